@@ -1,0 +1,1 @@
+"""ALBERT from raw text to a served model."""

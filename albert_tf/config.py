@@ -1,0 +1,528 @@
+"""Every setting once: frozen dataclasses, presets and one override function.
+
+The model's field names are those of the released `albert_config.json`. The
+other sections hold what a job needs beside the model. `override` is the one
+way to change a setting: presets, task rows, flags and tests all go through it.
+"""
+
+import dataclasses
+import difflib
+import json
+import os
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+# JSON documents that users bring are refused above this many bytes.
+MAX_JSON_BYTES = 1 << 20
+
+
+class UserError(ValueError):
+    """A user's mistake, told in one line: what, the value, what is allowed."""
+
+
+def setting(
+    default: Any,
+    help: str,
+    *,
+    choices: tuple[str, ...] | None = None,
+    minimum: float | None = None,
+    maximum: float | None = None,
+) -> Any:
+    """Returns a dataclass field that knows its help text and allowed values."""
+    return dataclasses.field(
+        default=default,
+        metadata={
+            "help": help,
+            "choices": choices,
+            "minimum": minimum,
+            "maximum": maximum,
+        },
+    )
+
+
+def _check_value(field: dataclasses.Field, value: Any) -> Any:
+    """Returns `value` as the field's type or raises UserError."""
+    name, kind = field.name, field.type
+    if kind is float and type(value) is int:
+        value = float(value)
+    if type(value) is not kind:
+        raise UserError(
+            f"{name}={value!r} is a {type(value).__name__}; "
+            f"a {kind.__name__} is needed."
+        )
+    choices = field.metadata["choices"]
+    if choices and value not in choices:
+        raise UserError(f"{name}={value!r} is not one of {', '.join(choices)}.")
+    low, high = field.metadata["minimum"], field.metadata["maximum"]
+    if kind is float and value != value:
+        raise UserError(f"{name} is not a number (NaN).")
+    if low is not None and value < low:
+        raise UserError(f"{name}={value} is below the least allowed, {low}.")
+    if high is not None and value > high:
+        raise UserError(f"{name}={value} is above the most allowed, {high}.")
+    return value
+
+
+class _Section:
+    """Checks every field's type, choices and bounds when it is made."""
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            value = _check_value(field, getattr(self, field.name))
+            object.__setattr__(self, field.name, value)
+
+
+SHARING = ("all", "attention", "ffn", "none")
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelConfig(_Section):
+    """The architecture, under the names of the released albert_config.json."""
+
+    vocab_size: int = setting(30000, "Pieces in the vocabulary.", minimum=6)
+    embedding_size: int = setting(
+        128, "E: width of the token embeddings.", minimum=1
+    )
+    hidden_size: int = setting(768, "H: width of the hidden states.", minimum=1)
+    num_hidden_layers: int = setting(
+        12, "How many times a block is applied.", minimum=1
+    )
+    num_hidden_groups: int = setting(
+        1, "Groups of layers; layers of one group share weights.", minimum=1
+    )
+    inner_group_num: int = setting(
+        1, "Blocks applied one after another within a layer.", minimum=1
+    )
+    num_attention_heads: int = setting(
+        12, "Attention heads; divides hidden_size.", minimum=1
+    )
+    intermediate_size: int = setting(
+        3072, "Width of the feed-forward layer.", minimum=1
+    )
+    hidden_act: str = setting(
+        "gelu",
+        "Activation; gelu is the tanh form, as in the released models.",
+        choices=("gelu", "gelu_exact", "relu"),
+    )
+    hidden_dropout_prob: float = setting(
+        0.0,
+        "Dropout of embeddings and block outputs.",
+        minimum=0.0,
+        maximum=0.99,
+    )
+    attention_probs_dropout_prob: float = setting(
+        0.0, "Dropout of the attention weights.", minimum=0.0, maximum=0.99
+    )
+    classifier_dropout_prob: float = setting(
+        0.1,
+        "Dropout before a fine-tuning head.",
+        minimum=0.0,
+        maximum=0.99,
+    )
+    max_position_embeddings: int = setting(
+        512, "Longest sequence the model can read, in tokens.", minimum=4
+    )
+    type_vocab_size: int = setting(2, "Segments.", minimum=2)
+    initializer_range: float = setting(
+        0.02, "Standard deviation of the initial kernels.", minimum=0.0
+    )
+    layer_norm_eps: float = setting(
+        1e-12, "Added to the variance in layer normalisation.", minimum=0.0
+    )
+    sharing: str = setting(
+        "all", "What the layers of a group share.", choices=SHARING
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.hidden_size % self.num_attention_heads:
+            raise UserError(
+                f"hidden_size={self.hidden_size} is not a multiple of "
+                f"num_attention_heads={self.num_attention_heads}."
+            )
+        if self.num_hidden_groups > self.num_hidden_layers:
+            raise UserError(
+                f"num_hidden_groups={self.num_hidden_groups} exceeds "
+                f"num_hidden_layers={self.num_hidden_layers}."
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class MaskingConfig(_Section):
+    """N-gram masked language modelling (paper, section 4.1)."""
+
+    masked_lm_prob: float = setting(
+        0.15, "Share of the tokens to predict.", minimum=0.0, maximum=0.9
+    )
+    max_ngram: int = setting(
+        3, "Longest n-gram of words masked together.", minimum=1, maximum=10
+    )
+    favor_shorter_ngram: bool = setting(
+        True, "p(n) proportional to 1/n; off: the reverse, as in early code."
+    )
+    max_predictions_per_seq: int = setting(
+        0,
+        "Most tokens to predict in a sequence; 0: what masked_lm_prob of "
+        "the longest sequence needs (the original: 20).",
+        minimum=0,
+    )
+
+    def prediction_slots(self, max_seq_length: int) -> int:
+        """Returns P, the masked positions that a record has room for."""
+        if self.max_predictions_per_seq:
+            return self.max_predictions_per_seq
+        return max(1, round(self.masked_lm_prob * max_seq_length))
+
+
+@dataclasses.dataclass(frozen=True)
+class PretrainingDataConfig(_Section):
+    """How a corpus becomes pretraining records."""
+
+    document_separator: str = setting(
+        "auto",
+        "Where a document ends: with its file, at a blank line, or auto: "
+        "blank_line for one file of plain text, file for several files.",
+        choices=("auto", "file", "blank_line"),
+    )
+    sentence_splitter: str = setting(
+        "punkt",
+        "punkt: NLTK's Punkt trained on the corpus itself; newline: each "
+        "line is a sentence already.",
+        choices=("punkt", "newline"),
+    )
+    record_kind: str = setting(
+        "dynamic",
+        "dynamic: masked anew at every reading; static: masked here, in the "
+        "schema of google-research/albert.",
+        choices=("dynamic", "static"),
+    )
+    max_seq_length: int = setting(
+        512, "Tokens in a record, special ones included.", minimum=8
+    )
+    short_seq_prob: float = setting(
+        0.1,
+        "Share of the instances drawn shorter.",
+        minimum=0.0,
+        maximum=1.0,
+    )
+    dupe_factor: int = setting(
+        1,
+        "Passes over the corpus with other segment boundaries and, for "
+        "static records, other masks.",
+        minimum=1,
+    )
+    num_shards: int = setting(
+        0, "Output shards; 0: one per 64 MB of records.", minimum=0
+    )
+    eval_fraction: float = setting(
+        0.0,
+        "Share of the documents held out into a split of its own.",
+        minimum=0.0,
+        maximum=0.5,
+    )
+    random_seed: int = setting(
+        12345, "Seed of everything that is drawn.", minimum=0
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class OptimizerConfig(_Section):
+    """The optimizer and its schedule (defaults: the released recipe)."""
+
+    optimizer: str = setting("lamb", "Update rule.", choices=("lamb", "adamw"))
+    learning_rate: float = setting(0.00176, "Peak learning rate.", minimum=0.0)
+    num_warmup_steps: int = setting(3125, "Steps of linear warm-up.", minimum=0)
+    decay_power: float = setting(
+        1.0, "Power of the polynomial decay to 0.", minimum=0.0
+    )
+    weight_decay_rate: float = setting(
+        0.01, "Decoupled weight decay.", minimum=0.0
+    )
+    beta_1: float = setting(
+        0.9, "Decay of the first moment.", minimum=0.0, maximum=0.9999999
+    )
+    beta_2: float = setting(
+        0.999, "Decay of the second moment.", minimum=0.0, maximum=0.9999999
+    )
+    epsilon: float = setting(
+        1e-6, "Added to the root of the second moment.", minimum=0.0
+    )
+    bias_correction: bool = setting(
+        False,
+        "Correct the moments for their start at 0: the paper and "
+        "tensorflow-addons do, the released models' code does not.",
+    )
+    max_grad_norm: float = setting(
+        1.0, "Clip the global gradient norm; 0: never.", minimum=0.0
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingConfig(_Section):
+    """How long, how wide and how often."""
+
+    num_train_steps: int = setting(125000, "Optimizer steps.", minimum=1)
+    train_batch_size: int = setting(
+        4096, "Global batch: sequences per step, all replicas.", minimum=1
+    )
+    eval_batch_size: int = setting(
+        64, "Sequences per evaluation step, all replicas.", minimum=1
+    )
+    seed: int = setting(
+        12345, "Seed of weights, order, masks and dropout.", minimum=0
+    )
+    precision: str = setting(
+        "float32",
+        "Arithmetic of the layers; weights stay float32.",
+        choices=("float32", "bfloat16"),
+    )
+    save_checkpoints_steps: int = setting(
+        5000, "Steps between checkpoints.", minimum=1
+    )
+    keep_checkpoint_max: int = setting(
+        5, "Newest checkpoints that are kept.", minimum=1
+    )
+    log_steps: int = setting(100, "Steps between logged scalars.", minimum=1)
+    eval_steps: int = setting(
+        5000,
+        "Steps between evaluations while training; 0: only at the end.",
+        minimum=0,
+    )
+    max_eval_steps: int = setting(
+        0, "Most batches of one evaluation; 0: all.", minimum=0
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class PretrainConfig:
+    """Everything that decides a pretraining run."""
+
+    model: ModelConfig = dataclasses.field(default_factory=ModelConfig)
+    masking: MaskingConfig = dataclasses.field(default_factory=MaskingConfig)
+    optimizer: OptimizerConfig = dataclasses.field(
+        default_factory=OptimizerConfig
+    )
+    training: TrainingConfig = dataclasses.field(default_factory=TrainingConfig)
+
+
+@dataclasses.dataclass(frozen=True)
+class FinetuneSettings(_Section):
+    """What only fine-tuning has."""
+
+    max_seq_length: int = setting(
+        512, "Tokens of an example, special ones included.", minimum=4
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class FinetuneConfig:
+    """Everything that decides a fine-tuning run; the model brings its own."""
+
+    finetuning: FinetuneSettings = dataclasses.field(
+        default_factory=FinetuneSettings
+    )
+    optimizer: OptimizerConfig = dataclasses.field(
+        default_factory=OptimizerConfig
+    )
+    training: TrainingConfig = dataclasses.field(default_factory=TrainingConfig)
+
+
+# Sizes and their recipes, one row each. Base to xxlarge: the paper's Table 1,
+# with the released v2 models' dropout of 0 (the defaults above). tiny: made
+# for a few minutes on two cores (bin/demo).
+PRESETS: dict[str, dict[str, Any]] = {
+    "tiny": {
+        "embedding_size": 64,
+        "hidden_size": 128,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 2,
+        "intermediate_size": 512,
+        "max_position_embeddings": 128,
+        "train_batch_size": 64,
+        "num_train_steps": 1500,
+        "num_warmup_steps": 100,
+        "learning_rate": 0.01,
+        "log_steps": 50,
+        "eval_steps": 500,
+        "save_checkpoints_steps": 200,
+        "keep_checkpoint_max": 2,
+    },
+    "base": {},
+    "large": {
+        "hidden_size": 1024,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 16,
+        "intermediate_size": 4096,
+    },
+    "xlarge": {
+        "hidden_size": 2048,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 16,
+        "intermediate_size": 8192,
+    },
+    "xxlarge": {
+        "hidden_size": 4096,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 64,
+        "intermediate_size": 16384,
+    },
+}
+
+Config = TypeVar("Config")
+
+
+def setting_fields(config: Any) -> dict[str, dataclasses.Field]:
+    """Returns every setting's field by name, sections opened up.
+
+    `config` is a dataclass or an instance of one; the names are unique over
+    its sections, which the tests check.
+    """
+    fields = {}
+    for field in dataclasses.fields(config):
+        if dataclasses.is_dataclass(field.type):
+            fields.update(setting_fields(field.type))
+        else:
+            fields[field.name] = field
+    return fields
+
+
+def override(config: Config, changes: Mapping[str, Any]) -> Config:
+    """Returns `config` with the named settings changed.
+
+    Names are those of the fields, of the config's own or of any section.
+
+    Raises:
+        UserError: for an unknown name (the nearest valid ones are offered),
+            a wrong type, or a value out of bounds.
+    """
+    known = setting_fields(config)
+    for name in changes:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=3)
+            hint = (
+                f"did you mean {' or '.join(near)}?"
+                if near
+                else (f"known settings: {', '.join(sorted(known))}.")
+            )
+            raise UserError(f"{name!r} is not a setting; {hint}")
+    replaced = {}
+    for field in dataclasses.fields(config):  # type: ignore[arg-type]
+        if dataclasses.is_dataclass(field.type):
+            names = setting_fields(field.type)
+            mine = {k: v for k, v in changes.items() if k in names}
+            if mine:
+                section = getattr(config, field.name)
+                replaced[field.name] = override(section, mine)
+        elif field.name in changes:
+            replaced[field.name] = changes[field.name]
+    return dataclasses.replace(config, **replaced)  # type: ignore[type-var]
+
+
+def preset(name: str) -> dict[str, Any]:
+    """Returns a copy of the preset's row or raises UserError."""
+    if name not in PRESETS:
+        raise UserError(f"preset={name!r} is not one of {', '.join(PRESETS)}.")
+    return dict(PRESETS[name])
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """Returns the config as plain JSON-ready dictionaries, section by section."""
+    return dataclasses.asdict(config)
+
+
+def from_dict(
+    kind: type[Config], values: Mapping[str, Any], source: str
+) -> Config:
+    """Returns a `kind` from what `to_dict` gave; `source` names it in errors."""
+    try:
+        flat: dict[str, Any] = {}
+        sections = {
+            field.name: field.type
+            for field in dataclasses.fields(kind)  # type: ignore[arg-type]
+            if dataclasses.is_dataclass(field.type)
+        }
+        for name, value in values.items():
+            if name in sections:
+                if not isinstance(value, Mapping):
+                    raise UserError(f"{name} is not an object.")
+                unknown = set(value) - set(setting_fields(sections[name]))
+                if unknown:
+                    raise UserError(
+                        f"{name} has no setting {', '.join(sorted(unknown))}."
+                    )
+                flat.update(value)
+            else:
+                flat[name] = value
+        return override(kind(), flat)
+    except UserError as error:
+        raise UserError(f"{source}: {error}") from None
+
+
+def differences(
+    ours: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str = ""
+) -> list[str]:
+    """Returns one line for each setting in which two dictionaries differ."""
+    lines = []
+    for name in sorted(set(ours) | set(theirs)):
+        a, b = ours.get(name), theirs.get(name)
+        if isinstance(a, Mapping) and isinstance(b, Mapping):
+            lines += differences(a, b, f"{prefix}{name}.")
+        elif a != b:
+            lines.append(f"{prefix}{name}: {a!r} here, {b!r} there")
+    return lines
+
+
+def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    names = [name for name, _ in pairs]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"the key {name!r} appears twice")
+    return dict(pairs)
+
+
+def _reject_constant(text: str) -> float:
+    raise ValueError(f"{text} is not a number that JSON allows")
+
+
+def read_json(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Returns the JSON object in a file.
+
+    Raises:
+        UserError: when the file is missing, too large, not JSON or not an
+            object, has a key twice, or holds NaN or Infinity.
+    """
+    try:
+        size = os.path.getsize(path)
+        if size > MAX_JSON_BYTES:
+            raise UserError(
+                f"{path} has {size} bytes; a configuration of more than "
+                f"{MAX_JSON_BYTES} is refused."
+            )
+        with open(path, encoding="utf-8") as file:
+            value = json.load(
+                file,
+                object_pairs_hook=_reject_duplicates,
+                parse_constant=_reject_constant,
+            )
+    except UserError:
+        raise
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}.") from None
+    except RecursionError:
+        raise UserError(f"{path} is nested too deeply.") from None
+    except ValueError as error:
+        raise UserError(f"{path} is not valid JSON: {error}.") from None
+    if not isinstance(value, dict):
+        raise UserError(f"{path} is not a JSON object.")
+    return value
+
+
+def write_json(path: str | os.PathLike[str], value: Any) -> None:
+    """Writes JSON under a temporary name, flushes it to disk and renames."""
+    temporary = f"{path}.tmp-{os.getpid()}"
+    with open(temporary, "w", encoding="utf-8") as file:
+        json.dump(value, file, indent=2, ensure_ascii=False)
+        file.write("\n")
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)

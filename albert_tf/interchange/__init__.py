@@ -1,0 +1,1 @@
+"""Models in and out: model directories, other formats, SavedModel."""

@@ -1,0 +1,1 @@
+"""The model, its losses and optimizers: Keras only, on any backend."""

@@ -1,0 +1,1 @@
+"""Tasks as rows of data: readers, features, metrics. NumPy only."""

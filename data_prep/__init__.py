@@ -1,0 +1,1 @@
+"""Offline jobs: corpora, vocabularies, shards."""

@@ -184,6 +184,11 @@ class PretrainingDataConfig(_Section):
         "blank_line for one file of plain text, file for several files.",
         choices=("auto", "file", "blank_line"),
     )
+    skip_header_lines: int = setting(
+        0,
+        "Lines at the head of each file that are not its text.",
+        minimum=0,
+    )
     sentence_splitter: str = setting(
         "punkt",
         "punkt: NLTK's Punkt trained on the corpus itself; newline: each "
@@ -426,14 +431,14 @@ def preset(name: str) -> dict[str, Any]:
 
 
 def to_dict(config: Any) -> dict[str, Any]:
-    """Returns the config as plain JSON-ready dictionaries, section by section."""
+    """Returns the config as JSON-ready dictionaries, section by section."""
     return dataclasses.asdict(config)
 
 
 def from_dict(
     kind: type[Config], values: Mapping[str, Any], source: str
 ) -> Config:
-    """Returns a `kind` from what `to_dict` gave; `source` names it in errors."""
+    """Returns a `kind` from `to_dict` output; errors name its `source`."""
     try:
         flat: dict[str, Any] = {}
         sections = {

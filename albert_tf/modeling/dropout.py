@@ -1,0 +1,103 @@
+"""Dropout whose mask depends on the example alone.
+
+Every element's fate is a hash of (its example's key, the place in the model,
+its position within the example). So the mask of an example is the same on
+whatever replica or in whatever micro-batch it falls, and a run that is
+restarted at a step repeats it: nothing has to be saved.
+"""
+
+import keras
+from keras import ops
+
+# Constants of a 32-bit integer finaliser with full avalanche ("lowbias32",
+# found by search: Wellons, 2018) and of the golden-ratio sequence.
+_MULTIPLY_1, _MULTIPLY_2 = 0x7FEB352D, 0x846CA68B
+_GOLDEN = 0x9E3779B9
+
+
+def _uint32(value: int) -> keras.KerasTensor:
+    return ops.convert_to_tensor(value & 0xFFFFFFFF, dtype="uint32")
+
+
+def _avalanche(bits: keras.KerasTensor) -> keras.KerasTensor:
+    """Returns uint32 values whose every bit depends on every bit given."""
+    bits = ops.bitwise_xor(bits, ops.right_shift(bits, _uint32(16)))
+    bits = ops.multiply(bits, _uint32(_MULTIPLY_1))
+    bits = ops.bitwise_xor(bits, ops.right_shift(bits, _uint32(15)))
+    bits = ops.multiply(bits, _uint32(_MULTIPLY_2))
+    return ops.bitwise_xor(bits, ops.right_shift(bits, _uint32(16)))
+
+
+def fold_in(keys: keras.KerasTensor, number: int) -> keras.KerasTensor:
+    """Returns new keys [batch] uint32, one stream per `number`."""
+    return _avalanche(ops.add(keys, _uint32((number + 1) * _GOLDEN)))
+
+
+def example_keys(
+    seed: int, step: keras.KerasTensor, example_numbers: keras.KerasTensor
+) -> keras.KerasTensor:
+    """Returns keys [batch] uint32 of the examples of a step.
+
+    Args:
+        seed: the run's seed.
+        step: scalar, the global step.
+        example_numbers: `[batch]`, positions within the global batch.
+    """
+    step_key = _avalanche(
+        ops.add(_avalanche(_uint32(seed)), ops.cast(step, "uint32"))
+    )
+    numbers = ops.multiply(
+        ops.cast(example_numbers, "uint32"), _uint32(_GOLDEN)
+    )
+    return _avalanche(ops.bitwise_xor(step_key, _avalanche(numbers)))
+
+
+class ExampleDropout(keras.layers.Layer):
+    """Inverted dropout with a mask per example.
+
+    Called with `keys` `[batch]` uint32 the mask is a pure function of them;
+    without, keys are drawn from the layer's own seed generator, so that the
+    layer also serves `Model.fit`.
+    """
+
+    def __init__(self, rate: float, **kwargs: object) -> None:
+        super().__init__(**kwargs)
+        self.rate = rate
+        self.seed_generator = keras.random.SeedGenerator() if rate else None
+        self.built = True
+
+    def call(
+        self,
+        inputs: keras.KerasTensor,
+        keys: keras.KerasTensor | None = None,
+        training: bool = False,
+    ) -> keras.KerasTensor:
+        """Returns `inputs` [batch, ...] with elements set to 0, rescaled."""
+        if not training or not self.rate:
+            return inputs
+        shape = ops.shape(inputs)
+        if keys is None:
+            keys = ops.cast(
+                keras.random.randint(
+                    (shape[0],), 0, 2**31 - 1, seed=self.seed_generator
+                ),
+                "uint32",
+            )
+        size = 1
+        for width in shape[1:]:
+            size = size * width
+        counter = ops.multiply(
+            ops.cast(ops.arange(size), "uint32"), _uint32(_GOLDEN)
+        )
+        bits = _avalanche(
+            ops.bitwise_xor(
+                ops.expand_dims(keys, 1), ops.expand_dims(counter, 0)
+            )
+        )
+        keep = ops.reshape(bits, shape) >= _uint32(int(self.rate * 2**32))
+        scale = ops.cast(1.0 / (1.0 - self.rate), inputs.dtype)
+        return ops.where(keep, inputs * scale, ops.zeros_like(inputs))
+
+    def get_config(self) -> dict:
+        """Returns the constructor's arguments."""
+        return {**super().get_config(), "rate": self.rate}

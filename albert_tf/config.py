@@ -266,7 +266,11 @@ class OptimizerConfig(_Section):
 class TrainingConfig(_Section):
     """How long, how wide and how often."""
 
-    num_train_steps: int = setting(125000, "Optimizer steps.", minimum=1)
+    num_train_steps: int = setting(
+        125000,
+        "Optimizer steps; 0 (fine-tuning only): what num_train_epochs needs.",
+        minimum=0,
+    )
     train_batch_size: int = setting(
         4096, "Global batch: sequences per step, all replicas.", minimum=1
     )
@@ -317,6 +321,15 @@ class FinetuneSettings(_Section):
     max_seq_length: int = setting(
         512, "Tokens of an example, special ones included.", minimum=4
     )
+    num_train_epochs: float = setting(
+        3.0, "Passes over the training examples.", minimum=0.0
+    )
+    warmup_proportion: float = setting(
+        0.1,
+        "Share of the steps that warm up, where num_warmup_steps is 0.",
+        minimum=0.0,
+        maximum=1.0,
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -327,9 +340,19 @@ class FinetuneConfig:
         default_factory=FinetuneSettings
     )
     optimizer: OptimizerConfig = dataclasses.field(
-        default_factory=OptimizerConfig
+        default_factory=lambda: OptimizerConfig(
+            optimizer="adamw", learning_rate=2e-5, num_warmup_steps=0
+        )
     )
-    training: TrainingConfig = dataclasses.field(default_factory=TrainingConfig)
+    training: TrainingConfig = dataclasses.field(
+        default_factory=lambda: TrainingConfig(
+            num_train_steps=0,
+            train_batch_size=32,
+            save_checkpoints_steps=500,
+            keep_checkpoint_max=2,
+            eval_steps=500,
+        )
+    )
 
 
 # Sizes and their recipes, one row each. Base to xxlarge: the paper's Table 1,

@@ -1,0 +1,172 @@
+"""Hugging Face's configuration and weight files for ALBERT."""
+
+import json
+import os
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+from albert_tf.config import ModelConfig, UserError, override, setting_fields
+
+# Google's "gelu" is the tanh form; Hugging Face's "gelu" is the exact one.
+_ACTIVATIONS = {"gelu": "gelu_new", "gelu_exact": "gelu", "relu": "relu"}
+# Weights that Hugging Face ties to others and may or may not write.
+_TIED = {
+    "predictions.decoder.weight": "albert.embeddings.word_embeddings.weight",
+    "predictions.decoder.bias": "predictions.bias",
+}
+
+
+def config_to_json(
+    config: ModelConfig,
+    *,
+    architecture: str,
+    file_groups: int,
+    special_ids: dict[str, int],
+    labels: list[str] | None,
+    max_seq_length: int,
+) -> dict:
+    """Returns a `config.json` that transformers and this project read.
+
+    Args:
+        config: the architecture.
+        architecture: the name of the class with these heads.
+        file_groups: layer groups in the weight file.
+        special_ids: pad_token_id, bos_token_id and eos_token_id.
+        labels: names of the classes, if it classifies.
+        max_seq_length: longest text the model was trained on, in tokens.
+    """
+    values = {
+        "architectures": [architecture],
+        "model_type": "albert",
+        **{
+            name: getattr(config, name)
+            for name in setting_fields(config)
+            if name != "sharing"
+        },
+        **special_ids,
+        "tie_word_embeddings": True,
+        "dtype": "float32",
+        # What transformers has no word for.
+        "albert_tf": {
+            "sharing": config.sharing,
+            "num_hidden_groups": config.num_hidden_groups,
+            "max_seq_length": max_seq_length,
+        },
+    }
+    values["hidden_act"] = _ACTIVATIONS[config.hidden_act]
+    values["num_hidden_groups"] = file_groups
+    if labels:
+        values["id2label"] = {str(n): name for n, name in enumerate(labels)}
+        values["label2id"] = {name: n for n, name in enumerate(labels)}
+        values["problem_type"] = "single_label_classification"
+    return values
+
+
+def config_from_json(values: dict, path: str) -> ModelConfig:
+    """Returns the architecture in a `config.json` read from `path`.
+
+    Raises:
+        UserError: naming the file and what is wrong with it.
+    """
+    if values.get("model_type") != "albert":
+        raise UserError(
+            f"{path}: model_type is {values.get('model_type')!r}; "
+            "only 'albert' can be read."
+        )
+    known = setting_fields(ModelConfig)
+    changes = {name: values[name] for name in known if name in values}
+    activations = {theirs: ours for ours, theirs in _ACTIVATIONS.items()}
+    act = changes.get("hidden_act", "gelu_new")
+    if act not in activations:
+        raise UserError(
+            f"{path}: hidden_act={act!r} is not one of "
+            f"{', '.join(activations)}."
+        )
+    changes["hidden_act"] = activations[act]
+    own = values.get("albert_tf", {})
+    for name in ("sharing", "num_hidden_groups"):
+        if name in own:
+            changes[name] = own[name]
+    for name, field in known.items():
+        if field.type is float and type(changes.get(name)) is int:
+            changes[name] = float(changes[name])
+    try:
+        return override(ModelConfig(), changes)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+
+
+def labels_from_json(values: dict, path: str) -> list[str] | None:
+    """Returns the class names in a `config.json`, in order, if it has any."""
+    names = values.get("id2label")
+    if names is None:
+        return None
+    try:
+        return [names[str(number)] for number in range(len(names))]
+    except (KeyError, TypeError):
+        raise UserError(
+            f"{path}: id2label must name the classes 0 to {len(names) - 1}."
+        ) from None
+
+
+def write_weights(path: str, values: dict[str, np.ndarray]) -> None:
+    """Writes a safetensors file that every transformers release reads."""
+    safetensors.numpy.save_file(
+        {name: np.ascontiguousarray(v) for name, v in values.items()},
+        path,
+        metadata={"format": "pt"},
+    )
+
+
+def read_weights(path: str) -> dict[str, np.ndarray]:
+    """Returns the arrays in a safetensors file under their full names.
+
+    A bare encoder's names get the prefix `albert.`; tied weights must equal
+    what they are tied to and are dropped.
+
+    Raises:
+        UserError: when the file is missing, damaged, repeats a name, or
+            holds tied weights that differ.
+    """
+    if not os.path.isfile(path):
+        raise UserError(f"{path} is missing.")
+    try:
+        _check_names(path)
+        values = safetensors.numpy.load_file(path)
+    except (safetensors.SafetensorError, ValueError, TypeError) as error:
+        raise UserError(
+            f"{path} is not a readable safetensors file: {error}."
+        ) from None
+    if not any(name.startswith("albert.") for name in values):
+        values = {f"albert.{name}": value for name, value in values.items()}
+    for tied, source in _TIED.items():
+        copy = values.pop(tied, None)
+        if (
+            copy is not None
+            and source in values
+            and not np.array_equal(copy, values[source])
+        ):
+            raise UserError(f"{path}: {tied} differs from {source}.")
+    return values
+
+
+def _check_names(path: str) -> None:
+    """Raises ValueError for a name that appears twice in the header."""
+    with open(path, "rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if length > os.path.getsize(path):
+            raise ValueError("the header is longer than the file")
+        header = file.read(length)
+
+    def unique(pairs: list) -> dict:
+        names = [name for name, _ in pairs]
+        if len(set(names)) < len(names):
+            raise ValueError("a name appears twice in the header")
+        return dict(pairs)
+
+    try:
+        json.loads(header, object_pairs_hook=unique)
+    except RecursionError:
+        raise ValueError("the header is nested too deeply") from None

@@ -1,0 +1,109 @@
+"""A SavedModel that answers raw strings, for TensorFlow Serving.
+
+The graph uses only TensorFlow Text operations that released servers have.
+"""
+
+import os
+
+import tensorflow as tf
+
+from albert_tf.config import UserError
+from albert_tf.interchange.model_directory import (
+    LoadedModel,
+    replacing_directory,
+)
+from albert_tf.text.in_graph import InGraphTokenizer
+
+
+class ServingModule(tf.Module):
+    """A model with its tokenizer in the graph.
+
+    Signatures: `serving_default` takes `text`, string `[batch]`; `ids` takes
+    `input_ids`, `input_mask` and `segment_ids`, int32 `[batch, seq]`. Both
+    give a classifier's `probabilities` float32 `[batch, labels]` and `label`
+    string `[batch]`, or a pretrained model's `pooled_output` and
+    `mean_output` (of the tokens) float32 `[batch, hidden]`.
+    """
+
+    def __init__(self, loaded: LoadedModel) -> None:
+        super().__init__(name="albert")
+        self._model = loaded.model
+        self._max_seq_length = loaded.max_seq_length
+        self.tokenizer = InGraphTokenizer(loaded.tokenizer)
+        # Keras variables are not what a SavedModel tracks; their values are.
+        self.weights = [variable.value for variable in loaded.model.weights]
+        self.labels = tf.constant(loaded.labels) if loaded.labels else None
+
+    def _answer(self, features: dict) -> dict[str, tf.Tensor]:
+        if self.labels is not None:
+            logits = self._model(features)["logits"]
+            return {
+                "probabilities": tf.nn.softmax(logits),
+                "label": tf.gather(self.labels, tf.argmax(logits, axis=-1)),
+            }
+        outputs = self._model.encode(features)
+        mask = tf.cast(features["input_mask"], tf.float32)[:, :, None]
+        hidden = tf.cast(outputs["sequence_output"], tf.float32)
+        total = tf.reduce_sum(hidden * mask, axis=1)
+        count = tf.maximum(tf.reduce_sum(mask, axis=1), 1.0)
+        return {
+            "pooled_output": tf.cast(outputs["pooled_output"], tf.float32),
+            "mean_output": total / count,
+        }
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text")])
+    def answer_text(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Returns the answers for raw strings `[batch]`."""
+        return self._answer(
+            self.tokenizer.pack_single(text, self._max_seq_length)
+        )
+
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None, None], tf.int32, name)
+            for name in ("input_ids", "input_mask", "segment_ids")
+        ]
+    )
+    def answer_ids(
+        self,
+        input_ids: tf.Tensor,
+        input_mask: tf.Tensor,
+        segment_ids: tf.Tensor,
+    ) -> dict[str, tf.Tensor]:
+        """Returns the answers for token ids `[batch, seq]`."""
+        return self._answer(
+            {
+                "input_ids": input_ids,
+                "input_mask": input_mask,
+                "segment_ids": segment_ids,
+            }
+        )
+
+
+def _next_version(export_dir: str) -> int:
+    if not os.path.isdir(export_dir):
+        return 1
+    versions = [int(n) for n in os.listdir(export_dir) if n.isdecimal()]
+    return max(versions, default=0) + 1
+
+
+def export_saved_model(loaded: LoadedModel, export_dir: str) -> str:
+    """Writes `<export_dir>/<version>/` and returns its path.
+
+    The version is one above the highest there; a server that watches the
+    directory sees it only when it is complete.
+    """
+    if os.path.exists(export_dir) and not os.path.isdir(export_dir):
+        raise UserError(f"{export_dir} is a file; name a directory.")
+    module = ServingModule(loaded)
+    target = os.path.join(export_dir, str(_next_version(export_dir)))
+    with replacing_directory(target) as temporary:
+        tf.saved_model.save(
+            module,
+            temporary,
+            signatures={
+                "serving_default": module.answer_text,
+                "ids": module.answer_ids,
+            },
+        )
+    return target

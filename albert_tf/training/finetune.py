@@ -1,0 +1,180 @@
+"""The fine-tuning job: a task's head on a pretrained encoder."""
+
+import hashlib
+import math
+import os
+
+import keras
+
+from albert_tf.config import FinetuneConfig, UserError, override, to_dict
+from albert_tf.interchange.model_directory import (
+    InitialWeights,
+    check_vocab_size,
+    initialize,
+    save_model_directory,
+)
+from albert_tf.modeling.models import AlbertForClassification
+from albert_tf.tasks.base import Example, Task, label_names, label_numbers
+from albert_tf.text.tokenizer import SentencePieceTokenizer, load_tokenizer
+from albert_tf.training import run_directory
+from albert_tf.training.distribution import check_batch_size, make_strategy
+from albert_tf.training.evaluate import evaluate_classification
+from albert_tf.training.input_pipeline import ClassificationBatches
+from albert_tf.training.loop import train
+from albert_tf.training.objectives import ClassificationObjective
+from albert_tf.training.trainer import DTYPE_POLICIES, Trainer
+
+
+def special_ids(tokenizer: SentencePieceTokenizer) -> dict[str, int]:
+    """Returns the ids that frame and fill a sequence."""
+    return {
+        "cls_id": tokenizer.cls_id,
+        "sep_id": tokenizer.sep_id,
+        "pad_id": tokenizer.pad_id,
+    }
+
+
+def resolve_steps(config: FinetuneConfig, num_examples: int) -> FinetuneConfig:
+    """Returns the configuration with steps in place of epochs."""
+    steps = config.training.num_train_steps or math.ceil(
+        config.finetuning.num_train_epochs
+        * num_examples
+        / config.training.train_batch_size
+    )
+    if not steps:
+        raise UserError(
+            "num_train_steps and num_train_epochs are both 0; "
+            "fine-tuning needs at least 1 step."
+        )
+    warmup = config.optimizer.num_warmup_steps or round(
+        config.finetuning.warmup_proportion * steps
+    )
+    return override(
+        config, {"num_train_steps": steps, "num_warmup_steps": warmup}
+    )
+
+
+def _fingerprint(examples: list[Example]) -> str:
+    digest = hashlib.sha256()
+    for example in examples:
+        digest.update(f"{example.label}\t{example.text}\n".encode())
+    return digest.hexdigest()
+
+
+def run_finetuning(
+    config: FinetuneConfig,
+    task: Task,
+    *,
+    data_dir: str,
+    run_dir: str,
+    initial: InitialWeights,
+    tokenizer_dir: str = "",
+    model_changes: dict | None = None,
+    strategy_name: str = "default",
+    num_replicas: int = 0,
+) -> dict[str, float]:
+    """Fine-tunes to the end and returns the evaluation on the dev examples.
+
+    Args:
+        config: every setting; the architecture is that of `initial`.
+        task: what to learn.
+        data_dir: the task's files.
+        run_dir: made where missing; as in `run_pretraining`.
+        initial: the pretrained weights.
+        tokenizer_dir: where `initial` brings no tokenizer.
+        model_changes: settings of the architecture to change (dropout).
+        strategy_name: a row of STRATEGIES.
+        num_replicas: 0 for every device.
+
+    Raises:
+        UserError: for anything that does not fit together.
+    """
+    strategy = make_strategy(strategy_name, num_replicas)
+    for name in ("train_batch_size", "eval_batch_size"):
+        check_batch_size(name, getattr(config.training, name), strategy)
+    directory = tokenizer_dir or initial.directory
+    if not directory:
+        raise UserError(
+            f"{initial.source} comes without a tokenizer; name one with "
+            "--tokenizer."
+        )
+    tokenizer = load_tokenizer(directory)
+    model_config = override(initial.config, model_changes or {})
+    check_vocab_size(model_config, tokenizer, directory)
+    max_seq_length = config.finetuning.max_seq_length
+    if max_seq_length > model_config.max_position_embeddings:
+        raise UserError(
+            f"max_seq_length={max_seq_length} exceeds the model's "
+            f"max_position_embeddings={model_config.max_position_embeddings}; "
+            "lower --max_seq_length."
+        )
+    examples = {
+        split: task.read_examples(data_dir, split) for split in ("train", "dev")
+    }
+    labels = label_names(examples["train"])
+    if len(labels) < 2:
+        raise UserError(
+            f"{data_dir}: the training examples have one label only, "
+            f"{labels[0]!r}; a classifier needs at least two."
+        )
+    config = resolve_steps(config, len(examples["train"]))
+    description = {
+        "job": "finetune",
+        "task": task.name,
+        "config": to_dict(config),
+        "model": to_dict(model_config),
+        "labels": labels,
+        "train_examples": _fingerprint(examples["train"]),
+        "dev_examples": _fingerprint(examples["dev"]),
+        "tokenizer": tokenizer.fingerprint,
+        "init_from": initial.source,
+    }
+    run_directory.claim(run_dir, description)
+    batches, dev_batches = (
+        ClassificationBatches(
+            tokenizer.encode_batch([e.text for e in examples[split]]),
+            label_numbers(examples[split], labels, f"{data_dir} ({split})"),
+            special=special_ids(tokenizer),
+            max_seq_length=max_seq_length,
+            batch_size=batch_size,
+            seed=config.training.seed,
+            training=split == "train",
+        )
+        for split, batch_size in (
+            ("train", config.training.train_batch_size),
+            ("dev", config.training.eval_batch_size),
+        )
+    )
+    with strategy.scope():
+        keras.utils.set_random_seed(config.training.seed)
+        model = AlbertForClassification(
+            model_config,
+            len(labels),
+            dtype=DTYPE_POLICIES[config.training.precision],
+        )
+        print(initialize(model, initial), flush=True)
+        trainer = Trainer(
+            model,
+            ClassificationObjective(),
+            strategy=strategy,
+            optimizer_config=config.optimizer,
+            training_config=config.training,
+        )
+    evaluation = train(
+        trainer,
+        batches,
+        lambda: evaluate_classification(
+            trainer, dev_batches, config.training.max_eval_steps
+        ),
+        run_dir=run_dir,
+        config=config.training,
+        description=description,
+    )
+    save_model_directory(
+        os.path.join(run_dir, "model"),
+        model,
+        tokenizer,
+        labels=labels,
+        max_seq_length=max_seq_length,
+    )
+    return evaluation

@@ -1,0 +1,268 @@
+"""Batches as pure functions of the step.
+
+`batch(step)` is the global batch of a step: which examples it holds, and how
+they are masked, follows from the seed and the step alone. A restart, or
+another number of replicas, changes nothing, and nothing has to be saved.
+"""
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from albert_tf.config import MaskingConfig, ModelConfig, UserError
+from albert_tf.tasks.base import pack_single
+from albert_tf.text import counter_rng, masking, records
+
+Batch = dict[str, np.ndarray]
+
+# Sequences of a fine-tuning batch are padded to a multiple of this, so that
+# few shapes are traced.
+_LENGTH_MULTIPLE = 16
+
+
+def training_positions(
+    step: int, batch_size: int, num_examples: int, seed: int
+) -> np.ndarray:
+    """Returns the example numbers `[batch]` of a training step.
+
+    Every epoch is a permutation of all examples; a batch may span two.
+    """
+    place = step * batch_size + np.arange(batch_size, dtype=np.int64)
+    epochs, offsets = np.divmod(place, num_examples)
+    positions = np.empty(batch_size, np.int64)
+    for epoch in np.unique(epochs):
+        chosen = epochs == epoch
+        positions[chosen] = counter_rng.shuffled_position(
+            offsets[chosen],
+            num_examples,
+            counter_rng.key(seed, "epoch", int(epoch)),
+        )
+    return positions
+
+
+def evaluation_positions(
+    step: int, batch_size: int, num_examples: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns example numbers `[batch]` in order, and their weights.
+
+    The last batch is filled up with example 0 at weight 0.
+    """
+    place = step * batch_size + np.arange(batch_size, dtype=np.int64)
+    real = place < num_examples
+    return np.where(real, place, 0), real.astype(np.float32)
+
+
+def check_shards(config: ModelConfig, shards: records.ShardSet) -> None:
+    """Raises UserError when the model cannot read these shards."""
+    metadata = shards.metadata
+    if metadata["vocab_size"] != config.vocab_size:
+        raise UserError(
+            f"{shards.directory} was built with a vocabulary of "
+            f"{metadata['vocab_size']} pieces and the model has "
+            f"vocab_size={config.vocab_size}; they must be equal."
+        )
+    if metadata["max_seq_length"] > config.max_position_embeddings:
+        raise UserError(
+            f"{shards.directory} holds sequences of "
+            f"{metadata['max_seq_length']} tokens, which exceeds "
+            f"max_position_embeddings={config.max_position_embeddings}; "
+            "build shorter ones or give the model more positions."
+        )
+
+
+class PretrainingBatches:
+    """Batches of masked segment pairs from shards.
+
+    `batch(step)` has `input_ids`, `input_mask`, `segment_ids` int32
+    `[batch, seq]`, `masked_lm_positions`, `masked_lm_ids` int32 and
+    `masked_lm_weights` float32 `[batch, predictions]`,
+    `sentence_order_labels` int32 and `example_weights` float32 `[batch]`.
+    """
+
+    def __init__(
+        self,
+        shards: records.ShardSet,
+        *,
+        masking_config: MaskingConfig,
+        batch_size: int,
+        seed: int,
+        training: bool,
+    ) -> None:
+        self.shards = shards
+        self.masking_config = masking_config
+        self.batch_size = batch_size
+        self.seed = seed
+        self.training = training
+        metadata = shards.metadata
+        self.max_seq_length = int(metadata["max_seq_length"])
+        self.kind = metadata["record_kind"]
+        self.num_examples = len(shards)
+        self.num_steps = -(-self.num_examples // batch_size)
+        # Evaluation masks are the same at every evaluation.
+        self._mask_key = counter_rng.key(
+            seed, "masks", "train" if training else "eval"
+        )
+
+    def batch(self, step: int) -> Batch:
+        """Returns the global batch of a step."""
+        if self.training:
+            positions = training_positions(
+                step, self.batch_size, self.num_examples, self.seed
+            )
+            weights = np.ones(self.batch_size, np.float32)
+        else:
+            positions, weights = evaluation_positions(
+                step, self.batch_size, self.num_examples
+            )
+        batch = self._parse(self.shards.read(positions), step)
+        batch["example_weights"] = weights
+        batch["masked_lm_weights"] = (
+            batch["masked_lm_weights"] * weights[:, None]
+        )
+        return batch
+
+    def _parse(self, serialized: list[bytes], step: int) -> Batch:
+        spec = records.RECORD_SPECS[self.kind]
+        parsed = records.parse_batch(
+            spec, serialized, max_seq_length=self.max_seq_length
+        )
+        if self.kind == "static":
+            return {
+                name: parsed[name]
+                for name in (
+                    "input_ids",
+                    "input_mask",
+                    "segment_ids",
+                    "masked_lm_positions",
+                    "masked_lm_ids",
+                    "masked_lm_weights",
+                    "sentence_order_labels",
+                )
+            }
+        return self._mask(parsed, step)
+
+    def _mask(self, parsed: Batch, step: int) -> Batch:
+        metadata = self.shards.metadata
+        numbers = step * self.batch_size + np.arange(
+            len(parsed["input_ids"]), dtype=np.uint64
+        )
+        keys = counter_rng.fold_in(
+            np.full(len(numbers), self._mask_key, np.uint64), numbers
+        )
+        masked = masking.mask_batch(
+            parsed["input_ids"],
+            parsed["word_starts"].astype(bool),
+            parsed["segment_ids"],
+            ~np.isin(parsed["input_ids"], metadata["special_ids"]),
+            keys,
+            config=self.masking_config,
+            num_slots=self.masking_config.prediction_slots(self.max_seq_length),
+            mask_id=metadata["mask_id"],
+            replacement_ids=self.shards.replacement_ids,
+        )
+        return {
+            "input_ids": masked.input_ids,
+            "input_mask": parsed["input_mask"],
+            "segment_ids": parsed["segment_ids"],
+            "masked_lm_positions": masked.masked_lm_positions,
+            "masked_lm_ids": masked.masked_lm_ids,
+            "masked_lm_weights": masked.masked_lm_weights,
+            "sentence_order_labels": parsed["sentence_order_labels"],
+        }
+
+
+class ClassificationBatches:
+    """Batches of labelled single texts held in memory.
+
+    `batch(step)` has `input_ids`, `input_mask`, `segment_ids` int32
+    `[batch, seq]`, padded to the batch's longest text, `label_ids` int32
+    and `example_weights` float32 `[batch]`.
+    """
+
+    def __init__(
+        self,
+        token_ids: list[list[int]],
+        label_ids: np.ndarray,
+        *,
+        special: dict[str, int],
+        max_seq_length: int,
+        batch_size: int,
+        seed: int,
+        training: bool,
+    ) -> None:
+        if not token_ids:
+            raise UserError("There are no examples.")
+        self.token_ids = token_ids
+        self.label_ids = np.asarray(label_ids, np.int32)
+        self.special = special
+        self.max_seq_length = max_seq_length
+        self.batch_size = batch_size
+        self.seed = seed
+        self.training = training
+        self.num_examples = len(token_ids)
+        self.num_steps = -(-self.num_examples // batch_size)
+
+    def batch(self, step: int) -> Batch:
+        """Returns the global batch of a step."""
+        if self.training:
+            positions = training_positions(
+                step, self.batch_size, self.num_examples, self.seed
+            )
+            weights = np.ones(self.batch_size, np.float32)
+        else:
+            positions, weights = evaluation_positions(
+                step, self.batch_size, self.num_examples
+            )
+        batch = pack_single(
+            [self.token_ids[position] for position in positions],
+            max_seq_length=self.max_seq_length,
+            multiple=_LENGTH_MULTIPLE,
+            **self.special,
+        )
+        batch["label_ids"] = self.label_ids[positions]
+        batch["example_weights"] = weights
+        return batch
+
+
+def prefetch(
+    make: Callable[[int], Batch], steps: range, depth: int = 4
+) -> Iterator[Batch]:
+    """Yields make(step) for each step, made ahead in a thread.
+
+    An error in `make` is raised where its batch would have been.
+    """
+    ready: queue.Queue = queue.Queue(maxsize=depth)
+    stopped = threading.Event()
+
+    def put(item: object) -> bool:
+        while not stopped.is_set():
+            try:
+                ready.put(item, timeout=0.1)
+                return True
+            except queue.Full:
+                continue
+        return False
+
+    def work() -> None:
+        for step in steps:
+            try:
+                item = make(step)
+            except BaseException as error:
+                put(error)
+                return
+            if not put(item):
+                return
+
+    thread = threading.Thread(target=work, daemon=True, name="prefetch")
+    thread.start()
+    try:
+        for _ in steps:
+            item = ready.get()
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+    finally:
+        stopped.set()
+        thread.join()

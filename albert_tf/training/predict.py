@@ -1,0 +1,128 @@
+"""Using a model on raw texts."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.config import UserError
+from albert_tf.interchange.model_directory import LoadedModel
+from albert_tf.tasks.base import pack_single
+
+
+@dataclasses.dataclass(frozen=True)
+class Classification:
+    """A text's label and the probability of every label, by name."""
+
+    text: str
+    label: str
+    probabilities: dict[str, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class FilledMask:
+    """A text and the likeliest (piece, probability) for each of its [MASK]."""
+
+    text: str
+    candidates: list[list[tuple[str, float]]]
+
+
+def _batches(texts: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+    for first in range(0, len(texts), size):
+        yield texts[first : first + size]
+
+
+class Predictor:
+    """A loaded model that answers texts, a batch at a time."""
+
+    def __init__(self, loaded: LoadedModel, batch_size: int = 32) -> None:
+        self.loaded = loaded
+        self.batch_size = batch_size
+        self._call = tf.function(
+            lambda features: loaded.model(features), reduce_retracing=True
+        )
+
+    def _pack(self, token_ids: list[list[int]]) -> dict[str, np.ndarray]:
+        tokenizer = self.loaded.tokenizer
+        return pack_single(
+            token_ids,
+            max_seq_length=self.loaded.max_seq_length,
+            cls_id=tokenizer.cls_id,
+            sep_id=tokenizer.sep_id,
+            pad_id=tokenizer.pad_id,
+        )
+
+    def _run(self, features: dict[str, np.ndarray]) -> dict[str, tf.Tensor]:
+        return self._call({k: tf.constant(v) for k, v in features.items()})
+
+    def classify(self, texts: Sequence[str]) -> Iterator[Classification]:
+        """Yields the classification of each text.
+
+        Raises:
+            UserError: when the model is not a classifier.
+        """
+        labels = self.loaded.labels
+        if not labels:
+            raise UserError(
+                "The model is not a classifier; fine-tune it first "
+                "(bin.finetune), or use --mode=fill-mask."
+            )
+        for batch in _batches(texts, self.batch_size):
+            ids = self.loaded.tokenizer.encode_batch(list(batch))
+            logits = self._run(self._pack(ids))["logits"]
+            for text, row in zip(
+                batch, tf.nn.softmax(logits).numpy(), strict=True
+            ):
+                yield Classification(
+                    text,
+                    labels[int(row.argmax())],
+                    {
+                        name: float(value)
+                        for name, value in zip(labels, row, strict=True)
+                    },
+                )
+
+    def fill_mask(
+        self, texts: Sequence[str], top_k: int = 5
+    ) -> Iterator[FilledMask]:
+        """Yields the likeliest pieces for each [MASK] of each text.
+
+        Raises:
+            UserError: when the model has no masked-LM head, or a text has no
+                [MASK] within the model's length.
+        """
+        if self.loaded.labels:
+            raise UserError(
+                "The model is a classifier and has no masked-LM head; "
+                "use the pretrained model, or --mode=classify."
+            )
+        tokenizer = self.loaded.tokenizer
+        for number, text in enumerate(texts, start=1):
+            features = self._pack([tokenizer.encode_with_masks(text)])
+            places = np.flatnonzero(
+                features["input_ids"][0] == tokenizer.mask_id
+            )
+            if not len(places):
+                raise UserError(
+                    f"Text {number} has no [MASK] within the first "
+                    f"{self.loaded.max_seq_length} tokens: {text[:60]!r}."
+                )
+            features["masked_lm_positions"] = places[None].astype(np.int32)
+            logits = self._run(features)["masked_lm_logits"][0]
+            probabilities = tf.nn.softmax(logits).numpy()
+            best = np.argsort(-probabilities, axis=-1, kind="stable")[:, :top_k]
+            yield FilledMask(
+                text,
+                [
+                    [
+                        (piece, float(probabilities[place, piece_id]))
+                        for piece, piece_id in zip(
+                            tokenizer.pieces([int(i) for i in row]),
+                            row,
+                            strict=True,
+                        )
+                    ]
+                    for place, row in enumerate(best)
+                ],
+            )

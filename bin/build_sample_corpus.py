@@ -1,0 +1,36 @@
+"""English prose out of the docstrings of the installed packages.
+
+python -m bin.build_sample_corpus --output_dir=demo/corpus
+"""
+
+import sys
+
+from absl import flags
+
+from bin import command_line
+
+FLAGS = flags.FLAGS
+
+
+def define_flags() -> None:
+    """Defines the program's flags."""
+    flags.DEFINE_string("output_dir", None, "Where the corpus goes.")
+    flags.DEFINE_integer("workers", 2, "Processes.", lower_bound=1)
+    command_line.required("output_dir")
+
+
+def main() -> None:
+    """Builds the corpus and prints what it holds."""
+    from tqdm import tqdm
+
+    from data_prep.sample_corpus import build_sample_corpus
+
+    with tqdm(unit="module", disable=not sys.stderr.isatty()) as bar:
+        summary = build_sample_corpus(
+            FLAGS.output_dir, workers=FLAGS.workers, progress=bar.update
+        )
+    print(summary)
+
+
+if __name__ == "__main__":
+    command_line.run(define_flags, main)

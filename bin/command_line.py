@@ -1,0 +1,131 @@
+"""What every program shares: flags from settings, errors in one line."""
+
+import dataclasses
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from absl import app, flags
+
+from albert_tf.config import UserError, setting_fields
+
+FLAGS = flags.FLAGS
+
+# Exit status of a program that was interrupted from the keyboard.
+_INTERRUPTED = 130
+
+
+def run(define_flags: Callable[[], None], main: Callable[[], None]) -> None:
+    """Runs a program: flags, then `main`, mistakes in one line.
+
+    Exits 0 when `main` returns, 1 on a user's mistake.
+    """
+    define_flags()
+    app.run(lambda argv: _guarded(argv, main))
+
+
+def _guarded(argv: Sequence[str], main: Callable[[], None]) -> None:
+    program = os.path.basename(argv[0]).removesuffix(".py")
+    try:
+        if len(argv) > 1:
+            raise UserError(
+                f"{argv[1]!r} is not a flag; flags look like --name=value."
+            )
+        main()
+    except UserError as error:
+        sys.exit(f"{program}: {error}")
+    except OSError as error:
+        if error.filename is None:
+            raise
+        sys.exit(f"{program}: {error.filename}: {error.strerror}.")
+    except KeyboardInterrupt:
+        print(
+            f"{program}: interrupted; the same command goes on from the last "
+            "checkpoint or finished part.",
+            file=sys.stderr,
+        )
+        sys.exit(_INTERRUPTED)
+
+
+def define_settings(config: Any, leave_out: Sequence[str] = ()) -> None:
+    """Defines a flag for every setting of `config` (an instance).
+
+    A flag that is not given is None, so that presets can speak.
+    """
+    define = {
+        bool: flags.DEFINE_bool,
+        int: flags.DEFINE_integer,
+        float: flags.DEFINE_float,
+        str: flags.DEFINE_string,
+    }
+    defaults = _values(config)
+    for name, field in setting_fields(config).items():
+        if name in leave_out:
+            continue
+        text = f"{field.metadata['help']} Default: {defaults[name]}."
+        if field.metadata["choices"]:
+            flags.DEFINE_enum(name, None, field.metadata["choices"], text)
+        else:
+            define[field.type](name, None, text)
+
+
+def _values(config: Any) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if dataclasses.is_dataclass(value):
+            values.update(_values(value))
+        else:
+            values[field.name] = value
+    return values
+
+
+def given_settings(config: Any) -> dict[str, Any]:
+    """Returns the settings of `config` that were given as flags."""
+    return {
+        name: FLAGS[name].value
+        for name in setting_fields(config)
+        if name in FLAGS and FLAGS[name].value is not None
+    }
+
+
+def required(*names: str) -> None:
+    """Marks string flags that must be given."""
+    for name in names:
+        flags.mark_flag_as_required(name)
+
+
+def define_strategy() -> None:
+    """Defines the flags of `make_strategy`."""
+    flags.DEFINE_enum(
+        "strategy",
+        "default",
+        ["default", "mirrored"],
+        "default: one device; mirrored: every GPU of the machine, or "
+        "--num_replicas logical CPUs.",
+    )
+    flags.DEFINE_integer(
+        "num_replicas",
+        0,
+        "Replicas of --strategy=mirrored; 0: every device.",
+        lower_bound=0,
+    )
+
+
+def format_table(rows: Sequence[Sequence[str]], header: Sequence[str]) -> str:
+    """Returns an aligned text table; the columns after the first are right."""
+    table = [list(map(str, header)), *(list(map(str, row)) for row in rows)]
+    widths = [max(len(row[n]) for row in table) for n in range(len(header))]
+
+    def line(row: Sequence[str]) -> str:
+        cells = [
+            cell.ljust(width) if number == 0 else cell.rjust(width)
+            for number, (cell, width) in enumerate(
+                zip(row, widths, strict=True)
+            )
+        ]
+        return "  ".join(cells).rstrip()
+
+    rule = "  ".join("-" * width for width in widths)
+    return "\n".join([line(table[0]), rule, *map(line, table[1:])])

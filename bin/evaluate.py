@@ -1,0 +1,89 @@
+"""Metrics and predictions of a model on held-out examples.
+
+python -m bin.evaluate --task=classification --data_dir=mytask \\
+    --model_dir=runs/mytask/model --output_dir=runs/mytask/evaluation
+python -m bin.evaluate --task=pretraining --data_dir=shards \\
+    --model_dir=runs/tiny/model
+"""
+
+import json
+import os
+
+from absl import flags
+
+from albert_tf.config import write_json
+from albert_tf.tasks.custom import TASKS
+from bin import command_line
+
+FLAGS = flags.FLAGS
+
+_PRETRAINING = "pretraining"
+
+
+def define_flags() -> None:
+    """Defines the program's flags."""
+    flags.DEFINE_enum(
+        "task",
+        None,
+        [*TASKS, _PRETRAINING],
+        "What to evaluate; pretraining: both objectives on held-out shards.",
+    )
+    flags.DEFINE_string("data_dir", None, "The task's files, or the shards.")
+    flags.DEFINE_string("model_dir", None, "The model directory.")
+    flags.DEFINE_string(
+        "split", None, "Which examples. Default: dev (shards: eval)."
+    )
+    flags.DEFINE_string(
+        "output_dir", None, "Where metrics.json and predictions go, if set."
+    )
+    flags.DEFINE_integer("batch_size", 32, "Texts at a time.", lower_bound=1)
+    flags.DEFINE_integer("seed", 12345, "Seed of the masks.", lower_bound=0)
+    command_line.required("task", "data_dir", "model_dir")
+
+
+def main() -> None:
+    """Evaluates, prints the metrics and writes the files."""
+    from albert_tf.training.evaluate import (
+        evaluate_predictions,
+        evaluate_pretrained,
+    )
+
+    if FLAGS.task == _PRETRAINING:
+        metrics, predictions = (
+            evaluate_pretrained(
+                FLAGS.model_dir,
+                FLAGS.data_dir,
+                split=FLAGS.split or "eval",
+                batch_size=FLAGS.batch_size,
+                seed=FLAGS.seed,
+            ),
+            None,
+        )
+    else:
+        metrics, predictions = evaluate_predictions(
+            FLAGS.model_dir,
+            TASKS[FLAGS.task],
+            FLAGS.data_dir,
+            split=FLAGS.split or "dev",
+            batch_size=FLAGS.batch_size,
+        )
+    print(
+        command_line.format_table(
+            [[name, f"{value:.4f}"] for name, value in metrics.items()],
+            ["measure", "value"],
+        )
+    )
+    if not FLAGS.output_dir:
+        return
+    os.makedirs(FLAGS.output_dir, exist_ok=True)
+    if predictions is not None:
+        path = os.path.join(FLAGS.output_dir, "predictions.jsonl")
+        with open(path + ".tmp", "w", encoding="utf-8") as file:
+            for row in predictions:
+                file.write(json.dumps(row, ensure_ascii=False) + "\n")
+        os.replace(path + ".tmp", path)
+    write_json(os.path.join(FLAGS.output_dir, "metrics.json"), metrics)
+
+
+if __name__ == "__main__":
+    command_line.run(define_flags, main)

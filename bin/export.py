@@ -1,0 +1,34 @@
+"""A SavedModel for TensorFlow Serving, raw text in.
+
+python -m bin.export --model_dir=runs/mytask/model --export_dir=export/mytask
+"""
+
+from absl import flags
+
+from bin import command_line
+
+FLAGS = flags.FLAGS
+
+
+def define_flags() -> None:
+    """Defines the program's flags."""
+    flags.DEFINE_string("model_dir", None, "The model directory.")
+    flags.DEFINE_string(
+        "export_dir", None, "The model goes to <export_dir>/<version>."
+    )
+    command_line.required("model_dir", "export_dir")
+
+
+def main() -> None:
+    """Exports the model and prints where it is."""
+    from albert_tf.interchange.model_directory import load_model_directory
+    from albert_tf.interchange.serving import export_saved_model
+
+    path = export_saved_model(
+        load_model_directory(FLAGS.model_dir), FLAGS.export_dir
+    )
+    print(f"Exported to {path}.")
+
+
+if __name__ == "__main__":
+    command_line.run(define_flags, main)

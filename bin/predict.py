@@ -1,0 +1,95 @@
+"""Using a model: fill in masks or classify, one JSON line per text.
+
+python -m bin.predict --mode=fill-mask --model_dir=runs/tiny/model \\
+    --text='The function returns a [MASK] of integers.'
+python -m bin.predict --mode=classify --model_dir=runs/mytask/model \\
+    --input=texts.txt
+"""
+
+import json
+import sys
+
+from absl import flags
+
+from albert_tf.config import UserError
+from bin import command_line
+
+FLAGS = flags.FLAGS
+
+
+def define_flags() -> None:
+    """Defines the program's flags."""
+    flags.DEFINE_enum(
+        "mode", None, ["fill-mask", "classify"], "What to do with a text."
+    )
+    flags.DEFINE_string("model_dir", None, "The model directory.")
+    flags.DEFINE_multi_string("text", [], "A text; may be repeated.")
+    flags.DEFINE_string(
+        "input", None, "A file with one text per line; - reads standard input."
+    )
+    flags.DEFINE_integer(
+        "top_k", 5, "Pieces shown for each [MASK].", lower_bound=1
+    )
+    flags.DEFINE_integer("batch_size", 32, "Texts at a time.", lower_bound=1)
+    command_line.required("mode", "model_dir")
+
+
+def _texts() -> list[str]:
+    if bool(FLAGS.text) == bool(FLAGS.input):
+        raise UserError("Give the texts with either --text or --input.")
+    if FLAGS.text:
+        return FLAGS.text
+    if FLAGS.input == "-":
+        data = sys.stdin.buffer.read()
+    else:
+        with open(FLAGS.input, "rb") as file:
+            data = file.read()
+    texts = []
+    for number, line in enumerate(data.split(b"\n"), start=1):
+        try:
+            texts.append(line.decode().rstrip("\r"))
+        except UnicodeDecodeError as error:
+            raise UserError(
+                f"{FLAGS.input}, line {number}: byte {error.start} is not "
+                "UTF-8; convert the file first."
+            ) from None
+    if not texts[-1]:
+        texts.pop()
+    if not texts:
+        raise UserError(f"{FLAGS.input} is empty.")
+    return texts
+
+
+def main() -> None:
+    """Prints a JSON line for every text."""
+    texts = _texts()
+    from albert_tf.interchange.model_directory import load_model_directory
+    from albert_tf.training.predict import Predictor
+
+    predictor = Predictor(
+        load_model_directory(FLAGS.model_dir), FLAGS.batch_size
+    )
+    if FLAGS.mode == "fill-mask":
+        for filled in predictor.fill_mask(texts, FLAGS.top_k):
+            candidates = [
+                [{"piece": p, "probability": value} for p, value in place]
+                for place in filled.candidates
+            ]
+            _print({"text": filled.text, "masks": candidates})
+    else:
+        for answer in predictor.classify(texts):
+            _print(
+                {
+                    "text": answer.text,
+                    "label": answer.label,
+                    "probabilities": answer.probabilities,
+                }
+            )
+
+
+def _print(row: dict) -> None:
+    print(json.dumps(row, ensure_ascii=False), flush=True)
+
+
+if __name__ == "__main__":
+    command_line.run(define_flags, main)

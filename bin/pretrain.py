@@ -1,0 +1,82 @@
+"""Pretraining: masked language modelling and sentence order.
+
+python -m bin.pretrain --preset=tiny --train_data=shards --eval_data=shards \\
+    --run_dir=runs/tiny
+"""
+
+import dataclasses
+
+from absl import flags
+
+from albert_tf.config import (
+    PRESETS,
+    PretrainConfig,
+    from_dict,
+    override,
+    preset,
+    read_json,
+)
+from bin import command_line
+from bin.results_table import results_table
+
+FLAGS = flags.FLAGS
+
+
+def define_flags() -> None:
+    """Defines the program's flags."""
+    flags.DEFINE_enum("preset", None, list(PRESETS), "A size with its recipe.")
+    flags.DEFINE_string(
+        "config_json",
+        None,
+        "The config.json of a run: start from its settings.",
+    )
+    flags.DEFINE_string("train_data", None, "Shards: a directory or a glob.")
+    flags.DEFINE_string("eval_data", None, "Held-out shards, likewise.")
+    flags.DEFINE_string("run_dir", None, "Where the run writes.")
+    flags.DEFINE_string(
+        "init_from",
+        None,
+        "Weights to start from: a model or run directory, or a Google TF1 "
+        "checkpoint; its architecture is the default.",
+    )
+    command_line.define_strategy()
+    command_line.define_settings(PretrainConfig())
+    command_line.required("train_data", "eval_data", "run_dir")
+
+
+def main() -> None:
+    """Pretrains and prints the last evaluation."""
+    from albert_tf.interchange.model_directory import find_initial_weights
+    from albert_tf.text.records import open_shards
+    from albert_tf.training.pretrain import run_pretraining
+
+    config = PretrainConfig()
+    # The vocabulary is that of the shards, unless something says otherwise;
+    # then both must agree.
+    vocab_size = open_shards(FLAGS.train_data, "train").metadata["vocab_size"]
+    config = override(config, {"vocab_size": vocab_size})
+    initial = None
+    if FLAGS.init_from:
+        initial = find_initial_weights(FLAGS.init_from)
+        config = dataclasses.replace(config, model=initial.config)
+    if FLAGS.config_json:
+        values = read_json(FLAGS.config_json).get("config", {})
+        config = from_dict(PretrainConfig, values, FLAGS.config_json)
+    if FLAGS.preset:
+        config = override(config, preset(FLAGS.preset))
+    config = override(config, command_line.given_settings(config))
+    evaluation = run_pretraining(
+        config,
+        train_data=FLAGS.train_data,
+        eval_data=FLAGS.eval_data,
+        run_dir=FLAGS.run_dir,
+        strategy_name=FLAGS.strategy,
+        num_replicas=FLAGS.num_replicas,
+        initial=initial,
+    )
+    print(f"\n{results_table(evaluation)}")
+    print(f"The model is in {FLAGS.run_dir}/model.")
+
+
+if __name__ == "__main__":
+    command_line.run(define_flags, main)

@@ -1,0 +1,46 @@
+"""What runs have learned: the last evaluation of each, in one table.
+
+python -m bin.show_results --run_dirs=runs/tiny,runs/mytask
+"""
+
+import json
+import os
+
+from absl import flags
+
+from albert_tf.config import UserError
+from bin import command_line
+from bin.results_table import results_table
+
+FLAGS = flags.FLAGS
+
+
+def define_flags() -> None:
+    """Defines the program's flags."""
+    flags.DEFINE_list("run_dirs", None, "Run directories, comma-separated.")
+    command_line.required("run_dirs")
+
+
+def last_evaluation(run_dir: str) -> dict[str, float]:
+    """Returns the last evaluation in a run's metrics.jsonl."""
+    path = os.path.join(run_dir, "metrics.jsonl")
+    if not os.path.isfile(path):
+        raise UserError(f"{run_dir} is not a run directory: no {path}.")
+    with open(path, encoding="utf-8") as file:
+        lines = [json.loads(line) for line in file]
+    evaluations = [line for line in lines if line["split"] == "eval"]
+    if not evaluations:
+        raise UserError(f"{path} has no evaluation yet.")
+    return evaluations[-1]
+
+
+def main() -> None:
+    """Prints the table."""
+    evaluation: dict[str, float] = {}
+    for run_dir in FLAGS.run_dirs:
+        evaluation.update(last_evaluation(run_dir))
+    print(results_table(evaluation))
+
+
+if __name__ == "__main__":
+    command_line.run(define_flags, main)

@@ -5,6 +5,7 @@ python -m bin.build_pretraining_data --input='corpus/*.txt' \\
 """
 
 import sys
+from collections.abc import Mapping
 
 from absl import flags
 
@@ -41,6 +42,7 @@ def define_flags() -> None:
 
 def main() -> None:
     """Builds the shards and prints a summary."""
+    command_line.load_tensorflow()
     from tqdm import tqdm
 
     from data_prep.pretraining_data import build_pretraining_data
@@ -49,7 +51,14 @@ def main() -> None:
         override(default, command_line.given_settings(default))
         for default in (PretrainingDataConfig(), MaskingConfig())
     )
-    with tqdm(unit="document", disable=not sys.stderr.isatty()) as bar:
+    with tqdm(unit=" documents", disable=not sys.stderr.isatty()) as bar:
+
+        def show(totals: Mapping[str, int]) -> None:
+            done = totals["train/documents"] + totals["eval/documents"]
+            instances = totals["train/instances"] + totals["eval/instances"]
+            bar.set_postfix(instances=instances, refresh=False)
+            bar.update(done - bar.n)
+
         metadata = build_pretraining_data(
             FLAGS.input,
             FLAGS.output_dir,
@@ -58,9 +67,24 @@ def main() -> None:
             masking=masking,
             eval_inputs=FLAGS.eval_input,
             workers=FLAGS.workers,
-            progress=bar.update,
+            progress=show,
         )
-    print(metadata)
+    statistics = metadata["statistics"]
+    splits = sorted(metadata["splits"], reverse=True)
+    names = sorted({name for split in splits for name in statistics[split]})
+    print(
+        command_line.format_table(
+            [
+                [name, *(statistics[split].get(name, 0) for split in splits)]
+                for name in names
+            ],
+            ["", *splits],
+        )
+    )
+    skipped = {k: n for k, n in statistics["corpus"].items() if n}
+    if skipped:
+        print(f"Of the corpus: {skipped}.")
+    print(f"The shards are in {FLAGS.output_dir}.")
 
 
 if __name__ == "__main__":

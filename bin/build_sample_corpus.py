@@ -3,6 +3,7 @@
 python -m bin.build_sample_corpus --output_dir=demo/corpus
 """
 
+import json
 import sys
 
 from absl import flags
@@ -25,11 +26,16 @@ def main() -> None:
 
     from data_prep.sample_corpus import build_sample_corpus
 
-    with tqdm(unit="module", disable=not sys.stderr.isatty()) as bar:
+    with tqdm(unit=" files", disable=not sys.stderr.isatty()) as bar:
+
+        def show(done: int, total: int) -> None:
+            bar.total = total
+            bar.update(done - bar.n)
+
         summary = build_sample_corpus(
-            FLAGS.output_dir, workers=FLAGS.workers, progress=bar.update
+            FLAGS.output_dir, workers=FLAGS.workers, progress=show
         )
-    print(summary)
+    print(json.dumps(summary, indent=1))
 
 
 if __name__ == "__main__":

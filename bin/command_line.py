@@ -1,12 +1,14 @@
 """What every program shares: flags from settings, errors in one line."""
 
+import contextlib
 import dataclasses
 import os
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from typing import IO, Any
 
-from absl import app, flags
+from absl import app, flags, logging
 
 from albert_tf.config import UserError, setting_fields
 
@@ -16,12 +18,43 @@ FLAGS = flags.FLAGS
 _INTERRUPTED = 130
 
 
+def load_tensorflow() -> None:
+    """Imports TensorFlow and finds its devices, without its remarks.
+
+    Its libraries write to the error stream before they read any setting of
+    how much to say. When the import fails, what they said is shown.
+    """
+    with tempfile.TemporaryFile() as said:
+        try:
+            with _error_stream_to(said):
+                import tensorflow as tf
+
+                tf.config.list_physical_devices()
+        except BaseException:
+            said.seek(0)
+            sys.stderr.write(said.read().decode(errors="replace"))
+            raise
+
+
+@contextlib.contextmanager
+def _error_stream_to(file: IO[bytes]) -> Iterator[None]:
+    sys.stderr.flush()
+    kept = os.dup(2)
+    os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
 def run(define_flags: Callable[[], None], main: Callable[[], None]) -> None:
     """Runs a program: flags, then `main`, mistakes in one line.
 
     Exits 0 when `main` returns, 1 on a user's mistake.
     """
     define_flags()
+    logging.set_verbosity(logging.WARNING)
     app.run(lambda argv: _guarded(argv, main))
 
 

@@ -43,6 +43,7 @@ def define_flags() -> None:
 
 def main() -> None:
     """Evaluates, prints the metrics and writes the files."""
+    command_line.load_tensorflow()
     from albert_tf.training.evaluate import (
         evaluate_predictions,
         evaluate_pretrained,

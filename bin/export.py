@@ -21,6 +21,7 @@ def define_flags() -> None:
 
 def main() -> None:
     """Exports the model and prints where it is."""
+    command_line.load_tensorflow()
     from albert_tf.interchange.model_directory import load_model_directory
     from albert_tf.interchange.serving import export_saved_model
 

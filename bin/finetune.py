@@ -61,6 +61,7 @@ def define_flags() -> None:
 
 def main() -> None:
     """Fine-tunes and prints the evaluation."""
+    command_line.load_tensorflow()
     from albert_tf.interchange.model_directory import find_initial_weights
     from albert_tf.training.finetune import run_finetuning
 

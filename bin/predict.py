@@ -63,6 +63,7 @@ def _texts() -> list[str]:
 def main() -> None:
     """Prints a JSON line for every text."""
     texts = _texts()
+    command_line.load_tensorflow()
     from albert_tf.interchange.model_directory import load_model_directory
     from albert_tf.training.predict import Predictor
 

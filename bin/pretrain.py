@@ -46,6 +46,7 @@ def define_flags() -> None:
 
 def main() -> None:
     """Pretrains and prints the last evaluation."""
+    command_line.load_tensorflow()
     from albert_tf.interchange.model_directory import find_initial_weights
     from albert_tf.text.records import open_shards
     from albert_tf.training.pretrain import run_pretraining
@@ -53,7 +54,8 @@ def main() -> None:
     config = PretrainConfig()
     # The vocabulary is that of the shards, unless something says otherwise;
     # then both must agree.
-    vocab_size = open_shards(FLAGS.train_data, "train").metadata["vocab_size"]
+    with open_shards(FLAGS.train_data, "train") as shards:
+        vocab_size = shards.metadata["tokenizer"]["vocab_size"]
     config = override(config, {"vocab_size": vocab_size})
     initial = None
     if FLAGS.init_from:

@@ -18,6 +18,7 @@ from albert_tf.config import UserError, read_json, write_json
 
 _NAME = re.compile(r"step-(\d+)")
 _MANIFEST = "manifest.json"
+_DAMAGED = ".damaged"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,16 +113,28 @@ class Checkpoints:
                     os.path.join(path, "variables")
                 ).assert_consumed()
                 return Restored(step, state), problems
-            aside = f"{path}.damaged"
+            aside = path + _DAMAGED
             shutil.rmtree(aside, ignore_errors=True)
             os.rename(path, aside)
             problems.append(f"{path}: {problem}; set aside as {aside}.")
-        if steps:
+        damaged = self._damaged()
+        if damaged:
             raise UserError(
                 f"No checkpoint in {self.directory} is good: "
-                f"{' '.join(problems)} Start in a new --run_dir."
+                f"{' '.join(problems) or ', '.join(damaged)} "
+                "Start in a new --run_dir."
             )
         return None, problems
+
+    def _damaged(self) -> list[str]:
+        """Returns the names of what was set aside, now or earlier."""
+        if not os.path.isdir(self.directory):
+            return []
+        return sorted(
+            name
+            for name in os.listdir(self.directory)
+            if name.endswith(_DAMAGED)
+        )
 
     def _check(self, path: str) -> tuple[str | None, dict]:
         """Returns what is wrong with a checkpoint, and its state."""

@@ -21,6 +21,16 @@ Batch = dict[str, np.ndarray]
 # few shapes are traced.
 _LENGTH_MULTIPLE = 16
 
+_PRETRAINING_FEATURES = (
+    "input_ids",
+    "input_mask",
+    "segment_ids",
+    "masked_lm_positions",
+    "masked_lm_ids",
+    "masked_lm_weights",
+    "sentence_order_labels",
+)
+
 
 def training_positions(
     step: int, batch_size: int, num_examples: int, seed: int
@@ -57,10 +67,11 @@ def evaluation_positions(
 def check_shards(config: ModelConfig, shards: records.ShardSet) -> None:
     """Raises UserError when the model cannot read these shards."""
     metadata = shards.metadata
-    if metadata["vocab_size"] != config.vocab_size:
+    vocab_size = metadata["tokenizer"]["vocab_size"]
+    if vocab_size != config.vocab_size:
         raise UserError(
             f"{shards.directory} was built with a vocabulary of "
-            f"{metadata['vocab_size']} pieces and the model has "
+            f"{vocab_size} pieces and the model has "
             f"vocab_size={config.vocab_size}; they must be equal."
         )
     if metadata["max_seq_length"] > config.max_position_embeddings:
@@ -100,6 +111,9 @@ class PretrainingBatches:
         self.kind = metadata["record_kind"]
         self.num_examples = len(shards)
         self.num_steps = -(-self.num_examples // batch_size)
+        self._replacement_ids = records.ids_in_ranges(
+            metadata["tokenizer"]["replacement_id_ranges"]
+        )
         # Evaluation masks are the same at every evaluation.
         self._mask_key = counter_rng.key(
             seed, "masks", "train" if training else "eval"
@@ -126,50 +140,42 @@ class PretrainingBatches:
     def _parse(self, serialized: list[bytes], step: int) -> Batch:
         spec = records.RECORD_SPECS[self.kind]
         parsed = records.parse_batch(
-            spec, serialized, max_seq_length=self.max_seq_length
+            spec,
+            serialized,
+            max_seq_length=self.max_seq_length,
+            num_slots=self.shards.metadata["num_slots"],
         )
-        if self.kind == "static":
-            return {
-                name: parsed[name]
-                for name in (
-                    "input_ids",
-                    "input_mask",
-                    "segment_ids",
-                    "masked_lm_positions",
-                    "masked_lm_ids",
-                    "masked_lm_weights",
-                    "sentence_order_labels",
-                )
-            }
-        return self._mask(parsed, step)
+        parsed["sentence_order_labels"] = parsed.pop("sentence_order_label")
+        if self.kind == "dynamic":
+            parsed.update(self._mask(parsed, step))
+        return {name: parsed[name] for name in _PRETRAINING_FEATURES}
 
     def _mask(self, parsed: Batch, step: int) -> Batch:
-        metadata = self.shards.metadata
+        tokenizer = self.shards.metadata["tokenizer"]
         numbers = step * self.batch_size + np.arange(
             len(parsed["input_ids"]), dtype=np.uint64
-        )
-        keys = counter_rng.fold_in(
-            np.full(len(numbers), self._mask_key, np.uint64), numbers
         )
         masked = masking.mask_batch(
             parsed["input_ids"],
             parsed["word_starts"].astype(bool),
             parsed["segment_ids"],
-            ~np.isin(parsed["input_ids"], metadata["special_ids"]),
-            keys,
+            masking.maskable_tokens(
+                parsed["input_ids"],
+                parsed["input_mask"],
+                tokenizer["special_ids"],
+            ),
+            counter_rng.fold_in(self._mask_key, numbers),
+            lengths=parsed["input_mask"].sum(axis=1),
             config=self.masking_config,
             num_slots=self.masking_config.prediction_slots(self.max_seq_length),
-            mask_id=metadata["mask_id"],
-            replacement_ids=self.shards.replacement_ids,
+            mask_id=tokenizer["mask_id"],
+            replacement_ids=self._replacement_ids,
         )
         return {
             "input_ids": masked.input_ids,
-            "input_mask": parsed["input_mask"],
-            "segment_ids": parsed["segment_ids"],
             "masked_lm_positions": masked.masked_lm_positions,
             "masked_lm_ids": masked.masked_lm_ids,
             "masked_lm_weights": masked.masked_lm_weights,
-            "sentence_order_labels": parsed["sentence_order_labels"],
         }
 
 

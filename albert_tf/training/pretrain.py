@@ -12,7 +12,11 @@ from albert_tf.interchange.model_directory import (
     save_model_directory,
 )
 from albert_tf.modeling.models import AlbertForPretraining
-from albert_tf.text.records import ShardSet, open_shards
+from albert_tf.text.records import (
+    TOKENIZER_DIRECTORY,
+    ShardSet,
+    open_shards,
+)
 from albert_tf.text.tokenizer import SentencePieceTokenizer, load_tokenizer
 from albert_tf.training import run_directory
 from albert_tf.training.distribution import check_batch_size, make_strategy
@@ -28,7 +32,7 @@ from albert_tf.training.trainer import DTYPE_POLICIES, Trainer
 
 def shard_tokenizer(shards: ShardSet) -> SentencePieceTokenizer:
     """Returns the tokenizer that lies beside a directory of shards."""
-    return load_tokenizer(os.path.join(shards.directory, "tokenizer"))
+    return load_tokenizer(os.path.join(shards.directory, TOKENIZER_DIRECTORY))
 
 
 def run_pretraining(

@@ -78,7 +78,12 @@ class Trainer:
     def variables(self) -> dict[str, tf.Variable]:
         """Returns every variable of model and optimizer by its path."""
         found: dict[str, tf.Variable] = {}
-        keras_variables = [*self.model.variables, *self.optimizer.variables]
+        # Not the states of dropout's seed generators: here every mask comes
+        # from a key, and their paths count up within a process.
+        keras_variables = [
+            *self.model.trainable_variables,
+            *self.optimizer.variables,
+        ]
         for variable in keras_variables:
             if variable.path in found:
                 raise AssertionError(f"two variables at {variable.path}")

@@ -1,0 +1,340 @@
+import ast
+import inspect
+import warnings
+
+import pytest
+
+from data_prep.docstring_prose import (
+    module_prose,
+    prose_paragraphs,
+    split_sentences,
+)
+
+BEFORE = "The lamp is lit before the guests arrive."
+AFTER = "The lamp is put out after they leave."
+
+
+def prose(docstring):
+    return prose_paragraphs(inspect.cleandoc(docstring))
+
+
+def between(middle):
+    """What is left of `middle` between two paragraphs that stay."""
+    paragraphs = prose(f"{BEFORE}\n\n{inspect.cleandoc(middle)}\n\n{AFTER}")
+    assert paragraphs[0] == BEFORE
+    assert paragraphs[-1] == AFTER
+    return paragraphs[1:-1]
+
+
+def test_wrapped_lines_become_one_paragraph():
+    assert prose(
+        """
+        The tide comes in twice a day and
+        covers the lower steps of the pier.
+
+        Boats that lie there
+        must be moved in time. They are heavy.
+        """
+    ) == [
+        "The tide comes in twice a day and covers the lower steps of the pier.",
+        "Boats that lie there must be moved in time.",
+    ]
+
+
+CODE = {
+    "doctest": """
+        >>> light("The lamp is lit by this very call.")
+        The lamp is lit by this very call.
+        Another line of output follows it here.
+        """,
+    "continued doctest": """
+        ... lamp.describe()
+        The lamp is described by this very call.
+        """,
+    "fence": """
+        ```python
+        The code here could be anything at all.
+
+        It may even hold several full sentences.
+        ```
+        """,
+    "pre": """
+        <pre class="x">
+
+        The code here could be anything at all.
+
+        </pre>
+        """,
+    "literal block": """
+        Here::
+
+            The block is shown as it stands.
+
+            It may even hold several full sentences.
+        """,
+    "indented code": """
+        Like so:
+
+            lamp = Lamp("The lamp has a long and plain name.")
+            lamp.light()
+        """,
+    "directive": """
+        .. versionadded:: 1.2
+            The lamp was not here before this version.
+        """,
+    "code directive": """
+        .. code-block:: python
+
+            The code here could be anything at all.
+        """,
+    "field": """
+        :param lamp: The lamp that is to be lit.
+            It must hold enough oil for the night.
+        :returns: The lamp that has been lit.
+        """,
+    "google example": """
+        Examples:
+
+          The lamp is lit by this very call.
+
+          It may be lit another time as well.
+        """,
+    "google raises": """
+        Raises:
+          OSError: The lamp is already lit by another.
+        """,
+    "columns": """
+        Read      The lamp is open for reading.
+        Write     The lamp is open for writing.
+        """,
+    "symbols": "=====  ======  =====\n-----  ------  -----",
+    "link target": ".. _lamp: https://example.org/The_lamp_is_here.",
+}
+
+
+@pytest.mark.parametrize("kind", CODE)
+def test_code_and_markup_blocks_are_left_out(kind):
+    assert between(CODE[kind]) == []
+
+
+SENTENCES = {
+    "bare address": "See https://example.org/a/b for all of the details.",
+    "template": "The value of {{name}} is put in here later.",
+    "format": "The value of %(name)s is put in here later.",
+    "formula": r"The sum \\(x_i\\) is taken over all of them.",
+    "tag": "The <name> is put in here a little later.",
+    "names": "See foo_bar, foo_baz, foo_qux and foo_quux() for x_y.",
+    "too short": "It is very short.",
+    "no end": "This line has words but never comes to an end",
+    "lost bracket": "The range is half open at the end, [0, n) as ever.",
+    "control character": "The bell\a rings when the lamp is lit again.",
+}
+
+
+@pytest.mark.parametrize("kind", SENTENCES)
+def test_what_does_not_read_as_a_sentence_is_left_out(kind):
+    assert prose(f"{BEFORE} {SENTENCES[kind]}") == [BEFORE]
+
+
+def test_a_fragment_is_left_out():
+    assert between("where the rest of it was somewhere else.") == []
+
+
+def test_a_google_table_keeps_only_full_sentences():
+    text = f"""
+        {BEFORE}
+
+        Args:
+          oil: Litres of oil to burn.
+          wick (int, optional): The thickness of the wick. It must be dry
+            before the lamp is lit.
+          **others: Passed on to the maker of lamps.
+
+        Returns:
+          A new and rather shiny lamp.
+
+        {AFTER}
+        """
+    assert prose(text) == [
+        BEFORE,
+        "It must be dry before the lamp is lit.",
+        AFTER,
+    ]
+
+
+def test_a_numpy_table_ends_at_the_next_underlined_title():
+    text = f"""
+        {BEFORE}
+
+        Parameters
+        ----------
+        oil : float
+            Litres of oil to burn in it.
+        wick : int, optional
+            The wick must be dry when the lamp is lit.
+
+        Examples
+        --------
+        The lamp is lit by this very call.
+
+        Notes
+        -----
+        A short note without any verbs in it.
+
+        {AFTER}
+        """
+    assert prose(text) == [
+        BEFORE,
+        "The wick must be dry when the lamp is lit.",
+        "A short note without any verbs in it.",
+        AFTER,
+    ]
+
+
+def test_remarks_are_left_out_of_a_paragraph():
+    assert between(
+        """
+        @compatibility(eager)
+        The lamp is lit at once when asked.
+        # Only the lines of the marks go.
+        @end_compatibility
+        """
+    ) == ["The lamp is lit at once when asked."]
+
+
+def test_the_body_of_a_note_is_prose():
+    assert between(
+        """
+        .. note:: The lamp is hot, so do
+           not touch it with your hand.
+        """
+    ) == ["The lamp is hot, so do not touch it with your hand."]
+
+
+def test_items_of_a_list_are_paragraphs():
+    assert between(
+        """
+        - The first item runs on and
+          on over more than a line.
+        - The second item is a short one.
+        1. The third item has a number instead.
+        name -- The fourth item has a name before it.
+        """
+    ) == [
+        "The first item runs on and on over more than a line.",
+        "The second item is a short one.",
+        "The third item has a number instead.",
+        "The fourth item has a name before it.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("marked", "plain"),
+    [
+        ("``x``", "x"),
+        ("`x`", "x"),
+        (":class:`lamps.Lamp`", "lamps.Lamp"),
+        (":py:class:`~lamps.Lamp`", "Lamp"),
+        ("[guide](https://example.org/x)", "guide"),
+        ("`guide <https://example.org>`_", "guide"),
+        ("guide (see https://example.org/x)", "guide"),
+        ("guide [1]_", "guide"),
+        ("**bold**", "bold"),
+        ("*leaning*", "leaning"),
+        ("_leaning_", "leaning"),
+        ("<b>bold</b>", "bold"),
+        ("``quoted''", '"quoted"'),
+        ("`quoted'", "'quoted'"),
+        ("a_name_here", "a_name_here"),
+        ("__init__", "__init__"),
+        ("2 * 3*4", "2 * 3*4"),
+    ],
+)
+def test_inline_markup_goes_and_its_text_stays(marked, plain):
+    sentence = "Ask the keeper for the {} and then wait for a while."
+    assert prose(sentence.format(marked)) == [sentence.format(plain)]
+
+
+@pytest.mark.parametrize("docstring", ["", "\n", ">>> f()\n1", "```\nopen"])
+def test_nothing_comes_of_no_prose(docstring):
+    assert prose_paragraphs(docstring) == []
+
+
+def test_sentences_are_split_after_their_end_only():
+    text = 'Use oil, e.g. Whale oil. It "burns." (So they say!) Is 1.5 enough?'
+    assert split_sentences(text) == [
+        "Use oil, e.g. Whale oil.",
+        'It "burns."',
+        "(So they say!)",
+        "Is 1.5 enough?",
+    ]
+
+
+def test_a_module_is_read_in_source_order():
+    source = '''
+"""First the module says what it is."""
+class Lamp:
+    """Second the class says what it is."""
+    if True:
+        def light(self):
+            """Third the method says what it does."""
+            shown = lambda: None
+            """A bare string within is no docstring."""
+    def out(self):
+        "Fourth the method says what it does."
+add_newdoc("lamp", """Fifth a docstring is attached.
+
+It is added to something that has none.""")
+TEXT = {"x": "Sixth a text is kept in here.\\n\\nIt is read by hand."}
+LINE = "This string is only one single line."
+"""A bare string after code is not read.
+
+It has no owner that it could document."""
+async def last():
+    """Seventh the coroutine says what it does."""
+'''
+    assert module_prose(source) == [
+        "First the module says what it is.",
+        "Second the class says what it is.",
+        "Third the method says what it does.",
+        "Fourth the method says what it does.",
+        "Fifth a docstring is attached.",
+        "It is added to something that has none.",
+        "Sixth a text is kept in here.",
+        "It is read by hand.",
+        "Seventh the coroutine says what it does.",
+    ]
+
+
+def test_parsing_is_silent_and_runs_nothing():
+    source = '"""The escape \\d is not a known one."""\nraise SystemExit'
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert module_prose(source) == []  # a backslash is foreign to prose
+        assert module_prose(f'"""{BEFORE}"""\nx = "\\d"\nexit()') == [BEFORE]
+
+
+def test_what_is_not_python_is_refused():
+    with pytest.raises(SyntaxError):
+        module_prose("def :")
+
+
+def test_the_oracle_of_documented_nodes_agrees():
+    # Every docstring that ast finds anywhere, in the order of their lines.
+    source = inspect.getsource(inspect)
+    nodes = [
+        node
+        for node in ast.walk(ast.parse(source))
+        if isinstance(
+            node,
+            (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef),
+        )
+    ]
+    nodes.sort(key=lambda node: getattr(node, "lineno", 0))
+    expected = [
+        paragraph
+        for node in nodes
+        for paragraph in prose_paragraphs(ast.get_docstring(node) or "")
+    ]
+    assert len(expected) > 100
+    assert module_prose(source) == expected

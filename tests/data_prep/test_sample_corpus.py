@@ -1,0 +1,409 @@
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from albert_tf.config import UserError
+from data_prep import sample_corpus
+from data_prep.sample_corpus import (
+    Module,
+    build_sample_corpus,
+    drop_repeats,
+    hold_out,
+    package_directories,
+    passages,
+    read_modules,
+    source_files,
+)
+
+NOUNS = ("lamp", "tide", "pier", "boat", "keeper", "harbour", "signal")
+VERBS = ("warms", "shows", "reaches", "covers", "answers", "follows")
+
+
+def sentence(package, module, index):
+    """A sentence of 11 words that no other index of any module has."""
+    noun = NOUNS[index % len(NOUNS)]
+    verb = VERBS[index % len(VERBS)]
+    letters = "".join(chr(ord("a") + int(digit)) for digit in str(index))
+    return (
+        f"The {noun} of {package} {verb} a {module} before the {letters} bell."
+    )
+
+
+def write_package(root, package, *, modules=16, sentences=24):
+    """Writes modules `aa`, `ab`, ... each with its own sentences."""
+    directory = root / package
+    directory.mkdir(parents=True)
+    for number in range(modules):
+        name = "mod" + "abcdefghijklmnopqrstuvwxyz"[number]
+        lines = [
+            sentence(package, name, index) + "\n\n"
+            for index in range(sentences)
+        ]
+        text = '"""' + "".join(lines) + '"""\n'
+        (directory / f"{name}.py").write_text(text, encoding="utf-8")
+    return directory
+
+
+@pytest.fixture
+def packages(tmp_path):
+    return {
+        "red": write_package(tmp_path, "red", modules=16),
+        "blue": write_package(tmp_path, "blue", modules=8),
+    }
+
+
+@pytest.fixture(autouse=True)
+def few_dev_passages(monkeypatch):
+    monkeypatch.setattr(sample_corpus, "MIN_DEV_PASSAGES", 4)
+
+
+def contents(directory):
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in sorted(Path(directory).rglob("*"))
+        if path.is_file()
+    }
+
+
+def rows(path):
+    header, *lines = path.read_text(encoding="utf-8").splitlines()
+    assert header == "text\tlabel"
+    return [tuple(line.split("\t")) for line in lines]
+
+
+def module_names(text):
+    return {
+        word for word in text.replace(".", " ").split() if word[:3] == "mod"
+    }
+
+
+def test_whole_modules_are_documents_of_one_split(tmp_path, packages):
+    build_sample_corpus(tmp_path / "out", packages=packages)
+    for package, modules in (("red", 16), ("blue", 8)):
+        found = []
+        for split in ("train", "eval"):
+            path = tmp_path / "out" / split / f"{package}.txt"
+            for document in path.read_text(encoding="utf-8").split("\n\n"):
+                (name,) = module_names(document)
+                assert document.rstrip("\n").split("\n") == [
+                    sentence(package, name, index) for index in range(24)
+                ]
+                found.append(name)
+        assert len(found) == len(set(found)) == modules
+
+
+def test_classes_are_equal_and_splits_apart(tmp_path, packages):
+    out = tmp_path / "out"
+    summary = build_sample_corpus(out, packages=packages)
+    sides = {}
+    for split, corpus in (("train", "train"), ("dev", "eval")):
+        found = rows(out / "classification" / f"{split}.tsv")
+        assert len(found) == summary["classification_rows"][split]
+        assert len(set(found)) == len(found)
+        labels = [label for _, label in found]
+        assert labels.count("red") == labels.count("blue") > 0
+        assert labels != sorted(labels)
+        for text, label in found:
+            assert 30 <= len(text.split()) <= 60
+            assert f"of {label} " in text
+            corpus_text = (out / corpus / f"{label}.txt").read_text(
+                encoding="utf-8"
+            )
+            assert module_names(text) <= module_names(corpus_text)
+        sides[split] = {text for text, _ in found}
+    assert not sides["train"] & sides["dev"]
+
+
+def test_caps_bound_each_class(tmp_path, packages):
+    build_sample_corpus(
+        tmp_path / "out",
+        packages=packages,
+        max_train_passages=5,
+        max_dev_passages=2,
+    )
+    table = tmp_path / "out" / "classification"
+    assert len(rows(table / "train.tsv")) == 10
+    assert len(rows(table / "dev.tsv")) == 4
+
+
+def test_bytes_do_not_depend_on_workers_or_hash_seed(
+    tmp_path, packages, monkeypatch
+):
+    monkeypatch.setattr(sample_corpus, "_FILES_PER_CHUNK", 3)
+    build_sample_corpus(tmp_path / "one", packages=packages, workers=1)
+    monkeypatch.setenv("PYTHONHASHSEED", "7")
+    backwards = dict(reversed(packages.items()))
+    build_sample_corpus(tmp_path / "two", packages=backwards, workers=2)
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+
+
+def test_recorded_bytes(tmp_path):
+    # Recorded from the first version: the order by hash stays as it is.
+    packages = {
+        name: write_package(tmp_path, name, modules=modules, sentences=8)
+        for name, modules in (("one", 4), ("two", 9))
+    }
+    build_sample_corpus(tmp_path / "out", packages=packages)
+    found = contents(tmp_path / "out")
+    del found["summary.json"]  # names the Python version
+    digest = hashlib.sha256()
+    for name in sorted(found):
+        digest.update(name.encode() + b"\n" + found[name])
+    assert digest.hexdigest()[:16] == "f061a68d8dbda84e"
+
+
+def test_another_seed_holds_out_other_modules(tmp_path, packages):
+    for seed in (1, 2):
+        build_sample_corpus(tmp_path / str(seed), packages=packages, seed=seed)
+    one, two = (contents(tmp_path / str(seed)) for seed in (1, 2))
+    assert one["eval/red.txt"] != two["eval/red.txt"]
+    assert one["classification/train.tsv"] != two["classification/train.tsv"]
+
+
+def test_a_finished_directory_is_reused(tmp_path, packages):
+    out = tmp_path / "out"
+    first = build_sample_corpus(out, packages=packages)
+    before = contents(out)
+    for path in packages["red"].iterdir():
+        path.unlink()
+    calls = []
+    again = build_sample_corpus(
+        out, packages=packages, progress=lambda *done: calls.append(done)
+    )
+    assert again == first == json.loads(before["summary.json"])
+    assert contents(out) == before
+    assert calls == []
+
+
+def test_other_settings_than_the_finished_are_refused(tmp_path, packages):
+    out = tmp_path / "out"
+    build_sample_corpus(out, packages=packages)
+    with pytest.raises(UserError, match="other settings: seed: 3 here, 12345"):
+        build_sample_corpus(out, packages=packages, seed=3)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("notes.txt", "mine"),
+        ("summary.json", '{"mine": 1}'),
+        ("summary.json", '{"settings": {"mine": 1}}'),
+    ],
+)
+def test_a_directory_of_something_else_is_refused(
+    tmp_path, packages, name, text
+):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / name).write_text(text, encoding="utf-8")
+    with pytest.raises(UserError, match="out exists and holds no sample corpu"):
+        build_sample_corpus(out, packages=packages)
+    assert [path.name for path in out.iterdir()] == [name]
+
+
+def test_a_failure_leaves_nothing_behind(tmp_path, packages, monkeypatch):
+    def fail(*_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(sample_corpus, "write_json", fail)
+    place = tmp_path / "place"
+    with pytest.raises(OSError, match="disk full"):
+        build_sample_corpus(place / "out", packages=packages)
+    assert list(place.iterdir()) == []
+
+
+def test_files_that_cannot_be_read_are_counted(tmp_path, packages):
+    red = packages["red"]
+    (red / "broken.py").write_text("def :", encoding="utf-8")
+    (red / "null.py").write_bytes(b'"""Text."""\0')
+    (red / "latin.py").write_bytes(b'"""Caf\xe9."""')
+    (red / "code.py").write_text("x = 1", encoding="utf-8")
+    (red / "brief.py").write_text(
+        f'"""{sentence("red", "brief", 1)}"""', encoding="utf-8"
+    )
+    (red / "copy.py").write_bytes((red / "moda.py").read_bytes())
+    (red / "dangling.py").symlink_to(red / "nowhere.py")
+    counts = build_sample_corpus(tmp_path / "out", packages=packages)
+    red, blue = (counts["packages"][name] for name in ("red", "blue"))
+    assert red["skipped_modules"] == {
+        "no prose": 1,
+        "not UTF-8": 1,
+        "not parsable": 2,
+        "not readable": 1,
+        "too little new prose": 2,
+    }
+    assert blue["skipped_modules"] == {"too little new prose": 0}
+    assert red["repeated_sentences"] == 24
+    assert red["modules"] == 16 + 7
+    documents = red["train"]["documents"] + red["eval"]["documents"]
+    assert documents == 16
+    assert red["train"]["words"] == red["train"]["documents"] * 24 * 11
+
+
+def test_the_sizes_in_the_summary_are_those_of_the_files(tmp_path, packages):
+    summary = build_sample_corpus(tmp_path / "out", packages=packages)
+    text = (tmp_path / "out" / "train" / "red.txt").read_bytes()
+    blank_lines = text.count(b"\n\n")
+    assert summary["packages"]["red"]["train"] == {
+        "documents": blank_lines + 1,
+        "words": len(text.split()),
+        "bytes": len(text) - blank_lines,
+    }
+
+
+def test_modules_are_listed_without_tests(tmp_path):
+    for name in (
+        "__init__.py",
+        "b.py",
+        "a/__init__.py",
+        "a/c.py",
+        "notes.txt",
+        "a-b.py",
+        "conftest.py",
+        "test_b.py",
+        "b_test.py",
+        "a/_test.py",
+        "tests/d.py",
+        "a/test/d.py",
+        "site-packages/other.py",
+        "__pycache__/b.py",
+    ):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True, parents=True)
+        path.write_text("", encoding="utf-8")
+    names = ["a", "a.c", "b", "conftest"]
+    found = source_files("red", os.fspath(tmp_path))
+    assert [file.name for file in found] == ["red"] + [
+        f"red.{name}" for name in names
+    ]
+    found = source_files("stdlib", os.fspath(tmp_path))
+    assert [file.name for file in found] == ["", *names]
+
+
+def test_progress_counts_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(sample_corpus, "_FILES_PER_CHUNK", 3)
+    directory = write_package(tmp_path, "red", modules=7)
+    calls = []
+    read_modules(
+        source_files("red", os.fspath(directory)),
+        progress=lambda *done: calls.append(done),
+    )
+    assert calls == [(3, 7), (6, 7), (7, 7)]
+
+
+def test_repeated_sentences_stay_with_the_first_module():
+    own = [sentence("red", "own", index) for index in range(6)]
+    first = Module("red", "first", (" ".join(own[:2]), own[2]))
+    second = Module(
+        "red",
+        "second",
+        (f"{own[0].upper()} {own[3]}", own[1], f"{own[4]} {own[5]}"),
+    )
+    third = Module("blue", "third", (" ".join(own[:4]),))
+    kept, dropped = drop_repeats([first, second, third])
+    assert kept == [
+        first,
+        Module("red", "second", (own[3], f"{own[4]} {own[5]}")),
+    ]
+    assert dropped == {"red": 2, "blue": 4}
+
+
+def test_passages_are_runs_of_sentences():
+    lengths = [10, 10, 10, 70, 5, 25, 30, 29]
+    sentences = [
+        " ".join(["Word"] * (length - 1) + [f"{chr(97 + index)}."])
+        for index, length in enumerate(lengths)
+    ]
+    module = Module("red", "m", (" ".join(sentences[:2]), *sentences[2:]))
+    found = passages(module, (30, 60), 1)
+    assert sorted(found) == sorted(
+        (
+            " ".join(sentences[:3]),
+            " ".join(sentences[4:6]),
+            sentences[6],
+        )
+    )
+    assert passages(module, (30, 60), 1) == found
+
+
+def test_long_modules_give_a_few_passages():
+    many = tuple(
+        " ".join(["Word"] * 30 + [f"{chr(97 + index)}."]) for index in range(26)
+    )
+    found = passages(Module("red", "m", many), (30, 60), 1)
+    assert len(found) == sample_corpus.MAX_PASSAGES_PER_MODULE
+    assert found != list(many[: len(found)])
+
+
+@pytest.mark.parametrize(
+    ("least_passages", "held"), [(0, 2), (5, 5), (1000, 10)]
+)
+def test_more_is_held_out_for_enough_passages(
+    monkeypatch, least_passages, held
+):
+    monkeypatch.setattr(sample_corpus, "MIN_DEV_PASSAGES", least_passages)
+    modules = [
+        Module("red", f"m{index}", (" ".join(["Word"] * 39 + ["end."]),))
+        for index in range(20)
+    ]
+    train, out = hold_out(modules, 0.1, (30, 60), 1)
+    assert len(out) == held
+    assert sorted(train + out, key=modules.index) == modules
+    assert hold_out(modules[::-1], 0.1, (30, 60), 1)[1] == out[::-1]
+
+
+def test_packages_are_found_and_not_imported():
+    code = (
+        "import sys; from data_prep.sample_corpus import package_directories;"
+        "print(package_directories(['stdlib', 'numpy']));"
+        "assert not {'numpy', 'keras', 'tensorflow'} & set(sys.modules)"
+    )
+    root = Path(sample_corpus.__file__).parents[1]
+    found = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True
+    )
+    assert found.returncode == 0, found.stderr
+    import numpy as np
+
+    assert os.path.dirname(np.__file__) in found.stdout
+    assert repr(os.path.dirname(json.__path__[0])) in found.stdout
+
+
+@pytest.mark.parametrize(
+    ("packages", "message"),
+    [
+        (["stdlib", "nosuchpackage"], "'nosuchpackage' is not installed"),
+        (["stdlib", "json.decoder"], "'json.decoder' is not installed"),
+        (["stdlib", "bisect"], "'bisect' is a single module"),
+        (["stdlib"], "packages=stdlib must be two or more"),
+        (["stdlib", "stdlib"], "must be two or more different"),
+        ({"a": "/nonexistent/a", "b": "/"}, "/nonexistent/a does not exist"),
+    ],
+)
+def test_packages_that_cannot_be_used_are_refused(packages, message):
+    with pytest.raises(UserError, match=message) as caught:
+        package_directories(packages)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"passage_words": (60, 30)}, "passage_words=60,30 must be"),
+        ({"passage_words": (0, 30)}, "passage_words=0,30 must be"),
+        ({"held_out_fraction": 0.0}, "held_out_fraction=0.0 must be above 0"),
+        ({"held_out_fraction": 0.6}, "held_out_fraction=0.6 .* at most 0.5"),
+        ({"passage_words": (900, 999)}, "'blue' has too little prose"),
+    ],
+)
+def test_settings_out_of_bounds_are_refused(
+    tmp_path, packages, change, message
+):
+    with pytest.raises(UserError, match=message):
+        build_sample_corpus(tmp_path / "out", packages=packages, **change)
+    assert not (tmp_path / "out").exists()

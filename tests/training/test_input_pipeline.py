@@ -1,0 +1,190 @@
+"""Batches are functions of the step."""
+
+import numpy as np
+import pytest
+
+from albert_tf.config import MaskingConfig, ModelConfig, UserError
+from albert_tf.text.records import open_shards
+from albert_tf.training import input_pipeline
+from albert_tf.training.input_pipeline import (
+    ClassificationBatches,
+    PretrainingBatches,
+    check_shards,
+    evaluation_positions,
+    prefetch,
+    training_positions,
+)
+
+
+def test_every_epoch_holds_every_example_once():
+    drawn = np.concatenate(
+        [training_positions(step, 6, 20, seed=3) for step in range(10)]
+    )
+    for epoch in range(3):
+        part = drawn[epoch * 20 : (epoch + 1) * 20]
+        assert sorted(part) == list(range(20))
+    assert list(drawn[:20]) != list(drawn[20:40])
+    assert list(drawn[:20]) != list(range(20))
+
+
+def test_order_depends_on_the_seed():
+    one, other = (training_positions(0, 20, 20, seed) for seed in (1, 2))
+    assert list(one) != list(other)
+
+
+def test_evaluation_takes_every_example_once():
+    seen, total = [], 0.0
+    for step in range(4):
+        positions, weights = evaluation_positions(step, 6, 20)
+        seen += list(positions[weights > 0])
+        total += weights.sum()
+    assert seen == list(range(20))
+    assert total == 20
+
+
+def batches(shards_dir, **changes):
+    options = {
+        "masking_config": MaskingConfig(),
+        "batch_size": 8,
+        "seed": 5,
+        "training": True,
+    }
+    split = "train" if changes.get("training", True) else "eval"
+    return PretrainingBatches(
+        open_shards(shards_dir, split), **{**options, **changes}
+    )
+
+
+def test_a_step_always_gives_the_same_batch(shards_dir):
+    one, other = batches(shards_dir), batches(shards_dir)
+    other.batch(0)
+    for name, value in one.batch(3).items():
+        np.testing.assert_array_equal(value, other.batch(3)[name])
+
+
+def test_masks_change_between_epochs_and_not_between_evaluations(shards_dir):
+    train = batches(shards_dir, batch_size=1)
+    size = train.num_examples
+    by_text = {}
+    for step in range(2 * size):
+        batch = train.batch(step)
+        restored = batch["input_ids"][0].copy()
+        real = batch["masked_lm_weights"][0] > 0
+        places = batch["masked_lm_positions"][0][real]
+        restored[places] = batch["masked_lm_ids"][0][real]
+        by_text.setdefault(restored.tobytes(), []).append(tuple(places))
+    assert len(by_text) == size
+    changed = sum(len(set(masks)) == 2 for masks in by_text.values())
+    assert changed > 0.8 * size
+    held_out = batches(shards_dir, training=False)
+    np.testing.assert_array_equal(
+        held_out.batch(0)["masked_lm_positions"],
+        held_out.batch(0)["masked_lm_positions"],
+    )
+
+
+def test_padding_of_the_last_evaluation_batch_weighs_nothing(shards_dir):
+    held_out = batches(shards_dir, training=False, batch_size=7)
+    assert held_out.num_examples % 7
+    last = held_out.batch(held_out.num_steps - 1)
+    real = held_out.num_examples % 7
+    assert list(last["example_weights"]) == [1.0] * real + [0.0] * (7 - real)
+    assert not last["masked_lm_weights"][real:].any()
+    assert last["masked_lm_weights"][:real].any()
+
+
+def test_shapes_and_types(shards_dir):
+    batch = batches(shards_dir).batch(0)
+    slots = round(0.15 * 32)
+    expected = {
+        "input_ids": ((8, 32), "int32"),
+        "input_mask": ((8, 32), "int32"),
+        "segment_ids": ((8, 32), "int32"),
+        "masked_lm_positions": ((8, slots), "int32"),
+        "masked_lm_ids": ((8, slots), "int32"),
+        "masked_lm_weights": ((8, slots), "float32"),
+        "sentence_order_labels": ((8,), "int32"),
+        "example_weights": ((8,), "float32"),
+    }
+    assert {
+        name: (value.shape, str(value.dtype)) for name, value in batch.items()
+    } == expected
+
+
+def test_shards_that_the_model_cannot_read(shards_dir, tiny_tokenizer):
+    shards = open_shards(shards_dir, "train")
+    with pytest.raises(UserError, match="vocabulary of 200 pieces.*=300"):
+        check_shards(ModelConfig(vocab_size=300), shards)
+    with pytest.raises(UserError, match="sequences of 32 tokens.*=16"):
+        check_shards(
+            ModelConfig(
+                vocab_size=tiny_tokenizer.vocab_size,
+                max_position_embeddings=16,
+            ),
+            shards,
+        )
+
+
+def test_classification_batches():
+    texts = [list(range(10, 10 + n)) for n in range(1, 41)]
+    source = ClassificationBatches(
+        texts,
+        np.arange(40),
+        special={"cls_id": 2, "sep_id": 3, "pad_id": 0},
+        max_seq_length=24,
+        batch_size=16,
+        seed=1,
+        training=False,
+    )
+    first, last = source.batch(0), source.batch(2)
+    # 16 texts of up to 16 tokens, with two special ones: padded to 32, which
+    # max_seq_length cuts to 24.
+    assert first["input_ids"].shape == (16, 24)
+    assert list(first["input_ids"][1][:5]) == [2, 10, 11, 3, 0]
+    assert list(first["label_ids"]) == list(range(16))
+    assert last["example_weights"].sum() == 8
+    assert last["input_mask"][7].sum() == 24
+    assert last["input_ids"][7][-1] == 3
+    with pytest.raises(UserError, match="no examples"):
+        ClassificationBatches(
+            [],
+            np.zeros(0),
+            special={},
+            max_seq_length=8,
+            batch_size=1,
+            seed=1,
+            training=False,
+        )
+
+
+def test_prefetch_keeps_order_and_passes_errors_on():
+    assert list(prefetch(lambda step: step * 2, range(5, 9))) == [
+        10,
+        12,
+        14,
+        16,
+    ]
+
+    def broken(step):
+        if step == 2:
+            raise UserError("record 17 is damaged")
+        return step
+
+    seen = []
+    with pytest.raises(UserError, match="record 17"):
+        for item in prefetch(broken, range(5)):
+            seen.append(item)
+    assert seen == [0, 1]
+
+
+def test_prefetch_stops_when_it_is_left(monkeypatch):
+    made = []
+
+    def make(step):
+        made.append(step)
+        return step
+
+    for item in input_pipeline.prefetch(make, range(1000), depth=2):
+        if item == 3:
+            break
+    assert len(made) < 20

@@ -1,0 +1,271 @@
+"""A pretraining run as a whole: interrupted, resumed, refused."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from albert_tf.config import (
+    MaskingConfig,
+    PretrainingDataConfig,
+    UserError,
+    override,
+    to_dict,
+)
+from albert_tf.interchange.model_directory import (
+    find_initial_weights,
+    load_model_directory,
+)
+from albert_tf.training import loop
+from albert_tf.training.pretrain import run_pretraining
+from data_prep.pretraining_data import build_pretraining_data
+
+
+def run(config, shards_dir, run_dir, **options):
+    return run_pretraining(
+        config,
+        train_data=shards_dir,
+        eval_data=shards_dir,
+        run_dir=str(run_dir),
+        **options,
+    )
+
+
+def weights_of(run_dir):
+    model = load_model_directory(os.path.join(run_dir, "model")).model
+    return {v.path: np.array(v) for v in model.trainable_variables}
+
+
+@pytest.fixture(scope="module")
+def finished(small_config, shards_dir, tmp_path_factory):
+    run_dir = tmp_path_factory.mktemp("runs") / "whole"
+    return run_dir, run(small_config, shards_dir, run_dir)
+
+
+def test_artifacts(finished, small_config):
+    run_dir, evaluation = finished
+    assert sorted(os.listdir(run_dir)) == [
+        "checkpoints",
+        "config.json",
+        "metrics.jsonl",
+        "model",
+        "tensorboard",
+    ]
+    written = json.loads((run_dir / "config.json").read_text())
+    assert written["config"] == to_dict(small_config)
+    lines = [
+        json.loads(line)
+        for line in (run_dir / "metrics.jsonl").read_text().splitlines()
+    ]
+    assert [(line["step"], line["split"]) for line in lines] == [
+        (5, "train"),
+        (6, "eval"),
+        (10, "train"),
+        (12, "train"),
+        (12, "eval"),
+    ]
+    last = lines[-1]
+    assert {k: last[k] for k in evaluation} == evaluation
+    assert sorted(os.listdir(run_dir / "tensorboard")) == ["eval", "train"]
+    assert (
+        os.listdir(run_dir / "checkpoints").sort()
+        == [
+            "step-12",
+            "step-8",
+        ].sort()
+    )
+
+
+class PowerCut(BaseException):
+    """What ends a run without letting it tidy up."""
+
+
+@pytest.mark.parametrize("after", [3, 7, 11, 12])
+def test_interrupted_and_resumed_is_the_same_run(
+    after, finished, small_config, shards_dir, tmp_path, monkeypatch
+):
+    whole, evaluation = finished
+    steps = iter(range(1, 100))
+    plain_step = loop.Trainer.train_step
+
+    def failing_step(self, batch):
+        results = plain_step(self, batch)
+        if next(steps) == after:
+            raise PowerCut
+        return results
+
+    run_dir = tmp_path / "cut"
+    with monkeypatch.context() as patch:
+        patch.setattr(loop.Trainer, "train_step", failing_step)
+        with pytest.raises(PowerCut):
+            run(small_config, shards_dir, run_dir)
+    assert not (run_dir / "model").exists()
+    assert run(small_config, shards_dir, run_dir) == evaluation
+    assert (run_dir / "metrics.jsonl").read_text() == (
+        whole / "metrics.jsonl"
+    ).read_text()
+    expected = weights_of(whole)
+    for path, value in weights_of(run_dir).items():
+        np.testing.assert_array_equal(value, expected[path], err_msg=path)
+
+
+def test_a_finished_run_is_left_as_it_is(finished, small_config, shards_dir):
+    run_dir, evaluation = finished
+    before = (run_dir / "metrics.jsonl").read_text()
+    assert run(small_config, shards_dir, run_dir) == evaluation
+    assert (run_dir / "metrics.jsonl").read_text() == before
+
+
+def test_another_configuration_is_refused(finished, small_config, shards_dir):
+    run_dir, _ = finished
+    other = override(small_config, {"learning_rate": 0.02, "seed": 4})
+    before = sorted(os.walk(run_dir))
+    with pytest.raises(UserError) as raised:
+        run(other, shards_dir, run_dir)
+    message = str(raised.value)
+    assert "learning_rate: 0.02 here, 0.01 there" in message
+    assert "seed: 4 here, 12345 there" in message
+    assert sorted(os.walk(run_dir)) == before
+
+
+def test_a_directory_of_something_else_is_refused(
+    small_config, shards_dir, tmp_path
+):
+    (tmp_path / "letter.txt").write_text("dear diary")
+    with pytest.raises(UserError, match="not a run directory"):
+        run(small_config, shards_dir, tmp_path)
+
+
+def test_vocabulary_of_another_size(small_config, shards_dir, tmp_path):
+    config = override(small_config, {"vocab_size": 300})
+    with pytest.raises(UserError, match="200 pieces and.*vocab_size=300"):
+        run(config, shards_dir, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_damaged_shard_is_named(
+    small_config, shards_dir, tmp_path, tiny_directory
+):
+    copy = tmp_path / "shards"
+    subprocess.run(["cp", "-r", shards_dir, copy], check=True)
+    shard = copy / "train-00000-of-00001.tfrecord"
+    os.truncate(shard, os.path.getsize(shard) - 5)
+    with pytest.raises(UserError, match=shard.name):
+        run(small_config, str(copy), tmp_path / "run")
+
+
+def test_starts_from_given_weights(
+    finished, small_config, shards_dir, tmp_path
+):
+    run_dir, _ = finished
+    config = override(small_config, {"learning_rate": 0.0})
+    initial = find_initial_weights(str(run_dir))
+    run(config, shards_dir, tmp_path / "next", initial=initial)
+    expected = weights_of(run_dir)
+    for path, value in weights_of(tmp_path / "next").items():
+        np.testing.assert_array_equal(value, expected[path], err_msg=path)
+
+
+@pytest.mark.slow
+def test_it_learns(small_config, tiny_directory, tmp_path):
+    """On text whose every word and order follows from its neighbours."""
+    words = ["bada", "gule", "mizo", "tepu", "rika", "sovu", "naje", "hobi"]
+    sentences = [
+        f"The {words[n % 8]} of {words[(n + 1) % 8]} and the "
+        f"{words[(n + 3) % 8]} {'(first)' if n % 8 == 0 else ''}."
+        for n in range(64)
+    ]
+    text = "\n\n".join("\n".join(sentences[n:]) for n in range(48))
+    (tmp_path / "text.txt").write_text(text)
+    build_pretraining_data(
+        [str(tmp_path / "text.txt")],
+        str(tmp_path / "shards"),
+        tokenizer_dir=str(tiny_directory),
+        config=PretrainingDataConfig(
+            document_separator="blank_line",
+            sentence_splitter="newline",
+            max_seq_length=32,
+            eval_fraction=0.2,
+        ),
+        masking=MaskingConfig(),
+    )
+    config = override(
+        small_config,
+        {
+            "hidden_dropout_prob": 0.0,
+            "attention_probs_dropout_prob": 0.0,
+            "hidden_size": 32,
+            "num_train_steps": 600,
+            "num_warmup_steps": 50,
+            "train_batch_size": 32,
+            "learning_rate": 0.02,
+            "eval_steps": 0,
+        },
+    )
+    evaluation = run(config, str(tmp_path / "shards"), tmp_path / "run")
+    assert (
+        evaluation["masked_lm_accuracy"]
+        > 2 * evaluation["most_frequent_token_accuracy"]
+    )
+
+
+@pytest.mark.slow
+def test_killed_by_the_system_and_started_again(
+    small_config, shards_dir, tmp_path
+):
+    """SIGKILL in the midst of steps; the same command ends the same run."""
+    config = override(
+        small_config, {"num_train_steps": 400, "save_checkpoints_steps": 20}
+    )
+    settings = {
+        name: value
+        for section in to_dict(config).values()
+        for name, value in section.items()
+    }
+    flags = [
+        f"--{name}={value}"
+        for name, value in settings.items()
+        if name != "vocab_size"
+    ]
+
+    def start(run_dir):
+        return subprocess.Popen(
+            [
+                sys.executable,
+                "-m",
+                "bin.pretrain",
+                f"--train_data={shards_dir}",
+                f"--eval_data={shards_dir}",
+                f"--run_dir={run_dir}",
+                *flags,
+            ],
+            cwd=os.path.dirname(os.path.dirname(os.path.dirname(__file__))),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    whole = start(tmp_path / "whole")
+    cut = start(tmp_path / "cut")
+    deadline = time.monotonic() + 120
+    while not (tmp_path / "cut/checkpoints/step-60").exists():
+        assert time.monotonic() < deadline
+        assert cut.poll() is None, cut.communicate()[0]
+        time.sleep(0.05)
+    cut.send_signal(signal.SIGKILL)
+    cut.communicate()
+    again = start(tmp_path / "cut")
+    said = again.communicate()[0]
+    assert again.returncode == 0, said
+    assert "Going on from step" in said
+    output = whole.communicate()[0]
+    assert whole.returncode == 0, output
+    for name in ("metrics.jsonl", "model/model.safetensors"):
+        assert (tmp_path / "cut" / name).read_bytes() == (
+            tmp_path / "whole" / name
+        ).read_bytes(), name

@@ -1,0 +1,191 @@
+"""The inner step: against plain arithmetic, and over replicas."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.config import MaskingConfig, UserError, override
+from albert_tf.modeling.models import AlbertForPretraining
+from albert_tf.modeling.optimizers import Lamb
+from albert_tf.text.records import open_shards
+from albert_tf.training.distribution import check_batch_size, make_strategy
+from albert_tf.training.evaluate import evaluate_pretraining
+from albert_tf.training.input_pipeline import PretrainingBatches
+from albert_tf.training.objectives import PretrainingObjective
+from albert_tf.training.trainer import RunningMeans, Trainer, check_finite
+
+
+def make_trainer(config, strategy=None):
+    strategy = strategy or make_strategy("default")
+    with strategy.scope():
+        keras.utils.set_random_seed(1)
+        model = AlbertForPretraining(config.model)
+        return Trainer(
+            model,
+            PretrainingObjective(),
+            strategy=strategy,
+            optimizer_config=config.optimizer,
+            training_config=config.training,
+        )
+
+
+def make_batches(shards_dir, batch_size=8, training=True):
+    return PretrainingBatches(
+        open_shards(shards_dir, "train" if training else "eval"),
+        masking_config=MaskingConfig(),
+        batch_size=batch_size,
+        seed=2,
+        training=training,
+    )
+
+
+def weights_of(trainer):
+    return {
+        path: np.array(variable)
+        for path, variable in trainer.variables().items()
+    }
+
+
+def uneven(batch):
+    """The batch with most masked tokens in its first half."""
+    batch = dict(batch)
+    weights = batch["masked_lm_weights"].copy()
+    weights[len(weights) // 2 :, 1:] = 0.0
+    batch["masked_lm_weights"] = weights
+    return batch
+
+
+def test_a_step_is_the_textbook_step(small_config, shards_dir):
+    """Mean losses over the global labels, clip by the norm, LAMB."""
+    config = override(
+        small_config,
+        {
+            "hidden_dropout_prob": 0.0,
+            "attention_probs_dropout_prob": 0.0,
+            "max_grad_norm": 0.5,
+        },
+    )
+    trainer = make_trainer(config)
+    batch = uneven(make_batches(shards_dir).batch(0))
+    reference = AlbertForPretraining(config.model)
+    reference.set_weights(trainer.model.get_weights())
+    with tf.GradientTape() as tape:
+        outputs = reference(batch)
+        log_probs = tf.nn.log_softmax(outputs["masked_lm_logits"])
+        chosen = tf.gather(log_probs, batch["masked_lm_ids"], batch_dims=2)
+        weights = batch["masked_lm_weights"]
+        masked_lm = -tf.reduce_sum(chosen * weights) / weights.sum()
+        order = tf.reduce_mean(
+            tf.nn.sparse_softmax_cross_entropy_with_logits(
+                batch["sentence_order_labels"],
+                outputs["sentence_order_logits"],
+            )
+        )
+        loss = masked_lm + order
+    variables = reference.trainable_variables
+    gradients = tape.gradient(loss, [v.value for v in variables])
+    norm = float(tf.linalg.global_norm(gradients))
+    assert norm > 0.5
+    optimizer = Lamb(learning_rate=0.01 * 1 / 2)
+    optimizer.build(variables)
+    optimizer.apply([tf.convert_to_tensor(g) * (0.5 / norm) for g in gradients])
+
+    results = trainer.train_step(batch)
+
+    assert float(results["gradient_norm"]) == pytest.approx(norm, rel=1e-5)
+    assert float(results["learning_rate"]) == pytest.approx(0.005)
+    mean = results["sum:masked_lm_loss"] / results["weight:masked_lm_loss"]
+    assert float(mean) == pytest.approx(float(masked_lm), rel=1e-6)
+    for ours, theirs in zip(
+        trainer.model.trainable_variables, variables, strict=True
+    ):
+        # Where a gradient is but rounding error, the first update of LAMB
+        # makes it visible: a thousandth of the learning rate is allowed.
+        np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=5e-6)
+    assert trainer.step == 1
+
+
+def test_two_replicas_do_what_one_does(small_config, shards_dir):
+    """Dropout on, and masked tokens that differ between the replicas."""
+    one = make_trainer(small_config)
+    two = make_trainer(small_config, make_strategy("mirrored", 2))
+    assert two.strategy.num_replicas_in_sync == 2
+    two.model.set_weights(one.model.get_weights())
+    source = make_batches(shards_dir)
+    for step in range(5):
+        batch = uneven(source.batch(step))
+        results = [t.train_step(batch) for t in (one, two)]
+        for name in results[0]:
+            np.testing.assert_allclose(
+                results[0][name], results[1][name], rtol=1e-5, err_msg=name
+            )
+    for path, value in weights_of(one).items():
+        np.testing.assert_allclose(
+            value, weights_of(two)[path], rtol=1e-4, atol=1e-6, err_msg=path
+        )
+
+
+def test_dropout_repeats_for_the_same_step(small_config, shards_dir):
+    batch = make_batches(shards_dir).batch(0)
+    one, other = (make_trainer(small_config) for _ in range(2))
+    other.model.set_weights(one.model.get_weights())
+    a, b = (float(t.train_step(batch)["gradient_norm"]) for t in (one, other))
+    assert a == b
+    plain = make_trainer(override(small_config, {"hidden_dropout_prob": 0.0}))
+    plain.model.set_weights(one.model.get_weights())
+    changed = make_trainer(override(small_config, {"seed": 99}))
+    changed.model.set_weights(plain.model.get_weights())
+    assert float(plain.train_step(batch)["gradient_norm"]) != a
+    assert float(changed.train_step(batch)["gradient_norm"]) != a
+
+
+def test_evaluation_counts_every_example_once(small_config, shards_dir):
+    trainer = make_trainer(small_config)
+    by_seven, by_all = (
+        evaluate_pretraining(
+            trainer, make_batches(shards_dir, size, training=False)
+        )
+        for size in (7, 64)
+    )
+    # Masks depend on the example's number, so both see the same ones.
+    assert by_seven.keys() == by_all.keys()
+    for name in by_seven:
+        assert by_seven[name] == pytest.approx(by_all[name], rel=1e-5), name
+    assert 0 < by_all["most_frequent_token_accuracy"] < 1
+    assert 0.5 <= by_all["majority_order_accuracy"] < 1
+
+
+def test_the_baseline_is_the_commonest_masked_token(small_config, shards_dir):
+    trainer = make_trainer(small_config)
+    source = make_batches(shards_dir, training=False)
+    labels = []
+    for step in range(source.num_steps):
+        batch = source.batch(step)
+        labels += list(batch["masked_lm_ids"][batch["masked_lm_weights"] > 0])
+    expected = max(labels.count(label) for label in set(labels)) / len(labels)
+    results = evaluate_pretraining(trainer, source)
+    assert results["most_frequent_token_accuracy"] == pytest.approx(expected)
+
+
+def test_running_means():
+    means = RunningMeans()
+    means.add({"sum:loss": tf.constant(6.0), "weight:loss": tf.constant(2.0)})
+    means.add({"sum:loss": tf.constant(1.0), "weight:loss": tf.constant(5.0)})
+    means.add({"gradient_norm": tf.constant(9.0)})
+    assert means.means() == {"loss": 1.0}
+    again = RunningMeans(means.sums)
+    assert again.means() == {"loss": 1.0}
+    with pytest.raises(UserError, match="loss is nan at step 7"):
+        check_finite({"loss": float("nan")}, 7)
+
+
+def test_strategies():
+    with pytest.raises(UserError, match="'tower' is not one of default"):
+        make_strategy("tower")
+    with pytest.raises(UserError, match="needs --strategy=mirrored"):
+        make_strategy("default", 2)
+    with pytest.raises(UserError, match="num_replicas=9.*has 2 CPU"):
+        make_strategy("mirrored", 9)
+    with pytest.raises(UserError, match="train_batch_size=7.*2 replicas"):
+        check_batch_size("train_batch_size", 7, make_strategy("mirrored", 2))

@@ -18,8 +18,12 @@ def _default(num_replicas: int) -> tf.distribute.Strategy:
 
 
 def _mirrored(num_replicas: int) -> tf.distribute.Strategy:
-    gpus = tf.config.list_logical_devices("GPU")
-    kind, devices = ("GPU", gpus) if gpus else ("CPU", _cpus(num_replicas))
+    # Physical ones: to ask for logical devices would make them, and CPUs
+    # could not be divided any more.
+    if tf.config.list_physical_devices("GPU"):
+        kind, devices = "GPU", tf.config.list_logical_devices("GPU")
+    else:
+        kind, devices = "CPU", _cpus(num_replicas)
     if num_replicas > len(devices):
         raise UserError(
             f"num_replicas={num_replicas}, but this machine has "
@@ -28,7 +32,7 @@ def _mirrored(num_replicas: int) -> tf.distribute.Strategy:
     names = [device.name for device in devices[: num_replicas or None]]
     # On CPUs the default all-reduce is made for accelerators' links, and two
     # such strategies of different size cannot live in one process.
-    reduction = None if gpus else tf.distribute.ReductionToOneDevice()
+    reduction = tf.distribute.ReductionToOneDevice() if kind == "CPU" else None
     return tf.distribute.MirroredStrategy(names, reduction)
 
 

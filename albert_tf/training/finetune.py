@@ -118,18 +118,6 @@ def run_finetuning(
             f"{labels[0]!r}; a classifier needs at least two."
         )
     config = resolve_steps(config, len(examples["train"]))
-    description = {
-        "job": "finetune",
-        "task": task.name,
-        "config": to_dict(config),
-        "model": to_dict(model_config),
-        "labels": labels,
-        "train_examples": _fingerprint(examples["train"]),
-        "dev_examples": _fingerprint(examples["dev"]),
-        "tokenizer": tokenizer.fingerprint,
-        "init_from": initial.source,
-    }
-    run_directory.claim(run_dir, description)
     batches, dev_batches = (
         ClassificationBatches(
             tokenizer.encode_batch([e.text for e in examples[split]]),
@@ -145,6 +133,18 @@ def run_finetuning(
             ("dev", config.training.eval_batch_size),
         )
     )
+    description = {
+        "job": "finetune",
+        "task": task.name,
+        "config": to_dict(config),
+        "model": to_dict(model_config),
+        "labels": labels,
+        "train_examples": _fingerprint(examples["train"]),
+        "dev_examples": _fingerprint(examples["dev"]),
+        "tokenizer": tokenizer.fingerprint,
+        "init_from": initial.source,
+    }
+    run_directory.claim(run_dir, description)
     with strategy.scope():
         keras.utils.set_random_seed(config.training.seed)
         model = AlbertForClassification(

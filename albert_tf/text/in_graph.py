@@ -1,0 +1,129 @@
+"""The tokenizer as TensorFlow operations, for raw text in a SavedModel.
+
+`InGraphTokenizer` gives the ids of `SentencePieceTokenizer.encode` for every
+input. Of TensorFlow Text it uses only NormalizeUTF8, SentencepieceOp and
+SentencepieceTokenizeOp, which the released TensorFlow Serving binaries have.
+
+The SentencePiece library must be older than 0.2.2: since then it chooses
+otherwise between equally good ways through a word than TensorFlow Text does.
+"""
+
+import re
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.config import UserError
+from albert_tf.text import normalization
+from albert_tf.text.tokenizer import SentencePieceTokenizer
+
+try:
+    import tensorflow_text
+except ImportError as error:
+    raise UserError(
+        f"Text in the graph needs TensorFlow Text, which cannot be imported "
+        f"({error}); pip install tensorflow-text."
+    ) from None
+
+
+class InGraphTokenizer(tf.Module):
+    """Token ids of a batch of UTF-8 strings, as graph operations.
+
+    Args:
+        tokenizer: whose ids to give.
+        max_bytes: longer texts are cut here, at the end of a character, so
+            that one request cannot stall a server; the ids are those of
+            `tokenizer.encode(truncate_utf8(text, max_bytes))`.
+    """
+
+    def __init__(
+        self, tokenizer: SentencePieceTokenizer, *, max_bytes: int = 20_000
+    ) -> None:
+        super().__init__()
+        if max_bytes < 4:
+            raise ValueError(f"max_bytes={max_bytes} is less than a character.")
+        self._max_bytes = max_bytes
+        self._do_lower_case = tokenizer.do_lower_case
+        self._keep_accents = tokenizer.keep_accents
+        self._pad_id = tokenizer.pad_id
+        self._cls_id = tokenizer.cls_id
+        self._sep_id = tokenizer.sep_id
+        # An attribute, so that the model in it is tracked and saved.
+        self._sentencepiece = tensorflow_text.SentencepieceTokenizer(
+            model=tokenizer.model_bytes, out_type=tf.int32
+        )
+        rows = [
+            tokenizer.expansions.get(piece, (piece,))
+            for piece in range(tokenizer.vocab_size)
+        ]
+        self._expansions = tf.RaggedTensor.from_row_lengths(
+            np.concatenate(rows).astype(np.int32), [len(row) for row in rows]
+        )
+
+    def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Returns int32 ids `[batch, (tokens)]` of strings `[batch]`.
+
+        Bytes that are not UTF-8 count as U+FFFD.
+        """
+        ids = self._sentencepiece.tokenize(self.normalize(texts))
+        return tf.gather(self._expansions, ids).merge_dims(1, 2)
+
+    def normalize(self, texts: tf.Tensor) -> tf.Tensor:
+        """Returns `normalization.normalize` of each string `[batch]`."""
+        texts = tf.strings.unicode_transcode(
+            self._truncate(texts), "UTF-8", "UTF-8", errors="replace"
+        )
+        for ticks, quote in normalization.QUOTES:
+            texts = tf.strings.regex_replace(texts, re.escape(ticks), quote)
+        texts = tf.strings.regex_replace(
+            texts, normalization.UNSETTLED, normalization.REPLACEMENT
+        )
+        texts = tensorflow_text.normalize_utf8(texts, "NFKD")
+        if not self._keep_accents:
+            texts = tf.strings.regex_replace(texts, normalization.COMBINING, "")
+        if self._do_lower_case:
+            texts = tf.strings.regex_replace(texts, *normalization.SIGMA)
+            # First ASCII alone: a server that runs under a Turkish locale
+            # would otherwise make a dotless i of I.
+            texts = tf.strings.lower(texts)
+            texts = tf.strings.lower(texts, encoding="utf-8")
+        spaced = tf.strings.regex_replace(texts, normalization.WHITE_SPACE, " ")
+        return tf.strings.strip(spaced)
+
+    def pack_single(
+        self, texts: tf.Tensor, max_seq_length: int
+    ) -> dict[str, tf.Tensor]:
+        """Returns model inputs for [CLS] text [SEP], padded to the longest.
+
+        Args:
+            texts: strings `[batch]`.
+            max_seq_length: longer rows are cut to this many tokens.
+
+        Returns:
+            `input_ids`, `input_mask` and `segment_ids`, int32 `[batch, seq]`.
+        """
+        ids = self(texts)[:, : max_seq_length - 2]
+        edge = tf.ones([ids.nrows(), 1], tf.int32)
+        packed = tf.concat([edge * self._cls_id, ids, edge * self._sep_id], 1)
+        # No text at all still makes the two columns of an empty one.
+        shape = [ids.nrows(), tf.maximum(packed.bounding_shape(axis=1), 2)]
+        input_ids = packed.to_tensor(self._pad_id, shape=shape)
+        return {
+            "input_ids": input_ids,
+            "input_mask": tf.ones_like(packed).to_tensor(0, shape=shape),
+            "segment_ids": tf.zeros_like(input_ids),
+        }
+
+    def _truncate(self, texts: tf.Tensor) -> tf.Tensor:
+        """Returns `normalization.truncate_utf8` of each string `[batch]`."""
+        is_long = tf.strings.length(texts) > self._max_bytes
+        start = tf.where(is_long, self._max_bytes - 2, 0)
+        # The byte after the cap and the two before it; where all three
+        # continue a character (10xxxxxx), the cut goes before the fourth.
+        window = tf.strings.substr(texts, start, tf.where(is_long, 3, 0))
+        codes = tf.io.decode_raw(window, tf.uint8, fixed_length=3)
+        continues = tf.cast(codes & 0xC0 == 0x80, tf.int32)
+        back = tf.reduce_sum(tf.math.cumprod(continues[:, ::-1], axis=1), 1)
+        return tf.strings.substr(
+            texts, tf.zeros_like(back), self._max_bytes - back
+        )

@@ -1,0 +1,253 @@
+"""N-gram masking of a batch of sequences (paper, section 4.1, equation 1).
+
+`mask_batch` serves both readers of dynamic records and writers of static
+ones. It follows google-research/albert's create_masked_lm_predictions with
+its faults removed; each removal is marked below. What happens to a row
+depends on the row and its key alone: not on the other rows, not on padding.
+
+The work is done on the words of the whole batch in flat arrays; the one loop
+goes over the rank of a candidate within its row, every operation of it is on
+all rows at once.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from albert_tf.config import MaskingConfig
+from albert_tf.text import counter_rng
+
+# Streams of random numbers under a row's key, each counted by token position.
+_ORDER, _NGRAM, _ACTION, _REPLACEMENT = range(4)
+
+_KEEP_PROB = 0.1
+_MASK_PROB = 0.8  # the rest is replaced by a random piece
+
+# The bits that hold a word's number within its row while words are sorted.
+_NUMBER = np.uint64(2**24 - 1)
+
+
+class MaskedBatch(NamedTuple):
+    """A batch with tokens hidden and the account of what was hidden."""
+
+    input_ids: np.ndarray  # [batch, seq] int32
+    masked_lm_positions: np.ndarray  # [batch, slots] int32, ascending
+    masked_lm_ids: np.ndarray  # [batch, slots] int32
+    masked_lm_weights: np.ndarray  # [batch, slots] float32, 1 or 0
+
+
+class _Words(NamedTuple):
+    """The words of a batch, row after row, in flat arrays."""
+
+    row: np.ndarray  # [words] which sequence
+    start: np.ndarray  # [words] first token
+    end: np.ndarray  # [words] past the last token
+    words_left: np.ndarray  # [words] to the end of the run, this one included
+    first: np.ndarray  # [batch + 1] number of a row's first word
+
+
+def maskable_tokens(
+    input_ids: np.ndarray, input_mask: np.ndarray, special_ids: tuple[int, ...]
+) -> np.ndarray:
+    """Returns which tokens `[batch, seq]` are text: not special, not padding.
+
+    Differs from google-research/albert: <unk> is special too; to predict it
+    teaches nothing.
+    """
+    return input_mask.astype(bool) & ~np.isin(input_ids, special_ids)
+
+
+def mask_batch(
+    input_ids: np.ndarray,
+    word_starts: np.ndarray,
+    segment_ids: np.ndarray,
+    maskable: np.ndarray,
+    keys: np.ndarray,
+    *,
+    lengths: np.ndarray,
+    config: MaskingConfig,
+    num_slots: int,
+    mask_id: int,
+    replacement_ids: np.ndarray,
+) -> MaskedBatch:
+    """Returns the batch with n-grams of whole words masked.
+
+    Words are taken in random order; each draws its n with p(n) ~ 1/n among
+    the n-grams that fit into its segment, shrinks n to what is left of the
+    budget, and is passed over if a word of the n-gram is taken already. A
+    token of a chosen n-gram becomes [MASK] with 0.8, stays with 0.1 and
+    becomes a random piece with 0.1. The budget of a row is `masked_lm_prob`
+    of its length, and at least 1; it is met to the token unless no word that
+    is left fits into what is left.
+
+    Args:
+        input_ids: `[batch, seq]` int32.
+        word_starts: `[batch, seq]` bool, pieces that begin a word.
+        segment_ids: `[batch, seq]`.
+        maskable: `[batch, seq]` bool, see `maskable_tokens`.
+        keys: `[batch]` uint64, see `counter_rng`.
+        lengths: `[batch]` tokens without padding, special ones included.
+        config: masked_lm_prob, max_ngram and favor_shorter_ngram.
+        num_slots: P, the most tokens masked in a row.
+        mask_id: id of [MASK].
+        replacement_ids: `[n]` ids a random replacement is drawn from.
+    """
+    words = _find_words(word_starts.astype(bool), segment_ids, maskable)
+    budgets = np.maximum(1, np.rint(config.masked_lm_prob * lengths))
+    budgets = np.minimum(num_slots, budgets).astype(np.int64)
+    chosen = _choose_words(words, keys, budgets, config)
+    row, position = _tokens_of(words, chosen)
+
+    action = counter_rng.uniform_at(
+        counter_rng.fold_in(keys, _ACTION)[row], position
+    )
+    draw = counter_rng.uniform_at(
+        counter_rng.fold_in(keys, _REPLACEMENT)[row], position
+    )
+    # Differs from google-research/albert, which draws replacements from the
+    # whole vocabulary, [CLS], [SEP] and <pad> included.
+    random_ids = replacement_ids[(draw * len(replacement_ids)).astype(np.int64)]
+    original_ids = input_ids[row, position]
+    masked_ids = np.array(input_ids, np.int32)
+    masked_ids[row, position] = np.select(
+        [action < _MASK_PROB, action < _MASK_PROB + _KEEP_PROB],
+        [mask_id, original_ids],
+        random_ids,
+    )
+
+    per_row = np.bincount(row, minlength=len(input_ids))
+    slot = np.arange(len(row)) - (np.cumsum(per_row) - per_row)[row]
+    shape = (len(input_ids), num_slots)
+    result = MaskedBatch(
+        masked_ids,
+        np.zeros(shape, np.int32),
+        np.zeros(shape, np.int32),
+        np.zeros(shape, np.float32),
+    )
+    result.masked_lm_positions[row, slot] = position
+    result.masked_lm_ids[row, slot] = original_ids
+    result.masked_lm_weights[row, slot] = 1.0
+    return result
+
+
+def _find_words(
+    word_starts: np.ndarray, segment_ids: np.ndarray, maskable: np.ndarray
+) -> _Words:
+    """Returns the words: maximal, within one run of text of one segment.
+
+    Differs from google-research/albert, where a piece behind [SEP] that does
+    not start a word is glued to the last word of the segment before.
+    """
+    maskable = maskable.astype(bool)
+    continues_run = np.zeros_like(maskable)
+    continues_run[:, 1:] = (
+        maskable[:, 1:]
+        & maskable[:, :-1]
+        & (segment_ids[:, 1:] == segment_ids[:, :-1])
+    )
+    begins_run = maskable & ~continues_run
+    begins_word = begins_run | (maskable & word_starts)
+    ends_word = maskable.copy()
+    ends_word[:, :-1] &= begins_word[:, 1:] | ~continues_run[:, 1:]
+
+    row, start = np.nonzero(begins_word)
+    end = np.nonzero(ends_word)[1] + 1
+    starts_run = begins_run[row, start]
+    run_borders = np.append(np.flatnonzero(starts_run), len(row))
+    words_left = run_borders[np.cumsum(starts_run)] - np.arange(len(row))
+    first = np.searchsorted(row, np.arange(len(maskable) + 1))
+    return _Words(row, start, end, words_left, first)
+
+
+def _choose_words(
+    words: _Words, keys: np.ndarray, budgets: np.ndarray, config: MaskingConfig
+) -> np.ndarray:
+    """Returns which words `[words]` are hidden, within every row's budget."""
+    chosen = np.zeros(len(words.row), bool)
+    remaining = budgets.copy()
+    order = _random_order(words, keys)
+    ngrams = _draw_ngrams(words, keys, config)
+    _fill_budgets(words, order, ngrams, remaining, chosen)
+    # Differs from google-research/albert, which may end below its budget:
+    # what no n-gram filled is filled with single words.
+    _fill_budgets(words, order, np.ones_like(ngrams), remaining, chosen)
+    return chosen
+
+
+def _random_order(words: _Words, keys: np.ndarray) -> np.ndarray:
+    """Returns `[batch, words of the longest row]`: a row's words, shuffled.
+
+    An entry is the word's number within its row. A row's unused end holds
+    entries without meaning.
+    """
+    number = np.arange(len(words.row)) - words.first[words.row]
+    width = int(number.max(initial=-1)) + 1
+    bits = counter_rng.random_bits(
+        counter_rng.fold_in(keys, _ORDER)[words.row], words.start
+    )
+    # The word's number rides in the lowest bits of what is sorted, which
+    # makes sorting cheap and its outcome unique.
+    ranks = np.full((len(keys), width), np.iinfo(np.uint64).max)
+    ranks[words.row, number] = (bits & ~_NUMBER) | number.astype(np.uint64)
+    ranks.sort(axis=1)
+    return (ranks & _NUMBER).astype(np.int64)
+
+
+def _draw_ngrams(
+    words: _Words, keys: np.ndarray, config: MaskingConfig
+) -> np.ndarray:
+    """Returns the length `[words]`, in words, of the n-gram at each word."""
+    weights = 1.0 / np.arange(1, config.max_ngram + 1)
+    if not config.favor_shorter_ngram:
+        weights = weights[::-1]
+    cumulative = np.cumsum(weights)
+    draw = counter_rng.uniform_at(
+        counter_rng.fold_in(keys, _NGRAM)[words.row], words.start
+    )
+    allowed = np.minimum(words.words_left, config.max_ngram)
+    # Only the first `allowed` weights count, renormalised.
+    draw *= cumulative[allowed - 1]
+    return np.minimum(
+        allowed, 1 + np.searchsorted(cumulative, draw, side="right")
+    )
+
+
+def _fill_budgets(
+    words: _Words,
+    order: np.ndarray,
+    ngrams: np.ndarray,
+    remaining: np.ndarray,
+    chosen: np.ndarray,
+) -> None:
+    """Chooses the n-grams that fit; updates `remaining` and `chosen`."""
+    num_words = np.diff(words.first)
+    longest = int(ngrams.max(initial=1))
+    for rank in range(order.shape[1]):
+        rows = np.flatnonzero((remaining > 0) & (num_words > rank))
+        if not rows.size:
+            break
+        word = words.first[rows] + order[rows, rank]
+        ngram = ngrams[word]
+        size = words.end[word + ngram - 1] - words.start[word]
+        for _ in range(longest - 1):
+            ngram -= (size > remaining[rows]) & (ngram > 1)
+            size = words.end[word + ngram - 1] - words.start[word]
+        fits = size <= remaining[rows]
+        for step in range(longest):
+            fits &= ~chosen[word + np.minimum(step, ngram - 1)]
+        remaining[rows[fits]] -= size[fits]
+        word, ngram = word[fits], ngram[fits]
+        for step in range(longest):
+            chosen[word + np.minimum(step, ngram - 1)] = True
+
+
+def _tokens_of(
+    words: _Words, chosen: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns row and position of every token of the chosen words, in order."""
+    start = words.start[chosen]
+    sizes = words.end[chosen] - start
+    row = np.repeat(words.row[chosen], sizes)
+    before = np.cumsum(sizes) - sizes
+    position = np.arange(len(row)) + np.repeat(start - before, sizes)
+    return row, position

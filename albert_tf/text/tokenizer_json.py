@@ -1,0 +1,142 @@
+"""The tokenizer in the JSON form of Hugging Face's `tokenizers` library.
+
+`tokenizer_json` builds it from a SentencePiece model, so that `transformers`
+opens a model directory without converting anything.
+"""
+
+import base64
+from typing import Any
+
+from sentencepiece import sentencepiece_model_pb2
+
+from albert_tf.text import normalization
+
+# The role of every special piece, under Hugging Face's names.
+SPECIAL_TOKENS = {
+    "pad_token": "<pad>",
+    "unk_token": "<unk>",
+    "cls_token": "[CLS]",
+    "sep_token": "[SEP]",
+    "mask_token": "[MASK]",
+}
+
+# Taken off the score of pieces like "8,", which ALBERT splits again: any
+# other way through the text is then better. As in Hugging Face's converter.
+_DIGIT_COMMA_PENALTY = 100.0
+
+
+def ends_in_digit_comma(piece: str) -> bool:
+    """Returns whether ALBERT splits the comma off this piece."""
+    return len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit()
+
+
+def tokenizer_json(
+    model_bytes: bytes, *, do_lower_case: bool, keep_accents: bool
+) -> dict[str, Any]:
+    """Returns the contents of a `tokenizer.json`.
+
+    Differs from SentencePieceTokenizer: digits before a comma are split as
+    the vocabulary's scores have it, not by a second tokenization; and a
+    special piece written out in a text ("[SEP]") is that piece.
+    """
+    model = sentencepiece_model_pb2.ModelProto.FromString(model_bytes)
+    pieces = [piece.piece for piece in model.pieces]
+    specials = {name: pieces.index(name) for name in SPECIAL_TOKENS.values()}
+    metaspace = {
+        "type": "Metaspace",
+        "replacement": "▁",
+        "prepend_scheme": "always",
+        "split": True,
+    }
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [
+            _added_token(name, index)
+            for name, index in sorted(specials.items(), key=lambda x: x[1])
+        ],
+        "normalizer": {
+            "type": "Sequence",
+            "normalizers": _normalizers(
+                model.normalizer_spec.precompiled_charsmap,
+                do_lower_case=do_lower_case,
+                keep_accents=keep_accents,
+            ),
+        },
+        "pre_tokenizer": {
+            "type": "Sequence",
+            "pretokenizers": [{"type": "WhitespaceSplit"}, metaspace],
+        },
+        "post_processor": _post_processor(specials),
+        "decoder": metaspace,
+        "model": {
+            "type": "Unigram",
+            "unk_id": specials["<unk>"],
+            "vocab": [[piece.piece, _score(piece)] for piece in model.pieces],
+            "byte_fallback": False,
+        },
+    }
+
+
+def _score(piece: Any) -> float:
+    penalty = _DIGIT_COMMA_PENALTY * ends_in_digit_comma(piece.piece)
+    return piece.score - penalty
+
+
+def _added_token(name: str, index: int) -> dict[str, Any]:
+    return {
+        "id": index,
+        "content": name,
+        "single_word": False,
+        # The space before a mask belongs to it: "is [MASK]" and "is[MASK]".
+        "lstrip": name == SPECIAL_TOKENS["mask_token"],
+        "rstrip": False,
+        "normalized": False,
+        "special": True,
+    }
+
+
+def _normalizers(
+    charsmap: bytes, *, do_lower_case: bool, keep_accents: bool
+) -> list[dict[str, Any]]:
+    """Returns the steps of `normalization.normalize`, then the model's own."""
+    steps = [_replace("String", *pair) for pair in normalization.QUOTES]
+    steps.append(
+        _replace("Regex", normalization.UNSETTLED, normalization.REPLACEMENT)
+    )
+    steps.append({"type": "NFKD"})
+    if not keep_accents:
+        steps.append(_replace("Regex", normalization.COMBINING, ""))
+    if do_lower_case:
+        # Letter by letter, so that capital sigma is never the final one.
+        steps.append({"type": "Lowercase"})
+    if charsmap:
+        encoded = base64.b64encode(charsmap).decode("ascii")
+        steps.append({"type": "Precompiled", "precompiled_charsmap": encoded})
+    return steps
+
+
+def _replace(kind: str, pattern: str, content: str) -> dict[str, Any]:
+    return {"type": "Replace", "pattern": {kind: pattern}, "content": content}
+
+
+def _post_processor(specials: dict[str, int]) -> dict[str, Any]:
+    """Returns [CLS] A [SEP] and [CLS] A [SEP] B [SEP], B in segment 1."""
+
+    def special(name: str, segment: int) -> dict[str, Any]:
+        return {"SpecialToken": {"id": name, "type_id": segment}}
+
+    def sequence(name: str, segment: int) -> dict[str, Any]:
+        return {"Sequence": {"id": name, "type_id": segment}}
+
+    single = [special("[CLS]", 0), sequence("A", 0), special("[SEP]", 0)]
+    return {
+        "type": "TemplateProcessing",
+        "single": single,
+        "pair": [*single, sequence("B", 1), special("[SEP]", 1)],
+        "special_tokens": {
+            name: {"id": name, "ids": [specials[name]], "tokens": [name]}
+            for name in ("[CLS]", "[SEP]")
+        },
+    }

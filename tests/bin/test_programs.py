@@ -1,0 +1,250 @@
+"""The programs as users start them: the whole way, and mistakes."""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def program(name, *flags, status=0, text=""):
+    done = subprocess.run(
+        [sys.executable, "-m", f"bin.{name}", *flags],
+        cwd=ROOT,
+        input=text,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == status, done.stdout + done.stderr
+    return done
+
+
+def refused(name, *flags):
+    """Returns the one line that a program prints of a mistake."""
+    done = program(name, *flags, status=1)
+    assert "Traceback" not in done.stderr
+    lines = [line for line in done.stderr.splitlines() if line.strip()]
+    assert len(lines) == 1, done.stderr
+    return lines[0]
+
+
+def books(directory, sentences):
+    """Two files of invented text, one of them Markdown."""
+    directory.mkdir()
+    for name, first in (("one.txt", 0), ("two.md", 300)):
+        part = sentences[first : first + 300]
+        paragraphs = [" ".join(part[n : n + 5]) for n in range(0, 300, 5)]
+        text = "# Title: made up\n\n" + "\n\n".join(paragraphs)
+        (directory / name).write_text(text, encoding="utf-8")
+    return directory
+
+
+@pytest.mark.slow
+def test_from_text_to_an_answer(tmp_path, sentences):
+    """Every program once, each on what the one before has left."""
+    text = books(tmp_path / "books", sentences)
+    flags = [f"--input={text}", "--skip_header_lines=2"]
+    vocab, shards = tmp_path / "vocab", tmp_path / "shards"
+    program("train_vocab", *flags, f"--output_dir={vocab}", "--vocab_size=150")
+    program(
+        "build_pretraining_data",
+        *flags,
+        f"--tokenizer={vocab}",
+        f"--output_dir={shards}",
+        "--max_seq_length=32",
+        "--document_separator=blank_line",
+        "--sentence_splitter=punkt",
+        "--eval_fraction=0.3",
+    )
+    run_dir = tmp_path / "run"
+    pretrain = [
+        "--preset=tiny",
+        f"--train_data={shards}",
+        f"--eval_data={shards}",
+        f"--run_dir={run_dir}",
+        "--num_train_steps=6",
+        "--train_batch_size=4",
+        "--max_eval_steps=2",
+        "--strategy=mirrored",
+        "--num_replicas=2",
+    ]
+    done = program("pretrain", *pretrain)
+    assert "masked-LM accuracy" in done.stdout
+    assert "Traceback" not in done.stderr
+    # The very same command again: nothing is left to do.
+    assert "Going on from step 6" in program("pretrain", *pretrain).stdout
+    line = refused("pretrain", *pretrain, "--learning_rate=0.5")
+    assert "learning_rate: 0.5 here, 0.01 there" in line
+
+    model = run_dir / "model"
+    done = program(
+        "predict",
+        "--mode=fill-mask",
+        f"--model_dir={model}",
+        "--text=The [MASK] of it.",
+        "--top_k=3",
+    )
+    assert len(json.loads(done.stdout)["masks"][0]) == 3
+
+    task = tmp_path / "task"
+    task.mkdir()
+    rows = [f"{s}\t{n % 2}" for n, s in enumerate(sentences[:24])]
+    for split in ("train", "dev"):
+        (task / f"{split}.tsv").write_text(
+            "\n".join(["text\tlabel", *rows]) + "\n"
+        )
+    classifier = tmp_path / "classifier"
+    program(
+        "finetune",
+        "--task=classification",
+        f"--data_dir={task}",
+        f"--init_from={run_dir}",
+        f"--run_dir={classifier}",
+        "--max_seq_length=32",
+        "--num_train_steps=4",
+        "--train_batch_size=4",
+    )
+    out = tmp_path / "evaluation"
+    done = program(
+        "evaluate",
+        "--task=classification",
+        f"--data_dir={task}",
+        f"--model_dir={classifier}/model",
+        f"--output_dir={out}",
+    )
+    metrics = json.loads((out / "metrics.json").read_text())
+    assert metrics["majority_class_accuracy"] == 0.5
+    assert f"{metrics['accuracy']:.4f}" in done.stdout
+    assert len((out / "predictions.jsonl").read_text().splitlines()) == 24
+    program(
+        "evaluate",
+        "--task=pretraining",
+        f"--data_dir={shards}",
+        f"--model_dir={model}",
+    )
+    done = program(
+        "predict",
+        "--mode=classify",
+        f"--model_dir={classifier}/model",
+        "--input=-",
+        text="one\n\nÉcole 😀\n",
+    )
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [answer["text"] for answer in answers] == ["one", "", "École 😀"]
+    program(
+        "export",
+        f"--model_dir={classifier}/model",
+        f"--export_dir={tmp_path}/export",
+    )
+    assert os.path.isfile(tmp_path / "export/1/saved_model.pb")
+    done = program("show_results", f"--run_dirs={run_dir},{classifier}")
+    assert "sentence-order accuracy" in done.stdout
+    assert "classifier accuracy" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "flags", "said"),
+    [
+        ("train_vocab", ["--input={t}/none.txt"], "none.txt"),
+        ("train_vocab", ["--input={t}/empty.txt"], "no text to train"),
+        ("train_vocab", ["--input={t}/latin1.txt"], "latin1.txt.*UTF-8"),
+        ("predict", ["--mode=classify", "--model_dir={t}"], "--text or --in"),
+        (
+            "predict",
+            ["--mode=classify", "--model_dir={t}", "--input={t}/latin1.txt"],
+            "line 1: byte 3 is not UTF-8",
+        ),
+        ("show_results", ["--run_dirs={t}"], "not a run directory"),
+    ],
+)
+def test_mistakes(tmp_path, name, flags, said):
+    (tmp_path / "empty.txt").write_text("")
+    (tmp_path / "latin1.txt").write_bytes("caf\xe9".encode("latin1"))
+    flags = [flag.format(t=tmp_path) for flag in flags]
+    if name == "train_vocab":
+        flags.append(f"--output_dir={tmp_path}/out")
+    before = sorted(os.listdir(tmp_path))
+    line = refused(name, *flags)
+    assert re.search(said, line), line
+    assert sorted(os.listdir(tmp_path)) == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "flags", "said"),
+    [
+        (
+            "pretrain",
+            [
+                "--train_data={t}/none",
+                "--eval_data={t}/none",
+                "--run_dir={t}/run",
+            ],
+            "none is not a directory of shards",
+        ),
+        (
+            "finetune",
+            [
+                "--task=classification",
+                "--data_dir={t}",
+                "--init_from={t}/none",
+                "--run_dir={t}/run",
+            ],
+            "none does not exist",
+        ),
+        (
+            "export",
+            ["--model_dir={t}", "--export_dir={t}/export"],
+            "not a model directory",
+        ),
+        (
+            "evaluate",
+            [
+                "--task=pretraining",
+                "--data_dir={t}",
+                "--model_dir={t}/none",
+            ],
+            "none is not a model directory",
+        ),
+    ],
+)
+def test_mistakes_of_programs_that_load_tensorflow(tmp_path, name, flags, said):
+    line = refused(name, *[flag.format(t=tmp_path) for flag in flags])
+    assert said in line
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "flags", "said"),
+    [
+        ("pretrain", ["--preset=giant"], "tiny|base|large"),
+        ("pretrain", ["--precision=float8"], "float32|bfloat16"),
+        ("pretrain", ["--trian_data=x"], "Did you mean"),
+        ("pretrain", ["--num_train_steps=many"], "many"),
+        ("finetune", [], "--task=None"),
+        ("export", ["stray"], "must have"),
+    ],
+)
+def test_flags_that_absl_refuses(name, flags, said):
+    done = program(name, *flags, status=1)
+    assert "Traceback" not in done.stderr
+    assert said in done.stderr
+
+
+@pytest.mark.parametrize(
+    "name",
+    sorted(
+        path.stem
+        for path in (ROOT / "bin").glob("*.py")
+        if "define_flags" in path.read_text() and path.stem != "command_line"
+    ),
+)
+def test_every_program_explains_itself(name):
+    done = program(name, "--helpshort", status=1)
+    assert "--" in done.stdout
+    assert f"bin.{name}" in done.stdout

@@ -1,0 +1,93 @@
+"""What several tests share: two tiny vocabularies, made here."""
+
+import random
+import sys
+from pathlib import Path
+
+import pytest
+from sentencepiece import sentencepiece_model_pb2
+
+# data_prep and bin are not installed; they are found from any directory.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from albert_tf.text.tokenizer import SentencePieceTokenizer, load_tokenizer
+from data_prep.vocabulary import train_vocabulary
+
+SYLLABLES = [a + b for a in "bcdfghjklmnprstvwz" for b in "aeioué"]
+
+
+def invented_sentences(number, seed=7):
+    """Returns sentences of made-up words; some with a number."""
+    rng = random.Random(seed)
+    words = ["the", "of", "and"]
+    for _ in range(300):
+        words.append("".join(rng.choices(SYLLABLES, k=rng.randint(1, 3))))
+    # As in a language, a few words are most of the text.
+    frequencies = [1 / rank for rank in range(1, len(words) + 1)]
+    sentences = []
+    for _ in range(number):
+        chosen = rng.choices(words, frequencies, k=rng.randint(3, 9))
+        if rng.random() < 0.2:
+            chosen = ["In", f"{rng.randrange(1000, 2000):,},", *chosen]
+        if rng.random() < 0.2:
+            chosen[-1] = f"({chosen[-1]})"
+        sentences.append(" ".join(chosen).capitalize() + ".")
+    return sentences
+
+
+@pytest.fixture(scope="session")
+def sentences():
+    """800 invented sentences, those that tiny_tokenizer is trained on."""
+    return invented_sentences(800)
+
+
+@pytest.fixture(scope="session")
+def tiny_directory(tmp_path_factory, sentences):
+    """A tokenizer directory of 200 pieces."""
+    directory = tmp_path_factory.mktemp("vocabulary") / "tiny"
+    train_vocabulary(sentences, directory, vocab_size=200)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def tiny_tokenizer(tiny_directory):
+    return load_tokenizer(tiny_directory)
+
+
+def handmade_model(scores, unused=()):
+    """Returns a unigram model of the special pieces and those in `scores`."""
+    model = sentencepiece_model_pb2.ModelProto()
+    kinds = model.SentencePiece
+    for name in ("<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"):
+        kind = kinds.UNKNOWN if name == "<unk>" else kinds.CONTROL
+        model.pieces.add(piece=name, score=0.0, type=kind)
+    for piece, score in scores.items():
+        kind = kinds.UNUSED if piece in unused else kinds.NORMAL
+        model.pieces.add(piece=piece, score=score, type=kind)
+    model.trainer_spec.model_type = model.trainer_spec.UNIGRAM
+    model.trainer_spec.pad_id, model.trainer_spec.unk_id = 0, 1
+    model.trainer_spec.bos_id = model.trainer_spec.eos_id = -1
+    model.normalizer_spec.name = "identity"
+    return model.SerializeToString()
+
+
+@pytest.fixture(scope="session")
+def make_model():
+    return handmade_model
+
+
+@pytest.fixture(scope="session")
+def comma_tokenizer():
+    """Pieces that end in a comma, after digits and not."""
+    scores = dict.fromkeys(["8,", "▁8,", "70,", "9,", "▁a,"], -1.0)
+    scores |= dict.fromkeys(["▁", ",", "a", "7", "▁70", "e"], -3.0)
+    scores |= dict.fromkeys(["8", "▁8"], -4.0)
+    return SentencePieceTokenizer(handmade_model(scores))
+
+
+@pytest.fixture(scope="session")
+def tied_tokenizer():
+    """Scores whose sums round, as those of the released vocabulary."""
+    scores = {"▁": -2.18897, "e": -6.56261, "ee": -10.233}
+    scores |= {"0": -8.38541, "00": -9.91104, "000": -10.5616}
+    return SentencePieceTokenizer(handmade_model(scores))

@@ -1,0 +1,200 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from albert_tf.config import MaskingConfig, PretrainingDataConfig
+from albert_tf.text import counter_rng
+from albert_tf.text.masking import mask_batch, maskable_tokens
+from data_prep.corpus import Document
+from data_prep.record_maker import RecordMaker
+from data_prep.sentences import NewlineSplitter
+
+CONFIG = PretrainingDataConfig(
+    sentence_splitter="newline", max_seq_length=24, short_seq_prob=0.2
+)
+
+
+class LetterTokenizer:
+    """Ids 5 to 30 for the letters a to z; <unk> for the rest."""
+
+    vocab_size = 31
+    pad_id, unk_id, cls_id, sep_id, mask_id = range(5)
+    special_ids = (0, 1, 2, 3, 4)
+    replacement_ids = np.arange(5, 31, dtype=np.int32)
+    # Vowels begin words; so do the pieces in <>, as the original has it.
+    word_start = np.isin(np.arange(31), [0, 1, 5, 9, 13, 19, 25])
+    fingerprint = "letters"
+
+    def encode_batch(self, texts):
+        return [
+            [ord(c) - 92 if "a" <= c <= "z" else 1 for c in t.replace(" ", "")]
+            for t in texts
+        ]
+
+
+def make(documents, config=CONFIG, split="train", origin="train"):
+    maker = RecordMaker(
+        LetterTokenizer(), NewlineSplitter(), config, MaskingConfig()
+    )
+    return maker([(split, origin, document) for document in documents])
+
+
+LINES = [
+    "".join(chr(97 + (7 * i + j) % 26) for j in range(3 + i % 9))
+    for i in range(60)
+]
+LONG = Document("long.txt", ("\n".join(LINES),))
+SHORT = Document("short.txt", ("alone",))
+EMPTY = Document("empty.txt", ("  ",))
+
+
+def test_dynamic_records_hold_a_pair_of_segments():
+    records, counts = make([LONG])
+    assert len(records) == counts["train/instances"] > 10
+    for record in records:
+        example = record.example
+        ids = example["input_ids"]
+        assert record.split == "train"
+        assert sorted(example) == [
+            "input_ids",
+            "segment_ids",
+            "sentence_order_label",
+            "word_starts",
+        ]
+        first_separator = ids.tolist().index(3)
+        assert ids[0] == 2 and ids[-1] == 3 and (ids == 3).sum() == 2
+        after = np.arange(len(ids)) > first_separator
+        assert (example["segment_ids"] == after).all()
+        starts = np.isin(ids, [1, 2, 3, 5, 9, 13, 19, 25])
+        assert (example["word_starts"] == starts).all()
+        assert example["sentence_order_label"].tolist() in ([0], [1])
+
+
+def test_static_records_are_the_dynamic_ones_masked():
+    dynamic, _ = make([LONG])
+    config = dataclasses.replace(CONFIG, record_kind="static")
+    static, counts = make([LONG], config)
+    assert [r.key for r in static] == [r.key for r in dynamic]
+    masked_tokens = 0
+    for before, record in zip(dynamic, static, strict=True):
+        example = record.example
+        length = len(before.example["input_ids"])
+        ids = np.pad(before.example["input_ids"], (0, 24 - length))
+        segments = np.pad(before.example["segment_ids"], (0, 24 - length))
+        starts = np.pad(before.example["word_starts"], (0, 24 - length))
+        assert not starts[length:].any()
+        mask = np.arange(24) < length
+        expected = mask_batch(
+            ids[None],
+            starts[None],
+            segments[None],
+            maskable_tokens(ids, mask, (0, 1, 2, 3, 4))[None],
+            counter_rng.fold_in(np.uint64(record.key), 2),
+            lengths=np.array([length]),
+            config=MaskingConfig(),
+            num_slots=4,
+            mask_id=4,
+            replacement_ids=LetterTokenizer.replacement_ids,
+        )
+        for name in (
+            "input_ids",
+            "masked_lm_positions",
+            "masked_lm_ids",
+            "masked_lm_weights",
+        ):
+            np.testing.assert_array_equal(
+                example[name], getattr(expected, name)[0]
+            )
+        np.testing.assert_array_equal(example["input_mask"], mask)
+        np.testing.assert_array_equal(example["segment_ids"], segments)
+        np.testing.assert_array_equal(example["token_boundary"], starts)
+        assert (
+            example["sentence_order_label"]
+            == before.example["sentence_order_label"]
+        )
+        masked_tokens += int(expected.masked_lm_weights.sum())
+    assert counts["train/masked_tokens"] == masked_tokens > 0
+
+
+def signature(records):
+    return [
+        (r.key, {name: v.tolist() for name, v in r.example.items()})
+        for r in records
+    ]
+
+
+@pytest.mark.parametrize("kind", ["dynamic", "static"])
+def test_a_document_does_not_see_its_unit(kind):
+    config = dataclasses.replace(CONFIG, record_kind=kind)
+    other = Document("other.txt", ("\n".join(LINES[::-1]),))
+    alone, _ = make([LONG], config)
+    together, _ = make([other, LONG, EMPTY], config)
+    assert signature(alone) == signature(together[-len(alone) :])
+
+
+def test_name_origin_seed_and_copy_draw_anew():
+    renamed = dataclasses.replace(LONG, name="renamed.txt")
+    variants = [
+        make([LONG])[0],
+        make([renamed])[0],
+        make([LONG], origin="eval")[0],
+        make([LONG], dataclasses.replace(CONFIG, random_seed=1))[0],
+    ]
+    twice, counts = make([LONG], dataclasses.replace(CONFIG, dupe_factor=2))
+    first = variants[0]
+    assert signature(twice[: len(first)]) == signature(first)
+    variants.append(twice[len(first) :])
+    keys = [record.key for records in variants for record in records]
+    assert len(set(keys)) == len(keys)
+    texts = {str([e for _, e in signature(r)]) for r in variants}
+    assert len(texts) == len(variants)
+    assert counts["train/documents"] == 1
+
+
+def test_what_happened_is_counted():
+    records, counts = make([LONG, SHORT, EMPTY])
+    tokens = sum(map(len, LINES))
+    assert counts["train/documents"] == 3
+    assert counts["train/sentences"] == len(LINES) + 1
+    assert counts["train/tokens"] == tokens + 5
+    assert counts["train/skipped/single_sentence_documents"] == 1
+    assert counts["train/skipped/empty_documents"] == 1
+    assert counts["train/skipped/tokens"] == 5
+    assert counts["train/swapped"] == sum(
+        int(r.example["sentence_order_label"][0]) for r in records
+    )
+    kept = sum(len(r.example["input_ids"]) for r in records)
+    assert counts["train/instance_tokens"] == kept
+    assert counts["train/truncated_tokens"] == 0
+
+
+def test_unknown_and_empty_sentences_are_counted():
+    document = Document("a.txt", ("abc\ndé!f\nghi",))
+    _, counts = make([document])
+    assert counts["train/unknown_tokens"] == 2
+    tokenizer = LetterTokenizer()
+    tokenizer.encode_batch = lambda texts: [[5], [], [6]]
+    maker = RecordMaker(tokenizer, NewlineSplitter(), CONFIG, MaskingConfig())
+    _, counts = maker([("train", "train", document)])
+    assert counts["train/skipped/sentences_without_tokens"] == 1
+    assert counts["train/sentences"] == 2
+
+
+def test_splits_are_counted_apart():
+    maker = RecordMaker(
+        LetterTokenizer(), NewlineSplitter(), CONFIG, MaskingConfig()
+    )
+    held_out = dataclasses.replace(LONG, name="held out")
+    records, counts = maker(
+        [
+            ("train", "train", LONG),
+            ("eval", "train", held_out),
+            ("train", "train", SHORT),
+        ]
+    )
+    assert counts["train/documents"] == 2
+    assert counts["eval/documents"] == 1
+    assert {r.split for r in records} == {"train", "eval"}
+    of_eval = [r for r in records if r.split == "eval"]
+    assert signature(of_eval) == signature(make([held_out])[0])

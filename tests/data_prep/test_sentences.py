@@ -1,0 +1,136 @@
+import json
+import os
+import random
+import subprocess
+import sys
+
+import pytest
+
+from data_prep.sentences import (
+    SENTENCE_SPLITTERS,
+    NewlineSplitter,
+    PunktSplitter,
+)
+
+NOUNS = ("door", "house", "river", "garden", "table", "road", "boat", "tree")
+TITLES = ("prof.", "prof.", "prof.", "capt.", "col.", "lieut.", "gov.")
+NAMES = ("Adams", "Brown", "Cole", "Dunn", "Ellis", "Frost", "Grant", "Hayes")
+
+
+def invented_text():
+    """Sentences with many ends; titles are none, and some lack the period."""
+    rng = random.Random(3)
+    sentences = [f"The prof was near the {noun}." for noun in NOUNS]
+    for _ in range(300):
+        noun, other = rng.choices(NOUNS, k=2)
+        sentences += [
+            f"The {noun} was near the {other}.",
+            f"We met {rng.choice(TITLES)} {rng.choice(NAMES)} at the {noun}.",
+            f"She saw a {other} and no {noun}!",
+        ]
+    return " ".join(sentences)
+
+
+TEXT = invented_text()
+
+
+@pytest.fixture(scope="module")
+def punkt():
+    return PunktSplitter.train([TEXT])
+
+
+def test_punkt_learns_abbreviations_from_the_corpus(punkt):
+    assert punkt.split("Then prof. Fox came. The door closed.") == [
+        "Then prof. Fox came.",
+        "The door closed.",
+    ]
+    untrained = PunktSplitter.train(["Nothing to learn here."])
+    assert len(untrained.split("We met prof. Fox. He left.")) == 3
+
+
+def test_an_abbreviation_may_lack_its_period_here_and_there(punkt):
+    # NLTK's default penalty for that would forget it.
+    found = punkt.to_json()["abbreviations"]
+    assert found == ["capt", "col", "gov", "lieut", "prof"]
+
+
+def test_sentences_keep_their_marks_and_lose_line_breaks(punkt):
+    assert punkt.split(
+        '  She said "No!"\nThe door\nwas near. (We saw it.) We left '
+    ) == [
+        'She said "No!"',
+        "The door was near.",
+        "(We saw it.)",
+        "We left",
+    ]
+
+
+@pytest.mark.parametrize("splitter", SENTENCE_SPLITTERS.values())
+def test_nothing_has_no_sentences(splitter):
+    for text in ("", " ", "\n \n"):
+        assert splitter.train([TEXT]).split(text) == []
+
+
+def test_lines_are_sentences():
+    splitter = NewlineSplitter.train([])
+    assert splitter.split(" One. Two\n\nthree \n") == ["One. Two", "three"]
+    assert NewlineSplitter.from_json(splitter.to_json()).split("a\nb") == [
+        "a",
+        "b",
+    ]
+
+
+def test_punkt_comes_back_from_json(punkt):
+    text = json.dumps(punkt.to_json())
+    restored = PunktSplitter.from_json(json.loads(text))
+    assert json.dumps(restored.to_json()) == text
+    assert restored.split(TEXT) == punkt.split(TEXT)
+    assert len(restored.split(TEXT)) == 908
+
+
+def test_splitting_learns_nothing(punkt):
+    before = punkt.to_json()
+    punkt.split("Never seen. Nor this! And prof. Unheard of. So.")
+    assert punkt.to_json() == before
+
+
+def test_punkt_json_is_what_nltk_learned():
+    from nltk.tokenize import punkt
+
+    trainer = punkt.PunktTrainer()
+    trainer.IGNORE_ABBREV_PENALTY = True
+    trainer.train(TEXT)
+    learned = trainer.get_params()
+    stored = PunktSplitter.train([TEXT]).to_json()
+    assert set(stored["abbreviations"]) == learned.abbrev_types
+    assert set(map(tuple, stored["collocations"])) == learned.collocations
+    assert set(stored["sentence_starters"]) == learned.sent_starters
+    contexts = {
+        word_type: int(flags)
+        for flags, types in stored["orthographic_context"].items()
+        for word_type in types.split(" ")
+    }
+    assert contexts == learned.ortho_context
+    assert learned.sent_starters and contexts
+
+
+def test_the_order_of_hashes_does_not_matter(punkt):
+    code = (
+        "import json, sys; from data_prep.sentences import PunktSplitter;"
+        f"print(json.dumps(PunktSplitter.train([{TEXT!r}]).to_json()))"
+    )
+    for seed in ("1", "2"):
+        output = subprocess.run(
+            [sys.executable, "-c", code],
+            env=os.environ
+            | {"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
+            capture_output=True,
+            check=True,
+            text=True,
+        ).stdout
+        assert output == json.dumps(punkt.to_json()) + "\n"
+
+
+def test_long_lines_without_sentences_are_split_in_time(punkt):
+    assert len(punkt.split("word " * 200_000)) == 1
+    assert len(punkt.split("a.b" * 100_000)) == 1

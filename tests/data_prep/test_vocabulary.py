@@ -1,0 +1,222 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sentencepiece import sentencepiece_model_pb2
+
+from albert_tf.config import UserError
+from albert_tf.text.tokenizer import load_tokenizer
+from data_prep.vocabulary import train_vocabulary
+
+
+def read_files(directory):
+    return {
+        name: (directory / name).read_bytes()
+        for name in sorted(os.listdir(directory))
+    }
+
+
+def test_recipe(tiny_directory, tiny_tokenizer):
+    pieces = tiny_tokenizer.pieces(range(13))
+    specials = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
+    assert pieces == [*specials, *'()"-.–£€']
+    assert tiny_tokenizer.vocab_size == 200
+    # A sign is a piece of its own wherever it stands.
+    assert tiny_tokenizer.pieces(tiny_tokenizer.encode("(a-b)")) == [
+        *("▁", "(", "a", "-", "b", ")")
+    ]
+    assert (tiny_tokenizer.do_lower_case, tiny_tokenizer.keep_accents) == (
+        True,
+        False,
+    )
+    model = sentencepiece_model_pb2.ModelProto.FromString(
+        tiny_tokenizer.model_bytes
+    )
+    assert model.trainer_spec.model_type == model.trainer_spec.UNIGRAM
+    assert model.trainer_spec.character_coverage == pytest.approx(0.99995)
+    assert model.normalizer_spec.name == "nmt_nfkc"
+
+
+def test_files(tiny_directory, tiny_tokenizer, sentences):
+    assert sorted(os.listdir(tiny_directory)) == [
+        "spiece.model",
+        "spiece.vocab",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "vocab_summary.json",
+    ]
+    lines = (tiny_directory / "spiece.vocab").read_text("utf-8").splitlines()
+    rows = [line.split("\t") for line in lines]
+    assert [piece for piece, _ in rows] == tiny_tokenizer.pieces(range(200))
+    scores = [float(score) for _, score in rows]
+    assert scores[:13] == [0.0] * 13 and max(scores[13:]) < 0
+    summary = json.loads((tiny_directory / "vocab_summary.json").read_text())
+    assert summary == {
+        "settings": {
+            "vocab_size": 200,
+            "do_lower_case": True,
+            "keep_accents": False,
+            "seed": 12345,
+            "input_sentence_size": 10_000_000,
+            "character_coverage": 0.99995,
+        },
+        "input": {
+            "lines": 800,
+            "empty_lines": 0,
+            "sentences": 800,
+            "bytes": sum(
+                len(s.replace("é", "e").replace("É", "e")) for s in sentences
+            ),
+        },
+        "fingerprint": tiny_tokenizer.fingerprint,
+    }
+
+
+def test_settings_reach_the_clean_up(tmp_path, sentences):
+    options = {"do_lower_case": False, "keep_accents": True}
+    train_vocabulary(sentences, tmp_path / "v", vocab_size=150, **options)
+    tokenizer = load_tokenizer(tmp_path / "v")
+    assert (tokenizer.do_lower_case, tokenizer.keep_accents) == (False, True)
+    text = "Bédé"
+    assert tokenizer.unk_id not in tokenizer.encode(text)
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+TRAIN = """
+import sys
+from data_prep.vocabulary import train_vocabulary
+lines = open(sys.argv[1], encoding="utf-8").read().splitlines()
+train_vocabulary(lines, sys.argv[2], vocab_size=100, input_sentence_size=200)
+"""
+
+
+def test_same_bytes_in_another_process(tmp_path, sentences):
+    options = {"vocab_size": 100, "input_sentence_size": 200}
+    train_vocabulary(sentences, tmp_path / "a", **options)
+    (tmp_path / "lines").write_text("\n".join(sentences), "utf-8")
+    subprocess.run(
+        [sys.executable, "-c", TRAIN, tmp_path / "lines", tmp_path / "b"],
+        check=True,
+        cwd=Path(__file__).resolve().parents[2],
+        env={**os.environ, "PYTHONHASHSEED": "3", "LC_ALL": "C"},
+    )
+    assert read_files(tmp_path / "a") == read_files(tmp_path / "b")
+
+
+def test_seed_draws_the_sample(tmp_path, sentences):
+    def model(name, **options):
+        directory = tmp_path / name
+        train_vocabulary(sentences, directory, vocab_size=100, **options)
+        return (directory / "spiece.model").read_bytes()
+
+    sampled = [
+        model("1", input_sentence_size=200, seed=1),
+        model("2", input_sentence_size=200, seed=2),
+        model("head", input_sentence_size=799),
+    ]
+    assert len({*sampled, model("all")}) == 4
+    # Nothing is drawn when all fit.
+    assert model("3", input_sentence_size=800, seed=3) == model("4")
+
+
+def test_sample_is_of_the_whole_input(tmp_path, sentences):
+    # A letter that comes late must be found in a small sample.
+    lines = ["aa ab ba"] * 500 + ["xx xy yx"] * 500
+    train_vocabulary(
+        lines, tmp_path / "v", vocab_size=19, input_sentence_size=100
+    )
+    tokenizer = load_tokenizer(tmp_path / "v")
+    assert tokenizer.unk_id not in tokenizer.encode("ab xy")
+
+
+def test_finished_directory_is_left_alone(tmp_path, sentences):
+    first = train_vocabulary(sentences, tmp_path / "v", vocab_size=100)
+    before = read_files(tmp_path / "v")
+
+    def unread():
+        raise AssertionError("the input is read again")
+        yield
+
+    again = train_vocabulary(unread(), tmp_path / "v", vocab_size=100)
+    assert again == first
+    expected = (
+        r"other settings \(keep_accents: True here, False there; "
+        r"vocab_size: 90 here, 100 there\); choose a new"
+    )
+    with pytest.raises(UserError, match=expected):
+        train_vocabulary(
+            unread(), tmp_path / "v", vocab_size=90, keep_accents=True
+        )
+    assert read_files(tmp_path / "v") == before
+
+
+def test_foreign_directory_is_left_alone(tmp_path, sentences):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(UserError, match=r"holds no vocab_summary\.json"):
+        train_vocabulary(sentences, tmp_path, vocab_size=100)
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(UserError, match=r"file exists and holds no"):
+        train_vocabulary(sentences, tmp_path / "file", vocab_size=100)
+    with pytest.raises(UserError, match=r"file/v\.tmp: Not a directory"):
+        train_vocabulary(sentences, tmp_path / "file/v", vocab_size=100)
+
+
+def test_empty_directory_and_what_a_killed_run_left(tmp_path, sentences):
+    (tmp_path / "v").mkdir()
+    (tmp_path / "v.tmp").mkdir()
+    (tmp_path / "v.tmp/spiece.model").write_text("half")
+    train_vocabulary(sentences, f"{tmp_path}/v/", vocab_size=100)
+    assert load_tokenizer(tmp_path / "v").vocab_size == 100
+    assert os.listdir(tmp_path) == ["v"]
+
+
+@pytest.mark.parametrize(
+    ("vocab_size", "expected"),
+    [
+        (5000, r"vocab_size=5000 is more than .* largest possible is (\d+)\.$"),
+        (20, r"vocab_size=20 is too small .*; the least is (\d+), or"),
+    ],
+)
+def test_size_that_does_not_suit(
+    tmp_path, sentences, capfd, vocab_size, expected
+):
+    with pytest.raises(UserError, match=expected) as caught:
+        train_vocabulary(sentences, tmp_path / "v", vocab_size=vocab_size)
+    assert os.listdir(tmp_path) == []
+    # The size that is named does work.
+    (limit,) = [
+        int(word)
+        for word in str(caught.value).replace(",", " ").rstrip(".").split()
+        if word.isdigit()
+    ]
+    train_vocabulary(sentences, tmp_path / "v", vocab_size=limit)
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("lines", [[], ["", " \n", "\u3000"]])
+def test_no_text(tmp_path, lines):
+    with pytest.raises(UserError, match="holds no text"):
+        train_vocabulary(lines, tmp_path / "v", vocab_size=100)
+
+
+def test_long_lines_are_split_and_empty_ones_counted(tmp_path, sentences):
+    long = " ".join(f"{sentence}" for sentence in sentences[:400])
+    word = "é" * 5000
+    summary = train_vocabulary(
+        ["", long, word, " "],
+        tmp_path / "v",
+        vocab_size=120,
+        keep_accents=True,
+    )
+    counts = summary["input"]
+    assert (counts["lines"], counts["empty_lines"]) == (4, 2)
+    # The word has 15,000 bytes decomposed: four parts of at most 4192.
+    parts = counts["sentences"] - 4
+    assert len(long) / 4192 < parts < len(long) / 4000 + 1
+    # Nothing is lost but the spaces between the parts.
+    clean = long.replace("é", "e\u0301").replace("É", "e\u0301")
+    total = len(clean.encode()) + 15_000
+    assert counts["bytes"] == total - (parts - 1)

@@ -1,0 +1,205 @@
+"""The exported model, in this process and in one with none of our code."""
+
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.config import ModelConfig, UserError
+from albert_tf.interchange.model_directory import LoadedModel
+from albert_tf.interchange.serving import export_saved_model
+from albert_tf.modeling.models import (
+    AlbertForClassification,
+    AlbertForPretraining,
+)
+from albert_tf.training.predict import Predictor
+
+TEXTS = [
+    "The bada of gule.",
+    "ÉLÈVE à l'École, BADA",
+    "",
+    "   ",
+    "smile 😀🎉 and 1,000, more",
+    "long bada gule " * 40,
+    "nul \0 and tab\tand\nline",
+]
+
+
+def build(tiny_tokenizer, labels):
+    config = ModelConfig(
+        vocab_size=tiny_tokenizer.vocab_size,
+        embedding_size=8,
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=24,
+    )
+    model = (
+        AlbertForClassification(config, len(labels))
+        if labels
+        else AlbertForPretraining(config)
+    )
+    rng = np.random.default_rng(8)
+    for variable in model.trainable_variables:
+        variable.assign(rng.normal(size=variable.shape) * 0.5)
+    return LoadedModel(model, tiny_tokenizer, labels, 24)
+
+
+@pytest.fixture(scope="module")
+def classifier(tiny_tokenizer):
+    return build(tiny_tokenizer, ["sea", "land", "air"])
+
+
+@pytest.fixture(scope="module")
+def exported(classifier, tmp_path_factory):
+    return export_saved_model(
+        classifier, str(tmp_path_factory.mktemp("export") / "albert")
+    )
+
+
+def expected(classifier):
+    return list(Predictor(classifier).classify(TEXTS))
+
+
+def test_gives_what_predict_gives(classifier, exported):
+    answer = tf.saved_model.load(exported).signatures["serving_default"]
+    got = answer(tf.constant(TEXTS))
+    want = expected(classifier)
+    np.testing.assert_allclose(
+        got["probabilities"],
+        [list(row.probabilities.values()) for row in want],
+        rtol=1e-5,
+        atol=1e-7,
+    )
+    assert [label.decode() for label in got["label"].numpy()] == [
+        row.label for row in want
+    ]
+    # The texts are told apart (two of them are empty).
+    assert len({tuple(row.probabilities.values()) for row in want}) >= 5
+    assert got["probabilities"].dtype == tf.float32
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 65])
+def test_any_batch_size(exported, size):
+    answer = tf.saved_model.load(exported).signatures["serving_default"]
+    texts = (TEXTS * 10)[:size]
+    got = answer(text=tf.constant(texts, tf.string))
+    assert got["probabilities"].shape == (size, 3)
+    assert got["label"].shape == (size,)
+
+
+def test_ids_signature(classifier, exported):
+    tokenizer = classifier.tokenizer
+    ids = [tokenizer.cls_id, *tokenizer.encode(TEXTS[0]), tokenizer.sep_id]
+    row = np.array([ids + [tokenizer.pad_id] * 3], np.int32)
+    mask = np.array([[1] * len(ids) + [0] * 3], np.int32)
+    got = tf.saved_model.load(exported).signatures["ids"](
+        input_ids=tf.constant(row),
+        input_mask=tf.constant(mask),
+        segment_ids=tf.zeros_like(row),
+    )
+    np.testing.assert_allclose(
+        got["probabilities"][0],
+        list(expected(classifier)[0].probabilities.values()),
+        rtol=1e-4,
+    )
+
+
+def test_versions_count_up_and_are_whole(classifier, tmp_path):
+    target = tmp_path / "albert"
+    (target / "7").mkdir(parents=True)
+    (target / "notes").mkdir()
+    path = export_saved_model(classifier, str(target))
+    assert path == str(target / "8")
+    assert sorted(os.listdir(target)) == ["7", "8", "notes"]
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(UserError, match="is a file"):
+        export_saved_model(classifier, str(tmp_path / "file"))
+
+
+def test_a_pretrained_model_gives_embeddings(tiny_tokenizer, tmp_path):
+    loaded = build(tiny_tokenizer, None)
+    path = export_saved_model(loaded, str(tmp_path / "albert"))
+    answer = tf.saved_model.load(path).signatures["serving_default"]
+    got = answer(tf.constant(TEXTS[:2]))
+    tokenizer = tiny_tokenizer
+    ids = [tokenizer.cls_id, *tokenizer.encode(TEXTS[0]), tokenizer.sep_id]
+    row = np.array([ids], np.int32)
+    want = loaded.model.encode(
+        {
+            "input_ids": row,
+            "input_mask": np.ones_like(row),
+            "segment_ids": np.zeros_like(row),
+        }
+    )
+    np.testing.assert_allclose(
+        got["pooled_output"][0], want["pooled_output"][0], rtol=1e-4, atol=1e-6
+    )
+    np.testing.assert_allclose(
+        got["mean_output"][0],
+        np.mean(want["sequence_output"][0], axis=0),
+        rtol=1e-4,
+        atol=1e-6,
+    )
+
+
+# TensorFlow Text operations that every TensorFlow Serving release has.
+WHITE_LIST = {"NormalizeUTF8", "SentencepieceOp", "SentencepieceTokenizeOp"}
+
+
+def test_operations_are_those_that_servers_have(exported):
+    from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+
+    saved = SavedModel()
+    with open(os.path.join(exported, "saved_model.pb"), "rb") as file:
+        saved.ParseFromString(file.read())
+    graph = saved.meta_graphs[0].graph_def
+    operations = {node.op for node in graph.node}
+    for function in graph.library.function:
+        operations |= {node.op for node in function.node_def}
+    functions = {f.signature.name for f in graph.library.function}
+    from tensorflow.python.framework import op_def_registry
+
+    foreign = {
+        name
+        for name in operations - functions
+        if "entencepiece" in name
+        or "UTF8" in name
+        or ">" in name
+        or op_def_registry.get(name) is None
+    }
+    assert foreign == WHITE_LIST
+
+
+@pytest.mark.slow
+def test_in_a_process_with_none_of_our_code(classifier, exported, tmp_path):
+    script = """
+import json, sys
+import tensorflow as tf
+import tensorflow_text
+answer = tf.saved_model.load(sys.argv[1]).signatures["serving_default"]
+got = answer(tf.constant(json.load(open(sys.argv[2]))))
+ours = [n for n in sys.modules if n.split(".")[0] in ("albert_tf", "bin")]
+print(json.dumps([got["probabilities"].numpy().tolist(), ours]))
+"""
+    (tmp_path / "texts.json").write_text(json.dumps(TEXTS))
+    done = subprocess.run(
+        [sys.executable, "-c", script, exported, tmp_path / "texts.json"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        check=True,
+    )
+    got, ours = json.loads(done.stdout.splitlines()[-1])
+    assert ours == []
+    np.testing.assert_allclose(
+        got,
+        [list(r.probabilities.values()) for r in expected(classifier)],
+        rtol=1e-5,
+        atol=1e-7,
+    )

@@ -1,0 +1,190 @@
+"""Dropout's mask is a function of the example, and it drops as it should."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.modeling.dropout import ExampleDropout, example_keys, fold_in
+
+ONES = np.ones((8, 6, 50), "float32")
+
+
+def keys_of(seed=1, step=2, numbers=range(8)):
+    return example_keys(seed, step, np.array(list(numbers)))
+
+
+def dropped(keys, rate=0.5, inputs=None, dtype=None):
+    inputs = (
+        np.ones((len(keys), 6, 50), "float32") if inputs is None else inputs
+    )
+    layer = ExampleDropout(rate, dtype=dtype)
+    return layer(inputs, keys=keys, training=True)
+
+
+def mask(keys, rate=0.5):
+    return np.asarray(dropped(keys, rate)) != 0
+
+
+def test_the_mask_is_a_function_of_seed_step_example_and_site():
+    keras.utils.set_random_seed(1)
+    first = mask(fold_in(keys_of(), 3))
+    keras.utils.set_random_seed(2)
+    np.testing.assert_array_equal(mask(fold_in(keys_of(), 3)), first)
+    step = tf.Variable(2, dtype=tf.int64)
+    same = fold_in(example_keys(1, step, tf.range(8, dtype=tf.int64)), 3)
+    np.testing.assert_array_equal(mask(same), first)
+
+
+def test_the_mask_does_not_depend_on_the_values():
+    inputs = np.random.default_rng(0).normal(size=ONES.shape) + 10
+    result = np.asarray(dropped(keys_of(), inputs=inputs.astype("float32")))
+    np.testing.assert_array_equal(result != 0, mask(keys_of()))
+
+
+def test_a_split_batch_is_masked_the_same():
+    whole = mask(keys_of())
+    halves = [mask(keys_of(numbers=n)) for n in (range(4), range(4, 8))]
+    np.testing.assert_array_equal(np.concatenate(halves), whole)
+    order = [5, 0, 7, 2]
+    np.testing.assert_array_equal(mask(keys_of(numbers=order)), whole[order])
+
+
+def agreement(a, b):
+    """Returns how often two masks agree; chance, at rate 0.5, is 0.5."""
+    return (a == b).mean()
+
+
+# Four standard deviations of a mean of 8 * 6 * 50 fair coins.
+CHANCE = 4 * 0.5 / np.sqrt(2400)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        keys_of(seed=2),
+        keys_of(step=3),
+        keys_of(seed=2, step=1),
+        keys_of(numbers=range(1, 9)),
+        keys_of(numbers=range(8, 16)),
+        keys_of(numbers=range(1 << 20, (1 << 20) + 8)),
+        fold_in(keys_of(), 0),
+        fold_in(keys_of(), 1),
+        fold_in(fold_in(keys_of(), 0), 0),
+        fold_in(fold_in(keys_of(), 0), 1),
+        fold_in(fold_in(keys_of(), 1), 0),
+        fold_in(keys_of(), 1 << 20),
+    ],
+)
+def test_another_seed_step_example_or_site_is_another_mask(keys):
+    assert abs(agreement(mask(keys), mask(keys_of())) - 0.5) < CHANCE
+
+
+def test_examples_sites_and_positions_are_masked_independently():
+    whole = mask(keys_of())
+    for shift in range(1, 8):
+        shifted = np.roll(whole, shift, axis=0)
+        assert abs(agreement(whole, shifted) - 0.5) < CHANCE
+    sites = [mask(fold_in(keys_of(), site)) for site in range(12)]
+    for a, first in enumerate(sites):
+        for second in sites[:a]:
+            assert abs(agreement(first, second) - 0.5) < CHANCE
+    flat = whole.reshape(8, -1)
+    for lag in (1, 2, 8, 50):
+        assert (
+            abs(agreement(flat[:, lag:], flat[:, :-lag]) - 0.5) < CHANCE * 1.1
+        )
+
+
+def test_keys_of_a_step_do_not_collide():
+    for step in range(3):
+        keys = np.asarray(keys_of(step=step, numbers=range(10_000)))
+        assert keys.dtype == np.uint32
+        assert len(set(keys.tolist())) == 10_000
+
+
+@pytest.mark.parametrize("rate", [0.05, 0.1, 0.5, 0.9])
+@pytest.mark.parametrize("seed", [0, 12345, 2**31])
+def test_the_share_dropped_is_the_rate_and_the_mean_stays(rate, seed):
+    inputs = np.ones((64, 4096), "float32")
+    keys = keys_of(seed=seed, step=7, numbers=range(64))
+    result = np.asarray(dropped(keys, rate, inputs))
+    # Four standard deviations of a share of n draws.
+    bound = 4 * np.sqrt(rate * (1 - rate) / inputs.size)
+    assert abs((result == 0).mean() - rate) < bound
+    assert abs(result.mean() - 1) < bound / (1 - rate)
+    assert np.allclose(result[result != 0], 1 / (1 - rate), rtol=1e-6)
+    # And in every example, with its own bound.
+    shares = (result == 0).mean(axis=1)
+    assert np.abs(shares - rate).max() < bound * np.sqrt(64)
+
+
+def test_kept_values_are_scaled_and_the_gradient_is_the_mask():
+    inputs = tf.Variable(np.random.default_rng(0).normal(size=(4, 10)))
+    with tf.GradientTape() as tape:
+        result = dropped(keys_of(numbers=range(4)), 0.25, inputs, "float64")
+        total = tf.reduce_sum(result)
+    factors = result.numpy() / inputs.numpy()
+    np.testing.assert_allclose(
+        np.unique(factors.round(9)), [0, round(4 / 3, 9)]
+    )
+    np.testing.assert_allclose(tape.gradient(total, inputs), factors)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.5])
+@pytest.mark.parametrize("training", [False, True])
+def test_it_is_the_identity_when_off(rate, training):
+    layer = ExampleDropout(rate)
+    result = np.asarray(layer(ONES, keys=keys_of(), training=training))
+    assert (result == ONES).all() == (not training or rate == 0)
+    assert len(layer.variables) == (1 if rate else 0)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_the_type_stays_and_the_mask_too(dtype):
+    result = dropped(keys_of(), 0.5, tf.cast(ONES, dtype), dtype)
+    assert result.dtype == dtype
+    np.testing.assert_array_equal(
+        tf.cast(result, "float32").numpy() != 0, mask(keys_of())
+    )
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_a_compiled_graph_drops_the_same(jit_compile):
+    layer = ExampleDropout(0.5)
+
+    @tf.function(jit_compile=jit_compile)
+    def run(step, inputs):
+        keys = fold_in(example_keys(1, step, tf.range(8)), 4)
+        return layer(inputs, keys=keys, training=True)
+
+    np.testing.assert_array_equal(
+        run(tf.constant(2, tf.int64), ONES).numpy() != 0,
+        mask(fold_in(keys_of(), 4)),
+    )
+
+
+def test_without_keys_every_call_draws_anew_and_fit_works():
+    keras.utils.set_random_seed(0)
+    layer = ExampleDropout(0.5)
+    first, second = (
+        np.asarray(layer(ONES, training=True)) != 0 for _ in range(2)
+    )
+    assert abs(agreement(first, second) - 0.5) < CHANCE
+    # No two examples of a call share a mask.
+    assert abs(agreement(first[0], first[1]) - 0.5) < CHANCE * np.sqrt(8)
+    model = keras.Sequential(
+        [keras.Input((50,)), ExampleDropout(0.5), keras.layers.Dense(1)]
+    )
+    model.compile(optimizer="sgd", loss="mse", jit_compile=False)
+    inputs, targets = ONES[:, 0], np.zeros((8, 1), "float32")
+    history = model.fit(inputs, targets, epochs=3, batch_size=4, verbose=0)
+    assert np.isfinite(history.history["loss"]).all()
+    off = [model.predict(inputs, verbose=0) for _ in range(2)]
+    np.testing.assert_array_equal(*off)
+
+
+def test_its_configuration_makes_it_again():
+    layer = ExampleDropout(0.25, name="d")
+    again = ExampleDropout.from_config(layer.get_config())
+    assert (again.rate, again.name) == (0.25, "d")

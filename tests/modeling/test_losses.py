@@ -1,0 +1,118 @@
+"""Losses and their weights against NumPy, and that parts add up."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from albert_tf.modeling.losses import (
+    negative_log_likelihood,
+    weighted_correct,
+    weighted_cross_entropy,
+)
+
+
+def log_softmax(logits):
+    shifted = logits - logits.max(-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+
+
+def numpy_loss(logits, labels, weights):
+    chosen = np.take_along_axis(
+        log_softmax(logits.astype("float64")), labels[..., None], -1
+    )[..., 0]
+    return -(chosen * weights).sum(), weights.sum()
+
+
+def random_batch(shape, classes=5, seed=0):
+    rng = np.random.default_rng(seed)
+    logits = rng.normal(size=(*shape, classes)).astype("float32") * 3
+    labels = rng.integers(0, classes, shape)
+    weights = rng.choice([0.0, 1.0, 0.5], shape).astype("float32")
+    return logits, labels, weights
+
+
+@pytest.mark.parametrize("shape", [(7,), (3, 4), (2, 3, 2)])
+def test_cross_entropy_equals_numpys(shape):
+    batch = random_batch(shape)
+    loss, weight = weighted_cross_entropy(*batch)
+    expected = numpy_loss(*batch)
+    assert loss.shape == weight.shape == ()
+    np.testing.assert_allclose([loss, weight], expected, rtol=1e-5)
+
+
+def test_a_known_value():
+    # Two equal logits: each label costs log 2.
+    loss, weight = weighted_cross_entropy(
+        np.zeros((3, 2), "float32"), [0, 1, 1], np.float32([1, 1, 0])
+    )
+    assert float(loss) == pytest.approx(2 * np.log(2), rel=1e-6)
+    assert float(weight) == 2
+
+
+def test_positions_without_weight_count_nothing():
+    logits, labels, weights = random_batch((6,))
+    weights[:] = [1, 0, 1, 0, 0, 1]
+    before = weighted_cross_entropy(logits, labels, weights)
+    hits = weighted_correct(logits, labels, weights)
+    logits[weights == 0] += 100 * np.arange(5, dtype="float32")
+    labels[weights == 0] = 0
+    after = weighted_cross_entropy(logits, labels, weights)
+    np.testing.assert_array_equal(before, after)
+    assert float(hits) == float(weighted_correct(logits, labels, weights))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10_000), st.integers(2, 9), st.integers(1, 8))
+def test_micro_batches_add_up_to_the_batch(seed, size, cut):
+    cut = min(cut, size - 1)
+    batch = random_batch((size, 3), seed=seed)
+    parts = [
+        weighted_cross_entropy(*(value[half] for value in batch))
+        for half in (slice(None, cut), slice(cut, None))
+    ]
+    np.testing.assert_allclose(
+        np.sum(np.array(parts, "float64"), 0),
+        np.array(weighted_cross_entropy(*batch), "float64"),
+        rtol=1e-5,
+        atol=1e-6,
+    )
+    hits = [
+        float(weighted_correct(*(value[half] for value in batch)))
+        for half in (slice(None, cut), slice(cut, None))
+    ]
+    assert sum(hits) == float(weighted_correct(*batch))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_large_logits_stay_finite_and_float32(dtype):
+    logits = tf.cast([[3e4, -3e4, 0.0], [-3e4, -3e4, -3e4]], dtype)
+    loss = negative_log_likelihood(logits, [1, 2])
+    assert loss.dtype == tf.float32
+    exact = tf.cast(logits, "float64").numpy()
+    expected = [exact[0, 0] - exact[0, 1], np.log(3)]
+    # Beside 3e4, log 3 has float32's steps of 0.002.
+    np.testing.assert_allclose(loss, expected, atol=4e-3)
+
+
+def test_the_gradient_is_the_softmax_less_the_label():
+    logits, labels, weights = random_batch((4, 3))
+    logits = tf.constant(logits)
+    with tf.GradientTape() as tape:
+        tape.watch(logits)
+        loss, _ = weighted_cross_entropy(logits, labels, weights)
+    expected = np.exp(log_softmax(logits.numpy())) - np.eye(5)[labels]
+    np.testing.assert_allclose(
+        tape.gradient(loss, logits), expected * weights[..., None], atol=1e-6
+    )
+
+
+def test_correct_is_the_weight_of_the_hits():
+    logits, labels, weights = random_batch((5, 4))
+    labels[0] = logits[0].argmax(-1)
+    weights[0] = 0.5
+    expected = (weights * (logits.argmax(-1) == labels)).sum()
+    assert expected >= 2
+    assert float(weighted_correct(logits, labels, weights)) == expected
+    assert float(weighted_correct(logits, labels, 0 * weights)) == 0

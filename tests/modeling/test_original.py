@@ -1,0 +1,156 @@
+"""Our model and optimizer against recorded numbers of the originals.
+
+tests/data/README.md says where the numbers come from.
+"""
+
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.interchange import google_tf1
+from albert_tf.interchange.weight_names import assign_weights, named_weights
+from albert_tf.modeling.losses import weighted_cross_entropy
+from albert_tf.modeling.models import AlbertForPretraining
+from albert_tf.modeling.optimizers import Lamb
+
+DATA = Path(__file__).resolve().parents[1] / "data"
+KEY_BIAS = (
+    "bert/encoder/transformer/group_0/inner_group_0/attention_1/self/key/bias"
+)
+
+
+def relative_error(ours, theirs):
+    """Returns the largest difference over the largest reference value."""
+    ours, theirs = np.asarray(ours, "float64"), np.asarray(theirs, "float64")
+    assert ours.shape == theirs.shape
+    return np.abs(ours - theirs).max() / np.abs(theirs).max()
+
+
+@pytest.fixture(scope="module")
+def reference():
+    with np.load(DATA / "google_tf1_reference.npz") as file:
+        return {name: file[name] for name in file.files}
+
+
+def _part(reference, prefix):
+    return {
+        name.removeprefix(prefix): value
+        for name, value in reference.items()
+        if name.startswith(prefix)
+    }
+
+
+@pytest.fixture(scope="module")
+def ours(reference, tmp_path_factory):
+    """Returns our outputs and, by Google's names, our gradients."""
+    path = tmp_path_factory.mktemp("original") / "albert_config.json"
+    path.write_text(str(reference["config"]))
+    model = AlbertForPretraining(google_tf1.read_config(str(path)))
+    rows = named_weights(model)
+    weights = _part(reference, "weight:")
+    assert {row.google for row in rows} == set(weights)
+    assign_weights(rows, weights, source="reference", form="google")
+    batch = _part(reference, "input:")
+    with tf.GradientTape() as tape:
+        outputs = dict(model(batch))
+        mlm, weight = weighted_cross_entropy(
+            outputs["masked_lm_logits"],
+            batch["masked_lm_ids"],
+            batch["masked_lm_weights"],
+        )
+        sop, count = weighted_cross_entropy(
+            outputs["sentence_order_logits"],
+            batch["sop_labels"],
+            np.ones(len(batch["sop_labels"]), "float32"),
+        )
+        # The original guards its division so; ours divides by the weight.
+        outputs["mlm_loss"] = mlm / (weight + 1e-5)
+        outputs["sop_loss"] = sop / count
+        loss = outputs["mlm_loss"] + outputs["sop_loss"]
+    gradients = tape.gradient(loss, [row.variable.value for row in rows])
+    by_name = {}
+    for row, gradient in zip(rows, gradients, strict=True):
+        value = tf.convert_to_tensor(gradient).numpy()
+        by_name[row.google] = value.T if row.google_transposed else value
+    return outputs, by_name
+
+
+@pytest.mark.parametrize(
+    "name", ["sequence_output", "pooled_output", "mlm_loss", "sop_loss"]
+)
+def test_outputs_equal_the_originals(reference, ours, name):
+    assert relative_error(ours[0][name], reference[f"output:{name}"]) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("name", "logits"),
+    [
+        ("mlm_log_probs", "masked_lm_logits"),
+        ("sop_log_probs", "sentence_order_logits"),
+    ],
+)
+def test_log_probabilities_equal_the_originals(reference, ours, name, logits):
+    log_probs = tf.nn.log_softmax(ours[0][logits]).numpy()
+    log_probs = log_probs.reshape(-1, log_probs.shape[-1])
+    assert relative_error(log_probs, reference[f"output:{name}"]) < 1e-5
+
+
+def test_every_gradient_equals_the_originals(reference, ours):
+    theirs = _part(reference, "grad:")
+    gradients = dict(ours[1])
+    assert set(gradients) == set(theirs)
+    # A bias of the keys adds the same number to all logits of a query, which
+    # softmax does not see: the gradient is 0 and what either implementation
+    # gives is rounding, so only its size can be compared.
+    scale = np.abs(theirs[KEY_BIAS.replace("key", "query")]).max()
+    assert scale > 1e-6
+    assert np.abs(theirs.pop(KEY_BIAS)).max() < 1e-4 * scale
+    assert np.abs(gradients.pop(KEY_BIAS)).max() < 1e-4 * scale
+    errors = {
+        name: relative_error(gradients[name], value)
+        for name, value in theirs.items()
+    }
+    assert {name: e for name, e in errors.items() if not e < 1e-5} == {}
+    assert len(errors) == 31
+
+
+@pytest.mark.parametrize("apply", ["apply", "update_step"])
+def test_lamb_follows_tensorflow_addons(apply):
+    with np.load(DATA / "tfa_lamb_reference.npz") as file:
+        recorded = {name: file[name] for name in file.files}
+    names = [n[5:] for n in recorded if n.startswith("init:")]
+    assert len(names) == 5
+    variables = [
+        # Variable names cannot hold dots.
+        keras.Variable(recorded[f"init:{name}"], name=name.replace(".", "_"))
+        for name in names
+    ]
+    optimizer = Lamb(
+        learning_rate=float(recorded["learning_rate"]),
+        weight_decay_rate=float(recorded["weight_decay"]),
+        bias_correction=True,
+    )
+    optimizer.build(variables)
+    for step in range(8):
+        gradients = [
+            tf.constant(recorded[f"grads:{name}"][step]) for name in names
+        ]
+        if apply == "apply":
+            optimizer.apply(gradients)
+        else:
+            for gradient, variable in zip(gradients, variables, strict=True):
+                optimizer.update_step(
+                    gradient, variable, recorded["learning_rate"]
+                )
+            optimizer.iterations.assign_add(1)
+        for name, variable in zip(names, variables, strict=True):
+            after = recorded[f"after:{name}"][step]
+            assert relative_error(variable, after) < 1e-6
+    before, after = (
+        recorded["init:embeddings"],
+        recorded["after:embeddings"][-1],
+    )
+    assert relative_error(before, after) > 0.01

@@ -1,0 +1,114 @@
+import re
+import sys
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from albert_tf.text.normalization import (
+    COMBINING,
+    UNSETTLED,
+    WHITE_SPACE,
+    normalize,
+    truncate_utf8,
+)
+
+SCALARS = [
+    chr(code)
+    for code in range(sys.maxunicode + 1)
+    if not 0xD800 <= code <= 0xDFFF
+]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", ""),
+        (" \t\r\n\u3000\x85\u2028 ", ""),
+        ("  Two\u00a0\n words\x1c", "two words"),
+        ("``Quoted'' text", '"quoted" text'),
+        ("'''", "\"'"),
+        ("Café Ångström naïve", "cafe angstrom naive"),
+        ("ﬁne ½ ①", "fine 1⁄2 1"),
+        ("a\u00b4b", "a b"),
+        ("STRASSE Straße", "strasse straße"),
+        ("İstanbul", "istanbul"),
+        ("ΟΔΟΣ οδός", "οδοσ οδος"),
+        ("한", "\u1112\u1161\u11ab"),
+        ("\u0301", ""),
+        ("a\0b", "a\ufffcb"),
+        ("\ud800x", "\ufffd\ufffd\ufffdx"),
+        ("\U00010570", "\ufffc"),
+    ],
+)
+def test_normalize_uncased(text, expected):
+    assert normalize(text, do_lower_case=True, keep_accents=False) == expected
+
+
+@pytest.mark.parametrize(
+    ("do_lower_case", "keep_accents", "expected"),
+    [
+        (True, False, "cafe ia"),
+        (False, False, "Cafe IA"),
+        (True, True, "cafe\u0301 i\u0307a\u0327\u0301"),
+        (False, True, "Cafe\u0301 I\u0307A\u0327\u0301"),
+    ],
+)
+def test_each_setting_does_one_thing(do_lower_case, keep_accents, expected):
+    # The marks after A are out of canonical order.
+    text = "Café İA\u0301\u0327"
+    assert (
+        normalize(text, do_lower_case=do_lower_case, keep_accents=keep_accents)
+        == expected
+    )
+
+
+@given(st.text())
+def test_uncased_text_is_clean_and_stays_so(text):
+    clean = normalize(text, do_lower_case=True, keep_accents=False)
+    assert clean == " ".join(clean.split())
+    assert not any(unicodedata.combining(c) for c in clean)
+    assert clean == clean.lower() or "ς" in clean.lower()
+    again = normalize(clean, do_lower_case=True, keep_accents=False)
+    # Stripping an accent can bring two ticks together.
+    assert again == clean or "``" in clean or "''" in clean
+
+
+def test_ascii_text_takes_the_same_way_as_other_text():
+    text = "A `tick`,  a ``Quote'' \x1f and TAB\t."
+    other = normalize(text + "é", do_lower_case=True, keep_accents=True)
+    plain = normalize(text, do_lower_case=True, keep_accents=True)
+    assert plain + "e\u0301" == other
+
+
+def test_classes_hold_what_python_says():
+    def members(pattern):
+        return set(re.findall(pattern, "".join(SCALARS)))
+
+    spaces = re.compile(WHITE_SPACE)
+    assert all(bool(spaces.match(c)) == c.isspace() for c in SCALARS)
+    unsettled = members(UNSETTLED)
+    combining = {c for c in SCALARS if unicodedata.combining(c)}
+    assert members(COMBINING) == combining - unsettled
+    assert len(unsettled) == 181
+
+
+def test_every_settled_character_follows_the_definition():
+    # Beyond U+20000 there is nothing but ideographs; test_in_graph has them.
+    for c in SCALARS[:0x20000]:
+        if re.match(UNSETTLED, c) or c == "Σ":
+            continue
+        decomposed = unicodedata.normalize("NFKD", c)
+        kept = [d for d in decomposed if unicodedata.combining(d) == 0]
+        expected = " ".join("".join(kept).lower().split())
+        got = normalize(c, do_lower_case=True, keep_accents=False)
+        assert got == expected, hex(ord(c))
+
+
+@pytest.mark.parametrize("text", ["abcdef", "aé€😀b", "😀😀", "€€€", "éé"])
+def test_truncation_keeps_the_longest_head_that_fits(text):
+    for max_bytes in range(4, len(text.encode()) + 2):
+        heads = [text[:i] for i in range(len(text) + 1)]
+        fitting = [h for h in heads if len(h.encode()) <= max_bytes]
+        assert truncate_utf8(text, max_bytes) == fitting[-1]

@@ -1,0 +1,118 @@
+import json
+
+import pytest
+import tokenizers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from albert_tf.text.normalization import normalize
+from albert_tf.text.tokenizer import SentencePieceTokenizer
+from albert_tf.text.tokenizer_json import ends_in_digit_comma, tokenizer_json
+
+
+def opened(tokenizer):
+    contents = tokenizer_json(tokenizer.model_bytes, **tokenizer.settings)
+    return tokenizers.Tokenizer.from_str(json.dumps(contents))
+
+
+@pytest.fixture(scope="module")
+def hugging_face(tiny_tokenizer):
+    return opened(tiny_tokenizer)
+
+
+def test_saved_file_gives_the_same_ids(
+    tiny_directory, tiny_tokenizer, sentences
+):
+    saved = tokenizers.Tokenizer.from_file(
+        str(tiny_directory / "tokenizer.json")
+    )
+    encodings = saved.encode_batch(sentences, add_special_tokens=False)
+    ids = [encoding.ids for encoding in encodings]
+    assert ids == tiny_tokenizer.encode_batch(sentences)
+
+
+@pytest.mark.parametrize("do_lower_case", [True, False])
+@pytest.mark.parametrize("keep_accents", [True, False])
+def test_awkward_texts_give_the_same_ids(
+    tiny_tokenizer, do_lower_case, keep_accents
+):
+    tokenizer = SentencePieceTokenizer(
+        tiny_tokenizer.model_bytes,
+        do_lower_case=do_lower_case,
+        keep_accents=keep_accents,
+    )
+    hugging_face = opened(tokenizer)
+    for text in [
+        "",
+        " \t The\u3000of\n",
+        "``the'' of",
+        "Badé É bad\u00e9 ﬁ ½",
+        "ΟΔΟΣ İ Straße \0 \U00010570",
+        "a\u00b4b 한국 豈",
+        '(the) - £5 €6 – "of".',
+    ]:
+        ids = hugging_face.encode(text, add_special_tokens=False).ids
+        assert ids == tokenizer.encode(text), text
+
+
+@settings(deadline=None)
+@given(text=st.text())
+def test_clean_up_is_the_same(make_model, text):
+    # Without a character map the clean-up is all that the normalizer does.
+    tokenizer = SentencePieceTokenizer(make_model({"a": -1.0}))
+    cleaned = opened(tokenizer).normalizer.normalize_str(text)
+    assert " ".join(cleaned.split()) == normalize(text, **tokenizer.settings)
+
+
+@pytest.mark.parametrize(
+    ("piece", "expected"),
+    [
+        ("▁8,", True),
+        ("8,", True),
+        ("٣,", True),
+        (",", False),
+        ("▁,", False),
+        ("a,", False),
+        ("8", False),
+        ("8,8", False),
+        ("", False),
+    ],
+)
+def test_digit_comma(piece, expected):
+    assert ends_in_digit_comma(piece) is expected
+
+
+def test_comma_after_digit(comma_tokenizer):
+    hugging_face = opened(comma_tokenizer)
+    for text in ["8,", "a8,8,", "a,", "8, 8"]:
+        ids = hugging_face.encode(text, add_special_tokens=False).ids
+        assert ids == comma_tokenizer.encode(text), text
+
+
+def test_special_pieces_frame_one_text_and_two(hugging_face, tiny_tokenizer):
+    the, of = (tiny_tokenizer.encode(word) for word in ("the", "of"))
+    one = hugging_face.encode("the")
+    assert one.ids == [2, *the, 3]
+    assert one.type_ids == [0] * len(one.ids)
+    two = hugging_face.encode("the", "of")
+    assert two.ids == [2, *the, 3, *of, 3]
+    assert two.type_ids == [0] * (len(the) + 2) + [1] * (len(of) + 1)
+
+
+def test_masks(hugging_face, tiny_tokenizer):
+    text = "The [MASK] of [MASK]"
+    ids = hugging_face.encode(text, add_special_tokens=False).ids
+    assert ids == tiny_tokenizer.encode_with_masks(text)
+
+
+def test_decoding_skips_special_pieces(hugging_face):
+    ids = hugging_face.encode("The of (and).", "of").ids
+    assert hugging_face.decode(ids) == "the of (and). of"
+    kept = hugging_face.decode(ids, skip_special_tokens=False)
+    assert kept.startswith("[CLS] the") and kept.endswith("[SEP]")
+
+
+def test_every_piece_keeps_its_id(hugging_face, tiny_tokenizer):
+    assert hugging_face.get_vocab_size() == tiny_tokenizer.vocab_size
+    for i, piece in enumerate(tiny_tokenizer.pieces(range(200))):
+        assert hugging_face.token_to_id(piece) == i

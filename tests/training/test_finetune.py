@@ -1,0 +1,233 @@
+"""Fine-tuning, and using what came out of it."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+
+from albert_tf.config import (
+    FinetuneConfig,
+    ModelConfig,
+    UserError,
+    override,
+)
+from albert_tf.interchange.model_directory import (
+    find_initial_weights,
+    load_model_directory,
+    save_model_directory,
+)
+from albert_tf.modeling.models import AlbertForPretraining
+from albert_tf.tasks.custom import CLASSIFICATION
+from albert_tf.training.evaluate import (
+    evaluate_predictions,
+    evaluate_pretrained,
+)
+from albert_tf.training.finetune import resolve_steps, run_finetuning
+from albert_tf.training.predict import Predictor
+
+LABELS = {"sea": ["bada", "gule", "mizo"], "land": ["tepu", "rika", "sovu"]}
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory, tiny_tokenizer):
+    """An untrained model; what is learned here is learned in fine-tuning."""
+    directory = str(tmp_path_factory.mktemp("models") / "pretrained")
+    config = ModelConfig(
+        vocab_size=tiny_tokenizer.vocab_size,
+        embedding_size=16,
+        hidden_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=32,
+    )
+    save_model_directory(
+        directory,
+        AlbertForPretraining(config),
+        tiny_tokenizer,
+        max_seq_length=32,
+    )
+    return directory
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory):
+    root = tmp_path_factory.mktemp("task")
+    rng = np.random.default_rng(0)
+    for split, count in (("train", 160), ("dev", 41)):
+        rows = ["text\tlabel"]
+        for number in range(count):
+            label = list(LABELS)[number % 2]
+            words = rng.choice(LABELS[label], size=5)
+            rows.append(f"The {' '.join(words)}.\t{label}")
+        (root / f"{split}.tsv").write_text("\n".join(rows) + "\n")
+    return str(root)
+
+
+def config(**changes):
+    return override(
+        FinetuneConfig(),
+        {
+            "max_seq_length": 24,
+            "learning_rate": 3e-3,
+            "num_train_epochs": 6.0,
+            "train_batch_size": 16,
+            "eval_batch_size": 16,
+            "log_steps": 20,
+            "eval_steps": 0,
+            **changes,
+        },
+    )
+
+
+def run(data_dir, pretrained, run_dir, settings=None, **options):
+    return run_finetuning(
+        settings or config(),
+        CLASSIFICATION,
+        data_dir=data_dir,
+        run_dir=str(run_dir),
+        initial=find_initial_weights(pretrained),
+        **options,
+    )
+
+
+@pytest.fixture(scope="module")
+def finished(data_dir, pretrained, tmp_path_factory):
+    run_dir = tmp_path_factory.mktemp("runs") / "classifier"
+    return str(run_dir), run(data_dir, pretrained, run_dir)
+
+
+def test_it_learns_and_says_against_what(finished):
+    _, evaluation = finished
+    assert evaluation["accuracy"] > 0.95
+    assert evaluation["majority_class_accuracy"] == pytest.approx(21 / 41)
+
+
+def test_evaluate_agrees_with_the_run(finished, data_dir):
+    run_dir, evaluation = finished
+    metrics, rows = evaluate_predictions(
+        os.path.join(run_dir, "model"),
+        CLASSIFICATION,
+        data_dir,
+        split="dev",
+        batch_size=7,
+    )
+    assert metrics["accuracy"] == pytest.approx(evaluation["accuracy"])
+    right = [row["label"] == row["prediction"] for row in rows]
+    assert np.mean(right) == pytest.approx(metrics["accuracy"])
+    for row in rows:
+        assert sum(row["probabilities"].values()) == pytest.approx(1, abs=1e-5)
+        best = max(row["probabilities"], key=row["probabilities"].get)
+        assert best == row["prediction"]
+
+
+def test_the_run_directory_tells_everything(finished):
+    run_dir, _ = finished
+    with open(os.path.join(run_dir, "config.json")) as file:
+        written = json.load(file)
+    # 6 epochs of 160 examples in batches of 16, a tenth of them warm-up.
+    assert written["config"]["training"]["num_train_steps"] == 60
+    assert written["config"]["optimizer"]["num_warmup_steps"] == 6
+    assert written["labels"] == ["land", "sea"]
+
+
+def test_predictions_do_not_depend_on_batch_mates(finished):
+    loaded = load_model_directory(os.path.join(finished[0], "model"))
+    texts = ["the bada", "", "ÉLÈVE 😀", "tepu " * 60]
+    together = list(Predictor(loaded, 4).classify(texts))
+    alone = list(Predictor(loaded, 1).classify(texts))
+    for one, other in zip(together, alone, strict=True):
+        assert one.label == other.label
+        for label, value in one.probabilities.items():
+            assert value == pytest.approx(other.probabilities[label], rel=1e-4)
+
+
+def test_a_classifier_fills_no_masks_and_the_other_way_round(
+    finished, pretrained
+):
+    classifier = Predictor(
+        load_model_directory(os.path.join(finished[0], "model"))
+    )
+    with pytest.raises(UserError, match="has no masked-LM head"):
+        list(classifier.fill_mask(["a [MASK]"]))
+    with pytest.raises(UserError, match="not a classifier"):
+        list(Predictor(load_model_directory(pretrained)).classify(["a"]))
+
+
+def test_fill_mask_gives_probabilities_in_order(pretrained):
+    predictor = Predictor(load_model_directory(pretrained))
+    (filled,) = predictor.fill_mask(["The [MASK] of [MASK]."], top_k=4)
+    assert [len(place) for place in filled.candidates] == [4, 4]
+    for place in filled.candidates:
+        values = [value for _, value in place]
+        assert values == sorted(values, reverse=True)
+        assert all(0 < value < 1 for value in values)
+    with pytest.raises(UserError, match=r"Text 1 has no \[MASK\]"):
+        list(predictor.fill_mask(["The bada"]))
+
+
+def test_fill_mask_is_the_softmax_over_the_vocabulary(pretrained):
+    loaded = load_model_directory(pretrained)
+    vocab_size = loaded.tokenizer.vocab_size
+    (filled,) = Predictor(loaded).fill_mask(["A [MASK]"], top_k=vocab_size)
+    total = sum(value for _, value in filled.candidates[0])
+    assert total == pytest.approx(1.0, abs=1e-5)
+
+
+def write_task(tmp_path, train, dev):
+    for split, rows in (("train", train), ("dev", dev)):
+        (tmp_path / f"{split}.tsv").write_text(
+            "\n".join(["text\tlabel", *rows]) + "\n"
+        )
+    return str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("train", "dev", "changes", "said"),
+    [
+        (["a\tx", "b\tx"], ["a\tx"], {}, "one label only, 'x'"),
+        (["a\tx", "b\ty"], ["a\tz"], {}, r"\(dev\) has the labels z"),
+        (
+            ["a\tx", "b\ty"],
+            ["a\tx"],
+            {"max_seq_length": 64},
+            "max_seq_length=64 exceeds.*=32",
+        ),
+        (
+            ["a\tx", "b\ty"],
+            ["a\tx"],
+            {"num_train_epochs": 0.0},
+            "num_train_steps and num_train_epochs are both 0",
+        ),
+    ],
+)
+def test_mistakes(tmp_path, pretrained, train, dev, changes, said):
+    directory = write_task(tmp_path, train, dev)
+    with pytest.raises(UserError, match=said):
+        run(directory, pretrained, tmp_path / "run", config(**changes))
+    assert not (tmp_path / "run" / "config.json").exists()
+
+
+def test_steps_given_outright():
+    settings = resolve_steps(
+        config(num_train_steps=7, num_warmup_steps=3), num_examples=1000
+    )
+    assert settings.training.num_train_steps == 7
+    assert settings.optimizer.num_warmup_steps == 3
+
+
+def test_evaluate_pretrained(pretrained, finished, shards_dir):
+    metrics = evaluate_pretrained(
+        pretrained, shards_dir, split="eval", batch_size=16, seed=1
+    )
+    # Untrained: close to a uniform guess over 200 pieces.
+    assert metrics["masked_lm_loss"] == pytest.approx(np.log(200), rel=0.1)
+    with pytest.raises(UserError, match="holds a classifier"):
+        evaluate_pretrained(
+            os.path.join(finished[0], "model"),
+            shards_dir,
+            split="eval",
+            batch_size=16,
+            seed=1,
+        )

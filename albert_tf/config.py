@@ -8,7 +8,9 @@ way to change a setting: presets, task rows, flags and tests all go through it.
 import dataclasses
 import difflib
 import json
+import math
 import os
+import sys
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -43,7 +45,7 @@ def setting(
 def _check_value(field: dataclasses.Field, value: Any) -> Any:
     """Returns `value` as the field's type or raises UserError."""
     name, kind = field.name, field.type
-    if kind is float and type(value) is int:
+    if kind is float and type(value) is int and abs(value) < sys.float_info.max:
         value = float(value)
     if type(value) is not kind:
         raise UserError(
@@ -54,8 +56,8 @@ def _check_value(field: dataclasses.Field, value: Any) -> Any:
     if choices and value not in choices:
         raise UserError(f"{name}={value!r} is not one of {', '.join(choices)}.")
     low, high = field.metadata["minimum"], field.metadata["maximum"]
-    if kind is float and value != value:
-        raise UserError(f"{name} is not a number (NaN).")
+    if kind is float and not math.isfinite(value):
+        raise UserError(f"{name}={value} is not a finite number.")
     if low is not None and value < low:
         raise UserError(f"{name}={value} is below the least allowed, {low}.")
     if high is not None and value > high:
@@ -501,11 +503,12 @@ def differences(
 
 
 def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    names = [name for name, _ in pairs]
-    for name in names:
-        if names.count(name) > 1:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
             raise ValueError(f"the key {name!r} appears twice")
-    return dict(pairs)
+        found[name] = value
+    return found
 
 
 def _reject_constant(text: str) -> float:
@@ -547,10 +550,10 @@ def read_json(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def write_json(path: str | os.PathLike[str], value: Any) -> None:
     """Writes JSON under a temporary name, flushes it to disk and renames."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
     temporary = f"{path}.tmp-{os.getpid()}"
     with open(temporary, "w", encoding="utf-8") as file:
-        json.dump(value, file, indent=2, ensure_ascii=False)
-        file.write("\n")
+        file.write(text + "\n")
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)

@@ -19,7 +19,7 @@ _INTERRUPTED = 130
 
 
 def load_tensorflow() -> None:
-    """Imports TensorFlow and finds its devices, without its remarks.
+    """Imports TensorFlow, made deterministic, without its remarks.
 
     Its libraries write to the error stream before they read any setting of
     how much to say. When the import fails, what they said is shown.
@@ -30,6 +30,9 @@ def load_tensorflow() -> None:
                 import tensorflow as tf
 
                 tf.config.list_physical_devices()
+                # The same sums in the same order at every run: a resumed run
+                # ends with the very weights of an uninterrupted one.
+                tf.config.experimental.enable_op_determinism()
         except BaseException:
             said.seek(0)
             sys.stderr.write(said.read().decode(errors="replace"))

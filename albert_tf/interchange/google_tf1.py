@@ -32,9 +32,6 @@ def read_config(path: str) -> ModelConfig:
         for name, value in read_json(path).items()
         if name not in _IGNORED_KEYS
     }
-    for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
-        if isinstance(values.get(name), int):
-            values[name] = float(values[name])
     try:
         return override(ModelConfig(), values)
     except UserError as error:
@@ -67,7 +64,7 @@ def read_weights(path: str) -> dict[str, np.ndarray]:
             if name != "global_step" and not name.endswith(_SLOTS)
         }
     except (tf.errors.OpError, IndexError, ValueError, RuntimeError) as error:
-        reason = str(error).splitlines()[0]
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(
             f"{path} is not a readable TensorFlow checkpoint: {reason}"
         ) from None

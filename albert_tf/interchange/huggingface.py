@@ -89,9 +89,6 @@ def config_from_json(values: dict, path: str) -> ModelConfig:
     for name in ("sharing", "num_hidden_groups"):
         if name in own:
             changes[name] = own[name]
-    for name, field in known.items():
-        if field.type is float and type(changes.get(name)) is int:
-            changes[name] = float(changes[name])
     try:
         return override(ModelConfig(), changes)
     except UserError as error:

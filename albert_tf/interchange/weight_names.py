@@ -204,6 +204,9 @@ def assign_weights(
             missing.append(name)
             continue
         value = values[name]
+        if value.dtype.kind not in "fi" and value.dtype.name != "bfloat16":
+            faults.append(f"{name} holds {value.dtype.name}, not numbers")
+            continue
         if getattr(row, form + "_transposed"):
             value = value.T
         if tuple(value.shape) != tuple(row.variable.shape):

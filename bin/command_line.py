@@ -58,11 +58,24 @@ def run(define_flags: Callable[[], None], main: Callable[[], None]) -> None:
     """
     define_flags()
     logging.set_verbosity(logging.WARNING)
-    app.run(lambda argv: _guarded(argv, main))
+    app.run(lambda argv: _guarded(argv, main), flags_parser=_parse)
+
+
+def _parse(argv: Sequence[str]) -> list[str]:
+    """Returns what is left of the command line once the flags are set."""
+    try:
+        return FLAGS(list(argv))
+    except flags.Error as error:
+        said = "; ".join(line.strip() for line in str(error).splitlines())
+        sys.exit(f"{_program(argv)}: {said} (--helpshort lists the flags.)")
+
+
+def _program(argv: Sequence[str]) -> str:
+    return os.path.basename(argv[0]).removesuffix(".py")
 
 
 def _guarded(argv: Sequence[str], main: Callable[[], None]) -> None:
-    program = os.path.basename(argv[0]).removesuffix(".py")
+    program = _program(argv)
     try:
         if len(argv) > 1:
             raise UserError(
@@ -100,10 +113,17 @@ def define_settings(config: Any, leave_out: Sequence[str] = ()) -> None:
         if name in leave_out:
             continue
         text = f"{field.metadata['help']} Default: {defaults[name]}."
+        # As flags of the program itself, so that --helpshort lists them.
         if field.metadata["choices"]:
-            flags.DEFINE_enum(name, None, field.metadata["choices"], text)
+            flags.DEFINE_enum(
+                name,
+                None,
+                field.metadata["choices"],
+                text,
+                module_name=sys.argv[0],
+            )
         else:
-            define[field.type](name, None, text)
+            define[field.type](name, None, text, module_name=sys.argv[0])
 
 
 def _values(config: Any) -> dict[str, Any]:
@@ -140,12 +160,14 @@ def define_strategy() -> None:
         ["default", "mirrored"],
         "default: one device; mirrored: every GPU of the machine, or "
         "--num_replicas logical CPUs.",
+        module_name=sys.argv[0],
     )
     flags.DEFINE_integer(
         "num_replicas",
         0,
         "Replicas of --strategy=mirrored; 0: every device.",
         lower_bound=0,
+        module_name=sys.argv[0],
     )
 
 

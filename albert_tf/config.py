@@ -49,8 +49,8 @@ def _check_value(field: dataclasses.Field, value: Any) -> Any:
         value = float(value)
     if type(value) is not kind:
         raise UserError(
-            f"{name}={value!r} is a {type(value).__name__}; "
-            f"a {kind.__name__} is needed."
+            f"{name}={value!r} is of type {type(value).__name__}; "
+            f"{kind.__name__} is needed."
         )
     choices = field.metadata["choices"]
     if choices and value not in choices:
@@ -154,7 +154,7 @@ class MaskingConfig(_Section):
     """N-gram masked language modelling (paper, section 4.1)."""
 
     masked_lm_prob: float = setting(
-        0.15, "Share of the tokens to predict.", minimum=0.0, maximum=0.9
+        0.15, "Share of the tokens to predict.", minimum=0.001, maximum=0.9
     )
     max_ngram: int = setting(
         3, "Longest n-gram of words masked together.", minimum=1, maximum=10
@@ -280,7 +280,10 @@ class TrainingConfig(_Section):
         64, "Sequences per evaluation step, all replicas.", minimum=1
     )
     seed: int = setting(
-        12345, "Seed of weights, order, masks and dropout.", minimum=0
+        12345,
+        "Seed of weights, order, masks and dropout.",
+        minimum=0,
+        maximum=2**32 - 1,
     )
     precision: str = setting(
         "float32",

@@ -10,7 +10,7 @@ from typing import IO, Any
 
 from absl import app, flags, logging
 
-from albert_tf.config import UserError, setting_fields
+from albert_tf.config import UserError, read_json, setting_fields
 
 FLAGS = flags.FLAGS
 
@@ -84,14 +84,16 @@ def _guarded(argv: Sequence[str], main: Callable[[], None]) -> None:
         main()
     except UserError as error:
         sys.exit(f"{program}: {error}")
+    except BrokenPipeError:
+        # Whoever read the output has gone; nothing more can be said to them.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
     except OSError as error:
-        if error.filename is None:
-            raise
-        sys.exit(f"{program}: {error.filename}: {error.strerror}.")
+        said = [error.filename, error.strerror or str(error)]
+        sys.exit(": ".join([program, *(str(part) for part in said if part)]))
     except KeyboardInterrupt:
         print(
-            f"{program}: interrupted; the same command goes on from the last "
-            "checkpoint or finished part.",
+            f"{program}: interrupted; start the same command again.",
             file=sys.stderr,
         )
         sys.exit(_INTERRUPTED)
@@ -144,6 +146,21 @@ def given_settings(config: Any) -> dict[str, Any]:
         for name in setting_fields(config)
         if name in FLAGS and FLAGS[name].value is not None
     }
+
+
+def recorded_config(path: str, job: str) -> dict[str, Any]:
+    """Returns what a run of `job` has written to its config.json.
+
+    Raises:
+        UserError: when the file is that of something else.
+    """
+    values = read_json(path)
+    if values.get("job") != job or not isinstance(values.get("config"), dict):
+        raise UserError(
+            f"{path} is not the config.json of a {job} run; it lies in the "
+            "run directory, not in its model/."
+        )
+    return values
 
 
 def required(*names: str) -> None:

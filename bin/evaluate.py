@@ -11,7 +11,7 @@ import os
 
 from absl import flags
 
-from albert_tf.config import write_json
+from albert_tf.config import MaskingConfig, override, write_json
 from albert_tf.tasks.custom import TASKS
 from bin import command_line
 
@@ -38,6 +38,7 @@ def define_flags() -> None:
     )
     flags.DEFINE_integer("batch_size", 32, "Texts at a time.", lower_bound=1)
     flags.DEFINE_integer("seed", 12345, "Seed of the masks.", lower_bound=0)
+    command_line.define_settings(MaskingConfig())
     command_line.required("task", "data_dir", "model_dir")
 
 
@@ -57,6 +58,10 @@ def main() -> None:
                 split=FLAGS.split or "eval",
                 batch_size=FLAGS.batch_size,
                 seed=FLAGS.seed,
+                masking=override(
+                    MaskingConfig(),
+                    command_line.given_settings(MaskingConfig()),
+                ),
             ),
             None,
         )
@@ -79,10 +84,13 @@ def main() -> None:
     os.makedirs(FLAGS.output_dir, exist_ok=True)
     if predictions is not None:
         path = os.path.join(FLAGS.output_dir, "predictions.jsonl")
-        with open(path + ".tmp", "w", encoding="utf-8") as file:
+        temporary = f"{path}.tmp-{os.getpid()}"
+        with open(temporary, "w", encoding="utf-8") as file:
             for row in predictions:
                 file.write(json.dumps(row, ensure_ascii=False) + "\n")
-        os.replace(path + ".tmp", path)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
     write_json(os.path.join(FLAGS.output_dir, "metrics.json"), metrics)
 
 

@@ -11,7 +11,6 @@ from albert_tf.config import (
     ModelConfig,
     from_dict,
     override,
-    read_json,
 )
 from albert_tf.tasks.custom import TASKS
 from bin import command_line
@@ -66,10 +65,21 @@ def main() -> None:
     from albert_tf.training.finetune import run_finetuning
 
     config = FinetuneConfig()
+    recorded_model: dict = {}
     if FLAGS.config_json:
-        values = read_json(FLAGS.config_json).get("config", {})
-        config = from_dict(FinetuneConfig, values, FLAGS.config_json)
+        values = command_line.recorded_config(FLAGS.config_json, "finetune")
+        config = from_dict(FinetuneConfig, values["config"], FLAGS.config_json)
+        recorded_model = values.get("model", {})
     config = override(config, command_line.given_settings(config))
+    model_changes = {
+        name: recorded_model[name]
+        for name in _MODEL_SETTINGS
+        if name in recorded_model
+    } | {
+        name: FLAGS[name].value
+        for name in _MODEL_SETTINGS
+        if FLAGS[name].value is not None
+    }
     evaluation = run_finetuning(
         config,
         TASKS[FLAGS.task],
@@ -77,15 +87,11 @@ def main() -> None:
         run_dir=FLAGS.run_dir,
         initial=find_initial_weights(FLAGS.init_from),
         tokenizer_dir=FLAGS.tokenizer or "",
-        model_changes={
-            name: FLAGS[name].value
-            for name in _MODEL_SETTINGS
-            if FLAGS[name].value is not None
-        },
+        model_changes=model_changes,
         strategy_name=FLAGS.strategy,
         num_replicas=FLAGS.num_replicas,
     )
-    print(f"\n{results_table(evaluation)}")
+    print(f"\n{results_table({FLAGS.run_dir: evaluation})}")
     print(f"The model is in {FLAGS.run_dir}/model.")
 
 

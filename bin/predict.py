@@ -30,7 +30,9 @@ def define_flags() -> None:
     flags.DEFINE_integer(
         "top_k", 5, "Pieces shown for each [MASK].", lower_bound=1
     )
-    flags.DEFINE_integer("batch_size", 32, "Texts at a time.", lower_bound=1)
+    flags.DEFINE_integer(
+        "batch_size", 32, "Texts classified at a time.", lower_bound=1
+    )
     command_line.required("mode", "model_dir")
 
 
@@ -47,7 +49,8 @@ def _texts() -> list[str]:
     texts = []
     for number, line in enumerate(data.split(b"\n"), start=1):
         try:
-            texts.append(line.decode().rstrip("\r"))
+            encoding = "utf-8-sig" if number == 1 else "utf-8"
+            texts.append(line.decode(encoding).rstrip("\r"))
         except UnicodeDecodeError as error:
             raise UserError(
                 f"{FLAGS.input}, line {number}: byte {error.start} is not "

@@ -14,7 +14,6 @@ from albert_tf.config import (
     from_dict,
     override,
     preset,
-    read_json,
 )
 from bin import command_line
 from bin.results_table import results_table
@@ -48,22 +47,23 @@ def main() -> None:
     """Pretrains and prints the last evaluation."""
     command_line.load_tensorflow()
     from albert_tf.interchange.model_directory import find_initial_weights
-    from albert_tf.text.records import open_shards
+    from albert_tf.text.records import read_metadata, shard_directory
     from albert_tf.training.pretrain import run_pretraining
 
     config = PretrainConfig()
     # The vocabulary is that of the shards, unless something says otherwise;
     # then both must agree.
-    with open_shards(FLAGS.train_data, "train") as shards:
-        vocab_size = shards.metadata["tokenizer"]["vocab_size"]
-    config = override(config, {"vocab_size": vocab_size})
+    metadata = read_metadata(shard_directory(FLAGS.train_data))
+    config = override(
+        config, {"vocab_size": metadata["tokenizer"]["vocab_size"]}
+    )
     initial = None
     if FLAGS.init_from:
         initial = find_initial_weights(FLAGS.init_from)
         config = dataclasses.replace(config, model=initial.config)
     if FLAGS.config_json:
-        values = read_json(FLAGS.config_json).get("config", {})
-        config = from_dict(PretrainConfig, values, FLAGS.config_json)
+        values = command_line.recorded_config(FLAGS.config_json, "pretrain")
+        config = from_dict(PretrainConfig, values["config"], FLAGS.config_json)
     if FLAGS.preset:
         config = override(config, preset(FLAGS.preset))
     config = override(config, command_line.given_settings(config))
@@ -76,7 +76,7 @@ def main() -> None:
         num_replicas=FLAGS.num_replicas,
         initial=initial,
     )
-    print(f"\n{results_table(evaluation)}")
+    print(f"\n{results_table({FLAGS.run_dir: evaluation})}")
     print(f"The model is in {FLAGS.run_dir}/model.")
 
 

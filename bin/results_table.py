@@ -1,4 +1,4 @@
-"""An evaluation as a table: each measure beside what guessing reaches."""
+"""Evaluations as a table: each measure beside what guessing reaches."""
 
 from bin.command_line import format_table
 
@@ -25,11 +25,20 @@ _ROWS = (
 )
 
 
-def results_table(evaluation: dict[str, float]) -> str:
-    """Returns the rows of the measures that `evaluation` holds."""
+def results_table(evaluations: dict[str, dict[str, float]]) -> str:
+    """Returns a table of what each run's evaluation holds, by its name."""
     rows = [
-        [title, f"{evaluation[name]:.1%}", f"{evaluation[base]:.1%}", guess]
-        for name, title, base, guess in _ROWS
-        if name in evaluation
+        [
+            title,
+            f"{evaluation[measure]:.1%}",
+            f"{evaluation[baseline]:.1%}",
+            guess,
+            run,
+        ]
+        for run, evaluation in evaluations.items()
+        for measure, title, baseline, guess in _ROWS
+        if measure in evaluation
     ]
-    return format_table(rows, ["held-out", "model", "guessing", "the guess"])
+    return format_table(
+        rows, ["on held-out text", "model", "guessing", "the guess", "run"]
+    )

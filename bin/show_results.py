@@ -1,4 +1,4 @@
-"""What runs have learned: the last evaluation of each, in one table.
+"""What runs have learned: the last evaluation of each, in one table
 
 python -m bin.show_results --run_dirs=runs/tiny,runs/mytask
 """
@@ -26,20 +26,28 @@ def last_evaluation(run_dir: str) -> dict[str, float]:
     path = os.path.join(run_dir, "metrics.jsonl")
     if not os.path.isfile(path):
         raise UserError(f"{run_dir} is not a run directory: no {path}.")
+    evaluations = []
     with open(path, encoding="utf-8") as file:
-        lines = [json.loads(line) for line in file]
-    evaluations = [line for line in lines if line["split"] == "eval"]
+        for line in file:
+            try:
+                values = json.loads(line)
+            except ValueError:
+                # The last line of a run that is being written, or was killed.
+                break
+            if values["split"] == "eval":
+                evaluations.append(values)
     if not evaluations:
         raise UserError(f"{path} has no evaluation yet.")
     return evaluations[-1]
 
 
 def main() -> None:
-    """Prints the table."""
-    evaluation: dict[str, float] = {}
-    for run_dir in FLAGS.run_dirs:
-        evaluation.update(last_evaluation(run_dir))
-    print(results_table(evaluation))
+    """Prints a table with the rows of each run."""
+    print(
+        results_table(
+            {run_dir: last_evaluation(run_dir) for run_dir in FLAGS.run_dirs}
+        )
+    )
 
 
 if __name__ == "__main__":

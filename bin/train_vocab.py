@@ -4,6 +4,8 @@ python -m bin.train_vocab --input='corpus/*.txt' --output_dir=vocab \\
     --vocab_size=30000
 """
 
+import os
+
 from absl import flags
 
 from bin import command_line
@@ -45,7 +47,11 @@ def define_flags() -> None:
 
 def main() -> None:
     """Trains the vocabulary and prints a summary."""
-    from data_prep.corpus import list_files, read_documents
+    from data_prep.corpus import (
+        fingerprint_files,
+        list_files,
+        read_documents,
+    )
     from data_prep.vocabulary import train_vocabulary
 
     files = list_files(FLAGS.input)
@@ -63,6 +69,7 @@ def main() -> None:
         character_coverage=FLAGS.character_coverage,
         input_sentence_size=FLAGS.input_sentence_size,
         seed=FLAGS.random_seed,
+        source=fingerprint_files(files, [os.path.basename(f) for f in files]),
     )
     for name, value in summary.items():
         print(f"{name}: {value}")

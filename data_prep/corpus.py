@@ -7,6 +7,7 @@ looked for.
 
 import dataclasses
 import glob
+import hashlib
 import os
 import re
 from collections import Counter
@@ -69,6 +70,18 @@ def list_files(inputs: Sequence[str]) -> list[str]:
     if not found:
         raise UserError("No input was given.")
     return sorted(found.values())
+
+
+def fingerprint_files(
+    files: Sequence[str], names: Sequence[str] | None = None
+) -> str:
+    """Returns a digest of the contents of `files` and of their names."""
+    digest = hashlib.sha256()
+    for path, name in zip(files, names or files, strict=True):
+        with open(path, "rb") as file:
+            content = hashlib.file_digest(file, "sha256").hexdigest()
+        digest.update(f"{name}\0{content}\0".encode())
+    return digest.hexdigest()
 
 
 def _text_files_under(directory: str) -> list[str]:

@@ -11,7 +11,6 @@ records lie in a `RecordSpool` on disk, so that memory holds a part only.
 import concurrent.futures
 import dataclasses
 import functools
-import hashlib
 import itertools
 import multiprocessing
 import os
@@ -43,6 +42,7 @@ from albert_tf.text.records import (
 from albert_tf.text.tokenizer import load_tokenizer
 from data_prep.corpus import (
     Document,
+    fingerprint_files,
     list_files,
     read_documents,
     resolve_separator,
@@ -462,14 +462,11 @@ def _settings(
 
 
 def _fingerprint_files(source: _Source) -> dict[str, Any]:
-    """Returns number, bytes and a digest of the names and sizes of files."""
-    digest = hashlib.sha256()
-    for path, name in zip(source.files, source.names, strict=True):
-        digest.update(f"{name}\0{os.path.getsize(path)}\0".encode())
+    """Returns number, bytes and a digest of the files of a source."""
     return {
         "num_files": len(source.files),
         "num_bytes": _total_bytes(source),
-        "names_and_sizes_sha256": digest.hexdigest(),
+        "sha256": fingerprint_files(source.files, source.names),
     }
 
 

@@ -49,6 +49,7 @@ def train_vocabulary(
     seed: int = 12345,
     input_sentence_size: int = 10_000_000,
     character_coverage: float = 0.99995,
+    source: str = "",
 ) -> dict[str, Any]:
     """Returns the summary of a vocabulary, trained unless it is there already.
 
@@ -65,6 +66,8 @@ def train_vocabulary(
         seed: of the sample of lines.
         input_sentence_size: most lines to train on, drawn at random.
         character_coverage: share of the characters that become pieces.
+        source: what names the lines; a finished directory with another
+            source is refused.
 
     Raises:
         UserError: when there is no text, when the text does not suit
@@ -77,6 +80,7 @@ def train_vocabulary(
         "seed": seed,
         "input_sentence_size": input_sentence_size,
         "character_coverage": character_coverage,
+        "source": source,
     }
     output_dir = os.path.abspath(output_dir)
     finished = _finished_summary(output_dir, settings)

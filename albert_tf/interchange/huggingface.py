@@ -79,13 +79,13 @@ def config_from_json(values: dict, path: str) -> ModelConfig:
     changes = {name: values[name] for name in known if name in values}
     activations = {theirs: ours for ours, theirs in _ACTIVATIONS.items()}
     act = changes.get("hidden_act", "gelu_new")
-    if act not in activations:
+    if type(act) is not str or act not in activations:
         raise UserError(
             f"{path}: hidden_act={act!r} is not one of "
             f"{', '.join(activations)}."
         )
     changes["hidden_act"] = activations[act]
-    own = values.get("albert_tf", {})
+    own = _own_settings(values, path)
     for name in ("sharing", "num_hidden_groups"):
         if name in own:
             changes[name] = own[name]
@@ -95,17 +95,62 @@ def config_from_json(values: dict, path: str) -> ModelConfig:
         raise UserError(f"{path}: {error}") from None
 
 
-def labels_from_json(values: dict, path: str) -> list[str] | None:
-    """Returns the class names in a `config.json`, in order, if it has any."""
+def architecture_from_json(values: dict) -> str:
+    """Returns the class name in a `config.json`, "none" if there is none."""
+    names = values.get("architectures")
+    return str(names[0]) if isinstance(names, list) and names else "none"
+
+
+def labels_from_json(values: dict, path: str) -> list[str]:
+    """Returns the class names in a `config.json`, in order.
+
+    Without any there are two of them, which is what transformers leaves out.
+
+    Raises:
+        UserError: when they are not the names of classes 0 to n - 1.
+    """
     names = values.get("id2label")
     if names is None:
-        return None
-    try:
-        return [names[str(number)] for number in range(len(names))]
-    except (KeyError, TypeError):
+        return ["LABEL_0", "LABEL_1"]
+    numbers = range(len(names)) if isinstance(names, dict) else ()
+    labels = [names[str(n)] for n in numbers if str(n) in names]
+    if (
+        not labels
+        or len(labels) != len(names)
+        or any(type(label) is not str for label in labels)
+        or len(set(labels)) < len(labels)
+    ):
         raise UserError(
-            f"{path}: id2label must name the classes 0 to {len(names) - 1}."
-        ) from None
+            f"{path}: id2label={names!r} must give the classes 0 to n - 1 a "
+            "name each, all different."
+        )
+    return labels
+
+
+def max_seq_length_from_json(
+    values: dict, config: ModelConfig, path: str
+) -> int:
+    """Returns the longest input in a `config.json`, by default the model's.
+
+    Raises:
+        UserError: when it is not a number of tokens that the model can read.
+    """
+    most = config.max_position_embeddings
+    length = _own_settings(values, path).get("max_seq_length", most)
+    if type(length) is not int or not 3 <= length <= most:
+        raise UserError(
+            f"{path}: max_seq_length={length!r} must be a whole number from "
+            f"3 to max_position_embeddings={most}."
+        )
+    return length
+
+
+def _own_settings(values: dict, path: str) -> dict:
+    """Returns the part that only this project writes."""
+    own = values.get("albert_tf", {})
+    if not isinstance(own, dict):
+        raise UserError(f"{path}: albert_tf={own!r} is not an object.")
+    return own
 
 
 def write_weights(path: str, values: dict[str, np.ndarray]) -> None:
@@ -121,7 +166,8 @@ def read_weights(path: str) -> dict[str, np.ndarray]:
     """Returns the arrays in a safetensors file under their full names.
 
     A bare encoder's names get the prefix `albert.`; tied weights must equal
-    what they are tied to and are dropped.
+    what they are tied to and are dropped, as are the position numbers that
+    older releases wrote.
 
     Raises:
         UserError: when the file is missing, damaged, repeats a name, or
@@ -138,6 +184,7 @@ def read_weights(path: str) -> dict[str, np.ndarray]:
         ) from None
     if not any(name.startswith("albert.") for name in values):
         values = {f"albert.{name}": value for name, value in values.items()}
+    values.pop("albert.embeddings.position_ids", None)
     for tied, source in _TIED.items():
         copy = values.pop(tied, None)
         if (

@@ -5,7 +5,9 @@ transformers opens it as it is. What transformers saves opens here.
 
 import contextlib
 import dataclasses
+import functools
 import glob
+import hashlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -67,11 +69,15 @@ def replacing_directory(directory: str) -> Iterator[str]:
     directory = directory.rstrip("/")
     os.makedirs(os.path.dirname(directory) or ".", exist_ok=True)
     temporary, old = f"{directory}.tmp", f"{directory}.old"
+    if os.path.isdir(old) and not os.path.isdir(directory):
+        # A process was killed between the two renames below.
+        os.rename(old, directory)
     for leftover in (temporary, old):
         shutil.rmtree(leftover, ignore_errors=True)
     os.makedirs(temporary)
     try:
         yield temporary
+        flush_files(temporary)
         if os.path.isdir(directory):
             os.rename(directory, old)
         os.rename(temporary, directory)
@@ -81,6 +87,14 @@ def replacing_directory(directory: str) -> Iterator[str]:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
     shutil.rmtree(old, ignore_errors=True)
+
+
+def flush_files(directory: str) -> None:
+    """Waits until every file of a directory is on the disk."""
+    for place, _, names in os.walk(directory):
+        for name in names:
+            with open(os.path.join(place, name), "rb") as file:
+                os.fsync(file.fileno())
 
 
 def save_model_directory(
@@ -94,7 +108,7 @@ def save_model_directory(
     """Writes a model directory, replacing one that stands there."""
     architecture = _CLASSIFICATION if labels else _PRETRAINING
     with replacing_directory(directory) as temporary:
-        tokenizer.save(temporary)
+        tokenizer.save(temporary, model.config.max_position_embeddings)
         values = {}
         for row in named_weights(model):
             value = np.asarray(
@@ -132,30 +146,29 @@ def load_model_directory(directory: str, dtype: str = "float32") -> LoadedModel:
     path = _config_path(directory)
     values = read_json(path)
     config = huggingface.config_from_json(values, path)
-    labels = huggingface.labels_from_json(values, path)
-    names = values.get("architectures") or ["none"]
-    if names[0] not in _ARCHITECTURES:
+    architecture = huggingface.architecture_from_json(values)
+    if architecture not in _ARCHITECTURES:
         raise UserError(
-            f"{path}: architectures is {names[0]}; "
+            f"{path}: architectures is {architecture}; "
             f"one of {', '.join(_ARCHITECTURES)} is needed."
         )
-    if names[0] == _CLASSIFICATION and not labels:
-        raise UserError(f"{path}: a classifier needs id2label.")
+    labels = None
+    if architecture == _CLASSIFICATION:
+        labels = huggingface.labels_from_json(values, path)
     tokenizer = load_tokenizer(directory)
     check_vocab_size(config, tokenizer, directory)
-    model = _ARCHITECTURES[names[0]](config, labels, dtype=dtype)
+    model = _ARCHITECTURES[architecture](config, labels, dtype=dtype)
     weights = os.path.join(directory, "model.safetensors")
     arrays = huggingface.read_weights(weights)
     rows = named_weights(model)
     _refuse_unexpected(rows, arrays, "huggingface", weights)
     assign_weights(rows, arrays, source=weights, form="huggingface")
-    own = values.get("albert_tf", {})
     return LoadedModel(
         model=model,
         tokenizer=tokenizer,
         labels=labels,
-        max_seq_length=int(
-            own.get("max_seq_length", config.max_position_embeddings)
+        max_seq_length=huggingface.max_seq_length_from_json(
+            values, config, path
         ),
     )
 
@@ -212,6 +225,15 @@ class InitialWeights:
     arrays: dict[str, np.ndarray]
     directory: str | None
 
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """A digest of the weights, whatever the path is called."""
+        digest = hashlib.sha256()
+        for name, value in sorted(self.arrays.items()):
+            digest.update(name.encode())
+            digest.update(np.ascontiguousarray(value).tobytes())
+        return digest.hexdigest()
+
 
 def find_initial_weights(path: str) -> InitialWeights:
     """Returns the weights at `path`, saying what it found there.
@@ -224,8 +246,8 @@ def find_initial_weights(path: str) -> InitialWeights:
         UserError: when it is none of these or cannot be read.
     """
     run_model = os.path.join(path, "model")
-    if os.path.isdir(path) and glob.glob(os.path.join(path, "*.ckpt*.index")):
-        found = sorted(glob.glob(os.path.join(path, "*.ckpt*.index")))
+    found = sorted(glob.glob(os.path.join(glob.escape(path), "*.ckpt*.index")))
+    if found:
         if len(found) > 1:
             raise UserError(
                 f"{path} holds {len(found)} checkpoints; name one of them, "
@@ -270,17 +292,25 @@ def find_initial_weights(path: str) -> InitialWeights:
 def initialize(model: keras.Model, weights: InitialWeights) -> str:
     """Gives the model the initial weights and returns what happened, a line.
 
-    The encoder must fit in full; heads that both sides have are taken too.
+    The encoder must fit in full. A pretraining head that both sides have is
+    taken too; a classification head is always new, for its labels are those
+    of another task.
 
     Raises:
         UserError: naming each weight of the encoder that is missing,
             unexpected or misshapen.
     """
     form = weights.form
+    head = getattr(model, "classification", None)
+    task_head = {v.path for v in head.variables} if head else set()
     rows = [
         row
         for row in named_weights(model)
-        if row.in_encoder or getattr(row, form) in weights.arrays
+        if row.in_encoder
+        or (
+            getattr(row, form) in weights.arrays
+            and row.variable.path not in task_head
+        )
     ]
     prefix = "albert." if form == "huggingface" else "bert/"
     encoder = {n: v for n, v in weights.arrays.items() if n.startswith(prefix)}

@@ -3,14 +3,16 @@
 The graph uses only TensorFlow Text operations that released servers have.
 """
 
+import errno
 import os
+import shutil
 
 import tensorflow as tf
 
 from albert_tf.config import UserError
 from albert_tf.interchange.model_directory import (
     LoadedModel,
-    replacing_directory,
+    flush_files,
 )
 from albert_tf.text.in_graph import InGraphTokenizer
 
@@ -96,8 +98,10 @@ def export_saved_model(loaded: LoadedModel, export_dir: str) -> str:
     if os.path.exists(export_dir) and not os.path.isdir(export_dir):
         raise UserError(f"{export_dir} is a file; name a directory.")
     module = ServingModule(loaded)
-    target = os.path.join(export_dir, str(_next_version(export_dir)))
-    with replacing_directory(target) as temporary:
+    os.makedirs(export_dir, exist_ok=True)
+    # Not a number: a server passes it over.
+    temporary = os.path.join(export_dir, f"writing-{os.getpid()}")
+    try:
         tf.saved_model.save(
             module,
             temporary,
@@ -106,4 +110,20 @@ def export_saved_model(loaded: LoadedModel, export_dir: str) -> str:
                 "ids": module.answer_ids,
             },
         )
-    return target
+        flush_files(temporary)
+        return _publish(temporary, export_dir)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _publish(temporary: str, export_dir: str) -> str:
+    """Renames an export to the next version, never over one that is there."""
+    while True:
+        target = os.path.join(export_dir, str(_next_version(export_dir)))
+        try:
+            os.rename(temporary, target)
+            return target
+        except OSError as error:
+            # Another export took the number in between: take the next.
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise

@@ -344,6 +344,14 @@ class ShardSet:
         self.close()
 
 
+def shard_directory(path: str | os.PathLike[str]) -> str:
+    """Returns the directory of the shards that a path or glob names."""
+    path = os.fspath(path)
+    if os.path.isdir(path) or glob.escape(path) == path:
+        return path
+    return os.path.dirname(path)
+
+
 def open_shards(path: str | os.PathLike[str], split: str) -> ShardSet:
     """Returns the records of `split` in a shard directory.
 
@@ -355,10 +363,8 @@ def open_shards(path: str | os.PathLike[str], split: str) -> ShardSet:
             shard is missing, cut, changed or foreign; it names the file.
     """
     path = os.fspath(path)
-    if os.path.isdir(path) or glob.escape(path) == path:
-        directory, pattern = path, None
-    else:
-        directory, pattern = os.path.split(path)
+    directory = shard_directory(path)
+    pattern = None if directory == path else os.path.basename(path)
     metadata = read_metadata(directory)
     splits = metadata["splits"]
     if split not in splits:

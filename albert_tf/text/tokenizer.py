@@ -162,8 +162,24 @@ class SentencePieceTokenizer:
         """Returns the text of ids; special pieces but <unk> have none."""
         return self._processor.decode([int(i) for i in ids])
 
-    def save(self, directory: str | os.PathLike[str]) -> None:
-        """Writes what `load_tokenizer` and `transformers` read."""
+    @property
+    def framing_ids(self) -> dict[str, int]:
+        """The ids that frame and fill a sequence, by `pack_single`'s names."""
+        return {
+            "cls_id": self.cls_id,
+            "sep_id": self.sep_id,
+            "pad_id": self.pad_id,
+        }
+
+    def save(
+        self,
+        directory: str | os.PathLike[str],
+        model_max_length: int = 512,
+    ) -> None:
+        """Writes what `load_tokenizer` and `transformers` read.
+
+        `model_max_length` is where transformers cuts, in tokens.
+        """
         os.makedirs(directory, exist_ok=True)
         _write_bytes(os.path.join(directory, MODEL_FILE), self.model_bytes)
         contents = tokenizer_json(self.model_bytes, **self.settings)
@@ -172,7 +188,7 @@ class SentencePieceTokenizer:
             "tokenizer_class": "AlbertTokenizer",
             **self.settings,
             "remove_space": True,
-            "model_max_length": 512,
+            "model_max_length": model_max_length,
             "bos_token": SPECIAL_TOKENS["cls_token"],
             "eos_token": SPECIAL_TOKENS["sep_token"],
             **SPECIAL_TOKENS,

@@ -20,7 +20,9 @@ from albert_tf.training.predict import Predictor
 from albert_tf.training.trainer import RunningMeans, Trainer
 
 
-def _num_steps(batches: object, max_steps: int) -> int:
+def _num_steps(
+    batches: PretrainingBatches | ClassificationBatches, max_steps: int
+) -> int:
     return min(batches.num_steps, max_steps or batches.num_steps)
 
 
@@ -29,7 +31,8 @@ def evaluate_pretraining(
 ) -> dict[str, float]:
     """Returns the losses and accuracies of both objectives.
 
-    Beside `masked_lm_accuracy` stands `most_frequent_token_accuracy`, that
+    `masked_lm_perplexity` is exp of the loss. Beside `masked_lm_accuracy`
+    stands `most_frequent_token_accuracy`, that
     of always guessing the token that is masked most often in these very
     examples; beside `sentence_order_accuracy`, `majority_order_accuracy`.
     """
@@ -83,6 +86,7 @@ def evaluate_pretrained(
     split: str,
     batch_size: int,
     seed: int,
+    masking: MaskingConfig | None = None,
 ) -> dict[str, float]:
     """Returns what `evaluate_pretraining` gives, of a model directory.
 
@@ -92,6 +96,7 @@ def evaluate_pretrained(
         split: of the shards.
         batch_size: sequences at a time.
         seed: of the masks.
+        masking: how dynamic records are masked; by default as in the paper.
 
     Raises:
         UserError: when the model has no pretraining heads or cannot read
@@ -104,7 +109,7 @@ def evaluate_pretrained(
             "pretrained model."
         )
     shards = open_shards(data, split)
-    check_shards(loaded.model.config, shards)
+    check_shards(loaded.model.config, shards, loaded.tokenizer)
     trainer = Trainer(
         loaded.model,
         PretrainingObjective(),
@@ -112,7 +117,7 @@ def evaluate_pretrained(
     )
     batches = PretrainingBatches(
         shards,
-        masking_config=MaskingConfig(),
+        masking_config=masking or MaskingConfig(),
         batch_size=batch_size,
         seed=seed,
         training=False,
@@ -131,9 +136,13 @@ def evaluate_predictions(
     """
     examples = task.read_examples(data_dir, split)
     loaded = load_model_directory(model_dir)
+    if not loaded.labels:
+        raise UserError(
+            f"{model_dir} does not hold a classifier; fine-tune one first."
+        )
+    labels = label_numbers(examples, loaded.labels, f"{data_dir} ({split})")
     predictor = Predictor(loaded, batch_size)
     answers = list(predictor.classify([e.text for e in examples]))
-    labels = label_numbers(examples, loaded.labels, f"{data_dir} ({split})")
     predicted = np.array([loaded.labels.index(a.label) for a in answers])
     metrics = {
         name: metric(labels, predicted)

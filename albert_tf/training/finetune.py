@@ -15,7 +15,7 @@ from albert_tf.interchange.model_directory import (
 )
 from albert_tf.modeling.models import AlbertForClassification
 from albert_tf.tasks.base import Example, Task, label_names, label_numbers
-from albert_tf.text.tokenizer import SentencePieceTokenizer, load_tokenizer
+from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.training import run_directory
 from albert_tf.training.distribution import check_batch_size, make_strategy
 from albert_tf.training.evaluate import evaluate_classification
@@ -25,17 +25,12 @@ from albert_tf.training.objectives import ClassificationObjective
 from albert_tf.training.trainer import DTYPE_POLICIES, Trainer
 
 
-def special_ids(tokenizer: SentencePieceTokenizer) -> dict[str, int]:
-    """Returns the ids that frame and fill a sequence."""
-    return {
-        "cls_id": tokenizer.cls_id,
-        "sep_id": tokenizer.sep_id,
-        "pad_id": tokenizer.pad_id,
-    }
-
-
 def resolve_steps(config: FinetuneConfig, num_examples: int) -> FinetuneConfig:
-    """Returns the configuration with steps in place of epochs."""
+    """Returns the configuration with steps in place of epochs.
+
+    Raises:
+        UserError: when neither is given.
+    """
     steps = config.training.num_train_steps or math.ceil(
         config.finetuning.num_train_epochs
         * num_examples
@@ -122,7 +117,7 @@ def run_finetuning(
         ClassificationBatches(
             tokenizer.encode_batch([e.text for e in examples[split]]),
             label_numbers(examples[split], labels, f"{data_dir} ({split})"),
-            special=special_ids(tokenizer),
+            framing_ids=tokenizer.framing_ids,
             max_seq_length=max_seq_length,
             batch_size=batch_size,
             seed=config.training.seed,
@@ -142,9 +137,8 @@ def run_finetuning(
         "train_examples": _fingerprint(examples["train"]),
         "dev_examples": _fingerprint(examples["dev"]),
         "tokenizer": tokenizer.fingerprint,
-        "init_from": initial.source,
+        "init_from": initial.fingerprint,
     }
-    run_directory.claim(run_dir, description)
     with strategy.scope():
         keras.utils.set_random_seed(config.training.seed)
         model = AlbertForClassification(
@@ -160,6 +154,9 @@ def run_finetuning(
             optimizer_config=config.optimizer,
             training_config=config.training,
         )
+    # Only now that everything fits: a corrected command may use the same
+    # directory.
+    run_directory.claim(run_dir, description)
     evaluation = train(
         trainer,
         batches,

@@ -8,12 +8,14 @@ another number of replicas, changes nothing, and nothing has to be saved.
 import queue
 import threading
 from collections.abc import Callable, Iterator
+from typing import Protocol
 
 import numpy as np
 
 from albert_tf.config import MaskingConfig, ModelConfig, UserError
 from albert_tf.tasks.base import pack_single
 from albert_tf.text import counter_rng, masking, records
+from albert_tf.text.tokenizer import SentencePieceTokenizer
 
 Batch = dict[str, np.ndarray]
 
@@ -64,8 +66,52 @@ def evaluation_positions(
     return np.where(real, place, 0), real.astype(np.float32)
 
 
-def check_shards(config: ModelConfig, shards: records.ShardSet) -> None:
-    """Raises UserError when the model cannot read these shards."""
+class _Source(Protocol):
+    """What decides which examples a step reads."""
+
+    training: bool
+    batch_size: int
+    num_examples: int
+    seed: int
+
+
+def _positions(source: _Source, step: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the example numbers `[batch]` of a step, and their weights."""
+    size = source.batch_size
+    if not source.training:
+        return evaluation_positions(step, size, source.num_examples)
+    return (
+        training_positions(step, size, source.num_examples, source.seed),
+        np.ones(size, np.float32),
+    )
+
+
+def check_same_vocabulary(
+    tokenizer: SentencePieceTokenizer,
+    place: str,
+    other: SentencePieceTokenizer,
+) -> None:
+    """Raises UserError unless both tokenizers are the same one."""
+    if tokenizer.fingerprint != other.fingerprint:
+        raise UserError(
+            f"{place} was made with another vocabulary than the shards "
+            f"({tokenizer.vocab_size} and {other.vocab_size} pieces); build "
+            "the shards with that one."
+        )
+
+
+def check_shards(
+    config: ModelConfig,
+    shards: records.ShardSet,
+    tokenizer: SentencePieceTokenizer,
+) -> None:
+    """Raises UserError when the model cannot read these shards.
+
+    Args:
+        config: the model's.
+        shards: the records.
+        tokenizer: the model's.
+    """
     metadata = shards.metadata
     vocab_size = metadata["tokenizer"]["vocab_size"]
     if vocab_size != config.vocab_size:
@@ -73,6 +119,12 @@ def check_shards(config: ModelConfig, shards: records.ShardSet) -> None:
             f"{shards.directory} was built with a vocabulary of "
             f"{vocab_size} pieces and the model has "
             f"vocab_size={config.vocab_size}; they must be equal."
+        )
+    if metadata["tokenizer"]["fingerprint"] != tokenizer.fingerprint:
+        raise UserError(
+            f"{shards.directory} was built with another vocabulary than the "
+            f"model's, though both have {vocab_size} pieces; build it with "
+            "the model's tokenizer."
         )
     if metadata["max_seq_length"] > config.max_position_embeddings:
         raise UserError(
@@ -121,16 +173,14 @@ class PretrainingBatches:
 
     def batch(self, step: int) -> Batch:
         """Returns the global batch of a step."""
-        if self.training:
-            positions = training_positions(
-                step, self.batch_size, self.num_examples, self.seed
-            )
-            weights = np.ones(self.batch_size, np.float32)
-        else:
-            positions, weights = evaluation_positions(
-                step, self.batch_size, self.num_examples
-            )
-        batch = self._parse(self.shards.read(positions), step)
+        positions, weights = _positions(self, step)
+        try:
+            batch = self._parse(self.shards.read(positions), step)
+        except UserError as error:
+            places = ", ".join(self.shards.location(p) for p in positions[:3])
+            raise UserError(
+                f"Step {step}, whose records begin with {places}: {error}"
+            ) from None
         batch["example_weights"] = weights
         batch["masked_lm_weights"] = (
             batch["masked_lm_weights"] * weights[:, None]
@@ -192,7 +242,7 @@ class ClassificationBatches:
         token_ids: list[list[int]],
         label_ids: np.ndarray,
         *,
-        special: dict[str, int],
+        framing_ids: dict[str, int],
         max_seq_length: int,
         batch_size: int,
         seed: int,
@@ -202,7 +252,7 @@ class ClassificationBatches:
             raise UserError("There are no examples.")
         self.token_ids = token_ids
         self.label_ids = np.asarray(label_ids, np.int32)
-        self.special = special
+        self.framing_ids = framing_ids
         self.max_seq_length = max_seq_length
         self.batch_size = batch_size
         self.seed = seed
@@ -212,20 +262,12 @@ class ClassificationBatches:
 
     def batch(self, step: int) -> Batch:
         """Returns the global batch of a step."""
-        if self.training:
-            positions = training_positions(
-                step, self.batch_size, self.num_examples, self.seed
-            )
-            weights = np.ones(self.batch_size, np.float32)
-        else:
-            positions, weights = evaluation_positions(
-                step, self.batch_size, self.num_examples
-            )
+        positions, weights = _positions(self, step)
         batch = pack_single(
             [self.token_ids[position] for position in positions],
             max_seq_length=self.max_seq_length,
             multiple=_LENGTH_MULTIPLE,
-            **self.special,
+            **self.framing_ids,
         )
         batch["label_ids"] = self.label_ids[positions]
         batch["example_weights"] = weights

@@ -48,7 +48,7 @@ def train(
         run_dir,
         num_steps=config.num_train_steps,
         start_step=start,
-        unit=config.train_batch_size,
+        batch_size=config.train_batch_size,
     )
     for problem in problems:
         monitor.say(problem)
@@ -76,9 +76,12 @@ def train(
                 window = RunningMeans()
             if last or (config.eval_steps and done % config.eval_steps == 0):
                 evaluation = evaluate()
+                check_finite(evaluation, done)
                 monitor.scalars("eval", done, evaluation)
                 monitor.rate(done)
             if last or done % config.save_checkpoints_steps == 0:
+                # Nothing that has diverged is ever saved.
+                check_finite(window.means(), done)
                 monitor.flush()
                 checkpoints.save(
                     done, {"window": window.sums, "evaluation": evaluation}

@@ -1,6 +1,7 @@
 """What a run shows: progress, TensorBoard, metrics.jsonl."""
 
 import json
+import math
 import os
 import sys
 import time
@@ -18,7 +19,7 @@ class Monitor:
     """
 
     def __init__(
-        self, run_dir: str, *, num_steps: int, start_step: int, unit: int
+        self, run_dir: str, *, num_steps: int, start_step: int, batch_size: int
     ) -> None:
         """Opens the log, cut back to `start_step` where a run is resumed.
 
@@ -26,14 +27,14 @@ class Monitor:
             run_dir: the run directory.
             num_steps: updates of the whole run.
             start_step: updates already made.
-            unit: sequences per step, for the rate.
+            batch_size: sequences per step, for the rate.
         """
         self._path = os.path.join(run_dir, "metrics.jsonl")
         _keep_until(self._path, start_step)
         self._file = open(self._path, "a", encoding="utf-8")  # noqa: SIM115
         self._tensorboard = os.path.join(run_dir, "tensorboard")
         self._writers: dict[str, tf.summary.SummaryWriter] = {}
-        self._unit = unit
+        self._batch_size = batch_size
         self._num_steps = num_steps
         self._last = (time.monotonic(), start_step)
         self._bar = tqdm(
@@ -53,7 +54,7 @@ class Monitor:
         now = time.monotonic()
         before, last_step = self._last
         self._last = (now, step)
-        return (step - last_step) * self._unit / max(now - before, 1e-9)
+        return (step - last_step) * self._batch_size / max(now - before, 1e-9)
 
     def scalars(
         self, split: str, step: int, values: dict[str, float], **shown: float
@@ -63,14 +64,13 @@ class Monitor:
         metrics.jsonl holds what the run computes and no clock times, so that
         an interrupted run ends with the lines of an uninterrupted one.
         """
-        line = {"step": step, "split": split, **values}
-        self._file.write(json.dumps(line) + "\n")
+        line = {"step": step, "split": split}
+        for name, value in values.items():
+            # JSON has no NaN and no infinity.
+            line[name] = value if math.isfinite(value) else None
+        self._file.write(json.dumps(line, allow_nan=False) + "\n")
         self._file.flush()
-        if split not in self._writers:
-            self._writers[split] = tf.summary.create_file_writer(
-                os.path.join(self._tensorboard, split)
-            )
-        with self._writers[split].as_default(step=step):
+        with self._writer(split).as_default(step=step):
             for name, value in {**values, **shown}.items():
                 tf.summary.scalar(name, value)
         text = "  ".join(
@@ -80,14 +80,15 @@ class Monitor:
 
     def text(self, name: str, text: str) -> None:
         """Writes a text to TensorBoard."""
-        writer = self._writers.setdefault(
-            "train",
-            tf.summary.create_file_writer(
-                os.path.join(self._tensorboard, "train")
-            ),
-        )
-        with writer.as_default(step=0):
+        with self._writer("train").as_default(step=0):
             tf.summary.text(name, text)
+
+    def _writer(self, split: str) -> tf.summary.SummaryWriter:
+        if split not in self._writers:
+            self._writers[split] = tf.summary.create_file_writer(
+                os.path.join(self._tensorboard, split)
+            )
+        return self._writers[split]
 
     def say(self, line: str) -> None:
         """Prints a line without breaking the bar."""

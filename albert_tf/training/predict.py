@@ -44,13 +44,10 @@ class Predictor:
         )
 
     def _pack(self, token_ids: list[list[int]]) -> dict[str, np.ndarray]:
-        tokenizer = self.loaded.tokenizer
         return pack_single(
             token_ids,
             max_seq_length=self.loaded.max_seq_length,
-            cls_id=tokenizer.cls_id,
-            sep_id=tokenizer.sep_id,
-            pad_id=tokenizer.pad_id,
+            **self.loaded.tokenizer.framing_ids,
         )
 
     def _run(self, features: dict[str, np.ndarray]) -> dict[str, tf.Tensor]:
@@ -103,10 +100,14 @@ class Predictor:
             places = np.flatnonzero(
                 features["input_ids"][0] == tokenizer.mask_id
             )
-            if not len(places):
+            wanted = text.count("[MASK]")
+            if not wanted:
+                raise UserError(f"Text {number} has no [MASK]: {text[:60]!r}.")
+            if len(places) < wanted:
                 raise UserError(
-                    f"Text {number} has no [MASK] within the first "
-                    f"{self.loaded.max_seq_length} tokens: {text[:60]!r}."
+                    f"Text {number} has a [MASK] beyond the model's "
+                    f"{self.loaded.max_seq_length} tokens: {text[:60]!r}; "
+                    "shorten the text."
                 )
             features["masked_lm_positions"] = places[None].astype(np.int32)
             logits = self._run(features)["masked_lm_logits"][0]

@@ -23,6 +23,7 @@ from albert_tf.training.distribution import check_batch_size, make_strategy
 from albert_tf.training.evaluate import evaluate_pretraining
 from albert_tf.training.input_pipeline import (
     PretrainingBatches,
+    check_same_vocabulary,
     check_shards,
 )
 from albert_tf.training.loop import train
@@ -70,9 +71,13 @@ def run_pretraining(
         check_batch_size(name, getattr(config.training, name), strategy)
     shards = open_shards(train_data, "train")
     eval_shards = open_shards(eval_data, "eval")
-    for part in (shards, eval_shards):
-        check_shards(config.model, part)
     tokenizer = shard_tokenizer(shards)
+    for part in (shards, eval_shards):
+        check_shards(config.model, part, tokenizer)
+    if initial and initial.directory:
+        check_same_vocabulary(
+            load_tokenizer(initial.directory), initial.source, tokenizer
+        )
     check_vocab_size(config.model, tokenizer, shards.directory)
     description = {
         "job": "pretrain",
@@ -80,9 +85,8 @@ def run_pretraining(
         "train_data": shards.fingerprint,
         "eval_data": eval_shards.fingerprint,
         "tokenizer": tokenizer.fingerprint,
-        "init_from": initial.source if initial else "",
+        "init_from": initial.fingerprint if initial else "",
     }
-    run_directory.claim(run_dir, description)
     with strategy.scope():
         keras.utils.set_random_seed(config.training.seed)
         model = AlbertForPretraining(
@@ -97,6 +101,9 @@ def run_pretraining(
             optimizer_config=config.optimizer,
             training_config=config.training,
         )
+    # Only now that everything fits: a corrected command may use the same
+    # directory.
+    run_directory.claim(run_dir, description)
     batches, eval_batches = (
         PretrainingBatches(
             part,

@@ -28,8 +28,13 @@ def claim(run_dir: str, description: dict) -> None:
                 "it, or another --run_dir."
             )
         return
+    # A run that was killed while it wrote its config.json has but left that.
     if os.path.exists(run_dir) and (
-        not os.path.isdir(run_dir) or os.listdir(run_dir)
+        not os.path.isdir(run_dir)
+        or any(
+            not name.startswith("config.json.tmp-")
+            for name in os.listdir(run_dir)
+        )
     ):
         raise UserError(
             f"{run_dir} exists and is not a run directory (it has no "

@@ -65,15 +65,10 @@ class Trainer:
             self._training_config = training_config
             self.optimizer = build_optimizer(optimizer_config)
             self.optimizer.build(model.trainable_variables)
-        self._train = tf.function(self._train_step, reduce_retracing=True)
-        self._evaluate = tf.function(
-            self._evaluation_step, reduce_retracing=True
-        )
-
-    @property
-    def step(self) -> int:
-        """The number of updates made."""
-        return int(self.optimizer.iterations.numpy())
+        # A trace per shape: a relaxed one, made after several shapes were
+        # seen, sums in another order, and a resumed run has seen others.
+        self._train = tf.function(self._train_step)
+        self._evaluate = tf.function(self._evaluation_step)
 
     def variables(self) -> dict[str, tf.Variable]:
         """Returns every variable of model and optimizer by its path."""
@@ -108,16 +103,17 @@ class Trainer:
         return self._evaluate(distribute_batch(self.strategy, batch))
 
     def _train_step(self, batch: dict) -> dict[str, tf.Tensor]:
-        results = self.strategy.run(self._replica_train_step, args=(batch,))
-        return {
-            name: self.strategy.experimental_local_results(value)[0]
-            for name, value in results.items()
-        }
+        return self._first_replica(
+            self.strategy.run(self._replica_train_step, args=(batch,))
+        )
 
     def _evaluation_step(self, batch: dict) -> dict[str, tf.Tensor]:
-        results = self.strategy.run(
-            self._replica_evaluation_step, args=(batch,)
+        return self._first_replica(
+            self.strategy.run(self._replica_evaluation_step, args=(batch,))
         )
+
+    def _first_replica(self, results: dict) -> dict[str, tf.Tensor]:
+        """Returns the results of one replica; they are reduced already."""
         return {
             name: self.strategy.experimental_local_results(value)[0]
             for name, value in results.items()

@@ -81,6 +81,16 @@ def test_from_text_to_an_answer(tmp_path, sentences):
     line = refused("pretrain", *pretrain, "--learning_rate=0.5")
     assert "learning_rate: 0.5 here, 0.01 there" in line
 
+    again = [f"--run_dir={tmp_path}/again", f"--train_data={shards}"]
+    again += [f"--eval_data={shards}", "--num_train_steps=1"]
+    program("pretrain", *again, f"--config_json={run_dir}/config.json")
+    written = json.loads((tmp_path / "again/config.json").read_text())
+    assert written["config"]["training"]["train_batch_size"] == 4
+    line = refused(
+        "pretrain", *again, f"--config_json={run_dir}/model/config.json"
+    )
+    assert "is not the config.json of a pretrain run" in line
+
     model = run_dir / "model"
     done = program(
         "predict",

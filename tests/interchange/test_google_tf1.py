@@ -161,10 +161,13 @@ def test_keys_that_nothing_reads_are_passed_over(tmp_path):
     ("values", "text"),
     [
         ({"hiden_size": 8}, "'hiden_size' is not a setting; did you mean hid"),
-        ({"hidden_size": "8"}, "hidden_size='8' is a str; a int is needed"),
+        ({"hidden_size": "8"}, "hidden_size='8' is of type str; int is needed"),
         ({"hidden_act": "swish"}, "hidden_act='swish' is not one of gelu"),
         ({"hidden_size": 770}, "hidden_size=770 is not a multiple of"),
-        ({"hidden_dropout_prob": "0"}, "hidden_dropout_prob='0' is a str"),
+        (
+            {"hidden_dropout_prob": "0"},
+            "hidden_dropout_prob='0' is of type",
+        ),
     ],
 )
 def test_a_faulty_configuration_is_named(tmp_path, values, text):

@@ -217,7 +217,31 @@ def rewrite_config(directory, change):
         ),
         (
             lambda d: rewrite_config(d, lambda v: v.update(hidden_size="big")),
-            "hidden_size='big' is a str",
+            "hidden_size='big' is of type str",
+        ),
+        (
+            lambda d: rewrite_config(d, lambda v: v.update(albert_tf=3)),
+            "albert_tf=3 is not an object",
+        ),
+        (
+            lambda d: rewrite_config(
+                d, lambda v: v["albert_tf"].update(max_seq_length=99)
+            ),
+            "max_seq_length=99 must be",
+        ),
+        (
+            lambda d: rewrite_config(d, lambda v: v.update(hidden_act=["x"])),
+            "hidden_act=.* is not one of",
+        ),
+        (
+            lambda d: rewrite_config(
+                d,
+                lambda v: v.update(
+                    architectures=["AlbertForSequenceClassification"],
+                    id2label={"0": "a", "1": "a"},
+                ),
+            ),
+            "id2label=.* must give the classes",
         ),
         (lambda d: os.remove(d + "/config.json"), "not a model directory"),
         (lambda d: os.remove(d + "/spiece.model"), "spiece.model"),
@@ -284,6 +308,54 @@ def test_a_failed_save_keeps_what_was_there(tmp_path):
         raise ZeroDivisionError
     assert os.listdir(tmp_path) == ["model"]
     assert os.listdir(target) == ["a"]
+
+
+def test_killed_between_two_renames(tmp_path):
+    (tmp_path / "model.old").mkdir()
+    (tmp_path / "model.old/a").write_text("good")
+    (tmp_path / "model.tmp").mkdir()
+    target = tmp_path / "model"
+    with pytest.raises(ZeroDivisionError), replacing_directory(str(target)):
+        raise ZeroDivisionError
+    assert (target / "a").read_text() == "good"
+
+
+def test_what_transformers_leaves_out_or_adds(tmp_path, tiny_tokenizer):
+    """Two labels without names; position numbers among the weights."""
+    directory = str(tmp_path / "model")
+    model = randomize(AlbertForClassification(SMALL, 2))
+    save_model_directory(
+        directory, model, tiny_tokenizer, max_seq_length=20, labels=["a", "b"]
+    )
+    rewrite_config(directory, lambda v: [v.pop("id2label"), v.pop("albert_tf")])
+    edited(directory, albert__embeddings__position_ids=np.arange(24)[None])
+    loaded = load_model_directory(directory)
+    assert loaded.labels == ["LABEL_0", "LABEL_1"]
+    assert loaded.max_seq_length == 24
+
+
+def test_a_pretrained_model_with_label_names_is_no_classifier(pretrained_dir):
+    rewrite_config(pretrained_dir, lambda v: v.update(id2label={"0": "a"}))
+    assert load_model_directory(pretrained_dir).labels is None
+
+
+def test_a_head_of_another_task_is_not_taken(tmp_path, tiny_tokenizer):
+    directory = str(tmp_path / "model")
+    model = randomize(AlbertForClassification(SMALL, 3))
+    save_model_directory(
+        directory,
+        model,
+        tiny_tokenizer,
+        max_seq_length=20,
+        labels=["a", "b", "c"],
+    )
+    other = AlbertForClassification(SMALL, 3)
+    fresh = np.array(other.classification.classifier.kernel)
+    initialize(other, find_initial_weights(directory))
+    np.testing.assert_array_equal(other.classification.classifier.kernel, fresh)
+    initialize(
+        AlbertForClassification(SMALL, 5), find_initial_weights(directory)
+    )
 
 
 def test_bfloat16_model_is_saved_in_full_precision(tmp_path, tiny_tokenizer):

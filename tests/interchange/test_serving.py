@@ -177,6 +177,36 @@ def test_operations_are_those_that_servers_have(exported):
 
 
 @pytest.mark.slow
+def test_saved_model_cli(classifier, exported, tmp_path):
+    """As README has it: the program, with TensorFlow Text's operations."""
+    program = (
+        "import tensorflow_text; "
+        "from tensorflow.python.tools.saved_model_cli import main; main()"
+    )
+    text = TEXTS[1].replace("'", "\\'")
+    subprocess.run(
+        [
+            *(sys.executable, "-c", program, "run"),
+            *("--dir", exported, "--tag_set", "serve"),
+            *("--signature_def", "serving_default"),
+            *("--input_exprs", f"text=['{text}', '']"),
+            *("--outdir", tmp_path),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    np.testing.assert_allclose(
+        np.load(tmp_path / "probabilities.npy"),
+        [
+            list(expected(classifier)[row].probabilities.values())
+            for row in (1, 2)
+        ],
+        rtol=1e-5,
+        atol=1e-7,
+    )
+
+
+@pytest.mark.slow
 def test_in_a_process_with_none_of_our_code(classifier, exported, tmp_path):
     script = """
 import json, sys

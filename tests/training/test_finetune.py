@@ -1,5 +1,6 @@
 """Fine-tuning, and using what came out of it."""
 
+import dataclasses
 import json
 import os
 
@@ -19,6 +20,7 @@ from albert_tf.interchange.model_directory import (
 )
 from albert_tf.modeling.models import AlbertForPretraining
 from albert_tf.tasks.custom import CLASSIFICATION
+from albert_tf.training import loop
 from albert_tf.training.evaluate import (
     evaluate_predictions,
     evaluate_pretrained,
@@ -132,6 +134,75 @@ def test_the_run_directory_tells_everything(finished):
     assert written["labels"] == ["land", "sea"]
 
 
+class PowerCut(BaseException):
+    """What ends a run without letting it tidy up."""
+
+
+def test_interrupted_and_resumed_is_the_same_run(
+    pretrained, tmp_path, monkeypatch
+):
+    """Texts of many lengths: what is summed how must not hang on the past."""
+    rng = np.random.default_rng(1)
+    words = [word for part in LABELS.values() for word in part]
+    rows = [
+        f"{' '.join(rng.choice(words, size=rng.integers(1, 20)))}\t{n % 2}"
+        for n in range(60)
+    ]
+    directory = write_task(tmp_path, rows, rows[:10])
+    settings = config(
+        max_seq_length=32,
+        num_train_steps=14,
+        train_batch_size=2,
+        log_steps=5,
+        save_checkpoints_steps=4,
+    )
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    run(directory, pretrained, whole, settings)
+    steps = iter(range(1, 100))
+    plain_step = loop.Trainer.train_step
+
+    def failing_step(self, batch):
+        results = plain_step(self, batch)
+        if next(steps) == 11:
+            raise PowerCut
+        return results
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop.Trainer, "train_step", failing_step)
+        with pytest.raises(PowerCut):
+            run(directory, pretrained, cut, settings)
+    run(directory, pretrained, cut, settings)
+    for name in ("metrics.jsonl", "model/model.safetensors"):
+        assert (cut / name).read_bytes() == (whole / name).read_bytes(), name
+
+
+def test_the_same_weights_under_another_path_are_the_same_run(
+    finished, data_dir, pretrained
+):
+    run_dir, evaluation = finished
+    assert run(data_dir, pretrained + "/", run_dir) == evaluation
+
+
+def test_a_corrected_command_may_use_the_same_directory(
+    data_dir, pretrained, tmp_path
+):
+    weights = find_initial_weights(pretrained)
+    broken = dataclasses.replace(
+        weights,
+        arrays={k: v for k, v in weights.arrays.items() if "pooler" not in k},
+    )
+    settings = config(num_train_steps=1)
+    with pytest.raises(UserError, match="missing: albert.pooler.weight"):
+        run_finetuning(
+            settings,
+            CLASSIFICATION,
+            data_dir=data_dir,
+            run_dir=str(tmp_path / "run"),
+            initial=broken,
+        )
+    run(data_dir, pretrained, tmp_path / "run", settings)
+
+
 def test_predictions_do_not_depend_on_batch_mates(finished):
     loaded = load_model_directory(os.path.join(finished[0], "model"))
     texts = ["the bada", "", "ÉLÈVE 😀", "tepu " * 60]
@@ -165,6 +236,8 @@ def test_fill_mask_gives_probabilities_in_order(pretrained):
         assert all(0 < value < 1 for value in values)
     with pytest.raises(UserError, match=r"Text 1 has no \[MASK\]"):
         list(predictor.fill_mask(["The bada"]))
+    with pytest.raises(UserError, match=r"Text 1 has a \[MASK\] beyond"):
+        list(predictor.fill_mask(["[MASK] " + "bada " * 40 + "[MASK]"]))
 
 
 def test_fill_mask_is_the_softmax_over_the_vocabulary(pretrained):

@@ -114,7 +114,7 @@ def test_shapes_and_types(shards_dir):
 def test_shards_that_the_model_cannot_read(shards_dir, tiny_tokenizer):
     shards = open_shards(shards_dir, "train")
     with pytest.raises(UserError, match="vocabulary of 200 pieces.*=300"):
-        check_shards(ModelConfig(vocab_size=300), shards)
+        check_shards(ModelConfig(vocab_size=300), shards, tiny_tokenizer)
     with pytest.raises(UserError, match="sequences of 32 tokens.*=16"):
         check_shards(
             ModelConfig(
@@ -122,6 +122,7 @@ def test_shards_that_the_model_cannot_read(shards_dir, tiny_tokenizer):
                 max_position_embeddings=16,
             ),
             shards,
+            tiny_tokenizer,
         )
 
 
@@ -130,7 +131,7 @@ def test_classification_batches():
     source = ClassificationBatches(
         texts,
         np.arange(40),
-        special={"cls_id": 2, "sep_id": 3, "pad_id": 0},
+        framing_ids={"cls_id": 2, "sep_id": 3, "pad_id": 0},
         max_seq_length=24,
         batch_size=16,
         seed=1,
@@ -149,7 +150,7 @@ def test_classification_batches():
         ClassificationBatches(
             [],
             np.zeros(0),
-            special={},
+            framing_ids={},
             max_seq_length=8,
             batch_size=1,
             seed=1,

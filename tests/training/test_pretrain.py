@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -133,6 +134,88 @@ def test_another_configuration_is_refused(finished, small_config, shards_dir):
     assert sorted(os.walk(run_dir)) == before
 
 
+def test_a_run_that_has_diverged_is_not_saved(
+    small_config, shards_dir, tmp_path, monkeypatch
+):
+    plain_step = loop.Trainer.train_step
+    steps = iter(range(1, 100))
+
+    def diverging_step(self, batch):
+        results = plain_step(self, batch)
+        if next(steps) >= 7:
+            results["sum:masked_lm_loss"] = float("nan")
+        return results
+
+    # The checkpoint of step 8 comes before the log of step 10.
+    monkeypatch.setattr(loop.Trainer, "train_step", diverging_step)
+    with pytest.raises(UserError, match="masked_lm_loss is nan at step 8"):
+        run(small_config, shards_dir, tmp_path / "run")
+    assert os.listdir(tmp_path / "run/checkpoints") == ["step-4"]
+    for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines():
+        assert json.loads(line)["step"] <= 6
+
+
+def test_killed_while_it_wrote_its_configuration(
+    small_config, shards_dir, tmp_path
+):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/config.json.tmp-77").write_text('{"job')
+    config = override(small_config, {"num_train_steps": 1})
+    run(config, shards_dir, tmp_path / "run")
+    assert (tmp_path / "run/model").is_dir()
+
+
+def test_a_torn_line_of_the_log_is_cut_off(small_config, shards_dir, tmp_path):
+    run(small_config, shards_dir, tmp_path / "run")
+    log = tmp_path / "run/metrics.jsonl"
+    whole = log.read_text()
+    log.write_text(whole + '{"step": 1')
+    run(small_config, shards_dir, tmp_path / "run")
+    assert log.read_text() == whole
+
+
+def test_shards_of_another_vocabulary_of_the_same_size(
+    small_config, shards_dir, tmp_path
+):
+    copy = tmp_path / "shards"
+    shutil.copytree(shards_dir, copy)
+    metadata = json.loads((copy / "metadata.json").read_text())
+    metadata["tokenizer"]["fingerprint"] = "0" * 64
+    (copy / "metadata.json").write_text(json.dumps(metadata))
+    with pytest.raises(UserError, match="another vocabulary than the model's"):
+        run_pretraining(
+            small_config,
+            train_data=shards_dir,
+            eval_data=str(copy),
+            run_dir=str(tmp_path / "run"),
+        )
+
+
+def test_static_shards_train_too(
+    small_config, tiny_directory, sentences, tmp_path
+):
+    text = "\n\n".join("\n".join(sentences[n : n + 8]) for n in range(300))
+    (tmp_path / "text.txt").write_text(text, encoding="utf-8")
+    build_pretraining_data(
+        [str(tmp_path / "text.txt")],
+        str(tmp_path / "shards"),
+        tokenizer_dir=str(tiny_directory),
+        config=PretrainingDataConfig(
+            document_separator="blank_line",
+            sentence_splitter="newline",
+            record_kind="static",
+            max_seq_length=32,
+            eval_fraction=0.2,
+        ),
+        masking=MaskingConfig(),
+    )
+    config = override(
+        small_config, {"num_train_steps": 2, "precision": "bfloat16"}
+    )
+    evaluation = run(config, str(tmp_path / "shards"), tmp_path / "run")
+    assert 4 < evaluation["masked_lm_loss"] < 6
+
+
 def test_a_directory_of_something_else_is_refused(
     small_config, shards_dir, tmp_path
 ):
@@ -152,7 +235,7 @@ def test_a_damaged_shard_is_named(
     small_config, shards_dir, tmp_path, tiny_directory
 ):
     copy = tmp_path / "shards"
-    subprocess.run(["cp", "-r", shards_dir, copy], check=True)
+    shutil.copytree(shards_dir, copy)
     shard = copy / "train-00000-of-00001.tfrecord"
     os.truncate(shard, os.path.getsize(shard) - 5)
     with pytest.raises(UserError, match=shard.name):

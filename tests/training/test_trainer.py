@@ -103,7 +103,7 @@ def test_a_step_is_the_textbook_step(small_config, shards_dir):
         # Where a gradient is but rounding error, the first update of LAMB
         # makes it visible: a thousandth of the learning rate is allowed.
         np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=5e-6)
-    assert trainer.step == 1
+    assert int(trainer.optimizer.iterations.numpy()) == 1
 
 
 def test_two_replicas_do_what_one_does(small_config, shards_dir):
@@ -154,6 +154,27 @@ def test_evaluation_counts_every_example_once(small_config, shards_dir):
         assert by_seven[name] == pytest.approx(by_all[name], rel=1e-5), name
     assert 0 < by_all["most_frequent_token_accuracy"] < 1
     assert 0.5 <= by_all["majority_order_accuracy"] < 1
+
+
+def test_two_replicas_evaluate_what_one_does(small_config, shards_dir):
+    one = make_trainer(small_config)
+    two = make_trainer(small_config, make_strategy("mirrored", 2))
+    two.model.set_weights(one.model.get_weights())
+    results = [
+        evaluate_pretraining(t, make_batches(shards_dir, 6, training=False))
+        for t in (one, two)
+    ]
+    for name, value in results[0].items():
+        assert results[1][name] == pytest.approx(value, rel=1e-5), name
+
+
+def test_an_evaluation_may_be_cut_short(small_config, shards_dir):
+    trainer = make_trainer(small_config)
+    source = make_batches(shards_dir, 4, training=False)
+    first = {**source.batch(0)}
+    expected = first["sentence_order_labels"].mean()
+    got = evaluate_pretraining(trainer, source, max_steps=1)
+    assert got["majority_order_accuracy"] == max(expected, 1 - expected)
 
 
 def test_the_baseline_is_the_commonest_masked_token(small_config, shards_dir):

@@ -104,16 +104,16 @@ def test_an_integer_serves_as_a_float():
 @pytest.mark.parametrize(
     ("name", "value", "text"),
     [
-        ("num_train_steps", True, "num_train_steps=True is a bool; a int"),
-        ("learning_rate", True, "learning_rate=True is a bool; a float"),
-        ("num_train_steps", 1.0, "num_train_steps=1.0 is a float; a int"),
+        ("num_train_steps", True, "num_train_steps=True is of type bool; int"),
+        ("learning_rate", True, "learning_rate=True is of type bool; float"),
+        ("num_train_steps", 1.0, "num_train_steps=1.0 is of type float; int"),
         ("num_train_steps", "9", "num_train_steps='9' is of type str; int"),
         (
             "favor_shorter_ngram",
             1,
-            "favor_shorter_ngram=1 is of type int; bool",
+            "=1 is of type int; bool is",
         ),
-        ("sharing", None, "sharing=None is a NoneType; a str"),
+        ("sharing", None, "sharing=None is of type NoneType; str"),
         ("sharing", "some", "'some' is not one of all, attention, ffn, none"),
         ("hidden_act", "swish", "not one of gelu, gelu_exact, relu"),
         ("optimizer", "sgd", "optimizer='sgd' is not one of lamb, adamw"),
@@ -212,7 +212,12 @@ def test_a_preset_is_a_copy():
 
 @pytest.mark.parametrize(
     ("cap", "share", "length", "slots"),
-    [(0, 0.15, 512, 77), (0, 0.15, 128, 19), (20, 0.15, 512, 20), (0, 0, 8, 1)],
+    [
+        (0, 0.15, 512, 77),
+        (0, 0.15, 128, 19),
+        (20, 0.15, 512, 20),
+        (0, 0.01, 8, 1),
+    ],
 )
 def test_prediction_slots(cap, share, length, slots):
     config = MaskingConfig(max_predictions_per_seq=cap, masked_lm_prob=share)

@@ -3,7 +3,6 @@
 python -m bin.build_sample_corpus --output_dir=demo/corpus
 """
 
-import json
 import sys
 
 from absl import flags
@@ -35,7 +34,26 @@ def main() -> None:
         summary = build_sample_corpus(
             FLAGS.output_dir, workers=FLAGS.workers, progress=show
         )
-    print(json.dumps(summary, indent=1))
+    rows = [
+        [
+            name,
+            package["version"] or "",
+            package["modules"],
+            package["train"]["documents"],
+            package["train"]["words"],
+            package["eval"]["documents"],
+            package["eval"]["words"],
+        ]
+        for name, package in summary["packages"].items()
+    ]
+    header = ["package", "version", "modules", "train documents", "words"]
+    print(command_line.format_table(rows, [*header, "held out", "words"]))
+    passages = summary["classification_rows"]
+    print(
+        f"To classify: {passages['train']} passages for training and "
+        f"{passages['dev']} of held-out modules, classes of equal size. What "
+        f"was left out, by reason: {FLAGS.output_dir}/summary.json."
+    )
 
 
 if __name__ == "__main__":

@@ -171,10 +171,9 @@ def required(*names: str) -> None:
 
 def define_strategy() -> None:
     """Defines the flags of `make_strategy`."""
-    flags.DEFINE_enum(
+    flags.DEFINE_string(
         "strategy",
         "default",
-        ["default", "mirrored"],
         "default: one device; mirrored: every GPU of the machine, or "
         "--num_replicas logical CPUs.",
         module_name=sys.argv[0],

@@ -154,7 +154,10 @@ class MaskingConfig(_Section):
     """N-gram masked language modelling (paper, section 4.1)."""
 
     masked_lm_prob: float = setting(
-        0.15, "Share of the tokens to predict.", minimum=0.001, maximum=0.9
+        0.15,
+        "Share of the tokens to predict; at least one of each sequence.",
+        minimum=0.0,
+        maximum=0.9,
     )
     max_ngram: int = setting(
         3, "Longest n-gram of words masked together.", minimum=1, maximum=10

@@ -1,17 +1,19 @@
-"""What several tests share: two tiny vocabularies, made here."""
+"""What several tests share: two logical CPUs and tiny vocabularies."""
 
 import random
-import sys
-from pathlib import Path
 
 import pytest
+import tensorflow as tf
 from sentencepiece import sentencepiece_model_pb2
-
-# data_prep and bin are not installed; they are found from any directory.
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from albert_tf.text.tokenizer import SentencePieceTokenizer, load_tokenizer
 from data_prep.vocabulary import train_vocabulary
+
+# Before anything starts TensorFlow: replicas need devices of their own.
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0],
+    [tf.config.LogicalDeviceConfiguration()] * 2,
+)
 
 SYLLABLES = [a + b for a in "bcdfghjklmnprstvwz" for b in "aeioué"]
 

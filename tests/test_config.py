@@ -216,7 +216,7 @@ def test_a_preset_is_a_copy():
         (0, 0.15, 512, 77),
         (0, 0.15, 128, 19),
         (20, 0.15, 512, 20),
-        (0, 0.01, 8, 1),
+        (0, 0, 8, 1),
     ],
 )
 def test_prediction_slots(cap, share, length, slots):

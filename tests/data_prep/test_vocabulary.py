@@ -62,6 +62,7 @@ def test_files(tiny_directory, tiny_tokenizer, sentences):
             "seed": 12345,
             "input_sentence_size": 10_000_000,
             "character_coverage": 0.99995,
+            "source": "",
         },
         "input": {
             "lines": 800,

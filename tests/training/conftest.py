@@ -1,7 +1,6 @@
-"""What tests of training share: two logical CPUs and tiny shards."""
+"""What tests of training share: tiny shards and a small run."""
 
 import pytest
-import tensorflow as tf
 
 from albert_tf.config import (
     MaskingConfig,
@@ -11,12 +10,6 @@ from albert_tf.config import (
     override,
 )
 from data_prep.pretraining_data import build_pretraining_data
-
-# Before anything starts TensorFlow: replicas need devices of their own.
-tf.config.set_logical_device_configuration(
-    tf.config.list_physical_devices("CPU")[0],
-    [tf.config.LogicalDeviceConfiguration()] * 2,
-)
 
 SMALL_MODEL = {
     "embedding_size": 8,

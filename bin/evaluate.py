@@ -29,7 +29,7 @@ def define_flags() -> None:
         "What to evaluate; pretraining: both objectives on held-out shards.",
     )
     flags.DEFINE_string("data_dir", None, "The task's files, or the shards.")
-    flags.DEFINE_string("model_dir", None, "The model directory.")
+    flags.DEFINE_string("model_dir", None, "The model or run directory.")
     flags.DEFINE_string(
         "split", None, "Which examples. Default: dev (shards: eval)."
     )

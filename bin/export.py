@@ -12,7 +12,7 @@ FLAGS = flags.FLAGS
 
 def define_flags() -> None:
     """Defines the program's flags."""
-    flags.DEFINE_string("model_dir", None, "The model directory.")
+    flags.DEFINE_string("model_dir", None, "The model or run directory.")
     flags.DEFINE_string(
         "export_dir", None, "The model goes to <export_dir>/<version>."
     )

@@ -22,7 +22,7 @@ def define_flags() -> None:
     flags.DEFINE_enum(
         "mode", None, ["fill-mask", "classify"], "What to do with a text."
     )
-    flags.DEFINE_string("model_dir", None, "The model directory.")
+    flags.DEFINE_string("model_dir", None, "The model or run directory.")
     flags.DEFINE_multi_string("text", [], "A text; may be repeated.")
     flags.DEFINE_string(
         "input", None, "A file with one text per line; - reads standard input."

@@ -72,8 +72,8 @@ def config_from_json(values: dict, path: str) -> ModelConfig:
     """
     if values.get("model_type") != "albert":
         raise UserError(
-            f"{path}: model_type is {values.get('model_type')!r}; "
-            "only 'albert' can be read."
+            f"{path}: model_type is {values.get('model_type')!r}; only "
+            "'albert' can be read. (A run has a model when it has ended.)"
         )
     known = setting_fields(ModelConfig)
     changes = {name: values[name] for name in known if name in values}

@@ -140,9 +140,13 @@ def save_model_directory(
 def load_model_directory(directory: str, dtype: str = "float32") -> LoadedModel:
     """Returns the model in a directory, every weight from its file.
 
+    A run directory stands for the model in it.
+
     Raises:
         UserError: for anything missing, unexpected, misshapen or damaged.
     """
+    if os.path.isfile(os.path.join(directory, "model", "config.json")):
+        directory = os.path.join(directory, "model")
     path = _config_path(directory)
     values = read_json(path)
     config = huggingface.config_from_json(values, path)

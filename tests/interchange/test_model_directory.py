@@ -334,6 +334,16 @@ def test_what_transformers_leaves_out_or_adds(tmp_path, tiny_tokenizer):
     assert loaded.max_seq_length == 24
 
 
+def test_a_run_directory_stands_for_its_model(tmp_path, pretrained_dir):
+    run_dir = tmp_path / "run"
+    run_dir.mkdir()
+    (run_dir / "config.json").write_text('{"job": "pretrain"}')
+    with pytest.raises(UserError, match="model_type is None"):
+        load_model_directory(str(run_dir))
+    os.rename(pretrained_dir, run_dir / "model")
+    assert load_model_directory(str(run_dir)).max_seq_length == 20
+
+
 def test_a_pretrained_model_with_label_names_is_no_classifier(pretrained_dir):
     rewrite_config(pretrained_dir, lambda v: v.update(id2label={"0": "a"}))
     assert load_model_directory(pretrained_dir).labels is None

@@ -4,7 +4,6 @@ python -m bin.build_pretraining_data --input='corpus/*.txt' \\
     --tokenizer=vocab --output_dir=shards --max_seq_length=128
 """
 
-import sys
 from collections.abc import Mapping
 
 from absl import flags
@@ -43,21 +42,20 @@ def define_flags() -> None:
 def main() -> None:
     """Builds the shards and prints a summary."""
     command_line.load_tensorflow()
-    from tqdm import tqdm
-
     from data_prep.pretraining_data import build_pretraining_data
 
     config, masking = (
         override(default, command_line.given_settings(default))
         for default in (PretrainingDataConfig(), MaskingConfig())
     )
-    with tqdm(unit=" documents", disable=not sys.stderr.isatty()) as bar:
+    with command_line.progress("documents") as show:
 
-        def show(totals: Mapping[str, int]) -> None:
-            done = totals["train/documents"] + totals["eval/documents"]
-            instances = totals["train/instances"] + totals["eval/instances"]
-            bar.set_postfix(instances=instances, refresh=False)
-            bar.update(done - bar.n)
+        def show_totals(totals: Mapping[str, int]) -> None:
+            done, instances = (
+                totals[f"train/{name}"] + totals[f"eval/{name}"]
+                for name in ("documents", "instances")
+            )
+            show(done, instances=instances)
 
         metadata = build_pretraining_data(
             FLAGS.input,
@@ -67,7 +65,7 @@ def main() -> None:
             masking=masking,
             eval_inputs=FLAGS.eval_input,
             workers=FLAGS.workers,
-            progress=show,
+            progress=show_totals,
         )
     statistics = metadata["statistics"]
     splits = sorted(metadata["splits"], reverse=True)

@@ -3,8 +3,6 @@
 python -m bin.build_sample_corpus --output_dir=demo/corpus
 """
 
-import sys
-
 from absl import flags
 
 from bin import command_line
@@ -21,16 +19,9 @@ def define_flags() -> None:
 
 def main() -> None:
     """Builds the corpus and prints what it holds."""
-    from tqdm import tqdm
-
     from data_prep.sample_corpus import build_sample_corpus
 
-    with tqdm(unit=" files", disable=not sys.stderr.isatty()) as bar:
-
-        def show(done: int, total: int) -> None:
-            bar.total = total
-            bar.update(done - bar.n)
-
+    with command_line.progress("files") as show:
         summary = build_sample_corpus(
             FLAGS.output_dir, workers=FLAGS.workers, progress=show
         )

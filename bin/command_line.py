@@ -5,15 +5,19 @@ import dataclasses
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any
 
 from absl import app, flags, logging
+from tqdm import tqdm
 
 from albert_tf.config import UserError, read_json, setting_fields
 
 FLAGS = flags.FLAGS
 
+# Seconds between lines of progress in a log.
+_LOG_SECONDS = 10.0
 # Exit status of a program that was interrupted from the keyboard.
 _INTERRUPTED = 130
 
@@ -97,6 +101,33 @@ def _guarded(argv: Sequence[str], main: Callable[[], None]) -> None:
             file=sys.stderr,
         )
         sys.exit(_INTERRUPTED)
+
+
+@contextlib.contextmanager
+def progress(unit: str) -> Iterator[Callable[..., None]]:
+    """Gives a function that shows how far a job has come.
+
+    It is called with what is done, the total if it is known, and numbers to
+    show beside. On a terminal it moves a bar; in a log it prints a line now
+    and then.
+    """
+    on_terminal = sys.stderr.isatty()
+    with tqdm(unit=f" {unit}", disable=not on_terminal) as bar:
+        last = time.monotonic()
+
+        def show(done: int, total: int | None = None, **beside: int) -> None:
+            nonlocal last
+            if on_terminal:
+                bar.total = total
+                bar.set_postfix(beside, refresh=False)
+                bar.update(done - bar.n)
+            elif time.monotonic() - last >= _LOG_SECONDS:
+                last = time.monotonic()
+                of_total = f" of {total}" if total else ""
+                shown = "".join(f", {n} {name}" for name, n in beside.items())
+                print(f"{done}{of_total} {unit}{shown}", flush=True)
+
+        yield show
 
 
 def define_settings(config: Any, leave_out: Sequence[str] = ()) -> None:

@@ -1,5 +1,6 @@
 """What every program shares."""
 
+from bin import command_line
 from bin.command_line import format_table
 from bin.results_table import results_table
 
@@ -37,3 +38,16 @@ def test_results_table_has_the_rows_of_every_run():
         ("masked-LM", "20.0%", "7.0%", "r2"),
         ("sentence-order", "60.0%", "51.0%", "r2"),
     ]
+
+
+def test_progress_in_a_log_is_a_line_now_and_then(capsys, monkeypatch):
+    with command_line.progress("documents") as show:
+        show(1)
+    assert capsys.readouterr().out == ""
+    monkeypatch.setattr(command_line, "_LOG_SECONDS", 0.0)
+    with command_line.progress("documents") as show:
+        show(3, instances=17)
+        show(4, 9)
+    shown = capsys.readouterr()
+    assert shown.out == "3 documents, 17 instances\n4 of 9 documents\n"
+    assert shown.err == ""

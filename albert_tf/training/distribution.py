@@ -46,7 +46,8 @@ def _cpus(num_replicas: int) -> list:
                 physical, [tf.config.LogicalDeviceConfiguration()] * wanted
             )
     except RuntimeError:
-        # TensorFlow has started: what it has is what there is.
+        # TensorFlow has started: what it has is what there is, and the
+        # caller says so where that is too little.
         pass
     return tf.config.list_logical_devices("CPU")
 

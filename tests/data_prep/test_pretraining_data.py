@@ -198,11 +198,15 @@ def test_records_are_shuffled_over_the_corpus(
         for start in range(len(ids) - 7):
             place.setdefault(tuple(ids[start : start + 8]), number)
     places = []
-    for ids in read_split(tmp_path / "out")["input_ids"].tolist():
+    records = read_split(tmp_path / "out")["input_ids"].tolist()
+    for ids in records:
         runs = (tuple(ids[i : i + 8]) for i in range(40))
         found = [place[run] for run in runs if run in place]
         places += found[:1]
-    assert len(places) > 200
+    # Nearly every record was recognised, and there are enough of them for
+    # the bound below to mean something.
+    assert len(places) > 0.95 * len(records)
+    assert len(records) > 250
     correlation = np.corrcoef(places[1:], places[:-1])[0, 1]
     assert abs(correlation) < 4 / len(places) ** 0.5
 

@@ -101,8 +101,8 @@ def test_a_step_is_the_textbook_step(small_config, shards_dir):
         trainer.model.trainable_variables, variables, strict=True
     ):
         # Where a gradient is but rounding error, the first update of LAMB
-        # makes it visible: a thousandth of the learning rate is allowed.
-        np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=5e-6)
+        # makes it visible: a 5000th of the learning rate is allowed.
+        np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=1e-6)
     assert int(trainer.optimizer.iterations.numpy()) == 1
 
 

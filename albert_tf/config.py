@@ -163,7 +163,10 @@ class MaskingConfig(_Section):
         3, "Longest n-gram of words masked together.", minimum=1, maximum=10
     )
     favor_shorter_ngram: bool = setting(
-        True, "p(n) proportional to 1/n; off: the reverse, as in early code."
+        True, "p(n) proportional to 1/n; off: proportional to n."
+    )
+    whole_word_masking: bool = setting(
+        True, "Mask words whole; off: each piece counts as a word."
     )
     max_predictions_per_seq: int = setting(
         0,
@@ -185,8 +188,10 @@ class PretrainingDataConfig(_Section):
 
     document_separator: str = setting(
         "auto",
-        "Where a document ends: with its file, at a blank line, or auto: "
-        "blank_line for one file of plain text, file for several files.",
+        "Where a document of plain text ends: with its file, at a blank "
+        "line, or auto: blank_line for a single file of plain text and for "
+        "one sentence a line, else file. A Markdown file is a document, and "
+        "so is a line of JSON lines.",
         choices=("auto", "file", "blank_line"),
     )
     skip_header_lines: int = setting(
@@ -194,11 +199,23 @@ class PretrainingDataConfig(_Section):
         "Lines at the head of each file that are not its text.",
         minimum=0,
     )
+    remove_duplicates: str = setting(
+        "none",
+        "Leave out what was read before, to the letter: documents, or "
+        "paragraphs as well.",
+        choices=("none", "documents", "paragraphs"),
+    )
     sentence_splitter: str = setting(
         "punkt",
         "punkt: NLTK's Punkt trained on the corpus itself; newline: each "
         "line is a sentence already.",
         choices=("punkt", "newline"),
+    )
+    sentence_objective: str = setting(
+        "sop",
+        "What a pair of segments teaches: sop, sentence order (paper, "
+        "section 3.1); nsp, next sentence (BERT); none: single segments.",
+        choices=("sop", "nsp", "none"),
     )
     record_kind: str = setting(
         "dynamic",

@@ -1,16 +1,22 @@
-"""Pretraining shards from plain text.
+"""Pretraining shards from plain text; a look into them, and a check of them.
 
 python -m bin.build_pretraining_data --input='corpus/*.txt' \\
     --tokenizer=vocab --output_dir=shards --max_seq_length=128
-"""
+python -m bin.build_pretraining_data --inspect=shards/train-00000-of-00001.tfrecord
+python -m bin.build_pretraining_data --verify=shards
+python -m bin.build_pretraining_data --import_shards='albert/*.tfrecord' \\
+    --tokenizer=vocab --output_dir=shards
+"""  # noqa: E501 (commands are copied whole)
 
-from collections.abc import Mapping
+import sys
+from typing import Any
 
 from absl import flags
 
 from albert_tf.config import (
     MaskingConfig,
     PretrainingDataConfig,
+    UserError,
     override,
 )
 from bin import command_line
@@ -21,7 +27,10 @@ FLAGS = flags.FLAGS
 def define_flags() -> None:
     """Defines the program's flags."""
     flags.DEFINE_list(
-        "input", None, "Text: files, directories or globs, comma-separated."
+        "input",
+        [],
+        "Text: files, directories or globs, comma-separated. .txt, .md, JSON "
+        "lines with a text field (.jsonl, .json, .ndjson), each also .gz.",
     )
     flags.DEFINE_list(
         "eval_input",
@@ -31,45 +40,107 @@ def define_flags() -> None:
     flags.DEFINE_string("tokenizer", None, "Directory of the tokenizer.")
     flags.DEFINE_string("output_dir", None, "Where the shards go.")
     flags.DEFINE_integer("workers", 1, "Processes.", lower_bound=1)
+    flags.DEFINE_float(
+        "max_bad_fraction",
+        0.1,
+        "Largest share of bad lines: not UTF-8, control characters, no JSON, "
+        "empty documents.",
+        lower_bound=0.0,
+        upper_bound=1.0,
+    )
     flags.DEFINE_enum(
-        "runner", "local", ["local"], "What runs the job: this machine."
+        "runner",
+        "local",
+        ["local", "beam"],
+        "What runs the job: this machine, or an Apache Beam pipeline "
+        "(requirements-beam.txt).",
+    )
+    flags.DEFINE_list(
+        "beam_options",
+        [],
+        "Options of the Beam pipeline, such as --runner=FlinkRunner, "
+        "comma-separated; none: Beam on this machine.",
+    )
+    flags.DEFINE_string(
+        "inspect", None, "Print records of this shard as text instead."
+    )
+    flags.DEFINE_integer(
+        "num_records", 10, "Records that --inspect prints.", lower_bound=1
+    )
+    flags.DEFINE_string(
+        "verify", None, "Check every record of this directory instead."
+    )
+    flags.DEFINE_list(
+        "import_shards",
+        [],
+        "Take over shards that google-research/albert has written, instead.",
     )
     command_line.define_settings(PretrainingDataConfig())
     command_line.define_settings(MaskingConfig())
-    command_line.required("input", "tokenizer", "output_dir")
 
 
 def main() -> None:
-    """Builds the shards and prints a summary."""
-    command_line.load_tensorflow()
-    from data_prep.pretraining_data import build_pretraining_data
+    """Does the job that the flags name."""
+    jobs = {
+        "input": _build,
+        "inspect": _inspect,
+        "verify": _verify,
+        "import_shards": _import_shards,
+    }
+    given = [name for name in jobs if FLAGS[name].value]
+    if len(given) != 1:
+        raise UserError(
+            f"{len(given)} of the flags {', '.join('--' + n for n in jobs)} "
+            "are given; exactly one is needed."
+        )
+    jobs[given[0]]()
 
-    config, masking = (
+
+def _needed(*names: str) -> list[str]:
+    for name in names:
+        if not FLAGS[name].value:
+            raise UserError(f"--{name} is needed.")
+    return [FLAGS[name].value for name in names]
+
+
+def _configs() -> tuple[PretrainingDataConfig, MaskingConfig]:
+    return tuple(
         override(default, command_line.given_settings(default))
         for default in (PretrainingDataConfig(), MaskingConfig())
     )
-    with command_line.progress("documents") as show:
 
-        def show_totals(totals: Mapping[str, int]) -> None:
-            done, instances = (
-                totals[f"train/{name}"] + totals[f"eval/{name}"]
-                for name in ("documents", "instances")
-            )
-            show(done, instances=instances)
 
-        metadata = build_pretraining_data(
-            FLAGS.input,
-            FLAGS.output_dir,
-            tokenizer_dir=FLAGS.tokenizer,
-            config=config,
-            masking=masking,
-            eval_inputs=FLAGS.eval_input,
-            workers=FLAGS.workers,
-            progress=show_totals,
-        )
+def _build() -> None:
+    """Builds the shards and prints a summary."""
+    from data_prep.pretraining_data import build_pretraining_data
+
+    tokenizer_dir, output_dir = _needed("tokenizer", "output_dir")
+    config, masking = _configs()
+    metadata = build_pretraining_data(
+        FLAGS.input,
+        output_dir,
+        tokenizer_dir=tokenizer_dir,
+        config=config,
+        masking=masking,
+        eval_inputs=FLAGS.eval_input,
+        max_bad_fraction=FLAGS.max_bad_fraction,
+        workers=FLAGS.workers,
+        runner=FLAGS.runner,
+        runner_options=FLAGS.beam_options,
+        progress=command_line.progress,
+        announce=_say,
+    )
+    _print_summary(metadata, output_dir)
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def _print_summary(metadata: dict[str, Any], output_dir: str) -> None:
     statistics = metadata["statistics"]
     splits = sorted(metadata["splits"], reverse=True)
-    names = sorted({name for split in splits for name in statistics[split]})
+    names = list(dict.fromkeys(n for s in splits for n in statistics[s]))
     print(
         command_line.format_table(
             [
@@ -79,10 +150,55 @@ def main() -> None:
             ["", *splits],
         )
     )
-    skipped = {k: n for k, n in statistics["corpus"].items() if n}
-    if skipped:
-        print(f"Of the corpus: {skipped}.")
-    print(f"The shards are in {FLAGS.output_dir}.")
+    corpus = {k: n for k, n in statistics["corpus"].items() if n}
+    if corpus:
+        rows = [[name, number] for name, number in corpus.items()]
+        print(command_line.format_table(rows, ["", "corpus"]))
+    print(f"The shards are in {output_dir}.")
+
+
+def _inspect() -> None:
+    """Prints records as text."""
+    command_line.load_tensorflow()
+    from data_prep.inspection import inspect_shard
+
+    _, masking = _configs()
+    for block in inspect_shard(
+        FLAGS.inspect,
+        tokenizer_dir=FLAGS.tokenizer,
+        num_records=FLAGS.num_records,
+        masking=masking,
+    ):
+        print(block)
+
+
+def _verify() -> None:
+    """Checks every record; exits 1 if one is not as it should be."""
+    command_line.load_tensorflow()
+    from data_prep.verification import verify_directory
+
+    report = verify_directory(FLAGS.verify, progress=command_line.progress)
+    print("\n".join(report.lines()))
+    if not report.ok:
+        sys.exit(1)
+
+
+def _import_shards() -> None:
+    """Takes over shards of google-research/albert."""
+    from data_prep.foreign_shards import import_shards
+
+    tokenizer_dir, output_dir = _needed("tokenizer", "output_dir")
+    config, _ = _configs()
+    metadata = import_shards(
+        FLAGS.import_shards,
+        output_dir,
+        tokenizer_dir=tokenizer_dir,
+        eval_inputs=FLAGS.eval_input,
+        sentence_objective=config.sentence_objective,
+    )
+    for split, account in metadata["splits"].items():
+        print(f"{split}: {account['num_records']} records")
+    print(f"The shards are in {output_dir}.")
 
 
 if __name__ == "__main__":

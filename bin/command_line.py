@@ -109,23 +109,33 @@ def progress(unit: str) -> Iterator[Callable[..., None]]:
 
     It is called with what is done, the total if it is known, and numbers to
     show beside. On a terminal it moves a bar; in a log it prints a line now
-    and then.
+    and then. Both tell the rate and, with a total, the time left.
     """
     on_terminal = sys.stderr.isatty()
-    with tqdm(unit=f" {unit}", disable=not on_terminal) as bar:
-        last = time.monotonic()
+    with tqdm(unit=f" {unit}", unit_scale=True, disable=not on_terminal) as bar:
+        begin = last = time.monotonic()
+        first: int | None = None
 
         def show(done: int, total: int | None = None, **beside: int) -> None:
-            nonlocal last
+            nonlocal first, last
+            # What an earlier run has done says nothing of this one's rate.
+            first = done if first is None else first
             if on_terminal:
                 bar.total = total
                 bar.set_postfix(beside, refresh=False)
                 bar.update(done - bar.n)
             elif time.monotonic() - last >= _LOG_SECONDS:
                 last = time.monotonic()
-                of_total = f" of {total}" if total else ""
-                shown = "".join(f", {n} {name}" for name, n in beside.items())
-                print(f"{done}{of_total} {unit}{shown}", flush=True)
+                rate = (done - first) / (last - begin)
+                parts = [
+                    f"{done} of {total} {unit}" if total else f"{done} {unit}"
+                ]
+                parts += [f"{number} {name}" for name, number in beside.items()]
+                parts.append(f"{rate:.4g} {unit}/s")
+                if total and rate:
+                    left = tqdm.format_interval((total - done) / rate)
+                    parts.append(f"{left} left")
+                print(", ".join(parts), flush=True)
 
         yield show
 

@@ -14,6 +14,7 @@ from absl import flags
 from albert_tf.config import MaskingConfig, override, write_json
 from albert_tf.tasks.custom import TASKS
 from bin import command_line
+from bin.results_table import lacks_sentence_objective
 
 FLAGS = flags.FLAGS
 
@@ -26,7 +27,8 @@ def define_flags() -> None:
         "task",
         None,
         [*TASKS, _PRETRAINING],
-        "What to evaluate; pretraining: both objectives on held-out shards.",
+        "What to evaluate; pretraining: masked LM and the sentence objective "
+        "of held-out shards.",
     )
     flags.DEFINE_string("data_dir", None, "The task's files, or the shards.")
     flags.DEFINE_string("model_dir", None, "The model or run directory.")
@@ -73,12 +75,10 @@ def main() -> None:
             split=FLAGS.split or "dev",
             batch_size=FLAGS.batch_size,
         )
-    print(
-        command_line.format_table(
-            [[name, f"{value:.4f}"] for name, value in metrics.items()],
-            ["measure", "value"],
-        )
-    )
+    rows = [[name, f"{value:.4f}"] for name, value in metrics.items()]
+    if lacks_sentence_objective(metrics):
+        rows.append(["sentence objective", "none"])
+    print(command_line.format_table(rows, ["measure", "value"]))
     if not FLAGS.output_dir:
         return
     os.makedirs(FLAGS.output_dir, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Pretraining: masked language modelling and sentence order.
+"""Pretraining: masked LM, and the sentence objective of the shards.
 
 python -m bin.pretrain --preset=tiny --train_data=shards --eval_data=shards \\
     --run_dir=runs/tiny
@@ -47,7 +47,7 @@ def main() -> None:
     """Pretrains and prints the last evaluation."""
     command_line.load_tensorflow()
     from albert_tf.interchange.model_directory import find_initial_weights
-    from albert_tf.text.records import read_metadata, shard_directory
+    from albert_tf.text.shards import read_metadata, shard_directory
     from albert_tf.training.pretrain import run_pretraining
 
     config = PretrainConfig()

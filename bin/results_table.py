@@ -1,44 +1,41 @@
 """Evaluations as a table: each measure beside what guessing reaches."""
 
+from albert_tf.training.targets import MASKED_LM, SENTENCE_OBJECTIVES, TARGETS
 from bin.command_line import format_table
-
-# (measure, its name for people, the measure of guessing, how one guesses).
-_ROWS = (
-    (
-        "masked_lm_accuracy",
-        "masked-LM accuracy",
-        "most_frequent_token_accuracy",
-        "most frequent token",
-    ),
-    (
-        "sentence_order_accuracy",
-        "sentence-order accuracy",
-        "majority_order_accuracy",
-        "more frequent order",
-    ),
-    (
-        "accuracy",
-        "classifier accuracy",
-        "majority_class_accuracy",
-        "majority class",
-    ),
-)
 
 
 def results_table(evaluations: dict[str, dict[str, float]]) -> str:
     """Returns a table of what each run's evaluation holds, by its name."""
     rows = [
-        [
-            title,
-            f"{evaluation[measure]:.1%}",
-            f"{evaluation[baseline]:.1%}",
-            guess,
-            run,
-        ]
+        [*row, run]
         for run, evaluation in evaluations.items()
-        for measure, title, baseline, guess in _ROWS
-        if measure in evaluation
+        for row in _rows(evaluation)
     ]
     return format_table(
         rows, ["on held-out text", "model", "guessing", "the guess", "run"]
+    )
+
+
+def _rows(evaluation: dict[str, float]) -> list[list[str]]:
+    rows = [
+        [
+            target.title,
+            f"{evaluation[target.accuracy]:.1%}",
+            f"{evaluation[target.guessing]:.1%}",
+            target.guess,
+        ]
+        for target in TARGETS
+        if target.accuracy in evaluation
+    ]
+    if lacks_sentence_objective(evaluation):
+        rows.append(["sentence objective", "none", "-", "-"])
+    return rows
+
+
+def lacks_sentence_objective(evaluation: dict[str, float]) -> bool:
+    """Returns whether this is of pretraining on single segments."""
+    return MASKED_LM.accuracy in evaluation and not any(
+        target.accuracy in evaluation
+        for objective in SENTENCE_OBJECTIVES.values()
+        for target in objective.targets
     )

@@ -1,4 +1,4 @@
-"""A SentencePiece vocabulary by the ALBERT recipe, from plain text.
+"""A SentencePiece vocabulary by the ALBERT recipe, from a corpus.
 
 python -m bin.train_vocab --input='corpus/*.txt' --output_dir=vocab \\
     --vocab_size=30000
@@ -16,7 +16,10 @@ FLAGS = flags.FLAGS
 def define_flags() -> None:
     """Defines the program's flags."""
     flags.DEFINE_list(
-        "input", None, "Text: files, directories or globs, comma-separated."
+        "input",
+        None,
+        "Plain text, Markdown or JSON lines, also gzipped: files, "
+        "directories or globs, comma-separated.",
     )
     flags.DEFINE_string("output_dir", None, "Where the tokenizer goes.")
     flags.DEFINE_integer("vocab_size", 30000, "Pieces.", lower_bound=20)
@@ -42,23 +45,42 @@ def define_flags() -> None:
         "Lines at the head of each file that are not its text.",
         lower_bound=0,
     )
+    flags.DEFINE_float(
+        "max_bad_fraction",
+        0.1,
+        "Largest share of bad lines: not UTF-8, not JSON, empty and so on.",
+        lower_bound=0.0,
+        upper_bound=1.0,
+    )
     command_line.required("input", "output_dir")
 
 
 def main() -> None:
     """Trains the vocabulary and prints a summary."""
     from data_prep.corpus import (
-        fingerprint_files,
+        CorpusReport,
+        corpus_files,
+        fingerprint,
         list_files,
         read_documents,
+        survey_file,
     )
     from data_prep.vocabulary import train_vocabulary
 
-    files = list_files(FLAGS.input)
+    paths = list_files(FLAGS.input)
+    files = corpus_files(paths, list(map(os.path.basename, paths)), "auto")
+    skip_header_lines = FLAGS.skip_header_lines
+    surveys = [
+        survey_file(file, skip_header_lines=skip_header_lines) for file in files
+    ]
+    report = CorpusReport()
+    for survey in surveys:
+        report.merge(survey.report)
+    report.check(FLAGS.max_bad_fraction)
+    if faults := report.describe_faults():
+        print(f"{faults}.")
     documents = read_documents(
-        files,
-        document_separator="auto",
-        skip_header_lines=FLAGS.skip_header_lines,
+        files, skip_header_lines=skip_header_lines, report=CorpusReport()
     )
     print(
         f"Training a vocabulary of {FLAGS.vocab_size} pieces on "
@@ -74,7 +96,7 @@ def main() -> None:
         character_coverage=FLAGS.character_coverage,
         input_sentence_size=FLAGS.input_sentence_size,
         seed=FLAGS.random_seed,
-        source=fingerprint_files(files, [os.path.basename(f) for f in files]),
+        source=fingerprint(surveys),
     )
     for name, value in summary.items():
         print(f"{name}: {value}")

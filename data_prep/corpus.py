@@ -1,35 +1,72 @@
-"""Reads a corpus of text files as documents.
+"""Reads a corpus as documents, from text files of many forms.
 
-Main entries: `list_files` and `read_documents`. A document is the unit that
-segment pairs never cross; its paragraphs are the units in which sentences are
-looked for.
+Main entries: `list_files`, `corpus_files`, `survey_file` and
+`read_documents`. A document is the unit that segment pairs never cross; its
+paragraphs are the units in which sentences are looked for. What is wrong with
+a file is counted in a `CorpusReport` and never stops the reading.
 """
 
 import dataclasses
+import functools
 import glob
 import hashlib
+import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TextIO
 
 from albert_tf.config import UserError
+from data_prep.corpus_report import CorpusReport
+from data_prep.markdown import clean_markdown_lines
+from data_prep.text_files import (
+    GZIP_SUFFIX,
+    HashedFile,
+    OpenFile,
+    open_text,
+)
 
-TEXT_SUFFIXES = (".txt", ".md")
+# What is taken from directories: plain text, Markdown and JSON lines, each
+# also gzipped.
+TEXT_SUFFIXES = (".txt", ".md", ".jsonl", ".json", ".ndjson")
+_FORM_OF_SUFFIX = {
+    ".md": "markdown",
+    ".jsonl": "json_lines",
+    ".json": "json_lines",
+    ".ndjson": "json_lines",
+}
 
 # A longer document is read in parts, so that memory stays bounded whatever
 # the corpus. War and Peace has 3.2 million characters.
 MAX_DOCUMENT_CHARS = 4_000_000
-
-_BYTE_ORDER_MARK = "\ufeff"
+# So is a longer line, cut at white space where the end of a part has some.
+MAX_LINE_CHARS = 1_000_000
+_CUT_WITHIN = 1000
+# JSON is only whole of use; a longer line of it is left out as a fault.
+MAX_JSON_LINE_CHARS = 64_000_000
 
 # What is no text. White space of every kind stays; the tokenizer folds it.
-_CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f]")
+_CONTROL = "\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f"
+# Bytes that are not UTF-8 come as lone surrogates, see `open_text`; in JSON
+# \ud800 may also be written out.
+_SURROGATE = "\ud800-\udfff"
+_NO_TEXT = re.compile(f"[{_CONTROL}{_SURROGATE}]")
+# Each with what stands in its place.
+_FAULTS = (
+    ("bad/not_utf8", re.compile(f"[{_SURROGATE}]"), "\ufffd"),
+    ("bad/control_characters", re.compile(f"[{_CONTROL}]"), " "),
+)
+_LAST_SPACE = re.compile(r"\s\S*\Z")
+_BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
+
+# Returns the next line with its end, or as much of it as is asked for.
+ReadLine = Callable[[int], str]
 
 
 @dataclasses.dataclass(frozen=True)
 class Document:
-    """A document: `name` is its file's path, or `path#3` for its third.
+    """A document: `name` is its file's name, or `name#3` for its third.
 
     A paragraph may hold line breaks: those that its file has within it.
     """
@@ -38,14 +75,43 @@ class Document:
     paragraphs: tuple[str, ...]
 
 
+@dataclasses.dataclass(frozen=True)
+class CorpusFile:
+    """A file to read.
+
+    Attributes:
+        path: where it is.
+        name: what its documents are called after.
+        form: how it is read: `file`, one document whose paragraphs are parted
+            by blank lines; `blank_line`, a document between blank lines,
+            each line a paragraph; `markdown`, as `file` without the marks;
+            `json_lines`, a document per line, the `text` of an object.
+    """
+
+    path: str
+    name: str
+    form: str
+
+
+@dataclasses.dataclass(frozen=True)
+class FileSurvey:
+    """What a file holds: bytes and their digest as stored, and the text."""
+
+    name: str
+    num_bytes: int
+    sha256: str
+    report: CorpusReport
+
+
 def list_files(inputs: Sequence[str]) -> list[str]:
     """Returns the text files that `inputs` name, sorted, each once.
 
-    An input is a file, a directory (searched to every depth for *.txt and
-    *.md) or a glob.
+    An input is a file, a directory (searched to every depth for names with
+    TEXT_SUFFIXES, also gzipped) or a glob.
 
     Raises:
-        UserError: if an input is missing, matches nothing or holds no text.
+        UserError: if an input is missing, cannot be read, matches nothing or
+            holds no text.
     """
     found: dict[str, str] = {}
     for path in inputs:
@@ -62,8 +128,8 @@ def list_files(inputs: Sequence[str]) -> list[str]:
         if not files:
             raise UserError(
                 f"The input {path!r} holds no text: a file, a directory with "
-                f"{' or '.join('*' + s for s in TEXT_SUFFIXES)}, or a "
-                "pattern that matches files is needed."
+                f"{', '.join('*' + s for s in TEXT_SUFFIXES)} (or these with "
+                f"{GZIP_SUFFIX}), or a pattern that matches files is needed."
             )
         for file in files:
             found.setdefault(os.path.abspath(file), os.path.normpath(file))
@@ -72,112 +138,315 @@ def list_files(inputs: Sequence[str]) -> list[str]:
     return sorted(found.values())
 
 
-def fingerprint_files(
-    files: Sequence[str], names: Sequence[str] | None = None
-) -> str:
-    """Returns a digest of the contents of `files` and of their names."""
-    digest = hashlib.sha256()
-    for path, name in zip(files, names or files, strict=True):
-        with open(path, "rb") as file:
-            content = hashlib.file_digest(file, "sha256").hexdigest()
-        digest.update(f"{name}\0{content}\0".encode())
-    return digest.hexdigest()
-
-
 def _text_files_under(directory: str) -> list[str]:
+    def refuse(error: OSError) -> None:
+        raise UserError(f"{error.filename}: {error.strerror}.")
+
     return [
         os.path.join(folder, name)
-        for folder, _, names in os.walk(directory)
+        for folder, _, names in os.walk(directory, onerror=refuse)
         for name in names
-        if name.endswith(TEXT_SUFFIXES)
+        if _suffix(name) in TEXT_SUFFIXES
     ]
 
 
-def read_documents(
+def _suffix(path: str) -> str:
+    """Returns the lower-case suffix that tells what is in a file."""
+    name = path.lower().removesuffix(GZIP_SUFFIX)
+    return os.path.splitext(name)[1]
+
+
+def corpus_files(
     files: Sequence[str],
-    *,
+    names: Sequence[str],
     document_separator: str,
-    skip_header_lines: int,
-    names: Sequence[str] | None = None,
-    counts: Counter[str] | None = None,
-) -> Iterator[Document]:
-    """Yields the documents of `files`, in order, one in memory at a time.
+    open_file: OpenFile = open,
+) -> list[CorpusFile]:
+    """Returns `files` with the forms in which they are to be read.
 
-    With `file` a document is a file, its paragraphs are parted by blank
-    lines. With `blank_line` a document is a block of lines between blank
-    ones, each line a paragraph. `auto` is `blank_line` for one file of plain
-    text and `file` otherwise.
-
-    Args:
-        files: paths, see `list_files`.
-        document_separator: `auto`, `file` or `blank_line`.
-        skip_header_lines: lines left out at the head of each file.
-        names: what documents are called after, one per file; default: paths.
-        counts: is told what was met: `control_characters`, `empty_files`,
-            `long_blocks_parted`, `long_documents_parted`.
+    The suffix tells the form. Without a known one a file is JSON lines if
+    its first line is a JSON object, and plain text otherwise. Plain text is
+    read as `document_separator` says: `file` or `blank_line`; `auto` is
+    `blank_line` if one file among all is plain text, and `file` otherwise.
 
     Raises:
-        UserError: for text that is not UTF-8, naming file, line and byte.
+        UserError: for a file that cannot be read.
     """
-    counts = Counter() if counts is None else counts
-    blocks_are_documents = (
-        resolve_separator(document_separator, files) == "blank_line"
-    )
-    for path, name in zip(files, names or files, strict=True):
-        lines = _read_lines(path, skip_header_lines, counts)
-        if path.endswith(".md"):
-            lines = iter(clean_markdown("\n".join(lines)).split("\n"))
+    forms = [_form(path, open_file) for path in files]
+    plain_form = document_separator
+    if document_separator == "auto":
+        plain_form = "blank_line" if forms.count("plain") == 1 else "file"
+    return [
+        CorpusFile(path, name, plain_form if form == "plain" else form)
+        for path, name, form in zip(files, names, forms, strict=True)
+    ]
+
+
+def _form(path: str, open_file: OpenFile) -> str:
+    suffix = _suffix(path)
+    if suffix in TEXT_SUFFIXES:
+        return _FORM_OF_SUFFIX.get(suffix, "plain")
+    with open_text(path, open_file) as stream:
+        for line in iter(lambda: stream.readline(MAX_JSON_LINE_CHARS), ""):
+            if line.strip():
+                return "plain" if _json_object(line) is None else "json_lines"
+    return "plain"
+
+
+def survey_file(
+    file: CorpusFile, *, skip_header_lines: int, open_file: OpenFile = open
+) -> FileSurvey:
+    """Returns what `file` holds; it is read through once.
+
+    Raises:
+        UserError: see `read_file`.
+    """
+    report = CorpusReport()
+    stored: list[HashedFile] = []
+
+    def open_hashed(path: str, mode: str) -> HashedFile:
+        stored.append(HashedFile(open_file(path, mode)))
+        return stored[-1]
+
+    for _ in read_file(
+        file,
+        skip_header_lines=skip_header_lines,
+        report=report,
+        open_file=open_hashed,
+    ):
+        pass
+    return FileSurvey(file.name, stored[0].num_bytes, stored[0].sha256, report)
+
+
+def fingerprint(surveys: Iterable[FileSurvey]) -> str:
+    """Returns a digest of the names and contents of files, in their order."""
+    digest = hashlib.sha256()
+    for survey in surveys:
+        digest.update(f"{survey.name}\0{survey.sha256}\0".encode())
+    return digest.hexdigest()
+
+
+def read_documents(
+    files: Sequence[CorpusFile], *, skip_header_lines: int, report: CorpusReport
+) -> Iterator[Document]:
+    """Yields the documents of `files`, in order, see `read_file`."""
+    for file in files:
+        yield from read_file(
+            file, skip_header_lines=skip_header_lines, report=report
+        )
+
+
+def read_file(
+    file: CorpusFile,
+    *,
+    skip_header_lines: int,
+    report: CorpusReport,
+    open_file: OpenFile = open,
+) -> Iterator[Document]:
+    """Yields the documents of `file`, one in memory at a time.
+
+    A document above MAX_DOCUMENT_CHARS comes in parts. Bytes that are not
+    UTF-8 become U+FFFD, control characters become spaces, JSON that is none
+    is left out; lines end with LF, CR or both.
+
+    Args:
+        file: see `corpus_files`.
+        skip_header_lines: lines at its head that are not its text.
+        report: is told of faults, and of lines, documents and characters.
+        open_file: opens the file, as the built-in `open` does.
+
+    Raises:
+        UserError: for a file that cannot be read, or that is not gzipped
+            although it is called so.
+    """
+    reader = _Reader(file, report)
+    with open_text(file.path, open_file, reader.note_damage) as stream:
+        reader.skip_lines(stream, skip_header_lines)
+        for number, paragraphs in enumerate(reader.documents(stream), 1):
+            report.counts["documents"] += 1
+            report.counts["characters"] += sum(map(len, paragraphs))
+            whole = number == 1 and file.form in ("file", "markdown")
+            name = file.name if whole else f"{file.name}#{number}"
+            yield Document(name, tuple(paragraphs))
+        reader.close()
+
+
+class _Reader:
+    """Reads one file, and accounts for its lines."""
+
+    def __init__(self, file: CorpusFile, report: CorpusReport) -> None:
+        self._file = file
+        self._report = report
+        self._line_number = 0
+        self._num_skipped = 0
+        self._damaged = False
+        self._faulty = False
+
+    def note_damage(self) -> None:
+        """Takes note that the file's end is missing."""
+        self._damaged = True
+
+    def skip_lines(self, stream: TextIO, number: int) -> None:
+        """Leaves out lines at the head of a file."""
+        while self._num_skipped < number and _skip_line(stream):
+            self._num_skipped += 1
+        self._line_number = self._num_skipped
+
+    def documents(self, stream: TextIO) -> Iterator[Sequence[str]]:
+        """Yields the paragraphs of each document; the file's form is known."""
+        counts = self._report.counts
+        if self._file.form == "json_lines":
+            yield from self._json_documents(stream)
+            return
+        lines = self._lines(stream.readline)
+        if self._file.form == "markdown":
+            lines = clean_markdown_lines(lines)
         blocks = _blocks(lines, counts)
-        empty = True
-        if blocks_are_documents:
-            for number, block in enumerate(blocks, 1):
-                empty = False
-                yield Document(f"{name}#{number}", tuple(block))
+        if self._file.form == "blank_line":
+            yield from self._or_fault(blocks)
         else:
-            paragraphs = ("\n".join(block) for block in blocks)
-            for number, part in enumerate(_parts(paragraphs), 1):
-                empty = False
-                counts["long_documents_parted"] += number == 2
-                part_name = name if number == 1 else f"{name}#{number}"
-                yield Document(part_name, tuple(part))
-        counts["empty_files"] += empty
+            yield from self._or_fault(_parts(map("\n".join, blocks), counts))
 
+    def close(self) -> None:
+        """Accounts for the file as a whole, at its end."""
+        if self._damaged:
+            self._fault("bad/cut_gzip")
+        # A file without lines is a bad line, so it needs to be a line.
+        num_lines = max(1, self._line_number - self._num_skipped)
+        self._report.counts["lines"] += num_lines
 
-def resolve_separator(document_separator: str, files: Sequence[str]) -> str:
-    """Returns `document_separator`, or what `auto` means for `files`."""
-    if document_separator != "auto":
-        return document_separator
-    one_plain_text = len(files) == 1 and not files[0].endswith(".md")
-    return "blank_line" if one_plain_text else "file"
+    def _fault(self, reason: str) -> None:
+        self._faulty = True
+        line = max(1, self._line_number)
+        self._report.fault(reason, self._file.path, line)
 
+    def _or_fault(self, documents: Iterable[list[str]]) -> Iterator[list[str]]:
+        """Yields `documents`; it is a fault if there are none."""
+        empty = True
+        for document in documents:
+            empty = False
+            yield document
+        if empty:
+            self._fault("bad/empty_documents")
 
-def _read_lines(
-    path: str, skip_header_lines: int, counts: Counter[str]
-) -> Iterator[str]:
-    """Yields the lines of a UTF-8 file, control characters made spaces."""
-    try:
-        file = open(path, "rb")  # noqa: SIM115 (closed by the with below)
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}.") from None
-    offset = 0
-    with file:
-        for number, data in enumerate(file, 1):
-            try:
-                line = data.decode("utf-8")
-            except UnicodeDecodeError as error:
-                raise UserError(
-                    f"{path}, line {number}, byte {offset + error.start}: "
-                    "not UTF-8. Convert the file first, for example with "
-                    "iconv -f WINDOWS-1252 -t UTF-8."
-                ) from None
-            if number == 1:
-                line = line.removeprefix(_BYTE_ORDER_MARK)
-            offset += len(data)
-            if number <= skip_header_lines:
+    def _lines(self, readline: ReadLine, step: int = 1) -> Iterator[str]:
+        """Yields lines without faults and outer blanks, long ones in parts.
+
+        The parts of a line are none of them blank, so that they stay in one
+        paragraph or block. `step` is what a line adds to the line number.
+        """
+        for line in iter(functools.partial(readline, MAX_LINE_CHARS + 1), ""):
+            self._line_number += step
+            if line[-1] != "\n" and len(line) > MAX_LINE_CHARS:
+                yield from self._line_parts(line, readline)
+            else:
+                yield self._clean(line.rstrip("\n")).strip()
+
+    def _line_parts(self, line: str, readline: ReadLine) -> Iterator[str]:
+        """Yields a line that begins with `line` in parts."""
+        self._report.counts["long_lines_parted"] += 1
+        blank = True
+        while line:
+            whole = line[-1] == "\n" or len(line) <= MAX_LINE_CHARS
+            end = len(line) if whole else _last_space(line)
+            if part := self._clean(line[:end].rstrip("\n")).strip():
+                yield part
+                blank = False
+            line = line[end:]
+            if not whole:
+                line += readline(MAX_LINE_CHARS + 1 - len(line))
+        if blank:
+            yield ""
+
+    def _clean(self, text: str) -> str:
+        """Returns `text` without what is no text; that is a fault."""
+        # Most lines are printable; white space other than the space is not.
+        if text.isprintable() or not _NO_TEXT.search(text):
+            return text
+        for reason, pattern, replacement in _FAULTS:
+            text, number = pattern.subn(replacement, text)
+            if number:
+                self._fault(reason)
+        return text
+
+    def _json_documents(self, stream: TextIO) -> Iterator[list[str]]:
+        counts = self._report.counts
+        empty = True
+        for text in self._json_texts(stream):
+            empty = False
+            paragraphs = self._text_paragraphs(text)
+            yield from self._or_fault(_parts(paragraphs, counts))
+        if empty and not self._faulty:
+            self._fault("bad/empty_documents")
+
+    def _json_texts(self, stream: TextIO) -> Iterator[str]:
+        """Yields the `text` of every line's object; faults are left out."""
+        limit = MAX_JSON_LINE_CHARS + 1
+        for line in iter(functools.partial(stream.readline, limit), ""):
+            self._line_number += 1
+            if line[-1] != "\n" and len(line) == limit:
+                _skip_line(stream)
+                self._fault("bad/not_json")
                 continue
-            line, replaced = _CONTROL.subn(" ", line)
-            counts["control_characters"] += replaced
-            yield line.strip()
+            line = self._clean(line.rstrip("\n"))
+            if not line or line.isspace():
+                continue
+            value = _json_object(line)
+            if value is None:
+                self._fault("bad/not_json")
+            elif not isinstance(value.get("text"), str):
+                self._fault("bad/no_text_field")
+            else:
+                yield value["text"]
+
+    def _text_paragraphs(self, text: str) -> Iterator[str]:
+        """Yields the paragraphs of a JSON object's text.
+
+        They are parted by blank lines; without any a line is a paragraph.
+        """
+        text = text.replace("\r\n", "\n").replace("\r", "\n").strip()
+        lines = self._lines(_line_reader(text), step=0)
+        if _BLANK_LINE.search(text):
+            return map("\n".join, _blocks(lines, self._report.counts))
+        return filter(None, lines)
+
+
+def _skip_line(stream: TextIO) -> bool:
+    """Returns whether there was a line, or the rest of one, to pass over."""
+    line = stream.readline(MAX_LINE_CHARS)
+    found = bool(line)
+    while line and line[-1] != "\n":
+        line = stream.readline(MAX_LINE_CHARS)
+    return found
+
+
+def _last_space(text: str) -> int:
+    """Returns where a part of a line is best cut: behind its last space."""
+    space = _LAST_SPACE.search(text, max(0, len(text) - _CUT_WITHIN))
+    return space.start() + 1 if space else len(text)
+
+
+def _line_reader(text: str) -> ReadLine:
+    """Returns the `readline` of a text; `io.StringIO` would copy it."""
+    position = 0
+
+    def readline(limit: int) -> str:
+        nonlocal position
+        begin = position
+        end = text.find("\n", begin, begin + limit)
+        position = end + 1 if end >= 0 else begin + limit
+        return text[begin:position]
+
+    return readline
+
+
+def _json_object(line: str) -> dict[str, object] | None:
+    """Returns the JSON object that a line holds, None if it holds none."""
+    try:
+        value = json.loads(line, strict=False)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def _blocks(lines: Iterable[str], counts: Counter[str]) -> Iterator[list[str]]:
@@ -185,66 +454,33 @@ def _blocks(lines: Iterable[str], counts: Counter[str]) -> Iterator[list[str]]:
     block: list[str] = []
     size = 0
     for line in lines:
-        if line:
-            block.append(line)
-            size += len(line)
-        too_long = size >= MAX_DOCUMENT_CHARS
-        counts["long_blocks_parted"] += too_long
-        if block and (not line or too_long):
+        blank = not line or line.isspace()
+        if block and (blank or size >= MAX_DOCUMENT_CHARS):
+            if not blank:
+                counts["long_blocks_parted"] += 1
             yield block
             block, size = [], 0
+        if not blank:
+            block.append(line)
+            size += len(line)
     if block:
         yield block
 
 
-def _parts(paragraphs: Iterable[str]) -> Iterator[list[str]]:
+def _parts(
+    paragraphs: Iterable[str], counts: Counter[str]
+) -> Iterator[list[str]]:
     """Yields `paragraphs` in lists of at most about MAX_DOCUMENT_CHARS."""
     part: list[str] = []
     size = 0
+    number = 1
     for paragraph in paragraphs:
-        part.append(paragraph)
-        size += len(paragraph)
         if size >= MAX_DOCUMENT_CHARS:
             yield part
-            part, size = [], 0
+            part, size, number = [], 0, number + 1
+        part.append(paragraph)
+        size += len(paragraph)
     if part:
         yield part
-
-
-# What `clean_markdown` takes away, in this order: pattern, what is left.
-_MARKDOWN: tuple[tuple[re.Pattern[str], str], ...] = tuple(
-    (re.compile(pattern, re.MULTILINE), replacement)
-    for pattern, replacement in (
-        # Comments and fenced code, where they are closed.
-        (r"<!--[\s\S]*?-->", ""),
-        (r"^ {0,3}```[^`\n]*\n[\s\S]*?^ {0,3}```[ \t]*$", ""),
-        # Rules, underlines of headings and tables: marks and nothing else.
-        (r"^(?=.*[-*_=].*[-*_=].*[-*_=])[ \t|:*_=-]+$", ""),
-        # Headings stand alone.
-        (r"^ {0,3}#{1,6}[ \t]+(.*?)[ \t]*#*[ \t]*$", r"\n\1\n"),
-        # Marks of quotations and list items.
-        (r"^[ \t]*(?:>[ \t]?)+", ""),
-        (r"^[ \t]*[*+-][ \t]+", ""),
-        # Images and links keep their text; definitions have none.
-        (r"^ {0,3}\[[^\]\n]+\]:[ \t]+\S.*$", ""),
-        (r"!?\[([^\[\]\n]*)\]\([^()\s]*(?:[ \t]+\"[^\"\n]*\")?\)", r"\1"),
-        (r"!?\[([^\[\]\n]+)\]\[[^\[\]\n]*\]", r"\1"),
-        # Emphasis: runs of marks that touch a word on one side only; within
-        # a word _ is a letter.
-        (r"(?<![\\\w_])_+(?=[^\s_])|(?<=[^\s\\_])_+(?![\w_])", ""),
-        (r"(?<![\\*])\*+(?=[^\s*])|(?<=[^\s\\*])\*+", ""),
-        # Escaped marks are marks.
-        (r"\\([\\`*_{}\[\]()#+.!>-])", r"\1"),
-    )
-)
-
-
-def clean_markdown(text: str) -> str:
-    """Returns Markdown `text` without its marks; the words stay.
-
-    Fenced code goes whole, it is no prose. Tables, inline code and HTML tags
-    stay as they are.
-    """
-    for pattern, replacement in _MARKDOWN:
-        text = pattern.sub(replacement, text)
-    return text
+    if number > 1:
+        counts["long_documents_parted"] += 1

@@ -1,80 +1,218 @@
 """Turns a corpus into shards of pretraining records.
 
-Main entry: `build_pretraining_data`. Documents become records in
-`record_maker.RecordMaker`, which depends on the document, the seed and the
-settings alone; this file drives it, in one process or several. Every record
-has a random key; a split is its records in the order of their keys, cut into
-shards: a shuffle of the whole corpus that no driver can change. On the way
-records lie in a `RecordSpool` on disk, so that memory holds a part only.
+Main entry: `build_pretraining_data`. A build is planned (`build_plan`),
+carried out by a runner (a row of `RUNNERS`) and described in metadata.json.
+Documents become records in `record_maker`, which depends on the document, the
+seed and the settings alone. Every record has a random key; a split is its
+records in the order of their keys, cut into shards: a shuffle of the whole
+corpus that no runner and no number of workers can change.
 """
 
-import concurrent.futures
+import contextlib
 import dataclasses
 import functools
-import itertools
-import multiprocessing
+import logging
 import os
 import re
-import shutil
-from collections import Counter, deque
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, BinaryIO, Protocol
 
 from albert_tf.config import (
     MaskingConfig,
     PretrainingDataConfig,
     UserError,
     differences,
-    to_dict,
-    write_json,
 )
-from albert_tf.text import counter_rng
-from albert_tf.text.records import (
+from albert_tf.text.shards import (
     FORMAT_VERSION,
     METADATA_NAME,
-    RECORD_SPECS,
     TOKENIZER_DIRECTORY,
-    id_ranges,
-    read_metadata,
-    serialize,
-    write_shard,
+    describe_tokenizer,
 )
-from albert_tf.text.tokenizer import load_tokenizer
-from data_prep.corpus import (
-    Document,
-    fingerprint_files,
-    list_files,
-    read_documents,
-    resolve_separator,
+from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
+from data_prep.build_plan import (
+    BuildPlan,
+    list_sources,
+    make_plan,
+    plan_settings,
 )
-from data_prep.record_maker import (
-    Record,
-    RecordPlan,
-    Unit,
-    num_slots,
-    record_maker,
+from data_prep.build_report import statistics
+from data_prep.corpus import CorpusFile, FileSurvey
+from data_prep.local_runner import (
+    BuildResult,
+    Progress,
+    Workers,
+    run_local,
+    survey_locally,
 )
-from data_prep.record_spool import RecordSpool
-from data_prep.sentences import PUNKT_SAMPLE_CHARS, SENTENCE_SPLITTERS
+from data_prep.record_maker import num_slots
+from data_prep.storage import (
+    TEMPORARY_SUFFIX,
+    LocalStorage,
+    Storage,
+    is_remote,
+    read_json,
+    write_json,
+)
 
-SHARD_BYTES = 64_000_000
-# metadata.json, which names every shard, stays a file that is read.
-MAX_SHARDS = 4096
-TRAIN, EVAL = "train", "eval"
-
+_WORK_DIRECTORY = ".work"
+_PLAN_FILE = "plan.json"
 _SPLITTER_FILE = "{}.json"  # after the sentence splitter: punkt.json
-_SPOOL_DIRECTORY = ".spool"
-_SHARD_PATTERN = re.compile(r"\w+-\d{5}-of-\d{5}\.tfrecord(\.tmp-\d+)?")
-# Input bytes per bucket of the spool, which is sorted in memory, and the most
-# buckets: as many files are open at once, for each split.
-_BUCKET_BYTES = 64_000_000
-_MAX_BUCKETS = 128
-# A sentence splitter learns from the heads of at most so many files.
-_MAX_SAMPLE_FILES = 1000
-# Text handed to a worker at a time; a longer document goes alone.
-_UNIT_CHARS = 250_000
+_SHARD_PATTERN = re.compile(
+    rf"\w+-\d{{5}}-of-\d{{5}}\.tfrecord({TEMPORARY_SUFFIX})?"
+)
+_TEMPORARY = re.compile(rf".*{TEMPORARY_SUFFIX}")
 
-Progress = Callable[[Mapping[str, int]], None]
+
+class Runner(Protocol):
+    """What carries out the parts of a build that read the whole corpus.
+
+    `storage` is that of the output directory.
+    """
+
+    storage: Storage
+
+    def list_files(self, inputs: Sequence[str]) -> list[str]:
+        """Returns the text files that `inputs` name."""
+        ...
+
+    def open_file(self, path: str, mode: str) -> BinaryIO:
+        """Returns a file of the corpus, as it is stored."""
+        ...
+
+    def survey(
+        self, files: Sequence[CorpusFile], skip_header_lines: int
+    ) -> Iterable[FileSurvey]:
+        """Returns what each file holds, in their order."""
+        ...
+
+    def run(
+        self,
+        plan: BuildPlan,
+        tokenizer: Tokenizer,
+        *,
+        output_dir: str,
+        work_dir: str,
+    ) -> BuildResult:
+        """Returns the shards that it has made in `output_dir`."""
+        ...
+
+
+class _LocalRunner:
+    """This machine, see `local_runner`."""
+
+    storage = LocalStorage()
+    open_file = storage.open_file
+
+    def __init__(self, workers: Workers, progress: Progress) -> None:
+        self._workers = workers
+        self._progress = progress
+
+    def list_files(self, inputs: Sequence[str]) -> list[str]:
+        for path in filter(is_remote, inputs):
+            _refuse_remote(path)
+        return self.storage.list_files(inputs)
+
+    def survey(
+        self, files: Sequence[CorpusFile], skip_header_lines: int
+    ) -> Iterable[FileSurvey]:
+        return survey_locally(
+            files,
+            skip_header_lines=skip_header_lines,
+            workers=self._workers,
+            progress=self._progress,
+        )
+
+    def run(
+        self,
+        plan: BuildPlan,
+        tokenizer: Tokenizer,
+        *,
+        output_dir: str,
+        work_dir: str,
+    ) -> BuildResult:
+        del tokenizer  # its processes load what was saved
+        return run_local(
+            plan,
+            output_dir=output_dir,
+            work_dir=work_dir,
+            tokenizer_dir=os.path.join(output_dir, TOKENIZER_DIRECTORY),
+            splitter_path=_splitter_path(output_dir, plan.config),
+            workers=self._workers,
+            progress=self._progress,
+        )
+
+
+@contextlib.contextmanager
+def _local(
+    output_dir: str,
+    workers: int,
+    options: Sequence[str],
+    progress: Progress,
+) -> Iterator[Runner]:
+    if options:
+        raise UserError(
+            f"runner=local takes no options ({options[0]!r} was given); they "
+            "are for runner=beam."
+        )
+    if is_remote(output_dir):
+        _refuse_remote(output_dir)
+    with Workers(workers) as pool:
+        yield _LocalRunner(pool, progress)
+
+
+def _refuse_remote(path: str) -> None:
+    raise UserError(
+        f"{path} is not on this machine; runner=beam reads and writes remote "
+        "paths."
+    )
+
+
+@contextlib.contextmanager
+def _beam(
+    output_dir: str,
+    workers: int,
+    options: Sequence[str],
+    progress: Progress,
+) -> Iterator[Runner]:
+    del progress  # Beam's own runners tell of it
+    try:
+        with _without_remarks():
+            from data_prep.beam_runner import BeamRunner
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] != "apache_beam":
+            raise
+        raise UserError(
+            "runner=beam needs Apache Beam, which is not installed: pip "
+            "install -r requirements-beam.txt."
+        ) from None
+    yield BeamRunner(output_dir, workers, options)
+
+
+@contextlib.contextmanager
+def _without_remarks() -> Iterator[None]:
+    """Keeps Beam from telling which of its extras are not installed."""
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+# Each takes the output directory, the number of workers, options of its own
+# and a progress display.
+RUNNERS: dict[str, Callable[..., contextlib.AbstractContextManager[Runner]]] = {
+    "local": _local,
+    "beam": _beam,
+}
+
+
+@contextlib.contextmanager
+def no_progress(unit: str) -> Iterator[Callable[..., None]]:
+    """Gives a function that shows nothing."""
+    del unit
+    yield lambda done, total=None, **beside: None
 
 
 def build_pretraining_data(
@@ -85,14 +223,19 @@ def build_pretraining_data(
     config: PretrainingDataConfig,
     masking: MaskingConfig,
     eval_inputs: Sequence[str] = (),
+    max_bad_fraction: float = 0.1,
     workers: int = 1,
-    progress: Progress | None = None,
+    runner: str = "local",
+    runner_options: Sequence[str] = (),
+    progress: Progress = no_progress,
+    announce: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
     """Returns the metadata of the shard directory that it writes.
 
     The same corpus, tokenizer and settings give the same bytes, whatever the
-    number of workers. A directory that is finished already is left as it is;
-    what an interrupted run left behind is removed and made again.
+    runner and the number of workers. A directory that is finished already is
+    left as it is; a build that was interrupted goes on where it was, as far
+    as its runner can.
 
     Args:
         inputs: files, directories and globs, see `corpus.list_files`.
@@ -101,336 +244,198 @@ def build_pretraining_data(
         config: how a corpus becomes records.
         masking: how `static` records are masked.
         eval_inputs: the corpus of the split `eval`.
-        workers: processes.
-        progress: called with running totals while documents are done.
+        max_bad_fraction: the largest share of bad lines, see
+            `corpus.CorpusReport`.
+        workers: processes on this machine.
+        runner: what carries the build out, a row of `RUNNERS`.
+        runner_options: options for it, see `beam_runner`.
+        progress: shows how far the work has come.
+        announce: is told, in a line, what is about to be written.
 
     Raises:
-        UserError: for inputs that cannot be used, a directory finished with
-            other settings, or a split that comes out empty.
+        UserError: for inputs that cannot be used, a directory begun with
+            other settings, too little room on the disk, or a split that
+            comes out empty.
     """
     if workers < 1:
         raise UserError(f"workers={workers} is below the least allowed, 1.")
-    if config.num_shards > MAX_SHARDS:
-        raise UserError(
-            f"num_shards={config.num_shards} is above the most allowed, "
-            f"{MAX_SHARDS}."
-        )
-    sources = _list_sources(inputs, eval_inputs, config)
+    if runner not in RUNNERS:
+        raise UserError(f"runner={runner!r} is none of {', '.join(RUNNERS)}.")
     tokenizer = load_tokenizer(tokenizer_dir)
-    settings = _settings(sources, tokenizer, config, masking)
-    finished = _finished_metadata(output_dir, settings)
-    if finished is not None:
-        return finished
-    spool = _prepare_directory(output_dir, sources)
-    splitter_path = _train_splitter(sources[0], output_dir, config)
-    plan = RecordPlan(tokenizer_dir, splitter_path, config, masking)
-    corpus_counts: Counter[str] = Counter()
-    counts = _fill_spool(
-        spool,
-        _work_units(sources, config, corpus_counts),
-        plan,
-        workers=workers,
-        progress=progress,
-    )
-    _check_splits(spool, counts, sources, config)
-    splits = {
-        split: {
-            "num_records": spool.num_records[split],
-            "shards": _write_shards(spool, split, output_dir, config),
-        }
-        for split in sorted(spool.num_records)
-    }
-    # Whoever trains on the shards needs the tokenizer too.
-    tokenizer.save(os.path.join(output_dir, TOKENIZER_DIRECTORY))
-    metadata = {
-        "format_version": FORMAT_VERSION,
-        "record_kind": config.record_kind,
-        "max_seq_length": config.max_seq_length,
-        "num_slots": num_slots(config, masking),
-        "random_seed": config.random_seed,
-        "tokenizer": _describe_tokenizer(tokenizer),
-        "splits": splits,
-        "statistics": {
-            "corpus": dict(sorted(corpus_counts.items())),
-            **{s: _statistics(counts, s, config) for s in splits},
-        },
-        "settings": settings,
-    }
-    write_json(os.path.join(output_dir, METADATA_NAME), metadata)
-    spool.remove()
+    with RUNNERS[runner](
+        output_dir, workers, runner_options, progress
+    ) as engine:
+        storage = engine.storage
+        files = {"open_file": engine.open_file}
+        sources = list_sources(
+            inputs, eval_inputs, config, find_files=engine.list_files, **files
+        )
+        what = (sources, tokenizer, config, masking)
+        survey = functools.partial(
+            engine.survey, skip_header_lines=config.skip_header_lines
+        )
+        if METADATA_NAME in storage.sizes(output_dir):
+            settings = plan_settings(*what, survey=survey)
+            return _finished_metadata(storage, output_dir, settings)
+        plan = make_plan(
+            *what, survey=survey, max_bad_fraction=max_bad_fraction, **files
+        )
+        with _work_directory(storage, output_dir, plan) as work_dir:
+            _check_room(plan, storage, output_dir, work_dir, announce)
+            # Whoever trains on the shards needs the tokenizer too.
+            _save_tokenizer(storage, output_dir, tokenizer)
+            splitter_path = _splitter_path(output_dir, config)
+            write_json(storage, splitter_path, plan.splitter_parameters)
+            result = engine.run(
+                plan, tokenizer, output_dir=output_dir, work_dir=work_dir
+            )
+            check_splits(plan, result)
+            _remove_temporaries(storage, output_dir)
+            metadata = make_metadata(plan, tokenizer, result)
+            metadata_path = os.path.join(output_dir, METADATA_NAME)
+            write_json(storage, metadata_path, metadata)
+    storage.remove_directory(work_dir)
     return metadata
 
 
-@dataclasses.dataclass(frozen=True)
-class _Source:
-    """The files of an input list, and what to call them whatever their root."""
-
-    split: str
-    files: list[str]
-    names: list[str]
-
-
-def _list_sources(
-    inputs: Sequence[str],
-    eval_inputs: Sequence[str],
-    config: PretrainingDataConfig,
-) -> list[_Source]:
-    """Returns the training source and, if there is one, the evaluation's."""
-    if eval_inputs and config.eval_fraction:
-        raise UserError(
-            f"eval_fraction={config.eval_fraction} and an evaluation input "
-            "were both given; one of them is needed, not both."
-        )
-    sources = [_source(TRAIN, list_files(inputs))]
-    if eval_inputs:
-        sources.append(_source(EVAL, list_files(eval_inputs)))
-        paths = [set(map(os.path.realpath, s.files)) for s in sources]
-        for path in sorted(paths[0] & paths[1]):
-            raise UserError(f"{path} is in the input and the evaluation input.")
-    return sources
-
-
-def _source(split: str, files: list[str]) -> _Source:
-    paths = [os.path.abspath(file) for file in files]
-    root = os.path.commonpath([os.path.dirname(path) for path in paths])
-    names = [os.path.relpath(path, root).replace(os.sep, "/") for path in paths]
-    by_name = sorted(zip(names, files, strict=True))
-    return _Source(split, [f for _, f in by_name], [n for n, _ in by_name])
-
-
-def _documents(
-    source: _Source, config: PretrainingDataConfig, counts: Counter[str]
-) -> Iterator[Document]:
-    return read_documents(
-        source.files,
-        document_separator=config.document_separator,
-        skip_header_lines=config.skip_header_lines,
-        names=source.names,
-        counts=counts,
-    )
-
-
-def _train_splitter(
-    source: _Source, output_dir: str, config: PretrainingDataConfig
-) -> str:
-    """Returns the path of the sentence splitter's parameters."""
-    path = os.path.join(
+def _splitter_path(output_dir: str, config: PretrainingDataConfig) -> str:
+    return os.path.join(
         output_dir, _SPLITTER_FILE.format(config.sentence_splitter)
     )
-    splitter = SENTENCE_SPLITTERS[config.sentence_splitter].train(
-        _sample_texts(source, config)
-    )
-    write_json(path, splitter.to_json())
-    return path
 
 
-def _sample_texts(
-    source: _Source, config: PretrainingDataConfig
-) -> Iterator[str]:
-    """Yields the heads of files spread evenly over the corpus."""
-    files = source.files[:: -(-len(source.files) // _MAX_SAMPLE_FILES)]
-    budget = PUNKT_SAMPLE_CHARS // len(files)
-    for path in files:
-        documents = read_documents(
-            [path],
-            document_separator=resolve_separator(
-                config.document_separator, source.files
-            ),
-            skip_header_lines=config.skip_header_lines,
-        )
-        paragraphs = (p for document in documents for p in document.paragraphs)
-        head, size = [], 0
-        while size < budget and (paragraph := next(paragraphs, None)):
-            head.append(paragraph[: budget - size])
-            size += len(head[-1])
-        yield "\n\n".join(head)
-
-
-def _work_units(
-    sources: Sequence[_Source],
-    config: PretrainingDataConfig,
-    counts: Counter[str],
-) -> Iterator[Unit]:
-    """Yields the documents, each with its split, in portions of work."""
-    unit: Unit = []
-    size = 0
-    for source in sources:
-        for document in _documents(source, config, counts):
-            split = source.split
-            if split == TRAIN and _is_held_out(document.name, config):
-                split = EVAL
-            unit.append((split, source.split, document))
-            size += sum(map(len, document.paragraphs))
-            if size >= _UNIT_CHARS:
-                yield unit
-                unit, size = [], 0
-    if unit:
-        yield unit
-
-
-def _is_held_out(name: str, config: PretrainingDataConfig) -> bool:
-    key = counter_rng.key(config.random_seed, "eval_fraction", name)
-    return bool(counter_rng.uniforms(key, 1)[0, 0] < config.eval_fraction)
-
-
-def _make_records(
-    plan: RecordPlan, unit: Unit
-) -> tuple[list[Record], Counter[str]]:
-    """Returns a unit's records; a worker loads its maker once."""
-    return record_maker(plan)(unit)
-
-
-def _map_units(
-    plan: RecordPlan, units: Iterable[Unit], workers: int
-) -> Iterator[tuple[list[Record], Counter[str]]]:
-    """Yields the records of each unit, in order, few units in memory."""
-    if workers == 1:
-        yield from map(functools.partial(_make_records, plan), units)
-        return
-    # spawn: TensorFlow's threads do not survive a fork.
-    with concurrent.futures.ProcessPoolExecutor(
-        workers, multiprocessing.get_context("spawn")
-    ) as pool:
-        waiting: deque[concurrent.futures.Future] = deque()
-        try:
-            for unit in units:
-                waiting.append(pool.submit(_make_records, plan, unit))
-                if len(waiting) > 2 * workers:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _fill_spool(
-    spool: RecordSpool,
-    units: Iterable[Unit],
-    plan: RecordPlan,
-    *,
-    workers: int,
-    progress: Progress | None,
-) -> Counter[str]:
-    """Returns the counts of all units, whose records go into the spool."""
-    spec = RECORD_SPECS[plan.config.record_kind]
-    totals: Counter[str] = Counter()
-    for records, counts in _map_units(plan, units, workers):
-        for record in records:
-            spool.add(record.split, record.key, serialize(spec, record.example))
-        totals += counts
-        if progress:
-            progress(totals)
-    spool.flush()
-    return totals
-
-
-def _write_shards(
-    spool: RecordSpool,
-    split: str,
-    output_dir: str,
-    config: PretrainingDataConfig,
-) -> list[dict[str, Any]]:
-    """Returns the accounts of a split's shards, equal in records to one."""
-    num_records = spool.num_records[split]
-    num_shards = _num_shards(spool, split, config)
-    records = spool.records(split)
-    shards = []
-    for shard in range(num_shards):
-        begin = num_records * shard // num_shards
-        end = num_records * (shard + 1) // num_shards
-        path = os.path.join(
-            output_dir, f"{split}-{shard:05}-of-{num_shards:05}.tfrecord"
-        )
-        info = write_shard(path, itertools.islice(records, end - begin))
-        shards.append(dataclasses.asdict(info))
-    for _ in records:  # lets the spool remove its last bucket
-        raise AssertionError("More records than were counted.")
-    return shards
-
-
-def _num_shards(
-    spool: RecordSpool, split: str, config: PretrainingDataConfig
-) -> int:
-    """Returns how many shards a split gets."""
-    if not config.num_shards:
-        return min(MAX_SHARDS, -(-spool.num_bytes[split] // SHARD_BYTES))
-    # A small evaluation split is no reason to refuse the number.
-    return min(config.num_shards, spool.num_records[split])
-
-
-def _check_splits(
-    spool: RecordSpool,
-    counts: Counter[str],
-    sources: Sequence[_Source],
-    config: PretrainingDataConfig,
+def _save_tokenizer(
+    storage: Storage, output_dir: str, tokenizer: Tokenizer
 ) -> None:
+    with tempfile.TemporaryDirectory() as saved:
+        tokenizer.save(saved)
+        for name in sorted(os.listdir(saved)):
+            with open(os.path.join(saved, name), "rb") as file:
+                data = file.read()
+            path = os.path.join(output_dir, TOKENIZER_DIRECTORY, name)
+            storage.write(path, lambda file, data=data: file.write(data))
+
+
+def make_metadata(
+    plan: BuildPlan, tokenizer: Tokenizer, result: BuildResult
+) -> dict[str, Any]:
+    """Returns what metadata.json says of a finished build."""
+    config = plan.config
+    splits = {
+        split: {
+            "num_records": sum(shard.num_records for shard in shards),
+            "shards": [dataclasses.asdict(shard) for shard in shards],
+        }
+        for split, shards in sorted(result.shards.items())
+    }
+    return {
+        "format_version": FORMAT_VERSION,
+        "record_kind": config.record_kind,
+        "sentence_objective": config.sentence_objective,
+        "max_seq_length": config.max_seq_length,
+        "num_slots": num_slots(config, plan.masking),
+        "random_seed": config.random_seed,
+        "tokenizer": describe_tokenizer(tokenizer),
+        "splits": splits,
+        "statistics": statistics(plan, result.counts),
+        "settings": plan.settings,
+    }
+
+
+def check_splits(plan: BuildPlan, result: BuildResult) -> None:
     """Raises UserError if a split that was asked for has no record."""
-    wanted = {source.split for source in sources}
-    if config.eval_fraction:
-        wanted.add(EVAL)
-    for split in sorted(wanted, reverse=True):
-        if spool.num_records[split]:
+    config, counts = plan.config, result.counts
+    for split in sorted(plan.record_bytes, reverse=True):
+        if any(shard.num_records for shard in result.shards[split]):
             continue
         documents = counts[f"{split}/documents"]
         single = counts[f"{split}/skipped/single_sentence_documents"]
         raise UserError(
             f"The split {split} has no records: {documents} documents, "
             f"{single} of them of one sentence, which has no order to judge. "
-            "Check the input, document_separator="
-            f"{resolve_separator(config.document_separator, sources[0].files)}"
+            f"Check the input, document_separator={config.document_separator}"
             f", sentence_splitter={config.sentence_splitter}, eval_fraction="
             f"{config.eval_fraction}."
         )
 
 
-def _prepare_directory(
-    output_dir: str, sources: Sequence[_Source]
-) -> RecordSpool:
-    """Returns an empty spool in a directory without an unfinished run's files.
+@contextlib.contextmanager
+def _work_directory(
+    storage: Storage, output_dir: str, plan: BuildPlan
+) -> Iterator[str]:
+    """Gives the directory for what lies between corpus and shards.
 
-    The spool's directory marks the output directory as this program's: only
-    where it stands may shards be removed.
+    It stands while the output directory is unfinished, and marks it as this
+    program's.
+
+    Raises:
+        UserError: if the output directory cannot be used: it holds shards of
+            something else, was begun with other settings, or another build
+            is at work in it.
     """
-    directory = os.path.join(output_dir, _SPOOL_DIRECTORY)
-    try:
-        os.makedirs(output_dir, exist_ok=True)
-        names = sorted(os.listdir(output_dir))
-        shards = [n for n in names if _SHARD_PATTERN.fullmatch(n)]
-        if shards and _SPOOL_DIRECTORY not in names:
+    work_dir = os.path.join(output_dir, _WORK_DIRECTORY)
+    with contextlib.ExitStack() as stack:
+        try:
+            if not storage.sizes(work_dir):
+                for name in filter(
+                    _SHARD_PATTERN.fullmatch, storage.sizes(output_dir)
+                ):
+                    raise UserError(
+                        f"{output_dir} holds {name} but no {METADATA_NAME}; "
+                        "choose another output directory or empty this one."
+                    )
+            stack.enter_context(storage.hold(work_dir))
+        except OSError as error:
             raise UserError(
-                f"{output_dir} holds {shards[0]} but no {METADATA_NAME}; "
-                "choose another output directory or empty this one."
-            )
-        for name in shards:
-            os.remove(os.path.join(output_dir, name))
-        if _SPOOL_DIRECTORY in names:
-            shutil.rmtree(directory)
-        os.mkdir(directory)
-    except OSError as error:
+                f"{output_dir} cannot be written: {error.strerror}."
+            ) from None
+        _check_begun(storage, output_dir, work_dir, plan)
+        for directory in (output_dir, work_dir):
+            _remove_temporaries(storage, directory)
+        yield work_dir
+
+
+def _remove_temporaries(storage: Storage, directory: str) -> None:
+    """Removes what was not finished when a build was stopped."""
+    names = filter(_TEMPORARY.fullmatch, storage.sizes(directory))
+    storage.remove([os.path.join(directory, name) for name in names])
+
+
+def _check_begun(
+    storage: Storage, output_dir: str, work_dir: str, plan: BuildPlan
+) -> None:
+    """Raises UserError if a build was begun here with another plan."""
+    ours = {
+        "settings": plan.settings,
+        "partition": plan.partition.to_json(),
+        "unit_characters": plan.unit_characters,
+        "num_groups": plan.num_groups,
+    }
+    path = os.path.join(work_dir, _PLAN_FILE)
+    if _PLAN_FILE not in storage.sizes(work_dir):
+        write_json(storage, path, ours)
+        return
+    changes = differences(ours, read_json(storage, path))
+    if changes:
         raise UserError(
-            f"{output_dir} cannot be written: {error.strerror}."
-        ) from None
-    num_bytes = sum(_total_bytes(source) for source in sources)
-    num_buckets = min(_MAX_BUCKETS, 1 + num_bytes // _BUCKET_BYTES)
-    return RecordSpool(directory, num_buckets)
-
-
-def _total_bytes(source: _Source) -> int:
-    return sum(os.path.getsize(path) for path in source.files)
+            f"{output_dir} was begun with other settings "
+            f"({'; '.join(changes)}); choose another output directory or "
+            "remove this one."
+        )
 
 
 def _finished_metadata(
-    output_dir: str, settings: Mapping[str, Any]
-) -> dict[str, Any] | None:
-    """Returns a finished directory's metadata, None if it is not finished.
+    storage: Storage, output_dir: str, settings: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Returns a finished directory's metadata.
 
     Raises:
         UserError: if it was finished with other settings.
     """
-    if not os.path.exists(os.path.join(output_dir, METADATA_NAME)):
-        return None
-    metadata = read_metadata(output_dir)
+    metadata = read_json(storage, os.path.join(output_dir, METADATA_NAME))
     changes = differences(settings, metadata.get("settings", {}))
+    if metadata.get("format_version") != FORMAT_VERSION:
+        changes.append(f"format_version: {FORMAT_VERSION} here")
     if changes:
         raise UserError(
             f"{output_dir} is finished with other settings "
@@ -438,73 +443,51 @@ def _finished_metadata(
             "remove this one."
         )
     # Left when a run was stopped between its last two acts.
-    shutil.rmtree(
-        os.path.join(output_dir, _SPOOL_DIRECTORY), ignore_errors=True
-    )
+    storage.remove_directory(os.path.join(output_dir, _WORK_DIRECTORY))
     return metadata
 
 
-def _settings(
-    sources: Sequence[_Source],
-    tokenizer: Any,
-    config: PretrainingDataConfig,
-    masking: MaskingConfig,
-) -> dict[str, Any]:
-    """Returns everything that decides the records."""
-    settings = {
-        "data": to_dict(config),
-        "tokenizer_fingerprint": tokenizer.fingerprint,
-        "inputs": {s.split: _fingerprint_files(s) for s in sources},
-    }
-    if config.record_kind == "static":
-        settings["masking"] = to_dict(masking)
-    return settings
+def _check_room(
+    plan: BuildPlan,
+    storage: Storage,
+    output_dir: str,
+    work_dir: str,
+    announce: Callable[[str], None],
+) -> None:
+    """Announces how much will be written; raises UserError if it is too much.
 
-
-def _fingerprint_files(source: _Source) -> dict[str, Any]:
-    """Returns number, bytes and a digest of the files of a source."""
-    return {
-        "num_files": len(source.files),
-        "num_bytes": _total_bytes(source),
-        "sha256": fingerprint_files(source.files, source.names),
-    }
-
-
-def _describe_tokenizer(tokenizer: Any) -> dict[str, Any]:
-    """Returns what a reader must know of the tokenizer to mask and to check."""
-    return {
-        "fingerprint": tokenizer.fingerprint,
-        "vocab_size": int(tokenizer.vocab_size),
-        "pad_id": int(tokenizer.pad_id),
-        "unk_id": int(tokenizer.unk_id),
-        "cls_id": int(tokenizer.cls_id),
-        "sep_id": int(tokenizer.sep_id),
-        "mask_id": int(tokenizer.mask_id),
-        "special_ids": [int(i) for i in tokenizer.special_ids],
-        "replacement_id_ranges": id_ranges(tokenizer.replacement_ids),
-    }
-
-
-def _statistics(
-    counts: Counter[str], split: str, config: PretrainingDataConfig
-) -> dict[str, Any]:
-    """Returns a split's counts and the shares one wants to know of it."""
-    of_split = {
-        name.removeprefix(f"{split}/"): count
-        for name, count in sorted(counts.items())
-        if name.startswith(f"{split}/")
-    }
-    tokens = max(1, of_split.get("tokens", 0))
-    room = of_split["instances"] * config.max_seq_length
-    shares = {
-        "unknown_share": of_split.get("unknown_tokens", 0) / tokens,
-        "truncated_share": of_split.get("truncated_tokens", 0)
-        / (tokens * config.dupe_factor),
-        "padding_share": 1 - of_split["instance_tokens"] / room,
-        "swapped_share": of_split.get("swapped", 0) / of_split["instances"],
-    }
-    if config.record_kind == "static":
-        shares["masked_share"] = (
-            of_split["masked_tokens"] / of_split["instance_tokens"]
+    What lies between corpus and shards is as large as the shards and removed
+    at the end.
+    """
+    num_shards = sum(plan.partition.num_shards.values())
+    records = (
+        f"About {_size(plan.total_bytes)} of records in {num_shards} shards"
+    )
+    free = storage.free_bytes(output_dir)
+    if free is None:
+        announce(f"{records}.")
+        return
+    groups = 2 * plan.num_characters if plan.num_groups else 0
+    needed = 2 * plan.total_bytes + groups
+    there = sum(
+        sum(storage.sizes(directory).values())
+        for directory in (output_dir, work_dir)
+    )
+    announce(
+        f"{records}; about {_size(needed)} on disk while at work, "
+        f"{_size(free)} are free."
+    )
+    if needed - there > free:
+        raise UserError(
+            f"{output_dir} needs about {_size(needed - there)} while at work "
+            f"and has {_size(free)} free; choose another output directory, a "
+            "smaller dupe_factor or record_kind=dynamic."
         )
-    return of_split | {name: round(share, 6) for name, share in shares.items()}
+
+
+def _size(num_bytes: float) -> str:
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if num_bytes < 1000:
+            return f"{num_bytes:.3g} {unit}"
+        num_bytes /= 1000
+    return f"{num_bytes:.3g} TB"

@@ -1,45 +1,63 @@
 """Makes pretraining records of documents.
 
-Main entry: `RecordMaker`. What it makes of a document depends on the
-document, the seed and the settings alone, so any driver may call it: a loop,
-a pool of processes, a cluster. `record_maker` makes one in a process that was
-given a `RecordPlan` only.
+Main entry: `RecordMaker`. What it makes of a unit of documents depends on the
+documents, the seed and the settings alone, so any driver may call it: a loop,
+a pool of processes, a cluster.
 """
 
-import dataclasses
-import functools
 import itertools
-import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from albert_tf.config import MaskingConfig, PretrainingDataConfig
 from albert_tf.text import counter_rng
 from albert_tf.text.masking import mask_batch, maskable_tokens
-from albert_tf.text.tokenizer import SentencePieceTokenizer, load_tokenizer
+from albert_tf.text.records import RECORD_SPECS, serialize_batch
+from albert_tf.text.tokenizer import Tokenizer
 from data_prep.corpus import Document
-from data_prep.segment_pairs import Instance, document_instances
-from data_prep.sentences import SENTENCE_SPLITTERS, SentenceSplitter
+from data_prep.segments import (
+    SENTENCE_OBJECTIVES,
+    CutSettings,
+    Instance,
+    TokenizedDocument,
+)
+from data_prep.sentences import SentenceSplitter, cut_long_sentences
 
-_MASKING_BATCH = 512
-# The stream of masks under an instance's key, beside those that
-# segment_pairs draws from.
+_BATCH = 512
+# The stream of masks under an instance's key, beside those of `segments`.
 _MASKS = 2
 
-# Documents with their split and the input list they come from, which keeps
-# files of one name in two lists apart.
-Unit = list[tuple[str, str, Document]]
+# The flat array of tokens begins with these, so that a batch is one look-up.
+_PAD, _CLS, _SEP, _NUM_FRAMING = range(4)
 
 
-@dataclasses.dataclass(frozen=True)
-class Record:
-    """A record before it is serialised."""
+class UnitDocument(NamedTuple):
+    """A document, its split, and the input list it comes from.
+
+    The origin keeps files of one name in two lists apart.
+    """
 
     split: str
-    key: int
-    example: dict[str, np.ndarray]
+    origin: str
+    document: Document
+
+
+class RecordBatch(NamedTuple):
+    """Serialised records of one split, each with a random key."""
+
+    split: str
+    keys: np.ndarray  # [batch] uint64
+    serialized: list[bytes]
+
+
+class _Tokens(NamedTuple):
+    """The tokens of all documents of a unit, one after another."""
+
+    ids: np.ndarray  # int32, <pad> [CLS] [SEP] first
+    word_starts: np.ndarray  # bool
 
 
 class RecordMaker:
@@ -47,7 +65,7 @@ class RecordMaker:
 
     def __init__(
         self,
-        tokenizer: SentencePieceTokenizer,
+        tokenizer: Tokenizer,
         splitter: SentenceSplitter,
         config: PretrainingDataConfig,
         masking: MaskingConfig,
@@ -56,145 +74,174 @@ class RecordMaker:
         self._splitter = splitter
         self._config = config
         self._masking = masking
+        self._objective = SENTENCE_OBJECTIVES[config.sentence_objective]
+        self._spec = RECORD_SPECS[config.record_kind]
+        self._cut_settings = CutSettings(
+            config.max_seq_length, config.short_seq_prob, config.dupe_factor
+        )
+        # [CLS] and [SEP] start words, as in the original's token_boundary.
+        self._word_start = np.array(tokenizer.word_start)
+        self._word_start[[tokenizer.cls_id, tokenizer.sep_id]] = True
+        self._word_start[tokenizer.pad_id] = False
 
-    def __call__(self, unit: Unit) -> tuple[list[Record], Counter[str]]:
-        """Returns the records of a unit of work and what was counted.
+    def __call__(
+        self, unit: Sequence[UnitDocument], counts: Counter[str]
+    ) -> Iterator[RecordBatch]:
+        """Yields the records of a unit of documents.
 
         Counts are named `split/what`.
         """
-        records: list[Record] = []
-        counts: Counter[str] = Counter()
-        for split, documents in itertools.groupby(unit, lambda item: item[0]):
+        for split in sorted({item.split for item in unit}):
             of_split: Counter[str] = Counter()
-            instances = [
-                instance
-                for _, origin, document in documents
-                for instance in self._instances(document, origin, of_split)
-            ]
-            examples = self._examples(instances, of_split)
-            records += [
-                Record(split, int(instance.key), example)
-                for instance, example in zip(instances, examples, strict=True)
-            ]
+            items = [item for item in unit if item.split == split]
+            documents, tokens = self._tokenize(items, of_split)
+            instances = itertools.chain.from_iterable(
+                self._objective.cut(
+                    documents,
+                    number,
+                    tokens.word_starts,
+                    self._cut_settings,
+                    of_split,
+                )
+                for number in range(len(documents))
+            )
+            while batch := list(itertools.islice(instances, _BATCH)):
+                yield self._record_batch(split, batch, tokens, of_split)
             counts.update({f"{split}/{n}": c for n, c in of_split.items()})
-        return records, counts
 
-    def _instances(
-        self, document: Document, origin: str, counts: Counter[str]
-    ) -> list[Instance]:
-        sentences = [
-            sentence
-            for paragraph in document.paragraphs
-            for sentence in self._splitter.split(paragraph)
-        ]
-        encoded = self._tokenizer.encode_batch(sentences)
-        ids = [sentence for sentence in encoded if sentence]
-        num_tokens = sum(map(len, ids))
-        counts["documents"] += 1
-        counts["sentences"] += len(ids)
-        counts["tokens"] += num_tokens
-        counts["unknown_tokens"] += sum(
-            sentence.count(self._tokenizer.unk_id) for sentence in ids
-        )
-        counts["skipped/sentences_without_tokens"] += len(encoded) - len(ids)
-        if len(ids) < 2:
-            reason = "single_sentence" if ids else "empty"
-            counts[f"skipped/{reason}_documents"] += 1
-            counts["skipped/tokens"] += num_tokens
-            return []
-        config = self._config
-        instances = [
-            instance
-            for copy in range(config.dupe_factor)
-            for instance in document_instances(
-                ids,
-                max_seq_length=config.max_seq_length,
-                short_seq_prob=config.short_seq_prob,
-                cls_id=self._tokenizer.cls_id,
-                sep_id=self._tokenizer.sep_id,
-                key=counter_rng.key(
-                    config.random_seed, origin, document.name, copy
-                ),
+    def _tokenize(
+        self, items: Sequence[UnitDocument], counts: Counter[str]
+    ) -> tuple[list[TokenizedDocument], _Tokens]:
+        tokenizer = self._tokenizer
+        flat = [tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id]
+        documents = []
+        for item in items:
+            sentences = [
+                piece
+                for paragraph in item.document.paragraphs
+                for piece in cut_long_sentences(self._splitter.split(paragraph))
+            ]
+            borders = [len(flat)]
+            for ids in tokenizer.encode_batch(sentences):
+                if ids:
+                    flat += ids
+                    borders.append(len(flat))
+            counts["sentences"] += len(borders) - 1
+            counts["skipped/sentences_without_tokens"] += (
+                len(sentences) - len(borders) + 1
             )
-        ]
+            key = counter_rng.key(
+                self._config.random_seed, item.origin, item.document.name
+            )
+            documents.append(
+                TokenizedDocument(item.document.name, borders, key)
+            )
+        ids = np.array(flat, np.int32)
+        counts["documents"] += len(documents)
+        counts["tokens"] += len(ids) - _NUM_FRAMING
+        counts["unknown_tokens"] += int((ids == tokenizer.unk_id).sum())
+        return documents, _Tokens(ids, self._word_start[ids])
+
+    def _record_batch(
+        self,
+        split: str,
+        instances: Sequence[Instance],
+        tokens: _Tokens,
+        counts: Counter[str],
+    ) -> RecordBatch:
+        spans = np.array([instance[:4] for instance in instances])
+        keys = np.array([instance.key for instance in instances], np.uint64)
+        labels = np.array([instance.label for instance in instances])
+        first, second = spans[:, 1] - spans[:, 0], spans[:, 3] - spans[:, 2]
+        lengths = first + second + self._objective.num_special_tokens
         counts["instances"] += len(instances)
-        for instance in instances:
-            counts["swapped"] += instance.sentence_order_label
-            counts["truncated_tokens"] += instance.num_truncated
-            counts["instance_tokens"] += len(instance.input_ids)
-        return instances
-
-    def _examples(
-        self, instances: Sequence[Instance], counts: Counter[str]
-    ) -> list[dict[str, np.ndarray]]:
-        if self._config.record_kind == "dynamic":
-            return [self._dynamic_example(instance) for instance in instances]
-        return [
-            example
-            for begin in range(0, len(instances), _MASKING_BATCH)
-            for example in self._static_examples(
-                instances[begin : begin + _MASKING_BATCH], counts
-            )
-        ]
-
-    def _dynamic_example(self, instance: Instance) -> dict[str, np.ndarray]:
-        input_ids = np.array(instance.input_ids, np.int32)
-        return {
-            "input_ids": input_ids,
-            "segment_ids": np.array(instance.segment_ids, np.int8),
-            "word_starts": self._word_starts(input_ids),
-            "sentence_order_label": _label(instance),
+        counts["instance_tokens"] += int(lengths.sum())
+        counts["label_1"] += int(labels.sum())
+        places = self._places(spans, first, second)
+        columns = {
+            "input_ids": tokens.ids[places],
+            "segment_ids": self._segment_ids(first, lengths),
+            "word_starts": tokens.word_starts[places],
+            "input_mask": np.arange(places.shape[1]) < lengths[:, None],
+            "sentence_order_label": labels[:, None],
         }
+        if self._config.record_kind == "dynamic":
+            columns = _without_padding(columns, lengths)
+        else:
+            self._mask(columns, keys, lengths, counts)
+        return RecordBatch(split, keys, serialize_batch(self._spec, columns))
 
-    def _static_examples(
-        self, instances: Sequence[Instance], counts: Counter[str]
-    ) -> list[dict[str, np.ndarray]]:
-        tokenizer, config = self._tokenizer, self._config
-        shape = (len(instances), config.max_seq_length)
-        lengths = np.array([len(i.input_ids) for i in instances])
-        input_mask = np.arange(config.max_seq_length) < lengths[:, None]
-        input_ids = np.full(shape, tokenizer.pad_id, np.int32)
-        segment_ids = np.zeros(shape, np.int32)
-        input_ids[input_mask] = [t for i in instances for t in i.input_ids]
-        segment_ids[input_mask] = [s for i in instances for s in i.segment_ids]
-        word_starts = self._word_starts(input_ids) & input_mask
+    def _places(
+        self, spans: np.ndarray, first: np.ndarray, second: np.ndarray
+    ) -> np.ndarray:
+        """Returns where in the flat tokens each `[batch, seq]` comes from."""
+        column = np.arange(self._config.max_seq_length)
+        first, second = first[:, None], second[:, None]
+        places = np.where(
+            column <= first,
+            column + spans[:, :1] - 1,
+            column + spans[:, 2:3] - first - 2,
+        )
+        places[:, 0] = _CLS
+        end = first + 1
+        places[column == end] = _SEP
+        if self._objective.num_special_tokens == 3:
+            end = end + second + 1
+            places[column == end] = _SEP
+        places[column > end] = _PAD
+        return places
+
+    def _segment_ids(
+        self, first: np.ndarray, lengths: np.ndarray
+    ) -> np.ndarray:
+        column = np.arange(self._config.max_seq_length)
+        return (column > first[:, None] + 1) & (column < lengths[:, None])
+
+    def _mask(
+        self,
+        columns: dict[str, np.ndarray],
+        keys: np.ndarray,
+        lengths: np.ndarray,
+        counts: Counter[str],
+    ) -> None:
+        """Turns the columns into those of static records."""
+        tokenizer = self._tokenizer
+        input_ids, word_starts = columns["input_ids"], columns["word_starts"]
         masked = mask_batch(
             input_ids,
             word_starts,
-            segment_ids,
-            maskable_tokens(input_ids, input_mask, tokenizer.special_ids),
-            counter_rng.fold_in([i.key for i in instances], _MASKS),
+            columns["segment_ids"],
+            maskable_tokens(
+                input_ids, columns["input_mask"], tokenizer.special_ids
+            ),
+            counter_rng.fold_in(keys, _MASKS),
             lengths=lengths,
             config=self._masking,
-            num_slots=num_slots(config, self._masking),
+            num_slots=num_slots(self._config, self._masking),
             mask_id=tokenizer.mask_id,
             replacement_ids=tokenizer.replacement_ids,
         )
-        counts["masked_tokens"] += int(masked.masked_lm_weights.sum())
-        return [
-            {
-                "input_ids": masked.input_ids[row],
-                "input_mask": input_mask[row],
-                "segment_ids": segment_ids[row],
-                "token_boundary": word_starts[row],
-                "masked_lm_positions": masked.masked_lm_positions[row],
-                "masked_lm_ids": masked.masked_lm_ids[row],
-                "masked_lm_weights": masked.masked_lm_weights[row],
-                "sentence_order_label": _label(instance),
-            }
-            for row, instance in enumerate(instances)
-        ]
-
-    def _word_starts(self, input_ids: np.ndarray) -> np.ndarray:
-        """Returns where words start; [CLS] and [SEP] do, as in the original."""
-        borders = (self._tokenizer.cls_id, self._tokenizer.sep_id)
-        return self._tokenizer.word_start[input_ids] | np.isin(
-            input_ids, borders
-        )
+        columns["token_boundary"] = columns.pop("word_starts")
+        columns["input_ids"] = masked.input_ids
+        columns["masked_lm_positions"] = masked.masked_lm_positions
+        columns["masked_lm_ids"] = masked.masked_lm_ids
+        columns["masked_lm_weights"] = masked.masked_lm_weights
+        counts.update(masked.account(tokenizer.mask_id))
 
 
-def _label(instance: Instance) -> np.ndarray:
-    return np.array([instance.sentence_order_label], np.int8)
+def _without_padding(
+    columns: dict[str, np.ndarray], lengths: np.ndarray
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Returns the columns of dynamic records: flat values and their sizes."""
+    mask = columns["input_mask"]
+    ones = np.ones_like(lengths)
+    return {
+        name: (values[:, 0], ones)
+        if name == "sentence_order_label"
+        else (values[mask], lengths)
+        for name, values in columns.items()
+        if name != "input_mask"
+    }
 
 
 def num_slots(config: PretrainingDataConfig, masking: MaskingConfig) -> int:
@@ -202,27 +249,3 @@ def num_slots(config: PretrainingDataConfig, masking: MaskingConfig) -> int:
     if config.record_kind == "dynamic":
         return 0
     return masking.prediction_slots(config.max_seq_length)
-
-
-@dataclasses.dataclass(frozen=True)
-class RecordPlan:
-    """What a process needs to make itself a `RecordMaker`."""
-
-    tokenizer_dir: str
-    splitter_path: str
-    config: PretrainingDataConfig
-    masking: MaskingConfig
-
-
-@functools.cache
-def record_maker(plan: RecordPlan) -> RecordMaker:
-    """Returns the maker for `plan`, made once in a process."""
-    with open(plan.splitter_path, encoding="utf-8") as file:
-        parameters = json.load(file)
-    splitter = SENTENCE_SPLITTERS[plan.config.sentence_splitter]
-    return RecordMaker(
-        load_tokenizer(plan.tokenizer_dir),
-        splitter.from_json(parameters),
-        plan.config,
-        plan.masking,
-    )

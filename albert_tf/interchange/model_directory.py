@@ -27,7 +27,8 @@ from albert_tf.modeling.models import (
     AlbertForClassification,
     AlbertForPretraining,
 )
-from albert_tf.text.tokenizer import SentencePieceTokenizer, load_tokenizer
+from albert_tf.text.tokenizer import load_tokenizer
+from albert_tf.text.tokenizer_base import Tokenizer
 
 _PRETRAINING = "AlbertForPreTraining"
 _CLASSIFICATION = "AlbertForSequenceClassification"
@@ -55,7 +56,7 @@ class LoadedModel:
     """
 
     model: keras.Model
-    tokenizer: SentencePieceTokenizer
+    tokenizer: Tokenizer
     labels: list[str] | None
     max_seq_length: int
 
@@ -100,7 +101,7 @@ def flush_files(directory: str) -> None:
 def save_model_directory(
     directory: str,
     model: keras.Model,
-    tokenizer: SentencePieceTokenizer,
+    tokenizer: Tokenizer,
     *,
     max_seq_length: int,
     labels: list[str] | None = None,
@@ -178,7 +179,7 @@ def load_model_directory(directory: str, dtype: str = "float32") -> LoadedModel:
 
 
 def check_vocab_size(
-    config: ModelConfig, tokenizer: SentencePieceTokenizer, place: str
+    config: ModelConfig, tokenizer: Tokenizer, place: str
 ) -> None:
     """Raises UserError when tokenizer and model count different pieces."""
     if tokenizer.vocab_size != config.vocab_size:

@@ -66,7 +66,12 @@ class MaskedLMHead(keras.layers.Layer):
 
 
 class SentenceOrderHead(keras.layers.Layer):
-    """Two logits from the pooled vector: in order, swapped."""
+    """Two logits from the pooled vector: in order, swapped.
+
+    Or what else the labels of the shards mean: with next-sentence records the
+    segment follows or is of another document; single segments train nothing
+    here.
+    """
 
     def __init__(
         self,

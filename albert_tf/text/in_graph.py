@@ -1,8 +1,10 @@
 """The tokenizer as TensorFlow operations, for raw text in a SavedModel.
 
-`InGraphTokenizer` gives the ids of `SentencePieceTokenizer.encode` for every
-input. Of TensorFlow Text it uses only NormalizeUTF8, SentencepieceOp and
-SentencepieceTokenizeOp, which the released TensorFlow Serving binaries have.
+`InGraphTokenizer` gives the ids of `Tokenizer.encode` for every input, with a
+SentencePiece or a WordPiece vocabulary. Of TensorFlow Text it uses only
+NormalizeUTF8, SentencepieceOp, SentencepieceTokenizeOp and
+WordpieceTokenizeWithOffsets, which the released TensorFlow Serving binaries
+have.
 
 The SentencePiece library must be older than 0.2.2: since then it chooses
 otherwise between equally good ways through a word than TensorFlow Text does.
@@ -14,8 +16,10 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.config import UserError
-from albert_tf.text import normalization
-from albert_tf.text.tokenizer import SentencePieceTokenizer
+from albert_tf.text import normalization, wordpiece
+from albert_tf.text.sentencepiece_tokenizer import SentencePieceTokenizer
+from albert_tf.text.tokenizer_base import Tokenizer
+from albert_tf.text.wordpiece_tokenizer import WordPieceTokenizer
 
 try:
     import tensorflow_text
@@ -37,27 +41,20 @@ class InGraphTokenizer(tf.Module):
     """
 
     def __init__(
-        self, tokenizer: SentencePieceTokenizer, *, max_bytes: int = 20_000
+        self, tokenizer: Tokenizer, *, max_bytes: int = 20_000
     ) -> None:
         super().__init__()
         if max_bytes < 4:
             raise ValueError(f"max_bytes={max_bytes} is less than a character.")
         self._max_bytes = max_bytes
-        self._do_lower_case = tokenizer.do_lower_case
-        self._keep_accents = tokenizer.keep_accents
         self._pad_id = tokenizer.pad_id
         self._cls_id = tokenizer.cls_id
         self._sep_id = tokenizer.sep_id
-        # An attribute, so that the model in it is tracked and saved.
-        self._sentencepiece = tensorflow_text.SentencepieceTokenizer(
-            model=tokenizer.model_bytes, out_type=tf.int32
-        )
-        rows = [
-            tokenizer.expansions.get(piece, (piece,))
-            for piece in range(tokenizer.vocab_size)
-        ]
-        self._expansions = tf.RaggedTensor.from_row_lengths(
-            np.concatenate(rows).astype(np.int32), [len(row) for row in rows]
+        # An attribute, so that the vocabulary in it is tracked and saved.
+        self._vocabulary = (
+            _WordPiece(tokenizer)
+            if isinstance(tokenizer, WordPieceTokenizer)
+            else _SentencePiece(tokenizer)
         )
 
     def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
@@ -65,29 +62,20 @@ class InGraphTokenizer(tf.Module):
 
         Bytes that are not UTF-8 count as U+FFFD.
         """
-        ids = self._sentencepiece.tokenize(self.normalize(texts))
-        return tf.gather(self._expansions, ids).merge_dims(1, 2)
+        return self._vocabulary.encode(self.normalize(texts))
 
     def normalize(self, texts: tf.Tensor) -> tf.Tensor:
-        """Returns `normalization.normalize` of each string `[batch]`."""
+        """Returns each string `[batch]` cleaned up.
+
+        As `normalization.normalize` has it, or the words of
+        `wordpiece.split_words` with a space between two.
+        """
         texts = tf.strings.unicode_transcode(
             self._truncate(texts), "UTF-8", "UTF-8", errors="replace"
         )
-        for ticks, quote in normalization.QUOTES:
-            texts = tf.strings.regex_replace(texts, re.escape(ticks), quote)
-        texts = tf.strings.regex_replace(
-            texts, normalization.UNSETTLED, normalization.REPLACEMENT
+        spaced = tf.strings.regex_replace(
+            self._vocabulary.clean(texts), normalization.WHITE_SPACE, " "
         )
-        texts = tensorflow_text.normalize_utf8(texts, "NFKD")
-        if not self._keep_accents:
-            texts = tf.strings.regex_replace(texts, normalization.COMBINING, "")
-        if self._do_lower_case:
-            texts = tf.strings.regex_replace(texts, *normalization.SIGMA)
-            # First ASCII alone: a server that runs under a Turkish locale
-            # would otherwise make a dotless i of I.
-            texts = tf.strings.lower(texts)
-            texts = tf.strings.lower(texts, encoding="utf-8")
-        spaced = tf.strings.regex_replace(texts, normalization.WHITE_SPACE, " ")
         return tf.strings.strip(spaced)
 
     def pack_single(
@@ -127,3 +115,99 @@ class InGraphTokenizer(tf.Module):
         return tf.strings.substr(
             texts, tf.zeros_like(back), self._max_bytes - back
         )
+
+
+class _SentencePiece(tf.Module):
+    """SentencePieceTokenizer, part by part."""
+
+    def __init__(self, tokenizer: SentencePieceTokenizer) -> None:
+        super().__init__()
+        self._settings = tokenizer.settings
+        self._sentencepiece = tensorflow_text.SentencepieceTokenizer(
+            model=tokenizer.model_bytes, out_type=tf.int32
+        )
+        rows = [
+            tokenizer.expansions.get(piece, (piece,))
+            for piece in range(tokenizer.vocab_size)
+        ]
+        self._expansions = tf.RaggedTensor.from_row_lengths(
+            np.concatenate(rows).astype(np.int32), [len(row) for row in rows]
+        )
+
+    def clean(self, texts: tf.Tensor) -> tf.Tensor:
+        for ticks, quote in normalization.QUOTES:
+            texts = tf.strings.regex_replace(texts, re.escape(ticks), quote)
+        texts = _replace_unsettled(texts)
+        if not self._settings["keep_accents"]:
+            texts = tensorflow_text.normalize_utf8(texts, "NFKD")
+            texts = tf.strings.regex_replace(
+                texts, normalization.COMBINING.pattern, ""
+            )
+        return _lower(texts) if self._settings["do_lower_case"] else texts
+
+    def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        ids = self._sentencepiece.tokenize(texts)
+        return tf.gather(self._expansions, ids).merge_dims(1, 2)
+
+
+class _WordPiece(tf.Module):
+    """WordPieceTokenizer, part by part."""
+
+    # A character takes at most four bytes in UTF-8.
+    _MAX_WORD_BYTES = 4 * wordpiece.MAX_WORD_LENGTH
+
+    def __init__(self, tokenizer: WordPieceTokenizer) -> None:
+        super().__init__()
+        self._settings = tokenizer.settings
+        self._table = tf.lookup.StaticHashTable(
+            tf.lookup.KeyValueTensorInitializer(
+                tf.constant([p.encode() for p in tokenizer.vocabulary]),
+                tf.range(tokenizer.vocab_size, dtype=tf.int64),
+            ),
+            default_value=tokenizer.unk_id,
+        )
+        self._wordpiece = tensorflow_text.WordpieceTokenizer(
+            self._table,
+            suffix_indicator=wordpiece.CONTINUATION,
+            max_bytes_per_word=self._MAX_WORD_BYTES,
+            token_out_type=tf.int32,
+            unknown_token=tokenizer.special_tokens["unk_token"],
+        )
+        chinese = tokenizer.settings["tokenize_chinese_chars"]
+        self._lone = wordpiece.LONE[chinese].pattern
+
+    def clean(self, texts: tf.Tensor) -> tf.Tensor:
+        texts = tf.strings.regex_replace(texts, wordpiece.CONTROL.pattern, "")
+        texts = _replace_unsettled(texts)
+        if self._settings["do_lower_case"]:
+            texts = _lower(texts)
+        if not self._settings["keep_accents"]:
+            texts = tensorflow_text.normalize_utf8(texts, "NFD")
+            texts = tf.strings.regex_replace(texts, wordpiece.MARKS.pattern, "")
+        return tf.strings.regex_replace(texts, self._lone, r" \0 ")
+
+    def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        words = tf.strings.split(texts)
+        # The operation measures words in bytes; here in characters.
+        length = tf.strings.length(words.flat_values, unit="UTF8_CHAR")
+        checked = tf.where(
+            length > wordpiece.MAX_WORD_LENGTH,
+            "x" * (self._MAX_WORD_BYTES + 1),
+            words.flat_values,
+        )
+        ids = self._wordpiece.tokenize(words.with_flat_values(checked))
+        return ids.merge_dims(1, 2)
+
+
+def _replace_unsettled(texts: tf.Tensor) -> tf.Tensor:
+    return tf.strings.regex_replace(
+        texts, normalization.UNSETTLED.pattern, normalization.REPLACEMENT
+    )
+
+
+def _lower(texts: tf.Tensor) -> tf.Tensor:
+    texts = tf.strings.regex_replace(texts, *normalization.SIGMA)
+    # First ASCII alone: a server that runs under a Turkish locale would
+    # otherwise make a dotless i of I.
+    texts = tf.strings.lower(texts)
+    return tf.strings.lower(texts, encoding="utf-8")

@@ -17,7 +17,8 @@ import numpy as np
 from albert_tf.config import MaskingConfig
 from albert_tf.text import counter_rng
 
-# Streams of random numbers under a row's key, each counted by token position.
+# Streams of random numbers under a row's key, each counted by token position,
+# the lengths of n-grams by the number of the n-gram.
 _ORDER, _NGRAM, _ACTION, _REPLACEMENT = range(4)
 
 _KEEP_PROB = 0.1
@@ -34,6 +35,27 @@ class MaskedBatch(NamedTuple):
     masked_lm_positions: np.ndarray  # [batch, slots] int32, ascending
     masked_lm_ids: np.ndarray  # [batch, slots] int32
     masked_lm_weights: np.ndarray  # [batch, slots] float32, 1 or 0
+    ngram_counts: np.ndarray  # [max_ngram + 1] how many n-grams of n words
+
+    def account(self, mask_id: int) -> dict[str, int]:
+        """Returns what was done, by name: shares are made of these counts."""
+        rows = np.arange(len(self.input_ids))[:, None]
+        shown = self.input_ids[rows, self.masked_lm_positions]
+        real = self.masked_lm_weights > 0
+        as_mask = int((real & (shown == mask_id)).sum())
+        as_is = int((real & (shown == self.masked_lm_ids)).sum())
+        masked = int(real.sum())
+        return {
+            "masked_tokens": masked,
+            "masked_tokens/as_mask": as_mask,
+            "masked_tokens/as_is": as_is,
+            "masked_tokens/as_random": masked - as_mask - as_is,
+            **{
+                f"masked_ngrams/{n}": int(count)
+                for n, count in enumerate(self.ngram_counts)
+                if n
+            },
+        }
 
 
 class _Words(NamedTuple):
@@ -72,11 +94,11 @@ def mask_batch(
 ) -> MaskedBatch:
     """Returns the batch with n-grams of whole words masked.
 
-    Words are taken in random order; each draws its n with p(n) ~ 1/n among
-    the n-grams that fit into its segment, shrinks n to what is left of the
-    budget, and is passed over if a word of the n-gram is taken already. A
-    token of a chosen n-gram becomes [MASK] with 0.8, stays with 0.1 and
-    becomes a random piece with 0.1. The budget of a row is `masked_lm_prob`
+    The length n of each n-gram is drawn with p(n) ~ 1/n (or ~ n), and its
+    place is the first, in a random order of the words, where n words of one
+    segment are free. What is left of the budget may shorten the last. A token
+    of a chosen n-gram becomes [MASK] with 0.8, stays with 0.1 and becomes a
+    random piece with 0.1. The budget of a row is `masked_lm_prob`
     of its length, and at least 1; it is met to the token unless no word that
     is left fits into what is left.
 
@@ -87,15 +109,18 @@ def mask_batch(
         maskable: `[batch, seq]` bool, see `maskable_tokens`.
         keys: `[batch]` uint64, see `counter_rng`.
         lengths: `[batch]` tokens without padding, special ones included.
-        config: masked_lm_prob, max_ngram and favor_shorter_ngram.
+        config: what is masked, but its max_predictions_per_seq.
         num_slots: P, the most tokens masked in a row.
         mask_id: id of [MASK].
         replacement_ids: `[n]` ids a random replacement is drawn from.
     """
-    words = _find_words(word_starts.astype(bool), segment_ids, maskable)
+    word_starts = word_starts.astype(bool)
+    if not config.whole_word_masking:
+        word_starts = np.ones_like(word_starts)
+    words = _find_words(word_starts, segment_ids, maskable)
     budgets = np.maximum(1, np.rint(config.masked_lm_prob * lengths))
     budgets = np.minimum(num_slots, budgets).astype(np.int64)
-    chosen = _choose_words(words, keys, budgets, config)
+    chosen, ngram_counts = _choose_words(words, keys, budgets, config)
     row, position = _tokens_of(words, chosen)
 
     action = counter_rng.uniform_at(
@@ -123,6 +148,7 @@ def mask_batch(
         np.zeros(shape, np.int32),
         np.zeros(shape, np.int32),
         np.zeros(shape, np.float32),
+        ngram_counts,
     )
     result.masked_lm_positions[row, slot] = position
     result.masked_lm_ids[row, slot] = original_ids
@@ -150,9 +176,10 @@ def _find_words(
     ends_word = maskable.copy()
     ends_word[:, :-1] &= begins_word[:, 1:] | ~continues_run[:, 1:]
 
-    row, start = np.nonzero(begins_word)
-    end = np.nonzero(ends_word)[1] + 1
-    starts_run = begins_run[row, start]
+    begin = np.flatnonzero(begins_word)
+    row, start = np.divmod(begin, maskable.shape[1])
+    end = np.flatnonzero(ends_word) - (begin - start) + 1
+    starts_run = begins_run.ravel()[begin]
     run_borders = np.append(np.flatnonzero(starts_run), len(row))
     words_left = run_borders[np.cumsum(starts_run)] - np.arange(len(row))
     first = np.searchsorted(row, np.arange(len(maskable) + 1))
@@ -161,17 +188,21 @@ def _find_words(
 
 def _choose_words(
     words: _Words, keys: np.ndarray, budgets: np.ndarray, config: MaskingConfig
-) -> np.ndarray:
-    """Returns which words `[words]` are hidden, within every row's budget."""
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns which words are hidden and by how many n-grams of each length.
+
+    The first is bool `[words]`, the second `[max_ngram + 1]`.
+    """
     chosen = np.zeros(len(words.row), bool)
+    ngram_counts = np.zeros(config.max_ngram + 1, np.int64)
     remaining = budgets.copy()
     order = _random_order(words, keys)
-    ngrams = _draw_ngrams(words, keys, config)
-    _fill_budgets(words, order, ngrams, remaining, chosen)
+    ngrams = _draw_ngrams(keys, int(budgets.max(initial=1)), config)
     # Differs from google-research/albert, which may end below its budget:
     # what no n-gram filled is filled with single words.
-    _fill_budgets(words, order, np.ones_like(ngrams), remaining, chosen)
-    return chosen
+    for lengths in (ngrams, np.ones_like(ngrams)):
+        _fill_budgets(words, order, lengths, remaining, chosen, ngram_counts)
+    return chosen, ngram_counts
 
 
 def _random_order(words: _Words, keys: np.ndarray) -> np.ndarray:
@@ -194,22 +225,16 @@ def _random_order(words: _Words, keys: np.ndarray) -> np.ndarray:
 
 
 def _draw_ngrams(
-    words: _Words, keys: np.ndarray, config: MaskingConfig
+    keys: np.ndarray, number: int, config: MaskingConfig
 ) -> np.ndarray:
-    """Returns the length `[words]`, in words, of the n-gram at each word."""
-    weights = 1.0 / np.arange(1, config.max_ngram + 1)
-    if not config.favor_shorter_ngram:
-        weights = weights[::-1]
+    """Returns the lengths `[batch, number]`, in words, of a row's n-grams."""
+    weights = np.arange(1, config.max_ngram + 1, dtype=np.float64)
+    if config.favor_shorter_ngram:
+        weights = 1.0 / weights
     cumulative = np.cumsum(weights)
-    draw = counter_rng.uniform_at(
-        counter_rng.fold_in(keys, _NGRAM)[words.row], words.start
-    )
-    allowed = np.minimum(words.words_left, config.max_ngram)
-    # Only the first `allowed` weights count, renormalised.
-    draw *= cumulative[allowed - 1]
-    return np.minimum(
-        allowed, 1 + np.searchsorted(cumulative, draw, side="right")
-    )
+    draw = counter_rng.uniforms(counter_rng.fold_in(keys, _NGRAM), number)
+    draw *= cumulative[-1]
+    return 1 + (draw[..., None] >= cumulative[:-1]).sum(axis=-1)
 
 
 def _fill_budgets(
@@ -218,16 +243,25 @@ def _fill_budgets(
     ngrams: np.ndarray,
     remaining: np.ndarray,
     chosen: np.ndarray,
+    ngram_counts: np.ndarray,
 ) -> None:
-    """Chooses the n-grams that fit; updates `remaining` and `chosen`."""
+    """Chooses the n-grams that fit; updates the last three arrays.
+
+    Differs from google-research/albert, where each place draws its own n and
+    long n-grams, which find less room, come out too rare: here a length that
+    was drawn waits for the first place with room for it.
+    """
     num_words = np.diff(words.first)
+    num_chosen = np.zeros(len(ngrams), np.int64)
     longest = int(ngrams.max(initial=1))
     for rank in range(order.shape[1]):
         rows = np.flatnonzero((remaining > 0) & (num_words > rank))
         if not rows.size:
             break
         word = words.first[rows] + order[rows, rank]
-        ngram = ngrams[word]
+        ngram = ngrams[rows, num_chosen[rows]]
+        fits = ngram <= words.words_left[word]
+        rows, word, ngram = rows[fits], word[fits], ngram[fits]
         size = words.end[word + ngram - 1] - words.start[word]
         for _ in range(longest - 1):
             ngram -= (size > remaining[rows]) & (ngram > 1)
@@ -235,8 +269,10 @@ def _fill_budgets(
         fits = size <= remaining[rows]
         for step in range(longest):
             fits &= ~chosen[word + np.minimum(step, ngram - 1)]
-        remaining[rows[fits]] -= size[fits]
-        word, ngram = word[fits], ngram[fits]
+        rows, word, ngram = rows[fits], word[fits], ngram[fits]
+        remaining[rows] -= size[fits]
+        num_chosen[rows] += 1
+        ngram_counts += np.bincount(ngram, minlength=len(ngram_counts))
         for step in range(longest):
             chosen[word + np.minimum(step, ngram - 1)] = True
 

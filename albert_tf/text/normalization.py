@@ -7,8 +7,9 @@ forms give the same text for every input, which the tests check for every code
 point.
 """
 
-import re
 import unicodedata
+
+from albert_tf.text.character_class import CharacterClass, from_ranges
 
 # The straight and the curly quotes of LaTeX and the Penn Treebank, as in
 # Hugging Face's ALBERT.
@@ -26,80 +27,53 @@ REPLACEMENT = "\ufffc"
 SIGMA = ("Σ", "σ")
 
 
-def _character_class(ranges: list[tuple[int, int]]) -> str:
-    """Returns a regular expression for one character of the ranges."""
-    return f"[{''.join(f'{_spell(a)}-{_spell(b)}' for a, b in ranges)}]"
-
-
-def _spell(code: int) -> str:
-    # NUL ends a pattern in some engines unless it is spelt out.
-    return chr(code) if code else "\\x00"
-
-
-def _ranges(codes: list[int]) -> list[tuple[int, int]]:
-    """Returns the ranges (first, last) that cover sorted code points."""
-    ranges: list[tuple[int, int]] = []
-    for code in codes:
-        if ranges and ranges[-1][1] == code - 1:
-            ranges[-1] = (ranges[-1][0], code)
-        else:
-            ranges.append((code, code))
-    return ranges
-
-
 # Code points that decompose, combine or change case in the Unicode tables of
 # some, but not all, of Python 3.11 to 3.13 (Unicode 14.0 to 15.1), TensorFlow
 # (13) and TensorFlow Text (16): letters and marks younger than Unicode 13.
 # tests/text/test_in_graph.py finds any that are missing. NUL is here because
 # tf.strings.lower cuts the text at it.
-_UNSETTLED_RANGES = [
-    (0x0000, 0x0000),
-    (0x0897, 0x0897),
-    (0x2C2F, 0x2C2F),
-    (0xA7C0, 0xA7C0),
-    (0xA7D0, 0xA7D0),
-    (0xA7D6, 0xA7D6),
-    (0xA7D8, 0xA7D8),
-    (0x10570, 0x1057A),
-    (0x1057C, 0x1058A),
-    (0x1058C, 0x10592),
-    (0x10594, 0x10595),
-    (0x105C9, 0x105C9),
-    (0x105E4, 0x105E4),
-    (0x10D69, 0x10D6D),
-    (0x10EFD, 0x10EFF),
-    (0x11383, 0x11383),
-    (0x11385, 0x11385),
-    (0x1138E, 0x1138E),
-    (0x11391, 0x11391),
-    (0x113C5, 0x113C5),
-    (0x113C7, 0x113C8),
-    (0x113CE, 0x113D0),
-    (0x11F41, 0x11F42),
-    (0x16121, 0x16128),
-    (0x1612F, 0x1612F),
-    (0x16D68, 0x16D6A),
-    (0x1CCD6, 0x1CCF9),
-    (0x1E030, 0x1E06D),
-    (0x1E08F, 0x1E08F),
-    (0x1E4EC, 0x1E4EF),
-    (0x1E5EE, 0x1E5EF),
-]
-UNSETTLED = _character_class(_UNSETTLED_RANGES)
+UNSETTLED = from_ranges(
+    [
+        (0x0000, 0x0000),
+        (0x0897, 0x0897),
+        (0x2C2F, 0x2C2F),
+        (0xA7C0, 0xA7C0),
+        (0xA7D0, 0xA7D0),
+        (0xA7D6, 0xA7D6),
+        (0xA7D8, 0xA7D8),
+        (0x10570, 0x1057A),
+        (0x1057C, 0x1058A),
+        (0x1058C, 0x10592),
+        (0x10594, 0x10595),
+        (0x105C9, 0x105C9),
+        (0x105E4, 0x105E4),
+        (0x10D69, 0x10D6D),
+        (0x10EFD, 0x10EFF),
+        (0x11383, 0x11383),
+        (0x11385, 0x11385),
+        (0x1138E, 0x1138E),
+        (0x11391, 0x11391),
+        (0x113C5, 0x113C5),
+        (0x113C7, 0x113C8),
+        (0x113CE, 0x113D0),
+        (0x11F41, 0x11F42),
+        (0x16121, 0x16128),
+        (0x1612F, 0x1612F),
+        (0x16D68, 0x16D6A),
+        (0x1CCD6, 0x1CCF9),
+        (0x1E030, 0x1E06D),
+        (0x1E08F, 0x1E08F),
+        (0x1E4EC, 0x1E4EF),
+        (0x1E5EE, 0x1E5EF),
+    ]
+)
 
 # Marks with a canonical combining class: what NFKD splits off as accents. All
 # of them lie below U+20000.
-_UNSETTLED_CODES = {
-    code for first, last in _UNSETTLED_RANGES for code in range(first, last + 1)
-}
-COMBINING = _character_class(
-    _ranges(
-        [
-            code
-            for code in range(0x20000)
-            if unicodedata.combining(chr(code)) and code not in _UNSETTLED_CODES
-        ]
-    )
+COMBINING = CharacterClass(
+    code
+    for code in range(0x20000)
+    if unicodedata.combining(chr(code)) and chr(code) not in UNSETTLED
 )
 
 # What str.isspace and str.split take for white space.
@@ -107,40 +81,44 @@ WHITE_SPACE = (
     "[\t-\r\x1c- \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+"
 )
 
-_UNSETTLED = re.compile(UNSETTLED)
-_COMBINING = re.compile(COMBINING)
-
 
 def normalize(text: str, *, do_lower_case: bool, keep_accents: bool) -> str:
     """Returns `text` as the vocabulary expects it.
 
     Quotes made of two ticks become one character, compatibility characters
-    are decomposed (NFKD), accents are dropped, letters are lower-cased, and
+    are decomposed (NFKD) and accents dropped, letters are lower-cased, and
     white space is one space between words and none at the ends.
 
     Differs from google-research/albert: white space is collapsed last, so
     that characters which decompose to a space (U+00B4) leave no second one.
+    keep_accents is Hugging Face's: it leaves characters composed.
 
     Args:
         text: any string; a lone surrogate counts as the invalid bytes that
             it would be in UTF-8.
         do_lower_case: whether to lower-case.
-        keep_accents: whether combining marks stay.
+        keep_accents: whether to do without NFKD, and accents stay.
     """
     for ticks, quote in QUOTES:
         text = text.replace(ticks, quote)
     # Most English is ASCII, where nothing else than NUL would change.
     if not text.isascii() or "\0" in text:
-        text = _decompose(text, keep_accents=keep_accents)
+        text = replace_unsettled(replace_surrogates(text))
+        if not keep_accents:
+            text = COMBINING.sub("", unicodedata.normalize("NFKD", text))
     if do_lower_case:
         text = text.replace(*SIGMA).lower()
     return " ".join(text.split())
 
 
-def _decompose(text: str, *, keep_accents: bool) -> str:
-    text = text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
-    text = unicodedata.normalize("NFKD", _UNSETTLED.sub(REPLACEMENT, text))
-    return text if keep_accents else _COMBINING.sub("", text)
+def replace_surrogates(text: str) -> str:
+    """Returns `text` with U+FFFD for each byte of a lone surrogate."""
+    return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+
+
+def replace_unsettled(text: str) -> str:
+    """Returns `text` with REPLACEMENT for each character of UNSETTLED."""
+    return UNSETTLED.sub(REPLACEMENT, text)
 
 
 def truncate_utf8(text: str, max_bytes: int) -> str:

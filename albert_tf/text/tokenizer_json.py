@@ -1,23 +1,30 @@
-"""The tokenizer in the JSON form of Hugging Face's `tokenizers` library.
+"""A tokenizer in the JSON form of Hugging Face's `tokenizers` library.
 
-`tokenizer_json` builds it from a SentencePiece model, so that `transformers`
-opens a model directory without converting anything.
+`sentencepiece_json` and `wordpiece_json` return the contents of a
+`tokenizer.json`, so that `transformers` opens a model directory without
+converting anything.
 """
 
 import base64
+from collections.abc import Sequence
 from typing import Any
 
 from sentencepiece import sentencepiece_model_pb2
 
-from albert_tf.text import normalization
+from albert_tf.text import normalization, wordpiece
 
 # The role of every special piece, under Hugging Face's names.
-SPECIAL_TOKENS = {
+SENTENCEPIECE_SPECIALS = {
     "pad_token": "<pad>",
     "unk_token": "<unk>",
     "cls_token": "[CLS]",
     "sep_token": "[SEP]",
     "mask_token": "[MASK]",
+}
+WORDPIECE_SPECIALS = {
+    **SENTENCEPIECE_SPECIALS,
+    "pad_token": "[PAD]",
+    "unk_token": "[UNK]",
 }
 
 # Taken off the score of pieces like "8,", which ALBERT splits again: any
@@ -30,10 +37,10 @@ def ends_in_digit_comma(piece: str) -> bool:
     return len(piece) > 1 and piece[-1] == "," and piece[-2].isdigit()
 
 
-def tokenizer_json(
+def sentencepiece_json(
     model_bytes: bytes, *, do_lower_case: bool, keep_accents: bool
 ) -> dict[str, Any]:
-    """Returns the contents of a `tokenizer.json`.
+    """Returns the contents of `tokenizer.json` for a SentencePiece model.
 
     Differs from SentencePieceTokenizer: digits before a comma are split as
     the vocabulary's scores have it, not by a second tokenization; and a
@@ -41,13 +48,83 @@ def tokenizer_json(
     """
     model = sentencepiece_model_pb2.ModelProto.FromString(model_bytes)
     pieces = [piece.piece for piece in model.pieces]
-    specials = {name: pieces.index(name) for name in SPECIAL_TOKENS.values()}
     metaspace = {
         "type": "Metaspace",
         "replacement": "▁",
         "prepend_scheme": "always",
         "split": True,
     }
+    return _tokenizer_json(
+        specials={
+            name: pieces.index(name) for name in SENTENCEPIECE_SPECIALS.values()
+        },
+        normalizers=_normalizers(
+            model.normalizer_spec.precompiled_charsmap,
+            do_lower_case=do_lower_case,
+            keep_accents=keep_accents,
+        ),
+        pre_tokenizers=[{"type": "WhitespaceSplit"}, metaspace],
+        decoder=metaspace,
+        model={
+            "type": "Unigram",
+            "unk_id": pieces.index(SENTENCEPIECE_SPECIALS["unk_token"]),
+            "vocab": [[piece.piece, _score(piece)] for piece in model.pieces],
+            "byte_fallback": False,
+        },
+    )
+
+
+def wordpiece_json(
+    pieces: Sequence[str],
+    *,
+    do_lower_case: bool,
+    keep_accents: bool,
+    tokenize_chinese_chars: bool,
+) -> dict[str, Any]:
+    """Returns the contents of `tokenizer.json` for a WordPiece vocabulary.
+
+    Differs from WordPieceTokenizer: a special piece written out in a text
+    ("[SEP]") is that piece.
+    """
+    ids = {piece: i for i, piece in enumerate(pieces)}
+    lone = wordpiece.LONE[tokenize_chinese_chars].pattern
+    return _tokenizer_json(
+        specials={name: ids[name] for name in WORDPIECE_SPECIALS.values()},
+        normalizers=_word_normalizers(
+            do_lower_case=do_lower_case, keep_accents=keep_accents
+        ),
+        pre_tokenizers=[
+            {"type": "WhitespaceSplit"},
+            {
+                "type": "Split",
+                "pattern": {"Regex": lone},
+                "behavior": "Isolated",
+                "invert": False,
+            },
+        ],
+        decoder={
+            "type": "WordPiece",
+            "prefix": wordpiece.CONTINUATION,
+            "cleanup": False,
+        },
+        model={
+            "type": "WordPiece",
+            "unk_token": WORDPIECE_SPECIALS["unk_token"],
+            "continuing_subword_prefix": wordpiece.CONTINUATION,
+            "max_input_chars_per_word": wordpiece.MAX_WORD_LENGTH,
+            "vocab": ids,
+        },
+    )
+
+
+def _tokenizer_json(
+    *,
+    specials: dict[str, int],
+    normalizers: list[dict[str, Any]],
+    pre_tokenizers: list[dict[str, Any]],
+    decoder: dict[str, Any],
+    model: dict[str, Any],
+) -> dict[str, Any]:
     return {
         "version": "1.0",
         "truncation": None,
@@ -56,26 +133,11 @@ def tokenizer_json(
             _added_token(name, index)
             for name, index in sorted(specials.items(), key=lambda x: x[1])
         ],
-        "normalizer": {
-            "type": "Sequence",
-            "normalizers": _normalizers(
-                model.normalizer_spec.precompiled_charsmap,
-                do_lower_case=do_lower_case,
-                keep_accents=keep_accents,
-            ),
-        },
-        "pre_tokenizer": {
-            "type": "Sequence",
-            "pretokenizers": [{"type": "WhitespaceSplit"}, metaspace],
-        },
+        "normalizer": {"type": "Sequence", "normalizers": normalizers},
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": pre_tokenizers},
         "post_processor": _post_processor(specials),
-        "decoder": metaspace,
-        "model": {
-            "type": "Unigram",
-            "unk_id": specials["<unk>"],
-            "vocab": [[piece.piece, _score(piece)] for piece in model.pieces],
-            "byte_fallback": False,
-        },
+        "decoder": decoder,
+        "model": model,
     }
 
 
@@ -90,7 +152,7 @@ def _added_token(name: str, index: int) -> dict[str, Any]:
         "content": name,
         "single_word": False,
         # The space before a mask belongs to it: "is [MASK]" and "is[MASK]".
-        "lstrip": name == SPECIAL_TOKENS["mask_token"],
+        "lstrip": name == SENTENCEPIECE_SPECIALS["mask_token"],
         "rstrip": False,
         "normalized": False,
         "special": True,
@@ -102,23 +164,42 @@ def _normalizers(
 ) -> list[dict[str, Any]]:
     """Returns the steps of `normalization.normalize`, then the model's own."""
     steps = [_replace("String", *pair) for pair in normalization.QUOTES]
-    steps.append(
-        _replace("Regex", normalization.UNSETTLED, normalization.REPLACEMENT)
-    )
-    steps.append({"type": "NFKD"})
+    steps.append(_UNSETTLED)
     if not keep_accents:
-        steps.append(_replace("Regex", normalization.COMBINING, ""))
+        accents = _replace("Regex", normalization.COMBINING.pattern, "")
+        steps += [{"type": "NFKD"}, accents]
     if do_lower_case:
-        # Letter by letter, so that capital sigma is never the final one.
-        steps.append({"type": "Lowercase"})
+        steps.append(_LOWERCASE)
     if charsmap:
         encoded = base64.b64encode(charsmap).decode("ascii")
         steps.append({"type": "Precompiled", "precompiled_charsmap": encoded})
     return steps
 
 
+def _word_normalizers(
+    *, do_lower_case: bool, keep_accents: bool
+) -> list[dict[str, Any]]:
+    """Returns the steps of `wordpiece.split_words` before it splits."""
+    steps = [_replace("Regex", wordpiece.CONTROL.pattern, ""), _UNSETTLED]
+    if do_lower_case:
+        steps.append(_LOWERCASE)
+    if not keep_accents:
+        steps += [
+            {"type": "NFD"},
+            _replace("Regex", wordpiece.MARKS.pattern, ""),
+        ]
+    return steps
+
+
 def _replace(kind: str, pattern: str, content: str) -> dict[str, Any]:
     return {"type": "Replace", "pattern": {kind: pattern}, "content": content}
+
+
+_UNSETTLED = _replace(
+    "Regex", normalization.UNSETTLED.pattern, normalization.REPLACEMENT
+)
+# Letter by letter, so that capital sigma is never the final one.
+_LOWERCASE = {"type": "Lowercase"}
 
 
 def _post_processor(specials: dict[str, int]) -> dict[str, Any]:

@@ -8,52 +8,65 @@ import tensorflow as tf
 from albert_tf.config import MaskingConfig, UserError
 from albert_tf.interchange.model_directory import load_model_directory
 from albert_tf.tasks.base import Task, label_numbers
-from albert_tf.text.records import open_shards
+from albert_tf.text.shards import open_shards
 from albert_tf.training.input_pipeline import (
     ClassificationBatches,
     PretrainingBatches,
     check_shards,
     prefetch,
+    sentence_objective,
 )
-from albert_tf.training.objectives import PretrainingObjective
+from albert_tf.training.objectives import pretraining_objective
 from albert_tf.training.predict import Predictor
 from albert_tf.training.trainer import RunningMeans, Trainer
-
-
-def _num_steps(
-    batches: PretrainingBatches | ClassificationBatches, max_steps: int
-) -> int:
-    return min(batches.num_steps, max_steps or batches.num_steps)
 
 
 def evaluate_pretraining(
     trainer: Trainer, batches: PretrainingBatches, max_steps: int = 0
 ) -> dict[str, float]:
-    """Returns the losses and accuracies of both objectives.
+    """Returns the loss and the accuracy of each target of pretraining.
 
     `masked_lm_perplexity` is exp of the loss. Beside `masked_lm_accuracy`
-    stands `most_frequent_token_accuracy`, that
-    of always guessing the token that is masked most often in these very
-    examples; beside `sentence_order_accuracy`, `majority_order_accuracy`.
+    stands `most_frequent_token_accuracy`, that of always guessing the token
+    that is masked most often in these very examples; beside the accuracy of
+    the sentence objective, where the segments have a label, that of always
+    guessing the more frequent one (see targets.py).
     """
+    means, guesses = _evaluate(trainer, batches, max_steps)
+    perplexity = math.exp(min(means["masked_lm_loss"], 700.0))
+    return {**means, "masked_lm_perplexity": perplexity, **guesses}
+
+
+def evaluate_classification(
+    trainer: Trainer, batches: ClassificationBatches, max_steps: int = 0
+) -> dict[str, float]:
+    """Returns `loss`, `accuracy` and `majority_class_accuracy`."""
+    means, guesses = _evaluate(trainer, batches, max_steps)
+    return {**means, **guesses}
+
+
+def _evaluate(
+    trainer: Trainer,
+    batches: PretrainingBatches | ClassificationBatches,
+    max_steps: int,
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Returns the mean of every measure, and what guessing would reach."""
     means = RunningMeans()
-    tokens = np.zeros(1)
-    orders = np.zeros(2)
-    for batch in prefetch(batches.batch, range(_num_steps(batches, max_steps))):
+    targets = trainer.objective.targets
+    counts = {target.guessing: np.zeros(1) for target in targets}
+    num_steps = min(batches.num_steps, max_steps or batches.num_steps)
+    for batch in prefetch(batches.batch, range(num_steps)):
         means.add(trainer.evaluation_step(batch))
-        tokens = _added(
-            tokens, batch["masked_lm_ids"], batch["masked_lm_weights"]
-        )
-        orders = _added(
-            orders, batch["sentence_order_labels"], batch["example_weights"]
-        )
-    results = means.means()
-    results["masked_lm_perplexity"] = math.exp(
-        min(results["masked_lm_loss"], 700.0)
-    )
-    results["most_frequent_token_accuracy"] = float(tokens.max() / tokens.sum())
-    results["majority_order_accuracy"] = float(orders.max() / orders.sum())
-    return results
+        for target in targets:
+            counts[target.guessing] = _added(
+                counts[target.guessing],
+                batch[target.labels],
+                batch[target.weights],
+            )
+    guesses = {
+        name: float(count.max() / count.sum()) for name, count in counts.items()
+    }
+    return means.means(), guesses
 
 
 def _added(
@@ -63,20 +76,6 @@ def _added(
     more = np.bincount(labels.ravel(), weights.ravel(), minlength=len(counts))
     more[: len(counts)] += counts
     return more
-
-
-def evaluate_classification(
-    trainer: Trainer, batches: ClassificationBatches, max_steps: int = 0
-) -> dict[str, float]:
-    """Returns `loss`, `accuracy` and `majority_class_accuracy`."""
-    means = RunningMeans()
-    labels = np.zeros(1)
-    for batch in prefetch(batches.batch, range(_num_steps(batches, max_steps))):
-        means.add(trainer.evaluation_step(batch))
-        labels = _added(labels, batch["label_ids"], batch["example_weights"])
-    results = means.means()
-    results["majority_class_accuracy"] = float(labels.max() / labels.sum())
-    return results
 
 
 def evaluate_pretrained(
@@ -112,7 +111,7 @@ def evaluate_pretrained(
     check_shards(loaded.model.config, shards, loaded.tokenizer)
     trainer = Trainer(
         loaded.model,
-        PretrainingObjective(),
+        pretraining_objective(sentence_objective(shards)),
         strategy=tf.distribute.get_strategy(),
     )
     batches = PretrainingBatches(

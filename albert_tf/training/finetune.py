@@ -21,7 +21,7 @@ from albert_tf.training.distribution import check_batch_size, make_strategy
 from albert_tf.training.evaluate import evaluate_classification
 from albert_tf.training.input_pipeline import ClassificationBatches
 from albert_tf.training.loop import train
-from albert_tf.training.objectives import ClassificationObjective
+from albert_tf.training.objectives import classification_objective
 from albert_tf.training.trainer import DTYPE_POLICIES, Trainer
 
 
@@ -149,7 +149,7 @@ def run_finetuning(
         print(initialize(model, initial), flush=True)
         trainer = Trainer(
             model,
-            ClassificationObjective(),
+            classification_objective(),
             strategy=strategy,
             optimizer_config=config.optimizer,
             training_config=config.training,

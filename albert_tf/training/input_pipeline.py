@@ -15,7 +15,9 @@ import numpy as np
 from albert_tf.config import MaskingConfig, ModelConfig, UserError
 from albert_tf.tasks.base import pack_single
 from albert_tf.text import counter_rng, masking, records
-from albert_tf.text.tokenizer import SentencePieceTokenizer
+from albert_tf.text.shards import ShardSet, ids_in_ranges
+from albert_tf.text.tokenizer_base import Tokenizer
+from albert_tf.training.targets import SENTENCE_OBJECTIVES, SentenceObjective
 
 Batch = dict[str, np.ndarray]
 
@@ -87,9 +89,9 @@ def _positions(source: _Source, step: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def check_same_vocabulary(
-    tokenizer: SentencePieceTokenizer,
+    tokenizer: Tokenizer,
     place: str,
-    other: SentencePieceTokenizer,
+    other: Tokenizer,
 ) -> None:
     """Raises UserError unless both tokenizers are the same one."""
     if tokenizer.fingerprint != other.fingerprint:
@@ -102,8 +104,8 @@ def check_same_vocabulary(
 
 def check_shards(
     config: ModelConfig,
-    shards: records.ShardSet,
-    tokenizer: SentencePieceTokenizer,
+    shards: ShardSet,
+    tokenizer: Tokenizer,
 ) -> None:
     """Raises UserError when the model cannot read these shards.
 
@@ -135,18 +137,45 @@ def check_shards(
         )
 
 
+def sentence_objective(*parts: ShardSet) -> SentenceObjective:
+    """Returns what the segments of these shards teach; "sop" if unsaid.
+
+    Raises:
+        UserError: when a directory names no known objective, or the parts
+            have different ones.
+    """
+    names = [part.metadata.get("sentence_objective", "sop") for part in parts]
+    for part, name in zip(parts, names, strict=True):
+        if name not in tuple(SENTENCE_OBJECTIVES):
+            raise UserError(
+                f"{part.directory}: metadata.json has sentence_objective="
+                f"{name!r}, which is not one of "
+                f"{', '.join(SENTENCE_OBJECTIVES)}."
+            )
+        if name != names[0]:
+            raise UserError(
+                f"{parts[0].directory} was built with sentence_objective="
+                f"{names[0]} and {part.directory} with "
+                f"sentence_objective={name}; a run needs shards of one: build "
+                "both with the same --sentence_objective."
+            )
+    return SENTENCE_OBJECTIVES[names[0]]
+
+
 class PretrainingBatches:
-    """Batches of masked segment pairs from shards.
+    """Batches of masked segment pairs, or single segments, from shards.
 
     `batch(step)` has `input_ids`, `input_mask`, `segment_ids` int32
     `[batch, seq]`, `masked_lm_positions`, `masked_lm_ids` int32 and
     `masked_lm_weights` float32 `[batch, predictions]`,
     `sentence_order_labels` int32 and `example_weights` float32 `[batch]`.
+    What the sentence labels mean is the shards' `sentence_objective` (see
+    targets.py); those of single segments are 0 and mean nothing.
     """
 
     def __init__(
         self,
-        shards: records.ShardSet,
+        shards: ShardSet,
         *,
         masking_config: MaskingConfig,
         batch_size: int,
@@ -163,7 +192,7 @@ class PretrainingBatches:
         self.kind = metadata["record_kind"]
         self.num_examples = len(shards)
         self.num_steps = -(-self.num_examples // batch_size)
-        self._replacement_ids = records.ids_in_ranges(
+        self._replacement_ids = ids_in_ranges(
             metadata["tokenizer"]["replacement_id_ranges"]
         )
         # Evaluation masks are the same at every evaluation.
@@ -174,26 +203,23 @@ class PretrainingBatches:
     def batch(self, step: int) -> Batch:
         """Returns the global batch of a step."""
         positions, weights = _positions(self, step)
-        try:
-            batch = self._parse(self.shards.read(positions), step)
-        except UserError as error:
-            places = ", ".join(self.shards.location(p) for p in positions[:3])
-            raise UserError(
-                f"Step {step}, whose records begin with {places}: {error}"
-            ) from None
+        batch = self._parse(self.shards.read(positions), positions, step)
         batch["example_weights"] = weights
         batch["masked_lm_weights"] = (
             batch["masked_lm_weights"] * weights[:, None]
         )
         return batch
 
-    def _parse(self, serialized: list[bytes], step: int) -> Batch:
+    def _parse(
+        self, serialized: list[bytes], positions: np.ndarray, step: int
+    ) -> Batch:
         spec = records.RECORD_SPECS[self.kind]
         parsed = records.parse_batch(
             spec,
             serialized,
             max_seq_length=self.max_seq_length,
             num_slots=self.shards.metadata["num_slots"],
+            namer=lambda number: self.shards.location(int(positions[number])),
         )
         parsed["sentence_order_labels"] = parsed.pop("sentence_order_label")
         if self.kind == "dynamic":

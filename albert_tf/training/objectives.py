@@ -1,8 +1,7 @@
-"""What a job minimises and reports, one class per job.
+"""What a job minimises and reports.
 
 `losses` and `metrics` give (weighted sum, weight) pairs by name, so that the
 trainer can add them over replicas and batches and divide once.
-
 """
 
 import tensorflow as tf
@@ -11,72 +10,57 @@ from albert_tf.modeling.losses import (
     weighted_correct,
     weighted_cross_entropy,
 )
+from albert_tf.training.targets import (
+    CLASS_LABEL,
+    MASKED_LM,
+    SentenceObjective,
+    Target,
+)
 
 Pairs = dict[str, tuple[tf.Tensor, tf.Tensor]]
 
 
-class PretrainingObjective:
-    """Masked LM and sentence order, each a mean over its own labels."""
+class TargetsObjective:
+    """Each target's cross-entropy, a mean over its own labels.
+
+    Attributes:
+        targets: rows of targets.py.
+    """
+
+    def __init__(self, *targets: Target) -> None:
+        self.targets = targets
 
     def losses(self, outputs: dict, features: dict) -> Pairs:
-        """Returns the loss of each task; their means are added."""
+        """Returns the loss of each target; their means are added."""
         return {
-            "masked_lm_loss": weighted_cross_entropy(
-                outputs["masked_lm_logits"],
-                features["masked_lm_ids"],
-                features["masked_lm_weights"],
-            ),
-            "sentence_order_loss": weighted_cross_entropy(
-                outputs["sentence_order_logits"],
-                features["sentence_order_labels"],
-                features["example_weights"],
-            ),
+            target.loss: weighted_cross_entropy(
+                outputs[target.logits],
+                features[target.labels],
+                features[target.weights],
+            )
+            for target in self.targets
         }
 
     def metrics(self, outputs: dict, features: dict) -> Pairs:
-        """Returns the accuracy of each task."""
+        """Returns the accuracy of each target."""
         return {
-            "masked_lm_accuracy": (
+            target.accuracy: (
                 weighted_correct(
-                    outputs["masked_lm_logits"],
-                    features["masked_lm_ids"],
-                    features["masked_lm_weights"],
+                    outputs[target.logits],
+                    features[target.labels],
+                    features[target.weights],
                 ),
-                tf.reduce_sum(features["masked_lm_weights"]),
-            ),
-            "sentence_order_accuracy": (
-                weighted_correct(
-                    outputs["sentence_order_logits"],
-                    features["sentence_order_labels"],
-                    features["example_weights"],
-                ),
-                tf.reduce_sum(features["example_weights"]),
-            ),
-        }
-
-
-class ClassificationObjective:
-    """Cross-entropy of the classes."""
-
-    def losses(self, outputs: dict, features: dict) -> Pairs:
-        """Returns the loss."""
-        return {
-            "loss": weighted_cross_entropy(
-                outputs["logits"],
-                features["label_ids"],
-                features["example_weights"],
+                tf.reduce_sum(features[target.weights]),
             )
+            for target in self.targets
         }
 
-    def metrics(self, outputs: dict, features: dict) -> Pairs:
-        """Returns the accuracy."""
-        return {
-            "accuracy": (
-                weighted_correct(
-                    outputs["logits"],
-                    features["label_ids"],
-                    features["example_weights"],
-                ),
-                tf.reduce_sum(features["example_weights"]),
-            )
-        }
+
+def pretraining_objective(sentence: SentenceObjective) -> TargetsObjective:
+    """Returns masked LM beside what the pairs of segments teach, if any."""
+    return TargetsObjective(MASKED_LM, *sentence.targets)
+
+
+def classification_objective() -> TargetsObjective:
+    """Returns the cross-entropy of a task's classes."""
+    return TargetsObjective(CLASS_LABEL)

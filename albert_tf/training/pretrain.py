@@ -1,4 +1,4 @@
-"""The pretraining job: masked language modelling and sentence order."""
+"""The pretraining job: masked LM and what pairs of segments teach."""
 
 import os
 
@@ -12,12 +12,13 @@ from albert_tf.interchange.model_directory import (
     save_model_directory,
 )
 from albert_tf.modeling.models import AlbertForPretraining
-from albert_tf.text.records import (
+from albert_tf.text.shards import (
     TOKENIZER_DIRECTORY,
     ShardSet,
     open_shards,
 )
-from albert_tf.text.tokenizer import SentencePieceTokenizer, load_tokenizer
+from albert_tf.text.tokenizer import load_tokenizer
+from albert_tf.text.tokenizer_base import Tokenizer
 from albert_tf.training import run_directory
 from albert_tf.training.distribution import check_batch_size, make_strategy
 from albert_tf.training.evaluate import evaluate_pretraining
@@ -25,13 +26,14 @@ from albert_tf.training.input_pipeline import (
     PretrainingBatches,
     check_same_vocabulary,
     check_shards,
+    sentence_objective,
 )
 from albert_tf.training.loop import train
-from albert_tf.training.objectives import PretrainingObjective
+from albert_tf.training.objectives import pretraining_objective
 from albert_tf.training.trainer import DTYPE_POLICIES, Trainer
 
 
-def shard_tokenizer(shards: ShardSet) -> SentencePieceTokenizer:
+def shard_tokenizer(shards: ShardSet) -> Tokenizer:
     """Returns the tokenizer that lies beside a directory of shards."""
     return load_tokenizer(os.path.join(shards.directory, TOKENIZER_DIRECTORY))
 
@@ -47,6 +49,10 @@ def run_pretraining(
     initial: InitialWeights | None = None,
 ) -> dict[str, float]:
     """Pretrains to the end and returns the last evaluation.
+
+    What the sentence head learns is the `sentence_objective` of the shards.
+    The model has that head even where nothing trains it (none), so that a
+    run on other shards can start from it.
 
     Writes the run directory: config.json, checkpoints/, tensorboard/,
     metrics.jsonl and, at the end, model/. Started again, it goes on where it
@@ -74,6 +80,7 @@ def run_pretraining(
     tokenizer = shard_tokenizer(shards)
     for part in (shards, eval_shards):
         check_shards(config.model, part, tokenizer)
+    sentence = sentence_objective(shards, eval_shards)
     if initial and initial.directory:
         check_same_vocabulary(
             load_tokenizer(initial.directory), initial.source, tokenizer
@@ -96,7 +103,7 @@ def run_pretraining(
             print(initialize(model, initial), flush=True)
         trainer = Trainer(
             model,
-            PretrainingObjective(),
+            pretraining_objective(sentence),
             strategy=strategy,
             optimizer_config=config.optimizer,
             training_config=config.training,
@@ -104,6 +111,9 @@ def run_pretraining(
     # Only now that everything fits: a corrected command may use the same
     # directory.
     run_directory.claim(run_dir, description)
+    print(
+        f"Sentence objective {sentence.name}: {sentence.meaning}.", flush=True
+    )
     batches, eval_batches = (
         PretrainingBatches(
             part,

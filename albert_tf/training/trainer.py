@@ -5,6 +5,7 @@ gradients, run several steps per call or compile (Keras 3.15), clips before
 the reduction and weights replicas equally whatever they hold.
 """
 
+import functools
 from typing import Protocol
 
 import keras
@@ -20,12 +21,19 @@ from albert_tf.modeling.optimizers import (
 )
 from albert_tf.training.distribution import distribute_batch
 from albert_tf.training.input_pipeline import Batch
+from albert_tf.training.targets import Target
 
 DTYPE_POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 
 
 class Objective(Protocol):
-    """What the trainer needs of a job (see objectives.py)."""
+    """What the trainer needs of a job (see objectives.py).
+
+    Attributes:
+        targets: what is predicted; an evaluation says how guessing would do.
+    """
+
+    targets: tuple[Target, ...]
 
     def losses(self, outputs: dict, features: dict) -> dict:
         """Returns name -> (weighted sum, weight)."""
@@ -124,7 +132,7 @@ class Trainer:
         keys = example_keys(
             self._training_config.seed, step, features["example_numbers"]
         )
-        variables = [v.value for v in self.model.trainable_variables]
+        variables = self.model.trainable_variables
         with tf.GradientTape() as tape:
             outputs = self.model(features, dropout_keys=keys, training=True)
             losses = self.objective.losses(outputs, features)
@@ -139,11 +147,19 @@ class Trainer:
                     )
                 ]
             )
-        gradients = [
-            tf.convert_to_tensor(gradient)
-            for gradient in tape.gradient(loss, variables)
+        found = tape.gradient(loss, [v.value for v in variables])
+        # A variable that no loss reaches (the pooler and the sentence head,
+        # where segments have no label) is left alone, as in
+        # google-research/albert: under LAMB the weight decay of a gradient
+        # of 0 takes the whole learning rate off it at every step.
+        reached = [
+            variable
+            for variable, gradient in zip(variables, found, strict=True)
+            if gradient is not None
         ]
-        gradients = _all_reduce(gradients)
+        gradients = _all_reduce(
+            [tf.convert_to_tensor(g) for g in found if g is not None]
+        )
         # After the reduction: the norm of the global batch's gradient.
         norm = tf.linalg.global_norm(gradients)
         if self._optimizer_config.max_grad_norm:
@@ -158,19 +174,20 @@ class Trainer:
         pairs = {**losses, **self.objective.metrics(outputs, features)}
         results = _reduce_pairs(pairs)
         context = tf.distribute.get_replica_context()
-        context.merge_call(self._update, args=(gradients, rate))
+        context.merge_call(
+            functools.partial(self._update, reached), args=(gradients, rate)
+        )
         return {**results, "gradient_norm": norm, "learning_rate": rate}
 
     def _update(
         self,
+        variables: list[keras.Variable],
         strategy: tf.distribute.Strategy,
         gradients: list,
         rate: tf.Tensor,
     ) -> None:
         """Updates every replica's copy, all with the same gradients."""
-        for variable, gradient in zip(
-            self.model.trainable_variables, gradients, strict=True
-        ):
+        for variable, gradient in zip(variables, gradients, strict=True):
             strategy.extended.update(
                 variable.value,
                 lambda var, grad, lr: self.optimizer.update_step(grad, var, lr),

@@ -40,14 +40,45 @@ def test_results_table_has_the_rows_of_every_run():
     ]
 
 
+def test_results_table_says_where_there_was_no_sentence_objective():
+    masked_lm = {
+        "masked_lm_accuracy": 0.2,
+        "most_frequent_token_accuracy": 0.07,
+    }
+    nsp = {
+        "next_sentence_accuracy": 0.6,
+        "majority_next_sentence_accuracy": 0.51,
+    }
+    classifier = {"accuracy": 0.5, "majority_class_accuracy": 0.25}
+    table = results_table(
+        {"r1": masked_lm, "r2": {**masked_lm, **nsp}, "r3": classifier}
+    )
+    rows = [row.split("  ") for row in table.splitlines()[2:]]
+    rows = [[cell.strip() for cell in row if cell] for row in rows]
+    assert [(row[0], row[1], row[2], row[-1]) for row in rows] == [
+        ("masked-LM accuracy", "20.0%", "7.0%", "r1"),
+        ("sentence objective", "none", "-", "r1"),
+        ("masked-LM accuracy", "20.0%", "7.0%", "r2"),
+        ("next-sentence accuracy", "60.0%", "51.0%", "r2"),
+        ("classifier accuracy", "50.0%", "25.0%", "r3"),
+    ]
+
+
 def test_progress_in_a_log_is_a_line_now_and_then(capsys, monkeypatch):
     with command_line.progress("documents") as show:
         show(1)
     assert capsys.readouterr().out == ""
     monkeypatch.setattr(command_line, "_LOG_SECONDS", 0.0)
+    seconds = iter([0.0, 1.0, 1.0, 3.0, 3.0, 5.0, 5.0])
+    monkeypatch.setattr(command_line.time, "monotonic", seconds.__next__)
     with command_line.progress("documents") as show:
-        show(3, instances=17)
-        show(4, 9)
+        show(30, instances=17)
+        show(36)
+        show(50, 130)
     shown = capsys.readouterr()
-    assert shown.out == "3 documents, 17 instances\n4 of 9 documents\n"
+    assert shown.out.splitlines() == [
+        "30 documents, 17 instances, 0 documents/s",
+        "36 documents, 2 documents/s",
+        "50 of 130 documents, 4 documents/s, 00:20 left",
+    ]
     assert shown.err == ""

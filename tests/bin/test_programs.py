@@ -161,7 +161,7 @@ def test_from_text_to_an_answer(tmp_path, sentences):
     ("name", "flags", "said"),
     [
         ("train_vocab", ["--input={t}/none.txt"], "none.txt"),
-        ("train_vocab", ["--input={t}/empty.txt"], "no text to train"),
+        ("train_vocab", ["--input={t}/empty.txt"], "1 of 1 .*empty"),
         ("train_vocab", ["--input={t}/latin1.txt"], "latin1.txt.*UTF-8"),
         ("predict", ["--mode=classify", "--model_dir={t}"], "--text or --in"),
         (

@@ -1,11 +1,28 @@
+import dataclasses
+import gzip
+import hashlib
+import io
+import json
 import os
-from collections import Counter
+import pickle
+import tracemalloc
+from pathlib import Path
 
+import hypothesis
 import pytest
+from hypothesis import strategies as st
 
 from albert_tf.config import UserError
-from data_prep import corpus
-from data_prep.corpus import Document, clean_markdown, list_files
+from data_prep import corpus, corpus_report
+from data_prep.corpus import (
+    CorpusFile,
+    CorpusReport,
+    Document,
+    corpus_files,
+    fingerprint,
+    list_files,
+    survey_file,
+)
 
 
 def write(path, text):
@@ -15,15 +32,30 @@ def write(path, text):
     return str(path)
 
 
-def read(*files, separator="auto", skip=0, **keywords):
-    return list(
-        corpus.read_documents(
-            files,
-            document_separator=separator,
-            skip_header_lines=skip,
-            **keywords,
-        )
+def read(*paths, separator="auto", skip=0, names=None, report=None):
+    """Returns documents and the counts that are not those of all reading."""
+    report = CorpusReport() if report is None else report
+    files = corpus_files(paths, names or paths, separator)
+    documents = corpus.read_documents(
+        files, skip_header_lines=skip, report=report
     )
+    return list(documents)
+
+
+def paragraphs(*paths, **keywords):
+    return [document.paragraphs for document in read(*paths, **keywords)]
+
+
+def faults(*paths, **keywords):
+    """Returns what is counted besides lines, documents and characters."""
+    report = CorpusReport()
+    read(*paths, report=report, **keywords)
+    ordinary = ("lines", "documents", "characters")
+    return {n: c for n, c in report.counts.items() if n not in ordinary}
+
+
+def json_lines(*values):
+    return "".join(json.dumps(value) + "\n" for value in values)
 
 
 # ---------------------------------------------------------------- list_files
@@ -53,8 +85,8 @@ def test_the_order_of_the_file_system_does_not_matter(tmp_path, monkeypatch):
     expected = [str(tmp_path / f"{name}.txt") for name in "abcdefgh"]
     walk = os.walk
 
-    def backwards(directory):
-        for folder, folders, names in walk(directory):
+    def backwards(directory, **keywords):
+        for folder, folders, names in walk(directory, **keywords):
             yield folder, folders, sorted(names, reverse=True)
 
     monkeypatch.setattr(os, "walk", backwards)
@@ -76,12 +108,87 @@ def test_an_input_without_text_is_named(tmp_path, name, message):
         list_files([str(tmp_path / "a.txt"), str(tmp_path / name)])
 
 
+def test_directories_hold_every_form_also_gzipped(tmp_path):
+    names = ["a.txt", "b.md", "c.jsonl", "d.json", "e.ndjson", "f.TXT"]
+    names += [f"{name}.gz" for name in names]
+    for name in [*names, "wiki_00", "x.csv", "y.csv.gz", "txt", "z.gz"]:
+        write(tmp_path / name, "x")
+    expected = sorted(str(tmp_path / name) for name in names)
+    assert list_files([str(tmp_path)]) == expected
+
+
+def test_a_directory_that_cannot_be_read_is_named(tmp_path, monkeypatch):
+    write(tmp_path / "a.txt", "a")
+    write(tmp_path / "closed" / "b.txt", "b")
+    scandir = os.scandir
+
+    def refuse(path):
+        if str(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(UserError, match="closed: Permission denied"):
+        list_files([str(tmp_path)])
+
+
 def test_no_input_is_an_error():
     with pytest.raises(UserError, match="No input"):
         list_files([])
 
 
-# ------------------------------------------------------------ read_documents
+# -------------------------------------------------------------- corpus_files
+
+
+def forms(separator, *paths):
+    return [f.form for f in corpus_files(paths, paths, separator)]
+
+
+def test_suffixes_tell_the_form(tmp_path):
+    names = ["a.md", "b.jsonl.gz", "c.json", "d.ndjson", "e.MD.GZ"]
+    expected = ["markdown", *["json_lines"] * 3, "markdown"]
+    # Without opening them: they do not exist.
+    assert forms("blank_line", *names) == expected
+
+
+def test_one_plain_text_among_all_has_blank_lines_between_documents():
+    assert forms("auto", "a.txt") == ["blank_line"]
+    assert forms("auto", "a.md", "b.txt.gz") == ["markdown", "blank_line"]
+    assert forms("auto", "a.txt", "b.txt") == ["file", "file"]
+    assert forms("file", "a.txt") == ["file"]
+    assert forms("blank_line", "a.txt", "b.txt") == ["blank_line"] * 2
+
+
+@pytest.mark.parametrize(
+    ("text", "form"),
+    [
+        ('\n \n{"text": "a"}\nb\n', "json_lines"),
+        ('\ufeff{"id": 1}', "json_lines"),
+        ("{curly", "file"),
+        ("[1]\n", "file"),
+        ("", "file"),
+        ("plain\n{}", "file"),
+        ("[" * 100_000, "file"),
+    ],
+)
+@pytest.mark.parametrize("name", ["wiki_00", "wiki.text", "wiki_00.gz"])
+def test_a_first_line_tells_the_form_without_a_suffix(
+    tmp_path, name, text, form
+):
+    data = text.encode()
+    path = write(
+        tmp_path / name, gzip.compress(data) if name[-2:] == "gz" else data
+    )
+    assert forms("file", path) == [form]
+
+
+def test_files_keep_their_names():
+    assert corpus_files(["x/a.txt"], ["a"], "file") == [
+        CorpusFile("x/a.txt", "a", "file")
+    ]
+
+
+# ---------------------------------------------------------------- plain text
 
 
 def test_one_plain_text_has_documents_between_blank_lines(tmp_path):
@@ -101,30 +208,31 @@ def test_of_several_files_each_is_a_document(tmp_path):
     ]
 
 
-def test_one_markdown_file_is_a_document(tmp_path):
-    path = write(tmp_path / "a.md", "# Title\none *two*\n\nthree\n")
-    assert read(path) == [Document(path, ("Title", "one two", "three"))]
+def test_markdown_is_a_document_without_its_marks(tmp_path):
+    path = write(tmp_path / "a.md", "# Title\n*one* two\n\nthree <!--\n-->\n")
+    expected = [Document(path, ("Title", "one two", "three "))]
+    assert read(path) == expected
+    assert read(path, separator="blank_line") == expected
 
 
-def test_the_separator_can_be_chosen(tmp_path):
-    a = write(tmp_path / "a.txt", "one\n\ntwo")
-    b = write(tmp_path / "b.md", "three\nfour")
-    assert read(a, separator="file") == [Document(a, ("one", "two"))]
-    assert [d.paragraphs for d in read(a, b, separator="blank_line")] == [
-        ("one",),
-        ("two",),
-        ("three", "four"),
-    ]
+def test_a_blank_left_by_marks_is_blank(tmp_path):
+    path = write(tmp_path / "a.md", "one\n<!-- a --> <!-- b -->\ntwo")
+    assert paragraphs(path) == [("one", "two")]
 
 
 def test_header_lines_are_skipped_in_every_file(tmp_path):
-    a = write(tmp_path / "a.txt", "title\n\nauthor\none\n")
-    b = write(tmp_path / "b.txt", "title\n\nauthor\ntwo\n")
-    c = write(tmp_path / "c.txt", "short\n")
-    counts = Counter()
-    documents = read(a, b, c, skip=3, counts=counts)
-    assert [d.paragraphs for d in documents] == [("one",), ("two",)]
-    assert counts["empty_files"] == 1
+    a = write(tmp_path / "a.txt", b"t\xeftle\n\nauthor\none\n")
+    b = write(tmp_path / "b.txt", "title\n\nauthor\ntwo\n\x00")
+    c = write(tmp_path / "c.jsonl", "1\n2\n3\n" + json_lines({"text": "j"}))
+    d = write(tmp_path / "d.txt", "short\n")
+    report = CorpusReport()
+    documents = read(a, b, c, d, skip=3, report=report)
+    assert [d.paragraphs for d in documents] == [("one",), ("two",), ("j",)]
+    assert report.counts["lines"] == 1 + 2 + 1 + 1
+    assert report.first_places == {
+        "bad/control_characters": f"{b}, line 5",
+        "bad/empty_documents": f"{d}, line 1",
+    }
 
 
 def test_documents_are_called_by_given_names(tmp_path):
@@ -133,123 +241,581 @@ def test_documents_are_called_by_given_names(tmp_path):
     assert (first.name, second.name) == ("x.txt#1", "x.txt#2")
 
 
-def test_line_ends_and_marks_of_windows(tmp_path):
-    path = write(tmp_path / "a.txt", "\ufeffone\r\ntwo\r\n\r\nthree\r\n")
-    assert [d.paragraphs for d in read(path)] == [("one", "two"), ("three",)]
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_line_ends_and_byte_order_mark(tmp_path, end):
+    text = "\ufeffone\ntwo\n\nthree\n".replace("\n", end)
+    path = write(tmp_path / "a.txt", text)
+    report = CorpusReport()
+    documents = read(path, report=report)
+    assert [d.paragraphs for d in documents] == [("one", "two"), ("three",)]
+    assert report.counts == {"lines": 4, "documents": 2, "characters": 11}
 
 
 def test_unicode_line_separators_end_no_line(tmp_path):
     path = write(tmp_path / "a.txt", "one\u2028two\x0bthree\x85four\n")
-    assert read(path)[0].paragraphs == ("one\u2028two\x0bthree\x85four",)
+    assert paragraphs(path) == [("one\u2028two\x0bthree\x85four",)]
+    assert faults(path) == {}
 
 
-def test_control_characters_become_spaces_and_are_counted(tmp_path):
-    path = write(tmp_path / "a.txt", "a\x00b\x1bc\x7fd\te\x9f\n\x00\n\nf")
-    counts = Counter()
-    documents = read(path, counts=counts)
-    assert [d.paragraphs for d in documents] == [("a b c d\te",), ("f",)]
-    assert counts["control_characters"] == 5
+def test_one_sentence_is_a_document(tmp_path):
+    path = write(tmp_path / "a.txt", "One sentence.")
+    assert paragraphs(path) == [("One sentence.",)]
+    assert faults(path) == {}
 
 
-def test_what_is_not_utf8_is_located(tmp_path):
-    path = write(tmp_path / "a.txt", b"caf\xc3\xa9\ncaf\xe9 noir\n")
-    with pytest.raises(
-        UserError, match=r"a\.txt, line 2, byte 9: not UTF-8.*iconv -f"
-    ):
+# --------------------------------------------------------------- JSON lines
+
+
+def test_json_texts_are_documents(tmp_path):
+    path = write(
+        tmp_path / "a.jsonl",
+        json_lines(
+            {"id": 7, "text": "Title\n\none\nwrapped\n \ntwo\r\n\r\n"},
+            {"text": "\none\r\ntwo\rthree "},
+        )
+        + "\n \n"
+        + '{"text": "f\\u00fcnf \ttab", "title": "not read"}',
+    )
+    assert read(path, names=["x"]) == [
+        Document("x#1", ("Title", "one\nwrapped", "two")),
+        Document("x#2", ("one", "two", "three")),
+        Document("x#3", ("fünf \ttab",)),
+    ]
+    assert faults(path) == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('{"text": "cut', "not_json"),
+        ("no json", "not_json"),
+        ('["text"]', "not_json"),
+        ('"text"', "not_json"),
+        ("9" * 5000, "not_json"),
+        ("[" * 100_000, "not_json"),
+        ("{}", "no_text_field"),
+        ('{"text": null}', "no_text_field"),
+        ('{"text": ["a"]}', "no_text_field"),
+        ('{"text": ""}', "empty_documents"),
+        ('{"text": "\\u0020\\n"}', "empty_documents"),
+    ],
+)
+def test_json_without_text_is_a_fault(tmp_path, line, reason):
+    path = write(tmp_path / "a.json", f'{line}\n{{"text": "a"}}\n{line}')
+    assert read(path, names=["x"]) == [Document("x#1", ("a",))]
+    assert faults(path) == {f"bad/{reason}": 2, "bad_lines": 2}
+
+
+def test_a_file_without_json_is_not_empty_too(tmp_path):
+    path = write(tmp_path / "a.json", "[\n]\n")
+    assert faults(path) == {"bad/not_json": 2, "bad_lines": 2}
+
+
+def test_a_blank_line_in_json_may_hold_blanks(tmp_path):
+    path = write(tmp_path / "a.json", json_lines({"text": "a\nb\n \t\nc"}))
+    assert paragraphs(path) == [("a\nb", "c")]
+
+
+def test_what_json_says_is_cleaned_too(tmp_path):
+    path = write(
+        tmp_path / "a.json",
+        b'{"text": "a\\u0000b\\ud800c \\ud83d\\ude00"}\n{"text": "\xff\x00"}\n',
+    )
+    assert paragraphs(path) == [("a b\ufffdc \U0001f600",), ("\ufffd",)]
+    assert faults(path) == {
+        "bad/not_utf8": 2,
+        "bad/control_characters": 2,
+        "bad_lines": 2,
+    }
+
+
+def test_json_too_long_to_hold_is_a_fault(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus, "MAX_JSON_LINE_CHARS", 20)
+    monkeypatch.setattr(corpus, "MAX_LINE_CHARS", 7)
+    fits, longer = ('{"text": "%s"}' % ("a" * n) for n in (8, 9))
+    path = write(tmp_path / "a.json", f"{longer}\n{fits}\n{longer * 3}\n{fits}")
+    report = CorpusReport()
+    documents = read(path, report=report)
+    assert ["".join(d.paragraphs) for d in documents] == ["a" * 8] * 2
+    assert report.counts["bad/not_json"] == 2
+    assert report.counts["lines"] == 4
+
+
+# ------------------------------------------------------------------- faults
+
+
+def test_what_is_not_utf8_is_replaced(tmp_path):
+    path = write(tmp_path / "a.txt", b"caf\xc3\xa9\ncaf\xe9 noir\xc3\n")
+    report = CorpusReport()
+    (document,) = read(path, report=report)
+    assert document.paragraphs == ("café", "caf\ufffd noir\ufffd")
+    assert report.counts["bad/not_utf8"] == 1
+    assert report.first_places == {"bad/not_utf8": f"{path}, line 2"}
+    assert report.bad_fraction == 0.5
+
+
+def test_control_characters_become_spaces(tmp_path):
+    path = write(
+        tmp_path / "a.txt", "a\x00b\x1bc\x7fd\te\x9f\n\x1fx\n\n\x00\n\nf"
+    )
+    assert paragraphs(path) == [("a b c d\te", "x"), ("f",)]
+    assert faults(path) == {"bad/control_characters": 3, "bad_lines": 3}
+
+
+def test_a_line_with_several_faults_is_one_bad_line(tmp_path):
+    path = write(tmp_path / "a.txt", b"a\xff\x00\xff")
+    assert faults(path) == {
+        "bad/not_utf8": 1,
+        "bad/control_characters": 1,
+        "bad_lines": 1,
+    }
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.md", "a.jsonl", "a.txt.gz"])
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [("", 1), ("\n\n", 2), (" \t\r\n\u3000\n", 2), ("\ufeff", 1)],
+)
+def test_an_empty_file_is_a_bad_line(tmp_path, name, text, lines):
+    data = text.encode()
+    path = write(
+        tmp_path / name, gzip.compress(data) if name[-2:] == "gz" else data
+    )
+    for separator in ("file", "blank_line"):
+        report = CorpusReport()
+        assert read(path, separator=separator, report=report) == []
+        assert report.counts == {
+            "lines": lines,
+            "bad_lines": 1,
+            "bad/empty_documents": 1,
+        }
+        assert report.first_places["bad/empty_documents"].startswith(path)
+
+
+def test_bad_lines_are_never_more_than_lines(tmp_path):
+    path = write(tmp_path / "a.txt", "\x00")
+    report = CorpusReport()
+    read(path, report=report)
+    assert report.bad_fraction == 1
+    assert report.counts["bad/empty_documents"] == 1
+
+
+def gzipped(lines, level=6):
+    return gzip.compress("".join(lines).encode(), level)
+
+
+def test_a_cut_gzip_keeps_what_could_be_read(tmp_path):
+    lines = [f"{hashlib.sha256(b'%d' % n).hexdigest()}\n" for n in range(5000)]
+    data = gzipped(lines)
+    path = write(tmp_path / "a.txt.gz", data[: len(data) // 2])
+    report = CorpusReport()
+    (document,) = read(path, report=report)
+    whole = document.paragraphs[:-1]
+    assert 2000 < len(whole) < 3000
+    assert list(whole) == [line.strip() for line in lines[: len(whole)]]
+    # The beginning of a line is text too.
+    assert lines[len(whole)].startswith(document.paragraphs[-1])
+    assert report.counts["bad/cut_gzip"] == 1
+    assert (
+        report.first_places["bad/cut_gzip"] == f"{path}, line {len(whole) + 1}"
+    )
+
+
+def test_a_cut_in_the_last_bytes_is_noticed(tmp_path):
+    path = write(tmp_path / "a.txt.gz", gzipped(["one\n", "two\n"])[:-1])
+    assert paragraphs(path) == [("one", "two")]
+    assert faults(path) == {"bad/cut_gzip": 1, "bad_lines": 1}
+
+
+def test_a_damaged_gzip_is_as_a_cut_one(tmp_path):
+    data = bytearray(gzipped([f"{n} line\n" for n in range(10_000)]))
+    data[-6] ^= 1  # of the checksum
+    path = write(tmp_path / "a.txt.gz", bytes(data))
+    assert len(paragraphs(path)[0]) == 10_000
+    assert faults(path)["bad/cut_gzip"] == 1
+    data[len(data) // 2 :] = b"\xff" * 1000
+    path = write(tmp_path / "b.txt.gz", bytes(data))
+    assert faults(path)["bad/cut_gzip"] == 1
+    path = write(tmp_path / "c.txt.gz", gzipped(["one"]) + b"appended")
+    assert faults(path)["bad/cut_gzip"] == 1
+
+
+def test_a_gzip_of_several_members_is_read_whole(tmp_path):
+    path = write(tmp_path / "A.TXT.GZ", gzipped(["one\n"]) + gzipped(["two"]))
+    assert paragraphs(path) == [("one", "two")]
+    assert faults(path) == {}
+
+
+def test_what_is_called_gz_and_is_not_is_named(tmp_path):
+    path = write(tmp_path / "a.txt.gz", "plain")
+    with pytest.raises(UserError, match=r"a\.txt\.gz is not gzipped"):
         read(path)
+    path = write(tmp_path / "b.gz", "plain")
+    with pytest.raises(UserError, match=r"b\.gz is not gzipped"):
+        corpus_files([path], [path], "auto")
 
 
-def test_a_cut_character_at_the_end_is_located(tmp_path):
-    path = write(tmp_path / "a.txt", "é".encode()[:1])
-    with pytest.raises(UserError, match="line 1, byte 0"):
-        read(path)
-
-
-@pytest.mark.parametrize("text", ["", "\n\n", " \t\r\n\u3000\n", "\ufeff"])
-def test_empty_files_are_counted(tmp_path, text):
-    path = write(tmp_path / "a.txt", text)
-    counts = Counter()
-    assert read(path, counts=counts) == []
-    assert counts["empty_files"] == 1
-
-
-def test_an_unreadable_file_is_named(tmp_path):
+def test_a_vanished_file_is_named(tmp_path):
     with pytest.raises(UserError, match=r"gone\.txt: No such file"):
         read(str(tmp_path / "gone.txt"))
+
+
+def test_a_file_that_fails_on_the_way_is_named(tmp_path):
+    class Failing(io.BytesIO):
+        def read(self, size=-1):
+            if self.tell():
+                raise OSError(5, "Input/output error")
+            return super().read(10)
+
+    documents = corpus.read_file(
+        CorpusFile("far/a.txt", "a", "file"),
+        skip_header_lines=0,
+        report=CorpusReport(),
+        open_file=lambda path, mode: Failing(b"one\n" * 100),
+    )
+    with pytest.raises(UserError, match=r"far/a\.txt: Input/output error"):
+        list(documents)
+
+
+# -------------------------------------------------------------- what is long
 
 
 def test_long_documents_are_read_in_parts(tmp_path, monkeypatch):
     monkeypatch.setattr(corpus, "MAX_DOCUMENT_CHARS", 10)
     a = write(tmp_path / "a.txt", "one two\n\nthree four\n\nfive\n")
     b = write(tmp_path / "b.txt", "short")
-    counts = Counter()
-    assert read(a, b, counts=counts) == [
+    assert read(a, b) == [
         Document(a, ("one two", "three four")),
         Document(f"{a}#2", ("five",)),
         Document(b, ("short",)),
     ]
-    assert counts["long_documents_parted"] == 1
+    assert faults(a, b) == {"long_documents_parted": 1}
     wrapped = write(tmp_path / "c.txt", "one two\nthree\nfour\n")
-    counts = Counter()
-    documents = read(wrapped, counts=counts)
-    assert [d.paragraphs for d in documents] == [
-        ("one two", "three"),
-        ("four",),
+    assert paragraphs(wrapped) == [("one two", "three"), ("four",)]
+    assert faults(wrapped) == {"long_blocks_parted": 1}
+    texts = ["one\ntwo three\nfour", "five"]
+    path = write(
+        tmp_path / "d.jsonl", json_lines(*[{"text": t} for t in texts])
+    )
+    assert read(path, names=["x"]) == [
+        Document("x#1", ("one", "two three")),
+        Document("x#2", ("four",)),
+        Document("x#3", ("five",)),
     ]
-    assert counts["long_blocks_parted"] == 1
+    assert faults(path) == {"long_documents_parted": 1}
+
+
+def test_long_lines_are_read_in_parts(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus, "MAX_LINE_CHARS", 10)
+    text = "0123456789\n\none two three\nfour\n\n" + "é" * 25 + "\n" + " " * 25
+    path = write(tmp_path / "a.txt", text)
+    assert paragraphs(path) == [
+        ("0123456789",),
+        ("one two", "three", "four"),
+        ("é" * 11, "é" * 11, "é" * 3),
+    ]
+    assert faults(path) == {"long_lines_parted": 3}
+    assert paragraphs(path, separator="file")[0][1] == "one two\nthree\nfour"
+
+
+def test_blanks_within_a_long_line_part_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus, "MAX_LINE_CHARS", 10)
+    path = write(tmp_path / "a.txt", f"one{' ' * 50}\x00{' ' * 50}two")
+    report = CorpusReport()
+    (document,) = read(path, report=report)
+    assert document.paragraphs == ("one", "two")
+    assert report.counts["lines"] == 1
+
+
+def test_a_long_line_of_blanks_is_blank(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus, "MAX_LINE_CHARS", 10)
+    path = write(tmp_path / "a.txt", f"one\n{' ' * 50}\ntwo")
+    assert paragraphs(path) == [("one",), ("two",)]
+
+
+def test_faults_of_all_parts_are_one_bad_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus, "MAX_LINE_CHARS", 10)
+    path = write(tmp_path / "a.txt", "a\x00b " * 20)
+    counts = faults(path)
+    assert counts["bad/control_characters"] == counts["bad_lines"] == 1
+
+
+@hypothesis.settings(deadline=None)
+@hypothesis.given(
+    st.lists(st.sampled_from(["a", "é", " ", "\n", "word", "\U0001f600"])),
+    st.integers(1, 12),
+)
+def test_parts_hold_every_character(tmp_path_factory, pieces, limit):
+    text = "".join(pieces)
+    path = write(tmp_path_factory.mktemp("parts") / "a.txt", text)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(corpus, "MAX_LINE_CHARS", limit)
+        documents = read(path)
+    blocks = [[]]
+    for line in text.split("\n"):
+        if line.strip():
+            blocks[-1].append("".join(line.split()))
+        else:
+            blocks.append([])
+    assert ["".join("".join(d.paragraphs).split()) for d in documents] == [
+        "".join(block) for block in blocks if block
+    ]
+    assert all(len(p) <= limit + 1 for d in documents for p in d.paragraphs)
+
+
+def test_a_line_of_ten_megabytes(tmp_path):
+    path = write(tmp_path / "a.txt", "word " * 2_000_000)
+    parts = [part for document in read(path) for part in document.paragraphs]
+    assert " ".join(parts).split() == ["word"] * 2_000_000
+    assert max(map(len, parts)) <= corpus.MAX_LINE_CHARS + 1
+    assert faults(path) == {"long_lines_parted": 1, "long_blocks_parted": 1}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "line", "most"),
+    [
+        # Two documents of MAX_DOCUMENT_CHARS, as lists and joined.
+        ("one_line.txt", "word " * 20, 30),
+        ("nothing.txt", "\0" + "x" * 99, 30),
+        ("book.md", "# A _heading_\n\n" + "word " * 80 + "\n\n", 30),
+        ("unclosed.md", "word <!--\n```\n" + "word " * 80 + "\n", 30),
+        ("bomb.txt.gz", " " * 100, 30),
+        # The line and its text, whole and in pieces.
+        ("one_line.jsonl", "word " * 20, 240),
+    ],
+)
+def test_memory_is_bounded(tmp_path, name, line, most):
+    text = line * (60_000_000 // len(line))
+    if name.endswith("jsonl"):
+        text = json.dumps({"text": text})
+    data = text.encode()
+    path = write(
+        tmp_path / name, gzip.compress(data, 1) if name[-2:] == "gz" else data
+    )
+    del text, data
+    (file,) = corpus_files([path], ["a"], "file")
+    tracemalloc.start()
+    try:
+        survey_file(file, skip_header_lines=0)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < most * 1e6
+
+
+# -------------------------------------------------------------- many files
+
+
+def mixed_directory(folder):
+    write(folder / "a.txt", "one\n\ntwo")
+    write(folder / "b" / "b.md", "## Head\n_text_")
+    write(folder / "c.jsonl", json_lines({"text": "json"}, {"text": 1}))
+    write(folder / "d.txt.gz", gzip.compress(b"packed\n\xff\n"))
+    write(
+        folder / "e.jsonl.gz",
+        gzip.compress(json_lines({"text": "both\n\n2"}).encode()),
+    )
+    write(folder / "f.txt", "")
+    return list_files([str(folder)])
+
+
+def test_a_directory_of_many_forms(tmp_path):
+    paths = mixed_directory(tmp_path)
+    names = [os.path.basename(path) for path in paths]
+    report = CorpusReport()
+    assert read(*paths, names=names, report=report) == [
+        Document("a.txt", ("one", "two")),
+        Document("b.md", ("Head", "text")),
+        Document("c.jsonl#1", ("json",)),
+        Document("d.txt.gz", ("packed\n\ufffd",)),
+        Document("e.jsonl.gz#1", ("both", "2")),
+    ]
+    assert report.counts == {
+        "lines": 3 + 2 + 2 + 2 + 1 + 1,
+        "documents": 5,
+        "characters": 6 + 8 + 4 + 8 + 5,
+        "bad/no_text_field": 1,
+        "bad/not_utf8": 1,
+        "bad/empty_documents": 1,
+        "bad_lines": 3,
+    }
+
+
+def test_many_tiny_files(tmp_path):
+    for number in range(2000):
+        (tmp_path / f"{number:04}.txt").write_text(f"text {number}")
+    paths = list_files([str(tmp_path)])
+    assert [d.paragraphs for d in read(*paths)] == [
+        (f"text {number}",) for number in range(2000)
+    ]
 
 
 def test_files_are_read_one_after_the_other(tmp_path):
     a = write(tmp_path / "a.txt", "one")
+    missing = str(tmp_path / "missing.txt")
     documents = corpus.read_documents(
-        [a, str(tmp_path / "missing.txt")],
-        document_separator="auto",
+        corpus_files([a, missing], [a, missing], "auto"),
         skip_header_lines=0,
+        report=CorpusReport(),
     )
     assert next(documents) == Document(a, ("one",))
 
 
-# ------------------------------------------------------------ clean_markdown
+# ------------------------------------------------------------------- survey
 
 
-@pytest.mark.parametrize(
-    ("marked", "plain"),
-    [
-        ("## Chapter *One* ##", "\nChapter One\n"),
-        ("#hashtag and C#", "#hashtag and C#"),
-        ("a **bold** _word_ and ***both***", "a bold word and both"),
-        ("_he said_, (_softly_), '_so_'", "he said, (softly), 'so'"),
-        ("snake_case and __init__", "snake_case and init"),
-        ("2 * 3 * 4", "2 * 3 * 4"),
-        ("one\n\n* * *\n\ntwo", "one\n\n\n\ntwo"),
-        ("one\n---\ntwo", "one\n\ntwo"),
-        ("Title\n=====", "Title\n"),
-        ("---|---\na | b", "\na | b"),
-        ("...\n-- and --", "...\n-- and --"),
-        ("> quoted\n>> twice", "quoted\ntwice"),
-        ("* one\n- two\n+ three\n-four", "one\ntwo\nthree\n-four"),
-        ("see [the text](http://x.org/a_b 'not')", None),
-        ('see [the text](http://x.org/a_b "title").', "see the text."),
-        ("see [the text](http://x.org/a_b_c).", "see the text."),
-        ("![a *picture*](p.png) here", "a picture here"),
-        ("[text][ref]\n[ref]: http://x.org", "text\n"),
-        ("[an aside] stays", "[an aside] stays"),
-        ("a<!-- hidden\n\nlines -->b", "ab"),
-        ("a <!-- open", "a <!-- open"),
-        ("one\n```python\nx = 1\n```\ntwo", "one\n\ntwo"),
-        ("one\n```\nnever closed", "one\n```\nnever closed"),
-        (r"1\. a \*star\* and \_", "1. a *star* and _"),
-        ("'tis `code`", "'tis `code`"),
-        ("", ""),
-    ],
-)
-def test_markdown_loses_its_marks(marked, plain):
-    if plain is None:  # a title in other quotes is not understood
-        assert clean_markdown(marked) == marked
-    else:
-        assert clean_markdown(marked) == plain
+def test_a_survey_tells_what_reading_will(tmp_path):
+    paths = mixed_directory(tmp_path)
+    files = corpus_files(paths, [os.path.basename(p) for p in paths], "file")
+    whole = CorpusReport()
+    for file in files:
+        survey = survey_file(file, skip_header_lines=0)
+        data = Path(file.path).read_bytes()
+        report = CorpusReport()
+        for _ in corpus.read_file(file, skip_header_lines=0, report=report):
+            pass
+        assert dataclasses.astuple(survey)[:3] == (
+            file.name,
+            len(data),
+            hashlib.sha256(data).hexdigest(),
+        )
+        assert survey.report == report
+        whole.merge(pickle.loads(pickle.dumps(survey)).report)
+    sequential = CorpusReport()
+    read(*paths, separator="file", report=sequential)
+    assert whole == sequential
+    assert list(whole.first_places) == list(sequential.first_places)
 
 
-def test_a_long_line_is_cleaned_in_no_time():
-    text = "word _word_ [a](b) " * 50_000 + "(" * 1000 + "*" * 1000
-    assert clean_markdown(text).startswith("word word a word")
+def test_what_is_not_read_is_surveyed_too(tmp_path):
+    data = gzipped(["one"]) + b"appended" * 100_000
+    path = write(tmp_path / "a.txt.gz", data)
+    (file,) = corpus_files([path], ["a"], "auto")
+    survey = survey_file(file, skip_header_lines=0)
+    assert survey.num_bytes == len(data)
+    assert survey.sha256 == hashlib.sha256(data).hexdigest()
+
+
+def test_files_can_be_opened_elsewhere():
+    class Remote:
+        """As little of a file as is asked for."""
+
+        def __init__(self, data):
+            self.data = data
+            self.closed = False
+
+        def read(self, size):
+            size = min(size, 7)
+            head, self.data = self.data[:size], self.data[size:]
+            return head
+
+        def close(self):
+            self.closed = True
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            self.close()
+
+    data = gzipped(["one\n", "two\n"])
+    opened = []
+
+    def open_remote(path, mode):
+        assert (path, mode) == ("gs://b/a.gz", "rb")
+        opened.append(Remote(data))
+        return opened[-1]
+
+    (file,) = corpus_files(["gs://b/a.gz"], ["a"], "file", open_remote)
+    survey = survey_file(file, skip_header_lines=0, open_file=open_remote)
+    assert survey.sha256 == hashlib.sha256(data).hexdigest()
+    assert survey.report.counts["characters"] == len("one\ntwo")
+    assert len(opened) == 2
+    assert all(file.closed for file in opened)
+
+
+def test_a_fingerprint_is_of_names_contents_and_order(tmp_path):
+    def of(*files):
+        surveys = []
+        for name, text in files:
+            path = write(tmp_path / "x.txt", text)
+            file = CorpusFile(path, name, "file")
+            surveys.append(survey_file(file, skip_header_lines=0))
+        return fingerprint(surveys)
+
+    whole = of(("a", "one"), ("b", "two"))
+    assert whole == of(("a", "one"), ("b", "two"))
+    others = [
+        of(("b", "two"), ("a", "one")),
+        of(("a", "one"), ("c", "two")),
+        of(("a", "one"), ("b", "tow")),
+        of(("a", "one")),
+    ]
+    assert len({whole, *others}) == 5
+
+
+# ------------------------------------------------------------- CorpusReport
+
+REASONS = st.sampled_from(["bad/not_utf8", "bad/not_json", "bad/cut_gzip"])
+FILES = st.lists(st.lists(st.tuples(REASONS, st.integers(1, 5))), max_size=6)
+
+
+def account(files, first=0):
+    report = CorpusReport()
+    for number, met in enumerate(files, first):
+        report.counts["lines"] += 5
+        for reason, line in sorted(met, key=lambda item: item[1]):
+            report.fault(reason, f"{number}.txt", line)
+    return report
+
+
+@hypothesis.settings(deadline=None)
+@hypothesis.given(FILES, st.integers(0, 6))
+def test_merging_is_as_one_account(files, place):
+    merged = account(files[:place])
+    merged.merge(account(files[place:], first=place))
+    whole = account(files)
+    assert merged == whole
+    bad = {(n, line) for n, met in enumerate(files) for _, line in met}
+    each = {(n, *fault) for n, met in enumerate(files) for fault in met}
+    assert whole.counts["bad_lines"] == len(bad)
+    for reason in ("bad/not_utf8", "bad/not_json", "bad/cut_gzip"):
+        assert whole.counts[reason] == sum(r == reason for _, r, _ in each)
+
+
+def test_too_many_bad_lines_are_told_in_one_line(tmp_path):
+    path = write(tmp_path / "a.txt", b"fine\n\xff\n\xff\x00\nfine\n")
+    report = CorpusReport()
+    read(path, report=report)
+    report.check(0.5)
+    with pytest.raises(UserError) as error:
+        report.check(0.49)
+    assert str(error.value) == (
+        f"Bad lines: 2 of 4 (50%): 2 not UTF-8 (first: {path}, line 2), 1 "
+        f"control characters (first: {path}, line 3); max_bad_fraction=0.49 "
+        "is allowed. Either convert the files (iconv -f WINDOWS-1252 -t "
+        "UTF-8), leave out what is no text, or raise --max_bad_fraction."
+    )
+
+
+def test_a_clean_corpus_passes_where_nothing_bad_is_allowed():
+    report = CorpusReport()
+    report.check(0)
+    assert report.describe_faults() == ""
+    report.counts["lines"] = 10**9
+    report.counts["long_lines_parted"] = 1
+    report.check(0)
+    report.fault("bad/not_utf8", "a", 1)
+    with pytest.raises(UserError, match="1e-07%"):
+        report.check(0)
+
+
+def test_every_reason_has_a_remedy():
+    for reason, (_, remedy) in corpus_report.FAULTS.items():
+        report = CorpusReport()
+        report.fault(reason, "a", 1)
+        with pytest.raises(UserError) as error:
+            report.check(0)
+        assert remedy in str(error.value)
+        assert "\n" not in str(error.value)

@@ -1,6 +1,10 @@
+import contextlib
+import fcntl
+import gzip
 import hashlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -11,14 +15,10 @@ import numpy as np
 import pytest
 
 from albert_tf.config import MaskingConfig, PretrainingDataConfig, UserError
-from albert_tf.text.records import (
-    RECORD_SPECS,
-    ids_in_ranges,
-    open_shards,
-    parse_batch,
-)
-from data_prep import pretraining_data
-from data_prep.pretraining_data import build_pretraining_data
+from albert_tf.text.records import RECORD_SPECS, parse_batch
+from albert_tf.text.shards import ids_in_ranges, open_shards
+from data_prep import build_plan, local_runner, pretraining_data, record_parts
+from data_prep.pretraining_data import build_pretraining_data, no_progress
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,9 @@ def build(corpus, tiny_directory, tmp_path):
         masking=MaskingConfig(),  # noqa: B008 (frozen)
         eval_inputs=(),
         workers=1,
-        progress=None,
+        progress=no_progress,
+        announce=lambda line: None,
+        max_bad_fraction=0.1,
         **config,
     ):
         return build_pretraining_data(
@@ -56,8 +58,10 @@ def build(corpus, tiny_directory, tmp_path):
             config=PretrainingDataConfig(**{"max_seq_length": 48} | config),
             masking=masking,
             eval_inputs=list(eval_inputs),
+            max_bad_fraction=max_bad_fraction,
             workers=workers,
             progress=progress,
+            announce=announce,
         )
 
     return call
@@ -72,6 +76,14 @@ def digests(directory):
         for path in directory.rglob("*")
         if path.is_file()
     }
+
+
+def work_in_pieces(patch):
+    """Makes units, runs and buckets so small that there are many."""
+    patch.setattr(build_plan, "_MAX_UNIT_CHARS", 1500)
+    patch.setattr(build_plan, "_MIN_UNIT_CHARS", 1500)
+    patch.setattr(build_plan, "BUCKET_BYTES", 3000)
+    patch.setattr(record_parts, "RUN_BYTES", 2000)
 
 
 def read_split(directory, split="train"):
@@ -99,12 +111,15 @@ def test_a_directory_of_dynamic_records(build, tmp_path, tiny_tokenizer):
     shards = metadata["splits"]["train"]["shards"]
     sizes = [shard["num_records"] for shard in shards]
     assert sum(sizes) == len(batch["input_ids"]) == counts["instances"]
-    assert max(sizes) - min(sizes) <= 1
+    assert min(sizes) > 0.7 * sum(sizes) / 3
     assert counts["documents"] == 9
     assert counts["skipped/single_sentence_documents"] == 1
-    assert metadata["statistics"]["corpus"]["empty_files"] == 1
+    corpus = metadata["statistics"]["corpus"]
+    assert corpus["bad/empty_documents"] == corpus["bad_lines"] == 1
+    assert corpus["documents"] == 9
+    assert metadata["sentence_objective"] == "sop"
     assert counts["instance_tokens"] == batch["input_mask"].sum()
-    assert counts["swapped"] == batch["sentence_order_label"].sum()
+    assert counts["label_1"] == batch["sentence_order_label"].sum()
     padding = 1 - batch["input_mask"].mean()
     assert counts["padding_share"] == pytest.approx(padding, abs=1e-6)
     described = metadata["tokenizer"]
@@ -149,9 +164,8 @@ def test_pairs_are_stretches_of_the_corpus(
         pair = [f"{' '.join(map(str, part))} " for part in (first, second)]
         if label:
             pair.reverse()
-        assert all(f" {part}" in text for part in pair)
-        # Only a pair that fills its room may have lost what lay between.
-        assert f" {pair[0]}{pair[1]}" in text or mask.all()
+        # Nothing is lost between the two.
+        assert f" {pair[0]}{pair[1]}" in text
     assert 0.4 < labels.mean() < 0.6
 
 
@@ -163,8 +177,7 @@ def test_the_bytes_do_not_hang_on_how_they_were_made(
     build("one", **keywords)
     expected = digests(tmp_path / "one")
     # Smaller units, more buckets, another place and order of the files.
-    monkeypatch.setattr(pretraining_data, "_UNIT_CHARS", 2000)
-    monkeypatch.setattr(pretraining_data, "_BUCKET_BYTES", 1000)
+    work_in_pieces(monkeypatch)
     moved = tmp_path / "moved"
     shutil.copytree(corpus, moved)
     build(
@@ -180,7 +193,7 @@ def test_the_bytes_do_not_hang_on_the_number_of_workers(
     build, tmp_path, monkeypatch
 ):
     build("one", eval_fraction=0.3)
-    monkeypatch.setattr(pretraining_data, "_UNIT_CHARS", 1000)
+    work_in_pieces(monkeypatch)
     monkeypatch.setenv("PYTHONHASHSEED", "11")
     monkeypatch.setenv("LC_ALL", "C")
     build("two", workers=2, eval_fraction=0.3)
@@ -237,7 +250,7 @@ def test_evaluation_documents_can_be_held_out(build, tmp_path, corpus):
         metadata["statistics"][split] for split in ("train", "eval")
     )
     assert held_out["instances"] > 0
-    for name in ("documents", "sentences", "tokens", "instances", "swapped"):
+    for name in ("documents", "sentences", "tokens", "instances", "label_1"):
         assert train[name] + held_out[name] == whole[name]
     both = [
         record
@@ -270,13 +283,55 @@ def test_evaluation_can_have_files_of_its_own(build, tmp_path, corpus):
     assert len(read_split(tmp_path / "out", "eval")["input_ids"]) > 5
 
 
-def test_progress_is_told(build):
-    told = []
-    metadata = build(progress=lambda totals: told.append(dict(totals)))
-    assert (
-        told[-1]["train/instances"]
-        == (metadata["splits"]["train"]["num_records"])
+def test_progress_is_told(build, monkeypatch):
+    work_in_pieces(monkeypatch)
+    told = {}
+
+    @contextlib.contextmanager
+    def progress(unit):
+        told[unit] = []
+        yield lambda *done, **beside: told[unit].append((*done, beside))
+
+    lines = []
+    metadata = build(progress=progress, announce=lines.append, num_shards=2)
+    characters = metadata["statistics"]["corpus"]["characters"]
+    records = metadata["splits"]["train"]["num_records"]
+    assert told["files read"][-1] == (10, 10, {})
+    assert len(told["characters"]) > 5
+    assert told["characters"][-1] == (
+        characters,
+        characters,
+        {"documents": 9, "instances": records},
     )
+    assert told["shards"] == [(1, 2, {}), (2, 2, {})]
+    (line,) = lines
+    assert re.fullmatch(
+        r"About \S+ kB of records in 2 shards; about \S+ kB on disk while at "
+        r"work, \S+ \SB are free\.",
+        line,
+    )
+
+
+@pytest.mark.parametrize("kind", ["dynamic", "static"])
+def test_what_is_announced_is_what_is_written(build, kind):
+    lines = []
+    metadata = build(record_kind=kind, announce=lines.append, dupe_factor=3)
+    number, unit = lines[0].split()[1:3]
+    said = float(number) * {"kB": 1e3, "MB": 1e6}[unit]
+    shards = metadata["splits"]["train"]["shards"]
+    written = sum(shard["num_bytes"] for shard in shards)
+    assert 0.85 < said / written < 1.15
+
+
+def test_too_little_room_is_told(build, monkeypatch, tmp_path):
+    usage = shutil.disk_usage(tmp_path)._replace(free=10_000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+    with pytest.raises(
+        UserError, match=r"out needs about \S+ kB while at work and has 10 kB"
+    ):
+        build(record_kind="static")
+    monkeypatch.undo()
+    build(record_kind="static")
 
 
 def test_a_finished_directory_is_left_as_it_is(build, tmp_path):
@@ -284,9 +339,9 @@ def test_a_finished_directory_is_left_as_it_is(build, tmp_path):
     before = {
         path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()
     }
-    os.mkdir(tmp_path / "out" / ".spool")
+    os.mkdir(tmp_path / "out" / ".work")
     assert build() == metadata
-    assert build(workers=7) == metadata
+    assert build(workers=2) == metadata
     assert before == {
         path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()
     }
@@ -309,26 +364,113 @@ def test_other_settings_are_told_apart(build, tmp_path, corpus):
         )
 
 
-def test_an_interrupted_run_is_made_again(build, tmp_path, monkeypatch):
-    build("whole", num_shards=2)
+def test_an_interrupted_build_goes_on_with_the_shards_that_are_missing(
+    build, tmp_path, monkeypatch
+):
+    work_in_pieces(monkeypatch)
+    build("whole", num_shards=3)
     written = []
-    write_shard = pretraining_data.write_shard
+    write_shard = local_runner.write_shard
 
     def failing(path, records):
-        if written:
-            (tmp_path / "out" / "train-00001-of-00002.tfrecord.tmp-1").touch()
+        if len(written) == 1:
+            (tmp_path / "out" / "train-00001-of-00003.tfrecord.tmp-1").touch()
             raise OSError("disk full")
-        written.append(path)
+        written.append(os.path.basename(path))
         return write_shard(path, records)
 
-    monkeypatch.setattr(pretraining_data, "write_shard", failing)
+    monkeypatch.setattr(local_runner, "write_shard", failing)
     with pytest.raises(OSError, match="disk full"):
-        build("out", num_shards=2)
+        build("out", num_shards=3)
     with pytest.raises(UserError, match="unfinished"):
         open_shards(tmp_path / "out", "train")
-    monkeypatch.undo()
-    build("out", num_shards=2)
+
+    def counting(path, records):
+        written.append(os.path.basename(path))
+        return write_shard(path, records)
+
+    def refusing(*arguments):
+        raise AssertionError("A part is made again.")
+
+    monkeypatch.setattr(local_runner, "write_shard", counting)
+    monkeypatch.setattr(local_runner.PartWriter, "finish", refusing)
+    build("out", num_shards=3)
+    assert written == [f"train-{n:05}-of-00003.tfrecord" for n in range(3)]
     assert digests(tmp_path / "out") == digests(tmp_path / "whole")
+
+
+def test_an_interrupted_build_goes_on_with_the_parts_that_are_missing(
+    build, tmp_path, monkeypatch
+):
+    work_in_pieces(monkeypatch)
+    finish = local_runner.PartWriter.finish
+    finished = []
+    most = 10**6
+
+    def counting(writer, counts):
+        if len(finished) == most:
+            raise OSError("disk full")
+        finished.append(writer)
+        finish(writer, counts)
+
+    monkeypatch.setattr(local_runner.PartWriter, "finish", counting)
+    build("whole")
+    number_of_parts = len(finished)
+    finished.clear()
+    most = 4
+    with pytest.raises(OSError, match="disk full"):
+        build("out")
+    most = 10**6
+    build("out")
+    assert len(finished) == number_of_parts > 8
+    assert digests(tmp_path / "out") == digests(tmp_path / "whole")
+
+
+def test_a_shard_that_was_damaged_meanwhile_is_made_again(
+    build, tmp_path, monkeypatch
+):
+    build("whole", num_shards=2)
+    write_json = pretraining_data.write_json
+
+    def failing(storage, path, value):
+        if str(path).endswith("metadata.json"):
+            raise OSError("disk full")
+        write_json(storage, path, value)
+
+    monkeypatch.setattr(pretraining_data, "write_json", failing)
+    with pytest.raises(OSError, match="disk full"):
+        build(num_shards=2)
+    monkeypatch.undo()
+    shard = tmp_path / "out" / "train-00001-of-00002.tfrecord"
+    shard.write_bytes(bytes(len(shard.read_bytes())))
+    build(num_shards=2)
+    assert digests(tmp_path / "out") == digests(tmp_path / "whole")
+
+
+def test_a_build_is_not_continued_with_other_settings(
+    build, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(
+        local_runner, "write_shard", lambda path, records: 1 / 0
+    )
+    with pytest.raises(ZeroDivisionError):
+        build()
+    monkeypatch.undo()
+    with pytest.raises(
+        UserError, match=r"begun with other settings \(settings"
+    ):
+        build(random_seed=3)
+    build()
+
+
+def test_two_builds_do_not_share_a_directory(build, tmp_path):
+    os.makedirs(tmp_path / "out" / ".work")
+    lock = os.open(tmp_path / "out/.work/lock", os.O_CREAT | os.O_RDWR)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    with pytest.raises(UserError, match="Another build is at work in"):
+        build()
+    os.close(lock)
+    build()
 
 
 def test_shards_of_others_are_not_removed(build, tmp_path):
@@ -344,35 +486,97 @@ def test_shards_of_others_are_not_removed(build, tmp_path):
     assert (tmp_path / "out" / "notes.txt").read_text() == "mine"
 
 
+PROGRAM = """
+import contextlib, sys
+from albert_tf.config import MaskingConfig, PretrainingDataConfig
+from data_prep import build_plan
+from data_prep.pretraining_data import build_pretraining_data
+build_plan._MIN_UNIT_CHARS = build_plan._MAX_UNIT_CHARS = 1500
+@contextlib.contextmanager
+def progress(unit):
+    yield lambda *done, **beside: print(unit, flush=True)
+if __name__ == '__main__':
+    build_pretraining_data([sys.argv[1]], sys.argv[2],
+        tokenizer_dir=sys.argv[3], progress=progress,
+        workers=int(sys.argv[4]),
+        config=PretrainingDataConfig(max_seq_length=48,
+            num_shards=3, eval_fraction=0.3),
+        masking=MaskingConfig())
+"""
+
+
 @pytest.mark.slow
-def test_a_killed_run_is_made_again(build, tmp_path, corpus, tiny_directory):
-    build("whole")
-    code = (
-        "import sys\n"
-        "from albert_tf.config import MaskingConfig, PretrainingDataConfig\n"
-        "from data_prep.pretraining_data import build_pretraining_data\n"
-        "build_pretraining_data([sys.argv[1]], sys.argv[2],\n"
-        "    tokenizer_dir=sys.argv[3],\n"
-        "    config=PretrainingDataConfig(max_seq_length=48),\n"
-        "    masking=MaskingConfig(),\n"
-        "    progress=lambda totals: print('ready', flush=True))\n"
-    )
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_killed_build_goes_on(
+    build, tmp_path, corpus, tiny_directory, monkeypatch, workers
+):
+    keywords = {"num_shards": 3, "eval_fraction": 0.3}
+    build("whole", **keywords)
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
     arguments = [corpus, str(tmp_path / "out"), str(tiny_directory)]
+    # Killed while files, units and shards are at work, one after the other.
+    for unit, lines in [(b"files", 2), (b"char", 3), (b"char", 5), (b"sh", 2)]:
+        with subprocess.Popen(
+            [sys.executable, program, *arguments, str(workers)],
+            env=os.environ | {"PYTHONPATH": ":".join(sys.path)},
+            stdout=subprocess.PIPE,
+        ) as process:
+            for line in process.stdout:
+                lines -= line.startswith(unit)
+                if not lines:
+                    break
+            process.send_signal(signal.SIGKILL)
+            assert lines == 0
+        assert not (tmp_path / "out" / "metadata.json").exists()
+    monkeypatch.setattr(build_plan, "_MAX_UNIT_CHARS", 1500)
+    monkeypatch.setattr(build_plan, "_MIN_UNIT_CHARS", 1500)
+    build("out", **keywords)
+    assert digests(tmp_path / "out") == digests(tmp_path / "whole")
+
+
+@pytest.mark.slow
+def test_workers_end_with_the_process_that_started_them(tmp_path):
+    code = (
+        "import os, time\n"
+        "from data_prep.local_runner import Workers\n"
+        "def pid(number):\n"
+        "    time.sleep(0.3)\n"
+        "    return os.getpid()\n"
+        "if __name__ == '__main__':\n"
+        "    with Workers(2) as workers:\n"
+        "        pids = set(workers.map(pid, range(6)))\n"
+        "        print(*pids, flush=True)\n"
+        "        time.sleep(60)\n"
+    )
+    program = tmp_path / "program.py"
+    program.write_text(code)
     with subprocess.Popen(
-        [sys.executable, "-c", code, *arguments],
+        [sys.executable, program],
         env=os.environ | {"PYTHONPATH": ":".join(sys.path)},
         stdout=subprocess.PIPE,
     ) as process:
-        assert process.stdout.readline() == b"ready\n"
+        pids = list(map(int, process.stdout.readline().split()))
         process.send_signal(signal.SIGKILL)
-    assert not (tmp_path / "out" / "metadata.json").exists()
-    build("out")
-    assert digests(tmp_path / "out") == digests(tmp_path / "whole")
+    assert len(pids) == 2
+    deadline = time.monotonic() + 20
+    while any(is_running(pid) for pid in pids):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def is_running(pid):
+    try:
+        os.kill(pid, 0)
+        with open(f"/proc/{pid}/stat") as file:
+            return " Z " not in file.read()
+    except OSError:
+        return False
 
 
 def test_shards_have_about_64_megabytes(build, monkeypatch):
     assert len(build()["splits"]["train"]["shards"]) == 1
-    monkeypatch.setattr(pretraining_data, "SHARD_BYTES", 10_000)
+    monkeypatch.setattr(build_plan, "SHARD_BYTES", 10_000)
     shards = build("small")["splits"]["train"]["shards"]
     num_bytes = sum(shard["num_bytes"] for shard in shards)
     assert len(shards) > 1
@@ -411,8 +615,94 @@ def test_a_corpus_without_pairs_is_told(build, corpus, tmp_path):
 
 
 def test_an_empty_corpus_is_told(build, corpus):
+    inputs = [f"{corpus}/empty.txt"]
+    with pytest.raises(UserError, match=r"Bad lines: 1 of 1 \(100%\): 1 empty"):
+        build(inputs=inputs)
     with pytest.raises(UserError, match="train has no records: 0 documents"):
-        build(inputs=[f"{corpus}/empty.txt"])
+        build(inputs=inputs, max_bad_fraction=1.0)
+
+
+def test_bad_text_is_told_before_anything_is_written(build, tmp_path):
+    text = b"Caf\xe9. Good.\n" * 3 + b"Good.\n" * 7
+    (tmp_path / "bad.txt").write_bytes(text)
+    said = r"3 of 10 \(30%\): 3 not UTF-8 \(first: .*bad\.txt, line 1\)"
+    with pytest.raises(UserError, match=said):
+        build(inputs=[str(tmp_path / "bad.txt")])
+    assert not (tmp_path / "out").exists()
+    metadata = build(
+        inputs=[str(tmp_path / "bad.txt")],
+        max_bad_fraction=0.3,
+        document_separator="file",
+    )
+    assert metadata["statistics"]["corpus"]["bad/not_utf8"] == 3
+
+
+@pytest.mark.parametrize("objective", ["nsp", "none"])
+def test_other_sentence_objectives(build, tmp_path, monkeypatch, objective):
+    keywords = {"sentence_objective": objective, "eval_fraction": 0.3}
+    metadata = build("one", **keywords)
+    assert metadata["sentence_objective"] == objective
+    work_in_pieces(monkeypatch)
+    build("pieces", **keywords)
+    assert digests(tmp_path / "pieces") == digests(tmp_path / "one")
+    batch = read_split(tmp_path / "one")
+    separators = (batch["input_ids"] == 3).sum(axis=1)
+    assert set(separators.tolist()) == {1 if objective == "none" else 2}
+    share = batch["sentence_order_label"].mean()
+    assert 0.4 < share < 0.6 if objective == "nsp" else share == 0
+
+
+def test_next_sentences_come_from_a_group(build, tmp_path, monkeypatch):
+    monkeypatch.setattr(build_plan, "_GROUP_CHARS", 10_000)
+    first = build("one", sentence_objective="nsp")
+    work_in_pieces(monkeypatch)
+    build("pieces", sentence_objective="nsp")
+    assert digests(tmp_path / "pieces") == digests(tmp_path / "one")
+    assert 0.3 < first["statistics"]["train"]["label_1_share"] < 0.6
+
+
+@pytest.mark.parametrize("level", ["documents", "paragraphs"])
+def test_duplicates_are_left_out(build, tmp_path, corpus, monkeypatch, level):
+    whole = build("whole")["statistics"]["train"]
+    twice = tmp_path / "twice"
+    shutil.copytree(corpus, twice / "a")
+    shutil.copytree(corpus, twice / "b")
+    metadata = build("out", [str(twice)], remove_duplicates=level)
+    counts = metadata["statistics"]["train"]
+    assert counts["documents"] == whole["documents"]
+    assert counts["tokens"] == whole["tokens"]
+    assert metadata["statistics"]["corpus"]["duplicate_documents"] == 9
+    work_in_pieces(monkeypatch)
+    build("pieces", [str(twice)], remove_duplicates=level)
+    assert digests(tmp_path / "pieces") == digests(tmp_path / "out")
+
+
+def test_what_was_trained_on_is_no_evaluation(build, corpus, tmp_path):
+    held_out = tmp_path / "held out"
+    held_out.mkdir()
+    shutil.copy(f"{corpus}/books/3.txt", held_out / "copy.txt")
+    shutil.copy(f"{corpus}/books/1.txt", held_out / "other.txt")
+    metadata = build(
+        inputs=[f"{corpus}/books/[2-5].txt"],
+        eval_inputs=[str(held_out)],
+        remove_duplicates="documents",
+    )
+    assert metadata["statistics"]["train"]["documents"] == 4
+    assert metadata["statistics"]["eval"]["documents"] == 1
+
+
+def test_corpora_of_every_form_together(build, tmp_path, sentences):
+    mixed = tmp_path / "mixed"
+    mixed.mkdir()
+    lines = [*sentences[:10], "", *sentences[10:20]]
+    (mixed / "a.txt").write_text("\n".join(lines))
+    (mixed / "b.md").write_text("# Head\n\n" + " ".join(sentences[20:40]))
+    texts = [" ".join(sentences[n : n + 5]) for n in (50, 60)]
+    with gzip.open(mixed / "c.jsonl.gz", "wt") as file:
+        file.write("\n".join(json.dumps({"text": text}) for text in texts))
+    counts = build(inputs=[str(mixed)])["statistics"]["train"]
+    assert counts["documents"] == 2 + 1 + 2
+    assert counts["sentences"] >= 50
 
 
 def test_a_directory_that_cannot_be_made_is_told(build, tmp_path):
@@ -431,6 +721,11 @@ def test_hostile_text_is_survived(build, tmp_path):
     (hostile / "b.txt").write_bytes(b"word " * 200_000)
     (hostile / "c.txt").write_bytes(b"x" * 1_000_000)
     begin = time.monotonic()
-    metadata = build(inputs=[str(hostile)], sentence_splitter="newline")
+    metadata = build(
+        inputs=[str(hostile)],
+        sentence_splitter="newline",
+        document_separator="file",
+        max_bad_fraction=1.0,
+    )
     assert time.monotonic() - begin < 20
-    assert metadata["statistics"]["corpus"]["control_characters"] == 1
+    assert metadata["statistics"]["corpus"]["bad/control_characters"] == 1

@@ -1,4 +1,6 @@
 import dataclasses
+from collections import Counter
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -6,8 +8,9 @@ import pytest
 from albert_tf.config import MaskingConfig, PretrainingDataConfig
 from albert_tf.text import counter_rng
 from albert_tf.text.masking import mask_batch, maskable_tokens
+from albert_tf.text.records import RECORD_SPECS, parse_batch
 from data_prep.corpus import Document
-from data_prep.record_maker import RecordMaker
+from data_prep.record_maker import RecordMaker, UnitDocument, num_slots
 from data_prep.sentences import NewlineSplitter
 
 CONFIG = PretrainingDataConfig(
@@ -33,11 +36,46 @@ class LetterTokenizer:
         ]
 
 
-def make(documents, config=CONFIG, split="train", origin="train"):
-    maker = RecordMaker(
-        LetterTokenizer(), NewlineSplitter(), config, MaskingConfig()
+class MadeRecord(NamedTuple):
+    """A record read back, without padding if it is dynamic."""
+
+    split: str
+    key: int
+    example: dict
+
+
+def parsed(batch, config):
+    spec = RECORD_SPECS[config.record_kind]
+    columns = parse_batch(
+        spec,
+        batch.serialized,
+        max_seq_length=config.max_seq_length,
+        num_slots=num_slots(config, MaskingConfig()),
     )
-    return maker([(split, origin, document) for document in documents])
+    for row, key in enumerate(batch.keys.tolist()):
+        example = {f.name: columns[f.name][row] for f in spec.features}
+        if config.record_kind == "dynamic":
+            length = columns["input_mask"][row].sum()
+            for name in ("input_ids", "segment_ids", "word_starts"):
+                assert not example[name][length:].any()
+                example[name] = example[name][:length]
+        yield MadeRecord(batch.split, key, example)
+
+
+def make_units(items, config=CONFIG, tokenizer=None):
+    maker = RecordMaker(
+        tokenizer or LetterTokenizer(),
+        NewlineSplitter(),
+        config,
+        MaskingConfig(),
+    )
+    counts = Counter()
+    batches = list(maker([UnitDocument(*item) for item in items], counts))
+    return [r for batch in batches for r in parsed(batch, config)], counts
+
+
+def make(documents, config=CONFIG, split="train", origin="train"):
+    return make_units([(split, origin, d) for d in documents], config)
 
 
 LINES = [
@@ -62,13 +100,14 @@ def test_dynamic_records_hold_a_pair_of_segments():
             "sentence_order_label",
             "word_starts",
         ]
+        assert len(ids) == len(example["segment_ids"]) <= 24
         first_separator = ids.tolist().index(3)
         assert ids[0] == 2 and ids[-1] == 3 and (ids == 3).sum() == 2
         after = np.arange(len(ids)) > first_separator
         assert (example["segment_ids"] == after).all()
         starts = np.isin(ids, [1, 2, 3, 5, 9, 13, 19, 25])
         assert (example["word_starts"] == starts).all()
-        assert example["sentence_order_label"].tolist() in ([0], [1])
+        assert example["sentence_order_label"] in (0, 1)
 
 
 def test_static_records_are_the_dynamic_ones_masked():
@@ -119,7 +158,7 @@ def test_static_records_are_the_dynamic_ones_masked():
 
 def signature(records):
     return [
-        (r.key, {name: v.tolist() for name, v in r.example.items()})
+        (r.key, {name: v.tolist() for name, v in sorted(r.example.items())})
         for r in records
     ]
 
@@ -131,6 +170,7 @@ def test_a_document_does_not_see_its_unit(kind):
     alone, _ = make([LONG], config)
     together, _ = make([other, LONG, EMPTY], config)
     assert signature(alone) == signature(together[-len(alone) :])
+    assert len(together) > len(alone) > 10
 
 
 def test_name_origin_seed_and_copy_draw_anew():
@@ -161,12 +201,13 @@ def test_what_happened_is_counted():
     assert counts["train/skipped/single_sentence_documents"] == 1
     assert counts["train/skipped/empty_documents"] == 1
     assert counts["train/skipped/tokens"] == 5
-    assert counts["train/swapped"] == sum(
-        int(r.example["sentence_order_label"][0]) for r in records
+    assert counts["train/label_1"] == sum(
+        int(r.example["sentence_order_label"]) for r in records
     )
     kept = sum(len(r.example["input_ids"]) for r in records)
     assert counts["train/instance_tokens"] == kept
-    assert counts["train/truncated_tokens"] == 0
+    framing = 3 * len(records)
+    assert kept - framing == tokens + counts["train/repeated_tokens"]
 
 
 def test_unknown_and_empty_sentences_are_counted():
@@ -175,18 +216,14 @@ def test_unknown_and_empty_sentences_are_counted():
     assert counts["train/unknown_tokens"] == 2
     tokenizer = LetterTokenizer()
     tokenizer.encode_batch = lambda texts: [[5], [], [6]]
-    maker = RecordMaker(tokenizer, NewlineSplitter(), CONFIG, MaskingConfig())
-    _, counts = maker([("train", "train", document)])
+    _, counts = make_units([("train", "train", document)], tokenizer=tokenizer)
     assert counts["train/skipped/sentences_without_tokens"] == 1
     assert counts["train/sentences"] == 2
 
 
 def test_splits_are_counted_apart():
-    maker = RecordMaker(
-        LetterTokenizer(), NewlineSplitter(), CONFIG, MaskingConfig()
-    )
     held_out = dataclasses.replace(LONG, name="held out")
-    records, counts = maker(
+    records, counts = make_units(
         [
             ("train", "train", LONG),
             ("eval", "train", held_out),
@@ -198,3 +235,60 @@ def test_splits_are_counted_apart():
     assert {r.split for r in records} == {"train", "eval"}
     of_eval = [r for r in records if r.split == "eval"]
     assert signature(of_eval) == signature(make([held_out])[0])
+
+
+def test_single_segments_have_one_separator_and_no_label():
+    config = dataclasses.replace(CONFIG, sentence_objective="none")
+    records, counts = make([LONG, SHORT, EMPTY], config)
+    for record in records:
+        ids = record.example["input_ids"].tolist()
+        assert ids[0] == 2 and ids.index(3) == len(ids) - 1 <= 23
+        assert not record.example["segment_ids"].any()
+        assert record.example["sentence_order_label"] == 0
+    kept = sum(len(r.example["input_ids"]) - 2 for r in records)
+    assert kept == counts["train/tokens"] == sum(map(len, LINES)) + 5
+    assert counts["train/skipped/single_sentence_documents"] == 0
+
+
+def test_next_sentences_come_from_the_documents_of_the_same_split():
+    # Each document has a letter of its own.
+    letters = {
+        name: Document(name, ("\n".join([letter * 5] * 40),))
+        for name, letter in [("a", "f"), ("b", "g"), ("c", "h"), ("d", "j")]
+    }
+    config = dataclasses.replace(CONFIG, sentence_objective="nsp")
+    split_of = {"a": "train", "b": "train", "c": "eval", "d": "eval"}
+    records, counts = make_units(
+        [(split_of[n], "train", d) for n, d in letters.items()], config
+    )
+    seen = Counter()
+    for record in records:
+        ids = record.example["input_ids"]
+        found = set(ids.tolist()) - {2, 3}
+        label = int(record.example["sentence_order_label"])
+        assert len(found) == 1 + label
+        pair = {ord("f") - 92, ord("g") - 92}
+        if record.split == "eval":
+            pair = {ord("h") - 92, ord("j") - 92}
+        assert found <= pair
+        seen[record.split, label] += 1
+    assert min(seen.values()) > 7 and len(seen) == 4
+    assert counts["train/label_1"] == seen["train", 1]
+    assert counts["train/without_other_document"] == 0
+
+
+def test_splits_may_come_mixed():
+    config = dataclasses.replace(CONFIG, sentence_objective="nsp")
+    others = [dataclasses.replace(LONG, name=name) for name in ("x", "y", "z")]
+    items = [
+        ("train", "train", LONG),
+        ("eval", "train", others[0]),
+        ("train", "train", others[1]),
+        ("eval", "train", others[2]),
+    ]
+    mixed, counts = make_units(items, config)
+    apart, _ = make_units([items[1], items[3], items[0], items[2]], config)
+    assert sorted(map(str, signature(mixed))) == sorted(
+        map(str, signature(apart))
+    )
+    assert counts["eval/documents"] == 2

@@ -5,11 +5,14 @@ import subprocess
 import sys
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from data_prep.sentences import (
     SENTENCE_SPLITTERS,
     NewlineSplitter,
     PunktSplitter,
+    cut_long_sentences,
 )
 
 NOUNS = ("door", "house", "river", "garden", "table", "road", "boat", "tree")
@@ -131,6 +134,88 @@ def test_the_order_of_hashes_does_not_matter(punkt):
         assert output == json.dumps(punkt.to_json()) + "\n"
 
 
-def test_long_lines_without_sentences_are_split_in_time(punkt):
-    assert len(punkt.split("word " * 200_000)) == 1
-    assert len(punkt.split("a.b" * 100_000)) == 1
+@pytest.mark.parametrize("unit", ["word ", "a.b", ". ", "So it is. "])
+def test_long_lines_are_split_in_pieces_and_keep_their_text(punkt, unit):
+    text = unit * (300_000 // len(unit))
+    sentences = punkt.split(text)
+    assert "".join(sentences).replace(" ", "") == text.replace(" ", "")
+    if "So" in unit:
+        assert set(sentences) == {"So it is."}
+    if "a" in unit or "word" in unit:
+        assert max(map(len, sentences)) <= 100_000
+
+
+def test_a_sentence_may_lie_across_two_pieces(punkt):
+    text = "It was near. " * 7692 + "The door of the house was open. So."
+    assert punkt.split(text)[-2:] == ["The door of the house was open.", "So."]
+
+
+@pytest.mark.parametrize("unit", ["word ", "x", "é" * 9 + " "])
+def test_long_sentences_are_cut(unit):
+    text = unit * (55_000 // len(unit))
+    pieces = list(cut_long_sentences(["So.", text, "It is."]))
+    assert pieces[0] == "So." and pieces[-1] == "It is."
+    assert "".join(pieces[1:-1]) == text
+    assert max(map(len, pieces)) <= 10_000
+    assert len(pieces) < 12
+    if " " in unit:
+        assert all(piece.endswith(" ") for piece in pieces[1:-1])
+
+
+def nltk_sentences(splitter, text):
+    """What NLTK makes of a text with the splitter's parameters, unaided."""
+    from nltk.tokenize import punkt
+
+    stored = splitter.to_json()
+    parameters = punkt.PunktParameters()
+    parameters.abbrev_types.update(stored["abbreviations"])
+    parameters.collocations.update(map(tuple, stored["collocations"]))
+    parameters.sent_starters.update(stored["sentence_starters"])
+    for flags, types in stored["orthographic_context"].items():
+        for word_type in types.split(" "):
+            parameters.ortho_context[word_type] = int(flags)
+    tokenizer = punkt.PunktSentenceTokenizer(parameters)
+    return [s for s in map(str.strip, tokenizer.tokenize(text)) if s]
+
+
+ODD_WORDS = """
+a b C prof capt Prof. capt. U.S. e.g. J 3 3.5 1st The the door Fox she don't
+O'Hare well-known naïve Straße Éa _x x_y #4 ... .. -- . ? ! ) ( " “No No” ‘so
+so’ 'tis tis' 'a' [b] *c* d; e: f, ;g ,h 。 §5 «x x»
+"""
+WORDS = st.sampled_from(ODD_WORDS.split())
+ENDS = st.sampled_from(["", ".", "!", "?", "..", "...", ".)", '."', "?!", ".'",
+                        ".”", ",", ".]", ". . ."])  # fmt: skip
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            WORDS, ENDS, st.sampled_from([" ", "  ", "\t", "", "\u00a0"])
+        ),
+        max_size=30,
+    )
+)
+def test_the_quick_way_gives_the_sentences_of_nltk(punkt, parts):
+    text = "".join(part for piece in parts for part in piece)
+    assert punkt.split(text) == nltk_sentences(punkt, text)
+
+
+def test_the_quick_way_knows_abbreviations_and_collocations():
+    from nltk.tokenize import punkt
+
+    parameters = punkt.PunktParameters()
+    parameters.abbrev_types.update(["prof", "“capt"])
+    parameters.collocations.add(("st", "john"))
+    splitter = PunktSplitter(parameters)
+    for text, number in [
+        ("the prof. Fox", 1),
+        ("(prof. fox", 1),
+        ("“capt. fox", 1),
+        ("the st. John", 1),
+        ("the st. Mary", 2),
+        ("the fox. Mary", 2),
+    ]:
+        assert len(splitter.split(text)) == number, text
+        assert splitter.split(text) == nltk_sentences(splitter, text)

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from albert_tf.config import UserError
 from albert_tf.text.in_graph import InGraphTokenizer
 from albert_tf.text.normalization import normalize, truncate_utf8
-from albert_tf.text.tokenizer import SentencePieceTokenizer
+from albert_tf.text.sentencepiece_tokenizer import SentencePieceTokenizer
+from albert_tf.text.wordpiece import split_words
+from albert_tf.text.wordpiece_tokenizer import WordPieceTokenizer
 
 HOSTILE = [
     "",
@@ -41,14 +43,33 @@ HOSTILE = [
 ]
 
 
-@pytest.fixture(scope="module", params=[(True, False), (False, True)])
-def pair(request, tiny_tokenizer):
+@pytest.fixture(
+    scope="module",
+    params=[
+        (kind, lower, accents)
+        for kind in ("SentencePiece", "WordPiece")
+        for lower, accents in ((True, False), (False, True))
+    ],
+    ids=str,
+)
+def pair(request, tiny_tokenizer, wordpiece_pieces):
     """The same tokenizer in Python and in the graph, uncased and cased."""
-    lower, accents = request.param
-    tokenizer = SentencePieceTokenizer(
-        tiny_tokenizer.model_bytes, do_lower_case=lower, keep_accents=accents
-    )
+    kind, lower, accents = request.param
+    settings = {"do_lower_case": lower, "keep_accents": accents}
+    if kind == "SentencePiece":
+        tokenizer = SentencePieceTokenizer(
+            tiny_tokenizer.model_bytes, **settings
+        )
+    else:
+        tokenizer = WordPieceTokenizer(wordpiece_pieces, **settings)
     return tokenizer, InGraphTokenizer(tokenizer)
+
+
+def clean(tokenizer, text):
+    """What Python makes of a text before it looks for pieces."""
+    if isinstance(tokenizer, WordPieceTokenizer):
+        return " ".join(split_words(text, **tokenizer.settings))
+    return normalize(text, **tokenizer.settings)
 
 
 def strings(texts):
@@ -74,14 +95,14 @@ def test_every_code_point_is_cleaned_up_alike(pair, form):
         "\ue000".join(contexts[i : i + 200])
         for i in range(0, len(contexts), 200)
     ]
-    expected = [normalize(text, **tokenizer.settings) for text in texts]
+    expected = [clean(tokenizer, text) for text in texts]
     for ours, theirs in zip(normalized(in_graph, texts), expected, strict=True):
         assert ours.split("\ue000") == theirs.split("\ue000")
 
 
 def test_hostile_texts(pair):
     tokenizer, in_graph = pair
-    expected = [normalize(text, **tokenizer.settings) for text in HOSTILE]
+    expected = [clean(tokenizer, text) for text in HOSTILE]
     assert normalized(in_graph, HOSTILE) == expected
     ids = in_graph(strings(HOSTILE))
     assert ids.dtype == tf.int32
@@ -92,7 +113,7 @@ def test_hostile_texts(pair):
 @given(texts=st.lists(st.text(), min_size=1, max_size=20))
 def test_any_text(pair, texts):
     tokenizer, in_graph = pair
-    expected = [normalize(text, **tokenizer.settings) for text in texts]
+    expected = [clean(tokenizer, text) for text in texts]
     assert normalized(in_graph, texts) == expected
     assert in_graph(strings(texts)).to_list() == tokenizer.encode_batch(texts)
 
@@ -101,7 +122,7 @@ def test_any_text(pair, texts):
 @given(texts=st.lists(st.text("aA \u0301\u0327'`8,éΣσI\u0307한\0"), min_size=1))
 def test_any_text_of_few_awkward_characters(pair, texts):
     tokenizer, in_graph = pair
-    expected = [normalize(text, **tokenizer.settings) for text in texts]
+    expected = [clean(tokenizer, text) for text in texts]
     assert normalized(in_graph, texts) == expected
 
 
@@ -128,6 +149,37 @@ def test_equally_good_ways_through_a_word(tied_tokenizer, texts):
     in_graph = InGraphTokenizer(tied_tokenizer)
     expected = tied_tokenizer.encode_batch(texts)
     assert in_graph(strings(texts)).to_list() == expected
+
+
+@settings(deadline=None, max_examples=40)
+@given(texts=st.lists(st.text("abunfleigsx8,0# [Éσ中国か한\u0301"), min_size=1))
+def test_pieces_of_words(wordpiece_tokenizer, texts):
+    in_graph = InGraphTokenizer(wordpiece_tokenizer)
+    expected = wordpiece_tokenizer.encode_batch(texts)
+    assert in_graph(strings(texts)).to_list() == expected
+
+
+@pytest.mark.parametrize("character", ["a", "é", "か", "😀"])
+def test_words_of_many_characters(wordpiece_pieces, character):
+    tokenizer = WordPieceTokenizer(
+        [*wordpiece_pieces, "##か😀", "##😀"], keep_accents=True
+    )
+    texts = [
+        f"{character * length} b"
+        for length in (1, 67, 100, 101, 199, 200, 201, 800, 801, 900)
+    ]
+    expected = tokenizer.encode_batch(texts)
+    assert [len(ids) for ids in expected[:6]] == [2, 68, 101, 102, 200, 201]
+    assert expected[6:] == [[tokenizer.unk_id, *tokenizer.encode("b")]] * 4
+    assert InGraphTokenizer(tokenizer)(strings(texts)).to_list() == expected
+
+
+def test_ideographs_need_not_be_words(wordpiece_pieces):
+    tokenizer = WordPieceTokenizer(
+        wordpiece_pieces, tokenize_chinese_chars=False
+    )
+    ids = InGraphTokenizer(tokenizer)(strings(["国人 中国,"])).to_list()
+    assert tokenizer.pieces(ids[0]) == ["国人", "中", "##国", ","]
 
 
 def test_ids_of_sentences(tiny_tokenizer, sentences):
@@ -254,21 +306,27 @@ def save_server(tokenizer, directory):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["tiny_tokenizer", "comma_tokenizer"])
-def test_saved_model_in_a_fresh_process(request, tmp_path, name):
+@pytest.mark.parametrize(
+    ("name", "foreign"),
+    [
+        ("tiny_tokenizer", ["SentencepieceOp", "SentencepieceTokenizeOp"]),
+        ("comma_tokenizer", ["SentencepieceOp", "SentencepieceTokenizeOp"]),
+        ("wordpiece_tokenizer", ["WordpieceTokenizeWithOffsets"]),
+    ],
+)
+def test_saved_model_in_a_fresh_process(request, tmp_path, name, foreign):
     tokenizer = request.getfixturevalue(name)
     save_server(tokenizer, tmp_path)
-    texts = ["THE IN OF TITLE I", "8, 18,", "", "Café (8)"]
+    texts = ["THE IN OF TITLE I", "8, 18,", "", "Café (8)", "UNABLEÉ 中国"]
     # Under a Turkish locale the C library's lower case of I has no dot.
     answer = served(tmp_path, texts, LC_ALL="tr_TR.UTF-8")
-    rows = [[2, *ids[:10], 3] for ids in tokenizer.encode_batch(texts)]
+    rows = [
+        [tokenizer.cls_id, *ids[:10], tokenizer.sep_id]
+        for ids in tokenizer.encode_batch(texts)
+    ]
     longest = max(len(row) for row in rows)
     assert answer == {
-        "foreign": [
-            "NormalizeUTF8",
-            "SentencepieceOp",
-            "SentencepieceTokenizeOp",
-        ],
+        "foreign": ["NormalizeUTF8", *foreign],
         "ids": [row + [0] * (longest - len(row)) for row in rows],
         "empty": [0, 2],
         "ours": [],

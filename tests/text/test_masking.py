@@ -85,7 +85,7 @@ def mask_rows(rows, config=None, *, num_slots=80, width=None):
 # ------------------------------------------------------------ the oracle
 
 
-def words_of(row):
+def words_of(row, config):
     """(start, end, run) of every word, read off token by token."""
     words, run, inside = [], 0, False
     for position, token in enumerate(row.ids):
@@ -97,7 +97,8 @@ def words_of(row):
         )
         if not same_run:
             run += 1
-        if same_run and not row.starts[position]:
+        starts = row.starts[position] or not config.whole_word_masking
+        if same_run and not starts:
             words[-1] = (words[-1][0], position + 1, run)
         else:
             words.append((position, position + 1, run))
@@ -112,29 +113,36 @@ def draw(row, stream, position):
 
 def choose_sequentially(row, config, budget):
     """The words that are hidden: one candidate after the other."""
-    words = words_of(row)
+    words = words_of(row, config)
 
     def order(number):
         keys = counter_rng.fold_in(np.uint64(row.key), 0)
         bits = counter_rng.random_bits(keys, words[number][0])
         return int(bits[0]) >> 24, number
 
-    weights = [1 / n for n in range(1, config.max_ngram + 1)]
-    if not config.favor_shorter_ngram:
-        weights.reverse()
+    weights = [float(n) for n in range(1, config.max_ngram + 1)]
+    if config.favor_shorter_ngram:
+        weights = [1 / n for n in range(1, config.max_ngram + 1)]
+    total = sum(weights)
+
+    def ngram_length(count):
+        point, n, passed = draw(row, 1, count) * total, 0, 0.0
+        while n < len(weights) and passed <= point:
+            passed += weights[n]
+            n += 1
+        return n
+
     hidden = set()
     size = 0
     for single in (False, True):
+        count = 0
         for number in sorted(range(len(words)), key=order):
-            run = words[number][2]
-            left = sum(w[2] == run for w in words[number:])
-            allowed = weights[:left]
-            total, n = 0.0, 0
-            point = draw(row, 1, words[number][0]) * sum(allowed)
-            while n < len(allowed) and total <= point:
-                total += allowed[n]
-                n += 1
-            ngram = words[number : number + (1 if single else n)]
+            if size == budget:
+                break
+            length = 1 if single else ngram_length(count)
+            ngram = words[number : number + length]
+            if len(ngram) < length or ngram[-1][2] != ngram[0][2]:
+                continue
 
             def tokens(ngram):
                 return sum(end - start for start, end, _ in ngram)
@@ -145,6 +153,7 @@ def choose_sequentially(row, config, budget):
                 continue
             hidden |= set(ngram)
             size += tokens(ngram)
+            count += 1
     return sorted(hidden)
 
 
@@ -220,6 +229,7 @@ TOKENS = st.lists(
         masked_lm_prob=st.floats(0.0, 0.9),
         max_ngram=st.integers(1, 10),
         favor_shorter_ngram=st.booleans(),
+        whole_word_masking=st.booleans(),
     ),
     num_slots=st.integers(1, 30),
     padding=st.integers(0, 5),
@@ -235,7 +245,7 @@ def test_invariants(rows, config, num_slots, padding):
         left = min(budget, num_slots) - count
         assert left >= 0
         assert positions == sorted(set(positions))
-        for start, end, _ in words_of(row):
+        for start, end, _ in words_of(row, config):
             hidden = [p in positions for p in range(start, end)]
             # Whole words only, and none that would still fit is left.
             assert all(hidden) or not any(hidden)
@@ -256,7 +266,7 @@ def test_a_row_does_not_see_its_batch_or_its_padding():
         np.testing.assert_array_equal(
             alone.input_ids[0], together.input_ids[number, :length]
         )
-        for field in masking.MaskedBatch._fields[1:]:
+        for field in masking.MaskedBatch._fields[1:4]:
             np.testing.assert_array_equal(
                 getattr(alone, field)[0], getattr(together, field)[number]
             )
@@ -331,37 +341,63 @@ def test_a_segment_ends_a_word_even_without_a_special_token():
     ("config", "probs"),
     [
         (MaskingConfig(), [6 / 11, 3 / 11, 2 / 11]),
-        (MaskingConfig(favor_shorter_ngram=False), [2 / 11, 3 / 11, 6 / 11]),
+        (MaskingConfig(favor_shorter_ngram=False), [1 / 6, 2 / 6, 3 / 6]),
         (MaskingConfig(max_ngram=2), [2 / 3, 1 / 3]),
     ],
 )
 def test_lengths_of_ngrams_have_their_distribution(config, probs):
-    # Every token is a word, and the first candidate of a row is followed
-    # from where it starts: its n tokens are hidden, the next one is not,
-    # unless another n-gram happens to touch it.
-    count, length, longest = 6000, 60, len(probs)
-    rows = random_rows(count, length, 8, starts=1.0)
-    keys = np.array([row.key for row in rows], np.uint64)
-    keys = counter_rng.fold_in(keys, 0)
-    order = counter_rng.random_bits(keys[:, None], np.arange(length))
-    is_text = np.array([row.ids for row in rows]) > MASK
-    first = np.where(is_text, order, 2**64 - 1).argmin(axis=1)
-    batch = mask_rows(rows, config, num_slots=longest)
-    hidden = np.zeros((count, length + longest), bool)
+    # Words of one token, and room for a third of them: the account of the
+    # n-grams, but for the last of a row, which the budget may shorten.
+    count, length = 400, 400
+    batch = mask_rows(random_rows(count, length, 8, starts=1.0), config)
+    lengths = batch.ngram_counts[1:]
+    n = lengths.sum()
+    assert n > 400 * 25
+    assert lengths @ np.arange(1, len(probs) + 1) == count * 60
+    for share, prob in zip(lengths / n, probs, strict=True):
+        deviation = math.sqrt(prob * (1 - prob) / n)
+        assert abs(share - prob) < 5 * deviation + count / n / 2
+
+
+def test_ngrams_are_seen_in_the_text_as_they_are_counted():
+    # Few n-grams in long rows: hardly any two are neighbours.
+    config = MaskingConfig(masked_lm_prob=0.02)
+    rows = random_rows(300, 1000, 8, starts=1.0)
+    batch = mask_rows(rows, config)
+    runs = np.zeros(30, int)
+    for positions in batch.masked_lm_positions[:, :20]:
+        cuts = np.flatnonzero(np.diff(positions) != 1) + 1
+        for run in np.split(positions, cuts):
+            runs[len(run)] += 1
+    expected = batch.ngram_counts[1:]
+    assert np.abs(runs[1:4] - expected).max() < 0.06 * expected.sum()
+
+
+def test_pieces_are_words_without_whole_word_masking():
+    word = [(10, True)] + [(11, False)] * 30
+    rows = [make_row(word, word, seed) for seed in range(20)]
+    whole = mask_rows(rows)
+    assert not whole.masked_lm_weights.any()
+    pieces = mask_rows(rows, MaskingConfig(whole_word_masking=False))
+    assert (pieces.masked_lm_weights.sum(axis=1) == 10).all()
+
+
+def test_the_account_says_what_was_done():
+    batch = mask_rows(random_rows(50, 100, 14))
+    account = batch.account(MASK)
     row, slot = np.nonzero(batch.masked_lm_weights)
-    hidden[row, batch.masked_lm_positions[row, slot]] = True
-    ahead = first[:, None] + np.arange(longest)
-    roomy = np.pad(is_text, ((0, 0), (0, longest)))
-    roomy = np.take_along_axis(roomy, ahead, axis=1).all(axis=1)
-    run = np.take_along_axis(hidden, ahead, axis=1)[roomy]
-    lengths = np.cumprod(run, axis=1).sum(axis=1)
-    assert len(lengths) > 5000
-    counts = np.bincount(lengths, minlength=longest + 1)[1:]
-    assert counts.sum() == len(lengths)
-    for share, prob in zip(counts / len(lengths), probs, strict=True):
-        deviation = math.sqrt(prob * (1 - prob) / len(lengths))
-        # A neighbour is hidden in about (longest - n) of 57 rows.
-        assert abs(share - prob) < 4 * deviation + 0.03
+    new = batch.input_ids[row, batch.masked_lm_positions[row, slot]]
+    old = batch.masked_lm_ids[row, slot]
+    assert account["masked_tokens"] == len(new) == 50 * 15
+    assert account["masked_tokens/as_mask"] == (new == MASK).sum()
+    assert account["masked_tokens/as_is"] == (new == old).sum()
+    assert (
+        account["masked_tokens/as_random"]
+        == ((new != MASK) & (new != old)).sum()
+    )
+    assert [account[f"masked_ngrams/{n}"] for n in (1, 2, 3)] == (
+        batch.ngram_counts[1:].tolist()
+    )
 
 
 def test_every_position_is_hidden_about_equally_often():

@@ -49,15 +49,15 @@ def test_normalize_uncased(text, expected):
 @pytest.mark.parametrize(
     ("do_lower_case", "keep_accents", "expected"),
     [
-        (True, False, "cafe ia"),
-        (False, False, "Cafe IA"),
-        (True, True, "cafe\u0301 i\u0307a\u0327\u0301"),
-        (False, True, "Cafe\u0301 I\u0307A\u0327\u0301"),
+        (True, False, "cafe ia 1⁄2"),
+        (False, False, "Cafe IA 1⁄2"),
+        (True, True, "café i\u0307a\u0301\u0327 ½"),
+        (False, True, "Café İA\u0301\u0327 ½"),
     ],
 )
 def test_each_setting_does_one_thing(do_lower_case, keep_accents, expected):
     # The marks after A are out of canonical order.
-    text = "Café İA\u0301\u0327"
+    text = "Café İA\u0301\u0327 ½"
     assert (
         normalize(text, do_lower_case=do_lower_case, keep_accents=keep_accents)
         == expected
@@ -79,7 +79,7 @@ def test_ascii_text_takes_the_same_way_as_other_text():
     text = "A `tick`,  a ``Quote'' \x1f and TAB\t."
     other = normalize(text + "é", do_lower_case=True, keep_accents=True)
     plain = normalize(text, do_lower_case=True, keep_accents=True)
-    assert plain + "e\u0301" == other
+    assert plain + "é" == other
 
 
 def test_classes_hold_what_python_says():
@@ -88,16 +88,16 @@ def test_classes_hold_what_python_says():
 
     spaces = re.compile(WHITE_SPACE)
     assert all(bool(spaces.match(c)) == c.isspace() for c in SCALARS)
-    unsettled = members(UNSETTLED)
+    unsettled = members(UNSETTLED.pattern)
     combining = {c for c in SCALARS if unicodedata.combining(c)}
-    assert members(COMBINING) == combining - unsettled
+    assert members(COMBINING.pattern) == combining - unsettled
     assert len(unsettled) == 181
 
 
 def test_every_settled_character_follows_the_definition():
     # Beyond U+20000 there is nothing but ideographs; test_in_graph has them.
     for c in SCALARS[:0x20000]:
-        if re.match(UNSETTLED, c) or c == "Σ":
+        if c in UNSETTLED or c == "Σ":
             continue
         decomposed = unicodedata.normalize("NFKD", c)
         kept = [d for d in decomposed if unicodedata.combining(d) == 0]

@@ -1,14 +1,12 @@
 import dataclasses
-import hashlib
-import os
 import struct
-import threading
 
 import numpy as np
 import pytest
 
-from albert_tf.config import UserError, write_json
+from albert_tf.config import UserError
 from albert_tf.text import records
+from albert_tf.text.example_wire import encode_examples
 from albert_tf.text.records import RECORD_SPECS
 
 DYNAMIC, STATIC = RECORD_SPECS["dynamic"], RECORD_SPECS["static"]
@@ -34,6 +32,20 @@ def static_example(length=8, slots=3):
         "masked_lm_weights": [1.0, 1.0, 0.0][:slots],
         "sentence_order_label": [0],
     }
+
+
+def unchecked(spec, example):
+    """A record of whatever `example` holds of the spec's features."""
+    return encode_examples(
+        {
+            feature.stored_name: (
+                np.array(example[feature.name], feature.dtype),
+                [len(example[feature.name])],
+            )
+            for feature in spec.features
+            if feature.name in example
+        }
+    )[0]
 
 
 def decode_example(data):
@@ -124,6 +136,116 @@ def test_equal_examples_give_equal_bytes():
     assert records.serialize(STATIC, as_arrays) == expected
 
 
+def test_a_batch_is_its_records():
+    examples = [dynamic_example(6, label=1), dynamic_example(9, label=0)]
+    columns = {
+        name: (
+            np.concatenate([example[name] for example in examples]),
+            np.array([len(example[name]) for example in examples]),
+        )
+        for name in examples[0]
+    }
+    expected = [records.serialize(DYNAMIC, example) for example in examples]
+    assert records.serialize_batch(DYNAMIC, columns) == expected
+    columns["sentence_order_label"] = np.array([1, 0], np.int8)
+    assert records.serialize_batch(DYNAMIC, columns) == expected
+
+
+def test_a_batch_of_none_has_no_records():
+    columns = {name: np.zeros((0, 8)) for name in static_example()}
+    columns = {
+        name: values.astype("f" if "weights" in name else int)
+        for name, values in columns.items()
+    }
+    assert records.serialize_batch(STATIC, columns) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"segment_ids": None}, "A dynamic record has .*'segment_ids'"),
+        ({"labels": [[0, 0]]}, "given are .*'labels'"),
+        ({"input_ids": [[2.5] * 6] * 2}, "'input_ids' has float64, not int"),
+        ({"input_ids": [[2, -7, 3, 4, 5, 6]] * 2}, "'input_ids' has a value"),
+        (
+            {"word_starts": [[1] * 5] * 2},
+            "Example 0: 'word_starts' has 5 values; 6 are needed",
+        ),
+        (
+            {"segment_ids": ([0] * 11, [6, 5])},
+            "Example 1: 'segment_ids' has 5 values; 6 are needed",
+        ),
+        (
+            {"segment_ids": ([0] * 11, [6, 6])},
+            "'segment_ids' has 11 values; its sizes add up to 12",
+        ),
+        (
+            {"segment_ids": [[0] * 6] * 3},
+            "'segment_ids' has 3 examples; another feature has 2",
+        ),
+        (
+            {"sentence_order_label": [[0, 1]] * 2},
+            "'sentence_order_label' has 2 values; 1 are needed",
+        ),
+    ],
+)
+def test_columns_that_do_not_fit_are_refused(changes, message):
+    columns = {name: [v, v] for name, v in dynamic_example(6).items()} | changes
+    columns = {
+        name: tuple(map(np.array, values))
+        if isinstance(values, tuple)
+        else np.array(values)
+        for name, values in columns.items()
+        if values is not None
+    }
+    with pytest.raises(ValueError, match=message):
+        records.serialize_batch(DYNAMIC, columns)
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [("segment_ids", [8, 7]), ("masked_lm_ids", [3, 2]), ("input_ids", [0, 0])],
+)
+def test_static_columns_are_padded_to_one_length(name, sizes):
+    columns = {
+        key: (np.array([*v, *v]), np.array([len(v)] * 2))
+        for key, v in static_example().items()
+    }
+    columns[name] = np.ones(sum(sizes), int), np.array(sizes)
+    with pytest.raises(ValueError, match=f"'{name}' has {sizes[1]} values"):
+        records.serialize_batch(STATIC, columns)
+
+
+def test_the_original_reads_static_records():
+    import tensorflow as tf
+
+    # As google-research/albert's trainer describes them.
+    description = {
+        name: tf.io.FixedLenFeature([length], dtype)
+        for name, length, dtype in [
+            ("input_ids", 8, tf.int64),
+            ("input_mask", 8, tf.int64),
+            ("segment_ids", 8, tf.int64),
+            ("token_boundary", 8, tf.int64),
+            ("masked_lm_positions", 3, tf.int64),
+            ("masked_lm_ids", 3, tf.int64),
+            ("masked_lm_weights", 3, tf.float32),
+            ("next_sentence_labels", 1, tf.int64),
+        ]
+    }
+    columns = {
+        name: np.array([values, values])
+        for name, values in static_example().items()
+    }
+    expected = static_example()
+    expected["next_sentence_labels"] = expected.pop("sentence_order_label")
+    for record in records.serialize_batch(STATIC, columns):
+        parsed = tf.io.parse_single_example(record, description)
+        assert {
+            name: value.numpy().tolist() for name, value in parsed.items()
+        } == expected
+
+
 def test_dynamic_records_are_padded():
     batch = records.parse_batch(
         DYNAMIC,
@@ -175,9 +297,8 @@ def test_static_records_come_back():
 )
 def test_a_missing_feature_is_named(spec, example, missing):
     whole = records.serialize(spec, example)
-    kept = [f for f in spec.features if f.name != missing]
-    lacking = records.serialize(
-        records.RecordSpec(spec.kind, tuple(kept)), example
+    lacking = unchecked(
+        spec, {name: v for name, v in example.items() if name != missing}
     )
     name = next(f.stored_name for f in spec.features if f.name == missing)
     with pytest.raises(UserError, match=f"Record 1 .*{name}"):
@@ -217,7 +338,7 @@ def test_a_missing_feature_is_named(spec, example, missing):
     ],
 )
 def test_a_wrong_length_is_named(spec, example, message):
-    serialized = records.serialize(spec, example)
+    serialized = unchecked(spec, example)
     with pytest.raises(UserError, match=message):
         records.parse_batch(spec, [serialized], max_seq_length=8, num_slots=3)
 
@@ -226,7 +347,7 @@ def test_a_wrong_type_is_named():
     features = tuple(
         dataclasses.replace(f, dtype="float32") for f in DYNAMIC.features
     )
-    floats = records.serialize(
+    floats = unchecked(
         records.RecordSpec("floats", features), dynamic_example()
     )
     good = records.serialize(DYNAMIC, dynamic_example())
@@ -239,218 +360,27 @@ def test_bytes_that_are_no_example_are_named():
         records.parse_batch(DYNAMIC, [b"\xff\xff"], max_seq_length=8)
 
 
-# ------------------------------------------------------------------- shards
-
-
-def numbered(count, prefix=b"record"):
-    """Records of many sizes, the empty one included."""
-    return [prefix * (number % 7) + b"%d" % number for number in range(count)]
-
-
-@pytest.fixture
-def directory(tmp_path):
-    """Two splits; train has the records 0 to 24 in three shards."""
-    contents = numbered(25)
-    parts = [contents[:10], contents[10:11], contents[11:]]
-    shards = [
-        records.write_shard(
-            tmp_path / f"train-{number:05}-of-00003.tfrecord", part
-        )
-        for number, part in enumerate(parts)
-    ]
-    held_out = records.write_shard(
-        tmp_path / "eval-00000-of-00001.tfrecord", [b"", b"held out"]
-    )
-    write_json(
-        tmp_path / "metadata.json",
-        {
-            "format_version": 1,
-            "record_kind": "dynamic",
-            "splits": {
-                "train": {"shards": [dataclasses.asdict(s) for s in shards]},
-                "eval": {"shards": [dataclasses.asdict(held_out)]},
-            },
-        },
-    )
-    return tmp_path
-
-
-def test_a_shard_is_a_tfrecord_file_with_a_true_account(tmp_path):
-    import tensorflow as tf
-
-    path = tmp_path / "train-00000-of-00001.tfrecord"
-    info = records.write_shard(path, iter(numbered(30)))
-    data = path.read_bytes()
-    assert info == records.ShardInfo(
-        path.name, 30, len(data), hashlib.sha256(data).hexdigest()
-    )
-    read = tf.data.TFRecordDataset([str(path)])
-    assert list(read.as_numpy_iterator()) == numbered(30)
-    assert os.listdir(tmp_path) == [path.name]
-
-
-def test_a_shard_that_fails_has_no_name(tmp_path):
-    def failing():
-        yield b"one"
-        raise RuntimeError("no more")
-
-    with pytest.raises(RuntimeError, match="no more"):
-        records.write_shard(tmp_path / "a.tfrecord", failing())
-    assert not (tmp_path / "a.tfrecord").exists()
-
-
-def test_records_are_read_by_number(directory):
-    contents = numbered(25)
-    with records.open_shards(directory, "train") as shards:
-        assert len(shards) == 25
-        assert shards.metadata["record_kind"] == "dynamic"
-        assert shards.read(range(25)) == contents
-        order = [24, 0, 10, 10, 9, 11]
-        assert shards.read(np.array(order)) == [contents[n] for n in order]
-        assert shards.read([]) == []
-    with records.open_shards(str(directory), "eval") as shards:
-        assert shards.read([1, 0]) == [b"held out", b""]
-
-
-@pytest.mark.parametrize("number", [-1, 25])
-def test_a_number_out_of_range_is_refused(directory, number):
-    with (
-        records.open_shards(directory, "train") as shards,
-        pytest.raises(IndexError, match=r"range\(25\)"),
-    ):
-        shards.read([0, number])
-
-
-def test_a_record_can_be_located(directory):
-    with records.open_shards(directory, "train") as shards:
-        assert shards.location(12) == (
-            f"{directory}/train-00002-of-00003.tfrecord, record 1"
-        )
-
-
-def test_many_threads_read_the_same(directory):
-    contents = numbered(25)
-    wrong = []
-    with records.open_shards(directory, "train") as shards:
-
-        def read(seed):
-            rng = np.random.default_rng(seed)
-            for _ in range(200):
-                numbers = rng.integers(0, 25, 8)
-                if shards.read(numbers) != [contents[n] for n in numbers]:
-                    wrong.append(seed)
-
-        threads = [threading.Thread(target=read, args=(s,)) for s in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert not wrong
-
-
-def test_a_glob_selects_shards_of_the_split(directory, monkeypatch):
-    contents = numbered(25)
-    pattern = f"{directory}/train-0000[12]-of-00003.tfrecord"
-    with records.open_shards(pattern, "train") as shards:
-        assert shards.read(range(len(shards))) == contents[10:]
-    with records.open_shards(f"{directory}/*.tfrecord", "train") as shards:
-        assert len(shards) == 25
-    monkeypatch.chdir(directory)
-    with records.open_shards("train-*", "train") as shards:
-        assert len(shards) == 25
-    with pytest.raises(UserError, match="names no shard of the split 'eval'"):
-        records.open_shards("train-*", "eval")
-
-
-def test_a_foreign_file_in_a_glob_is_named(directory):
-    (directory / "train-00009-of-00010.tfrecord").write_bytes(b"")
-    with pytest.raises(UserError, match=r"00009-of-00010\.tfrecord is not"):
-        records.open_shards(f"{directory}/train-*", "train")
-    records.open_shards(directory, "train").close()
-
-
-def damage_missing(path):
-    path.unlink()
-
-
-def damage_cut(path):
-    path.write_bytes(path.read_bytes()[:-20])
-
-
-def damage_emptied(path):
-    path.write_bytes(b"")
-
-
-def damage_flipped(path):
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 1
-    path.write_bytes(data)
-
-
-def damage_swapped(path):
-    data = path.read_bytes()
-    other = path.with_name("train-00000-of-00003.tfrecord")
-    path.write_bytes(other.read_bytes()[: len(data)].ljust(len(data)))
-
-
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (damage_missing, "is missing"),
-        (damage_cut, r"bytes, metadata.json says \d+: it was cut"),
-        (damage_emptied, "has 0 bytes, metadata.json says"),
-        (damage_flipped, "sha256 .* its contents changed"),
-        (damage_swapped, "sha256 .* its contents changed"),
-    ],
-)
-def test_a_damaged_shard_is_named(directory, damage, message):
-    name = "train-00002-of-00003.tfrecord"
-    damage(directory / name)
-    with pytest.raises(UserError, match=f"{name} .*{message}|{name} {message}"):
-        records.open_shards(directory, "train")
-    # Another split has nothing to do with it.
-    records.open_shards(directory, "eval").close()
-
-
-def test_an_unfinished_directory_says_how_to_finish_it(directory):
-    (directory / "metadata.json").unlink()
+@pytest.mark.parametrize("place", [0, -1])
+def test_a_value_beyond_int32_is_named(place):
+    good = records.serialize(DYNAMIC, dynamic_example())
+    example = dynamic_example()
+    example["input_ids"][place] = 2**32 + 5
+    large = records.serialize(DYNAMIC, example)
     with pytest.raises(
-        UserError, match="unfinished; run build_pretraining_data again"
+        UserError, match=r"Record 1: feature 'input_ids' .* 4294967301, which"
     ):
-        records.open_shards(directory, "train")
+        records.parse_batch(DYNAMIC, [good, large, good], max_seq_length=8)
 
 
-def test_other_wrong_paths_are_told(directory, tmp_path):
-    with pytest.raises(UserError, match="has no split 'dev'; it has eval, tra"):
-        records.open_shards(directory, "dev")
-    with pytest.raises(UserError, match="nowhere is not a directory"):
-        records.open_shards(tmp_path / "nowhere" / "train-*", "train")
-
-
-def test_another_format_is_told(directory):
-    write_json(directory / "metadata.json", {"format_version": 2})
-    with pytest.raises(UserError, match="format_version=2; 1 is needed"):
-        records.open_shards(directory, "train")
-
-
-def test_a_shard_outside_the_directory_is_refused(directory):
-    metadata = records.read_metadata(directory)
-    metadata["splits"]["train"]["shards"][0]["name"] = "../other.tfrecord"
-    write_json(directory / "metadata.json", metadata)
-    with pytest.raises(UserError, match="a name within the directory"):
-        records.open_shards(directory, "train")
-
-
-@pytest.mark.parametrize(
-    ("ids", "ranges"),
-    [
-        ([], []),
-        ([7], [[7, 8]]),
-        ([5, 6, 7, 9, 11, 12], [[5, 8], [9, 10], [11, 13]]),
-    ],
-)
-def test_ids_travel_as_ranges(ids, ranges):
-    assert records.id_ranges(np.array(ids, np.int32)) == ranges
-    back = records.ids_in_ranges(ranges)
-    assert back.tolist() == ids
-    assert back.dtype == np.int32
+@pytest.mark.parametrize("wrong", [b"\xff", b"", "long"])
+def test_a_record_is_called_what_the_caller_says(wrong):
+    if wrong == "long":
+        wrong = records.serialize(DYNAMIC, dynamic_example(9))
+    good = records.serialize(DYNAMIC, dynamic_example())
+    with pytest.raises(UserError, match="^file a, record 8"):
+        records.parse_batch(
+            DYNAMIC,
+            [good, wrong],
+            max_seq_length=8,
+            namer=lambda number: f"file a, record {7 + number}",
+        )

@@ -1,290 +1,132 @@
+"""Which tokenizer a directory holds, and with which settings."""
+
 import json
 import os
-import pickle
-import re
+import subprocess
+import sys
 
-import numpy as np
 import pytest
-import sentencepiece
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from sentencepiece import sentencepiece_model_pb2 as proto
 
 from albert_tf.config import UserError
-from albert_tf.text.tokenizer import (
-    SentencePieceTokenizer,
-    load_tokenizer,
-    starts_word,
-)
-
-SPECIALS = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
+from albert_tf.text.sentencepiece_tokenizer import SentencePieceTokenizer
+from albert_tf.text.tokenizer import load_tokenizer
+from albert_tf.text.wordpiece_tokenizer import WordPieceTokenizer
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        # The new first piece carries a space: it stays, as the old one had it.
-        ("8,", ["▁8", ","]),
-        # The old piece had no space: the new one loses it.
-        ("a8,", ["▁", "a", "8", ","]),
-        # A space that is a piece of its own goes.
-        ("a8,8,", ["▁", "a", "8", ",", "8", ","]),
-        # What is left without the space need not be a piece ("70").
-        ("a70,", ["▁", "a", "<unk>", ","]),
-        ("a9,", ["▁", "a", "<unk>", ","]),
-        # No digit before the comma.
-        ("a,", ["▁a,"]),
-        # One space after another: re-encoded "7" starts with a bare one.
-        ("8, 8", ["▁8", ",", "▁8"]),
-    ],
-)
-def test_comma_after_digit_is_split_off(comma_tokenizer, text, expected):
-    assert comma_tokenizer.pieces(comma_tokenizer.encode(text)) == expected
+def write(directory, tokenizers, config=None):
+    for tokenizer in tokenizers:
+        tokenizer.save(directory)
+    for name in ("tokenizer_config.json", "tokenizer.json"):
+        os.remove(directory / name)
+    if config is not None:
+        text = config if isinstance(config, str) else json.dumps(config)
+        (directory / "tokenizer_config.json").write_text(text)
 
 
-def original_ids(processor, text):
-    """The rule of google-research/albert, on the pieces of a whole text."""
-    pieces = []
-    for piece in processor.encode(text, out_type=str):
-        if not re.search(r".*\d,$", piece):
-            pieces.append(piece)
-            continue
-        again = processor.encode(piece[:-1].replace("▁", ""), out_type=str)
-        if piece[0] != "▁" and again[0][0] == "▁":
-            again = again[1:] if again[0] == "▁" else [again[0][1:], *again[1:]]
-        pieces += [*again, ","]
-    return [processor.piece_to_id(piece) for piece in pieces]
-
-
-@settings(max_examples=200, deadline=None)
-@given(text=st.text(alphabet="aA789é0, ,8"))
-def test_ids_are_the_original_rule_on_clean_text(comma_tokenizer, text):
-    processor = sentencepiece.SentencePieceProcessor()
-    processor.LoadFromSerializedProto(comma_tokenizer.model_bytes)
-    clean = " ".join(text.replace("A", "a").replace("é", "e").split())
-    expected = original_ids(processor, clean)
-    assert comma_tokenizer.encode(text) == expected
-    assert comma_tokenizer.encode_batch([text, "8,", text]) == [
-        expected,
-        original_ids(processor, "8,"),
-        expected,
-    ]
-
-
-def test_equally_good_ways_through_a_word(tied_tokenizer):
-    # What SentencePiece gave before 0.2.2, and TensorFlow Text's copy of it
-    # still gives, in the servers too: another order of the same pieces.
-    pieces = tied_tokenizer.pieces(tied_tokenizer.encode("eee eeeee"))
-    assert pieces == ["▁", "ee", "e", "▁", "ee", "ee", "e"]
-
-
-def test_settings_reach_the_clean_up(make_model):
-    model = make_model({"▁": -1.0, "A": -2.0, "a": -2.0, "\u0301": -2.0})
-
-    def pieces(**settings):
-        tokenizer = SentencePieceTokenizer(model, **settings)
-        return tokenizer.pieces(tokenizer.encode("Á"))
-
-    assert pieces() == ["▁", "a"]
-    assert pieces(do_lower_case=False) == ["▁", "A"]
-    assert pieces(keep_accents=True) == ["▁", "a", "\u0301"]
-
-
-def test_special_pieces_in_a_text_are_plain_characters(tiny_tokenizer):
-    ids = tiny_tokenizer.encode("[CLS] <pad> [MASK]")
-    assert not {0, 2, 3, 4} & set(ids)
-
-
-def test_masks(tiny_tokenizer):
-    ids = tiny_tokenizer.encode_with_masks("The [MASK] bada [MASK]")
-    the, bada = (tiny_tokenizer.encode(w) for w in ("the", "bada"))
-    assert ids == [*the, 4, *bada, 4]
-    assert tiny_tokenizer.encode_with_masks("[MASK]") == [4]
-    assert tiny_tokenizer.encode_with_masks("bada") == bada
-
-
-def test_decode_gives_the_clean_text(tiny_tokenizer):
-    text = "in 1,000, the badé of (8, 42)."
-    ids = [2, *tiny_tokenizer.encode(text), 3]
-    assert tiny_tokenizer.decode(np.array(ids)) == text.replace("é", "e")
-
-
-def test_special_ids(tiny_tokenizer):
-    t = tiny_tokenizer
-    assert [t.pad_id, t.unk_id, t.cls_id, t.sep_id, t.mask_id] == [
-        0,
-        1,
-        2,
-        3,
-        4,
-    ]
-    assert t.special_ids == (0, 1, 2, 3, 4)
-    assert t.vocab_size == 200
-    assert t.pieces([0, 1, 2, 3, 4]) == SPECIALS
-
-
-def test_replacements_are_pieces_of_text(make_model):
-    model = make_model({"▁": -1.0, "a": -2.0, "b": -3.0}, unused=("a",))
-    tokenizer = SentencePieceTokenizer(model)
-    assert tokenizer.replacement_ids.tolist() == [5, 7]
-    assert tokenizer.replacement_ids.dtype == np.int32
-
-
-@pytest.mark.parametrize(
-    ("piece", "expected"),
-    [
-        ("▁the", True),
-        ("▁", True),
-        ("ing", False),
-        ("Z", False),
-        (".", True),
-        ("..", False),
-        ("a.", False),
-        ("~", True),
-        ("'", True),
-        ("'s", True),
-        ("7", True),
-        ("é", True),
-        ("—", True),
-        ("€", True),
-        ("<unk>", True),
-        ("[SEP]", False),
-    ],
-)
-def test_word_starts(piece, expected):
-    assert starts_word(piece) is expected
-
-
-def test_word_start_table_follows_the_pieces(tiny_tokenizer):
-    pieces = tiny_tokenizer.pieces(range(200))
-    assert tiny_tokenizer.word_start.dtype == bool
-    assert tiny_tokenizer.word_start.tolist() == [
-        starts_word(p) for p in pieces
-    ]
-
-
-def test_fingerprint_tells_models_and_settings_apart(
-    tiny_tokenizer, make_model
+def test_a_lone_vocabulary_is_read_as_the_released_ones(
+    wordpiece_tokenizer, tmp_path
 ):
-    model = tiny_tokenizer.model_bytes
-    made = [
-        SentencePieceTokenizer(model),
-        SentencePieceTokenizer(model, do_lower_case=False),
-        SentencePieceTokenizer(model, keep_accents=True),
-        SentencePieceTokenizer(make_model({"a": -1.0})),
-    ]
-    prints = [tokenizer.fingerprint for tokenizer in made]
-    assert prints[0] == tiny_tokenizer.fingerprint
-    assert len(set(prints)) == 4
-    assert all(re.fullmatch("[0-9a-f]{64}", p) for p in prints)
-
-
-def test_pickle(tiny_tokenizer):
-    cased = SentencePieceTokenizer(
-        tiny_tokenizer.model_bytes, do_lower_case=False, keep_accents=True
-    )
-    data = pickle.dumps(cased)
-    assert len(data) < len(cased.model_bytes) + 500
-    copy = pickle.loads(data)
-    assert copy.fingerprint == cased.fingerprint
-    assert copy.encode("The CAFÉ, 8,") == cased.encode("The CAFÉ, 8,")
-
-
-def test_save_and_load(tiny_tokenizer, tmp_path):
-    cased = SentencePieceTokenizer(
-        tiny_tokenizer.model_bytes, do_lower_case=False, keep_accents=True
-    )
-    cased.save(tmp_path / "new")
-    assert sorted(os.listdir(tmp_path / "new")) == [
-        "spiece.model",
-        "tokenizer.json",
-        "tokenizer_config.json",
-    ]
-    assert load_tokenizer(tmp_path / "new").fingerprint == cased.fingerprint
-    config = json.loads((tmp_path / "new/tokenizer_config.json").read_text())
-    assert config == {
-        "tokenizer_class": "AlbertTokenizer",
-        "do_lower_case": False,
-        "keep_accents": True,
-        "remove_space": True,
-        "model_max_length": 512,
-        "bos_token": "[CLS]",
-        "eos_token": "[SEP]",
-        "pad_token": "<pad>",
-        "unk_token": "<unk>",
-        "cls_token": "[CLS]",
-        "sep_token": "[SEP]",
-        "mask_token": "[MASK]",
+    write(tmp_path, [wordpiece_tokenizer])
+    loaded = load_tokenizer(tmp_path)
+    assert loaded.fingerprint == wordpiece_tokenizer.fingerprint
+    assert loaded.settings == {
+        "do_lower_case": True,
+        "keep_accents": False,
+        "tokenize_chinese_chars": True,
     }
 
 
-def test_a_lone_model_is_read_as_the_released_ones(tiny_tokenizer, tmp_path):
-    (tmp_path / "spiece.model").write_bytes(tiny_tokenizer.model_bytes)
-    assert load_tokenizer(tmp_path).fingerprint == tiny_tokenizer.fingerprint
-
-
-def test_missing_files(tmp_path):
-    with pytest.raises(UserError, match=r"nowhere is not a directory"):
-        load_tokenizer(tmp_path / "nowhere")
-    with pytest.raises(UserError, match=r"no spiece\.model; train_vocab makes"):
-        load_tokenizer(tmp_path)
-    (tmp_path / "spiece.model").mkdir()
-    with pytest.raises(UserError, match=r"spiece\.model: Is a directory"):
-        load_tokenizer(tmp_path)
-
-
-@pytest.mark.parametrize("data", [b"", b"no model\n" * 9, b"\0" * 100])
-def test_corrupt_model(tmp_path, data):
-    (tmp_path / "spiece.model").write_bytes(data)
-    expected = r"spiece\.model is not a whole SentencePiece model \(\d+ bytes"
-    with pytest.raises(UserError, match=expected) as caught:
-        load_tokenizer(tmp_path)
-    assert "\n" not in str(caught.value)
-
-
-def test_model_cut_anywhere(tiny_tokenizer):
-    model = proto.ModelProto.FromString(tiny_tokenizer.model_bytes)
-    model.ClearField("trainer_spec")
-    model.ClearField("normalizer_spec")
-    only_pieces = model.SerializeToString()
-    assert tiny_tokenizer.model_bytes.startswith(only_pieces)
-    ends = [1, len(only_pieces) - 1, len(only_pieces), len(only_pieces) + 1]
-    ends += range(100, len(only_pieces), 997)
-    for end in ends:
-        with pytest.raises(UserError, match=r"not a whole SentencePiece model"):
-            SentencePieceTokenizer(tiny_tokenizer.model_bytes[:end])
-
-
-def test_missing_special_pieces(make_model):
-    model = proto.ModelProto.FromString(make_model({"a": -1.0}))
-    for piece in model.pieces:
-        if piece.piece in ("[SEP]", "<pad>"):
-            piece.piece += "x"
-    with pytest.raises(
-        UserError, match=r"a\.model has no piece <pad>, \[SEP\]"
-    ):
-        SentencePieceTokenizer(model.SerializeToString(), source="a.model")
+@pytest.mark.parametrize(
+    ("config", "lower", "accents"),
+    [
+        ({"do_lower_case": False}, False, True),
+        ({"do_lower_case": False, "strip_accents": None}, False, True),
+        ({"do_lower_case": False, "strip_accents": True}, False, False),
+        ({"strip_accents": False}, True, True),
+        ({"keep_accents": True}, True, True),
+        ({"keep_accents": True, "strip_accents": False}, True, True),
+        # Whatever the class is said to be, there is only this file.
+        ({"tokenizer_class": "AlbertTokenizer"}, True, False),
+    ],
+)
+def test_settings_of_a_wordpiece_vocabulary(
+    wordpiece_tokenizer, tmp_path, config, lower, accents
+):
+    write(tmp_path, [wordpiece_tokenizer], config)
+    assert load_tokenizer(tmp_path).settings == {
+        "do_lower_case": lower,
+        "keep_accents": accents,
+        "tokenize_chinese_chars": True,
+    }
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("name", "kind"),
     [
-        ("{", r"tokenizer_config\.json is not valid JSON"),
-        ('{"do_lower_case": 1}', r"do_lower_case=1 is neither true nor false"),
-        ('{"keep_accents": "no"}', r"keep_accents='no' is neither"),
+        ("AlbertTokenizer", SentencePieceTokenizer),
+        ("AlbertTokenizerFast", SentencePieceTokenizer),
+        ("BertTokenizer", WordPieceTokenizer),
+        ("BertTokenizerFast", WordPieceTokenizer),
     ],
 )
-def test_bad_settings(tiny_tokenizer, tmp_path, text, expected):
-    (tmp_path / "spiece.model").write_bytes(tiny_tokenizer.model_bytes)
-    (tmp_path / "tokenizer_config.json").write_text(text)
+def test_the_class_tells_two_vocabularies_apart(
+    tiny_tokenizer, wordpiece_tokenizer, tmp_path, name, kind
+):
+    both = [tiny_tokenizer, wordpiece_tokenizer]
+    write(tmp_path, both, {"tokenizer_class": name})
+    assert type(load_tokenizer(tmp_path)) is kind
+
+
+@pytest.mark.parametrize("config", [None, {}, {"tokenizer_class": "T5"}])
+def test_two_vocabularies_and_no_class(
+    tiny_tokenizer, wordpiece_tokenizer, tmp_path, config
+):
+    write(tmp_path, [tiny_tokenizer, wordpiece_tokenizer], config)
+    expected = (
+        r"has both spiece\.model and vocab\.txt; remove one, or let "
+        r"tokenizer_class in tokenizer_config\.json be one of "
+        r"AlbertTokenizer, BertTokenizer\."
+    )
+    with pytest.raises(UserError, match=expected):
+        load_tokenizer(tmp_path)
+
+
+def test_no_vocabulary(tmp_path):
+    with pytest.raises(UserError, match=r"nowhere is not a directory"):
+        load_tokenizer(tmp_path / "nowhere")
+    expected = r"has neither spiece\.model nor vocab\.txt; train_vocab makes"
+    with pytest.raises(UserError, match=expected):
+        load_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["spiece.model", "vocab.txt"])
+def test_a_vocabulary_that_cannot_be_read(tmp_path, name):
+    (tmp_path / name).mkdir()
+    with pytest.raises(UserError, match=f"{name}: Is a directory"):
+        load_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ("{", r"tokenizer_config\.json is not valid JSON"),
+        ({"do_lower_case": 1}, r"do_lower_case=1 is neither true nor false"),
+        ({"keep_accents": "no"}, r"keep_accents='no' is neither"),
+        ({"strip_accents": 0}, r"strip_accents=0 is neither"),
+        ({"tokenize_chinese_chars": None}, r"_chars=None is neither"),
+        (
+            {"keep_accents": True, "strip_accents": True},
+            r"strip_accents and keep_accents are both true; remove one",
+        ),
+    ],
+)
+def test_bad_settings(wordpiece_tokenizer, tmp_path, config, expected):
+    write(tmp_path, [wordpiece_tokenizer], config)
     with pytest.raises(UserError, match=expected):
         load_tokenizer(tmp_path)
 
 
 def test_module_leaves_tensorflow_alone():
-    import subprocess
-    import sys
-
     code = (
         "import sys, albert_tf.text.tokenizer;"
         "sys.exit('tensorflow' in sys.modules)"

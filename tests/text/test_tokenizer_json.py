@@ -1,17 +1,30 @@
 import json
+import unicodedata
 
 import pytest
 import tokenizers
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from albert_tf.text.normalization import normalize
-from albert_tf.text.tokenizer import SentencePieceTokenizer
-from albert_tf.text.tokenizer_json import ends_in_digit_comma, tokenizer_json
+from albert_tf.text.sentencepiece_tokenizer import SentencePieceTokenizer
+from albert_tf.text.tokenizer_json import (
+    WORDPIECE_SPECIALS,
+    ends_in_digit_comma,
+    sentencepiece_json,
+    wordpiece_json,
+)
+from albert_tf.text.wordpiece import split_words
+from albert_tf.text.wordpiece_tokenizer import WordPieceTokenizer
 
 
 def opened(tokenizer):
-    contents = tokenizer_json(tokenizer.model_bytes, **tokenizer.settings)
+    if isinstance(tokenizer, WordPieceTokenizer):
+        contents = wordpiece_json(tokenizer.vocabulary, **tokenizer.settings)
+    else:
+        contents = sentencepiece_json(
+            tokenizer.model_bytes, **tokenizer.settings
+        )
     return tokenizers.Tokenizer.from_str(json.dumps(contents))
 
 
@@ -58,6 +71,9 @@ def test_awkward_texts_give_the_same_ids(
 @settings(deadline=None)
 @given(text=st.text())
 def test_clean_up_is_the_same(make_model, text):
+    # Their tables are older: some young characters do not decompose there.
+    theirs = tokenizers.normalizers.NFKD().normalize_str(text)
+    assume(theirs == unicodedata.normalize("NFKD", text))
     # Without a character map the clean-up is all that the normalizer does.
     tokenizer = SentencePieceTokenizer(make_model({"a": -1.0}))
     cleaned = opened(tokenizer).normalizer.normalize_str(text)
@@ -116,3 +132,57 @@ def test_every_piece_keeps_its_id(hugging_face, tiny_tokenizer):
     assert hugging_face.get_vocab_size() == tiny_tokenizer.vocab_size
     for i, piece in enumerate(tiny_tokenizer.pieces(range(200))):
         assert hugging_face.token_to_id(piece) == i
+
+
+WORDS = st.text("abunfleigsx8,0# Éσ中国か한\u0301\x0b\u200b｜") | st.text()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"do_lower_case": False},
+        {"keep_accents": True},
+        {"tokenize_chinese_chars": False},
+    ],
+)
+@settings(deadline=None)
+@given(text=WORDS)
+def test_wordpiece_ids_are_the_same(wordpiece_pieces, options, text):
+    # There, a special piece written out is that piece.
+    assume(not any(name in text for name in WORDPIECE_SPECIALS.values()))
+    tokenizer = WordPieceTokenizer(wordpiece_pieces, **options)
+    ids = opened(tokenizer).encode(text, add_special_tokens=False).ids
+    assert ids == tokenizer.encode(text)
+
+
+def test_wordpiece_special_pieces(wordpiece_tokenizer):
+    t = wordpiece_tokenizer
+    theirs = opened(t)
+    a, b = t.encode("a"), t.encode("b")
+    assert theirs.encode("a", "b").ids == [4, *a, 5, *b, 5]
+    masked = theirs.encode("a [MASK] b", add_special_tokens=False).ids
+    assert masked == t.encode_with_masks("a [MASK] b")
+    assert theirs.decode(theirs.encode("Unaffable 国").ids) == "unaffable 国"
+    for word in ("x" * 200, "x" * 201):
+        ids = theirs.encode(word, add_special_tokens=False).ids
+        assert ids == t.encode(word)
+    assert [theirs.token_to_id(p) for p in t.vocabulary] == list(
+        range(t.vocab_size)
+    )
+
+
+def test_the_clean_up_of_bert_is_ours(wordpiece_pieces):
+    # What transformers' BertTokenizer does, in place of the steps written
+    # out. Their tables are older and drop private characters.
+    text = "Café ÅΣ naïve 中国（人）か8,000 `x^2`… “b”\u3000\u200bİ\x0bß ½ｘ"
+    cleaner = tokenizers.normalizers.BertNormalizer()
+    splitter = tokenizers.pre_tokenizers.BertPreTokenizer()
+    words = splitter.pre_tokenize_str(cleaner.normalize_str(text))
+    expected = split_words(
+        text,
+        do_lower_case=True,
+        keep_accents=False,
+        tokenize_chinese_chars=True,
+    )
+    assert [word for word, _ in words] == expected

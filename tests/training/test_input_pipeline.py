@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from albert_tf.config import MaskingConfig, ModelConfig, UserError
-from albert_tf.text.records import open_shards
+from albert_tf.text.shards import open_shards
 from albert_tf.training import input_pipeline
 from albert_tf.training.input_pipeline import (
     ClassificationBatches,
@@ -12,6 +12,7 @@ from albert_tf.training.input_pipeline import (
     check_shards,
     evaluation_positions,
     prefetch,
+    sentence_objective,
     training_positions,
 )
 
@@ -126,6 +127,83 @@ def test_shards_that_the_model_cannot_read(shards_dir, tiny_tokenizer):
         )
 
 
+@pytest.mark.parametrize("kind", ["dynamic", "static"])
+def test_single_segments(objective_shards, tiny_tokenizer, kind):
+    source = batches(objective_shards("none", kind), batch_size=40)
+    batch = source.batch(0)
+    lengths = batch["input_mask"].sum(axis=1)
+    assert len(set(lengths)) > 5
+    assert not batch["segment_ids"].any()
+    assert not batch["sentence_order_labels"].any()
+    masked = 0
+    for row, length in enumerate(lengths):
+        real = batch["masked_lm_weights"][row] > 0
+        places = batch["masked_lm_positions"][row][real]
+        masked += len(places)
+        # Never [CLS] or the one [SEP] at the end.
+        assert places.min() > 0
+        assert places.max() < length - 1
+        text = batch["input_ids"][row].copy()
+        text[places] = batch["masked_lm_ids"][row][real]
+        ends = np.flatnonzero(text == tiny_tokenizer.sep_id)
+        assert list(ends) == [length - 1]
+        assert text[0] == tiny_tokenizer.cls_id
+        assert not text[length:].any()
+    assert masked >= 40
+
+
+def with_objective(directory, **changes):
+    """The open shards of a directory whose metadata says something else."""
+    shards = open_shards(directory, "train")
+    metadata = {**shards.metadata, **changes}
+    shards.metadata = {k: v for k, v in metadata.items() if v is not None}
+    return shards
+
+
+def test_the_sentence_objective_is_that_of_the_shards(
+    shards_dir, next_sentences, single_segments
+):
+    for directory, name in ((next_sentences, "nsp"), (single_segments, "none")):
+        parts = [open_shards(directory, s) for s in ("train", "eval")]
+        assert sentence_objective(*parts).name == name
+    # Shards of before there was a choice do not say.
+    silent = with_objective(shards_dir, sentence_objective=None)
+    assert "sentence_objective" not in silent.metadata
+    assert sentence_objective(silent).name == "sop"
+    assert sentence_objective(silent, open_shards(shards_dir, "eval"))
+
+
+@pytest.mark.parametrize("unknown", ["order", None, ["sop"], 3])
+def test_an_unknown_sentence_objective(next_sentences, unknown):
+    shards = with_objective(next_sentences)
+    shards.metadata["sentence_objective"] = unknown
+    with pytest.raises(UserError) as raised:
+        sentence_objective(shards)
+    assert str(raised.value) == (
+        f"{next_sentences}: metadata.json has sentence_objective="
+        f"{unknown!r}, which is not one of sop, nsp, none."
+    )
+
+
+def test_training_and_evaluation_of_different_objectives(
+    next_sentences, single_segments
+):
+    parts = [
+        open_shards(directory, split)
+        for directory, split in (
+            (next_sentences, "train"),
+            (single_segments, "eval"),
+        )
+    ]
+    with pytest.raises(UserError) as raised:
+        sentence_objective(*parts)
+    assert str(raised.value) == (
+        f"{next_sentences} was built with sentence_objective=nsp and "
+        f"{single_segments} with sentence_objective=none; a run needs shards "
+        "of one: build both with the same --sentence_objective."
+    )
+
+
 def test_classification_batches():
     texts = [list(range(10, 10 + n)) for n in range(1, 41)]
     source = ClassificationBatches(
@@ -189,3 +267,20 @@ def test_prefetch_stops_when_it_is_left(monkeypatch):
         if item == 3:
             break
     assert len(made) < 20
+
+
+def test_a_bad_record_is_named_with_its_place(objective_shards):
+    directory = objective_shards("sop", "dynamic")
+    with open_shards(directory, "train") as shards:
+        batches = PretrainingBatches(
+            shards,
+            masking_config=MaskingConfig(),
+            batch_size=4,
+            seed=1,
+            training=False,
+        )
+        # As if the sequences had been promised to be shorter.
+        batches.max_seq_length = 8
+        said = r"train-00000-of-00001\.tfrecord, record \d+ has \d+ tokens"
+        with pytest.raises(UserError, match=said):
+            batches.batch(0)

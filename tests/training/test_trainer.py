@@ -8,22 +8,23 @@ import tensorflow as tf
 from albert_tf.config import MaskingConfig, UserError, override
 from albert_tf.modeling.models import AlbertForPretraining
 from albert_tf.modeling.optimizers import Lamb
-from albert_tf.text.records import open_shards
+from albert_tf.text.shards import open_shards
 from albert_tf.training.distribution import check_batch_size, make_strategy
 from albert_tf.training.evaluate import evaluate_pretraining
 from albert_tf.training.input_pipeline import PretrainingBatches
-from albert_tf.training.objectives import PretrainingObjective
+from albert_tf.training.objectives import pretraining_objective
+from albert_tf.training.targets import SENTENCE_OBJECTIVES
 from albert_tf.training.trainer import RunningMeans, Trainer, check_finite
 
 
-def make_trainer(config, strategy=None):
+def make_trainer(config, strategy=None, objective="sop"):
     strategy = strategy or make_strategy("default")
     with strategy.scope():
         keras.utils.set_random_seed(1)
         model = AlbertForPretraining(config.model)
         return Trainer(
             model,
-            PretrainingObjective(),
+            pretraining_objective(SENTENCE_OBJECTIVES[objective]),
             strategy=strategy,
             optimizer_config=config.optimizer,
             training_config=config.training,
@@ -124,6 +125,152 @@ def test_two_replicas_do_what_one_does(small_config, shards_dir):
         np.testing.assert_allclose(
             value, weights_of(two)[path], rtol=1e-4, atol=1e-6, err_msg=path
         )
+
+
+def unchanged_paths(before, trainer):
+    """Paths of the weights and moments that training has left alone."""
+    after = weights_of(trainer)
+    return {
+        path
+        for path, value in before.items()
+        if np.array_equal(value, after[path])
+        and not path.endswith("/learning_rate")
+    }
+
+
+@pytest.mark.parametrize(
+    ("strategy", "optimizer"),
+    [("default", "lamb"), ("mirrored", "lamb"), ("default", "adamw")],
+)
+def test_single_segments_train_the_masked_lm_alone(
+    small_config, single_segments, strategy, optimizer
+):
+    """Not even weight decay touches what no label reaches."""
+    config = override(
+        small_config,
+        {
+            "hidden_dropout_prob": 0.0,
+            "attention_probs_dropout_prob": 0.0,
+            "weight_decay_rate": 0.1,
+            "optimizer": optimizer,
+        },
+    )
+    trainer = make_trainer(config, make_strategy(strategy), "none")
+    before = weights_of(trainer)
+    source = make_batches(single_segments)
+    batch = source.batch(0)
+    reference = AlbertForPretraining(config.model)
+    reference.set_weights(trainer.model.get_weights())
+    with tf.GradientTape() as tape:
+        log_probs = tf.nn.log_softmax(reference(batch)["masked_lm_logits"])
+        chosen = tf.gather(log_probs, batch["masked_lm_ids"], batch_dims=2)
+        weights = batch["masked_lm_weights"]
+        loss = -tf.reduce_sum(chosen * weights) / weights.sum()
+    gradients = tape.gradient(
+        loss, [v.value for v in reference.trainable_variables]
+    )
+    norm = tf.linalg.global_norm([g for g in gradients if g is not None])
+
+    results = trainer.train_step(batch)
+
+    assert sorted(results) == [
+        "gradient_norm",
+        "learning_rate",
+        "sum:masked_lm_accuracy",
+        "sum:masked_lm_loss",
+        "weight:masked_lm_accuracy",
+        "weight:masked_lm_loss",
+    ]
+    mean = results["sum:masked_lm_loss"] / results["weight:masked_lm_loss"]
+    assert float(mean) == pytest.approx(float(loss), rel=1e-6)
+    assert float(results["gradient_norm"]) == pytest.approx(
+        float(norm), rel=1e-5
+    )
+    for step in (1, 2):
+        trainer.train_step(source.batch(step))
+    untouched = ("sentence_order", "pooler")
+    unchanged = unchanged_paths(before, trainer)
+    for path in unchanged:
+        assert any(part in path for part in untouched), path
+    of_model = [v.path for v in trainer.model.trainable_variables]
+    kept = [p for p in of_model if any(part in p for part in untouched)]
+    assert len(kept) == 4
+    # The weights and both moments of each.
+    assert len(unchanged) == 3 * len(kept)
+
+
+@pytest.mark.parametrize("objective", ["sop", "nsp"])
+def test_pairs_train_every_variable(small_config, next_sentences, objective):
+    trainer = make_trainer(small_config, objective=objective)
+    before = weights_of(trainer)
+    trainer.train_step(make_batches(next_sentences).batch(0))
+    assert not unchanged_paths(before, trainer)
+
+
+def test_next_sentence_is_the_same_step_under_other_names(
+    small_config, next_sentences
+):
+    config = override(small_config, {"hidden_dropout_prob": 0.0})
+    one, other = (
+        make_trainer(config, objective=name) for name in ("sop", "nsp")
+    )
+    other.model.set_weights(one.model.get_weights())
+    batch = make_batches(next_sentences).batch(0)
+    a, b = one.train_step(batch), other.train_step(batch)
+    assert {
+        name.replace("sentence_order", "next_sentence"): float(value)
+        for name, value in a.items()
+    } == {name: float(value) for name, value in b.items()}
+    assert "sum:next_sentence_loss" in b
+    assert "sum:next_sentence_accuracy" in b
+    after = weights_of(other)
+    for path, value in weights_of(one).items():
+        np.testing.assert_array_equal(value, after[path], err_msg=path)
+
+
+def test_evaluation_of_single_segments_has_no_sentence_measures(
+    small_config, single_segments
+):
+    trainer = make_trainer(small_config, objective="none")
+    results = evaluate_pretraining(
+        trainer, make_batches(single_segments, training=False)
+    )
+    assert list(results) == [
+        "masked_lm_loss",
+        "masked_lm_accuracy",
+        "masked_lm_perplexity",
+        "most_frequent_token_accuracy",
+    ]
+    assert np.isfinite(list(results.values())).all()
+
+
+def test_the_baseline_of_next_sentence(small_config, next_sentences):
+    trainer = make_trainer(small_config, objective="nsp")
+    source = make_batches(next_sentences, training=False)
+    labels = [
+        label
+        for step in range(source.num_steps)
+        for label, weight in zip(
+            source.batch(step)["sentence_order_labels"],
+            source.batch(step)["example_weights"],
+            strict=True,
+        )
+        if weight
+    ]
+    assert 0 < sum(labels) < len(labels) / 2
+    results = evaluate_pretraining(trainer, source)
+    assert list(results) == [
+        "masked_lm_loss",
+        "next_sentence_loss",
+        "masked_lm_accuracy",
+        "next_sentence_accuracy",
+        "masked_lm_perplexity",
+        "most_frequent_token_accuracy",
+        "majority_next_sentence_accuracy",
+    ]
+    assert results["majority_next_sentence_accuracy"] == pytest.approx(
+        1 - sum(labels) / len(labels)
+    )
 
 
 def test_dropout_repeats_for_the_same_step(small_config, shards_dir):

@@ -1,0 +1,65 @@
+"""Sets of characters that mean the same to Python, TensorFlow and Rust."""
+
+import re
+from collections.abc import Iterable
+
+_LAST_OF_BASIC_PLANE = 0xFFFF
+_BEYOND_BASIC_PLANE = re.compile("[^\0-\uffff]")
+
+
+class CharacterClass:
+    """A set of characters.
+
+    Args:
+        codes: their code points.
+
+    Attributes:
+        codes: frozenset of the code points.
+        pattern: a regular expression for one of them, for Python's `re`, RE2
+            and Oniguruma.
+    """
+
+    def __init__(self, codes: Iterable[int]) -> None:
+        self.codes = frozenset(codes)
+        basic = {c for c in self.codes if c <= _LAST_OF_BASIC_PLANE}
+        self.pattern = _pattern(self.codes)
+        # Python looks a character up in a table, but goes through what lies
+        # beyond U+FFFF range by range, for every character of a text.
+        self._basic = re.compile(_pattern(basic)) if basic else None
+        self._beyond = None
+        if len(basic) < len(self.codes):
+            self._beyond = re.compile(_pattern(self.codes - basic))
+
+    def __contains__(self, character: str) -> bool:
+        return ord(character) in self.codes
+
+    def sub(self, replacement: str, text: str) -> str:
+        """Returns what `re.sub` of the pattern does."""
+        if self._basic:
+            text = self._basic.sub(replacement, text)
+        if self._beyond and _BEYOND_BASIC_PLANE.search(text):
+            text = self._beyond.sub(replacement, text)
+        return text
+
+
+def from_ranges(ranges: Iterable[tuple[int, int]]) -> CharacterClass:
+    """Returns the class of the ranges (first, last)."""
+    return CharacterClass(
+        code for first, last in ranges for code in range(first, last + 1)
+    )
+
+
+def _pattern(codes: Iterable[int]) -> str:
+    ranges: list[tuple[int, int]] = []
+    for code in sorted(codes):
+        if ranges and ranges[-1][1] == code - 1:
+            ranges[-1] = (ranges[-1][0], code)
+        else:
+            ranges.append((code, code))
+    return f"[{''.join(f'{_spell(a)}-{_spell(b)}' for a, b in ranges)}]"
+
+
+def _spell(code: int) -> str:
+    # NUL ends a pattern in some engines, and a bracket a class, unless they
+    # are spelt out.
+    return chr(code) if code > 0x7F else f"\\x{code:02x}"

@@ -1,0 +1,379 @@
+"""Times the making of pretraining data: the whole job, and its steps alone.
+
+`measure_build` is a job as users run it. `measure_steps` calls what the job
+is made of, one after the other on a sample of the corpus; a job that loses
+no time between its steps makes as many instances a second as they do.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import io
+import itertools
+import os
+import re
+import resource
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+
+from albert_tf.config import MaskingConfig, PretrainingDataConfig
+from albert_tf.text import counter_rng
+from albert_tf.text.masking import mask_batch, maskable_tokens
+from albert_tf.text.records import RECORD_SPECS, serialize_batch
+from albert_tf.text.shards import write_shard
+from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
+from data_prep.build_plan import TRAIN, list_sources
+from data_prep.corpus import CorpusFile, CorpusReport, Document, read_file
+from data_prep.pretraining_data import build_pretraining_data
+from data_prep.record_maker import RecordBatch, num_slots
+from data_prep.record_parts import (
+    Partition,
+    PartWriter,
+    bucket_records,
+    list_runs,
+)
+from data_prep.segments import (
+    SENTENCE_OBJECTIVES,
+    CutSettings,
+    Instance,
+    TokenizedDocument,
+)
+from data_prep.sentences import (
+    PUNKT_SAMPLE_CHARS,
+    SENTENCE_SPLITTERS,
+    SentenceSplitter,
+    cut_long_sentences,
+)
+
+# The sample whose steps are timed: heads of files spread over the corpus.
+_SAMPLE_BYTES = 2_000_000
+_SAMPLE_FILES = 8
+# Instances at a time, about as many as the job itself takes.
+_BATCH = 512
+
+
+class BuildTimes(NamedTuple):
+    """What a whole job took."""
+
+    seconds: float
+    # Seconds of its phases, one after the other.
+    planning: float  # surveying the corpus, learning where sentences end
+    records: float
+    shards: float
+    num_instances: int
+    text_bytes: int
+    peak_bytes: int  # memory of the process that ran the job
+    worker_peak_bytes: int  # memory of its largest worker, 0 without any
+
+    @property
+    def rate(self) -> float:
+        """Instances a second, of the whole job."""
+        return self.num_instances / self.seconds
+
+    @property
+    def planned_rate(self) -> float:
+        """Instances a second, of a corpus so large that planning is little."""
+        return self.num_instances / (self.records + self.shards)
+
+
+class StepTimes(NamedTuple):
+    """What the steps took on the sample."""
+
+    seconds: dict[str, float]
+    num_instances: int
+
+    @property
+    def rate(self) -> float:
+        """Instances a second, if a job were its steps and nothing else."""
+        return self.num_instances / sum(self.seconds.values())
+
+
+def measure_build(
+    inputs: Sequence[str],
+    output_dir: str,
+    *,
+    tokenizer_dir: str,
+    config: PretrainingDataConfig,
+    masking: MaskingConfig,
+    workers: int,
+) -> BuildTimes:
+    """Returns what building shards took, from raw text to shards on disk.
+
+    Peak memory is that of the whole process, so it needs one of its own.
+
+    Raises:
+        UserError: see `build_pretraining_data`.
+    """
+    begun: dict[str, float] = {}
+
+    @contextlib.contextmanager
+    def note(unit: str) -> Iterator[Callable[..., None]]:
+        begun[unit] = time.perf_counter()
+        yield lambda done, total=None, **beside: None
+
+    begin = time.perf_counter()
+    metadata = build_pretraining_data(
+        inputs,
+        output_dir,
+        tokenizer_dir=tokenizer_dir,
+        config=config,
+        masking=masking,
+        workers=workers,
+        progress=note,
+    )
+    end = time.perf_counter()
+    return BuildTimes(
+        end - begin,
+        begun["characters"] - begin,
+        begun["shards"] - begun["characters"],
+        end - begun["shards"],
+        sum(split["num_records"] for split in metadata["splits"].values()),
+        sum(s["num_bytes"] for s in metadata["settings"]["inputs"].values()),
+        peak_memory(),
+        _rusage_bytes(resource.RUSAGE_CHILDREN) if workers > 1 else 0,
+    )
+
+
+def peak_memory() -> int:
+    """Returns the most bytes that this process has had in memory."""
+    with contextlib.suppress(OSError), open("/proc/self/status") as file:
+        # getrusage would count what the starting process had before exec.
+        if found := re.search(r"^VmHWM:\s+(\d+) kB", file.read(), re.MULTILINE):
+            return 1024 * int(found[1])
+    return _rusage_bytes(resource.RUSAGE_SELF)
+
+
+def _rusage_bytes(who: int) -> int:
+    """Returns peak memory; of children, that of the largest."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return unit * resource.getrusage(who).ru_maxrss
+
+
+class _Clock:
+    """Adds up the seconds of each step."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextlib.contextmanager
+    def __call__(self, step: str) -> Iterator[None]:
+        begin = time.perf_counter()
+        try:
+            yield
+        finally:
+            took = time.perf_counter() - begin
+            self.seconds[step] = self.seconds.get(step, 0.0) + took
+
+
+class _Text(NamedTuple):
+    """The documents of the sample as the job's steps take them."""
+
+    documents: list[TokenizedDocument]
+    ids: np.ndarray  # [tokens] int32
+    word_starts: np.ndarray  # [tokens] bool
+
+
+def measure_steps(
+    inputs: Sequence[str],
+    work_dir: str,
+    *,
+    tokenizer_dir: str,
+    config: PretrainingDataConfig,
+    masking: MaskingConfig,
+) -> StepTimes:
+    """Returns what each step of making static records takes on its own.
+
+    The steps are single calls of the library on much data; what lies between
+    them, arranging the arguments, is not counted.
+
+    Args:
+        inputs: files, directories and globs.
+        work_dir: an empty directory for what is written.
+        tokenizer_dir: see `tokenizer.load_tokenizer`.
+        config: how a corpus becomes records.
+        masking: how they are masked.
+    """
+    config = dataclasses.replace(config, record_kind="static")
+    clock = _Clock()
+    tokenizer = load_tokenizer(tokenizer_dir)
+    documents = _read(inputs, config, clock)
+    splitter = SENTENCE_SPLITTERS[config.sentence_splitter].train(
+        _texts(documents)
+    )
+    text = _tokenize(documents, splitter, tokenizer, config, clock)
+    with clock("cutting segments"):
+        instances = _cut(text, config)
+    _make_records(instances, text, tokenizer, config, masking, work_dir, clock)
+    return StepTimes(clock.seconds, len(instances))
+
+
+def _read(
+    inputs: Sequence[str], config: PretrainingDataConfig, clock: _Clock
+) -> list[Document]:
+    (source,) = list_sources(inputs, [], config)
+    files = sample_files(source.files)
+    open_head = functools.partial(_open_head, _SAMPLE_BYTES // len(files))
+    with clock("reading text"):
+        return [
+            document
+            for file in files
+            for document in read_file(
+                file,
+                skip_header_lines=config.skip_header_lines,
+                report=CorpusReport(),
+                open_file=open_head,
+            )
+        ]
+
+
+def sample_files(files: Sequence[CorpusFile]) -> list[CorpusFile]:
+    """Returns a few files, spread evenly over all of them."""
+    number = min(len(files), _SAMPLE_FILES)
+    return [files[n * len(files) // number] for n in range(number)]
+
+
+def _open_head(num_bytes: int, path: str, mode: str) -> BinaryIO:
+    """Returns the first bytes of a file as a file."""
+    with open(path, mode) as file:
+        return io.BytesIO(file.read(num_bytes))
+
+
+def _texts(documents: Sequence[Document]) -> Iterator[str]:
+    """Yields as much text as a job learns sentence ends from."""
+    left = PUNKT_SAMPLE_CHARS
+    for document in documents:
+        text = "\n\n".join(document.paragraphs)[:left]
+        left -= len(text)
+        if text:
+            yield text
+
+
+def _tokenize(
+    documents: Sequence[Document],
+    splitter: SentenceSplitter,
+    tokenizer: Tokenizer,
+    config: PretrainingDataConfig,
+    clock: _Clock,
+) -> _Text:
+    with clock("splitting sentences"):
+        sentences = [
+            [
+                sentence
+                for paragraph in document.paragraphs
+                for sentence in cut_long_sentences(splitter.split(paragraph))
+            ]
+            for document in documents
+        ]
+    with clock("tokenising"):
+        encoded = [tokenizer.encode_batch(some) for some in sentences]
+    flat: list[int] = []
+    tokenized = []
+    for document, of_document in zip(documents, encoded, strict=True):
+        borders = [len(flat)]
+        for ids in filter(len, of_document):
+            flat += ids
+            borders.append(len(flat))
+        key = counter_rng.key(config.random_seed, TRAIN, document.name)
+        tokenized.append(TokenizedDocument(document.name, borders, key))
+    ids = np.array(flat, np.int32)
+    return _Text(tokenized, ids, np.asarray(tokenizer.word_start)[ids])
+
+
+def _cut(text: _Text, config: PretrainingDataConfig) -> list[Instance]:
+    settings = CutSettings(
+        config.max_seq_length, config.short_seq_prob, config.dupe_factor
+    )
+    cut = SENTENCE_OBJECTIVES[config.sentence_objective].cut
+    return [
+        instance
+        for number in range(len(text.documents))
+        for instance in cut(
+            text.documents, number, text.word_starts, settings, Counter()
+        )
+    ]
+
+
+def _make_records(
+    instances: Sequence[Instance],
+    text: _Text,
+    tokenizer: Tokenizer,
+    config: PretrainingDataConfig,
+    masking: MaskingConfig,
+    work_dir: str,
+    clock: _Clock,
+) -> None:
+    """Masks, serialises and writes the instances."""
+    spec = RECORD_SPECS["static"]
+    partition = Partition({TRAIN: 1}, {TRAIN: 1})
+    writer = PartWriter(work_dir, 0, partition)
+    rest = iter(instances)
+    while batch := list(itertools.islice(rest, _BATCH)):
+        columns = _columns(batch, text, tokenizer, config)
+        keys = np.array([instance.key for instance in batch], np.uint64)
+        with clock("masking"):
+            masked = mask_batch(
+                columns["input_ids"],
+                columns["token_boundary"],
+                columns["segment_ids"],
+                maskable_tokens(
+                    columns["input_ids"],
+                    columns["input_mask"],
+                    tokenizer.special_ids,
+                ),
+                keys,
+                lengths=columns["input_mask"].sum(axis=1),
+                config=masking,
+                num_slots=num_slots(config, masking),
+                mask_id=tokenizer.mask_id,
+                replacement_ids=tokenizer.replacement_ids,
+            )
+        columns["input_ids"] = masked.input_ids
+        for name in ("positions", "ids", "weights"):
+            name = f"masked_lm_{name}"
+            columns[name] = getattr(masked, name)
+        with clock("serialising"):
+            serialized = serialize_batch(spec, columns)
+        with clock("writing parts"):
+            writer.add(RecordBatch(TRAIN, keys, serialized))
+    with clock("writing parts"):
+        writer.finish({})
+    with clock("writing shards"):
+        records = bucket_records(list_runs(work_dir), partition, TRAIN, 0)
+        write_shard(os.path.join(work_dir, "train.tfrecord"), records)
+
+
+def _columns(
+    batch: Sequence[Instance],
+    text: _Text,
+    tokenizer: Tokenizer,
+    config: PretrainingDataConfig,
+) -> dict[str, np.ndarray]:
+    """Returns the columns of static records, but those of the masks."""
+    shape = (len(batch), config.max_seq_length)
+    columns = {
+        "input_ids": np.full(shape, tokenizer.pad_id, np.int32),
+        "input_mask": np.zeros(shape, bool),
+        "segment_ids": np.zeros(shape, bool),
+        "token_boundary": np.zeros(shape, bool),
+        "sentence_order_label": np.array([[i.label] for i in batch]),
+    }
+    for row, instance in enumerate(batch):
+        first = slice(instance.first_begin, instance.first_end)
+        second = slice(instance.second_begin, instance.second_end)
+        ids = [[tokenizer.cls_id], text.ids[first], [tokenizer.sep_id]]
+        starts = [[True], text.word_starts[first], [True]]
+        border = sum(map(len, ids))
+        if second.stop > second.start:
+            ids += [text.ids[second], [tokenizer.sep_id]]
+            starts += [text.word_starts[second], [True]]
+        length = sum(map(len, ids))
+        columns["input_ids"][row, :length] = np.concatenate(ids)
+        columns["token_boundary"][row, :length] = np.concatenate(starts)
+        columns["input_mask"][row, :length] = True
+        columns["segment_ids"][row, border:length] = True
+    return columns

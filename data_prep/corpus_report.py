@@ -1,0 +1,102 @@
+"""What was met while a corpus was read: `CorpusReport`.
+
+Faults have names that begin with `bad/` and are counted in lines; they are
+told to the user, and too large a share of bad lines stops the work. Events
+like `long_lines_parted` are counted and harm nothing.
+"""
+
+import dataclasses
+from collections import Counter
+
+from albert_tf.config import UserError
+
+# Every fault: what it is called in a message, and what to do about it.
+FAULTS = {
+    "bad/not_utf8": (
+        "not UTF-8",
+        "convert the files (iconv -f WINDOWS-1252 -t UTF-8)",
+    ),
+    "bad/control_characters": (
+        "control characters",
+        "leave out what is no text",
+    ),
+    "bad/not_json": (
+        "not JSON",
+        "write one JSON object on each line",
+    ),
+    "bad/no_text_field": (
+        "without a string `text`",
+        "give every JSON object a `text`",
+    ),
+    "bad/empty_documents": (
+        "empty documents",
+        "leave out what is empty",
+    ),
+    "bad/cut_gzip": (
+        "cut or damaged gzip",
+        "fetch the damaged .gz again",
+    ),
+}
+
+
+@dataclasses.dataclass
+class CorpusReport:
+    """The account of reading files; one per file or one for many.
+
+    Attributes:
+        counts: `lines`, `documents`, `characters`, `bad_lines`, lines per
+            fault (see FAULTS) and harmless events. A line with several
+            faults is one bad line. An empty file is one bad line too.
+        first_places: where each fault was met first: "path, line 3".
+    """
+
+    counts: Counter[str] = dataclasses.field(default_factory=Counter)
+    first_places: dict[str, str] = dataclasses.field(default_factory=dict)
+    # The last place of each fault, and under "" that of any.
+    _last_places: dict[str, str] = dataclasses.field(
+        default_factory=dict, repr=False, compare=False
+    )
+
+    def fault(self, reason: str, path: str, line: int) -> None:
+        """Counts a fault of a line, once however often it is met there."""
+        assert reason in FAULTS, reason
+        place = f"{path}, line {line}"
+        self.counts[reason] += self._last_places.get(reason) != place
+        self.counts["bad_lines"] += self._last_places.get("") != place
+        self._last_places |= {reason: place, "": place}
+        self.first_places.setdefault(reason, place)
+
+    def merge(self, other: "CorpusReport") -> None:
+        """Adds the account of files that come after those of this one."""
+        self.counts.update(other.counts)
+        for reason, place in other.first_places.items():
+            self.first_places.setdefault(reason, place)
+        self._last_places |= other._last_places
+
+    @property
+    def bad_fraction(self) -> float:
+        """The share of bad lines among all lines."""
+        return self.counts["bad_lines"] / max(1, self.counts["lines"])
+
+    def describe_faults(self) -> str:
+        """Returns the share of bad lines and every fault; "" if none."""
+        if not self.counts["bad_lines"]:
+            return ""
+        faults = ", ".join(
+            f"{self.counts[reason]} {FAULTS[reason][0]} (first: {place})"
+            for reason, place in self.first_places.items()
+        )
+        return (
+            f"Bad lines: {self.counts['bad_lines']} of {self.counts['lines']} "
+            f"({100 * self.bad_fraction:.3g}%): {faults}"
+        )
+
+    def check(self, max_bad_fraction: float) -> None:
+        """Raises UserError if the share of bad lines is above the allowed."""
+        if self.bad_fraction <= max_bad_fraction:
+            return
+        remedies = ", ".join(FAULTS[reason][1] for reason in self.first_places)
+        raise UserError(
+            f"{self.describe_faults()}; max_bad_fraction={max_bad_fraction:g} "
+            f"is allowed. Either {remedies}, or raise --max_bad_fraction."
+        )

@@ -1,0 +1,204 @@
+"""Holds records on disk between their making and their shard.
+
+Keys are random, so the records of a split in the order of their keys are a
+shuffle of all of them, whatever order they were made in. A `Partition` cuts
+the range of keys into shards, and a shard into buckets that are sorted in
+memory. `PartWriter` writes the records of a unit of work, parted by bucket;
+`bucket_records` gathers a bucket from all parts. A part counts when its JSON
+file stands, which is written last: a killed build goes on with those missing.
+"""
+
+import os
+import struct
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from albert_tf.config import read_json, write_json
+from albert_tf.text.shards import shard_name
+from data_prep.record_maker import RecordBatch
+
+# Bytes of records that a writer holds before it writes a run.
+RUN_BYTES = 32_000_000
+# Bytes of records in a bucket, about: what sorting holds in memory.
+BUCKET_BYTES = 64_000_000
+
+_HEADER = struct.Struct("<QI")  # key, length
+
+
+class Partition:
+    """The shards of each split, and the buckets of a shard.
+
+    Args:
+        num_shards: shards by split.
+        buckets_per_shard: buckets of one shard, by split.
+    """
+
+    def __init__(
+        self,
+        num_shards: Mapping[str, int],
+        buckets_per_shard: Mapping[str, int],
+    ) -> None:
+        self.num_shards = dict(num_shards)
+        self.buckets_per_shard = dict(buckets_per_shard)
+
+    def num_buckets(self, split: str) -> int:
+        """Returns how many buckets the shards of a split have together."""
+        return self.num_shards[split] * self.buckets_per_shard[split]
+
+    def buckets_of(self, split: str, keys: np.ndarray) -> np.ndarray:
+        """Returns the bucket of each key `[n]`; it grows with the key."""
+        high = keys >> np.uint64(32)
+        return (high * np.uint64(self.num_buckets(split))) >> np.uint64(32)
+
+    def shard_buckets(self, split: str, shard: int) -> range:
+        """Returns the buckets of a shard."""
+        size = self.buckets_per_shard[split]
+        return range(shard * size, (shard + 1) * size)
+
+    def shard_name(self, split: str, shard: int) -> str:
+        """Returns the file name of a shard."""
+        return shard_name(split, shard, self.num_shards[split])
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns what `Partition(**...)` takes."""
+        return {
+            "num_shards": self.num_shards,
+            "buckets_per_shard": self.buckets_per_shard,
+        }
+
+
+class PartWriter:
+    """Writes the records of one unit of work."""
+
+    def __init__(
+        self, directory: str, number: int, partition: Partition
+    ) -> None:
+        self._path = _part_path(directory, number)
+        self._partition = partition
+        self._batches: list[RecordBatch] = []
+        self._num_bytes = 0
+        self._num_runs = 0
+
+    def add(self, batch: RecordBatch) -> None:
+        """Takes records in."""
+        self._batches.append(batch)
+        self._num_bytes += sum(map(len, batch.serialized))
+        if self._num_bytes >= RUN_BYTES:
+            self._write_run()
+
+    def finish(self, counts: Mapping[str, int]) -> None:
+        """Ends the part; `counts` are kept with it."""
+        if self._batches:
+            self._write_run()
+        write_json(
+            f"{self._path}.json",
+            {"num_runs": self._num_runs, "counts": dict(counts)},
+        )
+
+    def _write_run(self) -> None:
+        """Writes the batches: records by split and key, then the offsets.
+
+        The offsets, uint64, tell for each split where each bucket begins and
+        where the last one ends.
+        """
+        path = f"{self._path}-{self._num_runs}"
+        temporary = f"{path}.tmp-{os.getpid()}"
+        offsets = []
+        position = 0
+        with open(temporary, "wb") as file:
+            for split in sorted(self._partition.num_shards):
+                of_split, entries = self._sorted(split)
+                offsets.append(of_split + np.uint64(position))
+                position += int(of_split[-1])
+                file.writelines(entries)
+            file.write(np.concatenate(offsets).astype("<u8").tobytes())
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        self._num_runs += 1
+        self._batches = []
+        self._num_bytes = 0
+
+    def _sorted(self, split: str) -> tuple[np.ndarray, list[bytes]]:
+        """Returns the bucket offsets of a split, and its entries by key."""
+        batches = [b for b in self._batches if b.split == split]
+        keys = np.concatenate(
+            [np.zeros(0, np.uint64), *(b.keys for b in batches)]
+        )
+        serialized = [record for b in batches for record in b.serialized]
+        order = np.argsort(keys, kind="stable")
+        keys = keys[order]
+        sizes = np.array([len(serialized[n]) for n in order], np.uint64)
+        ends = np.cumsum(sizes + np.uint64(_HEADER.size), dtype=np.uint64)
+        ends = np.concatenate([np.zeros(1, np.uint64), ends])
+        buckets = np.arange(self._partition.num_buckets(split) + 1)
+        of_keys = self._partition.buckets_of(split, keys)
+        entries = []
+        for number, key in zip(order.tolist(), keys.tolist(), strict=True):
+            record = serialized[number]
+            entries += (_HEADER.pack(key, len(record)), record)
+        return ends[np.searchsorted(of_keys, buckets)], entries
+
+
+def _part_path(directory: str, number: int) -> str:
+    return os.path.join(directory, f"part-{number:06}")
+
+
+def part_counts(directory: str, number: int) -> Counter[str] | None:
+    """Returns the counts of a part, None if it has not been finished."""
+    path = f"{_part_path(directory, number)}.json"
+    if not os.path.exists(path):
+        return None
+    return Counter(read_json(path)["counts"])
+
+
+def list_runs(directory: str) -> list[str]:
+    """Returns the paths of the runs of all finished parts."""
+    parts = sorted(
+        name.removesuffix(".json")
+        for name in os.listdir(directory)
+        if name.startswith("part-") and name.endswith(".json")
+    )
+    return [
+        os.path.join(directory, f"{part}-{run}")
+        for part in parts
+        for run in range(
+            read_json(os.path.join(directory, f"{part}.json"))["num_runs"]
+        )
+    ]
+
+
+def bucket_records(
+    runs: list[str], partition: Partition, split: str, bucket: int
+) -> Iterator[bytes]:
+    """Yields the records of a bucket, from all runs, by ascending key."""
+    entries: list[tuple[int, bytes]] = []
+    place = bucket
+    for earlier in sorted(partition.num_shards):
+        if earlier == split:
+            break
+        place += partition.num_buckets(earlier) + 1
+    table = sum(partition.num_buckets(s) + 1 for s in partition.num_shards)
+    for path in runs:
+        with open(path, "rb") as file:
+            file.seek(8 * (place - table), os.SEEK_END)
+            begin, end = np.frombuffer(file.read(16), "<u8").tolist()
+            file.seek(begin)
+            entries += _entries(file.read(end - begin))
+    # Equal keys, which chance may bring once in a great while, fall back on
+    # the records themselves.
+    entries.sort()
+    for _, record in entries:
+        yield record
+
+
+def _entries(data: bytes) -> Iterator[tuple[int, bytes]]:
+    position = 0
+    while position < len(data):
+        key, length = _HEADER.unpack_from(data, position)
+        position += _HEADER.size
+        yield key, data[position : position + length]
+        position += length

@@ -1,0 +1,132 @@
+"""Opens text files as they come: gzipped or not, whole or cut, any line end.
+
+Main entries: `open_text` and `HashedFile`.
+"""
+
+import contextlib
+import gzip
+import hashlib
+import io
+import zlib
+from collections.abc import Callable, Iterator
+from typing import BinaryIO, TextIO
+
+from albert_tf.config import UserError
+
+GZIP_SUFFIX = ".gz"
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_BUFFER_BYTES = 1 << 17
+
+# Opens a path with a mode as the built-in `open` does; only "rb" is asked.
+OpenFile = Callable[[str, str], BinaryIO]
+
+
+@contextlib.contextmanager
+def open_text(
+    path: str,
+    open_file: OpenFile = open,
+    on_damage: Callable[[], None] = lambda: None,
+) -> Iterator[TextIO]:
+    r"""Yields a file's text, whose lines end with \n whatever they ended with.
+
+    A byte order mark is left out. A byte that is not UTF-8 is a lone
+    surrogate, see PEP 383.
+
+    Args:
+        path: the file; one that ends with `.gz` is unpacked.
+        open_file: opens it.
+        on_damage: is called where a gzipped file is cut or damaged; the text
+            ends there.
+
+    Raises:
+        UserError: for a file that cannot be opened or read, or that is not
+            gzipped although it is called so.
+    """
+    try:
+        with contextlib.ExitStack() as stack:
+            file = stack.enter_context(open_file(path, "rb"))
+            binary = io.BufferedReader(_Raw(file), _BUFFER_BYTES)
+            if path.lower().endswith(GZIP_SUFFIX):
+                binary = _unpacked(path, binary, on_damage)
+            yield io.TextIOWrapper(
+                binary, encoding="utf-8-sig", errors="surrogateescape"
+            )
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror or error}.") from None
+
+
+def _unpacked(
+    path: str, packed: io.BufferedReader, on_damage: Callable[[], None]
+) -> io.BufferedReader:
+    head = packed.peek(len(_GZIP_MAGIC))[: len(_GZIP_MAGIC)]
+    if not _GZIP_MAGIC.startswith(head):
+        raise UserError(
+            f"{path} is not gzipped, though its name ends with {GZIP_SUFFIX}; "
+            "rename or compress it."
+        )
+    return io.BufferedReader(_Unpacking(packed, on_damage), _BUFFER_BYTES)
+
+
+class _Raw(io.RawIOBase):
+    """A binary file that gives what it can, however it was opened."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:
+        data = self._read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def _read(self, size: int) -> bytes:
+        return self._file.read(size)
+
+
+class _Unpacking(_Raw):
+    """What a gzipped file holds, as far as it can be unpacked."""
+
+    def __init__(self, file: BinaryIO, on_damage: Callable[[], None]) -> None:
+        super().__init__(gzip.GzipFile(fileobj=file, mode="rb"))
+        self._on_damage = on_damage
+
+    def _read(self, size: int) -> bytes:
+        try:
+            return self._file.read1(size)
+        except (EOFError, zlib.error, gzip.BadGzipFile):
+            self._on_damage()
+            return b""
+
+
+class HashedFile(_Raw):
+    """A binary file that is hashed and counted while it is read.
+
+    Closing it reads what is left. `num_bytes` and `sha256` are complete then.
+    """
+
+    def __init__(self, file: BinaryIO) -> None:
+        super().__init__(file)
+        self._digest = hashlib.sha256()
+        self.num_bytes = 0
+
+    @property
+    def sha256(self) -> str:
+        """The digest of what was read, in hexadecimal digits."""
+        return self._digest.hexdigest()
+
+    def _read(self, size: int) -> bytes:
+        data = super()._read(size)
+        self._digest.update(data)
+        self.num_bytes += len(data)
+        return data
+
+    def close(self) -> None:
+        """Reads the rest and closes the file."""
+        if not self.closed:
+            while self._read(_BUFFER_BYTES):
+                pass
+            self._file.close()
+        super().close()

@@ -1,0 +1,27 @@
+import re
+
+import pytest
+
+from albert_tf.text.character_class import CharacterClass, from_ranges
+
+
+@pytest.mark.parametrize(
+    "characters",
+    ["", "a", "\0", "]^-\\[", "é\uffff", "\U00010000", "a\U0001f600\U0010ffff"],
+)
+def test_replaces_what_the_pattern_does(characters):
+    text = "\0ab]^-\\[é\uffff\ufffe\U00010000\U00010001\U0001f600\U0010ffff"
+    some = CharacterClass(map(ord, characters))
+    expected = "".join("<>" if c in characters else c for c in text)
+    assert some.sub("<>", text) == expected
+    assert [c for c in text if c in some] == [
+        c for c in text if c in characters
+    ]
+    if characters:
+        assert re.sub(some.pattern, "<>", text) == expected
+
+
+def test_ranges_hold_both_ends():
+    letters = from_ranges([(0x61, 0x63), (0x78, 0x78)])
+    assert letters.codes == set(map(ord, "abcx"))
+    assert letters.pattern == r"[\x61-\x63\x78-\x78]"

@@ -1,0 +1,208 @@
+import hashlib
+import sys
+import unicodedata
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from albert_tf.text import wordpiece
+from albert_tf.text.normalization import UNSETTLED
+from albert_tf.text.wordpiece import split_word, split_words, stretches
+
+UNCASED = {
+    "do_lower_case": True,
+    "keep_accents": False,
+    "tokenize_chinese_chars": True,
+}
+CASED = {**UNCASED, "do_lower_case": False, "keep_accents": True}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", []),
+        (" \t\r\n\u3000\u2028 ", []),
+        (
+            "Unaffable, isn't it?!",
+            ["unaffable", ",", "isn", "'", "t", "it", "?", "!"],
+        ),
+        (
+            "$5+5=10^2 ~`|<>",
+            [*"$", "5", "+", "5", *"=", "10", "^", "2", *"~`|<>"],
+        ),
+        ("中国人民 and 1990年", ["中", "国", "人", "民", "and", "1990", "年"]),
+        ("「引用」，。｜", ["「", "引", "用", "」", "，", "。", "｜"]),
+        ("かな한", ["かな\u1112\u1161\u11ab"]),
+        # A compatibility ideograph becomes the plain one, by NFD.
+        ("\uf900\U0002f800", ["\u8c48", "\u4e3d"]),
+        # But NFD leaves what NFKD would take apart.
+        ("ﬁ½Ａ", ["ﬁ½ａ"]),
+        ("Café ÅNGSTRÖM İ", ["cafe", "angstrom", "i"]),
+        ("\u0301 a \u0301", ["a"]),
+        # These are a sign under an accent.
+        ("a\u2260b\u037e", ["a", "=", "b", ";"]),
+        # Control characters part no words, though Python calls some space.
+        ("a\x0bb\x1cc\x85d\u200be\xadf\0g\ufffdh\ufeff", ["abcdefgh"]),
+        ("a\ud800b", ["ab"]),
+        ("ΟΔΟΣ οδός", ["οδοσ", "οδος"]),
+        ("\U00010570", ["\ufffc"]),
+        ("[MASK]##ing", ["[", "mask", "]", "#", "#", "ing"]),
+        # Private ones stay: google-research drops Cc and Cf alone.
+        ("\ue000x", ["\ue000x"]),
+    ],
+)
+def test_split_words_uncased(text, expected):
+    assert split_words(text, **UNCASED) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, ["cafe", "中", "国"]),
+        ({"do_lower_case": False}, ["Cafe", "中", "国"]),
+        ({"keep_accents": True}, ["café", "中", "国"]),
+        ({"tokenize_chinese_chars": False}, ["cafe", "中国"]),
+    ],
+)
+def test_each_setting_does_one_thing(changes, expected):
+    assert split_words("Café 中国", **{**UNCASED, **changes}) == expected
+
+
+def google_words(text, *, do_lower_case):
+    """BasicTokenizer of google-research/bert, told character by character."""
+    cleaned = ""
+    for c in text:
+        if c in " \t\r\n" or unicodedata.category(c) == "Zs":
+            cleaned += " "
+        elif c == "\ufffd" or unicodedata.category(c) in ("Cc", "Cf"):
+            continue
+        elif any(
+            low <= ord(c) <= high
+            for low, high in (
+                (0x4E00, 0x9FFF),
+                (0x3400, 0x4DBF),
+                (0x20000, 0x2A6DF),
+                (0x2A700, 0x2B73F),
+                (0x2B740, 0x2B81F),
+                (0x2B820, 0x2CEAF),
+                (0xF900, 0xFAFF),
+                (0x2F800, 0x2FA1F),
+            )
+        ):
+            cleaned += f" {c} "
+        else:
+            cleaned += c
+    words = []
+    for token in cleaned.split():
+        if do_lower_case:
+            token = unicodedata.normalize("NFD", token.lower())
+            token = "".join(c for c in token if unicodedata.category(c) != "Mn")
+        word = ""
+        for c in token:
+            ascii_sign = 33 <= ord(c) <= 126 and not c.isalnum()
+            if ascii_sign or unicodedata.category(c).startswith("P"):
+                words += [word, c]
+                word = ""
+            else:
+                word += c
+        words.append(word)
+    return [word for word in words if word]
+
+
+def settled(text):
+    """Without what we treat otherwise, and what young Pythons know more of."""
+    return "".join(
+        c
+        for c in text
+        if c != "Σ" and c not in UNSETTLED and c not in wordpiece._YOUNG
+    )
+
+
+@given(text=st.text())
+@example(text="a\x1cb\x85c\u2028d\u3000e\xa0f\u180eg")
+def test_words_are_the_original_rule(text):
+    text = settled(text)
+    for settings, lower in ((UNCASED, True), (CASED, False)):
+        expected = google_words(text, do_lower_case=lower)
+        assert split_words(text, **settings) == expected
+
+
+@pytest.mark.slow
+def test_every_character_is_the_original_rule():
+    # All that has a category of note, and samples of the rest.
+    rare = range(0x20000, sys.maxunicode + 1, 499)
+    for code in (*range(0x20000), *range(0xE0000, 0xE0200), *rare):
+        text = settled(chr(code))
+        if 0xD800 <= code <= 0xDFFF or not text:
+            continue
+        text = f"a{text}b"
+        assert split_words(text, **UNCASED) == google_words(
+            text, do_lower_case=True
+        ), hex(code)
+
+
+def test_tables_are_those_of_every_supported_python():
+    # Taken with Python 3.11, 3.12 and 3.13 (Unicode 14, 15 and 15.1).
+    def digest(some):
+        return hashlib.sha256(some.pattern.encode()).hexdigest()[:16]
+
+    assert [
+        digest(some)
+        for some in (
+            wordpiece.CONTROL,
+            wordpiece.MARKS,
+            wordpiece.LONE[False],
+            wordpiece.LONE[True],
+        )
+    ] == [
+        "4a96c23abe62ef50",
+        "8e19b4e0d9911195",
+        "a4da499542a7e077",
+        "8fe5158d2f3b122d",
+    ]
+
+
+@given(
+    text=st.text()
+    | st.text(
+        "a1, .'中\u8c48\uf900\u0301\u302e\u1100\u1161Σ\x0b\x85\u2028\ud800"
+    )
+)
+def test_a_text_has_the_words_of_its_stretches(text):
+    for settings in (
+        UNCASED,
+        CASED,
+        {**UNCASED, "tokenize_chinese_chars": False},
+    ):
+        pattern = stretches(
+            tokenize_chinese_chars=settings["tokenize_chinese_chars"]
+        )
+        words = []
+        for stretch in pattern.findall(text):
+            words += split_words(stretch, **settings)
+        assert words == split_words(text, **settings)
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("unaffable", [0, 2, 4]),
+        # The longest piece wins, even where it leads nowhere.
+        ("unaffx", None),
+        ("affable", None),
+        ("able", [5]),
+        ("xable", None),
+        ("un", [0]),
+    ],
+)
+def test_split_word(word, expected):
+    first = {"un": 0, "u": 1, "able": 5}
+    later = {"aff": 2, "a": 3, "able": 4}
+    assert split_word(word, first, later) == expected
+
+
+def test_a_word_of_more_than_200_characters_is_unknown():
+    first, later = {"é": 0}, {"é": 1}
+    assert split_word("é" * 200, first, later) == [0] + [1] * 199
+    assert split_word("é" * 201, first, later) is None

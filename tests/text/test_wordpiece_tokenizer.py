@@ -1,0 +1,221 @@
+import json
+import os
+import pickle
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from albert_tf.config import UserError
+from albert_tf.text.tokenizer import load_tokenizer
+from albert_tf.text.wordpiece import split_words
+from albert_tf.text.wordpiece_tokenizer import (
+    WordPieceTokenizer,
+    read_vocabulary,
+)
+
+SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", []),
+        ("Unaffable", ["un", "##aff", "##able"]),
+        ("abable's", ["a", "##b", "##able", "'", "[UNK]"]),
+        ("国人ab", ["国", "人", "a", "##b"]),
+        ("8000, 1000.", ["8", "##000", ",", "1", "##000", "."]),
+        ("zz AB Á", ["[UNK]", "a", "##b", "a"]),
+        ("a😀 😀", ["[UNK]", "😀"]),
+        ("[MASK] [unused1]", ["[", "mask", "]", "[", "[UNK]", "]"]),
+        ("（xx）｜", ["（", "xx", "）", "｜"]),
+        ("Σς", ["[UNK]"]),
+        ("Σσ", ["σ", "##σ"]),
+        ("x" * 200, ["xx", *["##xx"] * 99]),
+        ("x" * 201, ["[UNK]"]),
+    ],
+)
+def test_pieces_of_a_text(wordpiece_tokenizer, text, expected):
+    t = wordpiece_tokenizer
+    assert t.pieces(t.encode(text)) == expected
+
+
+def test_settings_reach_the_words(wordpiece_pieces):
+    def pieces(text, **settings):
+        tokenizer = WordPieceTokenizer(wordpiece_pieces, **settings)
+        return tokenizer.pieces(tokenizer.encode(text))
+
+    assert pieces("É 国人") == ["e", "国", "人"]
+    assert pieces("é A", do_lower_case=False) == ["é", "A"]
+    assert pieces("é A", do_lower_case=False, keep_accents=False) == ["e", "A"]
+    assert pieces("É", keep_accents=True) == ["é"]
+    assert pieces("国人", tokenize_chinese_chars=False) == ["国人"]
+
+
+def naive_ids(tokenizer, text):
+    """The longest piece first, by trying every one."""
+    vocabulary = tokenizer.pieces(range(tokenizer.vocab_size))
+    ids = []
+    for word in split_words(text, **tokenizer.settings):
+        found, rest = [], word
+        while rest and len(word) <= 200:
+            lead = "##" if found else ""
+            fitting = [
+                piece
+                for piece in vocabulary
+                if (lead + rest).startswith(piece) and len(piece) > len(lead)
+            ]
+            if not fitting:
+                break
+            found.append(max(fitting, key=len))
+            rest = rest[len(found[-1]) - len(lead) :]
+        known = found and not rest
+        ids += [vocabulary.index(p) for p in (found if known else ["[UNK]"])]
+    return ids
+
+
+AWKWARD = st.text("abunfleigsxX8,0# [É\u0301Σσ中国か\u1112\u1161😀\x0b\ud800")
+
+
+@given(texts=st.lists(AWKWARD | st.text()))
+def test_ids_are_the_longest_pieces(wordpiece_tokenizer, texts):
+    expected = [naive_ids(wordpiece_tokenizer, text) for text in texts]
+    assert [wordpiece_tokenizer.encode(text) for text in texts] == expected
+    assert wordpiece_tokenizer.encode_batch(texts) == expected
+
+
+def test_a_long_text_without_spaces(wordpiece_tokenizer):
+    text = "中xx,a" * 100
+    expected = naive_ids(wordpiece_tokenizer, text)
+    assert wordpiece_tokenizer.encode(text) == expected
+    assert wordpiece_tokenizer.encode("xx." * 50) == naive_ids(
+        wordpiece_tokenizer, "xx." * 50
+    )
+
+
+def test_masks(wordpiece_tokenizer):
+    t = wordpiece_tokenizer
+    a, b = t.encode("a"), t.encode("b")
+    assert t.encode_with_masks("a[MASK]b [MASK]") == [
+        *a,
+        t.mask_id,
+        *b,
+        t.mask_id,
+    ]
+
+
+def test_decode(wordpiece_tokenizer):
+    t = wordpiece_tokenizer
+    ids = [t.cls_id, *t.encode("Unaffable, zz 国人."), t.sep_id, t.pad_id]
+    assert t.decode(np.array(ids)) == "unaffable , [UNK] 国 人 ."
+
+
+def test_special_ids(wordpiece_tokenizer):
+    t = wordpiece_tokenizer
+    ids = [t.pad_id, t.unk_id, t.cls_id, t.sep_id, t.mask_id]
+    assert ids == [0, 3, 4, 5, 6]
+    assert t.pieces(ids) == SPECIALS
+    assert t.special_ids == (0, 3, 4, 5, 6)
+    assert t.framing_ids == {"cls_id": 4, "sep_id": 5, "pad_id": 0}
+    assert t.vocab_size == 75
+
+
+def test_replacements_are_pieces_of_text(wordpiece_tokenizer):
+    t = wordpiece_tokenizer
+    assert t.replacement_ids.tolist() == list(range(7, t.vocab_size))
+    assert t.replacement_ids.dtype == np.int32
+
+
+def test_a_word_starts_where_nothing_is_continued(wordpiece_tokenizer):
+    t = wordpiece_tokenizer
+    assert t.word_start.dtype == bool
+    continuing = np.flatnonzero(~t.word_start).tolist()
+    pieces = t.pieces(continuing)
+    assert len(pieces) == 21 and all(p.startswith("##") for p in pieces)
+    assert t.word_start[t.encode("#")].all()
+
+
+def test_fingerprint_tells_vocabularies_and_settings_apart(wordpiece_pieces):
+    made = [
+        WordPieceTokenizer(wordpiece_pieces),
+        WordPieceTokenizer(wordpiece_pieces, do_lower_case=False),
+        WordPieceTokenizer(wordpiece_pieces, keep_accents=True),
+        WordPieceTokenizer(wordpiece_pieces, tokenize_chinese_chars=False),
+        WordPieceTokenizer([*wordpiece_pieces, "new"]),
+        WordPieceTokenizer(wordpiece_pieces[:-2] + wordpiece_pieces[:-3:-1]),
+    ]
+    prints = [tokenizer.fingerprint for tokenizer in made]
+    assert len(set(prints)) == 6
+    assert prints[0] == WordPieceTokenizer(wordpiece_pieces).fingerprint
+    assert all(re.fullmatch("[0-9a-f]{64}", p) for p in prints)
+
+
+def test_pickle(wordpiece_pieces):
+    cased = WordPieceTokenizer(
+        wordpiece_pieces, do_lower_case=False, tokenize_chinese_chars=False
+    )
+    cased.encode("Café 国人")
+    copy = pickle.loads(pickle.dumps(cased))
+    assert copy.fingerprint == cased.fingerprint
+    assert copy.encode("Abé 国人") == cased.encode("Abé 国人")
+
+
+def test_save_and_load(wordpiece_pieces, tmp_path):
+    cased = WordPieceTokenizer(
+        wordpiece_pieces, do_lower_case=False, tokenize_chinese_chars=False
+    )
+    cased.save(tmp_path / "new", 128)
+    assert sorted(os.listdir(tmp_path / "new")) == [
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "vocab.txt",
+    ]
+    text = (tmp_path / "new/vocab.txt").read_text(encoding="utf-8")
+    assert text == "\n".join(wordpiece_pieces) + "\n"
+    loaded = load_tokenizer(tmp_path / "new")
+    assert isinstance(loaded, WordPieceTokenizer)
+    assert loaded.fingerprint == cased.fingerprint
+    config = json.loads((tmp_path / "new/tokenizer_config.json").read_text())
+    assert config == {
+        "tokenizer_class": "BertTokenizer",
+        "do_lower_case": False,
+        "strip_accents": False,
+        "tokenize_chinese_chars": False,
+        "model_max_length": 128,
+        "pad_token": "[PAD]",
+        "unk_token": "[UNK]",
+        "cls_token": "[CLS]",
+        "sep_token": "[SEP]",
+        "mask_token": "[MASK]",
+    }
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n", "\n\n"])
+def test_lines_of_a_vocabulary(tmp_path, end):
+    path = tmp_path / "vocab.txt"
+    # Only a newline parts two lines; the third is white space and counts.
+    data = f"[PAD]\r\na \n\u2028\n##\x85b{end}"
+    path.write_bytes(data.encode())
+    assert read_vocabulary(str(path)) == ["[PAD]", "a", "\u2028", "##\x85b"]
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"a\nb\na\n", r"vocab\.txt, line 3: 'a' stands on line 1 already"),
+        (b"a\n\nb\n", r"vocab\.txt, line 2: is empty; every line is a piece"),
+        (b"a\n\xff\n", r"vocab\.txt, line 2: invalid start byte at byte 0"),
+        (b"", r"vocab\.txt, line 1: is empty"),
+        (
+            b"[PAD]\n[UNK]\n[SEP]\nx\n",
+            r"vocab\.txt has no piece \[CLS\], \[MASK\]",
+        ),
+    ],
+)
+def test_bad_vocabulary(tmp_path, data, expected):
+    (tmp_path / "vocab.txt").write_bytes(data)
+    with pytest.raises(UserError, match=expected) as caught:
+        load_tokenizer(tmp_path)
+    assert "\n" not in str(caught.value)

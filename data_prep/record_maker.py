@@ -23,6 +23,7 @@ from data_prep.segments import (
     CutSettings,
     Instance,
     TokenizedDocument,
+    cut_document,
 )
 from data_prep.sentences import SentenceSplitter, cut_long_sentences
 
@@ -96,7 +97,8 @@ class RecordMaker:
             items = [item for item in unit if item.split == split]
             documents, tokens = self._tokenize(items, of_split)
             instances = itertools.chain.from_iterable(
-                self._objective.cut(
+                cut_document(
+                    self._objective,
                     documents,
                     number,
                     tokens.word_starts,

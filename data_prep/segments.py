@@ -13,6 +13,7 @@ label 1 would be given away by its topic.
 
 import bisect
 import dataclasses
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -50,7 +51,7 @@ class TokenizedDocument(NamedTuple):
     Sentence i is tokens `borders[i]` to `borders[i + 1]`, none is empty.
     """
 
-    name: str  # equal for the parts of a document that was read in parts
+    name: str
     borders: Sequence[int]
     key: np.uint64
 
@@ -63,19 +64,76 @@ class CutSettings(NamedTuple):
     num_copies: int
 
 
+class _Step(NamedTuple):
+    """An instance's spans and label, and where the text goes on after it."""
+
+    first: tuple[int, int]
+    second: tuple[int, int]
+    label: int
+    resume: int
+
+
+# What an objective does at a position of the text, with an instance's draws.
+_StepFunction = Callable[[int, Sequence[float]], _Step]
+
+
 @dataclasses.dataclass(frozen=True)
 class SentenceObjective:
     """One way to cut documents.
 
-    `cut(documents, number, word_starts, settings, counts)` yields the
-    instances of `documents[number]`, copy after copy.
+    Attributes:
+        name: what the setting says.
+        num_special_tokens: [CLS] and the [SEP]s.
+        needs_other_documents: whether an instance may take a segment from
+            another document.
+        step_function: returns the objective's steps through a document, None
+            if it has no instance, which is counted.
     """
 
     name: str
     num_special_tokens: int
-    # Whether an instance may take a segment from another document.
     needs_other_documents: bool
-    cut: Callable[..., Iterator[Instance]]
+    step_function: Callable[..., _StepFunction | None]
+
+
+def cut_document(
+    objective: SentenceObjective,
+    documents: Sequence[TokenizedDocument],
+    number: int,
+    word_starts: np.ndarray,
+    settings: CutSettings,
+    counts: Counter[str],
+) -> Iterator[Instance]:
+    """Yields the instances of `documents[number]`, copy after copy.
+
+    Args:
+        objective: a row of SENTENCE_OBJECTIVES.
+        documents: the unit, whose other documents may lend segments.
+        number: which of them.
+        word_starts: of the flat array of tokens; long sentences are cut
+            where a word starts.
+        settings: lengths and copies.
+        counts: is told of what was skipped or repeated.
+    """
+    document = documents[number]
+    most = settings.max_seq_length - objective.num_special_tokens
+    step = objective.step_function(
+        documents, number, word_starts, settings, most, counts
+    )
+    if step is None:
+        return
+    begin, end = document.borders[0], document.borders[-1]
+    draws_of = _Draws(
+        document.key, settings.num_copies, 4 + (end - begin) * 5 // (4 * most)
+    )
+    for copy in range(settings.num_copies):
+        position = begin
+        for instance in itertools.count():
+            if position >= end:
+                break
+            key, draws = draws_of.at(copy, instance)
+            first, second, label, position = step(position, draws)
+            yield Instance(*first, *second, label, key)
 
 
 class _Draws:
@@ -207,45 +265,38 @@ def _has_pair(
     return False
 
 
-def _likely_count(document: TokenizedDocument, most: int) -> int:
-    return 4 + (document.borders[-1] - document.borders[0]) * 5 // (4 * most)
-
-
 def _sentence_order(
     documents: Sequence[TokenizedDocument],
     number: int,
     word_starts: np.ndarray,
     settings: CutSettings,
+    most: int,
     counts: Counter[str],
-) -> Iterator[Instance]:
-    """Yields pairs of consecutive segments, swapped with probability 0.5.
+) -> _StepFunction | None:
+    """Returns steps to pairs of consecutive segments, half of them swapped.
 
     Both come from one document, always. One of a single sentence has no
-    order to judge and yields nothing.
+    order to judge.
     """
     document = documents[number]
-    most = settings.max_seq_length - 3
     if not _has_pair(document, most, counts):
-        return
-    borders = document.borders
-    draws_of = _Draws(
-        document.key, settings.num_copies, _likely_count(document, most)
-    )
-    for copy in range(settings.num_copies):
-        position, instance = borders[0], 0
-        while position < borders[-1]:
-            key, draws = draws_of.at(copy, instance)
-            target = _target_length(draws, most, settings)
-            begin, split, end, resume = _pair_chunk(
-                borders, position, target, most, draws[_SPLIT], word_starts
-            )
-            counts["repeated_tokens"] += position - begin
-            if draws[_LABEL] < 0.5:
-                yield Instance(split, end, begin, split, 1, key)
-            else:
-                yield Instance(begin, split, split, end, 0, key)
-            position = resume
-            instance += 1
+        return None
+
+    def step(position: int, draws: Sequence[float]) -> _Step:
+        begin, split, end, resume = _pair_chunk(
+            document.borders,
+            position,
+            _target_length(draws, most, settings),
+            most,
+            draws[_SPLIT],
+            word_starts,
+        )
+        counts["repeated_tokens"] += position - begin
+        if draws[_LABEL] < 0.5:
+            return _Step((split, end), (begin, split), 1, resume)
+        return _Step((begin, split), (split, end), 0, resume)
+
+    return step
 
 
 def _next_sentence(
@@ -253,56 +304,50 @@ def _next_sentence(
     number: int,
     word_starts: np.ndarray,
     settings: CutSettings,
+    most: int,
     counts: Counter[str],
-) -> Iterator[Instance]:
-    """Yields pairs whose second is, with probability 0.5, of another document.
+) -> _StepFunction | None:
+    """Returns steps to pairs, the second half of the time of another document.
 
     As in BERT the text that the other document's segment took the place of
     begins the next instance. Without another document all pairs are real.
     """
     document = documents[number]
-    most = settings.max_seq_length - 3
     if not _has_pair(document, most, counts):
-        return
-    borders = document.borders
+        return None
     partners = [
-        n
-        for n, other in enumerate(documents)
+        other
+        for other in documents
         if other.name != document.name and len(other.borders) > 1
     ]
-    draws_of = _Draws(
-        document.key, settings.num_copies, 2 * _likely_count(document, most)
-    )
-    for copy in range(settings.num_copies):
-        position, instance = borders[0], 0
-        while position < borders[-1]:
-            key, draws = draws_of.at(copy, instance)
-            target = _target_length(draws, most, settings)
-            begin, split, end, resume = _pair_chunk(
-                borders, position, target, most, draws[_SPLIT], word_starts
-            )
-            instance += 1
-            is_random = draws[_LABEL] < 0.5
-            if is_random and not partners:
-                counts["without_other_document"] += 1
-            if not is_random or not partners:
-                counts["repeated_tokens"] += position - begin
-                yield Instance(begin, split, split, end, 0, key)
-                position = resume
-                continue
-            if begin < position:  # left alone; now it gets other company
-                begin, split, end = position, end, end + split - begin
-            partner = documents[
-                partners[_pick(draws[_PARTNER], 0, len(partners))]
-            ]
-            second = _random_segment(
-                partner.borders,
-                draws[_PARTNER_SENTENCE],
-                end - split,
-                most - (split - begin),
-            )
-            yield Instance(begin, split, *second, 1, key)
-            position = split
+
+    def step(position: int, draws: Sequence[float]) -> _Step:
+        begin, split, end, resume = _pair_chunk(
+            document.borders,
+            position,
+            _target_length(draws, most, settings),
+            most,
+            draws[_SPLIT],
+            word_starts,
+        )
+        is_random = draws[_LABEL] < 0.5
+        if is_random and not partners:
+            counts["without_other_document"] += 1
+        if not is_random or not partners:
+            counts["repeated_tokens"] += position - begin
+            return _Step((begin, split), (split, end), 0, resume)
+        if begin < position:  # left alone; now it gets other company
+            begin, split, end = position, end, end + split - begin
+        other = partners[_pick(draws[_PARTNER], 0, len(partners))]
+        segment = _random_segment(
+            other.borders,
+            draws[_PARTNER_SENTENCE],
+            end - split,
+            most - (split - begin),
+        )
+        return _Step((begin, split), segment, 1, split)
+
+    return step
 
 
 def _random_segment(
@@ -320,33 +365,27 @@ def _single_segments(
     number: int,
     word_starts: np.ndarray,
     settings: CutSettings,
+    most: int,
     counts: Counter[str],
-) -> Iterator[Instance]:
-    """Yields runs of sentences, every token of the document in one of them."""
-    document = documents[number]
-    most = settings.max_seq_length - 2
-    borders = document.borders
+) -> _StepFunction | None:
+    """Returns steps to runs of sentences."""
+    borders = documents[number].borders
     if len(borders) < 2:
         counts["skipped/empty_documents"] += 1
-        return
-    draws_of = _Draws(
-        document.key, settings.num_copies, _likely_count(document, most)
-    )
-    for copy in range(settings.num_copies):
-        position, instance = borders[0], 0
-        while position < borders[-1]:
-            key, draws = draws_of.at(copy, instance)
-            target = _target_length(draws, most, settings)
-            end = borders[bisect.bisect_right(borders, position + target) - 1]
-            if end <= position:
-                end = borders[bisect.bisect_right(borders, position)]
-            if end - position > most:
-                end = _near_word_start(
-                    position + most, position + most // 2, word_starts
-                )
-            yield Instance(position, end, end, end, 0, key)
-            position = end
-            instance += 1
+        return None
+
+    def step(position: int, draws: Sequence[float]) -> _Step:
+        target = _target_length(draws, most, settings)
+        end = borders[bisect.bisect_right(borders, position + target) - 1]
+        if end <= position:
+            end = borders[bisect.bisect_right(borders, position)]
+        if end - position > most:
+            end = _near_word_start(
+                position + most, position + most // 2, word_starts
+            )
+        return _Step((position, end), (end, end), 0, end)
+
+    return step
 
 
 SENTENCE_OBJECTIVES: dict[str, SentenceObjective] = {

@@ -10,6 +10,7 @@ from data_prep.segments import (
     SENTENCE_OBJECTIVES,
     CutSettings,
     TokenizedDocument,
+    cut_document,
 )
 
 FRAMING = 3  # tokens of the flat array that belong to no document
@@ -41,7 +42,8 @@ def cut(
     counts = Counter()
     if word_starts is None:
         word_starts = np.ones(documents[-1].borders[-1], bool)
-    instances = SENTENCE_OBJECTIVES[objective].cut(
+    instances = cut_document(
+        SENTENCE_OBJECTIVES[objective],
         documents,
         number,
         word_starts,

@@ -42,6 +42,7 @@ from data_prep.segments import (
     CutSettings,
     Instance,
     TokenizedDocument,
+    cut_document,
 )
 from data_prep.sentences import (
     PUNKT_SAMPLE_CHARS,
@@ -288,12 +289,16 @@ def _cut(text: _Text, config: PretrainingDataConfig) -> list[Instance]:
     settings = CutSettings(
         config.max_seq_length, config.short_seq_prob, config.dupe_factor
     )
-    cut = SENTENCE_OBJECTIVES[config.sentence_objective].cut
     return [
         instance
         for number in range(len(text.documents))
-        for instance in cut(
-            text.documents, number, text.word_starts, settings, Counter()
+        for instance in cut_document(
+            SENTENCE_OBJECTIVES[config.sentence_objective],
+            text.documents,
+            number,
+            text.word_starts,
+            settings,
+            Counter(),
         )
     ]
 

@@ -7,6 +7,7 @@ of the parts. Both parts and shards that a killed build has finished are kept.
 
 import concurrent.futures
 import contextlib
+import ctypes
 import dataclasses
 import functools
 import hashlib
@@ -48,6 +49,10 @@ from data_prep.sentences import SENTENCE_SPLITTERS
 
 # `show = progress(unit)` as a context; `show(done, total, name=number, ...)`.
 Progress = Callable[[str], contextlib.AbstractContextManager[Callable]]
+
+# Names of <malloc.h>, and how much freed memory a worker keeps at most.
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_KEPT_BYTES = 256_000_000
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -97,7 +102,7 @@ class Workers:
             self._pool = concurrent.futures.ProcessPoolExecutor(
                 number,
                 multiprocessing.get_context("spawn"),
-                initializer=_end_with_parent,
+                initializer=_begin_worker,
             )
 
     def map(
@@ -133,6 +138,24 @@ class Workers:
     def __exit__(self, *error: object) -> None:
         if self._pool is not None:
             self._pool.shutdown(wait=error[0] is None, cancel_futures=True)
+
+
+def _begin_worker() -> None:
+    """Prepares a worker process."""
+    _end_with_parent()
+    _keep_freed_memory()
+
+
+def _keep_freed_memory() -> None:
+    """Makes glibc keep what is freed, for NumPy's next temporary array.
+
+    Giving it back and having it mapped anew took workers that run side by
+    side a quarter of their time.
+    """
+    with contextlib.suppress(OSError, AttributeError):  # another C library
+        mallopt = ctypes.CDLL(None).mallopt
+        mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
+        mallopt(_M_MMAP_THRESHOLD, _KEPT_BYTES)
 
 
 def _end_with_parent() -> None:

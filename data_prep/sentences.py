@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol, Self
 
 # Training reads about 0.8 million characters a second.
-PUNKT_SAMPLE_CHARS = 2_000_000
+PUNKT_SAMPLE_CHARS = 1_000_000
 
 
 class SentenceSplitter(Protocol):

@@ -248,7 +248,7 @@ class PretrainingDataConfig(_Section):
         maximum=0.5,
     )
     random_seed: int = setting(
-        12345, "Seed of everything that is drawn.", minimum=0
+        12345, "Seed of everything that is drawn.", minimum=0, maximum=2**63 - 1
     )
 
 

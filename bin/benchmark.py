@@ -276,6 +276,9 @@ def _of_job(name: str, times: "BuildTimes") -> Iterator[Measured]:
     yield Measured(planned, "instances/s", times.planned_rate)
     for phase in ("planning", "records", "shards"):
         yield Measured(f"{name}, {phase}", "s", getattr(times, phase))
+    # Learning where sentences end takes one core, however many workers.
+    share = 100 * times.planning / times.seconds
+    yield Measured(f"{name}, planning of the whole", "%", share)
     yield Measured(f"{name}, peak memory", "MB", times.peak_bytes / 1e6)
     if of_worker := times.worker_peak_bytes:
         peak = f"{name}, peak memory of the larger"

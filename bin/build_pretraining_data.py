@@ -29,8 +29,9 @@ def define_flags() -> None:
     flags.DEFINE_list(
         "input",
         [],
-        "Text: files, directories or globs, comma-separated. .txt, .md, JSON "
-        "lines with a text field (.jsonl, .json, .ndjson), each also .gz.",
+        "Text: files, directories or globs, comma-separated (a name with a "
+        "comma in double quotes). .txt, .md, JSON lines with a text field "
+        "(.jsonl, .json, .ndjson), each also .gz.",
     )
     flags.DEFINE_list(
         "eval_input",
@@ -185,6 +186,7 @@ def _verify() -> None:
 
 def _import_shards() -> None:
     """Takes over shards of google-research/albert."""
+    command_line.load_tensorflow()
     from data_prep.foreign_shards import import_shards
 
     tokenizer_dir, output_dir = _needed("tokenizer", "output_dir")

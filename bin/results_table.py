@@ -1,6 +1,6 @@
 """Evaluations as a table: each measure beside what guessing reaches."""
 
-from albert_tf.training.targets import MASKED_LM, SENTENCE_OBJECTIVES, TARGETS
+from albert_tf.training.targets import MASKED_LM, SENTENCE_TARGETS, TARGETS
 from bin.command_line import format_table
 
 
@@ -36,6 +36,6 @@ def lacks_sentence_objective(evaluation: dict[str, float]) -> bool:
     """Returns whether this is of pretraining on single segments."""
     return MASKED_LM.accuracy in evaluation and not any(
         target.accuracy in evaluation
-        for objective in SENTENCE_OBJECTIVES.values()
-        for target in objective.targets
+        for row in SENTENCE_TARGETS.values()
+        for target in row.targets
     )

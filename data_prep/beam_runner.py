@@ -48,9 +48,10 @@ from data_prep.corpus import (
     CorpusReport,
     Document,
     FileSurvey,
-    read_file,
+    read_file_checked,
     survey_file,
 )
+from data_prep.corpus_sample import CorpusSample
 from data_prep.duplicates import (
     document_digest,
     paragraph_digests,
@@ -293,6 +294,7 @@ def _survey(
         "sha256": survey.sha256,
         "counts": dict(report.counts),
         "first_places": dict(report.first_places),
+        "sample": survey.sample.to_json(),
     }
 
 
@@ -300,7 +302,10 @@ def _file_survey(row: dict[str, Any]) -> FileSurvey:
     if "error" in row:
         raise UserError(row["error"])
     report = CorpusReport(Counter(row["counts"]), row["first_places"])
-    return FileSurvey(row["name"], row["num_bytes"], row["sha256"], report)
+    sample = CorpusSample.from_json(row["sample"])
+    return FileSurvey(
+        row["name"], row["num_bytes"], row["sha256"], report, sample
+    )
 
 
 def _build(
@@ -312,7 +317,9 @@ def _build(
 ) -> None:
     """Adds the making of the shards to a pipeline."""
     files = [
-        (source.split, file) for source in plan.sources for file in source.files
+        (source.split, file, digest)
+        for source in plan.sources
+        for file, digest in zip(source.files, source.digests, strict=True)
     ]
     # Workers need not know of all files.
     plan = dataclasses.replace(plan, sources=())
@@ -358,12 +365,13 @@ def _two_outputs(function: beam.DoFn) -> Any:
 
 
 def _read(
-    numbered: tuple[int, tuple[str, CorpusFile]], plan: BuildPlan
+    numbered: tuple[int, tuple[str, CorpusFile, str]], plan: BuildPlan
 ) -> Iterator[tuple[Position, Row]]:
     """Yields the documents of a file."""
-    number, (origin, file) = numbered
-    documents = read_file(
+    number, (origin, file, digest) = numbered
+    documents = read_file_checked(
         file,
+        digest,
         skip_header_lines=plan.config.skip_header_lines,
         report=CorpusReport(),
         open_file=beam_storage.open_file,
@@ -447,13 +455,12 @@ def _by_shard(
     batch: RecordBatch, partition: Partition
 ) -> Iterator[tuple[str, list[bytes]]]:
     split = batch.split
-    buckets = partition.buckets_of(split, batch.keys).tolist()
+    shard_of = partition.shards_of(split, batch.keys).tolist()
     keys = batch.keys.astype(">u8").tobytes()
     shards: dict[int, list[bytes]] = {}
     for number, record in enumerate(batch.serialized):
-        shard = buckets[number] // partition.buckets_per_shard[split]
         key = keys[number * _KEY_BYTES : (number + 1) * _KEY_BYTES]
-        shards.setdefault(shard, []).append(key + record)
+        shards.setdefault(shard_of[number], []).append(key + record)
     for shard, entries in shards.items():
         yield partition.shard_name(split, shard), entries
 

@@ -138,13 +138,8 @@ def _files_at(path: str) -> list[str]:
     return [
         file.path
         for file in _under(path, "**")
-        if _suffix(file.path) in corpus.TEXT_SUFFIXES
+        if corpus.is_text_name(file.path.removeprefix(path))
     ]
-
-
-def _suffix(path: str) -> str:
-    name = path.lower().removesuffix(corpus.GZIP_SUFFIX)
-    return os.path.splitext(name)[1]
 
 
 def _under(directory: str, pattern: str) -> list[FileMetadata]:

@@ -9,7 +9,6 @@ import contextlib
 import dataclasses
 import functools
 import io
-import itertools
 import os
 import re
 import resource
@@ -19,43 +18,27 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import BinaryIO, NamedTuple
 
-import numpy as np
-
 from albert_tf.config import MaskingConfig, PretrainingDataConfig
-from albert_tf.text import counter_rng
-from albert_tf.text.masking import mask_batch, maskable_tokens
-from albert_tf.text.records import RECORD_SPECS, serialize_batch
 from albert_tf.text.shards import write_shard
-from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
+from albert_tf.text.tokenizer import load_tokenizer
 from data_prep.build_plan import TRAIN, list_sources
 from data_prep.corpus import CorpusFile, CorpusReport, Document, read_file
 from data_prep.pretraining_data import build_pretraining_data
-from data_prep.record_maker import RecordBatch, num_slots
+from data_prep.record_maker import RecordMaker, UnitDocument
 from data_prep.record_parts import (
     Partition,
     PartWriter,
-    bucket_records,
     list_runs,
-)
-from data_prep.segments import (
-    SENTENCE_OBJECTIVES,
-    CutSettings,
-    Instance,
-    TokenizedDocument,
-    cut_document,
+    shard_records,
 )
 from data_prep.sentences import (
     PUNKT_SAMPLE_CHARS,
     SENTENCE_SPLITTERS,
-    SentenceSplitter,
-    cut_long_sentences,
 )
 
 # The sample whose steps are timed: heads of files spread over the corpus.
 _SAMPLE_BYTES = 2_000_000
 _SAMPLE_FILES = 8
-# Instances at a time, about as many as the job itself takes.
-_BATCH = 512
 
 
 class BuildTimes(NamedTuple):
@@ -171,14 +154,6 @@ class _Clock:
             self.seconds[step] = self.seconds.get(step, 0.0) + took
 
 
-class _Text(NamedTuple):
-    """The documents of the sample as the job's steps take them."""
-
-    documents: list[TokenizedDocument]
-    ids: np.ndarray  # [tokens] int32
-    word_starts: np.ndarray  # [tokens] bool
-
-
 def measure_steps(
     inputs: Sequence[str],
     work_dir: str,
@@ -189,8 +164,7 @@ def measure_steps(
 ) -> StepTimes:
     """Returns what each step of making static records takes on its own.
 
-    The steps are single calls of the library on much data; what lies between
-    them, arranging the arguments, is not counted.
+    They run one after the other, in one process.
 
     Args:
         inputs: files, directories and globs.
@@ -206,11 +180,20 @@ def measure_steps(
     splitter = SENTENCE_SPLITTERS[config.sentence_splitter].train(
         _texts(documents)
     )
-    text = _tokenize(documents, splitter, tokenizer, config, clock)
-    with clock("cutting segments"):
-        instances = _cut(text, config)
-    _make_records(instances, text, tokenizer, config, masking, work_dir, clock)
-    return StepTimes(clock.seconds, len(instances))
+    maker = RecordMaker(tokenizer, splitter, config, masking, clock)
+    unit = [UnitDocument(TRAIN, TRAIN, document) for document in documents]
+    counts: Counter[str] = Counter()
+    partition = Partition({TRAIN: 1})
+    writer = PartWriter(work_dir, 0, partition)
+    for batch in maker(unit, counts):
+        with clock("writing parts"):
+            writer.add(batch)
+    with clock("writing parts"):
+        writer.finish(counts)
+    with clock("writing shards"):
+        records = shard_records(list_runs(work_dir), partition, TRAIN, 0)
+        write_shard(os.path.join(work_dir, "train.tfrecord"), records)
+    return StepTimes(clock.seconds, counts[f"{TRAIN}/instances"])
 
 
 def _read(
@@ -252,133 +235,3 @@ def _texts(documents: Sequence[Document]) -> Iterator[str]:
         left -= len(text)
         if text:
             yield text
-
-
-def _tokenize(
-    documents: Sequence[Document],
-    splitter: SentenceSplitter,
-    tokenizer: Tokenizer,
-    config: PretrainingDataConfig,
-    clock: _Clock,
-) -> _Text:
-    with clock("splitting sentences"):
-        sentences = [
-            [
-                sentence
-                for paragraph in document.paragraphs
-                for sentence in cut_long_sentences(splitter.split(paragraph))
-            ]
-            for document in documents
-        ]
-    with clock("tokenising"):
-        encoded = [tokenizer.encode_batch(some) for some in sentences]
-    flat: list[int] = []
-    tokenized = []
-    for document, of_document in zip(documents, encoded, strict=True):
-        borders = [len(flat)]
-        for ids in filter(len, of_document):
-            flat += ids
-            borders.append(len(flat))
-        key = counter_rng.key(config.random_seed, TRAIN, document.name)
-        tokenized.append(TokenizedDocument(document.name, borders, key))
-    ids = np.array(flat, np.int32)
-    return _Text(tokenized, ids, np.asarray(tokenizer.word_start)[ids])
-
-
-def _cut(text: _Text, config: PretrainingDataConfig) -> list[Instance]:
-    settings = CutSettings(
-        config.max_seq_length, config.short_seq_prob, config.dupe_factor
-    )
-    return [
-        instance
-        for number in range(len(text.documents))
-        for instance in cut_document(
-            SENTENCE_OBJECTIVES[config.sentence_objective],
-            text.documents,
-            number,
-            text.word_starts,
-            settings,
-            Counter(),
-        )
-    ]
-
-
-def _make_records(
-    instances: Sequence[Instance],
-    text: _Text,
-    tokenizer: Tokenizer,
-    config: PretrainingDataConfig,
-    masking: MaskingConfig,
-    work_dir: str,
-    clock: _Clock,
-) -> None:
-    """Masks, serialises and writes the instances."""
-    spec = RECORD_SPECS["static"]
-    partition = Partition({TRAIN: 1}, {TRAIN: 1})
-    writer = PartWriter(work_dir, 0, partition)
-    rest = iter(instances)
-    while batch := list(itertools.islice(rest, _BATCH)):
-        columns = _columns(batch, text, tokenizer, config)
-        keys = np.array([instance.key for instance in batch], np.uint64)
-        with clock("masking"):
-            masked = mask_batch(
-                columns["input_ids"],
-                columns["token_boundary"],
-                columns["segment_ids"],
-                maskable_tokens(
-                    columns["input_ids"],
-                    columns["input_mask"],
-                    tokenizer.special_ids,
-                ),
-                keys,
-                lengths=columns["input_mask"].sum(axis=1),
-                config=masking,
-                num_slots=num_slots(config, masking),
-                mask_id=tokenizer.mask_id,
-                replacement_ids=tokenizer.replacement_ids,
-            )
-        columns["input_ids"] = masked.input_ids
-        for name in ("positions", "ids", "weights"):
-            name = f"masked_lm_{name}"
-            columns[name] = getattr(masked, name)
-        with clock("serialising"):
-            serialized = serialize_batch(spec, columns)
-        with clock("writing parts"):
-            writer.add(RecordBatch(TRAIN, keys, serialized))
-    with clock("writing parts"):
-        writer.finish({})
-    with clock("writing shards"):
-        records = bucket_records(list_runs(work_dir), partition, TRAIN, 0)
-        write_shard(os.path.join(work_dir, "train.tfrecord"), records)
-
-
-def _columns(
-    batch: Sequence[Instance],
-    text: _Text,
-    tokenizer: Tokenizer,
-    config: PretrainingDataConfig,
-) -> dict[str, np.ndarray]:
-    """Returns the columns of static records, but those of the masks."""
-    shape = (len(batch), config.max_seq_length)
-    columns = {
-        "input_ids": np.full(shape, tokenizer.pad_id, np.int32),
-        "input_mask": np.zeros(shape, bool),
-        "segment_ids": np.zeros(shape, bool),
-        "token_boundary": np.zeros(shape, bool),
-        "sentence_order_label": np.array([[i.label] for i in batch]),
-    }
-    for row, instance in enumerate(batch):
-        first = slice(instance.first_begin, instance.first_end)
-        second = slice(instance.second_begin, instance.second_end)
-        ids = [[tokenizer.cls_id], text.ids[first], [tokenizer.sep_id]]
-        starts = [[True], text.word_starts[first], [True]]
-        border = sum(map(len, ids))
-        if second.stop > second.start:
-            ids += [text.ids[second], [tokenizer.sep_id]]
-            starts += [text.word_starts[second], [True]]
-        length = sum(map(len, ids))
-        columns["input_ids"][row, :length] = np.concatenate(ids)
-        columns["token_boundary"][row, :length] = np.concatenate(starts)
-        columns["input_mask"][row, :length] = True
-        columns["segment_ids"][row, border:length] = True
-    return columns

@@ -27,13 +27,16 @@ from data_prep.corpus import (
     Document,
     FileSurvey,
     corpus_files,
+    document_names,
     fingerprint,
     list_files,
-    read_documents,
     read_file,
+    read_file_checked,
 )
+from data_prep.corpus_sample import CorpusSample, head
+from data_prep.duplicates import DIGEST_ROW_BYTES
 from data_prep.record_maker import RecordMaker, UnitDocument
-from data_prep.record_parts import BUCKET_BYTES, Partition
+from data_prep.record_parts import Partition
 from data_prep.segments import SENTENCE_OBJECTIVES
 from data_prep.sentences import (
     PUNKT_SAMPLE_CHARS,
@@ -48,12 +51,10 @@ SHARD_BYTES = 64_000_000
 # metadata.json, which names every shard, stays a file that is read.
 MAX_SHARDS = 4096
 
-# Samples of the corpus are the heads of at most so many files.
+# Punkt learns from the heads of at most so many files.
 _MAX_SAMPLE_FILES = 1000
-# Characters that records are made of to learn how large they are: of one file
-# at least so many, as the end of a document makes a smaller record.
-_SIZE_SAMPLE_CHARS = 400_000
-_SIZE_SAMPLE_FILE_CHARS = 50_000
+# Bytes of records a character becomes at the least, in one copy.
+_LEAST_RATIO = 0.01
 # A unit of work: a part of the corpus, within bounds of characters of text
 # and of bytes of records.
 _UNITS = 256
@@ -73,10 +74,14 @@ Survey = Callable[[Sequence[CorpusFile]], Iterable[FileSurvey]]
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """The files of an input list and the split that they are for."""
+    """The files of an input list and the split that they are for.
+
+    `digests` are the sha256 of the files, once they have been surveyed.
+    """
 
     split: str
     files: tuple[CorpusFile, ...]
+    digests: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,6 +97,7 @@ class BuildPlan:
         report: the account of reading the corpus.
         num_characters: of text, duplicates included.
         record_bytes: how much will be written, by split, about.
+        other_bytes: how much room the work takes beside records, about.
         partition: the shards.
         unit_characters: of text in a unit of work, about.
         num_groups: groups of documents that lend each other segments; 0 if
@@ -106,6 +112,7 @@ class BuildPlan:
     report: CorpusReport
     num_characters: int
     record_bytes: Mapping[str, int]
+    other_bytes: int
     partition: Partition
     unit_characters: int
     num_groups: int
@@ -236,22 +243,23 @@ def make_plan(
     )
     of_sources = _by_source(sources, surveys)
     report = CorpusReport()
+    sample = CorpusSample()
     characters = Counter[str]()
     for source, of_source in zip(sources, of_sources, strict=True):
         for file_survey in of_source:
             report.merge(file_survey.report)
+            sample.merge(file_survey.sample)
             characters[source.split] += file_survey.report.counts["characters"]
     report.check(max_bad_fraction)
     if config.eval_fraction:
+        _check_held_out(sources[0], of_sources[0], config)
         held_out = round(characters[TRAIN] * config.eval_fraction)
         characters[EVAL] += held_out
         characters[TRAIN] -= held_out
-    bytes_per_character = _bytes_per_character(
-        list(_sample_documents(sources[0], config, open_file)),
-        tokenizer,
-        splitter,
-        config,
-        masking,
+    once = dataclasses.replace(config, dupe_factor=1)
+    maker = RecordMaker(tokenizer, splitter, once, masking)
+    bytes_per_character = config.dupe_factor * _bytes_per_character(
+        sample, maker
     )
     record_bytes = {
         split: int(count * bytes_per_character)
@@ -266,7 +274,12 @@ def make_plan(
     objective = SENTENCE_OBJECTIVES[config.sentence_objective]
     lends = objective.needs_other_documents
     return BuildPlan(
-        sources=tuple(sources),
+        sources=tuple(
+            dataclasses.replace(
+                source, digests=tuple(survey.sha256 for survey in of_source)
+            )
+            for source, of_source in zip(sources, of_sources, strict=True)
+        ),
         config=config,
         masking=masking,
         splitter_parameters=splitter.to_json(),
@@ -274,6 +287,7 @@ def make_plan(
         report=report,
         num_characters=total,
         record_bytes=record_bytes,
+        other_bytes=_other_bytes(report, sample, config),
         partition=_partition(record_bytes, config),
         unit_characters=unit_characters,
         num_groups=1 + total // _GROUP_CHARS if lends else 0,
@@ -333,7 +347,7 @@ def _partition(
     record_bytes: Mapping[str, int], config: PretrainingDataConfig
 ) -> Partition:
     """Returns shards of about SHARD_BYTES, or as many as were asked for."""
-    num_shards, buckets = {}, {}
+    num_shards = {}
     for split, num_bytes in record_bytes.items():
         wanted = min(MAX_SHARDS, 1 + num_bytes // SHARD_BYTES)
         if config.num_shards:
@@ -341,8 +355,34 @@ def _partition(
             of_eval = min(wanted, config.num_shards)
             wanted = config.num_shards if split == TRAIN else of_eval
         num_shards[split] = wanted
-        buckets[split] = 1 + num_bytes // (wanted * BUCKET_BYTES)
-    return Partition(num_shards, buckets)
+    return Partition(num_shards)
+
+
+def _check_held_out(
+    source: Source, surveys: Sequence[FileSurvey], config: PretrainingDataConfig
+) -> None:
+    """Raises UserError if no document, or every one, falls to evaluation."""
+    found = set()
+    total = 0
+    for file, survey in zip(source.files, surveys, strict=True):
+        number = survey.report.counts["documents"]
+        total += number
+        for name in itertools.islice(document_names(file), number):
+            found.add(_is_held_out(name, config))
+            if len(found) == 2:
+                return
+    for held_out in found:
+        raise UserError(
+            f"eval_fraction={config.eval_fraction} holds out "
+            f"{'all' if held_out else 'none'} of the {total} documents, which "
+            "are drawn one by one; choose another fraction or random_seed, or "
+            "give an evaluation input."
+        )
+
+
+def _is_held_out(name: str, config: PretrainingDataConfig) -> bool:
+    key = counter_rng.key(config.random_seed, "eval_fraction", name)
+    return bool(counter_rng.uniforms(key, 1)[0, 0] < config.eval_fraction)
 
 
 def _sample_texts(
@@ -353,7 +393,6 @@ def _sample_texts(
 ) -> Iterator[str]:
     """Yields the heads of files spread evenly over the corpus."""
     files = source.files[:: -(-len(source.files) // _MAX_SAMPLE_FILES)]
-    budget = num_characters // len(files)
     for file in files:
         paragraphs = (
             paragraph
@@ -365,95 +404,69 @@ def _sample_texts(
             )
             for paragraph in document.paragraphs
         )
-        yield "\n\n".join(_head(paragraphs, budget))
+        yield "\n\n".join(head(paragraphs, num_characters // len(files)))
 
 
-def _head(paragraphs: Iterable[str], num_characters: int) -> Iterator[str]:
-    """Yields paragraphs, the last cut, of so many characters together."""
-    for paragraph in paragraphs:
-        yield paragraph[:num_characters]
-        num_characters -= len(paragraph)
-        if num_characters <= 0:
-            return
-
-
-def _sample_documents(
-    source: Source, config: PretrainingDataConfig, open_file: OpenFile
-) -> Iterator[Document]:
-    """Yields documents from files spread evenly over the corpus, cut."""
-    left = _SIZE_SAMPLE_CHARS
-    of_file = max(_SIZE_SAMPLE_FILE_CHARS, left // len(source.files))
-    for file in _spread(source.files):
-        of_this_file = of_file
-        for document in read_file(
-            file,
-            skip_header_lines=config.skip_header_lines,
-            report=CorpusReport(),
-            open_file=open_file,
-        ):
-            paragraphs = tuple(_head(document.paragraphs, of_this_file))
-            yield Document(document.name, paragraphs)
-            size = sum(map(len, paragraphs))
-            left, of_this_file = left - size, of_this_file - size
-            if of_this_file <= 0:
-                break
-        if left <= 0:
-            return
-
-
-def _spread(files: Sequence[CorpusFile]) -> Iterator[CorpusFile]:
-    """Yields at most _MAX_SAMPLE_FILES files, the first ones far apart."""
-    files = files[:: -(-len(files) // _MAX_SAMPLE_FILES)]
-    step = max(1, round(len(files) ** 0.5))
-    for begin in range(step):
-        yield from files[begin::step]
-
-
-def _bytes_per_character(
-    documents: Sequence[Document],
-    tokenizer: Tokenizer,
-    splitter: SentenceSplitter,
-    config: PretrainingDataConfig,
-    masking: MaskingConfig,
-) -> float:
+def _bytes_per_character(sample: CorpusSample, maker: RecordMaker) -> float:
     """Returns about how many bytes of records a character of text becomes."""
-    once = dataclasses.replace(config, dupe_factor=1)
-    maker = RecordMaker(tokenizer, splitter, once, masking)
-    unit = [UnitDocument(TRAIN, TRAIN, document) for document in documents]
-    num_bytes = sum(
-        len(record) + _RECORD_OVERHEAD
-        for batch in maker(unit, Counter())
-        for record in batch.serialized
-    )
-    characters = sum(len(p) for d in documents for p in d.paragraphs)
-    return config.dupe_factor * max(1, num_bytes) / max(1, characters)
+    num_bytes = num_characters = 0.0
+    for weight, document in sample.weighted_documents():
+        excerpt = Document(document.name, document.paragraphs)
+        unit = [UnitDocument(TRAIN, TRAIN, excerpt)]
+        of_excerpt = sum(
+            len(record) + _RECORD_OVERHEAD
+            for batch in maker(unit, Counter())
+            for record in batch.serialized
+        )
+        num_bytes += weight * of_excerpt / sum(map(len, document.paragraphs))
+        num_characters += weight
+    # Where no document of the sample makes a record, others may.
+    return max(num_bytes / max(1.0, num_characters), _LEAST_RATIO)
 
 
-def read_corpus(
-    plan: BuildPlan, report: CorpusReport
-) -> Iterator[tuple[str, Document]]:
-    """Yields all documents in order, each with its source's split."""
+def _other_bytes(
+    report: CorpusReport, sample: CorpusSample, config: PretrainingDataConfig
+) -> int:
+    """Returns the room for groups of documents and digests of duplicates."""
+    num_bytes = 0
+    if SENTENCE_OBJECTIVES[config.sentence_objective].needs_other_documents:
+        texts = [
+            paragraph
+            for _, document in sample.weighted_documents()
+            for paragraph in document.paragraphs
+        ]
+        stored = sum(len(text.encode("utf-8", "replace")) for text in texts)
+        share = stored / max(1, sum(map(len, texts)))
+        num_bytes += int(1.1 * share * report.counts["characters"])
+    if config.remove_duplicates != "none":
+        # At most a digest for every line.
+        num_bytes += DIGEST_ROW_BYTES * report.counts["lines"]
+    return num_bytes
+
+
+def read_corpus(plan: BuildPlan) -> Iterator[tuple[str, Document]]:
+    """Yields all documents in order, each with its source's split.
+
+    Raises:
+        UserError: for a file that is no longer what it was.
+    """
     for source in plan.sources:
-        for document in read_documents(
-            source.files,
-            skip_header_lines=plan.config.skip_header_lines,
-            report=report,
-        ):
-            yield source.split, document
+        for file, digest in zip(source.files, source.digests, strict=True):
+            for document in read_file_checked(
+                file,
+                digest,
+                skip_header_lines=plan.config.skip_header_lines,
+                report=CorpusReport(),
+            ):
+                yield source.split, document
 
 
 def unit_document(
     origin: str, document: Document, config: PretrainingDataConfig
 ) -> UnitDocument:
     """Returns a document with the split that it belongs to."""
-    split = origin
-    if origin == TRAIN and config.eval_fraction:
-        key = counter_rng.key(
-            config.random_seed, "eval_fraction", document.name
-        )
-        if counter_rng.uniforms(key, 1)[0, 0] < config.eval_fraction:
-            split = EVAL
-    return UnitDocument(split, origin, document)
+    held_out = origin == TRAIN and _is_held_out(document.name, config)
+    return UnitDocument(EVAL if held_out else origin, origin, document)
 
 
 def group_of(item: UnitDocument, plan: BuildPlan) -> int:

@@ -1,7 +1,7 @@
 """Reads a corpus as documents, from text files of many forms.
 
-Main entries: `list_files`, `corpus_files`, `survey_file` and
-`read_documents`. A document is the unit that segment pairs never cross; its
+Main entries: `list_files`, `corpus_files`, `survey_file`, `read_documents` and
+`read_file_checked`. A document is the unit that segment pairs never cross; its
 paragraphs are the units in which sentences are looked for. What is wrong with
 a file is counted in a `CorpusReport` and never stops the reading.
 """
@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import glob
 import hashlib
+import itertools
 import json
 import os
 import re
@@ -19,6 +20,7 @@ from typing import TextIO
 
 from albert_tf.config import UserError
 from data_prep.corpus_report import CorpusReport
+from data_prep.corpus_sample import CorpusSample
 from data_prep.markdown import clean_markdown_lines
 from data_prep.text_files import (
     GZIP_SUFFIX,
@@ -101,17 +103,19 @@ class FileSurvey:
     num_bytes: int
     sha256: str
     report: CorpusReport
+    sample: CorpusSample
 
 
 def list_files(inputs: Sequence[str]) -> list[str]:
     """Returns the text files that `inputs` name, sorted, each once.
 
-    An input is a file, a directory (searched to every depth for names with
-    TEXT_SUFFIXES, also gzipped) or a glob.
+    An input is a file, a directory (searched to every depth, links included,
+    for names as `is_text_name` has them) or a glob. Of several paths to one
+    file the first in sorted order stands.
 
     Raises:
         UserError: if an input is missing, cannot be read, matches nothing or
-            holds no text.
+            holds no text, or if a name is not UTF-8.
     """
     found: dict[str, str] = {}
     for path in inputs:
@@ -120,8 +124,11 @@ def list_files(inputs: Sequence[str]) -> list[str]:
         elif os.path.isdir(path):
             files = _text_files_under(path)
         elif glob.has_magic(path):
-            files = list(
-                filter(os.path.isfile, glob.glob(path, recursive=True))
+            files = list(filter(_is_file, glob.glob(path, recursive=True)))
+        elif os.path.exists(path):
+            raise UserError(
+                f"The input {path!r} is no regular file; a file that can be "
+                "read twice is needed."
             )
         else:
             raise UserError(f"The input {path!r} does not exist.")
@@ -132,22 +139,65 @@ def list_files(inputs: Sequence[str]) -> list[str]:
                 f"{GZIP_SUFFIX}), or a pattern that matches files is needed."
             )
         for file in files:
-            found.setdefault(os.path.abspath(file), os.path.normpath(file))
+            place = os.path.realpath(file)
+            found[place] = min(file, found.get(place, file))
     if not found:
         raise UserError("No input was given.")
+    for path in found.values():
+        _check_name(os.path.abspath(path))
     return sorted(found.values())
+
+
+def is_text_name(path: str) -> bool:
+    """Returns whether a file that lies in a directory is taken from there.
+
+    Its suffix is one of TEXT_SUFFIXES, also gzipped, and no part of its path
+    from the directory begins with a dot.
+    """
+    hidden = any(part.startswith(".") for part in path.split("/"))
+    return not hidden and _suffix(path) in TEXT_SUFFIXES
 
 
 def _text_files_under(directory: str) -> list[str]:
     def refuse(error: OSError) -> None:
         raise UserError(f"{error.filename}: {error.strerror}.")
 
-    return [
-        os.path.join(folder, name)
-        for folder, _, names in os.walk(directory, onerror=refuse)
-        for name in names
-        if _suffix(name) in TEXT_SUFFIXES
-    ]
+    files = []
+    seen = {os.path.realpath(directory)}
+    walk = os.walk(directory, onerror=refuse, followlinks=True)
+    for folder, folders, names in walk:
+        paths = (os.path.join(folder, n) for n in names if is_text_name(n))
+        files += filter(_is_file, paths)
+        # Sorted, for of two links to one folder the first is followed.
+        entered, folders[:] = sorted(folders), []
+        for name in entered:
+            place = os.path.realpath(os.path.join(folder, name))
+            if not name.startswith(".") and place not in seen:
+                seen.add(place)
+                folders.append(name)
+    return files
+
+
+def _is_file(path: str) -> bool:
+    """Returns whether a path is a regular file; a pipe would wait forever.
+
+    Raises:
+        UserError: for a link that leads nowhere: text is missing.
+    """
+    if not os.path.exists(path):
+        raise UserError(
+            f"{path} is a link to what does not exist; mend or remove it."
+        )
+    return os.path.isfile(path)
+
+
+def _check_name(path: str) -> None:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise UserError(
+            f"The file name {path!r} is not UTF-8; rename it."
+        ) from None
 
 
 def _suffix(path: str) -> str:
@@ -202,20 +252,29 @@ def survey_file(
         UserError: see `read_file`.
     """
     report = CorpusReport()
-    stored: list[HashedFile] = []
-
-    def open_hashed(path: str, mode: str) -> HashedFile:
-        stored.append(HashedFile(open_file(path, mode)))
-        return stored[-1]
-
-    for _ in read_file(
+    sample = CorpusSample()
+    opened: list[HashedFile] = []
+    for document in read_file(
         file,
         skip_header_lines=skip_header_lines,
         report=report,
-        open_file=open_hashed,
+        open_file=_hashing(open_file, opened),
     ):
-        pass
-    return FileSurvey(file.name, stored[0].num_bytes, stored[0].sha256, report)
+        sample.add(document.name, document.paragraphs)
+    (stored,) = opened
+    return FileSurvey(
+        file.name, stored.num_bytes, stored.sha256, report, sample
+    )
+
+
+def _hashing(open_file: OpenFile, opened: list[HashedFile]) -> OpenFile:
+    """Returns `open_file`, but of hashed files; `opened` is told of each."""
+
+    def open_hashed(path: str, mode: str) -> HashedFile:
+        opened.append(HashedFile(open_file(path, mode)))
+        return opened[-1]
+
+    return open_hashed
 
 
 def fingerprint(surveys: Iterable[FileSurvey]) -> str:
@@ -262,13 +321,56 @@ def read_file(
     reader = _Reader(file, report)
     with open_text(file.path, open_file, reader.note_damage) as stream:
         reader.skip_lines(stream, skip_header_lines)
-        for number, paragraphs in enumerate(reader.documents(stream), 1):
+        names = document_names(file)
+        for paragraphs in reader.documents(stream):
             report.counts["documents"] += 1
             report.counts["characters"] += sum(map(len, paragraphs))
-            whole = number == 1 and file.form in ("file", "markdown")
-            name = file.name if whole else f"{file.name}#{number}"
-            yield Document(name, tuple(paragraphs))
+            yield Document(next(names), tuple(paragraphs))
         reader.close()
+
+
+def document_names(file: CorpusFile) -> Iterator[str]:
+    """Yields what the documents of a file are called, without an end."""
+    # A file that is one document has further ones if it is read in parts.
+    if file.form in ("file", "markdown"):
+        yield file.name
+        yield from (f"{file.name}#{number}" for number in itertools.count(2))
+    yield from (f"{file.name}#{number}" for number in itertools.count(1))
+
+
+def read_file_checked(
+    file: CorpusFile,
+    sha256: str,
+    *,
+    skip_header_lines: int,
+    report: CorpusReport,
+    open_file: OpenFile = open,
+) -> Iterator[Document]:
+    """Yields the documents of a file that was surveyed, see `read_file`.
+
+    Args:
+        file: see `corpus_files`.
+        sha256: the digest of what is stored, from `survey_file`.
+        skip_header_lines: see `read_file`.
+        report: see `read_file`.
+        open_file: see `read_file`.
+
+    Raises:
+        UserError: as `read_file`; and at the end, if what is stored is no
+            longer what it was.
+    """
+    opened: list[HashedFile] = []
+    yield from read_file(
+        file,
+        skip_header_lines=skip_header_lines,
+        report=report,
+        open_file=_hashing(open_file, opened),
+    )
+    if opened[0].sha256 != sha256:
+        raise UserError(
+            f"{file.path} has changed while the build was at work; leave the "
+            "corpus as it is and start again."
+        )
 
 
 class _Reader:

@@ -34,7 +34,7 @@ FAULTS = {
     ),
     "bad/cut_gzip": (
         "cut or damaged gzip",
-        "fetch the damaged .gz again",
+        "fetch the damaged files again",
     ),
 }
 

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from data_prep.corpus import Document
 from data_prep.record_maker import UnitDocument
 
+# How lines are stored; they hold no line end but their own.
+_TEXT = {"encoding": "utf-8", "errors": "surrogatepass", "newline": "\n"}
 # Characters that wait in memory, all groups together.
 _WAITING_CHARS = 16_000_000
 
@@ -35,7 +37,8 @@ class DocumentGroups:
         """Takes a document in."""
         document = item.document
         line = json.dumps(
-            [item.split, item.origin, document.name, document.paragraphs]
+            [item.split, item.origin, document.name, document.paragraphs],
+            ensure_ascii=False,
         )
         self._waiting[group].append(line)
         self._size += len(line)
@@ -47,7 +50,7 @@ class DocumentGroups:
         self._write()
         for group in range(len(self._waiting)):
             path = self._path(group)
-            with open(path, encoding="ascii") as file:
+            with open(path, **_TEXT) as file:
                 rows = sorted(json.loads(line) for line in file)
             os.remove(path)
             yield [
@@ -58,7 +61,7 @@ class DocumentGroups:
     def _write(self) -> None:
         for group, lines in enumerate(self._waiting):
             if lines:
-                with open(self._path(group), "a", encoding="ascii") as file:
+                with open(self._path(group), "a", **_TEXT) as file:
                     file.writelines(f"{line}\n" for line in lines)
                 lines.clear()
         self._size = 0

@@ -24,6 +24,7 @@ from data_prep.record_maker import UnitDocument
 _DIGEST_BYTES = 16
 _NUMBER_BYTES = 8
 _ROW = np.dtype([("high", "<u8"), ("low", "<u8"), ("number", "<u8")])
+DIGEST_ROW_BYTES = _ROW.itemsize
 
 _NUM_BUCKETS = 64  # as many files are open at once
 # Rows of a bucket that are read at a time, and about the most different ones

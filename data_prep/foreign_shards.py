@@ -82,7 +82,7 @@ def import_shards(
     files = _files_by_split(inputs, split, eval_inputs)
     _check_free(output_dir)
     tokenizer = load_tokenizer(tokenizer_dir)
-    max_seq_length, num_slots = _read_lengths(files)
+    max_seq_length, num_slots = _common_lengths(files)
     layout = _Layout(
         max_seq_length, num_slots, int(tokenizer.vocab_size), tokenizer.cls_id
     )
@@ -151,6 +151,14 @@ def _list_files(inputs: Sequence[str]) -> list[str]:
         files = [file for file in glob.glob(pattern) if os.path.isfile(file)]
         if not files:
             raise UserError(f"{path} names no file of records.")
+        for file in files:
+            directory, name = os.path.split(file)
+            if name == METADATA_NAME:
+                raise UserError(
+                    f"{directory or '.'} is a shard directory already, by its "
+                    f"{METADATA_NAME}; nothing is to be imported: train on it "
+                    "with --train_data."
+                )
         found.update((os.path.abspath(file), file) for file in files)
     return [found[path] for path in sorted(found)]
 
@@ -179,31 +187,55 @@ def _settings(
     }
 
 
-def _read_lengths(files: Mapping[str, Sequence[str]]) -> tuple[int, int]:
-    """Returns max_seq_length and P of the first record.
+def read_lengths(path: str) -> tuple[int, int] | None:
+    """Returns max_seq_length and P of a file's first record, None without any.
 
     Raises:
-        UserError: for a split without records.
+        UserError: for a record that has not the original's features.
     """
-    lengths = []
+    record = next(read_records(path), None)
+    if record is None:
+        return None
+    namer = f"{path}, record {{}}".format
+    columns = parse_columns(_STATIC, [record], namer)
+    missing = [name for name, (_, sizes) in columns.items() if not sizes[0]]
+    if missing and _is_dynamic(record, namer):
+        raise UserError(
+            f"{namer(0)} is one of ours, of the kind dynamic; "
+            "google-research/albert writes static ones. Leave the shard in "
+            "its directory: training reads that as it is."
+        )
+    if missing:
+        raise UserError(
+            f"{namer(0)} has no feature {missing[0]!r}; records of "
+            f"google-research/albert have {', '.join(columns)}."
+        )
+    num_tokens, num_slots = (
+        int(columns[name][1][0])
+        for name in ("input_ids", "masked_lm_positions")
+    )
+    return num_tokens, num_slots
+
+
+def _is_dynamic(record: bytes, namer: Namer) -> bool:
+    """Returns whether a record has every feature of our dynamic ones."""
+    columns = parse_columns(RECORD_SPECS["dynamic"], [record], namer)
+    return all(sizes[0] for _, sizes in columns.values())
+
+
+def _common_lengths(files: Mapping[str, Sequence[str]]) -> tuple[int, int]:
+    """Returns max_seq_length and P of the first record of all.
+
+    Raises:
+        UserError: for a file of another schema, a split without records.
+    """
+    found = []
     for split, paths in files.items():
-        for path in paths:
-            record = next(read_records(path), None)
-            if record is None:
-                continue
-            columns = parse_columns(
-                _STATIC, [record], f"{path}, record {{}}".format
-            )
-            lengths.append(
-                tuple(
-                    int(columns[name][1][0])
-                    for name in ("input_ids", "masked_lm_positions")
-                )
-            )
-            break
-        else:
+        of_split = [lengths for p in paths if (lengths := read_lengths(p))]
+        if not of_split:
             raise UserError(f"The split {split} has no records: {paths[0]}.")
-    return lengths[0]
+        found += of_split
+    return found[0]
 
 
 def _write_split(

@@ -13,7 +13,7 @@ import numpy as np
 from albert_tf.config import MaskingConfig, UserError, from_dict
 from albert_tf.text import counter_rng
 from albert_tf.text.masking import mask_batch, maskable_tokens
-from albert_tf.text.records import RECORD_SPECS, parse_batch, parse_columns
+from albert_tf.text.records import RECORD_SPECS, parse_batch
 from albert_tf.text.sentencepiece_tokenizer import SPACE
 from albert_tf.text.shards import (
     METADATA_NAME,
@@ -24,6 +24,7 @@ from albert_tf.text.tfrecord import read_records
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from albert_tf.text.wordpiece import CONTINUATION
 from albert_tf.text.wordpiece_tokenizer import WordPieceTokenizer
+from data_prep.foreign_shards import read_lengths
 
 _BATCH = 64
 
@@ -103,7 +104,8 @@ def _layout(
         tokenizer_dir = os.path.join(directory, TOKENIZER_DIRECTORY)
     tokenizer = load_tokenizer(tokenizer_dir)
     if metadata is None:
-        return _Layout("static", "", *_read_lengths(path), None, tokenizer)
+        lengths = read_lengths(path) or (0, 0)
+        return _Layout("static", "", *lengths, None, tokenizer)
     kind, max_seq_length = metadata["record_kind"], metadata["max_seq_length"]
     num_slots, used = (
         metadata["num_slots"],
@@ -138,21 +140,6 @@ def _metadata_naming(path: str) -> dict[str, Any] | None:
         for shard in split["shards"]
     }
     return metadata if name in named else None
-
-
-def _read_lengths(path: str) -> tuple[int, int]:
-    """Returns tokens and slots of the first record of a static shard."""
-    record = next(read_records(path), None)
-    if record is None:
-        return 0, 0
-    columns = parse_columns(
-        RECORD_SPECS["static"], [record], f"{path}, record {{}}".format
-    )
-    tokens, slots = (
-        int(columns[name][1][0])
-        for name in ("input_ids", "masked_lm_positions")
-    )
-    return tokens, slots
 
 
 def _legend(path: str, layout: _Layout) -> str:

@@ -5,7 +5,7 @@ work; each becomes a part on disk (`record_parts`). Then the shards are made
 of the parts. Both parts and shards that a killed build has finished are kept.
 """
 
-import concurrent.futures
+import concurrent.futures.process
 import contextlib
 import ctypes
 import dataclasses
@@ -23,6 +23,7 @@ from typing import NamedTuple, TypeVar
 from albert_tf.config import (
     MaskingConfig,
     PretrainingDataConfig,
+    UserError,
     read_json,
     write_json,
 )
@@ -34,16 +35,16 @@ from data_prep.build_plan import (
     read_corpus,
     unit_document,
 )
-from data_prep.corpus import CorpusFile, CorpusReport, FileSurvey, survey_file
+from data_prep.corpus import CorpusFile, FileSurvey, survey_file
 from data_prep.document_groups import DocumentGroups
 from data_prep.duplicates import find_duplicates
 from data_prep.record_maker import RecordMaker, UnitDocument
 from data_prep.record_parts import (
     Partition,
     PartWriter,
-    bucket_records,
     list_runs,
     part_counts,
+    shard_records,
 )
 from data_prep.sentences import SENTENCE_SPLITTERS
 
@@ -52,7 +53,7 @@ Progress = Callable[[str], contextlib.AbstractContextManager[Callable]]
 
 # Names of <malloc.h>, and how much freed memory a worker keeps at most.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-_KEPT_BYTES = 256_000_000
+_KEPT_BYTES = 64_000_000
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -97,7 +98,9 @@ class Workers:
     def __init__(self, number: int) -> None:
         self._number = number
         self._pool = None
-        if number > 1:
+        if number == 1:
+            _keep_freed_memory()
+        else:
             # spawn: the threads of libraries do not survive a fork.
             self._pool = concurrent.futures.ProcessPoolExecutor(
                 number,
@@ -128,7 +131,15 @@ class Workers:
         waiting: deque[concurrent.futures.Future],
     ) -> Iterator[Result]:
         while waiting:
-            yield waiting.popleft().result()
+            try:
+                result = waiting.popleft().result()
+            except concurrent.futures.process.BrokenProcessPool:
+                raise UserError(
+                    "A worker process was ended from outside, perhaps for "
+                    "lack of memory; start the same command again, with fewer "
+                    "workers if so."
+                ) from None
+            yield result
             for item in itertools.islice(items, 1):
                 waiting.append(self._pool.submit(function, item))
 
@@ -310,12 +321,12 @@ def _unit_documents(
     """Yields the documents of the corpus that are not left out."""
     items = (
         unit_document(origin, document, plan.config)
-        for origin, document in read_corpus(plan, CorpusReport())
+        for origin, document in read_corpus(plan)
     )
     level = plan.config.remove_duplicates
     if level == "none":
         return items
-    documents = (document for _, document in read_corpus(plan, CorpusReport()))
+    documents = (document for _, document in read_corpus(plan))
     duplicates = find_duplicates(documents, level, work_dir)
     return duplicates.remove(items, totals)
 
@@ -362,10 +373,6 @@ def _make_shard(
         with open(path, "rb") as file:
             if hashlib.file_digest(file, "sha256").hexdigest() == info.sha256:
                 return info
-    records = itertools.chain.from_iterable(
-        bucket_records(runs, partition, split, bucket)
-        for bucket in partition.shard_buckets(split, number)
-    )
-    info = write_shard(path, records)
+    info = write_shard(path, shard_records(runs, partition, split, number))
     write_json(account, dataclasses.asdict(info))
     return info

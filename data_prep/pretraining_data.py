@@ -33,6 +33,7 @@ from albert_tf.text.shards import (
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from data_prep.build_plan import (
     BuildPlan,
+    Source,
     list_sources,
     make_plan,
     plan_settings,
@@ -270,6 +271,7 @@ def build_pretraining_data(
         sources = list_sources(
             inputs, eval_inputs, config, find_files=engine.list_files, **files
         )
+        _refuse_own_files(sources, output_dir)
         what = (sources, tokenizer, config, masking)
         survey = functools.partial(
             engine.survey, skip_header_lines=config.skip_header_lines
@@ -290,12 +292,24 @@ def build_pretraining_data(
                 plan, tokenizer, output_dir=output_dir, work_dir=work_dir
             )
             check_splits(plan, result)
+            # A runner's second try may have left some.
             _remove_temporaries(storage, output_dir)
             metadata = make_metadata(plan, tokenizer, result)
             metadata_path = os.path.join(output_dir, METADATA_NAME)
             write_json(storage, metadata_path, metadata)
     storage.remove_directory(work_dir)
     return metadata
+
+
+def _refuse_own_files(sources: Sequence[Source], output_dir: str) -> None:
+    """Raises UserError if the corpus has files in the output directory."""
+    own = os.path.join(os.path.realpath(output_dir), "")
+    for file in (file for source in sources for file in source.files):
+        if os.path.realpath(file.path).startswith(own):
+            raise UserError(
+                f"The input holds {file.path}, which is in the output "
+                "directory; choose another output directory."
+            )
 
 
 def _splitter_path(output_dir: str, config: PretrainingDataConfig) -> str:
@@ -390,7 +404,8 @@ def _work_directory(
                 f"{output_dir} cannot be written: {error.strerror}."
             ) from None
         _check_begun(storage, output_dir, work_dir, plan)
-        for directory in (output_dir, work_dir):
+        tokenizer_dir = os.path.join(output_dir, TOKENIZER_DIRECTORY)
+        for directory in (output_dir, work_dir, tokenizer_dir):
             _remove_temporaries(storage, directory)
         yield work_dir
 
@@ -456,8 +471,8 @@ def _check_room(
 ) -> None:
     """Announces how much will be written; raises UserError if it is too much.
 
-    What lies between corpus and shards is as large as the shards and removed
-    at the end.
+    The parts that lie between corpus and shards are as large as the shards;
+    with the rest of the work they are removed at the end.
     """
     num_shards = sum(plan.partition.num_shards.values())
     records = (
@@ -467,11 +482,11 @@ def _check_room(
     if free is None:
         announce(f"{records}.")
         return
-    groups = 2 * plan.num_characters if plan.num_groups else 0
-    needed = 2 * plan.total_bytes + groups
-    there = sum(
-        sum(storage.sizes(directory).values())
-        for directory in (output_dir, work_dir)
+    needed = 2 * plan.total_bytes + plan.other_bytes
+    there = sum(storage.sizes(work_dir).values()) + sum(
+        size
+        for name, size in storage.sizes(output_dir).items()
+        if _SHARD_PATTERN.fullmatch(name)
     )
     announce(
         f"{records}; about {_size(needed)} on disk while at work, "

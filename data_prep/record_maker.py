@@ -5,9 +5,10 @@ documents, the seed and the settings alone, so any driver may call it: a loop,
 a pool of processes, a cluster.
 """
 
+import contextlib
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -33,6 +34,9 @@ _MASKS = 2
 
 # The flat array of tokens begins with these, so that a batch is one look-up.
 _PAD, _CLS, _SEP, _NUM_FRAMING = range(4)
+
+
+Clock = Callable[[str], contextlib.AbstractContextManager[object]]
 
 
 class UnitDocument(NamedTuple):
@@ -62,7 +66,15 @@ class _Tokens(NamedTuple):
 
 
 class RecordMaker:
-    """Makes the records of documents; the same whatever drives it."""
+    """Makes the records of documents; the same whatever drives it.
+
+    Args:
+        tokenizer: of the records.
+        splitter: says where sentences end.
+        config: how documents become records.
+        masking: how static ones are masked.
+        clock: `with clock(step):` surrounds each step, to time it.
+    """
 
     def __init__(
         self,
@@ -70,7 +82,9 @@ class RecordMaker:
         splitter: SentenceSplitter,
         config: PretrainingDataConfig,
         masking: MaskingConfig,
+        clock: Clock = contextlib.nullcontext,
     ) -> None:
+        self._clock = clock
         self._tokenizer = tokenizer
         self._splitter = splitter
         self._config = config
@@ -107,9 +121,14 @@ class RecordMaker:
                 )
                 for number in range(len(documents))
             )
-            while batch := list(itertools.islice(instances, _BATCH)):
+            while batch := self._cut(instances):
                 yield self._record_batch(split, batch, tokens, of_split)
             counts.update({f"{split}/{n}": c for n, c in of_split.items()})
+
+    def _cut(self, instances: Iterator[Instance]) -> list[Instance]:
+        """Returns the next instances of a lazy iterator."""
+        with self._clock("cutting segments"):
+            return list(itertools.islice(instances, _BATCH))
 
     def _tokenize(
         self, items: Sequence[UnitDocument], counts: Counter[str]
@@ -118,16 +137,14 @@ class RecordMaker:
         flat = [tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id]
         documents = []
         for item in items:
-            sentences = [
-                piece
-                for paragraph in item.document.paragraphs
-                for piece in cut_long_sentences(self._splitter.split(paragraph))
-            ]
+            with self._clock("splitting sentences"):
+                sentences = self._sentences(item.document)
             borders = [len(flat)]
-            for ids in tokenizer.encode_batch(sentences):
-                if ids:
-                    flat += ids
-                    borders.append(len(flat))
+            with self._clock("tokenising"):
+                for ids in tokenizer.encode_batch(sentences):
+                    if ids:
+                        flat += ids
+                        borders.append(len(flat))
             counts["sentences"] += len(borders) - 1
             counts["skipped/sentences_without_tokens"] += (
                 len(sentences) - len(borders) + 1
@@ -144,6 +161,13 @@ class RecordMaker:
         counts["unknown_tokens"] += int((ids == tokenizer.unk_id).sum())
         return documents, _Tokens(ids, self._word_start[ids])
 
+    def _sentences(self, document: Document) -> list[str]:
+        return [
+            piece
+            for paragraph in document.paragraphs
+            for piece in cut_long_sentences(self._splitter.split(paragraph))
+        ]
+
     def _record_batch(
         self,
         split: str,
@@ -151,6 +175,24 @@ class RecordMaker:
         tokens: _Tokens,
         counts: Counter[str],
     ) -> RecordBatch:
+        with self._clock("arranging"):
+            keys, lengths, columns = self._arrange(instances, tokens, counts)
+        if self._config.record_kind == "dynamic":
+            columns = _without_padding(columns, lengths)
+        else:
+            with self._clock("masking"):
+                self._mask(columns, keys, lengths, counts)
+        with self._clock("serialising"):
+            serialized = serialize_batch(self._spec, columns)
+        return RecordBatch(split, keys, serialized)
+
+    def _arrange(
+        self,
+        instances: Sequence[Instance],
+        tokens: _Tokens,
+        counts: Counter[str],
+    ) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
+        """Returns keys, numbers of tokens `[batch]`, columns `[batch, seq]`."""
         spans = np.array([instance[:4] for instance in instances])
         keys = np.array([instance.key for instance in instances], np.uint64)
         labels = np.array([instance.label for instance in instances])
@@ -167,11 +209,7 @@ class RecordMaker:
             "input_mask": np.arange(places.shape[1]) < lengths[:, None],
             "sentence_order_label": labels[:, None],
         }
-        if self._config.record_kind == "dynamic":
-            columns = _without_padding(columns, lengths)
-        else:
-            self._mask(columns, keys, lengths, counts)
-        return RecordBatch(split, keys, serialize_batch(self._spec, columns))
+        return keys, lengths, columns
 
     def _places(
         self, spans: np.ndarray, first: np.ndarray, second: np.ndarray

@@ -2,16 +2,16 @@
 
 Keys are random, so the records of a split in the order of their keys are a
 shuffle of all of them, whatever order they were made in. A `Partition` cuts
-the range of keys into shards, and a shard into buckets that are sorted in
-memory. `PartWriter` writes the records of a unit of work, parted by bucket;
-`bucket_records` gathers a bucket from all parts. A part counts when its JSON
-file stands, which is written last: a killed build goes on with those missing.
+the range of keys into shards. `PartWriter` writes the records of a unit of
+work, in runs sorted by key; `shard_records` gathers a shard from all runs, a
+bounded part of it at a time. A part counts when its JSON file stands, which
+is written last: a killed build goes on with those missing.
 """
 
 import os
 import struct
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,41 +22,35 @@ from data_prep.record_maker import RecordBatch
 
 # Bytes of records that a writer holds before it writes a run.
 RUN_BYTES = 32_000_000
-# Bytes of records in a bucket, about: what sorting holds in memory.
-BUCKET_BYTES = 64_000_000
+# Bytes of records that gathering a shard sorts in memory, about.
+SORTED_BYTES = 64_000_000
 
 _HEADER = struct.Struct("<QI")  # key, length
 
 
 class Partition:
-    """The shards of each split, and the buckets of a shard.
+    """The shards of each split.
 
     Args:
-        num_shards: shards by split.
-        buckets_per_shard: buckets of one shard, by split.
+        num_shards: how many, by split.
     """
 
-    def __init__(
-        self,
-        num_shards: Mapping[str, int],
-        buckets_per_shard: Mapping[str, int],
-    ) -> None:
+    def __init__(self, num_shards: Mapping[str, int]) -> None:
         self.num_shards = dict(num_shards)
-        self.buckets_per_shard = dict(buckets_per_shard)
 
-    def num_buckets(self, split: str) -> int:
-        """Returns how many buckets the shards of a split have together."""
-        return self.num_shards[split] * self.buckets_per_shard[split]
-
-    def buckets_of(self, split: str, keys: np.ndarray) -> np.ndarray:
-        """Returns the bucket of each key `[n]`; it grows with the key."""
+    def shards_of(self, split: str, keys: np.ndarray) -> np.ndarray:
+        """Returns the shard of each key `[n]`; it grows with the key."""
+        # The high half is enough, and leaves room for the product.
         high = keys >> np.uint64(32)
-        return (high * np.uint64(self.num_buckets(split))) >> np.uint64(32)
+        return (high * np.uint64(self.num_shards[split])) >> np.uint64(32)
 
-    def shard_buckets(self, split: str, shard: int) -> range:
-        """Returns the buckets of a shard."""
-        size = self.buckets_per_shard[split]
-        return range(shard * size, (shard + 1) * size)
+    def key_range(self, split: str, shard: int) -> tuple[int, int]:
+        """Returns the first key of a shard and that past its last."""
+        begin, end = (
+            -(-(number << 32) // self.num_shards[split]) << 32
+            for number in (shard, shard + 1)
+        )
+        return begin, end
 
     def shard_name(self, split: str, shard: int) -> str:
         """Returns the file name of a shard."""
@@ -64,10 +58,7 @@ class Partition:
 
     def to_json(self) -> dict[str, Any]:
         """Returns what `Partition(**...)` takes."""
-        return {
-            "num_shards": self.num_shards,
-            "buckets_per_shard": self.buckets_per_shard,
-        }
+        return {"num_shards": self.num_shards}
 
 
 class PartWriter:
@@ -101,7 +92,7 @@ class PartWriter:
     def _write_run(self) -> None:
         """Writes the batches: records by split and key, then the offsets.
 
-        The offsets, uint64, tell for each split where each bucket begins and
+        The offsets, uint64, tell for each split where each shard begins and
         where the last one ends.
         """
         path = f"{self._path}-{self._num_runs}"
@@ -123,7 +114,7 @@ class PartWriter:
         self._num_bytes = 0
 
     def _sorted(self, split: str) -> tuple[np.ndarray, list[bytes]]:
-        """Returns the bucket offsets of a split, and its entries by key."""
+        """Returns the shard offsets of a split, and its entries by key."""
         batches = [b for b in self._batches if b.split == split]
         keys = np.concatenate(
             [np.zeros(0, np.uint64), *(b.keys for b in batches)]
@@ -134,13 +125,13 @@ class PartWriter:
         sizes = np.array([len(serialized[n]) for n in order], np.uint64)
         ends = np.cumsum(sizes + np.uint64(_HEADER.size), dtype=np.uint64)
         ends = np.concatenate([np.zeros(1, np.uint64), ends])
-        buckets = np.arange(self._partition.num_buckets(split) + 1)
-        of_keys = self._partition.buckets_of(split, keys)
+        shards = np.arange(self._partition.num_shards[split] + 1)
+        of_keys = self._partition.shards_of(split, keys)
         entries = []
         for number, key in zip(order.tolist(), keys.tolist(), strict=True):
             record = serialized[number]
             entries += (_HEADER.pack(key, len(record)), record)
-        return ends[np.searchsorted(of_keys, buckets)], entries
+        return ends[np.searchsorted(of_keys, shards)], entries
 
 
 def _part_path(directory: str, number: int) -> str:
@@ -171,34 +162,62 @@ def list_runs(directory: str) -> list[str]:
     ]
 
 
-def bucket_records(
-    runs: list[str], partition: Partition, split: str, bucket: int
+def shard_records(
+    runs: Sequence[str], partition: Partition, split: str, shard: int
 ) -> Iterator[bytes]:
-    """Yields the records of a bucket, from all runs, by ascending key."""
-    entries: list[tuple[int, bytes]] = []
-    place = bucket
+    """Yields the records of a shard, from all runs, by ascending key."""
+    segments = [_segment(run, partition, split, shard) for run in runs]
+    segments = [
+        segment for segment in segments if segment.position < segment.end
+    ]
+    num_bytes = sum(segment.end - segment.position for segment in segments)
+    first, end = partition.key_range(split, shard)
+    num_steps = 1 + num_bytes // SORTED_BYTES
+    for step in range(1, num_steps + 1):
+        past = first + (end - first) * step // num_steps
+        entries = [entry for s in segments for entry in s.entries_below(past)]
+        # Equal keys, which chance may bring once in a great while, fall back
+        # on the records themselves.
+        entries.sort()
+        for _, record in entries:
+            yield record
+
+
+class _Segment:
+    """What a run has of a shard, read by ascending key."""
+
+    def __init__(self, path: str, position: int, end: int) -> None:
+        self._path = path
+        self.position = position
+        self.end = end
+
+    def entries_below(self, key: int) -> list[tuple[int, bytes]]:
+        """Returns the next entries, those with keys below `key`."""
+        entries: list[tuple[int, bytes]] = []
+        if self.position == self.end:
+            return entries
+        with open(self._path, "rb") as file:
+            file.seek(self.position)
+            while self.position < self.end:
+                found, length = _HEADER.unpack(file.read(_HEADER.size))
+                if found >= key:
+                    break
+                entries.append((found, file.read(length)))
+                self.position += _HEADER.size + length
+        return entries
+
+
+def _segment(
+    path: str, partition: Partition, split: str, shard: int
+) -> _Segment:
+    """Returns where a run has a shard's records."""
+    place = shard
+    table = sum(number + 1 for number in partition.num_shards.values())
     for earlier in sorted(partition.num_shards):
         if earlier == split:
             break
-        place += partition.num_buckets(earlier) + 1
-    table = sum(partition.num_buckets(s) + 1 for s in partition.num_shards)
-    for path in runs:
-        with open(path, "rb") as file:
-            file.seek(8 * (place - table), os.SEEK_END)
-            begin, end = np.frombuffer(file.read(16), "<u8").tolist()
-            file.seek(begin)
-            entries += _entries(file.read(end - begin))
-    # Equal keys, which chance may bring once in a great while, fall back on
-    # the records themselves.
-    entries.sort()
-    for _, record in entries:
-        yield record
-
-
-def _entries(data: bytes) -> Iterator[tuple[int, bytes]]:
-    position = 0
-    while position < len(data):
-        key, length = _HEADER.unpack_from(data, position)
-        position += _HEADER.size
-        yield key, data[position : position + length]
-        position += length
+        place += partition.num_shards[earlier] + 1
+    with open(path, "rb") as file:
+        file.seek(8 * (place - table), os.SEEK_END)
+        begin, end = np.frombuffer(file.read(16), "<u8").tolist()
+    return _Segment(path, begin, end)

@@ -126,51 +126,60 @@ def cut_document(
     draws_of = _Draws(
         document.key, settings.num_copies, 4 + (end - begin) * 5 // (4 * most)
     )
-    for copy in range(settings.num_copies):
+    for draws_of_copy in draws_of.of_copies():
         position = begin
-        for instance in itertools.count():
-            if position >= end:
-                break
-            key, draws = draws_of.at(copy, instance)
+        while position < end:
+            key, draws = next(draws_of_copy)
             first, second, label, position = step(position, draws)
             yield Instance(*first, *second, label, key)
+
+
+# Draws that are made at a time, in rows of an instance's.
+_MOST_ROWS = 10_000
 
 
 class _Draws:
     """The random numbers of a document's instances, made in blocks.
 
     Instance n of copy c draws under a key made of the document's, c and n.
+
+    Args:
+        key: the document's.
+        num_copies: how many copies there are.
+        likely_count: about how many instances a copy has.
     """
 
     def __init__(
         self, key: np.uint64, num_copies: int, likely_count: int
     ) -> None:
         self._copy_keys = counter_rng.fold_in(key, np.arange(num_copies))
-        self._size = likely_count
-        self._blocks: list[tuple[list[list[int]], list[list[list[float]]]]] = []
+        self._size = min(likely_count, _MOST_ROWS)
+        # For a short document, one block serves several copies.
+        self._copies_at_once = max(1, _MOST_ROWS // self._size)
 
-    def at(self, copy: int, number: int) -> tuple[int, list[float]]:
-        """Returns the key and the draws of an instance."""
-        block, place = divmod(number, self._size)
-        while len(self._blocks) <= block:
-            self._blocks.append(self._make(len(self._blocks)))
-        keys, draws = self._blocks[block]
-        return keys[copy][place], draws[copy][place]
+    def of_copies(self) -> Iterator[Iterator[tuple[int, list[float]]]]:
+        """Yields, copy after copy, the keys and draws of its instances."""
+        for begin in range(0, len(self._copy_keys), self._copies_at_once):
+            copy_keys = self._copy_keys[begin : begin + self._copies_at_once]
+            rows = self._rows(copy_keys, 0)
+            for number, copy_key in enumerate(copy_keys):
+                first = rows[number * self._size : (number + 1) * self._size]
+                yield itertools.chain(first, self._more(copy_key))
 
-    def _make(
-        self, block: int
-    ) -> tuple[list[list[int]], list[list[list[float]]]]:
-        copies = len(self._copy_keys)
-        numbers = np.arange(block * self._size, (block + 1) * self._size)
+    def _more(self, copy_key: np.uint64) -> Iterator[tuple[int, list[float]]]:
+        for begin in itertools.count(self._size, self._size):
+            yield from self._rows(copy_key[None], begin)
+
+    def _rows(
+        self, copy_keys: np.ndarray, begin: int
+    ) -> list[tuple[int, list[float]]]:
+        """Returns keys and draws of `size` instances of each copy."""
+        numbers = np.arange(begin, begin + self._size)
         keys = counter_rng.fold_in(
-            np.repeat(self._copy_keys, self._size), np.tile(numbers, copies)
+            np.repeat(copy_keys, self._size), np.tile(numbers, len(copy_keys))
         )
         draws = counter_rng.uniforms(keys, _NUM_DRAWS)
-        shape = (copies, self._size)
-        return (
-            keys.reshape(shape).tolist(),
-            draws.reshape(*shape, _NUM_DRAWS).tolist(),
-        )
+        return list(zip(keys.tolist(), draws.tolist(), strict=True))
 
 
 def _target_length(

@@ -153,10 +153,29 @@ class LocalStorage:
         return shutil.disk_usage(directory).free
 
 
-def read_json(storage: Storage, path: str) -> Any:
-    """Returns what a JSON file holds, one that a build has written."""
-    with storage.open_file(path, "rb") as file:
-        return json.loads(file.read())
+def read_json(storage: Storage, path: str) -> dict[str, Any]:
+    """Returns the JSON object in a file that a build has written.
+
+    `config.read_json` is for files of users and limits their size.
+
+    Raises:
+        UserError: when the file cannot be read, or holds no JSON object.
+    """
+    try:
+        with storage.open_file(path, "rb") as file:
+            value = json.loads(file.read())
+    except OSError as error:
+        said = error.strerror or " ".join(str(error).split())
+        raise UserError(f"{path}: {said}.") from None
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        # Not the file alone: what a build left beside it needs it.
+        raise UserError(
+            f"{path} is damaged: it is not a JSON object; remove the output "
+            "directory or choose another."
+        )
+    return value
 
 
 def write_json(storage: Storage, path: str, value: Any) -> None:

@@ -34,7 +34,7 @@ def open_text(
     surrogate, see PEP 383.
 
     Args:
-        path: the file; one that ends with `.gz` is unpacked.
+        path: the file; a gzipped one is unpacked, whatever it is called.
         open_file: opens it.
         on_damage: is called where a gzipped file is cut or damaged; the text
             ends there.
@@ -47,8 +47,9 @@ def open_text(
         with contextlib.ExitStack() as stack:
             file = stack.enter_context(open_file(path, "rb"))
             binary = io.BufferedReader(_Raw(file), _BUFFER_BYTES)
-            if path.lower().endswith(GZIP_SUFFIX):
-                binary = _unpacked(path, binary, on_damage)
+            if _is_gzipped(path, binary):
+                unpacking = _Unpacking(binary, on_damage)
+                binary = io.BufferedReader(unpacking, _BUFFER_BYTES)
             yield io.TextIOWrapper(
                 binary, encoding="utf-8-sig", errors="surrogateescape"
             )
@@ -56,16 +57,23 @@ def open_text(
         raise UserError(f"{path}: {error.strerror or error}.") from None
 
 
-def _unpacked(
-    path: str, packed: io.BufferedReader, on_damage: Callable[[], None]
-) -> io.BufferedReader:
-    head = packed.peek(len(_GZIP_MAGIC))[: len(_GZIP_MAGIC)]
+def _is_gzipped(path: str, file: io.BufferedReader) -> bool:
+    """Returns whether a file begins as gzipped ones do.
+
+    No UTF-8 does. A file called gzipped may be cut before it has begun.
+
+    Raises:
+        UserError: if it is called gzipped and is not.
+    """
+    head = file.peek(len(_GZIP_MAGIC))[: len(_GZIP_MAGIC)]
+    if not path.lower().endswith(GZIP_SUFFIX):
+        return head == _GZIP_MAGIC
     if not _GZIP_MAGIC.startswith(head):
         raise UserError(
             f"{path} is not gzipped, though its name ends with {GZIP_SUFFIX}; "
             "rename or compress it."
         )
-    return io.BufferedReader(_Unpacking(packed, on_damage), _BUFFER_BYTES)
+    return True
 
 
 class _Raw(io.RawIOBase):
@@ -104,7 +112,8 @@ class _Unpacking(_Raw):
 class HashedFile(_Raw):
     """A binary file that is hashed and counted while it is read.
 
-    Closing it reads what is left. `num_bytes` and `sha256` are complete then.
+    As a context it reads at its end what is left, so that `num_bytes` and
+    `sha256` are of the whole file; an error on the way leaves it unread.
     """
 
     def __init__(self, file: BinaryIO) -> None:
@@ -123,10 +132,16 @@ class HashedFile(_Raw):
         self.num_bytes += len(data)
         return data
 
-    def close(self) -> None:
-        """Reads the rest and closes the file."""
-        if not self.closed:
-            while self._read(_BUFFER_BYTES):
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Reads the rest unless there was an error, and closes the file."""
+        try:
+            while kind is None and self._read(_BUFFER_BYTES):
                 pass
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Closes the file."""
+        if not self.closed:
             self._file.close()
         super().close()

@@ -6,7 +6,6 @@ was drawn at random with what it should be, within bounds of chance.
 """
 
 import concurrent.futures
-import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -33,6 +32,8 @@ from albert_tf.text.shards import (
 )
 from albert_tf.text.tfrecord import read_records
 from albert_tf.text.tokenizer import load_tokenizer
+from data_prep.local_runner import Progress
+from data_prep.pretraining_data import no_progress
 from data_prep.record_invariants import (
     DYNAMIC,
     STATIC,
@@ -50,22 +51,12 @@ _EXAMPLES = 10
 # How many standard deviations chance is given.
 _DEVIATIONS = 5.0
 
-# `show = progress(unit)` as a context; `show(done, total)`.
-Progress = Callable[[str], contextlib.AbstractContextManager[Callable]]
-
 TOKENIZER = "the tokenizer is the one that metadata.json describes"
 SHARDS = "shards are as metadata.json says: names, sizes, sha256, records"
 STRAY_SHARDS = "metadata.json names every shard of the directory"
 CHECKSUMS = "the checksums within the shards are right"
 SCHEMA = "records have the features of their kind, in their lengths"
 STATISTICS = "the counts in metadata.json are those of the records"
-
-
-@contextlib.contextmanager
-def no_progress(unit: str) -> Iterator[Callable[..., None]]:
-    """Gives a function that shows nothing."""
-    del unit
-    yield lambda done, total=None, **beside: None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -98,9 +98,9 @@ def mask_batch(
     place is the first, in a random order of the words, where n words of one
     segment are free. What is left of the budget may shorten the last. A token
     of a chosen n-gram becomes [MASK] with 0.8, stays with 0.1 and becomes a
-    random piece with 0.1. The budget of a row is `masked_lm_prob`
-    of its length, and at least 1; it is met to the token unless no word that
-    is left fits into what is left.
+    random piece with 0.1. The budget of a row is `masked_lm_prob` of its
+    length, and at least 1; it is met to the token if whole words can make
+    that sum, and else as far as they can.
 
     Args:
         input_ids: `[batch, seq]` int32.
@@ -202,6 +202,8 @@ def _choose_words(
     # what no n-gram filled is filled with single words.
     for lengths in (ngrams, np.ones_like(ngrams)):
         _fill_budgets(words, order, lengths, remaining, chosen, ngram_counts)
+    for row in np.flatnonzero(remaining):
+        _complete_row(words, order[row], row, budgets[row], chosen)
     return chosen, ngram_counts
 
 
@@ -275,6 +277,42 @@ def _fill_budgets(
         ngram_counts += np.bincount(ngram, minlength=len(ngram_counts))
         for step in range(longest):
             chosen[word + np.minimum(step, ngram - 1)] = True
+
+
+def _complete_row(
+    words: _Words,
+    order: np.ndarray,
+    row: int,
+    budget: int,
+    chosen: np.ndarray,
+) -> None:
+    """Chooses other words of a row if those fill its budget better.
+
+    Rarely called: where every word that is left is too long for what is left.
+    Which sums whole words can make is a knapsack; those chosen already come
+    first, so that they stay where they can.
+    """
+    first, end = words.first[row], words.first[row + 1]
+    if chosen[first:end].all():
+        return
+    candidates = first + order[: end - first]
+    candidates = candidates[np.argsort(~chosen[candidates], kind="stable")]
+    sizes = words.end - words.start
+    # For every sum that words can make, the last word of it.
+    last_word = {0: -1}
+    for word in candidates.tolist():
+        size = int(sizes[word])
+        for total in sorted(last_word, reverse=True):
+            if total + size <= budget:
+                last_word.setdefault(total + size, word)
+        if budget in last_word:
+            break
+    chosen[first:end] = False
+    total = max(last_word)
+    while total:
+        word = last_word[total]
+        chosen[word] = True
+        total -= int(sizes[word])
 
 
 def _tokens_of(

@@ -14,7 +14,7 @@ from albert_tf.training.input_pipeline import (
     PretrainingBatches,
     check_shards,
     prefetch,
-    sentence_objective,
+    sentence_targets,
 )
 from albert_tf.training.objectives import pretraining_objective
 from albert_tf.training.predict import Predictor
@@ -111,7 +111,7 @@ def evaluate_pretrained(
     check_shards(loaded.model.config, shards, loaded.tokenizer)
     trainer = Trainer(
         loaded.model,
-        pretraining_objective(sentence_objective(shards)),
+        pretraining_objective(sentence_targets(shards)),
         strategy=tf.distribute.get_strategy(),
     )
     batches = PretrainingBatches(

@@ -17,7 +17,7 @@ from albert_tf.tasks.base import pack_single
 from albert_tf.text import counter_rng, masking, records
 from albert_tf.text.shards import ShardSet, ids_in_ranges
 from albert_tf.text.tokenizer_base import Tokenizer
-from albert_tf.training.targets import SENTENCE_OBJECTIVES, SentenceObjective
+from albert_tf.training.targets import SENTENCE_TARGETS, SentenceTargets
 
 Batch = dict[str, np.ndarray]
 
@@ -137,7 +137,7 @@ def check_shards(
         )
 
 
-def sentence_objective(*parts: ShardSet) -> SentenceObjective:
+def sentence_targets(*parts: ShardSet) -> SentenceTargets:
     """Returns what the segments of these shards teach; "sop" if unsaid.
 
     Raises:
@@ -146,11 +146,11 @@ def sentence_objective(*parts: ShardSet) -> SentenceObjective:
     """
     names = [part.metadata.get("sentence_objective", "sop") for part in parts]
     for part, name in zip(parts, names, strict=True):
-        if name not in tuple(SENTENCE_OBJECTIVES):
+        if name not in tuple(SENTENCE_TARGETS):
             raise UserError(
                 f"{part.directory}: metadata.json has sentence_objective="
                 f"{name!r}, which is not one of "
-                f"{', '.join(SENTENCE_OBJECTIVES)}."
+                f"{', '.join(SENTENCE_TARGETS)}."
             )
         if name != names[0]:
             raise UserError(
@@ -159,7 +159,7 @@ def sentence_objective(*parts: ShardSet) -> SentenceObjective:
                 f"sentence_objective={name}; a run needs shards of one: build "
                 "both with the same --sentence_objective."
             )
-    return SENTENCE_OBJECTIVES[names[0]]
+    return SENTENCE_TARGETS[names[0]]
 
 
 class PretrainingBatches:

@@ -13,7 +13,7 @@ from albert_tf.modeling.losses import (
 from albert_tf.training.targets import (
     CLASS_LABEL,
     MASKED_LM,
-    SentenceObjective,
+    SentenceTargets,
     Target,
 )
 
@@ -56,7 +56,7 @@ class TargetsObjective:
         }
 
 
-def pretraining_objective(sentence: SentenceObjective) -> TargetsObjective:
+def pretraining_objective(sentence: SentenceTargets) -> TargetsObjective:
     """Returns masked LM beside what the pairs of segments teach, if any."""
     return TargetsObjective(MASKED_LM, *sentence.targets)
 

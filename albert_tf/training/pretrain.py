@@ -26,7 +26,7 @@ from albert_tf.training.input_pipeline import (
     PretrainingBatches,
     check_same_vocabulary,
     check_shards,
-    sentence_objective,
+    sentence_targets,
 )
 from albert_tf.training.loop import train
 from albert_tf.training.objectives import pretraining_objective
@@ -80,7 +80,7 @@ def run_pretraining(
     tokenizer = shard_tokenizer(shards)
     for part in (shards, eval_shards):
         check_shards(config.model, part, tokenizer)
-    sentence = sentence_objective(shards, eval_shards)
+    sentence = sentence_targets(shards, eval_shards)
     if initial and initial.directory:
         check_same_vocabulary(
             load_tokenizer(initial.directory), initial.source, tokenizer

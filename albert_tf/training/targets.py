@@ -34,7 +34,7 @@ class Target:
 
 
 @dataclasses.dataclass(frozen=True)
-class SentenceObjective:
+class SentenceTargets:
     """What a pair of segments teaches, by the shards' `sentence_objective`.
 
     Attributes:
@@ -67,10 +67,10 @@ _SENTENCE_HEAD = {
     "weights": "example_weights",
 }
 
-SENTENCE_OBJECTIVES: dict[str, SentenceObjective] = {
+SENTENCE_TARGETS: dict[str, SentenceTargets] = {
     row.name: row
     for row in (
-        SentenceObjective(
+        SentenceTargets(
             "sop",
             "are two segments in their order",
             (
@@ -84,7 +84,7 @@ SENTENCE_OBJECTIVES: dict[str, SentenceObjective] = {
                 ),
             ),
         ),
-        SentenceObjective(
+        SentenceTargets(
             "nsp",
             "does the second segment follow the first",
             (
@@ -98,7 +98,7 @@ SENTENCE_OBJECTIVES: dict[str, SentenceObjective] = {
                 ),
             ),
         ),
-        SentenceObjective(
+        SentenceTargets(
             "none",
             "single segments, masked LM alone; the pooler and the sentence "
             "head stay as they are",
@@ -120,10 +120,6 @@ CLASS_LABEL = Target(
 
 TARGETS: tuple[Target, ...] = (
     MASKED_LM,
-    *(
-        target
-        for objective in SENTENCE_OBJECTIVES.values()
-        for target in objective.targets
-    ),
+    *(target for row in SENTENCE_TARGETS.values() for target in row.targets),
     CLASS_LABEL,
 )

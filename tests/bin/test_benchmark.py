@@ -156,8 +156,16 @@ def test_data_preparation_compares_two_workers_with_one(place, monkeypatch):
     assert one.unit == two.unit == "instances/s"
     ratio = measured["two workers to one"].value
     assert ratio == pytest.approx(two.value / one.value)
+    for name in ("one worker", "two workers"):
+        share = measured[f"{name}, planning of the whole"]
+        phases = [
+            measured[f"{name}, {phase}"].value
+            for phase in ("planning", "records", "shards")
+        ]
+        assert share.unit == "%"
+        assert share.value == pytest.approx(100 * phases[0] / sum(phases))
     shares = [m.value for n, m in measured.items() if ", of the steps" in n]
-    assert len(shares) == 8
+    assert len(shares) == 9
     assert sum(shares) == pytest.approx(100)
     of_steps = measured["one worker, of what the steps allow"].value
     steps = measured["all steps alone"].value

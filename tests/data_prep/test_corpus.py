@@ -132,6 +132,118 @@ def test_a_directory_that_cannot_be_read_is_named(tmp_path, monkeypatch):
         list_files([str(tmp_path)])
 
 
+def test_hidden_names_in_directories_are_left_out(tmp_path):
+    a = write(tmp_path / ".corpus" / "a.txt", "a")
+    hidden = write(tmp_path / ".corpus" / ".b.txt", "b")
+    write(tmp_path / ".corpus" / ".git" / "c.txt", "c")
+    write(tmp_path / ".corpus" / "deep" / ".cache" / "er" / "d.txt", "d")
+    assert list_files([str(tmp_path / ".corpus")]) == [a]
+    # What is named itself is wanted.
+    assert list_files([hidden]) == [hidden]
+    with pytest.raises(UserError, match="holds no text"):
+        list_files([str(tmp_path)])
+
+
+@pytest.mark.parametrize(
+    ("path", "is_taken"),
+    [
+        ("a.txt", True),
+        ("x.y/A.JSONL.GZ", True),
+        ("/b.md", True),
+        ("a.gz", False),
+        ("a", False),
+        ("a.csv", False),
+        (".txt", False),
+        ("b/.a.txt", False),
+        (".b/a.txt", False),
+    ],
+)
+def test_names_that_are_taken_from_directories(path, is_taken):
+    assert corpus.is_text_name(path) is is_taken
+
+
+def test_linked_directories_are_followed_once(tmp_path):
+    write(tmp_path / "store" / "a.txt", "a")
+    inside = write(tmp_path / "corpus" / "deep" / "b.txt", "b")
+    folder = tmp_path / "corpus"
+    for name in ("y", "x", "z"):
+        (folder / name).symlink_to(tmp_path / "store")
+    (folder / "again").symlink_to(folder / "deep")
+    (folder / "deep" / "up").symlink_to(folder)
+    (tmp_path / "store" / "itself").symlink_to("itself")
+    (tmp_path / "store" / "back").symlink_to(folder / "deep")
+    assert list_files([str(folder)]) == [
+        str(folder / "again" / "b.txt"),
+        str(folder / "x" / "a.txt"),
+    ]
+    assert os.path.samefile(inside, folder / "again" / "b.txt")
+
+
+def test_links_to_directories_above_are_not_followed(tmp_path):
+    b = write(tmp_path / "b.txt", "b")
+    c = write(tmp_path / "deep" / "c.txt", "c")
+    (tmp_path / "a").symlink_to(tmp_path)
+    (tmp_path / "deep" / "a").symlink_to(".")
+    assert list_files([str(tmp_path)]) == [b, c]
+
+
+def test_a_linked_file_is_read_once_by_its_first_path(tmp_path):
+    b = write(tmp_path / "b.txt", "b")
+    a, c = tmp_path / "a.txt", tmp_path / "c.md"
+    a.symlink_to(b)
+    c.symlink_to(b)
+    assert list_files([str(tmp_path)]) == [str(a)]
+    for inputs in ([b, str(c)], [str(c), b]):
+        assert list_files(inputs) == [b]
+    assert list_files([f"{tmp_path}/*"]) == [str(a)]
+
+
+def test_a_path_through_a_link_and_up_is_kept(tmp_path):
+    """A link's parent is not the directory that the link is in."""
+    write(tmp_path / "a.txt", "wrong")
+    write(tmp_path / "store" / "a.txt", "right")
+    (tmp_path / "store" / "deep").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "store" / "deep")
+    (path,) = list_files([str(tmp_path / "link" / ".." / "a.txt")])
+    assert Path(path).read_text() == "right"
+
+
+def test_what_is_no_regular_file_is_never_opened(tmp_path):
+    a = write(tmp_path / "a.txt", "a")
+    os.mkfifo(tmp_path / "pipe.txt")
+    (tmp_path / "folder.txt").mkdir()
+    assert list_files([str(tmp_path)]) == [a]
+    assert list_files([f"{tmp_path}/*"]) == [a]
+    with pytest.raises(UserError, match=r"pipe\.txt' is no regular file"):
+        list_files([str(tmp_path / "pipe.txt")])
+
+
+def test_a_link_that_leads_nowhere_is_named(tmp_path):
+    write(tmp_path / "a.txt", "a")
+    (tmp_path / "b.csv").symlink_to("gone")
+    list_files([str(tmp_path)])
+    (tmp_path / "c.txt").symlink_to("gone")
+    for inputs in (str(tmp_path), f"{tmp_path}/*.txt"):
+        with pytest.raises(UserError, match=r"c\.txt is a link to what does"):
+            list_files([inputs])
+
+
+@pytest.mark.parametrize("name", [b"caf\xe9.txt", b"caf\xe9/a.txt"])
+def test_a_name_that_is_not_utf8_is_refused(tmp_path, name, monkeypatch):
+    path = os.path.join(os.fsencode(tmp_path), name)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as file:
+        file.write(b"text")
+    folder = os.fsdecode(os.path.dirname(path))
+    message = r"name '/.*caf\\udce9.*' is not UTF-8; rename it\.$"
+    monkeypatch.chdir(folder)
+    named = os.path.basename(os.fsdecode(path))
+    for inputs in (str(tmp_path), folder, os.fsdecode(path), named):
+        with pytest.raises(UserError, match=message) as error:
+            list_files([inputs])
+        str(error.value).encode()
+
+
 def test_no_input_is_an_error():
     with pytest.raises(UserError, match="No input"):
         list_files([])
@@ -455,6 +567,35 @@ def test_what_is_called_gz_and_is_not_is_named(tmp_path):
         corpus_files([path], [path], "auto")
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("a.txt", "one\n\ntwo", ("one", "two")),
+        ("a.md", "# Title\n\n*two*", ("Title", "two")),
+        ("a.jsonl", '{"text": "one\\n\\ntwo"}', ("one", "two")),
+        ("wiki_00", '{"text": "one\\n\\ntwo"}', ("one", "two")),
+        ("wiki_00", "one\n\ntwo", ("one", "two")),
+    ],
+)
+def test_a_gzip_by_another_name_is_unpacked(tmp_path, name, text, expected):
+    path = write(tmp_path / name, gzipped([text]))
+    assert paragraphs(path, separator="file") == [expected]
+    assert faults(path, separator="file") == {}
+    path = write(tmp_path / name, gzipped([text])[:-1])
+    assert faults(path, separator="file") == {"bad/cut_gzip": 1, "bad_lines": 1}
+
+
+@pytest.mark.parametrize("head", [b"\x1f", b"\x1fx", b"x\x8b"])
+def test_half_the_mark_of_a_gzip_is_plain(tmp_path, head):
+    path = write(tmp_path / "a.txt", head)
+    assert "bad/cut_gzip" not in faults(path)
+
+
+def test_a_gzip_cut_before_it_begins_is_cut(tmp_path):
+    path = write(tmp_path / "a.txt.gz", b"\x1f")
+    assert faults(path)["bad/cut_gzip"] == 1
+
+
 def test_a_vanished_file_is_named(tmp_path):
     with pytest.raises(UserError, match=r"gone\.txt: No such file"):
         read(str(tmp_path / "gone.txt"))
@@ -695,6 +836,100 @@ def test_what_is_not_read_is_surveyed_too(tmp_path):
     survey = survey_file(file, skip_header_lines=0)
     assert survey.num_bytes == len(data)
     assert survey.sha256 == hashlib.sha256(data).hexdigest()
+
+
+def checked(path, sha256, **keywords):
+    return corpus.read_file_checked(
+        CorpusFile(path, "a", "blank_line"),
+        sha256,
+        skip_header_lines=1,
+        report=keywords.pop("report", CorpusReport()),
+        **keywords,
+    )
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_file_that_stays_is_read_checked_as_unchecked(tmp_path, pack):
+    data = pack(b"head\none\n\ntwo \xff\n")
+    path = write(tmp_path / "a.txt", data)
+    file = CorpusFile(path, "a", "blank_line")
+    reports = CorpusReport(), CorpusReport()
+    expected = corpus.read_file(file, skip_header_lines=1, report=reports[0])
+    sha256 = survey_file(file, skip_header_lines=0).sha256
+    found = list(checked(path, sha256, report=reports[1]))
+    assert found == list(expected)
+    assert [d.paragraphs for d in found] == [("one",), ("two \ufffd",)]
+    assert reports[0] == reports[1]
+
+
+LINES = [f"{hashlib.sha256(b'%d' % n).hexdigest()}\n\n" for n in range(9000)]
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda data: data[:-1],
+        lambda data: data[: len(data) // 2],
+        lambda data: b"",
+        lambda data: data + b"\n",
+        lambda data: data + data,
+        lambda data: data[:-9] + bytes([data[-9] ^ 1]) + data[-8:],
+        # Above what is read in advance of the first document.
+        lambda data: data[:300_000] + b"0123" + data[300_004:],
+    ],
+)
+def test_a_file_that_changes_is_noticed_at_its_end(tmp_path, name, change):
+    data = "".join(LINES).encode()
+    data = gzip.compress(data) if name[-2:] == "gz" else data
+    path = write(tmp_path / name, data)
+    sha256 = hashlib.sha256(data).hexdigest()
+    documents = checked(path, sha256)
+    next(documents)
+    # Written anew, as an editor does: what is open stays whole.
+    os.remove(path)
+    write(tmp_path / name, change(data))
+    assert len(list(documents)) == 8998
+    message = r"a\.txt(\.gz)? has changed while the build was at .* start again"
+    with pytest.raises(UserError, match=message):
+        list(checked(path, sha256))
+    # Written in place, while it is read.
+    write(tmp_path / name, data)
+    documents = checked(path, sha256)
+    next(documents)
+    write(tmp_path / name, change(data))
+    with pytest.raises(UserError, match=message):
+        list(documents)
+
+
+def test_a_change_after_what_is_read_is_noticed(tmp_path):
+    """A gzip's end is found before that of the file."""
+    data = gzipped(["head\n", "one"]) + bytes(500_000)
+    path = write(tmp_path / "a.txt.gz", data)
+    sha256 = hashlib.sha256(data).hexdigest()
+    assert len(list(checked(path, sha256))) == 1
+    write(tmp_path / "a.txt.gz", data[:-1] + b"\1")
+    with pytest.raises(UserError, match="has changed"):
+        list(checked(path, sha256))
+
+
+def test_reading_that_stops_early_reads_no_further():
+    class Counted(io.BytesIO):
+        num_read = 0
+
+        def read(self, size=-1):
+            data = super().read(size)
+            self.num_read += len(data)
+            return data
+
+    data = "".join(LINES).encode()
+    stored = Counted(data)
+    documents = checked("a.txt", "", open_file=lambda path, mode: stored)
+    next(documents)
+    num_read = stored.num_read
+    documents.close()
+    assert stored.num_read == num_read < len(data)
+    assert stored.closed
 
 
 def test_files_can_be_opened_elsewhere():

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.config import MaskingConfig, UserError, read_json
+from albert_tf.text.records import RECORD_SPECS, serialize
 from albert_tf.text.shards import open_shards, read_metadata
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.training.input_pipeline import PretrainingBatches
@@ -214,7 +215,11 @@ def test_a_wrong_record_is_named(
 
 def test_a_first_record_of_another_schema_is_named(tmp_path, tiny_directory):
     write_file(tmp_path / "a", [foreign_record(input_ids=None)])
-    with pytest.raises(UserError, match="a, record 0 has no .* 'input_ids'"):
+    with pytest.raises(
+        UserError,
+        match="a, record 0 has no feature 'input_ids'; records of "
+        "google-research/albert have input_ids, input_mask, ",
+    ):
         import_shards(
             [str(tmp_path / "a")],
             str(tmp_path / "ours"),
@@ -227,6 +232,72 @@ def test_a_first_record_of_another_schema_is_named(tmp_path, tiny_directory):
             str(tmp_path / "ours"),
             tokenizer_dir=str(tiny_directory),
         )
+
+
+def test_the_lengths_are_those_of_the_first_file(tmp_path, tiny_directory):
+    changes = {name: value[:-1] for name, value in foreign_values(0).items()}
+    changes["next_sentence_labels"] = [0]
+    write_file(tmp_path / "a", [foreign_record()])
+    write_file(tmp_path / "b", [foreign_record(**changes)])
+    with pytest.raises(
+        UserError, match="b, record 0: .* has 11 values; 12 are needed"
+    ):
+        import_shards(
+            [str(tmp_path)],
+            str(tmp_path / "ours"),
+            tokenizer_dir=str(tiny_directory),
+        )
+
+
+def dynamic_record(num_tokens):
+    return serialize(
+        RECORD_SPECS["dynamic"],
+        {
+            "input_ids": [2, *[10] * (num_tokens - 2), 3],
+            "segment_ids": [0] * num_tokens,
+            "word_starts": [1] * num_tokens,
+            "sentence_order_label": [0],
+        },
+    )
+
+
+@pytest.mark.parametrize("in_front", [[], [foreign_record()]])
+def test_dynamic_records_are_told_to_be_ours(
+    tmp_path, tiny_directory, in_front
+):
+    write_file(tmp_path / "a", in_front)
+    write_file(tmp_path / "b", map(dynamic_record, (9, 12)))
+    with pytest.raises(UserError) as caught:
+        import_shards(
+            [str(tmp_path / "a"), str(tmp_path / "b")],
+            str(tmp_path / "ours"),
+            tokenizer_dir=str(tiny_directory),
+        )
+    assert str(caught.value) == (
+        f"{tmp_path}/b, record 0 is one of ours, of the kind dynamic; "
+        "google-research/albert writes static ones. Leave the shard in its "
+        "directory: training reads that as it is."
+    )
+
+
+@pytest.mark.parametrize("inputs", ["", "/", "/*"])
+def test_a_shard_directory_is_not_imported_again(
+    originals, tmp_path, tiny_directory, inputs
+):
+    output = tmp_path / "ours"
+    import_shards(
+        [str(originals)], str(output), tokenizer_dir=str(tiny_directory)
+    )
+    with pytest.raises(UserError) as caught:
+        import_shards(
+            [f"{output}{inputs}"],
+            str(tmp_path / "again"),
+            tokenizer_dir=str(tiny_directory),
+        )
+    assert str(caught.value) == (
+        f"{output} is a shard directory already, by its metadata.json; "
+        "nothing is to be imported: train on it with --train_data."
+    )
 
 
 def test_a_damaged_file_is_named(originals, tmp_path, tiny_directory):

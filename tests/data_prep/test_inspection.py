@@ -268,3 +268,10 @@ def test_a_record_of_another_kind_is_named(tmp_path, vocabulary):
         UserError, match=r"a.tfrecord, record 1: feature 'input_ids'"
     ):
         list(inspect_shard(path, tokenizer_dir=vocabulary))
+
+
+def test_a_dynamic_shard_out_of_its_directory(shard, vocabulary):
+    path = shard([dynamic_record()], "dynamic")
+    other = path.rename(path.parent / "other.tfrecord")
+    with pytest.raises(UserError, match="record 0 is one of ours, of the kind"):
+        list(inspect_shard(other, tokenizer_dir=vocabulary))

@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import json
 import os
+import random
 import re
 import shutil
 import signal
@@ -79,10 +80,10 @@ def digests(directory):
 
 
 def work_in_pieces(patch):
-    """Makes units, runs and buckets so small that there are many."""
+    """Makes units and runs small, and sorts little at a time."""
     patch.setattr(build_plan, "_MAX_UNIT_CHARS", 1500)
     patch.setattr(build_plan, "_MIN_UNIT_CHARS", 1500)
-    patch.setattr(build_plan, "BUCKET_BYTES", 3000)
+    patch.setattr(record_parts, "SORTED_BYTES", 3000)
     patch.setattr(record_parts, "RUN_BYTES", 2000)
 
 
@@ -176,7 +177,7 @@ def test_the_bytes_do_not_hang_on_how_they_were_made(
     keywords = {"record_kind": kind, "num_shards": 2, "dupe_factor": 2}
     build("one", **keywords)
     expected = digests(tmp_path / "one")
-    # Smaller units, more buckets, another place and order of the files.
+    # Smaller units, another place and order of the files.
     work_in_pieces(monkeypatch)
     moved = tmp_path / "moved"
     shutil.copytree(corpus, moved)
@@ -589,7 +590,8 @@ def test_shards_have_about_64_megabytes(build, monkeypatch):
         ({"workers": 0}, "workers=0 is below"),
         ({"inputs": ["missing"]}, "'missing' does not exist"),
         ({"num_shards": 5000}, "num_shards=5000 is above the most allowed"),
-        ({"eval_fraction": 1e-9}, "split eval has no records: 0 documents"),
+        ({"eval_fraction": 1e-9}, "1e-09 holds out none of the 9 documents"),
+        ({"random_seed": 2**63}, "is above the most allowed"),
         (
             {"eval_fraction": 0.1, "eval_inputs": ["missing"]},
             "one of them is needed, not both",
@@ -729,3 +731,160 @@ def test_hostile_text_is_survived(build, tmp_path):
     )
     assert time.monotonic() - begin < 20
     assert metadata["statistics"]["corpus"]["bad/control_characters"] == 1
+
+
+def test_an_empty_evaluation_is_told_before_anything_is_written(
+    build, tmp_path
+):
+    with pytest.raises(UserError, match="holds out none of the 9 documents"):
+        build(eval_fraction=1e-9)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_output_is_no_input(build, tmp_path, corpus):
+    shutil.copytree(corpus, tmp_path / "corpus")
+    inputs = [str(tmp_path / "corpus")]
+    build("corpus/out", inputs, num_shards=1)
+    with pytest.raises(
+        UserError, match=r"holds .*corpus/out/.*, which is in the output"
+    ):
+        build("corpus/out", inputs)
+
+
+@pytest.mark.parametrize("level", ["none", "paragraphs"])
+def test_a_corpus_that_changes_meanwhile_is_told(
+    build, tmp_path, corpus, monkeypatch, level
+):
+    shutil.copytree(corpus, tmp_path / "corpus")
+    changed = tmp_path / "corpus" / "books" / "7.txt"
+    text = changed.read_text()
+    check_room = pretraining_data._check_room
+
+    def checking(*arguments):
+        check_room(*arguments)
+        changed.write_text(text.replace("the", "eht", 1))
+
+    monkeypatch.setattr(pretraining_data, "_check_room", checking)
+    inputs = [str(tmp_path / "corpus")]
+    with pytest.raises(UserError, match=r"7\.txt has changed while"):
+        build(inputs=inputs, remove_duplicates=level)
+    assert not (tmp_path / "out" / "metadata.json").exists()
+    monkeypatch.undo()
+    # What was begun was begun with another text.
+    with pytest.raises(UserError, match="begun with other settings"):
+        build(inputs=inputs, remove_duplicates=level)
+    changed.write_text(text)
+    build(inputs=inputs, remove_duplicates=level)
+
+
+def test_nothing_temporary_is_left(build, tmp_path):
+    names = ["metadata.json", "tokenizer/spiece.model", ".work/part-000001-0"]
+    for name in names:
+        path = tmp_path / "out" / f"{name}.tmp-123"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("half")
+    build()
+    assert not list((tmp_path / "out").rglob("*.tmp-*"))
+
+
+def test_room_for_the_rest_of_the_work_is_counted(build):
+    said = {}
+
+    def needed(**keywords):
+        lines = []
+        build(str(keywords), announce=lines.append, **keywords)
+        number, unit = re.search(
+            r"about (\S+) (\SB) on disk", lines[0]
+        ).groups()
+        return float(number) * {"kB": 1e3, "MB": 1e6}[unit]
+
+    said = {name: needed(sentence_objective=name) for name in ("sop", "nsp")}
+    assert said["nsp"] - said["sop"] > 10_000
+    assert needed(remove_duplicates="paragraphs") - said["sop"] > 4_000
+
+
+def test_units_are_bounded(build, monkeypatch):
+    sizes = []
+    make_part = local_runner._make_part
+
+    def noting(*arguments):
+        sizes.append(arguments[-1].num_characters)
+        return make_part(*arguments)
+
+    monkeypatch.setattr(local_runner, "_make_part", noting)
+    monkeypatch.setattr(build_plan, "_MIN_UNIT_CHARS", 1)
+    build("many")
+    longest = max(sizes)
+    assert len(sizes) >= 9
+    sizes.clear()
+    monkeypatch.setattr(build_plan, "_MIN_UNIT_CHARS", 10**9)
+    monkeypatch.setattr(build_plan, "_MAX_UNIT_CHARS", 9000)
+    build("characters")
+    assert 9000 <= max(sizes) < 9000 + longest
+    sizes.clear()
+    monkeypatch.setattr(build_plan, "_MAX_UNIT_CHARS", 10**9)
+    monkeypatch.setattr(build_plan, "_MAX_UNIT_BYTES", 60_000)
+    build("bytes", record_kind="static", dupe_factor=5)
+    assert len(sizes) >= 9
+
+
+def killed(number):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.slow
+def test_a_killed_worker_is_told():
+    with (
+        pytest.raises(UserError, match="A worker process was ended from out"),
+        local_runner.Workers(2) as workers,
+    ):
+        list(workers.map(killed, range(3)))
+
+
+PEAK = """
+import re, sys
+from data_prep import record_parts
+record_parts.SORTED_BYTES = record_parts.RUN_BYTES = 10_000_000
+from albert_tf.config import MaskingConfig, PretrainingDataConfig
+from data_prep.pretraining_data import build_pretraining_data
+build_pretraining_data([sys.argv[1]], sys.argv[2], tokenizer_dir=sys.argv[3],
+    config=PretrainingDataConfig(max_seq_length=64, record_kind='static',
+        document_separator='blank_line', num_shards=1,
+        dupe_factor=int(sys.argv[4])),
+    masking=MaskingConfig())
+status = open('/proc/self/status').read()
+print(re.search(r'VmHWM:\\s+(\\d+)', status)[1])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not os.path.exists("/proc/self/status"), reason="asks Linux for its memory"
+)
+def test_memory_does_not_grow_with_what_is_written(
+    tmp_path, sentences, tiny_directory
+):
+    # One-liners, which make no record, before long documents.
+    rng = random.Random(3)
+    with open(tmp_path / "corpus.txt", "w") as file:
+        file.writelines(f"Title {n}\n\n" for n in range(20_000))
+        for _ in range(4):
+            text = " ".join(rng.choices(sentences, k=4000))
+            file.write(f"{text}\n\n")
+    peaks = {}
+    for copies in (2, 40):
+        output = tmp_path / str(copies)
+        done = subprocess.run(
+            [sys.executable, "-c", PEAK, tmp_path / "corpus.txt", output,
+             tiny_directory, str(copies)],
+            env=os.environ | {"PYTHONPATH": ":".join(sys.path)},
+            stdout=subprocess.PIPE,
+            check=True,
+        )  # fmt: skip
+        shards = output.glob("*.tfrecord")
+        written = sum(shard.stat().st_size for shard in shards)
+        peaks[copies] = int(done.stdout) / 1e3, written / 1e6
+    (few, _), (many, written) = peaks.values()
+    assert written > 70
+    # Runs of 10 MB, and as much sorted at a time, of one shard of 80.
+    assert many - few < 60

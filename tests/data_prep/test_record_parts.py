@@ -1,3 +1,4 @@
+import itertools
 import os
 from collections import Counter
 
@@ -10,12 +11,12 @@ from data_prep.record_maker import RecordBatch
 from data_prep.record_parts import (
     Partition,
     PartWriter,
-    bucket_records,
     list_runs,
     part_counts,
+    shard_records,
 )
 
-PARTITION = Partition({"train": 3, "eval": 2}, {"train": 4, "eval": 1})
+PARTITION = Partition({"train": 12, "eval": 2})
 
 
 def random_batches(seed, number=7):
@@ -35,10 +36,10 @@ def all_records(directory, partition):
     return {
         split: [
             record
-            for bucket in range(partition.num_buckets(split))
-            for record in bucket_records(runs, partition, split, bucket)
+            for shard in range(number)
+            for record in shard_records(runs, partition, split, shard)
         ]
-        for split in partition.num_shards
+        for split, number in partition.num_shards.items()
     }
 
 
@@ -55,10 +56,12 @@ def by_key(batches, split):
 
 
 @pytest.mark.parametrize("run_bytes", [1, 500, 10**9])
-def test_buckets_hold_all_records_in_the_order_of_their_keys(
-    tmp_path, monkeypatch, run_bytes
+@pytest.mark.parametrize("sorted_bytes", [1, 100, 10**9])
+def test_shards_hold_all_records_in_the_order_of_their_keys(
+    tmp_path, monkeypatch, run_bytes, sorted_bytes
 ):
     monkeypatch.setattr(record_parts, "RUN_BYTES", run_bytes)
+    monkeypatch.setattr(record_parts, "SORTED_BYTES", sorted_bytes)
     parts = [list(random_batches(seed)) for seed in (1, 2, 3)]
     for number, batches in enumerate(parts):
         writer = PartWriter(str(tmp_path), number, PARTITION)
@@ -70,32 +73,57 @@ def test_buckets_hold_all_records_in_the_order_of_their_keys(
     for split in ("train", "eval"):
         assert found[split] == by_key(together, split)
         assert len(found[split]) > 50
-    others = Partition({"train": 1, "eval": 1}, {"train": 1, "eval": 1})
     assert PARTITION.to_json() == Partition(**PARTITION.to_json()).to_json()
-    assert others.num_buckets("train") == 1
 
 
-def test_a_bucket_holds_the_keys_of_its_range():
+@pytest.mark.parametrize("number", [1, 3, 12, 4096])
+def test_a_shard_is_a_range_of_keys(number):
+    partition = Partition({"train": number})
     keys = counter_rng.fold_in(5, np.arange(20_000))
-    buckets = PARTITION.buckets_of("train", keys)
-    exact = [key * 12 >> 64 for key in keys.tolist()]
-    assert buckets.tolist() == exact
-    counts = np.bincount(buckets.astype(int), minlength=12)
-    assert counts.min() > 1400 and counts.max() < 1950
-    extremes = np.array([0, 2**64 - 1], np.uint64)
-    assert PARTITION.buckets_of("train", extremes).tolist() == [0, 11]
+    shards = partition.shards_of("train", keys)
+    counts = np.bincount(shards.astype(int), minlength=number)
+    assert len(counts) == number
+    expected = 20_000 / number
+    assert np.abs(counts - expected).max() < 6 * expected**0.5
+    ranges = [partition.key_range("train", n) for n in range(number)]
+    assert ranges[0][0] == 0 and ranges[-1][1] == 2**64
+    for one, other in itertools.pairwise(ranges):
+        assert one[1] == other[0]
+    borders = [key for begin, end in ranges for key in (begin, end - 1)]
+    shards = partition.shards_of("train", np.array(borders, np.uint64))
+    assert shards.tolist() == [n for n in range(number) for _ in range(2)]
 
 
-def test_a_shard_is_a_range_of_buckets():
-    assert [*PARTITION.shard_buckets("train", 0)] == [0, 1, 2, 3]
-    assert [*PARTITION.shard_buckets("train", 2)] == [8, 9, 10, 11]
-    assert [*PARTITION.shard_buckets("eval", 1)] == [1]
-    assert PARTITION.shard_name("eval", 1) == "eval-00001-of-00002.tfrecord"
+def test_a_large_shard_is_gathered_in_steps(tmp_path, monkeypatch):
+    partition = Partition({"train": 1})
+    for number in range(5):
+        writer = PartWriter(str(tmp_path), number, partition)
+        keys = counter_rng.fold_in(number, np.arange(1000))
+        writer.add(RecordBatch("train", keys, [bytes(88)] * 1000))
+        writer.finish({})
+    monkeypatch.setattr(record_parts, "SORTED_BYTES", 20_000)
+    steps = []
+    below = record_parts._Segment.entries_below
+
+    def counting(segment, key):
+        entries = below(segment, key)
+        steps.append((key, len(entries)))
+        return entries
+
+    monkeypatch.setattr(record_parts._Segment, "entries_below", counting)
+    runs = list_runs(str(tmp_path))
+    assert sum(1 for _ in shard_records(runs, partition, "train", 0)) == 5000
+    # 500 kB of entries in steps of about 20 kB, 200 entries.
+    in_memory = Counter()
+    for key, number in steps:
+        in_memory[key] += number
+    assert len(in_memory) == 26
+    assert max(in_memory.values()) < 300
 
 
 def test_equal_keys_fall_back_on_the_records(tmp_path):
     keys = np.full(4, 7, np.uint64)
-    partition = Partition({"train": 1}, {"train": 1})
+    partition = Partition({"train": 1})
     for number, records in enumerate([[b"d", b"b"], [b"a", b"c"]]):
         writer = PartWriter(str(tmp_path), number, partition)
         writer.add(RecordBatch("train", keys[:2], records))

@@ -157,10 +157,20 @@ def choose_sequentially(row, config, budget):
     return sorted(hidden)
 
 
-def mask_sequentially(row, config, num_slots):
-    """Ids, positions and labels of one row."""
-    budget = max(1, round(config.masked_lm_prob * len(row.ids)))
-    hidden = choose_sequentially(row, config, min(budget, num_slots))
+def budget_of(row, config, num_slots):
+    return min(max(1, round(config.masked_lm_prob * len(row.ids))), num_slots)
+
+
+def best_sum(row, config, budget):
+    """The most tokens, up to the budget, that whole words can make."""
+    sums = {0}
+    for start, end, _ in words_of(row, config):
+        sums |= {total + end - start for total in sums}
+    return max(total for total in sums if total <= budget)
+
+
+def mask_sequentially(row, config, num_slots, hidden):
+    """Ids, positions and labels of one row whose words are chosen."""
     positions = [p for start, end, _ in hidden for p in range(start, end)]
     ids = list(row.ids)
     for position in positions:
@@ -174,7 +184,16 @@ def mask_sequentially(row, config, num_slots):
 
 
 def assert_same(batch, number, row, config, num_slots):
-    ids, positions, labels = mask_sequentially(row, config, num_slots)
+    budget = budget_of(row, config, num_slots)
+    hidden = choose_sequentially(row, config, budget)
+    if sum(end - start for start, end, _ in hidden) < budget:
+        # Then others may have been chosen, to come closer to it.
+        masked = batch.masked_lm_weights[number] > 0
+        positions = set(batch.masked_lm_positions[number][masked].tolist())
+        hidden = [w for w in words_of(row, config) if w[0] in positions]
+        size = sum(end - start for start, end, _ in hidden)
+        assert size == len(positions) == best_sum(row, config, budget)
+    ids, positions, labels = mask_sequentially(row, config, num_slots, hidden)
     count = len(positions)
     assert batch.input_ids[number].tolist()[: len(ids)] == ids
     assert batch.masked_lm_positions[number, :count].tolist() == positions
@@ -298,6 +317,23 @@ def test_the_budget_is_met_to_the_token(length, prob, num_slots, expected):
     config = MaskingConfig(masked_lm_prob=prob)
     batch = mask_rows(rows, config, num_slots=num_slots)
     assert batch.masked_lm_weights.sum(axis=1).tolist() == [expected] * 20
+
+
+def test_the_budget_is_met_if_any_words_can():
+    # Of words of two and three tokens, 3 is one of three or none at all.
+    pieces = [(10, True), (11, False)]
+    rows = [
+        make_row(pieces * 2 + [*pieces, (12, False)] * 2, pieces * 2, seed)
+        for seed in range(300)
+    ]
+    config = MaskingConfig(masked_lm_prob=3 / 17)
+    batch = mask_rows(rows, config, num_slots=5)
+    assert (batch.masked_lm_weights.sum(axis=1) == 3).all()
+    chosen = {tuple(p[:3]) for p in batch.masked_lm_positions.tolist()}
+    assert chosen == {(5, 6, 7), (8, 9, 10)}
+    # 7 is 2 + 2 + 3, whichever.
+    batch = mask_rows(rows, MaskingConfig(masked_lm_prob=7 / 17))
+    assert (batch.masked_lm_weights.sum(axis=1) == 7).all()
 
 
 def test_a_word_too_long_for_the_budget_is_not_cut():

@@ -10,14 +10,14 @@ from albert_tf.training.objectives import (
     classification_objective,
     pretraining_objective,
 )
-from albert_tf.training.targets import SENTENCE_OBJECTIVES, TARGETS
+from albert_tf.training.targets import SENTENCE_TARGETS, TARGETS
 
 
 def test_a_row_for_every_choice_of_the_setting():
     field = setting_fields(PretrainingDataConfig)["sentence_objective"]
-    assert tuple(SENTENCE_OBJECTIVES) == field.metadata["choices"]
-    assert [row.name for row in SENTENCE_OBJECTIVES.values()] == [
-        *SENTENCE_OBJECTIVES
+    assert tuple(SENTENCE_TARGETS) == field.metadata["choices"]
+    assert [row.name for row in SENTENCE_TARGETS.values()] == [
+        *SENTENCE_TARGETS
     ]
 
 
@@ -80,7 +80,7 @@ def test_losses_and_metrics(masked_lm, sentence, name, prefix):
         "sentence_order_labels": sentence[1],
         "example_weights": sentence[2],
     }
-    objective = pretraining_objective(SENTENCE_OBJECTIVES[name])
+    objective = pretraining_objective(SENTENCE_TARGETS[name])
     pairs = objective.losses(outputs, features)
     measured = {name: float(a / b) for name, (a, b) in pairs.items()}
     expected = {"masked_lm_loss": mean_loss(*masked_lm)}

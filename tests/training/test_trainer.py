@@ -13,7 +13,7 @@ from albert_tf.training.distribution import check_batch_size, make_strategy
 from albert_tf.training.evaluate import evaluate_pretraining
 from albert_tf.training.input_pipeline import PretrainingBatches
 from albert_tf.training.objectives import pretraining_objective
-from albert_tf.training.targets import SENTENCE_OBJECTIVES
+from albert_tf.training.targets import SENTENCE_TARGETS
 from albert_tf.training.trainer import RunningMeans, Trainer, check_finite
 
 
@@ -24,7 +24,7 @@ def make_trainer(config, strategy=None, objective="sop"):
         model = AlbertForPretraining(config.model)
         return Trainer(
             model,
-            pretraining_objective(SENTENCE_OBJECTIVES[objective]),
+            pretraining_objective(SENTENCE_TARGETS[objective]),
             strategy=strategy,
             optimizer_config=config.optimizer,
             training_config=config.training,

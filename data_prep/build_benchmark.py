@@ -23,6 +23,7 @@ from albert_tf.text.shards import write_shard
 from albert_tf.text.tokenizer import load_tokenizer
 from data_prep.build_plan import TRAIN, list_sources
 from data_prep.corpus import CorpusFile, CorpusReport, Document, read_file
+from data_prep.corpus_sample import SAMPLE_CHARS
 from data_prep.pretraining_data import build_pretraining_data
 from data_prep.record_maker import RecordMaker, UnitDocument
 from data_prep.record_parts import (
@@ -31,10 +32,7 @@ from data_prep.record_parts import (
     list_runs,
     shard_records,
 )
-from data_prep.sentences import (
-    PUNKT_SAMPLE_CHARS,
-    SENTENCE_SPLITTERS,
-)
+from data_prep.sentences import SENTENCE_SPLITTERS
 
 # The sample whose steps are timed: heads of files spread over the corpus.
 _SAMPLE_BYTES = 2_000_000
@@ -229,7 +227,7 @@ def _open_head(num_bytes: int, path: str, mode: str) -> BinaryIO:
 
 def _texts(documents: Sequence[Document]) -> Iterator[str]:
     """Yields as much text as a job learns sentence ends from."""
-    left = PUNKT_SAMPLE_CHARS
+    left = SAMPLE_CHARS
     for document in documents:
         text = "\n\n".join(document.paragraphs)[:left]
         left -= len(text)

@@ -30,19 +30,14 @@ from data_prep.corpus import (
     document_names,
     fingerprint,
     list_files,
-    read_file,
     read_file_checked,
 )
-from data_prep.corpus_sample import CorpusSample, head
+from data_prep.corpus_sample import CorpusSample
 from data_prep.duplicates import DIGEST_ROW_BYTES
 from data_prep.record_maker import RecordMaker, UnitDocument
 from data_prep.record_parts import Partition
 from data_prep.segments import SENTENCE_OBJECTIVES
-from data_prep.sentences import (
-    PUNKT_SAMPLE_CHARS,
-    SENTENCE_SPLITTERS,
-    SentenceSplitter,
-)
+from data_prep.sentences import SENTENCE_SPLITTERS, SentenceSplitter
 from data_prep.storage import is_remote
 from data_prep.text_files import OpenFile
 
@@ -51,8 +46,8 @@ SHARD_BYTES = 64_000_000
 # metadata.json, which names every shard, stays a file that is read.
 MAX_SHARDS = 4096
 
-# Punkt learns from the heads of at most so many files.
-_MAX_SAMPLE_FILES = 1000
+# Characters that records are made of to learn how large they are.
+_SIZE_SAMPLE_CHARS = 300_000
 # Bytes of records a character becomes at the least, in one copy.
 _LEAST_RATIO = 0.01
 # A unit of work: a part of the corpus, within bounds of characters of text
@@ -215,7 +210,6 @@ def make_plan(
     *,
     survey: Survey,
     max_bad_fraction: float,
-    open_file: OpenFile = open,
 ) -> BuildPlan:
     """Returns the plan of a build.
 
@@ -226,7 +220,6 @@ def make_plan(
         masking: how static records are masked.
         survey: reads files once, in their order, see `corpus.survey_file`.
         max_bad_fraction: the largest share of bad lines.
-        open_file: opens a file, as the built-in `open` does.
 
     Raises:
         UserError: if more of the corpus is bad, or there is nothing in it.
@@ -236,11 +229,7 @@ def make_plan(
             f"num_shards={config.num_shards} is above the most allowed, "
             f"{MAX_SHARDS}."
         )
-    # Files may be surveyed in other processes meanwhile.
     surveys = survey([file for source in sources for file in source.files])
-    splitter = SENTENCE_SPLITTERS[config.sentence_splitter].train(
-        _sample_texts(sources[0], config, PUNKT_SAMPLE_CHARS, open_file)
-    )
     of_sources = _by_source(sources, surveys)
     report = CorpusReport()
     sample = CorpusSample()
@@ -248,7 +237,8 @@ def make_plan(
     for source, of_source in zip(sources, of_sources, strict=True):
         for file_survey in of_source:
             report.merge(file_survey.report)
-            sample.merge(file_survey.sample)
+            if source.split == TRAIN:
+                sample.merge(file_survey.sample)
             characters[source.split] += file_survey.report.counts["characters"]
     report.check(max_bad_fraction)
     if config.eval_fraction:
@@ -256,6 +246,9 @@ def make_plan(
         held_out = round(characters[TRAIN] * config.eval_fraction)
         characters[EVAL] += held_out
         characters[TRAIN] -= held_out
+    splitter = SENTENCE_SPLITTERS[config.sentence_splitter].train(
+        sample.texts()
+    )
     once = dataclasses.replace(config, dupe_factor=1)
     maker = RecordMaker(tokenizer, splitter, once, masking)
     bytes_per_character = config.dupe_factor * _bytes_per_character(
@@ -385,32 +378,10 @@ def _is_held_out(name: str, config: PretrainingDataConfig) -> bool:
     return bool(counter_rng.uniforms(key, 1)[0, 0] < config.eval_fraction)
 
 
-def _sample_texts(
-    source: Source,
-    config: PretrainingDataConfig,
-    num_characters: int,
-    open_file: OpenFile,
-) -> Iterator[str]:
-    """Yields the heads of files spread evenly over the corpus."""
-    files = source.files[:: -(-len(source.files) // _MAX_SAMPLE_FILES)]
-    for file in files:
-        paragraphs = (
-            paragraph
-            for document in read_file(
-                file,
-                skip_header_lines=config.skip_header_lines,
-                report=CorpusReport(),
-                open_file=open_file,
-            )
-            for paragraph in document.paragraphs
-        )
-        yield "\n\n".join(head(paragraphs, num_characters // len(files)))
-
-
 def _bytes_per_character(sample: CorpusSample, maker: RecordMaker) -> float:
     """Returns about how many bytes of records a character of text becomes."""
     num_bytes = num_characters = 0.0
-    for weight, document in sample.weighted_documents():
+    for weight, document in sample.weighted_documents(_SIZE_SAMPLE_CHARS):
         excerpt = Document(document.name, document.paragraphs)
         unit = [UnitDocument(TRAIN, TRAIN, excerpt)]
         of_excerpt = sum(
@@ -430,13 +401,8 @@ def _other_bytes(
     """Returns the room for groups of documents and digests of duplicates."""
     num_bytes = 0
     if SENTENCE_OBJECTIVES[config.sentence_objective].needs_other_documents:
-        texts = [
-            paragraph
-            for _, document in sample.weighted_documents()
-            for paragraph in document.paragraphs
-        ]
-        stored = sum(len(text.encode("utf-8", "replace")) for text in texts)
-        share = stored / max(1, sum(map(len, texts)))
+        text = "".join(sample.texts())
+        share = len(text.encode("utf-8", "replace")) / max(1, len(text))
         num_bytes += int(1.1 * share * report.counts["characters"])
     if config.remove_duplicates != "none":
         # At most a digest for every line.

@@ -267,9 +267,12 @@ def build_pretraining_data(
         output_dir, workers, runner_options, progress
     ) as engine:
         storage = engine.storage
-        files = {"open_file": engine.open_file}
         sources = list_sources(
-            inputs, eval_inputs, config, find_files=engine.list_files, **files
+            inputs,
+            eval_inputs,
+            config,
+            find_files=engine.list_files,
+            open_file=engine.open_file,
         )
         _refuse_own_files(sources, output_dir)
         what = (sources, tokenizer, config, masking)
@@ -280,7 +283,7 @@ def build_pretraining_data(
             settings = plan_settings(*what, survey=survey)
             return _finished_metadata(storage, output_dir, settings)
         plan = make_plan(
-            *what, survey=survey, max_bad_fraction=max_bad_fraction, **files
+            *what, survey=survey, max_bad_fraction=max_bad_fraction
         )
         with _work_directory(storage, output_dir, plan) as work_dir:
             _check_room(plan, storage, output_dir, work_dir, announce)

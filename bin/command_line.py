@@ -112,7 +112,7 @@ def progress(unit: str) -> Iterator[Callable[..., None]]:
     and then. Both tell the rate and, with a total, the time left.
     """
     on_terminal = sys.stderr.isatty()
-    with tqdm(unit=f" {unit}", unit_scale=True, disable=not on_terminal) as bar:
+    with tqdm(unit=f" {unit}", disable=not on_terminal) as bar:
         begin = last = time.monotonic()
         first: int | None = None
 
@@ -122,6 +122,8 @@ def progress(unit: str) -> Iterator[Callable[..., None]]:
             first = done if first is None else first
             if on_terminal:
                 bar.total = total
+                # Millions are told as such, files one by one.
+                bar.unit_scale = bool(total and total >= 10**6)
                 bar.set_postfix(beside, refresh=False)
                 bar.update(done - bar.n)
             elif time.monotonic() - last >= _LOG_SECONDS:

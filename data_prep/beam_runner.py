@@ -29,7 +29,13 @@ from apache_beam.options.pipeline_options import (
     StandardOptions,
 )
 from apache_beam.portability.api import beam_provision_api_pb2
-from apache_beam.pvalue import AsDict, AsList, PCollection, TaggedOutput
+from apache_beam.pvalue import (
+    AsDict,
+    AsList,
+    AsSingleton,
+    PCollection,
+    TaggedOutput,
+)
 from apache_beam.runners.portability.fn_api_runner.fn_runner import (
     ExtendedProvisionInfo,
     FnApiRunner,
@@ -107,6 +113,8 @@ class BeamRunner:
     ) -> list[FileSurvey]:
         """Returns what each file holds, in their order.
 
+        The first has the sample of all, the others none.
+
         Raises:
             UserError: for a file that cannot be used.
         """
@@ -127,11 +135,25 @@ class BeamRunner:
                 | "Spread" >> beam.Reshuffle()
                 | "Survey" >> beam.Map(_survey, skip_header_lines)
             )
-            _write_result(pipeline, path, surveys=AsList(surveys))
-            rows = dict(_run(pipeline, path)["surveys"])
+            # One sample of all; those of many files would be too much.
+            sample = (
+                surveys
+                | "Sample" >> beam.Map(_sample_of)
+                | "Merge" >> beam.CombineGlobally(_merged_samples)
+            )
+            rows = surveys | "Row" >> beam.Map(_row_of)
+            _write_result(
+                pipeline, path, surveys=AsList(rows), sample=AsSingleton(sample)
+            )
+            result = _run(pipeline, path)
         finally:
             self.storage.remove_directory(self._survey_dir)
-        return [_file_survey(rows[number]) for number in range(len(files))]
+        rows = dict(result["surveys"])
+        samples = itertools.chain([result["sample"]], itertools.repeat([]))
+        return [
+            _file_survey(rows[number], CorpusSample.from_json(sample))
+            for number, sample in zip(range(len(files)), samples, strict=False)
+        ]
 
     def run(
         self,
@@ -260,7 +282,9 @@ def _run(pipeline: beam.Pipeline, path: str) -> dict[str, Any]:
 
 
 def _write_result(
-    pipeline: beam.Pipeline, path: str, **values: AsList | AsDict
+    pipeline: beam.Pipeline,
+    path: str,
+    **values: AsList | AsDict | AsSingleton,
 ) -> None:
     """Makes a pipeline write JSON of its results to `path`."""
     path_once = pipeline | "Result" >> beam.Create([path])
@@ -273,8 +297,10 @@ def _write_values(path: str, **values: Any) -> None:
 
 def _survey(
     numbered: tuple[int, CorpusFile], skip_header_lines: int
-) -> tuple[int, dict[str, Any]]:
-    """Returns a file's number and its survey as JSON, or what is wrong.
+) -> tuple[int, dict[str, Any], list[list[Any]]]:
+    """Returns a file's number and as JSON its survey and sample.
+
+    Or, for the survey, what is wrong.
 
     An engine would wrap an error into its own.
     """
@@ -286,23 +312,39 @@ def _survey(
             open_file=beam_storage.open_file,
         )
     except UserError as error:
-        return number, {"error": str(error)}
+        return number, {"error": str(error)}, []
     report = survey.report
-    return number, {
+    row = {
         "name": survey.name,
         "num_bytes": survey.num_bytes,
         "sha256": survey.sha256,
         "counts": dict(report.counts),
         "first_places": dict(report.first_places),
-        "sample": survey.sample.to_json(),
     }
+    return number, row, survey.sample.to_json()
 
 
-def _file_survey(row: dict[str, Any]) -> FileSurvey:
+# Any: what Beam infers of such functions itself is wrong.
+def _row_of(survey: Any) -> Any:
+    return survey[:2]
+
+
+def _sample_of(survey: Any) -> Any:
+    return survey[2]
+
+
+def _merged_samples(samples: Iterable[list[list[Any]]]) -> list[list[Any]]:
+    """Returns one sample of several, all as JSON."""
+    merged = CorpusSample()
+    for sample in samples:
+        merged.merge(CorpusSample.from_json(sample))
+    return merged.to_json()
+
+
+def _file_survey(row: dict[str, Any], sample: CorpusSample) -> FileSurvey:
     if "error" in row:
         raise UserError(row["error"])
     report = CorpusReport(Counter(row["counts"]), row["first_places"])
-    sample = CorpusSample.from_json(row["sample"])
     return FileSurvey(
         row["name"], row["num_bytes"], row["sha256"], report, sample
     )

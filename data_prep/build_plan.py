@@ -229,16 +229,12 @@ def make_plan(
             f"num_shards={config.num_shards} is above the most allowed, "
             f"{MAX_SHARDS}."
         )
-    surveys = survey([file for source in sources for file in source.files])
-    of_sources = _by_source(sources, surveys)
+    of_sources, sample = _survey_sources(sources, survey)
     report = CorpusReport()
-    sample = CorpusSample()
     characters = Counter[str]()
     for source, of_source in zip(sources, of_sources, strict=True):
         for file_survey in of_source:
             report.merge(file_survey.report)
-            if source.split == TRAIN:
-                sample.merge(file_survey.sample)
             characters[source.split] += file_survey.report.counts["characters"]
     report.check(max_bad_fraction)
     if config.eval_fraction:
@@ -296,19 +292,28 @@ def plan_settings(
     survey: Survey,
 ) -> dict[str, Any]:
     """Returns the `settings` of the plan that `make_plan` would make."""
-    surveys = survey([file for source in sources for file in source.files])
-    return _settings(
-        sources, _by_source(sources, surveys), tokenizer, config, masking
-    )
+    of_sources, _ = _survey_sources(sources, survey)
+    return _settings(sources, of_sources, tokenizer, config, masking)
 
 
-def _by_source(
-    sources: Sequence[Source], surveys: Iterable[FileSurvey]
-) -> list[list[FileSurvey]]:
-    surveys = iter(surveys)
-    return [
-        list(itertools.islice(surveys, len(source.files))) for source in sources
-    ]
+def _survey_sources(
+    sources: Sequence[Source], survey: Survey
+) -> tuple[list[list[FileSurvey]], CorpusSample]:
+    """Returns the surveys of each source, and one sample of all.
+
+    The surveys come without samples of their own, which many files would
+    fill the memory with.
+    """
+    surveys = iter(survey([f for source in sources for f in source.files]))
+    sample, nothing = CorpusSample(), CorpusSample()
+    of_sources = []
+    for source in sources:
+        of_source = []
+        for file_survey in itertools.islice(surveys, len(source.files)):
+            sample.merge(file_survey.sample)
+            of_source.append(dataclasses.replace(file_survey, sample=nothing))
+        of_sources.append(of_source)
+    return of_sources, sample
 
 
 def _settings(

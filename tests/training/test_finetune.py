@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 
+import keras
 import numpy as np
 import pytest
 
@@ -34,6 +35,8 @@ LABELS = {"sea": ["bada", "gule", "mizo"], "land": ["tepu", "rika", "sovu"]}
 @pytest.fixture(scope="module")
 def pretrained(tmp_path_factory, tiny_tokenizer):
     """An untrained model; what is learned here is learned in fine-tuning."""
+    # Some initial weights would take longer than the test gives them.
+    keras.utils.set_random_seed(1)
     directory = str(tmp_path_factory.mktemp("models") / "pretrained")
     config = ModelConfig(
         vocab_size=tiny_tokenizer.vocab_size,

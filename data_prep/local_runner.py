@@ -73,6 +73,7 @@ class _MakerPlan(NamedTuple):
     splitter_path: str
     config: PretrainingDataConfig
     masking: MaskingConfig
+    digest: str  # of what lies at the two paths
 
 
 @functools.cache
@@ -133,6 +134,8 @@ class Workers:
         while waiting:
             try:
                 result = waiting.popleft().result()
+                for item in itertools.islice(items, 1):
+                    waiting.append(self._pool.submit(function, item))
             except concurrent.futures.process.BrokenProcessPool:
                 raise UserError(
                     "A worker process was ended from outside, perhaps for "
@@ -140,8 +143,6 @@ class Workers:
                     "workers if so."
                 ) from None
             yield result
-            for item in itertools.islice(items, 1):
-                waiting.append(self._pool.submit(function, item))
 
     def __enter__(self) -> "Workers":
         return self
@@ -222,11 +223,21 @@ def run_local(
         progress: shows how far the work has come.
     """
     maker_plan = _MakerPlan(
-        tokenizer_dir, splitter_path, plan.config, plan.masking
+        tokenizer_dir,
+        splitter_path,
+        plan.config,
+        plan.masking,
+        _maker_digest(plan),
     )
     counts = _make_parts(plan, work_dir, maker_plan, workers, progress)
     shards = _make_shards(plan, output_dir, work_dir, workers, progress)
     return BuildResult(shards, counts)
+
+
+def _maker_digest(plan: BuildPlan) -> str:
+    learned = json.dumps(plan.splitter_parameters, sort_keys=True)
+    fingerprint = plan.settings["tokenizer_fingerprint"]
+    return hashlib.sha256(f"{fingerprint}{learned}".encode()).hexdigest()
 
 
 class _Unit(NamedTuple):

@@ -888,3 +888,16 @@ def test_memory_does_not_grow_with_what_is_written(
     assert written > 70
     # Runs of 10 MB, and as much sorted at a time, of one shard of 80.
     assert many - few < 60
+
+
+def test_a_directory_made_again_learns_anew(build, tmp_path, corpus):
+    # In one process: what was learned of another corpus is not used.
+    build("out", [f"{corpus}/books/[0-3].txt"])
+    shutil.rmtree(tmp_path / "out")
+    other = tmp_path / "other.txt"
+    text = "We met Pf. Adams. The door was near. It closed. "
+    other.write_text(text.replace("near", "near Pf. Fox") * 200)
+    keywords = {"inputs": [str(other)], "document_separator": "file"}
+    build("out", **keywords)
+    build("fresh", **keywords)
+    assert digests(tmp_path / "out") == digests(tmp_path / "fresh")

@@ -894,10 +894,6 @@ def test_a_directory_made_again_learns_anew(build, tmp_path, corpus):
     # In one process: what was learned of another corpus is not used.
     build("out", [f"{corpus}/books/[0-3].txt"])
     shutil.rmtree(tmp_path / "out")
-    other = tmp_path / "other.txt"
-    text = "We met Pf. Adams. The door was near. It closed. "
-    other.write_text(text.replace("near", "near Pf. Fox") * 200)
-    keywords = {"inputs": [str(other)], "document_separator": "file"}
-    build("out", **keywords)
-    build("fresh", **keywords)
-    assert digests(tmp_path / "out") == digests(tmp_path / "fresh")
+    made = local_runner._record_maker.cache_info().misses
+    build("out", [f"{corpus}/books/[4-7].txt"])
+    assert local_runner._record_maker.cache_info().misses == made + 1

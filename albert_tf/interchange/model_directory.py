@@ -16,16 +16,17 @@ import keras
 import numpy as np
 
 from albert_tf.config import ModelConfig, UserError, read_json, write_json
-from albert_tf.interchange import google_tf1, huggingface
-from albert_tf.interchange.weight_names import (
+from albert_tf.interchange import google_tf1
+from albert_tf.modeling import config_json, weights_file
+from albert_tf.modeling.models import (
+    AlbertForClassification,
+    AlbertForPretraining,
+)
+from albert_tf.modeling.weight_names import (
     NamedWeight,
     assign_weights,
     file_groups,
     named_weights,
-)
-from albert_tf.modeling.models import (
-    AlbertForClassification,
-    AlbertForPretraining,
 )
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.text.tokenizer_base import Tokenizer
@@ -118,12 +119,12 @@ def save_model_directory(
             values[row.huggingface] = (
                 value.T if row.huggingface_transposed else value
             )
-        huggingface.write_weights(
+        weights_file.write_weights(
             os.path.join(temporary, "model.safetensors"), values
         )
         write_json(
             os.path.join(temporary, "config.json"),
-            huggingface.config_to_json(
+            config_json.config_to_json(
                 model.config,
                 architecture=architecture,
                 file_groups=file_groups(model),
@@ -150,8 +151,8 @@ def load_model_directory(directory: str, dtype: str = "float32") -> LoadedModel:
         directory = os.path.join(directory, "model")
     path = _config_path(directory)
     values = read_json(path)
-    config = huggingface.config_from_json(values, path)
-    architecture = huggingface.architecture_from_json(values)
+    config = config_json.config_from_json(values, path)
+    architecture = config_json.architecture_from_json(values)
     if architecture not in _ARCHITECTURES:
         raise UserError(
             f"{path}: architectures is {architecture}; "
@@ -159,12 +160,12 @@ def load_model_directory(directory: str, dtype: str = "float32") -> LoadedModel:
         )
     labels = None
     if architecture == _CLASSIFICATION:
-        labels = huggingface.labels_from_json(values, path)
+        labels = config_json.labels_from_json(values, path)
     tokenizer = load_tokenizer(directory)
     check_vocab_size(config, tokenizer, directory)
     model = _ARCHITECTURES[architecture](config, labels, dtype=dtype)
     weights = os.path.join(directory, "model.safetensors")
-    arrays = huggingface.read_weights(weights)
+    arrays = weights_file.read_weights(weights)
     rows = named_weights(model)
     _refuse_unexpected(rows, arrays, "huggingface", weights)
     assign_weights(rows, arrays, source=weights, form="huggingface")
@@ -172,7 +173,7 @@ def load_model_directory(directory: str, dtype: str = "float32") -> LoadedModel:
         model=model,
         tokenizer=tokenizer,
         labels=labels,
-        max_seq_length=huggingface.max_seq_length_from_json(
+        max_seq_length=config_json.max_seq_length_from_json(
             values, config, path
         ),
     )
@@ -279,9 +280,9 @@ def find_initial_weights(path: str) -> InitialWeights:
             return InitialWeights(
                 kind,
                 directory,
-                huggingface.config_from_json(read_json(file), file),
+                config_json.config_from_json(read_json(file), file),
                 "huggingface",
-                huggingface.read_weights(
+                weights_file.read_weights(
                     os.path.join(directory, "model.safetensors")
                 ),
                 directory,

@@ -15,8 +15,8 @@ from albert_tf.interchange.google_tf1 import (
     read_config,
     read_weights,
 )
-from albert_tf.interchange.weight_names import assign_weights, named_weights
 from albert_tf.modeling.models import AlbertForPretraining
+from albert_tf.modeling.weight_names import assign_weights, named_weights
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 

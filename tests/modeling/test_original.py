@@ -11,10 +11,10 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.interchange import google_tf1
-from albert_tf.interchange.weight_names import assign_weights, named_weights
 from albert_tf.modeling.losses import weighted_cross_entropy
 from albert_tf.modeling.models import AlbertForPretraining
 from albert_tf.modeling.optimizers import Lamb
+from albert_tf.modeling.weight_names import assign_weights, named_weights
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 KEY_BIAS = (

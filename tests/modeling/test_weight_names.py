@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from albert_tf.config import SHARING, ModelConfig, UserError, override
-from albert_tf.interchange.weight_names import (
-    assign_weights,
-    file_groups,
-    named_weights,
-)
 from albert_tf.modeling.models import (
     AlbertForClassification,
     AlbertForPretraining,
+)
+from albert_tf.modeling.weight_names import (
+    assign_weights,
+    file_groups,
+    named_weights,
 )
 
 SMALL = override(

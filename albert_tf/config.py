@@ -10,12 +10,18 @@ import difflib
 import json
 import math
 import os
+import stat
 import sys
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
 # JSON documents that users bring are refused above this many bytes.
 MAX_JSON_BYTES = 1 << 20
+
+# What no real model comes near, however much its layers share: a
+# configuration that asks for more is a mistake or a trap.
+_MOST_BLOCKS = 1024
+_MOST_WEIGHTS = 1 << 38
 
 
 class UserError(ValueError):
@@ -42,6 +48,12 @@ def setting(
     )
 
 
+def _shown(value: Any) -> str:
+    """Returns a value for an error message: one line, never a long one."""
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
 def _check_value(field: dataclasses.Field, value: Any) -> Any:
     """Returns `value` as the field's type or raises UserError."""
     name, kind = field.name, field.type
@@ -49,19 +61,24 @@ def _check_value(field: dataclasses.Field, value: Any) -> Any:
         value = float(value)
     if type(value) is not kind:
         raise UserError(
-            f"{name}={value!r} is of type {type(value).__name__}; "
+            f"{name}={_shown(value)} is of type {type(value).__name__}; "
             f"{kind.__name__} is needed."
         )
     choices = field.metadata["choices"]
     if choices and value not in choices:
-        raise UserError(f"{name}={value!r} is not one of {', '.join(choices)}.")
+        allowed = ", ".join(choice or "''" for choice in choices)
+        raise UserError(f"{name}={_shown(value)} is not one of {allowed}.")
     low, high = field.metadata["minimum"], field.metadata["maximum"]
     if kind is float and not math.isfinite(value):
         raise UserError(f"{name}={value} is not a finite number.")
     if low is not None and value < low:
-        raise UserError(f"{name}={value} is below the least allowed, {low}.")
+        raise UserError(
+            f"{name}={_shown(value)} is below the least allowed, {low}."
+        )
     if high is not None and value > high:
-        raise UserError(f"{name}={value} is above the most allowed, {high}.")
+        raise UserError(
+            f"{name}={_shown(value)} is above the most allowed, {high}."
+        )
     return value
 
 
@@ -75,31 +92,45 @@ class _Section:
 
 
 SHARING = ("all", "attention", "ffn", "none")
+SENTENCE_OBJECTIVES = ("sop", "nsp", "none")
 
 
 @dataclasses.dataclass(frozen=True)
 class ModelConfig(_Section):
     """The architecture, under the names of the released albert_config.json."""
 
-    vocab_size: int = setting(30000, "Pieces in the vocabulary.", minimum=6)
-    embedding_size: int = setting(
-        128, "E: width of the token embeddings.", minimum=1
+    vocab_size: int = setting(
+        30000, "Pieces in the vocabulary.", minimum=6, maximum=2**24
     )
-    hidden_size: int = setting(768, "H: width of the hidden states.", minimum=1)
+    embedding_size: int = setting(
+        128, "E: width of the token embeddings.", minimum=1, maximum=2**16
+    )
+    hidden_size: int = setting(
+        768, "H: width of the hidden states.", minimum=1, maximum=2**16
+    )
     num_hidden_layers: int = setting(
-        12, "How many times a block is applied.", minimum=1
+        12,
+        "How many times a block is applied.",
+        minimum=1,
+        maximum=_MOST_BLOCKS,
     )
     num_hidden_groups: int = setting(
-        1, "Groups of layers; layers of one group share weights.", minimum=1
+        1,
+        "Groups of layers; layers of one group share weights.",
+        minimum=1,
+        maximum=_MOST_BLOCKS,
     )
     inner_group_num: int = setting(
-        1, "Blocks applied one after another within a layer.", minimum=1
+        1,
+        "Blocks applied one after another within a layer.",
+        minimum=1,
+        maximum=64,
     )
     num_attention_heads: int = setting(
-        12, "Attention heads; divides hidden_size.", minimum=1
+        12, "Attention heads; divides hidden_size.", minimum=1, maximum=2**16
     )
     intermediate_size: int = setting(
-        3072, "Width of the feed-forward layer.", minimum=1
+        3072, "Width of the feed-forward layer.", minimum=1, maximum=2**18
     )
     hidden_act: str = setting(
         "gelu",
@@ -122,9 +153,12 @@ class ModelConfig(_Section):
         maximum=0.99,
     )
     max_position_embeddings: int = setting(
-        512, "Longest sequence the model can read, in tokens.", minimum=4
+        512,
+        "Longest sequence the model can read, in tokens.",
+        minimum=4,
+        maximum=2**20,
     )
-    type_vocab_size: int = setting(2, "Segments.", minimum=2)
+    type_vocab_size: int = setting(2, "Segments.", minimum=2, maximum=2**10)
     initializer_range: float = setting(
         0.02, "Standard deviation of the initial kernels.", minimum=0.0
     )
@@ -133,6 +167,11 @@ class ModelConfig(_Section):
     )
     sharing: str = setting(
         "all", "What the layers of a group share.", choices=SHARING
+    )
+    always_project_embeddings: bool = setting(
+        False,
+        "Project the embeddings even where embedding_size equals hidden_size, "
+        "as transformers does and the original does not.",
     )
 
     def __post_init__(self) -> None:
@@ -146,6 +185,36 @@ class ModelConfig(_Section):
             raise UserError(
                 f"num_hidden_groups={self.num_hidden_groups} exceeds "
                 f"num_hidden_layers={self.num_hidden_layers}."
+            )
+        self._check_extent()
+
+    def _check_extent(self) -> None:
+        """Raises UserError where settings fit singly but not together."""
+        blocks = self.num_hidden_layers * self.inner_group_num
+        if blocks > _MOST_BLOCKS:
+            raise UserError(
+                f"num_hidden_layers={self.num_hidden_layers} times "
+                f"inner_group_num={self.inner_group_num} makes {blocks} "
+                f"blocks; the most allowed is {_MOST_BLOCKS}."
+            )
+        # The large matrices, as if nothing were shared.
+        ids = (
+            self.vocab_size
+            + self.max_position_embeddings
+            + self.type_vocab_size
+        )
+        block = self.hidden_size * (
+            4 * self.hidden_size + 2 * self.intermediate_size
+        )
+        weights = ids * self.embedding_size + blocks * block
+        if weights > _MOST_WEIGHTS:
+            raise UserError(
+                f"A model of vocab_size={self.vocab_size}, "
+                f"embedding_size={self.embedding_size}, "
+                f"hidden_size={self.hidden_size}, "
+                f"intermediate_size={self.intermediate_size} and {blocks} "
+                f"blocks could hold {weights} weights; the most allowed is "
+                f"{_MOST_WEIGHTS}."
             )
 
 
@@ -215,7 +284,7 @@ class PretrainingDataConfig(_Section):
         "sop",
         "What a pair of segments teaches: sop, sentence order (paper, "
         "section 3.1); nsp, next sentence (BERT); none: single segments.",
-        choices=("sop", "nsp", "none"),
+        choices=SENTENCE_OBJECTIVES,
     )
     record_kind: str = setting(
         "dynamic",
@@ -328,9 +397,24 @@ class TrainingConfig(_Section):
 
 
 @dataclasses.dataclass(frozen=True)
+class PretrainingSettings(_Section):
+    """What only pretraining has."""
+
+    sentence_objective: str = setting(
+        "",
+        "What the shards must teach beside masked LM: sop, nsp or none; "
+        "empty: whatever they do.",
+        choices=("", *SENTENCE_OBJECTIVES),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
 class PretrainConfig:
     """Everything that decides a pretraining run."""
 
+    pretraining: PretrainingSettings = dataclasses.field(
+        default_factory=PretrainingSettings
+    )
     model: ModelConfig = dataclasses.field(default_factory=ModelConfig)
     masking: MaskingConfig = dataclasses.field(default_factory=MaskingConfig)
     optimizer: OptimizerConfig = dataclasses.field(
@@ -380,10 +464,72 @@ class FinetuneConfig:
     )
 
 
-# Sizes and their recipes, one row each. Base to xxlarge: the paper's Table 1,
-# with the released v2 models' dropout of 0 (the defaults above). tiny: made
-# for a few minutes on two cores (bin/demo).
-PRESETS: dict[str, dict[str, Any]] = {
+# The paper's sizes (Table 1); the feed-forward layer is four times as wide
+# as the hidden states.
+_SIZES: dict[str, dict[str, Any]] = {
+    name: {
+        "embedding_size": 128,
+        "hidden_size": hidden,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        "intermediate_size": 4 * hidden,
+    }
+    for name, layers, hidden, heads in (
+        ("base", 12, 768, 12),
+        ("large", 24, 1024, 16),
+        ("xlarge", 24, 2048, 16),
+        ("xxlarge", 12, 4096, 64),
+    )
+}
+
+
+def _albert(size: str, dropout: float, num_train_steps: int) -> dict[str, Any]:
+    """Returns the row of a released ALBERT."""
+    return _SIZES[size] | {
+        "sharing": "all",
+        "hidden_dropout_prob": dropout,
+        "attention_probs_dropout_prob": dropout,
+        "sentence_objective": "",
+        "num_train_steps": num_train_steps,
+    }
+
+
+def _bert(size: str) -> dict[str, Any]:
+    """Returns the row of the paper's BERT baseline of a size.
+
+    It has the heads, the masks and the optimizer of the ALBERT of that size,
+    so that the two differ in exactly the width of the embeddings, sharing,
+    dropout and the sentence objective (and the first versions of ALBERT,
+    trained as long, not in dropout).
+    """
+    return _albert(size, dropout=0.1, num_train_steps=125_000) | {
+        "embedding_size": _SIZES[size]["hidden_size"],
+        "sharing": "none",
+        "sentence_objective": "nsp",
+    }
+
+
+# The released models: dropout and steps of pretraining (README of
+# google-research/albert; 125,000 steps: paper, section 4.1).
+_VERSION_1 = {
+    "base_v1": _albert("base", 0.1, 125_000),
+    "large_v1": _albert("large", 0.1, 125_000),
+    "xlarge_v1": _albert("xlarge", 0.1, 125_000),
+    "xxlarge_v1": _albert("xxlarge", 0.0, 1_500_000),
+}
+_VERSION_2 = {
+    "base_v2": _albert("base", 0.0, 10_000_000),
+    "large_v2": _albert("large", 0.0, 3_000_000),
+    "xlarge_v2": _albert("xlarge", 0.0, 3_000_000),
+    "xxlarge_v2": _albert("xxlarge", 0.0, 3_000_000),
+}
+
+# Sizes for laptops, made for two cores: tiny for ten minutes (bin/demo), mini
+# for two or three hours, small for a night. All read 128 tokens: attention and
+# memory stay small, and most of what can be learned in that time lies near.
+# The rates of mini and small lie on the way from tiny's to the paper's; no
+# search has tuned them.
+_LAPTOP_SIZES: dict[str, dict[str, Any]] = {
     "tiny": {
         "embedding_size": 64,
         "hidden_size": 128,
@@ -403,25 +549,54 @@ PRESETS: dict[str, dict[str, Any]] = {
         "save_checkpoints_steps": 100,
         "keep_checkpoint_max": 2,
     },
-    "base": {},
-    "large": {
-        "hidden_size": 1024,
-        "num_hidden_layers": 24,
-        "num_attention_heads": 16,
-        "intermediate_size": 4096,
+    "mini": {
+        "embedding_size": 128,
+        "hidden_size": 256,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 4,
+        "intermediate_size": 1024,
+        # Between tiny's and the paper's, as the width is.
+        "initializer_range": 0.035,
+        "max_position_embeddings": 128,
+        "train_batch_size": 64,
+        "num_train_steps": 10_000,
+        "num_warmup_steps": 500,
+        # A step of shared weights moves every layer that uses them: the
+        # deeper the model, the smaller the step that it bears.
+        "learning_rate": 0.005,
+        "log_steps": 50,
+        "eval_steps": 1000,
+        "save_checkpoints_steps": 200,
+        "keep_checkpoint_max": 2,
     },
-    "xlarge": {
-        "hidden_size": 2048,
-        "num_hidden_layers": 24,
-        "num_attention_heads": 16,
-        "intermediate_size": 8192,
+    "small": {
+        "embedding_size": 128,
+        "hidden_size": 512,
+        "num_hidden_layers": 6,
+        "num_attention_heads": 8,
+        "intermediate_size": 2048,
+        "initializer_range": 0.025,
+        "max_position_embeddings": 128,
+        "train_batch_size": 64,
+        "num_train_steps": 10_000,
+        "num_warmup_steps": 1000,
+        "learning_rate": 0.003,
+        "log_steps": 50,
+        "eval_steps": 1000,
+        # Some minutes of work at most are lost when a laptop is closed.
+        "save_checkpoints_steps": 100,
+        "keep_checkpoint_max": 2,
     },
-    "xxlarge": {
-        "hidden_size": 4096,
-        "num_hidden_layers": 12,
-        "num_attention_heads": 64,
-        "intermediate_size": 16384,
-    },
+}
+
+# Sizes and their recipes, one row each. A plain name of the paper's is the
+# second version.
+PRESETS: dict[str, dict[str, Any]] = {
+    **_LAPTOP_SIZES,
+    **{name: _VERSION_2[f"{name}_v2"] for name in _SIZES},
+    **_VERSION_1,
+    **_VERSION_2,
+    **{f"bert_{name}": _bert(name) for name in ("base", "large", "xlarge")},
 }
 
 Config = TypeVar("Config")
@@ -460,7 +635,7 @@ def override(config: Config, changes: Mapping[str, Any]) -> Config:
                 if near
                 else (f"known settings: {', '.join(sorted(known))}.")
             )
-            raise UserError(f"{name!r} is not a setting; {hint}")
+            raise UserError(f"{_shown(name)} is not a setting; {hint}")
     replaced = {}
     for field in dataclasses.fields(config):  # type: ignore[arg-type]
         if dataclasses.is_dataclass(field.type):
@@ -503,9 +678,8 @@ def from_dict(
                     raise UserError(f"{name} is not an object.")
                 unknown = set(value) - set(setting_fields(sections[name]))
                 if unknown:
-                    raise UserError(
-                        f"{name} has no setting {', '.join(sorted(unknown))}."
-                    )
+                    names = ", ".join(_shown(n) for n in sorted(unknown)[:9])
+                    raise UserError(f"{name} has no setting {names}.")
                 flat.update(value)
             else:
                 flat[name] = value
@@ -528,39 +702,54 @@ def differences(
     return lines
 
 
-def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _json_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Returns the object of these pairs or says which key is at fault."""
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
-            raise ValueError(f"the key {name!r} appears twice")
+            raise ValueError(f"the key {_shown(name)} appears twice")
+        if not _is_finite(value):
+            raise ValueError(
+                f"the key {_shown(name)} holds a number that is not finite"
+            )
         found[name] = value
     return found
 
 
-def _reject_constant(text: str) -> float:
-    raise ValueError(f"{text} is not a number that JSON allows")
+def _is_finite(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(map(_is_finite, value))
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+def _read_at_most(path: str | os.PathLike[str], limit: int) -> bytes:
+    """Returns a file's bytes; refuses what is none, and what is too large."""
+    # Opening a pipe would wait for its writer, and a device has no end.
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise UserError(f"{path} is a pipe or a device, not a file.")
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        content = file.read(limit + 1)
+    if max(size, len(content)) > limit:
+        raise UserError(
+            f"{path} has {max(size, len(content))} bytes; a configuration of "
+            f"more than {limit} is refused."
+        )
+    return content
 
 
 def read_json(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Returns the JSON object in a file.
 
     Raises:
-        UserError: when the file is missing, too large, not JSON or not an
-            object, has a key twice, or holds NaN or Infinity.
+        UserError: when the file is missing, no regular file, too large, not
+            UTF-8, not JSON or not an object, nested too deeply, has a key
+            twice, or holds NaN, Infinity or a number too large for a float.
     """
     try:
-        size = os.path.getsize(path)
-        if size > MAX_JSON_BYTES:
-            raise UserError(
-                f"{path} has {size} bytes; a configuration of more than "
-                f"{MAX_JSON_BYTES} is refused."
-            )
-        with open(path, encoding="utf-8") as file:
-            value = json.load(
-                file,
-                object_pairs_hook=_reject_duplicates,
-                parse_constant=_reject_constant,
-            )
+        text = _read_at_most(path, MAX_JSON_BYTES).decode("utf-8")
+        value = json.loads(text, object_pairs_hook=_json_object)
     except UserError:
         raise
     except OSError as error:

@@ -1,12 +1,18 @@
-# Makes the virtual environment .venv and sets $python; sourced by bin/demo,
-# bin/test and .ci/run from the repository root.
+# Makes virtual environments and sets $python; sourced by bin/demo, bin/test
+# and .ci/run from the repository root.
+
+# suits PYTHON [VERSION]: whether it runs and serves, or is that version.
+suits() {
+    "$1" -c "import sys
+version = '%d.%d' % sys.version_info[:2]
+sys.exit(version not in '${2:-3.11 3.12 3.13}'.split())" 2>/dev/null
+}
 
 # Prints the Python to use: $PYTHON if it is set, else the newest that serves.
 find_python() {
     local candidate
     for candidate in ${PYTHON:-python3.13 python3.12 python3.11 python3}; do
-        if "$candidate" -c 'import sys
-sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; then
+        if suits "$candidate"; then
             echo "$candidate"
             return
         fi
@@ -17,15 +23,35 @@ sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; then
     return 1
 }
 
-# make_environment FILE...: installs the requirement files.
+# Prints a Python 3.11: $PYTHON if it is one, else that on the PATH. None fails.
+find_python_3_11() {
+    local candidate
+    for candidate in ${PYTHON:-} python3.11; do
+        if suits "$candidate" 3.11; then
+            echo "$candidate"
+            return
+        fi
+    done
+    return 1
+}
+
+# make_environment FILE...: installs the requirement files into .venv.
 make_environment() {
-    python=$PWD/.venv/bin/python
+    make_environment_in .venv find_python "$@"
+}
+
+# make_environment_in DIRECTORY FINDER FILE...: installs the requirement files
+# there; the function FINDER prints the Python that a new environment is of.
+make_environment_in() {
+    local directory=$1 finder=$2
+    shift 2
+    python=$PWD/$directory/bin/python
     # Without a working pip it was left half made, or its Python has gone.
     if ! "$python" -m pip --version >/dev/null 2>&1; then
         local base
-        base=$(find_python) || return 1
-        echo "\$ $base -m venv --clear .venv"
-        "$base" -m venv --clear .venv || {
+        base=$("$finder") || return 1
+        echo "\$ $base -m venv --clear $directory"
+        "$base" -m venv --clear "$directory" || {
             echo "Python's venv module is needed (on Debian and Ubuntu:" \
                 "apt install python3-venv)." >&2
             return 1
@@ -34,11 +60,11 @@ make_environment() {
     # One stamp per set of files, written when its installation has ended well.
     local wanted stamp file
     wanted=$(cat "$@" | cksum)
-    stamp=.venv/installed-$(echo "$*" | tr ' /' '--')
+    stamp=$directory/installed-$(echo "$*" | tr ' /' '--')
     if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
         local arguments=()
         for file in "$@"; do arguments+=(-r "$file"); done
-        echo "\$ .venv/bin/python -m pip install ${arguments[*]}"
+        echo "\$ $directory/bin/python -m pip install ${arguments[*]}"
         "$python" -m pip install --disable-pip-version-check "${arguments[@]}"
         echo "$wanted" >"$stamp"
     fi

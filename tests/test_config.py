@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import os
+import stat
+import time
 
 import pytest
 
@@ -16,6 +18,7 @@ from albert_tf.config import (
     OptimizerConfig,
     PretrainConfig,
     PretrainingDataConfig,
+    PretrainingSettings,
     TrainingConfig,
     UserError,
     differences,
@@ -32,6 +35,7 @@ SECTIONS = (
     ModelConfig,
     MaskingConfig,
     PretrainingDataConfig,
+    PretrainingSettings,
     OptimizerConfig,
     TrainingConfig,
     FinetuneSettings,
@@ -117,6 +121,7 @@ def test_an_integer_serves_as_a_float():
         ("sharing", "some", "'some' is not one of all, attention, ffn, none"),
         ("hidden_act", "swish", "not one of gelu, gelu_exact, relu"),
         ("optimizer", "sgd", "optimizer='sgd' is not one of lamb, adamw"),
+        ("sentence_objective", "x", "'x' is not one of '', sop, nsp, none."),
         ("vocab_size", 5, "vocab_size=5 is below the least allowed, 6"),
         ("beta_1", 1.0, "beta_1=1.0 is above the most allowed, 0.9999999"),
         ("hidden_dropout_prob", -0.1, "-0.1 is below the least allowed, 0.0"),
@@ -144,14 +149,65 @@ def test_bounds_are_inclusive_and_defaults_within_them(section):
     for name, field in setting_fields(section).items():
         assert field.metadata["help"]
         assert type(getattr(config, name)) is field.type
-        # Bounds that another setting narrows further are left out.
-        if name in ("hidden_size", "num_attention_heads"):
-            continue
         for bound in ("minimum", "maximum"):
             value = field.metadata[bound]
             if value is not None:
-                changed = override(config, {name: field.type(value)})
-                assert getattr(changed, name) == value
+                value = field.type(value)
+                changes = {name: value, **beside(name, value)}
+                assert getattr(override(config, changes), name) == value
+
+
+def beside(name, value):
+    """What another setting must be for one to be at its bound."""
+    if name in ("hidden_size", "num_attention_heads"):
+        other = {"num_attention_heads", "hidden_size"} - {name}
+        return {
+            other.pop(): value,
+            "num_hidden_layers": 1,
+            "embedding_size": 1,
+            "intermediate_size": 1,
+        }
+    return {"num_hidden_layers": value} if name == "num_hidden_groups" else {}
+
+
+def test_every_count_of_a_model_has_its_bounds():
+    for name, field in setting_fields(ModelConfig).items():
+        if field.type is int:
+            assert field.metadata["minimum"] >= 1, name
+            assert field.metadata["maximum"] <= 2**24, name
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        (
+            {"num_hidden_layers": 1024, "inner_group_num": 2},
+            "num_hidden_layers=1024 times inner_group_num=2 makes 2048 blocks",
+        ),
+        (
+            {
+                "hidden_size": 2**16,
+                "num_attention_heads": 1,
+                "num_hidden_layers": 24,
+            },
+            "hidden_size=65536, .* 24 blocks could hold .* the most allowed",
+        ),
+        ({"intermediate_size": 2**18, "num_hidden_layers": 1024}, "weights"),
+        ({"vocab_size": 2**24, "embedding_size": 2**16}, "weights"),
+    ],
+)
+def test_sizes_that_are_too_much_together(changes, text):
+    with pytest.raises(UserError, match=text) as caught:
+        override(ModelConfig(), changes)
+    assert "\n" not in str(caught.value)
+
+
+def test_large_real_models_are_within_bounds():
+    bert = {"embedding_size": 8192, "hidden_size": 8192, "sharing": "none"}
+    deep = {"num_hidden_layers": 96, "intermediate_size": 32768}
+    override(ModelConfig(), bert | deep | {"num_attention_heads": 64})
+    override(ModelConfig(), {"vocab_size": 10**6, "hidden_size": 4800})
+    override(ModelConfig(), {"num_hidden_layers": 1024, "sharing": "none"})
 
 
 @pytest.mark.parametrize("config", [PretrainConfig, FinetuneConfig])
@@ -173,35 +229,113 @@ def test_configs_cannot_be_changed_in_place():
 @pytest.mark.parametrize("name", sorted(PRESETS))
 def test_every_preset_builds(name):
     config = override(PretrainConfig(), preset(name))
+    sections = [
+        getattr(config, field.name) for field in dataclasses.fields(config)
+    ]
     for key, value in preset(name).items():
-        assert any(
-            getattr(section, key, None) == value
-            for section in (config.model, config.optimizer, config.training)
+        assert any(getattr(section, key, None) == value for section in sections)
+
+
+# The paper's Table 1: layers, H, heads, feed-forward.
+SHAPES = {
+    "base": (12, 768, 12, 3072),
+    "large": (24, 1024, 16, 4096),
+    "xlarge": (24, 2048, 16, 8192),
+    "xxlarge": (12, 4096, 64, 16384),
+}
+
+
+def shape_of(model):
+    return (
+        model.num_hidden_layers,
+        model.hidden_size,
+        model.num_attention_heads,
+        model.intermediate_size,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "dropout", "steps"),
+    [
+        ("base_v1", 0.1, 125_000),
+        ("large_v1", 0.1, 125_000),
+        ("xlarge_v1", 0.1, 125_000),
+        ("xxlarge_v1", 0.0, 1_500_000),
+        ("base_v2", 0.0, 10_000_000),
+        ("large_v2", 0.0, 3_000_000),
+        ("xlarge_v2", 0.0, 3_000_000),
+        ("xxlarge_v2", 0.0, 3_000_000),
+    ],
+)
+def test_the_released_models(name, dropout, steps):
+    config = override(PretrainConfig(), preset(name))
+    model = config.model
+    size, version = name.split("_")
+    assert shape_of(model) == SHAPES[size]
+    assert (model.embedding_size, model.sharing) == (128, "all")
+    assert model.hidden_dropout_prob == dropout
+    assert model.attention_probs_dropout_prob == dropout
+    assert config.training.num_train_steps == steps
+    assert config.training.train_batch_size == 4096
+    assert config.optimizer == OptimizerConfig()
+    assert config.pretraining.sentence_objective == ""
+    if version == "v2":
+        assert preset(size) == preset(name)
+
+
+@pytest.mark.parametrize("size", ["base", "large", "xlarge"])
+def test_bert_differs_from_albert_in_what_the_paper_compares(size):
+    bert = to_dict(override(PretrainConfig(), preset(f"bert_{size}")))
+    hidden = SHAPES[size][1]
+    expected = to_dict(override(PretrainConfig(), preset(f"{size}_v1")))
+    expected["model"] |= {"embedding_size": hidden, "sharing": "none"}
+    expected["pretraining"] = {"sentence_objective": "nsp"}
+    assert bert == expected
+    assert bert["model"]["hidden_dropout_prob"] == 0.1
+
+
+def test_a_preset_of_the_paper_takes_back_what_another_has_set():
+    first = override(PretrainConfig(), preset("bert_xlarge"))
+    for name in set(PRESETS) - {"tiny", "mini", "small"}:
+        assert override(first, preset(name)) == override(
+            PretrainConfig(), preset(name)
         )
 
 
-def test_the_papers_sizes():
-    sizes = {}
-    for name in ("base", "large", "xlarge", "xxlarge"):
-        model = override(PretrainConfig(), preset(name)).model
-        sizes[name] = (
-            model.num_hidden_layers,
-            model.hidden_size,
-            model.num_attention_heads,
-            model.intermediate_size,
-            model.embedding_size,
-            model.hidden_dropout_prob,
-        )
-    assert sizes == {
-        "base": (12, 768, 12, 3072, 128, 0.0),
-        "large": (24, 1024, 16, 4096, 128, 0.0),
-        "xlarge": (24, 2048, 16, 8192, 128, 0.0),
-        "xxlarge": (12, 4096, 64, 16384, 128, 0.0),
+def test_tiny_is_what_its_recorded_runs_had():
+    assert preset("tiny") == {
+        "embedding_size": 64,
+        "hidden_size": 128,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 512,
+        "initializer_range": 0.05,
+        "max_position_embeddings": 128,
+        "train_batch_size": 64,
+        "num_train_steps": 2000,
+        "num_warmup_steps": 100,
+        "learning_rate": 0.01,
+        "log_steps": 50,
+        "eval_steps": 1000,
+        "save_checkpoints_steps": 100,
+        "keep_checkpoint_max": 2,
     }
 
 
+def test_laptop_sizes_grow_and_set_the_same_things():
+    rows = [preset(name) for name in ("tiny", "mini", "small")]
+    assert rows[0].keys() == rows[1].keys() == rows[2].keys()
+    for name in ("hidden_size", "num_hidden_layers", "intermediate_size"):
+        sizes = [row[name] for row in rows]
+        assert sizes == sorted(set(sizes))
+    for row in rows:
+        assert row["intermediate_size"] == 4 * row["hidden_size"]
+        assert row["embedding_size"] < row["hidden_size"]
+        assert row["num_warmup_steps"] <= row["num_train_steps"] / 10
+
+
 def test_an_unknown_preset_is_answered_with_all():
-    with pytest.raises(UserError, match="preset='huge' is not one of tiny, ba"):
+    with pytest.raises(UserError, match="preset='huge' is not one of tiny, mi"):
         preset("huge")
 
 
@@ -229,7 +363,7 @@ def test_prediction_slots(cap, share, length, slots):
     [
         override(PretrainConfig(), {"sharing": "ffn", "seed": 7}),
         override(FinetuneConfig(), {"max_seq_length": 64, "beta_1": 0.5}),
-        override(ModelConfig(), preset("xlarge") | {"vocab_size": 99}),
+        override(PretrainConfig(), preset("bert_xlarge") | {"vocab_size": 99}),
         PretrainingDataConfig(eval_fraction=0.25, record_kind="static"),
     ],
 )
@@ -247,10 +381,10 @@ def test_what_a_dictionary_leaves_out_keeps_its_default():
     ("values", "text"),
     [
         ({"model": 3}, "^c.json: model is not an object"),
-        ({"model": {"seed": 1}}, "^c.json: model has no setting seed"),
+        ({"model": {"seed": 1}}, "^c.json: model has no setting 'seed'"),
         (
             {"model": {"y": 1, "x": 1}},
-            "^c.json: model has no setting x, y",
+            "^c.json: model has no setting 'x', 'y'",
         ),
         ({"modle": {}}, "^c.json: 'modle' is not a setting"),
         ({"training": {"seed": -1}}, "^c.json: seed=-1 is below"),
@@ -292,14 +426,19 @@ def test_json_round_trip(tmp_path):
     [
         (b'{"a": 1, "a": 2}', "not valid JSON: the key 'a' appears twice"),
         (b'{"b": {"a": 1, "a": 1}}', "the key 'a' appears twice"),
-        (b'{"a": NaN}', "NaN is not a number that JSON allows"),
-        (b'{"a": [-Infinity]}', "-Infinity is not a number that JSON allows"),
+        (b'{"a": NaN}', "the key 'a' holds a number that is not finite"),
+        (b'{"a": [-Infinity]}', "the key 'a' holds a number that is not fin"),
+        (b'{"a": 1, "b": 1e400}', "the key 'b' holds a number that is not f"),
+        (b'{"b": {"a": [[0, -1e400]]}}', "the key 'a' holds a number that"),
         (b"[1]", "is not a JSON object"),
         (b"7", "is not a JSON object"),
         (b"", "is not valid JSON"),
         (b'{"a": 1', "is not valid JSON"),
-        (b'{"a": "\xff"}', "is not valid JSON"),
+        (b'{"a": "\xff"}', "is not valid JSON: 'utf-8' codec can't decode"),
+        ('{"a": 1}'.encode("utf-16"), "is not valid JSON: 'utf-8' codec"),
         (b'{"a": ' + b"[" * 400_000 + b"]" * 400_000 + b"}", "nested too deep"),
+        (b'{"a": ' * 100_000 + b"1" + b"}" * 100_000, "nested too deep"),
+        (b'{"%s": 1, "%s": 1}' % (2 * (b"a" * 9**5,)), "the key 'a{76}"),
         (b'{"a": ' + b"1" * 5000 + b"}", "is not valid JSON"),
         (b" " * (MAX_JSON_BYTES + 1), "has 1048577 bytes; .* is refused"),
     ],
@@ -308,9 +447,72 @@ def test_json_round_trip(tmp_path):
 def test_bad_json_is_refused(tmp_path, content, text):
     path = tmp_path / "bad.json"
     path.write_bytes(content)
+    begin = time.monotonic()
     with pytest.raises(UserError, match=text) as caught:
         read_json(path)
-    assert str(path) in str(caught.value)
+    assert time.monotonic() - begin < 1
+    message = str(caught.value)
+    assert str(path) in message
+    assert "\n" not in message
+    assert len(message) < 250 + len(str(path))
+
+
+def test_a_file_far_too_large_is_refused_unread(tmp_path):
+    path = tmp_path / "huge.json"
+    with open(path, "wb") as file:
+        file.truncate(10**11)
+    with pytest.raises(UserError, match="has 100000000000 bytes; .* refused"):
+        read_json(path)
+
+
+def test_a_file_that_hides_its_size_is_not_read_to_its_end(
+    tmp_path, monkeypatch
+):
+    path = tmp_path / "growing.json"
+    path.write_bytes(b" " * (MAX_JSON_BYTES + 9))
+    real = os.fstat
+
+    def fstat(descriptor):
+        values = list(real(descriptor))
+        values[stat.ST_SIZE] = 0
+        return os.stat_result(values)
+
+    monkeypatch.setattr(os, "fstat", fstat)
+    with pytest.raises(UserError, match="has 1048577 bytes; .* is refused"):
+        read_json(path)
+
+
+def test_pipes_and_devices_are_refused_unopened(tmp_path):
+    os.mkfifo(tmp_path / "pipe.json")
+    os.symlink(tmp_path / "pipe.json", tmp_path / "link.json")
+    for path in (tmp_path / "pipe.json", tmp_path / "link.json", "/dev/zero"):
+        with pytest.raises(UserError, match="is a pipe or a device, not a f"):
+            read_json(path)
+
+
+def test_values_that_no_configuration_can_hold():
+    for value in (10**4000, "x" * 10**6, ["y" * 10**6], {"z\n": 1}):
+        for name in ("vocab_size", "learning_rate", "sharing"):
+            with pytest.raises(UserError, match=name) as caught:
+                from_dict(PretrainConfig, values_of(name, value), "c.json")
+            message = str(caught.value)
+            assert "\n" not in message
+            assert len(message) < 250
+
+
+def values_of(name, value):
+    """Returns a configuration of one setting, in its section."""
+    section = {"vocab_size": "model", "sharing": "model"}
+    return {section.get(name, "optimizer"): {name: value}}
+
+
+def test_unknown_names_are_cut_short():
+    long = "hidden_sizes\n" + "x" * 10**6
+    for values in ({long: 1}, {"model": {long: 1}}):
+        with pytest.raises(UserError, match="'hidden_sizes") as caught:
+            from_dict(PretrainConfig, values, "c.json")
+        assert "\n" not in str(caught.value)
+        assert len(str(caught.value)) < 1500
 
 
 def test_json_as_large_as_allowed_is_read(tmp_path):

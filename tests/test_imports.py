@@ -44,13 +44,31 @@ HEAVY = (
 UNSAFE_MODULES = (
     "pickle",
     "cPickle",
+    "_pickle",
+    "jsonpickle",
     "marshal",
+    "runpy",
     "shelve",
     "dill",
     "cloudpickle",
     "joblib",
 )
-UNSAFE_BUILTINS = ("eval", "exec", "__import__")
+UNSAFE_BUILTINS = ("eval", "exec", "compile", "__import__")
+# Functions and methods, whatever they are called on. Archives may hold paths
+# out of their folder; Keras' own files may hold code or the paths of others.
+UNSAFE_ANYWHERE = (
+    "extractall",
+    "unpack_archive",
+    "load_weights",
+    "read_pickle",
+    "TFSMLayer",
+)
+SAFE_KEYWORDS = {
+    "allow_pickle": False,
+    "safe_mode": True,
+    "shell": False,
+    "trust_remote_code": False,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -210,18 +228,39 @@ def _aliases(tree: ast.AST) -> dict[str, str]:
     return names
 
 
+def _full_name(node: ast.AST, aliases: dict[str, str]) -> str:
+    """Returns the name with its module; of `f(x).y` only ".y"."""
+    first, *rest = _dotted(node).split(".")
+    if not first and isinstance(node, ast.Attribute):
+        rest = [node.attr]
+    return ".".join([aliases.get(first, first), *rest])
+
+
 def _is_unsafe_name(name: str) -> bool:
     parts = name.removeprefix("builtins.").split(".")
     if parts[0] in UNSAFE_MODULES:
         return True
+    if parts[-1] in UNSAFE_ANYWHERE:
+        return True
     if len(parts) == 1:
         return parts[0] in UNSAFE_BUILTINS
+    if parts[0] == "torch":
+        return parts[-1] == "load"
     if parts[0] == "yaml":
         return parts[-1].startswith(("load", "unsafe_load", "full_load"))
     # Keras files can hold code. SavedModels are loaded by other names.
     return parts[0] in ("keras", "tf_keras", "tensorflow", "tf") and parts[
         -1
     ] in ("load_model", "enable_unsafe_deserialization")
+
+
+def _is_unsafe_keyword(node: ast.keyword) -> bool:
+    if node.arg not in SAFE_KEYWORDS:
+        return False
+    safe = SAFE_KEYWORDS[node.arg]
+    return not (
+        isinstance(node.value, ast.Constant) and node.value.value is safe
+    )
 
 
 def unsafe_uses(source: str) -> list[str]:
@@ -237,15 +276,13 @@ def unsafe_uses(source: str) -> list[str]:
             base = node.module or ""
             names = [f"{base}.{alias.name}" for alias in node.names]
         elif isinstance(node, ast.Name | ast.Attribute):
-            first, *rest = _dotted(node).split(".")
-            names = [".".join([aliases.get(first, first), *rest])]
-        elif isinstance(node, ast.keyword):
-            safe = {"allow_pickle": False, "safe_mode": True}
-            if node.arg in safe and not (
-                isinstance(node.value, ast.Constant)
-                and node.value.value is safe[node.arg]
-            ):
-                faults.add(f"{node.value.lineno}: {node.arg}")
+            names = [_full_name(node, aliases)]
+        elif isinstance(node, ast.Call):
+            loads = _full_name(node.func, aliases) == "numpy.load"
+            if loads and len(node.args) > 2:
+                faults.add(f"{node.lineno}: allow_pickle by its place")
+        elif isinstance(node, ast.keyword) and _is_unsafe_keyword(node):
+            faults.add(f"{node.value.lineno}: {node.arg}")
         faults |= {
             f"{node.lineno}: {name}" for name in names if _is_unsafe_name(name)
         }
@@ -461,6 +498,30 @@ def test_planted_circles_are_caught():
         "import tensorflow as tf\ntf.keras.models.load_model(x)",
         "import keras\nkeras.config.enable_unsafe_deserialization()",
         "load(x, safe_mode=False)",
+        "import _pickle",
+        "import joblib\njoblib.load(x)",
+        "from cloudpickle import load",
+        "import runpy\nrunpy.run_path(x)",
+        "compile(x, 'x', 'exec')",
+        "import numpy as np\nnp.load(x, None, True)",
+        "from numpy import load\nload(x, None, trusted)",
+        "import torch\ntorch.load(x)",
+        "import torch as t\nt.load(x, weights_only=True)",
+        "from torch import load",
+        "import torch.jit\ntorch.jit.load(x)",
+        "import pandas as pd\npd.read_pickle(x)",
+        "import tarfile\ntarfile.open(x).extractall(y)",
+        "import zipfile\narchive = zipfile.ZipFile(x)\narchive.extractall(y)",
+        "import shutil\nshutil.unpack_archive(x)",
+        "from shutil import unpack_archive",
+        "model.load_weights(x)",
+        "def f(self, x):\n    self.models[0].load_weights(x)",
+        "restore = model.load_weights",
+        "import keras\nkeras.layers.TFSMLayer(x)",
+        "import keras.saving as s\ns.load_model(x)",
+        "import tf_keras\ntf_keras.models.load_model(x)",
+        "import subprocess\nsubprocess.run(x, shell=True)",
+        "AutoModel.from_pretrained(x, trust_remote_code=True)",
     ],
 )
 def test_a_planted_danger_is_caught(source):
@@ -478,6 +539,13 @@ def test_a_planted_danger_is_caught(source):
         "model.eval()",
         "from albert_tf.interchange.model_directory import load_model",
         "'pickle and eval in prose'",
+        "import re\nre.compile(x)",
+        "model.compile(optimizer)",
+        "import numpy as np\nnp.load(x, 'r')",
+        "model.save_weights(x)",
+        "import zipfile\nzipfile.ZipFile(x).namelist()",
+        "import subprocess\nsubprocess.run([x], shell=False)",
+        "torch.save(x, y)",
     ],
 )
 def test_an_allowed_use_is_not(source):

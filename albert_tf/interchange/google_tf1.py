@@ -1,10 +1,22 @@
-"""Checkpoints of google-research/albert (TensorFlow 1), read by name."""
+"""Checkpoints of google-research/albert (TensorFlow 1), both ways.
 
+Main entries: `find_checkpoint`, `open_weights`, `write_checkpoint`, and
+`read_config`, `config_to_json` for the `albert_config.json` beside it.
+"""
+
+import glob
 import os
+import re
+import tempfile
+from collections.abc import Mapping
 
 import numpy as np
 
 from albert_tf.config import ModelConfig, UserError, override, read_json
+from albert_tf.interchange import tensor_bundle
+from albert_tf.modeling.stored_weights import StoredWeights
+
+CONFIG_FILE = "albert_config.json"
 
 # Keys of released configuration files that nothing reads.
 _IGNORED_KEYS = frozenset(
@@ -16,55 +28,292 @@ _IGNORED_KEYS = frozenset(
         "down_scale_factor",
     )
 )
-# Optimizer slots and counters, which are not weights.
-_SLOTS = ("/adam_m", "/adam_v")
+# What the original's AlbertConfig knows, and the activations it shares with
+# us under the same names; its "gelu" is the tanh form.
+_THEIR_KEYS = (
+    "vocab_size",
+    "embedding_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_hidden_groups",
+    "num_attention_heads",
+    "intermediate_size",
+    "inner_group_num",
+    "hidden_act",
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "max_position_embeddings",
+    "type_vocab_size",
+    "initializer_range",
+)
+_THEIR_ACTIVATIONS = ("gelu", "relu")
+_THEIR_LAYER_NORM_EPS = 1e-12
+# What it has no word for: settings within the key "albert_tf". It takes any
+# key of the file, and reads only those it knows.
+_OWN_KEY = "albert_tf"
+_OWN_SETTINGS = ("sharing", "num_hidden_groups", "classifier_dropout_prob")
+
+# Training's state, which is not weights: optimizer slots (the original's LAMB
+# and AdamW; tf.train.AdamOptimizer), counters, and the description of objects
+# that TensorFlow 2 puts beside variables.
+_SLOTS = ("/adam_m", "/adam_v", "/Adam", "/Adam_1")
+_COUNTERS = frozenset(
+    (
+        "global_step",
+        "beta1_power",
+        "beta2_power",
+        "_CHECKPOINTABLE_OBJECT_GRAPH",
+    )
+)
+# Of checkpoints that tf.train.Checkpoint wrote.
+_OBJECT_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
+
+_KERAS_LAYER_NORM = re.compile(r"(?<![^/])layer_normalization(_1)?(?![^/])")
+_FILE_SUFFIX = re.compile(r"\.(index|meta|data-\d{5,}-of-\d{5,})$")
+_ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip")
 
 
-def is_checkpoint(path: str) -> bool:
-    """Returns whether `path` is the prefix of a TensorFlow checkpoint."""
-    return os.path.isfile(path + ".index")
+def find_checkpoint(path: str) -> str | None:
+    """Returns the prefix of the checkpoint at `path`, None if there is none.
+
+    `path` is a prefix, one of a checkpoint's files, or a directory with one
+    checkpoint; whether that is whole, `open_weights` says.
+
+    Raises:
+        UserError: for a directory with several, and for an archive.
+    """
+    if path.endswith(_ARCHIVES) and os.path.isfile(path):
+        raise UserError(
+            f"{path} is an archive; unpack it and name the folder within."
+        )
+    if not os.path.isdir(path):
+        prefix = _FILE_SUFFIX.sub("", path)
+        return (
+            prefix if prefix in _prefixes(f"{glob.escape(prefix)}.") else None
+        )
+    found = sorted(_prefixes(os.path.join(glob.escape(path), "")))
+    if len(found) > 1:
+        names = ", ".join(map(os.path.basename, found))
+        raise UserError(
+            f"{path} holds {len(found)} checkpoints; name one of them, for "
+            f"example {found[-1]}. There are {names}."
+        )
+    return found[0] if found else None
+
+
+def _prefixes(start: str) -> set[str]:
+    """Returns the prefixes of the checkpoint files that begin so."""
+    return {
+        _FILE_SUFFIX.sub("", name)
+        for name in glob.glob(start + "*")
+        if _FILE_SUFFIX.search(name) and not name.endswith(".meta")
+    }
+
+
+def open_weights(path: str) -> StoredWeights:
+    """Returns the weights of the checkpoint `path`, a prefix.
+
+    Optimizer slots and counters are left out. Names are the original's:
+    `layer_normalization`, of those who replaced its LayerNorm by Keras',
+    becomes `LayerNorm`, and the `module/` of TF-Hub exports is dropped.
+
+    Raises:
+        UserError: when the checkpoint is damaged, or two of its variables
+            come to the same name.
+    """
+    stored: dict[str, tensor_bundle.StoredVariable] = {}
+    for name, variable in sorted(tensor_bundle.read_index(path).items()):
+        if name in _COUNTERS or name.endswith(_SLOTS):
+            continue
+        if name.endswith(_OBJECT_SUFFIX):
+            raise UserError(
+                f"{path} was written by tf.train.Checkpoint ({name}); a "
+                "checkpoint of google-research/albert is needed."
+            )
+        known = _original_name(name)
+        if known in stored:
+            raise UserError(
+                f"{path} holds both {stored[known].name} and {name}, which "
+                f"are two names of {known}; remove one."
+            )
+        stored[known] = variable
+    return StoredWeights(
+        source=path,
+        form="google",
+        shapes={name: stored[name].shape for name in sorted(stored)},
+        read=lambda name: tensor_bundle.read_variable(path, stored[name]),
+    )
+
+
+def _original_name(name: str) -> str:
+    return _KERAS_LAYER_NORM.sub(r"LayerNorm\1", name.removeprefix("module/"))
+
+
+def head_of(shapes: Mapping[str, tuple[int, ...]]) -> tuple[str, ...]:
+    """Returns the heads that variables of these names and shapes may be.
+
+    None of them for a bare encoder, as of TF-Hub; two where the original
+    gives both the same variables, and then only the user knows.
+    """
+    heads: tuple[str, ...] = ()
+    if any(name.startswith("cls/predictions/") for name in shapes):
+        heads += ("pretraining",)
+    if "cls/squad/output_weights" in shapes:
+        heads += ("span",)
+    if "start_logits/dense/kernel" in shapes:
+        heads += ("answerable_span",)
+    if "output_weights" in shapes:
+        single = shapes["output_weights"][:1] == (1,)
+        heads += (
+            ("regression", "multiple_choice") if single else ("classification",)
+        )
+    return heads
+
+
+def write_checkpoint(prefix: str, arrays: Mapping[str, np.ndarray]) -> None:
+    """Writes a checkpoint that the original restores by name.
+
+    Beside it, `checkpoint` says that it is the latest of its directory. A
+    `global_step` of 0 is added: the original asks for none where it starts
+    training from a checkpoint, but to evaluate and to predict, its Estimator
+    restores every variable of its graph, and that is one of them.
+
+    Args:
+        prefix: path without the suffixes `.index` and `.data-...`. The
+            original predicts from `model.ckpt-best`.
+        arrays: weights by the original's names.
+
+    Raises:
+        UserError: when it cannot be written.
+    """
+    import tensorflow as tf
+
+    directory, base = os.path.split(prefix)
+    values = {name: np.asarray(a, np.float32) for name, a in arrays.items()}
+    tensors = {**values, "global_step": np.int64(0)}
+    state = tf.compat.v1.train.generate_checkpoint_state_proto(
+        directory or ".", base, all_model_checkpoint_paths=[base]
+    )
+    try:
+        os.makedirs(directory or ".", exist_ok=True)
+        with tempfile.TemporaryDirectory(
+            prefix=f".{base}.", dir=directory or "."
+        ) as temporary:
+            tf.raw_ops.SaveV2(
+                prefix=os.path.join(temporary, base),
+                tensor_names=list(tensors),
+                shape_and_slices=[""] * len(tensors),
+                tensors=[tf.constant(value) for value in tensors.values()],
+            )
+            with open(os.path.join(temporary, "checkpoint"), "w") as file:
+                file.write(str(state))
+            _move_files(temporary, directory, base)
+    except (OSError, tf.errors.OpError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(f"{prefix} cannot be written: {reason}.") from None
+
+
+def _move_files(temporary: str, directory: str, base: str) -> None:
+    """Moves a checkpoint's files so that at no time a part looks whole."""
+    index = base + ".index"
+    if os.path.lexists(os.path.join(directory, index)):
+        os.remove(os.path.join(directory, index))
+    for name in (base + ".data-00000-of-00001", index, "checkpoint"):
+        with open(os.path.join(temporary, name), "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(os.path.join(temporary, name), os.path.join(directory, name))
+
+
+def config_to_json(config: ModelConfig, *, file_groups: int) -> dict:
+    """Returns an `albert_config.json` that the original and we read.
+
+    Args:
+        config: the architecture.
+        file_groups: layer groups in the checkpoint.
+
+    Raises:
+        UserError: for what the original's code would compute otherwise.
+    """
+    if config.hidden_act not in _THEIR_ACTIVATIONS:
+        raise UserError(
+            f"hidden_act={config.hidden_act!r} has no name in a Google "
+            f"checkpoint's {CONFIG_FILE}; only "
+            f"{', '.join(_THEIR_ACTIVATIONS)} have."
+        )
+    if config.layer_norm_eps != _THEIR_LAYER_NORM_EPS:
+        raise UserError(
+            f"layer_norm_eps={config.layer_norm_eps} cannot be said in a "
+            f"Google checkpoint's {CONFIG_FILE}; only "
+            f"{_THEIR_LAYER_NORM_EPS} can, which the original always takes."
+        )
+    values = {name: getattr(config, name) for name in _THEIR_KEYS}
+    values["num_hidden_groups"] = file_groups
+    values[_OWN_KEY] = {name: getattr(config, name) for name in _OWN_SETTINGS}
+    return values
 
 
 def read_config(path: str) -> ModelConfig:
-    """Returns the configuration in an `albert_config.json`."""
+    """Returns the configuration in an `albert_config.json`.
+
+    Raises:
+        UserError: naming the file and what is wrong with it.
+    """
     values = {
         name: value
         for name, value in read_json(path).items()
         if name not in _IGNORED_KEYS
     }
+    own = values.pop(_OWN_KEY, {})
+    if not isinstance(own, dict):
+        raise UserError(
+            f"{path}: {_OWN_KEY} is of type {type(own).__name__}; an object "
+            "is needed."
+        )
+    unknown = sorted(set(own) - set(_OWN_SETTINGS))
+    if unknown:
+        raise UserError(
+            f"{path}: {_OWN_KEY} has no setting {unknown[0]!r}; it has "
+            f"{', '.join(_OWN_SETTINGS)}."
+        )
     try:
-        return override(ModelConfig(), values)
+        return override(ModelConfig(), {**values, **own})
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
 
 
 def config_beside(path: str) -> ModelConfig:
-    """Returns the configuration in the folder of a checkpoint."""
-    return read_config(
-        os.path.join(os.path.dirname(path) or ".", "albert_config.json")
-    )
-
-
-def read_weights(path: str) -> dict[str, np.ndarray]:
-    """Returns the weights of the checkpoint `path` (a prefix) by name.
-
-    Optimizer slots and `global_step` are left out.
+    """Returns the configuration in the folder of a checkpoint.
 
     Raises:
-        UserError: when the checkpoint cannot be read.
+        UserError: when there is none, or it is faulty.
     """
-    import tensorflow as tf
-
-    try:
-        reader = tf.train.load_checkpoint(path)
-        names = reader.get_variable_to_shape_map()
-        return {
-            name: reader.get_tensor(name)
-            for name in sorted(names)
-            if name != "global_step" and not name.endswith(_SLOTS)
-        }
-    except (tf.errors.OpError, IndexError, ValueError, RuntimeError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
+    config = os.path.join(os.path.dirname(path), CONFIG_FILE)
+    if not os.path.exists(config):
         raise UserError(
-            f"{path} is not a readable TensorFlow checkpoint: {reason}"
-        ) from None
+            f"{config} is missing: the checkpoint {path} needs the "
+            "configuration it was trained with in its folder."
+        )
+    return read_config(config)
+
+
+def find_tokenizer_file(directory: str) -> str | None:
+    """Returns the path of the vocabulary in the folder of a checkpoint.
+
+    That is the one SentencePiece model, however it is called (`*.model`), or
+    the one list of WordPiece pieces (`vocab*.txt`); None without either.
+
+    Raises:
+        UserError: naming them when there are several.
+    """
+    found = sorted(
+        path
+        for pattern in ("*.model", "vocab*.txt")
+        for path in glob.glob(os.path.join(glob.escape(directory), pattern))
+        if os.path.isfile(path)
+    )
+    if len(found) > 1:
+        raise UserError(
+            f"{directory} holds {len(found)} vocabularies, "
+            f"{', '.join(map(os.path.basename, found))}; leave one there."
+        )
+    return found[0] if found else None

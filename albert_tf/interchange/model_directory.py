@@ -5,44 +5,18 @@ transformers opens it as it is. What transformers saves opens here.
 
 import contextlib
 import dataclasses
-import functools
-import glob
-import hashlib
 import os
 import shutil
 from collections.abc import Iterator
 
-import keras
-import numpy as np
-
-from albert_tf.config import ModelConfig, UserError, read_json, write_json
+from albert_tf.config import ModelConfig, UserError
 from albert_tf.interchange import google_tf1
-from albert_tf.modeling import config_json, weights_file
-from albert_tf.modeling.models import (
-    AlbertForClassification,
-    AlbertForPretraining,
-)
-from albert_tf.modeling.weight_names import (
-    NamedWeight,
-    assign_weights,
-    file_groups,
-    named_weights,
-)
+from albert_tf.modeling import pretrained
+from albert_tf.modeling.models import MODELS, AlbertModel
+from albert_tf.modeling.stored_weights import StoredWeights
+from albert_tf.modeling.weight_names import fill_model, named_weights
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.text.tokenizer_base import Tokenizer
-
-_PRETRAINING = "AlbertForPreTraining"
-_CLASSIFICATION = "AlbertForSequenceClassification"
-
-# Hugging Face's class name -> how to build ours.
-_ARCHITECTURES = {
-    _PRETRAINING: lambda config, labels, **options: AlbertForPretraining(
-        config, **options
-    ),
-    _CLASSIFICATION: lambda config, labels, **options: AlbertForClassification(
-        config, len(labels), **options
-    ),
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,14 +26,25 @@ class LoadedModel:
     Attributes:
         model: with its weights.
         tokenizer: the one it was trained with.
-        labels: names of the classes of a classifier, else None.
         max_seq_length: longest input it was trained on, in tokens.
     """
 
-    model: keras.Model
+    model: AlbertModel
     tokenizer: Tokenizer
-    labels: list[str] | None
     max_seq_length: int
+
+    @property
+    def labels(self) -> list[str] | None:
+        """Names of the classes of a model that has any, else None."""
+        return self.model.labels
+
+    def require_head(self, head: str, place: str, advice: str) -> None:
+        """Raises UserError when the model has no such head."""
+        if head not in self.model.head_names:
+            raise UserError(
+                f"{place} holds an {type(self.model).__name__}, which has no "
+                f"{head} head; {advice}"
+            )
 
 
 @contextlib.contextmanager
@@ -101,41 +86,34 @@ def flush_files(directory: str) -> None:
 
 def save_model_directory(
     directory: str,
-    model: keras.Model,
+    model: AlbertModel,
     tokenizer: Tokenizer,
     *,
     max_seq_length: int,
-    labels: list[str] | None = None,
+    own_settings: bool = True,
 ) -> None:
-    """Writes a model directory, replacing one that stands there."""
-    architecture = _CLASSIFICATION if labels else _PRETRAINING
+    """Writes a model directory, replacing one that stands there.
+
+    Args:
+        directory: made where missing.
+        model: of any class.
+        tokenizer: the one it was trained with.
+        max_seq_length: longest text it was trained on, in tokens.
+        own_settings: whether config.json says what transformers has no word
+            for; without, the modes of sharing come back as layer groups.
+    """
     with replacing_directory(directory) as temporary:
         tokenizer.save(temporary, model.config.max_position_embeddings)
-        values = {}
-        for row in named_weights(model):
-            value = np.asarray(
-                keras.ops.convert_to_numpy(row.variable), np.float32
-            )
-            values[row.huggingface] = (
-                value.T if row.huggingface_transposed else value
-            )
-        weights_file.write_weights(
-            os.path.join(temporary, "model.safetensors"), values
-        )
-        write_json(
-            os.path.join(temporary, "config.json"),
-            config_json.config_to_json(
-                model.config,
-                architecture=architecture,
-                file_groups=file_groups(model),
-                special_ids={
-                    "pad_token_id": tokenizer.pad_id,
-                    "bos_token_id": tokenizer.cls_id,
-                    "eos_token_id": tokenizer.sep_id,
-                },
-                labels=labels,
-                max_seq_length=max_seq_length,
-            ),
+        pretrained.write_model_files(
+            temporary,
+            model,
+            pretrained.describe(model, max_seq_length),
+            special_ids={
+                "pad_token_id": tokenizer.pad_id,
+                "bos_token_id": tokenizer.cls_id,
+                "eos_token_id": tokenizer.sep_id,
+            },
+            own_settings=own_settings,
         )
 
 
@@ -147,36 +125,29 @@ def load_model_directory(directory: str, dtype: str = "float32") -> LoadedModel:
     Raises:
         UserError: for anything missing, unexpected, misshapen or damaged.
     """
-    if os.path.isfile(os.path.join(directory, "model", "config.json")):
-        directory = os.path.join(directory, "model")
-    path = _config_path(directory)
-    values = read_json(path)
-    config = config_json.config_from_json(values, path)
-    architecture = config_json.architecture_from_json(values)
-    if architecture not in _ARCHITECTURES:
-        raise UserError(
-            f"{path}: architectures is {architecture}; "
-            f"one of {', '.join(_ARCHITECTURES)} is needed."
-        )
-    labels = None
-    if architecture == _CLASSIFICATION:
-        labels = config_json.labels_from_json(values, path)
+    directory = _model_in(directory)
+    description, stored = pretrained.read_model_files(directory)
     tokenizer = load_tokenizer(directory)
-    check_vocab_size(config, tokenizer, directory)
-    model = _ARCHITECTURES[architecture](config, labels, dtype=dtype)
-    weights = os.path.join(directory, "model.safetensors")
-    arrays = weights_file.read_weights(weights)
-    rows = named_weights(model)
-    _refuse_unexpected(rows, arrays, "huggingface", weights)
-    assign_weights(rows, arrays, source=weights, form="huggingface")
+    check_vocab_size(description.config, tokenizer, directory)
+    model = MODELS[description.kind](
+        description.config,
+        dtype=dtype,
+        **pretrained.constructor_arguments(description, stored),
+    )
+    fill_model(model, stored)
     return LoadedModel(
         model=model,
         tokenizer=tokenizer,
-        labels=labels,
-        max_seq_length=config_json.max_seq_length_from_json(
-            values, config, path
-        ),
+        max_seq_length=description.max_seq_length,
     )
+
+
+def _model_in(directory: str) -> str:
+    """Returns the model directory of a run directory, or the one given."""
+    inner = os.path.join(directory, "model")
+    if os.path.isfile(os.path.join(inner, pretrained.CONFIG_FILE)):
+        return inner
+    return directory
 
 
 def check_vocab_size(
@@ -191,54 +162,31 @@ def check_vocab_size(
         )
 
 
-def _config_path(directory: str) -> str:
-    path = os.path.join(directory, "config.json")
-    if not os.path.isfile(path):
-        raise UserError(
-            f"{directory} is not a model directory: it has no config.json. "
-            "A run writes its model to RUN_DIR/model when it ends."
-        )
-    return path
-
-
-def _refuse_unexpected(
-    rows: list[NamedWeight], arrays: dict, form: str, source: str
-) -> None:
-    extra = sorted(set(arrays) - {getattr(row, form) for row in rows})
-    if extra:
-        raise UserError(
-            f"{source} holds unexpected weights: {', '.join(extra)}."
-        )
-
-
 @dataclasses.dataclass(frozen=True)
 class InitialWeights:
     """Weights to start a model from.
 
     Attributes:
         kind: what was found, for people.
-        source: its path.
         config: the architecture they fit.
-        form: whose names they carry, "google" or "huggingface".
-        arrays: by name.
+        stored: the weights.
         directory: holds the tokenizer, if the source has one.
     """
 
     kind: str
-    source: str
     config: ModelConfig
-    form: str
-    arrays: dict[str, np.ndarray]
+    stored: StoredWeights
     directory: str | None
 
-    @functools.cached_property
+    @property
+    def source(self) -> str:
+        """The file they lie in."""
+        return self.stored.source
+
+    @property
     def fingerprint(self) -> str:
         """A digest of the weights, whatever the path is called."""
-        digest = hashlib.sha256()
-        for name, value in sorted(self.arrays.items()):
-            digest.update(name.encode())
-            digest.update(np.ascontiguousarray(value).tobytes())
-        return digest.hexdigest()
+        return self.stored.fingerprint
 
 
 def find_initial_weights(path: str) -> InitialWeights:
@@ -251,42 +199,19 @@ def find_initial_weights(path: str) -> InitialWeights:
     Raises:
         UserError: when it is none of these or cannot be read.
     """
-    run_model = os.path.join(path, "model")
-    found = sorted(glob.glob(os.path.join(glob.escape(path), "*.ckpt*.index")))
-    if found:
-        if len(found) > 1:
-            raise UserError(
-                f"{path} holds {len(found)} checkpoints; name one of them, "
-                f"for example {found[-1].removesuffix('.index')}."
-            )
-        path = found[0].removesuffix(".index")
-    if google_tf1.is_checkpoint(path):
+    checkpoint = google_tf1.find_checkpoint(path)
+    if checkpoint:
         return InitialWeights(
             "Google TF1 checkpoint",
-            path,
-            google_tf1.config_beside(path),
-            "google",
-            google_tf1.read_weights(path),
+            google_tf1.config_beside(checkpoint),
+            google_tf1.open_weights(checkpoint),
             None,
         )
-    for kind, directory in (
-        ("run directory", run_model),
-        ("model directory", path),
-    ):
-        file = os.path.join(directory, "config.json")
-        if os.path.isfile(file) and os.path.isfile(
-            os.path.join(directory, "model.safetensors")
-        ):
-            return InitialWeights(
-                kind,
-                directory,
-                config_json.config_from_json(read_json(file), file),
-                "huggingface",
-                weights_file.read_weights(
-                    os.path.join(directory, "model.safetensors")
-                ),
-                directory,
-            )
+    directory = _model_in(path)
+    if os.path.isfile(os.path.join(directory, pretrained.CONFIG_FILE)):
+        description, stored = pretrained.read_model_files(directory)
+        kind = "model directory" if directory == path else "run directory"
+        return InitialWeights(kind, description.config, stored, directory)
     if not os.path.exists(path):
         raise UserError(f"{path} does not exist.")
     raise UserError(
@@ -295,45 +220,43 @@ def find_initial_weights(path: str) -> InitialWeights:
     )
 
 
-def initialize(model: keras.Model, weights: InitialWeights) -> str:
+# Heads that pretraining trains: another run goes on with them. All others
+# are of one task and its labels.
+_LASTING_HEADS = ("masked_lm", "sentence_order")
+
+
+def initialize(model: AlbertModel, weights: InitialWeights) -> str:
     """Gives the model the initial weights and returns what happened, a line.
 
     The encoder must fit in full. A pretraining head that both sides have is
-    taken too; a classification head is always new, for its labels are those
-    of another task.
+    taken too; the head of a task is always new, for its labels are those of
+    another one.
 
     Raises:
         UserError: naming each weight of the encoder that is missing,
             unexpected or misshapen.
     """
-    form = weights.form
-    head = getattr(model, "classification", None)
-    task_head = {v.path for v in head.variables} if head else set()
-    rows = [
-        row
-        for row in named_weights(model)
-        if row.in_encoder
-        or (
-            getattr(row, form) in weights.arrays
-            and row.variable.path not in task_head
-        )
-    ]
-    prefix = "albert." if form == "huggingface" else "bert/"
-    encoder = {n: v for n, v in weights.arrays.items() if n.startswith(prefix)}
-    in_encoder = [row for row in rows if row.in_encoder]
-    _refuse_unexpected(in_encoder, encoder, form, weights.source)
-    assign_weights(rows, weights.arrays, source=weights.source, form=form)
-    used = {getattr(row, form) for row in rows}
-    unused = sorted(set(weights.arrays) - used)
-    fresh = [
-        row
-        for row in named_weights(model)
-        if not any(row.variable is other.variable for other in rows)
-    ]
-    line = f"Weights from the {weights.kind} {weights.source}: {len(used)}"
-    if fresh:
-        names = ", ".join(row.variable.path for row in fresh)
-        line += f"; new: {names}"
-    if unused:
-        line += f"; not needed: {', '.join(unused)}"
+    new_heads = tuple(
+        name
+        for name in model.head_names
+        if name not in _LASTING_HEADS or not _has_head(model, name, weights)
+    )
+    filled = fill_model(
+        model, weights.stored, new_heads=new_heads, drop_other_heads=True
+    )
+    line = f"Weights from the {weights.kind} {weights.source}: "
+    line += str(len(filled.used))
+    if filled.fresh:
+        line += f"; new: {', '.join(filled.fresh)}"
+    if filled.unused:
+        line += f"; not needed: {', '.join(filled.unused)}"
     return line + "."
+
+
+def _has_head(model: AlbertModel, head: str, weights: InitialWeights) -> bool:
+    form = weights.stored.form
+    return any(
+        getattr(row, form) in weights.stored.shapes
+        for row in named_weights(model, form)
+        if row.head == head
+    )

@@ -1,55 +1,180 @@
 """A model's `config.json`, in the form that transformers reads."""
 
-from albert_tf.config import ModelConfig, UserError, override, setting_fields
+import dataclasses
+from collections.abc import Mapping
 
+from albert_tf.config import ModelConfig, UserError, override, setting_fields
+from albert_tf.modeling.weight_names import check_groups
+
+# The most starts or ends that a head may be asked to follow.
+_MOST_BEAMS = 1000
 # Google's "gelu" is the tanh form; Hugging Face's "gelu" is the exact one.
 _ACTIVATIONS = {"gelu": "gelu_new", "gelu_exact": "gelu", "relu": "relu"}
 
 
-def config_to_json(
-    config: ModelConfig,
+# (model class here, class in transformers). The first row of a class there
+# is what its files are read as, but see _kind_of.
+_CLASSES = (
+    ("AlbertModel", "AlbertModel"),
+    ("AlbertForPretraining", "AlbertForPreTraining"),
+    ("AlbertForMaskedLM", "AlbertForMaskedLM"),
+    ("AlbertForClassification", "AlbertForSequenceClassification"),
+    ("AlbertForRegression", "AlbertForSequenceClassification"),
+    ("AlbertForMultipleChoice", "AlbertForMultipleChoice"),
+    ("AlbertForTokenClassification", "AlbertForTokenClassification"),
+    ("AlbertForQuestionAnswering", "AlbertForQuestionAnswering"),
+    # transformers has no such heads; it opens the encoder.
+    ("AlbertForAnswerableQuestions", "AlbertModel"),
+    ("AlbertForSentenceEmbedding", "AlbertModel"),
+)
+_PROBLEM_TYPES = {
+    "AlbertForClassification": "single_label_classification",
+    "AlbertForRegression": "regression",
+}
+# Ids of [PAD], [CLS] and [SEP] in the released vocabularies.
+SPECIAL_IDS = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelDescription:
+    """What a `config.json` says.
+
+    Attributes:
+        kind: the name of a model class, see models.MODELS.
+        config: the architecture.
+        max_seq_length: longest text the model was trained on, in tokens.
+        labels: names of the classes of a model that has any, else None.
+        pooler: whether there is a pooled output; None: as the weights say.
+        head_options: other arguments of the heads.
+    """
+
+    kind: str
+    config: ModelConfig
+    max_seq_length: int
+    labels: list[str] | None = None
+    pooler: bool | None = None
+    head_options: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+
+def to_json(
+    description: ModelDescription,
     *,
-    architecture: str,
     file_groups: int,
-    special_ids: dict[str, int],
-    labels: list[str] | None,
-    max_seq_length: int,
+    special_ids: Mapping[str, int] = SPECIAL_IDS,
+    own_settings: bool = True,
 ) -> dict:
     """Returns a `config.json` that transformers and this project read.
 
     Args:
-        config: the architecture.
-        architecture: the name of the class with these heads.
+        description: of the model.
         file_groups: layer groups in the weight file.
         special_ids: pad_token_id, bos_token_id and eos_token_id.
-        labels: names of the classes, if it classifies.
-        max_seq_length: longest text the model was trained on, in tokens.
+        own_settings: whether to add what transformers has no word for.
     """
+    config = description.config
     values = {
-        "architectures": [architecture],
+        "architectures": [dict(_CLASSES)[description.kind]],
         "model_type": "albert",
         **{
             name: getattr(config, name)
             for name in setting_fields(config)
-            if name != "sharing"
+            if name not in ("sharing", "always_project_embeddings")
         },
         **special_ids,
         "tie_word_embeddings": True,
         "dtype": "float32",
-        # What transformers has no word for.
-        "albert_tf": {
+    }
+    if own_settings:
+        values["albert_tf"] = {
+            "model": description.kind,
             "sharing": config.sharing,
             "num_hidden_groups": config.num_hidden_groups,
-            "max_seq_length": max_seq_length,
-        },
-    }
+            "max_seq_length": description.max_seq_length,
+            "pooler": description.pooler,
+            "head_options": dict(description.head_options),
+        }
     values["hidden_act"] = _ACTIVATIONS[config.hidden_act]
     values["num_hidden_groups"] = file_groups
+    labels = description.labels
+    if description.kind == "AlbertForRegression":
+        # What transformers takes the number of outputs from.
+        labels = ["LABEL_0"]
     if labels:
         values["id2label"] = {str(n): name for n, name in enumerate(labels)}
         values["label2id"] = {name: n for n, name in enumerate(labels)}
-        values["problem_type"] = "single_label_classification"
+    if description.kind in _PROBLEM_TYPES:
+        values["problem_type"] = _PROBLEM_TYPES[description.kind]
     return values
+
+
+def from_json(values: dict, path: str) -> ModelDescription:
+    """Returns what a `config.json` read from `path` says.
+
+    Raises:
+        UserError: naming the file and what is wrong with it.
+    """
+    config = config_from_json(values, path)
+    own = _own_settings(values, path)
+    if not own:
+        check_groups(config, "huggingface", path)
+    kind = _kind_of(values, own, path)
+    labels = None
+    if kind in ("AlbertForClassification", "AlbertForTokenClassification"):
+        labels = labels_from_json(values, path)
+    options = own.get("head_options", {})
+    if not isinstance(options, dict) or any(
+        type(value) is not int or not 1 <= value <= _MOST_BEAMS
+        for value in options.values()
+    ):
+        raise UserError(
+            f"{path}: head_options={options!r} must be an object of whole "
+            f"numbers from 1 to {_MOST_BEAMS}."
+        )
+    pooler = own.get("pooler")
+    if pooler not in (None, True, False):
+        raise UserError(f"{path}: pooler={pooler!r} is not true or false.")
+    return ModelDescription(
+        kind=kind,
+        config=config,
+        max_seq_length=max_seq_length_from_json(values, config, path),
+        labels=labels,
+        pooler=pooler,
+        head_options=options,
+    )
+
+
+def _kind_of(values: dict, own: dict, path: str) -> str:
+    """Returns the name of the model class of a `config.json`."""
+    if "model" in own:
+        kind = own["model"]
+        if kind not in dict(_CLASSES):
+            raise UserError(
+                f"{path}: the model {kind!r} is not one of "
+                f"{', '.join(dict(_CLASSES))}."
+            )
+        return kind
+    names = values.get("architectures")
+    theirs = names[0] if isinstance(names, list) and names else None
+    known = [kind for kind, name in _CLASSES if name == theirs]
+    if not known:
+        raise UserError(
+            f"{path}: architectures is {names!r}; one of "
+            f"{', '.join(dict.fromkeys(dict(_CLASSES).values()))} is needed."
+        )
+    if known[0] != "AlbertForClassification":
+        return known[0]
+    # As transformers decides where nothing is said.
+    problem = values.get("problem_type")
+    if problem is None:
+        one = len(labels_from_json(values, path)) == 1
+        problem = "regression" if one else "single_label_classification"
+    for kind, name in _PROBLEM_TYPES.items():
+        if problem == name:
+            return kind
+    raise UserError(
+        f"{path}: problem_type={problem!r} is not one of "
+        f"{', '.join(_PROBLEM_TYPES.values())}."
+    )
 
 
 def config_from_json(values: dict, path: str) -> ModelConfig:
@@ -66,6 +191,8 @@ def config_from_json(values: dict, path: str) -> ModelConfig:
     known = setting_fields(ModelConfig)
     changes = {name: values[name] for name in known if name in values}
     activations = {theirs: ours for ours, theirs in _ACTIVATIONS.items()}
+    # Another name of the tanh form.
+    activations["gelu_pytorch_tanh"] = "gelu"
     act = changes.get("hidden_act", "gelu_new")
     if type(act) is not str or act not in activations:
         raise UserError(
@@ -81,12 +208,6 @@ def config_from_json(values: dict, path: str) -> ModelConfig:
         return override(ModelConfig(), changes)
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
-
-
-def architecture_from_json(values: dict) -> str:
-    """Returns the class name in a `config.json`, "none" if there is none."""
-    names = values.get("architectures")
-    return str(names[0]) if isinstance(names, list) and names else "none"
 
 
 def labels_from_json(values: dict, path: str) -> list[str]:

@@ -52,6 +52,16 @@ def example_keys(
     return _avalanche(ops.bitwise_xor(step_key, _avalanche(numbers)))
 
 
+def drawn_keys(
+    batch: int, generator: keras.random.SeedGenerator
+) -> keras.KerasTensor:
+    """Returns random keys `[batch]` uint32, for training without a step."""
+    return ops.cast(
+        keras.random.randint((batch,), 0, 2**31 - 1, seed=generator), "uint32"
+    )
+
+
+@keras.saving.register_keras_serializable(package="albert_tf")
 class ExampleDropout(keras.layers.Layer):
     """Inverted dropout with a mask per example.
 
@@ -77,12 +87,7 @@ class ExampleDropout(keras.layers.Layer):
             return inputs
         shape = ops.shape(inputs)
         if keys is None:
-            keys = ops.cast(
-                keras.random.randint(
-                    (shape[0],), 0, 2**31 - 1, seed=self.seed_generator
-                ),
-                "uint32",
-            )
+            keys = drawn_keys(shape[0], self.seed_generator)
         size = 1
         for width in shape[1:]:
             size = size * width

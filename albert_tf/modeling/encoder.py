@@ -1,17 +1,22 @@
 """The encoder: which layer uses which weights, and the way through them."""
 
+import functools
+from collections.abc import Mapping
+
 import keras
 from keras import ops
 
 from albert_tf.config import ModelConfig
-from albert_tf.modeling.dropout import fold_in
+from albert_tf.modeling.dropout import drawn_keys, fold_in
 from albert_tf.modeling.layers import (
     MASKED_LOGIT,
+    ConfiguredLayer,
     Embeddings,
     FeedForward,
     SelfAttention,
     TransformerBlock,
     dense,
+    serializable,
 )
 
 # For each sharing mode: does every layer get its own (attention, feed-forward)?
@@ -51,24 +56,46 @@ def _name(base: str, number: int) -> str:
     return f"{base}_{number}" if number else base
 
 
-class AlbertEncoder(keras.layers.Layer):
+@serializable
+class AlbertEncoder(ConfiguredLayer):
     """Embeddings, projection E to H, the blocks, and the pooler.
 
     With sharing "all" and one group a single TransformerBlock is called
     num_hidden_layers times. When E equals H there is no projection, as in the
-    original.
+    original, unless the architecture asks for one.
     """
 
     def __init__(
-        self, config: ModelConfig, name: str = "encoder", **kwargs: object
+        self,
+        config: ModelConfig | Mapping,
+        pooler: bool = True,
+        remat: bool = False,
+        name: str = "encoder",
+        **kwargs: object,
     ) -> None:
-        super().__init__(name=name, **kwargs)
-        self.config = config
+        """Makes the layers.
+
+        Args:
+            config: the architecture.
+            pooler: whether there is a pooled output; some fine-tuned models
+                of other libraries come without.
+            remat: whether training computes the inside of every block again
+                for the gradient instead of keeping it: less memory, more
+                time, equal gradients.
+            name: the layer's name.
+            **kwargs: as any layer's.
+        """
+        super().__init__(config, name, **kwargs)
+        config = self.config
         policy = self.dtype_policy
+        self.remat = remat
         self.plan = sharing_plan(config)
         self.embeddings = Embeddings(config, dtype=policy)
         self.projection = None
-        if config.embedding_size != config.hidden_size:
+        if (
+            config.embedding_size != config.hidden_size
+            or config.always_project_embeddings
+        ):
             self.projection = dense(
                 config, config.hidden_size, "projection", policy
             )
@@ -95,7 +122,12 @@ class AlbertEncoder(keras.layers.Layer):
         self.blocks = list(blocks.values())
         order = list(blocks)
         self.applications = [order.index(pair) for pair in self.plan]
-        self.pooler = dense(config, config.hidden_size, "pooler", policy)
+        self.pooler = None
+        if pooler:
+            self.pooler = dense(config, config.hidden_size, "pooler", policy)
+        self.seed_generator = None
+        if config.hidden_dropout_prob or config.attention_probs_dropout_prob:
+            self.seed_generator = keras.random.SeedGenerator()
 
     def build(self, input_shape: object = None) -> None:
         """Creates every weight."""
@@ -105,7 +137,8 @@ class AlbertEncoder(keras.layers.Layer):
             self.projection.build((None, None, self.config.embedding_size))
         for block in self.blocks:
             block.build(hidden)
-        self.pooler.build((None, self.config.hidden_size))
+        if self.pooler:
+            self.pooler.build((None, self.config.hidden_size))
         self.built = True
 
     def call(
@@ -115,8 +148,10 @@ class AlbertEncoder(keras.layers.Layer):
         segment_ids: keras.KerasTensor,
         dropout_keys: keras.KerasTensor | None = None,
         training: bool = False,
+        output_hidden_states: bool = False,
+        output_attentions: bool = False,
     ) -> dict[str, keras.KerasTensor]:
-        """Returns the hidden states of the last layer and the pooled vector.
+        """Returns the hidden states of the last layer and what else is asked.
 
         Args:
             input_ids: `[batch, seq]` integers.
@@ -124,11 +159,23 @@ class AlbertEncoder(keras.layers.Layer):
             segment_ids: `[batch, seq]` integers.
             dropout_keys: `[batch]` uint32 or None (see ExampleDropout).
             training: whether dropout is on.
+            output_hidden_states: whether to return every layer's output.
+            output_attentions: whether to return every layer's attention.
 
         Returns:
-            `sequence_output` `[batch, seq, H]` and `pooled_output`
+            `sequence_output` `[batch, seq, H]`, and `pooled_output`
             `[batch, H]`, the tanh of a dense layer on the first position.
+            On request `hidden_states`, a list: what enters the first block,
+            then the output of every block; and `attentions`, a list: the
+            attention weights `[batch, heads, seq, seq]` of every block. A
+            block that is applied often counts each time.
         """
+        if dropout_keys is None and training and self.seed_generator:
+            # Here, and not in every layer: what remat computes again must
+            # see the same masks.
+            dropout_keys = drawn_keys(
+                ops.shape(input_ids)[0], self.seed_generator
+            )
 
         def keys_of(site: int) -> keras.KerasTensor | None:
             return None if dropout_keys is None else fold_in(dropout_keys, site)
@@ -140,12 +187,35 @@ class AlbertEncoder(keras.layers.Layer):
             hidden = self.projection(hidden)
         mask = ops.cast(input_mask, self.compute_dtype)
         mask_logits = (1.0 - mask[:, None, None, :]) * MASKED_LOGIT
-        for site, block in enumerate(self.applications, start=1):
-            hidden = self.blocks[block](
-                hidden,
-                mask_logits,
+        hidden_states, attentions = [hidden], []
+        for site, number in enumerate(self.applications, start=1):
+            apply = functools.partial(
+                self.blocks[number],
+                mask_logits=mask_logits,
                 dropout_keys=keys_of(site),
                 training=training,
+                output_attentions=output_attentions,
             )
-        pooled = ops.tanh(self.pooler(hidden[:, 0]))
-        return {"sequence_output": hidden, "pooled_output": pooled}
+            if self.remat and training:
+                apply = keras.remat(apply)
+            hidden = apply(hidden)
+            if output_attentions:
+                hidden, probs = hidden
+                attentions.append(probs)
+            hidden_states.append(hidden)
+        outputs = {"sequence_output": hidden}
+        if self.pooler:
+            outputs["pooled_output"] = ops.tanh(self.pooler(hidden[:, 0]))
+        if output_hidden_states:
+            outputs["hidden_states"] = hidden_states
+        if output_attentions:
+            outputs["attentions"] = attentions
+        return outputs
+
+    def get_config(self) -> dict:
+        """Returns the constructor's arguments."""
+        return {
+            **super().get_config(),
+            "pooler": self.pooler is not None,
+            "remat": self.remat,
+        }

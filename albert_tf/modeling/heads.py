@@ -1,33 +1,115 @@
-"""What sits on the encoder, one class per objective.
+"""What sits on the encoder: one class per head, one row of HEADS each.
 
-Every head returns float32 logits, whatever the precision of its layers.
+A head says in one place what it reads of the encoder and of the batch, what it
+gives, and what it minimises. Every head gives float32, whatever the precision
+of its layers.
 """
+
+from collections.abc import Mapping
 
 import keras
 from keras import ops
 
 from albert_tf.config import ModelConfig
 from albert_tf.modeling.dropout import ExampleDropout
-from albert_tf.modeling.layers import ACTIVATIONS, dense, layer_norm
+from albert_tf.modeling.layers import (
+    ACTIVATIONS,
+    ConfiguredLayer,
+    dense,
+    layer_norm,
+    serializable,
+)
+from albert_tf.modeling.losses import (
+    Pair,
+    weighted_binary_cross_entropy,
+    weighted_cross_entropy,
+    weighted_squared_error,
+)
+
+# Added to logits of positions that cannot be an answer (the original's value).
+_IMPOSSIBLE = -1e30
 
 
-class MaskedLMHead(keras.layers.Layer):
+class Head(ConfiguredLayer):
+    """What every head says of itself.
+
+    Attributes:
+        reads: the output of the encoder that it needs.
+        features: what `call` reads of a batch, beside the encoder's inputs.
+        outputs: what `call` gives.
+        labels: what `loss` reads of a batch; the first is what the head
+            predicts. Weights may be absent and are 1 then.
+        options: constructor arguments beside the architecture.
+    """
+
+    reads: str = "pooled_output"
+    features: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ("logits",)
+    labels: tuple[str, ...] = ("label_ids", "example_weights")
+    options: tuple[str, ...] = ()
+
+    def call(
+        self,
+        encoded: dict[str, keras.KerasTensor],
+        features: dict[str, keras.KerasTensor],
+        dropout_keys: keras.KerasTensor | None = None,
+        training: bool = False,
+    ) -> dict[str, keras.KerasTensor]:
+        """Returns the outputs by name.
+
+        Args:
+            encoded: the encoder's outputs and `word_embeddings`.
+            features: of the batch.
+            dropout_keys: `[batch]` uint32 or None (see ExampleDropout).
+            training: whether dropout is on.
+        """
+        raise NotImplementedError
+
+    def loss(self, outputs: dict, features: dict) -> Pair | None:
+        """Returns (weighted sum, weight); None where nothing trains a head."""
+        raise NotImplementedError
+
+    def get_config(self) -> dict:
+        """Returns the constructor's arguments."""
+        options = {name: getattr(self, name) for name in self.options}
+        return {**super().get_config(), **options}
+
+
+def _float32(x: keras.KerasTensor) -> keras.KerasTensor:
+    return ops.cast(x, "float32")
+
+
+@serializable
+class MaskedLMHead(Head):
     """Logits over the vocabulary at the masked positions.
 
     Dense H to E, activation, normalisation, then the product with the word
-    embeddings (tied) plus a bias per piece.
+    embeddings (tied) plus a bias per piece. `masked_lm_logits` is
+    `[batch, predictions, vocab]`; the loss is the mean negative
+    log-likelihood over the weights (paper, section 3.1; the original adds
+    1e-5 to the weight).
     """
 
+    reads = "sequence_output"
+    features = ("masked_lm_positions",)
+    outputs = ("masked_lm_logits",)
+    labels = ("masked_lm_ids", "masked_lm_weights")
+
     def __init__(
-        self, config: ModelConfig, name: str = "masked_lm", **kwargs: object
+        self,
+        config: ModelConfig | Mapping,
+        name: str = "masked_lm",
+        **kwargs: object,
     ) -> None:
-        super().__init__(name=name, **kwargs)
-        self.config = config
-        self.activation = ACTIVATIONS[config.hidden_act]
+        super().__init__(config, name, **kwargs)
+        self.activation = ACTIVATIONS[self.config.hidden_act]
         self.transform = dense(
-            config, config.embedding_size, "transform", self.dtype_policy
+            self.config,
+            self.config.embedding_size,
+            "transform",
+            self.dtype_policy,
         )
-        self.layer_norm = layer_norm(config, self.dtype_policy)
+        self.layer_norm = layer_norm(self.config, self.dtype_policy)
 
     def build(self, input_shape: object = None) -> None:
         """Creates the weights."""
@@ -41,91 +123,514 @@ class MaskedLMHead(keras.layers.Layer):
 
     def call(
         self,
-        sequence_output: keras.KerasTensor,
-        masked_lm_positions: keras.KerasTensor,
-        word_embeddings: keras.KerasTensor,
-    ) -> keras.KerasTensor:
-        """Returns logits `[batch, predictions, vocab]`.
-
-        Args:
-            sequence_output: `[batch, seq, H]`.
-            masked_lm_positions: `[batch, predictions]` integers.
-            word_embeddings: `[vocab, E]`.
-        """
+        encoded: dict[str, keras.KerasTensor],
+        features: dict[str, keras.KerasTensor],
+        dropout_keys: keras.KerasTensor | None = None,
+        training: bool = False,
+    ) -> dict[str, keras.KerasTensor]:
+        """Returns `masked_lm_logits` at `masked_lm_positions`."""
+        positions = ops.cast(features["masked_lm_positions"], "int32")
         hidden = ops.take_along_axis(
-            sequence_output,
-            ops.expand_dims(ops.cast(masked_lm_positions, "int32"), -1),
-            axis=1,
+            encoded["sequence_output"], ops.expand_dims(positions, -1), axis=1
         )
         hidden = self.layer_norm(self.activation(self.transform(hidden)))
-        table = ops.cast(word_embeddings, hidden.dtype)
+        table = ops.cast(encoded["word_embeddings"], hidden.dtype)
         logits = ops.matmul(hidden, ops.transpose(table))
-        return ops.cast(logits, "float32") + ops.cast(
-            self.output_bias, "float32"
+        return {
+            "masked_lm_logits": _float32(logits) + _float32(self.output_bias)
+        }
+
+    def loss(self, outputs: dict, features: dict) -> Pair:
+        """Returns the cross-entropy of the masked tokens."""
+        return weighted_cross_entropy(
+            outputs["masked_lm_logits"],
+            features["masked_lm_ids"],
+            features.get("masked_lm_weights"),
         )
 
 
-class SentenceOrderHead(keras.layers.Layer):
+class PooledHead(Head):
+    """Dropout, then one dense layer, on the pooled vector."""
+
+    def __init__(
+        self,
+        config: ModelConfig | Mapping,
+        name: str,
+        width: int,
+        dropout: bool = True,
+        **kwargs: object,
+    ) -> None:
+        super().__init__(config, name, **kwargs)
+        rate = self.config.classifier_dropout_prob if dropout else 0.0
+        self.dropout = ExampleDropout(rate, dtype=self.dtype_policy)
+        self.classifier = dense(
+            self.config, width, "classifier", self.dtype_policy
+        )
+
+    def build(self, input_shape: object = None) -> None:
+        """Creates the weights."""
+        self.classifier.build((None, self.config.hidden_size))
+        self.built = True
+
+    def scores(
+        self,
+        encoded: dict[str, keras.KerasTensor],
+        dropout_keys: keras.KerasTensor | None,
+        training: bool,
+    ) -> keras.KerasTensor:
+        """Returns the dense layer's output, float32 `[..., width]`."""
+        hidden = self.dropout(
+            encoded[self.reads], keys=dropout_keys, training=training
+        )
+        return _float32(self.classifier(hidden))
+
+
+@serializable
+class SentenceOrderHead(PooledHead):
     """Two logits from the pooled vector: in order, swapped.
 
     Or what else the labels of the shards mean: with next-sentence records the
     segment follows or is of another document; single segments train nothing
-    here.
+    here. Without dropout, as in the original.
     """
+
+    outputs = ("sentence_order_logits",)
+    labels = ("sentence_order_labels", "example_weights")
 
     def __init__(
         self,
-        config: ModelConfig,
+        config: ModelConfig | Mapping,
         name: str = "sentence_order",
         **kwargs: object,
     ) -> None:
-        super().__init__(name=name, **kwargs)
-        self.config = config
-        self.classifier = dense(config, 2, "classifier", self.dtype_policy)
+        super().__init__(config, name, 2, dropout=False, **kwargs)
 
-    def build(self, input_shape: object = None) -> None:
-        """Creates the weights."""
-        self.classifier.build((None, self.config.hidden_size))
-        self.built = True
+    def call(
+        self,
+        encoded: dict[str, keras.KerasTensor],
+        features: dict[str, keras.KerasTensor],
+        dropout_keys: keras.KerasTensor | None = None,
+        training: bool = False,
+    ) -> dict[str, keras.KerasTensor]:
+        """Returns `sentence_order_logits` `[batch, 2]`."""
+        return {
+            "sentence_order_logits": self.scores(
+                encoded, dropout_keys, training
+            )
+        }
 
-    def call(self, pooled_output: keras.KerasTensor) -> keras.KerasTensor:
-        """Returns logits `[batch, 2]` for pooled_output `[batch, H]`."""
-        return ops.cast(self.classifier(pooled_output), "float32")
+    def loss(self, outputs: dict, features: dict) -> Pair:
+        """Returns the cross-entropy of the order."""
+        return weighted_cross_entropy(
+            outputs["sentence_order_logits"],
+            features["sentence_order_labels"],
+            features.get("example_weights"),
+        )
 
 
-class ClassificationHead(keras.layers.Layer):
-    """Dropout and a dense layer on the pooled vector."""
+@serializable
+class ClassificationHead(PooledHead):
+    """One of several labels for a text: `logits` `[batch, labels]`."""
+
+    options = ("num_labels",)
 
     def __init__(
         self,
-        config: ModelConfig,
+        config: ModelConfig | Mapping,
         num_labels: int,
         name: str = "classification",
         **kwargs: object,
     ) -> None:
-        super().__init__(name=name, **kwargs)
-        self.config = config
+        super().__init__(config, name, num_labels, **kwargs)
         self.num_labels = num_labels
+
+    def call(
+        self,
+        encoded: dict[str, keras.KerasTensor],
+        features: dict[str, keras.KerasTensor],
+        dropout_keys: keras.KerasTensor | None = None,
+        training: bool = False,
+    ) -> dict[str, keras.KerasTensor]:
+        """Returns `logits` `[batch, labels]`."""
+        return {"logits": self.scores(encoded, dropout_keys, training)}
+
+    def loss(self, outputs: dict, features: dict) -> Pair:
+        """Returns the cross-entropy of the labels."""
+        return weighted_cross_entropy(
+            outputs["logits"],
+            features["label_ids"],
+            features.get("example_weights"),
+        )
+
+
+@serializable
+class RegressionHead(PooledHead):
+    """A number for a text (STS-B): `predictions` `[batch]`."""
+
+    outputs = ("predictions",)
+
+    def __init__(
+        self,
+        config: ModelConfig | Mapping,
+        name: str = "regression",
+        **kwargs: object,
+    ) -> None:
+        super().__init__(config, name, 1, **kwargs)
+
+    def call(
+        self,
+        encoded: dict[str, keras.KerasTensor],
+        features: dict[str, keras.KerasTensor],
+        dropout_keys: keras.KerasTensor | None = None,
+        training: bool = False,
+    ) -> dict[str, keras.KerasTensor]:
+        """Returns `predictions` `[batch]`."""
+        scores = self.scores(encoded, dropout_keys, training)
+        return {"predictions": ops.squeeze(scores, -1)}
+
+    def loss(self, outputs: dict, features: dict) -> Pair:
+        """Returns the squared error; `label_ids` are floats."""
+        return weighted_squared_error(
+            outputs["predictions"],
+            features["label_ids"],
+            features.get("example_weights"),
+        )
+
+
+@serializable
+class MultipleChoiceHead(PooledHead):
+    """One of several texts (RACE): `logits` `[batch, choices]`.
+
+    The batch's `input_ids` and the like are `[batch, choices, seq]`.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig | Mapping,
+        name: str = "multiple_choice",
+        **kwargs: object,
+    ) -> None:
+        super().__init__(config, name, 1, **kwargs)
+
+    def call(
+        self,
+        encoded: dict[str, keras.KerasTensor],
+        features: dict[str, keras.KerasTensor],
+        dropout_keys: keras.KerasTensor | None = None,
+        training: bool = False,
+    ) -> dict[str, keras.KerasTensor]:
+        """Returns `logits` `[batch, choices]`."""
+        scores = self.scores(encoded, dropout_keys, training)
+        choices = ops.shape(features["input_ids"])[1]
+        return {"logits": ops.reshape(scores, (-1, choices))}
+
+    def loss(self, outputs: dict, features: dict) -> Pair:
+        """Returns the cross-entropy of the right choice."""
+        return weighted_cross_entropy(
+            outputs["logits"],
+            features["label_ids"],
+            features.get("example_weights"),
+        )
+
+
+@serializable
+class TokenClassificationHead(PooledHead):
+    """A label for every token: `logits` `[batch, seq, labels]`.
+
+    `label_ids` and `label_weights` are `[batch, seq]`; a weight of 0 leaves a
+    token out (padding, special tokens, the later pieces of a word).
+    """
+
+    reads = "sequence_output"
+    labels = ("label_ids", "label_weights")
+    options = ("num_labels",)
+
+    def __init__(
+        self,
+        config: ModelConfig | Mapping,
+        num_labels: int,
+        name: str = "token_classification",
+        **kwargs: object,
+    ) -> None:
+        super().__init__(config, name, num_labels, **kwargs)
+        self.num_labels = num_labels
+
+    def call(
+        self,
+        encoded: dict[str, keras.KerasTensor],
+        features: dict[str, keras.KerasTensor],
+        dropout_keys: keras.KerasTensor | None = None,
+        training: bool = False,
+    ) -> dict[str, keras.KerasTensor]:
+        """Returns `logits` `[batch, seq, labels]`."""
+        return {"logits": self.scores(encoded, dropout_keys, training)}
+
+    def loss(self, outputs: dict, features: dict) -> Pair:
+        """Returns the cross-entropy of the tokens' labels."""
+        return weighted_cross_entropy(
+            outputs["logits"],
+            features["label_ids"],
+            features.get("label_weights"),
+        )
+
+
+@serializable
+class SpanHead(PooledHead):
+    """Where an answer starts and ends (SQuAD 1.1), every position scored.
+
+    One dense layer to two numbers, without dropout. `start_logits` and
+    `end_logits` are `[batch, seq]`; the loss is the mean of both
+    cross-entropies (the original's run_squad_v1).
+    """
+
+    reads = "sequence_output"
+    outputs = ("start_logits", "end_logits")
+    labels = ("start_positions", "end_positions", "example_weights")
+
+    def __init__(
+        self,
+        config: ModelConfig | Mapping,
+        name: str = "span",
+        **kwargs: object,
+    ) -> None:
+        super().__init__(config, name, 2, dropout=False, **kwargs)
+
+    def call(
+        self,
+        encoded: dict[str, keras.KerasTensor],
+        features: dict[str, keras.KerasTensor],
+        dropout_keys: keras.KerasTensor | None = None,
+        training: bool = False,
+    ) -> dict[str, keras.KerasTensor]:
+        """Returns `start_logits` and `end_logits` `[batch, seq]`."""
+        scores = self.scores(encoded, dropout_keys, training)
+        return {"start_logits": scores[..., 0], "end_logits": scores[..., 1]}
+
+    def loss(self, outputs: dict, features: dict) -> Pair:
+        """Returns the mean of the cross-entropies of start and end."""
+        return _span_loss(outputs, features)
+
+
+def _span_loss(outputs: dict, features: dict) -> Pair:
+    weights = features.get("example_weights")
+    start, weight = weighted_cross_entropy(
+        outputs["start_logits"], features["start_positions"], weights
+    )
+    end, _ = weighted_cross_entropy(
+        outputs["end_logits"], features["end_positions"], weights
+    )
+    return (start + end) * 0.5, weight
+
+
+@serializable
+class AnswerableSpanHead(Head):
+    """Where an answer is and whether there is one (SQuAD 2.0).
+
+    The original's run_squad_v2. The end is scored given a start: the labelled
+    one where the batch has `start_positions`, and each of the start_n_top
+    likeliest ones. `p_mask` `[batch, seq]` is 1 where no answer can be
+    (question, separators, padding) and 0 elsewhere.
+
+    Outputs, float32: `start_logits` `[batch, seq]`;
+    `unanswerable_logits` `[batch]`, high where there is no answer; the beams
+    `start_top_log_probs` and `start_top_positions` `[batch, start_n_top]`,
+    `end_top_log_probs` and `end_top_positions`
+    `[batch, start_n_top, end_n_top]`; and `end_logits` `[batch, seq]` where
+    the batch has `start_positions`. In training there are no beams.
+
+    The loss is half the sum of the cross-entropies of start and end, plus
+    half the binary cross-entropy of `is_impossible`.
+    """
+
+    reads = "sequence_output"
+    features = ("p_mask",)
+    outputs = (
+        "start_logits",
+        "unanswerable_logits",
+        "start_top_log_probs",
+        "start_top_positions",
+        "end_top_log_probs",
+        "end_top_positions",
+    )
+    labels = (
+        "start_positions",
+        "end_positions",
+        "is_impossible",
+        "example_weights",
+    )
+    options = ("start_n_top", "end_n_top")
+
+    def __init__(
+        self,
+        config: ModelConfig | Mapping,
+        start_n_top: int = 5,
+        end_n_top: int = 5,
+        name: str = "answerable_span",
+        **kwargs: object,
+    ) -> None:
+        super().__init__(config, name, **kwargs)
+        self.start_n_top = start_n_top
+        self.end_n_top = end_n_top
+        config, policy = self.config, self.dtype_policy
+        width = config.hidden_size
+        self.start = dense(config, 1, "start", policy)
+        self.end_hidden = dense(config, width, "end_hidden", policy)
+        self.end_layer_norm = layer_norm(config, policy, "end_layer_norm")
+        self.end = dense(config, 1, "end", policy)
+        self.answer_hidden = dense(config, width, "answer_hidden", policy)
         self.dropout = ExampleDropout(
-            config.classifier_dropout_prob, dtype=self.dtype_policy
+            config.classifier_dropout_prob, dtype=policy
         )
-        self.classifier = dense(
-            config, num_labels, "classifier", self.dtype_policy
-        )
+        self.answer = dense(config, 1, "answer", policy, use_bias=False)
 
     def build(self, input_shape: object = None) -> None:
         """Creates the weights."""
-        self.classifier.build((None, self.config.hidden_size))
+        width = self.config.hidden_size
+        for part in (self.start, self.end, self.answer, self.end_layer_norm):
+            part.build((None, width))
+        for part in (self.end_hidden, self.answer_hidden):
+            part.build((None, 2 * width))
+        self.built = True
+
+    def _end_logits(
+        self, hidden: keras.KerasTensor, start: keras.KerasTensor
+    ) -> keras.KerasTensor:
+        """Returns unmasked `[batch, starts, seq]`.
+
+        Args:
+            hidden: `[batch, seq, H]`.
+            start: states of the starts, `[batch, starts, H]`.
+        """
+        states = ops.expand_dims(hidden, 1)
+        given = ops.expand_dims(start, 2)
+        shape = ops.shape(ops.add(states[..., :1], given[..., :1]))[:3]
+        width = (self.config.hidden_size,)
+        pair = ops.concatenate(
+            [
+                ops.broadcast_to(states, tuple(shape) + width),
+                ops.broadcast_to(given, tuple(shape) + width),
+            ],
+            axis=-1,
+        )
+        inner = self.end_layer_norm(ops.tanh(self.end_hidden(pair)))
+        return _float32(ops.squeeze(self.end(inner), -1))
+
+    def call(
+        self,
+        encoded: dict[str, keras.KerasTensor],
+        features: dict[str, keras.KerasTensor],
+        dropout_keys: keras.KerasTensor | None = None,
+        training: bool = False,
+    ) -> dict[str, keras.KerasTensor]:
+        """Returns the outputs that the class names."""
+        hidden = encoded["sequence_output"]
+        barred = _float32(features["p_mask"]) * _IMPOSSIBLE
+        allowed = 1.0 - _float32(features["p_mask"])
+
+        def masked(logits: keras.KerasTensor) -> keras.KerasTensor:
+            if len(logits.shape) == 3:
+                return logits * allowed[:, None] + barred[:, None]
+            return logits * allowed + barred
+
+        start_logits = masked(_float32(self.start(hidden))[..., 0])
+        probs = ops.softmax(start_logits, axis=-1)
+        summary = ops.matmul(
+            ops.expand_dims(ops.cast(probs, hidden.dtype), 1), hidden
+        )[:, 0]
+        answer = ops.concatenate([summary, hidden[:, 0]], axis=-1)
+        answer = ops.tanh(self.answer_hidden(answer))
+        answer = self.dropout(answer, keys=dropout_keys, training=training)
+        outputs = {
+            "start_logits": start_logits,
+            "unanswerable_logits": _float32(self.answer(answer))[..., 0],
+        }
+        if "start_positions" in features:
+            gold = ops.cast(features["start_positions"], "int32")[:, None]
+            end_logits = self._end_logits(hidden, _states_at(hidden, gold))
+            outputs["end_logits"] = masked(end_logits)[:, 0]
+        if training:
+            return outputs
+        log_probs, starts = ops.top_k(
+            ops.log_softmax(start_logits, axis=-1), self.start_n_top
+        )
+        end_logits = self._end_logits(hidden, _states_at(hidden, starts))
+        end_log_probs, ends = ops.top_k(
+            ops.log_softmax(masked(end_logits), axis=-1), self.end_n_top
+        )
+        outputs["start_top_log_probs"] = log_probs
+        outputs["start_top_positions"] = starts
+        outputs["end_top_log_probs"] = end_log_probs
+        outputs["end_top_positions"] = ends
+        return outputs
+
+    def loss(self, outputs: dict, features: dict) -> Pair:
+        """Returns half of span and half of answerability."""
+        span, weight = _span_loss(outputs, features)
+        impossible, _ = weighted_binary_cross_entropy(
+            outputs["unanswerable_logits"],
+            features["is_impossible"],
+            features.get("example_weights"),
+        )
+        return span + 0.5 * impossible, weight
+
+
+def _states_at(
+    hidden: keras.KerasTensor, positions: keras.KerasTensor
+) -> keras.KerasTensor:
+    """Returns `[batch, n, H]` at positions `[batch, n]`."""
+    return ops.take_along_axis(hidden, positions[..., None], axis=1)
+
+
+@serializable
+class SentenceEmbeddingHead(Head):
+    """A vector for a text, without weights and without a loss.
+
+    `mean_embedding` is the mean of the states of the tokens, `cls_embedding`
+    the state of the first one; float32 `[batch, H]`.
+    """
+
+    reads = "sequence_output"
+    outputs = ("mean_embedding", "cls_embedding")
+    labels = ()
+
+    def __init__(
+        self,
+        config: ModelConfig | Mapping,
+        name: str = "sentence_embedding",
+        **kwargs: object,
+    ) -> None:
+        super().__init__(config, name, **kwargs)
         self.built = True
 
     def call(
         self,
-        pooled_output: keras.KerasTensor,
+        encoded: dict[str, keras.KerasTensor],
+        features: dict[str, keras.KerasTensor],
         dropout_keys: keras.KerasTensor | None = None,
         training: bool = False,
-    ) -> keras.KerasTensor:
-        """Returns logits `[batch, labels]` for pooled_output `[batch, H]`."""
-        hidden = self.dropout(
-            pooled_output, keys=dropout_keys, training=training
-        )
-        return ops.cast(self.classifier(hidden), "float32")
+    ) -> dict[str, keras.KerasTensor]:
+        """Returns `mean_embedding` and `cls_embedding` `[batch, H]`."""
+        hidden = _float32(encoded["sequence_output"])
+        mask = _float32(features["input_mask"])[..., None]
+        count = ops.maximum(ops.sum(mask, axis=1), 1.0)
+        return {
+            "mean_embedding": ops.sum(hidden * mask, axis=1) / count,
+            "cls_embedding": hidden[:, 0],
+        }
+
+    def loss(self, outputs: dict, features: dict) -> None:
+        """Returns None: nothing trains it."""
+
+
+# The heads by name; the name is also the attribute of a model that has one.
+HEADS: dict[str, type[Head]] = {
+    "masked_lm": MaskedLMHead,
+    "sentence_order": SentenceOrderHead,
+    "classification": ClassificationHead,
+    "regression": RegressionHead,
+    "multiple_choice": MultipleChoiceHead,
+    "token_classification": TokenClassificationHead,
+    "span": SpanHead,
+    "answerable_span": AnswerableSpanHead,
+    "sentence_embedding": SentenceEmbeddingHead,
+}

@@ -3,13 +3,16 @@
 Shapes: `[batch, seq, hidden]` throughout; H is hidden_size, E embedding_size.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import keras
 from keras import ops
 
-from albert_tf.config import ModelConfig
+from albert_tf.config import ModelConfig, from_dict, to_dict
 from albert_tf.modeling.dropout import ExampleDropout, fold_in
+
+# The package name under which Keras files know these classes.
+serializable = keras.saving.register_keras_serializable(package="albert_tf")
 
 # Added to the logits of masked positions: exp of it is 0 in every precision,
 # and float16 can hold it (the original's value).
@@ -28,11 +31,16 @@ def initializer(config: ModelConfig) -> keras.initializers.Initializer:
 
 
 def dense(
-    config: ModelConfig, width: int, name: str, dtype: object
+    config: ModelConfig,
+    width: int,
+    name: str,
+    dtype: object,
+    use_bias: bool = True,
 ) -> keras.layers.Dense:
-    """Returns a dense layer with bias and ALBERT's initializer."""
+    """Returns a dense layer with ALBERT's initializer."""
     return keras.layers.Dense(
         width,
+        use_bias=use_bias,
         kernel_initializer=initializer(config),
         name=name,
         dtype=dtype,
@@ -40,22 +48,51 @@ def dense(
 
 
 def layer_norm(
-    config: ModelConfig, dtype: object
+    config: ModelConfig, dtype: object, name: str = "layer_norm"
 ) -> keras.layers.LayerNormalization:
     """Returns layer normalisation over the last axis."""
     return keras.layers.LayerNormalization(
-        epsilon=config.layer_norm_eps, name="layer_norm", dtype=dtype
+        epsilon=config.layer_norm_eps, name=name, dtype=dtype
     )
 
 
-class Embeddings(keras.layers.Layer):
+def as_model_config(config: ModelConfig | Mapping) -> ModelConfig:
+    """Returns the architecture, also from what `get_config` gave.
+
+    Raises:
+        UserError: naming the setting that is wrong.
+    """
+    if isinstance(config, ModelConfig):
+        return config
+    return from_dict(ModelConfig, config, "a layer's config")
+
+
+class ConfiguredLayer(keras.layers.Layer):
+    """A layer made from the architecture alone."""
+
+    def __init__(
+        self, config: ModelConfig | Mapping, name: str, **kwargs: object
+    ) -> None:
+        super().__init__(name=name, **kwargs)
+        self.config = as_model_config(config)
+
+    def get_config(self) -> dict:
+        """Returns the constructor's arguments."""
+        return {**super().get_config(), "config": to_dict(self.config)}
+
+
+@serializable
+class Embeddings(ConfiguredLayer):
     """Word + position + segment embeddings, normalised: `[batch, seq, E]`."""
 
     def __init__(
-        self, config: ModelConfig, name: str = "embeddings", **kwargs: object
+        self,
+        config: ModelConfig | Mapping,
+        name: str = "embeddings",
+        **kwargs: object,
     ) -> None:
-        super().__init__(name=name, **kwargs)
-        self.config = config
+        super().__init__(config, name, **kwargs)
+        config = self.config
         self.layer_norm = layer_norm(config, self.dtype_policy)
         self.dropout = ExampleDropout(
             config.hidden_dropout_prob, dtype=self.dtype_policy
@@ -101,14 +138,18 @@ class Embeddings(keras.layers.Layer):
         return self.dropout(hidden, keys=dropout_keys, training=training)
 
 
-class SelfAttention(keras.layers.Layer):
+@serializable
+class SelfAttention(ConfiguredLayer):
     """Multi-head self-attention with output, residual and normalisation."""
 
     def __init__(
-        self, config: ModelConfig, name: str = "attention", **kwargs: object
+        self,
+        config: ModelConfig | Mapping,
+        name: str = "attention",
+        **kwargs: object,
     ) -> None:
-        super().__init__(name=name, **kwargs)
-        self.config = config
+        super().__init__(config, name, **kwargs)
+        config = self.config
         width, policy = config.hidden_size, self.dtype_policy
         self.query = dense(config, width, "query", policy)
         self.key = dense(config, width, "key", policy)
@@ -148,8 +189,12 @@ class SelfAttention(keras.layers.Layer):
         mask_logits: keras.KerasTensor,
         dropout_keys: keras.KerasTensor | None = None,
         training: bool = False,
-    ) -> keras.KerasTensor:
-        """Returns `[batch, seq, H]`.
+        output_attentions: bool = False,
+    ) -> keras.KerasTensor | tuple[keras.KerasTensor, keras.KerasTensor]:
+        """Returns `[batch, seq, H]`, on request with the attention weights.
+
+        The weights, `[batch, heads, seq, seq]`, are those before dropout: row
+        i says how much position i reads of every other.
 
         Args:
             hidden: `[batch, seq, H]`.
@@ -157,6 +202,7 @@ class SelfAttention(keras.layers.Layer):
                 position may be read, MASKED_LOGIT where not.
             dropout_keys: `[batch]` or None (see ExampleDropout).
             training: whether dropout is on.
+            output_attentions: whether to return a pair.
         """
         keys = [None, None]
         if dropout_keys is not None:
@@ -170,24 +216,26 @@ class SelfAttention(keras.layers.Layer):
         logits = ops.matmul(query * scale, ops.transpose(key, (0, 1, 3, 2)))
         logits = logits + ops.cast(mask_logits, logits.dtype)
         probs = ops.softmax(logits, axis=-1)
-        probs = self.probs_dropout(probs, keys=keys[0], training=training)
-        context = ops.transpose(ops.matmul(probs, value), (0, 2, 1, 3))
+        kept = self.probs_dropout(probs, keys=keys[0], training=training)
+        context = ops.transpose(ops.matmul(kept, value), (0, 2, 1, 3))
         output = self.output_dense(ops.reshape(context, ops.shape(hidden)))
         output = self.output_dropout(output, keys=keys[1], training=training)
-        return self.layer_norm(hidden + output)
+        hidden = self.layer_norm(hidden + output)
+        return (hidden, probs) if output_attentions else hidden
 
 
-class FeedForward(keras.layers.Layer):
+@serializable
+class FeedForward(ConfiguredLayer):
     """Two dense layers with residual and normalisation."""
 
     def __init__(
         self,
-        config: ModelConfig,
+        config: ModelConfig | Mapping,
         name: str = "feed_forward",
         **kwargs: object,
     ) -> None:
-        super().__init__(name=name, **kwargs)
-        self.config = config
+        super().__init__(config, name, **kwargs)
+        config = self.config
         policy = self.dtype_policy
         self.activation = ACTIVATIONS[config.hidden_act]
         self.intermediate = dense(
@@ -217,6 +265,7 @@ class FeedForward(keras.layers.Layer):
         return self.layer_norm(hidden + output)
 
 
+@serializable
 class TransformerBlock(keras.layers.Layer):
     """Self-attention, then feed-forward; both may be shared with others."""
 
@@ -244,14 +293,42 @@ class TransformerBlock(keras.layers.Layer):
         mask_logits: keras.KerasTensor,
         dropout_keys: keras.KerasTensor | None = None,
         training: bool = False,
-    ) -> keras.KerasTensor:
-        """Returns `[batch, seq, H]`; arguments as SelfAttention's."""
+        output_attentions: bool = False,
+    ) -> keras.KerasTensor | tuple[keras.KerasTensor, keras.KerasTensor]:
+        """Returns `[batch, seq, H]`, on request with the attention weights.
+
+        Arguments as SelfAttention's.
+        """
         keys = [None, None]
         if dropout_keys is not None:
             keys = [fold_in(dropout_keys, site) for site in range(2)]
-        hidden = self.attention(
-            hidden, mask_logits, dropout_keys=keys[0], training=training
+        attended = self.attention(
+            hidden,
+            mask_logits,
+            dropout_keys=keys[0],
+            training=training,
+            output_attentions=output_attentions,
         )
-        return self.feed_forward(
+        hidden, probs = attended if output_attentions else (attended, None)
+        hidden = self.feed_forward(
             hidden, dropout_keys=keys[1], training=training
         )
+        return (hidden, probs) if output_attentions else hidden
+
+    def get_config(self) -> dict:
+        """Returns the constructor's arguments."""
+        return {
+            **super().get_config(),
+            "attention": keras.saving.serialize_keras_object(self.attention),
+            "feed_forward": keras.saving.serialize_keras_object(
+                self.feed_forward
+            ),
+        }
+
+    @classmethod
+    def from_config(cls, config: dict) -> "TransformerBlock":
+        """Returns the block that `get_config` described."""
+        config = dict(config)
+        for part in ("attention", "feed_forward"):
+            config[part] = keras.saving.deserialize_keras_object(config[part])
+        return cls(**config)

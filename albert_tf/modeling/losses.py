@@ -7,6 +7,9 @@ the same examples give the same loss however they were spread.
 import keras
 from keras import ops
 
+# (weighted sum, weight), scalars.
+Pair = tuple[keras.KerasTensor, keras.KerasTensor]
+
 
 def negative_log_likelihood(
     logits: keras.KerasTensor, labels: keras.KerasTensor
@@ -18,20 +21,63 @@ def negative_log_likelihood(
     return ops.logsumexp(logits, axis=-1) - ops.squeeze(chosen, axis=-1)
 
 
+def _weighted(
+    losses: keras.KerasTensor, weights: keras.KerasTensor | None
+) -> Pair:
+    """Returns the pair for losses `[...]`; without weights all count 1."""
+    if weights is None:
+        weights = ops.ones_like(losses)
+    weights = ops.cast(weights, "float32")
+    return ops.sum(losses * weights), ops.sum(weights)
+
+
 def weighted_cross_entropy(
     logits: keras.KerasTensor,
     labels: keras.KerasTensor,
-    weights: keras.KerasTensor,
-) -> tuple[keras.KerasTensor, keras.KerasTensor]:
+    weights: keras.KerasTensor | None,
+) -> Pair:
     """Returns (sum of weight * -log p(label), sum of weights), scalars.
 
     Args:
         logits: `[..., classes]`.
         labels: `[...]` integers.
-        weights: `[...]` float32; 0 for padding.
+        weights: `[...]` float32; 0 for padding. None: all 1.
     """
-    loss = negative_log_likelihood(logits, labels)
-    return ops.sum(loss * weights), ops.sum(weights)
+    return _weighted(negative_log_likelihood(logits, labels), weights)
+
+
+def weighted_squared_error(
+    predictions: keras.KerasTensor,
+    labels: keras.KerasTensor,
+    weights: keras.KerasTensor | None,
+) -> Pair:
+    """Returns (sum of weight * squared error, sum of weights), scalars.
+
+    Args:
+        predictions: `[...]`.
+        labels: `[...]` numbers.
+        weights: `[...]` float32. None: all 1.
+    """
+    error = ops.cast(predictions, "float32") - ops.cast(labels, "float32")
+    return _weighted(ops.square(error), weights)
+
+
+def weighted_binary_cross_entropy(
+    logits: keras.KerasTensor,
+    labels: keras.KerasTensor,
+    weights: keras.KerasTensor | None,
+) -> Pair:
+    """Returns (sum of weight * -log p(label), sum of weights), scalars.
+
+    Args:
+        logits: `[...]`, of label 1.
+        labels: `[...]`, 0 or 1.
+        weights: `[...]` float32. None: all 1.
+    """
+    logits = ops.cast(logits, "float32")
+    labels = ops.cast(labels, "float32")
+    # Without overflow: softplus(x) - x * label.
+    return _weighted(ops.softplus(logits) - logits * labels, weights)
 
 
 def weighted_correct(

@@ -1,27 +1,138 @@
-"""Models: the encoder with the heads of a job."""
+"""Models: the encoder with the heads of a job, one class per job."""
+
+import os
+from collections.abc import Mapping, Sequence
 
 import keras
+from keras import ops
 
-from albert_tf.config import ModelConfig, UserError
+from albert_tf.config import ModelConfig, UserError, to_dict
+from albert_tf.modeling import pretrained
 from albert_tf.modeling.dropout import fold_in
 from albert_tf.modeling.encoder import AlbertEncoder
-from albert_tf.modeling.heads import (
-    ClassificationHead,
-    MaskedLMHead,
-    SentenceOrderHead,
-)
+from albert_tf.modeling.heads import HEADS, Head
+from albert_tf.modeling.layers import as_model_config, serializable
+from albert_tf.modeling.weight_names import fill_model
 
 # The stream of dropout keys that heads use; the encoder's sites count from 0.
 _HEAD_SITE = 1 << 20
+_ENCODER_INPUTS = ("input_ids", "input_mask", "segment_ids")
 
 
-class _AlbertModel(keras.Model):
-    """An encoder and heads; weights exist as soon as it is made."""
+@serializable
+class AlbertModel(keras.Model):
+    """The encoder, and in the classes made from this one the heads of a job.
 
-    def __init__(self, config: ModelConfig, **kwargs: object) -> None:
-        super().__init__(**kwargs)
-        self.config = config
-        self.encoder = AlbertEncoder(config, dtype=self.dtype_policy)
+    Weights exist as soon as a model is made. Called with a dictionary of
+    features it returns a dictionary of outputs; `compile(optimizer)` and
+    `fit` on batches that hold the labels minimise the heads' losses.
+
+    Attributes:
+        head_names: the rows of HEADS that sit on the encoder.
+        config: the architecture.
+        encoder: the AlbertEncoder.
+    """
+
+    head_names: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        config: ModelConfig | Mapping,
+        num_labels: int | None = None,
+        *,
+        labels: Sequence[str] | None = None,
+        pooler: bool = True,
+        remat: bool = False,
+        head_options: Mapping[str, int] | None = None,
+        name: str = "albert",
+        **kwargs: object,
+    ) -> None:
+        """Makes the layers and their weights.
+
+        Args:
+            config: the architecture.
+            num_labels: classes, for models that classify.
+            labels: their names, by default LABEL_0, LABEL_1 and so on.
+            pooler: whether the encoder has a pooled output; needed by the
+                heads that read it.
+            remat: whether training keeps less and computes more, see
+                AlbertEncoder.
+            head_options: other arguments of the heads (`start_n_top`).
+            name: the model's name.
+            **kwargs: as any Keras model's; `dtype` for mixed precision.
+
+        Raises:
+            UserError: when the labels or the pooler do not fit the heads.
+        """
+        super().__init__(name=name, **kwargs)
+        self.config = as_model_config(config)
+        self.labels = self._checked_labels(num_labels, labels)
+        self.head_options = dict(head_options or {})
+        self.remat = remat
+        self.encoder = AlbertEncoder(
+            self.config, pooler=pooler, remat=remat, dtype=self.dtype_policy
+        )
+        for head_name in self.head_names:
+            kind = HEADS[head_name]
+            if kind.reads == "pooled_output" and not pooler:
+                raise UserError(
+                    f"{type(self).__name__} needs a pooler: its head "
+                    f"{head_name} reads the pooled output."
+                )
+            given = {"num_labels": self.num_labels, **self.head_options}
+            options = {n: given[n] for n in kind.options if n in given}
+            setattr(
+                self,
+                head_name,
+                kind(
+                    self.config,
+                    name=head_name,
+                    dtype=self.dtype_policy,
+                    **options,
+                ),
+            )
+        self.build()
+
+    def _checked_labels(
+        self, num_labels: int | None, labels: Sequence[str] | None
+    ) -> list[str] | None:
+        """Returns the names of the classes, None where there are none."""
+        kind = type(self).__name__
+        if not self.takes_labels():
+            if num_labels is not None or labels is not None:
+                raise UserError(
+                    f"{kind} has no classes; num_labels={num_labels!r} and "
+                    f"labels={labels!r} have no place in it."
+                )
+            return None
+        if labels is None:
+            if type(num_labels) is not int or num_labels < 1:
+                raise UserError(
+                    f"{kind} needs num_labels, a number of classes; it is "
+                    f"{num_labels!r}."
+                )
+            return [f"LABEL_{number}" for number in range(num_labels)]
+        if num_labels not in (None, len(labels)):
+            raise UserError(
+                f"num_labels={num_labels!r} and {len(labels)} labels do not "
+                "agree."
+            )
+        return list(labels)
+
+    @property
+    def num_labels(self) -> int | None:
+        """The number of classes, if the model has any."""
+        return len(self.labels) if self.labels else None
+
+    @classmethod
+    def takes_labels(cls) -> bool:
+        """Returns whether the model has a number of classes."""
+        return any("num_labels" in HEADS[n].options for n in cls.head_names)
+
+    @property
+    def heads(self) -> dict[str, Head]:
+        """The heads by name."""
+        return {name: getattr(self, name) for name in self.head_names}
 
     def build(self, input_shape: object = None) -> None:
         """Creates every weight."""
@@ -35,9 +146,17 @@ class _AlbertModel(keras.Model):
         features: dict[str, keras.KerasTensor],
         dropout_keys: keras.KerasTensor | None = None,
         training: bool = False,
+        **options: bool,
     ) -> dict[str, keras.KerasTensor]:
-        """Returns the encoder's outputs for a dictionary of features."""
-        length = features["input_ids"].shape[1]
+        """Returns the encoder's outputs for a dictionary of features.
+
+        Inputs `[batch, choices, seq]` are read as batch * choices sequences.
+
+        Raises:
+            UserError: when a sequence is longer than the position table.
+        """
+        inputs = [features[name] for name in _ENCODER_INPUTS]
+        length = inputs[0].shape[-1]
         limit = self.config.max_position_embeddings
         if length is not None and length > limit:
             raise UserError(
@@ -45,88 +164,282 @@ class _AlbertModel(keras.Model):
                 f"max_position_embeddings={limit}; shorten the data or give "
                 "the model more positions."
             )
+        if len(inputs[0].shape) == 3:
+            choices = inputs[0].shape[1]
+            inputs = [
+                ops.reshape(value, (-1, ops.shape(value)[-1]))
+                for value in inputs
+            ]
+            if dropout_keys is not None:
+                keys = [fold_in(dropout_keys, n) for n in range(choices)]
+                dropout_keys = ops.reshape(ops.stack(keys, axis=1), (-1,))
         return self.encoder(
-            features["input_ids"],
-            features["input_mask"],
-            features["segment_ids"],
-            dropout_keys=dropout_keys,
-            training=training,
+            *inputs, dropout_keys=dropout_keys, training=training, **options
         )
-
-
-class AlbertForPretraining(_AlbertModel):
-    """Masked language modelling and sentence order on one encoder."""
-
-    def __init__(
-        self, config: ModelConfig, name: str = "albert", **kwargs: object
-    ) -> None:
-        super().__init__(config, name=name, **kwargs)
-        self.masked_lm = MaskedLMHead(config, dtype=self.dtype_policy)
-        self.sentence_order = SentenceOrderHead(config, dtype=self.dtype_policy)
-        self.build()
 
     def call(
         self,
         features: dict[str, keras.KerasTensor],
         dropout_keys: keras.KerasTensor | None = None,
         training: bool = False,
+        output_hidden_states: bool = False,
+        output_attentions: bool = False,
     ) -> dict[str, keras.KerasTensor]:
-        """Returns the encoder's outputs and both heads' logits.
+        """Returns the outputs of the encoder and of every head.
 
         Args:
             features: `input_ids`, `input_mask`, `segment_ids` `[batch, seq]`
-                and `masked_lm_positions` `[batch, predictions]`.
+                and what the heads read (see heads.py).
             dropout_keys: `[batch]` uint32 or None (see ExampleDropout).
             training: whether dropout is on.
+            output_hidden_states: see AlbertEncoder.
+            output_attentions: see AlbertEncoder.
 
         Returns:
-            `masked_lm_logits` `[batch, predictions, vocab]`,
-            `sentence_order_logits` `[batch, 2]`, `sequence_output`,
-            `pooled_output`.
+            `sequence_output` `[batch, seq, H]`, `pooled_output`
+            `[batch, H]`, and the outputs that the heads name.
         """
-        outputs = self.encode(features, dropout_keys, training)
-        outputs["masked_lm_logits"] = self.masked_lm(
-            outputs["sequence_output"],
-            features["masked_lm_positions"],
-            self.encoder.embeddings.word_embeddings,
+        outputs = self.encode(
+            features,
+            dropout_keys,
+            training,
+            output_hidden_states=output_hidden_states,
+            output_attentions=output_attentions,
         )
-        outputs["sentence_order_logits"] = self.sentence_order(
-            outputs["pooled_output"]
-        )
-        return outputs
-
-
-class AlbertForClassification(_AlbertModel):
-    """One label for a text."""
-
-    def __init__(
-        self,
-        config: ModelConfig,
-        num_labels: int,
-        name: str = "albert",
-        **kwargs: object,
-    ) -> None:
-        super().__init__(config, name=name, **kwargs)
-        self.num_labels = num_labels
-        self.classification = ClassificationHead(
-            config, num_labels, dtype=self.dtype_policy
-        )
-        self.build()
-
-    def call(
-        self,
-        features: dict[str, keras.KerasTensor],
-        dropout_keys: keras.KerasTensor | None = None,
-        training: bool = False,
-    ) -> dict[str, keras.KerasTensor]:
-        """Returns the encoder's outputs and `logits` `[batch, labels]`."""
-        outputs = self.encode(features, dropout_keys, training)
         head_keys = None
         if dropout_keys is not None:
             head_keys = fold_in(dropout_keys, _HEAD_SITE)
-        outputs["logits"] = self.classification(
-            outputs["pooled_output"],
-            dropout_keys=head_keys,
-            training=training,
-        )
+        encoded = {
+            **outputs,
+            "word_embeddings": self.encoder.embeddings.word_embeddings,
+        }
+        for head in self.heads.values():
+            outputs.update(
+                head(
+                    encoded,
+                    features,
+                    dropout_keys=head_keys,
+                    training=training,
+                )
+            )
         return outputs
+
+    def compute_loss(
+        self,
+        x: dict | None = None,
+        y: object = None,
+        y_pred: dict | None = None,
+        sample_weight: object = None,
+        training: bool = True,
+    ) -> keras.KerasTensor:
+        """Returns the sum of the heads' mean losses, for Keras' `fit`.
+
+        Labels are taken from the features, or from `y`: a dictionary, or the
+        labels of the model's only head. A loss given to `compile` goes first.
+
+        Raises:
+            UserError: when nothing trains the model, or a label is missing.
+        """
+        if self._compile_loss is not None:
+            return super().compute_loss(
+                x, y, y_pred, sample_weight, training=training
+            )
+        features = dict(x)
+        if isinstance(y, Mapping):
+            features.update(y)
+        elif y is not None:
+            (head,) = self.heads.values()
+            features[head.labels[0]] = y
+            if sample_weight is not None:
+                features[head.labels[-1]] = sample_weight
+        total = None
+        for name, head in self.heads.items():
+            missing = [
+                label
+                for label in head.labels
+                if label not in features and not label.endswith("weights")
+            ]
+            if missing:
+                raise UserError(
+                    f"The batch has no {', '.join(missing)}, which the loss "
+                    f"of the head {name} needs."
+                )
+            pair = head.loss(y_pred, features)
+            if pair is not None:
+                value, weight = pair
+                mean = value / ops.maximum(weight, 1e-12)
+                total = mean if total is None else total + mean
+        if total is None:
+            raise UserError(
+                f"{type(self).__name__} has no head with a loss; give "
+                "compile() one, or train another model class."
+            )
+        return total
+
+    def get_config(self) -> dict:
+        """Returns the constructor's arguments."""
+        return {
+            "name": self.name,
+            "dtype": keras.saving.serialize_keras_object(self.dtype_policy),
+            "config": to_dict(self.config),
+            "labels": self.labels,
+            "pooler": self.encoder.pooler is not None,
+            "remat": self.remat,
+            "head_options": dict(self.head_options),
+        }
+
+    @classmethod
+    def from_config(cls, config: dict, custom_objects: object = None) -> object:
+        """Returns the model that `get_config` described."""
+        config = dict(config)
+        config["dtype"] = keras.saving.deserialize_keras_object(config["dtype"])
+        return cls(**config)
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        directory: str,
+        *,
+        num_labels: int | None = None,
+        labels: Sequence[str] | None = None,
+        allow_missing: bool = False,
+        **kwargs: object,
+    ) -> "AlbertModel":
+        """Returns the model in a directory, of ours or saved by transformers.
+
+        A directory of another model class gives its encoder, and those of
+        its heads that this class has too; what it has beside is left out.
+        What is initialised or left out is printed.
+
+        Args:
+            directory: with `config.json` and `model.safetensors`.
+            num_labels: classes of a new head; by default those of the file.
+            labels: their names.
+            allow_missing: whether weights that the directory has not may
+                keep their initial values: a new head must be asked for.
+            **kwargs: as the constructor's: `remat`, `dtype`.
+
+        Raises:
+            UserError: naming each weight that is missing, unexpected,
+                misshapen or damaged.
+        """
+        description, stored = pretrained.read_model_files(directory)
+        arguments = pretrained.constructor_arguments(description, stored)
+        if description.kind != cls.__name__:
+            arguments |= {"labels": None, "head_options": {}}
+        if num_labels is not None or labels is not None:
+            arguments |= {"num_labels": num_labels, "labels": labels}
+        model = cls(description.config, **{**arguments, **kwargs})
+        new_heads = [
+            name
+            for name in cls.head_names
+            if name not in MODELS[description.kind].head_names
+            or model.labels != description.labels
+        ]
+        if new_heads and not allow_missing:
+            raise UserError(
+                f"{directory} holds an {description.kind} with the labels "
+                f"{description.labels}; the {cls.__name__} with the labels "
+                f"{model.labels} needs a new head {' and '.join(new_heads)}, "
+                "which allow_missing=True initialises."
+            )
+        filled = fill_model(
+            model,
+            stored,
+            new_heads=tuple(new_heads),
+            drop_other_heads=bool(new_heads)
+            or description.kind != cls.__name__,
+            allow_missing=allow_missing,
+        )
+        for line in filled.lines():
+            print(line, flush=True)
+        return model
+
+    def save_pretrained(self, directory: str) -> None:
+        """Writes `config.json` and `model.safetensors`; others stay.
+
+        `from_pretrained` and transformers open the directory.
+        """
+        os.makedirs(directory, exist_ok=True)
+        pretrained.write_model_files(directory, self, pretrained.describe(self))
+
+
+@serializable
+class AlbertForPretraining(AlbertModel):
+    """Masked language modelling and sentence order on one encoder."""
+
+    head_names = ("masked_lm", "sentence_order")
+
+
+@serializable
+class AlbertForMaskedLM(AlbertModel):
+    """Masked language modelling alone."""
+
+    head_names = ("masked_lm",)
+
+
+@serializable
+class AlbertForClassification(AlbertModel):
+    """One label for a text or a pair."""
+
+    head_names = ("classification",)
+
+
+@serializable
+class AlbertForRegression(AlbertModel):
+    """A number for a text or a pair."""
+
+    head_names = ("regression",)
+
+
+@serializable
+class AlbertForMultipleChoice(AlbertModel):
+    """The right one of several texts."""
+
+    head_names = ("multiple_choice",)
+
+
+@serializable
+class AlbertForTokenClassification(AlbertModel):
+    """A label for every token."""
+
+    head_names = ("token_classification",)
+
+
+@serializable
+class AlbertForQuestionAnswering(AlbertModel):
+    """The span of an answer, as in SQuAD 1.1."""
+
+    head_names = ("span",)
+
+
+@serializable
+class AlbertForAnswerableQuestions(AlbertModel):
+    """The span of an answer and whether there is one, as in SQuAD 2.0."""
+
+    head_names = ("answerable_span",)
+
+
+@serializable
+class AlbertForSentenceEmbedding(AlbertModel):
+    """A vector for a text."""
+
+    head_names = ("sentence_embedding",)
+
+
+# Every model class by its name, which a model directory records.
+MODELS: dict[str, type[AlbertModel]] = {
+    kind.__name__: kind
+    for kind in (
+        AlbertModel,
+        AlbertForPretraining,
+        AlbertForMaskedLM,
+        AlbertForClassification,
+        AlbertForRegression,
+        AlbertForMultipleChoice,
+        AlbertForTokenClassification,
+        AlbertForQuestionAnswering,
+        AlbertForAnswerableQuestions,
+        AlbertForSentenceEmbedding,
+    )
+}

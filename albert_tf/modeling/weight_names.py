@@ -2,17 +2,18 @@
 and in Hugging Face's files.
 
 Kernels are `[in, out]` here and with Google, `[out, in]` with Hugging Face;
-the two rows marked so are `[out, in]` with Google as well.
+the rows that end in `output_*` are `[out, in]` with Google as well.
 """
 
 import dataclasses
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import keras
 import numpy as np
 
-from albert_tf.config import UserError
+from albert_tf.config import ModelConfig, UserError
+from albert_tf.modeling.stored_weights import StoredWeights
 
 _BERT = "bert/"
 _GROUP = "bert/encoder/transformer/group_{group}/inner_group_{inner}/"
@@ -85,45 +86,99 @@ _HEADS = (
         "sop_classifier.classifier",
     ),
     ("classification.classifier", "output_*", "classifier"),
+    ("regression.classifier", "output_*", "classifier"),
+    ("multiple_choice.classifier", "output_*", "classifier"),
+    # google-research/albert labels no tokens.
+    ("token_classification.classifier", None, "classifier"),
+    ("span.classifier", "cls/squad/output_*", "qa_outputs"),
+    # transformers has no such head for ALBERT; the names are of its manner.
+    ("answerable_span.start", "start_logits/dense", "start_logits.dense"),
+    (
+        "answerable_span.end_hidden",
+        "end_logits/dense_0",
+        "end_logits.dense_0",
+    ),
+    (
+        "answerable_span.end_layer_norm",
+        "end_logits/LayerNorm",
+        "end_logits.LayerNorm",
+    ),
+    ("answerable_span.end", "end_logits/dense_1", "end_logits.dense_1"),
+    (
+        "answerable_span.answer_hidden",
+        "answer_class/dense_0",
+        "answer_class.dense_0",
+    ),
+    ("answerable_span.answer", "answer_class/dense_1", "answer_class.dense_1"),
 )
+# How others find the group of a layer: in floating point, which for some
+# depths is another one than layer * groups // layers.
+_THEIR_GROUP = {
+    "google": lambda layer, layers, groups: int(layer / layers * groups),
+    "huggingface": lambda layer, layers, groups: int(layer / (layers / groups)),
+}
+_OWNERS = {"google": "google-research/albert", "huggingface": "transformers"}
+# Weights of the encoder start so.
+_ENCODER_PREFIX = {"google": "bert/", "huggingface": "albert."}
+# Names in one message; every weight of a model without groups is fewer.
+_MOST_LISTED = 60
+_MAPPING_IN = "albert.encoder.embedding_hidden_mapping_in."
 
 
 @dataclasses.dataclass(frozen=True)
 class NamedWeight:
-    """A variable of a model with its names elsewhere."""
+    """A variable of a model with its names elsewhere.
+
+    Attributes:
+        variable: the weight.
+        head: the name of its head; empty for the encoder's.
+        google: the name in Google's checkpoints; None where that code has no
+            such head.
+        huggingface: the name in Hugging Face's files.
+        google_transposed: whether Google's is `[out, in]`.
+        huggingface_transposed: whether Hugging Face's is `[out, in]`.
+    """
 
     variable: keras.Variable
-    google: str
+    head: str
+    google: str | None
     huggingface: str
     google_transposed: bool = False
     huggingface_transposed: bool = False
 
-    @property
-    def in_encoder(self) -> bool:
-        """Whether the weight belongs to the encoder rather than a head."""
-        return self.huggingface.startswith("albert.")
+    def laid_out(self, value: np.ndarray, form: str) -> np.ndarray:
+        """Returns a value of ours as files of `form` have it, or back."""
+        return value.T if getattr(self, form + "_transposed") else value
 
 
-def _expand(part: object, google: str, huggingface: str) -> Iterator:
+def _expand(
+    part: object, head: str, google: str | None, huggingface: str
+) -> Iterator[NamedWeight]:
     """Yields the weights of a variable, dense layer or normalisation."""
+
+    def named(ending: str) -> str | None:
+        return None if google is None else google + ending
+
     if isinstance(part, keras.layers.Dense):
-        if google.endswith("output_*"):
+        kernel, bias = named("/kernel"), named("/bias")
+        transposed = google is not None and google.endswith("output_*")
+        if transposed:
             kernel, bias = (google[:-1] + s for s in ("weights", "bias"))
-            transposed = True
-        else:
-            kernel, bias = google + "/kernel", google + "/bias"
-            transposed = False
         yield NamedWeight(
-            part.kernel, kernel, huggingface + ".weight", transposed, True
+            part.kernel, head, kernel, huggingface + ".weight", transposed, True
         )
-        yield NamedWeight(part.bias, bias, huggingface + ".bias")
+        if part.use_bias:
+            yield NamedWeight(part.bias, head, bias, huggingface + ".bias")
     elif isinstance(part, keras.layers.LayerNormalization):
-        yield NamedWeight(
-            part.gamma, google + "/gamma", huggingface + ".weight"
-        )
-        yield NamedWeight(part.beta, google + "/beta", huggingface + ".bias")
+        for variable, theirs, ending in (
+            (part.gamma, "/gamma", ".weight"),
+            (part.beta, "/beta", ".bias"),
+        ):
+            yield NamedWeight(
+                variable, head, named(theirs), huggingface + ending
+            )
     else:
-        yield NamedWeight(part, google, huggingface)
+        yield NamedWeight(part, head, google, huggingface)
 
 
 def _attribute(root: object, path: str) -> object | None:
@@ -132,30 +187,73 @@ def _attribute(root: object, path: str) -> object | None:
     )
 
 
-def file_groups(model: keras.Model) -> int:
+def _wrong_layer(config: ModelConfig, groups: int, form: str) -> int | None:
+    """Returns the first layer whose group others take for another one."""
+    layers = config.num_hidden_layers
+    for layer in range(layers):
+        theirs = _THEIR_GROUP[form](layer, layers, groups)
+        if theirs != layer * groups // layers:
+            return layer
+    return None
+
+
+def file_groups(config: ModelConfig, form: str = "huggingface") -> int:
     """Returns the number of layer groups that files of the model have.
 
     Files know groups only: modes that share but a part of a block are
-    written with one group per layer, repeating what is shared.
+    written with one group per layer, repeating what is shared. So are groups
+    that others would spread over the layers in another way.
+
+    Raises:
+        UserError: when they would read one group per layer wrongly as well.
     """
-    config = model.config
+    counts = [config.num_hidden_layers]
     if config.sharing == "all":
-        return config.num_hidden_groups
-    return config.num_hidden_layers
+        counts.insert(0, config.num_hidden_groups)
+    for groups in counts:
+        if _wrong_layer(config, groups, form) is None:
+            return groups
+    layer = _wrong_layer(config, groups, form)
+    raise UserError(
+        f"{_OWNERS[form]} cannot read {groups} groups of "
+        f"{config.num_hidden_layers} layers: by its division in floating "
+        f"point layer {layer} would use the weights of another one."
+    )
 
 
-def named_weights(model: keras.Model) -> list[NamedWeight]:
+def check_groups(config: ModelConfig, form: str, source: str) -> None:
+    """Raises UserError for a division into groups that others do otherwise.
+
+    The weights of such a file were trained in their division, which is not
+    ours.
+    """
+    layer = _wrong_layer(config, config.num_hidden_groups, form)
+    if layer is not None:
+        raise UserError(
+            f"{source}: {_OWNERS[form]} spreads num_hidden_groups="
+            f"{config.num_hidden_groups} over num_hidden_layers="
+            f"{config.num_hidden_layers} by a division in floating point that "
+            f"gives layer {layer} another group than here; the model cannot "
+            "be read."
+        )
+
+
+def named_weights(
+    model: keras.Model, form: str = "huggingface"
+) -> list[NamedWeight]:
     """Returns every weight of the model with its names elsewhere.
 
-    A shared weight that files repeat appears once per repetition.
+    A shared weight that files of `form` repeat appears once per repetition.
     """
     config, encoder = model.config, model.encoder
-    groups = file_groups(model)
+    groups = file_groups(config, form)
     rows: list[NamedWeight] = []
     for attribute, google, huggingface in _TRUNK + _HEADS:
         part = _attribute(model, attribute)
         if part is not None:
-            rows += _expand(part, google, huggingface)
+            owner = attribute.split(".")[0]
+            head = "" if owner == "encoder" else owner
+            rows += _expand(part, head, google, huggingface)
     for group in range(groups):
         # The first layer of the group: the least i with i * groups // layers
         # equal to it.
@@ -167,6 +265,7 @@ def named_weights(model: keras.Model) -> list[NamedWeight]:
             for attribute, google, huggingface in _BLOCK:
                 rows += _expand(
                     _attribute(block, attribute),
+                    "",
                     (_GROUP + google).format(**names),
                     (_HF_LAYER + huggingface).format(**names),
                 )
@@ -177,58 +276,223 @@ def named_weights(model: keras.Model) -> list[NamedWeight]:
     return rows
 
 
+def stored_arrays(model: keras.Model, form: str) -> dict[str, np.ndarray]:
+    """Returns the model's weights, float32, as files of `form` have them.
+
+    Raises:
+        UserError: when the other side has no place for a weight.
+    """
+    values = {}
+    for row in named_weights(model, form):
+        name = getattr(row, form)
+        if name is None:
+            raise UserError(
+                f"{_OWNERS[form]} has no head {row.head}; --head=none takes "
+                "the encoder alone."
+            )
+        value = keras.ops.convert_to_numpy(row.variable)
+        values[name] = row.laid_out(np.asarray(value, np.float32), form)
+    width = model.config.hidden_size
+    if not model.encoder.projection and form == "huggingface":
+        # transformers maps E to H even where they are equal.
+        values[_MAPPING_IN + "weight"] = np.eye(width, dtype=np.float32)
+        values[_MAPPING_IN + "bias"] = np.zeros(width, np.float32)
+    if model.encoder.projection and form == "google":
+        _refuse_equal_widths(model.config)
+    return values
+
+
+def _refuse_equal_widths(config: ModelConfig) -> None:
+    if config.embedding_size == config.hidden_size:
+        raise UserError(
+            "google-research/albert has no projection where embedding_size "
+            f"equals hidden_size, {config.hidden_size}; this model has one."
+        )
+
+
+def _has_mapping(config: ModelConfig, stored: StoredWeights) -> bool:
+    """Returns whether the file maps E to H though they are equal."""
+    width = config.hidden_size
+    return (
+        config.embedding_size == width
+        and stored.shapes.get(_MAPPING_IN + "weight") == (width, width)
+        and stored.shapes.get(_MAPPING_IN + "bias") == (width,)
+    )
+
+
+def _has_identity(config: ModelConfig, stored: StoredWeights) -> bool:
+    """Returns whether such a mapping is there and changes nothing."""
+    if not _has_mapping(config, stored):
+        return False
+    weight, bias = (stored.read(_MAPPING_IN + n) for n in ("weight", "bias"))
+    return np.array_equal(weight, np.eye(len(weight))) and not bias.any()
+
+
+def needs_projection(config: ModelConfig, stored: StoredWeights) -> bool:
+    """Returns whether E equals H and the file has a mapping all the same.
+
+    That is so with transformers, which maps where the original does not. A
+    mapping that changes nothing needs none.
+    """
+    return _has_mapping(config, stored) and not _has_identity(config, stored)
+
+
+@dataclasses.dataclass(frozen=True)
+class Filled:
+    """What became of a model's weights.
+
+    Attributes:
+        used: names in the file that were read.
+        fresh: paths of variables that keep their initial values.
+        unused: names in the file that nothing needed.
+    """
+
+    used: list[str]
+    fresh: list[str]
+    unused: list[str]
+
+    def lines(self) -> list[str]:
+        """Returns what is worth saying, for people."""
+        lines = []
+        if self.fresh:
+            lines.append(f"Initialised: {', '.join(self.fresh)}.")
+        if self.unused:
+            lines.append(f"Not needed: {listed(self.unused)}.")
+        return lines
+
+
+def fill_model(
+    model: keras.Model,
+    stored: StoredWeights,
+    *,
+    new_heads: tuple[str, ...] = (),
+    drop_other_heads: bool = False,
+    allow_missing: bool = False,
+) -> Filled:
+    """Gives the model the weights of a file, all or none.
+
+    Args:
+        model: to fill.
+        stored: the file.
+        new_heads: heads of the model that keep their initial weights.
+        drop_other_heads: whether the file may hold heads that the model has
+            not, or that are new.
+        allow_missing: whether weights that the file has not keep their
+            initial values.
+
+    Raises:
+        UserError: naming every weight that is missing, unexpected, has
+            another shape, is not finite, or is repeated with another value.
+    """
+    form = stored.form
+    rows = [
+        row for row in named_weights(model, form) if row.head not in new_heads
+    ]
+    names = {getattr(row, form) for row in rows}
+    unused = [name for name in sorted(stored.shapes) if name not in names]
+    if not model.encoder.projection and _has_identity(model.config, stored):
+        unused = [name for name in unused if not name.startswith(_MAPPING_IN)]
+    unexpected = [
+        name
+        for name in unused
+        if not drop_other_heads or name.startswith(_ENCODER_PREFIX[form])
+    ]
+    if allow_missing:
+        rows = [row for row in rows if getattr(row, form) in stored.shapes]
+    assign_weights(rows, stored, unexpected)
+    filled = {id(row.variable) for row in rows}
+    fresh = {
+        row.variable.path
+        for row in named_weights(model, form)
+        if id(row.variable) not in filled
+    }
+    used = sorted({getattr(row, form) for row in rows})
+    return Filled(used, sorted(fresh), unused)
+
+
 def assign_weights(
     rows: list[NamedWeight],
-    values: dict[str, np.ndarray],
-    *,
-    source: str,
-    form: str,
+    stored: StoredWeights,
+    unexpected: list[str] | tuple[str, ...] = (),
 ) -> None:
     """Gives every row's variable its value, all or none.
 
+    Names and shapes are compared before anything is read.
+
     Args:
         rows: what to fill.
-        values: arrays by the names of `form`.
-        source: where they come from, for messages.
-        form: "google" or "huggingface".
+        stored: the file.
+        unexpected: names in it that should not be there.
 
     Raises:
-        UserError: naming every weight that is missing, has another shape,
-            is not finite, or is repeated with another value.
+        UserError: naming every weight that is missing, unexpected, has
+            another shape, is not finite, or is repeated with another value.
     """
-    missing, faults = [], []
-    found: dict[int, tuple[keras.Variable, np.ndarray, str]] = {}
+    form = stored.form
+    missing = sorted(
+        {
+            str(getattr(row, form) or f"{row.variable.path} (no name there)")
+            for row in rows
+            if getattr(row, form) not in stored.shapes
+        }
+    )
+    faults = [f"missing: {listed(missing)}"] if missing else []
+    if unexpected:
+        faults.append(f"unexpected: {listed(unexpected)}")
     for row in rows:
         name = getattr(row, form)
-        if name not in values:
-            missing.append(name)
-            continue
-        value = values[name]
-        if value.dtype.kind not in "fi" and value.dtype.name != "bfloat16":
-            faults.append(f"{name} holds {value.dtype.name}, not numbers")
-            continue
-        if getattr(row, form + "_transposed"):
-            value = value.T
-        if tuple(value.shape) != tuple(row.variable.shape):
-            faults.append(
-                f"{name} has shape {list(values[name].shape)} and the model "
-                f"needs {list(row.variable.shape)}"
-                + (" transposed" if value is not values[name] else "")
-            )
-        elif not np.isfinite(value).all():
-            faults.append(f"{name} holds NaN or infinity")
-        elif id(row.variable) in found and not np.array_equal(
-            found[id(row.variable)][1], value
-        ):
-            other = found[id(row.variable)][2]
-            faults.append(f"{name} should equal {other}: they share a weight")
-        else:
-            found[id(row.variable)] = (row.variable, value, name)
-    if missing:
-        faults.insert(0, f"missing: {', '.join(missing)}")
+        if name in stored.shapes:
+            faults += _shape_faults(row, stored.shapes[name], form)
+    if not faults:
+        values, faults = _read(rows, stored)
     if faults:
         raise UserError(
-            f"{source} does not fit the model: {'; '.join(faults)}."
+            f"{stored.source} does not fit the model: {listed(faults, '; ')}."
         )
-    for variable, value, _ in found.values():
-        variable.assign(value.astype(np.float32, copy=False))
+    for variable, value in values:
+        variable.assign(value)
+
+
+def listed(names: Sequence[str], separator: str = ", ") -> str:
+    """Returns names for a message; of very many the first ones."""
+    shown = separator.join(names[:_MOST_LISTED])
+    more = len(names) - _MOST_LISTED
+    return f"{shown}{separator}and {more} more" if more > 0 else shown
+
+
+def _shape_faults(
+    row: NamedWeight, shape: tuple[int, ...], form: str
+) -> list[str]:
+    transposed = getattr(row, form + "_transposed")
+    needed = tuple(row.variable.shape)
+    if transposed:
+        needed = needed[::-1]
+    if tuple(shape) == needed:
+        return []
+    fault = (
+        f"{getattr(row, form)} has shape {list(shape)} and the model needs "
+        f"{list(needed)}"
+    )
+    if tuple(shape) == needed[::-1]:
+        fault += " (its axes are swapped)"
+    return [fault]
+
+
+def _read(
+    rows: list[NamedWeight], stored: StoredWeights
+) -> tuple[list[tuple[keras.Variable, np.ndarray]], list[str]]:
+    """Returns the values of the variables, in our layout, and the faults."""
+    faults: list[str] = []
+    found: dict[int, tuple[keras.Variable, np.ndarray, str]] = {}
+    for row in rows:
+        name = getattr(row, stored.form)
+        value = np.asarray(stored.read(name), np.float32)
+        value = row.laid_out(value, stored.form)
+        if not np.isfinite(value).all():
+            faults.append(f"{name} holds NaN or infinity")
+        elif id(row.variable) not in found:
+            found[id(row.variable)] = (row.variable, value, name)
+        elif not np.array_equal(found[id(row.variable)][1], value):
+            other = found[id(row.variable)][2]
+            faults.append(f"{name} should equal {other}: they share a weight")
+    return [(variable, value) for variable, value, _ in found.values()], faults

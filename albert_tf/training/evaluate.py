@@ -5,7 +5,7 @@ import math
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.config import MaskingConfig, UserError
+from albert_tf.config import MaskingConfig
 from albert_tf.interchange.model_directory import load_model_directory
 from albert_tf.tasks.base import Task, label_numbers
 from albert_tf.text.shards import open_shards
@@ -102,10 +102,9 @@ def evaluate_pretrained(
             these shards.
     """
     loaded = load_model_directory(model_dir)
-    if loaded.labels:
-        raise UserError(
-            f"{model_dir} holds a classifier; --task=pretraining needs a "
-            "pretrained model."
+    for head in ("masked_lm", "sentence_order"):
+        loaded.require_head(
+            head, model_dir, "--task=pretraining needs a pretrained model."
         )
     shards = open_shards(data, split)
     check_shards(loaded.model.config, shards, loaded.tokenizer)
@@ -135,10 +134,9 @@ def evaluate_predictions(
     """
     examples = task.read_examples(data_dir, split)
     loaded = load_model_directory(model_dir)
-    if not loaded.labels:
-        raise UserError(
-            f"{model_dir} does not hold a classifier; fine-tune one first."
-        )
+    loaded.require_head(
+        "classification", model_dir, "fine-tune a classifier first."
+    )
     labels = label_numbers(examples, loaded.labels, f"{data_dir} ({split})")
     predictor = Predictor(loaded, batch_size)
     answers = list(predictor.classify([e.text for e in examples]))

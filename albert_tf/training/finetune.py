@@ -143,7 +143,7 @@ def run_finetuning(
         keras.utils.set_random_seed(config.training.seed)
         model = AlbertForClassification(
             model_config,
-            len(labels),
+            labels=labels,
             dtype=DTYPE_POLICIES[config.training.precision],
         )
         print(initialize(model, initial), flush=True)
@@ -171,7 +171,6 @@ def run_finetuning(
         os.path.join(run_dir, "model"),
         model,
         tokenizer,
-        labels=labels,
         max_seq_length=max_seq_length,
     )
     return evaluation

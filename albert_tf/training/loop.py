@@ -2,6 +2,7 @@
 
 import json
 import os
+import statistics
 from collections.abc import Callable
 from typing import Protocol
 
@@ -71,8 +72,15 @@ def train(
                 check_finite(means, done)
                 for name in ("gradient_norm", "learning_rate"):
                     means[name] = float(results[name])
+                ratios = trainer.trust_ratios()
+                means.update(summarize_trust_ratios(ratios))
                 rate = monitor.rate(done)
                 monitor.scalars("train", done, means, sequences_per_second=rate)
+                monitor.details(
+                    "train",
+                    done,
+                    {f"trust_ratio/{path}": r for path, r in ratios.items()},
+                )
                 window = RunningMeans()
             if last or (config.eval_steps and done % config.eval_steps == 0):
                 evaluation = evaluate()
@@ -89,3 +97,14 @@ def train(
     finally:
         monitor.close()
     return evaluation
+
+
+def summarize_trust_ratios(ratios: dict[str, float]) -> dict[str, float]:
+    """Returns `trust_ratio_min`, `_median` and `_max`; nothing of nothing."""
+    if not ratios:
+        return {}
+    return {
+        "trust_ratio_min": min(ratios.values()),
+        "trust_ratio_median": statistics.median(ratios.values()),
+        "trust_ratio_max": max(ratios.values()),
+    }

@@ -70,13 +70,17 @@ class Monitor:
             line[name] = value if math.isfinite(value) else None
         self._file.write(json.dumps(line, allow_nan=False) + "\n")
         self._file.flush()
-        with self._writer(split).as_default(step=step):
-            for name, value in {**values, **shown}.items():
-                tf.summary.scalar(name, value)
+        self.details(split, step, {**values, **shown})
         text = "  ".join(
             f"{name} {value:.4g}" for name, value in {**values, **shown}.items()
         )
         self.say(f"step {step}/{self._num_steps}  {split}  {text}")
+
+    def details(self, split: str, step: int, values: dict[str, float]) -> None:
+        """Writes scalars to TensorBoard alone: there may be hundreds."""
+        with self._writer(split).as_default(step=step):
+            for name, value in values.items():
+                tf.summary.scalar(name, value)
 
     def text(self, name: str, text: str) -> None:
         """Writes a text to TensorBoard."""

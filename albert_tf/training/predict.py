@@ -59,12 +59,12 @@ class Predictor:
         Raises:
             UserError: when the model is not a classifier.
         """
+        self.loaded.require_head(
+            "classification",
+            "The model directory",
+            "fine-tune it first (bin.finetune), or use --mode=fill-mask.",
+        )
         labels = self.loaded.labels
-        if not labels:
-            raise UserError(
-                "The model is not a classifier; fine-tune it first "
-                "(bin.finetune), or use --mode=fill-mask."
-            )
         for batch in _batches(texts, self.batch_size):
             ids = self.loaded.tokenizer.encode_batch(list(batch))
             logits = self._run(self._pack(ids))["logits"]
@@ -89,11 +89,11 @@ class Predictor:
             UserError: when the model has no masked-LM head, or a text has no
                 [MASK] within the model's length.
         """
-        if self.loaded.labels:
-            raise UserError(
-                "The model is a classifier and has no masked-LM head; "
-                "use the pretrained model, or --mode=classify."
-            )
+        self.loaded.require_head(
+            "masked_lm",
+            "The model directory",
+            "use the pretrained model, or --mode=classify.",
+        )
         tokenizer = self.loaded.tokenizer
         for number, text in enumerate(texts, start=1):
             features = self._pack([tokenizer.encode_with_masks(text)])

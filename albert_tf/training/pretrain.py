@@ -38,6 +38,18 @@ def shard_tokenizer(shards: ShardSet) -> Tokenizer:
     return load_tokenizer(os.path.join(shards.directory, TOKENIZER_DIRECTORY))
 
 
+def _check_objective(wanted: str, taught: str, directory: str) -> None:
+    """Raises UserError where shards teach another objective than wanted."""
+    if wanted and wanted != taught:
+        raise UserError(
+            f"{directory} was built with sentence_objective={taught}, and "
+            f"this run is to learn sentence_objective={wanted}: build its "
+            "shards by python -m bin.build_pretraining_data "
+            f"--sentence_objective={wanted}, or give this run "
+            f"--sentence_objective={taught}."
+        )
+
+
 def run_pretraining(
     config: PretrainConfig,
     *,
@@ -50,7 +62,8 @@ def run_pretraining(
 ) -> dict[str, float]:
     """Pretrains to the end and returns the last evaluation.
 
-    What the sentence head learns is the `sentence_objective` of the shards.
+    What the sentence head learns is the `sentence_objective` of the shards;
+    a configuration that names one is refused where they teach another.
     The model has that head even where nothing trains it (none), so that a
     run on other shards can start from it.
 
@@ -81,6 +94,9 @@ def run_pretraining(
     for part in (shards, eval_shards):
         check_shards(config.model, part, tokenizer)
     sentence = sentence_targets(shards, eval_shards)
+    _check_objective(
+        config.pretraining.sentence_objective, sentence.name, shards.directory
+    )
     if initial and initial.directory:
         check_same_vocabulary(
             load_tokenizer(initial.directory), initial.source, tokenizer

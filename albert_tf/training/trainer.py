@@ -68,6 +68,7 @@ class Trainer:
         self.objective = objective
         self.strategy = strategy
         self.optimizer: Lamb | None = None
+        self._updated_paths: set[str] = set()
         if optimizer_config:
             self._optimizer_config = optimizer_config
             self._training_config = training_config
@@ -105,6 +106,17 @@ class Trainer:
         rows = len(next(iter(batch.values())))
         batch["example_numbers"] = np.arange(rows, dtype=np.int32)
         return self._train(distribute_batch(self.strategy, batch))
+
+    def trust_ratios(self) -> dict[str, float]:
+        """Returns LAMB's trust ratios in the last step, by path.
+
+        None of variables that are excluded or that no loss reaches.
+        """
+        return {
+            path: ratio
+            for path, ratio in self.optimizer.trust_ratios().items()
+            if path in self._updated_paths
+        }
 
     def evaluation_step(self, batch: Batch) -> dict[str, tf.Tensor]:
         """Returns `sum:<name>` and `weight:<name>` over the global batch."""
@@ -187,6 +199,7 @@ class Trainer:
         rate: tf.Tensor,
     ) -> None:
         """Updates every replica's copy, all with the same gradients."""
+        self._updated_paths = {variable.path for variable in variables}
         for variable, gradient in zip(variables, gradients, strict=True):
             strategy.extended.update(
                 variable.value,

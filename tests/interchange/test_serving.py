@@ -40,14 +40,14 @@ def build(tiny_tokenizer, labels):
         max_position_embeddings=24,
     )
     model = (
-        AlbertForClassification(config, len(labels))
+        AlbertForClassification(config, labels=labels)
         if labels
         else AlbertForPretraining(config)
     )
     rng = np.random.default_rng(8)
     for variable in model.trainable_variables:
         variable.assign(rng.normal(size=variable.shape) * 0.5)
-    return LoadedModel(model, tiny_tokenizer, labels, 24)
+    return LoadedModel(model, tiny_tokenizer, 24)
 
 
 @pytest.fixture(scope="module")

@@ -14,6 +14,7 @@ from albert_tf.interchange import google_tf1
 from albert_tf.modeling.losses import weighted_cross_entropy
 from albert_tf.modeling.models import AlbertForPretraining
 from albert_tf.modeling.optimizers import Lamb
+from albert_tf.modeling.stored_weights import StoredWeights
 from albert_tf.modeling.weight_names import assign_weights, named_weights
 
 DATA = Path(__file__).resolve().parents[1] / "data"
@@ -52,7 +53,15 @@ def ours(reference, tmp_path_factory):
     rows = named_weights(model)
     weights = _part(reference, "weight:")
     assert {row.google for row in rows} == set(weights)
-    assign_weights(rows, weights, source="reference", form="google")
+    assign_weights(
+        rows,
+        StoredWeights(
+            "reference",
+            "google",
+            {name: value.shape for name, value in weights.items()},
+            weights.__getitem__,
+        ),
+    )
     batch = _part(reference, "input:")
     with tf.GradientTape() as tape:
         outputs = dict(model(batch))

@@ -8,6 +8,7 @@ from albert_tf.modeling.models import (
     AlbertForClassification,
     AlbertForPretraining,
 )
+from albert_tf.modeling.stored_weights import StoredWeights
 from albert_tf.modeling.weight_names import (
     assign_weights,
     file_groups,
@@ -132,6 +133,12 @@ def written(model, form):
     return values
 
 
+def stored(values, form):
+    """Returns arrays as if they lay in a file."""
+    shapes = {name: value.shape for name, value in values.items()}
+    return StoredWeights("a file", form, shapes, values.__getitem__)
+
+
 @pytest.mark.parametrize("sharing", SHARING)
 @pytest.mark.parametrize(
     ("groups", "inner"), [(1, 1), (2, 1), (1, 2), (2, 2), (3, 1)]
@@ -153,7 +160,7 @@ def test_every_weight_is_named_as_elsewhere(sharing, groups, inner):
     }
     # Files know groups; whatever shares by parts has one for every layer.
     count = groups if sharing == "all" else 3
-    assert file_groups(model) == count
+    assert file_groups(config) == count
     assert sorted(row.google for row in rows) == names(
         GOOGLE_TRUNK, GOOGLE_BLOCK, GOOGLE_HEADS, count, inner
     )
@@ -161,7 +168,7 @@ def test_every_weight_is_named_as_elsewhere(sharing, groups, inner):
         HUGGINGFACE_TRUNK, HUGGINGFACE_BLOCK, HUGGINGFACE_HEADS, count, inner
     )
     encoder = {id(variable) for variable in model.encoder.trainable_variables}
-    assert all(row.in_encoder == (id(row.variable) in encoder) for row in rows)
+    assert all((not row.head) == (id(row.variable) in encoder) for row in rows)
 
 
 def test_the_same_name_is_the_same_weight_in_both_forms():
@@ -192,9 +199,7 @@ def test_the_same_name_is_the_same_weight_in_both_forms():
 
 def test_a_classifier_has_the_names_of_fine_tuned_files():
     model = AlbertForClassification(SMALL, 3)
-    heads = {
-        row.google: row for row in named_weights(model) if not row.in_encoder
-    }
+    heads = {row.google: row for row in named_weights(model) if row.head}
     assert set(heads) == {"output_weights", "output_bias"}
     assert heads["output_weights"].huggingface == "classifier.weight"
     assert heads["output_bias"].huggingface == "classifier.bias"
@@ -270,9 +275,7 @@ def test_weights_travel_in_either_form(form, sharing):
     config = override(SMALL, {"sharing": sharing})
     one = randomise(AlbertForPretraining(config), 1)
     two = randomise(AlbertForPretraining(config), 2)
-    assign_weights(
-        named_weights(two), written(one, form), source="a file", form=form
-    )
+    assign_weights(named_weights(two), stored(written(one, form), form))
     for a, b in zip(
         one.trainable_variables, two.trainable_variables, strict=True
     ):
@@ -284,7 +287,7 @@ def test_files_may_hold_more_and_other_precisions():
     values = written(randomise(AlbertForPretraining(SMALL), 1), "google")
     halves = {name: v.astype("float16") for name, v in values.items()}
     halves["bert/something_else"] = np.float16([np.nan])
-    assign_weights(named_weights(model), halves, source="a file", form="google")
+    assign_weights(named_weights(model), stored(halves, "google"))
     for name, value in written(model, "google").items():
         assert value.dtype == np.float32
         np.testing.assert_array_equal(value, halves[name])
@@ -294,7 +297,7 @@ def assert_refused(model, values, form="google"):
     """Returns the message; not one weight may have changed."""
     before = [np.asarray(v) for v in model.trainable_variables]
     with pytest.raises(UserError) as caught:
-        assign_weights(named_weights(model), values, source="a file", form=form)
+        assign_weights(named_weights(model), stored(values, form))
     for variable, old in zip(model.trainable_variables, before, strict=True):
         np.testing.assert_array_equal(variable, old)
     message = str(caught.value)
@@ -318,7 +321,15 @@ def test_every_fault_is_told_and_nothing_assigned():
         "bert/embeddings/word_embeddings has shape [22, 6] and the model "
         "needs [23, 6];",
         "cls/seq_relationship/output_weights has shape [8, 2] and the model "
-        "needs [8, 2] transposed",
+        "needs [2, 8] (its axes are swapped)",
+    ):
+        assert part in message
+    # Values are read when names and shapes fit.
+    values = written(randomise(AlbertForPretraining(SMALL), 1), "google")
+    values["bert/embeddings/LayerNorm/beta"] = np.full(6, np.nan)
+    values["bert/embeddings/LayerNorm/gamma"] = np.array([np.inf] * 6)
+    message = assert_refused(model, values)
+    for part in (
         "bert/embeddings/LayerNorm/beta holds NaN or infinity",
         "bert/embeddings/LayerNorm/gamma holds NaN or infinity",
     ):

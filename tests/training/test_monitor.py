@@ -30,6 +30,7 @@ def test_scalars_reach_both_logs(tmp_path):
     for step in (5, 10):
         monitor.scalars("train", step, {"loss": 1 / step}, rate=step)
     monitor.scalars("eval", 10, {"accuracy": 0.5})
+    monitor.details("train", 10, {"trust_ratio/a/kernel": 0.25})
     monitor.close()
     # A rate is a clock time: the screen and TensorBoard have it.
     assert lines(tmp_path) == [
@@ -42,7 +43,14 @@ def test_scalars_reach_both_logs(tmp_path):
         str(tmp_path / "tensorboard/train"), {"tensors": 0}
     )
     events.Reload()
-    assert sorted(events.Tags()["tensors"]) == ["configuration", "loss", "rate"]
+    assert sorted(events.Tags()["tensors"]) == [
+        "configuration",
+        "loss",
+        "rate",
+        "trust_ratio/a/kernel",
+    ]
+    (detail,) = events.Tensors("trust_ratio/a/kernel")
+    assert (detail.step, tf.make_ndarray(detail.tensor_proto)) == (10, 0.25)
     assert [event.step for event in events.Tensors("loss")] == [5, 10]
     values = [tf.make_ndarray(e.tensor_proto) for e in events.Tensors("rate")]
     assert values == pytest.approx([5, 10])

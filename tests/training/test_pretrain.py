@@ -12,6 +12,10 @@ import time
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
+from tensorboard.backend.event_processing.event_accumulator import (
+    EventAccumulator,
+)
 
 from albert_tf.config import (
     MaskingConfig,
@@ -25,7 +29,7 @@ from albert_tf.interchange.model_directory import (
     load_model_directory,
 )
 from albert_tf.modeling.models import AlbertForPretraining
-from albert_tf.training import loop
+from albert_tf.training import loop, run_directory
 from albert_tf.training.pretrain import run_pretraining
 from data_prep.pretraining_data import build_pretraining_data
 
@@ -83,6 +87,44 @@ def test_artifacts(finished, small_config):
             "step-8",
         ].sort()
     )
+
+
+def test_trust_ratios_are_logged(finished):
+    """Every matrix in TensorBoard, their spread in metrics.jsonl."""
+    run_dir, _ = finished
+    logged = []
+    for text in (run_dir / "metrics.jsonl").read_text().splitlines():
+        line = json.loads(text)
+        spread = {k: v for k, v in line.items() if "trust_ratio" in k}
+        assert len(spread) == (3 if line["split"] == "train" else 0)
+        logged += [spread] if spread else []
+    events = EventAccumulator(
+        str(run_dir / "tensorboard/train"), {"tensors": 0}
+    )
+    events.Reload()
+    weights = weights_of(run_dir)
+    shown = [
+        events.Tensors(f"trust_ratio/{path}")
+        for path, value in weights.items()
+        if value.ndim == 2
+    ]
+    assert len(shown) == str(events.Tags()["tensors"]).count("trust_ratio/")
+    for number, (step, spread) in enumerate(
+        zip((5, 10, 12), logged, strict=True)
+    ):
+        assert {events[number].step for events in shown} == {step}
+        values = [
+            float(tf.make_ndarray(events[number].tensor_proto))
+            for events in shown
+        ]
+        assert spread == {
+            "trust_ratio_min": min(values),
+            "trust_ratio_median": np.median(values),
+            "trust_ratio_max": max(values),
+        }
+        assert 0 < min(values) < max(values)
+    assert logged[0] != logged[1]
+    assert loop.summarize_trust_ratios({}) == {}
 
 
 class PowerCut(BaseException):
@@ -305,6 +347,45 @@ def test_held_out_shards_of_another_objective(
             run_dir=str(tmp_path / "run"),
         )
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "taught"),
+    [("nsp", "sop"), ("none", "sop"), ("sop", "nsp"), ("sop", "none")],
+)
+def test_shards_of_another_objective_than_wanted(
+    wanted, taught, small_config, request, tmp_path
+):
+    shards = {"sop": "shards_dir", "nsp": "next_sentences"}
+    directory = request.getfixturevalue(shards.get(taught, "single_segments"))
+    said = (
+        f"{directory} was built with sentence_objective={taught}, and this run "
+        f"is to learn sentence_objective={wanted}: build its shards by python "
+        f"-m bin.build_pretraining_data --sentence_objective={wanted}, or give "
+        f"this run --sentence_objective={taught}."
+    )
+    config = override(small_config, {"sentence_objective": wanted})
+    with pytest.raises(UserError) as raised:
+        run(config, directory, tmp_path / "run")
+    assert str(raised.value) == said
+    assert not (tmp_path / "run").exists()
+
+
+def test_shards_of_the_objective_wanted(
+    small_config, next_sentences, tmp_path, monkeypatch
+):
+    class Reached(Exception):
+        pass
+
+    def claim(run_dir, description):
+        settings = description["config"]["pretraining"]
+        assert settings == {"sentence_objective": "nsp"}
+        raise Reached
+
+    monkeypatch.setattr(run_directory, "claim", claim)
+    config = override(small_config, {"sentence_objective": "nsp"})
+    with pytest.raises(Reached):
+        run(config, next_sentences, tmp_path / "run")
 
 
 @pytest.mark.slow

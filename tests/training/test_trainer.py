@@ -104,6 +104,10 @@ def test_a_step_is_the_textbook_step(small_config, shards_dir):
         # Where a gradient is but rounding error, the first update of LAMB
         # makes it visible: a 5000th of the learning rate is allowed.
         np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=1e-6)
+    ratios = trainer.trust_ratios()
+    assert ratios == pytest.approx(optimizer.trust_ratios(), rel=1e-3)
+    assert set(ratios) == {v.path for v in variables if len(v.shape) == 2}
+    assert 1.0 not in ratios.values()
     assert int(trainer.optimizer.iterations.numpy()) == 1
 
 
@@ -125,6 +129,7 @@ def test_two_replicas_do_what_one_does(small_config, shards_dir):
         np.testing.assert_allclose(
             value, weights_of(two)[path], rtol=1e-4, atol=1e-6, err_msg=path
         )
+    assert two.trust_ratios() == pytest.approx(one.trust_ratios(), rel=1e-4)
 
 
 def unchanged_paths(before, trainer):
@@ -195,8 +200,12 @@ def test_single_segments_train_the_masked_lm_alone(
     of_model = [v.path for v in trainer.model.trainable_variables]
     kept = [p for p in of_model if any(part in p for part in untouched)]
     assert len(kept) == 4
-    # The weights and both moments of each.
-    assert len(unchanged) == 3 * len(kept)
+    # The weights and both moments of each, and the ratios of the matrices.
+    adapted = {p for p in of_model if p in trainer.optimizer.trust_ratios()}
+    assert len(unchanged) == 3 * len(kept) + len(adapted & set(kept))
+    # No 1 of a head that nothing trains among those that are shown.
+    assert set(trainer.trust_ratios()) == adapted - set(kept)
+    assert bool(trainer.trust_ratios()) == (optimizer == "lamb")
 
 
 @pytest.mark.parametrize("objective", ["sop", "nsp"])

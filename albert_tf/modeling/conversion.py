@@ -1,0 +1,265 @@
+"""A model's weights in a model of another shape.
+
+The sharing mode, groups, inner groups, number of layers and number of
+positions may differ: what counts is the sequence of blocks that are applied.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+
+import keras
+import numpy as np
+
+from albert_tf.config import UserError
+
+# Ways to make one weight of several: only equal ones, the mean over the
+# layers, or the first layer's.
+MERGES = ("equal", "mean", "first")
+
+_POSITIONS = "encoder/embeddings/position_embeddings"
+# The same weights mean other outputs when one of these changes.
+_BESIDE_WEIGHTS = ("hidden_act", "layer_norm_eps")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Flow:
+    """What flows into an attention or feed-forward layer of the target.
+
+    `origins` has an entry for every application of `part`, in their order:
+    where the source shares, the same layer comes more than once.
+    """
+
+    part: keras.layers.Layer
+    origins: list[keras.layers.Layer]
+
+
+def convert_weights(
+    source: keras.Model, target: keras.Model, merge: str = "equal"
+) -> list[str]:
+    """Gives `target` the weights of `source`; returns what was not a copy.
+
+    The n-th block that the target applies takes its attention and its
+    feed-forward from the n-th that the source applies. The numbers may
+    differ where one of the two applies the same blocks in every layer: a
+    repeated layer can be any layer of the target, and all layers of the
+    source can be merged into a repeated one. Other weights are copied, and
+    the table of positions is cut, or continued by repeating it from its
+    start, as Longformer does (Beltagy et al. 2020, section 5): what was
+    learned about near neighbours then holds in the new places too, which it
+    would not for random rows.
+
+    Args:
+        source: where the weights come from.
+        target: a model of the same class; keeps its weights when anything
+            is wrong.
+        merge: how several weights of the source become one of the target:
+            "equal", they must be equal to the bit; "mean", their mean over
+            the layers; "first", that of the first layer.
+
+    Returns:
+        A line, for people, for each thing that is more than a copy.
+
+    Raises:
+        UserError: when the models are of different classes, have different
+            numbers of heads, or depths that do not fit; naming each weight
+            that is missing or has another shape; naming each weight that is
+            to be one with another and is not equal.
+    """
+    if merge not in MERGES:
+        raise UserError(f"merge={merge!r} is not one of {', '.join(MERGES)}.")
+    _check_models(source, target)
+    flows = _flows(source, target)
+    pairs = _trunk_and_heads(source, target, flows)
+    pairs += [pair for flow in flows for pair in _weights(flow)]
+    _check_shapes(pairs)
+    if merge == "equal":
+        _check_equal(pairs)
+    values = [(variable, _value(origins, merge)) for variable, origins in pairs]
+    for variable, value in values:
+        variable.assign(_fit_rows(value, variable))
+    return list(_descriptions(source, target, flows, merge))
+
+
+def _check_models(source: keras.Model, target: keras.Model) -> None:
+    if type(source) is not type(target):
+        raise UserError(
+            f"{type(source).__name__} and {type(target).__name__} are "
+            "different models; weights are converted within one kind."
+        )
+    heads, wanted = (m.config.num_attention_heads for m in (source, target))
+    if heads != wanted:
+        # The shapes would fit; the columns would belong to other heads.
+        raise UserError(
+            f"num_attention_heads={wanted} must be that of the weights' "
+            f"model, {heads}."
+        )
+
+
+def _flows(source: keras.Model, target: keras.Model) -> list[_Flow]:
+    """Returns what flows into every part of the target's blocks."""
+    flows: dict[int, _Flow] = {}
+    for taker, giver in _matches(source, target):
+        parts = (_application(target, taker), _application(source, giver))
+        for part, origin in zip(*parts, strict=True):
+            flows.setdefault(id(part), _Flow(part, [])).origins.append(origin)
+    return list(flows.values())
+
+
+def _matches(source: keras.Model, target: keras.Model) -> list[tuple[int, int]]:
+    """Returns which of the target's applications takes from which."""
+    given, wanted = (len(model.encoder.plan) for model in (source, target))
+    given_period, wanted_period = (
+        model.config.inner_group_num for model in (source, target)
+    )
+    if given == wanted:
+        return [(number, number) for number in range(wanted)]
+    if _repeats(source) and wanted_period % given_period == 0:
+        return [(number, number % given_period) for number in range(wanted)]
+    if _repeats(target) and given_period % wanted_period == 0:
+        return [(number % wanted_period, number) for number in range(given)]
+    raise UserError(
+        f"The {given} blocks of the weights' model cannot become {wanted}: the "
+        "numbers may differ only where one of the two models applies the "
+        'same blocks in every layer (sharing "all", one group).'
+    )
+
+
+def _repeats(model: keras.Model) -> bool:
+    """Returns whether every layer applies the same blocks."""
+    return len(set(model.encoder.plan)) == model.config.inner_group_num
+
+
+def _application(
+    model: keras.Model, number: int
+) -> tuple[keras.layers.Layer, keras.layers.Layer]:
+    encoder = model.encoder
+    block = encoder.blocks[encoder.applications[number]]
+    return block.attention, block.feed_forward
+
+
+# What follows is made of pairs: a variable of the target, and the variables
+# of the source that flow into it.
+
+
+def _weights(flow: _Flow) -> list[tuple]:
+    parts = (part.weights for part in flow.origins)
+    return [
+        (variable, origins)
+        for variable, *origins in zip(flow.part.weights, *parts, strict=True)
+    ]
+
+
+def _outside_blocks(
+    model: keras.Model, parts: list[keras.layers.Layer]
+) -> dict[str, keras.Variable]:
+    inside = {id(weight) for part in parts for weight in part.weights}
+    return {_path(v): v for v in model.weights if id(v) not in inside}
+
+
+def _trunk_and_heads(
+    source: keras.Model, target: keras.Model, flows: list[_Flow]
+) -> list[tuple]:
+    """Returns the pairs of all weights outside of the blocks."""
+    origins = [part for flow in flows for part in flow.origins]
+    given = _outside_blocks(source, origins)
+    wanted = _outside_blocks(target, [flow.part for flow in flows])
+    missing = [path for path in wanted if path not in given]
+    if missing:
+        raise UserError(
+            f"The weights' model has no {', '.join(missing)}, which the "
+            "other model needs."
+        )
+    return [(variable, [given[path]]) for path, variable in wanted.items()]
+
+
+def _check_shapes(pairs: list[tuple]) -> None:
+    faults = []
+    for variable, origins in pairs:
+        shape, wanted = tuple(origins[0].shape), tuple(variable.shape)
+        if _path(variable) == _POSITIONS:
+            shape, wanted = shape[1:], wanted[1:]
+        if shape != wanted:
+            faults.append(
+                f"{_path(variable)} has shape {list(origins[0].shape)} and "
+                f"the other model needs {list(variable.shape)}"
+            )
+    if faults:
+        raise UserError(f"The weights do not fit: {'; '.join(faults)}.")
+
+
+def _check_equal(pairs: list[tuple]) -> None:
+    faults = []
+    for _, (first, *others) in pairs:
+        bits = _array(first).tobytes()
+        for other in others:
+            if other is not first and _array(other).tobytes() != bits:
+                faults.append(f"{_path(first)} differs from {_path(other)}")
+                break
+    if faults:
+        raise UserError(
+            f"Weights that are to be one differ: {'; '.join(faults)}. Say how "
+            "they are merged: mean or first."
+        )
+
+
+def _value(origins: list[keras.Variable], merge: str) -> np.ndarray:
+    if merge != "mean":
+        return _array(origins[0])
+    # In float64 the mean of equal float32 numbers is that number, exactly.
+    total = _array(origins[0]).astype(np.float64)
+    for origin in origins[1:]:
+        total += _array(origin)
+    return (total / len(origins)).astype(np.float32)
+
+
+def _fit_rows(value: np.ndarray, variable: keras.Variable) -> np.ndarray:
+    """Returns the value with as many rows as the variable has."""
+    if value.shape == tuple(variable.shape):
+        return value
+    return value[np.arange(variable.shape[0]) % len(value)]
+
+
+def _array(variable: keras.Variable) -> np.ndarray:
+    return keras.ops.convert_to_numpy(variable)
+
+
+def _path(part: keras.Variable | keras.layers.Layer) -> str:
+    """Returns the path within the model, whatever the model is called."""
+    return part.path.split("/", 1)[1]
+
+
+def _descriptions(
+    source: keras.Model, target: keras.Model, flows: list[_Flow], merge: str
+) -> Iterator[str]:
+    """Yields a line for each thing that is more than a copy."""
+    for name in _BESIDE_WEIGHTS:
+        old, new = (getattr(m.config, name) for m in (source, target))
+        if old != new:
+            yield f"{name} was {old} and is {new}: the outputs change."
+    old, new = (len(model.encoder.plan) for model in (source, target))
+    if old != new:
+        yield f"{old} blocks were applied and {new} are: the outputs change."
+    old, new = (m.config.max_position_embeddings for m in (source, target))
+    if new > old:
+        yield f"{_POSITIONS}: {old} rows, repeated until there are {new}."
+    elif new < old:
+        yield f"{_POSITIONS}: the first {new} of {old} rows."
+    how = {"equal": "equal", "mean": "the mean of", "first": "the first of"}
+    takers: dict[str, list[str]] = {}
+    for flow in flows:
+        path = _path(flow.part)
+        origins = list(dict.fromkeys(map(_path, flow.origins)))
+        if len(origins) > 1:
+            yield f"{path}: {how[merge]} {', '.join(origins)}."
+        for origin in origins:
+            takers.setdefault(origin, []).append(path)
+    for origin, paths in takers.items():
+        if len(paths) > 1:
+            yield f"{origin} is copied to {', '.join(paths)}."
+    parts = [part for flow in flows for part in flow.origins]
+    ours = _outside_blocks(target, [flow.part for flow in flows])
+    unused = [
+        path for path in _outside_blocks(source, parts) if path not in ours
+    ]
+    if unused:
+        yield f"Not needed: {', '.join(unused)}."

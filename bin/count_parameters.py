@@ -1,0 +1,132 @@
+"""How many weights models have: all presets, the paper's rows, or one model
+
+python -m bin.count_parameters
+python -m bin.count_parameters --preset=base --sharing=none --heads=span
+"""
+
+from absl import flags
+
+from albert_tf.config import (
+    PRESETS,
+    SHARING,
+    ModelConfig,
+    PretrainConfig,
+    override,
+    preset,
+)
+from albert_tf.experiments.parameter_tables import TABLES, Comparison, compare
+from albert_tf.modeling.parameter_count import (
+    HEAD_WEIGHTS,
+    PRETRAINING_HEADS,
+    ParameterCount,
+    parameter_count,
+)
+from bin import command_line
+
+FLAGS = flags.FLAGS
+
+
+def define_flags() -> None:
+    """Defines the program's flags."""
+    flags.DEFINE_enum(
+        "preset", None, list(PRESETS), "Count this size, part by part."
+    )
+    flags.DEFINE_list(
+        "heads",
+        list(PRETRAINING_HEADS),
+        f"What sits on the encoder of that model: {', '.join(HEAD_WEIGHTS)}.",
+    )
+    flags.DEFINE_integer(
+        "num_labels", 2, "Labels of a head that classifies.", lower_bound=1
+    )
+    command_line.define_settings(ModelConfig())
+
+
+def _model(name: str, **changes: str) -> ModelConfig:
+    return override(PretrainConfig(), preset(name) | changes).model
+
+
+def presets_table() -> str:
+    """Returns the sizes of all presets; those of one size share a row."""
+    names: dict[tuple[int, int], list[str]] = {}
+    for name in PRESETS:
+        count = parameter_count(_model(name), PRETRAINING_HEADS)
+        names.setdefault((count.encoder, count.total), []).append(name)
+    rows = [
+        [", ".join(same), f"{encoder:,}", f"{total - encoder:,}", f"{total:,}"]
+        for (encoder, total), same in names.items()
+    ]
+    return command_line.format_table(
+        rows, ["preset", "encoder", "pretraining heads", "in all"]
+    )
+
+
+def sharing_table() -> str:
+    """Returns the encoder's size in every sharing mode."""
+    rows = [
+        [
+            name,
+            *(
+                f"{parameter_count(_model(name, sharing=mode)).encoder:,}"
+                for mode in SHARING
+            ),
+        ]
+        for name in ("base", "large", "xlarge", "xxlarge")
+    ]
+    return command_line.format_table(rows, ["encoder, sharing:", *SHARING])
+
+
+def paper_table(title: str) -> str:
+    """Returns a table of the paper beside our counts."""
+    return command_line.format_table(
+        [_paper_row(compare(row)) for row in TABLES[title]],
+        [f"paper, {title}", "published", "encoder", "pooler", "published is"],
+    )
+
+
+def _paper_row(comparison: Comparison) -> list[str]:
+    published, count = comparison.published, comparison.count
+    readings = comparison.readings
+    return [
+        published.name,
+        f"{published.millions}M",
+        f"{count.encoder:,}",
+        f"{count.pooler:,}",
+        readings[0] if readings else f"{comparison.excess:.1%} more",
+    ]
+
+
+def parts_table(count: ParameterCount) -> str:
+    """Returns what each part of a model holds."""
+    parts = {
+        "embeddings": count.embeddings,
+        "projection": count.projection,
+        "attention": count.attention,
+        "feed-forward": count.feed_forward,
+        "pooler": count.pooler,
+        **{f"head {name}": weights for name, weights in count.heads.items()},
+        "in all": count.total,
+    }
+    rows = [
+        [name, f"{weights:,}", f"{weights / count.total:.1%}"]
+        for name, weights in parts.items()
+    ]
+    return command_line.format_table(rows, ["part", "weights", "share"])
+
+
+def main() -> None:
+    """Prints the tables, or the parts of the model that flags describe."""
+    given = command_line.given_settings(ModelConfig())
+    named = (FLAGS[name].present for name in ("preset", "heads", "num_labels"))
+    if given or any(named):
+        changes = preset(FLAGS.preset) if FLAGS.preset else {}
+        config = override(PretrainConfig(), changes | given).model
+        count = parameter_count(config, FLAGS.heads, FLAGS.num_labels)
+        print(parts_table(count))
+        return
+    tables = [presets_table(), sharing_table(), *map(paper_table, TABLES)]
+    print("\n\n".join(tables))
+
+
+if __name__ == "__main__":
+    command_line.run(define_flags, main)

@@ -1,0 +1,348 @@
+"""Checkpoint files against TensorFlow's own writer, and made by hand."""
+
+import os
+import re
+import struct
+
+import google_crc32c
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow.core.protobuf import tensor_bundle_pb2
+
+from albert_tf.config import UserError
+from albert_tf.interchange.tensor_bundle import read_index, read_variable
+
+DATA = ".data-00000-of-00001"
+
+
+def save(prefix, tensors, slices=None):
+    names = list(tensors)
+    tf.raw_ops.SaveV2(
+        prefix=str(prefix),
+        tensor_names=names,
+        shape_and_slices=slices or [""] * len(names),
+        tensors=[tf.constant(tensors[name]) for name in names],
+    )
+    return str(prefix)
+
+
+def read(prefix, name):
+    return read_variable(prefix, read_index(prefix)[name])
+
+
+def varint(number):
+    out = b""
+    while number >= 128:
+        out += bytes([number % 128 + 128])
+        number //= 128
+    return out + bytes([number])
+
+
+def checksum(data):
+    crc = google_crc32c.value(data)
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) % 2**32
+
+
+def block(entries):
+    """Returns a block without shared prefixes."""
+    body = b"".join(
+        varint(0) + varint(len(key)) + varint(len(value)) + key + value
+        for key, value in entries
+    )
+    return body + struct.pack("<II", 0, 1)
+
+
+def table(*blocks, handles=None, kind=b"\0"):
+    """Returns a table of these blocks, all checksums right."""
+    out, places = b"", []
+    for content in blocks:
+        places.append(varint(len(out)) + varint(len(content)))
+        out += content + kind + struct.pack("<I", checksum(content + kind))
+    keys = [bytes([n]) for n in range(len(places))]
+    index = block(list(zip(keys, handles or places, strict=True)))
+    place = varint(len(out)) + varint(len(index))
+    out += index + b"\0" + struct.pack("<I", checksum(index + b"\0"))
+    footer = (varint(0) + varint(0) + place).ljust(40, b"\0")
+    return out + footer + struct.pack("<Q", 0xDB4775248B80FB57)
+
+
+VALUES = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+def header(**fields):
+    values = {"num_shards": 1, **fields}
+    return tensor_bundle_pb2.BundleHeaderProto(**values).SerializeToString()
+
+
+def entry(sizes=(2, 3), **fields):
+    proto = tensor_bundle_pb2.BundleEntryProto(
+        **{
+            "dtype": 1,
+            "size": 24,
+            "crc32c": checksum(VALUES.tobytes()),
+            **fields,
+        }
+    )
+    proto.shape.SetInParent()
+    for size in sizes:
+        proto.shape.dim.add(size=size)
+    return proto.SerializeToString()
+
+
+def write(tmp_path, index):
+    prefix = tmp_path / "model.ckpt"
+    (tmp_path / "model.ckpt.index").write_bytes(index)
+    (tmp_path / f"model.ckpt{DATA}").write_bytes(VALUES.tobytes())
+    return str(prefix)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float32", "float64", "float16", tf.bfloat16.as_numpy_dtype]
+)
+def test_floating_point_becomes_float32(tmp_path, dtype):
+    value = np.linspace(-3, 7, 24).reshape(2, 3, 4).astype(dtype)
+    prefix = save(tmp_path / "c", {"a": value, "scalar": value[1, 2, 3]})
+    found = read(prefix, "a")
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, value.astype(np.float32))
+    assert read(prefix, "scalar") == np.float32(value[1, 2, 3])
+    assert read(prefix, "scalar").shape == ()
+
+
+def test_what_tensorflow_wrote_in_many_blocks_is_found(tmp_path):
+    rng = np.random.default_rng(3)
+    # More than 256 kB of index, where a second block begins.
+    tensors = {
+        f"{n}/{'x' * rng.integers(80, 160)}": np.float32(n) for n in range(2500)
+    }
+    prefix = save(tmp_path / "c", tensors)
+    assert os.path.getsize(prefix + ".index") > 300_000
+    found = read_index(prefix)
+    assert sorted(found) == sorted(tensors)
+    for name in list(tensors)[::500]:
+        assert read_variable(prefix, found[name]) == tensors[name]
+
+
+def test_several_data_files_are_one_checkpoint(tmp_path):
+    parts = [
+        save(tmp_path / "p0", {"a": np.float32([1, 2])}),
+        save(tmp_path / "p1", {"b": np.float32([[3], [4]])}),
+    ]
+    prefix = str(tmp_path / "c")
+    tf.raw_ops.MergeV2Checkpoints(
+        checkpoint_prefixes=parts, destination_prefix=prefix
+    )
+    assert os.path.exists(prefix + ".data-00001-of-00002")
+    assert read(prefix, "a").tolist() == [1, 2]
+    assert read(prefix, "b").tolist() == [[3], [4]]
+    os.remove(prefix + ".data-00001-of-00002")
+    with pytest.raises(UserError, match=r"c\.data-00001-of-00002 is missing"):
+        read_index(prefix)
+
+
+def test_a_partitioned_variable_is_refused(tmp_path):
+    prefix = save(tmp_path / "c", {"a": VALUES}, ["4 3 0,2:0,3"])
+    with pytest.raises(UserError, match=r"a is stored in parts"):
+        read_index(prefix)
+
+
+def test_a_table_made_by_hand_is_read(tmp_path):
+    prefix = write(
+        tmp_path,
+        table(
+            block([(b"", header()), (b"a", entry())]),
+            block([(b"b", entry([3], offset=12, size=12))]),
+        ),
+    )
+    np.testing.assert_array_equal(read(prefix, "a"), VALUES)
+    assert read_index(prefix)["b"].shape == (3,)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "name"),
+    [(tf.int64, "int64"), (tf.string, "string"), (tf.complex64, "type 8")],
+)
+def test_what_is_no_number_is_listed_and_not_read(tmp_path, dtype, name):
+    value = tf.zeros([2], dtype) if dtype != tf.string else tf.constant(["a"])
+    prefix = save(tmp_path / "c", {"x/y": value, "z": VALUES})
+    assert read_index(prefix)["x/y"].shape == tuple(value.shape)
+    np.testing.assert_array_equal(read(prefix, "z"), VALUES)
+    with pytest.raises(UserError, match=f"^{prefix}: x/y holds .*{name}; one"):
+        read(prefix, "x/y")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [np.float32([1, np.nan]), np.float32([np.inf]), np.float64([1e300])],
+)
+def test_what_is_not_finite_is_refused(tmp_path, value):
+    prefix = save(tmp_path / "c", {"x/y": value})
+    with pytest.raises(UserError, match=f"^{prefix}: x/y holds NaN or inf"):
+        read(prefix, "x/y")
+
+
+def test_damage_to_a_variable_does_not_touch_the_others(tmp_path):
+    prefix = save(tmp_path / "c", {"a": VALUES, "b": VALUES + 1})
+    path = tmp_path / f"c{DATA}"
+    data = bytearray(path.read_bytes())
+    data[read_index(prefix)["b"].offset + 5] ^= 1
+    path.write_bytes(data)
+    np.testing.assert_array_equal(read(prefix, "a"), VALUES)
+    with pytest.raises(
+        UserError, match=f"^{prefix} is not a readable .*checksum of b is wrong"
+    ):
+        read(prefix, "b")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (entry((10**6, 10**6)), "1000000] of float32 and is stored in 24 by"),
+        (entry((10**6, 10**6), size=4 * 10**12), "ends at byte 4000000000000"),
+        (entry((2**40, 2**40)), "of float32 and is stored in 24 bytes"),
+        (entry((-2, -3)), "which no variable has"),
+        (entry((0, 2**62), size=0), "which no variable has"),
+        (entry((1,) * 300), "which no variable has"),
+        (entry(offset=1), "has 24 bytes and x/y ends at byte 25"),
+        (entry(offset=-5), "has 24 bytes and x/y ends at byte"),
+        (entry(size=-24), "is stored in"),
+        (entry(shard_id=1), "x/y lies in data file 1 of 1"),
+        (entry(shard_id=-1), "x/y lies in data file"),
+        (b"\xff\xff\xff", "has no end"),
+        (b"\x0f", "malformed"),
+        (b"\x12\x7f", "malformed"),
+        (b"\x10\x05", "malformed"),
+        (b"\x0a\x00", "malformed"),
+        (entry() + b"\x30\x01", "malformed"),
+    ],
+)
+def test_a_lying_entry_is_refused(tmp_path, value, text):
+    index = table(block([(b"", header()), (b"x/y", value)]))
+    prefix = write(tmp_path, index)
+    with pytest.raises(UserError, match=re.escape(text)) as caught:
+        read_index(prefix)
+    line = str(caught.value)
+    assert line.startswith(f"{prefix} is not a readable TensorFlow checkpoint")
+    assert "\n" not in line and len(line) < 400
+
+
+def test_an_unknown_type_is_listed_and_not_read(tmp_path):
+    index = table(block([(b"", header()), (b"x/y", entry(dtype=99))]))
+    prefix = write(tmp_path, index)
+    with pytest.raises(UserError, match="x/y holds values of type 99; one of"):
+        read(prefix, "x/y")
+
+
+HEAD = (b"", header())
+
+
+@pytest.mark.parametrize(
+    ("index", "text"),
+    [
+        (b"", "was cut or is another kind of file"),
+        (b"\x80\x04}q\x00." * 20, "was cut or is another kind of file"),
+        (table(), "no header"),
+        (table(block([(b"a", entry())])), "no header"),
+        (table(block([(b"", b"")])), "no header"),
+        (table(block([(b"", header(endianness=1))])), "big endian"),
+        (
+            table(block([HEAD, (b"a", entry()), (b"a", entry())])),
+            "not in order",
+        ),
+        (
+            table(block([HEAD]), block([HEAD])),
+            "not in order",
+        ),
+        (table(block([HEAD]), kind=b"\1"), "compressed"),
+        (table(block([HEAD]) + b"\xff" * 4), "malformed"),
+        (table(b"\xff" * 30 + b"\0" * 8), "malformed|no end"),
+        # An entry longer than its block, and one that shares too much.
+        (table(b"\0\x05\x05ab" + struct.pack("<II", 0, 1)), "malformed"),
+        (table(b"\x03\x01\x00a" + struct.pack("<II", 0, 1)), "malformed"),
+        (
+            table(block([HEAD, (b"a" * 600, entry())])),
+            "malformed",
+        ),
+        (table(block([HEAD]), handles=[b"\xff" * 9 + b"\1\x05"]), "checksum"),
+        (table(block([HEAD]), handles=[b"\xff" * 11]), "no end"),
+        (table(block([HEAD, (b"a\nb", entry())])), "is no name"),
+        (table(block([HEAD, (b"a\xff", entry())])), "is no name"),
+    ],
+)
+def test_an_index_of_another_form_is_refused(tmp_path, index, text):
+    prefix = write(tmp_path, index)
+    with pytest.raises(UserError, match=text) as caught:
+        read_index(prefix)
+    assert str(caught.value).startswith(f"{prefix} is not a readable")
+    assert "\n" not in str(caught.value)
+
+
+def test_whatever_stands_in_a_block_is_read_or_refused(tmp_path):
+    rng = np.random.default_rng(5)
+    content = block([HEAD, (b"a", entry()), (b"b", entry([6]))])
+    refused = 0
+    for _ in range(100):
+        changed = bytearray(content)
+        for place in rng.integers(len(content), size=rng.integers(1, 4)):
+            changed[place] = rng.integers(256)
+        prefix = write(tmp_path, table(bytes(changed)))
+        try:
+            for variable in read_index(prefix).values():
+                read_variable(prefix, variable)
+        except UserError:
+            refused += 1
+    assert refused > 50
+
+
+def test_blocks_that_overlap_are_refused(tmp_path):
+    content = block([HEAD])
+    place = varint(0) + varint(len(content))
+    index = table(content, content, handles=[place, place])
+    with pytest.raises(UserError, match="blocks that overlap"):
+        read_index(write(tmp_path, index))
+
+
+def test_too_many_entries_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        "albert_tf.interchange.tensor_bundle._MOST_VARIABLES", 2
+    )
+    names = [(b"a", entry()), (b"b", entry())]
+    assert read_index(write(tmp_path, table(block([HEAD, names[0]]))))
+    with pytest.raises(UserError, match="more than 2 entries"):
+        read_index(write(tmp_path, table(block([HEAD, *names]))))
+
+
+def test_a_huge_index_is_not_read(tmp_path):
+    prefix = write(tmp_path, b"")
+    os.truncate(prefix + ".index", 2**40)
+    with pytest.raises(UserError, match=f"its index has {2**40} bytes"):
+        read_index(prefix)
+
+
+@pytest.mark.parametrize("suffix", [".index", DATA])
+def test_what_is_not_a_file_is_refused(tmp_path, suffix):
+    prefix = save(tmp_path / "c", {"a": VALUES})
+    path = prefix + suffix
+    os.rename(path, tmp_path / "elsewhere")
+    name = re.escape(os.path.basename(path))
+
+    def refused(text):
+        with pytest.raises(UserError, match=f"{name}{text}"):
+            read_index(prefix)
+
+    refused(" is missing")
+    os.mkdir(path)
+    refused(" is not a file")
+    os.rmdir(path)
+    os.mkfifo(path)
+    refused(" is not a file")
+    os.remove(path)
+    os.symlink("nowhere", path)
+    refused(" is missing")
+    os.remove(path)
+    os.symlink(path, path)
+    refused(": Too many levels of symbolic links")
+    os.remove(path)
+    os.symlink("elsewhere", path)
+    np.testing.assert_array_equal(read(prefix, "a"), VALUES)

@@ -379,6 +379,11 @@ class TrainingConfig(_Section):
         "Arithmetic of the layers; weights stay float32.",
         choices=("float32", "bfloat16"),
     )
+    remat: bool = setting(
+        False,
+        "Compute the inside of every block again for its gradient instead of "
+        "keeping it: less memory, more time, the same result.",
+    )
     save_checkpoints_steps: int = setting(
         5000, "Steps between checkpoints.", minimum=1
     )

@@ -14,7 +14,50 @@ from albert_tf.interchange.model_directory import (
     LoadedModel,
     flush_files,
 )
+from albert_tf.modeling.heads import mean_of_tokens
+from albert_tf.modeling.models import AlbertModel
 from albert_tf.text.in_graph import InGraphTokenizer
+
+
+def _classes(
+    model: AlbertModel, features: dict, labels: tf.Tensor
+) -> dict[str, tf.Tensor]:
+    logits = model(features)["logits"]
+    return {
+        "probabilities": tf.nn.softmax(logits),
+        "label": tf.gather(labels, tf.argmax(logits, axis=-1)),
+    }
+
+
+def _number(
+    model: AlbertModel, features: dict, labels: None
+) -> dict[str, tf.Tensor]:
+    return {"predictions": model(features)["predictions"]}
+
+
+def _embeddings(
+    model: AlbertModel, features: dict, labels: None
+) -> dict[str, tf.Tensor]:
+    outputs = model.encode(features)
+    answer = {
+        "mean_output": mean_of_tokens(
+            outputs["sequence_output"], features["input_mask"]
+        )
+    }
+    if "pooled_output" in outputs:
+        answer["pooled_output"] = tf.cast(outputs["pooled_output"], tf.float32)
+    return answer
+
+
+# What a server answers, by the model's first head.
+_ANSWERS = {
+    "masked_lm": _embeddings,
+    "sentence_order": _embeddings,
+    "sentence_embedding": _embeddings,
+    "classification": _classes,
+    "token_classification": _classes,
+    "regression": _number,
+}
 
 
 class ServingModule(tf.Module):
@@ -22,13 +65,30 @@ class ServingModule(tf.Module):
 
     Signatures: `serving_default` takes `text`, string `[batch]`; `ids` takes
     `input_ids`, `input_mask` and `segment_ids`, int32 `[batch, seq]`. Both
-    give a classifier's `probabilities` float32 `[batch, labels]` and `label`
-    string `[batch]`, or a pretrained model's `pooled_output` and
-    `mean_output` (of the tokens) float32 `[batch, hidden]`.
+    give what the model's head answers (see _ANSWERS): a classifier
+    `probabilities` float32 `[batch, labels]` and `label` string `[batch]`, of
+    every token where it classifies tokens; a regression `predictions`
+    float32 `[batch]`; a pretrained model, an encoder or a sentence embedding
+    `mean_output` (of the tokens) and, with a pooler, `pooled_output`,
+    float32 `[batch, hidden]`.
     """
 
     def __init__(self, loaded: LoadedModel) -> None:
+        """Makes the graph's parts.
+
+        Raises:
+            UserError: when the model answers no single texts.
+        """
         super().__init__(name="albert")
+        heads = loaded.model.head_names
+        unserved = [name for name in heads if name not in _ANSWERS]
+        if unserved:
+            raise UserError(
+                f"An {type(loaded.model).__name__} reads more than single "
+                "texts; models with one of these heads can be exported: "
+                f"{', '.join(_ANSWERS)}."
+            )
+        self._head_answer = _ANSWERS[heads[0]] if heads else _embeddings
         self._model = loaded.model
         self._max_seq_length = loaded.max_seq_length
         self.tokenizer = InGraphTokenizer(loaded.tokenizer)
@@ -37,21 +97,7 @@ class ServingModule(tf.Module):
         self.labels = tf.constant(loaded.labels) if loaded.labels else None
 
     def _answer(self, features: dict) -> dict[str, tf.Tensor]:
-        if self.labels is not None:
-            logits = self._model(features)["logits"]
-            return {
-                "probabilities": tf.nn.softmax(logits),
-                "label": tf.gather(self.labels, tf.argmax(logits, axis=-1)),
-            }
-        outputs = self._model.encode(features)
-        mask = tf.cast(features["input_mask"], tf.float32)[:, :, None]
-        hidden = tf.cast(outputs["sequence_output"], tf.float32)
-        total = tf.reduce_sum(hidden * mask, axis=1)
-        count = tf.maximum(tf.reduce_sum(mask, axis=1), 1.0)
-        return {
-            "pooled_output": tf.cast(outputs["pooled_output"], tf.float32),
-            "mean_output": total / count,
-        }
+        return self._head_answer(self._model, features, self.labels)
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text")])
     def answer_text(self, text: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -65,7 +65,8 @@ class Head(ConfiguredLayer):
         """
         raise NotImplementedError
 
-    def loss(self, outputs: dict, features: dict) -> Pair | None:
+    @staticmethod
+    def loss(outputs: dict, features: dict) -> Pair | None:
         """Returns (weighted sum, weight); None where nothing trains a head."""
         raise NotImplementedError
 
@@ -140,7 +141,8 @@ class MaskedLMHead(Head):
             "masked_lm_logits": _float32(logits) + _float32(self.output_bias)
         }
 
-    def loss(self, outputs: dict, features: dict) -> Pair:
+    @staticmethod
+    def loss(outputs: dict, features: dict) -> Pair:
         """Returns the cross-entropy of the masked tokens."""
         return weighted_cross_entropy(
             outputs["masked_lm_logits"],
@@ -219,7 +221,8 @@ class SentenceOrderHead(PooledHead):
             )
         }
 
-    def loss(self, outputs: dict, features: dict) -> Pair:
+    @staticmethod
+    def loss(outputs: dict, features: dict) -> Pair:
         """Returns the cross-entropy of the order."""
         return weighted_cross_entropy(
             outputs["sentence_order_logits"],
@@ -254,7 +257,8 @@ class ClassificationHead(PooledHead):
         """Returns `logits` `[batch, labels]`."""
         return {"logits": self.scores(encoded, dropout_keys, training)}
 
-    def loss(self, outputs: dict, features: dict) -> Pair:
+    @staticmethod
+    def loss(outputs: dict, features: dict) -> Pair:
         """Returns the cross-entropy of the labels."""
         return weighted_cross_entropy(
             outputs["logits"],
@@ -288,7 +292,8 @@ class RegressionHead(PooledHead):
         scores = self.scores(encoded, dropout_keys, training)
         return {"predictions": ops.squeeze(scores, -1)}
 
-    def loss(self, outputs: dict, features: dict) -> Pair:
+    @staticmethod
+    def loss(outputs: dict, features: dict) -> Pair:
         """Returns the squared error; `label_ids` are floats."""
         return weighted_squared_error(
             outputs["predictions"],
@@ -324,7 +329,8 @@ class MultipleChoiceHead(PooledHead):
         choices = ops.shape(features["input_ids"])[1]
         return {"logits": ops.reshape(scores, (-1, choices))}
 
-    def loss(self, outputs: dict, features: dict) -> Pair:
+    @staticmethod
+    def loss(outputs: dict, features: dict) -> Pair:
         """Returns the cross-entropy of the right choice."""
         return weighted_cross_entropy(
             outputs["logits"],
@@ -365,7 +371,8 @@ class TokenClassificationHead(PooledHead):
         """Returns `logits` `[batch, seq, labels]`."""
         return {"logits": self.scores(encoded, dropout_keys, training)}
 
-    def loss(self, outputs: dict, features: dict) -> Pair:
+    @staticmethod
+    def loss(outputs: dict, features: dict) -> Pair:
         """Returns the cross-entropy of the tokens' labels."""
         return weighted_cross_entropy(
             outputs["logits"],
@@ -406,7 +413,8 @@ class SpanHead(PooledHead):
         scores = self.scores(encoded, dropout_keys, training)
         return {"start_logits": scores[..., 0], "end_logits": scores[..., 1]}
 
-    def loss(self, outputs: dict, features: dict) -> Pair:
+    @staticmethod
+    def loss(outputs: dict, features: dict) -> Pair:
         """Returns the mean of the cross-entropies of start and end."""
         return _span_loss(outputs, features)
 
@@ -563,7 +571,8 @@ class AnswerableSpanHead(Head):
         outputs["end_top_positions"] = ends
         return outputs
 
-    def loss(self, outputs: dict, features: dict) -> Pair:
+    @staticmethod
+    def loss(outputs: dict, features: dict) -> Pair:
         """Returns half of span and half of answerability."""
         span, weight = _span_loss(outputs, features)
         impossible, _ = weighted_binary_cross_entropy(
@@ -579,6 +588,20 @@ def _states_at(
 ) -> keras.KerasTensor:
     """Returns `[batch, n, H]` at positions `[batch, n]`."""
     return ops.take_along_axis(hidden, positions[..., None], axis=1)
+
+
+def mean_of_tokens(
+    sequence_output: keras.KerasTensor, input_mask: keras.KerasTensor
+) -> keras.KerasTensor:
+    """Returns the mean state of a text's tokens, float32 `[batch, H]`.
+
+    Args:
+        sequence_output: `[batch, seq, H]`.
+        input_mask: `[batch, seq]`, 0 for padding.
+    """
+    mask = _float32(input_mask)[..., None]
+    total = ops.sum(_float32(sequence_output) * mask, axis=1)
+    return total / ops.maximum(ops.sum(mask, axis=1), 1.0)
 
 
 @serializable
@@ -610,15 +633,14 @@ class SentenceEmbeddingHead(Head):
         training: bool = False,
     ) -> dict[str, keras.KerasTensor]:
         """Returns `mean_embedding` and `cls_embedding` `[batch, H]`."""
-        hidden = _float32(encoded["sequence_output"])
-        mask = _float32(features["input_mask"])[..., None]
-        count = ops.maximum(ops.sum(mask, axis=1), 1.0)
+        hidden = encoded["sequence_output"]
         return {
-            "mean_embedding": ops.sum(hidden * mask, axis=1) / count,
-            "cls_embedding": hidden[:, 0],
+            "mean_embedding": mean_of_tokens(hidden, features["input_mask"]),
+            "cls_embedding": _float32(hidden[:, 0]),
         }
 
-    def loss(self, outputs: dict, features: dict) -> None:
+    @staticmethod
+    def loss(outputs: dict, features: dict) -> None:
         """Returns None: nothing trains it."""
 
 

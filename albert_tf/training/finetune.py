@@ -144,6 +144,7 @@ def run_finetuning(
         model = AlbertForClassification(
             model_config,
             labels=labels,
+            remat=config.training.remat,
             dtype=DTYPE_POLICIES[config.training.precision],
         )
         print(initialize(model, initial), flush=True)

@@ -6,10 +6,8 @@ trainer can add them over replicas and batches and divide once.
 
 import tensorflow as tf
 
-from albert_tf.modeling.losses import (
-    weighted_correct,
-    weighted_cross_entropy,
-)
+from albert_tf.modeling.heads import HEADS
+from albert_tf.modeling.losses import weighted_correct
 from albert_tf.training.targets import (
     CLASS_LABEL,
     MASKED_LM,
@@ -21,7 +19,7 @@ Pairs = dict[str, tuple[tf.Tensor, tf.Tensor]]
 
 
 class TargetsObjective:
-    """Each target's cross-entropy, a mean over its own labels.
+    """The loss of each target's head, a mean over its own labels.
 
     Attributes:
         targets: rows of targets.py.
@@ -33,11 +31,7 @@ class TargetsObjective:
     def losses(self, outputs: dict, features: dict) -> Pairs:
         """Returns the loss of each target; their means are added."""
         return {
-            target.loss: weighted_cross_entropy(
-                outputs[target.logits],
-                features[target.labels],
-                features[target.weights],
-            )
+            target.loss: HEADS[target.head].loss(outputs, features)
             for target in self.targets
         }
 
@@ -62,5 +56,5 @@ def pretraining_objective(sentence: SentenceTargets) -> TargetsObjective:
 
 
 def classification_objective() -> TargetsObjective:
-    """Returns the cross-entropy of a task's classes."""
+    """Returns the loss of a task's classes."""
     return TargetsObjective(CLASS_LABEL)

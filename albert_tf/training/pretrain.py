@@ -113,7 +113,9 @@ def run_pretraining(
     with strategy.scope():
         keras.utils.set_random_seed(config.training.seed)
         model = AlbertForPretraining(
-            config.model, dtype=DTYPE_POLICIES[config.training.precision]
+            config.model,
+            remat=config.training.remat,
+            dtype=DTYPE_POLICIES[config.training.precision],
         )
         if initial:
             print(initialize(model, initial), flush=True)

@@ -18,6 +18,7 @@ class Target:
         guessing: the name of the share that always guessing the most frequent
             label would get right.
         guess: that label, for people.
+        head: the row of modeling.heads.HEADS that says the loss.
         logits: among the model's outputs, `[..., classes]`.
         labels: among the batch's features, `[...]`.
         weights: among the batch's features, `[...]`.
@@ -28,6 +29,7 @@ class Target:
     accuracy: str
     guessing: str
     guess: str
+    head: str
     logits: str
     labels: str
     weights: str
@@ -54,6 +56,7 @@ MASKED_LM = Target(
     accuracy="masked_lm_accuracy",
     guessing="most_frequent_token_accuracy",
     guess="most frequent token",
+    head="masked_lm",
     logits="masked_lm_logits",
     labels="masked_lm_ids",
     weights="masked_lm_weights",
@@ -62,6 +65,7 @@ MASKED_LM = Target(
 # The head, its weights and the feature are the same for every objective, so
 # that a model can go on with another one.
 _SENTENCE_HEAD = {
+    "head": "sentence_order",
     "logits": "sentence_order_logits",
     "labels": "sentence_order_labels",
     "weights": "example_weights",
@@ -113,6 +117,7 @@ CLASS_LABEL = Target(
     accuracy="accuracy",
     guessing="majority_class_accuracy",
     guess="majority class",
+    head="classification",
     logits="logits",
     labels="label_ids",
     weights="example_weights",

@@ -279,7 +279,7 @@ def test_initialize_takes_the_encoder_and_leaves_other_heads(pretrained_dir):
         np.testing.assert_array_equal(ours, theirs, err_msg=ours.path)
     np.testing.assert_array_equal(model.classification.classifier.kernel, head)
     assert "model directory" in line
-    assert "new: albert/classification/classifier/bias, albert/classific" in line
+    assert "new: albert/classification/classifier/bias, albert/cla" in line
     assert "not needed: predictions.LayerNorm.bias" in line
 
 

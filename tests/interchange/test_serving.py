@@ -15,6 +15,10 @@ from albert_tf.interchange.serving import export_saved_model
 from albert_tf.modeling.models import (
     AlbertForClassification,
     AlbertForPretraining,
+    AlbertForQuestionAnswering,
+    AlbertForRegression,
+    AlbertForSentenceEmbedding,
+    AlbertForTokenClassification,
 )
 from albert_tf.training.predict import Predictor
 
@@ -146,6 +150,53 @@ def test_a_pretrained_model_gives_embeddings(tiny_tokenizer, tmp_path):
         rtol=1e-4,
         atol=1e-6,
     )
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "output"),
+    [
+        (AlbertForRegression, {}, "predictions"),
+        (AlbertForTokenClassification, {"labels": ["a", "b"]}, "label"),
+        (AlbertForSentenceEmbedding, {"pooler": False}, "mean_output"),
+    ],
+)
+def test_other_heads_answer_as_the_model_does(
+    tiny_tokenizer, tmp_path, kind, options, output
+):
+    config = build(tiny_tokenizer, None).model.config
+    loaded = LoadedModel(kind(config, **options), tiny_tokenizer, 24)
+    path = export_saved_model(loaded, str(tmp_path / "albert"))
+    ids = np.array([[2, 9, 8, 3], [2, 7, 3, 0]], np.int32)
+    features = {
+        "input_ids": ids,
+        "input_mask": (ids > 0).astype(np.int32),
+        "segment_ids": np.zeros_like(ids),
+    }
+    answer = tf.saved_model.load(path).signatures["ids"]
+    got = answer(**{k: tf.constant(v) for k, v in features.items()})
+    outputs = loaded.model(features)
+    want = {
+        "predictions": lambda: outputs["predictions"],
+        "label": lambda: np.array([b"a", b"b"])[
+            np.argmax(outputs["logits"], -1)
+        ],
+        "mean_output": lambda: outputs["mean_embedding"],
+    }[output]()
+    if output == "label":
+        np.testing.assert_array_equal(got[output], want)
+    else:
+        np.testing.assert_allclose(got[output], want, rtol=1e-5, atol=1e-6)
+    assert "pooled_output" not in got
+
+
+def test_a_model_that_reads_more_than_a_text_is_not_exported(
+    tiny_tokenizer, tmp_path
+):
+    config = build(tiny_tokenizer, None).model.config
+    loaded = LoadedModel(AlbertForQuestionAnswering(config), tiny_tokenizer, 24)
+    with pytest.raises(UserError, match="AlbertForQuestionAnswering reads mo"):
+        export_saved_model(loaded, str(tmp_path / "albert"))
+    assert not (tmp_path / "albert").exists()
 
 
 # TensorFlow Text operations that every TensorFlow Serving release has.

@@ -202,7 +202,7 @@ def test_a_corrected_command_may_use_the_same_directory(
         ),
     )
     settings = config(num_train_steps=1)
-    with pytest.raises(UserError, match="missing: albert.pooler.bias, albert.pooler.w"):
+    with pytest.raises(UserError, match="missing: albert.pooler.bias, "):
         run_finetuning(
             settings,
             CLASSIFICATION,
@@ -234,7 +234,7 @@ def test_a_classifier_fills_no_masks_and_the_other_way_round(
         UserError, match="has no masked_lm head; use the pretrained"
     ):
         list(classifier.fill_mask(["a [MASK]"]))
-    with pytest.raises(UserError, match="has no classification head; fine-tune"):
+    with pytest.raises(UserError, match="has no classification head"):
         list(Predictor(load_model_directory(pretrained)).classify(["a"]))
 
 

@@ -89,6 +89,17 @@ def test_artifacts(finished, small_config):
     )
 
 
+def test_recomputing_layers_changes_nothing(
+    finished, small_config, shards_dir, tmp_path
+):
+    remat = override(small_config, {"remat": True})
+    evaluation = run(remat, shards_dir, tmp_path / "remat")
+    assert evaluation == pytest.approx(finished[1], rel=1e-5)
+    assert json.loads((tmp_path / "remat/config.json").read_text())["config"][
+        "training"
+    ]["remat"]
+
+
 def test_trust_ratios_are_logged(finished):
     """Every matrix in TensorBoard, their spread in metrics.jsonl."""
     run_dir, _ = finished

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from albert_tf.config import PretrainingDataConfig, setting_fields
+from albert_tf.modeling.heads import HEADS
 from albert_tf.training.objectives import (
     classification_objective,
     pretraining_objective,
@@ -29,6 +30,13 @@ def test_no_two_measures_have_one_name():
     )
     assert set(names.values()) == {1}
     assert len(names) == 3 * 4
+
+
+def test_what_is_measured_is_what_the_head_predicts():
+    for target in TARGETS:
+        head = HEADS[target.head]
+        assert (target.labels, target.weights) == head.labels
+        assert (target.logits,) == head.outputs
 
 
 def mean_loss(logits, labels, weights):

@@ -125,11 +125,13 @@ def parameter_count(
     own = config.num_hidden_layers * config.inner_group_num
     attentions = shared if config.sharing in ("all", "attention") else own
     feed_forwards = shared if config.sharing in ("all", "ffn") else own
-    equal_widths = config.embedding_size == width
+    projects = (
+        config.embedding_size != width or config.always_project_embeddings
+    )
     return ParameterCount(
         embeddings=ids * config.embedding_size
         + _layer_norm(config.embedding_size),
-        projection=0 if equal_widths else _dense(config.embedding_size, width),
+        projection=_dense(config.embedding_size, width) if projects else 0,
         attention=attentions * one_attention,
         feed_forward=feed_forwards * one_feed_forward,
         pooler=_dense(width, width) if pooler else 0,

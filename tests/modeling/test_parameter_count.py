@@ -98,6 +98,7 @@ def random_config(rng, sharing):
         max_position_embeddings=rng.randint(4, 20),
         type_vocab_size=rng.randint(2, 5),
         sharing=sharing,
+        always_project_embeddings=rng.random() < 0.3,
     )
 
 

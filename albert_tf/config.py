@@ -738,14 +738,16 @@ def _read_at_most(path: str | os.PathLike[str], limit: int) -> bytes:
         content = file.read(limit + 1)
     if max(size, len(content)) > limit:
         raise UserError(
-            f"{path} has {max(size, len(content))} bytes; a configuration of "
+            f"{path} has {max(size, len(content))} bytes; a JSON file of "
             f"more than {limit} is refused."
         )
     return content
 
 
-def read_json(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Returns the JSON object in a file.
+def read_json(
+    path: str | os.PathLike[str], limit: int = MAX_JSON_BYTES
+) -> dict[str, Any]:
+    """Returns the JSON object in a file of at most `limit` bytes.
 
     Raises:
         UserError: when the file is missing, no regular file, too large, not
@@ -753,7 +755,7 @@ def read_json(path: str | os.PathLike[str]) -> dict[str, Any]:
             twice, or holds NaN, Infinity or a number too large for a float.
     """
     try:
-        text = _read_at_most(path, MAX_JSON_BYTES).decode("utf-8")
+        text = _read_at_most(path, limit).decode("utf-8")
         value = json.loads(text, object_pairs_hook=_json_object)
     except UserError:
         raise

@@ -2,18 +2,20 @@
 
 The directory holds `spiece.model` (SentencePiece, as the released English
 models) or `vocab.txt` (WordPiece, as the Chinese ones) and, beside it,
-`tokenizer_config.json`, which says how text is cleaned up first.
+`tokenizer_config.json`, which says how text is cleaned up first. A directory
+with neither may have a `tokenizer.json`, which transformers 5 writes alone.
 """
 
 import os
 from typing import Any
 
 from albert_tf.config import UserError, read_json
+from albert_tf.text import from_tokenizer_json
 from albert_tf.text.sentencepiece_tokenizer import (
     MODEL_FILE,
     SentencePieceTokenizer,
 )
-from albert_tf.text.tokenizer_base import CONFIG_FILE, Tokenizer
+from albert_tf.text.tokenizer_base import CONFIG_FILE, JSON_FILE, Tokenizer
 from albert_tf.text.wordpiece_tokenizer import (
     VOCAB_FILE,
     WordPieceTokenizer,
@@ -22,6 +24,8 @@ from albert_tf.text.wordpiece_tokenizer import (
 
 # transformers' class -> the file of its vocabulary.
 _FILES = {"AlbertTokenizer": MODEL_FILE, "BertTokenizer": VOCAB_FILE}
+# Bytes of a tokenizer.json; that of 30,000 pieces has 2 million.
+_MAX_JSON_BYTES = 64 << 20
 
 
 def load_tokenizer(directory: str | os.PathLike[str]) -> Tokenizer:
@@ -40,6 +44,8 @@ def load_tokenizer(directory: str | os.PathLike[str]) -> Tokenizer:
     name = _vocabulary_file(directory, config)
     path = os.path.join(directory, name)
     try:
+        if name == JSON_FILE:
+            return _from_json(path, config, config_path)
         if name == VOCAB_FILE:
             return WordPieceTokenizer(
                 read_vocabulary(path),
@@ -57,19 +63,42 @@ def load_tokenizer(directory: str | os.PathLike[str]) -> Tokenizer:
     )
 
 
+def _from_json(
+    path: str, config: dict[str, Any], config_path: str
+) -> Tokenizer:
+    """Returns the tokenizer of a tokenizer.json.
+
+    The settings of tokenizer_config.json go first.
+    """
+    values = read_json(path, _MAX_JSON_BYTES)
+    if from_tokenizer_json.model_type(values, path) == "WordPiece":
+        pieces, settings = from_tokenizer_json.wordpiece_vocabulary(
+            values, path
+        )
+        own = _wordpiece_settings(config, config_path)
+        return WordPieceTokenizer(pieces, source=path, **(settings | own))
+    model_bytes, settings = from_tokenizer_json.sentencepiece_model(
+        values, path
+    )
+    own = _switches(config, config_path, "do_lower_case", "keep_accents")
+    return SentencePieceTokenizer(model_bytes, source=path, **(settings | own))
+
+
 def _vocabulary_file(
     directory: str | os.PathLike[str], config: dict[str, Any]
 ) -> str:
-    """Returns which of the two files says what the pieces are."""
+    """Returns which of the files says what the pieces are."""
     present = [
         name
         for name in _FILES.values()
         if os.path.exists(os.path.join(directory, name))
     ]
     if not present:
+        if os.path.exists(os.path.join(directory, JSON_FILE)):
+            return JSON_FILE
         raise UserError(
-            f"{directory} has neither {MODEL_FILE} nor {VOCAB_FILE}; "
-            f"train_vocab makes a {MODEL_FILE}."
+            f"{directory} has neither {MODEL_FILE} nor {VOCAB_FILE} nor "
+            f"{JSON_FILE}; train_vocab makes a {MODEL_FILE}."
         )
     if len(present) == 1:
         return present[0]

@@ -29,7 +29,7 @@ WORDPIECE_SPECIALS = {
 
 # Taken off the score of pieces like "8,", which ALBERT splits again: any
 # other way through the text is then better. As in Hugging Face's converter.
-_DIGIT_COMMA_PENALTY = 100.0
+DIGIT_COMMA_PENALTY = 100.0
 
 
 def ends_in_digit_comma(piece: str) -> bool:
@@ -142,7 +142,7 @@ def _tokenizer_json(
 
 
 def _score(piece: Any) -> float:
-    penalty = _DIGIT_COMMA_PENALTY * ends_in_digit_comma(piece.piece)
+    penalty = DIGIT_COMMA_PENALTY * ends_in_digit_comma(piece.piece)
     return piece.score - penalty
 
 

@@ -94,7 +94,7 @@ def test_two_vocabularies_and_no_class(
 def test_no_vocabulary(tmp_path):
     with pytest.raises(UserError, match=r"nowhere is not a directory"):
         load_tokenizer(tmp_path / "nowhere")
-    expected = r"has neither spiece\.model nor vocab\.txt; train_vocab makes"
+    expected = r"nor vocab\.txt nor tokenizer\.json; train_vocab makes"
     with pytest.raises(UserError, match=expected):
         load_tokenizer(tmp_path)
 

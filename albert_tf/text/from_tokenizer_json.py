@@ -1,0 +1,190 @@
+"""A vocabulary out of a `tokenizer.json`, the one file that transformers 5
+writes.
+
+The reverse of tokenizer_json. What the file does not say of a SentencePiece
+model follows from ALBERT's recipe: scores are log-probabilities, so a piece
+with a score of 0 is a symbol that was given.
+"""
+
+import base64
+import binascii
+import math
+from typing import Any
+
+from sentencepiece import sentencepiece_model_pb2
+
+from albert_tf.config import UserError
+from albert_tf.text import wordpiece
+from albert_tf.text.tokenizer_json import (
+    DIGIT_COMMA_PENALTY,
+    SENTENCEPIECE_SPECIALS,
+    ends_in_digit_comma,
+)
+
+Settings = dict[str, bool]
+
+
+def model_type(values: dict[str, Any], path: str) -> str:
+    """Returns "Unigram" (SentencePiece) or "WordPiece".
+
+    Raises:
+        UserError: for any other kind of tokenizer.
+    """
+    model = values.get("model")
+    kind = model.get("type") if isinstance(model, dict) else None
+    if kind not in ("Unigram", "WordPiece"):
+        raise UserError(
+            f"{path}: the model is of type {kind!r}; Unigram (SentencePiece) "
+            "and WordPiece can be read."
+        )
+    return kind
+
+
+def sentencepiece_model(
+    values: dict[str, Any], path: str
+) -> tuple[bytes, Settings]:
+    """Returns a SentencePiece model and the clean-up before it.
+
+    Raises:
+        UserError: when the contents are not what such a file holds.
+    """
+    pieces = _scored_pieces(values["model"].get("vocab"), path)
+    unknown = values["model"].get("unk_id")
+    if type(unknown) is not int or not 0 <= unknown < len(pieces):
+        raise UserError(
+            f"{path}: unk_id={unknown!r} is not the number of a piece."
+        )
+    special = _special_pieces(values, path)
+    model = sentencepiece_model_pb2.ModelProto()
+    kinds = sentencepiece_model_pb2.ModelProto.SentencePiece
+    for number, (piece, score) in enumerate(pieces):
+        kind = None  # that of most: a piece of text
+        if number == unknown:
+            kind = kinds.UNKNOWN
+        elif piece in special:
+            kind = kinds.CONTROL
+        elif score == 0.0:
+            kind = kinds.USER_DEFINED
+        elif ends_in_digit_comma(piece) and score <= -DIGIT_COMMA_PENALTY:
+            score += DIGIT_COMMA_PENALTY
+        model.pieces.add(piece=piece, score=score, type=kind)
+    model.trainer_spec.model_type = model.trainer_spec.UNIGRAM
+    model.trainer_spec.vocab_size = len(pieces)
+    model.trainer_spec.unk_id = unknown
+    model.trainer_spec.pad_id = 0
+    model.trainer_spec.bos_id = model.trainer_spec.eos_id = -1
+    steps = _normalizers(values.get("normalizer"), path)
+    model.normalizer_spec.precompiled_charsmap = _charsmap(steps, path)
+    model.normalizer_spec.add_dummy_prefix = True
+    model.normalizer_spec.remove_extra_whitespaces = True
+    model.normalizer_spec.escape_whitespaces = True
+    kinds_of_steps = {step["type"] for step in steps}
+    return model.SerializeToString(), {
+        "do_lower_case": "Lowercase" in kinds_of_steps,
+        "keep_accents": not kinds_of_steps & {"NFKD", "StripAccents"},
+    }
+
+
+def wordpiece_vocabulary(
+    values: dict[str, Any], path: str
+) -> tuple[list[str], Settings]:
+    """Returns the pieces in the order of their ids, and the clean-up.
+
+    Raises:
+        UserError: when the contents are not what such a file holds.
+    """
+    vocab = values["model"].get("vocab")
+    if not isinstance(vocab, dict) or sorted(
+        number for number in vocab.values() if type(number) is int
+    ) != list(range(len(vocab))):
+        raise UserError(
+            f"{path}: the vocabulary does not number its pieces 0 to n - 1."
+        )
+    steps = _normalizers(values.get("normalizer"), path)
+    bert = [step for step in steps if step["type"] == "BertNormalizer"]
+    if bert:
+        lower = bool(bert[0].get("lowercase", True))
+        strip = bert[0].get("strip_accents")
+        settings = {
+            "do_lower_case": lower,
+            "keep_accents": not (lower if strip is None else strip),
+            "tokenize_chinese_chars": bool(
+                bert[0].get("handle_chinese_chars", True)
+            ),
+        }
+    else:
+        kinds = {step["type"] for step in steps}
+        settings = {
+            "do_lower_case": "Lowercase" in kinds,
+            "keep_accents": "NFD" not in kinds,
+            "tokenize_chinese_chars": wordpiece.LONE[True].pattern
+            in _patterns(values.get("pre_tokenizer")),
+        }
+    return sorted(vocab, key=vocab.__getitem__), settings
+
+
+def _scored_pieces(vocab: Any, path: str) -> list[tuple[str, float]]:
+    if not isinstance(vocab, list) or not vocab:
+        raise UserError(f"{path}: the model has no list of pieces.")
+    for number, row in enumerate(vocab):
+        if (
+            not isinstance(row, list)
+            or len(row) != 2
+            or not isinstance(row[0], str)
+            or type(row[1]) not in (int, float)
+            or not math.isfinite(row[1])
+        ):
+            raise UserError(
+                f"{path}: piece {number} is not a pair of a text and a score."
+            )
+    return [(piece, float(score)) for piece, score in vocab]
+
+
+def _special_pieces(values: dict[str, Any], path: str) -> set[str]:
+    tokens = values.get("added_tokens", [])
+    if not isinstance(tokens, list) or not all(
+        isinstance(token, dict) and isinstance(token.get("content"), str)
+        for token in tokens
+    ):
+        raise UserError(f"{path}: added_tokens is not a list of tokens.")
+    named = {token["content"] for token in tokens if token.get("special")}
+    return named.union(SENTENCEPIECE_SPECIALS.values())
+
+
+def _normalizers(value: Any, path: str) -> list[dict[str, Any]]:
+    """Returns the steps of a normalizer, sequences opened up."""
+    if value is None:
+        return []
+    if not isinstance(value, dict) or not isinstance(value.get("type"), str):
+        raise UserError(f"{path}: the normalizer is not an object with a type.")
+    if value["type"] != "Sequence":
+        return [value]
+    parts = value.get("normalizers")
+    if not isinstance(parts, list):
+        raise UserError(f"{path}: a sequence of normalizers is not a list.")
+    return [step for part in parts for step in _normalizers(part, path)]
+
+
+def _charsmap(steps: list[dict[str, Any]], path: str) -> bytes:
+    for step in steps:
+        if step["type"] == "Precompiled":
+            try:
+                return base64.b64decode(
+                    step.get("precompiled_charsmap") or "", validate=True
+                )
+            except (binascii.Error, TypeError, ValueError):
+                raise UserError(
+                    f"{path}: the precompiled_charsmap is not base64."
+                ) from None
+    return b""
+
+
+def _patterns(value: Any) -> set[str]:
+    """Returns every regular expression within a pre-tokenizer."""
+    if isinstance(value, dict):
+        regex = value.get("Regex")
+        own = {regex} if isinstance(regex, str) else set()
+        return own.union(*map(_patterns, value.values()))
+    if isinstance(value, list):
+        return set().union(*map(_patterns, value))
+    return set()

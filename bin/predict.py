@@ -1,4 +1,4 @@
-"""Using a model: fill in masks or classify, one JSON line per text.
+"""Using a model: fill in masks, classify or embed, a JSON line per text.
 
 python -m bin.predict --mode=fill-mask --model_dir=runs/tiny/model \\
     --text='The function returns a [MASK] of integers.'
@@ -20,7 +20,11 @@ FLAGS = flags.FLAGS
 def define_flags() -> None:
     """Defines the program's flags."""
     flags.DEFINE_enum(
-        "mode", None, ["fill-mask", "classify"], "What to do with a text."
+        "mode",
+        None,
+        ["fill-mask", "classify", "embed"],
+        "What to do with a text. embed: the mean state of its tokens and that "
+        "of [CLS].",
     )
     flags.DEFINE_string("model_dir", None, "The model or run directory.")
     flags.DEFINE_multi_string("text", [], "A text; may be repeated.")
@@ -31,7 +35,7 @@ def define_flags() -> None:
         "top_k", 5, "Pieces shown for each [MASK].", lower_bound=1
     )
     flags.DEFINE_integer(
-        "batch_size", 32, "Texts classified at a time.", lower_bound=1
+        "batch_size", 32, "Texts taken at a time.", lower_bound=1
     )
     command_line.required("mode", "model_dir")
 
@@ -80,6 +84,15 @@ def main() -> None:
                 for place in filled.candidates
             ]
             _print({"text": filled.text, "masks": candidates})
+    elif FLAGS.mode == "embed":
+        for embedding in predictor.embed(texts):
+            _print(
+                {
+                    "text": embedding.text,
+                    "mean_embedding": embedding.mean,
+                    "cls_embedding": embedding.cls,
+                }
+            )
     else:
         for answer in predictor.classify(texts):
             _print(

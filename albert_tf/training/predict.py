@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from albert_tf.config import UserError
 from albert_tf.interchange.model_directory import LoadedModel
+from albert_tf.modeling.heads import SentenceEmbeddingHead
 from albert_tf.tasks.base import pack_single
 
 
@@ -18,6 +19,15 @@ class Classification:
     text: str
     label: str
     probabilities: dict[str, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Embedding:
+    """A text's vectors: the mean state of its tokens, that of [CLS]."""
+
+    text: str
+    mean: list[float]
+    cls: list[float]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,6 +89,28 @@ class Predictor:
                         for name, value in zip(labels, row, strict=True)
                     },
                 )
+
+    def embed(self, texts: Sequence[str]) -> Iterator[Embedding]:
+        """Yields the embedding of each text, whatever the model's heads."""
+        head = SentenceEmbeddingHead(self.loaded.model.config)
+        encode = tf.function(
+            lambda features: head(self.loaded.model.encode(features), features),
+            reduce_retracing=True,
+        )
+        for batch in _batches(texts, self.batch_size):
+            ids = self.loaded.tokenizer.encode_batch(list(batch))
+            features = {
+                name: tf.constant(value)
+                for name, value in self._pack(ids).items()
+            }
+            vectors = encode(features)
+            for text, mean, cls in zip(
+                batch,
+                vectors["mean_embedding"].numpy(),
+                vectors["cls_embedding"].numpy(),
+                strict=True,
+            ):
+                yield Embedding(text, mean.tolist(), cls.tolist())
 
     def fill_mask(
         self, texts: Sequence[str], top_k: int = 5

@@ -302,6 +302,30 @@ def test_steps_given_outright():
     assert settings.optimizer.num_warmup_steps == 3
 
 
+def test_embeddings_are_of_the_tokens_alone(finished):
+    loaded = load_model_directory(os.path.join(finished[0], "model"))
+    texts = ["the bada", "tepu " * 3]
+    together = list(Predictor(loaded, 2).embed(texts))
+    for text, embedding in zip(texts, together, strict=True):
+        tokenizer = loaded.tokenizer
+        ids = [tokenizer.cls_id, *tokenizer.encode(text), tokenizer.sep_id]
+        row = np.array([ids], np.int32)
+        states = loaded.model.encode(
+            {
+                "input_ids": row,
+                "input_mask": np.ones_like(row),
+                "segment_ids": np.zeros_like(row),
+            }
+        )["sequence_output"][0]
+        assert embedding.text == text
+        np.testing.assert_allclose(
+            embedding.mean, np.mean(states, axis=0), rtol=1e-4, atol=1e-5
+        )
+        np.testing.assert_allclose(
+            embedding.cls, states[0], rtol=1e-4, atol=1e-5
+        )
+
+
 def test_evaluate_pretrained(pretrained, finished, shards_dir):
     metrics = evaluate_pretrained(
         pretrained, shards_dir, split="eval", batch_size=16, seed=1

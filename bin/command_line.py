@@ -6,7 +6,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import IO, Any
 
 from absl import app, flags, logging
@@ -142,10 +142,15 @@ def progress(unit: str) -> Iterator[Callable[..., None]]:
         yield show
 
 
-def define_settings(config: Any, leave_out: Sequence[str] = ()) -> None:
+def define_settings(
+    config: Any,
+    leave_out: Collection[str] = (),
+    default: str | None = None,
+) -> None:
     """Defines a flag for every setting of `config` (an instance).
 
-    A flag that is not given is None, so that presets can speak.
+    A flag that is not given is None, so that presets can speak. `default`
+    says in words what it is then, where that is not the setting's own.
     """
     define = {
         bool: flags.DEFINE_bool,
@@ -157,7 +162,7 @@ def define_settings(config: Any, leave_out: Sequence[str] = ()) -> None:
     for name, field in setting_fields(config).items():
         if name in leave_out:
             continue
-        text = f"{field.metadata['help']} Default: {defaults[name]}."
+        text = f"{field.metadata['help']} Default: {default or defaults[name]}."
         # As flags of the program itself, so that --helpshort lists them.
         if field.metadata["choices"]:
             flags.DEFINE_enum(

@@ -15,6 +15,7 @@ import numpy as np
 from albert_tf.config import ModelConfig, UserError, override, read_json
 from albert_tf.interchange import tensor_bundle
 from albert_tf.modeling.stored_weights import StoredWeights
+from albert_tf.modeling.weight_names import check_groups
 
 CONFIG_FILE = "albert_config.json"
 
@@ -276,9 +277,12 @@ def read_config(path: str) -> ModelConfig:
             f"{', '.join(_OWN_SETTINGS)}."
         )
     try:
-        return override(ModelConfig(), {**values, **own})
+        config = override(ModelConfig(), {**values, **own})
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
+    if not own:
+        check_groups(config, "google", path)
+    return config
 
 
 def config_beside(path: str) -> ModelConfig:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from albert_tf.config import ModelConfig, UserError
 from albert_tf.interchange import google_tf1
 from albert_tf.modeling import pretrained
+from albert_tf.modeling.config_json import ModelDescription
 from albert_tf.modeling.models import MODELS, AlbertModel
 from albert_tf.modeling.stored_weights import StoredWeights
 from albert_tf.modeling.weight_names import fill_model, named_weights
@@ -171,12 +172,14 @@ class InitialWeights:
         config: the architecture they fit.
         stored: the weights.
         directory: holds the tokenizer, if the source has one.
+        description: what their config.json says; a Google checkpoint has none.
     """
 
     kind: str
     config: ModelConfig
     stored: StoredWeights
     directory: str | None
+    description: ModelDescription | None = None
 
     @property
     def source(self) -> str:
@@ -201,17 +204,19 @@ def find_initial_weights(path: str) -> InitialWeights:
     """
     checkpoint = google_tf1.find_checkpoint(path)
     if checkpoint:
-        return InitialWeights(
-            "Google TF1 checkpoint",
-            google_tf1.config_beside(checkpoint),
-            google_tf1.open_weights(checkpoint),
-            None,
-        )
+        config = google_tf1.config_beside(checkpoint)
+        stored = google_tf1.open_weights(checkpoint)
+        pretrained.check_size(config, stored, checkpoint)
+        return InitialWeights("Google TF1 checkpoint", config, stored, None)
     directory = _model_in(path)
     if os.path.isfile(os.path.join(directory, pretrained.CONFIG_FILE)):
         description, stored = pretrained.read_model_files(directory)
         kind = "model directory" if directory == path else "run directory"
-        return InitialWeights(kind, description.config, stored, directory)
+        if not description.ours:
+            kind = "Hugging Face directory"
+        return InitialWeights(
+            kind, description.config, stored, directory, description
+        )
     if not os.path.exists(path):
         raise UserError(f"{path} does not exist.")
     raise UserError(

@@ -46,6 +46,7 @@ class ModelDescription:
         labels: names of the classes of a model that has any, else None.
         pooler: whether there is a pooled output; None: as the weights say.
         head_options: other arguments of the heads.
+        ours: whether this project wrote it.
     """
 
     kind: str
@@ -54,6 +55,7 @@ class ModelDescription:
     labels: list[str] | None = None
     pooler: bool | None = None
     head_options: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    ours: bool = True
 
 
 def to_json(
@@ -131,7 +133,7 @@ def from_json(values: dict, path: str) -> ModelDescription:
             f"numbers from 1 to {_MOST_BEAMS}."
         )
     pooler = own.get("pooler")
-    if pooler not in (None, True, False):
+    if pooler is not None and type(pooler) is not bool:
         raise UserError(f"{path}: pooler={pooler!r} is not true or false.")
     return ModelDescription(
         kind=kind,
@@ -140,6 +142,7 @@ def from_json(values: dict, path: str) -> ModelDescription:
         labels=labels,
         pooler=pooler,
         head_options=options,
+        ours=bool(own),
     )
 
 
@@ -147,7 +150,7 @@ def _kind_of(values: dict, own: dict, path: str) -> str:
     """Returns the name of the model class of a `config.json`."""
     if "model" in own:
         kind = own["model"]
-        if kind not in dict(_CLASSES):
+        if type(kind) is not str or kind not in dict(_CLASSES):
             raise UserError(
                 f"{path}: the model {kind!r} is not one of "
                 f"{', '.join(dict(_CLASSES))}."

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import keras
 
 from albert_tf.config import (
+    ModelConfig,
     UserError,
     override,
     read_json,
@@ -69,7 +70,7 @@ def read_model_files(directory: str) -> tuple[ModelDescription, StoredWeights]:
     description = config_json.from_json(read_json(path), path)
     weights_file.refuse_pickle(directory)
     stored = weights_file.open_weights(os.path.join(directory, WEIGHTS_FILE))
-    _check_size(description, stored, path)
+    check_size(description.config, stored, path)
     if needs_projection(description.config, stored):
         description = dataclasses.replace(
             description,
@@ -80,15 +81,14 @@ def read_model_files(directory: str) -> tuple[ModelDescription, StoredWeights]:
     return description, stored
 
 
-def _check_size(
-    description: ModelDescription, stored: StoredWeights, path: str
-) -> None:
+def check_size(config: ModelConfig, stored: StoredWeights, path: str) -> None:
     """Raises UserError where the model would be far larger than its file.
 
-    So that a few bytes of configuration cannot fill the memory.
+    So that a few bytes of configuration, read from `path`, cannot fill the
+    memory.
     """
     held = sum(math.prod(shape) for shape in stored.shapes.values())
-    needed = parameter_count(description.config, heads=()).encoder
+    needed = parameter_count(config, heads=()).encoder
     if needed > _MOST_TIMES * held:
         raise UserError(
             f"{path} describes an encoder of {needed:,} weights and "

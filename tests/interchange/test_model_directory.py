@@ -244,7 +244,13 @@ def rewrite_config(directory, change):
             "id2label=.* must give the classes",
         ),
         (lambda d: os.remove(d + "/config.json"), "not a model directory"),
-        (lambda d: os.remove(d + "/spiece.model"), "spiece.model"),
+        (
+            lambda d: [
+                os.remove(f"{d}/{name}")
+                for name in ("spiece.model", "tokenizer.json")
+            ],
+            "has neither spiece.model",
+        ),
     ],
 )
 def test_mistakes(pretrained_dir, damage, said):

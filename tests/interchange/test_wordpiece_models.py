@@ -134,7 +134,8 @@ def test_a_vocabulary_of_another_size(pretrained, tmp_path):
         match=f"has {size + 1} pieces and the model vocab_size={size}",
     ):
         load_model_directory(directory)
-    os.remove(os.path.join(directory, "vocab.txt"))
+    for name in ("vocab.txt", "tokenizer.json"):
+        os.remove(os.path.join(directory, name))
     with pytest.raises(
         UserError, match=r"neither spiece\.model nor vocab\.txt"
     ):

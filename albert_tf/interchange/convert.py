@@ -1,0 +1,469 @@
+"""A model in the form of another library.
+
+Main entry: `convert`. Where models come from, `find_initial_weights` knows;
+where they go to is a row of TARGETS.
+"""
+
+import dataclasses
+import functools
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from albert_tf.config import UserError, override, read_json, write_json
+from albert_tf.interchange import google_tf1, keras_hub
+from albert_tf.interchange.model_directory import (
+    InitialWeights,
+    check_vocab_size,
+    find_initial_weights,
+    replacing_directory,
+    save_model_directory,
+)
+from albert_tf.modeling import pretrained
+from albert_tf.modeling.conversion import convert_weights
+from albert_tf.modeling.heads import HEADS
+from albert_tf.modeling.models import MODELS, AlbertForPretraining, AlbertModel
+from albert_tf.modeling.weight_names import (
+    file_groups,
+    fill_model,
+    stored_arrays,
+)
+from albert_tf.text.sentencepiece_tokenizer import (
+    MODEL_FILE,
+    SentencePieceTokenizer,
+)
+from albert_tf.text.tokenizer import load_tokenizer
+from albert_tf.text.tokenizer_base import CONFIG_FILE, JSON_FILE, Tokenizer
+from albert_tf.text.wordpiece_tokenizer import (
+    VOCAB_FILE,
+    WordPieceTokenizer,
+    read_vocabulary,
+)
+
+# What `head` may be: the encoder alone, the heads of pretraining, or one.
+MODEL_OF_HEAD: dict[str, type[AlbertModel]] = {
+    "none": AlbertModel,
+    "pretraining": AlbertForPretraining,
+    **{
+        kind.head_names[0]: kind
+        for kind in MODELS.values()
+        if len(kind.head_names) == 1
+    },
+}
+# The released checkpoints' name.
+_CHECKPOINT = "model.ckpt-best"
+_TOKENIZER_FILES = (MODEL_FILE, VOCAB_FILE, JSON_FILE, CONFIG_FILE)
+# Classes of transformers that have none, by their heads here.
+_WITHOUT_POOLER = (("masked_lm",), ("token_classification",), ("span",))
+_MODEL_FILES = (pretrained.CONFIG_FILE, pretrained.WEIGHTS_FILE)
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """A form that models can be written in.
+
+    Attributes:
+        library: whose it is, for messages.
+        write: writes a directory, as `save_model_directory` does.
+        files: the names of what it writes.
+        lacks: heads that have no place there.
+        pooler: whether its models with these heads have a pooler; None: as
+            the source has it.
+        left_out: gives a line for each thing that has no place there, from
+            model, tokenizer and max_seq_length.
+        prepare: raises UserError where something needed is not installed.
+    """
+
+    library: str
+    write: Callable[..., None]
+    files: frozenset[str]
+    left_out: Callable[..., Iterator[str]]
+    lacks: tuple[str, ...] = ()
+    pooler: Callable[[tuple[str, ...]], bool | None] = lambda heads: True
+    prepare: Callable[[], object] = lambda: None
+
+
+def convert(
+    from_path: str,
+    to_path: str,
+    to_format: str,
+    *,
+    head: str = "",
+    labels: Sequence[str] = (),
+    tokenizer: str = "",
+    changes: Mapping[str, object] | None = None,
+    merge: str = "equal",
+    allow_missing: bool = False,
+    overwrite: bool = False,
+    say: Callable[[str], None] = print,
+) -> None:
+    """Writes the model at `from_path` to the directory `to_path`.
+
+    Nothing is written when anything is wrong.
+
+    Args:
+        from_path: what `find_initial_weights` finds.
+        to_path: made, or replaced where it holds a model of that form.
+        to_format: a row of TARGETS.
+        head: a row of MODEL_OF_HEAD; by default what the source has.
+        labels: names of the classes; by default the source's.
+        tokenizer: a vocabulary's directory or file, by default the source's.
+        changes: settings of the architecture that become others.
+        merge: how several weights become one, see `convert_weights`.
+        allow_missing: whether weights that the source has not may be
+            initialised, from Keras' global seed.
+        overwrite: whether to replace whatever stands at `to_path`.
+        say: is given a line for each thing that is more than a copy.
+
+    Raises:
+        UserError: naming each weight that is missing, unexpected, misshapen
+            or damaged; for a source, target, head, tokenizer or change that
+            does not fit.
+    """
+    if to_format not in TARGETS:
+        raise UserError(
+            f"to_format={to_format!r} is not one of {', '.join(TARGETS)}."
+        )
+    target = TARGETS[to_format]
+    if not from_path or not to_path:
+        raise UserError("from_path and to_path must not be empty.")
+    to_path = os.path.abspath(to_path)
+    _check_apart(to_path, from_path, tokenizer)
+    _check_free(to_path, to_format, overwrite)
+    target.prepare()
+    source = find_initial_weights(from_path)
+    say(f"From the {source.kind} {source.source}.")
+    vocabulary = _tokenizer_of(source, tokenizer)
+    kind = _kind_of(source, head)
+    _check_heads(kind, target, to_format)
+    pooler = target.pooler(kind.head_names)
+    model = _read(source, kind, labels, bool(head), pooler, allow_missing, say)
+    model = _changed(model, changes or {}, pooler, merge, say)
+    length = min(_max_seq_length(source), model.config.max_position_embeddings)
+    for line in target.left_out(model, vocabulary, length):
+        say(line)
+    target.write(to_path, model, vocabulary, max_seq_length=length)
+    say(f"Wrote {to_path}: {to_format}, {type(model).__name__}.")
+
+
+def _check_apart(to_path: str, from_path: str, tokenizer: str) -> None:
+    """Raises UserError where writing could touch what is read."""
+    if _within(to_path, from_path) or _within(from_path, to_path):
+        read = from_path
+    elif tokenizer and _within(tokenizer, to_path):
+        read = tokenizer
+    else:
+        return
+    raise UserError(
+        f"to_path={to_path} and {read}, which is read, lie within each other; "
+        "write to another directory."
+    )
+
+
+def _within(path: str, directory: str) -> bool:
+    """Returns whether a path is a directory or lies in it, links followed."""
+    directory = os.path.realpath(directory)
+    return directory == os.path.commonpath([os.path.realpath(path), directory])
+
+
+def _check_free(to_path: str, to_format: str, overwrite: bool) -> None:
+    """Raises UserError where writing would destroy something."""
+    for leftover in (f"{to_path}.tmp", f"{to_path}.old"):
+        if os.path.lexists(leftover):
+            raise UserError(
+                f"{leftover} is in the way; move it, or remove it if it was "
+                "left by a conversion that was stopped."
+            )
+    if not os.path.lexists(to_path):
+        return
+    if not os.path.isdir(to_path) or os.path.islink(to_path):
+        raise UserError(
+            f"{to_path} is a file or a link; name a directory, or what does "
+            "not exist."
+        )
+    names = sorted(os.listdir(to_path))
+    if names and not overwrite and _format_at(to_path, names) != to_format:
+        raise UserError(
+            f"{to_path} exists and holds something else than {to_format}: "
+            f"{', '.join(names[:3])}. --overwrite replaces it with all that "
+            "is in it."
+        )
+
+
+def _format_at(directory: str, names: Sequence[str]) -> str | None:
+    """Returns the row of TARGETS that a directory holds, and nothing else."""
+    if not set(_MODEL_FILES) - set(names):
+        # Files of the same names: ours says what transformers cannot.
+        values = read_json(os.path.join(directory, pretrained.CONFIG_FILE))
+        form = "model_directory" if "albert_tf" in values else "huggingface"
+        return form if TARGETS[form].files.issuperset(names) else None
+    for form in ("google_tf1", "keras_hub"):
+        if TARGETS[form].files.issuperset(names):
+            return form
+    return None
+
+
+def _tokenizer_of(source: InitialWeights, given: str) -> Tokenizer:
+    """Returns the tokenizer of the source, or the one given instead."""
+    place = given or source.directory or os.path.dirname(source.source) or "."
+    tokenizer = _open_tokenizer(place)
+    if tokenizer is None:
+        raise UserError(
+            f"{place} has no tokenizer; --tokenizer names one, a directory or "
+            "a file."
+        )
+    check_vocab_size(source.config, tokenizer, place)
+    return tokenizer
+
+
+def _open_tokenizer(path: str) -> Tokenizer | None:
+    """Returns the tokenizer in a directory or a file, None without any."""
+    if os.path.isdir(path):
+        names = os.listdir(path)
+        known = MODEL_FILE in names or VOCAB_FILE in names
+        file = None if known else google_tf1.find_tokenizer_file(path)
+        if file:
+            return _open_tokenizer(file)
+        # transformers 5 writes tokenizer.json alone.
+        return load_tokenizer(path) if known or JSON_FILE in names else None
+    if not os.path.isfile(path):
+        raise UserError(f"The tokenizer {path} does not exist.")
+    # Alone, without settings: those of the released uncased models.
+    if path.endswith(".txt"):
+        return WordPieceTokenizer(read_vocabulary(path), source=path)
+    with open(path, "rb") as file:
+        return SentencePieceTokenizer(file.read(), source=path)
+
+
+def _heads_in(source: InitialWeights) -> tuple[str, ...]:
+    """Returns the rows of MODEL_OF_HEAD that the source may be."""
+    if source.description is None:
+        return google_tf1.head_of(source.stored.shapes) or ("none",)
+    kind = MODELS[source.description.kind]
+    return tuple(n for n, other in MODEL_OF_HEAD.items() if other is kind)
+
+
+def _kind_of(source: InitialWeights, head: str) -> type[AlbertModel]:
+    found = _heads_in(source)
+    if not head and len(found) > 1:
+        raise UserError(
+            f"{source.source} may have any of the heads {', '.join(found)}; "
+            "say with --head which it is."
+        )
+    name = head or found[0]
+    if name not in MODEL_OF_HEAD:
+        raise UserError(
+            f"head={name!r} is not one of {', '.join(MODEL_OF_HEAD)}."
+        )
+    return MODEL_OF_HEAD[name]
+
+
+def _check_heads(
+    kind: type[AlbertModel], target: Target, to_format: str
+) -> None:
+    for head in kind.head_names:
+        if head in target.lacks:
+            raise UserError(
+                f"{target.library} has no head {head}, so {to_format} cannot "
+                f"hold an {kind.__name__}; --head=none takes the encoder "
+                "alone."
+            )
+
+
+def _read(
+    source: InitialWeights,
+    kind: type[AlbertModel],
+    labels: Sequence[str],
+    other_heads: bool,
+    pooler: bool | None,
+    allow_missing: bool,
+    say: Callable[[str], None],
+) -> AlbertModel:
+    """Returns the source's model, of a class that may have other heads."""
+    held = {h for n in _heads_in(source) for h in MODEL_OF_HEAD[n].head_names}
+    new_heads = tuple(name for name in kind.head_names if name not in held)
+    if new_heads and not allow_missing:
+        raise UserError(
+            f"{source.source} has no head {' and '.join(new_heads)}; "
+            "--allow_missing initialises one."
+        )
+    arguments: dict = {"pooler": True, "head_options": {}}
+    if source.description:
+        arguments = pretrained.constructor_arguments(
+            source.description, source.stored
+        )
+        if kind.__name__ != source.description.kind:
+            arguments["head_options"] = {}
+    arguments["labels"] = _labels(source, kind, labels, new_heads)
+    needed = any(HEADS[n].reads == "pooled_output" for n in kind.head_names)
+    arguments["pooler"] |= bool(pooler) or needed
+    model = kind(source.config, **arguments)
+    filled = fill_model(
+        model,
+        source.stored,
+        new_heads=new_heads,
+        drop_other_heads=other_heads,
+        allow_missing=allow_missing,
+    )
+    for line in filled.lines():
+        say(line)
+    return model
+
+
+def _labels(
+    source: InitialWeights,
+    kind: type[AlbertModel],
+    given: Sequence[str],
+    new_heads: tuple[str, ...],
+) -> list[str] | None:
+    """Returns the names of the classes, None where there are none."""
+    if given:
+        if len(set(given)) < len(given) or not all(given):
+            raise UserError(
+                f"labels={','.join(given)} must be names, all different."
+            )
+        return list(given)
+    if not kind.takes_labels():
+        return None
+    if new_heads:
+        raise UserError(
+            f"A new head {' and '.join(new_heads)} needs names of its "
+            "classes: --labels."
+        )
+    if source.description:
+        return source.description.labels
+    number, *_ = source.stored.shapes["output_weights"]
+    return [f"LABEL_{n}" for n in range(number)]
+
+
+def _changed(
+    model: AlbertModel,
+    changes: Mapping[str, object],
+    pooler: bool | None,
+    merge: str,
+    say: Callable[[str], None],
+) -> AlbertModel:
+    """Returns the model in another shape, itself where nothing changes."""
+    config = override(model.config, changes)
+    has_pooler = model.encoder.pooler is not None
+    wanted = has_pooler if pooler is None else pooler
+    if config == model.config and wanted == has_pooler:
+        return model
+    other = type(model)(
+        config,
+        labels=model.labels,
+        pooler=wanted,
+        head_options=model.head_options,
+    )
+    for line in convert_weights(model, other, merge):
+        say(line)
+    return other
+
+
+def _max_seq_length(source: InitialWeights) -> int:
+    if source.description:
+        return source.description.max_seq_length
+    return source.config.max_position_embeddings
+
+
+def _nothing_left_out(*_: object) -> Iterator[str]:
+    return iter(())
+
+
+def _length_left_out(model: AlbertModel, max_seq_length: int) -> Iterator[str]:
+    longest = model.config.max_position_embeddings
+    if max_seq_length != longest:
+        yield (
+            f"Has no place there: max_seq_length={max_seq_length}; it comes "
+            f"back as {longest}."
+        )
+
+
+def _left_out_by_transformers(
+    model: AlbertModel, tokenizer: Tokenizer, max_seq_length: int
+) -> Iterator[str]:
+    config = model.config
+    groups = file_groups(config)
+    if config.sharing != "all" or groups != config.num_hidden_groups:
+        yield (
+            f"Has no place there: sharing={config.sharing} of "
+            f"num_hidden_groups={config.num_hidden_groups}; it comes back as "
+            f"sharing=all of num_hidden_groups={groups}."
+        )
+    yield from _length_left_out(model, max_seq_length)
+
+
+def _left_out_by_google(
+    model: AlbertModel, tokenizer: Tokenizer, max_seq_length: int
+) -> Iterator[str]:
+    labels = model.labels or []
+    if labels != [f"LABEL_{n}" for n in range(len(labels))]:
+        yield (
+            "Have no place there: the names of the classes, "
+            f"--labels={','.join(labels)}."
+        )
+    yield from _length_left_out(model, max_seq_length)
+
+
+def _write_google_tf1(
+    directory: str,
+    model: AlbertModel,
+    tokenizer: Tokenizer,
+    *,
+    max_seq_length: int,
+) -> None:
+    """Writes a checkpoint with the names of the released folders.
+
+    The vocabulary keeps our name: the original's flags name its path.
+    """
+    arrays = stored_arrays(model, "google")
+    values = google_tf1.config_to_json(
+        model.config, file_groups=file_groups(model.config, "google")
+    )
+    with replacing_directory(directory) as temporary:
+        tokenizer.save(temporary, model.config.max_position_embeddings)
+        write_json(os.path.join(temporary, google_tf1.CONFIG_FILE), values)
+        google_tf1.write_checkpoint(
+            os.path.join(temporary, _CHECKPOINT), arrays
+        )
+
+
+TARGETS: dict[str, Target] = {
+    "model_directory": Target(
+        library="albert_tf",
+        write=save_model_directory,
+        files=frozenset(_TOKENIZER_FILES + _MODEL_FILES),
+        left_out=_nothing_left_out,
+        pooler=lambda heads: None,
+    ),
+    "huggingface": Target(
+        library="transformers",
+        write=functools.partial(save_model_directory, own_settings=False),
+        files=frozenset(_TOKENIZER_FILES + _MODEL_FILES),
+        left_out=_left_out_by_transformers,
+        lacks=("answerable_span", "sentence_embedding"),
+        pooler=lambda heads: heads not in _WITHOUT_POOLER,
+    ),
+    "google_tf1": Target(
+        library="google-research/albert",
+        write=_write_google_tf1,
+        files=frozenset(
+            (
+                *_TOKENIZER_FILES,
+                google_tf1.CONFIG_FILE,
+                "checkpoint",
+                f"{_CHECKPOINT}.index",
+                f"{_CHECKPOINT}.data-00000-of-00001",
+            )
+        ),
+        left_out=_left_out_by_google,
+        lacks=("token_classification", "sentence_embedding"),
+    ),
+    "keras_hub": Target(
+        library="KerasHub's AlbertBackbone",
+        write=keras_hub.save_preset,
+        files=keras_hub.FILES,
+        left_out=keras_hub.left_out,
+        lacks=tuple(HEADS),
+        prepare=keras_hub.imported,
+    ),
+}

@@ -1,0 +1,241 @@
+"""KerasHub presets: an encoder as `keras_hub.models.AlbertBackbone`.
+
+keras_hub is optional and imported when asked for. Presets are written and
+never read: Keras' files can run code.
+"""
+
+import os
+import types
+from collections.abc import Iterator
+
+import keras
+import numpy as np
+
+from albert_tf.config import ModelConfig, UserError
+from albert_tf.interchange.model_directory import replacing_directory
+from albert_tf.modeling.models import AlbertModel
+from albert_tf.text.sentencepiece_tokenizer import SentencePieceTokenizer
+from albert_tf.text.tokenizer_base import Tokenizer
+
+# What `save_preset` writes.
+FILES = frozenset(
+    (
+        "README.md",
+        "assets",
+        "config.json",
+        "metadata.json",
+        "model.weights.h5",
+        "preprocessor.json",
+        "tokenizer.json",
+    )
+)
+
+# (layer or variable of our encoder, of theirs), from the models down.
+_TRUNK = (
+    ("embeddings.word_embeddings", "token_embedding/embeddings"),
+    ("embeddings.position_embeddings", "position_embedding/embeddings"),
+    ("embeddings.token_type_embeddings", "segment_embedding/embeddings"),
+    ("embeddings.layer_norm", "embeddings_layer_norm"),
+    ("projection", "embedding_projection"),
+    ("pooler", "pooled_dense"),
+)
+_BLOCK = (
+    ("attention.query", "self_attention_layer/query"),
+    ("attention.key", "self_attention_layer/key"),
+    ("attention.value", "self_attention_layer/value"),
+    ("attention.output_dense", "self_attention_layer/attention_output"),
+    ("attention.layer_norm", "self_attention_layer_norm"),
+    ("feed_forward.intermediate", "feedforward_intermediate_dense"),
+    ("feed_forward.output_dense", "feedforward_output_dense"),
+    ("feed_forward.layer_norm", "feedforward_layer_norm"),
+)
+_LAYER_NORM_EPS = 1e-12
+_ACTIVATION = "gelu"
+
+
+def imported() -> types.ModuleType:
+    """Returns the package keras_hub.
+
+    Raises:
+        UserError: when it is not installed.
+    """
+    try:
+        import keras_hub
+    except ImportError as error:
+        raise UserError(
+            f"A KerasHub preset needs the package keras_hub ({error}): "
+            "pip install keras-hub."
+        ) from None
+    return keras_hub
+
+
+def left_out(
+    model: AlbertModel, tokenizer: Tokenizer, max_seq_length: int
+) -> Iterator[str]:
+    """Yields a line for each thing that KerasHub has no place for."""
+    config = model.config
+    dropout = config.attention_probs_dropout_prob
+    if dropout != config.hidden_dropout_prob:
+        yield (
+            f"Has no place there: attention_probs_dropout_prob={dropout}; "
+            "KerasHub has one dropout, which is hidden_dropout_prob="
+            f"{config.hidden_dropout_prob}."
+        )
+    if tokenizer.do_lower_case or not tokenizer.keep_accents:
+        steps = [
+            *["lower-case it"] * tokenizer.do_lower_case,
+            *["strip its accents"] * (not tokenizer.keep_accents),
+        ]
+        yield (
+            f"KerasHub's tokenizer does not clean text: {' and '.join(steps)} "
+            "before it gets there, or letters become unknown pieces."
+        )
+    yield (
+        "KerasHub's tokenizer keeps a comma with the digit before it in one "
+        "piece, which the model has seen apart."
+    )
+
+
+def save_preset(
+    directory: str,
+    model: AlbertModel,
+    tokenizer: Tokenizer,
+    *,
+    max_seq_length: int,
+) -> None:
+    """Writes the encoder and its tokenizer as a preset of AlbertBackbone.
+
+    `keras_hub.models.AlbertBackbone.from_preset(directory)` opens it.
+
+    Raises:
+        UserError: for what KerasHub's classes would compute otherwise, and
+            when keras_hub is not installed.
+    """
+    keras_hub = imported()
+    _check(model.config, tokenizer)
+    backbone = _backbone(keras_hub, model)
+    with replacing_directory(directory) as temporary:
+        backbone.save_to_preset(temporary)
+        # With it KerasHub's classifier cuts text where the model does, and
+        # not at 512 tokens.
+        keras_hub.models.AlbertTextClassifierPreprocessor(
+            keras_hub.models.AlbertTokenizer(proto=tokenizer.model_bytes),
+            sequence_length=max_seq_length,
+        ).save_to_preset(temporary)
+        with open(
+            os.path.join(temporary, "README.md"), "w", encoding="utf-8"
+        ) as file:
+            file.write(_readme(model, tokenizer, max_seq_length))
+
+
+def _readme(
+    model: AlbertModel, tokenizer: Tokenizer, max_seq_length: int
+) -> str:
+    lines = [
+        "---",
+        "library_name: keras-hub",
+        "---",
+        "",
+        "# An ALBERT encoder for KerasHub",
+        "",
+        "`keras_hub.models.AlbertBackbone.from_preset(DIRECTORY)` opens it.",
+        "",
+        *(f"- {line}" for line in left_out(model, tokenizer, max_seq_length)),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _check(config: ModelConfig, tokenizer: Tokenizer) -> None:
+    if not isinstance(tokenizer, SentencePieceTokenizer):
+        raise UserError(
+            "KerasHub's ALBERT reads SentencePiece vocabularies only; this "
+            "model has a WordPiece vocabulary."
+        )
+    for name, theirs in (
+        ("hidden_act", _ACTIVATION),
+        ("layer_norm_eps", _LAYER_NORM_EPS),
+    ):
+        if getattr(config, name) != theirs:
+            raise UserError(
+                f"{name}={getattr(config, name)} cannot be said in a "
+                f"KerasHub preset; its ALBERT always takes {theirs}."
+            )
+
+
+def _num_groups(config: ModelConfig) -> int:
+    """Returns the layer groups of the preset.
+
+    KerasHub's groups are of equal size and share whole blocks; what is
+    divided otherwise has a group per layer, which repeats what is shared.
+    """
+    layers, groups = config.num_hidden_layers, config.num_hidden_groups
+    if config.sharing == "all" and layers % groups == 0:
+        return groups
+    return layers
+
+
+def _backbone(keras_hub: types.ModuleType, model: AlbertModel) -> keras.Model:
+    """Returns KerasHub's encoder with the weights of ours."""
+    config = model.config
+    backbone = keras_hub.models.AlbertBackbone(
+        vocabulary_size=config.vocab_size,
+        num_layers=config.num_hidden_layers,
+        num_heads=config.num_attention_heads,
+        embedding_dim=config.embedding_size,
+        hidden_dim=config.hidden_size,
+        intermediate_dim=config.intermediate_size,
+        num_groups=_num_groups(config),
+        num_inner_repetitions=config.inner_group_num,
+        dropout=config.hidden_dropout_prob,
+        max_sequence_length=config.max_position_embeddings,
+        num_segments=config.type_vocab_size,
+        dtype="float32",
+    )
+    values = dict(_values(model))
+    paths = [variable.path for variable in backbone.weights]
+    if sorted(paths) != sorted(values):
+        raise UserError(
+            f"keras_hub {keras_hub.__version__} names the weights of its "
+            f"ALBERT otherwise: {sorted(set(paths) ^ set(values))[0]}; "
+            "keras_hub 0.32 is known."
+        )
+    for variable in backbone.weights:
+        # Theirs have an axis for the attention heads.
+        variable.assign(values[variable.path].reshape(variable.shape))
+    return backbone
+
+
+def _values(model: AlbertModel) -> Iterator[tuple[str, np.ndarray]]:
+    """Yields the encoder's weights by KerasHub's paths."""
+    config, encoder = model.config, model.encoder
+    for ours, theirs in _TRUNK:
+        yield from _named(encoder, ours, theirs)
+    if not encoder.projection:
+        # KerasHub projects E to H even where they are equal.
+        width = config.hidden_size
+        yield "embedding_projection/kernel", np.eye(width, dtype=np.float32)
+        yield "embedding_projection/bias", np.zeros(width, np.float32)
+    groups = _num_groups(config)
+    layers_of_group = config.num_hidden_layers // groups
+    for group in range(groups):
+        for inner in range(config.inner_group_num):
+            place = group * layers_of_group * config.inner_group_num + inner
+            block = encoder.blocks[encoder.applications[place]]
+            for ours, theirs in _BLOCK:
+                prefix = f"group_{group}_inner_layer_{inner}/{theirs}"
+                yield from _named(block, ours, prefix)
+
+
+def _named(
+    root: keras.layers.Layer, ours: str, theirs: str
+) -> Iterator[tuple[str, np.ndarray]]:
+    """Yields a variable, or those of a layer, by KerasHub's paths."""
+    part = root
+    for name in ours.split("."):
+        part = getattr(part, name)
+    if isinstance(part, keras.layers.Layer):
+        for variable in part.weights:
+            name = variable.path.rsplit("/", 1)[-1]
+            yield f"{theirs}/{name}", keras.ops.convert_to_numpy(variable)
+    elif part is not None:
+        yield theirs, keras.ops.convert_to_numpy(part)

@@ -1,0 +1,105 @@
+"""A model in the form of another library, there and back.
+
+python -m bin.convert --from_path=albert_base_v2 --to_path=base \\
+    --to_format=model_directory
+"""
+
+from absl import flags
+
+from albert_tf.config import ModelConfig, setting_fields
+from bin import command_line
+
+FLAGS = flags.FLAGS
+
+# The library's, which takes seconds to import; a test compares them.
+FORMATS = ("model_directory", "huggingface", "google_tf1", "keras_hub")
+MERGES = ("equal", "mean", "first")
+# What may change on the way.
+_SETTINGS = (
+    "sharing",
+    "num_hidden_layers",
+    "num_hidden_groups",
+    "inner_group_num",
+    "max_position_embeddings",
+)
+
+
+def define_flags() -> None:
+    """Defines the program's flags."""
+    flags.DEFINE_string(
+        "from_path",
+        None,
+        "A model or run directory, a Hugging Face directory, or a Google TF1 "
+        "checkpoint: its prefix, or the folder of the released archive.",
+    )
+    flags.DEFINE_string("to_path", None, "The directory to write.")
+    flags.DEFINE_enum("to_format", None, FORMATS, "What to write.")
+    flags.DEFINE_string(
+        "head",
+        "",
+        "The model's head: none (the encoder alone), pretraining, or one "
+        "head. Default: what the source has; Google's regression and "
+        "multiple_choice look alike and must be told.",
+    )
+    flags.DEFINE_list(
+        "labels",
+        [],
+        "Names of the classes, in order. Default: the source's; Google's "
+        "files have none.",
+    )
+    flags.DEFINE_string(
+        "tokenizer",
+        "",
+        "A directory or file with the vocabulary. Default: that beside the "
+        "weights.",
+    )
+    flags.DEFINE_enum(
+        "merge",
+        "equal",
+        MERGES,
+        "How several weights become one: only equal ones, their mean, or "
+        "the first layer's.",
+    )
+    flags.DEFINE_bool(
+        "allow_missing",
+        False,
+        "Initialise weights that the source has not, and say which.",
+    )
+    flags.DEFINE_integer(
+        "seed", 12345, "Seed of what is initialised.", lower_bound=0
+    )
+    flags.DEFINE_bool(
+        "overwrite", False, "Replace whatever stands at --to_path."
+    )
+    command_line.define_settings(
+        ModelConfig(),
+        leave_out=setting_fields(ModelConfig).keys() - set(_SETTINGS),
+        default="that of the source",
+    )
+    command_line.required("from_path", "to_path", "to_format")
+
+
+def main() -> None:
+    """Converts and prints what is more than a copy."""
+    command_line.load_tensorflow()
+    import keras
+
+    from albert_tf.interchange.convert import convert
+
+    keras.utils.set_random_seed(FLAGS.seed)
+    convert(
+        FLAGS.from_path,
+        FLAGS.to_path,
+        FLAGS.to_format,
+        head=FLAGS.head,
+        labels=FLAGS.labels,
+        tokenizer=FLAGS.tokenizer,
+        changes=command_line.given_settings(ModelConfig()),
+        merge=FLAGS.merge,
+        allow_missing=FLAGS.allow_missing,
+        overwrite=FLAGS.overwrite,
+    )
+
+
+if __name__ == "__main__":
+    command_line.run(define_flags, main)

@@ -1,7 +1,7 @@
 """The encoder: which layer uses which weights, and the way through them."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import keras
 from keras import ops
@@ -56,6 +56,57 @@ def _name(base: str, number: int) -> str:
     return f"{base}_{number}" if number else base
 
 
+def _recomputed(
+    block: TransformerBlock,
+    apply: Callable,
+    threaded: dict[str, keras.KerasTensor],
+    hidden: keras.KerasTensor,
+) -> keras.KerasTensor | tuple[keras.KerasTensor, keras.KerasTensor]:
+    """Returns `apply(hidden)`, to be computed again for the gradient.
+
+    The weights go in as arguments and come out for the next block that uses
+    them. So the gradient of a shared weight is summed on the way back, block
+    by block; otherwise every block's part is kept until the last is there,
+    and these parts, not the hidden states, fill the memory of a large model.
+
+    Args:
+        block: whose weights `apply` uses.
+        apply: the block with its other arguments.
+        threaded: the weights that came out of earlier blocks, by path;
+            updated.
+        hidden: `[batch, seq, H]`.
+    """
+    variables = block.weights
+
+    def compute(hidden: keras.KerasTensor, *weights: object) -> tuple:
+        shaped = [
+            ops.reshape(weight, variable.shape)
+            for variable, weight in zip(variables, weights, strict=True)
+        ]
+        with keras.StatelessScope(zip(variables, shaped, strict=True)):
+            outputs = apply(hidden)
+        return (outputs, *map(_turned, weights))
+
+    given = [
+        threaded[v.path] if v.path in threaded else ops.reshape(v, (-1,))
+        for v in variables
+    ]
+    outputs, *weights = keras.remat(compute)(hidden, *given)
+    threaded.update(
+        (v.path, value) for v, value in zip(variables, weights, strict=True)
+    )
+    return outputs
+
+
+def _turned(weight: keras.KerasTensor) -> keras.KerasTensor:
+    """Returns `[n]` as `[1, n]` and back.
+
+    TensorFlow's graph optimizer makes one sum of sums of one shape, and that
+    one waits for all its terms.
+    """
+    return ops.reshape(weight, (1, -1) if len(weight.shape) == 1 else (-1,))
+
+
 @serializable
 class AlbertEncoder(ConfiguredLayer):
     """Embeddings, projection E to H, the blocks, and the pooler.
@@ -81,11 +132,14 @@ class AlbertEncoder(ConfiguredLayer):
                 of other libraries come without.
             remat: whether training computes the inside of every block again
                 for the gradient instead of keeping it: less memory, more
-                time, equal gradients.
+                time, equal gradients. (XLA orders the work itself; on CPUs
+                it then saves little.)
             name: the layer's name.
             **kwargs: as any layer's.
         """
-        super().__init__(config, name, **kwargs)
+        # It has no weights but those of its parts, which cast their own. What
+        # is handed to them for recomputation stays float32.
+        super().__init__(config, name, autocast=False, **kwargs)
         config = self.config
         policy = self.dtype_policy
         self.remat = remat
@@ -188,16 +242,18 @@ class AlbertEncoder(ConfiguredLayer):
         mask = ops.cast(input_mask, self.compute_dtype)
         mask_logits = (1.0 - mask[:, None, None, :]) * MASKED_LOGIT
         hidden_states, attentions = [hidden], []
+        threaded: dict[str, keras.KerasTensor] = {}
         for site, number in enumerate(self.applications, start=1):
+            block = self.blocks[number]
             apply = functools.partial(
-                self.blocks[number],
+                block,
                 mask_logits=mask_logits,
                 dropout_keys=keys_of(site),
                 training=training,
                 output_attentions=output_attentions,
             )
             if self.remat and training:
-                apply = keras.remat(apply)
+                apply = functools.partial(_recomputed, block, apply, threaded)
             hidden = apply(hidden)
             if output_attentions:
                 hidden, probs = hidden

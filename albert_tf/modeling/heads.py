@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import keras
 from keras import ops
 
-from albert_tf.config import ModelConfig
+from albert_tf.config import ModelConfig, UserError
 from albert_tf.modeling.dropout import ExampleDropout
 from albert_tf.modeling.layers import (
     ACTIVATIONS,
@@ -437,14 +437,15 @@ class AnswerableSpanHead(Head):
     The original's run_squad_v2. The end is scored given a start: the labelled
     one where the batch has `start_positions`, and each of the start_n_top
     likeliest ones. `p_mask` `[batch, seq]` is 1 where no answer can be
-    (question, separators, padding) and 0 elsewhere.
+    (question, separators) and 0 elsewhere; in padding there is none either.
 
     Outputs, float32: `start_logits` `[batch, seq]`;
     `unanswerable_logits` `[batch]`, high where there is no answer; the beams
     `start_top_log_probs` and `start_top_positions` `[batch, start_n_top]`,
     `end_top_log_probs` and `end_top_positions`
     `[batch, start_n_top, end_n_top]`; and `end_logits` `[batch, seq]` where
-    the batch has `start_positions`. In training there are no beams.
+    the batch has `start_positions`. In training there are no beams. A
+    sequence of fewer tokens than that has as many beams as tokens.
 
     The loss is half the sum of the cross-entropies of start and end, plus
     half the binary cross-entropy of `is_impossible`.
@@ -532,8 +533,9 @@ class AnswerableSpanHead(Head):
     ) -> dict[str, keras.KerasTensor]:
         """Returns the outputs that the class names."""
         hidden = encoded["sequence_output"]
-        barred = _float32(features["p_mask"]) * _IMPOSSIBLE
         allowed = 1.0 - _float32(features["p_mask"])
+        allowed = allowed * _float32(features["input_mask"])
+        barred = (1.0 - allowed) * _IMPOSSIBLE
 
         def masked(logits: keras.KerasTensor) -> keras.KerasTensor:
             if len(logits.shape) == 3:
@@ -558,13 +560,9 @@ class AnswerableSpanHead(Head):
             outputs["end_logits"] = masked(end_logits)[:, 0]
         if training:
             return outputs
-        log_probs, starts = ops.top_k(
-            ops.log_softmax(start_logits, axis=-1), self.start_n_top
-        )
+        log_probs, starts = _likeliest(start_logits, self.start_n_top)
         end_logits = self._end_logits(hidden, _states_at(hidden, starts))
-        end_log_probs, ends = ops.top_k(
-            ops.log_softmax(masked(end_logits), axis=-1), self.end_n_top
-        )
+        end_log_probs, ends = _likeliest(masked(end_logits), self.end_n_top)
         outputs["start_top_log_probs"] = log_probs
         outputs["start_top_positions"] = starts
         outputs["end_top_log_probs"] = end_log_probs
@@ -573,7 +571,17 @@ class AnswerableSpanHead(Head):
 
     @staticmethod
     def loss(outputs: dict, features: dict) -> Pair:
-        """Returns half of span and half of answerability."""
+        """Returns half of span and half of answerability.
+
+        Raises:
+            UserError: when `call` was not given the starts.
+        """
+        if "end_logits" not in outputs:
+            raise UserError(
+                "The end of an answer is scored given its start: "
+                "start_positions must be among the features that the model is "
+                "called with, not with the labels alone."
+            )
         span, weight = _span_loss(outputs, features)
         impossible, _ = weighted_binary_cross_entropy(
             outputs["unanswerable_logits"],
@@ -581,6 +589,18 @@ class AnswerableSpanHead(Head):
             features.get("example_weights"),
         )
         return span + 0.5 * impossible, weight
+
+
+def _likeliest(
+    logits: keras.KerasTensor, count: int
+) -> tuple[keras.KerasTensor, keras.KerasTensor]:
+    """Returns log-probabilities and positions `[..., count]`, best first."""
+    length = ops.shape(logits)[-1]
+    if isinstance(length, int):
+        count = min(count, length)
+    elif length is not None:
+        count = ops.minimum(count, length)
+    return ops.top_k(ops.log_softmax(logits, axis=-1), count)
 
 
 def _states_at(

@@ -67,7 +67,7 @@ class AlbertModel(keras.Model):
         super().__init__(name=name, **kwargs)
         self.config = as_model_config(config)
         self.labels = self._checked_labels(num_labels, labels)
-        self.head_options = dict(head_options or {})
+        self.head_options = self._checked_options(head_options or {})
         self.remat = remat
         self.encoder = AlbertEncoder(
             self.config, pooler=pooler, remat=remat, dtype=self.dtype_policy
@@ -119,6 +119,27 @@ class AlbertModel(keras.Model):
             )
         return list(labels)
 
+    def _checked_options(self, options: Mapping[str, int]) -> dict[str, int]:
+        """Returns the arguments of the heads, all known and positive."""
+        known = {
+            option
+            for name in self.head_names
+            for option in HEADS[name].options
+            if option != "num_labels"
+        }
+        for name, value in options.items():
+            if name not in known:
+                raise UserError(
+                    f"{type(self).__name__} has no head option {name!r}; "
+                    f"it has {', '.join(sorted(known)) or 'none'}."
+                )
+            if type(value) is not int or value < 1:
+                raise UserError(
+                    f"The head option {name}={value!r} must be a whole "
+                    "number from 1."
+                )
+        return dict(options)
+
     @property
     def num_labels(self) -> int | None:
         """The number of classes, if the model has any."""
@@ -150,7 +171,8 @@ class AlbertModel(keras.Model):
     ) -> dict[str, keras.KerasTensor]:
         """Returns the encoder's outputs for a dictionary of features.
 
-        Inputs `[batch, choices, seq]` are read as batch * choices sequences.
+        Inputs `[batch, choices, seq]` are read as batch * choices sequences,
+        each with a key of its own.
 
         Raises:
             UserError: when a sequence is longer than the position table.
@@ -165,14 +187,10 @@ class AlbertModel(keras.Model):
                 "the model more positions."
             )
         if len(inputs[0].shape) == 3:
-            choices = inputs[0].shape[1]
             inputs = [
                 ops.reshape(value, (-1, ops.shape(value)[-1]))
                 for value in inputs
             ]
-            if dropout_keys is not None:
-                keys = [fold_in(dropout_keys, n) for n in range(choices)]
-                dropout_keys = ops.reshape(ops.stack(keys, axis=1), (-1,))
         return self.encoder(
             *inputs, dropout_keys=dropout_keys, training=training, **options
         )
@@ -190,7 +208,8 @@ class AlbertModel(keras.Model):
         Args:
             features: `input_ids`, `input_mask`, `segment_ids` `[batch, seq]`
                 and what the heads read (see heads.py).
-            dropout_keys: `[batch]` uint32 or None (see ExampleDropout).
+            dropout_keys: `[batch]` uint32 or None (see ExampleDropout);
+                the choices of an example are dropped differently.
             training: whether dropout is on.
             output_hidden_states: see AlbertEncoder.
             output_attentions: see AlbertEncoder.
@@ -199,6 +218,8 @@ class AlbertModel(keras.Model):
             `sequence_output` `[batch, seq, H]`, `pooled_output`
             `[batch, H]`, and the outputs that the heads name.
         """
+        if dropout_keys is not None and len(features["input_ids"].shape) == 3:
+            dropout_keys = _keys_of_choices(dropout_keys, features)
         outputs = self.encode(
             features,
             dropout_keys,
@@ -235,7 +256,8 @@ class AlbertModel(keras.Model):
         """Returns the sum of the heads' mean losses, for Keras' `fit`.
 
         Labels are taken from the features, or from `y`: a dictionary, or the
-        labels of the model's only head. A loss given to `compile` goes first.
+        labels of the model's only head, whose weights `sample_weight` are
+        then. A loss given to `compile` goes first.
 
         Raises:
             UserError: when nothing trains the model, or a label is missing.
@@ -244,14 +266,7 @@ class AlbertModel(keras.Model):
             return super().compute_loss(
                 x, y, y_pred, sample_weight, training=training
             )
-        features = dict(x)
-        if isinstance(y, Mapping):
-            features.update(y)
-        elif y is not None:
-            (head,) = self.heads.values()
-            features[head.labels[0]] = y
-            if sample_weight is not None:
-                features[head.labels[-1]] = sample_weight
+        features = {**x, **self._labels(y, sample_weight)}
         total = None
         for name, head in self.heads.items():
             missing = [
@@ -275,6 +290,32 @@ class AlbertModel(keras.Model):
                 "compile() one, or train another model class."
             )
         return total
+
+    def _labels(self, y: object, sample_weight: object) -> dict:
+        """Returns `fit`'s labels and weights by the heads' names for them."""
+        found = dict(y) if isinstance(y, Mapping) else {}
+        heads = [head for head in self.heads.values() if head.labels]
+        if isinstance(sample_weight, Mapping):
+            # Keras names weights as the labels that they belong to.
+            for head in heads:
+                if head.labels[0] in sample_weight:
+                    weights = sample_weight[head.labels[0]]
+                    found[head.labels[-1]] = weights
+            sample_weight = None
+        loose = y is not None and not isinstance(y, Mapping)
+        if not heads or not (loose or sample_weight is not None):
+            return found
+        if len(heads) > 1:
+            raise UserError(
+                f"{type(self).__name__} has {len(heads)} heads with labels; "
+                "give labels and weights by their names, in a dictionary, "
+                "not as y and sample_weight."
+            )
+        if loose:
+            found[heads[0].labels[0]] = y
+        if sample_weight is not None:
+            found[heads[0].labels[-1]] = sample_weight
+        return found
 
     def get_config(self) -> dict:
         """Returns the constructor's arguments."""
@@ -327,7 +368,13 @@ class AlbertModel(keras.Model):
         arguments = pretrained.constructor_arguments(description, stored)
         if description.kind != cls.__name__:
             arguments |= {"labels": None, "head_options": {}}
-        if num_labels is not None or labels is not None:
+        if any(HEADS[n].reads == "pooled_output" for n in cls.head_names):
+            # Where the file has none, it is missing like any other weight.
+            arguments["pooler"] = True
+        kept = arguments["labels"]
+        if labels is not None or (
+            num_labels is not None and num_labels != len(kept or ())
+        ):
             arguments |= {"num_labels": num_labels, "labels": labels}
         model = cls(description.config, **{**arguments, **kwargs})
         new_heads = [
@@ -362,6 +409,20 @@ class AlbertModel(keras.Model):
         """
         os.makedirs(directory, exist_ok=True)
         pretrained.write_model_files(directory, self, pretrained.describe(self))
+
+
+def _keys_of_choices(
+    dropout_keys: keras.KerasTensor, features: dict[str, keras.KerasTensor]
+) -> keras.KerasTensor:
+    """Returns keys `[batch * choices]` for keys `[batch]`."""
+    choices = features["input_ids"].shape[1]
+    if choices is None:
+        raise UserError(
+            "Dropout keys need a known number of choices; input_ids have the "
+            f"shape {list(features['input_ids'].shape)}."
+        )
+    keys = [fold_in(dropout_keys, number) for number in range(choices)]
+    return ops.reshape(ops.stack(keys, axis=1), (-1,))
 
 
 @serializable

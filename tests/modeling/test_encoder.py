@@ -1,18 +1,43 @@
-"""Which layer uses which weights, and how many weights that makes."""
+"""Which layer uses which weights, what the encoder gives on request, and
+recomputation."""
+
+import os
+import subprocess
+import sys
 
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
+from numpy_albert import (
+    DROPOUT,
+    NumpyAlbert,
+    numpy_dropout,
+    numpy_keys,
+    random_features,
+    randomise,
+)
 
 from albert_tf.config import (
     SHARING,
     ModelConfig,
+    OptimizerConfig,
     PretrainConfig,
+    TrainingConfig,
     override,
     preset,
 )
+from albert_tf.modeling.dropout import example_keys
 from albert_tf.modeling.encoder import AlbertEncoder, sharing_plan
-from albert_tf.modeling.models import AlbertForPretraining
+from albert_tf.modeling.models import (
+    AlbertForClassification,
+    AlbertForPretraining,
+    AlbertModel,
+)
+from albert_tf.training.distribution import make_strategy
+from albert_tf.training.objectives import pretraining_objective
+from albert_tf.training.targets import SENTENCE_TARGETS
+from albert_tf.training.trainer import Trainer
 
 SMALL = {
     "vocab_size": 23,
@@ -188,3 +213,281 @@ def test_groups_and_blocks_multiply_parameters(sharing):
             )
             == rest + attention * one + feed_forward * two
         )
+
+
+# --- Hidden states and attention maps -------------------------------------
+
+
+@pytest.mark.parametrize("remat", [False, True])
+def test_hidden_states_and_attentions_equal_numpys(remat):
+    changes = SMALL | DROPOUT | {"inner_group_num": 2, "sharing": "ffn"}
+    config = override(ModelConfig(), changes)
+    model = randomise(AlbertModel(config, remat=remat))
+    features = random_features(config)
+    numbers = np.arange(3)
+    plain = model(features)
+    assert set(plain) == {"sequence_output", "pooled_output"}
+    asked = {"output_hidden_states": True, "output_attentions": True}
+    for training in (False, True):
+        keys = example_keys(3, np.int64(4), numbers)
+        outputs = model(features, keys, training=training, **asked)
+        drop = numpy_dropout(numpy_keys(3, 4, numbers))
+        oracle = NumpyAlbert(model, *([drop] if training else []))
+        oracle(features)
+        for name, count in (("hidden_states", 7), ("attentions", 6)):
+            expected = getattr(oracle, name)
+            assert len(outputs[name]) == len(expected) == count
+            for ours, theirs in zip(outputs[name], expected, strict=True):
+                assert ours.shape == theirs.shape
+                np.testing.assert_allclose(ours, theirs, atol=3e-5)
+        np.testing.assert_array_equal(
+            outputs["hidden_states"][-1], outputs["sequence_output"]
+        )
+    one = model(features, output_attentions=True)
+    assert set(one) == {*plain, "attentions"}
+    one = model(features, output_hidden_states=True)
+    assert set(one) == {*plain, "hidden_states"}
+    np.testing.assert_array_equal(one["pooled_output"], plain["pooled_output"])
+
+
+# --- Recomputation --------------------------------------------------------
+
+
+def gradients_of(model, features, keys=None, wrap=lambda step: step):
+    """Returns loss and gradients, with the masks of a given first draw."""
+    generator = model.encoder.seed_generator
+    if generator:
+        generator.state.assign([7, 11])
+
+    def step(keys):
+        with tf.GradientTape() as tape:
+            outputs = model(features, dropout_keys=keys, training=True)
+            logits = tf.nn.log_softmax(outputs["masked_lm_logits"])
+            loss = tf.reduce_sum(logits[..., 3]) + tf.reduce_sum(
+                outputs["sentence_order_logits"][:, 0] ** 2
+            )
+        variables = [v.value for v in model.trainable_variables]
+        found = tape.gradient(loss, variables)
+        return loss, [tf.convert_to_tensor(g) for g in found]
+
+    return wrap(step)(keys)
+
+
+def assert_recomputed_equal(model, *arguments, rtol=1e-5, **options):
+    results = []
+    for remat in (False, True):
+        model.encoder.remat = remat
+        results.append(gradients_of(model, *arguments, **options))
+    (loss, plain), (again_loss, again) = results
+    np.testing.assert_allclose(loss, again_loss, rtol=1e-6)
+    for variable, one, two in zip(
+        model.trainable_variables, plain, again, strict=True
+    ):
+        # A bias of keys has no gradient but rounding: softmax does not see it.
+        scale = max(float(tf.reduce_max(tf.abs(one))), 0.1)
+        error = float(tf.reduce_max(tf.abs(one - two)))
+        assert error <= rtol * scale, variable.path
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"sharing": sharing} for sharing in SHARING),
+        {"sharing": "attention", "num_hidden_groups": 2, "inner_group_num": 2},
+        {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0},
+    ],
+)
+def test_recomputed_gradients_are_equal(changes):
+    config = override(ModelConfig(), SMALL | DROPOUT | changes)
+    model = randomise(AlbertForPretraining(config))
+    features = random_features(config)
+    # With keys, and with masks that are drawn: once for both computations.
+    assert_recomputed_equal(model, features, example_keys(1, 2, np.arange(3)))
+    assert_recomputed_equal(model, features)
+
+
+@pytest.mark.parametrize(
+    "jit_compile",
+    [False, pytest.param(True, marks=pytest.mark.slow)],
+)
+def test_recomputed_gradients_are_equal_in_a_graph(jit_compile):
+    changes = SMALL | DROPOUT | {"sharing": "ffn", "num_hidden_layers": 2}
+    config = override(ModelConfig(), changes)
+    model = randomise(AlbertForPretraining(config))
+    features = {
+        name: tf.constant(value, tf.int32)
+        for name, value in random_features(config).items()
+    }
+    assert_recomputed_equal(
+        model,
+        features,
+        example_keys(1, 2, np.arange(3)),
+        wrap=lambda step: tf.function(step, jit_compile=jit_compile),
+    )
+
+
+def test_what_is_given_on_request_has_gradients_when_recomputed():
+    changes = SMALL | DROPOUT | {"num_hidden_layers": 2}
+    config = override(ModelConfig(), changes)
+    model = randomise(AlbertModel(config))
+    features = random_features(config)
+    kernel = model.encoder.blocks[0].attention.query.kernel.value
+
+    def gradient():
+        with tf.GradientTape() as tape:
+            outputs = model(
+                features,
+                example_keys(1, 2, np.arange(3)),
+                training=True,
+                output_hidden_states=True,
+                output_attentions=True,
+            )
+            maps = tf.add_n([tf.nn.l2_loss(a) for a in outputs["attentions"]])
+            states = tf.reduce_sum(outputs["hidden_states"][2] ** 3)
+            total = maps + 0.01 * states
+        return tape.gradient(total, kernel)
+
+    found = []
+    for remat in (False, True):
+        model.encoder.remat = remat
+        found.append(tf.function(gradient)())
+    assert np.abs(found[0]).max() > 0.1
+    np.testing.assert_allclose(*found, rtol=1e-3, atol=1e-4)
+
+
+def test_recomputed_gradients_are_summed_in_float32():
+    config = override(ModelConfig(), SMALL | DROPOUT)
+    policy = keras.DTypePolicy("mixed_bfloat16")
+    model = randomise(AlbertForPretraining(config, dtype=policy))
+    features = random_features(config)
+    keys = example_keys(1, 2, np.arange(3))
+    assert_recomputed_equal(model, features, keys, rtol=1e-5)
+
+
+def test_only_training_is_recomputed(monkeypatch):
+    model = AlbertForClassification(
+        override(ModelConfig(), SMALL), 2, remat=True
+    )
+    calls = []
+    remat = keras.remat
+    monkeypatch.setattr(keras, "remat", lambda f: calls.append(f) or remat(f))
+    features = random_features(model.config)
+    model(features)
+    assert not calls
+    model(features, training=True)
+    assert len(calls) == 3
+    config = model.get_config()
+    assert (
+        config["remat"]
+        and AlbertForClassification.from_config(config).encoder.remat
+    )
+
+
+def test_frozen_blocks_are_recomputed_too():
+    config = override(ModelConfig(), SMALL | DROPOUT)
+    model = randomise(AlbertForPretraining(config))
+    model.encoder.blocks[0].attention.trainable = False
+    assert_recomputed_equal(
+        model, random_features(config), example_keys(1, 2, np.arange(3))
+    )
+
+
+@pytest.mark.slow
+def test_replicas_that_recompute_make_the_same_step():
+    changes = SMALL | DROPOUT | {"num_hidden_layers": 2}
+    config = override(PretrainConfig(), changes)
+    features = random_features(config.model, batch=4)
+    rng = np.random.default_rng(0)
+    batch = features | {
+        "masked_lm_ids": rng.integers(0, 23, (4, 4)),
+        "masked_lm_weights": np.ones((4, 4), "float32"),
+        "sentence_order_labels": rng.integers(0, 2, 4),
+        "example_weights": np.ones(4, "float32"),
+    }
+    batch = {
+        name: value.astype("float32" if "weights" in name else "int32")
+        for name, value in batch.items()
+    }
+    norms, updated = [], []
+    for name, replicas, remat in (
+        ("default", 1, False),
+        ("default", 1, True),
+        ("mirrored", 2, True),
+    ):
+        strategy = make_strategy(name, replicas)
+        with strategy.scope():
+            model = AlbertForPretraining(config.model, remat=remat)
+            randomise(model)
+            trainer = Trainer(
+                model,
+                pretraining_objective(SENTENCE_TARGETS["sop"]),
+                strategy=strategy,
+                optimizer_config=OptimizerConfig(
+                    learning_rate=0.01, num_warmup_steps=0
+                ),
+                training_config=TrainingConfig(num_train_steps=10),
+            )
+        assert strategy.num_replicas_in_sync == replicas
+        norms.append(float(trainer.train_step(batch)["gradient_norm"]))
+        updated.append([np.asarray(v) for v in model.trainable_variables])
+    assert norms == pytest.approx([norms[0]] * 3, rel=1e-5)
+    for first, *others in zip(*updated, strict=True):
+        for other in others:
+            np.testing.assert_allclose(other, first, atol=1e-4)
+
+
+MEMORY_OF_A_STEP = """
+import os, sys
+os.environ.update(TF_CPU_ALLOCATOR_USE_BFC="1", TF_CPP_MIN_LOG_LEVEL="3")
+import keras, tensorflow as tf
+from albert_tf.config import ModelConfig, override
+from albert_tf.modeling.models import AlbertModel
+
+config = override(
+    ModelConfig(),
+    {"vocab_size": 8, "hidden_size": 256, "intermediate_size": 1024,
+     "num_attention_heads": 4, "max_position_embeddings": 128,
+     "num_hidden_layers": 8},
+)
+model = AlbertModel(config)
+inputs = dict.fromkeys(
+    ("input_ids", "input_mask", "segment_ids"), tf.ones([2, 128], tf.int32)
+)
+
+def step():
+    with tf.GradientTape() as tape:
+        outputs = model(inputs, training=True)
+        loss = tf.reduce_sum(outputs["pooled_output"] ** 2)
+    return tape.gradient(loss, [v.value for v in model.trainable_variables])
+
+for remat in (False, True):
+    model.encoder.remat = remat
+    run = tf.function(step)
+    run.get_concrete_function()
+    tf.config.experimental.reset_memory_stats("CPU:0")
+    before = tf.config.experimental.get_memory_info("CPU:0")["current"]
+    run()
+    peak = tf.config.experimental.get_memory_info("CPU:0")["peak"]
+    print((peak - before) / sum(v.value.numpy().nbytes for v in model.weights))
+"""
+
+
+@pytest.mark.slow
+def test_recomputation_saves_memory(tmp_path):
+    """By TensorFlow's own count of the bytes that tensors hold."""
+    root = os.path.dirname(__file__)
+    done = subprocess.run(
+        [sys.executable, "-c", MEMORY_OF_A_STEP],
+        cwd=tmp_path,
+        env=os.environ
+        | {"PYTHONPATH": os.path.abspath(os.path.join(root, "..", ".."))},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    plain, again = map(float, done.stdout.split()[-2:])
+    # In units of the weights: plain 19, the gradients of 8 applications and
+    # what these computed; again 6, a few gradients and one application.
+    # Recomputed, but with all gradients waiting for each other: 9 to 11.
+    assert plain > 15
+    assert again < 7.5

@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 
 from albert_tf.modeling.losses import (
     negative_log_likelihood,
+    weighted_binary_cross_entropy,
     weighted_correct,
     weighted_cross_entropy,
+    weighted_squared_error,
 )
 
 
@@ -106,6 +108,53 @@ def test_the_gradient_is_the_softmax_less_the_label():
     np.testing.assert_allclose(
         tape.gradient(loss, logits), expected * weights[..., None], atol=1e-6
     )
+
+
+@pytest.mark.parametrize("shape", [(7,), (3, 4)])
+def test_squared_and_binary_losses_equal_numpys(shape):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=shape).astype("float32") * 3
+    y = rng.normal(size=shape).astype("float32")
+    labels = rng.integers(0, 2, shape)
+    weights = rng.choice([0.0, 1.0, 0.5], shape).astype("float32")
+    p = 1 / (1 + np.exp(-x.astype("float64")))
+    for loss, target, costs in (
+        (weighted_squared_error, y, (x.astype("float64") - y) ** 2),
+        (
+            weighted_binary_cross_entropy,
+            labels,
+            -np.log(np.where(labels == 1, p, 1 - p)),
+        ),
+    ):
+        np.testing.assert_allclose(
+            loss(x, target, weights),
+            ((costs * weights).sum(), weights.sum()),
+            rtol=1e-5,
+        )
+        np.testing.assert_allclose(
+            loss(x, target, None), (costs.sum(), costs.size), rtol=1e-5
+        )
+
+
+def test_without_weights_every_label_counts_one():
+    logits, labels, weights = random_batch((3, 4))
+    np.testing.assert_allclose(
+        weighted_cross_entropy(logits, labels, None),
+        numpy_loss(logits, labels, np.ones_like(weights)),
+        rtol=1e-5,
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_a_sure_answer_costs_its_logit(dtype):
+    """Where the sigmoid itself has become 0 or 1."""
+    logits = tf.cast([3e4, -3e4, 3e4, -3e4], dtype)
+    labels = [1, 0, 0, 1]
+    total, weight = weighted_binary_cross_entropy(logits, labels, None)
+    assert total.dtype == weight.dtype == tf.float32
+    assert float(total) == pytest.approx(6e4, rel=1e-3)
+    total, _ = weighted_squared_error(logits, labels, None)
+    assert np.isfinite(total) and total.dtype == tf.float32
 
 
 def test_correct_is_the_weight_of_the_hits():

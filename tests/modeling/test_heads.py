@@ -1,0 +1,536 @@
+"""Every head against NumPy: what it reads, gives and minimises."""
+
+import functools
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from numpy_albert import (
+    DROPOUT,
+    SMALL,
+    NumpyAlbert,
+    activation,
+    assert_equal,
+    mix,
+    no_dropout,
+    numpy_dropout,
+    numpy_keys,
+    random_features,
+    randomise,
+    softmax,
+)
+
+from albert_tf.config import UserError, override
+from albert_tf.modeling.dropout import example_keys
+from albert_tf.modeling.heads import HEADS
+from albert_tf.modeling.models import (
+    MODELS,
+    AlbertForAnswerableQuestions,
+    AlbertForMultipleChoice,
+    AlbertForPretraining,
+    AlbertForSentenceEmbedding,
+    AlbertForTokenClassification,
+)
+
+CONFIG = override(SMALL, DROPOUT)
+LABELS, CHOICES = 3, 4
+ENCODER_INPUTS = ("input_ids", "input_mask", "segment_ids")
+ENCODER_OUTPUTS = {"sequence_output", "pooled_output"}
+HEAD_SITE = 1 << 20
+
+
+@functools.cache
+def model_of(name, policy="float32"):
+    """Returns a model of a class, made once, with random weights."""
+    kind = MODELS[name]
+    labels = {"num_labels": LABELS} if kind.takes_labels() else {}
+    options = (
+        {"head_options": {"start_n_top": 3, "end_n_top": 2}}
+        if kind is AlbertForAnswerableQuestions
+        else {}
+    )
+    return randomise(
+        kind(CONFIG, dtype=keras.DTypePolicy(policy), **labels, **options)
+    )
+
+
+def batch_of(name, batch=3, length=7, seed=1):
+    """Returns inputs and labels, without weights, for a model class."""
+    rng = np.random.default_rng(seed)
+    features = random_features(CONFIG, batch, length, seed)
+    rows = features["input_mask"].sum(1)
+    if name == "AlbertForMultipleChoice":
+        parts = [
+            random_features(CONFIG, batch, length, seed + n)
+            for n in range(CHOICES)
+        ]
+        features = {
+            key: np.stack([part[key] for part in parts], 1)
+            for key in ENCODER_INPUTS
+        }
+    if name not in ("AlbertForPretraining", "AlbertForMaskedLM"):
+        features.pop("masked_lm_positions", None)
+    labels = {
+        "masked_lm_ids": rng.integers(0, CONFIG.vocab_size, (batch, 4)),
+        "sentence_order_labels": rng.integers(0, 2, batch),
+        "label_ids": rng.integers(0, LABELS, batch),
+        "start_positions": rng.integers(0, rows),
+        "end_positions": rng.integers(0, rows),
+        "is_impossible": rng.integers(0, 2, batch),
+    }
+    if name == "AlbertForRegression":
+        labels["label_ids"] = rng.normal(size=batch).astype("float32")
+    if name == "AlbertForTokenClassification":
+        labels["label_ids"] = rng.integers(0, LABELS, (batch, length))
+    if name == "AlbertForAnswerableQuestions":
+        features["p_mask"] = 1 - features["input_mask"]
+        features["p_mask"][:, 1] = 1
+        labels["start_positions"] *= 0
+        labels["end_positions"][:] = 2
+        labels["end_positions"][rows < 3] = 0
+    needed = {n for head in MODELS[name].head_names for n in HEADS[head].labels}
+    return features | {n: v for n, v in labels.items() if n in needed}
+
+
+# --- The heads in NumPy ---------------------------------------------------
+
+
+def masked_lm(oracle, encoded, features):
+    rows = np.arange(len(features["input_ids"]))[:, None]
+    x = encoded["sequence_output"][rows, features["masked_lm_positions"]]
+    x = activation(CONFIG.hidden_act, oracle.dense(x, "masked_lm/transform"))
+    x = oracle.norm(x, "masked_lm")
+    table = oracle.weight("word_embeddings")
+    return {
+        "masked_lm_logits": x @ table.T + oracle.weight("masked_lm/output_bias")
+    }
+
+
+def sentence_order(oracle, encoded, features):
+    logits = oracle.dense(encoded["pooled_output"], "sentence_order/classifier")
+    return {"sentence_order_logits": logits}
+
+
+def classifier(name, reads):
+    def head(oracle, encoded, features):
+        hidden = oracle.drop(
+            encoded[reads], CONFIG.classifier_dropout_prob, HEAD_SITE
+        )
+        return {"logits": oracle.dense(hidden, name + "/classifier")}
+
+    return head
+
+
+def regression(oracle, encoded, features):
+    head = classifier("regression", "pooled_output")
+    return {"predictions": head(oracle, encoded, features)["logits"][:, 0]}
+
+
+def multiple_choice(oracle, encoded, features):
+    head = classifier("multiple_choice", "pooled_output")
+    logits = head(oracle, encoded, features)["logits"]
+    return {"logits": logits.reshape(-1, CHOICES)}
+
+
+def span(oracle, encoded, features):
+    scores = oracle.dense(encoded["sequence_output"], "span/classifier")
+    return {"start_logits": scores[..., 0], "end_logits": scores[..., 1]}
+
+
+def answerable_span(oracle, encoded, features, training=False):
+    """The original's run_squad_v2, one example and one start at a time."""
+    name = "answerable_span/"
+    hidden = encoded["sequence_output"]
+
+    def masked(logits, p_mask):
+        return np.where(p_mask == 1, -1e30, logits)
+
+    def ends_given(states, start):
+        pair = np.concatenate(
+            [states, np.repeat(states[start][None], len(states), 0)], -1
+        )
+        x = np.tanh(oracle.dense(pair, name + "end_hidden"))
+        mean = x.mean(-1, keepdims=True)
+        x = (x - mean) / np.sqrt(x.var(-1, keepdims=True) + 1e-12)
+        x = x * oracle.weight(name + "end_layer_norm/gamma")
+        x = x + oracle.weight(name + "end_layer_norm/beta")
+        return oracle.dense(x, name + "end")[:, 0]
+
+    def best(logits, count):
+        shifted = logits - logits.max()
+        log_probs = shifted - np.log(np.exp(shifted).sum())
+        order = sorted(range(len(logits)), key=lambda n: (-logits[n], n))
+        return [(log_probs[n], n) for n in order[:count]]
+
+    found = {}
+    summaries = []
+    for row, (states, p_mask) in enumerate(
+        zip(hidden, features["p_mask"], strict=True)
+    ):
+        one = {}
+        starts = masked(oracle.dense(states, name + "start")[:, 0], p_mask)
+        one["start_logits"] = starts
+        summaries.append(np.concatenate([softmax(starts) @ states, states[0]]))
+        if "start_positions" in features:
+            gold = features["start_positions"][row]
+            one["end_logits"] = masked(ends_given(states, gold), p_mask)
+        if not training:
+            beams = best(starts, 3)
+            one["start_top_log_probs"], one["start_top_positions"] = zip(
+                *beams, strict=True
+            )
+            ends = [
+                best(masked(ends_given(states, start), p_mask), 2)
+                for _, start in beams
+            ]
+            one["end_top_log_probs"] = [[p for p, _ in e] for e in ends]
+            one["end_top_positions"] = [[n for _, n in e] for e in ends]
+        for key, value in one.items():
+            found.setdefault(key, []).append(value)
+    answer = np.tanh(oracle.dense(np.array(summaries), name + "answer_hidden"))
+    answer = oracle.drop(answer, CONFIG.classifier_dropout_prob, HEAD_SITE)
+    found["unanswerable_logits"] = (
+        answer @ oracle.weight(name + "answer/kernel")
+    )[:, 0]
+    return {key: np.array(value) for key, value in found.items()}
+
+
+def sentence_embedding(oracle, encoded, features):
+    means = [
+        states[mask == 1].mean(0)
+        for states, mask in zip(
+            encoded["sequence_output"], features["input_mask"], strict=True
+        )
+    ]
+    return {
+        "mean_embedding": np.array(means),
+        "cls_embedding": encoded["sequence_output"][:, 0],
+    }
+
+
+ORACLES = {
+    "masked_lm": masked_lm,
+    "sentence_order": sentence_order,
+    "classification": classifier("classification", "pooled_output"),
+    "regression": regression,
+    "multiple_choice": multiple_choice,
+    "token_classification": classifier(
+        "token_classification", "sequence_output"
+    ),
+    "span": span,
+    "answerable_span": answerable_span,
+    "sentence_embedding": sentence_embedding,
+}
+
+
+def flat(features):
+    """Returns features with every choice as a row of its own."""
+    return {
+        key: value.reshape(-1, value.shape[-1]) if value.ndim == 3 else value
+        for key, value in features.items()
+    }
+
+
+def expected_outputs(model, features, drop=no_dropout, training=False):
+    oracle = NumpyAlbert(model, drop)
+    encoded = oracle(flat(features))
+    outputs = dict(encoded)
+    for name in model.head_names:
+        extra = {"training": training} if name == "answerable_span" else {}
+        outputs.update(ORACLES[name](oracle, encoded, features, **extra))
+    return outputs
+
+
+def cross_entropy(logits, labels):
+    shifted = logits - logits.max(-1, keepdims=True)
+    log_probs = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+    return -np.take_along_axis(log_probs, labels[..., None], -1)[..., 0]
+
+
+def expected_losses(name, outputs, features):
+    """Returns the loss of every label, unweighted."""
+    if name == "regression":
+        return (outputs["predictions"] - features["label_ids"]) ** 2
+    if name in ("span", "answerable_span"):
+        total = 0.5 * sum(
+            cross_entropy(
+                outputs[f"{end}_logits"], features[f"{end}_positions"]
+            )
+            for end in ("start", "end")
+        )
+        if name == "span":
+            return total
+        x = outputs["unanswerable_logits"]
+        y = features["is_impossible"]
+        p = 1 / (1 + np.exp(-x))
+        return total - 0.5 * (y * np.log(p) + (1 - y) * np.log(1 - p))
+    logits, labels = {
+        "masked_lm": ("masked_lm_logits", "masked_lm_ids"),
+        "sentence_order": ("sentence_order_logits", "sentence_order_labels"),
+    }.get(name, ("logits", "label_ids"))
+    return cross_entropy(outputs[logits], features[labels])
+
+
+# --- Tests ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_outputs_equal_numpys(name):
+    model, features = model_of(name), batch_of(name)
+    outputs = model(features)
+    expected = expected_outputs(model, features)
+    assert_equal(outputs, expected)
+    for key in ("start_top_positions", "end_top_positions"):
+        if key in expected:
+            np.testing.assert_array_equal(outputs[key], expected[key])
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_dropout_is_in_its_place(name):
+    model, features = model_of(name), batch_of(name)
+    numbers = np.array([5, 6, 1000])
+    keys = numpy_keys(17, 41, numbers)
+    if name == "AlbertForMultipleChoice":
+        # Every choice of an example is dropped in its own way.
+        keys = np.stack(
+            [mix(keys + (n + 1) * 0x9E3779B9) for n in range(CHOICES)], 1
+        ).reshape(-1)
+    outputs = model(
+        features,
+        dropout_keys=example_keys(17, np.int64(41), numbers),
+        training=True,
+    )
+    drop = numpy_dropout(keys)
+    assert_equal(outputs, expected_outputs(model, features, drop, True))
+    assert_equal(
+        model(features, dropout_keys=example_keys(1, 2, numbers)),
+        expected_outputs(model, features),
+    )
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_losses_equal_numpys(head):
+    name = next(n for n, kind in MODELS.items() if head in kind.head_names)
+    model, features = model_of(name), batch_of(name)
+    outputs = model(features)
+    loss = model.heads[head].loss
+    if head == "sentence_embedding":
+        assert loss(outputs, features) is None
+        assert HEADS[head].labels == ()
+        return
+    expected = expected_losses(
+        head, expected_outputs(model, features), features
+    )
+    np.testing.assert_allclose(
+        loss(outputs, features), (expected.sum(), expected.size), rtol=1e-5
+    )
+    rng = np.random.default_rng(0)
+    weights = rng.choice([0.0, 1.0, 0.5], expected.shape).astype("float32")
+    weights.flat[:2] = 0.0, 0.5
+    # What weighs nothing counts nothing, whatever its label.
+    named = HEADS[head].labels
+    weighted = features | {named[-1]: weights}
+    weighted[named[0]] = np.where(weights == 0, 0, features[named[0]])
+    np.testing.assert_allclose(
+        loss(outputs, weighted),
+        ((expected * weights).sum(), weights.sum()),
+        rtol=1e-5,
+    )
+    nothing = features | {named[-1]: weights * 0}
+    np.testing.assert_array_equal(loss(outputs, nothing), (0, 0))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_head_reads_and_gives_what_it_declares(name):
+    model, features = model_of(name), batch_of(name)
+    outputs = model(features)
+    heads = model.heads
+    declared = [output for head in heads.values() for output in head.outputs]
+    given_starts = {"end_logits"} if "p_mask" in features else set()
+    assert set(outputs) == ENCODER_OUTPUTS.union(declared, given_starts)
+    bare = {n: features[n] for n in ENCODER_INPUTS}
+    wanted = {n for head in heads.values() for n in head.features}
+    without_labels = bare | {n: features[n] for n in wanted}
+    assert set(model(without_labels)) == ENCODER_OUTPUTS.union(declared)
+    for missing in wanted:
+        with pytest.raises(KeyError, match=missing):
+            model({n: v for n, v in features.items() if n != missing})
+    encoded = dict(outputs)
+    encoded["word_embeddings"] = model.encoder.embeddings.word_embeddings
+    for head in heads.values():
+        others = ENCODER_OUTPUTS - {head.reads}
+        head({n: v for n, v in encoded.items() if n not in others}, features)
+        with pytest.raises(KeyError, match=head.reads):
+            head({n: v for n, v in encoded.items() if n in others}, features)
+        own = {n: outputs[n] for n in head.outputs}
+        own.update({n: outputs[n] for n in given_starts})
+        for label in head.labels:
+            if label.endswith("weights"):
+                assert label == head.labels[-1]
+                continue
+            rest = {n: v for n, v in features.items() if n != label}
+            with pytest.raises(KeyError, match=label):
+                head.loss(own, rest)
+        needed = {n: features[n] for n in head.labels if n in features}
+        head.loss(own, needed)
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+@pytest.mark.parametrize("name", MODELS)
+def test_heads_give_float32_in_mixed_precision(name, policy):
+    model, features = model_of(name, policy), batch_of(name)
+    outputs = model(features)
+    expected = expected_outputs(model, features)
+    kind = policy.removeprefix("mixed_")
+    for key, value in outputs.items():
+        own = key not in ENCODER_OUTPUTS
+        if key.endswith("_positions"):
+            assert value.dtype == "int32"
+            continue
+        assert value.dtype == ("float32" if own else kind), key
+        if "_top_" not in key:
+            # bfloat16 has 8 bits: 1/256 per operation.
+            value = np.asarray(tf.cast(value, "float32"))
+            real = np.abs(expected[key]) < 1e9
+            scale = np.abs(expected[key][real]).max()
+            error = np.abs(value - expected[key])[real].max()
+            assert error < 0.05 * scale, key
+    for head in model.heads.values():
+        pair = head.loss(outputs, features)
+        assert pair is None or all(part.dtype == "float32" for part in pair)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_padding_never_changes_an_output(name):
+    model = model_of(name)
+    short = batch_of(name, batch=2, length=5)
+    short["input_mask"][:] = 1
+    if "p_mask" in short:
+        short["p_mask"][:] = [0, 1, 0, 0, 0]
+    rng = np.random.default_rng(3)
+
+    def padded(amount):
+        features = dict(short)
+        width = [(0, 0)] * (short["input_ids"].ndim - 1) + [(0, amount)]
+        for key, high in (("input_ids", 23), ("segment_ids", 2)):
+            junk = rng.integers(0, high, (*short[key].shape[:-1], amount))
+            features[key] = np.concatenate([short[key], junk], -1)
+        features["input_mask"] = np.pad(short["input_mask"], width)
+        if "p_mask" in features:
+            # Even where nobody said that padding is no answer.
+            features["p_mask"] = np.pad(short["p_mask"], width)
+        outputs = {n: np.asarray(v) for n, v in model(features).items()}
+        for key, value in outputs.items():
+            if key in ("sequence_output", "start_logits", "end_logits") or (
+                value.ndim == 3 and key == "logits"
+            ):
+                outputs[key] = value[:, :5]
+        return outputs
+
+    first = padded(6)
+    for features in (padded(1), padded(11)):
+        assert_equal(features, first, tolerance=1e-6)
+    assert_equal(model(short), first, tolerance=1e-6)
+    # Other padding: not a bit differs.
+    for key, value in padded(6).items():
+        np.testing.assert_array_equal(value, first[key])
+
+
+def test_the_labelled_start_decides_the_end():
+    name = "AlbertForAnswerableQuestions"
+    model, features = model_of(name), batch_of(name)
+    first = np.asarray(model(features, training=True)["end_logits"])
+    features["start_positions"] = features["start_positions"] + 2
+    keys = example_keys(1, 2, np.arange(3))
+    outputs = model(features, dropout_keys=keys, training=True)
+    assert np.abs(outputs["end_logits"] - first).max() > 0.01
+    assert not [key for key in outputs if "_top_" in key]
+    with pytest.raises(UserError, match="start_positions must be among"):
+        del features["start_positions"]
+        model.heads["answerable_span"].loss(model(features), features)
+
+
+def test_more_beams_than_tokens_are_as_many_as_tokens():
+    options = {"start_n_top": 5, "end_n_top": 9}
+    model = AlbertForAnswerableQuestions(SMALL, head_options=options)
+    name = "AlbertForAnswerableQuestions"
+    for length, starts, ends in ((4, 4, 4), (7, 5, 7), (12, 5, 9)):
+        features = batch_of(name, length=length)
+        outputs = model(features)
+        assert outputs["start_top_positions"].shape == (3, starts)
+        assert outputs["end_top_log_probs"].shape == (3, starts, ends)
+    spec = tf.TensorSpec([None, None], tf.int64)
+    run = tf.function(model, reduce_retracing=True).get_concrete_function(
+        dict.fromkeys((*ENCODER_INPUTS, "p_mask"), spec)
+    )
+    for length, starts, ends in ((4, 4, 4), (12, 5, 9)):
+        features = batch_of(name, length=length)
+        inputs = {
+            key: tf.constant(features[key])
+            for key in (*ENCODER_INPUTS, "p_mask")
+        }
+        outputs = run(inputs)
+        assert outputs["end_top_log_probs"].shape == (3, starts, ends)
+        np.testing.assert_allclose(
+            outputs["start_top_log_probs"],
+            model(inputs)["start_top_log_probs"],
+            rtol=1e-5,
+        )
+
+
+def test_choices_are_dropped_differently_and_need_a_known_number():
+    model = model_of("AlbertForMultipleChoice")
+    features = batch_of("AlbertForMultipleChoice", batch=2)
+    for key, value in features.items():
+        if key in ENCODER_INPUTS:
+            value[:] = value[:, :1]
+    keys = example_keys(1, 2, np.arange(2))
+    logits = np.asarray(model(features, keys, training=True)["logits"])
+    assert len(np.unique(logits.round(4))) == logits.size
+    with pytest.raises(UserError, match="a known number of choices"):
+        tf.function(model, autograph=False).get_concrete_function(
+            dict.fromkeys(
+                ENCODER_INPUTS, tf.TensorSpec([2, None, 7], tf.int64)
+            ),
+            dropout_keys=tf.TensorSpec([2], tf.uint32),
+            training=True,
+        )
+
+
+def test_a_text_of_padding_alone_has_a_finite_embedding():
+    model = AlbertForSentenceEmbedding(SMALL)
+    features = random_features(SMALL)
+    features["input_mask"][1] = 0
+    outputs = model(features)
+    assert not np.asarray(outputs["mean_embedding"])[1].any()
+    assert all(np.isfinite(value).all() for value in outputs.values())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"head_options": {"n_top": 3}}, "no head option 'n_top'.*end_n_top"),
+        ({"head_options": {"start_n_top": 0}}, "start_n_top=0 must be a whole"),
+        ({"head_options": {"end_n_top": True}}, "end_n_top=True must be"),
+        ({"num_labels": 2}, "has no classes; num_labels=2"),
+    ],
+)
+def test_arguments_that_a_model_has_not(arguments, text):
+    with pytest.raises(UserError, match=text):
+        AlbertForAnswerableQuestions(SMALL, **arguments)
+
+
+def test_labels_and_poolers_that_do_not_fit():
+    with pytest.raises(UserError, match="needs num_labels.*is None"):
+        AlbertForTokenClassification(SMALL)
+    with pytest.raises(UserError, match="num_labels=2 and 3 labels do not"):
+        AlbertForTokenClassification(SMALL, 2, labels=["a", "b", "c"])
+    with pytest.raises(UserError, match="needs a pooler.*sentence_order"):
+        AlbertForPretraining(SMALL, pooler=False)
+    with pytest.raises(UserError, match="has no head option 'num_labels'"):
+        AlbertForMultipleChoice(SMALL, head_options={"num_labels": 2})
+    outputs = MODELS["AlbertForQuestionAnswering"](SMALL, pooler=False)(
+        random_features(SMALL)
+    )
+    assert set(outputs) == {"sequence_output", "start_logits", "end_logits"}

@@ -1,0 +1,111 @@
+"""The same models on JAX: outputs equal to TensorFlow's, also in training."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from test_heads import CONFIG, batch_of, model_of
+
+from albert_tf.config import to_dict
+from albert_tf.modeling.dropout import example_keys
+from albert_tf.modeling.models import MODELS
+
+ON_JAX = """
+import json
+import jax
+import numpy as np
+import keras
+assert keras.backend.backend() == "jax"
+from albert_tf.modeling.dropout import example_keys
+from albert_tf.modeling.models import MODELS
+
+given = np.load("given.npz")
+config = json.loads(str(given["config"]))
+found = {}
+for name, kind in MODELS.items():
+    labels = {"num_labels": 3} if kind.takes_labels() else {}
+    options = {}
+    if "Answerable" in name:
+        options = {"head_options": {"start_n_top": 3, "end_n_top": 2}}
+    parts = {
+        tuple(key.split(":")[1:]): given[key]
+        for key in given.files
+        if key.split(":")[0] == name
+    }
+    model = kind(config, remat=True, **labels, **options)
+    for number, variable in enumerate(model.trainable_variables):
+        variable.assign(parts["weight", str(number)])
+    features = {k[1]: v for k, v in parts.items() if k[0] == "feature"}
+    keys = example_keys(17, np.int32(41), np.arange(3))
+    for training in (False, True):
+        outputs = model(features, dropout_keys=keys, training=training)
+        for key, value in outputs.items():
+            found[f"{name}:{training}:{key}"] = np.asarray(value)
+    # And with masks that are drawn.
+    model(features, training=True)
+
+# Recomputed gradients are equal.
+features = {
+    key.split(":")[2]: given[key]
+    for key in given.files
+    if key.startswith("AlbertModel:feature:")
+}
+model = MODELS["AlbertModel"](config)
+variables = model.trainable_variables
+
+def loss(values):
+    with keras.StatelessScope(list(zip(variables, values))):
+        outputs = model(features, dropout_keys=keys, training=True)
+        return (outputs["pooled_output"] ** 2).sum()
+
+values = [variable.value for variable in variables]
+plain = jax.grad(loss)(values)
+model.encoder.remat = True
+for one, two in zip(plain, jax.jit(jax.grad(loss))(values)):
+    np.testing.assert_allclose(one, two, atol=1e-6)
+assert max(abs(part).max() for part in plain) > 1e-4
+np.savez("found.npz", **found)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    importlib.util.find_spec("jax") is None, reason="JAX is not installed"
+)
+def test_jax_gives_the_same_outputs(tmp_path):
+    given = {"config": json.dumps(to_dict(CONFIG))}
+    for name in MODELS:
+        for number, variable in enumerate(model_of(name).trainable_variables):
+            given[f"{name}:weight:{number}"] = np.asarray(variable)
+        for key, value in batch_of(name).items():
+            given[f"{name}:feature:{key}"] = value
+    np.savez(tmp_path / "given.npz", **given)
+    root = os.path.join(os.path.dirname(__file__), "..", "..")
+    subprocess.run(
+        [sys.executable, "-c", ON_JAX],
+        cwd=tmp_path,
+        env=os.environ
+        | {"KERAS_BACKEND": "jax", "PYTHONPATH": os.path.abspath(root)},
+        check=True,
+    )
+    found = np.load(tmp_path / "found.npz")
+    expected = {}
+    for name in MODELS:
+        for training in (False, True):
+            outputs = model_of(name)(
+                batch_of(name),
+                dropout_keys=example_keys(17, np.int64(41), np.arange(3)),
+                training=training,
+            )
+            for key, value in outputs.items():
+                expected[f"{name}:{training}:{key}"] = np.asarray(value)
+    assert set(found.files) == set(expected)
+    for key, value in expected.items():
+        scale = np.abs(value[np.abs(value) < 1e9]).max()
+        np.testing.assert_allclose(
+            found[key], value, rtol=1e-5, atol=1e-5 * scale, err_msg=key
+        )

@@ -1,0 +1,337 @@
+"""Layers and models as Keras users take them: saved, compiled, fitted."""
+
+import functools
+import json
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from numpy_albert import (
+    DROPOUT,
+    SMALL,
+    assert_equal,
+    random_features,
+    randomise,
+)
+from test_heads import ENCODER_INPUTS, batch_of, model_of
+
+from albert_tf.config import UserError, override
+from albert_tf.modeling.dropout import ExampleDropout
+from albert_tf.modeling.encoder import AlbertEncoder
+from albert_tf.modeling.heads import HEADS
+from albert_tf.modeling.layers import (
+    Embeddings,
+    FeedForward,
+    SelfAttention,
+    TransformerBlock,
+)
+from albert_tf.modeling.models import (
+    MODELS,
+    AlbertForClassification,
+    AlbertForMultipleChoice,
+    AlbertForPretraining,
+    AlbertForSentenceEmbedding,
+    AlbertModel,
+)
+from albert_tf.modeling.optimizers import Lamb
+
+CONFIG = override(SMALL, DROPOUT)
+# The block of a group shares its attention with others.
+SHARED = override(CONFIG, {"sharing": "attention", "num_hidden_groups": 2})
+
+
+def through_json(layer):
+    """Returns the layer that a layer's configuration in JSON describes."""
+    written = json.dumps(keras.saving.serialize_keras_object(layer))
+    assert '"package": "albert_tf"' in written or "albert_tf>" in written
+    again = keras.saving.deserialize_keras_object(json.loads(written))
+    assert type(again) is type(layer)
+    assert again.get_config() == layer.get_config()
+    return again
+
+
+LAYERS = {
+    "dropout": lambda **kw: ExampleDropout(0.25, **kw),
+    "embeddings": functools.partial(Embeddings, CONFIG),
+    "attention": functools.partial(SelfAttention, CONFIG),
+    "feed_forward": functools.partial(FeedForward, CONFIG),
+    "block": lambda **kw: TransformerBlock(
+        SelfAttention(CONFIG, **kw), FeedForward(CONFIG, **kw), **kw
+    ),
+    "encoder": functools.partial(AlbertEncoder, SHARED, remat=True),
+    "encoder without pooler": functools.partial(
+        AlbertEncoder, CONFIG, pooler=False
+    ),
+    **{
+        name: functools.partial(
+            kind,
+            CONFIG,
+            **({"num_labels": 3} if "num_labels" in kind.options else {}),
+        )
+        for name, kind in HEADS.items()
+    },
+    "beams": functools.partial(
+        HEADS["answerable_span"], CONFIG, start_n_top=2, end_n_top=7
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_layers_configuration_makes_it_again(name):
+    layer = LAYERS[name](dtype="mixed_bfloat16", name="given")
+    again = through_json(layer)
+    assert again.name == "given"
+    assert again.dtype_policy.name == "mixed_bfloat16"
+    for argument in ("config", "remat", "rate", "num_labels", "end_n_top"):
+        assert getattr(again, argument, 0) == getattr(layer, argument, 0)
+    parts = [layer, again]
+    for part in parts:
+        part.build((None, None, 8))
+    shapes = [[(w.path, w.shape) for w in part.weights] for part in parts]
+    assert shapes[0] == shapes[1]
+    for part in again._flatten_layers():
+        assert part.compute_dtype == "bfloat16", part
+
+
+def test_a_block_alone(tmp_path):
+    block = LAYERS["block"]()
+    hidden = np.random.default_rng(0).normal(size=(2, 5, 8))
+    mask = np.zeros((2, 1, 1, 5), "float32")
+    inputs = [keras.Input(hidden.shape[1:]), keras.Input(mask.shape[1:])]
+    model = keras.Model(inputs, block(*inputs))
+    model.save(tmp_path / "block.keras")
+    again = keras.saving.load_model(tmp_path / "block.keras").layers[-1]
+    assert type(again) is TransformerBlock
+    assert len(again.weights) == len(block.weights) == 16
+    np.testing.assert_array_equal(block(hidden, mask), again(hidden, mask))
+    np.testing.assert_array_equal(
+        again(hidden, mask, output_attentions=True)[0], block(hidden, mask)
+    )
+
+
+@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_is_saved_whole(name, policy, tmp_path):
+    model, features = model_of(name, policy), batch_of(name)
+    path = tmp_path / "model.keras"
+    model.save(path)
+    again = keras.saving.load_model(path)
+    assert type(again) is type(model)
+    assert again.get_config() == model.get_config()
+    assert again.dtype_policy.name == policy
+    assert len(again.variables) == len(model.variables)
+    expected, outputs = model(features), again(features)
+    assert set(outputs) == set(expected)
+    for key, value in expected.items():
+        assert outputs[key].dtype == value.dtype
+        np.testing.assert_array_equal(
+            *(keras.ops.cast(v, "float32") for v in (outputs[key], value))
+        )
+
+
+def test_shared_parts_stay_shared_and_weights_load_alone(tmp_path):
+    arguments = {
+        "labels": ["no", "yes"],
+        "pooler": True,
+        "remat": True,
+        "name": "mine",
+    }
+    model = randomise(AlbertForClassification(SHARED, **arguments))
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    assert (again.labels, again.remat, again.name) == (
+        ["no", "yes"],
+        True,
+        "mine",
+    )
+    blocks = again.encoder.blocks
+    assert [block.attention.name for block in blocks] == [
+        "attention",
+        "attention",
+        "attention_1",
+    ]
+    assert blocks[0].attention is blocks[1].attention
+    model.save_weights(tmp_path / "some.weights.h5")
+    other = AlbertForClassification(SHARED, 2)
+    other.load_weights(tmp_path / "some.weights.h5")
+    for loaded in (again, other):
+        assert len(loaded.weights) == len(model.weights)
+        for one, two in zip(model.weights, loaded.weights, strict=True):
+            np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
+def test_long_padding_and_scaled_losses_stay_finite(policy):
+    model = model_of("AlbertForPretraining", policy)
+    features = batch_of("AlbertForPretraining", length=16)
+    features["input_mask"][:, 1:] = 0
+    features["masked_lm_positions"][:] = 0
+    optimizer = keras.optimizers.LossScaleOptimizer(
+        Lamb(0.01), initial_scale=2.0**10
+    )
+    optimizer.build(model.trainable_variables)
+    with tf.GradientTape() as tape:
+        outputs = model(features, training=True)
+        loss = model.compute_loss(features, y_pred=outputs)
+        loss = optimizer.scale_loss(loss)
+    variables = [v.value for v in model.trainable_variables]
+    for value in outputs.values():
+        assert np.isfinite(keras.ops.cast(value, "float32")).all()
+    for variable, gradient in zip(
+        variables, tape.gradient(loss, variables), strict=True
+    ):
+        gradient = tf.convert_to_tensor(gradient)
+        assert gradient.dtype == tf.float32
+        assert np.isfinite(gradient).all(), variable.name
+
+
+@pytest.mark.slow
+def test_compiled_by_xla_it_gives_the_same():
+    model = model_of("AlbertForAnswerableQuestions")
+    features = {
+        name: tf.constant(value, tf.int32)
+        for name, value in batch_of("AlbertForAnswerableQuestions").items()
+    }
+    compiled = tf.function(model, jit_compile=True)(features)
+    plain = {n: np.asarray(v) for n, v in model(features).items()}
+    assert_equal(compiled, plain)
+
+
+def keras_inputs(names, shape):
+    return {
+        name: keras.Input(shape, dtype="int32", name=name) for name in names
+    }
+
+
+def test_a_functional_model_of_the_users_own(tmp_path):
+    """Any batch and length, hidden states on request, saved and loaded."""
+    inner = randomise(AlbertModel(CONFIG))
+    inputs = keras_inputs(ENCODER_INPUTS, (None,))
+    outputs = inner(inputs, output_hidden_states=True, output_attentions=True)
+    assert outputs["sequence_output"].shape == (None, None, 8)
+    assert len(outputs["hidden_states"]) == 4
+    assert outputs["attentions"][0].shape == (None, 2, None, None)
+    mixed = outputs["hidden_states"][1] + outputs["hidden_states"][-1]
+    number = keras.layers.Dense(1)(mixed[:, 0])
+    model = keras.Model(inputs, [number, outputs["attentions"][2]])
+    model.save(tmp_path / "mine.keras")
+    again = keras.saving.load_model(tmp_path / "mine.keras")
+    for batch, length in ((2, 5), (3, 16)):
+        features = random_features(CONFIG, batch, length)
+        features = {name: features[name] for name in ENCODER_INPUTS}
+        expected = inner(features, output_attentions=True)
+        for each in (model, again):
+            number, attention = each(features)
+            np.testing.assert_allclose(
+                attention, expected["attentions"][2], atol=1e-6
+            )
+            np.testing.assert_allclose(number, model(features)[0], atol=1e-6)
+
+
+def test_a_functional_model_of_choices():
+    inner = model_of("AlbertForMultipleChoice")
+    inputs = keras_inputs(ENCODER_INPUTS, (4, None))
+    outputs = inner(inputs)
+    assert outputs["logits"].shape[1:] in ((4,), (None,))
+    model = keras.Model(inputs, keras.layers.Softmax()(outputs["logits"]))
+    features = batch_of("AlbertForMultipleChoice", length=6)
+    features = {name: features[name] for name in ENCODER_INPUTS}
+    np.testing.assert_allclose(
+        model(features),
+        keras.ops.softmax(inner(features)["logits"]),
+        atol=1e-6,
+    )
+
+
+def fresh(kind, **arguments):
+    keras.utils.set_random_seed(1)
+    config = override(CONFIG, {"num_hidden_layers": 1})
+    model = kind(config, **arguments)
+    model.compile(optimizer=Lamb(0.01), jit_compile=False)
+    return model
+
+
+def loss_of(model, *arguments, **options):
+    """Returns the loss of a batch that `evaluate` finds."""
+    found = model.evaluate(
+        *arguments, batch_size=6, verbose=0, return_dict=True, **options
+    )
+    return found["loss"]
+
+
+def test_fit_lowers_the_loss_of_two_heads():
+    model = fresh(AlbertForPretraining)
+    batch = batch_of("AlbertForPretraining", batch=6)
+    history = model.fit(batch, batch_size=6, epochs=4, verbose=0).history
+    assert history["loss"][-1] < history["loss"][0]
+    outputs = model(batch)
+    expected = sum(
+        value / weight
+        for value, weight in (
+            head.loss(outputs, batch) for head in model.heads.values()
+        )
+    )
+    assert loss_of(model, batch) == pytest.approx(float(expected), rel=1e-5)
+    predicted = model.predict(batch, batch_size=6, verbose=0)
+    assert_equal(
+        predicted, {name: np.asarray(v) for name, v in outputs.items()}
+    )
+
+
+def test_labels_in_the_features_as_y_and_by_name():
+    model = randomise(fresh(AlbertForClassification, num_labels=3))
+    batch = batch_of("AlbertForClassification", batch=6)
+    labels = batch["label_ids"]
+    inputs = {name: batch[name] for name in ENCODER_INPUTS}
+    weights = np.float32([0, 1, 0, 2, 1, 0])
+    whole = loss_of(model, batch)
+    assert loss_of(model, inputs, labels) == pytest.approx(whole)
+    by_name = {"label_ids": labels}
+    assert loss_of(model, inputs, by_name) == pytest.approx(whole)
+    weighted = loss_of(model, {**batch, "example_weights": weights})
+    assert weighted != pytest.approx(whole, rel=1e-3)
+    for y in (labels, by_name):
+        found = loss_of(model, inputs, y, sample_weight=weights)
+        assert found == pytest.approx(weighted)
+    history = model.fit(
+        inputs, labels, sample_weight=weights, batch_size=6, epochs=2, verbose=0
+    ).history
+    assert history["loss"][0] > 0
+
+
+def test_what_cannot_be_fitted_says_so():
+    """In one line each; called as `fit` calls them."""
+    model = AlbertForClassification(SMALL, 3)
+    batch = batch_of("AlbertForClassification")
+    outputs = model(batch)
+    inputs = {name: batch[name] for name in ENCODER_INPUTS}
+    one = model.compute_loss(batch, y_pred=outputs)
+    assert one.shape == ()
+    with pytest.raises(UserError, match="has no label_ids, .* classification"):
+        model.compute_loss(inputs, y_pred=outputs)
+    pretraining = AlbertForPretraining(SMALL)
+    with pytest.raises(UserError, match="2 heads with labels; give labels"):
+        pretraining.compute_loss(inputs, y=batch["label_ids"], y_pred={})
+    with pytest.raises(UserError, match="2 heads with labels; give labels"):
+        pretraining.compute_loss(batch, sample_weight=[1.0], y_pred={})
+    for kind in (AlbertModel, AlbertForSentenceEmbedding):
+        model = kind(SMALL)
+        for y in (None, batch["label_ids"]):
+            with pytest.raises(UserError, match="no head with a loss; give"):
+                model.compute_loss(batch, y, y_pred=model(batch))
+
+
+def test_a_start_given_as_a_label_alone_is_refused():
+    name = "AlbertForAnswerableQuestions"
+    model, batch = model_of(name), batch_of(name)
+    labels = {n: batch.pop(n) for n in HEADS["answerable_span"].labels[:3]}
+    with pytest.raises(UserError, match="start_positions must be among"):
+        model.compute_loss(batch, labels, model(batch))
+
+
+def test_choices_are_fitted():
+    model = fresh(AlbertForMultipleChoice)
+    batch = batch_of("AlbertForMultipleChoice", batch=6)
+    history = model.fit(batch, batch_size=6, epochs=1, verbose=0).history
+    assert np.isfinite(history["loss"]).all()

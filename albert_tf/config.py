@@ -48,7 +48,7 @@ def setting(
     )
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
     """Returns a value for an error message: one line, never a long one."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
@@ -61,23 +61,23 @@ def _check_value(field: dataclasses.Field, value: Any) -> Any:
         value = float(value)
     if type(value) is not kind:
         raise UserError(
-            f"{name}={_shown(value)} is of type {type(value).__name__}; "
+            f"{name}={shown(value)} is of type {type(value).__name__}; "
             f"{kind.__name__} is needed."
         )
     choices = field.metadata["choices"]
     if choices and value not in choices:
         allowed = ", ".join(choice or "''" for choice in choices)
-        raise UserError(f"{name}={_shown(value)} is not one of {allowed}.")
+        raise UserError(f"{name}={shown(value)} is not one of {allowed}.")
     low, high = field.metadata["minimum"], field.metadata["maximum"]
     if kind is float and not math.isfinite(value):
         raise UserError(f"{name}={value} is not a finite number.")
     if low is not None and value < low:
         raise UserError(
-            f"{name}={_shown(value)} is below the least allowed, {low}."
+            f"{name}={shown(value)} is below the least allowed, {low}."
         )
     if high is not None and value > high:
         raise UserError(
-            f"{name}={_shown(value)} is above the most allowed, {high}."
+            f"{name}={shown(value)} is above the most allowed, {high}."
         )
     return value
 
@@ -640,7 +640,7 @@ def override(config: Config, changes: Mapping[str, Any]) -> Config:
                 if near
                 else (f"known settings: {', '.join(sorted(known))}.")
             )
-            raise UserError(f"{_shown(name)} is not a setting; {hint}")
+            raise UserError(f"{shown(name)} is not a setting; {hint}")
     replaced = {}
     for field in dataclasses.fields(config):  # type: ignore[arg-type]
         if dataclasses.is_dataclass(field.type):
@@ -683,7 +683,7 @@ def from_dict(
                     raise UserError(f"{name} is not an object.")
                 unknown = set(value) - set(setting_fields(sections[name]))
                 if unknown:
-                    names = ", ".join(_shown(n) for n in sorted(unknown)[:9])
+                    names = ", ".join(shown(n) for n in sorted(unknown)[:9])
                     raise UserError(f"{name} has no setting {names}.")
                 flat.update(value)
             else:
@@ -712,10 +712,10 @@ def _json_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
-            raise ValueError(f"the key {_shown(name)} appears twice")
+            raise ValueError(f"the key {shown(name)} appears twice")
         if not _is_finite(value):
             raise ValueError(
-                f"the key {_shown(name)} holds a number that is not finite"
+                f"the key {shown(name)} holds a number that is not finite"
             )
         found[name] = value
     return found

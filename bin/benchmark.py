@@ -28,10 +28,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from absl import flags
 
 from albert_tf.config import (
+    PRESETS,
     MaskingConfig,
+    ModelConfig,
+    PretrainConfig,
     PretrainingDataConfig,
     UserError,
     override,
+    preset,
     to_dict,
     write_json,
 )
@@ -129,12 +133,16 @@ class Workplace:
         vocab_size: pieces of that vocabulary.
         config: how the corpus becomes records.
         masking: how records are masked.
+        model: the architecture whose training is measured.
+        batch_size: sequences of a training step.
     """
 
     def __init__(
         self,
         directory: str,
         *,
+        model: ModelConfig,
+        batch_size: int,
         inputs: Sequence[str],
         tokenizer_dir: str | None,
         vocab_size: int,
@@ -145,6 +153,8 @@ class Workplace:
         self.cores = available_cores()
         self.config = config
         self.masking = masking
+        self.model = model
+        self.batch_size = batch_size
         self._inputs = list(inputs)
         self._tokenizer_dir = tokenizer_dir
         self._vocab_size = vocab_size
@@ -328,6 +338,49 @@ def _read(shards: dict[str, str], masking: MaskingConfig) -> list[Measured]:
     return measured
 
 
+def _recomputation(place: Workplace) -> Iterator[Measured]:
+    steps = {}
+    for remat, name in ((False, "kept"), (True, "computed again")):
+        step, _ = in_fresh_process(
+            place.cores,
+            _training_step,
+            place.model,
+            place.batch_size,
+            place.config.max_seq_length,
+            remat,
+        )
+        steps[remat] = step
+        tensors, resident, seconds, norm = step
+        place.say(f"{name}: {tensors / 2**20:.0f} MiB of tensors")
+        yield Measured(f"{name}, tensors", "MiB", tensors / 2**20)
+        yield Measured(f"{name}, resident", "MiB", resident / 2**20)
+        yield Measured(f"{name}, step", "s", seconds)
+        yield Measured(f"{name}, gradient norm", "", norm)
+    for number, name in enumerate(("tensors", "resident memory", "time")):
+        ratio = steps[True][number] / steps[False][number]
+        yield Measured(f"computed again to kept, {name}", "times", ratio)
+
+
+def _training_step(
+    model: ModelConfig, batch_size: int, max_seq_length: int, remat: bool
+) -> tuple[float, ...]:
+    """Returns a StepMemory's figures; they come from a fresh process."""
+    # TensorFlow's allocator that counts, with a bound beyond any machine.
+    os.environ["TF_CPU_ALLOCATOR_USE_BFC"] = "1"
+    os.environ["TF_CPU_BFC_MEM_LIMIT_IN_MB"] = str(1 << 24)
+    command_line.load_tensorflow()
+    from albert_tf.training.memory_benchmark import measure_step
+
+    return tuple(
+        measure_step(
+            model,
+            batch_size=batch_size,
+            max_seq_length=max_seq_length,
+            remat=remat,
+        )
+    )
+
+
 @dataclasses.dataclass(frozen=True)
 class Stage:
     """A part of the work that can be measured on its own.
@@ -356,6 +409,12 @@ STAGES: dict[str, Stage] = {
             "batches for pretraining out of shards, on one core; dynamic "
             "records are masked as they are read",
             _reading,
+        ),
+        Stage(
+            "recomputation",
+            "forward and backward of a training step, with what the blocks "
+            "compute kept for the gradient, and with --remat",
+            _recomputation,
         ),
     )
 }
@@ -464,6 +523,12 @@ def define_flags() -> None:
     flags.DEFINE_string(
         "output", "benchmark.json", "File for the figures, as JSON."
     )
+    flags.DEFINE_enum(
+        "preset", "base", list(PRESETS), "The model of training steps."
+    )
+    flags.DEFINE_integer(
+        "batch_size", 1, "Sequences of a training step.", lower_bound=1
+    )
     command_line.define_settings(_DATA, leave_out=_NO_FLAGS)
     command_line.define_settings(MaskingConfig())
 
@@ -487,6 +552,8 @@ def main() -> None:
             "input": FLAGS.input,
             "tokenizer": FLAGS.tokenizer,
             "repeats": FLAGS.repeats,
+            "preset": FLAGS.preset,
+            "batch_size": FLAGS.batch_size,
             "data": to_dict(config),
             "masking": to_dict(masking),
         },
@@ -497,6 +564,8 @@ def main() -> None:
     ) as directory:
         place = Workplace(
             directory,
+            model=override(PretrainConfig(), preset(FLAGS.preset)).model,
+            batch_size=FLAGS.batch_size,
             inputs=FLAGS.input,
             tokenizer_dir=FLAGS.tokenizer,
             vocab_size=FLAGS.vocab_size,

@@ -3,7 +3,13 @@
 import dataclasses
 from collections.abc import Mapping
 
-from albert_tf.config import ModelConfig, UserError, override, setting_fields
+from albert_tf.config import (
+    ModelConfig,
+    UserError,
+    override,
+    setting_fields,
+    shown,
+)
 from albert_tf.modeling.weight_names import check_groups
 
 # The most starts or ends that a head may be asked to follow.
@@ -129,12 +135,12 @@ def from_json(values: dict, path: str) -> ModelDescription:
         for value in options.values()
     ):
         raise UserError(
-            f"{path}: head_options={options!r} must be an object of whole "
+            f"{path}: head_options={shown(options)} must be an object of whole "
             f"numbers from 1 to {_MOST_BEAMS}."
         )
     pooler = own.get("pooler")
     if pooler is not None and type(pooler) is not bool:
-        raise UserError(f"{path}: pooler={pooler!r} is not true or false.")
+        raise UserError(f"{path}: pooler={shown(pooler)} is not true or false.")
     return ModelDescription(
         kind=kind,
         config=config,
@@ -152,7 +158,7 @@ def _kind_of(values: dict, own: dict, path: str) -> str:
         kind = own["model"]
         if type(kind) is not str or kind not in dict(_CLASSES):
             raise UserError(
-                f"{path}: the model {kind!r} is not one of "
+                f"{path}: the model {shown(kind)} is not one of "
                 f"{', '.join(dict(_CLASSES))}."
             )
         return kind
@@ -161,7 +167,7 @@ def _kind_of(values: dict, own: dict, path: str) -> str:
     known = [kind for kind, name in _CLASSES if name == theirs]
     if not known:
         raise UserError(
-            f"{path}: architectures is {names!r}; one of "
+            f"{path}: architectures is {shown(names)}; one of "
             f"{', '.join(dict.fromkeys(dict(_CLASSES).values()))} is needed."
         )
     if known[0] != "AlbertForClassification":
@@ -175,7 +181,7 @@ def _kind_of(values: dict, own: dict, path: str) -> str:
         if problem == name:
             return kind
     raise UserError(
-        f"{path}: problem_type={problem!r} is not one of "
+        f"{path}: problem_type={shown(problem)} is not one of "
         f"{', '.join(_PROBLEM_TYPES.values())}."
     )
 
@@ -188,7 +194,7 @@ def config_from_json(values: dict, path: str) -> ModelConfig:
     """
     if values.get("model_type") != "albert":
         raise UserError(
-            f"{path}: model_type is {values.get('model_type')!r}; only "
+            f"{path}: model_type is {shown(values.get('model_type'))}; only "
             "'albert' can be read. (A run has a model when it has ended.)"
         )
     known = setting_fields(ModelConfig)
@@ -199,7 +205,7 @@ def config_from_json(values: dict, path: str) -> ModelConfig:
     act = changes.get("hidden_act", "gelu_new")
     if type(act) is not str or act not in activations:
         raise UserError(
-            f"{path}: hidden_act={act!r} is not one of "
+            f"{path}: hidden_act={shown(act)} is not one of "
             f"{', '.join(activations)}."
         )
     changes["hidden_act"] = activations[act]
@@ -233,7 +239,8 @@ def labels_from_json(values: dict, path: str) -> list[str]:
         or len(set(labels)) < len(labels)
     ):
         raise UserError(
-            f"{path}: id2label={names!r} must give the classes 0 to n - 1 a "
+            f"{path}: id2label={shown(names)} must give the classes 0 to "
+            "n - 1 a "
             "name each, all different."
         )
     return labels
@@ -251,7 +258,8 @@ def max_seq_length_from_json(
     length = _own_settings(values, path).get("max_seq_length", most)
     if type(length) is not int or not 3 <= length <= most:
         raise UserError(
-            f"{path}: max_seq_length={length!r} must be a whole number from "
+            f"{path}: max_seq_length={shown(length)} must be a whole number "
+            "from "
             f"3 to max_position_embeddings={most}."
         )
     return length
@@ -261,5 +269,5 @@ def _own_settings(values: dict, path: str) -> dict:
     """Returns the part that only this project writes."""
     own = values.get("albert_tf", {})
     if not isinstance(own, dict):
-        raise UserError(f"{path}: albert_tf={own!r} is not an object.")
+        raise UserError(f"{path}: albert_tf={shown(own)} is not an object.")
     return own

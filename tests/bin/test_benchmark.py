@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from albert_tf.config import MaskingConfig, PretrainingDataConfig
+from albert_tf.config import MaskingConfig, ModelConfig, PretrainingDataConfig
 from bin import benchmark
 from bin.benchmark import STAGES, Measured, Stage
 
@@ -52,11 +52,33 @@ def place(tmp_path, text, tiny_directory):
             record_kind="static", dupe_factor=2, max_seq_length=32
         ),
         masking=MaskingConfig(),
+        model=ModelConfig(
+            vocab_size=200,
+            embedding_size=8,
+            hidden_size=64,
+            num_hidden_layers=12,
+            num_attention_heads=2,
+            intermediate_size=256,
+        ),
+        batch_size=8,
     )
 
 
+@pytest.mark.slow
+def test_recomputation_keeps_less(place):
+    measured = {m.name: m for m in STAGES["recomputation"].repeat(place)}
+    assert measured["kept, gradient norm"].value == pytest.approx(
+        measured["computed again, gradient norm"].value, rel=1e-4
+    )
+    assert measured["computed again to kept, tensors"].value < 0.6
+    kept, again = (
+        measured[f"{name}, tensors"] for name in ("kept", "computed again")
+    )
+    assert kept.unit == "MiB" and kept.value > again.value > 0.1
+
+
 def test_stages_are_rows_under_their_names():
-    assert list(STAGES) == ["data_preparation", "reading"]
+    assert list(STAGES) == ["data_preparation", "reading", "recomputation"]
     for name, stage in STAGES.items():
         assert stage.name == name
         assert stage.measures and not stage.measures.endswith(".")
@@ -228,7 +250,7 @@ def test_a_workplace_makes_what_is_not_given(place, tmp_path, monkeypatch):
         (
             ["--stages=reading,baking"],
             "benchmark: --stages names 'baking', which is none of "
-            "data_preparation, reading.",
+            "data_preparation, reading, recomputation.",
         ),
         (
             ["--input=no/such/place"],

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import subprocess
 
 import pytest
@@ -36,10 +37,12 @@ def executable(path, content):
 STUB = """
 case "$*" in
     -c*) exit 0 ;;
-    "-m venv --clear .venv")
-        rm -rf .venv && mkdir -p .venv/bin && cp "$0" .venv/bin/python ;;
-    "-m pip --version") [ -e .venv/whole ] ;;
-    "-m pip install"*) touch .venv/whole; echo "installed: $*" ;;
+    "-m venv --clear "*)
+        rm -rf "$4" && mkdir -p "$4/bin" && cp "$0" "$4/bin/python" ;;
+    "-m pip --version") [ -e "$(dirname "$0")/../whole" ] ;;
+    "-m pip install"*)
+        touch "$(dirname "$0")/../whole"; echo "installed: $*" ;;
+    "-m pytest"*) echo "tested by $0 with $ALBERT_TFA_PYTHON: $*" ;;
 esac
 """
 
@@ -82,3 +85,78 @@ def test_a_failed_installation_is_tried_again(tmp_path):
         done = shell("make_environment a.txt", tmp_path, PYTHON=stub)
         assert done.returncode == 3
         assert "pip install -r a.txt" in done.stdout
+
+
+def test_environments_stand_side_by_side(tmp_path):
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text("package")
+    stub = executable(tmp_path / "stub", STUB)
+    command = (
+        "make_environment a.txt; echo $python;"
+        "make_environment_in .venv-b find_python a.txt b.txt; echo $python"
+    )
+    done = shell(command, tmp_path, PYTHON=stub)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[3] == str(tmp_path / ".venv/bin/python")
+    assert lines[-1] == str(tmp_path / ".venv-b/bin/python")
+    assert "pip install --disable-pip-version-check -r a.txt -r b" in lines[-2]
+    # Neither touches the other's.
+    assert len(shell(command, tmp_path, PYTHON=stub).stdout.split()) == 2
+
+
+# Programs in name only: a Python 3.11 says yes to every version, another
+# one only where no version is asked for.
+OTHER = STUB.replace("-c*) exit 0", "*\\'3.11\\'.split*) exit 1 ;; -c*) exit 0")
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_parity_uses_environments_of_its_own(tmp_path, there):
+    root = tmp_path / "repository"
+    (root / "bin").mkdir(parents=True)
+    for name in ("bin/test", "bin/environment.sh"):
+        (root / name).write_text((ROOT / name).read_text())
+    for name in ("", "-dev", "-parity", "-tfa"):
+        (root / f"requirements{name}.txt").write_text(f"package{name}")
+    python = executable(tmp_path / "stub", STUB if there else OTHER)
+    # Nothing else that the PATH might have is a Python 3.11.
+    executable(tmp_path / "path/python3.11", "exit 1")
+    done = subprocess.run(
+        ["bash", str(root / "bin/test"), "--parity", "-k", "one"],
+        env={
+            "PATH": f"{tmp_path / 'path'}:{os.environ['PATH']}",
+            "PYTHON": python,
+            "ALBERT_TFA_PYTHON": "of the caller",
+        },
+        capture_output=True,
+        text=True,
+    )
+    tested = done.stdout.splitlines()[-1]
+    theirs = str(root / ".venv-tfa/bin/python") if there else ""
+    assert tested.startswith(
+        f"tested by {root}/.venv-parity/bin/python with {theirs}:"
+    ), done.stderr
+    assert "-o python_files=parity_*.py -o testpaths=tests/parity" in tested
+    assert tested.endswith(" -k one")
+    assert ("comparison with tensorflow-addons is left out" in done.stdout) is (
+        not there
+    )
+    assert (root / ".venv-tfa").exists() is there
+    assert not (root / ".venv").exists()
+
+
+def ranges(file):
+    """{package: its versions} of a requirement file's own lines."""
+    lines = (ROOT / file).read_text().splitlines()
+    found = (re.match(r"([\w-]+)([<>=][^ ]*)", line) for line in lines)
+    return {match[1]: match[2] for match in found if match}
+
+
+def test_the_tests_run_with_the_same_tools_everywhere():
+    here, there = (
+        ranges("requirements-dev.txt"),
+        ranges("requirements-parity.txt"),
+    )
+    both = here.keys() & there.keys()
+    assert both == {"pytest", "pytest-xdist", "hypothesis"}
+    assert {n: here[n] for n in both} == {n: there[n] for n in both}

@@ -149,7 +149,7 @@ def tfa_versions(python):
     """The versions in the environment of tensorflow-addons."""
     program = (
         "import importlib.metadata as m, platform\n"
-        "print('Python', platform.python_version(), *("
+        "print('Python ', platform.python_version(), *("
         "f', {n} {m.version(n)}' for n in ('tensorflow', 'tensorflow-addons',"
         " 'numpy')), sep='')"
     )

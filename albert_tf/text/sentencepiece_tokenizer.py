@@ -14,6 +14,7 @@ from albert_tf.text.normalization import normalize
 from albert_tf.text.tokenizer_base import (
     CONFIG_FILE,
     JSON_FILE,
+    MODEL_INPUT_NAMES,
     Tokenizer,
     fingerprint,
     write_bytes,
@@ -133,6 +134,7 @@ class SentencePieceTokenizer(Tokenizer):
             **self.settings,
             "remove_space": True,
             "model_max_length": model_max_length,
+            "model_input_names": MODEL_INPUT_NAMES,
             "bos_token": self.special_tokens["cls_token"],
             "eos_token": self.special_tokens["sep_token"],
             **self.special_tokens,

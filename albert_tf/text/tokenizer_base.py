@@ -12,6 +12,8 @@ import numpy as np
 from albert_tf.config import UserError
 
 CONFIG_FILE = "tokenizer_config.json"
+# For tokenizer_config.json: transformers 5 gives ALBERT no segments otherwise.
+MODEL_INPUT_NAMES = ["input_ids", "token_type_ids", "attention_mask"]
 JSON_FILE = "tokenizer.json"
 
 

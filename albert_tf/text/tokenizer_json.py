@@ -163,7 +163,9 @@ def _normalizers(
     charsmap: bytes, *, do_lower_case: bool, keep_accents: bool
 ) -> list[dict[str, Any]]:
     """Returns the steps of `normalization.normalize`, then the model's own."""
-    steps = [_replace("String", *pair) for pair in normalization.QUOTES]
+    # Some control characters are white space to Python alone.
+    steps = [_replace("Regex", normalization.WHITE_SPACE, " ")]
+    steps += [_replace("String", *pair) for pair in normalization.QUOTES]
     steps.append(_UNSETTLED)
     if not keep_accents:
         accents = _replace("Regex", normalization.COMBINING.pattern, "")

@@ -13,6 +13,7 @@ from albert_tf.text import wordpiece
 from albert_tf.text.tokenizer_base import (
     CONFIG_FILE,
     JSON_FILE,
+    MODEL_INPUT_NAMES,
     Tokenizer,
     fingerprint,
     write_bytes,
@@ -137,6 +138,7 @@ class WordPieceTokenizer(Tokenizer):
             **settings,
             "strip_accents": not self.settings["keep_accents"],
             "model_max_length": model_max_length,
+            "model_input_names": MODEL_INPUT_NAMES,
             **self.special_tokens,
         }
         write_json(os.path.join(directory, CONFIG_FILE), config)

@@ -208,6 +208,7 @@ def test_save_and_load(tiny_tokenizer, tmp_path):
         "keep_accents": True,
         "remove_space": True,
         "model_max_length": 512,
+        "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
         "bos_token": "[CLS]",
         "eos_token": "[SEP]",
         "pad_token": "<pad>",

@@ -58,6 +58,7 @@ def test_awkward_texts_give_the_same_ids(
     for text in [
         "",
         " \t The\u3000of\n",
+        "the\x1fof\x0bthe\x1c\x85of",
         "``the'' of",
         "Badé É bad\u00e9 ﬁ ½",
         "ΟΔΟΣ İ Straße \0 \U00010570",

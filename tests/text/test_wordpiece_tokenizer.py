@@ -184,6 +184,7 @@ def test_save_and_load(wordpiece_pieces, tmp_path):
         "strip_accents": False,
         "tokenize_chinese_chars": False,
         "model_max_length": 128,
+        "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
         "pad_token": "[PAD]",
         "unk_token": "[UNK]",
         "cls_token": "[CLS]",

@@ -232,7 +232,7 @@ def test_mistakes_of_programs_that_load_tensorflow(tmp_path, name, flags, said):
 @pytest.mark.parametrize(
     ("name", "flags", "said"),
     [
-        ("pretrain", ["--preset=giant"], "tiny|base|large"),
+        ("pretrain", ["--preset=giant"], "tiny|mini|small|base|large"),
         ("pretrain", ["--precision=float8"], "float32|bfloat16"),
         ("pretrain", ["--trian_data=x"], "Did you mean"),
         ("pretrain", ["--num_train_steps=many"], "many"),

@@ -25,7 +25,6 @@ from albert_tf.config import (
     PretrainConfig,
     TrainingConfig,
     override,
-    preset,
 )
 from albert_tf.modeling.dropout import example_keys
 from albert_tf.modeling.encoder import AlbertEncoder, sharing_plan
@@ -48,19 +47,6 @@ SMALL = {
     "intermediate_size": 12,
     "max_position_embeddings": 16,
 }
-
-
-@pytest.fixture
-def shapes_only():
-    """Lets models be made without memory for their weights."""
-    with keras.StatelessScope(initialize_variables=False):
-        yield
-    # Forgets the variables that still wait for their values.
-    keras.utils.clear_session()
-
-
-def parameters(layer):
-    return sum(int(np.prod(v.shape)) for v in layer.trainable_variables)
 
 
 def plan_of(**changes):
@@ -154,65 +140,6 @@ def test_all_shared_layers_are_one_block_applied_often():
 def test_no_projection_when_the_widths_are_equal():
     config = override(ModelConfig(), SMALL | {"embedding_size": 8})
     assert AlbertEncoder(config).projection is None
-
-
-@pytest.mark.parametrize(
-    ("name", "encoder", "heads"),
-    [
-        ("base", 11_683_584, 130_226),
-        ("large", 17_683_968, 163_506),
-        ("xlarge", 58_724_864, 296_626),
-        ("xxlarge", 222_595_584, 562_866),
-    ],
-)
-def test_the_papers_sizes_have_their_parameters(
-    shapes_only, name, encoder, heads
-):
-    model = AlbertForPretraining(override(PretrainConfig(), preset(name)).model)
-    assert parameters(model.encoder) == encoder
-    assert parameters(model) == encoder + heads
-
-
-@pytest.mark.parametrize(
-    ("name", "sharing", "count"),
-    [
-        ("base", "attention", 63_647_232),
-        ("base", "ffn", 37_686_528),
-        ("base", "none", 89_650_176),
-        ("large", "none", 307_397_120),
-        ("xlarge", "attention", 830_806_528),
-        ("xxlarge", "ffn", 961_063_424),
-        ("xxlarge", "none", 2_437_773_824),
-    ],
-)
-def test_sharing_less_costs_parameters(shapes_only, name, sharing, count):
-    config = override(PretrainConfig(), preset(name) | {"sharing": sharing})
-    assert parameters(AlbertForPretraining(config.model).encoder) == count
-
-
-@pytest.mark.parametrize("sharing", SHARING)
-def test_groups_and_blocks_multiply_parameters(sharing):
-    def count(**changes):
-        config = override(ModelConfig(), SMALL | changes)
-        encoder = AlbertEncoder(config)
-        encoder.build()
-        return parameters(encoder)
-
-    one = 4 * (8 * 8 + 8) + 2 * 8  # attention
-    two = 8 * 12 + 12 + 12 * 8 + 8 + 2 * 8  # feed-forward
-    rest = (23 + 2 + 16 + 2) * 6 + (6 * 8 + 8) + (8 * 8 + 8)
-    for groups, inner in ((1, 1), (2, 1), (1, 2), (3, 2)):
-        shared, own = groups * inner, 3 * inner
-        attention = own if sharing in ("ffn", "none") else shared
-        feed_forward = own if sharing in ("attention", "none") else shared
-        assert (
-            count(
-                sharing=sharing,
-                num_hidden_groups=groups,
-                inner_group_num=inner,
-            )
-            == rest + attention * one + feed_forward * two
-        )
 
 
 # --- Hidden states and attention maps -------------------------------------

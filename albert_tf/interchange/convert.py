@@ -25,6 +25,7 @@ from albert_tf.modeling.models import MODELS, AlbertForPretraining, AlbertModel
 from albert_tf.modeling.weight_names import (
     file_groups,
     fill_model,
+    heads_in,
     stored_arrays,
 )
 from albert_tf.text.sentencepiece_tokenizer import (
@@ -52,8 +53,6 @@ MODEL_OF_HEAD: dict[str, type[AlbertModel]] = {
 # The released checkpoints' name.
 _CHECKPOINT = "model.ckpt-best"
 _TOKENIZER_FILES = (MODEL_FILE, VOCAB_FILE, JSON_FILE, CONFIG_FILE)
-# Classes of transformers that have none, by their heads here.
-_WITHOUT_POOLER = (("masked_lm",), ("token_classification",), ("span",))
 _MODEL_FILES = (pretrained.CONFIG_FILE, pretrained.WEIGHTS_FILE)
 
 
@@ -66,8 +65,8 @@ class Target:
         write: writes a directory, as `save_model_directory` does.
         files: the names of what it writes.
         lacks: heads that have no place there.
-        pooler: whether its models with these heads have a pooler; None: as
-            the source has it.
+        pooler: whether all its models have a pooler; else it is as the
+            source has it.
         left_out: gives a line for each thing that has no place there, from
             model, tokenizer and max_seq_length.
         prepare: raises UserError where something needed is not installed.
@@ -78,7 +77,7 @@ class Target:
     files: frozenset[str]
     left_out: Callable[..., Iterator[str]]
     lacks: tuple[str, ...] = ()
-    pooler: Callable[[tuple[str, ...]], bool | None] = lambda heads: True
+    pooler: bool = True
     prepare: Callable[[], object] = lambda: None
 
 
@@ -135,9 +134,8 @@ def convert(
     vocabulary = _tokenizer_of(source, tokenizer)
     kind = _kind_of(source, head)
     _check_heads(kind, target, to_format)
-    pooler = target.pooler(kind.head_names)
-    model = _read(source, kind, labels, bool(head), pooler, allow_missing, say)
-    model = _changed(model, changes or {}, pooler, merge, say)
+    model = _read(source, kind, labels, bool(head), target, allow_missing, say)
+    model = _changed(model, changes or {}, merge, say)
     length = min(_max_seq_length(source), model.config.max_position_embeddings)
     for line in target.left_out(model, vocabulary, length):
         say(line)
@@ -167,7 +165,12 @@ def _within(path: str, directory: str) -> bool:
 
 def _check_free(to_path: str, to_format: str, overwrite: bool) -> None:
     """Raises UserError where writing would destroy something."""
-    for leftover in (f"{to_path}.tmp", f"{to_path}.old"):
+    if os.path.lexists(f"{to_path}.old") and not os.path.lexists(to_path):
+        raise UserError(
+            f"{to_path}.old is what stood at {to_path} before a conversion "
+            "was stopped; move it back there."
+        )
+    for leftover in (f"{to_path}.old", f"{to_path}.tmp"):
         if os.path.lexists(leftover):
             raise UserError(
                 f"{leftover} is in the way; move it, or remove it if it was "
@@ -274,12 +277,13 @@ def _read(
     kind: type[AlbertModel],
     labels: Sequence[str],
     other_heads: bool,
-    pooler: bool | None,
+    target: Target,
     allow_missing: bool,
     say: Callable[[str], None],
 ) -> AlbertModel:
     """Returns the source's model, of a class that may have other heads."""
-    held = {h for n in _heads_in(source) for h in MODEL_OF_HEAD[n].head_names}
+    said = {h for n in _heads_in(source) for h in MODEL_OF_HEAD[n].head_names}
+    held = said | heads_in(source.stored, said)
     new_heads = tuple(name for name in kind.head_names if name not in held)
     if new_heads and not allow_missing:
         raise UserError(
@@ -295,7 +299,13 @@ def _read(
             arguments["head_options"] = {}
     arguments["labels"] = _labels(source, kind, labels, new_heads)
     needed = any(HEADS[n].reads == "pooled_output" for n in kind.head_names)
-    arguments["pooler"] |= bool(pooler) or needed
+    if target.pooler and not (arguments["pooler"] or needed or allow_missing):
+        raise UserError(
+            f"{source.source} has no pooler, and every model of "
+            f"{target.library} has one; --allow_missing initialises it. What "
+            "the source has of heads does not read it."
+        )
+    arguments["pooler"] |= target.pooler or needed
     model = kind(source.config, **arguments)
     filled = fill_model(
         model,
@@ -317,10 +327,6 @@ def _labels(
 ) -> list[str] | None:
     """Returns the names of the classes, None where there are none."""
     if given:
-        if len(set(given)) < len(given) or not all(given):
-            raise UserError(
-                f"labels={','.join(given)} must be names, all different."
-            )
         return list(given)
     if not kind.takes_labels():
         return None
@@ -338,20 +344,17 @@ def _labels(
 def _changed(
     model: AlbertModel,
     changes: Mapping[str, object],
-    pooler: bool | None,
     merge: str,
     say: Callable[[str], None],
 ) -> AlbertModel:
     """Returns the model in another shape, itself where nothing changes."""
     config = override(model.config, changes)
-    has_pooler = model.encoder.pooler is not None
-    wanted = has_pooler if pooler is None else pooler
-    if config == model.config and wanted == has_pooler:
+    if config == model.config:
         return model
     other = type(model)(
         config,
         labels=model.labels,
-        pooler=wanted,
+        pooler=model.encoder.pooler is not None,
         head_options=model.head_options,
     )
     for line in convert_weights(model, other, merge):
@@ -397,10 +400,9 @@ def _left_out_by_google(
 ) -> Iterator[str]:
     labels = model.labels or []
     if labels != [f"LABEL_{n}" for n in range(len(labels))]:
-        yield (
-            "Have no place there: the names of the classes, "
-            f"--labels={','.join(labels)}."
-        )
+        yield f"Have no place there: the names of the classes, {labels}."
+    for name, value in model.head_options.items():
+        yield f"Has no place there: {name}={value}."
     yield from _length_left_out(model, max_seq_length)
 
 
@@ -433,7 +435,7 @@ TARGETS: dict[str, Target] = {
         write=save_model_directory,
         files=frozenset(_TOKENIZER_FILES + _MODEL_FILES),
         left_out=_nothing_left_out,
-        pooler=lambda heads: None,
+        pooler=False,
     ),
     "huggingface": Target(
         library="transformers",
@@ -441,7 +443,7 @@ TARGETS: dict[str, Target] = {
         files=frozenset(_TOKENIZER_FILES + _MODEL_FILES),
         left_out=_left_out_by_transformers,
         lacks=("answerable_span", "sentence_embedding"),
-        pooler=lambda heads: heads not in _WITHOUT_POOLER,
+        pooler=False,
     ),
     "google_tf1": Target(
         library="google-research/albert",

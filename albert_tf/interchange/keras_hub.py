@@ -115,7 +115,13 @@ def save_preset(
     _check(model.config, tokenizer)
     backbone = _backbone(keras_hub, model)
     with replacing_directory(directory) as temporary:
-        backbone.save_to_preset(temporary)
+        try:
+            backbone.save_to_preset(temporary)
+        except (OSError, RuntimeError) as error:
+            # HDF5 says it so when the disk is full.
+            raise UserError(
+                f"{directory} could not be written: {error}."
+            ) from None
         # With it KerasHub's classifier cuts text where the model does, and
         # not at 512 tokens.
         keras_hub.models.AlbertTextClassifierPreprocessor(

@@ -15,7 +15,7 @@ from albert_tf.modeling import pretrained
 from albert_tf.modeling.config_json import ModelDescription
 from albert_tf.modeling.models import MODELS, AlbertModel
 from albert_tf.modeling.stored_weights import StoredWeights
-from albert_tf.modeling.weight_names import fill_model, named_weights
+from albert_tf.modeling.weight_names import fill_model, heads_in
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.text.tokenizer_base import Tokenizer
 
@@ -241,10 +241,11 @@ def initialize(model: AlbertModel, weights: InitialWeights) -> str:
         UserError: naming each weight of the encoder that is missing,
             unexpected or misshapen.
     """
+    held = heads_in(weights.stored)
     new_heads = tuple(
         name
         for name in model.head_names
-        if name not in _LASTING_HEADS or not _has_head(model, name, weights)
+        if name not in _LASTING_HEADS or name not in held
     )
     filled = fill_model(
         model, weights.stored, new_heads=new_heads, drop_other_heads=True
@@ -256,12 +257,3 @@ def initialize(model: AlbertModel, weights: InitialWeights) -> str:
     if filled.unused:
         line += f"; not needed: {', '.join(filled.unused)}"
     return line + "."
-
-
-def _has_head(model: AlbertModel, head: str, weights: InitialWeights) -> bool:
-    form = weights.stored.form
-    return any(
-        getattr(row, form) in weights.stored.shapes
-        for row in named_weights(model, form)
-        if row.head == head
-    )

@@ -12,7 +12,7 @@ from albert_tf.modeling.dropout import fold_in
 from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.modeling.heads import HEADS, Head
 from albert_tf.modeling.layers import as_model_config, serializable
-from albert_tf.modeling.weight_names import fill_model
+from albert_tf.modeling.weight_names import fill_model, heads_in
 
 # The stream of dropout keys that heads use; the encoder's sites count from 0.
 _HEAD_SITE = 1 << 20
@@ -116,6 +116,10 @@ class AlbertModel(keras.Model):
             raise UserError(
                 f"num_labels={num_labels!r} and {len(labels)} labels do not "
                 "agree."
+            )
+        if not labels or len(set(labels)) < len(labels) or not all(labels):
+            raise UserError(
+                f"labels={list(labels)} must be names, all different."
             )
         return list(labels)
 
@@ -377,10 +381,12 @@ class AlbertModel(keras.Model):
         ):
             arguments |= {"num_labels": num_labels, "labels": labels}
         model = cls(description.config, **{**arguments, **kwargs})
+        said = MODELS[description.kind].head_names
+        held = heads_in(stored, said)
         new_heads = [
             name
             for name in cls.head_names
-            if name not in MODELS[description.kind].head_names
+            if name not in held.union(said)
             or model.labels != description.labels
         ]
         if new_heads and not allow_missing:
@@ -407,6 +413,8 @@ class AlbertModel(keras.Model):
 
         `from_pretrained` and transformers open the directory.
         """
+        if os.path.exists(directory) and not os.path.isdir(directory):
+            raise UserError(f"{directory} is a file; name a directory.")
         os.makedirs(directory, exist_ok=True)
         pretrained.write_model_files(directory, self, pretrained.describe(self))
 

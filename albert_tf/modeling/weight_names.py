@@ -7,7 +7,7 @@ the rows that end in `output_*` are `[out, in]` with Google as well.
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import keras
 import numpy as np
@@ -120,8 +120,8 @@ _THEIR_GROUP = {
 _OWNERS = {"google": "google-research/albert", "huggingface": "transformers"}
 # Weights of the encoder start so.
 _ENCODER_PREFIX = {"google": "bert/", "huggingface": "albert."}
-# Names in one message; every weight of a model without groups is fewer.
-_MOST_LISTED = 60
+# Names in one message: those of a large model, not those of a hostile file.
+_MOST_LISTED = 500
 _MAPPING_IN = "albert.encoder.embedding_hidden_mapping_in."
 
 
@@ -274,6 +274,46 @@ def named_weights(
         if id(variable) not in covered and "seed" not in variable.path:
             raise AssertionError(f"{variable.path} has no name in files")
     return rows
+
+
+def _names_of_heads(form: str) -> dict[str, set[str]]:
+    """Returns what names of a head's weights begin with, by head."""
+    names: dict[str, set[str]] = {}
+    for attribute, google, huggingface in _HEADS:
+        name = google if form == "google" else huggingface
+        if name is not None:
+            names.setdefault(attribute.split(".")[0], set()).add(name)
+    return names
+
+
+def _begins(name: str, stem: str) -> bool:
+    if stem.endswith("*"):
+        return name.startswith(stem[:-1])
+    return name == stem or name.startswith((f"{stem}/", f"{stem}."))
+
+
+def heads_in(stored: StoredWeights, said: Iterable[str] = ()) -> set[str]:
+    """Returns the heads that a file has weights of.
+
+    Where heads share names, as classification and regression do, it is the
+    one that the file is said to have.
+
+    Args:
+        stored: the file.
+        said: the heads of the class that is named beside it.
+    """
+    stems = _names_of_heads(stored.form)
+    found = {
+        head
+        for head, of_head in stems.items()
+        if any(_begins(n, stem) for n in stored.shapes for stem in of_head)
+    }
+    return {
+        head
+        for head in found
+        if head in said
+        or not any(stems[head] & stems.get(other, set()) for other in said)
+    }
 
 
 def stored_arrays(model: keras.Model, form: str) -> dict[str, np.ndarray]:

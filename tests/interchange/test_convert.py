@@ -148,7 +148,7 @@ def test_every_mode_there_and_back(saved, shape):
 def test_every_head_of_google_there_and_back(saved, head):
     source = saved(head)
     google, _ = converted(source, "google_tf1")
-    told = {"head": head} if head in ("regression", "masked_lm") else {}
+    told = {"head": head} if head == "regression" else {}
     if head == "multiple_choice":
         with pytest.raises(
             UserError, match=r"regression, multiple_choice.*--h"
@@ -161,12 +161,16 @@ def test_every_head_of_google_there_and_back(saved, head):
 
 @pytest.mark.parametrize("head", HUGGINGFACE_HEADS[2:])
 def test_every_head_of_transformers_there_and_back(saved, head):
-    pooler = head not in ("masked_lm", "token_classification", "span")
-    source = saved(head, pooler=pooler)
-    theirs, said = converted(source, "huggingface")
-    assert not any("Not needed" in line for line in said)
-    back, _ = converted(theirs, "model_directory")
-    same_model(source, back, "config.json")
+    poolers = {True}
+    if head in ("masked_lm", "token_classification", "span"):
+        # What transformers has none in travels with and without one.
+        poolers.add(False)
+    for pooler in poolers:
+        source = saved(head, f"source{pooler}", pooler=pooler)
+        theirs, said = converted(source, "huggingface")
+        assert not any("Not needed" in line for line in said)
+        back, _ = converted(theirs, "model_directory")
+        same_model(source, back, "config.json")
 
 
 def test_the_encoder_alone_there_and_back(saved):
@@ -306,15 +310,15 @@ def test_labels_and_the_vocabulary_are_named(tmp_path, saved, tiny_directory):
         source = saved("classification", labels=tuple(labels))
         same_model(source, target, "config.json")
     _, said = converted(source, "google_tf1")
-    assert "names of the classes, --labels=no,yes,maybe." in said[1]
+    assert "names of the classes, ['no', 'yes', 'maybe']." in said[1]
 
 
 @pytest.mark.parametrize(
     ("labels", "said"),
     [
         (["a", "b"], r"output_weights has shape \[3, 8\].*needs \[2, 8\]"),
-        (["a", "b", "b"], "labels=a,b,b must be names, all different"),
-        (["a", "", "b"], "labels=a,,b must be names, all different"),
+        (["a", "b", "b"], r"labels=\['a', 'b', 'b'\] must be names, all dif"),
+        (["a", "", "b"], r"labels=\['a', '', 'b'\] must be names, all diff"),
     ],
 )
 def test_wrong_labels(tmp_path, tiny_directory, labels, said):
@@ -324,18 +328,9 @@ def test_wrong_labels(tmp_path, tiny_directory, labels, said):
         converted(place, "model_directory", **options)
 
 
-def test_a_pooler_that_transformers_has_not_is_dropped(saved):
-    source = saved("span")
-    theirs, said = converted(source, "huggingface")
-    assert "Not needed: encoder/pooler/kernel, encoder/pooler/bias." in said
-    wanted = safetensors.numpy.load_file(f"{source}/model.safetensors")
-    del wanted["albert.pooler.weight"], wanted["albert.pooler.bias"]
-    found = safetensors.numpy.load_file(f"{theirs}/model.safetensors")
-    assert found.keys() == wanted.keys()
-    for name, value in wanted.items():
-        np.testing.assert_array_equal(found[name], value, err_msg=name)
-    # The original's models all have one.
-    with pytest.raises(UserError, match=r"missing: .*pooler\.bias"):
+def test_the_originals_models_all_have_a_pooler(saved):
+    theirs, _ = converted(saved("span", pooler=False), "huggingface")
+    with pytest.raises(UserError, match="has no pooler, and every model of go"):
         converted(theirs, "google_tf1")
     shapes = []
     for seed in (1, 1, 2):
@@ -344,6 +339,37 @@ def test_a_pooler_that_transformers_has_not_is_dropped(saved):
         assert "pooler/bias, albert/encoder/pooler/kernel" in said[1]
         shapes += contents(place, "model.ckpt-best.data-00000-of-00001")
     assert shapes[0] == shapes[1] != shapes[2]
+
+
+def test_heads_are_those_of_the_weights_not_only_of_the_class(saved):
+    source = saved()
+    arrays = safetensors.numpy.load_file(f"{source}/model.safetensors")
+    theirs, _ = converted(source, "huggingface")
+    rewrite("config.json", theirs, architectures=["AlbertForMaskedLM"])
+    back, said = converted(
+        theirs, "model_directory", head="pretraining", allow_missing=True
+    )
+    assert not any("Initialised" in line for line in said)
+    found = safetensors.numpy.load_file(f"{back}/model.safetensors")
+    assert found.keys() == arrays.keys()
+    for name, value in arrays.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+    # But classes are not choices, though their weights have the same names.
+    one = saved("multiple_choice", "one")
+    with pytest.raises(UserError, match="has no head regression"):
+        converted(one, "model_directory", head="regression")
+
+
+def test_beams_that_the_original_has_no_place_for_are_said(
+    tmp_path, tiny_tokenizer
+):
+    model = MODEL_OF_HEAD["answerable_span"](
+        TINY, head_options={"start_n_top": 7}
+    )
+    source = str(tmp_path / "beams")
+    save_model_directory(source, model, tiny_tokenizer, max_seq_length=16)
+    _, said = converted(source, "google_tf1")
+    assert "Has no place there: start_n_top=7." in said
 
 
 def test_what_is_missing_is_initialised_on_request(saved):
@@ -669,6 +695,7 @@ def test_what_may_not_be_written_to(tmp_path, saved, tiny_directory):
     (tmp_path / "other").mkdir()
     (tmp_path / "other/thesis.txt").write_text("mine")
     (tmp_path / "left.old").mkdir()
+    (tmp_path / "source2.tmp").mkdir()
     (tmp_path / "empty").mkdir()
     (tmp_path / "to-empty").symlink_to("empty")
     before = sorted(os.walk(tmp_path))
@@ -682,7 +709,8 @@ def test_what_may_not_be_written_to(tmp_path, saved, tiny_directory):
         ("loop", "is a file or a link"),
         ("to-empty", "is a file or a link"),
         ("other", r"holds something else than google_tf1: thesis\.txt"),
-        ("left", r"left\.old is in the way"),
+        ("left", r"left\.old is what stood at .*left before .*; move it back"),
+        ("source2", r"source2\.tmp is in the way; move it"),
     ):
         with pytest.raises(UserError, match=said):
             convert(source, str(tmp_path / name), "google_tf1")

@@ -15,8 +15,12 @@ import sys
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-# JSON documents that users bring are refused above this many bytes.
+# Files that users bring are refused above so many bytes: JSON documents, and
+# vocabularies of whatever form (the largest of ALBERT's have 2 million).
 MAX_JSON_BYTES = 1 << 20
+MAX_VOCABULARY_BYTES = 16 << 20
+# Pieces in a vocabulary that users bring; ALBERT's have some 30,000.
+MAX_PIECES = 1_000_000
 
 # What no real model comes near, however much its layers share: a
 # configuration that asks for more is a mistake or a trap.
@@ -158,7 +162,7 @@ class ModelConfig(_Section):
         minimum=4,
         maximum=2**20,
     )
-    type_vocab_size: int = setting(2, "Segments.", minimum=2, maximum=2**10)
+    type_vocab_size: int = setting(2, "Segments.", minimum=1, maximum=2**10)
     initializer_range: float = setting(
         0.02, "Standard deviation of the initial kernels.", minimum=0.0
     )
@@ -727,21 +731,42 @@ def _is_finite(value: Any) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
 
 
-def _read_at_most(path: str | os.PathLike[str], limit: int) -> bytes:
-    """Returns a file's bytes; refuses what is none, and what is too large."""
-    # Opening a pipe would wait for its writer, and a device has no end.
-    mode = os.stat(path).st_mode
-    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-        raise UserError(f"{path} is a pipe or a device, not a file.")
-    with open(path, "rb") as file:
-        size = os.fstat(file.fileno()).st_size
-        content = file.read(limit + 1)
+def read_at_most(path: str | os.PathLike[str], limit: int) -> bytes:
+    """Returns the bytes of a file, of which there are at most `limit`.
+
+    Raises:
+        UserError: when the file is missing, cannot be read, is no regular
+            file, or is larger.
+    """
+    try:
+        # Opening a pipe would wait for its writer, and a device has no end.
+        mode = os.stat(path).st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            raise UserError(f"{path} is a pipe or a device, not a file.")
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            # What is said of the size is not always so.
+            content = file.read(limit + 1) if size <= limit else b""
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}.") from None
     if max(size, len(content)) > limit:
         raise UserError(
-            f"{path} has {max(size, len(content))} bytes; a JSON file of "
-            f"more than {limit} is refused."
+            f"{path} has {max(size, len(content))} bytes; more than {limit} "
+            "is refused."
         )
     return content
+
+
+def check_number_of_pieces(count: int, source: str) -> None:
+    """Raises UserError where a vocabulary has more pieces than any needs.
+
+    So that it is refused before time and memory go into each of them.
+    """
+    if count > MAX_PIECES:
+        raise UserError(
+            f"{source} has {count:,} pieces; the most allowed is "
+            f"{MAX_PIECES:,}."
+        )
 
 
 def read_json(
@@ -755,12 +780,10 @@ def read_json(
             twice, or holds NaN, Infinity or a number too large for a float.
     """
     try:
-        text = _read_at_most(path, limit).decode("utf-8")
+        text = read_at_most(path, limit).decode("utf-8")
         value = json.loads(text, object_pairs_hook=_json_object)
     except UserError:
         raise
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}.") from None
     except RecursionError:
         raise UserError(f"{path} is nested too deeply.") from None
     except ValueError as error:

@@ -10,6 +10,7 @@ import pytest
 
 from albert_tf.config import (
     MAX_JSON_BYTES,
+    MAX_PIECES,
     PRESETS,
     FinetuneConfig,
     FinetuneSettings,
@@ -21,10 +22,12 @@ from albert_tf.config import (
     PretrainingSettings,
     TrainingConfig,
     UserError,
+    check_number_of_pieces,
     differences,
     from_dict,
     override,
     preset,
+    read_at_most,
     read_json,
     setting_fields,
     to_dict,
@@ -488,6 +491,27 @@ def test_pipes_and_devices_are_refused_unopened(tmp_path):
     for path in (tmp_path / "pipe.json", tmp_path / "link.json", "/dev/zero"):
         with pytest.raises(UserError, match="is a pipe or a device, not a f"):
             read_json(path)
+
+
+def test_a_file_of_at_most_so_many_bytes(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"12345")
+    assert read_at_most(path, 5) == b"12345"
+    for found, text in (
+        (path, "has 5 bytes; more than 4 is refused"),
+        (tmp_path, ": Is a directory"),
+        (tmp_path / "none", ": No such file or directory"),
+    ):
+        with pytest.raises(UserError, match=f"^{found}:? ?{text.lstrip(': ')}"):
+            read_at_most(found, 4)
+
+
+def test_a_vocabulary_of_at_most_so_many_pieces():
+    check_number_of_pieces(MAX_PIECES, "here")
+    with pytest.raises(
+        UserError, match="^here has 1,000,001 pieces; the most allowed is 1,000"
+    ):
+        check_number_of_pieces(MAX_PIECES + 1, "here")
 
 
 def test_values_that_no_configuration_can_hold():

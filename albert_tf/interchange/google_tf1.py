@@ -12,8 +12,15 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from albert_tf.config import ModelConfig, UserError, override, read_json
+from albert_tf.config import (
+    ModelConfig,
+    UserError,
+    override,
+    read_json,
+    shown,
+)
 from albert_tf.interchange import tensor_bundle
+from albert_tf.modeling.config_json import check_architecture_is_said
 from albert_tf.modeling.stored_weights import StoredWeights
 from albert_tf.modeling.weight_names import check_groups
 
@@ -49,23 +56,11 @@ _THEIR_KEYS = (
 )
 _THEIR_ACTIVATIONS = ("gelu", "relu")
 _THEIR_LAYER_NORM_EPS = 1e-12
-# What it has no word for: settings within the key "albert_tf". It takes any
-# key of the file, and reads only those it knows.
+# What it has no word for: settings within the key "albert_tf", and nowhere
+# else. It takes any key of the file, and reads only those it knows.
 _OWN_KEY = "albert_tf"
 _OWN_SETTINGS = ("sharing", "num_hidden_groups", "classifier_dropout_prob")
 
-# Training's state, which is not weights: optimizer slots (the original's LAMB
-# and AdamW; tf.train.AdamOptimizer), counters, and the description of objects
-# that TensorFlow 2 puts beside variables.
-_SLOTS = ("/adam_m", "/adam_v", "/Adam", "/Adam_1")
-_COUNTERS = frozenset(
-    (
-        "global_step",
-        "beta1_power",
-        "beta2_power",
-        "_CHECKPOINTABLE_OBJECT_GRAPH",
-    )
-)
 # Of checkpoints that tf.train.Checkpoint wrote.
 _OBJECT_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 
@@ -114,23 +109,26 @@ def _prefixes(start: str) -> set[str]:
 def open_weights(path: str) -> StoredWeights:
     """Returns the weights of the checkpoint `path`, a prefix.
 
-    Optimizer slots and counters are left out. Names are the original's:
-    `layer_normalization`, of those who replaced its LayerNorm by Keras',
-    becomes `LayerNorm`, and the `module/` of TF-Hub exports is dropped.
+    Training's state is left out: slots, which optimizers and averages name
+    after their variable (`X/adam_m`), and scalars, which count (`global_step`)
+    and are never weights. Names are the original's: `layer_normalization`, of
+    those who replaced its LayerNorm by Keras', becomes `LayerNorm`, and the
+    `module/` of TF-Hub exports is dropped.
 
     Raises:
         UserError: when the checkpoint is damaged, or two of its variables
             come to the same name.
     """
     stored: dict[str, tensor_bundle.StoredVariable] = {}
-    for name, variable in sorted(tensor_bundle.read_index(path).items()):
-        if name in _COUNTERS or name.endswith(_SLOTS):
-            continue
+    variables = tensor_bundle.read_index(path)
+    for name, variable in sorted(variables.items()):
         if name.endswith(_OBJECT_SUFFIX):
             raise UserError(
                 f"{path} was written by tf.train.Checkpoint ({name}); a "
                 "checkpoint of google-research/albert is needed."
             )
+        if name.rpartition("/")[0] in variables or variable.shape == ():
+            continue
         known = _original_name(name)
         if known in stored:
             raise UserError(
@@ -153,21 +151,22 @@ def _original_name(name: str) -> str:
 def head_of(shapes: Mapping[str, tuple[int, ...]]) -> tuple[str, ...]:
     """Returns the heads that variables of these names and shapes may be.
 
-    None of them for a bare encoder, as of TF-Hub; two where the original
-    gives both the same variables, and then only the user knows.
+    None of them for a bare encoder, as of TF-Hub; several where the original
+    gives them the same variables, and then only the user knows.
     """
     heads: tuple[str, ...] = ()
-    if any(name.startswith("cls/predictions/") for name in shapes):
+    if any(name.startswith("cls/seq_relationship/") for name in shapes):
         heads += ("pretraining",)
+    elif any(name.startswith("cls/predictions/") for name in shapes):
+        heads += ("masked_lm",)
     if "cls/squad/output_weights" in shapes:
         heads += ("span",)
     if "start_logits/dense/kernel" in shapes:
         heads += ("answerable_span",)
     if "output_weights" in shapes:
-        single = shapes["output_weights"][:1] == (1,)
-        heads += (
-            ("regression", "multiple_choice") if single else ("classification",)
-        )
+        heads += ("classification",)
+        if shapes["output_weights"][:1] == (1,):
+            heads += ("regression", "multiple_choice")
     return heads
 
 
@@ -276,13 +275,44 @@ def read_config(path: str) -> ModelConfig:
             f"{path}: {_OWN_KEY} has no setting {unknown[0]!r}; it has "
             f"{', '.join(_OWN_SETTINGS)}."
         )
+    _check_keys(values, path)
+    settings = {name: values[name] for name in _THEIR_KEYS if name in values}
     try:
-        config = override(ModelConfig(), {**values, **own})
+        config = override(ModelConfig(), {**settings, **own})
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
     if not own:
         check_groups(config, "google", path)
     return config
+
+
+def _check_keys(values: Mapping[str, object], path: str) -> None:
+    """Raises UserError for what the original's model would not be.
+
+    Differs from google-research/albert, which ignores unknown keys: they are
+    refused here, so that a slip of the pen is not taken for a default.
+    """
+    unknown = sorted(set(values) - {*_THEIR_KEYS, "layer_norm_eps"})
+    if unknown:
+        names = ", ".join(map(shown, unknown[:9]))
+        raise UserError(
+            f"{path}: google-research/albert has no setting {names}; it has "
+            f"{', '.join(_THEIR_KEYS)}."
+        )
+    epsilon = values.get("layer_norm_eps", _THEIR_LAYER_NORM_EPS)
+    if epsilon != _THEIR_LAYER_NORM_EPS:
+        raise UserError(
+            f"{path}: layer_norm_eps={shown(epsilon)} must be "
+            f"{_THEIR_LAYER_NORM_EPS}, which google-research/albert always "
+            "takes."
+        )
+    activation = values.get("hidden_act", "gelu")
+    if activation not in _THEIR_ACTIVATIONS:
+        raise UserError(
+            f"{path}: hidden_act={shown(activation)} is not one of "
+            f"{', '.join(_THEIR_ACTIVATIONS)}."
+        )
+    check_architecture_is_said(values, path)
 
 
 def config_beside(path: str) -> ModelConfig:

@@ -12,8 +12,20 @@ from albert_tf.config import (
 )
 from albert_tf.modeling.weight_names import check_groups
 
+# What decides the shapes and the heads. A file must say it, for others take
+# other defaults, and no shape tells the number of heads.
+_ARCHITECTURE = (
+    "vocab_size",
+    "embedding_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+)
 # The most starts or ends that a head may be asked to follow.
 _MOST_BEAMS = 1000
+# The most classes that are counted and not named.
+_MOST_LABELS = 1 << 16
 # Google's "gelu" is the tanh form; Hugging Face's "gelu" is the exact one.
 _ACTIVATIONS = {"gelu": "gelu_new", "gelu_exact": "gelu", "relu": "relu"}
 
@@ -197,6 +209,7 @@ def config_from_json(values: dict, path: str) -> ModelConfig:
             f"{path}: model_type is {shown(values.get('model_type'))}; only "
             "'albert' can be read. (A run has a model when it has ended.)"
         )
+    check_architecture_is_said(values, path)
     known = setting_fields(ModelConfig)
     changes = {name: values[name] for name in known if name in values}
     activations = {theirs: ours for ours, theirs in _ACTIVATIONS.items()}
@@ -219,17 +232,41 @@ def config_from_json(values: dict, path: str) -> ModelConfig:
         raise UserError(f"{path}: {error}") from None
 
 
+def check_architecture_is_said(values: Mapping, path: str) -> None:
+    """Raises UserError where a configuration leaves to defaults what it is.
+
+    Args:
+        values: the configuration, of any owner.
+        path: where it was read.
+    """
+    absent = [name for name in _ARCHITECTURE if name not in values]
+    if absent:
+        raise UserError(
+            f"{path} lacks {' and '.join(absent)}; it must say them all."
+        )
+
+
 def labels_from_json(values: dict, path: str) -> list[str]:
     """Returns the class names in a `config.json`, in order.
 
-    Without any there are two of them, which is what transformers leaves out.
+    As transformers: without names, or with another number of them,
+    `num_labels` says how many classes there are; without that there are two.
 
     Raises:
         UserError: when they are not the names of classes 0 to n - 1.
     """
-    names = values.get("id2label")
+    names, count = values.get("id2label"), values.get("num_labels")
+    if count is not None and (
+        type(count) is not int or not 1 <= count <= _MOST_LABELS
+    ):
+        raise UserError(
+            f"{path}: num_labels={shown(count)} must be a whole number from 1 "
+            f"to {_MOST_LABELS}."
+        )
     if names is None:
-        return ["LABEL_0", "LABEL_1"]
+        return _unnamed_labels(count or 2)
+    if count and isinstance(names, dict) and len(names) != count:
+        return _unnamed_labels(count)
     numbers = range(len(names)) if isinstance(names, dict) else ()
     labels = [names[str(n)] for n in numbers if str(n) in names]
     if (
@@ -244,6 +281,10 @@ def labels_from_json(values: dict, path: str) -> list[str]:
             "name each, all different."
         )
     return labels
+
+
+def _unnamed_labels(count: int) -> list[str]:
+    return [f"LABEL_{n}" for n in range(count)]
 
 
 def max_seq_length_from_json(

@@ -31,6 +31,9 @@ CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 # A file may lack weights, but not most of them.
 _MOST_TIMES = 10
+# In each block of a file: four dense layers of attention and two of the
+# feed-forward part, two normalisations; each has two.
+_ARRAYS_OF_A_BLOCK = 16
 
 
 def describe(
@@ -84,8 +87,8 @@ def read_model_files(directory: str) -> tuple[ModelDescription, StoredWeights]:
 def check_size(config: ModelConfig, stored: StoredWeights, path: str) -> None:
     """Raises UserError where the model would be far larger than its file.
 
-    So that a few bytes of configuration, read from `path`, cannot fill the
-    memory.
+    So that a few bytes of configuration, read from `path`, can neither fill
+    the memory nor build thousands of blocks of next to nothing.
     """
     held = sum(math.prod(shape) for shape in stored.shapes.values())
     needed = parameter_count(config, heads=()).encoder
@@ -93,6 +96,14 @@ def check_size(config: ModelConfig, stored: StoredWeights, path: str) -> None:
         raise UserError(
             f"{path} describes an encoder of {needed:,} weights and "
             f"{stored.source} holds {held:,}; they do not belong together."
+        )
+    blocks = file_groups(config, stored.form) * config.inner_group_num
+    arrays = blocks * _ARRAYS_OF_A_BLOCK
+    if arrays > _MOST_TIMES * len(stored.shapes):
+        raise UserError(
+            f"{path} describes {blocks} blocks of {_ARRAYS_OF_A_BLOCK} arrays "
+            f"each and {stored.source} holds {len(stored.shapes)} arrays; they "
+            "do not belong together."
         )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from sentencepiece import sentencepiece_model_pb2
 
-from albert_tf.config import UserError
+from albert_tf.config import UserError, check_number_of_pieces
 from albert_tf.text import wordpiece
 from albert_tf.text.tokenizer_json import (
     DIGIT_COMMA_PENALTY,
@@ -94,6 +94,8 @@ def wordpiece_vocabulary(
         UserError: when the contents are not what such a file holds.
     """
     vocab = values["model"].get("vocab")
+    if isinstance(vocab, dict):
+        check_number_of_pieces(len(vocab), path)
     if not isinstance(vocab, dict) or sorted(
         number for number in vocab.values() if type(number) is int
     ) != list(range(len(vocab))):
@@ -126,6 +128,7 @@ def wordpiece_vocabulary(
 def _scored_pieces(vocab: Any, path: str) -> list[tuple[str, float]]:
     if not isinstance(vocab, list) or not vocab:
         raise UserError(f"{path}: the model has no list of pieces.")
+    check_number_of_pieces(len(vocab), path)
     for number, row in enumerate(vocab):
         if (
             not isinstance(row, list)

@@ -1,4 +1,5 @@
-"""Text to token ids: `load_tokenizer` opens a directory with a vocabulary.
+"""Text to token ids: `load_tokenizer` opens a directory with a vocabulary,
+`load_tokenizer_file` a vocabulary alone.
 
 The directory holds `spiece.model` (SentencePiece, as the released English
 models) or `vocab.txt` (WordPiece, as the Chinese ones) and, beside it,
@@ -9,7 +10,16 @@ with neither may have a `tokenizer.json`, which transformers 5 writes alone.
 import os
 from typing import Any
 
-from albert_tf.config import UserError, read_json
+from google.protobuf.message import DecodeError
+from sentencepiece import sentencepiece_model_pb2
+
+from albert_tf.config import (
+    MAX_VOCABULARY_BYTES,
+    UserError,
+    check_number_of_pieces,
+    read_at_most,
+    read_json,
+)
 from albert_tf.text import from_tokenizer_json
 from albert_tf.text.sentencepiece_tokenizer import (
     MODEL_FILE,
@@ -24,8 +34,6 @@ from albert_tf.text.wordpiece_tokenizer import (
 
 # transformers' class -> the file of its vocabulary.
 _FILES = {"AlbertTokenizer": MODEL_FILE, "BertTokenizer": VOCAB_FILE}
-# Bytes of a tokenizer.json; that of 30,000 pieces has 2 million.
-_MAX_JSON_BYTES = 64 << 20
 
 
 def load_tokenizer(directory: str | os.PathLike[str]) -> Tokenizer:
@@ -43,24 +51,47 @@ def load_tokenizer(directory: str | os.PathLike[str]) -> Tokenizer:
     config = read_json(config_path) if os.path.exists(config_path) else {}
     name = _vocabulary_file(directory, config)
     path = os.path.join(directory, name)
-    try:
-        if name == JSON_FILE:
-            return _from_json(path, config, config_path)
-        if name == VOCAB_FILE:
-            return WordPieceTokenizer(
-                read_vocabulary(path),
-                source=path,
-                **_wordpiece_settings(config, config_path),
-            )
-        with open(path, "rb") as file:
-            model_bytes = file.read()
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}.") from None
+    if name == JSON_FILE:
+        return _from_json(path, config, config_path)
+    if name == VOCAB_FILE:
+        return WordPieceTokenizer(
+            read_vocabulary(path),
+            source=path,
+            **_wordpiece_settings(config, config_path),
+        )
     return SentencePieceTokenizer(
-        model_bytes,
+        _read_model(path),
         source=path,
         **_switches(config, config_path, "do_lower_case", "keep_accents"),
     )
+
+
+def load_tokenizer_file(path: str | os.PathLike[str]) -> Tokenizer:
+    """Returns the tokenizer of a vocabulary alone, however it is called.
+
+    A file `*.txt` is a WordPiece vocabulary, any other a SentencePiece model.
+    The settings are those of the released uncased models: lower case, no
+    accents.
+
+    Raises:
+        UserError: when the file is missing, no regular file, or unusable.
+    """
+    path = os.fspath(path)
+    if path.endswith(".txt"):
+        return WordPieceTokenizer(read_vocabulary(path), source=path)
+    return SentencePieceTokenizer(_read_model(path), source=path)
+
+
+def _read_model(path: str) -> bytes:
+    """Returns a SentencePiece model that is not far too large."""
+    model_bytes = read_at_most(path, MAX_VOCABULARY_BYTES)
+    try:
+        model = sentencepiece_model_pb2.ModelProto.FromString(model_bytes)
+    except DecodeError:
+        # The tokenizer says what is wrong with it.
+        return model_bytes
+    check_number_of_pieces(len(model.pieces), path)
+    return model_bytes
 
 
 def _from_json(
@@ -70,7 +101,7 @@ def _from_json(
 
     The settings of tokenizer_config.json go first.
     """
-    values = read_json(path, _MAX_JSON_BYTES)
+    values = read_json(path, MAX_VOCABULARY_BYTES)
     if from_tokenizer_json.model_type(values, path) == "WordPiece":
         pieces, settings = from_tokenizer_json.wordpiece_vocabulary(
             values, path

@@ -8,7 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf.config import UserError, write_json
+from albert_tf.config import (
+    MAX_VOCABULARY_BYTES,
+    UserError,
+    check_number_of_pieces,
+    read_at_most,
+    write_json,
+)
 from albert_tf.text import wordpiece
 from albert_tf.text.tokenizer_base import (
     CONFIG_FILE,
@@ -158,10 +164,13 @@ def read_vocabulary(path: str) -> list[str]:
     """Returns the pieces in a file, one a line.
 
     Raises:
-        UserError: naming the line that is not UTF-8, empty, or there twice.
+        UserError: naming the line that is not UTF-8, empty, or there twice;
+            for a file that cannot be read or is far larger than any
+            vocabulary.
     """
-    with open(path, "rb") as file:
-        lines = file.read().rstrip(b"\r\n").split(b"\n")
+    content = read_at_most(path, MAX_VOCABULARY_BYTES).rstrip(b"\r\n")
+    check_number_of_pieces(content.count(b"\n") + 1, path)
+    lines = content.split(b"\n")
     # Only these end a line: pieces may be other characters that split one.
     pieces: dict[str, int] = {}
     for number, line in enumerate(lines, start=1):

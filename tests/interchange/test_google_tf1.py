@@ -24,6 +24,14 @@ from albert_tf.interchange.google_tf1 import (
 from albert_tf.modeling.models import AlbertForPretraining
 from albert_tf.modeling.weight_names import assign_weights, named_weights
 
+ARCHITECTURE = (
+    "vocab_size",
+    "embedding_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_attention_heads",
+    "intermediate_size",
+)
 DATA = Path(__file__).resolve().parents[1] / "data"
 
 
@@ -100,10 +108,24 @@ def test_what_an_estimator_saves_beside_weights_is_left_out(tmp_path):
     assert dict(open_weights(prefix).shapes) == {"bert/w": (2, 3)}
 
 
+def test_other_trainings_state_is_left_out(tmp_path):
+    value = np.float32([1, 2])
+    slots = ("ExponentialMovingAverage", "Momentum", "lamb_m", "adam_v/x")
+    slots = (*slots, "adam_v", "Adam_1")
+    state = {f"module/bert/w/{slot}": value for slot in slots}
+    counters = ("global_step", "current_loss_scale", "bert/beta1_power", "w")
+    state |= {name: np.float32(1) for name in counters}
+    prefix = save(tmp_path / "c", {"module/bert/w": value, **state})
+    assert dict(open_weights(prefix).shapes) == {"bert/w": (2,)}
+    # Without its variable, a slot is a name of nobody.
+    prefix = save(tmp_path / "d", {"bert/v": value, "bert/w/adam_m": value})
+    assert list(open_weights(prefix).shapes) == ["bert/v", "bert/w/adam_m"]
+
+
 def test_the_objects_beside_variables_are_left_out(tmp_path):
     prefix = save(
         tmp_path / "c",
-        {"_CHECKPOINTABLE_OBJECT_GRAPH": b"\n\0", "bert/w": np.float32(1)},
+        {"_CHECKPOINTABLE_OBJECT_GRAPH": b"\n\0", "bert/w": np.float32([1])},
     )
     assert list(open_weights(prefix).shapes) == ["bert/w"]
 
@@ -146,9 +168,9 @@ def test_a_checkpoint_of_objects_is_named(tmp_path):
     ],
 )
 def test_other_names_of_the_same_variables(tmp_path, name, known):
-    prefix = save(tmp_path / "c", {name: np.float32([3]), "b": np.float32(0)})
-    opened = open_weights(prefix)
-    assert dict(opened.shapes) == {known: (1,), "b": ()}
+    values = {name: np.float32([3]), "b": np.float32([0, 0])}
+    opened = open_weights(save(tmp_path / "c", values))
+    assert dict(opened.shapes) == {known: (1,), "b": (2,)}
     assert opened.read(known) == [3]
 
 
@@ -157,7 +179,8 @@ def test_other_names_of_the_same_variables(tmp_path, name, known):
     [("g/LayerNorm/beta", "g/layer_normalization/beta"), ("w", "module/w")],
 )
 def test_two_names_of_one_variable_are_refused(tmp_path, one, other):
-    prefix = save(tmp_path / "c", {one: np.float32(0), other: np.float32(0)})
+    values = {one: np.float32([0]), other: np.float32([0])}
+    prefix = save(tmp_path / "c", values)
     with pytest.raises(UserError, match=f"{prefix} holds both ") as caught:
         open_weights(prefix)
     line = str(caught.value)
@@ -226,8 +249,11 @@ def test_a_prefix_without_a_folder_is_in_this_one(checkpoint, monkeypatch):
 
 
 def write_config(tmp_path, **values):
+    """Writes what is given beside the architecture of our defaults."""
     path = tmp_path / "albert_config.json"
-    path.write_text(json.dumps(values))
+    config = dataclasses.asdict(ModelConfig())
+    said = {name: config[name] for name in ARCHITECTURE}
+    path.write_text(json.dumps(said | values))
     return str(path)
 
 
@@ -243,6 +269,7 @@ def test_keys_that_nothing_reads_are_passed_over(tmp_path):
         attention_probs_dropout_prob=0,
         num_hidden_groups=2,
         inner_group_num=3,
+        layer_norm_eps=1e-12,
     )
     assert read_config(path) == override(
         ModelConfig(), {"num_hidden_groups": 2, "inner_group_num": 3}
@@ -252,7 +279,19 @@ def test_keys_that_nothing_reads_are_passed_over(tmp_path):
 @pytest.mark.parametrize(
     ("values", "text"),
     [
-        ({"hiden_size": 8}, "'hiden_size' is not a setting; did you mean hid"),
+        (
+            {"hiden_size": 8, "b\n" * 99: 1},
+            r"google-research/albert has no setting 'b\\n.*\.\.\., "
+            "'hiden_size'; it has vocab_size, ",
+        ),
+        # What is ours alone stands within our key, if anywhere.
+        ({"always_project_embeddings": True}, "google-research/.* has no"),
+        ({"sharing": "all"}, "google-research/albert has no setting 'sharing'"),
+        ({"classifier_dropout_prob": 0.1}, ".* has no setting 'classifier_dr"),
+        ({"layer_norm_eps": 1e-5}, "layer_norm_eps=1e-05 must be 1e-12, which"),
+        ({"layer_norm_eps": "0"}, "layer_norm_eps='0' must be 1e-12, which"),
+        ({"hidden_act": "gelu_exact"}, "hidden_act='gelu_exact' is not one of"),
+        ({"hidden_act": ["gelu"]}, r"hidden_act=\['gelu'\] is not one of gelu"),
         ({"hidden_size": "8"}, "hidden_size='8' is of type str; int is needed"),
         ({"hidden_act": "swish"}, "hidden_act='swish' is not one of gelu"),
         ({"hidden_size": 770}, "hidden_size=770 is not a multiple of"),
@@ -265,6 +304,20 @@ def test_keys_that_nothing_reads_are_passed_over(tmp_path):
 def test_a_faulty_configuration_is_named(tmp_path, values, text):
     path = write_config(tmp_path, **values)
     with pytest.raises(UserError, match=f"^{re.escape(path)}: {text}"):
+        read_config(path)
+
+
+@pytest.mark.parametrize(
+    "absent", [ARCHITECTURE, *([name] for name in ARCHITECTURE)]
+)
+def test_what_decides_the_architecture_is_never_a_default(tmp_path, absent):
+    path = write_config(tmp_path)
+    values = json.loads(Path(path).read_text())
+    values = {n: value for n, value in values.items() if n not in absent}
+    Path(path).write_text(json.dumps(values))
+    with pytest.raises(
+        UserError, match=f"^{path} lacks {' and '.join(absent)}; it must say"
+    ):
         read_config(path)
 
 
@@ -392,11 +445,21 @@ def test_the_vocabulary_of_a_folder_is_found(released, tmp_path):
     ("shapes", "heads"),
     [
         ({"bert/pooler/dense/bias": (8,)}, ()),
-        ({"cls/predictions/output_bias": (9,)}, ("pretraining",)),
+        ({"cls/predictions/output_bias": (9,)}, ("masked_lm",)),
+        (
+            {
+                "cls/predictions/output_bias": (9,),
+                "cls/seq_relationship/output_bias": (2,),
+            },
+            ("pretraining",),
+        ),
         ({"cls/squad/output_weights": (2, 8)}, ("span",)),
         ({"start_logits/dense/kernel": (8, 1)}, ("answerable_span",)),
         ({"output_weights": (3, 8)}, ("classification",)),
-        ({"output_weights": (1, 8)}, ("regression", "multiple_choice")),
+        (
+            {"output_weights": (1, 8)},
+            ("classification", "regression", "multiple_choice"),
+        ),
     ],
 )
 def test_names_tell_the_head(shapes, heads):

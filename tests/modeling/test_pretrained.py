@@ -12,7 +12,8 @@ from numpy_albert import SMALL, random_features, randomise
 from safetensors.numpy import load_file, save_file
 from test_heads import batch_of, model_of
 
-from albert_tf.config import UserError, override, to_dict
+from albert_tf.config import ModelConfig, UserError, override, to_dict
+from albert_tf.modeling.config_json import labels_from_json
 from albert_tf.modeling.models import (
     MODELS,
     AlbertForAnswerableQuestions,
@@ -24,7 +25,18 @@ from albert_tf.modeling.models import (
     AlbertForTokenClassification,
     AlbertModel,
 )
+from albert_tf.modeling.pretrained import check_size
+from albert_tf.modeling.stored_weights import StoredWeights
+from albert_tf.modeling.weight_names import named_weights
 
+TINY = {
+    "vocab_size": 9,
+    "embedding_size": 1,
+    "hidden_size": 1,
+    "num_attention_heads": 1,
+    "intermediate_size": 1,
+    "max_position_embeddings": 4,
+}
 MAPPING = "albert.encoder.embedding_hidden_mapping_in."
 
 
@@ -361,6 +373,101 @@ def test_hostile_descriptions(change, own, text, copied):
     assert len(str(error.value)) < 2000
 
 
+def described(config, arrays):
+    """Returns a file of so many tensors, large enough for any small model."""
+    shapes = {f"w{n}": (1000,) for n in range(arrays)}
+    return StoredWeights("the file", "huggingface", shapes, shapes.get)
+
+
+@pytest.mark.parametrize(
+    ("changes", "blocks"),
+    [
+        ({"num_hidden_layers": 64, "num_hidden_groups": 64}, 64),
+        ({"num_hidden_layers": 64, "sharing": "attention"}, 64),
+        ({"num_hidden_layers": 32, "inner_group_num": 2}, 2),
+        (
+            {
+                "num_hidden_layers": 64,
+                "sharing": "none",
+                "inner_group_num": 2,
+            },
+            128,
+        ),
+    ],
+)
+def test_more_blocks_than_the_file_could_hold(changes, blocks):
+    config = override(ModelConfig(), TINY | changes)
+    # A tenth of the arrays may do, and no fewer.
+    least = -(-16 * blocks // 10)
+    check_size(config, described(config, least), "c.json")
+    with pytest.raises(
+        UserError,
+        match=f"^c.json describes {blocks} blocks of 16 arrays each and the "
+        f"file holds {least - 1} arrays; they do not belong together",
+    ):
+        check_size(config, described(config, least - 1), "c.json")
+
+
+def test_a_block_has_as_many_arrays_as_are_counted():
+    config = override(
+        ModelConfig(), TINY | {"num_hidden_layers": 2, "sharing": "none"}
+    )
+    for form in ("google", "huggingface"):
+        names = {
+            getattr(row, form)
+            for row in named_weights(AlbertModel(config), form)
+        }
+        assert sum("/group_0/" in n or "groups.0." in n for n in names) == 16
+
+
+@pytest.mark.parametrize(
+    "absent",
+    [
+        ["num_attention_heads"],
+        [
+            "vocab_size",
+            "embedding_size",
+            "hidden_size",
+            "num_hidden_layers",
+            "num_attention_heads",
+            "intermediate_size",
+        ],
+    ],
+)
+def test_what_decides_the_architecture_is_never_a_default(absent, copied):
+    """Others take 64 heads where nothing is said; no shape would tell."""
+    directory = copied("AlbertModel")
+    changed(directory, lambda values: [values.pop(name) for name in absent])
+    with pytest.raises(
+        UserError,
+        match=rf"config\.json lacks {' and '.join(absent)}; it must say them",
+    ):
+        AlbertModel.from_pretrained(directory)
+
+
+@pytest.mark.parametrize(
+    ("values", "labels"),
+    [
+        ({}, ["LABEL_0", "LABEL_1"]),
+        ({"num_labels": None}, ["LABEL_0", "LABEL_1"]),
+        ({"num_labels": 3}, ["LABEL_0", "LABEL_1", "LABEL_2"]),
+        ({"num_labels": 1, "id2label": None}, ["LABEL_0"]),
+        ({"num_labels": 2, "id2label": {"0": "a", "1": "b"}}, ["a", "b"]),
+        ({"num_labels": 1, "id2label": {"0": "a", "1": "b"}}, ["LABEL_0"]),
+    ],
+)
+def test_classes_that_are_only_counted(values, labels):
+    assert labels_from_json(values, "c.json") == labels
+
+
+@pytest.mark.parametrize("count", [0, -1, True, "3", 2.0, 10**9, [3]])
+def test_hostile_numbers_of_classes(count):
+    with pytest.raises(
+        UserError, match=r"^c\.json: num_labels=.* from 1 to 65536\.$"
+    ):
+        labels_from_json({"num_labels": count}, "c.json")
+
+
 @pytest.mark.parametrize(
     ("labels", "text"),
     [
@@ -387,11 +494,14 @@ def test_what_is_no_directory_of_a_model(tmp_path):
     path.write_text(json.dumps(to_dict(SMALL) | {"model_type": "bert"}))
     with pytest.raises(UserError, match="model_type is 'bert'; only 'albert'"):
         AlbertModel.from_pretrained(tmp_path)
-    path.write_text(json.dumps({"model_type": "albert"}))
+    path.write_text(json.dumps(to_dict(SMALL) | {"model_type": "albert"}))
     with pytest.raises(UserError, match="architectures is None; one of"):
         AlbertModel.from_pretrained(tmp_path)
     path.write_text(
-        '{"model_type": "albert", "architectures": ["AlbertModel"]}'
+        json.dumps(
+            to_dict(SMALL)
+            | {"model_type": "albert", "architectures": ["AlbertModel"]}
+        )
     )
     with pytest.raises(UserError, match="model.safetensors"):
         AlbertModel.from_pretrained(tmp_path)

@@ -6,7 +6,8 @@ import pytest
 import tokenizers
 from sentencepiece import sentencepiece_model_pb2
 
-from albert_tf.config import UserError
+from albert_tf.config import MAX_PIECES, UserError
+from albert_tf.text import from_tokenizer_json
 from albert_tf.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.text.wordpiece_tokenizer import WordPieceTokenizer
@@ -160,3 +161,16 @@ def test_numbers_of_wordpieces(wordpiece_tokenizer, tmp_path):
     path.write_text(json.dumps(values))
     with pytest.raises(UserError, match="does not number its pieces 0 to n"):
         load_tokenizer(directory)
+
+
+@pytest.mark.parametrize("kind", ["Unigram", "WordPiece"])
+def test_more_pieces_than_any_needs_are_refused_unread(kind):
+    """No piece is looked at: these would be at fault."""
+    pieces = [None] * (MAX_PIECES + 1)
+    vocab = pieces if kind == "Unigram" else dict.fromkeys(range(len(pieces)))
+    read = {
+        "Unigram": from_tokenizer_json.sentencepiece_model,
+        "WordPiece": from_tokenizer_json.wordpiece_vocabulary,
+    }[kind]
+    with pytest.raises(UserError, match="^a.json has 1,000,001 pieces; the mo"):
+        read({"model": {"type": kind, "vocab": vocab}}, "a.json")

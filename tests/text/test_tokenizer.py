@@ -4,13 +4,17 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
-from albert_tf.config import UserError
+from albert_tf import config as config_module
+from albert_tf.config import MAX_VOCABULARY_BYTES, UserError
 from albert_tf.text.sentencepiece_tokenizer import SentencePieceTokenizer
-from albert_tf.text.tokenizer import load_tokenizer
+from albert_tf.text.tokenizer import load_tokenizer, load_tokenizer_file
 from albert_tf.text.wordpiece_tokenizer import WordPieceTokenizer
+
+FILES = ("spiece.model", "vocab.txt", "tokenizer.json")
 
 
 def write(directory, tokenizers, config=None):
@@ -99,11 +103,71 @@ def test_no_vocabulary(tmp_path):
         load_tokenizer(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["spiece.model", "vocab.txt"])
+def refused(tmp_path, name, text):
+    """Whatever opens the vocabulary says one line, and says it at once."""
+    begin = time.monotonic()
+    openings = [(load_tokenizer, tmp_path)]
+    if name != "tokenizer.json":
+        openings.append((load_tokenizer_file, tmp_path / name))
+    for opening, path in openings:
+        with pytest.raises(UserError, match=text) as caught:
+            opening(path)
+        assert str(caught.value).startswith(str(tmp_path / name))
+        assert "\n" not in str(caught.value)
+    assert time.monotonic() - begin < 1
+
+
+@pytest.mark.parametrize("name", FILES)
 def test_a_vocabulary_that_cannot_be_read(tmp_path, name):
-    (tmp_path / name).mkdir()
-    with pytest.raises(UserError, match=f"{name}: Is a directory"):
-        load_tokenizer(tmp_path)
+    path = tmp_path / name
+    path.mkdir()
+    refused(tmp_path, name, f"{name}: Is a directory")
+    path.rmdir()
+    os.mkfifo(path)
+    refused(tmp_path, name, "is a pipe or a device, not a file")
+    path.unlink()
+    path.symlink_to("/dev/zero")
+    refused(tmp_path, name, "is a pipe or a device, not a file")
+    path.unlink()
+    with open(path, "wb") as file:
+        file.truncate(MAX_VOCABULARY_BYTES + 1)
+    refused(tmp_path, name, "has 16777217 bytes; more than 16777216 is ref")
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_vocabulary_of_too_many_pieces(
+    tiny_tokenizer, wordpiece_tokenizer, tmp_path, monkeypatch, name
+):
+    wordpiece = name == "vocab.txt"
+    tokenizer = wordpiece_tokenizer if wordpiece else tiny_tokenizer
+    tokenizer.save(tmp_path / "saved")
+    os.replace(tmp_path / "saved" / name, tmp_path / name)
+    size = tokenizer.vocab_size
+    monkeypatch.setattr(config_module, "MAX_PIECES", size)
+    assert load_tokenizer(tmp_path).vocab_size == size
+    monkeypatch.setattr(config_module, "MAX_PIECES", size - 1)
+    text = f"{name} has {size} pieces; the most allowed is {size - 1}"
+    refused(tmp_path, name, text)
+
+
+def test_a_vocabulary_alone(tiny_tokenizer, wordpiece_tokenizer, tmp_path):
+    tiny_tokenizer.save(tmp_path / "english")
+    wordpiece_tokenizer.save(tmp_path / "chinese")
+    for place, name, tokenizer in (
+        ("english/spiece.model", "30k-clean.model", tiny_tokenizer),
+        ("chinese/vocab.txt", "vocab_chinese.txt", wordpiece_tokenizer),
+    ):
+        path = tmp_path / name
+        os.replace(tmp_path / place, path)
+        for found in (path, str(path)):
+            loaded = load_tokenizer_file(found)
+            assert type(loaded) is type(tokenizer)
+            assert loaded.fingerprint == tokenizer.fingerprint
+    with pytest.raises(UserError, match="no.model: No such file"):
+        load_tokenizer_file(tmp_path / "no.model")
+    (tmp_path / "bad.model").write_bytes(b"no model")
+    with pytest.raises(UserError, match="bad.model is not a whole Sentence"):
+        load_tokenizer_file(tmp_path / "bad.model")
 
 
 @pytest.mark.parametrize(

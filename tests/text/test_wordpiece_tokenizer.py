@@ -2,13 +2,14 @@ import json
 import os
 import pickle
 import re
+import time
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert_tf.config import UserError
+from albert_tf.config import MAX_PIECES, UserError
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.text.wordpiece import split_words
 from albert_tf.text.wordpiece_tokenizer import (
@@ -220,3 +221,11 @@ def test_bad_vocabulary(tmp_path, data, expected):
     with pytest.raises(UserError, match=expected) as caught:
         load_tokenizer(tmp_path)
     assert "\n" not in str(caught.value)
+
+
+def test_a_vocabulary_of_millions_is_refused_at_once(tmp_path):
+    (tmp_path / "vocab.txt").write_bytes(b"a\n" * (MAX_PIECES + 1))
+    begin = time.monotonic()
+    with pytest.raises(UserError, match=r"txt has 1,000,001 pieces; the most"):
+        read_vocabulary(str(tmp_path / "vocab.txt"))
+    assert time.monotonic() - begin < 0.5

@@ -28,17 +28,10 @@ from albert_tf.modeling.weight_names import (
     heads_in,
     stored_arrays,
 )
-from albert_tf.text.sentencepiece_tokenizer import (
-    MODEL_FILE,
-    SentencePieceTokenizer,
-)
-from albert_tf.text.tokenizer import load_tokenizer
+from albert_tf.text.sentencepiece_tokenizer import MODEL_FILE
+from albert_tf.text.tokenizer import load_tokenizer, load_tokenizer_file
 from albert_tf.text.tokenizer_base import CONFIG_FILE, JSON_FILE, Tokenizer
-from albert_tf.text.wordpiece_tokenizer import (
-    VOCAB_FILE,
-    WordPieceTokenizer,
-    read_vocabulary,
-)
+from albert_tf.text.wordpiece_tokenizer import VOCAB_FILE
 
 # What `head` may be: the encoder alone, the heads of pretraining, or one.
 MODEL_OF_HEAD: dict[str, type[AlbertModel]] = {
@@ -228,13 +221,9 @@ def _open_tokenizer(path: str) -> Tokenizer | None:
             return _open_tokenizer(file)
         # transformers 5 writes tokenizer.json alone.
         return load_tokenizer(path) if known or JSON_FILE in names else None
-    if not os.path.isfile(path):
+    if not os.path.exists(path):
         raise UserError(f"The tokenizer {path} does not exist.")
-    # Alone, without settings: those of the released uncased models.
-    if path.endswith(".txt"):
-        return WordPieceTokenizer(read_vocabulary(path), source=path)
-    with open(path, "rb") as file:
-        return SentencePieceTokenizer(file.read(), source=path)
+    return load_tokenizer_file(path)
 
 
 def _heads_in(source: InitialWeights) -> tuple[str, ...]:

@@ -382,7 +382,7 @@ def described(config, arrays):
 @pytest.mark.parametrize(
     ("changes", "blocks"),
     [
-        ({"num_hidden_layers": 64, "num_hidden_groups": 64}, 64),
+        ({"num_hidden_layers": 40, "num_hidden_groups": 40}, 40),
         ({"num_hidden_layers": 64, "sharing": "attention"}, 64),
         ({"num_hidden_layers": 32, "inner_group_num": 2}, 2),
         (

@@ -16,7 +16,7 @@ def negative_log_likelihood(
 ) -> keras.KerasTensor:
     """Returns -log p(label) [...] for logits [..., classes], in float32."""
     logits = ops.cast(logits, "float32")
-    labels = ops.cast(labels, "int32")
+    labels = _shaped(ops.cast(labels, "int32"), logits[..., 0])
     chosen = ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1)
     return ops.logsumexp(logits, axis=-1) - ops.squeeze(chosen, axis=-1)
 
@@ -24,11 +24,27 @@ def negative_log_likelihood(
 def _weighted(
     losses: keras.KerasTensor, weights: keras.KerasTensor | None
 ) -> Pair:
-    """Returns the pair for losses `[...]`; without weights all count 1."""
+    """Returns the pair for losses `[...]`; without weights all count 1.
+
+    Weights of fewer axes, such as one for an example, hold for all of it.
+    """
     if weights is None:
-        weights = ops.ones_like(losses)
+        return ops.sum(losses), ops.sum(ops.ones_like(losses))
     weights = ops.cast(weights, "float32")
+    while len(weights.shape) < len(losses.shape):
+        weights = ops.expand_dims(weights, -1)
+    weights = ops.broadcast_to(weights, ops.shape(losses))
     return ops.sum(losses * weights), ops.sum(weights)
+
+
+def _shaped(
+    labels: keras.KerasTensor, like: keras.KerasTensor
+) -> keras.KerasTensor:
+    """Returns labels in the shape of what predicts them.
+
+    `[batch, 1]` beside `[batch]` would otherwise be compared all with all.
+    """
+    return ops.reshape(labels, ops.shape(like))
 
 
 def weighted_cross_entropy(
@@ -58,7 +74,8 @@ def weighted_squared_error(
         labels: `[...]` numbers.
         weights: `[...]` float32. None: all 1.
     """
-    error = ops.cast(predictions, "float32") - ops.cast(labels, "float32")
+    labels = _shaped(ops.cast(labels, "float32"), predictions)
+    error = ops.cast(predictions, "float32") - labels
     return _weighted(ops.square(error), weights)
 
 
@@ -75,7 +92,7 @@ def weighted_binary_cross_entropy(
         weights: `[...]` float32. None: all 1.
     """
     logits = ops.cast(logits, "float32")
-    labels = ops.cast(labels, "float32")
+    labels = _shaped(ops.cast(labels, "float32"), logits)
     # Without overflow: softplus(x) - x * label.
     return _weighted(ops.softplus(logits) - logits * labels, weights)
 

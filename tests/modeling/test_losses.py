@@ -165,3 +165,33 @@ def test_correct_is_the_weight_of_the_hits():
     assert expected >= 2
     assert float(weighted_correct(logits, labels, weights)) == expected
     assert float(weighted_correct(logits, labels, 0 * weights)) == 0
+
+
+def test_a_column_of_labels_is_as_good_as_a_row():
+    rng = np.random.default_rng(4)
+    scores = rng.normal(size=5).astype("float32")
+    values = rng.normal(size=5).astype("float32")
+    logits = rng.normal(size=(5, 3)).astype("float32")
+    labels = rng.integers(3, size=5)
+    for loss, outputs, row in (
+        (weighted_squared_error, scores, values),
+        (weighted_binary_cross_entropy, scores, labels % 2),
+        (weighted_cross_entropy, logits, labels),
+    ):
+        wanted = loss(outputs, row, None)
+        found = loss(outputs, row[:, None], None)
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)
+        assert float(found[1]) == 5
+
+
+def test_a_weight_for_an_example_holds_for_all_of_it():
+    rng = np.random.default_rng(5)
+    logits = rng.normal(size=(4, 6, 3)).astype("float32")
+    labels = rng.integers(3, size=(4, 6))
+    weights = np.array([1, 0, 2, 0.5], "float32")
+    wanted = weighted_cross_entropy(
+        logits, labels, np.repeat(weights[:, None], 6, axis=1)
+    )
+    found = weighted_cross_entropy(logits, labels, weights)
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    assert float(found[1]) == 6 * 3.5

@@ -325,6 +325,11 @@ class MultipleChoiceHead(PooledHead):
         training: bool = False,
     ) -> dict[str, keras.KerasTensor]:
         """Returns `logits` `[batch, choices]`."""
+        if len(features["input_ids"].shape) != 3:
+            raise UserError(
+                "Multiple choice reads input_ids [batch, choices, seq]; they "
+                f"have {len(features['input_ids'].shape)} axes."
+            )
         scores = self.scores(encoded, dropout_keys, training)
         choices = ops.shape(features["input_ids"])[1]
         return {"logits": ops.reshape(scores, (-1, choices))}

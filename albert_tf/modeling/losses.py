@@ -16,7 +16,7 @@ def negative_log_likelihood(
 ) -> keras.KerasTensor:
     """Returns -log p(label) [...] for logits [..., classes], in float32."""
     logits = ops.cast(logits, "float32")
-    labels = _shaped(ops.cast(labels, "int32"), logits[..., 0])
+    labels = _row(ops.cast(labels, "int32"), logits[..., 0])
     chosen = ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1)
     return ops.logsumexp(logits, axis=-1) - ops.squeeze(chosen, axis=-1)
 
@@ -24,27 +24,36 @@ def negative_log_likelihood(
 def _weighted(
     losses: keras.KerasTensor, weights: keras.KerasTensor | None
 ) -> Pair:
-    """Returns the pair for losses `[...]`; without weights all count 1.
-
-    Weights of fewer axes, such as one for an example, hold for all of it.
-    """
+    """Returns the pair for losses `[...]`; without weights all count 1."""
     if weights is None:
         return ops.sum(losses), ops.sum(ops.ones_like(losses))
-    weights = ops.cast(weights, "float32")
-    while len(weights.shape) < len(losses.shape):
-        weights = ops.expand_dims(weights, -1)
-    weights = ops.broadcast_to(weights, ops.shape(losses))
+    weights = _spread(weights, losses)
     return ops.sum(losses * weights), ops.sum(weights)
 
 
-def _shaped(
-    labels: keras.KerasTensor, like: keras.KerasTensor
+def _spread(
+    weights: keras.KerasTensor, like: keras.KerasTensor
 ) -> keras.KerasTensor:
-    """Returns labels in the shape of what predicts them.
+    """Returns float32 weights in the shape of what they weigh.
+
+    Weights of fewer axes, such as one for an example, hold for all of it.
+    """
+    weights = _row(ops.cast(weights, "float32"), like)
+    while len(weights.shape) < len(like.shape):
+        weights = ops.expand_dims(weights, -1)
+    return ops.broadcast_to(weights, ops.shape(like))
+
+
+def _row(
+    values: keras.KerasTensor, like: keras.KerasTensor
+) -> keras.KerasTensor:
+    """Returns values without a last axis of 1 that `like` has not.
 
     `[batch, 1]` beside `[batch]` would otherwise be compared all with all.
     """
-    return ops.reshape(labels, ops.shape(like))
+    if len(values.shape) == len(like.shape) + 1 and values.shape[-1] == 1:
+        return ops.squeeze(values, axis=-1)
+    return values
 
 
 def weighted_cross_entropy(
@@ -57,8 +66,13 @@ def weighted_cross_entropy(
     Args:
         logits: `[..., classes]`.
         labels: `[...]` integers.
-        weights: `[...]` float32; 0 for padding. None: all 1.
+        weights: `[...]` float32; 0 for padding, whose labels may be anything
+            (-100). None: all 1.
     """
+    labels = _row(ops.cast(labels, "int32"), logits[..., 0])
+    if weights is not None:
+        kept = _spread(weights, labels) > 0
+        labels = ops.where(kept, labels, ops.zeros_like(labels))
     return _weighted(negative_log_likelihood(logits, labels), weights)
 
 
@@ -74,7 +88,7 @@ def weighted_squared_error(
         labels: `[...]` numbers.
         weights: `[...]` float32. None: all 1.
     """
-    labels = _shaped(ops.cast(labels, "float32"), predictions)
+    labels = _row(ops.cast(labels, "float32"), predictions)
     error = ops.cast(predictions, "float32") - labels
     return _weighted(ops.square(error), weights)
 
@@ -92,7 +106,7 @@ def weighted_binary_cross_entropy(
         weights: `[...]` float32. None: all 1.
     """
     logits = ops.cast(logits, "float32")
-    labels = _shaped(ops.cast(labels, "float32"), logits)
+    labels = _row(ops.cast(labels, "float32"), logits)
     # Without overflow: softplus(x) - x * label.
     return _weighted(ops.softplus(logits) - logits * labels, weights)
 

@@ -266,6 +266,14 @@ class AlbertModel(keras.Model):
         Raises:
             UserError: when nothing trains the model, or a label is missing.
         """
+        # On TensorFlow; other backends have no such attribute.
+        strategy = getattr(self, "distribute_strategy", None)
+        if strategy is not None and strategy.num_replicas_in_sync > 1:
+            raise UserError(
+                "fit() trains on one device: with several it would weigh "
+                "every replica alike. bin.pretrain and bin.finetune train on "
+                "several with --strategy."
+            )
         if self._compile_loss is not None:
             return super().compute_loss(
                 x, y, y_pred, sample_weight, training=training
@@ -386,8 +394,11 @@ class AlbertModel(keras.Model):
         new_heads = [
             name
             for name in cls.head_names
-            if name not in held.union(said)
-            or model.labels != description.labels
+            if model.heads[name].weights
+            and (
+                name not in held.union(said)
+                or model.labels != description.labels
+            )
         ]
         if new_heads and not allow_missing:
             raise UserError(

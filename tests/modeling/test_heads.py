@@ -534,3 +534,15 @@ def test_labels_and_poolers_that_do_not_fit():
         random_features(SMALL)
     )
     assert set(outputs) == {"sequence_output", "start_logits", "end_logits"}
+
+
+def test_choices_without_their_axis_are_refused():
+    model = MODELS["AlbertForMultipleChoice"](SMALL)
+    ids = np.ones((4, 4), "int32")
+    features = {
+        "input_ids": ids,
+        "input_mask": ids,
+        "segment_ids": np.zeros_like(ids),
+    }
+    with pytest.raises(UserError, match="they have 2 axes"):
+        model(features)

@@ -335,3 +335,18 @@ def test_choices_are_fitted():
     batch = batch_of("AlbertForMultipleChoice", batch=6)
     history = model.fit(batch, batch_size=6, epochs=1, verbose=0).history
     assert np.isfinite(history["loss"]).all()
+
+
+def test_fit_on_several_devices_is_refused():
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    with strategy.scope():
+        model = MODELS["AlbertForClassification"](SMALL, 2)
+        model.compile(optimizer="sgd")
+    ids = np.ones((4, 4), "int32")
+    features = {
+        "input_ids": ids,
+        "input_mask": ids,
+        "segment_ids": np.zeros_like(ids),
+    }
+    with pytest.raises(UserError, match="trains on one device"):
+        model.fit(features, np.array([0, 1, 0, 1]), batch_size=4, verbose=0)

@@ -195,3 +195,13 @@ def test_a_weight_for_an_example_holds_for_all_of_it():
     found = weighted_cross_entropy(logits, labels, weights)
     np.testing.assert_allclose(found, wanted, rtol=1e-6)
     assert float(found[1]) == 6 * 3.5
+
+
+def test_a_label_without_weight_may_be_anything():
+    logits = np.random.default_rng(6).normal(size=(2, 4, 3)).astype("float32")
+    labels = np.full((2, 4), -100)
+    labels[:, 0] = 1
+    weights = (labels >= 0).astype("float32")
+    found = weighted_cross_entropy(logits, labels, weights)
+    wanted = weighted_cross_entropy(logits[:, 0], labels[:, 0], None)
+    np.testing.assert_allclose(found, wanted, rtol=1e-6)

@@ -505,3 +505,14 @@ def test_what_is_no_directory_of_a_model(tmp_path):
     )
     with pytest.raises(UserError, match="model.safetensors"):
         AlbertModel.from_pretrained(tmp_path)
+
+
+def test_a_head_without_weights_needs_no_leave(tmp_path):
+    directory = str(tmp_path)
+    source = model_of("AlbertForPretraining")
+    source.save_pretrained(directory)
+    model = MODELS["AlbertForSentenceEmbedding"].from_pretrained(directory)
+    for ours, theirs in zip(
+        model.encoder.weights, source.encoder.weights, strict=True
+    ):
+        np.testing.assert_array_equal(ours, theirs)

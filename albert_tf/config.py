@@ -332,11 +332,54 @@ class OptimizerConfig(_Section):
     optimizer: str = setting("lamb", "Update rule.", choices=("lamb", "adamw"))
     learning_rate: float = setting(0.00176, "Peak learning rate.", minimum=0.0)
     num_warmup_steps: int = setting(3125, "Steps of linear warm-up.", minimum=0)
+    learning_rate_decay: str = setting(
+        "polynomial",
+        "How the learning rate falls after the warm-up.",
+        choices=("polynomial", "cosine", "constant"),
+    )
     decay_power: float = setting(
-        1.0, "Power of the polynomial decay to 0.", minimum=0.0
+        1.0, "Power of the polynomial decay.", minimum=0.0
+    )
+    end_learning_rate: float = setting(
+        0.0, "Learning rate at the last step.", minimum=0.0
+    )
+    original_schedule: bool = setting(
+        False,
+        "The schedule as google-research/albert computes it: the first step "
+        "has rate 0, and the decay counts from the start of the run, so that "
+        "the rate jumps where the warm-up ends.",
+    )
+    layer_decay: float = setting(
+        1.0,
+        "The learning rate of a layer is so many times that of the one above "
+        "it; the heads have the full rate. Layers that share weights count "
+        "as one.",
+        minimum=0.0,
+        maximum=1.0,
     )
     weight_decay_rate: float = setting(
         0.01, "Decoupled weight decay.", minimum=0.0
+    )
+    exclude_from_weight_decay: str = setting(
+        "LayerNorm,layer_norm,bias",
+        "Regular expressions, separated by commas: variables whose path "
+        "matches one have no weight decay.",
+    )
+    exclude_from_layer_adaptation: str = setting(
+        "LayerNorm,layer_norm,bias",
+        "Likewise: variables that LAMB does not rescale.",
+    )
+    freeze: str = setting(
+        "",
+        "Likewise: variables that are not trained at all (encoder: a probe "
+        "on the pretrained encoder).",
+    )
+    ema_decay: float = setting(
+        0.0,
+        "Decay of an exponential moving average of the weights, which is "
+        "evaluated and saved as the model in their place; 0: none.",
+        minimum=0.0,
+        maximum=0.9999999,
     )
     beta_1: float = setting(
         0.9, "Decay of the first moment.", minimum=0.0, maximum=0.9999999
@@ -380,8 +423,25 @@ class TrainingConfig(_Section):
     )
     precision: str = setting(
         "float32",
-        "Arithmetic of the layers; weights stay float32.",
-        choices=("float32", "bfloat16"),
+        "Arithmetic of the layers; weights stay float32. float16 scales the "
+        "loss, so that small gradients are not lost.",
+        choices=("float32", "bfloat16", "float16"),
+    )
+    micro_batch_size: str = setting(
+        "",
+        "Sequences that a replica works on at a time; the gradients of "
+        "several such parts are added up before the update. A number, auto: "
+        "the largest that fits into memory, or empty: a replica's whole "
+        "share of the batch.",
+    )
+    steps_per_loop: int = setting(
+        1,
+        "Steps per call of the compiled loop: more of them keep an "
+        "accelerator busy.",
+        minimum=1,
+    )
+    xla: bool = setting(
+        False, "Compile forward and backward of a replica with XLA."
     )
     remat: bool = setting(
         False,
@@ -392,7 +452,7 @@ class TrainingConfig(_Section):
         5000, "Steps between checkpoints.", minimum=1
     )
     keep_checkpoint_max: int = setting(
-        5, "Newest checkpoints that are kept.", minimum=1
+        5, "Newest checkpoints that are kept, beside the best.", minimum=1
     )
     log_steps: int = setting(100, "Steps between logged scalars.", minimum=1)
     eval_steps: int = setting(
@@ -403,6 +463,40 @@ class TrainingConfig(_Section):
     max_eval_steps: int = setting(
         0, "Most batches of one evaluation; 0: all.", minimum=0
     )
+    best_metric: str = setting(
+        "",
+        "The measure of an evaluation by which the best model is kept; the "
+        "lowest of a loss or perplexity, the highest of anything else. "
+        "Empty: what suits the job.",
+    )
+    early_stopping_patience: int = setting(
+        0,
+        "End the run after so many evaluations without a better one; 0: never.",
+        minimum=0,
+    )
+    on_nonfinite: str = setting(
+        "stop",
+        "At a loss or gradient that is NaN or infinite, which is never "
+        "applied: stop the run; skip the step and go on; or rollback to the "
+        "last checkpoint and go on with other examples.",
+        choices=("stop", "skip", "rollback"),
+    )
+    max_loss_spike: float = setting(
+        0.0,
+        "Skip a step whose loss is more than so many standard deviations "
+        "above the mean of the last 128 steps; 0: never.",
+        minimum=0.0,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        text = self.micro_batch_size
+        number = int(text) if text.isdecimal() else 0
+        if text not in ("", "auto") and number < 1:
+            raise UserError(
+                f"micro_batch_size={shown(text)} is neither a number from 1 "
+                "nor auto."
+            )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -414,6 +508,23 @@ class PretrainingSettings(_Section):
         "What the shards must teach beside masked LM: sop, nsp or none; "
         "empty: whatever they do.",
         choices=("", *SENTENCE_OBJECTIVES),
+    )
+    phases: str = setting(
+        "",
+        "Steps of each phase, where several directories of shards are read "
+        "one after another (short sequences, then long ones): numbers "
+        "separated by commas, which add up to num_train_steps.",
+    )
+    phase_batch_sizes: str = setting(
+        "",
+        "The global batch of each phase, likewise; empty: train_batch_size "
+        "in all.",
+    )
+    depth_schedule: str = setting(
+        "",
+        "How many of the model's layers are applied from which step on: "
+        "0:3,2000:6,4000:12. Layers that share weights make it possible: "
+        "those that train shallow go on unchanged. Empty: all, always.",
     )
 
 
@@ -430,6 +541,50 @@ class PretrainConfig:
         default_factory=OptimizerConfig
     )
     training: TrainingConfig = dataclasses.field(default_factory=TrainingConfig)
+
+
+@dataclasses.dataclass(frozen=True)
+class RuntimeConfig(_Section):
+    """Where and how a run is carried out; none of it decides the result.
+
+    So a run may go on with other values: with more replicas, elsewhere.
+    """
+
+    strategy: str = setting(
+        "default",
+        "default: one device; mirrored: every GPU of the machine, or "
+        "num_replicas logical CPUs; multi_worker: several processes, one per "
+        "machine, see cluster; tpu: a TPU, see tpu.",
+        choices=("default", "mirrored", "multi_worker", "tpu"),
+    )
+    num_replicas: int = setting(
+        0,
+        "Replicas of mirrored, or of each worker; 0: every device.",
+        minimum=0,
+    )
+    cluster: str = setting(
+        "",
+        "How the workers of multi_worker find each other: tf_config, the "
+        "variable TF_CONFIG as it is; local:N, N processes that are started "
+        "on this machine; jobset, of Kubernetes; slurm. Empty: tf_config.",
+    )
+    cluster_timeout_secs: float = setting(
+        600.0,
+        "How long to wait for the other workers at the start.",
+        minimum=1.0,
+    )
+    tpu: str = setting("local", "The TPU's name; local: that of this machine.")
+    data_timeout_secs: float = setting(
+        600.0,
+        "How long a batch may take to be read before the run ends and tells "
+        "where it hangs.",
+        minimum=1.0,
+    )
+    profile_steps: str = setting(
+        "",
+        "Record what happens between two steps, such as 10,20, for "
+        "TensorBoard's profiler.",
+    )
 
 
 @dataclasses.dataclass(frozen=True)

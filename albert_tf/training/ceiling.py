@@ -1,0 +1,47 @@
+"""What this machine can do at most: its rate of matrix multiplication."""
+
+import statistics
+import time
+
+import tensorflow as tf
+
+# Tokens by width, and width by feed-forward width, at first.
+_ROWS, _WIDTH, _WIDER = 1024, 1024, 4
+_RUNS = 5
+# A product that is over sooner is timed with the call around it, so a faster
+# device gets a larger one.
+_LEAST_SECONDS = 2e-3
+_LARGEST_WIDTH = 16384
+
+
+def matmul_rate(dtype: str) -> float:
+    """Returns FLOP/s of a block's largest product on the default device.
+
+    The median of a few products [rows, H] x [H, 4 H], which is as fast as
+    TensorFlow is here; about half a second on two cores.
+
+    Args:
+        dtype: float32, bfloat16 or float16.
+    """
+    scale = 1
+    while True:
+        rows, width = scale * _ROWS, scale * _WIDTH
+        seconds = _product_seconds(rows, width, dtype)
+        if seconds >= _LEAST_SECONDS or width >= _LARGEST_WIDTH:
+            return 2 * rows * width * _WIDER * width / seconds
+        scale *= 2
+
+
+def _product_seconds(rows: int, width: int, dtype: str) -> float:
+    left = tf.random.stateless_normal((rows, width), (1, 2), dtype=dtype)
+    right = tf.random.stateless_normal(
+        (width, _WIDER * width), (3, 4), dtype=dtype
+    )
+    seconds = []
+    # The first is a warm-up.
+    for _ in range(1 + _RUNS):
+        begin = time.perf_counter()
+        # One entry, so that the device is waited for.
+        float(tf.matmul(left, right)[0, 0])
+        seconds.append(time.perf_counter() - begin)
+    return statistics.median(seconds[1:])

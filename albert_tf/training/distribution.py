@@ -1,35 +1,39 @@
-"""Strategies: how the replicas of a job are made and fed."""
+"""Strategies: how the replicas of a job are made and fed.
+
+A batch is known as a whole to every process; each feeds the rows of its own
+replicas. So where a row is computed follows from its number alone.
+"""
 
 from collections.abc import Callable
 
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.config import UserError
+from albert_tf.config import RuntimeConfig, UserError
 
 
-def _default(num_replicas: int) -> tf.distribute.Strategy:
-    if num_replicas > 1:
+def _default(runtime: RuntimeConfig) -> tf.distribute.Strategy:
+    if runtime.num_replicas > 1:
         raise UserError(
-            f"num_replicas={num_replicas} needs --strategy=mirrored; "
+            f"num_replicas={runtime.num_replicas} needs --strategy=mirrored; "
             "default runs on one device."
         )
     return tf.distribute.get_strategy()
 
 
-def _mirrored(num_replicas: int) -> tf.distribute.Strategy:
+def _mirrored(runtime: RuntimeConfig) -> tf.distribute.Strategy:
     # Physical ones: to ask for logical devices would make them, and CPUs
     # could not be divided any more.
     if tf.config.list_physical_devices("GPU"):
         kind, devices = "GPU", tf.config.list_logical_devices("GPU")
     else:
-        kind, devices = "CPU", _cpus(num_replicas)
-    if num_replicas > len(devices):
+        kind, devices = "CPU", _cpus(runtime.num_replicas)
+    if runtime.num_replicas > len(devices):
         raise UserError(
-            f"num_replicas={num_replicas}, but this machine has "
+            f"num_replicas={runtime.num_replicas}, but this machine has "
             f"{len(devices)} {kind} devices."
         )
-    names = [device.name for device in devices[: num_replicas or None]]
+    names = [device.name for device in devices[: runtime.num_replicas or None]]
     # On CPUs the default all-reduce is made for accelerators' links, and two
     # such strategies of different size cannot live in one process.
     reduction = tf.distribute.ReductionToOneDevice() if kind == "CPU" else None
@@ -38,39 +42,157 @@ def _mirrored(num_replicas: int) -> tf.distribute.Strategy:
 
 def _cpus(num_replicas: int) -> list:
     """Returns the logical CPUs, made now if the process still can."""
+    _divide_cpu(max(num_replicas, 1))
+    return tf.config.list_logical_devices("CPU")
+
+
+def _divide_cpu(number: int) -> None:
     physical = tf.config.list_physical_devices("CPU")[0]
-    wanted = max(num_replicas, 1)
     try:
         if not tf.config.get_logical_device_configuration(physical):
             tf.config.set_logical_device_configuration(
-                physical, [tf.config.LogicalDeviceConfiguration()] * wanted
+                physical, [tf.config.LogicalDeviceConfiguration()] * number
             )
     except RuntimeError:
         # TensorFlow has started: what it has is what there is, and the
         # caller says so where that is too little.
         pass
-    return tf.config.list_logical_devices("CPU")
 
 
-STRATEGIES: dict[str, Callable[[int], tf.distribute.Strategy]] = {
+def _multi_worker(runtime: RuntimeConfig) -> tf.distribute.Strategy:
+    gpus = tf.config.list_physical_devices("GPU")
+    implementation = tf.distribute.experimental.CommunicationImplementation
+    # Named, and not left to TensorFlow: what it chooses by itself sums in
+    # another order from one run to the next.
+    options = tf.distribute.experimental.CommunicationOptions(
+        implementation=implementation.NCCL if gpus else implementation.RING
+    )
+    return tf.distribute.MultiWorkerMirroredStrategy(
+        communication_options=options
+    )
+
+
+def _tpu(runtime: RuntimeConfig) -> tf.distribute.Strategy:
+    try:
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(
+            tpu=runtime.tpu
+        )
+        tf.config.experimental_connect_to_cluster(resolver)
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+    except (ValueError, tf.errors.OpError) as error:
+        raise UserError(
+            f"tpu={runtime.tpu!r} cannot be used: {str(error).splitlines()[0]}"
+        ) from None
+    return tf.distribute.TPUStrategy(resolver)
+
+
+STRATEGIES: dict[str, Callable[[RuntimeConfig], tf.distribute.Strategy]] = {
     "default": _default,
     "mirrored": _mirrored,
+    "multi_worker": _multi_worker,
+    "tpu": _tpu,
 }
 
 
-def make_strategy(name: str, num_replicas: int = 0) -> tf.distribute.Strategy:
+def make_strategy(
+    runtime: RuntimeConfig | str, num_replicas: int = 0
+) -> tf.distribute.Strategy:
     """Returns the strategy; 0 replicas means every device of the machine.
 
     On a machine without GPUs `mirrored` makes num_replicas logical CPUs.
+    multi_worker must be made before TensorFlow has computed anything.
 
     Raises:
         UserError: for an unknown name or more replicas than devices.
     """
-    if name not in STRATEGIES:
-        raise UserError(
-            f"strategy={name!r} is not one of {', '.join(STRATEGIES)}."
+    if isinstance(runtime, str):
+        if runtime not in STRATEGIES:
+            raise UserError(
+                f"strategy={runtime!r} is not one of {', '.join(STRATEGIES)}."
+            )
+        runtime = RuntimeConfig(strategy=runtime, num_replicas=num_replicas)
+    return STRATEGIES[runtime.strategy](runtime)
+
+
+def _local_replicas(strategy: tf.distribute.Strategy) -> tuple[int, ...]:
+    """Returns the numbers, among all replicas, of this process's own."""
+    return strategy.experimental_local_results(
+        strategy.experimental_distribute_values_from_function(
+            lambda context: context.replica_id_in_sync_group
         )
-    return STRATEGIES[name](num_replicas)
+    )
+
+
+def _is_alone(strategy: tf.distribute.Strategy) -> bool:
+    """Returns whether this process feeds every replica."""
+    return len(_local_replicas(strategy)) == strategy.num_replicas_in_sync
+
+
+def is_chief(strategy: tf.distribute.Strategy) -> bool:
+    """Returns whether this process writes what is there once in a run."""
+    return strategy.extended.should_checkpoint
+
+
+def padded_batch_size(batch_size: int, strategy: tf.distribute.Strategy) -> int:
+    """Returns the least number of rows >= batch_size that replicas share.
+
+    The rows that are too many are to have weight 0.
+    """
+    replicas = strategy.num_replicas_in_sync
+    return -(-batch_size // replicas) * replicas
+
+
+def local_rows(batch_size: int, strategy: tf.distribute.Strategy) -> range:
+    """Returns which rows of the padded global batch this process feeds."""
+    share = (
+        padded_batch_size(batch_size, strategy) // strategy.num_replicas_in_sync
+    )
+    replicas = _local_replicas(strategy)
+    return range(replicas[0] * share, (replicas[-1] + 1) * share)
+
+
+def distribute_rows(
+    strategy: tf.distribute.Strategy,
+    rows: dict[str, np.ndarray],
+    axis: int = 0,
+) -> dict[str, object]:
+    """Returns this process's rows, spread over its replicas.
+
+    Args:
+        strategy: the replicas.
+        rows: arrays with the rows of `local_rows`, in order, along `axis`.
+        axis: 1 for `[steps, rows, ...]`.
+    """
+    if strategy.num_replicas_in_sync == 1:
+        return {name: tf.constant(value) for name, value in rows.items()}
+    replicas = _local_replicas(strategy)
+    shares = {
+        name: np.split(value, len(replicas), axis)
+        for name, value in rows.items()
+    }
+
+    def of_replica(context: tf.distribute.ReplicaContext) -> dict:
+        number = replicas.index(context.replica_id_in_sync_group)
+        return {
+            name: tf.constant(share[number]) for name, share in shares.items()
+        }
+
+    return strategy.experimental_distribute_values_from_function(of_replica)
+
+
+def agreed(strategy: tf.distribute.Strategy, value: float) -> float:
+    """Returns the chief's value on every worker, once all have asked.
+
+    So it is a barrier too: every worker must call it, equally often.
+    """
+    if _is_alone(strategy):
+        return value
+    values = strategy.experimental_distribute_values_from_function(
+        lambda context: tf.constant(
+            0.0 if context.replica_id_in_sync_group else value, tf.float64
+        )
+    )
+    return float(strategy.reduce(tf.distribute.ReduceOp.SUM, values, None))
 
 
 def check_batch_size(
@@ -89,17 +211,4 @@ def distribute_batch(
     strategy: tf.distribute.Strategy, batch: dict[str, np.ndarray]
 ) -> dict[str, object]:
     """Returns the batch with each array's rows spread over the replicas."""
-    replicas = strategy.num_replicas_in_sync
-    if replicas == 1:
-        return {name: tf.constant(value) for name, value in batch.items()}
-
-    def rows(value: np.ndarray) -> object:
-        share = len(value) // replicas
-
-        def of_replica(context: tf.distribute.ReplicaContext) -> tf.Tensor:
-            first = context.replica_id_in_sync_group * share
-            return tf.constant(value[first : first + share])
-
-        return strategy.experimental_distribute_values_from_function(of_replica)
-
-    return {name: rows(value) for name, value in batch.items()}
+    return distribute_rows(strategy, batch)

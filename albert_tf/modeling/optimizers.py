@@ -1,4 +1,4 @@
-"""LAMB and AdamW as Keras optimizers, and the learning-rate schedule.
+"""LAMB and AdamW as Keras optimizers.
 
 Both follow the released models' code: decoupled weight decay inside the
 update, moments without bias correction unless asked for, layer normalisation
@@ -7,7 +7,6 @@ own `Lamb` differs in all of that, and matches exclusions against names
 ("gamma") that no longer tell a layer normalisation apart.
 """
 
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -16,6 +15,8 @@ import numpy as np
 from keras import ops
 
 from albert_tf.config import OptimizerConfig
+from albert_tf.modeling.schedules import learning_rate_at as learning_rate_at
+from albert_tf.modeling.variable_rules import matches, path_patterns
 
 # Variables, by path, that neither decay nor adapt (the original's list).
 EXCLUDED_PATTERNS = ("LayerNorm", "layer_norm", "bias")
@@ -98,10 +99,10 @@ class Lamb(keras.optimizers.Optimizer):
         self.decays = []
         self.adapts = []
         for variable in variables:
-            decays = not _matches(
+            decays = not matches(
                 variable.path, self.exclude_from_weight_decay_patterns
             )
-            adapts = self.layer_adaptation and not _matches(
+            adapts = self.layer_adaptation and not matches(
                 variable.path, self.exclude_from_layer_adaptation_patterns
             )
             self.decays.append(decays)
@@ -261,10 +262,6 @@ def _patterns(argument: str, patterns: Sequence[str]) -> tuple[str, ...]:
     return tuple(patterns)
 
 
-def _matches(path: str, patterns: tuple[str, ...]) -> bool:
-    return any(re.search(pattern, path) for pattern in patterns)
-
-
 def _slot_name(variable: keras.Variable, name: str) -> str:
     """Returns a slot's name as `add_variable_from_reference` makes it."""
     return f"{variable.path.replace('/', '_')}_{name}"
@@ -300,7 +297,17 @@ def build_optimizer(config: OptimizerConfig) -> Lamb:
     The learning rate is computed by `learning_rate_at` and handed to
     `update_step`; clipping belongs to the trainer, after the reduction over
     replicas.
+
+    Raises:
+        UserError: for an exclusion that is no regular expression.
     """
+    exclusions = {
+        name: path_patterns(name, getattr(config, name))
+        for name in (
+            "exclude_from_weight_decay",
+            "exclude_from_layer_adaptation",
+        )
+    }
     return Lamb(
         learning_rate=config.learning_rate,
         beta_1=config.beta_1,
@@ -309,30 +316,6 @@ def build_optimizer(config: OptimizerConfig) -> Lamb:
         weight_decay_rate=config.weight_decay_rate,
         bias_correction=config.bias_correction,
         layer_adaptation=config.optimizer == "lamb",
+        **exclusions,
         name=config.optimizer,
     )
-
-
-def learning_rate_at(
-    step: keras.KerasTensor, config: OptimizerConfig, num_train_steps: int
-) -> keras.KerasTensor:
-    """Returns the learning rate (scalar float32) of an update.
-
-    Update number n counts from 1, so that the first one moves. Linear warm-up
-    to the peak over num_warmup_steps, then polynomial decay over the steps
-    that are left, down to 0 after the last: continuous at the joint.
-    Differs from google-research/albert: there the decay counts from step 0,
-    which makes the rate jump at the joint, and step 0 trains with rate 0.
-
-    Args:
-        step: scalar, updates made so far.
-        config: the peak rate, warm-up and power.
-        num_train_steps: updates of the whole run.
-    """
-    number = ops.cast(step, "float32") + 1.0
-    warmup = float(config.num_warmup_steps)
-    decay_steps = max(num_train_steps - warmup, 1.0)
-    rising = number / max(warmup, 1.0)
-    left = ops.clip(1.0 - (number - 1.0 - warmup) / decay_steps, 0.0, 1.0)
-    falling = ops.power(left, config.decay_power)
-    return config.learning_rate * ops.where(number < warmup, rising, falling)

@@ -1,4 +1,4 @@
-"""LAMB and AdamW against NumPy, what they leave out, and the schedule."""
+"""LAMB and AdamW against NumPy, and what they leave out."""
 
 import functools
 import importlib.util
@@ -14,7 +14,13 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from albert_tf.config import SHARING, ModelConfig, OptimizerConfig, override
+from albert_tf.config import (
+    SHARING,
+    ModelConfig,
+    OptimizerConfig,
+    UserError,
+    override,
+)
 from albert_tf.modeling.models import (
     AlbertForClassification,
     AlbertForPretraining,
@@ -23,7 +29,6 @@ from albert_tf.modeling.optimizers import (
     Lamb,
     VariableRule,
     build_optimizer,
-    learning_rate_at,
 )
 
 SMALL = override(
@@ -249,6 +254,26 @@ def test_exclusions_are_by_path_and_can_differ():
     optimizer.build(variables)
     assert optimizer.decays == [False, True, True, True]
     assert optimizer.adapts == [True, True, True, True]
+
+
+def test_exclusions_of_a_configuration():
+    config = override(
+        OptimizerConfig(),
+        {
+            "exclude_from_weight_decay": "bias, gamma$ ,",
+            "exclude_from_layer_adaptation": "",
+        },
+    )
+    optimizer = build_optimizer(config)
+    optimizer.build(AlbertForPretraining(SMALL).trainable_variables)
+    rules = {rule.path: rule for rule in optimizer.variable_rules()}
+    assert all(rule.adapts for rule in rules.values())
+    kept = {path for path, rule in rules.items() if not rule.decays}
+    assert kept == {p for p in rules if "bias" in p or p.endswith("gamma")}
+    assert 0 < len(kept) < len(rules)
+    bad = override(config, {"exclude_from_layer_adaptation": "bias,(gamma"})
+    with pytest.raises(UserError, match="exclude_from_layer_adap.*'.gamma'"):
+        build_optimizer(bad)
 
 
 def test_arguments_that_would_mean_something_else():
@@ -657,68 +682,3 @@ def test_its_configuration_makes_it_again():
     assert config["exclude_from_layer_adaptation"] == ["c"]
     assert config["name"] == "mine"
     assert config["learning_rate"] == pytest.approx(0.02)
-
-
-def rates(steps, total, **changes):
-    config = override(OptimizerConfig(), {"learning_rate": 1.0} | changes)
-    return [
-        float(learning_rate_at(np.int64(step), config, total)) for step in steps
-    ]
-
-
-@pytest.mark.parametrize(
-    ("total", "changes", "expected"),
-    [
-        # Four steps up, eight steps down; 0 after the last.
-        (
-            12,
-            {"num_warmup_steps": 4},
-            [n / 4 for n in (1, 2, 3, 4)]
-            + [n / 8 for n in (8, 7, 6, 5, 4, 3, 2, 1)]
-            + [0, 0],
-        ),
-        (
-            6,
-            {"num_warmup_steps": 2, "decay_power": 2.0, "learning_rate": 3},
-            [1.5, 3, 3, 3 * 9 / 16, 3 / 4, 3 / 16, 0],
-        ),
-        (4, {"num_warmup_steps": 0}, [1, 0.75, 0.5, 0.25, 0, 0]),
-        (3, {"num_warmup_steps": 1}, [1, 1, 0.5, 0]),
-        (3, {"num_warmup_steps": 0, "decay_power": 0.0}, [1, 1, 1]),
-        # A warm-up that is never left.
-        (2, {"num_warmup_steps": 4}, [0.25, 0.5]),
-        (4, {"num_warmup_steps": 4}, [0.25, 0.5, 0.75, 1.0]),
-        (1, {"num_warmup_steps": 0}, [1, 0]),
-    ],
-)
-def test_the_schedule_by_hand(total, changes, expected):
-    steps = range(len(expected))
-    assert rates(steps, total, **changes) == pytest.approx(expected, rel=1e-6)
-
-
-@pytest.mark.parametrize("power", [0.5, 1.0, 3.0])
-def test_the_released_schedule_has_no_jump_and_never_rests(power):
-    steps = [*range(3000, 3300), *range(124_900, 125_000)]
-    values = rates(
-        steps,
-        125_000,
-        learning_rate=0.00176,
-        num_warmup_steps=3125,
-        decay_power=power,
-    )
-    joint = np.array(values[:300])
-    assert np.abs(np.diff(joint)).max() < 0.00176 / 3000
-    assert joint.max() == pytest.approx(0.00176, rel=1e-6)
-    assert int(joint.argmax()) == 3124 - 3000
-    assert min(values) > 0
-    assert rates([125_000], 125_000) == [0]
-
-
-def test_the_schedule_runs_in_a_graph():
-    config = OptimizerConfig(learning_rate=1.0, num_warmup_steps=4)
-    step = tf.Variable(2, dtype=tf.int64)
-    rate = tf.function(lambda: learning_rate_at(step, config, 10))
-    assert rate().dtype == tf.float32
-    assert float(rate()) == 0.75
-    step.assign(9)
-    assert float(rate()) == pytest.approx(1 / 6)

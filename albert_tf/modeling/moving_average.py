@@ -1,0 +1,72 @@
+"""An exponential moving average of weights."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+import keras
+from keras import ops
+
+
+class MovingAverage:
+    """Averages of variables: a = d · a + (1 - d) · w after every update.
+
+    d = min(decay, (1 + n) / (10 + n)) after n earlier updates, so that the
+    start of a run is soon forgotten (TensorFlow's ExponentialMovingAverage
+    with num_updates). Averages are float32 and start as the weights are.
+
+    Attributes:
+        variables: what is averaged.
+        averages: the averages, in the same order; part of a checkpoint.
+    """
+
+    def __init__(
+        self, variables: Sequence[keras.Variable], decay: float
+    ) -> None:
+        self.variables = list(variables)
+        self.decay = decay
+        self.averages = [
+            keras.Variable(
+                ops.cast(variable, "float32"),
+                dtype="float32",
+                trainable=False,
+                name=f"{variable.path.replace('/', '_')}_average",
+            )
+            for variable in self.variables
+        ]
+
+    def update_step(
+        self,
+        average: keras.Variable,
+        weight: keras.KerasTensor,
+        updates: keras.KerasTensor | int,
+    ) -> None:
+        """Moves one average towards its weight.
+
+        Args:
+            average: one of `averages`, or a replica's copy of it.
+            weight: the variable's value now.
+            updates: scalar, how many updates there were before.
+        """
+        n = ops.cast(updates, "float32")
+        decay = ops.minimum(self.decay, (1.0 + n) / (10.0 + n))
+        # Not d · a + (1 - d) · w: where weight and average are equal nothing
+        # may move by a rounding.
+        step = (1.0 - decay) * (ops.cast(weight, "float32") - average)
+        average.assign(average + step)
+
+    @contextlib.contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Puts the averages in the variables' place for a while.
+
+        The variables come back to the bit, also after an error.
+        """
+        kept = [ops.convert_to_numpy(v) for v in self.variables]
+        try:
+            for variable, average in zip(
+                self.variables, self.averages, strict=True
+            ):
+                variable.assign(ops.convert_to_numpy(average))
+            yield
+        finally:
+            for variable, value in zip(self.variables, kept, strict=True):
+                variable.assign(value)

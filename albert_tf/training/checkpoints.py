@@ -1,24 +1,34 @@
-"""Checkpoints that are whole or do not exist.
+"""The checkpoints of a run: which there are, which stay, which is taken.
 
-A checkpoint is a directory `step-<N>` with a `tf.train.Checkpoint` of a
-dictionary keyed by variable path (Keras saves slots by position, which can
-restore into the wrong slot without a word), and a manifest with the size and
-checksum of each file. It is written aside and renamed when complete.
+A checkpoint is one file, `step-<N>`, which has its name only when it is whole
+(see variables_file.py), on a disk as in a bucket. Nothing else says which
+checkpoints there are, so a stop at any moment leaves either the new one or
+what was there before.
 """
 
 import dataclasses
-import hashlib
+import errno
 import os
 import re
-import shutil
 
 import tensorflow as tf
 
-from albert_tf.config import UserError, read_json, write_json
+from albert_tf import files
+from albert_tf.config import UserError
+from albert_tf.training.variables_file import (
+    Damaged,
+    check_variables,
+    fill_variables,
+    read_about,
+    write_variables,
+)
 
 _NAME = re.compile(r"step-(\d+)")
-_MANIFEST = "manifest.json"
 _DAMAGED = ".damaged"
+
+
+class SaveFailed(Exception):
+    """A checkpoint that could not be written; told in one line."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,68 +39,78 @@ class Restored:
     state: dict
 
 
-def _sha256(path: str) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 class Checkpoints:
     """The checkpoints of a run.
 
     Args:
         directory: made when first saved to.
         variables: by path; all are saved, and restoring needs them all.
-        keep: how many of the newest to keep.
+        keep: how many of the newest to keep, beside the newest best one.
+        writes: False in a worker that is not the chief, which reads only:
+            `save` and `forget_after` leave all to the chief.
     """
 
     def __init__(
-        self, directory: str, variables: dict[str, tf.Variable], keep: int
+        self,
+        directory: str,
+        variables: dict[str, tf.Variable],
+        keep: int,
+        *,
+        writes: bool = True,
     ) -> None:
         self.directory = directory
         self.keep = keep
-        # A slash would end a name in a checkpoint's object graph.
-        self._objects = tf.train.Checkpoint(
-            variables={
-                path.replace("/", "."): variable
-                for path, variable in variables.items()
-            }
-        )
+        self.writes = writes
+        self._variables = variables
 
     def steps(self) -> list[int]:
         """Returns the steps that have a checkpoint, oldest first."""
-        if not os.path.isdir(self.directory):
-            return []
-        found = (_NAME.fullmatch(name) for name in os.listdir(self.directory))
+        found = (_NAME.fullmatch(name) for name in self._names())
         return sorted(int(match[1]) for match in found if match)
 
-    def _path(self, step: int) -> str:
-        return os.path.join(self.directory, f"step-{step}")
+    def best_step(self) -> int | None:
+        """Returns the newest step that was saved as the best one so far."""
+        for step in reversed(self.steps()):
+            try:
+                if read_about(self._path(step))["best"]:
+                    return step
+            except Damaged:
+                # Whether it is whole is asked when it is restored.
+                continue
+        return None
 
-    def save(self, step: int, state: dict) -> None:
-        """Saves the variables and `state` (JSON) and prunes old ones."""
-        os.makedirs(self.directory, exist_ok=True)
-        temporary = os.path.join(self.directory, "writing")
-        shutil.rmtree(temporary, ignore_errors=True)
-        os.makedirs(temporary)
-        self._objects.write(os.path.join(temporary, "variables"))
-        files = {}
-        for name in sorted(os.listdir(temporary)):
-            path = os.path.join(temporary, name)
-            with open(path, "rb") as file:
-                os.fsync(file.fileno())
-            files[name] = {
-                "num_bytes": os.path.getsize(path),
-                "sha256": _sha256(path),
-            }
-        write_json(
-            os.path.join(temporary, _MANIFEST),
-            {"step": step, "files": files, "state": state},
-        )
-        target = self._path(step)
-        shutil.rmtree(target, ignore_errors=True)
-        os.rename(temporary, target)
-        for old in self.steps()[: -self.keep]:
-            shutil.rmtree(self._path(old))
+    def save(self, step: int, state: dict, *, best: bool = False) -> None:
+        """Saves the variables and `state` (JSON), and removes old ones.
+
+        Raises:
+            SaveFailed: when the directory cannot be written, as when the
+                disk is full. The checkpoints that were there stay.
+        """
+        if not self.writes:
+            return
+        about = {"step": step, "best": best, "state": state}
+        try:
+            files.makedirs(self.directory)
+            write_variables(self._path(step), self._variables, about)
+            self._prune()
+        except OSError as error:
+            raise SaveFailed(
+                f"The checkpoint of step {step} could not be saved in "
+                f"{self.directory}: {error.strerror}."
+            ) from None
+
+    def restore(self, step: int) -> Restored:
+        """Restores the checkpoint of a step.
+
+        Raises:
+            UserError: when it is missing, damaged, or of another model.
+        """
+        try:
+            return self._restore(step)
+        except Damaged as error:
+            raise UserError(
+                f"{self._path(step)} is damaged: {error}."
+            ) from None
 
     def restore_latest(self) -> tuple[Restored | None, list[str]]:
         """Restores the newest good checkpoint.
@@ -101,24 +121,19 @@ class Checkpoints:
 
         Raises:
             UserError: when there are checkpoints and none is good: a run
-                never starts afresh over lost work.
+                never starts afresh over lost work. When one cannot be read
+                or is of another model.
         """
-        steps = self.steps()
+        if self.writes:
+            self._remove_leftovers()
         problems = []
-        for step in reversed(steps):
-            path = self._path(step)
-            problem, state = self._check(path)
-            if problem is None:
-                self._objects.read(
-                    os.path.join(path, "variables")
-                ).assert_consumed()
-                return Restored(step, state), problems
-            aside = path + _DAMAGED
-            shutil.rmtree(aside, ignore_errors=True)
-            os.rename(path, aside)
-            problems.append(f"{path}: {problem}; set aside as {aside}.")
-        damaged = self._damaged()
-        if damaged:
+        for step in reversed(self.steps()):
+            try:
+                return self._restore(step), problems
+            except Damaged as error:
+                problems.append(self._set_aside(self._path(step), str(error)))
+        damaged = [name for name in self._names() if name.endswith(_DAMAGED)]
+        if problems or damaged:
             raise UserError(
                 f"No checkpoint in {self.directory} is good: "
                 f"{' '.join(problems) or ', '.join(damaged)} "
@@ -126,35 +141,53 @@ class Checkpoints:
             )
         return None, problems
 
-    def _damaged(self) -> list[str]:
-        """Returns the names of what was set aside, now or earlier."""
-        if not os.path.isdir(self.directory):
-            return []
-        return sorted(
-            name
-            for name in os.listdir(self.directory)
-            if name.endswith(_DAMAGED)
-        )
+    def forget_after(self, step: int) -> None:
+        """Removes the checkpoints of later steps, for a run that goes back."""
+        if self.writes:
+            for later in self.steps():
+                if later > step:
+                    files.remove(self._path(later))
 
-    def _check(self, path: str) -> tuple[str | None, dict]:
-        """Returns what is wrong with a checkpoint, and its state."""
+    def _names(self) -> list[str]:
+        if not files.isdir(self.directory):
+            return []
+        return files.listdir(self.directory)
+
+    def _path(self, step: int) -> str:
+        return os.path.join(self.directory, f"step-{step}")
+
+    def _prune(self) -> None:
+        best = self.best_step()
+        for step in self.steps()[: -self.keep]:
+            if step != best:
+                files.remove(self._path(step))
+
+    def _restore(self, step: int) -> Restored:
+        path = self._path(step)
         try:
-            manifest = read_json(os.path.join(path, _MANIFEST))
-            for name, expected in manifest["files"].items():
-                file = os.path.join(path, name)
-                if not os.path.isfile(file):
-                    return f"{name} is missing", {}
-                size = os.path.getsize(file)
-                if size != expected["num_bytes"]:
-                    return (
-                        f"{name} has {size} bytes and not "
-                        f"{expected['num_bytes']}",
-                        {},
-                    )
-                if _sha256(file) != expected["sha256"]:
-                    return f"{name} has changed since it was written", {}
-            return None, manifest["state"]
-        except UserError as error:
-            return str(error), {}
-        except KeyError as error:
-            return f"{_MANIFEST} has no {error}", {}
+            about = check_variables(path)
+            if about["step"] != step:
+                raise Damaged(f"it is the checkpoint of step {about['step']}")
+            fill_variables(path, self._variables)
+        except OSError as error:
+            if error.errno == errno.EIO:
+                raise Damaged(f"reading it fails ({error.strerror})") from None
+            # It may be whole all the same: to go back further is no remedy.
+            raise UserError(
+                f"{path} cannot be read: {error.strerror}."
+            ) from None
+        return Restored(step, about["state"])
+
+    def _set_aside(self, path: str, problem: str) -> str:
+        """Returns a line that tells what was done with a damaged one."""
+        if not self.writes:
+            return f"{path}: {problem}; passed over."
+        aside = path + _DAMAGED
+        files.replace(path, aside)
+        return f"{path}: {problem}; set aside as {aside}."
+
+    def _remove_leftovers(self) -> None:
+        """Removes what saves that were killed have left."""
+        for name in self._names():
+            if files.is_temporary(name):
+                files.remove(os.path.join(self.directory, name))

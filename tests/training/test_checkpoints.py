@@ -1,13 +1,17 @@
 """Checkpoints are whole, or another one is taken."""
 
-import json
+import errno
 import os
+import subprocess
+import sys
 
+import numpy as np
 import pytest
+import safetensors.numpy
 import tensorflow as tf
 
 from albert_tf.config import UserError
-from albert_tf.training.checkpoints import Checkpoints
+from albert_tf.training.checkpoints import Checkpoints, SaveFailed
 
 
 @pytest.fixture
@@ -29,11 +33,13 @@ def values(variables):
     return {path: v.numpy().tolist() for path, v in variables.items()}
 
 
-def saved(directory, variables, steps=(1, 2, 3), keep=5):
+def saved(directory, variables, steps=(1, 2, 3), keep=5, best=()):
     checkpoints = Checkpoints(str(directory), variables, keep)
     for step in steps:
         fill(variables, 10 * step)
-        checkpoints.save(step, {"window": {"sum:loss": step / 3}})
+        checkpoints.save(
+            step, {"window": {"sum:loss": step / 3}}, best=step in best
+        )
     fill(variables, 0)
     return checkpoints
 
@@ -50,11 +56,58 @@ def test_restores_values_and_state_exactly(tmp_path, variables):
     }
 
 
+TYPES = ("float16", "float32", "float64", "int32", "int64", "uint8", "uint64")
+
+
+def test_every_bit_of_every_type_comes_back(tmp_path):
+    rng = np.random.default_rng(5)
+    variables = {
+        f"{dtype}/{shape}": tf.Variable(
+            np.frombuffer(
+                rng.bytes(np.prod(shape, dtype=int) * np.dtype(dtype).itemsize),
+                dtype,
+            ).reshape(shape)
+        )
+        for dtype in TYPES
+        for shape in ((), (3,), (2, 0), (2, 3, 5))
+    }
+    # What has no equal, and what is easily lost.
+    variables["odd"] = tf.Variable([np.nan, np.inf, -0.0, 1e-45])
+    variables["half"] = tf.Variable([1.5, -0.0], dtype=tf.bfloat16)
+    variables["truth"] = tf.Variable([True, False, True])
+    before = {path: v.numpy().tobytes() for path, v in variables.items()}
+    checkpoints = Checkpoints(str(tmp_path), variables, 1)
+    checkpoints.save(7, {})
+    for variable in variables.values():
+        variable.assign(tf.zeros(variable.shape, variable.dtype))
+    assert checkpoints.restore_latest()[0].step == 7
+    after = {path: v.numpy().tobytes() for path, v in variables.items()}
+    assert after == before
+
+
+def test_other_programs_can_read_it(tmp_path, variables):
+    saved(tmp_path, variables, steps=(4,))
+    arrays = safetensors.numpy.load_file(tmp_path / "step-4")
+    assert arrays.pop("sha256").shape == (32,)
+    assert {path: a.tolist() for path, a in arrays.items()} == {
+        "model/dense/kernel": [40.0, 40.0],
+        "lamb/momentum": [41.0, 41.0],
+        "lamb/iterations": 42,
+    }
+
+
 def test_order_of_variables_does_not_matter(tmp_path, variables):
     saved(tmp_path, variables)
     turned = dict(reversed(variables.items()))
     Checkpoints(str(tmp_path), turned, 5).restore_latest()
     assert values(variables)["lamb/momentum"] == [31.0, 31.0]
+
+
+def test_no_checkpoint_yet(tmp_path, variables):
+    checkpoints = Checkpoints(str(tmp_path / "new"), variables, 1)
+    assert checkpoints.restore_latest() == (None, [])
+    assert checkpoints.steps() == []
+    assert checkpoints.best_step() is None
 
 
 def test_keeps_the_newest_and_leaves_nothing_else(tmp_path, variables):
@@ -63,57 +116,168 @@ def test_keeps_the_newest_and_leaves_nothing_else(tmp_path, variables):
     assert sorted(os.listdir(tmp_path)) == ["step-10", "step-11"]
 
 
-def test_an_unfinished_checkpoint_does_not_exist(tmp_path, variables):
+def test_keeps_the_newest_best_one_beside_them(tmp_path, variables):
+    checkpoints = saved(
+        tmp_path, variables, steps=(1, 2, 3, 4, 5), keep=2, best=(1, 2)
+    )
+    assert checkpoints.steps() == [2, 4, 5]
+    # A restart knows of it, too.
+    again = Checkpoints(str(tmp_path), variables, 2)
+    assert again.best_step() == 2
+    again.save(6, {}, best=True)
+    again.save(7, {})
+    assert again.steps() == [6, 7]
+    assert again.restore(6).step == 6
+
+
+def test_a_step_can_be_restored_and_what_follows_forgotten(tmp_path, variables):
     checkpoints = saved(tmp_path, variables)
-    (tmp_path / "writing").mkdir()
-    (tmp_path / "writing" / "variables.index").write_bytes(b"half")
-    assert checkpoints.restore_latest()[0].step == 3
-    checkpoints.save(4, {})
-    assert not (tmp_path / "writing").exists()
+    assert checkpoints.restore(1).state == {"window": {"sum:loss": 1 / 3}}
+    assert values(variables)["lamb/momentum"] == [11.0, 11.0]
+    checkpoints.forget_after(2)
+    assert checkpoints.steps() == [1, 2]
+    assert checkpoints.restore_latest()[0].step == 2
+    with pytest.raises(UserError, match="step-9 cannot be read: No such file"):
+        checkpoints.restore(9)
+    flip(tmp_path / "step-1")
+    with pytest.raises(UserError, match="step-1 is damaged: of its"):
+        checkpoints.restore(1)
 
 
-def cut(path):
-    os.truncate(path, os.path.getsize(path) - 1)
+def test_a_step_saved_again_takes_the_place_of_the_first(tmp_path, variables):
+    checkpoints = saved(tmp_path, variables, steps=(1,))
+    fill(variables, 70)
+    checkpoints.save(1, {"again": 1})
+    fill(variables, 0)
+    assert checkpoints.restore_latest()[0].state == {"again": 1}
+    assert values(variables)["lamb/momentum"] == [71.0, 71.0]
 
 
-def flip(path):
+def test_who_does_not_write_changes_nothing(tmp_path, variables):
+    saved(tmp_path, variables)
+    (tmp_path / "step-4.tmp-17").write_bytes(b"half")
+    flip(tmp_path / "step-3")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    reader = Checkpoints(str(tmp_path), variables, 1, writes=False)
+    reader.save(4, {})
+    reader.forget_after(0)
+    restored, (problem,) = reader.restore_latest()
+    assert restored.step == 2
+    assert "step-3: of its" in problem
+    assert "passed over" in problem
+    after = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert after == before
+    new = Checkpoints(str(tmp_path / "new"), variables, 1, writes=False)
+    new.save(1, {})
+    assert not (tmp_path / "new").exists()
+
+
+# Each case damages the newest of three checkpoints, of steps 1 to 3.
+
+
+def flip(path, place=0.5, bit=0):
     content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
+    content[int(place * (len(content) - 1))] ^= 1 << bit
     path.write_bytes(content)
 
 
-@pytest.mark.parametrize(
-    ("damage", "name", "said"),
-    [
-        (cut, "variables.data-00000-of-00001", "bytes and not"),
-        (flip, "variables.data-00000-of-00001", "has changed"),
-        (flip, "variables.index", "has changed"),
-        (os.remove, "variables.index", "is missing"),
-        (os.remove, "manifest.json", "manifest.json"),
-        (cut, "manifest.json", None),
-        (lambda p: p.write_text("{}"), "manifest.json", "has no 'files'"),
-    ],
-)
-def test_falls_back_to_the_one_before(tmp_path, variables, damage, name, said):
+def cut(path, keep):
+    os.truncate(path, keep(path.stat().st_size))
+
+
+def swap_with_the_one_before(path):
+    other = path.with_name("step-2")
+    path.write_bytes(other.read_bytes())
+
+
+DAMAGES = {
+    **{
+        f"bit {n % 8} at {n / 63:.3f}": lambda path, n=n: flip(
+            path, n / 63, n % 8
+        )
+        for n in range(64)
+    },
+    "one byte cut": lambda path: cut(path, lambda size: size - 1),
+    "the checksum cut": lambda path: cut(path, lambda size: size - 32),
+    "half": lambda path: cut(path, lambda size: size // 2),
+    "the header's length only": lambda path: cut(path, lambda size: 8),
+    "less than the header's length": lambda path: cut(path, lambda size: 7),
+    "empty": lambda path: cut(path, lambda size: 0),
+    "one byte more": lambda path: cut(path, lambda size: size + 1),
+    "zeros": lambda path: path.write_bytes(bytes(path.stat().st_size)),
+    "another file": lambda path: path.write_text("{}"),
+    "that of another step": swap_with_the_one_before,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
+def test_a_damaged_one_is_set_aside_for_the_one_before(
+    tmp_path, variables, damage
+):
     checkpoints = saved(tmp_path, variables)
-    if damage is cut and name == "manifest.json":
-        os.truncate(tmp_path / "step-3" / name, 20)
-        said = "not valid JSON"
-    else:
-        damage(tmp_path / "step-3" / name)
+    damage(tmp_path / "step-3")
     restored, problems = checkpoints.restore_latest()
     assert restored.step == 2
     assert values(variables)["model/dense/kernel"] == [20.0, 20.0]
     (problem,) = problems
-    assert said in problem
-    assert "set aside" in problem
-    assert (tmp_path / "step-3.damaged").is_dir()
+    assert problem.startswith(f"{tmp_path}/step-3: ")
+    assert problem.endswith(f"; set aside as {tmp_path}/step-3.damaged.")
+    assert "\n" not in problem
+    assert sorted(os.listdir(tmp_path)) == [
+        "step-1",
+        "step-2",
+        "step-3.damaged",
+    ]
+    # The run goes on, and is not held up again.
+    checkpoints.save(3, {})
+    assert checkpoints.restore_latest() == (checkpoints.restore(3), [])
+
+
+def test_the_damage_is_told(tmp_path, variables):
+    checkpoints = saved(tmp_path, variables)
+    os.rename(tmp_path / "step-3", tmp_path / "step-12")
+    flip(tmp_path / "step-2")
+    size = (tmp_path / "step-2").stat().st_size
+    restored, problems = checkpoints.restore_latest()
+    assert restored.step == 1
+    assert "step-12: it is the checkpoint of step 3; set aside" in problems[0]
+    assert f"step-2: of its {size} bytes some are missing or" in problems[1]
+
+
+def test_two_that_were_swapped_are_both_noticed(tmp_path, variables):
+    checkpoints = saved(tmp_path, variables)
+    os.rename(tmp_path / "step-3", tmp_path / "x")
+    os.rename(tmp_path / "step-2", tmp_path / "step-3")
+    os.rename(tmp_path / "x", tmp_path / "step-2")
+    restored, problems = checkpoints.restore_latest()
+    assert (restored.step, len(problems)) == (1, 2)
+
+
+def test_a_bad_sector_is_damage_and_a_lost_connection_is_not(
+    tmp_path, variables, monkeypatch
+):
+    checkpoints = saved(tmp_path, variables)
+    number = errno.ESTALE
+
+    def failing(path):
+        if path.endswith("step-3"):
+            raise OSError(number, os.strerror(number))
+        return os.path.getsize(path)
+
+    monkeypatch.setattr("albert_tf.files.size", failing)
+    with pytest.raises(UserError, match="step-3 cannot be read: Stale"):
+        checkpoints.restore_latest()
+    assert checkpoints.steps() == [1, 2, 3]
+    number = errno.EIO
+    restored, (problem,) = checkpoints.restore_latest()
+    assert restored.step == 2
+    assert "reading it fails (Input/output error)" in problem
 
 
 def test_never_starts_afresh_over_lost_work(tmp_path, variables):
     checkpoints = saved(tmp_path, variables, steps=(1, 2))
     for step in (1, 2):
-        os.remove(tmp_path / f"step-{step}" / "manifest.json")
+        flip(tmp_path / f"step-{step}")
     with pytest.raises(UserError, match="No checkpoint in .* is good"):
         checkpoints.restore_latest()
     assert values(variables)["model/dense/kernel"] == [0.0, 0.0]
@@ -122,13 +286,126 @@ def test_never_starts_afresh_over_lost_work(tmp_path, variables):
         checkpoints.restore_latest()
 
 
-def test_no_checkpoint_yet(tmp_path, variables):
-    checkpoints = Checkpoints(str(tmp_path / "new"), variables, 1)
-    assert checkpoints.restore_latest() == (None, [])
+def test_another_model_is_told_by_its_variables(tmp_path, variables):
+    checkpoints = saved(tmp_path, variables)
+    others = {
+        "model/dense/kernel": tf.Variable([1.0, 2.0, 3.0]),
+        "lamb/momentum": tf.Variable([1, 2]),
+        "model/dense/bias": tf.Variable(7.0),
+    }
+    with pytest.raises(UserError) as error:
+        Checkpoints(str(tmp_path), others, 5).restore_latest()
+    assert str(error.value) == (
+        f"{tmp_path}/step-3 is a checkpoint of another model: "
+        "model/dense/bias is missing; "
+        "model/dense/kernel is F32 [2] and not F32 [3]; "
+        "lamb/momentum is F32 [2] and not I32 [2]; "
+        "lamb/iterations is not of this model. "
+        "Give the settings that it was made with, or another --run_dir."
+    )
+    assert others["model/dense/bias"].numpy() == 7.0
+    # It is no damage: nothing was set aside.
+    assert checkpoints.steps() == [1, 2, 3]
+    many = {f"layer/{n}": tf.Variable(0.0) for n in range(40)}
+    with pytest.raises(UserError, match="layer/4 is missing; and 38 more"):
+        Checkpoints(str(tmp_path), many, 5).restore_latest()
 
 
-def test_manifest_names_every_file(tmp_path, variables):
-    saved(tmp_path, variables, steps=(1,))
-    manifest = json.loads((tmp_path / "step-1" / "manifest.json").read_text())
-    on_disk = set(os.listdir(tmp_path / "step-1")) - {"manifest.json"}
-    assert set(manifest["files"]) == on_disk
+# A disk that is full, and stops at every moment of a save.
+
+
+class Stop(BaseException):
+    """Stands for a signal: no clean-up is to see it as an error."""
+
+
+def at_call(monkeypatch, owner, name, number, act):
+    """Lets the call of that number of a function run `act` instead."""
+    original, calls = getattr(owner, name), 0
+
+    def replaced(*args, **kwargs):
+        nonlocal calls
+        calls += 1
+        return act() if calls == number else original(*args, **kwargs)
+
+    monkeypatch.setattr(owner, name, replaced)
+
+
+def raises(error):
+    def act():
+        raise error
+
+    return act
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "reason"),
+    [
+        ("open", 1, errno.ENOSPC),
+        ("fsync", 1, errno.EDQUOT),
+        ("fsync", 1, errno.EIO),
+        ("replace", 1, errno.EROFS),
+        ("makedirs", 1, errno.EACCES),
+    ],
+)
+def test_a_save_that_fails_leaves_what_was_there(
+    tmp_path, variables, monkeypatch, name, number, reason
+):
+    checkpoints = saved(tmp_path, variables, keep=3)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    error = OSError(reason, os.strerror(reason))
+    owner = "albert_tf.files.builtins" if name == "open" else "os"
+    with monkeypatch.context() as patch:
+        at_call(
+            patch,
+            sys.modules[owner.split(".")[-1]],
+            name,
+            number,
+            raises(error),
+        )
+        with pytest.raises(SaveFailed) as failure:
+            checkpoints.save(4, {})
+    assert str(failure.value) == (
+        f"The checkpoint of step 4 could not be saved in {tmp_path}: "
+        f"{os.strerror(reason)}."
+    )
+    after = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert after == before
+    checkpoints.save(4, {})
+    assert checkpoints.steps() == [2, 3, 4]
+
+
+LIMITED = """
+import resource, sys
+import tensorflow as tf
+from albert_tf.training.checkpoints import Checkpoints, SaveFailed
+
+variables = {"a": tf.Variable(tf.ones([500_000]))}
+checkpoints = Checkpoints(sys.argv[1], variables, 2)
+checkpoints.save(1, {})
+resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 2_000_000))
+for step in (2, 3):
+    try:
+        checkpoints.save(step, {})
+    except SaveFailed as error:
+        print(error)
+resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, 2_000_000))
+variables["a"].assign(tf.zeros([500_000]))
+print(checkpoints.restore_latest(), sum(variables["a"].numpy()))
+"""
+
+
+def test_a_file_that_may_not_grow_is_a_failed_save(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    *failures, restored = done.stdout.splitlines()
+    assert failures == [
+        f"The checkpoint of step {step} could not be saved in {tmp_path}: "
+        "File too large."
+        for step in (2, 3)
+    ]
+    assert restored == "(Restored(step=1, state={}), []) 500000.0"
+    assert os.listdir(tmp_path) == ["step-1"]

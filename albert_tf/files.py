@@ -1,0 +1,220 @@
+"""Files on disk and in buckets, under one set of functions.
+
+A path with a scheme (`gs://bucket/run`) goes through TensorFlow's file
+systems, and TensorFlow is loaded only then; any other path goes to the
+operating system as it is. Every fault is an OSError, wherever it arises.
+"""
+
+import builtins
+import contextlib
+import io
+import os
+import re
+from collections.abc import Iterator
+from errno import EACCES, EEXIST, EIO, ENOENT, ENOSPC, EOPNOTSUPP, EPROTO
+from typing import IO, Any, BinaryIO
+
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://")
+# A temporary name: the file's own, this, and whose it is.
+_TEMPORARY = ".tmp-"
+# A request to a bucket takes tens of milliseconds, whatever its size.
+_BUFFER_BYTES = 1 << 20
+
+Path = str | os.PathLike[str]
+
+
+def is_remote(path: Path) -> bool:
+    """Returns whether a path has a scheme, and so needs TensorFlow."""
+    return _SCHEME.match(os.fspath(path)) is not None
+
+
+def open(path: Path, mode: str = "rb") -> IO[Any]:
+    """Returns an open file; text is UTF-8.
+
+    Args:
+        path: of the file.
+        mode: "r" or "w", and "b" for bytes.
+
+    Raises:
+        OSError: when it cannot be opened; also from the file later on.
+    """
+    text = None if "b" in mode else "utf-8"
+    if not is_remote(path):
+        return builtins.open(path, mode, encoding=text)
+    raw = _RemoteFile(os.fspath(path), f"{mode[0]}b")
+    kind = io.BufferedReader if raw.readable() else io.BufferedWriter
+    buffered = kind(raw, _BUFFER_BYTES)
+    return io.TextIOWrapper(buffered, encoding=text) if text else buffered
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """Gives a file to write, which gets its name when it is whole and kept.
+
+    When the writing fails nothing is left of it, and what had the name
+    before stays.
+    """
+    path = os.fspath(path)
+    temporary = f"{path}{_TEMPORARY}{os.getpid()}"
+    try:
+        with open(temporary, "wb") as file:
+            yield file
+            file.flush()
+            if not is_remote(path):
+                os.fsync(file.fileno())
+        replace(temporary, path)
+    except BaseException:
+        # The fault that led here is the one to tell.
+        with contextlib.suppress(OSError):
+            remove(temporary)
+        raise
+
+
+def is_temporary(name: str) -> bool:
+    """Returns whether a file's name is one that `replacing` writes under."""
+    return re.search(rf"{re.escape(_TEMPORARY)}\d+$", name) is not None
+
+
+def replace(source: Path, target: Path) -> None:
+    """Renames a file over whatever has the name, and keeps it so on disk."""
+    if is_remote(target):
+        with _as_os_errors(target) as gfile:
+            gfile.rename(source, target, overwrite=True)
+        return
+    os.replace(source, target)
+    # The name is an entry of the directory, which is a file of its own.
+    directory = os.open(os.path.dirname(target) or ".", os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def exists(path: Path) -> bool:
+    """Returns whether there is a file or directory."""
+    if is_remote(path):
+        with _as_os_errors(path) as gfile:
+            return gfile.exists(path)
+    return os.path.exists(path)
+
+
+def isdir(path: Path) -> bool:
+    """Returns whether there is a directory."""
+    if is_remote(path):
+        with _as_os_errors(path) as gfile:
+            return gfile.isdir(path)
+    return os.path.isdir(path)
+
+
+def isfile(path: Path) -> bool:
+    """Returns whether there is a regular file."""
+    if is_remote(path):
+        return exists(path) and not isdir(path)
+    return os.path.isfile(path)
+
+
+def listdir(path: Path) -> list[str]:
+    """Returns the names in a directory, sorted."""
+    if is_remote(path):
+        with _as_os_errors(path) as gfile:
+            # Buckets give directories a slash at the end.
+            return sorted(name.rstrip("/") for name in gfile.listdir(path))
+    return sorted(os.listdir(path))
+
+
+def size(path: Path) -> int:
+    """Returns the number of bytes in a file."""
+    if is_remote(path):
+        with _as_os_errors(path) as gfile:
+            return gfile.stat(path).length
+    return os.path.getsize(path)
+
+
+def makedirs(path: Path) -> None:
+    """Makes a directory and those above it, where missing."""
+    if is_remote(path):
+        with _as_os_errors(path) as gfile:
+            gfile.makedirs(path)
+    else:
+        os.makedirs(path, exist_ok=True)
+
+
+def remove(path: Path) -> None:
+    """Removes a file."""
+    if is_remote(path):
+        with _as_os_errors(path) as gfile:
+            gfile.remove(path)
+    else:
+        os.remove(path)
+
+
+@contextlib.contextmanager
+def _as_os_errors(path: Path) -> Iterator[Any]:
+    """Gives tf.io.gfile, and raises its errors as OSError."""
+    import tensorflow as tf
+
+    kinds = tf.errors
+    numbers = {
+        kinds.NotFoundError: ENOENT,
+        kinds.AlreadyExistsError: EEXIST,
+        kinds.PermissionDeniedError: EACCES,
+        kinds.UnauthenticatedError: EACCES,
+        kinds.ResourceExhaustedError: ENOSPC,
+        kinds.UnimplementedError: EOPNOTSUPP,
+        kinds.DataLossError: EIO,
+    }
+    try:
+        yield tf.io.gfile
+    except kinds.OpError as error:
+        number = numbers.get(type(error), EPROTO)
+        raise OSError(number, error.message, os.fspath(path)) from None
+
+
+class _RemoteFile(io.RawIOBase):
+    """A file of a TensorFlow file system, as Python's own files are."""
+
+    def __init__(self, path: str, mode: str) -> None:
+        self.name = path
+        self._mode = mode
+        with _as_os_errors(path) as gfile:
+            self._file = gfile.GFile(path, mode)
+            if self.readable():
+                # It would be opened, and found missing, at the first read.
+                self._file.size()
+
+    def readable(self) -> bool:
+        return self._mode == "rb"
+
+    def writable(self) -> bool:
+        return not self.readable()
+
+    def seekable(self) -> bool:
+        return self.readable()
+
+    def readinto(self, buffer: Any) -> int:
+        with _as_os_errors(self.name):
+            content = self._file.read(len(buffer))
+        buffer[: len(content)] = content
+        return len(content)
+
+    def write(self, content: Any) -> int:
+        with _as_os_errors(self.name):
+            self._file.write(bytes(content))
+        return len(content)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        with _as_os_errors(self.name):
+            self._file.seek(offset, whence)
+        return self.tell()
+
+    def tell(self) -> int:
+        with _as_os_errors(self.name):
+            return self._file.tell()
+
+    def close(self) -> None:
+        if not self.closed:
+            try:
+                with _as_os_errors(self.name):
+                    self._file.close()
+            finally:
+                super().close()

@@ -123,7 +123,7 @@ def _local_replicas(strategy: tf.distribute.Strategy) -> tuple[int, ...]:
     )
 
 
-def _is_alone(strategy: tf.distribute.Strategy) -> bool:
+def is_alone(strategy: tf.distribute.Strategy) -> bool:
     """Returns whether this process feeds every replica."""
     return len(_local_replicas(strategy)) == strategy.num_replicas_in_sync
 
@@ -185,7 +185,7 @@ def agreed(strategy: tf.distribute.Strategy, value: float) -> float:
 
     So it is a barrier too: every worker must call it, equally often.
     """
-    if _is_alone(strategy):
+    if is_alone(strategy):
         return value
     values = strategy.experimental_distribute_values_from_function(
         lambda context: tf.constant(

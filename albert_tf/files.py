@@ -17,7 +17,8 @@ from typing import IO, Any, BinaryIO
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://")
 # A temporary name: the file's own, this, and whose it is.
 _TEMPORARY = ".tmp-"
-# A request to a bucket takes tens of milliseconds, whatever its size.
+# Few calls, whatever the size of what is written: one to a bucket takes tens
+# of milliseconds.
 _BUFFER_BYTES = 1 << 20
 
 Path = str | os.PathLike[str]
@@ -40,7 +41,8 @@ def open(path: Path, mode: str = "rb") -> IO[Any]:
     """
     text = None if "b" in mode else "utf-8"
     if not is_remote(path):
-        return builtins.open(path, mode, encoding=text)
+        buffering = _BUFFER_BYTES if mode == "wb" else -1
+        return builtins.open(path, mode, buffering, encoding=text)
     raw = _RemoteFile(os.fspath(path), f"{mode[0]}b")
     kind = io.BufferedReader if raw.readable() else io.BufferedWriter
     buffered = kind(raw, _BUFFER_BYTES)

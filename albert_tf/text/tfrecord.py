@@ -16,6 +16,7 @@ from typing import BinaryIO
 import google_crc32c
 import numpy as np
 
+from albert_tf import files
 from albert_tf.config import UserError
 
 _LENGTH = struct.Struct("<Q")
@@ -53,14 +54,13 @@ def read_records(path: str | os.PathLike[str]) -> Iterator[bytes]:
     """
     path = os.fspath(path)
     try:
-        with open(path, "rb") as file:
-            yield from _read_frames(file, path)
+        with files.open(path) as file:
+            yield from _read_frames(file, path, files.size(path))
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror}.") from None
 
 
-def _read_frames(file: BinaryIO, path: str) -> Iterator[bytes]:
-    num_bytes = os.fstat(file.fileno()).st_size
+def _read_frames(file: BinaryIO, path: str, num_bytes: int) -> Iterator[bytes]:
     position = number = 0
     while position < num_bytes:
         place = f"{path}, record {number} at byte {position}"

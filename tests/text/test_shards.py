@@ -1,4 +1,5 @@
 import dataclasses
+import errno
 import hashlib
 import json
 import os
@@ -281,3 +282,100 @@ def test_a_tokenizer_is_described_for_readers(tiny_tokenizer):
         "mask_id": 4,
         "special_ids": [0, 1, 2, 3, 4],
     }
+
+
+# Shards in a bucket, for which `file://` stands.
+
+
+def copies(cache):
+    return sorted(path.name for path in cache.rglob("*") if path.is_file())
+
+
+def test_shards_in_a_bucket_are_copied_once(directory, tmp_path, monkeypatch):
+    cache = tmp_path / "cache"
+    contents = numbered(25)
+    numbers = np.random.default_rng(3).integers(0, 25, 60).tolist()
+    with open_shards(directory, "train") as shards:
+        fingerprint, order = shards.fingerprint, shards.read(numbers)
+    bucket = f"file://{directory}"
+    with open_shards(bucket, "train", str(cache)) as shards:
+        assert shards.fingerprint == fingerprint
+        assert shards.read(range(25)) == contents
+        assert shards.read(numbers) == order
+        assert shards.location(12) == (
+            f"{bucket}/train-00002-of-00003.tfrecord, record 1"
+        )
+    assert [path.name for path in cache.iterdir()] == [fingerprint]
+    assert copies(cache) == [shard_name("train", n, 3) for n in range(3)]
+    # The next time all is there, if only some of it is asked for.
+    for path in directory.glob("train-*"):
+        path.unlink()
+    with open_shards(bucket, "train", str(cache)) as shards:
+        assert shards.read(numbers) == order
+    # Where no place is given: one of the user's own.
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "system"))
+    with open_shards(bucket, "eval") as shards:
+        assert shards.read([1]) == [b"held out"]
+    (own,) = (tmp_path / "system").iterdir()
+    assert own.name == f"albert_tf-{os.getuid()}"
+    assert own.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_bucket_s_shards_are_selected_and_refused_alike(directory, tmp_path):
+    bucket, cache = f"file://{directory}", str(tmp_path / "cache")
+    with open_shards(f"{bucket}/train-0000[12]*", "train", cache) as shards:
+        assert shards.read(range(len(shards))) == numbered(25)[10:]
+    with pytest.raises(UserError, match="has no split 'dev'"):
+        open_shards(bucket, "dev", cache)
+    with pytest.raises(UserError, match="nowhere is not a directory"):
+        open_shards(f"{bucket}/nowhere", "train", cache)
+    (directory / "train-00009-of-00010.tfrecord").write_bytes(b"")
+    with pytest.raises(UserError, match=r"00009-of-00010\.tfrecord is not"):
+        open_shards(f"{bucket}/train-*", "train", cache)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (damage_missing, "is missing"),
+        (damage_cut, r"bytes, metadata.json says \d+: it was cut"),
+        (damage_flipped, "sha256 .* its contents changed"),
+    ],
+)
+def test_a_damaged_shard_in_a_bucket_is_named(
+    directory, tmp_path, damage, message
+):
+    name = "train-00002-of-00003.tfrecord"
+    damage(directory / name)
+    cache = str(tmp_path / "cache")
+    with pytest.raises(UserError, match=f"^file://.*{name}.*{message}"):
+        open_shards(f"file://{directory}", "train", cache)
+
+
+@pytest.mark.parametrize("damage", [damage_cut, damage_flipped])
+def test_a_damaged_copy_is_made_anew(directory, tmp_path, damage):
+    bucket, cache = f"file://{directory}", tmp_path / "cache"
+    open_shards(bucket, "train", str(cache)).close()
+    (copy,) = cache.rglob("train-00002*")
+    damage(copy)
+    with open_shards(bucket, "train", str(cache)) as shards:
+        assert shards.read(range(25)) == numbered(25)
+
+
+def test_no_room_for_copies_is_told(directory, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("shutil.copyfileobj", full)
+    with pytest.raises(UserError, match="cannot be copied to .*: No space"):
+        open_shards(f"file://{directory}", "train", str(tmp_path / "cache"))
+    assert copies(tmp_path / "cache") == []
+
+
+def test_records_are_read_from_a_bucket(directory):
+    from albert_tf.text.tfrecord import read_records
+
+    path = f"file://{directory}/train-00000-of-00003.tfrecord"
+    assert list(read_records(path)) == numbered(10)
+    with pytest.raises(UserError, match="nowhere cannot be read: "):
+        next(read_records(f"file://{directory}/nowhere"))

@@ -1,17 +1,25 @@
 """Checkpoints are whole, or another one is taken."""
 
+import contextlib
 import errno
+import json
 import os
+import signal
+import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 import safetensors.numpy
 import tensorflow as tf
 
+from albert_tf import files
 from albert_tf.config import UserError
 from albert_tf.training.checkpoints import Checkpoints, SaveFailed
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -374,6 +382,134 @@ def test_a_save_that_fails_leaves_what_was_there(
     assert checkpoints.steps() == [2, 3, 4]
 
 
+def test_a_full_disk_while_old_ones_are_removed_is_told(
+    tmp_path, variables, monkeypatch
+):
+    checkpoints = saved(tmp_path, variables, keep=3)
+    error = OSError(errno.EROFS, os.strerror(errno.EROFS))
+    with monkeypatch.context() as patch:
+        at_call(patch, os, "remove", 1, raises(error))
+        with pytest.raises(SaveFailed, match="Read-only file system"):
+            checkpoints.save(4, {})
+    checkpoints.save(5, {})
+    assert checkpoints.steps() == [3, 4, 5]
+
+
+class Written:
+    """A file that runs `act` before its write of that number."""
+
+    def __init__(self, file, number, act):
+        self._file, self._left, self._act = file, number, act
+
+    def write(self, content):
+        self._left -= 1
+        if self._left == 0:
+            self._act()
+        return self._file.write(content)
+
+    def __getattr__(self, name):
+        return getattr(self._file, name)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._file.close()
+
+
+def at_write(monkeypatch, number, act):
+    original = files.open
+    monkeypatch.setattr(
+        files,
+        "open",
+        lambda path, mode="rb": (
+            original(path, mode)
+            if mode == "rb"
+            else Written(original(path, mode), number, act)
+        ),
+    )
+
+
+MOMENTS = {
+    "before data": lambda patch, act: at_call(patch, files, "open", 1, act),
+    "mid data": lambda patch, act: at_write(patch, 4, act),
+    "before the checksum": lambda patch, act: at_write(patch, 6, act),
+    "before it is on disk": lambda patch, act: at_call(
+        patch, os, "fsync", 1, act
+    ),
+    "before it has its name": lambda patch, act: at_call(
+        patch, os, "replace", 1, act
+    ),
+    "before old ones go": lambda patch, act: at_call(
+        patch, Checkpoints, "_prune", 1, act
+    ),
+    "while old ones go": lambda patch, act: at_call(
+        patch, os, "remove", 2, act
+    ),
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_stop_during_a_save(tmp_path, variables, monkeypatch, moment):
+    saved(tmp_path, variables, keep=4, steps=(1, 2, 3, 4))
+    # Three old ones are to go, so that one can be gone and others not.
+    checkpoints = Checkpoints(str(tmp_path), variables, 2)
+    fill(variables, 50)
+    with monkeypatch.context() as patch:
+        MOMENTS[moment](patch, raises(Stop()))
+        # A process that is killed cleans nothing up.
+        if moment != "while old ones go":
+            patch.setattr(files, "remove", lambda path: None)
+        with pytest.raises(Stop):
+            checkpoints.save(5, {"window": {"sum:loss": 5 / 3}})
+    complete = moment.endswith("old ones go")
+    restored, problems = checkpoints.restore_latest()
+    newest = 5 if complete else 4
+    assert (restored.step, problems) == (newest, [])
+    assert restored.state == {"window": {"sum:loss": newest / 3}}
+    assert values(variables)["lamb/momentum"] == [10.0 * newest + 1] * 2
+    # Nothing is there but checkpoints, and the next save puts all right.
+    assert all(name.startswith("step-") for name in os.listdir(tmp_path))
+    assert not any("." in name for name in os.listdir(tmp_path))
+    checkpoints.save(6, {})
+    assert set(os.listdir(tmp_path)) == {f"step-{newest}", "step-6"}
+
+
+KILLED = """
+import os, signal, sys
+import tensorflow as tf
+from albert_tf.training.checkpoints import Checkpoints
+
+variables = {name: tf.Variable(tf.ones([400_000])) for name in "abc"}
+checkpoints = Checkpoints(sys.argv[1], variables, 2)
+checkpoints.save(1, {"n": 1})
+if len(sys.argv) > 2:
+    os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)
+    checkpoints.save(2, {"n": 2})
+"""
+
+
+def run(script, *arguments):
+    return subprocess.run(
+        [sys.executable, "-c", script, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+
+
+def test_a_process_that_is_killed_in_a_save(tmp_path):
+    assert run(KILLED, tmp_path, "kill").returncode == -signal.SIGKILL
+    one, two = sorted(os.listdir(tmp_path))
+    assert one == "step-1"
+    assert two.startswith("step-2.tmp-")
+    variables = {name: tf.Variable(tf.zeros([400_000])) for name in "abc"}
+    checkpoints = Checkpoints(str(tmp_path), variables, 2)
+    assert checkpoints.restore_latest()[0].state == {"n": 1}
+    assert os.listdir(tmp_path) == ["step-1"]
+    assert variables["c"].numpy().tolist() == [1.0] * 400_000
+
+
 LIMITED = """
 import resource, sys
 import tensorflow as tf
@@ -395,12 +531,8 @@ print(checkpoints.restore_latest(), sum(variables["a"].numpy()))
 
 
 def test_a_file_that_may_not_grow_is_a_failed_save(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", LIMITED, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run(LIMITED, tmp_path)
+    assert done.returncode == 0, done.stderr
     *failures, restored = done.stdout.splitlines()
     assert failures == [
         f"The checkpoint of step {step} could not be saved in {tmp_path}: "
@@ -408,4 +540,98 @@ def test_a_file_that_may_not_grow_is_a_failed_save(tmp_path):
         for step in (2, 3)
     ]
     assert restored == "(Restored(step=1, state={}), []) 500000.0"
+    assert os.listdir(tmp_path) == ["step-1"]
+
+
+# Buckets, for which `file://` stands, and several processes.
+
+
+def test_checkpoints_in_a_bucket(tmp_path, variables):
+    checkpoints = saved(f"file://{tmp_path}/run", variables, keep=2, best=(1,))
+    assert checkpoints.steps() == [1, 2, 3]
+    assert checkpoints.best_step() == 1
+    (tmp_path / "run" / "step-4.tmp-17").write_bytes(b"half")
+    flip(tmp_path / "run" / "step-3")
+    restored, (problem,) = checkpoints.restore_latest()
+    assert restored.step == 2
+    assert values(variables)["lamb/momentum"] == [21.0, 21.0]
+    assert f"set aside as file://{tmp_path}/run/step-3.damaged" in problem
+    assert set(os.listdir(tmp_path / "run")) == {
+        "step-1",
+        "step-2",
+        "step-3.damaged",
+    }
+    checkpoints.forget_after(1)
+    assert checkpoints.restore_latest()[0].step == 1
+
+
+def test_a_bucket_that_cannot_be_written_is_a_failed_save(tmp_path, variables):
+    (tmp_path / "file").write_text("")
+    checkpoints = Checkpoints(f"file://{tmp_path}/file/a", variables, 2)
+    with pytest.raises(SaveFailed, match="step 1 could not be .*: .*file"):
+        checkpoints.save(1, {})
+
+
+WORKER = """
+import sys
+import keras
+import tensorflow as tf
+from albert_tf.training.checkpoints import Checkpoints
+
+chief = sys.argv[2] == "0"
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+with strategy.scope():
+    kernel = keras.Variable([1.0, 2.0]).value
+variables = {"kernel": kernel}
+checkpoints = Checkpoints(sys.argv[1], variables, 2, writes=chief)
+
+@tf.function
+def step():
+    def replica_step():
+        context = tf.distribute.get_replica_context()
+        kernel.assign_add(context.all_reduce("sum", tf.ones([2])))
+    strategy.run(replica_step)
+
+step()
+checkpoints.save(1, {"n": 1})
+# Its all-reduce is also a barrier: the chief has saved.
+step()
+print(kernel.numpy().tolist())
+print(checkpoints.restore(1).state, kernel.numpy().tolist())
+step()
+print(kernel.numpy().tolist())
+"""
+
+
+def test_only_the_chief_of_several_processes_writes(tmp_path):
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(2)]
+        for each in sockets:
+            each.bind(("localhost", 0))
+        workers = [f"localhost:{each.getsockname()[1]}" for each in sockets]
+    processes = []
+    for index in range(2):
+        task = {"type": "worker", "index": index}
+        cluster = {"cluster": {"worker": workers}, "task": task}
+        processes.append(
+            subprocess.Popen(
+                [sys.executable, "-c", WORKER, tmp_path, str(index)],
+                env={**os.environ, "TF_CONFIG": json.dumps(cluster)},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                cwd=ROOT,
+            )
+        )
+    try:
+        for process in processes:
+            out, err = process.communicate(timeout=120)
+            assert out.splitlines() == [
+                "[5.0, 6.0]",
+                "{'n': 1} [3.0, 4.0]",
+                "[5.0, 6.0]",
+            ], err
+    finally:
+        for process in processes:
+            process.kill()
     assert os.listdir(tmp_path) == ["step-1"]

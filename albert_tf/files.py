@@ -34,7 +34,7 @@ def open(path: Path, mode: str = "rb") -> IO[Any]:
 
     Args:
         path: of the file.
-        mode: "r" or "w", and "b" for bytes.
+        mode: "r", "w" or "a", and "b" for bytes.
 
     Raises:
         OSError: when it cannot be opened; also from the file later on.

@@ -66,6 +66,9 @@ def test_bytes_and_text_come_back(directory):
     assert read(path) == "straße\n".encode()
     with files.open(path, "r") as file:
         assert list(file) == ["straße\n"]
+    with files.open(path, "ab") as file:
+        file.write(b"more")
+    assert read(path) == "straße\nmore".encode()
 
 
 def test_directories(directory):

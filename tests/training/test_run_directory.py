@@ -138,7 +138,10 @@ def test_it_is_free_again_when_the_job_fails(tmp_path):
         pass
 
 
-def test_a_lock_that_went_with_its_holder_is_made_anew(tmp_path, monkeypatch):
+@pytest.mark.parametrize("another", [False, True])
+def test_a_lock_that_went_with_its_holder_is_made_anew(
+    tmp_path, monkeypatch, another
+):
     """The holder ends between our opening the file and our locking it."""
     path = tmp_path / "lock"
     original, calls = run_directory.fcntl.flock, 0
@@ -148,6 +151,8 @@ def test_a_lock_that_went_with_its_holder_is_made_anew(tmp_path, monkeypatch):
         calls += 1
         if calls == 1:
             path.unlink()
+            if another:
+                path.touch()
         original(*arguments)
 
     monkeypatch.setattr(run_directory.fcntl, "flock", flock)

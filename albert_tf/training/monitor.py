@@ -1,25 +1,43 @@
-"""What a run shows: progress, TensorBoard, metrics.jsonl."""
+"""What a run shows: progress, TensorBoard, and lines of JSON."""
 
+import itertools
 import json
 import math
 import os
-import sys
 import time
+from collections.abc import Mapping
 
-import tensorflow as tf
-from tqdm import tqdm
+from albert_tf import files
+from albert_tf.config import UserError
+from albert_tf.training.append_log import AppendLog
+from albert_tf.training.comparison import Comparison
+from albert_tf.training.event_file import EventFile
+from albert_tf.training.progress import Progress
+from albert_tf.training.speed import Speed
+
+# Scalars that a run computes, those that a clock decides, and what happened.
+METRICS_FILE = "metrics.jsonl"
+TIMING_FILE = "timing.jsonl"
+EVENTS_FILE = "events.jsonl"
 
 
 class Monitor:
     """The log of a run.
 
-    Writes `metrics.jsonl` (one object per line: `step`, `split`, the
-    scalars) and TensorBoard events under `tensorboard/train` and
+    Writes `metrics.jsonl` and `timing.jsonl` (one object per line: `step`,
+    `split`, the scalars) and TensorBoard events under `tensorboard/train` and
     `tensorboard/eval`. On a terminal it shows a bar; elsewhere plain lines.
+    A log that cannot be written does not stop the run (see AppendLog).
     """
 
     def __init__(
-        self, run_dir: str, *, num_steps: int, start_step: int, batch_size: int
+        self,
+        run_dir: str,
+        *,
+        num_steps: int,
+        start_step: int,
+        ceiling: float | None = None,
+        writes: bool = True,
     ) -> None:
         """Opens the log, cut back to `start_step` where a run is resumed.
 
@@ -27,112 +45,185 @@ class Monitor:
             run_dir: the run directory.
             num_steps: updates of the whole run.
             start_step: updates already made.
-            batch_size: sequences per step, for the rate.
+            ceiling: floating-point operations per second that the devices
+                manage at best, for share_of_ceiling.
+            writes: whether this process has the log of the run; others of its
+                processes write and say nothing.
+
+        Raises:
+            UserError: when the log of an earlier process cannot be cut back.
         """
-        self._path = os.path.join(run_dir, "metrics.jsonl")
-        _keep_until(self._path, start_step)
-        self._file = open(self._path, "a", encoding="utf-8")  # noqa: SIM115
-        self._tensorboard = os.path.join(run_dir, "tensorboard")
-        self._writers: dict[str, tf.summary.SummaryWriter] = {}
-        self._batch_size = batch_size
+        self._run_dir = run_dir
+        self._start_step = start_step
         self._num_steps = num_steps
-        self._last = (time.monotonic(), start_step)
-        self._bar = tqdm(
-            total=num_steps,
-            initial=start_step,
-            unit="step",
-            dynamic_ncols=True,
-            disable=not sys.stderr.isatty(),
+        self._writes = writes
+        self._progress = Progress(
+            num_steps=num_steps, start_step=start_step, silent=not writes
+        )
+        self._speed = Speed(start_step, ceiling)
+        self._step = start_step
+        self._comparison: Comparison | None = None
+        self._events: dict[str, EventFile] = {}
+        self._lines: dict[str, AppendLog] = {}
+        if writes:
+            for name in (METRICS_FILE, TIMING_FILE):
+                _keep_until(os.path.join(run_dir, name), start_step)
+
+    def advance(
+        self, steps: int = 1, *, loss: float | None = None, **done: float
+    ) -> None:
+        """Takes in updates that were made.
+
+        Args:
+            steps: how many.
+            loss: of the last one, for the bar.
+            **done: `sequences`, `tokens`, `flops`, for the rates.
+        """
+        self._step += steps
+        self._speed.add(**done)
+        self._progress.advance(steps, loss, self._seconds_left())
+
+    def waited(self, seconds: float) -> None:
+        """Takes in time in which data were waited for."""
+        self._speed.wait(seconds)
+
+    def log(
+        self,
+        step: int,
+        values: Mapping[str, float],
+        trust_ratios: Mapping[str, float],
+    ) -> None:
+        """Writes what training computed since the last time, and its rates.
+
+        Args:
+            step: updates made.
+            values: scalars.
+            trust_ratios: by variable, as many as there are: not for the
+                screen.
+        """
+        rates = self._speed.rates()
+        details = {f"trust_ratio/{path}": r for path, r in trust_ratios.items()}
+        self._line(METRICS_FILE, step, "train", {**values, **details})
+        self._line(
+            TIMING_FILE, step, "train", {**rates, "unix_time": time.time()}
+        )
+        self.details("train", step, {**values, **details, **rates})
+        self._progress.show(
+            "train", step, {**values, **rates}, self._seconds_left()
         )
 
-    def advance(self) -> None:
-        """Moves the bar on by one step."""
-        self._bar.update(1)
-
-    def rate(self, step: int) -> float:
-        """Returns sequences per second since the last call."""
-        now = time.monotonic()
-        before, last_step = self._last
-        self._last = (now, step)
-        return (step - last_step) * self._batch_size / max(now - before, 1e-9)
-
     def scalars(
-        self, split: str, step: int, values: dict[str, float], **shown: float
+        self, split: str, step: int, values: Mapping[str, float]
     ) -> None:
-        """Writes scalars; `shown` go to TensorBoard and the screen only.
+        """Writes scalars that are no training, whose time no rate counts.
 
         metrics.jsonl holds what the run computes and no clock times, so that
         an interrupted run ends with the lines of an uninterrupted one.
         """
-        line = {"step": step, "split": split}
-        for name, value in values.items():
-            # JSON has no NaN and no infinity.
-            line[name] = value if math.isfinite(value) else None
-        self._file.write(json.dumps(line, allow_nan=False) + "\n")
-        self._file.flush()
-        self.details(split, step, {**values, **shown})
-        text = "  ".join(
-            f"{name} {value:.4g}" for name, value in {**values, **shown}.items()
-        )
-        self.say(f"step {step}/{self._num_steps}  {split}  {text}")
+        self._line(METRICS_FILE, step, split, values)
+        self.details(split, step, values)
+        if self._comparison:
+            for summary in self._comparison.begin(split, values):
+                self._event_file("").summary(step, summary)
+        self._progress.show(split, step, values)
+        self._speed.restart()
 
-    def details(self, split: str, step: int, values: dict[str, float]) -> None:
-        """Writes scalars to TensorBoard alone: there may be hundreds."""
-        with self._writer(split).as_default(step=step):
-            for name, value in values.items():
-                tf.summary.scalar(name, value)
+    def event(self, event: Mapping[str, object]) -> None:
+        """Writes a line to events.jsonl, which is never cut back."""
+        self._json(EVENTS_FILE, event)
 
-    def text(self, name: str, text: str) -> None:
-        """Writes a text to TensorBoard."""
-        with self._writer("train").as_default(step=0):
-            tf.summary.text(name, text)
+    def details(
+        self, split: str, step: int, values: Mapping[str, float]
+    ) -> None:
+        """Writes scalars to TensorBoard alone."""
+        if self._writes:
+            self._event_file(split).scalars(step, values)
 
-    def _writer(self, split: str) -> tf.summary.SummaryWriter:
-        if split not in self._writers:
-            self._writers[split] = tf.summary.create_file_writer(
-                os.path.join(self._tensorboard, split)
-            )
-        return self._writers[split]
+    def text(
+        self, name: str, text: str, *, split: str = "train", step: int = 0
+    ) -> None:
+        """Writes a text in Markdown to TensorBoard."""
+        if self._writes:
+            self._event_file(split).text(step, name, text)
+
+    def compare(self, settings: Mapping[str, object]) -> None:
+        """Lets TensorBoard set runs side by side (HParams).
+
+        The measures of the first evaluation are what runs are compared by.
+
+        Args:
+            settings: what decides the run, by name; sections are opened up.
+        """
+        if self._writes:
+            self._comparison = Comparison(settings)
 
     def say(self, line: str) -> None:
         """Prints a line without breaking the bar."""
-        if self._bar.disable:
-            print(line, flush=True)
-        else:
-            self._bar.write(line)
+        self._progress.say(line)
 
     def flush(self) -> None:
         """Brings everything to disk, as a checkpoint is about to."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        for writer in self._writers.values():
-            writer.flush()
+        for log in (*self._lines.values(), *self._events.values()):
+            log.sync()
 
     def close(self) -> None:
         """Closes files and bar."""
-        self.flush()
-        for writer in self._writers.values():
-            writer.close()
-        self._file.close()
-        self._bar.close()
+        for log in (*self._lines.values(), *self._events.values()):
+            log.close()
+        self._progress.close()
+
+    def _seconds_left(self) -> float | None:
+        return self._speed.seconds_left(self._step, self._num_steps)
+
+    def _line(
+        self, file: str, step: int, split: str, values: Mapping[str, float]
+    ) -> None:
+        # JSON has no NaN and no infinity.
+        finite = {n: v if math.isfinite(v) else None for n, v in values.items()}
+        self._json(file, {"step": step, "split": split, **finite})
+
+    def _json(self, file: str, line: Mapping[str, object]) -> None:
+        if not self._writes:
+            return
+        if file not in self._lines:
+            self._lines[file] = AppendLog(
+                os.path.join(self._run_dir, file), self.say
+            )
+        text = json.dumps(line, allow_nan=False) + "\n"
+        self._lines[file].append(text.encode())
+
+    def _event_file(self, split: str) -> EventFile:
+        if split not in self._events:
+            self._events[split] = EventFile(
+                os.path.join(self._run_dir, "tensorboard", split),
+                self._start_step,
+                self.say,
+            )
+        return self._events[split]
 
 
 def _keep_until(path: str, step: int) -> None:
     """Cuts a log back to the lines of steps up to `step`."""
-    if not os.path.exists(path):
-        return
-    kept = []
-    with open(path, encoding="utf-8") as file:
-        for line in file:
-            try:
-                if json.loads(line)["step"] <= step:
-                    kept.append(line)
-            except ValueError:
-                # The last line of a run that was killed while writing it.
-                break
-    temporary = f"{path}.tmp"
-    with open(temporary, "w", encoding="utf-8") as file:
-        file.writelines(kept)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    try:
+        if not files.exists(path):
+            return
+        with files.open(path, "r") as file:
+            lines = file.readlines()
+        kept = list(
+            itertools.takewhile(lambda line: _is_until(line, step), lines)
+        )
+        if len(kept) < len(lines):
+            with files.replacing(path) as file:
+                file.write("".join(kept).encode())
+    except OSError as error:
+        raise UserError(
+            f"{path} cannot be cut back to step {step}: {error.strerror}."
+        ) from None
+
+
+def _is_until(line: str, step: int) -> bool:
+    try:
+        return json.loads(line)["step"] <= step
+    except ValueError:
+        # The last line of a run that was killed while writing it.
+        return False

@@ -1,59 +1,129 @@
-"""The log of a run: metrics.jsonl and what TensorBoard reads."""
+"""The log of a run: lines of JSON, what TensorBoard reads, the screen."""
 
 import json
 
 import pytest
 import tensorflow as tf
-from tensorboard.backend.event_processing.event_accumulator import (
+from tensorboard.backend.event_processing.plugin_event_accumulator import (
     EventAccumulator,
 )
+from tensorboard.plugins.hparams import metadata
 
+from albert_tf.config import OptimizerConfig, UserError, to_dict
+from albert_tf.training import speed
 from albert_tf.training.monitor import Monitor
 
 
-def make(run_dir, start_step=0):
-    return Monitor(
-        str(run_dir), num_steps=20, start_step=start_step, batch_size=4
-    )
+def make(run_dir, start_step=0, **options):
+    return Monitor(str(run_dir), num_steps=20, start_step=start_step, **options)
 
 
-def lines(run_dir):
+def lines(run_dir, name="metrics.jsonl"):
     return [
-        json.loads(line)
-        for line in (run_dir / "metrics.jsonl").read_text().splitlines()
+        json.loads(line) for line in (run_dir / name).read_text().splitlines()
     ]
 
 
-def test_scalars_reach_both_logs(tmp_path):
-    monitor = make(tmp_path)
-    monitor.text("configuration", "a = 1")
+def events(run_dir, split):
+    # 0 keeps all points of a plugin.
+    found = EventAccumulator(
+        str(run_dir / "tensorboard" / split),
+        tensor_size_guidance={"scalars": 0, "text": 0},
+    )
+    found.Reload()
+    return found
+
+
+def series(run_dir, split, name):
+    """Returns (step, value) of each point that TensorBoard shows."""
+    return [
+        (event.step, tf.make_ndarray(event.tensor_proto).item())
+        for event in events(run_dir, split).Tensors(name)
+    ]
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that goes on when it is told to."""
+
+    class Clock:
+        now = 100.0
+
+        def monotonic(self):
+            return self.now
+
+    clock = Clock()
+    monkeypatch.setattr(speed, "time", clock)
+    return clock
+
+
+def test_what_is_computed_reaches_every_log(tmp_path, clock):
+    monitor = make(tmp_path, ceiling=1000.0)
     for step in (5, 10):
-        monitor.scalars("train", step, {"loss": 1 / step}, rate=step)
+        for _ in range(5):
+            clock.now += 2
+            monitor.waited(0.5)
+            monitor.advance(loss=1.0, sequences=4, tokens=40, flops=200)
+        monitor.log(step, {"loss": 1 / step}, {"a/kernel": step / 20})
     monitor.scalars("eval", 10, {"accuracy": 0.5})
-    monitor.details("train", 10, {"trust_ratio/a/kernel": 0.25})
     monitor.close()
-    # A rate is a clock time: the screen and TensorBoard have it.
+    # A rate is a clock time: another file has it.
     assert lines(tmp_path) == [
-        {"step": 5, "split": "train", "loss": 0.2},
-        {"step": 10, "split": "train", "loss": 0.1},
+        {
+            "step": 5,
+            "split": "train",
+            "loss": 0.2,
+            "trust_ratio/a/kernel": 0.25,
+        },
+        {
+            "step": 10,
+            "split": "train",
+            "loss": 0.1,
+            "trust_ratio/a/kernel": 0.5,
+        },
         {"step": 10, "split": "eval", "accuracy": 0.5},
     ]
-    # Summaries are tensors; 0 keeps all of them.
-    events = EventAccumulator(
-        str(tmp_path / "tensorboard/train"), {"tensors": 0}
-    )
-    events.Reload()
-    assert sorted(events.Tags()["tensors"]) == [
-        "configuration",
-        "loss",
-        "rate",
-        "trust_ratio/a/kernel",
+    rates = {
+        "sequences_per_second": 2.0,
+        "tokens_per_second": 20.0,
+        "flops_per_second": 100.0,
+        "share_of_ceiling": 0.1,
+        "data_wait_share": 0.25,
+    }
+    timing = lines(tmp_path, "timing.jsonl")
+    assert [line.pop("unix_time") > 1.7e9 for line in timing] == [True, True]
+    assert timing == [
+        {"step": step, "split": "train", **rates} for step in (5, 10)
     ]
-    (detail,) = events.Tensors("trust_ratio/a/kernel")
-    assert (detail.step, tf.make_ndarray(detail.tensor_proto)) == (10, 0.25)
-    assert [event.step for event in events.Tensors("loss")] == [5, 10]
-    values = [tf.make_ndarray(e.tensor_proto) for e in events.Tensors("rate")]
-    assert values == pytest.approx([5, 10])
+    assert series(tmp_path, "train", "trust_ratio/a/kernel") == [
+        (5, 0.25),
+        (10, 0.5),
+    ]
+    for name, value in rates.items():
+        found = series(tmp_path, "train", name)
+        assert found == [(5, pytest.approx(value)), (10, pytest.approx(value))]
+    assert series(tmp_path, "eval", "accuracy") == [(10, 0.5)]
+    assert sorted(events(tmp_path, "train").Tags()["tensors"]) == sorted(
+        ["loss", "trust_ratio/a/kernel", *rates]
+    )
+
+
+def test_evaluations_are_no_part_of_the_rates(tmp_path, clock):
+    monitor = make(tmp_path)
+    monitor.advance(sequences=100)
+    monitor.waited(3)
+    clock.now += 50
+    monitor.scalars("eval", 1, {"accuracy": 0.5})
+    monitor.advance(sequences=6)
+    clock.now += 2
+    monitor.log(2, {}, {})
+    monitor.close()
+    (line,) = lines(tmp_path, "timing.jsonl")
+    assert line["sequences_per_second"] == 3
+    assert line["data_wait_share"] == 0
+    # Unknown is not 0.
+    assert "tokens_per_second" not in line
+    assert "share_of_ceiling" not in line
 
 
 def test_what_json_cannot_hold_is_null(tmp_path):
@@ -68,27 +138,132 @@ def test_what_json_cannot_hold_is_null(tmp_path):
 def test_a_resumed_log_is_cut_back_to_its_step(tmp_path):
     monitor = make(tmp_path)
     for step in (5, 10, 15):
-        monitor.scalars("train", step, {"loss": 0.0})
+        monitor.log(step, {"loss": float(step)}, {})
+        monitor.event({"step": step, "what": "spike"})
     monitor.close()
-    with open(tmp_path / "metrics.jsonl", "a") as file:
-        file.write('{"step": 20, "spl')
+    for name in ("metrics.jsonl", "timing.jsonl"):
+        with open(tmp_path / name, "a") as file:
+            file.write('{"step": 20, "spl')
     monitor = make(tmp_path, start_step=10)
-    monitor.scalars("train", 15, {"loss": 1.0})
+    # TensorBoard drops what was not made again, too.
+    monitor.log(12, {"loss": 1.0}, {})
     monitor.close()
-    assert [(line["step"], line["loss"]) for line in lines(tmp_path)] == [
-        (5, 0.0),
-        (10, 0.0),
-        (15, 1.0),
-    ]
+    expected = [(5, 5.0), (10, 10.0), (12, 1.0)]
+    assert [
+        (line["step"], line["loss"]) for line in lines(tmp_path)
+    ] == expected
+    timing = lines(tmp_path, "timing.jsonl")
+    assert [line["step"] for line in timing] == [5, 10, 12]
+    assert series(tmp_path, "train", "loss") == expected
+    # What happened stays on record.
+    found = lines(tmp_path, "events.jsonl")
+    assert [line["step"] for line in found] == [5, 10, 15]
 
 
-def test_plain_lines_where_there_is_no_terminal(tmp_path, capsys):
+def test_a_run_that_starts_again_shows_nothing_of_the_first_try(tmp_path):
+    for value in (1.0, 2.0):
+        monitor = make(tmp_path)
+        monitor.text("configuration", f"try {value}")
+        monitor.log(5, {"loss": value}, {})
+        monitor.close()
+    assert series(tmp_path, "train", "loss") == [(5, 2.0)]
+    assert series(tmp_path, "train", "configuration") == [(0, b"try 2.0")]
+
+
+def test_a_log_that_cannot_be_cut_back_is_a_users_mistake(tmp_path):
+    (tmp_path / "metrics.jsonl").mkdir()
+    with pytest.raises(UserError, match="metrics.jsonl cannot be cut back"):
+        make(tmp_path, start_step=1)
+
+
+def test_texts(tmp_path):
     monitor = make(tmp_path)
-    monitor.advance()
-    monitor.scalars("train", 1, {"loss": 0.25}, sequences_per_second=8.0)
+    monitor.text("guesses", "| a |", split="eval", step=7)
+    monitor.close()
+    assert series(tmp_path, "eval", "guesses") == [(7, b"| a |")]
+
+
+def test_runs_are_compared_by_their_first_evaluation(tmp_path):
+    settings = {
+        "optimizer": to_dict(OptimizerConfig()),
+        "seed": 3,
+        "data": ["a", "b"],
+    }
+    monitor = make(tmp_path)
+    monitor.compare(settings)
+    monitor.log(5, {"loss": 1.0}, {"a": 0.5})
+    assert not (tmp_path / "tensorboard" / "events").exists()
+    for step in (5, 10):
+        monitor.scalars("eval", step, {"loss": 1.0, "accuracy": step / 20})
+    monitor.close()
+    found = EventAccumulator(str(tmp_path / "tensorboard"))
+    found.Reload()
+    content = {
+        tag: found.SummaryMetadata(tag).plugin_data.content
+        for tag in (metadata.EXPERIMENT_TAG, metadata.SESSION_START_INFO_TAG)
+    }
+    experiment = metadata.parse_experiment_plugin_data(
+        content[metadata.EXPERIMENT_TAG]
+    )
+    # No trust ratio of a variable.
+    assert [(m.name.group, m.name.tag) for m in experiment.metric_infos] == [
+        ("eval", "loss"),
+        ("eval", "accuracy"),
+    ]
+    start = metadata.parse_session_start_info_plugin_data(
+        content[metadata.SESSION_START_INFO_TAG]
+    )
+    assert start.hparams["learning_rate"].number_value == 0.00176
+    assert start.hparams["optimizer"].string_value == "lamb"
+    assert start.hparams["bias_correction"].bool_value is False
+    assert start.hparams["data"].string_value == "['a', 'b']"
+    assert {i.name for i in experiment.hparam_infos} == set(start.hparams)
+
+
+def test_other_processes_write_and_say_nothing(tmp_path, capsys):
+    monitor = make(tmp_path, writes=False)
+    monitor.compare({"seed": 1})
+    monitor.text("configuration", "a")
+    monitor.advance(loss=1.0, sequences=4)
+    monitor.waited(1.0)
+    monitor.log(1, {"loss": 1.0}, {"a": 1.0})
+    monitor.scalars("eval", 1, {"loss": 1.0})
+    monitor.event({"step": 1})
+    monitor.say("something")
+    monitor.flush()
+    monitor.close()
+    assert list(tmp_path.iterdir()) == []
+    assert capsys.readouterr() == ("", "")
+
+
+def test_plain_lines_where_there_is_no_terminal(tmp_path, capsys, clock):
+    monitor = make(tmp_path)
+    clock.now += 30
+    monitor.advance(steps=2, loss=0.5, sequences=16)
+    monitor.log(2, {"loss": 0.25}, {"a": 1.0})
+    monitor.scalars("eval", 2, {"loss": 0.75})
     monitor.close()
     shown = capsys.readouterr()
     assert shown.out == (
-        "step 1/20  train  loss 0.25  sequences_per_second 8\n"
+        "step 2/20  train  loss 0.25  sequences_per_second 0.5333  "
+        "data_wait_share 0  time_left 0:04:30\n"
+        "step 2/20  eval  loss 0.75\n"
     )
     assert shown.err == ""
+
+
+def test_a_bar_on_a_terminal(tmp_path, capsys, clock, monkeypatch):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "100")
+    monitor = make(tmp_path, start_step=4)
+    clock.now += 30
+    monitor.advance(steps=2, loss=0.5, sequences=16)
+    monitor.log(6, {"masked_lm_loss": 0.25}, {})
+    monitor.advance(loss=0.375, sequences=16)
+    monitor.close()
+    shown = capsys.readouterr()
+    last = shown.err.replace("\n", "\r").strip("\r").split("\r")[-1]
+    assert last.startswith("step 7/20 |")
+    for part in ("loss 0.375", "0.5333 sequences/s", "0:02:10 left"):
+        assert part in last
+    assert "masked_lm_loss 0.25" in shown.out

@@ -1,0 +1,63 @@
+"""Runs side by side: what TensorBoard's HParams tab reads."""
+
+from collections.abc import Iterator, Mapping
+
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.plugins.hparams import api_pb2, summary
+
+# TensorBoard's type of a setting's value, by ours.
+_TYPES = {
+    bool: api_pb2.DATA_TYPE_BOOL,
+    int: api_pb2.DATA_TYPE_FLOAT64,
+    float: api_pb2.DATA_TYPE_FLOAT64,
+    str: api_pb2.DATA_TYPE_STRING,
+}
+
+
+class Comparison:
+    """The settings of a run, and the measures that it is judged by.
+
+    The columns are named here: left to itself TensorBoard takes every scalar
+    for a measure, the trust ratio of each variable too.
+    """
+
+    def __init__(self, settings: Mapping[str, object]) -> None:
+        """Keeps what decides the run; sections of settings are opened up."""
+        self._settings = dict(_flat(settings))
+        self._begun = False
+
+    def begin(
+        self, split: str, measures: Mapping[str, float]
+    ) -> Iterator[Summary]:
+        """Yields, the first time, what belongs into the directory above.
+
+        Args:
+            split: the directory, below, of the measures.
+            measures: scalars there, by name.
+        """
+        if self._begun:
+            return
+        self._begun = True
+        yield summary.experiment_pb(
+            hparam_infos=[
+                api_pb2.HParamInfo(name=name, type=_TYPES[type(value)])
+                for name, value in self._settings.items()
+            ],
+            metric_infos=[
+                api_pb2.MetricInfo(
+                    name=api_pb2.MetricName(group=split, tag=name)
+                )
+                for name in measures
+            ],
+        )
+        yield summary.session_start_pb(hparams=self._settings)
+
+
+def _flat(
+    settings: Mapping[str, object],
+) -> Iterator[tuple[str, bool | int | float | str]]:
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value)
+        else:
+            yield name, value if type(value) in _TYPES else str(value)

@@ -1,17 +1,15 @@
-"""Measures the memory and the time of one training step."""
+"""Measures the memory of training, in a process of its own each time."""
 
 import resource
 import sys
 import time
 from typing import NamedTuple
 
-import keras
-import numpy as np
-import tensorflow as tf
+from albert_tf.training.peers import SideKind
+from albert_tf.training.workload import Workload, random_batch
 
-from albert_tf.config import ModelConfig
-from albert_tf.modeling.dropout import example_keys
-from albert_tf.modeling.models import AlbertForPretraining
+# Steps of which the peak is taken: the first one compiles.
+_STEPS = 3
 
 
 class StepMemory(NamedTuple):
@@ -23,36 +21,59 @@ class StepMemory(NamedTuple):
     gradient_norm: float
 
 
-def measure_step(
-    config: ModelConfig, *, batch_size: int, max_seq_length: int, remat: bool
-) -> StepMemory:
-    """Returns what a step of masked LM and sentence order took.
+def peak_of_training(kind: SideKind, work: Workload, variant: str) -> int:
+    """Returns the bytes resident at the peak of a side's training steps.
+
+    Call in a process of its own: the libraries count, and so would whatever
+    else it has done.
+    """
+    side = kind.make(work, random_batch(work), variant)
+    for _ in range(_STEPS):
+        side.train_step()
+    return _peak_resident()
+
+
+def _peak_resident() -> int:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    # macOS counts bytes, Linux kilobytes.
+    return peak * (1 if sys.platform == "darwin" else 1024)
+
+
+def measure_step(work: Workload) -> StepMemory:
+    """Returns what forward and backward of masked LM and sentence order took.
 
     Call in a process of its own: peaks are those of the whole process. The
     bytes of tensors are counted only where TF_CPU_ALLOCATOR_USE_BFC=1 was in
     the environment before TensorFlow was loaded.
-
-    Args:
-        config: the architecture.
-        batch_size: sequences.
-        max_seq_length: tokens of each; 15 % are predicted.
-        remat: whether the blocks are computed again for the gradient.
     """
+    import keras
+    import tensorflow as tf
+
+    from albert_tf.modeling.dropout import example_keys
+    from albert_tf.modeling.models import AlbertForPretraining
+    from albert_tf.training.trainer import DTYPE_POLICIES
+
     keras.utils.set_random_seed(1)
-    model = AlbertForPretraining(config, remat=remat)
+    model = AlbertForPretraining(
+        work.model,
+        remat=work.training.remat,
+        dtype=DTYPE_POLICIES[work.training.precision],
+    )
     variables = [variable.value for variable in model.trainable_variables]
-    features, labels = _batch(config, batch_size, max_seq_length)
+    batch = {n: tf.constant(v) for n, v in random_batch(work).items()}
 
     @tf.function
     def step() -> tf.Tensor:
-        keys = example_keys(1, tf.constant(0), tf.range(batch_size))
+        keys = example_keys(1, tf.constant(0), tf.range(work.batch_size))
         with tf.GradientTape() as tape:
-            outputs = model(features, dropout_keys=keys, training=True)
+            outputs = model(
+                batch, dropout_keys=keys, training=True, heads_only=True
+            )
             loss = tf.add_n(
                 [
                     value / weight
                     for value, weight in (
-                        head.loss(outputs, labels)
+                        head.loss(outputs, batch)
                         for head in model.heads.values()
                     )
                 ]
@@ -66,35 +87,9 @@ def measure_step(
     begin = time.perf_counter()
     norm = float(step())
     seconds = time.perf_counter() - begin
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    # macOS counts bytes, Linux kilobytes.
-    unit = 1 if sys.platform == "darwin" else 1024
     return StepMemory(
         tensor_bytes=tf.config.experimental.get_memory_info("CPU:0")["peak"],
-        peak_bytes=peak * unit,
+        peak_bytes=_peak_resident(),
         seconds=seconds,
         gradient_norm=norm,
-    )
-
-
-def _batch(
-    config: ModelConfig, batch_size: int, length: int
-) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
-    """Returns features and labels of random ids."""
-    rng = np.random.default_rng(1)
-    shape = (batch_size, length)
-    slots = (batch_size, max(1, round(0.15 * length)))
-    features = {
-        "input_ids": rng.integers(config.vocab_size, size=shape),
-        "input_mask": np.ones(shape),
-        "segment_ids": np.zeros(shape),
-        "masked_lm_positions": rng.integers(length, size=slots),
-    }
-    labels = {
-        "masked_lm_ids": rng.integers(config.vocab_size, size=slots),
-        "sentence_order_labels": rng.integers(2, size=batch_size),
-    }
-    return tuple(
-        {name: tf.constant(value, tf.int32) for name, value in part.items()}
-        for part in (features, labels)
     )

@@ -9,10 +9,7 @@ import tensorflow as tf
 from albert_tf.config import MaskingConfig
 from albert_tf.text.records import RECORD_SPECS, parse_batch
 from albert_tf.text.shards import ShardSet, open_shards
-from albert_tf.training.input_pipeline import (
-    PretrainingBatches,
-    training_positions,
-)
+from albert_tf.training.input_pipeline import PretrainingBatches
 
 # Batches that are made before the clock runs: imports, caches of the disk.
 _WARM_UP = 3
@@ -86,8 +83,7 @@ def _measure(
         batches.batch(step)
         made = time.perf_counter()
         # The same records again, as the batch has read and parsed them.
-        positions = training_positions(step, size, len(shards), batches.seed)
-        serialized = shards.read(positions)
+        serialized = shards.read(batches.record_numbers(step))
         read = time.perf_counter()
         parse_batch(
             RECORD_SPECS[batches.kind],

@@ -1,0 +1,118 @@
+"""Times steps of training and forward passes, side by side in one process.
+
+The rates of a machine drift by more than libraries differ. So the sides take
+turns: a round is a few steps of each, and only what lies in one round is
+compared.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from albert_tf.training.ceiling import matmul_rate
+from albert_tf.training.peers import SideKind
+from albert_tf.training.workload import JOBS, Side, Workload, random_batch
+
+# Of a side's turn: at least so long, and so many steps.
+_TURN_SECONDS = 2.0
+_TURN_STEPS = 3
+# Calls after the first, before a variant's time is believed.
+_WARM_UP = 2
+
+
+class Prepared(NamedTuple):
+    """A side that is ready for a job, in its fastest variant."""
+
+    variant: str
+    side: Side
+    first_seconds: float  # of the first call, which compiles
+    seconds: float  # of a call, by the warm-up
+
+
+class Turn(NamedTuple):
+    """What a side did in a round."""
+
+    seconds: float  # of one step
+    flops: int  # of one step
+
+
+class Round(NamedTuple):
+    """One turn of each side at each job."""
+
+    ceiling: float  # FLOP/s of a matrix multiplication
+    turns: Mapping[str, Mapping[str, Turn]]  # by job, by side
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    call()
+    return time.perf_counter() - begin
+
+
+def prepare(
+    kind: SideKind,
+    work: Workload,
+    jobs: Sequence[str] = tuple(JOBS),
+    say: Callable[[str], None] = print,
+) -> dict[str, Prepared]:
+    """Returns a side for each job, warmed up, in the variant that was fastest.
+
+    Raises:
+        UserError: for work that the side cannot do.
+    """
+    batch = random_batch(work)
+    best: dict[str, Prepared] = {}
+    for variant in kind.variants(work):
+        side = kind.make(work, batch, variant)
+        for job in jobs:
+            call = getattr(side, job)
+            first = _seconds(call)
+            again = min(_seconds(call) for _ in range(_WARM_UP))
+            say(f"{kind.name}, {variant}, {JOBS[job]}: {again:.3g} s a step")
+            if job not in best or again < best[job].seconds:
+                best[job] = Prepared(variant, side, first, again)
+    return best
+
+
+def measure_rounds(
+    prepared: Mapping[str, Mapping[str, Prepared]],
+    precision: str,
+    repeats: int,
+) -> Iterator[Round]:
+    """Yields rounds: every side in turn makes the same number of steps.
+
+    Args:
+        prepared: by the name of the side, by job. Whoever begins a round
+            ends the next.
+        precision: of the products whose rate is the ceiling.
+        repeats: rounds.
+    """
+    names = list(prepared)
+    for number in range(repeats):
+        first = number % len(names)
+        order = names[first:] + names[:first]
+        ceiling = matmul_rate(precision)
+        turns = {}
+        for job in JOBS:
+            steps = _steps([sides[job].seconds for sides in prepared.values()])
+            taken = {
+                name: _turn(prepared[name][job], job, steps) for name in order
+            }
+            turns[job] = {name: taken[name] for name in names}
+        yield Round(ceiling, turns)
+
+
+def _steps(seconds: Sequence[float]) -> int:
+    """Returns how many steps fill the turn of the fastest side."""
+    return max(_TURN_STEPS, math.ceil(_TURN_SECONDS / min(seconds)))
+
+
+def _turn(prepared: Prepared, job: str, steps: int) -> Turn:
+    call = getattr(prepared.side, job)
+
+    def turn() -> None:
+        for _ in range(steps):
+            call()
+
+    return Turn(_seconds(turn) / steps, prepared.side.flops[job])

@@ -1,0 +1,97 @@
+"""The work that is measured: a model, a batch of a shape, a precision.
+
+Every side of a comparison, this project and others, does the same work: it
+trains on one batch of random tokens, and computes the encoder's outputs of it.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Protocol
+
+import numpy as np
+
+from albert_tf.config import ModelConfig, TrainingConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class Workload:
+    """What is trained and how.
+
+    Attributes:
+        model: the architecture.
+        batch_size: sequences of a step.
+        seq_length: tokens of each; none is padding.
+        num_predictions: positions of each that masked LM predicts.
+        training: of it precision, remat and xla count.
+    """
+
+    model: ModelConfig
+    batch_size: int
+    seq_length: int
+    num_predictions: int
+    training: TrainingConfig
+
+    @property
+    def shape(self) -> dict[str, int]:
+        """What the formulas of arithmetic.py want to know of a batch."""
+        return {
+            "batch_size": self.batch_size,
+            "seq_length": self.seq_length,
+            "num_predictions": self.num_predictions,
+        }
+
+
+def random_batch(work: Workload) -> dict[str, np.ndarray]:
+    """Returns features and labels of pretraining, always the same ones.
+
+    The two segments are halves; no position is predicted twice. Ids and
+    labels are int32, weights float32 and all 1.
+    """
+    rng = np.random.default_rng(1)
+    shape = (work.batch_size, work.seq_length)
+    slots = (work.batch_size, work.num_predictions)
+    order = rng.permuted(
+        np.tile(np.arange(work.seq_length), (work.batch_size, 1)), axis=1
+    )
+    vocab_size = work.model.vocab_size
+    batch = {
+        "input_ids": rng.integers(vocab_size, size=shape),
+        "input_mask": np.ones(shape),
+        "segment_ids": np.tile(
+            np.arange(work.seq_length) * 2 // work.seq_length,
+            (work.batch_size, 1),
+        ),
+        "masked_lm_positions": np.sort(order[:, : work.num_predictions]),
+        "masked_lm_ids": rng.integers(vocab_size, size=slots),
+        "sentence_order_labels": rng.integers(2, size=work.batch_size),
+    }
+    return {
+        **{name: value.astype(np.int32) for name, value in batch.items()},
+        "masked_lm_weights": np.ones(slots, np.float32),
+        "example_weights": np.ones(work.batch_size, np.float32),
+    }
+
+
+# What a side does, by the name of its method.
+JOBS = {"train_step": "training", "forward": "forward"}
+
+
+class Side(Protocol):
+    """A library at the work.
+
+    Attributes:
+        does: for people, by job: how it does it, where libraries differ.
+        flops: operations that it carries out, by job (see arithmetic.py).
+    """
+
+    does: Mapping[str, str]
+    flops: Mapping[str, int]
+
+    def train_step(self) -> float:
+        """Makes one update and returns the loss before it."""
+
+    def forward(self) -> np.ndarray:
+        """Computes every state without dropout; returns the pooled outputs.
+
+        They are `[batch, hidden]`.
+        """

@@ -1,0 +1,1 @@
+"""What bin.benchmark is made of."""

@@ -1,0 +1,112 @@
+"""The machine: its cores, processes on some of them, its description."""
+
+import concurrent.futures
+import contextlib
+import importlib.metadata
+import multiprocessing
+import os
+import platform
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+_PACKAGES = (
+    "numpy",
+    "tensorflow",
+    "keras",
+    "sentencepiece",
+    "nltk",
+    "torch",
+    "transformers",
+    "keras_hub",
+)
+
+Result = TypeVar("Result")
+
+
+def available_cores() -> list[int]:
+    """Returns the logical CPUs for this process, one of every core first."""
+    if not hasattr(os, "sched_getaffinity"):
+        return list(range(os.cpu_count() or 1))
+    seen: set[str] = set()
+    first, rest = [], []
+    for cpu in sorted(os.sched_getaffinity(0)):
+        core = _siblings(cpu)
+        (rest if core in seen else first).append(cpu)
+        seen.add(core)
+    return first + rest
+
+
+def _siblings(cpu: int) -> str:
+    """Returns what names the core that a logical CPU is part of."""
+    path = f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"
+    with contextlib.suppress(OSError), open(path) as file:
+        return file.read().strip()
+    return str(cpu)
+
+
+@contextlib.contextmanager
+def pinned(cores: Sequence[int]) -> Iterator[None]:
+    """Keeps this thread, and processes it starts, on `cores`, if it can."""
+    if not hasattr(os, "sched_setaffinity"):  # macOS
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def in_fresh_process(
+    cores: Sequence[int],
+    function: Callable[..., Result],
+    *args: object,
+    **kwargs: object,
+) -> tuple[Result, float]:
+    """Returns what `function` does in a process of its own, on `cores`.
+
+    Also returns the seconds from the start of the process to its end.
+    """
+    begin = time.perf_counter()
+    with (
+        pinned(cores),
+        concurrent.futures.ProcessPoolExecutor(
+            1, multiprocessing.get_context("spawn")
+        ) as pool,
+    ):
+        result = pool.submit(function, *args, **kwargs).result()
+    return result, time.perf_counter() - begin
+
+
+def describe_machine() -> dict[str, Any]:
+    """Returns what the figures depend on beside the program."""
+    cores = available_cores()
+    return {
+        "cpu": _cpu_model(),
+        "logical_cpus": os.cpu_count(),
+        "usable_cpus": len(cores),
+        "usable_cores": len({_siblings(cpu) for cpu in cores}),
+        "can_pin": hasattr(os, "sched_setaffinity"),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE")
+        * os.sysconf("SC_PHYS_PAGES"),
+        "load_average": [round(load, 2) for load in os.getloadavg()],
+        "platform": platform.platform(),
+        "python": platform.python_version(),
+        "packages": {name: _version(name) for name in _PACKAGES},
+    }
+
+
+def _cpu_model() -> str:
+    with contextlib.suppress(OSError), open("/proc/cpuinfo") as file:
+        for line in file:
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _version(package: str) -> str | None:
+    # The distribution may be called otherwise: tensorflow-cpu.
+    names = importlib.metadata.packages_distributions().get(package, ())
+    return importlib.metadata.version(names[0]) if names else None

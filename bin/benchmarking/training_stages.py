@@ -1,0 +1,215 @@
+"""The stages that measure training: its speed, its memory, its waiting."""
+
+import dataclasses
+import os
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from albert_tf.config import MaskingConfig, override
+from albert_tf.training.peers import OURS, PEERS, SideKind, find_peers
+from albert_tf.training.workload import JOBS, Workload
+from bin import command_line
+from bin.benchmarking.machine import in_fresh_process
+from bin.benchmarking.measures import Measured
+from bin.benchmarking.workplace import Workplace
+
+if TYPE_CHECKING:
+    from albert_tf.training.step_benchmark import Prepared, Round
+
+_WAITING_SECONDS = 10.0
+_MIB = 2**20
+
+
+def training(place: Workplace, repeats: int) -> Iterator[Iterable[Measured]]:
+    """Yields rounds of training steps and forward passes, side by side."""
+    # A process that has done nothing else; all rounds are one process's.
+    (notes, rounds), _ = in_fresh_process(
+        place.cores,
+        _measure_training,
+        place.work,
+        [peer.name for peer in place.peers],
+        repeats,
+    )
+    for line in notes:
+        place.note(line)
+    yield from rounds
+
+
+def _measure_training(
+    work: Workload, peers: list[str], repeats: int
+) -> tuple[list[str], list[list[Measured]]]:
+    """Returns notes and rounds; they come from a fresh process."""
+    command_line.load_tensorflow()
+    from albert_tf.training.step_benchmark import measure_rounds, prepare
+
+    prepared = {
+        kind.name: prepare(kind, work, say=_say)
+        for kind in (OURS, *find_peers(peers))
+    }
+    notes = [
+        f"{JOBS[job]}, {name}: {one.side.does[job]}."
+        for job in JOBS
+        for name, of_name in prepared.items()
+        for one in (of_name[job],)
+    ]
+    rounds = []
+    for one in measure_rounds(prepared, work.training.precision, repeats):
+        rounds.append(list(_of_round(one, work)))
+        _say(f"training: {len(rounds)} of {repeats} are measured")
+    rounds[0].extend(_first_calls(prepared))
+    return notes, rounds
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def _of_round(one: "Round", work: Workload) -> Iterator[Measured]:
+    yield Measured("matrix multiplication", "GFLOP/s", one.ceiling / 1e9)
+    for job, turns in one.turns.items():
+        for name, turn in turns.items():
+            what = f"{JOBS[job]}, {name}"
+            rate = work.batch_size / turn.seconds
+            yield Measured(what, "sequences/s", rate)
+            yield Measured(what, "tokens/s", rate * work.seq_length)
+            flops = turn.flops / turn.seconds
+            yield Measured(what, "GFLOP/s", flops / 1e9)
+            share = 100 * flops / one.ceiling
+            yield Measured(what, "% of the ceiling", share)
+        ours = turns[OURS.name].seconds
+        for name, turn in turns.items():
+            if name != OURS.name:
+                what = f"{JOBS[job]}, ours to {name}"
+                yield Measured(what, "times", turn.seconds / ours)
+
+
+def _first_calls(
+    prepared: dict[str, dict[str, "Prepared"]],
+) -> Iterator[Measured]:
+    for name, of_name in prepared.items():
+        for job, one in of_name.items():
+            what = f"{JOBS[job]}, {name}, first call"
+            yield Measured(what, "s", one.first_seconds)
+
+
+def memory(place: Workplace, repeats: int) -> Iterator[Iterable[Measured]]:
+    """Yields rounds of peaks, each of a process of its own."""
+    kinds = (OURS, *place.peers)
+    variants = {}
+    for kind in kinds:
+        # Chosen in other processes than those that are measured.
+        (variants[kind.name], does), _ = in_fresh_process(
+            place.cores, _fastest_variant, kind.name, place.work
+        )
+        place.note(f"{kind.name}: {does}.")
+    for _ in range(repeats):
+        yield _peaks(place, kinds, variants)
+
+
+def _peaks(
+    place: Workplace, kinds: Iterable[SideKind], variants: dict[str, str]
+) -> Iterator[Measured]:
+    peaks = {}
+    for kind in kinds:
+        peaks[kind.name], _ = in_fresh_process(
+            place.cores, _peak, kind.name, place.work, variants[kind.name]
+        )
+        peak = peaks[kind.name] / _MIB
+        place.say(f"{kind.name}: {peak:.0f} MiB resident")
+        yield Measured(f"{kind.name}, resident at the peak", "MiB", peak)
+    for name, peak in peaks.items():
+        if name != OURS.name:
+            ratio = peaks[OURS.name] / peak
+            yield Measured(f"ours to {name}", "times", ratio)
+
+
+def _kind(name: str) -> SideKind:
+    return OURS if name == OURS.name else PEERS[name]
+
+
+def _fastest_variant(name: str, work: Workload) -> tuple[str, str]:
+    """Returns a side's fastest variant and what it does."""
+    command_line.load_tensorflow()
+    from albert_tf.training.step_benchmark import prepare
+
+    best = prepare(_kind(name), work, jobs=("train_step",), say=_say)
+    one = best["train_step"]
+    return one.variant, one.side.does["train_step"]
+
+
+def _peak(name: str, work: Workload, variant: str) -> int:
+    """Returns bytes; they come from a fresh process."""
+    if name != "transformers":
+        command_line.load_tensorflow()
+    from albert_tf.training.memory_benchmark import peak_of_training
+
+    return peak_of_training(_kind(name), work, variant)
+
+
+def recomputation(place: Workplace) -> Iterator[Measured]:
+    """Yields the figures of keeping and of computing again."""
+    steps = {}
+    for remat, name in ((False, "kept"), (True, "computed again")):
+        work = dataclasses.replace(
+            place.work, training=override(place.work.training, {"remat": remat})
+        )
+        steps[remat], _ = in_fresh_process(place.cores, _step_memory, work)
+        tensors, resident, seconds, norm = steps[remat]
+        place.say(f"{name}: {tensors / _MIB:.0f} MiB of tensors")
+        yield Measured(f"{name}, tensors", "MiB", tensors / _MIB)
+        yield Measured(f"{name}, resident", "MiB", resident / _MIB)
+        yield Measured(f"{name}, step", "s", seconds)
+        yield Measured(f"{name}, gradient norm", "", norm)
+    for number, name in enumerate(("tensors", "resident memory", "time")):
+        ratio = steps[True][number] / steps[False][number]
+        yield Measured(f"computed again to kept, {name}", "times", ratio)
+
+
+def _step_memory(work: Workload) -> tuple[float, ...]:
+    """Returns a StepMemory's figures; they come from a fresh process."""
+    # TensorFlow's allocator that counts, with a bound beyond any machine.
+    os.environ["TF_CPU_ALLOCATOR_USE_BFC"] = "1"
+    os.environ["TF_CPU_BFC_MEM_LIMIT_IN_MB"] = str(1 << 24)
+    command_line.load_tensorflow()
+    from albert_tf.training.memory_benchmark import measure_step
+
+    return tuple(measure_step(work))
+
+
+def data_wait(place: Workplace, repeats: int) -> Iterator[Iterable[Measured]]:
+    """Yields rounds of training on records that are read meanwhile."""
+    rounds, _ = in_fresh_process(
+        place.cores,
+        _measure_waiting,
+        place.shards("dynamic"),
+        place.work,
+        place.masking,
+        repeats,
+    )
+    for sequences, seconds, waiting in rounds:
+        rate = sequences / seconds
+        share = 100 * rate / place.ceiling_sequences
+        yield [
+            Measured("training on records", "sequences/s", rate),
+            Measured("training on records", "% of the ceiling", share),
+            Measured("waiting for batches", "%", 100 * waiting / seconds),
+        ]
+
+
+def _measure_waiting(
+    shards: str, work: Workload, masking: MaskingConfig, repeats: int
+) -> list[tuple[float, ...]]:
+    """Returns Waiting's figures by round; they come from a fresh process."""
+    command_line.load_tensorflow()
+    from albert_tf.training.waiting_benchmark import measure_waiting
+
+    return [
+        tuple(one)
+        for one in measure_waiting(
+            shards,
+            work,
+            masking_config=masking,
+            seconds=_WAITING_SECONDS,
+            repeats=repeats,
+        )
+    ]

@@ -4,12 +4,33 @@ A batch is known as a whole to every process; each feeds the rows of its own
 replicas. So where a row is computed follows from its number alone.
 """
 
-from collections.abc import Callable
+import contextlib
+import os
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import tensorflow as tf
 
 from albert_tf.config import RuntimeConfig, UserError
+from albert_tf.training.cluster import (
+    find_cluster,
+    killed_after,
+    start_watchdog,
+    wait_for_workers,
+)
+from albert_tf.training.stops import TEMPORARY_FAILURE, RunStopped
+
+# What an operation over the workers ends with when one of them has gone.
+_LOST = (
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.FailedPreconditionError,
+    tf.errors.InternalError,
+    tf.errors.UnavailableError,
+)
+# How long a worker that has lost another may take to end.
+_ENDING_SECONDS = 30.0
 
 
 def _default(runtime: RuntimeConfig) -> tf.distribute.Strategy:
@@ -61,15 +82,38 @@ def _divide_cpu(number: int) -> None:
 
 def _multi_worker(runtime: RuntimeConfig) -> tf.distribute.Strategy:
     gpus = tf.config.list_physical_devices("GPU")
+    if runtime.num_replicas > max(len(gpus), 1):
+        raise UserError(
+            f"num_replicas={runtime.num_replicas}, but a worker on this "
+            f"machine has {len(gpus)} GPUs; without one it is one replica: "
+            "start more workers."
+        )
+    if gpus and runtime.num_replicas:
+        tf.config.set_visible_devices(gpus[: runtime.num_replicas], "GPU")
+    cluster = find_cluster(runtime.cluster)
+    wait_for_workers(cluster, runtime.cluster_timeout_secs)
+    os.environ["TF_CONFIG"] = cluster.tf_config()
     implementation = tf.distribute.experimental.CommunicationImplementation
     # Named, and not left to TensorFlow: what it chooses by itself sums in
     # another order from one run to the next.
     options = tf.distribute.experimental.CommunicationOptions(
         implementation=implementation.NCCL if gpus else implementation.RING
     )
-    return tf.distribute.MultiWorkerMirroredStrategy(
-        communication_options=options
-    )
+    try:
+        # All were there a moment ago; one may have gone since.
+        with killed_after(
+            runtime.cluster_timeout_secs,
+            f"worker {cluster.index}: the cluster did not come together in "
+            f"{runtime.cluster_timeout_secs:g} seconds; killed.",
+        ):
+            return tf.distribute.MultiWorkerMirroredStrategy(
+                communication_options=options
+            )
+    except RuntimeError as error:
+        raise UserError(
+            "strategy=multi_worker must be made once in a process, before "
+            f"TensorFlow computes anything: {error}"
+        ) from None
 
 
 def _tpu(runtime: RuntimeConfig) -> tf.distribute.Strategy:
@@ -195,20 +239,37 @@ def agreed(strategy: tf.distribute.Strategy, value: float) -> float:
     return float(strategy.reduce(tf.distribute.ReduceOp.SUM, values, None))
 
 
-def check_batch_size(
-    name: str, batch_size: int, strategy: tf.distribute.Strategy
-) -> None:
-    """Raises UserError unless the global batch divides over the replicas."""
-    replicas = strategy.num_replicas_in_sync
-    if batch_size % replicas:
-        raise UserError(
-            f"{name}={batch_size} does not divide over {replicas} replicas; "
-            f"use a multiple of {replicas}."
+@contextlib.contextmanager
+def lost_workers(strategy: tf.distribute.Strategy) -> Iterator[None]:
+    """Ends the run in order when a worker is lost within the context.
+
+    The others learn of it in 10 seconds at most, from TensorFlow's
+    heartbeats, also when it was only stopped. A cluster cannot be mended, so
+    every worker has to end. Without other workers errors stay what they are.
+
+    Raises:
+        RunStopped: with TEMPORARY_FAILURE, for whoever starts all again.
+    """
+    try:
+        yield
+    except _LOST as error:
+        if is_alone(strategy):
+            raise
+        # What remains to be closed may wait for the lost one.
+        start_watchdog(
+            _ENDING_SECONDS,
+            f"not ended {_ENDING_SECONDS:g} seconds after a worker was lost; "
+            "killed.",
         )
+        raise RunStopped(
+            f"a worker was lost ({_reason(error)}): every worker ends; start "
+            "the whole job again.",
+            TEMPORARY_FAILURE,
+        ) from error
 
 
-def distribute_batch(
-    strategy: tf.distribute.Strategy, batch: dict[str, np.ndarray]
-) -> dict[str, object]:
-    """Returns the batch with each array's rows spread over the replicas."""
-    return distribute_rows(strategy, batch)
+def _reason(error: tf.errors.OpError) -> str:
+    """Returns the first line of what TensorFlow says, without its prefix."""
+    lines = str(error.message).strip().splitlines() or [""]
+    said = lines[0].rpartition("}} ")[2]
+    return f"{type(error).__name__}: {said}"

@@ -6,6 +6,8 @@ whatever replica or in whatever micro-batch it falls, and a run that is
 restarted at a step repeats it: nothing has to be saved.
 """
 
+import math
+
 import keras
 from keras import ops
 
@@ -81,24 +83,31 @@ class ExampleDropout(keras.layers.Layer):
         inputs: keras.KerasTensor,
         keys: keras.KerasTensor | None = None,
         training: bool = False,
+        rows: keras.KerasTensor | None = None,
     ) -> keras.KerasTensor:
-        """Returns `inputs` [batch, ...] with elements set to 0, rescaled."""
+        """Returns `inputs` with elements set to 0, the others rescaled.
+
+        Args:
+            inputs: `[batch, ..., width]`.
+            keys: `[batch]` uint32 or None.
+            training: whether anything is dropped.
+            rows: where the inputs are some rows of a larger array: which,
+                integers `[batch, ...]`, counted within the example. They
+                are dropped as they would be in the larger array.
+        """
         if not training or not self.rate:
             return inputs
         shape = ops.shape(inputs)
         if keys is None:
             keys = drawn_keys(shape[0], self.seed_generator)
-        size = 1
-        for width in shape[1:]:
-            size = size * width
-        counter = ops.multiply(
-            ops.cast(ops.arange(size), "uint32"), _uint32(_GOLDEN)
-        )
-        bits = _avalanche(
-            ops.bitwise_xor(
-                ops.expand_dims(keys, 1), ops.expand_dims(counter, 0)
-            )
-        )
+        if rows is None:
+            counter = ops.arange(math.prod(shape[1:]))[None]
+        else:
+            counter = ops.cast(rows, "int32")[..., None] * shape[-1]
+            counter = counter + ops.arange(shape[-1])
+            counter = ops.reshape(counter, (shape[0], -1))
+        counter = ops.multiply(ops.cast(counter, "uint32"), _uint32(_GOLDEN))
+        bits = _avalanche(ops.bitwise_xor(ops.expand_dims(keys, 1), counter))
         keep = ops.reshape(bits, shape) >= _uint32(int(self.rate * 2**32))
         scale = ops.cast(1.0 / (1.0 - self.rate), inputs.dtype)
         return ops.where(keep, inputs * scale, ops.zeros_like(inputs))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 import keras
 from keras import ops
 
-from albert_tf.config import ModelConfig
+from albert_tf.config import ModelConfig, UserError
 from albert_tf.modeling.dropout import drawn_keys, fold_in
 from albert_tf.modeling.layers import (
     MASKED_LOGIT,
@@ -204,6 +204,8 @@ class AlbertEncoder(ConfiguredLayer):
         training: bool = False,
         output_hidden_states: bool = False,
         output_attentions: bool = False,
+        read_positions: keras.KerasTensor | None = None,
+        num_applications: int | None = None,
     ) -> dict[str, keras.KerasTensor]:
         """Returns the hidden states of the last layer and what else is asked.
 
@@ -215,15 +217,35 @@ class AlbertEncoder(ConfiguredLayer):
             training: whether dropout is on.
             output_hidden_states: whether to return every layer's output.
             output_attentions: whether to return every layer's attention.
+            read_positions: `[batch, n]`: where the last block's output will
+                be read; it is computed only there and at the first position.
+                They may repeat.
+            num_applications: how many blocks of the plan are applied, from
+                its beginning; by default all.
 
         Returns:
-            `sequence_output` `[batch, seq, H]`, and `pooled_output`
+            `sequence_output` `[batch, seq, H]`, or with read_positions in
+            its place `read_output` `[batch, n, H]`; and `pooled_output`
             `[batch, H]`, the tanh of a dense layer on the first position.
             On request `hidden_states`, a list: what enters the first block,
             then the output of every block; and `attentions`, a list: the
             attention weights `[batch, heads, seq, seq]` of every block. A
-            block that is applied often counts each time.
+            block that is applied often counts each time. With read_positions
+            the last of them have but the rows that are computed, the first
+            position's in front.
+
+        Raises:
+            UserError: when the plan has no such number of applications.
         """
+        applications = self._first_applications(num_applications)
+        if read_positions is not None:
+            read_positions = ops.concatenate(
+                [
+                    ops.zeros((ops.shape(input_ids)[0], 1), "int32"),
+                    ops.cast(read_positions, "int32"),
+                ],
+                axis=1,
+            )
         if dropout_keys is None and training and self.seed_generator:
             # Here, and not in every layer: what remat computes again must
             # see the same masks.
@@ -243,7 +265,8 @@ class AlbertEncoder(ConfiguredLayer):
         mask_logits = (1.0 - mask[:, None, None, :]) * MASKED_LOGIT
         hidden_states, attentions = [hidden], []
         threaded: dict[str, keras.KerasTensor] = {}
-        for site, number in enumerate(self.applications, start=1):
+        for site, number in enumerate(applications, start=1):
+            last = site == len(applications)
             block = self.blocks[number]
             apply = functools.partial(
                 block,
@@ -251,6 +274,7 @@ class AlbertEncoder(ConfiguredLayer):
                 dropout_keys=keys_of(site),
                 training=training,
                 output_attentions=output_attentions,
+                read_positions=read_positions if last else None,
             )
             if self.remat and training:
                 apply = functools.partial(_recomputed, block, apply, threaded)
@@ -259,7 +283,10 @@ class AlbertEncoder(ConfiguredLayer):
                 hidden, probs = hidden
                 attentions.append(probs)
             hidden_states.append(hidden)
-        outputs = {"sequence_output": hidden}
+        if read_positions is None:
+            outputs = {"sequence_output": hidden}
+        else:
+            outputs = {"read_output": hidden[:, 1:]}
         if self.pooler:
             outputs["pooled_output"] = ops.tanh(self.pooler(hidden[:, 0]))
         if output_hidden_states:
@@ -267,6 +294,18 @@ class AlbertEncoder(ConfiguredLayer):
         if output_attentions:
             outputs["attentions"] = attentions
         return outputs
+
+    def _first_applications(self, count: int | None) -> list[int]:
+        """Returns the numbers of the blocks to apply, in order."""
+        most = len(self.applications)
+        if count is None:
+            return self.applications
+        if type(count) is not int or not 1 <= count <= most:
+            raise UserError(
+                f"num_applications={count!r} must be a whole number from 1 to "
+                f"{most}, the block applications that this architecture has."
+            )
+        return self.applications[:count]
 
     def get_config(self) -> dict:
         """Returns the constructor's arguments."""

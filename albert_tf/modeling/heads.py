@@ -18,6 +18,7 @@ from albert_tf.modeling.layers import (
     dense,
     layer_norm,
     serializable,
+    states_at,
 )
 from albert_tf.modeling.losses import (
     Pair,
@@ -34,7 +35,9 @@ class Head(ConfiguredLayer):
     """What every head says of itself.
 
     Attributes:
-        reads: the output of the encoder that it needs.
+        reads: what it needs of the encoder: "pooled_output";
+            "sequence_output", the states of all positions; or the feature
+            that says of which positions it needs the states.
         features: what `call` reads of a batch, beside the encoder's inputs.
         outputs: what `call` gives.
         labels: what `loss` reads of a batch; the first is what the head
@@ -58,7 +61,8 @@ class Head(ConfiguredLayer):
         """Returns the outputs by name.
 
         Args:
-            encoded: the encoder's outputs and `word_embeddings`.
+            encoded: what the head reads, by that name, and
+                `word_embeddings`.
             features: of the batch.
             dropout_keys: `[batch]` uint32 or None (see ExampleDropout).
             training: whether dropout is on.
@@ -91,7 +95,7 @@ class MaskedLMHead(Head):
     1e-5 to the weight).
     """
 
-    reads = "sequence_output"
+    reads = "masked_lm_positions"
     features = ("masked_lm_positions",)
     outputs = ("masked_lm_logits",)
     labels = ("masked_lm_ids", "masked_lm_weights")
@@ -130,13 +134,14 @@ class MaskedLMHead(Head):
         training: bool = False,
     ) -> dict[str, keras.KerasTensor]:
         """Returns `masked_lm_logits` at `masked_lm_positions`."""
-        positions = ops.cast(features["masked_lm_positions"], "int32")
-        hidden = ops.take_along_axis(
-            encoded["sequence_output"], ops.expand_dims(positions, -1), axis=1
-        )
-        hidden = self.layer_norm(self.activation(self.transform(hidden)))
+        states = encoded[self.reads]
+        flat = ops.reshape(states, (-1, self.config.hidden_size))
+        hidden = self.layer_norm(self.activation(self.transform(flat)))
         table = ops.cast(encoded["word_embeddings"], hidden.dtype)
         logits = ops.matmul(hidden, ops.transpose(table))
+        logits = ops.reshape(
+            logits, (*ops.shape(states)[:2], self.config.vocab_size)
+        )
         return {
             "masked_lm_logits": _float32(logits) + _float32(self.output_bias)
         }
@@ -561,12 +566,12 @@ class AnswerableSpanHead(Head):
         }
         if "start_positions" in features:
             gold = ops.cast(features["start_positions"], "int32")[:, None]
-            end_logits = self._end_logits(hidden, _states_at(hidden, gold))
+            end_logits = self._end_logits(hidden, states_at(hidden, gold))
             outputs["end_logits"] = masked(end_logits)[:, 0]
         if training:
             return outputs
         log_probs, starts = _likeliest(start_logits, self.start_n_top)
-        end_logits = self._end_logits(hidden, _states_at(hidden, starts))
+        end_logits = self._end_logits(hidden, states_at(hidden, starts))
         end_log_probs, ends = _likeliest(masked(end_logits), self.end_n_top)
         outputs["start_top_log_probs"] = log_probs
         outputs["start_top_positions"] = starts
@@ -606,13 +611,6 @@ def _likeliest(
     elif length is not None:
         count = ops.minimum(count, length)
     return ops.top_k(ops.log_softmax(logits, axis=-1), count)
-
-
-def _states_at(
-    hidden: keras.KerasTensor, positions: keras.KerasTensor
-) -> keras.KerasTensor:
-    """Returns `[batch, n, H]` at positions `[batch, n]`."""
-    return ops.take_along_axis(hidden, positions[..., None], axis=1)
 
 
 def mean_of_tokens(

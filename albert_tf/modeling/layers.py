@@ -10,6 +10,7 @@ from keras import ops
 
 from albert_tf.config import ModelConfig, from_dict, to_dict
 from albert_tf.modeling.dropout import ExampleDropout, fold_in
+from albert_tf.modeling.fused import biased_activation, normalized_sum
 
 # The package name under which Keras files know these classes.
 serializable = keras.saving.register_keras_serializable(package="albert_tf")
@@ -54,6 +55,67 @@ def layer_norm(
     return keras.layers.LayerNormalization(
         epsilon=config.layer_norm_eps, name=name, dtype=dtype
     )
+
+
+def states_at(
+    hidden: keras.KerasTensor, positions: keras.KerasTensor
+) -> keras.KerasTensor:
+    """Returns `[batch, n, H]` of `[batch, seq, H]` at `[batch, n]`."""
+    return ops.take_along_axis(hidden, positions[..., None], axis=1)
+
+
+def _product(
+    layer: keras.layers.Dense, inputs: keras.KerasTensor
+) -> keras.KerasTensor:
+    """Returns what a dense layer gives before its bias is added."""
+    return ops.matmul(inputs, layer.kernel)
+
+
+def _has_product(layer: keras.layers.Dense) -> bool:
+    """Returns whether the kernel is a matrix of floats, not quantized."""
+    return layer.quantization_mode is None
+
+
+def _added(
+    inner: keras.KerasTensor,
+    hidden: keras.KerasTensor,
+    layer: keras.layers.Dense,
+    dropout: ExampleDropout,
+    norm: keras.layers.LayerNormalization,
+    dropout_keys: keras.KerasTensor | None,
+    rows: keras.KerasTensor | None,
+    training: bool,
+) -> keras.KerasTensor:
+    """Returns `[batch, n, H]`: how either half of a block ends.
+
+    Dense layer, dropout, residual connection, normalisation.
+
+    Args:
+        inner: `[batch * n, width]`, what the dense layer reads.
+        hidden: `[batch, n, H]`, what its output is added to.
+        layer: to H.
+        dropout: of its output.
+        norm: of the sum.
+        dropout_keys: `[batch]` or None.
+        rows: the positions of `hidden`, `[batch, n]`, or None for all.
+        training: whether dropout is on.
+    """
+    shape = ops.shape(hidden)
+    flat = ops.reshape(hidden, (-1, shape[-1]))
+    if training and not dropout.rate and _has_product(layer):
+        terms = (_product(layer, inner), layer.bias, flat)
+    else:
+        output = ops.reshape(layer(inner), shape)
+        output = dropout(
+            output, keys=dropout_keys, training=training, rows=rows
+        )
+        terms = (ops.reshape(output, (-1, shape[-1])), flat)
+    if training:
+        weights = (norm.gamma, norm.beta)
+        total = normalized_sum(*weights, *terms, epsilon=norm.epsilon)
+    else:
+        total = norm(ops.add(*terms))
+    return ops.reshape(total, shape)
 
 
 def as_model_config(config: ModelConfig | Mapping) -> ModelConfig:
@@ -176,12 +238,14 @@ class SelfAttention(ConfiguredLayer):
             part.build(shape)
         self.built = True
 
-    def _split_heads(self, x: keras.KerasTensor) -> keras.KerasTensor:
-        """Returns `[batch, heads, seq, hidden / heads]`."""
-        shape, heads = ops.shape(x), self.config.num_attention_heads
+    def _split_heads(
+        self, x: keras.KerasTensor, length: int, order: tuple[int, ...]
+    ) -> keras.KerasTensor:
+        """Returns `[batch * length, H]` as (batch, length, heads, H / heads)
+        in another order of these axes."""
+        heads = self.config.num_attention_heads
         size = self.config.hidden_size // heads
-        x = ops.reshape(x, (shape[0], shape[1], heads, size))
-        return ops.transpose(x, (0, 2, 1, 3))
+        return ops.transpose(ops.reshape(x, (-1, length, heads, size)), order)
 
     def call(
         self,
@@ -190,6 +254,7 @@ class SelfAttention(ConfiguredLayer):
         dropout_keys: keras.KerasTensor | None = None,
         training: bool = False,
         output_attentions: bool = False,
+        read_positions: keras.KerasTensor | None = None,
     ) -> keras.KerasTensor | tuple[keras.KerasTensor, keras.KerasTensor]:
         """Returns `[batch, seq, H]`, on request with the attention weights.
 
@@ -203,24 +268,44 @@ class SelfAttention(ConfiguredLayer):
             dropout_keys: `[batch]` or None (see ExampleDropout).
             training: whether dropout is on.
             output_attentions: whether to return a pair.
+            read_positions: `[batch, n]`: the positions to compute, in place
+                of all; n stands for seq in the result then, and in the rows
+                of the weights.
         """
         keys = [None, None]
         if dropout_keys is not None:
             keys = [fold_in(dropout_keys, site) for site in range(2)]
-        query = self._split_heads(self.query(hidden))
-        key = self._split_heads(self.key(hidden))
-        value = self._split_heads(self.value(hidden))
-        scale = (self.config.hidden_size / self.config.num_attention_heads) ** (
-            -0.5
-        )
-        logits = ops.matmul(query * scale, ops.transpose(key, (0, 1, 3, 2)))
+        config = self.config
+        length = ops.shape(hidden)[1]
+        flat = ops.reshape(hidden, (-1, config.hidden_size))
+        rows, reader, flat_reader = None, hidden, flat
+        if read_positions is not None:
+            reader = states_at(hidden, read_positions)
+            flat_reader = ops.reshape(reader, (-1, config.hidden_size))
+            heads = ops.arange(config.num_attention_heads, dtype="int32")
+            rows = heads[:, None] * length + read_positions[:, None]
+        count = ops.shape(reader)[1]
+        query = self._split_heads(self.query(flat_reader), count, (0, 2, 1, 3))
+        key = self._split_heads(self.key(flat), length, (0, 2, 3, 1))
+        value = self._split_heads(self.value(flat), length, (0, 2, 1, 3))
+        scale = (config.hidden_size / config.num_attention_heads) ** (-0.5)
+        logits = ops.matmul(query * scale, key)
         logits = logits + ops.cast(mask_logits, logits.dtype)
         probs = ops.softmax(logits, axis=-1)
-        kept = self.probs_dropout(probs, keys=keys[0], training=training)
+        kept = self.probs_dropout(
+            probs, keys=keys[0], training=training, rows=rows
+        )
         context = ops.transpose(ops.matmul(kept, value), (0, 2, 1, 3))
-        output = self.output_dense(ops.reshape(context, ops.shape(hidden)))
-        output = self.output_dropout(output, keys=keys[1], training=training)
-        hidden = self.layer_norm(hidden + output)
+        hidden = _added(
+            ops.reshape(context, (-1, config.hidden_size)),
+            reader,
+            self.output_dense,
+            self.output_dropout,
+            self.layer_norm,
+            keys[1],
+            read_positions,
+            training,
+        )
         return (hidden, probs) if output_attentions else hidden
 
 
@@ -258,11 +343,36 @@ class FeedForward(ConfiguredLayer):
         hidden: keras.KerasTensor,
         dropout_keys: keras.KerasTensor | None = None,
         training: bool = False,
+        positions: keras.KerasTensor | None = None,
     ) -> keras.KerasTensor:
-        """Returns `[batch, seq, H]` for hidden `[batch, seq, H]`."""
-        output = self.output_dense(self.activation(self.intermediate(hidden)))
-        output = self.dropout(output, keys=dropout_keys, training=training)
-        return self.layer_norm(hidden + output)
+        """Returns `[batch, seq, H]` for hidden `[batch, seq, H]`.
+
+        Args:
+            hidden: `[batch, seq, H]`.
+            dropout_keys: `[batch]` or None (see ExampleDropout).
+            training: whether dropout is on.
+            positions: which positions `hidden` holds, `[batch, n]`, when
+                it does not hold all.
+        """
+        flat = ops.reshape(hidden, (-1, self.config.hidden_size))
+        if training and _has_product(self.intermediate):
+            inner = biased_activation(
+                _product(self.intermediate, flat),
+                self.intermediate.bias,
+                self.activation,
+            )
+        else:
+            inner = self.activation(self.intermediate(flat))
+        return _added(
+            inner,
+            hidden,
+            self.output_dense,
+            self.dropout,
+            self.layer_norm,
+            dropout_keys,
+            positions,
+            training,
+        )
 
 
 @serializable
@@ -294,6 +404,7 @@ class TransformerBlock(keras.layers.Layer):
         dropout_keys: keras.KerasTensor | None = None,
         training: bool = False,
         output_attentions: bool = False,
+        read_positions: keras.KerasTensor | None = None,
     ) -> keras.KerasTensor | tuple[keras.KerasTensor, keras.KerasTensor]:
         """Returns `[batch, seq, H]`, on request with the attention weights.
 
@@ -308,10 +419,14 @@ class TransformerBlock(keras.layers.Layer):
             dropout_keys=keys[0],
             training=training,
             output_attentions=output_attentions,
+            read_positions=read_positions,
         )
         hidden, probs = attended if output_attentions else (attended, None)
         hidden = self.feed_forward(
-            hidden, dropout_keys=keys[1], training=training
+            hidden,
+            dropout_keys=keys[1],
+            training=training,
+            positions=read_positions,
         )
         return (hidden, probs) if output_attentions else hidden
 

@@ -11,7 +11,11 @@ from albert_tf.modeling import pretrained
 from albert_tf.modeling.dropout import fold_in
 from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.modeling.heads import HEADS, Head
-from albert_tf.modeling.layers import as_model_config, serializable
+from albert_tf.modeling.layers import (
+    as_model_config,
+    serializable,
+    states_at,
+)
 from albert_tf.modeling.weight_names import fill_model, heads_in
 
 # The stream of dropout keys that heads use; the encoder's sites count from 0.
@@ -171,7 +175,7 @@ class AlbertModel(keras.Model):
         features: dict[str, keras.KerasTensor],
         dropout_keys: keras.KerasTensor | None = None,
         training: bool = False,
-        **options: bool,
+        **options: object,
     ) -> dict[str, keras.KerasTensor]:
         """Returns the encoder's outputs for a dictionary of features.
 
@@ -206,6 +210,8 @@ class AlbertModel(keras.Model):
         training: bool = False,
         output_hidden_states: bool = False,
         output_attentions: bool = False,
+        heads_only: bool = False,
+        num_applications: int | None = None,
     ) -> dict[str, keras.KerasTensor]:
         """Returns the outputs of the encoder and of every head.
 
@@ -217,11 +223,25 @@ class AlbertModel(keras.Model):
             training: whether dropout is on.
             output_hidden_states: see AlbertEncoder.
             output_attentions: see AlbertEncoder.
+            heads_only: whether to return the heads' outputs alone. They are
+                the same, but the last block computes only the positions
+                that heads read: less work where none reads all.
+            num_applications: see AlbertEncoder.
 
         Returns:
             `sequence_output` `[batch, seq, H]`, `pooled_output`
             `[batch, H]`, and the outputs that the heads name.
+
+        Raises:
+            UserError: when more than the heads' outputs is asked for with
+                heads_only, or more applications than there are.
         """
+        if heads_only:
+            self._check_heads_only(output_hidden_states, output_attentions)
+        places = self._places_read(features)
+        read_positions = None
+        if heads_only and self._reads_places_only():
+            read_positions = _side_by_side(places, features)
         if dropout_keys is not None and len(features["input_ids"].shape) == 3:
             dropout_keys = _keys_of_choices(dropout_keys, features)
         outputs = self.encode(
@@ -230,16 +250,20 @@ class AlbertModel(keras.Model):
             training,
             output_hidden_states=output_hidden_states,
             output_attentions=output_attentions,
+            read_positions=read_positions,
+            num_applications=num_applications,
         )
         head_keys = None
         if dropout_keys is not None:
             head_keys = fold_in(dropout_keys, _HEAD_SITE)
         encoded = {
             **outputs,
+            **_states_read(outputs, places),
             "word_embeddings": self.encoder.embeddings.word_embeddings,
         }
+        given = {} if heads_only else outputs
         for head in self.heads.values():
-            outputs.update(
+            given.update(
                 head(
                     encoded,
                     features,
@@ -247,7 +271,33 @@ class AlbertModel(keras.Model):
                     training=training,
                 )
             )
-        return outputs
+        return given
+
+    def _check_heads_only(self, hidden_states: bool, attentions: bool) -> None:
+        if not self.head_names:
+            raise UserError(
+                f"{type(self).__name__} has no heads; heads_only would leave "
+                "nothing."
+            )
+        if hidden_states or attentions:
+            raise UserError(
+                "heads_only leaves out output_hidden_states and "
+                "output_attentions; ask for one or the other."
+            )
+
+    def _reads_places_only(self) -> bool:
+        """Returns whether no head reads the states of all positions."""
+        return all(h.reads != "sequence_output" for h in self.heads.values())
+
+    def _places_read(
+        self, features: dict[str, keras.KerasTensor]
+    ) -> dict[str, keras.KerasTensor]:
+        """Returns the positions `[batch, n]` that heads read, by feature."""
+        return {
+            head.reads: ops.cast(features[head.reads], "int32")
+            for head in self.heads.values()
+            if head.reads in head.features
+        }
 
     def compute_loss(
         self,
@@ -428,6 +478,33 @@ class AlbertModel(keras.Model):
             raise UserError(f"{directory} is a file; name a directory.")
         os.makedirs(directory, exist_ok=True)
         pretrained.write_model_files(directory, self, pretrained.describe(self))
+
+
+def _side_by_side(
+    places: dict[str, keras.KerasTensor],
+    features: dict[str, keras.KerasTensor],
+) -> keras.KerasTensor:
+    """Returns positions `[batch, n]`, of all features in order."""
+    if places:
+        return ops.concatenate(list(places.values()), axis=1)
+    ids = features["input_ids"]
+    return ops.reshape(ids, (-1, ops.shape(ids)[-1]))[:, :0]
+
+
+def _states_read(
+    outputs: dict[str, keras.KerasTensor],
+    places: dict[str, keras.KerasTensor],
+) -> dict[str, keras.KerasTensor]:
+    """Returns the states `[batch, n, H]` at the places, by feature."""
+    if "sequence_output" in outputs:
+        hidden = outputs["sequence_output"]
+        return {name: states_at(hidden, at) for name, at in places.items()}
+    found, start = {}, 0
+    for name, positions in places.items():
+        end = start + ops.shape(positions)[1]
+        found[name] = outputs["read_output"][:, start:end]
+        start = end
+    return found
 
 
 def _keys_of_choices(

@@ -358,8 +358,13 @@ def test_a_head_reads_and_gives_what_it_declares(name):
             model({n: v for n, v in features.items() if n != missing})
     encoded = dict(outputs)
     encoded["word_embeddings"] = model.encoder.embeddings.word_embeddings
+    if "masked_lm_positions" in features:
+        rows = np.arange(len(features["input_ids"]))[:, None]
+        encoded["masked_lm_positions"] = np.asarray(outputs["sequence_output"])[
+            rows, features["masked_lm_positions"]
+        ]
     for head in heads.values():
-        others = ENCODER_OUTPUTS - {head.reads}
+        others = ENCODER_OUTPUTS.union(wanted) - {head.reads}
         head({n: v for n, v in encoded.items() if n not in others}, features)
         with pytest.raises(KeyError, match=head.reads):
             head({n: v for n, v in encoded.items() if n in others}, features)

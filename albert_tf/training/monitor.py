@@ -60,7 +60,7 @@ class Monitor:
         self._progress = Progress(
             num_steps=num_steps, start_step=start_step, silent=not writes
         )
-        self._speed = Speed(start_step, ceiling)
+        self._speed = Speed(ceiling)
         self._step = start_step
         self._comparison: Comparison | None = None
         self._events: dict[str, EventFile] = {}
@@ -80,7 +80,7 @@ class Monitor:
             **done: `sequences`, `tokens`, `flops`, for the rates.
         """
         self._step += steps
-        self._speed.add(**done)
+        self._speed.add(steps, **done)
         self._progress.advance(steps, loss, self._seconds_left())
 
     def waited(self, seconds: float) -> None:
@@ -108,8 +108,8 @@ class Monitor:
             TIMING_FILE, step, "train", {**rates, "unix_time": time.time()}
         )
         self.details("train", step, {**values, **details, **rates})
-        self._progress.show(
-            "train", step, {**values, **rates}, self._seconds_left()
+        self._progress.show_training(
+            step, {**values, **rates}, self._seconds_left()
         )
 
     def scalars(
@@ -173,7 +173,7 @@ class Monitor:
         self._progress.close()
 
     def _seconds_left(self) -> float | None:
-        return self._speed.seconds_left(self._step, self._num_steps)
+        return self._speed.seconds_left(self._num_steps - self._step)
 
     def _line(
         self, file: str, step: int, split: str, values: Mapping[str, float]

@@ -9,6 +9,14 @@ from tqdm import tqdm
 
 # The bar's own rate and estimate would forget evaluations.
 _BAR = "step {n_fmt}/{total_fmt} |{bar}|{postfix}"
+# How the names end of what a line of training shows; TensorBoard has it all.
+_ON_SCREEN = (
+    "loss",
+    "accuracy",
+    "learning_rate",
+    "gradient_norm",
+    "sequences_per_second",
+)
 
 
 class Progress:
@@ -48,21 +56,28 @@ class Progress:
         )
         self._bar.update(steps)
 
-    def show(
+    def show_training(
         self,
-        split: str,
         step: int,
         values: Mapping[str, float],
-        seconds_left: float | None = None,
+        seconds_left: float | None,
     ) -> None:
-        """Prints a line of scalars, with the time left where it is given."""
-        shown = [f"{name} {value:.4g}" for name, value in values.items()]
+        """Prints the scalars that one watches, and the time left."""
         if "sequences_per_second" in values:
             rate = values["sequences_per_second"]
             self._beside["rate"] = f"{rate:.4g} sequences/s"
+        left = []
         if seconds_left is not None:
-            shown.append(f"time_left {_duration(seconds_left)}")
-        self.say(f"step {step}/{self._num_steps}  {split}  {'  '.join(shown)}")
+            left.append(f"time_left {_duration(seconds_left)}")
+        watched = {n: v for n, v in values.items() if n.endswith(_ON_SCREEN)}
+        self._print("train", step, [*_texts(watched), *left])
+
+    def show(self, split: str, step: int, values: Mapping[str, float]) -> None:
+        """Prints scalars."""
+        self._print(split, step, _texts(values))
+
+    def _print(self, split: str, step: int, texts: list[str]) -> None:
+        self.say(f"step {step}/{self._num_steps}  {split}  {'  '.join(texts)}")
 
     def say(self, line: str) -> None:
         """Prints a line without breaking the bar."""
@@ -79,6 +94,10 @@ class Progress:
     def close(self) -> None:
         """Leaves the bar as it is."""
         self._bar.close()
+
+
+def _texts(values: Mapping[str, float]) -> list[str]:
+    return [f"{name} {value:.4g}" for name, value in values.items()]
 
 
 def _duration(seconds: float) -> str:

@@ -14,17 +14,16 @@ _RATES = {
 class Speed:
     """Rates over the time since they were last asked for."""
 
-    def __init__(self, start_step: int, ceiling: float | None = None) -> None:
-        """Starts the clock.
+    def __init__(self, ceiling: float | None = None) -> None:
+        """Waits for the first update, which compiles and is not timed.
 
         Args:
-            start_step: updates already made.
             ceiling: floating-point operations per second that the devices
                 manage at best; None: unknown.
         """
-        self._start_step = start_step
-        self._began = time.monotonic()
         self._ceiling = ceiling
+        self._began: float | None = None
+        self._num_steps = 0
         self.restart()
 
     def restart(self) -> None:
@@ -33,8 +32,13 @@ class Speed:
         self._done: Counter[str] = Counter()
         self._waited = 0.0
 
-    def add(self, **done: float) -> None:
-        """Counts work done: `sequences`, `tokens`, `flops`."""
+    def add(self, num_steps: int, **done: float) -> None:
+        """Counts updates and their work: `sequences`, `tokens`, `flops`."""
+        if self._began is None:
+            self._began = time.monotonic()
+            self.restart()
+            return
+        self._num_steps += num_steps
         self._done.update(done)
 
     def wait(self, seconds: float) -> None:
@@ -45,30 +49,30 @@ class Speed:
         """Returns the rates since the last call or restart, by name.
 
         One per second of everything counted, share_of_ceiling where the
-        ceiling is known, and data_wait_share.
+        ceiling is known, and data_wait_share. Nothing where no time passed
+        that counts.
         """
-        seconds = max(time.monotonic() - self._last, 1e-9)
-        rates = {
-            rate: self._done[what] / seconds
-            for what, rate in _RATES.items()
-            if what in self._done
-        }
-        if self._ceiling and "flops" in self._done:
-            rates["share_of_ceiling"] = (
-                rates["flops_per_second"] / self._ceiling
-            )
-        rates["data_wait_share"] = self._waited / seconds
+        done, waited = self._done, self._waited
+        seconds = time.monotonic() - self._last
         self.restart()
-        return rates
+        if not done or seconds <= 0:
+            return {}
+        rates = {
+            rate: done[what] / seconds
+            for what, rate in _RATES.items()
+            if what in done
+        }
+        if self._ceiling and "flops" in done:
+            rates["share_of_ceiling"] = done["flops"] / seconds / self._ceiling
+        return {**rates, "data_wait_share": waited / seconds}
 
-    def seconds_left(self, step: int, num_steps: int) -> float | None:
-        """Returns how long the rest takes at the pace of this process.
+    def seconds_left(self, num_steps: int) -> float | None:
+        """Returns how long further steps take at the pace until now.
 
         Evaluations and checkpoints are part of that pace. None before there
         is one.
         """
-        steps = step - self._start_step
-        if steps <= 0:
+        if not self._num_steps:
             return None
-        pace = (time.monotonic() - self._began) / steps
-        return pace * max(num_steps - step, 0)
+        pace = (time.monotonic() - self._began) / self._num_steps
+        return pace * max(num_steps, 0)

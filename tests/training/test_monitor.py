@@ -59,6 +59,10 @@ def clock(monkeypatch):
 
 def test_what_is_computed_reaches_every_log(tmp_path, clock):
     monitor = make(tmp_path, ceiling=1000.0)
+    # The first step compiles.
+    clock.now += 60
+    monitor.waited(30)
+    monitor.advance(loss=1.0, sequences=4, tokens=40, flops=200)
     for step in (5, 10):
         for _ in range(5):
             clock.now += 2
@@ -111,6 +115,7 @@ def test_what_is_computed_reaches_every_log(tmp_path, clock):
 def test_evaluations_are_no_part_of_the_rates(tmp_path, clock):
     monitor = make(tmp_path)
     monitor.advance(sequences=100)
+    monitor.advance(sequences=100)
     monitor.waited(3)
     clock.now += 50
     monitor.scalars("eval", 1, {"accuracy": 0.5})
@@ -124,6 +129,17 @@ def test_evaluations_are_no_part_of_the_rates(tmp_path, clock):
     # Unknown is not 0.
     assert "tokens_per_second" not in line
     assert "share_of_ceiling" not in line
+
+
+def test_a_step_at_a_time(tmp_path):
+    monitor = make(tmp_path)
+    for step in (1, 2):
+        monitor.advance(loss=1.0, sequences=4)
+        monitor.log(step, {"loss": 1.0}, {})
+    monitor.close()
+    first, second = lines(tmp_path, "timing.jsonl")
+    assert sorted(first) == ["split", "step", "unix_time"]
+    assert second["sequences_per_second"] > 0
 
 
 def test_what_json_cannot_hold_is_null(tmp_path):
@@ -238,16 +254,20 @@ def test_other_processes_write_and_say_nothing(tmp_path, capsys):
 
 def test_plain_lines_where_there_is_no_terminal(tmp_path, capsys, clock):
     monitor = make(tmp_path)
+    monitor.advance(loss=0.5, sequences=8)
+    # Nothing is known of the pace yet.
+    monitor.log(1, {"loss": 0.5}, {})
     clock.now += 30
     monitor.advance(steps=2, loss=0.5, sequences=16)
-    monitor.log(2, {"loss": 0.25}, {"a": 1.0})
-    monitor.scalars("eval", 2, {"loss": 0.75})
+    monitor.log(3, {"loss": 0.25, "weight_norm": 2.0}, {"a": 1.0})
+    monitor.scalars("eval", 3, {"loss": 0.75, "perplexity": 2.0})
     monitor.close()
     shown = capsys.readouterr()
     assert shown.out == (
-        "step 2/20  train  loss 0.25  sequences_per_second 0.5333  "
-        "data_wait_share 0  time_left 0:04:30\n"
-        "step 2/20  eval  loss 0.75\n"
+        "step 1/20  train  loss 0.5\n"
+        "step 3/20  train  loss 0.25  sequences_per_second 0.5333  "
+        "time_left 0:04:15\n"
+        "step 3/20  eval  loss 0.75  perplexity 2\n"
     )
     assert shown.err == ""
 
@@ -255,7 +275,8 @@ def test_plain_lines_where_there_is_no_terminal(tmp_path, capsys, clock):
 def test_a_bar_on_a_terminal(tmp_path, capsys, clock, monkeypatch):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "100")
-    monitor = make(tmp_path, start_step=4)
+    monitor = make(tmp_path, start_step=3)
+    monitor.advance(loss=0.5, sequences=8)
     clock.now += 30
     monitor.advance(steps=2, loss=0.5, sequences=16)
     monitor.log(6, {"masked_lm_loss": 0.25}, {})

@@ -10,11 +10,34 @@ import sys
 
 import pytest
 
-from albert_tf.config import MaskingConfig, ModelConfig, PretrainingDataConfig
-from bin import benchmark
-from bin.benchmark import STAGES, Measured, Stage
+from albert_tf.config import (
+    MaskingConfig,
+    ModelConfig,
+    PretrainingDataConfig,
+    TrainingConfig,
+)
+from albert_tf.training.step_benchmark import Prepared, Round, Turn
+from albert_tf.training.workload import Workload
+from bin.benchmarking import (
+    data_stages,
+    machine,
+    measures,
+    training_stages,
+    workplace,
+)
+from bin.benchmarking.measures import Measured, Stage
+from bin.benchmarking.stages import STAGES
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+WORK = Workload(
+    model=ModelConfig(),
+    batch_size=4,
+    seq_length=32,
+    num_predictions=5,
+    training=TrainingConfig(),
+)
 
 
 def program(*flags, status=0):
@@ -43,7 +66,7 @@ def text(tmp_path, sentences):
 def place(tmp_path, text, tiny_directory):
     directory = tmp_path / "place"
     directory.mkdir()
-    return benchmark.Workplace(
+    return workplace.Workplace(
         str(directory),
         inputs=[str(text)],
         tokenizer_dir=str(tiny_directory),
@@ -52,13 +75,20 @@ def place(tmp_path, text, tiny_directory):
             record_kind="static", dupe_factor=2, max_seq_length=32
         ),
         masking=MaskingConfig(),
-        model=ModelConfig(),
-        batch_size=1,
+        work=WORK,
+        peers=[],
     )
 
 
 def test_stages_are_rows_under_their_names():
-    assert list(STAGES) == ["data_preparation", "reading", "recomputation"]
+    assert list(STAGES) == [
+        "data_preparation",
+        "reading",
+        "training",
+        "memory",
+        "recomputation",
+        "data_wait",
+    ]
     for name, stage in STAGES.items():
         assert stage.name == name
         assert stage.measures and not stage.measures.endswith(".")
@@ -67,37 +97,44 @@ def test_stages_are_rows_under_their_names():
 def test_a_stage_gives_median_least_and_largest(place, capsys):
     values = iter([5.0, 1.0, 2.0])
 
-    def repeat(given):
+    def measure(given):
         assert given is place
         value = next(values)
         yield Measured("speed", "things/s", value)
         yield Measured("share", "%", 10 * value)
+        place.note(f"It went at {value:g}.")
 
-    stage = Stage("made_up", "nothing", repeat)
-    measures = benchmark.run_stage(stage, place, 3)
-    assert measures == [
-        {
-            "name": "speed",
-            "unit": "things/s",
-            "median": 2.0,
-            "min": 1.0,
-            "max": 5.0,
-        },
-        {
-            "name": "share",
-            "unit": "%",
-            "median": 20.0,
-            "min": 10.0,
-            "max": 50.0,
-        },
-    ]
+    place.note("Of the stage before.")
+    stage = Stage("made_up", "nothing", measures.repeated(measure))
+    assert measures.run_stage(stage, place, 3) == {
+        "measures": "nothing",
+        "notes": ["It went at 5.", "It went at 1.", "It went at 2."],
+        "results": [
+            {
+                "name": "speed",
+                "unit": "things/s",
+                "median": 2.0,
+                "min": 1.0,
+                "max": 5.0,
+                "values": [5.0, 1.0, 2.0],
+            },
+            {
+                "name": "share",
+                "unit": "%",
+                "median": 20.0,
+                "min": 10.0,
+                "max": 50.0,
+                "values": [50.0, 10.0, 20.0],
+            },
+        ],
+    }
     assert "made_up: 2 of 3" in capsys.readouterr().out
 
 
 def test_a_table_has_a_row_for_every_measure():
     measure = {"name": "speed", "unit": "things/s"}
     measure |= {"median": 1234.5, "min": 0.12345, "max": 99.94}
-    row = benchmark.stage_table([measure]).splitlines()[2]
+    row = measures.stage_table([measure]).splitlines()[2]
     assert row.split() == ["speed", "1,234", "0.123", "99.9", "things/s"]
 
 
@@ -106,27 +143,23 @@ def test_a_table_has_a_row_for_every_measure():
 )
 def test_a_fresh_process_has_the_cores_it_was_given():
     before = os.sched_getaffinity(0)
-    core = benchmark.available_cores()[-1]
-    (found, pid), seconds = benchmark.in_fresh_process([core], _where)
+    core = machine.available_cores()[-1]
+    found, seconds = machine.in_fresh_process([core], os.sched_getaffinity, 0)
     assert found == {core}
-    assert pid != os.getpid()
     assert seconds > 0
     assert os.sched_getaffinity(0) == before
-
-
-def _where():
-    return os.sched_getaffinity(0), os.getpid()
+    assert machine.in_fresh_process([core], os.getpid)[0] != os.getpid()
 
 
 def test_a_system_that_cannot_pin_measures_all_the_same(monkeypatch):
     for name in ("sched_setaffinity", "sched_getaffinity"):
         monkeypatch.delattr(os, name, raising=False)
-    assert benchmark.available_cores() == list(range(os.cpu_count() or 1))
-    with benchmark.pinned([0]):
+    assert machine.available_cores() == list(range(os.cpu_count() or 1))
+    with machine.pinned([0]):
         pass
-    result, _ = benchmark.in_fresh_process([0], abs, -3)
+    result, _ = machine.in_fresh_process([0], abs, -3)
     assert result == 3
-    assert benchmark.describe_machine()["can_pin"] is False
+    assert machine.describe_machine()["can_pin"] is False
 
 
 def test_one_logical_cpu_of_every_core_comes_first(monkeypatch):
@@ -134,25 +167,26 @@ def test_one_logical_cpu_of_every_core_comes_first(monkeypatch):
         os, "sched_getaffinity", lambda pid: {3, 1, 0, 2, 5}, raising=False
     )
     siblings = {0: "0-1", 1: "0-1", 2: "2-3", 3: "2-3", 5: "5"}
-    monkeypatch.setattr(benchmark, "_siblings", siblings.__getitem__)
-    assert benchmark.available_cores() == [0, 2, 5, 1, 3]
+    monkeypatch.setattr(machine, "_siblings", siblings.__getitem__)
+    assert machine.available_cores() == [0, 2, 5, 1, 3]
 
 
 def test_the_machine_is_described():
-    machine = benchmark.describe_machine()
-    json.dumps(machine)
-    assert machine["cpu"]
-    assert 1 <= machine["usable_cores"] <= machine["usable_cpus"]
-    assert machine["memory_bytes"] > 10**8
-    packages = machine["packages"]
+    described = machine.describe_machine()
+    json.dumps(described)
+    assert described["cpu"]
+    assert 1 <= described["usable_cores"] <= described["usable_cpus"]
+    assert described["memory_bytes"] > 10**8
+    packages = described["packages"]
     assert packages["numpy"] == __import__("numpy").__version__
     assert packages["tensorflow"] == __import__("tensorflow").__version__
 
 
 def test_data_preparation_compares_two_workers_with_one(place, monkeypatch):
-    monkeypatch.setattr(benchmark, "in_fresh_process", _in_this_process)
+    monkeypatch.setattr(data_stages, "in_fresh_process", _in_this_process)
+    place.ceiling_sequences = 1000.0
     place.cores = [0, 1]
-    measured = {m.name: m for m in STAGES["data_preparation"].repeat(place)}
+    measured = {m.name: m for m in one_round(place)}
     # No worker runs in this process, so both are of one kind here.
     one, two = measured["one worker"], measured["two workers"]
     assert one.unit == two.unit == "instances/s"
@@ -172,7 +206,15 @@ def test_data_preparation_compares_two_workers_with_one(place, monkeypatch):
     of_steps = measured["one worker, of what the steps allow"].value
     steps = measured["all steps alone"].value
     assert of_steps == pytest.approx(100 * one.value / steps)
+    of_ceiling = measured["one worker, to training at the ceiling"]
+    assert of_ceiling.unit == "times"
+    assert of_ceiling.value == pytest.approx(one.value / 1000)
     assert os.listdir(place.directory) == []
+
+
+def one_round(place, stage="data_preparation"):
+    (figures,) = STAGES[stage].rounds(place, 1)
+    return list(figures)
 
 
 def _in_this_process(cores, function, *args, **kwargs):
@@ -183,9 +225,10 @@ def _in_this_process(cores, function, *args, **kwargs):
 
 
 def test_two_workers_are_left_out_on_one_core(place, monkeypatch, capsys):
-    monkeypatch.setattr(benchmark, "in_fresh_process", _in_this_process)
+    monkeypatch.setattr(data_stages, "in_fresh_process", _in_this_process)
+    place.ceiling_sequences = 1000.0
     place.cores = [0]
-    names = [m.name for m in STAGES["data_preparation"].repeat(place)]
+    names = [m.name for m in one_round(place)]
     assert "one worker" in names
     assert not [name for name in names if "two workers" in name]
     said = capsys.readouterr().out
@@ -207,11 +250,11 @@ def test_a_workplace_makes_what_is_not_given(place, tmp_path, monkeypatch):
             path.write_text(text)
 
     monkeypatch.setattr("data_prep.sample_corpus.build_sample_corpus", build)
-    monkeypatch.setattr(benchmark.command_line, "progress", quiet)
-    bare = benchmark.Workplace(
+    monkeypatch.setattr(workplace.command_line, "progress", quiet)
+    bare = workplace.Workplace(
         place.directory,
-        model=place.model,
-        batch_size=1,
+        work=WORK,
+        peers=[],
         inputs=[],
         tokenizer_dir=None,
         vocab_size=26,
@@ -232,7 +275,17 @@ def test_a_workplace_makes_what_is_not_given(place, tmp_path, monkeypatch):
         (
             ["--stages=reading,baking"],
             "benchmark: --stages names 'baking', which is none of "
-            "data_preparation, reading, recomputation.",
+            "data_preparation, reading, training, memory, recomputation, "
+            "data_wait.",
+        ),
+        (
+            ["--against=jax"],
+            "benchmark: against='jax' is not one of transformers, keras_hub.",
+        ),
+        (
+            ["--preset=tiny", "--max_seq_length=256"],
+            "benchmark: --max_seq_length=256 is more than the 128 tokens that "
+            "--preset=tiny reads.",
         ),
         (
             ["--input=no/such/place"],
@@ -247,6 +300,101 @@ def test_a_workplace_makes_what_is_not_given(place, tmp_path, monkeypatch):
 )
 def test_mistakes_are_told_at_once_in_one_line(flags, said):
     assert program(*flags, status=1).stderr.strip() == said
+
+
+def test_a_round_of_training_is_told_in_rates_shares_and_ratios():
+    one = Round(
+        ceiling=8e9,
+        turns={
+            "train_step": {
+                "ours": Turn(seconds=0.5, flops=2 * 10**9),
+                "theirs": Turn(seconds=0.8, flops=3 * 10**9),
+            },
+            "forward": {"ours": Turn(0.1, 10**8), "theirs": Turn(0.05, 10**8)},
+        },
+    )
+    told = {
+        (m.name, m.unit): m.value for m in training_stages._of_round(one, WORK)
+    }
+    expected = {
+        ("matrix multiplication", "GFLOP/s"): 8,
+        # 4 sequences of 32 tokens in half a second.
+        ("training, ours", "sequences/s"): 8,
+        ("training, ours", "tokens/s"): 256,
+        ("training, ours", "GFLOP/s"): 4,
+        ("training, ours", "% of the ceiling"): 50,
+        ("training, theirs", "GFLOP/s"): 3.75,
+        ("training, ours to theirs", "times"): 1.6,
+        ("forward, ours", "sequences/s"): 40,
+        ("forward, theirs", "% of the ceiling"): 25,
+        ("forward, ours to theirs", "times"): 0.5,
+    }
+    assert {key: told[key] for key in expected} == pytest.approx(expected)
+    assert len(told) == 1 + 2 * (2 * 4 + 1)
+
+
+def test_the_first_calls_are_told_once():
+    prepared = {
+        "ours": {
+            "train_step": Prepared("", None, 9.0, 1.0),
+            "forward": Prepared("", None, 2.0, 1.0),
+        }
+    }
+    assert list(training_stages._first_calls(prepared)) == [
+        Measured("training, ours, first call", "s", 9.0),
+        Measured("forward, ours, first call", "s", 2.0),
+    ]
+
+
+def test_peaks_are_those_of_fresh_processes_in_the_fastest_variant(
+    place, monkeypatch
+):
+    peers = [training_stages.PEERS["keras_hub"]]
+    place.peers = tuple(peers)
+    asked = []
+
+    def fresh(cores, function, name, work, *more):
+        assert cores == place.cores and work is WORK
+        asked.append((function.__name__, name, *more))
+        if function is training_stages._fastest_variant:
+            return (f"best of {name}", f"what {name} does"), 1.0
+        return {"ours": 3 * 2**20, "keras_hub": 4 * 2**20}[name], 1.0
+
+    monkeypatch.setattr(training_stages, "in_fresh_process", fresh)
+    (figures,) = STAGES["memory"].rounds(place, 1)
+    assert list(figures) == [
+        Measured("ours, resident at the peak", "MiB", 3.0),
+        Measured("keras_hub, resident at the peak", "MiB", 4.0),
+        Measured("ours to keras_hub", "times", 0.75),
+    ]
+    assert asked == [
+        ("_fastest_variant", "ours"),
+        ("_fastest_variant", "keras_hub"),
+        ("_peak", "ours", "best of ours"),
+        ("_peak", "keras_hub", "best of keras_hub"),
+    ]
+    assert place.notes == [
+        "ours: what ours does.",
+        "keras_hub: what keras_hub does.",
+    ]
+
+
+def test_waiting_is_a_share_of_the_time(place, monkeypatch):
+    monkeypatch.setattr(place, "shards", lambda kind: f"{kind} shards")
+
+    def fresh(cores, function, shards, work, masking, repeats):
+        assert (shards, work, repeats) == ("dynamic shards", WORK, 2)
+        return [(100, 4.0, 1.0), (100, 2.0, 0.0)], 1.0
+
+    monkeypatch.setattr(training_stages, "in_fresh_process", fresh)
+    place.ceiling_sequences = 200.0
+    rounds = [list(one) for one in STAGES["data_wait"].rounds(place, 2)]
+    assert rounds[0] == [
+        Measured("training on records", "sequences/s", 25.0),
+        Measured("training on records", "% of the ceiling", 12.5),
+        Measured("waiting for batches", "%", 25.0),
+    ]
+    assert rounds[1][2].value == 0.0
 
 
 @pytest.mark.slow
@@ -275,7 +423,9 @@ def test_every_stage_of_a_tiny_corpus(tmp_path, text):
         assert f"{name}: {stage['measures']}." in done.stdout
         assert stage["results"]
         for measure in stage["results"]:
-            assert list(measure) == ["name", "unit", "median", "min", "max"]
+            assert list(measure) == [
+                *("name", "unit", "median", "min", "max", "values")
+            ]
             assert 0 <= measure["min"] <= measure["median"] <= measure["max"]
             assert measure["name"] in done.stdout
     of_reading = figures["stages"]["reading"]["results"]
@@ -285,6 +435,17 @@ def test_every_stage_of_a_tiny_corpus(tmp_path, text):
         for kind in ("dynamic", "static")
         for size in (64, 256)
     ]
+    of_training = {
+        (m["name"], m["unit"]): m["median"]
+        for m in figures["stages"]["training"]["results"]
+    }
+    rate = of_training["training, ours", "sequences/s"]
+    tokens = of_training["training, ours", "tokens/s"]
+    assert tokens == pytest.approx(48 * rate)
+    share = of_training["training, ours", "% of the ceiling"]
+    assert 0 < share < 200
+    (note, _) = figures["stages"]["training"]["notes"]
+    assert note.startswith("training, ours: float32, LAMB")
     of_steps = {
         m["name"]: m["median"]
         for m in figures["stages"]["recomputation"]["results"]

@@ -1,0 +1,128 @@
+"""Who takes turns when, and what is made of the times; a clock of our own."""
+
+import numpy as np
+import pytest
+
+from albert_tf.config import ModelConfig, TrainingConfig
+from albert_tf.training import step_benchmark
+from albert_tf.training.peers import SideKind
+from albert_tf.training.step_benchmark import Prepared, Turn
+from albert_tf.training.workload import Workload
+
+WORK = Workload(
+    model=ModelConfig(vocab_size=20),
+    batch_size=2,
+    seq_length=8,
+    num_predictions=2,
+    training=TrainingConfig(),
+)
+
+
+class Clock:
+    """A clock that only moves when a side works."""
+
+    now = 0.0
+
+    def perf_counter(self):
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(step_benchmark, "time", clock)
+    return clock
+
+
+class FakeSide:
+    """Takes so many seconds for a step, and more for the first."""
+
+    flops = {"train_step": 300, "forward": 100}  # noqa: RUF012
+
+    def __init__(self, name, clock, seconds, log, compiling=0.0):
+        self.name, self.clock, self.log = name, clock, log
+        self.seconds = seconds
+        self.compiling = dict.fromkeys(seconds, compiling)
+
+    def _work(self, job):
+        self.log.append((self.name, job))
+        self.clock.now += self.seconds[job] + self.compiling.pop(job, 0.0)
+
+    def train_step(self):
+        self._work("train_step")
+        return 1.0
+
+    def forward(self):
+        self._work("forward")
+        return np.zeros(1)
+
+
+def test_each_job_is_done_in_its_fastest_variant(clock):
+    seconds = {
+        "slow": {"train_step": 8.0, "forward": 2.0},
+        "quick": {"train_step": 3.0, "forward": 4.0},
+    }
+    batches = []
+
+    def make(work, batch, variant):
+        assert work is WORK
+        batches.append(batch)
+        return FakeSide(variant, clock, seconds[variant], [], compiling=50.0)
+
+    said = []
+    kind = SideKind("fake", (), lambda work: list(seconds), make)
+    best = step_benchmark.prepare(kind, WORK, say=said.append)
+    assert {job: one.variant for job, one in best.items()} == {
+        "train_step": "quick",
+        "forward": "slow",
+    }
+    assert best["train_step"].first_seconds == pytest.approx(53.0)
+    assert best["train_step"].seconds == pytest.approx(3.0)
+    assert best["forward"].first_seconds == pytest.approx(52.0)
+    assert best["forward"].side.name == "slow"
+    assert "fake, quick, training: 3 s a step" in said
+    assert batches[0]["input_ids"].shape == (2, 8)
+
+
+def test_only_the_jobs_that_are_asked_for_are_done(clock):
+    log = []
+    seconds = {"train_step": 1.0, "forward": 1.0}
+    kind = SideKind(
+        "fake",
+        (),
+        lambda work: ["only"],
+        lambda *given: FakeSide("fake", clock, seconds, log),
+    )
+    best = step_benchmark.prepare(kind, WORK, ["train_step"], lambda line: None)
+    assert list(best) == ["train_step"]
+    assert {job for _, job in log} == {"train_step"}
+
+
+def test_sides_take_turns_of_as_many_steps(clock, monkeypatch):
+    monkeypatch.setattr(step_benchmark, "matmul_rate", lambda dtype: 1000.0)
+    log = []
+    prepared = {}
+    for name, step in (("ours", 0.25), ("theirs", 0.5), ("others", 1.0)):
+        seconds = {"train_step": step, "forward": 10 * step}
+        side = FakeSide(name, clock, seconds, log)
+        prepared[name] = {
+            job: Prepared("", side, 9.0, seconds[job]) for job in seconds
+        }
+    rounds = list(step_benchmark.measure_rounds(prepared, "float32", 2))
+    # Two seconds of the fastest, but three steps at least.
+    order = ["ours", "theirs", "others"]
+    first = [(name, "train_step") for name in order for _ in range(8)]
+    first += [(name, "forward") for name in order for _ in range(3)]
+    order = ["theirs", "others", "ours"]
+    second = [(name, "train_step") for name in order for _ in range(8)]
+    second += [(name, "forward") for name in order for _ in range(3)]
+    assert log == first + second
+    for one in rounds:
+        assert one.ceiling == 1000.0
+        assert one.turns["train_step"] == {
+            "ours": Turn(0.25, 300),
+            "theirs": Turn(0.5, 300),
+            "others": Turn(1.0, 300),
+        }
+        assert list(one.turns["train_step"]) == ["ours", "theirs", "others"]
+        assert one.turns["forward"]["others"] == Turn(10.0, 100)

@@ -123,10 +123,9 @@ def _tpu(runtime: RuntimeConfig) -> tf.distribute.Strategy:
         )
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
-    except (ValueError, tf.errors.OpError) as error:
-        raise UserError(
-            f"tpu={runtime.tpu!r} cannot be used: {str(error).splitlines()[0]}"
-        ) from None
+    except (ValueError, OSError, tf.errors.OpError) as error:
+        said = str(error).partition("\n")[0]
+        raise UserError(f"tpu={runtime.tpu!r} cannot be used: {said}") from None
     return tf.distribute.TPUStrategy(resolver)
 
 
@@ -239,6 +238,29 @@ def agreed(strategy: tf.distribute.Strategy, value: float) -> float:
     return float(strategy.reduce(tf.distribute.ReduceOp.SUM, values, None))
 
 
+def worker_speeds(
+    strategy: tf.distribute.Strategy, seconds: float
+) -> list[float]:
+    """Returns what each worker gives here, in order; a barrier too.
+
+    Seconds that the same work took each of them: who is slow is not seen in
+    the time of a step, for which all wait together.
+    """
+    if is_alone(strategy):
+        return [seconds]
+    replicas = strategy.num_replicas_in_sync
+    first = _local_replicas(strategy)[0]
+
+    def of_replica(context: tf.distribute.ReplicaContext) -> tf.Tensor:
+        number = context.replica_id_in_sync_group
+        mine = number == first
+        return tf.one_hot(number, replicas, seconds * mine, 0.0, None, "double")
+
+    values = strategy.experimental_distribute_values_from_function(of_replica)
+    gathered = strategy.reduce(tf.distribute.ReduceOp.SUM, values, None)
+    return gathered.numpy()[:: len(_local_replicas(strategy))].tolist()
+
+
 @contextlib.contextmanager
 def lost_workers(strategy: tf.distribute.Strategy) -> Iterator[None]:
     """Ends the run in order when a worker is lost within the context.
@@ -271,5 +293,5 @@ def lost_workers(strategy: tf.distribute.Strategy) -> Iterator[None]:
 def _reason(error: tf.errors.OpError) -> str:
     """Returns the first line of what TensorFlow says, without its prefix."""
     lines = str(error.message).strip().splitlines() or [""]
-    said = lines[0].rpartition("}} ")[2]
+    said = lines[0].rpartition("}} ")[2].rstrip(": ")
     return f"{type(error).__name__}: {said}"

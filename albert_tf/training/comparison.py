@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.plugins.hparams import api_pb2, summary
 
+from albert_tf.training.event_file import tag
+
 # TensorBoard's type of a setting's value, by ours.
 _TYPES = {
     bool: api_pb2.DATA_TYPE_BOOL,
@@ -12,6 +14,19 @@ _TYPES = {
     float: api_pb2.DATA_TYPE_FLOAT64,
     str: api_pb2.DATA_TYPE_STRING,
 }
+
+# TensorBoard shows five columns until told otherwise, and these come first.
+_FIRST = frozenset(
+    (
+        "hidden_size",
+        "learning_rate",
+        "num_hidden_layers",
+        "num_train_steps",
+        "optimizer",
+        "sharing",
+        "train_batch_size",
+    )
+)
 
 
 class Comparison:
@@ -40,12 +55,18 @@ class Comparison:
         self._begun = True
         yield summary.experiment_pb(
             hparam_infos=[
-                api_pb2.HParamInfo(name=name, type=_TYPES[type(value)])
+                api_pb2.HParamInfo(
+                    name=name,
+                    type=_TYPES[type(value)],
+                    # What it sorts by.
+                    differs=name in _FIRST,
+                )
                 for name, value in self._settings.items()
             ],
             metric_infos=[
                 api_pb2.MetricInfo(
-                    name=api_pb2.MetricName(group=split, tag=name)
+                    name=api_pb2.MetricName(group=split, tag=tag(name)),
+                    display_name=name,
                 )
                 for name in measures
             ],

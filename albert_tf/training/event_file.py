@@ -18,6 +18,34 @@ from tensorboard.plugins.text.summary_v2 import text_pb
 from albert_tf.text.tfrecord import write_records
 from albert_tf.training.append_log import AppendLog
 
+# The group that TensorBoard shows a scalar in, by how its name ends: it opens
+# and closes whole groups.
+_GROUPS = {
+    ("loss", "perplexity"): "loss",
+    ("accuracy",): "accuracy",
+    ("_per_second", "share_of_ceiling", "data_wait_share"): "speed",
+    (
+        "learning_rate",
+        "_norm",
+        "loss_scale",
+        "skipped_steps",
+        "records_crc32",
+        "trust_ratio_min",
+        "trust_ratio_median",
+        "trust_ratio_max",
+    ): "updates",
+}
+
+
+def tag(name: str) -> str:
+    """Returns what TensorBoard calls a scalar; `trust_ratio/x` stays so."""
+    if "/" in name:
+        return name
+    for endings, group in _GROUPS.items():
+        if name.endswith(endings):
+            return f"{group}/{name}"
+    return f"measures/{name}"
+
 
 class EventFile:
     """A new file of events in a directory that may hold earlier ones.
@@ -53,7 +81,7 @@ class EventFile:
         """Writes scalars, all in one event: there may be hundreds."""
         summary = Summary()
         for name, value in values.items():
-            summary.MergeFrom(scalar_pb(name, value))
+            summary.MergeFrom(scalar_pb(tag(name), value))
         self.summary(step, summary)
 
     def text(self, step: int, name: str, text: str) -> None:

@@ -1,7 +1,7 @@
 """What a model makes of a few masked sentences, as text to look at."""
 
 import html
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -10,6 +10,8 @@ from albert_tf.text.tokenizer_base import Tokenizer
 # Longer texts are cut: what is shown is to be read.
 _MOST_TOKENS = 96
 _NUM_GUESSES = 3
+# TensorBoard shows no HTML.
+_SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 # Signs that Markdown or its tables would take for their own.
 _MARKDOWN = str.maketrans({sign: f"&#{ord(sign)};" for sign in "\\`*_[]#|~"})
 
@@ -59,21 +61,38 @@ def _row(
     slots = np.flatnonzero((weights > 0) & (positions < len(ids)))
     slots = slots[np.argsort(positions[slots], kind="stable")]
     numbers = {int(positions[slot]): n for n, slot in enumerate(slots, 1)}
-    pieces = [
-        f"**{_shown(piece)}**<sup>{numbers[place]}</sup>"
-        if place in numbers
-        else _shown(piece)
-        for place, piece in enumerate(tokenizer.pieces(ids))
-    ]
+    text = "".join(
+        _marked(token, numbers.get(place))
+        for place, token in enumerate(_tokens(tokenizer, ids))
+    )
     if input_mask.sum() > len(ids):
-        pieces.append("…")
+        text += " …"
     table = [
         f"| {number} | {_shown(*tokenizer.pieces([labels[slot]]))} | "
         f"{_guesses(tokenizer, logits[slot])} |"
         for number, slot in enumerate(slots, 1)
     ]
     head = ["| place | right | guesses |", "|---:|---|---|"]
-    return "\n".join([f"> {' '.join(pieces)}", "", *head, *table])
+    return "\n".join([f"> {text.strip()}", "", *head, *table])
+
+
+def _tokens(tokenizer: Tokenizer, ids: np.ndarray) -> Iterator[str]:
+    """Yields what each token adds to the text, a space before a word."""
+    before = ""
+    for end, piece in enumerate(tokenizer.pieces(ids), 1):
+        text = tokenizer.decode(ids[:end])
+        # Special pieces have no text.
+        yield text[len(before) :] or f" {piece}"
+        before = text
+
+
+def _marked(token: str, number: int | None) -> str:
+    """Returns a token in Markdown, its number beside it if it has one."""
+    if number is None:
+        return _shown(token)
+    word = token.lstrip(" ")
+    space = " " * (len(token) - len(word))
+    return f"{space}**{_shown(word)}**{str(number).translate(_SUPERSCRIPT)}"
 
 
 def _guesses(tokenizer: Tokenizer, logits: np.ndarray) -> str:

@@ -116,7 +116,7 @@ def test_a_run_outlives_a_full_disk(tmp_path, disk, capsys):
     assert steps == [f'{{"step": {n}' for n in (1, 2, 3, 4)]
     events = EventAccumulator(str(tmp_path / "tensorboard/train"))
     events.Reload()
-    assert [e.step for e in events.Tensors("loss")] == [1, 2, 3, 4]
+    assert [e.step for e in events.Tensors("loss/loss")] == [1, 2, 3, 4]
     said = capsys.readouterr().out
     assert said.count("cannot be written") == 3
     assert said.count("can be written again.") == 3

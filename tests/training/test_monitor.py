@@ -11,6 +11,7 @@ from tensorboard.plugins.hparams import metadata
 
 from albert_tf.config import OptimizerConfig, UserError, to_dict
 from albert_tf.training import speed
+from albert_tf.training.event_file import tag
 from albert_tf.training.monitor import Monitor
 
 
@@ -104,11 +105,15 @@ def test_what_is_computed_reaches_every_log(tmp_path, clock):
         (10, 0.5),
     ]
     for name, value in rates.items():
-        found = series(tmp_path, "train", name)
+        found = series(tmp_path, "train", f"speed/{name}")
         assert found == [(5, pytest.approx(value)), (10, pytest.approx(value))]
-    assert series(tmp_path, "eval", "accuracy") == [(10, 0.5)]
+    assert series(tmp_path, "eval", "accuracy/accuracy") == [(10, 0.5)]
     assert sorted(events(tmp_path, "train").Tags()["tensors"]) == sorted(
-        ["loss", "trust_ratio/a/kernel", *rates]
+        [
+            "loss/loss",
+            "trust_ratio/a/kernel",
+            *(f"speed/{name}" for name in rates),
+        ]
     )
 
 
@@ -170,7 +175,7 @@ def test_a_resumed_log_is_cut_back_to_its_step(tmp_path):
     ] == expected
     timing = lines(tmp_path, "timing.jsonl")
     assert [line["step"] for line in timing] == [5, 10, 12]
-    assert series(tmp_path, "train", "loss") == expected
+    assert series(tmp_path, "train", "loss/loss") == expected
     # What happened stays on record.
     found = lines(tmp_path, "events.jsonl")
     assert [line["step"] for line in found] == [5, 10, 15]
@@ -182,7 +187,7 @@ def test_a_run_that_starts_again_shows_nothing_of_the_first_try(tmp_path):
         monitor.text("configuration", f"try {value}")
         monitor.log(5, {"loss": value}, {})
         monitor.close()
-    assert series(tmp_path, "train", "loss") == [(5, 2.0)]
+    assert series(tmp_path, "train", "loss/loss") == [(5, 2.0)]
     assert series(tmp_path, "train", "configuration") == [(0, b"try 2.0")]
 
 
@@ -190,6 +195,18 @@ def test_a_log_that_cannot_be_cut_back_is_a_users_mistake(tmp_path):
     (tmp_path / "metrics.jsonl").mkdir()
     with pytest.raises(UserError, match="metrics.jsonl cannot be cut back"):
         make(tmp_path, start_step=1)
+
+
+def test_tensorboard_groups_scalars():
+    names = "masked_lm_loss learning_rate weight_norm f1 trust_ratio_min a/loss"
+    assert list(map(tag, names.split())) == [
+        "loss/masked_lm_loss",
+        "updates/learning_rate",
+        "updates/weight_norm",
+        "measures/f1",
+        "updates/trust_ratio_min",
+        "a/loss",
+    ]
 
 
 def test_texts(tmp_path):
@@ -221,10 +238,14 @@ def test_runs_are_compared_by_their_first_evaluation(tmp_path):
     experiment = metadata.parse_experiment_plugin_data(
         content[metadata.EXPERIMENT_TAG]
     )
+    assert [i.name for i in experiment.hparam_infos if i.differs] == [
+        "optimizer",
+        "learning_rate",
+    ]
     # No trust ratio of a variable.
     assert [(m.name.group, m.name.tag) for m in experiment.metric_infos] == [
-        ("eval", "loss"),
-        ("eval", "accuracy"),
+        ("eval", "loss/loss"),
+        ("eval", "accuracy/accuracy"),
     ]
     start = metadata.parse_session_start_info_plugin_data(
         content[metadata.SESSION_START_INFO_TAG]

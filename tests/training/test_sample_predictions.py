@@ -6,12 +6,16 @@ from albert_tf.training.sample_predictions import masked_sentences
 
 
 class Letters:
-    """A tokenizer's pieces, one sign each."""
+    """A tokenizer's pieces, one sign each; capital letters begin a word."""
 
-    alphabet = "▁abcdefgh|<*"
+    alphabet = "_abcDEfgh|<*"
 
     def pieces(self, ids):
         return ["[MASK]" if i == 99 else self.alphabet[int(i)] for i in ids]
+
+    def decode(self, ids):
+        pieces = [p for p in self.pieces(ids) if p != "[MASK]"]
+        return "".join(f" {p}" if p.isupper() else p for p in pieces)
 
 
 def example():
@@ -33,14 +37,14 @@ def example():
 
 def test_the_whole_text():
     assert masked_sentences(Letters(), *example()) == (
-        "> a **&#91;MASK&#93;**<sup>1</sup> &lt; **d**<sup>2</sup>\n"
+        "> a **&#91;MASK&#93;**¹&lt; **D**²\n"
         "\n"
         "| place | right | guesses |\n"
         "|---:|---|---|\n"
         "| 1 | b | &#124; 90%, b 8%, c 2% |\n"
-        "| 2 | d | d 50%, e 30%, f 20% |\n"
+        "| 2 | D | D 50%, E 30%, f 20% |\n"
         "\n"
-        "> e f **&#91;MASK&#93;**<sup>1</sup>\n"
+        "> Ef **&#91;MASK&#93;**¹\n"
         "\n"
         "| place | right | guesses |\n"
         "|---:|---|---|\n"
@@ -62,7 +66,7 @@ def test_a_few_rows_and_the_beginning_of_long_ones():
         "masked_lm_weights": np.ones((1, 2)),
     }
     text = masked_sentences(Letters(), long, np.zeros((1, 2, 12)))
-    assert text.splitlines()[0].endswith(" a …")
+    assert text.splitlines()[0].endswith("aa …")
     assert len(text.splitlines()[0]) < 300
     assert "| 2 |" not in text
 

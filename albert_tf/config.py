@@ -15,6 +15,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+from albert_tf import files
+
 # Files that users bring are refused above so many bytes: JSON documents, and
 # vocabularies of whatever form (the largest of ALBERT's have 2 million).
 MAX_JSON_BYTES = 1 << 20
@@ -895,11 +897,12 @@ def read_at_most(path: str | os.PathLike[str], limit: int) -> bytes:
     """
     try:
         # Opening a pipe would wait for its writer, and a device has no end.
-        mode = os.stat(path).st_mode
-        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-            raise UserError(f"{path} is a pipe or a device, not a file.")
-        with open(path, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
+        if not files.is_remote(path):
+            mode = os.stat(path).st_mode
+            if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+                raise UserError(f"{path} is a pipe or a device, not a file.")
+        with files.open(path) as file:
+            size = files.size(path)
             # What is said of the size is not always so.
             content = file.read(limit + 1) if size <= limit else b""
     except OSError as error:
@@ -951,9 +954,5 @@ def read_json(
 def write_json(path: str | os.PathLike[str], value: Any) -> None:
     """Writes JSON under a temporary name, flushes it to disk and renames."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
-    temporary = f"{path}.tmp-{os.getpid()}"
-    with open(temporary, "w", encoding="utf-8") as file:
-        file.write(text + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    with files.replacing(path) as file:
+        file.write(f"{text}\n".encode())

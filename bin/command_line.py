@@ -12,7 +12,13 @@ from typing import IO, Any
 from absl import app, flags, logging
 from tqdm import tqdm
 
-from albert_tf.config import UserError, read_json, setting_fields
+from albert_tf.config import (
+    RuntimeConfig,
+    UserError,
+    override,
+    read_json,
+    setting_fields,
+)
 
 FLAGS = flags.FLAGS
 
@@ -194,6 +200,11 @@ def given_settings(config: Any) -> dict[str, Any]:
         for name in setting_fields(config)
         if name in FLAGS and FLAGS[name].value is not None
     }
+
+
+def given_runtime() -> RuntimeConfig:
+    """Returns where and how a run is to be carried out."""
+    return override(RuntimeConfig(), given_settings(RuntimeConfig()))
 
 
 def recorded_config(path: str, job: str) -> dict[str, Any]:

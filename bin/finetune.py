@@ -9,6 +9,7 @@ from absl import flags
 from albert_tf.config import (
     FinetuneConfig,
     ModelConfig,
+    RuntimeConfig,
     from_dict,
     override,
 )
@@ -45,8 +46,8 @@ def define_flags() -> None:
         None,
         "The config.json of a run: start from its settings.",
     )
-    command_line.define_strategy()
     command_line.define_settings(FinetuneConfig())
+    command_line.define_settings(RuntimeConfig())
     command_line.define_settings(
         ModelConfig(),
         leave_out=[
@@ -88,8 +89,7 @@ def main() -> None:
         initial=find_initial_weights(FLAGS.init_from),
         tokenizer_dir=FLAGS.tokenizer or "",
         model_changes=model_changes,
-        strategy_name=FLAGS.strategy,
-        num_replicas=FLAGS.num_replicas,
+        runtime=command_line.given_runtime(),
     )
     print(f"\n{results_table({FLAGS.run_dir: evaluation})}")
     print(f"The model is in {FLAGS.run_dir}/model.")

@@ -11,6 +11,7 @@ from absl import flags
 from albert_tf.config import (
     PRESETS,
     PretrainConfig,
+    RuntimeConfig,
     from_dict,
     override,
     preset,
@@ -29,8 +30,17 @@ def define_flags() -> None:
         None,
         "The config.json of a run: start from its settings.",
     )
-    flags.DEFINE_string("train_data", None, "Shards: a directory or a glob.")
-    flags.DEFINE_string("eval_data", None, "Held-out shards, likewise.")
+    flags.DEFINE_list(
+        "train_data",
+        None,
+        "Shards: a directory or a glob; several, separated by commas, for "
+        "--phases.",
+    )
+    flags.DEFINE_list(
+        "eval_data",
+        None,
+        "Held-out shards, likewise: one for all phases, or one for each.",
+    )
     flags.DEFINE_string("run_dir", None, "Where the run writes.")
     flags.DEFINE_string(
         "init_from",
@@ -38,8 +48,8 @@ def define_flags() -> None:
         "Weights to start from: a model or run directory, or a Google TF1 "
         "checkpoint; its architecture is the default.",
     )
-    command_line.define_strategy()
     command_line.define_settings(PretrainConfig())
+    command_line.define_settings(RuntimeConfig())
     command_line.required("train_data", "eval_data", "run_dir")
 
 
@@ -53,7 +63,7 @@ def main() -> None:
     config = PretrainConfig()
     # The vocabulary is that of the shards, unless something says otherwise;
     # then both must agree.
-    metadata = read_metadata(shard_directory(FLAGS.train_data))
+    metadata = read_metadata(shard_directory(FLAGS.train_data[0]))
     config = override(
         config, {"vocab_size": metadata["tokenizer"]["vocab_size"]}
     )
@@ -72,8 +82,7 @@ def main() -> None:
         train_data=FLAGS.train_data,
         eval_data=FLAGS.eval_data,
         run_dir=FLAGS.run_dir,
-        strategy_name=FLAGS.strategy,
-        num_replicas=FLAGS.num_replicas,
+        runtime=command_line.given_runtime(),
         initial=initial,
     )
     print(f"\n{results_table({FLAGS.run_dir: evaluation})}")

@@ -60,20 +60,21 @@ def pack_single(
     cls_id: int,
     sep_id: int,
     pad_id: int,
+    longest: int = 0,
     multiple: int = 1,
 ) -> dict[str, np.ndarray]:
     """Returns the model's inputs for single texts.
 
     Each row is [CLS] tokens [SEP], the tokens cut to max_seq_length - 2,
-    padded to the longest row, rounded up to a `multiple` where
-    max_seq_length allows.
+    padded to the longest row, or to a text of `longest` tokens where that is
+    more, rounded up to a `multiple` where max_seq_length allows.
 
     Returns:
         `input_ids`, `input_mask` and `segment_ids`, int32 `[batch, seq]`.
     """
     rows = [[cls_id, *ids[: max_seq_length - 2], sep_id] for ids in token_ids]
-    longest = max((len(row) for row in rows), default=2)
-    width = min(-(-longest // multiple) * multiple, max_seq_length)
+    widest = max([longest + 2, *map(len, rows)])
+    width = min(-(-widest // multiple) * multiple, max_seq_length)
     input_ids = np.full((len(rows), width), pad_id, np.int32)
     input_mask = np.zeros((len(rows), width), np.int32)
     for number, row in enumerate(rows):

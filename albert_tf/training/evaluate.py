@@ -16,13 +16,17 @@ from albert_tf.training.input_pipeline import (
     prefetch,
     sentence_targets,
 )
+from albert_tf.training.means import RunningMeans
 from albert_tf.training.objectives import pretraining_objective
 from albert_tf.training.predict import Predictor
-from albert_tf.training.trainer import RunningMeans, Trainer
+from albert_tf.training.trainer import Trainer
 
 
 def evaluate_pretraining(
-    trainer: Trainer, batches: PretrainingBatches, max_steps: int = 0
+    trainer: Trainer,
+    batches: PretrainingBatches,
+    max_steps: int = 0,
+    num_applications: int | None = None,
 ) -> dict[str, float]:
     """Returns the loss and the accuracy of each target of pretraining.
 
@@ -30,18 +34,25 @@ def evaluate_pretraining(
     stands `most_frequent_token_accuracy`, that of always guessing the token
     that is masked most often in these very examples; beside the accuracy of
     the sentence objective, where the segments have a label, that of always
-    guessing the more frequent one (see targets.py).
+    guessing the more frequent one (see targets.py). `loss` is the sum of
+    the losses, which training minimises.
     """
-    means, guesses = _evaluate(trainer, batches, max_steps)
+    means, guesses = _evaluate(trainer, batches, max_steps, num_applications)
+    losses = [means[target.loss] for target in trainer.objective.targets]
     perplexity = math.exp(min(means["masked_lm_loss"], 700.0))
-    return {**means, "masked_lm_perplexity": perplexity, **guesses}
+    return {
+        "loss": sum(losses),
+        **means,
+        "masked_lm_perplexity": perplexity,
+        **guesses,
+    }
 
 
 def evaluate_classification(
     trainer: Trainer, batches: ClassificationBatches, max_steps: int = 0
 ) -> dict[str, float]:
     """Returns `loss`, `accuracy` and `majority_class_accuracy`."""
-    means, guesses = _evaluate(trainer, batches, max_steps)
+    means, guesses = _evaluate(trainer, batches, max_steps, None)
     return {**means, **guesses}
 
 
@@ -49,33 +60,28 @@ def _evaluate(
     trainer: Trainer,
     batches: PretrainingBatches | ClassificationBatches,
     max_steps: int,
+    num_applications: int | None,
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Returns the mean of every measure, and what guessing would reach."""
     means = RunningMeans()
     targets = trainer.objective.targets
-    counts = {target.guessing: np.zeros(1) for target in targets}
+    counts: dict[str, np.ndarray] = {}
+    rows = trainer.evaluation_rows(batches.batch_size)
     num_steps = min(batches.num_steps, max_steps or batches.num_steps)
-    for batch in prefetch(batches.batch, range(num_steps)):
-        means.add(trainer.evaluation_step(batch))
-        for target in targets:
-            counts[target.guessing] = _added(
-                counts[target.guessing],
-                batch[target.labels],
-                batch[target.weights],
-            )
+    for batch in prefetch(
+        lambda step: batches.batch(step, rows), range(num_steps)
+    ):
+        results, of_labels = trainer.evaluation_step(batch, num_applications)
+        means.add(results)
+        for name, count in of_labels.items():
+            counts[name] = counts.get(name, 0) + count.astype(np.float64)
     guesses = {
-        name: float(count.max() / count.sum()) for name, count in counts.items()
+        target.guessing: float(
+            counts[target.guessing].max() / counts[target.guessing].sum()
+        )
+        for target in targets
     }
     return means.means(), guesses
-
-
-def _added(
-    counts: np.ndarray, labels: np.ndarray, weights: np.ndarray
-) -> np.ndarray:
-    """Returns counts per label with a batch's weights added."""
-    more = np.bincount(labels.ravel(), weights.ravel(), minlength=len(counts))
-    more[: len(counts)] += counts
-    return more
 
 
 def evaluate_pretrained(

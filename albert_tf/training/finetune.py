@@ -2,26 +2,33 @@
 
 import hashlib
 import math
-import os
 
 import keras
 
-from albert_tf.config import FinetuneConfig, UserError, override, to_dict
+from albert_tf.config import (
+    FinetuneConfig,
+    RuntimeConfig,
+    UserError,
+    override,
+    to_dict,
+)
 from albert_tf.interchange.model_directory import (
     InitialWeights,
     check_vocab_size,
     initialize,
     save_model_directory,
 )
+from albert_tf.modeling.arithmetic import training_flops
+from albert_tf.modeling.encoder import sharing_plan
 from albert_tf.modeling.models import AlbertForClassification
 from albert_tf.tasks.base import Example, Task, label_names, label_numbers
 from albert_tf.text.tokenizer import load_tokenizer
-from albert_tf.training import run_directory
-from albert_tf.training.distribution import check_batch_size, make_strategy
+from albert_tf.training.distribution import make_strategy
 from albert_tf.training.evaluate import evaluate_classification
 from albert_tf.training.input_pipeline import ClassificationBatches
-from albert_tf.training.loop import train
+from albert_tf.training.loop import Job, train
 from albert_tf.training.objectives import classification_objective
+from albert_tf.training.phases import DepthSchedule, Phases
 from albert_tf.training.trainer import DTYPE_POLICIES, Trainer
 
 
@@ -65,8 +72,7 @@ def run_finetuning(
     initial: InitialWeights,
     tokenizer_dir: str = "",
     model_changes: dict | None = None,
-    strategy_name: str = "default",
-    num_replicas: int = 0,
+    runtime: RuntimeConfig | None = None,
 ) -> dict[str, float]:
     """Fine-tunes to the end and returns the evaluation on the dev examples.
 
@@ -78,15 +84,14 @@ def run_finetuning(
         initial: the pretrained weights.
         tokenizer_dir: where `initial` brings no tokenizer.
         model_changes: settings of the architecture to change (dropout).
-        strategy_name: a row of STRATEGIES.
-        num_replicas: 0 for every device.
+        runtime: where and how it runs.
 
     Raises:
         UserError: for anything that does not fit together.
+        RunStopped: when it ends before its last step (see loop.py).
     """
-    strategy = make_strategy(strategy_name, num_replicas)
-    for name in ("train_batch_size", "eval_batch_size"):
-        check_batch_size(name, getattr(config.training, name), strategy)
+    runtime = runtime or RuntimeConfig()
+    strategy = make_strategy(runtime)
     directory = tokenizer_dir or initial.directory
     if not directory:
         raise UserError(
@@ -155,23 +160,33 @@ def run_finetuning(
             optimizer_config=config.optimizer,
             training_config=config.training,
         )
-    # Only now that everything fits: a corrected command may use the same
-    # directory.
-    run_directory.claim(run_dir, description)
-    evaluation = train(
+
+    def flops(step: int) -> int:
+        # Of texts of the longest length; most batches are shorter.
+        return training_flops(
+            model_config,
+            batch_size=config.training.train_batch_size,
+            seq_length=max_seq_length,
+            num_predictions=0,
+            read_positions_only=True,
+        )
+
+    return train(
         trainer,
-        batches,
-        lambda: evaluate_classification(
-            trainer, dev_batches, config.training.max_eval_steps
+        Job(
+            phases=Phases([batches], [config.training.num_train_steps]),
+            depths=DepthSchedule("", len(sharing_plan(model_config))),
+            evaluate=lambda step: evaluate_classification(
+                trainer, dev_batches, config.training.max_eval_steps
+            ),
+            best_metric=config.training.best_metric or "accuracy",
+            export=lambda directory: save_model_directory(
+                directory, model, tokenizer, max_seq_length=max_seq_length
+            ),
+            flops=flops,
         ),
         run_dir=run_dir,
         config=config.training,
+        runtime=runtime,
         description=description,
     )
-    save_model_directory(
-        os.path.join(run_dir, "model"),
-        model,
-        tokenizer,
-        max_seq_length=max_seq_length,
-    )
-    return evaluation

@@ -5,10 +5,12 @@ they are masked, follows from the seed and the step alone. A restart, or
 another number of replicas, changes nothing, and nothing has to be saved.
 """
 
+import dataclasses
+import math
 import queue
 import threading
-from collections.abc import Callable, Iterator
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol, TypeVar
 
 import numpy as np
 
@@ -20,6 +22,8 @@ from albert_tf.text.tokenizer_base import Tokenizer
 from albert_tf.training.targets import SENTENCE_TARGETS, SentenceTargets
 
 Batch = dict[str, np.ndarray]
+Item = TypeVar("Item")
+Made = TypeVar("Made")
 
 # Sequences of a fine-tuning batch are padded to a multiple of this, so that
 # few shapes are traced.
@@ -37,15 +41,14 @@ _PRETRAINING_FEATURES = (
 
 
 def training_positions(
-    step: int, batch_size: int, num_examples: int, seed: int
+    places: np.ndarray, num_examples: int, seed: int
 ) -> np.ndarray:
-    """Returns the example numbers `[batch]` of a training step.
+    """Returns the example numbers at these places of the whole training.
 
     Every epoch is a permutation of all examples; a batch may span two.
     """
-    place = step * batch_size + np.arange(batch_size, dtype=np.int64)
-    epochs, offsets = np.divmod(place, num_examples)
-    positions = np.empty(batch_size, np.int64)
+    epochs, offsets = np.divmod(places, num_examples)
+    positions = np.empty(places.shape, np.int64)
     for epoch in np.unique(epochs):
         chosen = epochs == epoch
         positions[chosen] = counter_rng.shuffled_position(
@@ -54,18 +57,6 @@ def training_positions(
             counter_rng.key(seed, "epoch", int(epoch)),
         )
     return positions
-
-
-def evaluation_positions(
-    step: int, batch_size: int, num_examples: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Returns example numbers `[batch]` in order, and their weights.
-
-    The last batch is filled up with example 0 at weight 0.
-    """
-    place = step * batch_size + np.arange(batch_size, dtype=np.int64)
-    real = place < num_examples
-    return np.where(real, place, 0), real.astype(np.float32)
 
 
 class _Source(Protocol):
@@ -77,15 +68,39 @@ class _Source(Protocol):
     seed: int
 
 
-def _positions(source: _Source, step: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the example numbers `[batch]` of a step, and their weights."""
+@dataclasses.dataclass(frozen=True)
+class _Rows:
+    """Rows of a step's global batch.
+
+    Attributes:
+        places: `[rows]` in the whole of training, or in one evaluation.
+        positions: `[rows]`, the number of each row's example.
+        features: `example_numbers` `[rows]`, the places within the global
+            batch, and `example_weights` `[rows]`, 0 for padding.
+    """
+
+    places: np.ndarray
+    positions: np.ndarray
+    features: Batch
+
+
+def _rows(source: _Source, step: int, rows: range | None) -> _Rows:
+    """Returns the rows of a step; those beyond the batch are padding."""
     size = source.batch_size
-    if not source.training:
-        return evaluation_positions(step, size, source.num_examples)
-    return (
-        training_positions(step, size, source.num_examples, source.seed),
-        np.ones(size, np.float32),
-    )
+    numbers = np.arange(size) if rows is None else np.asarray(rows)
+    real = numbers < size
+    places = step * size + np.where(real, numbers, 0)
+    if source.training:
+        positions = training_positions(places, source.num_examples, source.seed)
+    else:
+        # In order; the last batch is filled up.
+        real &= places < source.num_examples
+        positions = np.where(real, places, 0)
+    features = {
+        "example_numbers": numbers.astype(np.int32),
+        "example_weights": real.astype(np.float32),
+    }
+    return _Rows(places, positions, features)
 
 
 def check_same_vocabulary(
@@ -191,6 +206,12 @@ class PretrainingBatches:
         self.max_seq_length = int(metadata["max_seq_length"])
         self.kind = metadata["record_kind"]
         self.num_examples = len(shards)
+        # P, the masked positions that a sequence has room for.
+        self.num_predictions = (
+            masking_config.prediction_slots(self.max_seq_length)
+            if self.kind == "dynamic"
+            else int(metadata["num_slots"])
+        )
         self.num_steps = -(-self.num_examples // batch_size)
         self._replacement_ids = ids_in_ranges(
             metadata["tokenizer"]["replacement_id_ranges"]
@@ -200,19 +221,26 @@ class PretrainingBatches:
             seed, "masks", "train" if training else "eval"
         )
 
-    def batch(self, step: int) -> Batch:
-        """Returns the global batch of a step."""
-        positions, weights = _positions(self, step)
-        batch = self._parse(self.shards.read(positions), positions, step)
-        batch["example_weights"] = weights
+    def batch(self, step: int, rows: range | None = None) -> Batch:
+        """Returns rows of the global batch of a step; None: all of it."""
+        chosen = _rows(self, step, rows)
+        batch = self._parse(chosen) | chosen.features
         batch["masked_lm_weights"] = (
-            batch["masked_lm_weights"] * weights[:, None]
+            batch["masked_lm_weights"] * batch["example_weights"][:, None]
         )
         return batch
 
-    def _parse(
-        self, serialized: list[bytes], positions: np.ndarray, step: int
-    ) -> Batch:
+    def record_numbers(self, step: int) -> np.ndarray:
+        """Returns the numbers `[batch]` of the records of a step."""
+        return _rows(self, step, None).positions
+
+    def record_name(self, number: int) -> str:
+        """Returns where a record lies, for messages."""
+        return self.shards.location(number)
+
+    def _parse(self, rows: _Rows) -> Batch:
+        positions = rows.positions
+        serialized = self.shards.read(positions)
         spec = records.RECORD_SPECS[self.kind]
         parsed = records.parse_batch(
             spec,
@@ -223,14 +251,11 @@ class PretrainingBatches:
         )
         parsed["sentence_order_labels"] = parsed.pop("sentence_order_label")
         if self.kind == "dynamic":
-            parsed.update(self._mask(parsed, step))
+            parsed.update(self._mask(parsed, rows.places))
         return {name: parsed[name] for name in _PRETRAINING_FEATURES}
 
-    def _mask(self, parsed: Batch, step: int) -> Batch:
+    def _mask(self, parsed: Batch, places: np.ndarray) -> Batch:
         tokenizer = self.shards.metadata["tokenizer"]
-        numbers = step * self.batch_size + np.arange(
-            len(parsed["input_ids"]), dtype=np.uint64
-        )
         masked = masking.mask_batch(
             parsed["input_ids"],
             parsed["word_starts"].astype(bool),
@@ -240,7 +265,7 @@ class PretrainingBatches:
                 parsed["input_mask"],
                 tokenizer["special_ids"],
             ),
-            counter_rng.fold_in(self._mask_key, numbers),
+            counter_rng.fold_in(self._mask_key, places.astype(np.uint64)),
             lengths=parsed["input_mask"].sum(axis=1),
             config=self.masking_config,
             num_slots=self.masking_config.prediction_slots(self.max_seq_length),
@@ -286,29 +311,54 @@ class ClassificationBatches:
         self.num_examples = len(token_ids)
         self.num_steps = -(-self.num_examples // batch_size)
 
-    def batch(self, step: int) -> Batch:
-        """Returns the global batch of a step."""
-        positions, weights = _positions(self, step)
+    def batch(self, step: int, rows: range | None = None) -> Batch:
+        """Returns rows of the global batch of a step; None: all of it.
+
+        They are as wide as the whole batch needs, whatever the rows.
+        """
+        chosen = _rows(self, step, rows)
+        longest = max(
+            len(self.token_ids[number]) for number in self.record_numbers(step)
+        )
         batch = pack_single(
-            [self.token_ids[position] for position in positions],
+            [self.token_ids[position] for position in chosen.positions],
             max_seq_length=self.max_seq_length,
+            longest=longest,
             multiple=_LENGTH_MULTIPLE,
             **self.framing_ids,
         )
-        batch["label_ids"] = self.label_ids[positions]
-        batch["example_weights"] = weights
-        return batch
+        batch["label_ids"] = self.label_ids[chosen.positions]
+        return batch | chosen.features
+
+    def record_numbers(self, step: int) -> np.ndarray:
+        """Returns the numbers `[batch]` of the examples of a step."""
+        return _rows(self, step, None).positions
+
+    def record_name(self, number: int) -> str:
+        """Returns which example it is, for messages."""
+        return f"example {number + 1}"
+
+
+class ReaderStalled(Exception):
+    """A batch took longer to be read than it may."""
 
 
 def prefetch(
-    make: Callable[[int], Batch], steps: range, depth: int = 4
-) -> Iterator[Batch]:
-    """Yields make(step) for each step, made ahead in a thread.
+    make: Callable[[Item], Made],
+    items: Iterable[Item],
+    depth: int = 4,
+    timeout: float = math.inf,
+) -> Iterator[Made]:
+    """Yields make(item) for each item, made ahead in a thread.
 
-    An error in `make` is raised where its batch would have been.
+    An error in `make` is raised where its result would have been.
+
+    Raises:
+        ReaderStalled: when one took longer than `timeout` seconds.
     """
     ready: queue.Queue = queue.Queue(maxsize=depth)
     stopped = threading.Event()
+    end = object()
 
     def put(item: object) -> bool:
         while not stopped.is_set():
@@ -320,23 +370,33 @@ def prefetch(
         return False
 
     def work() -> None:
-        for step in steps:
-            try:
-                item = make(step)
-            except BaseException as error:
-                put(error)
-                return
-            if not put(item):
-                return
+        try:
+            for item in items:
+                if not put(make(item)):
+                    return
+            put(end)
+        except BaseException as error:
+            put(error)
 
     thread = threading.Thread(target=work, daemon=True, name="prefetch")
     thread.start()
+    stalled = False
     try:
-        for _ in steps:
-            item = ready.get()
+        while True:
+            try:
+                item = ready.get(
+                    timeout=None if math.isinf(timeout) else timeout
+                )
+            except queue.Empty:
+                stalled = True
+                raise ReaderStalled from None
+            if item is end:
+                return
             if isinstance(item, BaseException):
                 raise item
             yield item
     finally:
         stopped.set()
-        thread.join()
+        # A thread that hangs would hang this one too.
+        if not stalled:
+            thread.join()

@@ -1,102 +1,532 @@
 """The outer loop: batches in; log, evaluation and checkpoints out."""
 
+import contextlib
+import dataclasses
+import faulthandler
 import json
+import math
 import os
 import statistics
-from collections.abc import Callable
-from typing import Protocol
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any
 
-from albert_tf.config import TrainingConfig
-from albert_tf.training.checkpoints import Checkpoints
-from albert_tf.training.input_pipeline import Batch, prefetch
+from albert_tf.config import RuntimeConfig, TrainingConfig, UserError
+from albert_tf.training.ceiling import matmul_rate
+from albert_tf.training.checkpoints import Checkpoints, SaveFailed
+from albert_tf.training.distribution import agreed, is_alone, is_chief
+from albert_tf.training.input_pipeline import Batch, ReaderStalled, prefetch
+from albert_tf.training.interruption import Interruption, exit_code
+from albert_tf.training.loss_watch import LossWatch
+from albert_tf.training.means import RunningMeans
 from albert_tf.training.monitor import Monitor
-from albert_tf.training.trainer import RunningMeans, Trainer, check_finite
+from albert_tf.training.phases import DepthSchedule, Phases, Place
+from albert_tf.training.profiling import Profiler
+from albert_tf.training.run_directory import claim, locked
+from albert_tf.training.stops import (
+    DIVERGED,
+    TEMPORARY_FAILURE,
+    WRITING_FAILED,
+    RunStopped,
+)
+from albert_tf.training.trainer import Trainer
+
+# Steps without an update, or roll-backs without a checkpoint between them,
+# after which a run has no hope.
+_MOST_SKIPPED_IN_A_ROW = 10
+_MOST_ROLL_BACKS = 3
+_MOST_FAILED_SAVES = 3
+# Records that a line names; a file has them all.
+_NAMED_RECORDS = 8
 
 
-class Batches(Protocol):
-    """Batches by step (see input_pipeline.py)."""
+@dataclasses.dataclass
+class Progress:
+    """Where a run is; what a checkpoint holds beside the variables.
 
-    def batch(self, step: int) -> Batch:
-        """Returns the global batch of a step."""
+    Attributes:
+        passed_over: batches that roll-backs have left out.
+        roll_backs: since the last evaluation that was finite.
+        window: sums since the last line of the log.
+        losses: of the last steps, where spikes are watched for.
+        skipped_steps: that changed nothing.
+        skipped_in_a_row: those just now.
+        records_crc32: of the numbers of all records consumed.
+        evaluation: the last one.
+        best: `step` and `value` of the best one.
+        without_better: evaluations since then.
+        finished: whether the run has ended, early perhaps.
+    """
+
+    passed_over: int = 0
+    roll_backs: int = 0
+    window: dict[str, float] = dataclasses.field(default_factory=dict)
+    losses: list[float] = dataclasses.field(default_factory=list)
+    skipped_steps: int = 0
+    skipped_in_a_row: int = 0
+    records_crc32: int = 0
+    evaluation: dict[str, float] = dataclasses.field(default_factory=dict)
+    best: dict[str, float] = dataclasses.field(default_factory=dict)
+    without_better: int = 0
+    finished: bool = False
+
+
+class _RollBack(Exception):
+    """The run is to go back to its last checkpoint."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """What a job hands to the loop.
+
+    Attributes:
+        phases: its batches.
+        depths: how many layers are applied.
+        evaluate: (step) -> measures of the held-out examples.
+        best_metric: the measure that says which model is best.
+        export: writes a model directory at a path.
+        flops: (step) -> floating point operations of that step.
+        samples: () -> text that shows what the model does, or None.
+        remarks: lines for the reader of the log.
+    """
+
+    phases: Phases
+    depths: DepthSchedule
+    evaluate: Callable[[int], dict[str, float]]
+    best_metric: str
+    export: Callable[[str], None]
+    flops: Callable[[int], int]
+    samples: Callable[[], str] | None = None
+    remarks: tuple[str, ...] = ()
 
 
 def train(
     trainer: Trainer,
-    batches: Batches,
-    evaluate: Callable[[], dict[str, float]],
+    job: Job,
     *,
     run_dir: str,
     config: TrainingConfig,
+    runtime: RuntimeConfig,
     description: dict,
 ) -> dict[str, float]:
     """Trains to the last step and returns the last evaluation.
 
-    Goes on from the newest good checkpoint. At a step that calls for several
-    actions the checkpoint is written last, so that the log holds all of a
-    restored step.
+    Goes on from the newest good checkpoint. Writes checkpoints/, the log,
+    best_model/ and, at the end, model/.
+
+    Raises:
+        RunStopped: when a signal, a loss that is not finite, a full disk or a
+            reader that hangs ends it before; its exit code says which.
+        UserError: for settings that do not fit the job.
     """
-    checkpoints = Checkpoints(
-        os.path.join(run_dir, "checkpoints"),
-        trainer.variables(),
-        config.keep_checkpoint_max,
-    )
-    restored, problems = checkpoints.restore_latest()
-    start = restored.step if restored else 0
-    state = restored.state if restored else {}
-    window = RunningMeans(state.get("window"))
-    evaluation = state.get("evaluation", {})
-    monitor = Monitor(
-        run_dir,
-        num_steps=config.num_train_steps,
-        start_step=start,
-        batch_size=config.train_batch_size,
-    )
-    for problem in problems:
-        monitor.say(problem)
-    if start:
-        monitor.say(f"Going on from step {start} of {run_dir}.")
-    else:
-        monitor.text(
-            "configuration", f"```\n{json.dumps(description, indent=2)}\n```"
+    with contextlib.ExitStack() as stack:
+        if is_chief(trainer.strategy):
+            stack.enter_context(locked(run_dir))
+            # Only now that everything fits: a corrected command may use the
+            # same directory.
+            claim(run_dir, description)
+        loop = _Loop(trainer, job, run_dir, config, runtime, description)
+        loop.interruption = stack.enter_context(Interruption())
+        stack.enter_context(contextlib.closing(loop))
+        return loop.run()
+
+
+class _Loop:
+    """One run of the outer loop, from a checkpoint to its end."""
+
+    interruption: Interruption
+
+    def __init__(
+        self,
+        trainer: Trainer,
+        job: Job,
+        run_dir: str,
+        config: TrainingConfig,
+        runtime: RuntimeConfig,
+        description: dict,
+    ) -> None:
+        self.trainer = trainer
+        self.job = job
+        self.config = config
+        self.runtime = runtime
+        self.run_dir = run_dir
+        self.description = description
+        self.is_chief = is_chief(trainer.strategy)
+        self.checkpoints = Checkpoints(
+            os.path.join(run_dir, "checkpoints"),
+            trainer.variables(),
+            config.keep_checkpoint_max,
+            writes=self.is_chief,
         )
-    steps = range(start, config.num_train_steps)
-    try:
-        source = prefetch(batches.batch, steps)
-        for done, batch in enumerate(source, start=start + 1):
-            last = done == config.num_train_steps
-            results = trainer.train_step(batch)
-            window.add(results)
-            monitor.advance()
-            if done % config.log_steps == 0 or last:
-                means = window.means()
-                check_finite(means, done)
-                for name in ("gradient_norm", "learning_rate"):
-                    means[name] = float(results[name])
-                ratios = trainer.trust_ratios()
-                means.update(summarize_trust_ratios(ratios))
-                rate = monitor.rate(done)
-                monitor.scalars("train", done, means, sequences_per_second=rate)
-                monitor.details(
-                    "train",
-                    done,
-                    {f"trust_ratio/{path}": r for path, r in ratios.items()},
+        self.profiler = Profiler(
+            runtime.profile_steps if self.is_chief else "",
+            os.path.join(run_dir, "tensorboard"),
+        )
+        self.step = 0
+        self.progress = Progress()
+        self.window = RunningMeans()
+        self.watch = LossWatch(config.max_loss_spike)
+        self.monitor: Monitor | None = None
+        self.failed_saves = 0
+        # The rates are of all replicas, and so is what they are held against.
+        self.ceiling = (
+            matmul_rate(config.precision) * trainer.num_devices()
+            if self.is_chief
+            else None
+        )
+
+    def run(self) -> dict[str, float]:
+        """Trains to the end."""
+        self._restore()
+        if self.config.on_nonfinite == "rollback" and not self.step:
+            # There is always something to go back to.
+            self._save()
+        while not self.progress.finished:
+            try:
+                self._train()
+            except _RollBack:
+                self._roll_back()
+        # The model is written again where a run was killed just before.
+        self._export("model")
+        # No worker leaves before the last one is here: the others would take
+        # it for lost.
+        agreed(self.trainer.strategy, 0.0)
+        return self.progress.evaluation
+
+    def close(self) -> None:
+        """Closes the log."""
+        self.profiler.close()
+        if self.monitor:
+            self.monitor.close()
+
+    # Where the run stands.
+
+    def _restore(self) -> None:
+        problems: list[str] = []
+        restored = None
+        if self.is_chief:
+            restored, problems = self.checkpoints.restore_latest()
+        step = agreed(self.trainer.strategy, restored.step if restored else -1)
+        if step >= 0 and not self.is_chief:
+            restored = self.checkpoints.restore(int(step))
+        self._take_up(restored)
+        for line in (*self.job.remarks, *problems):
+            self.monitor.say(line)
+        if restored and not self.progress.finished:
+            self.monitor.say(
+                f"Going on from step {self.step} of {self.run_dir}."
+            )
+        if not restored:
+            text = json.dumps(self.description, indent=2)
+            self.monitor.text("configuration", f"```\n{text}\n```")
+
+    def _take_up(self, restored: Any) -> None:
+        """Sets everything beside the variables to a checkpoint's."""
+        self.step = restored.step if restored else 0
+        self.progress = Progress(**restored.state) if restored else Progress()
+        self.window = RunningMeans(self.progress.window)
+        self.watch = LossWatch(self.config.max_loss_spike, self.progress.losses)
+        if self.monitor:
+            self.monitor.close()
+        self.monitor = Monitor(
+            self.run_dir,
+            num_steps=self.config.num_train_steps,
+            start_step=self.step,
+            ceiling=self.ceiling,
+            writes=self.is_chief,
+        )
+        self.monitor.compare(self.description["config"])
+
+    def _roll_back(self) -> None:
+        bad_step, before = self.step, self.progress
+        if before.roll_backs >= _MOST_ROLL_BACKS:
+            raise RunStopped(
+                f"The run has diverged: after {before.roll_backs} roll-backs "
+                f"step {bad_step} is not finite either. Lower --learning_rate "
+                "or lengthen --num_warmup_steps, and start in a new --run_dir.",
+                DIVERGED,
+            )
+        last = self.checkpoints.steps()[-1]
+        self._take_up(self.checkpoints.restore(last))
+        passed_over = bad_step - self.step
+        self.progress.passed_over = before.passed_over + passed_over
+        self.progress.roll_backs = before.roll_backs + 1
+        self.monitor.say(
+            f"Back to step {self.step}; the examples of the {passed_over} "
+            f"steps up to {bad_step} are left out."
+        )
+
+    # Steps.
+
+    def _train(self) -> None:
+        """Trains from `step` until the run is finished."""
+        source = prefetch(
+            self._make,
+            self._calls(self.step),
+            timeout=self.runtime.data_timeout_secs,
+        )
+        with contextlib.closing(source):
+            while not self.progress.finished:
+                call, batches = self._next(source)
+                self.profiler.before(call.start)
+                results = self.trainer.train_steps(
+                    batches,
+                    self.job.depths.at(call.start),
+                    loss_limit=self.watch.limit(),
+                    stop_requested=self.interruption.received is not None,
                 )
-                window = RunningMeans()
-            if last or (config.eval_steps and done % config.eval_steps == 0):
-                evaluation = evaluate()
-                check_finite(evaluation, done)
-                monitor.scalars("eval", done, evaluation)
-                monitor.rate(done)
-            if last or done % config.save_checkpoints_steps == 0:
-                # Nothing that has diverged is ever saved.
-                check_finite(window.means(), done)
-                monitor.flush()
-                checkpoints.save(
-                    done, {"window": window.sums, "evaluation": evaluation}
+                self.profiler.after(call.stop)
+                for batch, result in zip(batches, results, strict=True):
+                    self._account(batch, result)
+                self._act(results[-1])
+
+    def _next(self, source: Iterator) -> tuple[range, list[Batch]]:
+        begin = time.monotonic()
+        try:
+            item = next(source)
+        except ReaderStalled:
+            faulthandler.dump_traceback(all_threads=True)
+            raise RunStopped(
+                f"The batch of step {self.step + 1} was not read within "
+                f"{self.runtime.data_timeout_secs:g} seconds (see above where "
+                "it hangs): is the disk or the network of --train_data there? "
+                "Start the same command again.",
+                TEMPORARY_FAILURE,
+            ) from None
+        self.monitor.waited(time.monotonic() - begin)
+        return item
+
+    def _calls(self, step: int) -> Iterator[range]:
+        """Yields the steps of each call; actions come between calls."""
+        config = self.config
+        intervals = [
+            config.log_steps,
+            config.eval_steps,
+            config.save_checkpoints_steps,
+        ]
+        fixed = sorted(
+            {
+                *self.job.phases.starts,
+                *self.job.depths.starts,
+                *self.profiler.steps,
+                config.num_train_steps,
+            }
+        )
+        while step < config.num_train_steps:
+            stops = [step + config.steps_per_loop]
+            stops += [(step // n + 1) * n for n in intervals if n]
+            stops += [stop for stop in fixed if stop > step][:1]
+            yield range(step, min(stops))
+            step = min(stops)
+
+    def _make(self, call: range) -> tuple[range, list[Batch]]:
+        phases = self.job.phases
+        rows = self.trainer.rows(phases.source(call.start).batch_size)
+        passed_over = self.progress.passed_over
+        return call, [
+            phases.batch(Place(step, passed_over), rows) for step in call
+        ]
+
+    def _account(self, batch: Batch, result: dict[str, float]) -> None:
+        """Takes in the scalars of one step."""
+        place = Place(self.step, self.progress.passed_over)
+        numbers = self.job.phases.record_numbers(place)
+        progress = self.progress
+        progress.records_crc32 = zlib.crc32(
+            numbers.tobytes(), progress.records_crc32
+        )
+        self.step += 1
+        self.monitor.advance(
+            loss=result["loss"],
+            sequences=len(numbers),
+            tokens=len(numbers) * batch["input_ids"].shape[-1],
+            flops=self.job.flops(place.step),
+        )
+        if not result["skipped"]:
+            progress.skipped_in_a_row = 0
+            self.window.add(result)
+            self.watch.add(result["loss"])
+            return
+        progress.skipped_steps += 1
+        if result["nonfinite"]:
+            self._not_finite(place, result)
+        elif math.isfinite(result["loss"]) and math.isfinite(
+            result["gradient_norm"]
+        ):
+            self._skipped(
+                f"the loss {result['loss']:.4g} of step {self.step} is a "
+                f"spike (--max_loss_spike={self.config.max_loss_spike:g})"
+            )
+
+    def _not_finite(self, place: Place, result: dict[str, float]) -> None:
+        """Does what `on_nonfinite` says."""
+        what = "loss" if not math.isfinite(result["loss"]) else "gradient_norm"
+        names = self.job.phases.record_names(place)
+        listed = ", ".join(names[:_NAMED_RECORDS])
+        if len(names) > _NAMED_RECORDS:
+            listed += f" and {len(names) - _NAMED_RECORDS} more"
+        self.monitor.event(
+            {"step": self.step, what: str(result[what]), "records": names}
+        )
+        said = (
+            f"{what} is {result[what]} at step {self.step}; its batch: "
+            f"{listed} (all in {self.run_dir}/events.jsonl)"
+        )
+        if self.config.on_nonfinite == "stop":
+            raise RunStopped(
+                f"{said}. The run has diverged and nothing of this step is "
+                "kept. Lower --learning_rate or lengthen --num_warmup_steps, "
+                "and start in a new --run_dir; or go on with "
+                "--on_nonfinite=skip or rollback.",
+                DIVERGED,
+            )
+        if self.config.on_nonfinite == "rollback":
+            self.monitor.say(f"{said}.")
+            raise _RollBack
+        self._skipped(said)
+
+    def _skipped(self, said: str) -> None:
+        self.monitor.say(f"{said}: skipped.")
+        self.progress.skipped_in_a_row += 1
+        if self.progress.skipped_in_a_row >= _MOST_SKIPPED_IN_A_ROW:
+            raise RunStopped(
+                f"{self.progress.skipped_in_a_row} steps in a row were "
+                f"skipped, the last one step {self.step}: the run has "
+                "diverged. Lower --learning_rate or lengthen "
+                "--num_warmup_steps, and start in a new --run_dir.",
+                DIVERGED,
+            )
+
+    # What is done between calls.
+
+    def _act(self, result: dict[str, float]) -> None:
+        config, step = self.config, self.step
+        last = step == config.num_train_steps
+        if last or step % config.log_steps == 0:
+            self._log(result)
+        better = False
+        if last or (config.eval_steps and step % config.eval_steps == 0):
+            better = self._evaluate()
+        patience = config.early_stopping_patience
+        early = bool(patience) and self.progress.without_better >= patience
+        self.progress.finished = last or early
+        if early and not last:
+            self.monitor.say(
+                f"{self.job.best_metric} has not improved in {patience} "
+                f"evaluations: the run ends at step {step}. The best model, "
+                f"of step {self.progress.best['step']:.0f}, is in "
+                f"{self.run_dir}/best_model."
+            )
+        stop = self._must_stop(result)
+        due = step % config.save_checkpoints_steps == 0
+        if better or due or stop or self.progress.finished:
+            self._save(best=better, needed=stop or self.progress.finished)
+        if stop and not self.progress.finished:
+            received = self.interruption.received
+            name = received.name if received else "Another worker's signal"
+            raise RunStopped(
+                f"{name}: saved at step {step}; the same command goes on.",
+                exit_code(received or 15),
+            )
+
+    def _must_stop(self, result: dict[str, float]) -> bool:
+        """Returns whether a signal ends the run; on all workers alike."""
+        if result["stop_requested"]:
+            return True
+        here = self.interruption.received is not None
+        return here and is_alone(self.trainer.strategy)
+
+    def _log(self, result: dict[str, float]) -> None:
+        means = self.window.means()
+        for name in ("gradient_norm", "learning_rate", "loss_scale"):
+            if name in result:
+                means[name] = result[name]
+        means["weight_norm"] = self.trainer.weight_norm()
+        means["skipped_steps"] = self.progress.skipped_steps
+        means["records_crc32"] = self.progress.records_crc32
+        ratios = self.trainer.trust_ratios()
+        means.update(summarize_trust_ratios(ratios))
+        self.monitor.log(self.step, means, ratios)
+        self.window = RunningMeans()
+
+    def _evaluate(self) -> bool:
+        """Returns whether the model is the best so far."""
+        with self.trainer.averaged_weights():
+            measures = self.job.evaluate(self.step)
+            text = self.job.samples() if self.job.samples else None
+        for name, value in measures.items():
+            if not math.isfinite(value) and name.endswith("loss"):
+                raise RunStopped(
+                    f"{name} is {value} in the evaluation at step "
+                    f"{self.step}: the run has diverged. Lower "
+                    "--learning_rate or lengthen --num_warmup_steps, and "
+                    "start in a new --run_dir.",
+                    DIVERGED,
                 )
-    finally:
-        monitor.close()
-    return evaluation
+        self.progress.evaluation = measures
+        self.progress.roll_backs = 0
+        self.monitor.scalars("eval", self.step, measures)
+        if text:
+            self.monitor.text("predictions", text, step=self.step, split="eval")
+        metric = self.job.best_metric
+        if metric not in measures:
+            raise UserError(
+                f"best_metric={metric!r} is not measured; this job has "
+                f"{', '.join(sorted(measures))}."
+            )
+        best = self.progress.best
+        if best and not is_better(metric, measures[metric], best["value"]):
+            self.progress.without_better += 1
+            return False
+        self.progress.best = {"step": self.step, "value": measures[metric]}
+        self.progress.without_better = 0
+        self._export("best_model")
+        return True
+
+    def _export(self, name: str) -> None:
+        if self.is_chief:
+            with self.trainer.averaged_weights():
+                self.job.export(os.path.join(self.run_dir, name))
+
+    def _save(self, *, best: bool = False, needed: bool = False) -> None:
+        if not self.is_chief:
+            return
+        self.monitor.flush()
+        self.progress.window = self.window.sums
+        self.progress.losses = self.watch.losses
+        state = dataclasses.asdict(self.progress)
+        try:
+            self.checkpoints.save(self.step, state, best=best)
+        except SaveFailed as error:
+            self.failed_saves += 1
+            if needed or self.failed_saves >= _MOST_FAILED_SAVES:
+                raise RunStopped(
+                    f"{error} The last good checkpoint is of step "
+                    f"{self._last_saved()}; make room and start the same "
+                    "command again.",
+                    WRITING_FAILED,
+                ) from None
+            self.monitor.say(
+                f"{error} The run goes on; the next checkpoint is tried at "
+                "its time."
+            )
+        else:
+            self.failed_saves = 0
+
+    def _last_saved(self) -> str:
+        steps = self.checkpoints.steps()
+        return str(steps[-1]) if steps else "none"
+
+
+def is_better(metric: str, value: float, than: float) -> bool:
+    """Returns whether a measure's value is better than another.
+
+    Losses and perplexities are better when lower, all others when higher.
+    """
+    if metric.endswith(("loss", "perplexity")):
+        return value < than
+    return value > than
 
 
 def summarize_trust_ratios(ratios: dict[str, float]) -> dict[str, float]:

@@ -28,6 +28,15 @@ class TargetsObjective:
     def __init__(self, *targets: Target) -> None:
         self.targets = targets
 
+    def weights(self, features: dict) -> dict[str, tf.Tensor]:
+        """Returns the weight of each target's loss, known before it is."""
+        return {
+            target.loss: tf.reduce_sum(
+                tf.cast(features[target.weights], tf.float32)
+            )
+            for target in self.targets
+        }
+
     def losses(self, outputs: dict, features: dict) -> Pairs:
         """Returns the loss of each target; their means are added."""
         return {
@@ -45,6 +54,20 @@ class TargetsObjective:
                     features[target.weights],
                 ),
                 tf.reduce_sum(features[target.weights]),
+            )
+            for target in self.targets
+        }
+
+    def label_weights(self, outputs: dict, features: dict) -> dict:
+        """Returns the weight of each class, `[classes]`, by `guessing`.
+
+        What always guessing the most frequent label would reach.
+        """
+        return {
+            target.guessing: tf.math.unsorted_segment_sum(
+                tf.reshape(features[target.weights], [-1]),
+                tf.reshape(features[target.labels], [-1]),
+                outputs[target.logits].shape[-1],
             )
             for target in self.targets
         }

@@ -1,16 +1,25 @@
 """The pretraining job: masked LM and what pairs of segments teach."""
 
+import dataclasses
 import os
+from collections.abc import Sequence
 
 import keras
 
-from albert_tf.config import PretrainConfig, UserError, to_dict
+from albert_tf.config import (
+    PretrainConfig,
+    RuntimeConfig,
+    UserError,
+    to_dict,
+)
 from albert_tf.interchange.model_directory import (
     InitialWeights,
     check_vocab_size,
     initialize,
     save_model_directory,
 )
+from albert_tf.modeling.arithmetic import training_flops
+from albert_tf.modeling.encoder import sharing_plan
 from albert_tf.modeling.models import AlbertForPretraining
 from albert_tf.text.shards import (
     TOKENIZER_DIRECTORY,
@@ -19,8 +28,7 @@ from albert_tf.text.shards import (
 )
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.text.tokenizer_base import Tokenizer
-from albert_tf.training import run_directory
-from albert_tf.training.distribution import check_batch_size, make_strategy
+from albert_tf.training.distribution import make_strategy
 from albert_tf.training.evaluate import evaluate_pretraining
 from albert_tf.training.input_pipeline import (
     PretrainingBatches,
@@ -28,9 +36,15 @@ from albert_tf.training.input_pipeline import (
     check_shards,
     sentence_targets,
 )
-from albert_tf.training.loop import train
+from albert_tf.training.loop import Job, train
 from albert_tf.training.objectives import pretraining_objective
+from albert_tf.training.phases import DepthSchedule, Phases, numbers_of
+from albert_tf.training.sample_predictions import masked_sentences
+from albert_tf.training.targets import SentenceTargets
 from albert_tf.training.trainer import DTYPE_POLICIES, Trainer
+
+# Held-out segments whose guesses are shown at each evaluation.
+_SHOWN_SENTENCES = 4
 
 
 def shard_tokenizer(shards: ShardSet) -> Tokenizer:
@@ -50,14 +64,73 @@ def _check_objective(wanted: str, taught: str, directory: str) -> None:
         )
 
 
+@dataclasses.dataclass(frozen=True)
+class _Data:
+    """The shards of a run.
+
+    Attributes:
+        train: a directory for each phase.
+        evaluation: the same.
+        tokenizer: of all of them.
+        steps: of each phase.
+        batch_sizes: of each phase.
+        sentence: what their pairs of segments teach.
+    """
+
+    train: list[ShardSet]
+    evaluation: list[ShardSet]
+    tokenizer: Tokenizer
+    steps: list[int]
+    batch_sizes: list[int]
+    sentence: SentenceTargets
+
+
+def _open_data(
+    config: PretrainConfig, train_data: Sequence[str], eval_data: Sequence[str]
+) -> _Data:
+    """Returns the shards of every phase, checked against each other."""
+    count = len(train_data)
+    if len(eval_data) not in (1, count):
+        raise UserError(
+            f"--eval_data names {len(eval_data)} directories and --train_data "
+            f"{count}; give one for all phases, or one for each."
+        )
+    settings, steps = config.pretraining, [config.training.num_train_steps]
+    if count > 1 or settings.phases:
+        steps = numbers_of("phases", settings.phases, count)
+    if sum(steps) != config.training.num_train_steps:
+        raise UserError(
+            f"phases={settings.phases} makes {sum(steps)} steps, and "
+            f"num_train_steps is {config.training.num_train_steps}; they "
+            "must agree."
+        )
+    sizes = [config.training.train_batch_size] * count
+    if settings.phase_batch_sizes:
+        sizes = numbers_of(
+            "phase_batch_sizes", settings.phase_batch_sizes, count
+        )
+    shards = [open_shards(path, "train") for path in train_data]
+    held_out = [open_shards(path, "eval") for path in eval_data]
+    tokenizer = shard_tokenizer(shards[0])
+    for part in (*shards, *held_out):
+        check_shards(config.model, part, tokenizer)
+    return _Data(
+        train=shards,
+        evaluation=held_out * (count if len(held_out) == 1 else 1),
+        tokenizer=tokenizer,
+        steps=steps,
+        batch_sizes=sizes,
+        sentence=sentence_targets(*shards, *held_out),
+    )
+
+
 def run_pretraining(
     config: PretrainConfig,
     *,
-    train_data: str,
-    eval_data: str,
+    train_data: Sequence[str],
+    eval_data: Sequence[str],
     run_dir: str,
-    strategy_name: str = "default",
-    num_replicas: int = 0,
+    runtime: RuntimeConfig | None = None,
     initial: InitialWeights | None = None,
 ) -> dict[str, float]:
     """Pretrains to the end and returns the last evaluation.
@@ -68,45 +141,46 @@ def run_pretraining(
     run on other shards can start from it.
 
     Writes the run directory: config.json, checkpoints/, tensorboard/,
-    metrics.jsonl and, at the end, model/. Started again, it goes on where it
-    was.
+    metrics.jsonl, best_model/ and, at the end, model/. Started again, it
+    goes on where it was.
 
     Args:
-        config: every setting.
-        train_data: a directory of shards, or a glob; split "train".
-        eval_data: the same; split "eval".
+        config: every setting that decides the result.
+        train_data: a directory of shards, or a glob, for each phase; split
+            "train".
+        eval_data: the same, or one for all phases; split "eval".
         run_dir: made where missing.
-        strategy_name: a row of STRATEGIES.
-        num_replicas: 0 for every device.
+        runtime: where and how it runs.
         initial: weights to start from instead of random ones.
 
     Raises:
         UserError: for anything that does not fit together.
+        RunStopped: when it ends before its last step (see loop.py).
     """
     if not config.training.num_train_steps:
         raise UserError("num_train_steps=0; pretraining needs at least 1.")
-    strategy = make_strategy(strategy_name, num_replicas)
-    for name in ("train_batch_size", "eval_batch_size"):
-        check_batch_size(name, getattr(config.training, name), strategy)
-    shards = open_shards(train_data, "train")
-    eval_shards = open_shards(eval_data, "eval")
-    tokenizer = shard_tokenizer(shards)
-    for part in (shards, eval_shards):
-        check_shards(config.model, part, tokenizer)
-    sentence = sentence_targets(shards, eval_shards)
+    runtime = runtime or RuntimeConfig()
+    depths = DepthSchedule(
+        config.pretraining.depth_schedule, len(sharing_plan(config.model))
+    )
+    strategy = make_strategy(runtime)
+    data = _open_data(config, train_data, eval_data)
+    tokenizer = data.tokenizer
     _check_objective(
-        config.pretraining.sentence_objective, sentence.name, shards.directory
+        config.pretraining.sentence_objective,
+        data.sentence.name,
+        data.train[0].directory,
     )
     if initial and initial.directory:
         check_same_vocabulary(
             load_tokenizer(initial.directory), initial.source, tokenizer
         )
-    check_vocab_size(config.model, tokenizer, shards.directory)
+    check_vocab_size(config.model, tokenizer, data.train[0].directory)
     description = {
         "job": "pretrain",
         "config": to_dict(config),
-        "train_data": shards.fingerprint,
-        "eval_data": eval_shards.fingerprint,
+        "train_data": [part.fingerprint for part in data.train],
+        "eval_data": [part.fingerprint for part in data.evaluation],
         "tokenizer": tokenizer.fingerprint,
         "init_from": initial.fingerprint if initial else "",
     }
@@ -121,44 +195,83 @@ def run_pretraining(
             print(initialize(model, initial), flush=True)
         trainer = Trainer(
             model,
-            pretraining_objective(sentence),
+            pretraining_objective(data.sentence),
             strategy=strategy,
             optimizer_config=config.optimizer,
             training_config=config.training,
         )
-    # Only now that everything fits: a corrected command may use the same
-    # directory.
-    run_directory.claim(run_dir, description)
-    print(
-        f"Sentence objective {sentence.name}: {sentence.meaning}.", flush=True
-    )
-    batches, eval_batches = (
-        PretrainingBatches(
+
+    def batches_of(
+        part: ShardSet, batch_size: int, training: bool
+    ) -> PretrainingBatches:
+        return PretrainingBatches(
             part,
             masking_config=config.masking,
             batch_size=batch_size,
             seed=config.training.seed,
-            training=part is shards,
+            training=training,
         )
-        for part, batch_size in (
-            (shards, config.training.train_batch_size),
-            (eval_shards, config.training.eval_batch_size),
-        )
+
+    phases = Phases(
+        [
+            batches_of(part, size, training=True)
+            for part, size in zip(data.train, data.batch_sizes, strict=True)
+        ],
+        data.steps,
     )
-    evaluation = train(
+    held_out = [
+        batches_of(part, config.training.eval_batch_size, training=False)
+        for part in data.evaluation
+    ]
+
+    def evaluate(step: int) -> dict[str, float]:
+        # A phase is over with its last step.
+        return evaluate_pretraining(
+            trainer,
+            held_out[phases.number(step - 1)],
+            config.training.max_eval_steps,
+            depths.at(step - 1),
+        )
+
+    def flops(step: int) -> int:
+        source = phases.source(step)
+        return training_flops(
+            config.model,
+            batch_size=source.batch_size,
+            seq_length=source.max_seq_length,
+            num_predictions=source.num_predictions,
+            read_positions_only=True,
+            num_applications=depths.at(step),
+        )
+
+    def samples() -> str:
+        batch = held_out[-1].batch(0, range(_SHOWN_SENTENCES))
+        return masked_sentences(
+            tokenizer, batch, trainer.outputs(batch)["masked_lm_logits"]
+        )
+
+    return train(
         trainer,
-        batches,
-        lambda: evaluate_pretraining(
-            trainer, eval_batches, config.training.max_eval_steps
+        Job(
+            phases=phases,
+            depths=depths,
+            evaluate=evaluate,
+            best_metric=config.training.best_metric or "loss",
+            export=lambda directory: save_model_directory(
+                directory,
+                model,
+                tokenizer,
+                max_seq_length=max(s.max_seq_length for s in phases.sources),
+            ),
+            flops=flops,
+            samples=samples,
+            remarks=(
+                f"Sentence objective {data.sentence.name}: "
+                f"{data.sentence.meaning}.",
+            ),
         ),
         run_dir=run_dir,
         config=config.training,
+        runtime=runtime,
         description=description,
     )
-    save_model_directory(
-        os.path.join(run_dir, "model"),
-        model,
-        tokenizer,
-        max_seq_length=batches.max_seq_length,
-    )
-    return evaluation

@@ -7,7 +7,9 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
+import zlib
 
 import keras
 import numpy as np
@@ -20,6 +22,7 @@ from tensorboard.backend.event_processing.event_accumulator import (
 from albert_tf.config import (
     MaskingConfig,
     PretrainingDataConfig,
+    RuntimeConfig,
     UserError,
     override,
     to_dict,
@@ -29,16 +32,20 @@ from albert_tf.interchange.model_directory import (
     load_model_directory,
 )
 from albert_tf.modeling.models import AlbertForPretraining
-from albert_tf.training import loop, run_directory
+from albert_tf.text.shards import open_shards
+from albert_tf.training import loop
+from albert_tf.training.input_pipeline import PretrainingBatches
+from albert_tf.training.phases import Phases
 from albert_tf.training.pretrain import run_pretraining
+from albert_tf.training.stops import RunStopped
 from data_prep.pretraining_data import build_pretraining_data
 
 
 def run(config, shards_dir, run_dir, **options):
     return run_pretraining(
         config,
-        train_data=shards_dir,
-        eval_data=shards_dir,
+        train_data=[shards_dir],
+        eval_data=[shards_dir],
         run_dir=str(run_dir),
         **options,
     )
@@ -58,11 +65,13 @@ def finished(small_config, shards_dir, tmp_path_factory):
 def test_artifacts(finished, small_config):
     run_dir, evaluation = finished
     assert sorted(os.listdir(run_dir)) == [
+        "best_model",
         "checkpoints",
         "config.json",
         "metrics.jsonl",
         "model",
         "tensorboard",
+        "timing.jsonl",
     ]
     written = json.loads((run_dir / "config.json").read_text())
     assert written["config"] == to_dict(small_config)
@@ -79,14 +88,10 @@ def test_artifacts(finished, small_config):
     ]
     last = lines[-1]
     assert {k: last[k] for k in evaluation} == evaluation
-    assert sorted(os.listdir(run_dir / "tensorboard")) == ["eval", "train"]
-    assert (
-        os.listdir(run_dir / "checkpoints").sort()
-        == [
-            "step-12",
-            "step-8",
-        ].sort()
-    )
+    boards = [path.name for path in (run_dir / "tensorboard").iterdir()]
+    # Beside them one file with the settings, to compare runs by.
+    assert {"eval", "train"} < set(boards) and len(boards) == 3
+    assert sorted(os.listdir(run_dir / "checkpoints")) == ["step-12", "step-8"]
 
 
 def test_recomputing_layers_changes_nothing(
@@ -106,7 +111,7 @@ def test_trust_ratios_are_logged(finished):
     logged = []
     for text in (run_dir / "metrics.jsonl").read_text().splitlines():
         line = json.loads(text)
-        spread = {k: v for k, v in line.items() if "trust_ratio" in k}
+        spread = {k: v for k, v in line.items() if "trust_ratio_" in k}
         assert len(spread) == (3 if line["split"] == "train" else 0)
         logged += [spread] if spread else []
     events = EventAccumulator(
@@ -148,20 +153,21 @@ def test_interrupted_and_resumed_is_the_same_run(
 ):
     whole, evaluation = finished
     steps = iter(range(1, 100))
-    plain_step = loop.Trainer.train_step
+    plain_steps = loop.Trainer.train_steps
 
-    def failing_step(self, batch):
-        results = plain_step(self, batch)
+    def failing_steps(self, *args, **kwargs):
+        results = plain_steps(self, *args, **kwargs)
         if next(steps) == after:
             raise PowerCut
         return results
 
     run_dir = tmp_path / "cut"
     with monkeypatch.context() as patch:
-        patch.setattr(loop.Trainer, "train_step", failing_step)
+        patch.setattr(loop.Trainer, "train_steps", failing_steps)
         with pytest.raises(PowerCut):
             run(small_config, shards_dir, run_dir)
     assert not (run_dir / "model").exists()
+    assert (run_dir / "best_model").exists() == (after > 6)
     assert run(small_config, shards_dir, run_dir) == evaluation
     assert (run_dir / "metrics.jsonl").read_text() == (
         whole / "metrics.jsonl"
@@ -190,25 +196,276 @@ def test_another_configuration_is_refused(finished, small_config, shards_dir):
     assert sorted(os.walk(run_dir)) == before
 
 
-def test_a_run_that_has_diverged_is_not_saved(
+def poison(monkeypatch, bad_steps):
+    """From now on the batches of these steps have an infinite loss."""
+    plain_batch = Phases.batch
+
+    def batch(self, place, rows):
+        made = plain_batch(self, place, rows)
+        if place.step + place.passed_over in bad_steps:
+            made["masked_lm_weights"][0, 0] = np.inf
+        return made
+
+    monkeypatch.setattr(Phases, "batch", batch)
+
+
+def lines_of(run_dir, split="train"):
+    lines = (run_dir / "metrics.jsonl").read_text().splitlines()
+    return [x for x in map(json.loads, lines) if x["split"] == split]
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(
     small_config, shards_dir, tmp_path, monkeypatch
 ):
-    plain_step = loop.Trainer.train_step
-    steps = iter(range(1, 100))
+    poison(monkeypatch, {6})
+    with pytest.raises(RunStopped) as raised:
+        run(small_config, shards_dir, tmp_path / "run")
+    assert raised.value.exit_code == 17
+    message = str(raised.value)
+    assert message.startswith("loss is ")
+    assert "at step 7; its batch: " in message
+    assert "record " in message
+    assert "go on with --on_nonfinite=skip or rollback" in message
+    assert sorted(os.listdir(tmp_path / "run/checkpoints")) == [
+        "step-4",
+        "step-6",
+    ]
+    (line,) = (tmp_path / "run/events.jsonl").read_text().splitlines()
+    event = json.loads(line)
+    assert event["step"] == 7
+    assert len(event["records"]) == 8
+    source = raised.value
+    assert all(name in str(source) for name in event["records"])
 
-    def diverging_step(self, batch):
-        results = plain_step(self, batch)
-        if next(steps) >= 7:
-            results["sum:masked_lm_loss"] = float("nan")
+
+def test_a_step_that_is_not_finite_is_skipped(
+    small_config, shards_dir, tmp_path, monkeypatch, capsys
+):
+    poison(monkeypatch, {2, 6})
+    config = override(small_config, {"on_nonfinite": "skip"})
+    evaluation = run(config, shards_dir, tmp_path / "run")
+    assert np.isfinite(evaluation["loss"])
+    assert [x["skipped_steps"] for x in lines_of(tmp_path / "run")] == [1, 2, 2]
+    said = capsys.readouterr().out
+    assert "at step 3; its batch: " in said
+    assert said.count(": skipped.") == 2
+
+
+def test_a_run_without_a_good_step_ends(
+    small_config, shards_dir, tmp_path, monkeypatch
+):
+    poison(monkeypatch, set(range(1, 12)))
+    config = override(small_config, {"on_nonfinite": "skip"})
+    with pytest.raises(RunStopped, match="10 steps in a row were skipped"):
+        run(config, shards_dir, tmp_path / "run")
+
+
+def test_a_roll_back_leaves_the_examples_out(
+    small_config, shards_dir, tmp_path, monkeypatch, capsys
+):
+    """Also when the run is interrupted after it."""
+    poison(monkeypatch, {6})
+    config = override(small_config, {"on_nonfinite": "rollback"})
+    evaluation = run(config, shards_dir, tmp_path / "run")
+    said = capsys.readouterr().out
+    assert "Back to step 6; the examples of the 1 steps up to 7 are" in said
+    assert lines_of(tmp_path / "run")[-1]["step"] == 12
+    last = lines_of(tmp_path / "run")[-1]
+    # Twelve steps, but the records of thirteen batches less the seventh's.
+    source = PretrainingBatches(
+        open_shards(shards_dir, "train"),
+        masking_config=config.masking,
+        batch_size=8,
+        seed=config.training.seed,
+        training=True,
+    )
+    digest = 0
+    for step in (0, 1, 2, 3, 4, 5, 7, 8, 9, 10, 11, 12):
+        digest = zlib.crc32(source.record_numbers(step).tobytes(), digest)
+    assert last["records_crc32"] == digest
+    assert np.isfinite(evaluation["loss"])
+
+
+def test_three_roll_backs_are_enough(
+    small_config, shards_dir, tmp_path, monkeypatch
+):
+    poison(monkeypatch, set(range(6, 20)))
+    config = override(small_config, {"on_nonfinite": "rollback"})
+    with pytest.raises(RunStopped, match="after 3 roll-backs step 7 is not"):
+        run(config, shards_dir, tmp_path / "run")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_saves_at_the_next_step(
+    number, finished, small_config, shards_dir, tmp_path, monkeypatch
+):
+    plain_steps = loop.Trainer.train_steps
+    calls = []
+
+    def signalled(self, *args, **kwargs):
+        results = plain_steps(self, *args, **kwargs)
+        calls.append(1)
+        if len(calls) == 7:
+            os.kill(os.getpid(), number)
         return results
 
-    # The checkpoint of step 8 comes before the log of step 10.
-    monkeypatch.setattr(loop.Trainer, "train_step", diverging_step)
-    with pytest.raises(UserError, match="masked_lm_loss is nan at step 8"):
+    before = signal.getsignal(number)
+    with monkeypatch.context() as patch:
+        patch.setattr(loop.Trainer, "train_steps", signalled)
+        with pytest.raises(RunStopped) as raised:
+            run(small_config, shards_dir, tmp_path / "run")
+    assert str(raised.value) == (
+        f"{number.name}: saved at step 7; the same command goes on."
+    )
+    assert raised.value.exit_code == 128 + number
+    assert signal.getsignal(number) == before
+    assert "step-7" in os.listdir(tmp_path / "run/checkpoints")
+    whole, evaluation = finished
+    assert run(small_config, shards_dir, tmp_path / "run") == evaluation
+    assert (tmp_path / "run/metrics.jsonl").read_bytes() == (
+        whole / "metrics.jsonl"
+    ).read_bytes()
+
+
+def test_a_full_disk_is_told_and_tried_again(
+    small_config, shards_dir, tmp_path, monkeypatch, capsys
+):
+    plain_save = loop.Checkpoints.save
+    tried = []
+
+    def full(self, step, state, **options):
+        tried.append(step)
+        if step < 12:
+            raise loop.SaveFailed(f"Step {step}: no space left on device.")
+        plain_save(self, step, state, **options)
+
+    monkeypatch.setattr(loop.Checkpoints, "save", full)
+    with pytest.raises(RunStopped) as raised:
         run(small_config, shards_dir, tmp_path / "run")
-    assert os.listdir(tmp_path / "run/checkpoints") == ["step-4"]
-    for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines():
-        assert json.loads(line)["step"] <= 6
+    assert raised.value.exit_code == 74
+    assert tried == [4, 6, 8]
+    assert "The last good checkpoint is of step none" in str(raised.value)
+    assert "Step 4: no space left on device. The run goes on" in (
+        capsys.readouterr().out
+    )
+
+
+def test_a_reader_that_hangs_ends_the_run(
+    small_config, shards_dir, tmp_path, monkeypatch, capfd
+):
+    hold = threading.Event()
+    plain_batch = Phases.batch
+
+    def batch(self, place, rows):
+        if place.step == 3:
+            hold.wait(60)
+        return plain_batch(self, place, rows)
+
+    monkeypatch.setattr(Phases, "batch", batch)
+    try:
+        with pytest.raises(RunStopped, match="step 4 was not read within 1 s"):
+            run(
+                small_config,
+                shards_dir,
+                tmp_path / "run",
+                runtime=RuntimeConfig(data_timeout_secs=1.0),
+            )
+    finally:
+        hold.set()
+    # Where it hangs.
+    assert "in batch" in capfd.readouterr().err
+
+
+def test_early_stopping_keeps_the_best(small_config, shards_dir, tmp_path):
+    """At a rate of 0 no evaluation is better than the first."""
+    config = override(
+        small_config,
+        {
+            "learning_rate": 0.0,
+            "eval_steps": 2,
+            "early_stopping_patience": 2,
+            "best_metric": "masked_lm_accuracy",
+        },
+    )
+    run(config, shards_dir, tmp_path / "run")
+    assert [x["step"] for x in lines_of(tmp_path / "run", "eval")] == [2, 4, 6]
+    assert "step-2" in os.listdir(tmp_path / "run/checkpoints")
+    assert (tmp_path / "run/best_model/model.safetensors").read_bytes() == (
+        tmp_path / "run/model/model.safetensors"
+    ).read_bytes()
+    # It is over: the same command trains no further.
+    run(config, shards_dir, tmp_path / "run")
+    assert len(lines_of(tmp_path / "run", "eval")) == 3
+
+
+def test_a_measure_that_there_is_not(small_config, shards_dir, tmp_path):
+    config = override(small_config, {"best_metric": "f1", "eval_steps": 1})
+    with pytest.raises(UserError, match="best_metric='f1' is not measured"):
+        run(config, shards_dir, tmp_path / "run")
+
+
+def test_two_phases_in_one_run(
+    small_config, shards_dir, single_segments, tmp_path, monkeypatch
+):
+    """Each from its first batch, with its own batch size; interrupted."""
+    seen = []
+    plain_batch = PretrainingBatches.batch
+
+    def batch(self, step, rows=None):
+        if self.training:
+            seen.append((self.batch_size, step))
+        return plain_batch(self, step, rows)
+
+    monkeypatch.setattr(PretrainingBatches, "batch", batch)
+    config = override(
+        small_config, {"phases": "8,4", "phase_batch_sizes": "8,2"}
+    )
+    evaluation = run_pretraining(
+        config,
+        train_data=[shards_dir, shards_dir],
+        eval_data=[shards_dir],
+        run_dir=str(tmp_path / "run"),
+    )
+    assert seen == [(8, step) for step in range(8)] + [
+        (2, step) for step in range(4)
+    ]
+    assert np.isfinite(evaluation["loss"])
+    with pytest.raises(UserError, match="phases=8,3 makes 11 steps, and"):
+        run_pretraining(
+            override(config, {"phases": "8,3"}),
+            train_data=[shards_dir, shards_dir],
+            eval_data=[shards_dir],
+            run_dir=str(tmp_path / "other"),
+        )
+
+
+def test_depths_that_grow(small_config, shards_dir, tmp_path, monkeypatch):
+    depths = []
+    plain_steps = loop.Trainer.train_steps
+
+    def watched(self, batches, num_applications, **options):
+        depths.append(num_applications)
+        return plain_steps(self, batches, num_applications, **options)
+
+    monkeypatch.setattr(loop.Trainer, "train_steps", watched)
+    config = override(small_config, {"depth_schedule": "0:1,5:2"})
+    run(config, shards_dir, tmp_path / "run")
+    assert depths == [1] * 5 + [2] * 7
+
+
+def test_several_steps_per_call_are_the_same_run(
+    finished, small_config, shards_dir, tmp_path
+):
+    config = override(small_config, {"steps_per_loop": 5})
+    evaluation = run(config, shards_dir, tmp_path / "run")
+    assert evaluation == pytest.approx(finished[1], rel=1e-4)
+    ours, theirs = lines_of(tmp_path / "run"), lines_of(finished[0])
+    assert [x["step"] for x in ours] == [5, 10, 12]
+    for one, other in zip(ours, theirs, strict=True):
+        assert one["records_crc32"] == other["records_crc32"]
+        assert one["masked_lm_loss"] == pytest.approx(
+            other["masked_lm_loss"], rel=1e-5
+        )
 
 
 def test_killed_while_it_wrote_its_configuration(
@@ -241,8 +498,8 @@ def test_shards_of_another_vocabulary_of_the_same_size(
     with pytest.raises(UserError, match="another vocabulary than the model's"):
         run_pretraining(
             small_config,
-            train_data=shards_dir,
-            eval_data=str(copy),
+            train_data=[shards_dir],
+            eval_data=[str(copy)],
             run_dir=str(tmp_path / "run"),
         )
 
@@ -353,8 +610,8 @@ def test_held_out_shards_of_another_objective(
     with pytest.raises(UserError, match=re.escape(said)):
         run_pretraining(
             small_config,
-            train_data=shards_dir,
-            eval_data=next_sentences,
+            train_data=[shards_dir],
+            eval_data=[next_sentences],
             run_dir=str(tmp_path / "run"),
         )
     assert not (tmp_path / "run").exists()
@@ -390,10 +647,10 @@ def test_shards_of_the_objective_wanted(
 
     def claim(run_dir, description):
         settings = description["config"]["pretraining"]
-        assert settings == {"sentence_objective": "nsp"}
+        assert settings["sentence_objective"] == "nsp"
         raise Reached
 
-    monkeypatch.setattr(run_directory, "claim", claim)
+    monkeypatch.setattr(loop, "claim", claim)
     config = override(small_config, {"sentence_objective": "nsp"})
     with pytest.raises(Reached):
         run(config, next_sentences, tmp_path / "run")

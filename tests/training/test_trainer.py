@@ -5,29 +5,39 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.config import MaskingConfig, UserError, override
+from albert_tf.config import MaskingConfig, RuntimeConfig, override
 from albert_tf.modeling.models import AlbertForPretraining
 from albert_tf.modeling.optimizers import Lamb
 from albert_tf.text.shards import open_shards
-from albert_tf.training.distribution import check_batch_size, make_strategy
+from albert_tf.training.distribution import make_strategy
 from albert_tf.training.evaluate import evaluate_pretraining
 from albert_tf.training.input_pipeline import PretrainingBatches
+from albert_tf.training.means import RunningMeans
 from albert_tf.training.objectives import pretraining_objective
 from albert_tf.training.targets import SENTENCE_TARGETS
-from albert_tf.training.trainer import RunningMeans, Trainer, check_finite
+from albert_tf.training.trainer import DTYPE_POLICIES, Trainer
 
 
-def make_trainer(config, strategy=None, objective="sop"):
-    strategy = strategy or make_strategy("default")
+def mirrored(num_replicas):
+    return make_strategy(
+        RuntimeConfig(strategy="mirrored", num_replicas=num_replicas)
+    )
+
+
+def make_trainer(config, strategy=None, objective="sop", micro_batch_size=0):
+    strategy = strategy or make_strategy(RuntimeConfig())
     with strategy.scope():
         keras.utils.set_random_seed(1)
-        model = AlbertForPretraining(config.model)
+        model = AlbertForPretraining(
+            config.model, dtype=DTYPE_POLICIES[config.training.precision]
+        )
         return Trainer(
             model,
             pretraining_objective(SENTENCE_TARGETS[objective]),
             strategy=strategy,
             optimizer_config=config.optimizer,
             training_config=config.training,
+            micro_batch_size=micro_batch_size,
         )
 
 
@@ -111,25 +121,77 @@ def test_a_step_is_the_textbook_step(small_config, shards_dir):
     assert int(trainer.optimizer.iterations.numpy()) == 1
 
 
-def test_two_replicas_do_what_one_does(small_config, shards_dir):
-    """Dropout on, and masked tokens that differ between the replicas."""
-    one = make_trainer(small_config)
-    two = make_trainer(small_config, make_strategy("mirrored", 2))
-    assert two.strategy.num_replicas_in_sync == 2
-    two.model.set_weights(one.model.get_weights())
-    source = make_batches(shards_dir)
-    for step in range(5):
-        batch = uneven(source.batch(step))
-        results = [t.train_step(batch) for t in (one, two)]
-        for name in results[0]:
-            np.testing.assert_allclose(
-                results[0][name], results[1][name], rtol=1e-5, err_msg=name
-            )
-    for path, value in weights_of(one).items():
-        np.testing.assert_allclose(
-            value, weights_of(two)[path], rtol=1e-4, atol=1e-6, err_msg=path
-        )
-    assert two.trust_ratios() == pytest.approx(one.trust_ratios(), rel=1e-4)
+def textbook(config, source, steps):
+    """Losses and weights of steps over whole batches on one device."""
+    trainer = make_trainer(config)
+    losses = [
+        trainer.train_step(uneven(source.batch(step)))["loss"]
+        for step in range(steps)
+    ]
+    return losses, weights_of(trainer)
+
+
+def assert_same_run(losses, weights, expected, tolerance=1e-5):
+    """The losses, and every variable by its norm."""
+    np.testing.assert_allclose(losses, expected[0], rtol=tolerance)
+    for path, value in expected[1].items():
+        error = np.linalg.norm(weights[path] - value)
+        # The gradient of the keys' bias is 0 in theory: what moves it is
+        # rounding alone, 1e-9.
+        size = max(np.linalg.norm(value), 1e-3)
+        assert error <= tolerance * size, path
+
+
+@pytest.mark.parametrize(
+    ("replicas", "micro_batch_size", "changes"),
+    [
+        (2, 0, {}),
+        (1, 4, {}),
+        (1, 2, {}),
+        (2, 1, {}),
+        (1, 0, {"steps_per_loop": 3}),
+        (2, 2, {"steps_per_loop": 3}),
+        (1, 3, {"xla": True}),
+    ],
+)
+@pytest.mark.parametrize("batch_size", [8, 7])
+def test_however_a_batch_is_spread_a_step_is_the_same(
+    small_config, shards_dir, replicas, micro_batch_size, changes, batch_size
+):
+    """Dropout on; labels that differ between parts; one that is not full."""
+    if changes and batch_size == 7 and replicas == 1:
+        pytest.skip("covered with two replicas and without XLA")
+    steps = 20
+    source = make_batches(shards_dir, batch_size)
+    config = override(small_config, {"num_train_steps": steps})
+    expected = textbook(config, source, steps)
+    trainer = make_trainer(
+        override(config, changes),
+        mirrored(2) if replicas == 2 else None,
+        micro_batch_size=micro_batch_size,
+    )
+    rows = trainer.rows(batch_size)
+    size = trainer.strategy.num_replicas_in_sync * max(micro_batch_size, 1)
+    assert len(rows) % size == 0 and len(rows) >= batch_size
+
+    def batch(step):
+        # The whole batch made uneven, then its padding added.
+        whole, padded = source.batch(step), source.batch(step, rows)
+        padded["masked_lm_weights"][:batch_size] = uneven(whole)[
+            "masked_lm_weights"
+        ]
+        return padded
+
+    losses = []
+    stride = config.training.steps_per_loop
+    stride = changes.get("steps_per_loop", stride)
+    for first in range(0, steps, stride):
+        call = range(first, min(first + stride, steps))
+        results = trainer.train_steps([batch(step) for step in call])
+        assert len(results) == len(call)
+        losses += [result["loss"] for result in results]
+    assert_same_run(losses, weights_of(trainer), expected)
+    assert int(trainer.optimizer.iterations.numpy()) == steps
 
 
 def unchanged_paths(before, trainer):
@@ -160,7 +222,8 @@ def test_single_segments_train_the_masked_lm_alone(
             "optimizer": optimizer,
         },
     )
-    trainer = make_trainer(config, make_strategy(strategy), "none")
+    runtime = RuntimeConfig(strategy=strategy)
+    trainer = make_trainer(config, make_strategy(runtime), "none")
     before = weights_of(trainer)
     source = make_batches(single_segments)
     batch = source.batch(0)
@@ -181,6 +244,10 @@ def test_single_segments_train_the_masked_lm_alone(
     assert sorted(results) == [
         "gradient_norm",
         "learning_rate",
+        "loss",
+        "nonfinite",
+        "skipped",
+        "stop_requested",
         "sum:masked_lm_accuracy",
         "sum:masked_lm_loss",
         "weight:masked_lm_accuracy",
@@ -245,6 +312,7 @@ def test_evaluation_of_single_segments_has_no_sentence_measures(
         trainer, make_batches(single_segments, training=False)
     )
     assert list(results) == [
+        "loss",
         "masked_lm_loss",
         "masked_lm_accuracy",
         "masked_lm_perplexity",
@@ -269,6 +337,7 @@ def test_the_baseline_of_next_sentence(small_config, next_sentences):
     assert 0 < sum(labels) < len(labels) / 2
     results = evaluate_pretraining(trainer, source)
     assert list(results) == [
+        "loss",
         "masked_lm_loss",
         "next_sentence_loss",
         "masked_lm_accuracy",
@@ -314,7 +383,7 @@ def test_evaluation_counts_every_example_once(small_config, shards_dir):
 
 def test_two_replicas_evaluate_what_one_does(small_config, shards_dir):
     one = make_trainer(small_config)
-    two = make_trainer(small_config, make_strategy("mirrored", 2))
+    two = make_trainer(small_config, mirrored(2))
     two.model.set_weights(one.model.get_weights())
     results = [
         evaluate_pretraining(t, make_batches(shards_dir, 6, training=False))
@@ -353,16 +422,171 @@ def test_running_means():
     assert means.means() == {"loss": 1.0}
     again = RunningMeans(means.sums)
     assert again.means() == {"loss": 1.0}
-    with pytest.raises(UserError, match="loss is nan at step 7"):
-        check_finite({"loss": float("nan")}, 7)
 
 
-def test_strategies():
-    with pytest.raises(UserError, match="'tower' is not one of default"):
-        make_strategy("tower")
-    with pytest.raises(UserError, match="needs --strategy=mirrored"):
-        make_strategy("default", 2)
-    with pytest.raises(UserError, match="num_replicas=9.*has 2 CPU"):
-        make_strategy("mirrored", 9)
-    with pytest.raises(UserError, match="train_batch_size=7.*2 replicas"):
-        check_batch_size("train_batch_size", 7, make_strategy("mirrored", 2))
+def poisoned(batch, row):
+    """The batch with an infinite weight in one row: an infinite loss."""
+    weights = batch["masked_lm_weights"].copy()
+    weights[row, 0] = np.inf
+    return {**batch, "masked_lm_weights": weights}
+
+
+@pytest.mark.parametrize("precision", ["float32", "float16"])
+@pytest.mark.parametrize("row", [0, 7])
+def test_what_is_not_finite_changes_no_weight_on_any_replica(
+    small_config, shards_dir, row, precision
+):
+    trainer = make_trainer(
+        override(small_config, {"precision": precision, "ema_decay": 0.9}),
+        mirrored(2),
+    )
+    source = make_batches(shards_dir)
+    trainer.train_step(source.batch(0))
+    before = weights_of(trainer)
+    result = trainer.train_step(poisoned(source.batch(1), row))
+    assert result["skipped"] == result["nonfinite"] == 1
+    changed = {
+        path
+        for path, value in weights_of(trainer).items()
+        if not np.array_equal(value, before[path])
+    }
+    assert {p for p in changed if not p.startswith("loss_scale")} == {
+        "lamb/iteration"
+    }
+    for variable in trainer.model.trainable_variables:
+        first, second = variable.value.values
+        np.testing.assert_array_equal(first, second)
+    result = trainer.train_step(source.batch(2))
+    assert result["skipped"] == result["nonfinite"] == 0
+
+
+def test_a_loss_above_the_limit_is_skipped(small_config, shards_dir):
+    trainer = make_trainer(small_config)
+    batch = make_batches(shards_dir).batch(0)
+    before = weights_of(trainer)
+    (result,) = trainer.train_steps([batch], loss_limit=1.0)
+    assert result["loss"] > 1.0
+    assert (result["skipped"], result["nonfinite"]) == (1, 0)
+    assert len(unchanged_paths(before, trainer)) == len(before) - 2
+    (result,) = trainer.train_steps([batch], loss_limit=100.0)
+    assert result["skipped"] == 0
+
+
+def test_float16_lowers_the_scale_at_an_overflow_and_goes_on(
+    small_config, shards_dir
+):
+    """The first scales are too large for these gradients; none is lost."""
+    config = override(
+        small_config,
+        {"precision": "float16", "num_train_steps": 100},
+    )
+    trainer = make_trainer(config)
+    trainer.variables()["loss_scale/scale"].assign(2.0**40)
+    batch = make_batches(shards_dir).batch(0)
+    before = weights_of(trainer)
+    result = trainer.train_step(batch)
+    assert result["skipped"] == 1
+    assert result["nonfinite"] == 0
+    assert result["loss_scale"] == 2.0**40
+    of_model = [v.path for v in trainer.model.trainable_variables]
+    assert set(of_model) <= unchanged_paths(before, trainer)
+    scales = []
+    while result["skipped"]:
+        scales.append(result["loss_scale"])
+        assert len(scales) < 40
+        result = trainer.train_step(batch)
+    assert scales == [2.0 ** (40 - n) for n in range(len(scales))]
+    assert not set(of_model) & unchanged_paths(before, trainer)
+
+
+def test_float16_raises_the_scale_after_good_steps(small_config, shards_dir):
+    trainer = make_trainer(override(small_config, {"precision": "float16"}))
+    variables = trainer.variables()
+    batch = make_batches(shards_dir).batch(0)
+    scale = float(variables["loss_scale/scale"])
+    variables["loss_scale/good_steps"].assign(1998)
+    trainer.train_step(batch)
+    assert float(variables["loss_scale/scale"]) == scale
+    trainer.train_step(batch)
+    assert float(variables["loss_scale/scale"]) == 2 * scale
+    assert int(variables["loss_scale/good_steps"]) == 0
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_less_precise_arithmetic_takes_nearly_the_same_steps(
+    small_config, shards_dir, precision
+):
+    source = make_batches(shards_dir)
+    losses = {}
+    for name in ("float32", precision):
+        trainer = make_trainer(override(small_config, {"precision": name}))
+        losses[name] = [
+            trainer.train_step(source.batch(step))["loss"] for step in range(5)
+        ]
+        assert all(
+            v.dtype == "float32" for v in trainer.model.trainable_variables
+        )
+    np.testing.assert_allclose(losses[precision], losses["float32"], rtol=0.02)
+    assert losses[precision] != losses["float32"]
+
+
+def test_frozen_variables_stay_and_layers_below_move_less(
+    small_config, shards_dir
+):
+    changes = {
+        "freeze": "pooler,word_embeddings",
+        "layer_decay": 0.5,
+        "optimizer": "adamw",
+        "weight_decay_rate": 0.0,
+        "hidden_dropout_prob": 0.0,
+        "attention_probs_dropout_prob": 0.0,
+        # The norm, and so a clipped gradient, depends on what is trained.
+        "max_grad_norm": 0.0,
+    }
+    batch = make_batches(shards_dir).batch(0)
+    plain = make_trainer(
+        override(small_config, {**changes, "freeze": "", "layer_decay": 1.0})
+    )
+    slow = make_trainer(override(small_config, changes))
+    slow.model.set_weights(plain.model.get_weights())
+    before = weights_of(plain)
+    for trainer in (plain, slow):
+        trainer.train_step(batch)
+    moved = {}
+    for name, trainer in (("plain", plain), ("slow", slow)):
+        after = weights_of(trainer)
+        moved[name] = {
+            v.path: after[v.path] - before[v.path]
+            for v in trainer.model.trainable_variables
+        }
+    expected = {"masked_lm": 1.0, "block": 0.5, "position_embeddings": 0.25}
+    for path, change in moved["slow"].items():
+        if "pooler" in path or "word_embeddings" in path:
+            assert not change.any(), path
+            continue
+        for part, factor in expected.items():
+            if part in path:
+                np.testing.assert_allclose(
+                    change, factor * moved["plain"][path], rtol=1e-3, atol=1e-7
+                )
+    assert any("block" in path for path in moved["slow"])
+
+
+def test_evaluation_of_the_average(small_config, shards_dir):
+    """In its context the model is the average; afterwards itself again."""
+    trainer = make_trainer(override(small_config, {"ema_decay": 0.99}))
+    source = make_batches(shards_dir)
+    path = trainer.model.trainable_variables[0].path
+    averages = weights_of(trainer)[path]
+    for step in range(3):
+        trainer.train_step(source.batch(step))
+        value = weights_of(trainer)[path]
+        averages = averages + (1 - (1 + step) / (10 + step)) * (
+            value - averages
+        )
+    with trainer.averaged_weights():
+        np.testing.assert_allclose(
+            trainer.model.trainable_variables[0], averages, rtol=1e-5
+        )
+        assert not np.array_equal(trainer.model.trainable_variables[0], value)
+    np.testing.assert_array_equal(trainer.model.trainable_variables[0], value)

@@ -34,6 +34,8 @@ def test_nothing_is_padding_and_nothing_predicted_twice():
     for positions in batch["masked_lm_positions"]:
         assert len(set(positions)) == 4
         assert positions.min() >= 0 and positions.max() < 9
+    # Not the same places in every sequence.
+    assert len(np.unique(batch["masked_lm_positions"])) > 4
     assert batch["input_ids"].max() < 50
     assert len(np.unique(batch["input_ids"])) > 20
     assert batch["segment_ids"][0].tolist() == [0] * 5 + [1] * 4

@@ -162,16 +162,16 @@ def test_interrupted_and_resumed_is_the_same_run(
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     run(directory, pretrained, whole, settings)
     steps = iter(range(1, 100))
-    plain_step = loop.Trainer.train_step
+    plain_steps = loop.Trainer.train_steps
 
-    def failing_step(self, batch):
-        results = plain_step(self, batch)
+    def failing_steps(self, *args, **kwargs):
+        results = plain_steps(self, *args, **kwargs)
         if next(steps) == 11:
             raise PowerCut
         return results
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop.Trainer, "train_step", failing_step)
+        patch.setattr(loop.Trainer, "train_steps", failing_steps)
         with pytest.raises(PowerCut):
             run(directory, pretrained, cut, settings)
     run(directory, pretrained, cut, settings)

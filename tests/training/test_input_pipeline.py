@@ -1,5 +1,7 @@
 """Batches are functions of the step."""
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,6 @@ from albert_tf.training.input_pipeline import (
     ClassificationBatches,
     PretrainingBatches,
     check_shards,
-    evaluation_positions,
     prefetch,
     sentence_targets,
     training_positions,
@@ -18,9 +19,7 @@ from albert_tf.training.input_pipeline import (
 
 
 def test_every_epoch_holds_every_example_once():
-    drawn = np.concatenate(
-        [training_positions(step, 6, 20, seed=3) for step in range(10)]
-    )
+    drawn = training_positions(np.arange(60), 20, seed=3)
     for epoch in range(3):
         part = drawn[epoch * 20 : (epoch + 1) * 20]
         assert sorted(part) == list(range(20))
@@ -29,18 +28,9 @@ def test_every_epoch_holds_every_example_once():
 
 
 def test_order_depends_on_the_seed():
-    one, other = (training_positions(0, 20, 20, seed) for seed in (1, 2))
+    places = np.arange(20)
+    one, other = (training_positions(places, 20, seed) for seed in (1, 2))
     assert list(one) != list(other)
-
-
-def test_evaluation_takes_every_example_once():
-    seen, total = [], 0.0
-    for step in range(4):
-        positions, weights = evaluation_positions(step, 6, 20)
-        seen += list(positions[weights > 0])
-        total += weights.sum()
-    assert seen == list(range(20))
-    assert total == 20
 
 
 def batches(shards_dir, **changes):
@@ -284,3 +274,53 @@ def test_a_bad_record_is_named_with_its_place(objective_shards):
         said = r"train-00000-of-00001\.tfrecord, record \d+ has \d+ tokens"
         with pytest.raises(UserError, match=said):
             batches.batch(0)
+
+
+def test_evaluation_takes_every_example_once(shards_dir):
+    source = batches(shards_dir, training=False, batch_size=6)
+    seen, total = [], 0.0
+    for step in range(source.num_steps):
+        weights = source.batch(step)["example_weights"]
+        seen += list(source.record_numbers(step)[weights > 0])
+        total += weights.sum()
+    assert seen == list(range(source.num_examples))
+    assert source.num_examples % 6
+    assert total == source.num_examples
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_rows_are_those_of_the_whole_batch(shards_dir, training):
+    """Padding beyond the batch weighs nothing."""
+    source = batches(shards_dir, training=training)
+    whole = source.batch(3)
+    parts = [source.batch(3, range(first, first + 3)) for first in (0, 3, 6)]
+    for name, value in whole.items():
+        joined = np.concatenate([part[name] for part in parts])
+        np.testing.assert_array_equal(joined[:8], value, err_msg=name)
+    assert parts[2]["example_weights"].tolist()[-1] == 0
+    assert not parts[2]["masked_lm_weights"][-1].any()
+    assert parts[2]["example_numbers"].tolist() == [6, 7, 8]
+
+
+def test_rows_of_texts_are_as_wide_as_the_whole_batch():
+    source = input_pipeline.ClassificationBatches(
+        [[7] * length for length in (3, 40, 5, 6)],
+        np.array([0, 1, 0, 1]),
+        framing_ids={"cls_id": 2, "sep_id": 3, "pad_id": 0},
+        max_seq_length=64,
+        batch_size=4,
+        seed=1,
+        training=False,
+    )
+    whole = source.batch(0)
+    assert whole["input_ids"].shape == (4, 48)
+    part = source.batch(0, range(2, 4))
+    np.testing.assert_array_equal(part["input_ids"], whole["input_ids"][2:])
+
+
+def test_prefetch_gives_up_on_a_batch_that_takes_too_long():
+    hold = threading.Event()
+    with pytest.raises(input_pipeline.ReaderStalled):
+        for _ in prefetch(lambda _: hold.wait(30), range(3), timeout=0.2):
+            pass
+    hold.set()

@@ -19,6 +19,9 @@ from albert_tf.config import (
     read_json,
     setting_fields,
 )
+from albert_tf.training.cluster import local_size
+from albert_tf.training.stops import RunStopped
+from bin.local_cluster import run_local_cluster
 
 FLAGS = flags.FLAGS
 
@@ -64,11 +67,47 @@ def _error_stream_to(file: IO[bytes]) -> Iterator[None]:
 def run(define_flags: Callable[[], None], main: Callable[[], None]) -> None:
     """Runs a program: flags, then `main`, mistakes in one line.
 
-    Exits 0 when `main` returns, 1 on a user's mistake.
+    Exits 0 when `main` returns, 1 on a user's mistake, and with its own exit
+    code when a run is stopped. With --cluster=local:N the program runs N
+    times, once for each worker.
     """
+
+    def run_here_or_in_workers(arguments: list[str]) -> None:
+        if arguments:
+            raise UserError(
+                f"{arguments[0]!r} is not a flag; flags look like --name=value."
+            )
+        if number := _local_workers():
+            sys.exit(run_local_cluster(_own_command(), number))
+        main()
+
+    run_with_command(define_flags, run_here_or_in_workers)
+
+
+def run_with_command(
+    define_flags: Callable[[], None], main: Callable[[list[str]], None]
+) -> None:
+    """Runs a program whose `main` takes what is left after the flags."""
     define_flags()
     logging.set_verbosity(logging.WARNING)
     app.run(lambda argv: _guarded(argv, main), flags_parser=_parse)
+
+
+def _local_workers() -> int:
+    """Returns how many workers this command is to start; 0 for none."""
+    if "cluster" not in FLAGS:
+        return 0
+    number = local_size(FLAGS["cluster"].value or "")
+    if number and FLAGS["strategy"].value != "multi_worker":
+        raise UserError(
+            f"cluster={FLAGS['cluster'].value} needs --strategy=multi_worker."
+        )
+    return number
+
+
+def _own_command() -> list[str]:
+    """Returns this very command, for a worker that TF_CONFIG tells of."""
+    return [sys.executable, *sys.orig_argv[1:], "--cluster=tf_config"]
 
 
 def _parse(argv: Sequence[str]) -> list[str]:
@@ -84,16 +123,15 @@ def _program(argv: Sequence[str]) -> str:
     return os.path.basename(argv[0]).removesuffix(".py")
 
 
-def _guarded(argv: Sequence[str], main: Callable[[], None]) -> None:
+def _guarded(argv: Sequence[str], main: Callable[[list[str]], None]) -> None:
     program = _program(argv)
     try:
-        if len(argv) > 1:
-            raise UserError(
-                f"{argv[1]!r} is not a flag; flags look like --name=value."
-            )
-        main()
+        main(list(argv[1:]))
     except UserError as error:
         sys.exit(f"{program}: {error}")
+    except RunStopped as stopped:
+        print(f"{program}: {stopped}", file=sys.stderr)
+        sys.exit(stopped.exit_code)
     except BrokenPipeError:
         # Whoever read the output has gone; nothing more can be said to them.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -226,24 +264,6 @@ def required(*names: str) -> None:
     """Marks string flags that must be given."""
     for name in names:
         flags.mark_flag_as_required(name)
-
-
-def define_strategy() -> None:
-    """Defines the flags of `make_strategy`."""
-    flags.DEFINE_string(
-        "strategy",
-        "default",
-        "default: one device; mirrored: every GPU of the machine, or "
-        "--num_replicas logical CPUs.",
-        module_name=sys.argv[0],
-    )
-    flags.DEFINE_integer(
-        "num_replicas",
-        0,
-        "Replicas of --strategy=mirrored; 0: every device.",
-        lower_bound=0,
-        module_name=sys.argv[0],
-    )
 
 
 def format_table(rows: Sequence[Sequence[str]], header: Sequence[str]) -> str:

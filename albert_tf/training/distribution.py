@@ -6,6 +6,8 @@ replicas. So where a row is computed follows from its number alone.
 
 import contextlib
 import os
+import signal
+import threading
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -106,7 +108,7 @@ def _multi_worker(runtime: RuntimeConfig) -> tf.distribute.Strategy:
             f"worker {cluster.index}: the cluster did not come together in "
             f"{runtime.cluster_timeout_secs:g} seconds; killed.",
         ):
-            return tf.distribute.MultiWorkerMirroredStrategy(
+            strategy = tf.distribute.MultiWorkerMirroredStrategy(
                 communication_options=options
             )
     except RuntimeError as error:
@@ -114,6 +116,11 @@ def _multi_worker(runtime: RuntimeConfig) -> tf.distribute.Strategy:
             "strategy=multi_worker must be made once in a process, before "
             f"TensorFlow computes anything: {error}"
         ) from None
+    if threading.current_thread() is threading.main_thread():
+        # TensorFlow has put a handler of its own, which ends nothing, before
+        # what Python still believes to be in force.
+        signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
+    return strategy
 
 
 def _tpu(runtime: RuntimeConfig) -> tf.distribute.Strategy:

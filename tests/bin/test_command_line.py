@@ -1,5 +1,8 @@
 """What every program shares."""
 
+import subprocess
+import sys
+
 from bin import command_line
 from bin.command_line import format_table
 from bin.results_table import results_table
@@ -82,3 +85,66 @@ def test_progress_in_a_log_is_a_line_now_and_then(capsys, monkeypatch):
         "50 of 130 documents, 4 documents/s, 00:20 left",
     ]
     assert shown.err == ""
+
+
+def program(text, *arguments):
+    """Runs a program whose `main` is `text`; returns what it leaves."""
+    script = (
+        "import os, sys\n"
+        "from albert_tf.config import RuntimeConfig\n"
+        "from albert_tf.training.stops import RunStopped\n"
+        "from bin import command_line\n"
+        "def define():\n"
+        "    command_line.define_settings(RuntimeConfig())\n"
+        f"def main():\n    {text}\n"
+        "command_line.run(define, main)\n"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", script, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_a_run_that_is_stopped_says_why_and_ends_with_its_code():
+    done = program("raise RunStopped('no disk left', 74)")
+    assert done.returncode == 74
+    assert done.stderr == "-c: no disk left\n"
+
+
+def test_flags_of_the_runtime():
+    text = "print(command_line.given_runtime())"
+    done = program(text, "--strategy=mirrored", "--num_replicas=3")
+    assert "strategy='mirrored', num_replicas=3, cluster=''" in done.stdout
+
+
+def test_a_local_cluster_runs_the_program_once_for_each_worker():
+    text = (
+        "print(command_line.given_runtime().cluster, os.environ['TF_CONFIG'])"
+    )
+    flags = ("--strategy=multi_worker", "--cluster=local:2")
+    done = program(text, *flags)
+    assert done.returncode == 0, done.stderr
+    lines = sorted(
+        line.split('"task"')[1:] for line in done.stdout.splitlines()
+    )
+    assert [line[0].count('"index": 0') for line in lines] == [1, 0]
+    assert done.stdout.count("tf_config {") == 2
+
+
+def test_a_local_cluster_ends_as_its_workers_do():
+    flags = ("--strategy=multi_worker", "--cluster=local:2")
+    done = program("raise RunStopped('a worker was lost', 75)", *flags)
+    assert done.returncode == 75
+    assert "-c: a worker was lost\n" in done.stderr
+
+
+def test_a_local_cluster_needs_its_strategy():
+    for flags, said in (
+        (["--cluster=local:2"], "needs --strategy=multi_worker"),
+        (["--cluster=local:none"], "local:N starts N processes, 1 to 64"),
+    ):
+        done = program("pass", *flags)
+        assert done.returncode == 1
+        assert said in done.stderr

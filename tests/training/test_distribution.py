@@ -235,6 +235,14 @@ def test_two_workers_compute_the_numbers_of_one_process():
         assert mine["stacked"] == [share.tolist(), (2 * share).tolist()]
 
 
+def test_sigterm_ends_a_worker_that_has_no_handler():
+    script = "print('made', flush=True)\ntime.sleep(60)"
+    with workers(script, 1) as (process,):
+        assert process.stdout.readline() == "made\n"
+        process.terminate()
+        assert process.wait(timeout=50) == -signal.SIGTERM
+
+
 # The chief leads the others' operations; TensorFlow notices the two in
 # different ways.
 @pytest.mark.parametrize(

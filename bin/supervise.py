@@ -1,0 +1,128 @@
+"""Starts a command again when its end says that this may help.
+
+python -m bin.supervise --progress_dir=runs/base -- \\
+    python -m bin.pretrain --run_dir=runs/base ...
+
+So ends a run that was killed, has lost another worker or was asked to stop by
+the machine; not one that a mistake has ended. A signal to the supervisor is
+passed on, and the command is not started again.
+"""
+
+import os
+import re
+import sys
+import time
+
+from absl import flags
+
+from albert_tf import files
+from albert_tf.config import UserError
+from albert_tf.training.stops import RESTARTABLE
+from bin import command_line
+from bin.children import Children, exit_status
+
+FLAGS = flags.FLAGS
+
+_LONGEST_PAUSE_SECONDS = 300.0
+
+
+def define_flags() -> None:
+    """Defines the program's flags."""
+    flags.DEFINE_string(
+        "progress_dir",
+        None,
+        "The command's run directory: a newer checkpoint there is progress. "
+        "Without it no restart counts as progress.",
+    )
+    flags.DEFINE_integer(
+        "max_restarts_without_progress",
+        3,
+        "How many restarts in a row may bring no newer checkpoint.",
+        lower_bound=0,
+    )
+    flags.DEFINE_float(
+        "backoff_secs",
+        5.0,
+        "Pause before a restart; each further one without progress doubles "
+        "it, up to five minutes.",
+        lower_bound=0.0,
+    )
+
+
+def newest_step(run_dir: str | None) -> int:
+    """Returns the step of the newest checkpoint; -1 without any."""
+    directory = os.path.join(run_dir or "", "checkpoints")
+    if not run_dir or not files.isdir(directory):
+        return -1
+    found = [
+        re.fullmatch(r"step-(\d+)", name) for name in files.listdir(directory)
+    ]
+    return max((int(match[1]) for match in found if match), default=-1)
+
+
+def supervise(
+    command: list[str],
+    *,
+    progress_dir: str | None,
+    max_restarts_without_progress: int,
+    backoff_secs: float,
+) -> int:
+    """Returns the exit status of the command's last run."""
+    newest = newest_step(progress_dir)
+    without_progress = 0
+    with Children() as children:
+        while True:
+            status = exit_status(children.start(command).wait())
+            if children.received or status not in RESTARTABLE:
+                return status
+            before, newest = newest, newest_step(progress_dir)
+            if newest > before:
+                without_progress = 0
+            if without_progress >= max_restarts_without_progress:
+                _say(
+                    f"exit status {status}; {without_progress} restarts have "
+                    "brought no newer checkpoint: given up."
+                )
+                return status
+            pause = min(
+                backoff_secs * 2**without_progress, _LONGEST_PAUSE_SECONDS
+            )
+            without_progress += 1
+            reached = f" after step {newest}" if newest >= 0 else ""
+            _say(
+                f"exit status {status}{reached}; starting again in "
+                f"{pause:g} seconds."
+            )
+            _pause(pause, children)
+            if children.received:
+                return 128 + children.received
+
+
+def _pause(seconds: float, children: Children) -> None:
+    # A handler that returns lets a sleep go on to its end.
+    end = time.monotonic() + seconds
+    while not children.received and time.monotonic() < end:
+        time.sleep(min(0.1, seconds))
+
+
+def _say(line: str) -> None:
+    now = time.strftime("%Y-%m-%d %H:%M:%S")
+    print(f"{now} supervise: {line}", file=sys.stderr, flush=True)
+
+
+def main(command: list[str]) -> None:
+    """Runs the command until it ends for good."""
+    if not command:
+        raise UserError("no command; it follows the flags, after --.")
+    sys.exit(
+        supervise(
+            command,
+            progress_dir=FLAGS.progress_dir,
+            max_restarts_without_progress=FLAGS.max_restarts_without_progress,
+            backoff_secs=FLAGS.backoff_secs,
+        )
+    )
+
+
+if __name__ == "__main__":
+    command_line.run_with_command(define_flags, main)

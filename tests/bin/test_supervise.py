@@ -1,0 +1,173 @@
+"""The supervisor, and what passes signals on."""
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from bin.supervise import newest_step
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def supervisor(*flags, script):
+    return subprocess.Popen(
+        [
+            *(sys.executable, "-m", "bin.supervise", *flags, "--"),
+            *(sys.executable, "-c", script),
+        ],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def supervised(*flags, script):
+    """Returns (exit status, lines on the error stream without their time)."""
+    process = supervisor("--backoff_secs=0.05", *flags, script=script)
+    _, errors = process.communicate(timeout=60)
+    lines = errors.splitlines()
+    times = [re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ", ln) for ln in lines]
+    assert all(times)
+    return process.returncode, [line[20:] for line in lines]
+
+
+def counting(path, then):
+    """Returns a script that counts its runs in a file, `run`, then does."""
+    return (
+        "import os, signal, sys, pathlib\n"
+        f"path = pathlib.Path({str(path)!r})\n"
+        "run = 1 + (int(path.read_text()) if path.exists() else 0)\n"
+        f"path.write_text(str(run))\n{then}"
+    )
+
+
+@pytest.mark.parametrize("status", [0, 1, 17])
+def test_an_end_that_no_restart_helps_is_handed_on(tmp_path, status):
+    script = counting(tmp_path / "runs", f"sys.exit({status})")
+    assert supervised(script=script) == (status, [])
+    assert (tmp_path / "runs").read_text() == "1"
+
+
+@pytest.mark.parametrize(
+    ("end", "status"),
+    [
+        ("sys.exit(75)", 75),
+        ("os.kill(os.getpid(), signal.SIGKILL)", 137),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", 139),
+        ("sys.exit(143)", 143),
+    ],
+)
+def test_it_starts_again_until_all_is_well(tmp_path, end, status):
+    script = counting(tmp_path / "runs", f"if run < 3: {end}")
+    assert supervised(script=script) == (
+        0,
+        [
+            f"supervise: exit status {status}; starting again in {pause} "
+            "seconds."
+            for pause in (0.05, 0.1)
+        ],
+    )
+
+
+def test_it_gives_up_without_progress(tmp_path):
+    script = counting(tmp_path / "runs", "sys.exit(75)")
+    status, lines = supervised(script=script)
+    assert status == 75
+    assert (tmp_path / "runs").read_text() == "4"
+    assert [float(line.split()[-2]) for line in lines[:3]] == [0.05, 0.1, 0.2]
+    assert lines[3:] == [
+        "supervise: exit status 75; 3 restarts have brought no newer "
+        "checkpoint: given up."
+    ]
+
+
+def test_checkpoints_are_progress(tmp_path):
+    checkpoints = tmp_path / "run" / "checkpoints"
+    checkpoints.mkdir(parents=True)
+    script = counting(
+        tmp_path / "runs",
+        f"open({str(checkpoints)!r} + f'/step-{{min(run, 5) * 10}}', 'w')\n"
+        "sys.exit(75)",
+    )
+    status, lines = supervised(
+        f"--progress_dir={tmp_path / 'run'}",
+        "--max_restarts_without_progress=1",
+        script=script,
+    )
+    assert status == 75
+    # Five runs that progress, one that does not.
+    assert (tmp_path / "runs").read_text() == "6"
+    assert lines[0] == (
+        "supervise: exit status 75 after step 10; starting again in 0.05 "
+        "seconds."
+    )
+    assert len(lines) == 6
+
+
+def test_the_newest_step(tmp_path):
+    assert newest_step(None) == newest_step(str(tmp_path)) == -1
+    (tmp_path / "checkpoints").mkdir()
+    assert newest_step(str(tmp_path)) == -1
+    for name in ("step-9", "step-10", "step-11.tmp", "corrupt-step-12"):
+        (tmp_path / "checkpoints" / name).touch()
+    assert newest_step(str(tmp_path)) == 10
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_is_passed_on_and_ends_all(number):
+    script = (
+        "import signal, sys, time\n"
+        "def end(number, frame): sys.exit(128 + number)\n"
+        "signal.signal(signal.SIGTERM, end)\n"
+        "signal.signal(signal.SIGINT, end)\n"
+        "print('ready', flush=True)\n"
+        "time.sleep(60)"
+    )
+    process = supervisor(script=script)
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(number)
+    out, errors = process.communicate(timeout=30)
+    # 143 is an end that would be started again, had nobody asked for it.
+    assert (process.returncode, out, errors) == (128 + number, "", "")
+
+
+def test_a_signal_ends_the_pause():
+    process = supervisor("--backoff_secs=60", script="raise SystemExit(75)")
+    assert "starting again in 60 seconds" in process.stderr.readline()
+    begin = time.monotonic()
+    process.terminate()
+    process.communicate(timeout=30)
+    assert process.returncode == 143
+    assert time.monotonic() - begin < 30
+
+
+def test_mistakes():
+    for command, said in (
+        ([], "no command; it follows the flags, after --."),
+        (["--", "no-such-program"], "no-such-program: No such file"),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "bin.supervise", *command],
+            cwd=ROOT,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert done.returncode == 1
+        assert said in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_it_needs_no_tensorflow():
+    script = "import sys, bin.supervise; print('tensorflow' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+    )
+    assert done.stdout == b"False\n"

@@ -62,8 +62,8 @@ def _row(
     slots = slots[np.argsort(positions[slots], kind="stable")]
     numbers = {int(positions[slot]): n for n, slot in enumerate(slots, 1)}
     text = "".join(
-        _marked(token, numbers.get(place))
-        for place, token in enumerate(_tokens(tokenizer, ids))
+        _marked(token, piece, numbers.get(place))
+        for place, (token, piece) in enumerate(_tokens(tokenizer, ids))
     )
     if input_mask.sum() > len(ids):
         text += " …"
@@ -76,23 +76,33 @@ def _row(
     return "\n".join([f"> {text.strip()}", "", *head, *table])
 
 
-def _tokens(tokenizer: Tokenizer, ids: np.ndarray) -> Iterator[str]:
-    """Yields what each token adds to the text, a space before a word."""
+def _tokens(tokenizer: Tokenizer, ids: np.ndarray) -> Iterator[tuple[str, str]]:
+    """Yields what each token adds to the text, and its piece.
+
+    There is a space before a word. Special pieces stand as words.
+    """
     before = ""
     for end, piece in enumerate(tokenizer.pieces(ids), 1):
         text = tokenizer.decode(ids[:end])
-        # Special pieces have no text.
-        yield text[len(before) :] or f" {piece}"
+        added = text[len(before) :]
+        if not added and ids[end - 1] in tokenizer.special_ids:
+            added = f" {piece}"
+        elif added and not before:
+            # A text does not begin with the space of its first word.
+            added = f" {added}"
+        yield added, piece
         before = text
 
 
-def _marked(token: str, number: int | None) -> str:
+def _marked(token: str, piece: str, number: int | None) -> str:
     """Returns a token in Markdown, its number beside it if it has one."""
     if number is None:
         return _shown(token)
-    word = token.lstrip(" ")
-    space = " " * (len(token) - len(word))
-    return f"{space}**{_shown(word)}**{str(number).translate(_SUPERSCRIPT)}"
+    word = token.strip()
+    space = " " if token != word else ""
+    # A piece may add nothing: the mark of a word alone.
+    shown = _shown(word or piece)
+    return f"{space}**{shown}**{str(number).translate(_SUPERSCRIPT)}"
 
 
 def _guesses(tokenizer: Tokenizer, logits: np.ndarray) -> str:

@@ -16,7 +16,7 @@ from bin.benchmarking.workplace import Workplace
 if TYPE_CHECKING:
     from albert_tf.training.step_benchmark import Prepared, Round
 
-_WAITING_SECONDS = 10.0
+_WAITING_SECONDS = 5.0
 _MIB = 2**20
 
 

@@ -407,6 +407,8 @@ def test_every_stage_of_a_tiny_corpus(tmp_path, text):
         "--max_seq_length=48",
         "--dupe_factor=2",
         "--preset=tiny",
+        # Enough that what is kept outweighs the weights.
+        "--batch_size=32",
         "--repeats=1",
         f"--work_dir={work}",
         f"--output={output}",

@@ -298,7 +298,9 @@ def lost_workers(strategy: tf.distribute.Strategy) -> Iterator[None]:
 
 
 def _reason(error: tf.errors.OpError) -> str:
-    """Returns the first line of what TensorFlow says, without its prefix."""
+    """Returns the line in which TensorFlow says why, without its prefix."""
     lines = str(error.message).strip().splitlines() or [""]
-    said = lines[0].rpartition("}} ")[2].rstrip(": ")
+    # Out of a compiled step it comes below "Graph execution error".
+    why = [line for line in lines if "Collective ops is aborted" in line]
+    said = (why or lines)[0].rpartition("}} ")[2].rstrip(": ")
     return f"{type(error).__name__}: {said}"

@@ -13,6 +13,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.config import RuntimeConfig, UserError
+from albert_tf.training import distribution
 from albert_tf.training.cluster import local_clusters
 from albert_tf.training.distribution import (
     STRATEGIES,
@@ -292,9 +293,15 @@ def test_a_worker_that_is_missing_at_the_start():
     )
 
 
-def test_the_line_of_a_lost_worker(monkeypatch):
-    from albert_tf.training import distribution
-
+@pytest.mark.parametrize(
+    "message",
+    [
+        "{{function_node x}} Collective ops is aborted by: Reset\nmore",
+        "Graph execution error:\n\nat node x\nCollective ops is aborted by: "
+        "Reset\n\t [[{{node x}}]]",
+    ],
+)
+def test_the_line_of_a_lost_worker(monkeypatch, message):
     watched = []
     monkeypatch.setattr(distribution, "is_alone", lambda strategy: False)
     monkeypatch.setattr(
@@ -303,12 +310,10 @@ def test_the_line_of_a_lost_worker(monkeypatch):
         lambda seconds, line: watched.append(seconds),
     )
     with pytest.raises(RunStopped) as stopped, lost_workers(mirrored(1)):
-        raise tf.errors.UnavailableError(
-            None, None, "{{function_node x}} Collective ops is aborted\nmore"
-        )
+        raise tf.errors.UnavailableError(None, None, message)
     assert stopped.value.exit_code == 75
     assert str(stopped.value) == (
-        "a worker was lost (UnavailableError: Collective ops is aborted): "
-        "every worker ends; start the whole job again."
+        "a worker was lost (UnavailableError: Collective ops is aborted by: "
+        "Reset): every worker ends; start the whole job again."
     )
     assert watched == [30.0]

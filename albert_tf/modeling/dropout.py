@@ -11,6 +11,8 @@ import math
 import keras
 from keras import ops
 
+from albert_tf.modeling.fused import in_one_pass
+
 # Constants of a 32-bit integer finaliser with full avalanche ("lowbias32",
 # found by search: Wellons, 2018) and of the golden-ratio sequence.
 _MULTIPLY_1, _MULTIPLY_2 = 0x7FEB352D, 0x846CA68B
@@ -63,6 +65,36 @@ def drawn_keys(
     )
 
 
+def dropped(
+    rate: float,
+    inputs: keras.KerasTensor,
+    keys: keras.KerasTensor,
+    rows: keras.KerasTensor | None = None,
+) -> keras.KerasTensor:
+    """Returns `inputs` with elements set to 0, the others rescaled.
+
+    Args:
+        rate: the probability of 0.
+        inputs: `[batch, ..., width]`.
+        keys: `[batch]` uint32.
+        rows: where the inputs are some rows of a larger array: which,
+            integers `[batch, ...]`, counted within the example. They are
+            dropped as they would be in the larger array.
+    """
+    shape = ops.shape(inputs)
+    if rows is None:
+        counter = ops.arange(math.prod(shape[1:]))[None]
+    else:
+        counter = ops.cast(rows, "int32")[..., None] * shape[-1]
+        counter = counter + ops.arange(shape[-1])
+        counter = ops.reshape(counter, (shape[0], -1))
+    counter = ops.multiply(ops.cast(counter, "uint32"), _uint32(_GOLDEN))
+    bits = _avalanche(ops.bitwise_xor(ops.expand_dims(keys, 1), counter))
+    keep = ops.reshape(bits, shape) >= _uint32(int(rate * 2**32))
+    scale = ops.cast(1.0 / (1.0 - rate), inputs.dtype)
+    return ops.where(keep, inputs * scale, ops.zeros_like(inputs))
+
+
 @keras.saving.register_keras_serializable(package="albert_tf")
 class ExampleDropout(keras.layers.Layer):
     """Inverted dropout with a mask per example.
@@ -85,32 +117,29 @@ class ExampleDropout(keras.layers.Layer):
         training: bool = False,
         rows: keras.KerasTensor | None = None,
     ) -> keras.KerasTensor:
-        """Returns `inputs` with elements set to 0, the others rescaled.
+        """Returns `inputs`, in training with elements set to 0.
 
         Args:
             inputs: `[batch, ..., width]`.
             keys: `[batch]` uint32 or None.
             training: whether anything is dropped.
-            rows: where the inputs are some rows of a larger array: which,
-                integers `[batch, ...]`, counted within the example. They
-                are dropped as they would be in the larger array.
+            rows: which rows the inputs are, if not all (see `dropped`).
         """
         if not training or not self.rate:
             return inputs
-        shape = ops.shape(inputs)
+        drawing = self.drawing(ops.shape(inputs)[0], keys, rows)
+        return in_one_pass(dropped, self.rate)(inputs, *drawing)
+
+    def drawing(
+        self,
+        batch: int,
+        keys: keras.KerasTensor | None,
+        rows: keras.KerasTensor | None,
+    ) -> tuple[keras.KerasTensor, ...]:
+        """Returns what `dropped` needs in training beside its inputs."""
         if keys is None:
-            keys = drawn_keys(shape[0], self.seed_generator)
-        if rows is None:
-            counter = ops.arange(math.prod(shape[1:]))[None]
-        else:
-            counter = ops.cast(rows, "int32")[..., None] * shape[-1]
-            counter = counter + ops.arange(shape[-1])
-            counter = ops.reshape(counter, (shape[0], -1))
-        counter = ops.multiply(ops.cast(counter, "uint32"), _uint32(_GOLDEN))
-        bits = _avalanche(ops.bitwise_xor(ops.expand_dims(keys, 1), counter))
-        keep = ops.reshape(bits, shape) >= _uint32(int(self.rate * 2**32))
-        scale = ops.cast(1.0 / (1.0 - self.rate), inputs.dtype)
-        return ops.where(keep, inputs * scale, ops.zeros_like(inputs))
+            keys = drawn_keys(batch, self.seed_generator)
+        return (keys,) if rows is None else (keys, rows)
 
     def get_config(self) -> dict:
         """Returns the constructor's arguments."""

@@ -56,13 +56,14 @@ def _name(base: str, number: int) -> str:
     return f"{base}_{number}" if number else base
 
 
-def _recomputed(
+def _threaded(
     block: TransformerBlock,
     apply: Callable,
-    threaded: dict[str, keras.KerasTensor],
+    threads: dict[str, keras.KerasTensor],
+    remat: bool,
     hidden: keras.KerasTensor,
 ) -> keras.KerasTensor | tuple[keras.KerasTensor, keras.KerasTensor]:
-    """Returns `apply(hidden)`, to be computed again for the gradient.
+    """Returns `apply(hidden)`, the block's weights handed on.
 
     The weights go in as arguments and come out for the next block that uses
     them. So the gradient of a shared weight is summed on the way back, block
@@ -72,8 +73,9 @@ def _recomputed(
     Args:
         block: whose weights `apply` uses.
         apply: the block with its other arguments.
-        threaded: the weights that came out of earlier blocks, by path;
+        threads: the weights that came out of earlier blocks, by path;
             updated.
+        remat: whether the inside is computed again for the gradient.
         hidden: `[batch, seq, H]`.
     """
     variables = block.weights
@@ -88,11 +90,13 @@ def _recomputed(
         return (outputs, *map(_turned, weights))
 
     given = [
-        threaded[v.path] if v.path in threaded else ops.reshape(v, (-1,))
+        threads[v.path] if v.path in threads else ops.reshape(v, (-1,))
         for v in variables
     ]
-    outputs, *weights = keras.remat(compute)(hidden, *given)
-    threaded.update(
+    if remat:
+        compute = keras.remat(compute)
+    outputs, *weights = compute(hidden, *given)
+    threads.update(
         (v.path, value) for v, value in zip(variables, weights, strict=True)
     )
     return outputs
@@ -138,7 +142,7 @@ class AlbertEncoder(ConfiguredLayer):
             **kwargs: as any layer's.
         """
         # It has no weights but those of its parts, which cast their own. What
-        # is handed to them for recomputation stays float32.
+        # is handed from block to block stays float32.
         super().__init__(config, name, autocast=False, **kwargs)
         config = self.config
         policy = self.dtype_policy
@@ -264,7 +268,7 @@ class AlbertEncoder(ConfiguredLayer):
         mask = ops.cast(input_mask, self.compute_dtype)
         mask_logits = (1.0 - mask[:, None, None, :]) * MASKED_LOGIT
         hidden_states, attentions = [hidden], []
-        threaded: dict[str, keras.KerasTensor] = {}
+        threads: dict[str, keras.KerasTensor] = {}
         for site, number in enumerate(applications, start=1):
             last = site == len(applications)
             block = self.blocks[number]
@@ -276,8 +280,10 @@ class AlbertEncoder(ConfiguredLayer):
                 output_attentions=output_attentions,
                 read_positions=read_positions if last else None,
             )
-            if self.remat and training:
-                apply = functools.partial(_recomputed, block, apply, threaded)
+            if training:
+                apply = functools.partial(
+                    _threaded, block, apply, threads, self.remat
+                )
             hidden = apply(hidden)
             if output_attentions:
                 hidden, probs = hidden

@@ -1,10 +1,10 @@
-"""What a block computes between its matrix products, in one pass each.
+"""Chains of small operations, trained in one pass over memory.
 
-An activation or a normalisation is a dozen small operations, and training
-runs over memory for each of them, forward and backward. Where Keras runs on
-TensorFlow these functions are compiled by XLA, once as they are and once with
-their gradient, which computes again what it needs: nothing but the arguments
-is kept. Other backends call the same functions as they stand.
+An activation, a normalisation or a mask is a dozen small operations, and
+training runs over memory for each of them, forward and backward. Where Keras
+runs on TensorFlow such a chain is compiled by XLA, once as it is and once with
+its gradient, which computes again what it needs: nothing but the arguments is
+kept. Other backends call the chain as it stands.
 
 For training only: in inference TensorFlow joins a dense layer with its bias
 and activation by itself, which a compiled function would prevent.
@@ -14,68 +14,20 @@ import functools
 from collections.abc import Callable
 
 import keras
-from keras import ops
-
-
-def biased_activation(
-    x: keras.KerasTensor, bias: keras.KerasTensor, activation: Callable
-) -> keras.KerasTensor:
-    """Returns `activation(x + bias)`, computed in at least float32.
-
-    Args:
-        x: `[tokens, width]`.
-        bias: `[width]`.
-        activation: one of layers.ACTIVATIONS.
-    """
-    return _in_one_pass(_biased_activation, activation)(x, bias)
-
-
-def normalized_sum(
-    gamma: keras.KerasTensor,
-    beta: keras.KerasTensor,
-    *terms: keras.KerasTensor,
-    epsilon: float,
-) -> keras.KerasTensor:
-    """Returns the layer normalisation of a sum, in at least float32.
-
-    Args:
-        gamma: `[width]`.
-        beta: `[width]`.
-        *terms: `[tokens, width]`, the first of all, or `[width]`. The result
-            has the first one's type.
-        epsilon: what is added to the variance.
-    """
-    return _in_one_pass(_normalized_sum, epsilon)(gamma, beta, *terms)
-
-
-def _wide(x: keras.KerasTensor) -> keras.KerasTensor:
-    return ops.cast(x, keras.backend.result_type(x.dtype, "float32"))
-
-
-def _biased_activation(
-    activation: Callable, x: keras.KerasTensor, bias: keras.KerasTensor
-) -> keras.KerasTensor:
-    return ops.cast(activation(_wide(x) + _wide(bias)), x.dtype)
-
-
-def _normalized_sum(
-    epsilon: float,
-    gamma: keras.KerasTensor,
-    beta: keras.KerasTensor,
-    *terms: keras.KerasTensor,
-) -> keras.KerasTensor:
-    total = functools.reduce(ops.add, map(_wide, terms))
-    normed = ops.layer_normalization(total, gamma, beta, epsilon=epsilon)
-    return ops.cast(normed, terms[0].dtype)
 
 
 @functools.cache
-def _in_one_pass(function: Callable, constant: object) -> Callable:
-    """Returns the function of tensors that `function` is, given a constant.
+def in_one_pass(function: Callable, *constants: object) -> Callable:
+    """Returns the function of tensors that `function` is, given constants.
 
-    One for all layers: XLA compiles it once for every shape.
+    It has one result, and gradients for the arguments that are floats. There
+    is one for all layers, which XLA compiles once for every shape.
+
+    Args:
+        function: of the constants, then of tensors, in `keras.ops`.
+        *constants: its first arguments, hashable.
     """
-    function = functools.partial(function, constant)
+    function = functools.partial(function, *constants)
     if keras.backend.backend() != "tensorflow":
         return function
     import tensorflow as tf
@@ -85,10 +37,12 @@ def _in_one_pass(function: Callable, constant: object) -> Callable:
 
     @compiled
     def backward(gradient: tf.Tensor, *arguments: tf.Tensor) -> list:
+        floats = [x for x in arguments if x.dtype.is_floating]
         with tf.GradientTape() as tape:
-            tape.watch(arguments)
+            tape.watch(floats)
             result = function(*arguments)
-        return tape.gradient(result, arguments, gradient)
+        found = iter(tape.gradient(result, floats, gradient))
+        return [next(found) if x.dtype.is_floating else None for x in arguments]
 
     @tf.custom_gradient
     def joined(*arguments: tf.Tensor) -> tuple:

@@ -9,8 +9,8 @@ import keras
 from keras import ops
 
 from albert_tf.config import ModelConfig, from_dict, to_dict
-from albert_tf.modeling.dropout import ExampleDropout, fold_in
-from albert_tf.modeling.fused import biased_activation, normalized_sum
+from albert_tf.modeling.dropout import ExampleDropout, dropped, fold_in
+from albert_tf.modeling.fused import in_one_pass
 
 # The package name under which Keras files know these classes.
 serializable = keras.saving.register_keras_serializable(package="albert_tf")
@@ -71,9 +71,53 @@ def _product(
     return ops.matmul(inputs, layer.kernel)
 
 
-def _has_product(layer: keras.layers.Dense) -> bool:
-    """Returns whether the kernel is a matrix of floats, not quantized."""
-    return layer.quantization_mode is None
+def _is_quantized(layer: keras.layers.Dense) -> bool:
+    """Returns whether the kernel is no matrix of floats, for Keras alone."""
+    return layer.quantization_mode is not None
+
+
+def _wide(x: keras.KerasTensor) -> keras.KerasTensor:
+    """Returns float32, and float64 as it is."""
+    return ops.cast(x, keras.backend.result_type(x.dtype, "float32"))
+
+
+def _biased_activation(
+    activation: Callable, x: keras.KerasTensor, bias: keras.KerasTensor
+) -> keras.KerasTensor:
+    """Returns `activation(x + bias)`, computed in at least float32."""
+    return ops.cast(activation(_wide(x) + _wide(bias)), x.dtype)
+
+
+def _normalized_sum(
+    epsilon: float,
+    rate: float,
+    output: keras.KerasTensor,
+    bias: keras.KerasTensor,
+    hidden: keras.KerasTensor,
+    gamma: keras.KerasTensor,
+    beta: keras.KerasTensor,
+    *drawing: keras.KerasTensor,
+) -> keras.KerasTensor:
+    """Returns the normalised `dropout(output + bias) + hidden`.
+
+    Computed in at least float32.
+
+    Args:
+        epsilon: what is added to the variance.
+        rate: of the dropout.
+        output: `[batch, n, H]`.
+        bias: `[H]`.
+        hidden: `[batch, n, H]`.
+        gamma: `[H]`.
+        beta: `[H]`.
+        *drawing: ExampleDropout's, if the rate is not 0.
+    """
+    total = _wide(output) + _wide(bias)
+    if rate:
+        total = dropped(rate, total, *drawing)
+    total = total + _wide(hidden)
+    normed = ops.layer_normalization(total, gamma, beta, epsilon=epsilon)
+    return ops.cast(normed, output.dtype)
 
 
 def _added(
@@ -101,21 +145,25 @@ def _added(
         training: whether dropout is on.
     """
     shape = ops.shape(hidden)
-    flat = ops.reshape(hidden, (-1, shape[-1]))
-    if training and not dropout.rate and _has_product(layer):
-        terms = (_product(layer, inner), layer.bias, flat)
-    else:
-        output = ops.reshape(layer(inner), shape)
+    if not training or _is_quantized(layer):
         output = dropout(
-            output, keys=dropout_keys, training=training, rows=rows
+            ops.reshape(layer(inner), shape),
+            keys=dropout_keys,
+            training=training,
+            rows=rows,
         )
-        terms = (ops.reshape(output, (-1, shape[-1])), flat)
-    if training:
-        weights = (norm.gamma, norm.beta)
-        total = normalized_sum(*weights, *terms, epsilon=norm.epsilon)
-    else:
-        total = norm(ops.add(*terms))
-    return ops.reshape(total, shape)
+        return norm(hidden + output)
+    drawing = ()
+    if dropout.rate:
+        drawing = dropout.drawing(shape[0], dropout_keys, rows)
+    return in_one_pass(_normalized_sum, norm.epsilon, dropout.rate)(
+        ops.reshape(_product(layer, inner), shape),
+        layer.bias,
+        hidden,
+        norm.gamma,
+        norm.beta,
+        *drawing,
+    )
 
 
 def as_model_config(config: ModelConfig | Mapping) -> ModelConfig:
@@ -355,11 +403,9 @@ class FeedForward(ConfiguredLayer):
                 it does not hold all.
         """
         flat = ops.reshape(hidden, (-1, self.config.hidden_size))
-        if training and _has_product(self.intermediate):
-            inner = biased_activation(
-                _product(self.intermediate, flat),
-                self.intermediate.bias,
-                self.activation,
+        if training and not _is_quantized(self.intermediate):
+            inner = in_one_pass(_biased_activation, self.activation)(
+                _product(self.intermediate, flat), self.intermediate.bias
             )
         else:
             inner = self.activation(self.intermediate(flat))

@@ -429,12 +429,12 @@ class TrainingConfig(_Section):
         "loss, so that small gradients are not lost.",
         choices=("float32", "bfloat16", "float16"),
     )
-    micro_batch_size: str = setting(
-        "",
+    micro_batch_size: int = setting(
+        0,
         "Sequences that a replica works on at a time; the gradients of "
-        "several such parts are added up before the update. A number, auto: "
-        "the largest that fits into memory, or empty: a replica's whole "
-        "share of the batch.",
+        "several such parts are added up before the update. 0: a replica's "
+        "whole share of the batch.",
+        minimum=0,
     )
     steps_per_loop: int = setting(
         1,
@@ -489,16 +489,6 @@ class TrainingConfig(_Section):
         "above the mean of the last 128 steps; 0: never.",
         minimum=0.0,
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        text = self.micro_batch_size
-        number = int(text) if text.isdecimal() else 0
-        if text not in ("", "auto") and number < 1:
-            raise UserError(
-                f"micro_batch_size={shown(text)} is neither a number from 1 "
-                "nor auto."
-            )
 
 
 @dataclasses.dataclass(frozen=True)

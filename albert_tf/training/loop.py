@@ -15,7 +15,12 @@ from typing import Any
 from albert_tf.config import RuntimeConfig, TrainingConfig, UserError
 from albert_tf.training.ceiling import matmul_rate
 from albert_tf.training.checkpoints import Checkpoints, SaveFailed
-from albert_tf.training.distribution import agreed, is_alone, is_chief
+from albert_tf.training.distribution import (
+    agreed,
+    is_alone,
+    is_chief,
+    lost_workers,
+)
 from albert_tf.training.input_pipeline import Batch, ReaderStalled, prefetch
 from albert_tf.training.interruption import Interruption, exit_code
 from albert_tf.training.loss_watch import LossWatch
@@ -121,6 +126,7 @@ def train(
         UserError: for settings that do not fit the job.
     """
     with contextlib.ExitStack() as stack:
+        stack.enter_context(lost_workers(trainer.strategy))
         if is_chief(trainer.strategy):
             stack.enter_context(locked(run_dir))
             # Only now that everything fits: a corrected command may use the

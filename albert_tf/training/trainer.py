@@ -76,7 +76,6 @@ class Trainer:
         strategy: tf.distribute.Strategy,
         optimizer_config: OptimizerConfig | None = None,
         training_config: TrainingConfig | None = None,
-        micro_batch_size: int = 0,
     ) -> None:
         """Makes the steps; without an optimizer_config it only evaluates.
 
@@ -87,8 +86,7 @@ class Trainer:
             objective: what to minimise and to report.
             strategy: the replicas.
             optimizer_config: update rule and schedule.
-            training_config: seed, steps, precision.
-            micro_batch_size: rows that a replica works on at a time; 0: all.
+            training_config: seed, steps, precision, micro-batches.
 
         Raises:
             UserError: when a pattern of `freeze` or of an exclusion is wrong.
@@ -96,7 +94,6 @@ class Trainer:
         self.model = model
         self.objective = objective
         self.strategy = strategy
-        self.micro_batch_size = micro_batch_size
         self.optimizer: Lamb | None = None
         self._loss_scale: LossScale | None = None
         self._average: MovingAverage | None = None
@@ -178,7 +175,7 @@ class Trainer:
         return local_rows(batch_size, self.strategy)
 
     def _micro_batch(self, share: int) -> int:
-        return min(self.micro_batch_size or share, share)
+        return min(self._training_config.micro_batch_size or share, share)
 
     def train_step(
         self, batch: Batch, num_applications: int | None = None

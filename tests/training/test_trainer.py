@@ -24,7 +24,7 @@ def mirrored(num_replicas):
     )
 
 
-def make_trainer(config, strategy=None, objective="sop", micro_batch_size=0):
+def make_trainer(config, strategy=None, objective="sop"):
     strategy = strategy or make_strategy(RuntimeConfig())
     with strategy.scope():
         keras.utils.set_random_seed(1)
@@ -37,7 +37,6 @@ def make_trainer(config, strategy=None, objective="sop", micro_batch_size=0):
             strategy=strategy,
             optimizer_config=config.optimizer,
             training_config=config.training,
-            micro_batch_size=micro_batch_size,
         )
 
 
@@ -166,9 +165,8 @@ def test_however_a_batch_is_spread_a_step_is_the_same(
     config = override(small_config, {"num_train_steps": steps})
     expected = textbook(config, source, steps)
     trainer = make_trainer(
-        override(config, changes),
+        override(config, {**changes, "micro_batch_size": micro_batch_size}),
         mirrored(2) if replicas == 2 else None,
-        micro_batch_size=micro_batch_size,
     )
     rows = trainer.rows(batch_size)
     size = trainer.strategy.num_replicas_in_sync * max(micro_batch_size, 1)

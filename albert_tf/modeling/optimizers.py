@@ -15,7 +15,6 @@ import numpy as np
 from keras import ops
 
 from albert_tf.config import OptimizerConfig
-from albert_tf.modeling.schedules import learning_rate_at as learning_rate_at
 from albert_tf.modeling.variable_rules import matches, path_patterns
 
 # Variables, by path, that neither decay nor adapt (the original's list).

@@ -75,3 +75,12 @@ def test_a_recording_lies_where_tensorboard_looks(tmp_path):
     content = recording.read_bytes()
     assert b"MatMul" in content
     assert b"train" in content
+
+
+def test_it_ends_with_its_last_step(calls):
+    profiler = Profiler("2,4", "d")
+    for step in (2, 3):
+        assert "stop" not in calls
+        profiler.before(step)
+        profiler.after(step + 1)
+    assert calls[-1] == "stop"

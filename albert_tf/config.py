@@ -41,8 +41,12 @@ def setting(
     choices: tuple[str, ...] | None = None,
     minimum: float | None = None,
     maximum: float | None = None,
+    words: tuple[str, ...] = (),
 ) -> Any:
-    """Returns a dataclass field that knows its help text and allowed values."""
+    """Returns a dataclass field that knows its help text and allowed values.
+
+    Where a number is wanted, `words` are values beside the numbers.
+    """
     return dataclasses.field(
         default=default,
         metadata={
@@ -50,6 +54,7 @@ def setting(
             "choices": choices,
             "minimum": minimum,
             "maximum": maximum,
+            "words": words,
         },
     )
 
@@ -63,12 +68,15 @@ def shown(value: Any) -> str:
 def _check_value(field: dataclasses.Field, value: Any) -> Any:
     """Returns `value` as the field's type or raises UserError."""
     name, kind = field.name, field.type
+    words = field.metadata["words"]
+    if type(value) is str and value in words:
+        return value
     if kind is float and type(value) is int and abs(value) < sys.float_info.max:
         value = float(value)
     if type(value) is not kind:
         raise UserError(
             f"{name}={shown(value)} is of type {type(value).__name__}; "
-            f"{kind.__name__} is needed."
+            f"{' or '.join([kind.__name__, *words])} is needed."
         )
     choices = field.metadata["choices"]
     if choices and value not in choices:
@@ -433,8 +441,10 @@ class TrainingConfig(_Section):
         0,
         "Sequences that a replica works on at a time; the gradients of "
         "several such parts are added up before the update. 0: a replica's "
-        "whole share of the batch.",
+        "whole share of the batch; auto: the largest that fits into memory, "
+        "which a new run tries and config.json keeps.",
         minimum=0,
+        words=("auto",),
     )
     steps_per_loop: int = setting(
         1,

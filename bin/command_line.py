@@ -216,8 +216,32 @@ def define_settings(
                 text,
                 module_name=sys.argv[0],
             )
+        elif field.metadata["words"]:
+            flags.DEFINE(
+                _NumberOrWord(field.metadata["words"]),
+                name,
+                None,
+                text,
+                module_name=sys.argv[0],
+            )
         else:
             define[field.type](name, None, text, module_name=sys.argv[0])
+
+
+class _NumberOrWord(flags.ArgumentParser):
+    """Parses whole numbers and a few words."""
+
+    def __init__(self, words: Collection[str]) -> None:
+        super().__init__()
+        self._words = words
+        self.syntactic_help = f"a whole number or {' or '.join(words)}"
+
+    def parse(self, argument: str) -> int | str:
+        """Returns the number or the word."""
+        try:
+            return argument if argument in self._words else int(argument)
+        except ValueError:
+            raise ValueError(f"it must be {self.syntactic_help}") from None
 
 
 def _values(config: Any) -> dict[str, Any]:

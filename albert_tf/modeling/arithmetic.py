@@ -83,15 +83,22 @@ def _product(rows: int, inner: int, columns: int) -> int:
 
 
 def encoder_flops(
-    config: ModelConfig, *, batch_size: int, seq_length: int
+    config: ModelConfig,
+    *,
+    batch_size: int,
+    seq_length: int,
+    read_positions_only: bool,
 ) -> int:
-    """Returns the operations of the encoder and its pooler, without heads."""
+    """Returns the operations of the encoder and its pooler, without heads.
+
+    Arguments as `forward_terms`'; what is read is the first position then.
+    """
     terms = forward_terms(
         config,
         batch_size=batch_size,
         seq_length=seq_length,
         num_predictions=0,
-        read_positions_only=False,
+        read_positions_only=read_positions_only,
     )
     return sum(terms.values()) - terms["masked_lm"] - terms["sentence_order"]
 

@@ -10,7 +10,7 @@ from keras import ops
 
 from albert_tf.config import ModelConfig, from_dict, to_dict
 from albert_tf.modeling.dropout import ExampleDropout, dropped, fold_in
-from albert_tf.modeling.fused import in_one_pass
+from albert_tf.modeling.fused import in_one_pass, product
 
 # The package name under which Keras files know these classes.
 serializable = keras.saving.register_keras_serializable(package="albert_tf")
@@ -37,11 +37,13 @@ def dense(
     name: str,
     dtype: object,
     use_bias: bool = True,
+    activation: Callable | None = None,
 ) -> keras.layers.Dense:
     """Returns a dense layer with ALBERT's initializer."""
     return keras.layers.Dense(
         width,
         use_bias=use_bias,
+        activation=activation,
         kernel_initializer=initializer(config),
         name=name,
         dtype=dtype,
@@ -68,7 +70,7 @@ def _product(
     layer: keras.layers.Dense, inputs: keras.KerasTensor
 ) -> keras.KerasTensor:
     """Returns what a dense layer gives before its bias is added."""
-    return ops.matmul(inputs, layer.kernel)
+    return product(inputs, layer.kernel)
 
 
 def _is_quantized(layer: keras.layers.Dense) -> bool:
@@ -371,8 +373,15 @@ class FeedForward(ConfiguredLayer):
         config = self.config
         policy = self.dtype_policy
         self.activation = ACTIVATIONS[config.hidden_act]
+        # The layer's own activation, and not one after it: TensorFlow's
+        # graph optimizer joins a product with its bias and GELU only if their
+        # names are in alphabetical order, as they are in one scope.
         self.intermediate = dense(
-            config, config.intermediate_size, "intermediate", policy
+            config,
+            config.intermediate_size,
+            "intermediate",
+            policy,
+            activation=self.activation,
         )
         self.output_dense = dense(config, config.hidden_size, "output", policy)
         self.layer_norm = layer_norm(config, policy)
@@ -408,7 +417,7 @@ class FeedForward(ConfiguredLayer):
                 _product(self.intermediate, flat), self.intermediate.bias
             )
         else:
-            inner = self.activation(self.intermediate(flat))
+            inner = self.intermediate(flat)
         return _added(
             inner,
             hidden,

@@ -15,6 +15,7 @@ import numpy as np
 from keras import ops
 
 from albert_tf.config import OptimizerConfig
+from albert_tf.modeling.fused import compiled
 from albert_tf.modeling.variable_rules import matches, path_patterns
 
 # Variables, by path, that neither decay nor adapt (the original's list).
@@ -214,18 +215,16 @@ class Lamb(keras.optimizers.Optimizer):
         # The sum is dense where TensorFlow gives the rows of an embedding
         # (IndexedSlices), some of them several times.
         gradient = ops.zeros(momentum.shape, dtype) + ops.cast(gradient, dtype)
-        beta_1, beta_2 = self._betas()
-        m = beta_1 * momentum + (1.0 - beta_1) * gradient
-        v = beta_2 * velocity + (1.0 - beta_2) * ops.square(gradient)
+        decay = self.weight_decay_rate if self.decays[index] else 0.0
+        m, v, update = compiled(
+            _moments_and_update,
+            *self._betas(),
+            self.epsilon,
+            decay,
+            self.bias_correction,
+        )(gradient, momentum, velocity, weight, self.iterations)
         self.assign(momentum, m)
         self.assign(velocity, v)
-        if self.bias_correction:
-            step = ops.cast(self.iterations + 1, dtype)
-            m = m / (1.0 - ops.power(ops.cast(beta_1, dtype), step))
-            v = v / (1.0 - ops.power(ops.cast(beta_2, dtype), step))
-        update = m / (ops.sqrt(v) + self.epsilon)
-        if self.decays[index]:
-            update = update + self.weight_decay_rate * weight
         if self.adapts[index]:
             update, ratio = adapt(weight, update)
             self.assign(self.last_trust_ratios[index], ratio)
@@ -250,6 +249,32 @@ class Lamb(keras.optimizers.Optimizer):
             ),
         )
         return config
+
+
+def _moments_and_update(
+    beta_1: float,
+    beta_2: float,
+    epsilon: float,
+    decay: float,
+    bias_correction: bool,
+    gradient: keras.KerasTensor,
+    momentum: keras.KerasTensor,
+    velocity: keras.KerasTensor,
+    weight: keras.KerasTensor,
+    iterations: keras.KerasTensor,
+) -> tuple[keras.KerasTensor, keras.KerasTensor, keras.KerasTensor]:
+    """Returns both moments and the update before layer adaptation."""
+    m = beta_1 * momentum + (1.0 - beta_1) * gradient
+    v = beta_2 * velocity + (1.0 - beta_2) * ops.square(gradient)
+    first, second = m, v
+    if bias_correction:
+        step = ops.cast(iterations + 1, m.dtype)
+        first = m / (1.0 - ops.power(ops.cast(beta_1, m.dtype), step))
+        second = v / (1.0 - ops.power(ops.cast(beta_2, m.dtype), step))
+    update = first / (ops.sqrt(second) + epsilon)
+    if decay:
+        update = update + decay * weight
+    return m, v, update
 
 
 def _patterns(argument: str, patterns: Sequence[str]) -> tuple[str, ...]:

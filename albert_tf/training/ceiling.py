@@ -12,6 +12,8 @@ _RUNS = 5
 # device gets a larger one.
 _LEAST_SECONDS = 2e-3
 _LARGEST_WIDTH = 16384
+# A product that takes some milliseconds on two cores.
+_SMALL = 512
 
 
 def matmul_rate(dtype: str) -> float:
@@ -32,7 +34,20 @@ def matmul_rate(dtype: str) -> float:
         scale *= 2
 
 
+def small_work_seconds(dtype: str) -> float:
+    """Returns the seconds of a few small products on the default device.
+
+    Some hundredths of a second on two cores: fit to be asked now and then
+    while training.
+    """
+    return sum(_product_times(_SMALL, _SMALL, dtype))
+
+
 def _product_seconds(rows: int, width: int, dtype: str) -> float:
+    return statistics.median(_product_times(rows, width, dtype))
+
+
+def _product_times(rows: int, width: int, dtype: str) -> list[float]:
     left = tf.random.stateless_normal((rows, width), (1, 2), dtype=dtype)
     right = tf.random.stateless_normal(
         (width, _WIDER * width), (3, 4), dtype=dtype
@@ -44,4 +59,4 @@ def _product_seconds(rows: int, width: int, dtype: str) -> float:
         # One entry, so that the device is waited for.
         float(tf.matmul(left, right)[0, 0])
         seconds.append(time.perf_counter() - begin)
-    return statistics.median(seconds[1:])
+    return seconds[1:]

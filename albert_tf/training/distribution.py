@@ -144,23 +144,16 @@ STRATEGIES: dict[str, Callable[[RuntimeConfig], tf.distribute.Strategy]] = {
 }
 
 
-def make_strategy(
-    runtime: RuntimeConfig | str, num_replicas: int = 0
-) -> tf.distribute.Strategy:
+def make_strategy(runtime: RuntimeConfig) -> tf.distribute.Strategy:
     """Returns the strategy; 0 replicas means every device of the machine.
 
     On a machine without GPUs `mirrored` makes num_replicas logical CPUs.
     multi_worker must be made before TensorFlow has computed anything.
 
     Raises:
-        UserError: for an unknown name or more replicas than devices.
+        UserError: for more replicas than devices, or no cluster.
+        RunStopped: when a worker of the cluster is missing.
     """
-    if isinstance(runtime, str):
-        if runtime not in STRATEGIES:
-            raise UserError(
-                f"strategy={runtime!r} is not one of {', '.join(STRATEGIES)}."
-            )
-        runtime = RuntimeConfig(strategy=runtime, num_replicas=num_replicas)
     return STRATEGIES[runtime.strategy](runtime)
 
 

@@ -27,9 +27,11 @@ from albert_tf.training.distribution import make_strategy
 from albert_tf.training.evaluate import evaluate_classification
 from albert_tf.training.input_pipeline import ClassificationBatches
 from albert_tf.training.loop import Job, train
+from albert_tf.training.micro_batch import resolved_micro_batch
 from albert_tf.training.objectives import classification_objective
 from albert_tf.training.phases import DepthSchedule, Phases
 from albert_tf.training.trainer import DTYPE_POLICIES, Trainer
+from albert_tf.training.workload import Workload
 
 
 def resolve_steps(config: FinetuneConfig, num_examples: int) -> FinetuneConfig:
@@ -118,6 +120,25 @@ def run_finetuning(
             f"{labels[0]!r}; a classifier needs at least two."
         )
     config = resolve_steps(config, len(examples["train"]))
+    config = override(
+        config,
+        {
+            "micro_batch_size": resolved_micro_batch(
+                config.training.micro_batch_size,
+                strategy,
+                run_dir,
+                # The head is a trifle beside the encoder, and so is the
+                # masked-LM head at one position.
+                Workload(
+                    model=model_config,
+                    batch_size=config.training.train_batch_size,
+                    seq_length=max_seq_length,
+                    num_predictions=1,
+                    training=config.training,
+                ),
+            )
+        },
+    )
     batches, dev_batches = (
         ClassificationBatches(
             tokenizer.encode_batch([e.text for e in examples[split]]),

@@ -120,22 +120,24 @@ class KerasHubSide:
         )
         # It projects even where the widths are equal.
         arithmetic = override(config, {"always_project_embeddings": True})
+        every_state = encoder_flops(
+            arithmetic,
+            batch_size=work.batch_size,
+            seq_length=work.seq_length,
+            read_positions_only=False,
+        )
         self.flops = {
             "train_step": training_flops(
                 arithmetic, **work.shape, read_positions_only=False
             ),
-            "forward": encoder_flops(
-                arithmetic,
-                batch_size=work.batch_size,
-                seq_length=work.seq_length,
-            ),
+            **dict.fromkeys(("forward", "states"), every_state),
         }
         how = f"{policy}, {variant}"
         self.does = {
             "train_step": f"{how}, AdamW, gradients clipped to 1, logits at "
             f"{work.num_predictions} positions of a sequence, sentence order "
             "by a dense layer of ours",
-            "forward": how,
+            **dict.fromkeys(("forward", "states"), how),
         }
 
     def train_step(self) -> float:
@@ -147,3 +149,7 @@ class KerasHubSide:
     def forward(self) -> np.ndarray:
         """Computes every state; returns the pooled outputs `[batch, H]`."""
         return self._encode(self._inputs)["pooled_output"].numpy()
+
+    def states(self) -> np.ndarray:
+        """Returns every state `[batch, seq, H]`."""
+        return self._encode(self._inputs)["sequence_output"].numpy()

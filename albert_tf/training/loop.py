@@ -21,6 +21,7 @@ from albert_tf.training.distribution import (
     is_chief,
     lost_workers,
 )
+from albert_tf.training.environment import describe_environment, markdown_table
 from albert_tf.training.input_pipeline import Batch, ReaderStalled, prefetch
 from albert_tf.training.interruption import Interruption, exit_code
 from albert_tf.training.loss_watch import LossWatch
@@ -35,6 +36,7 @@ from albert_tf.training.stops import (
     WRITING_FAILED,
     RunStopped,
 )
+from albert_tf.training.stragglers import Stragglers
 from albert_tf.training.trainer import Trainer
 
 # Steps without an update, or roll-backs without a checkpoint between them,
@@ -175,6 +177,7 @@ class _Loop:
         self.watch = LossWatch(config.max_loss_spike)
         self.monitor: Monitor | None = None
         self.failed_saves = 0
+        self.stragglers = Stragglers(trainer.strategy, config.precision)
         # The rates are of all replicas, and so is what they are held against.
         self.ceiling = (
             matmul_rate(config.precision) * trainer.num_devices()
@@ -219,7 +222,11 @@ class _Loop:
         self._take_up(restored)
         for line in (*self.job.remarks, *problems):
             self.monitor.say(line)
-        if restored and not self.progress.finished:
+        if self.progress.finished:
+            self.monitor.say(
+                f"{self.run_dir} has been trained to its end, step {self.step}."
+            )
+        elif restored:
             self.monitor.say(
                 f"Going on from step {self.step} of {self.run_dir}."
             )
@@ -243,6 +250,11 @@ class _Loop:
             writes=self.is_chief,
         )
         self.monitor.compare(self.description["config"])
+        self.monitor.text(
+            "environment",
+            markdown_table(describe_environment()),
+            step=self.step,
+        )
 
     def _roll_back(self) -> None:
         bad_step, before = self.step, self.progress
@@ -300,7 +312,9 @@ class _Loop:
                 "Start the same command again.",
                 TEMPORARY_FAILURE,
             ) from None
-        self.monitor.waited(time.monotonic() - begin)
+        waited = time.monotonic() - begin
+        self.monitor.waited(waited)
+        self.stragglers.waited(waited)
         return item
 
     def _calls(self, step: int) -> Iterator[range]:
@@ -445,6 +459,9 @@ class _Loop:
 
     def _log(self, result: dict[str, float]) -> None:
         means = self.window.means()
+        losses = [target.loss for target in self.trainer.objective.targets]
+        if set(losses) <= set(means):
+            means["loss"] = sum(means[name] for name in losses)
         for name in ("gradient_norm", "learning_rate", "loss_scale"):
             if name in result:
                 means[name] = result[name]
@@ -454,6 +471,8 @@ class _Loop:
         ratios = self.trainer.trust_ratios()
         means.update(summarize_trust_ratios(ratios))
         self.monitor.log(self.step, means, ratios)
+        for line in self.stragglers.compare():
+            self.monitor.say(line)
         self.window = RunningMeans()
 
     def _evaluate(self) -> bool:

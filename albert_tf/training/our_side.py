@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.config import OptimizerConfig, override
+from albert_tf.config import OptimizerConfig, RuntimeConfig, override
 from albert_tf.modeling.arithmetic import encoder_flops, training_flops
 from albert_tf.modeling.models import AlbertForPretraining
 from albert_tf.training.distribution import make_strategy
@@ -33,7 +33,7 @@ class OurSide:
         training = override(
             work.training, {"train_batch_size": work.batch_size}
         )
-        strategy = make_strategy("default")
+        strategy = make_strategy(RuntimeConfig())
         with strategy.scope():
             keras.utils.set_random_seed(training.seed)
             self.model = AlbertForPretraining(
@@ -53,16 +53,28 @@ class OurSide:
             "example_numbers": np.arange(work.batch_size, dtype=np.int32),
         }
         self._features = {n: tf.constant(v) for n, v in batch.items()}
-        self._encode = tf.function(
-            lambda features: self.model.encode(features, training=False),
+        # Beside the first position, which the pooler reads.
+        nothing = tf.zeros((work.batch_size, 0), tf.int32)
+        self._pooled = tf.function(
+            lambda features: self.model.encode(
+                features, training=False, read_positions=nothing
+            )["pooled_output"],
             jit_compile=training.xla,
         )
+        self._states = tf.function(
+            lambda features: self.model.encode(features, training=False)[
+                "sequence_output"
+            ],
+            jit_compile=training.xla,
+        )
+        shape = {"batch_size": work.batch_size, "seq_length": work.seq_length}
         self.flops = {
             "train_step": our_training_flops(work),
             "forward": encoder_flops(
-                work.model,
-                batch_size=work.batch_size,
-                seq_length=work.seq_length,
+                work.model, **shape, read_positions_only=True
+            ),
+            "states": encoder_flops(
+                work.model, **shape, read_positions_only=False
             ),
         }
         how = training.precision + ", XLA" * training.xla
@@ -72,7 +84,8 @@ class OurSide:
             f"logits at {work.num_predictions} positions of a sequence"
             + ", blocks computed again for the gradient"
             * training.remat,
-            "forward": how,
+            "forward": f"{how}, the last block at the first position",
+            "states": how,
         }
 
     def train_step(self) -> float:
@@ -84,5 +97,9 @@ class OurSide:
         return self._trainer.train_step(batch)["loss"]
 
     def forward(self) -> np.ndarray:
-        """Computes every state; returns the pooled outputs `[batch, H]`."""
-        return self._encode(self._features)["pooled_output"].numpy()
+        """Returns the pooled outputs `[batch, H]`."""
+        return self._pooled(self._features).numpy()
+
+    def states(self) -> np.ndarray:
+        """Returns every state `[batch, seq, H]`."""
+        return self._states(self._features).numpy()

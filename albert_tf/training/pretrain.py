@@ -10,6 +10,7 @@ from albert_tf.config import (
     PretrainConfig,
     RuntimeConfig,
     UserError,
+    override,
     to_dict,
 )
 from albert_tf.interchange.model_directory import (
@@ -37,11 +38,13 @@ from albert_tf.training.input_pipeline import (
     sentence_targets,
 )
 from albert_tf.training.loop import Job, train
+from albert_tf.training.micro_batch import resolved_micro_batch
 from albert_tf.training.objectives import pretraining_objective
 from albert_tf.training.phases import DepthSchedule, Phases, numbers_of
 from albert_tf.training.sample_predictions import masked_sentences
 from albert_tf.training.targets import SentenceTargets
 from albert_tf.training.trainer import DTYPE_POLICIES, Trainer
+from albert_tf.training.workload import Workload
 
 # Held-out segments whose guesses are shown at each evaluation.
 _SHOWN_SENTENCES = 4
@@ -124,6 +127,39 @@ def _open_data(
     )
 
 
+def _batches(
+    config: PretrainConfig, part: ShardSet, batch_size: int, training: bool
+) -> PretrainingBatches:
+    return PretrainingBatches(
+        part,
+        masking_config=config.masking,
+        batch_size=batch_size,
+        seed=config.training.seed,
+        training=training,
+    )
+
+
+def _phases(config: PretrainConfig, data: _Data) -> Phases:
+    return Phases(
+        [
+            _batches(config, part, size, training=True)
+            for part, size in zip(data.train, data.batch_sizes, strict=True)
+        ],
+        data.steps,
+    )
+
+
+def _largest_work(config: PretrainConfig, phases: Phases) -> Workload:
+    """Returns a step that takes as much memory as any of the run."""
+    return Workload(
+        model=config.model,
+        batch_size=max(s.batch_size for s in phases.sources),
+        seq_length=max(s.max_seq_length for s in phases.sources),
+        num_predictions=max(s.num_predictions for s in phases.sources),
+        training=config.training,
+    )
+
+
 def run_pretraining(
     config: PretrainConfig,
     *,
@@ -176,6 +212,18 @@ def run_pretraining(
             load_tokenizer(initial.directory), initial.source, tokenizer
         )
     check_vocab_size(config.model, tokenizer, data.train[0].directory)
+    phases = _phases(config, data)
+    config = override(
+        config,
+        {
+            "micro_batch_size": resolved_micro_batch(
+                config.training.micro_batch_size,
+                strategy,
+                run_dir,
+                _largest_work(config, phases),
+            )
+        },
+    )
     description = {
         "job": "pretrain",
         "config": to_dict(config),
@@ -201,26 +249,8 @@ def run_pretraining(
             training_config=config.training,
         )
 
-    def batches_of(
-        part: ShardSet, batch_size: int, training: bool
-    ) -> PretrainingBatches:
-        return PretrainingBatches(
-            part,
-            masking_config=config.masking,
-            batch_size=batch_size,
-            seed=config.training.seed,
-            training=training,
-        )
-
-    phases = Phases(
-        [
-            batches_of(part, size, training=True)
-            for part, size in zip(data.train, data.batch_sizes, strict=True)
-        ],
-        data.steps,
-    )
     held_out = [
-        batches_of(part, config.training.eval_batch_size, training=False)
+        _batches(config, part, config.training.eval_batch_size, training=False)
         for part in data.evaluation
     ]
 

@@ -72,13 +72,17 @@ class TransformersSide:
         config = override(work.model, {"always_project_embeddings": True})
         # Logits of every position are its way.
         shape = work.shape | {"num_predictions": work.seq_length}
+        every_state = encoder_flops(
+            config,
+            batch_size=work.batch_size,
+            seq_length=work.seq_length,
+            read_positions_only=False,
+        )
         self.flops = {
             "train_step": training_flops(
                 config, **shape, read_positions_only=False
             ),
-            "forward": encoder_flops(
-                config, batch_size=work.batch_size, seq_length=work.seq_length
-            ),
+            **dict.fromkeys(("forward", "states"), every_state),
         }
         kinds = {
             "float32": "float32",
@@ -89,7 +93,7 @@ class TransformersSide:
         self.does = {
             "train_step": f"{how}, AdamW, gradients clipped to 1, logits at "
             f"all {work.seq_length} positions of a sequence",
-            "forward": how,
+            **dict.fromkeys(("forward", "states"), how),
         }
 
     def _tensors(
@@ -139,10 +143,17 @@ class TransformersSide:
 
     def forward(self) -> np.ndarray:
         """Computes every state; returns the pooled outputs `[batch, H]`."""
+        return self._output("pooler_output")
+
+    def states(self) -> np.ndarray:
+        """Returns every state `[batch, seq, H]`."""
+        return self._output("last_hidden_state")
+
+    def _output(self, name: str) -> np.ndarray:
         self._model.train(False)
         with self._torch.inference_mode(), self._precision():
-            pooled = self._model.albert(**self._inputs).pooler_output
-        return pooled.float().cpu().numpy()
+            output = getattr(self._model.albert(**self._inputs), name)
+        return output.float().cpu().numpy()
 
 
 def _config(

@@ -1,7 +1,8 @@
 """The work that is measured: a model, a batch of a shape, a precision.
 
 Every side of a comparison, this project and others, does the same work: it
-trains on one batch of random tokens, and computes the encoder's outputs of it.
+trains on one batch of random tokens, and computes the encoder's outputs of it:
+the pooled ones, as a classifier needs them, and all of them.
 """
 
 import dataclasses
@@ -73,7 +74,11 @@ def random_batch(work: Workload) -> dict[str, np.ndarray]:
 
 
 # What a side does, by the name of its method.
-JOBS = {"train_step": "training", "forward": "forward"}
+JOBS = {
+    "train_step": "training",
+    "forward": "forward",
+    "states": "forward to every state",
+}
 
 
 class Side(Protocol):
@@ -91,7 +96,10 @@ class Side(Protocol):
         """Makes one update and returns the loss before it."""
 
     def forward(self) -> np.ndarray:
-        """Computes every state without dropout; returns the pooled outputs.
+        """Returns the pooled outputs `[batch, hidden]`, without dropout.
 
-        They are `[batch, hidden]`.
+        A side may leave out what they do not depend on.
         """
+
+    def states(self) -> np.ndarray:
+        """Returns every state `[batch, seq, hidden]`, without dropout."""

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 from bin import command_line
 from bin.command_line import format_table
 from bin.results_table import results_table
@@ -91,11 +93,12 @@ def program(text, *arguments):
     """Runs a program whose `main` is `text`; returns what it leaves."""
     script = (
         "import os, sys\n"
-        "from albert_tf.config import RuntimeConfig\n"
+        "from albert_tf.config import RuntimeConfig, TrainingConfig\n"
         "from albert_tf.training.stops import RunStopped\n"
         "from bin import command_line\n"
         "def define():\n"
         "    command_line.define_settings(RuntimeConfig())\n"
+        "    command_line.define_settings(TrainingConfig())\n"
         f"def main():\n    {text}\n"
         "command_line.run(define, main)\n"
     )
@@ -117,6 +120,22 @@ def test_flags_of_the_runtime():
     text = "print(command_line.given_runtime())"
     done = program(text, "--strategy=mirrored", "--num_replicas=3")
     assert "strategy='mirrored', num_replicas=3, cluster=''" in done.stdout
+
+
+@pytest.mark.parametrize(("given", "value"), [("auto", "'auto'"), ("3", "3")])
+def test_a_number_or_a_word(given, value):
+    text = "print(command_line.given_settings(TrainingConfig()))"
+    done = program(text, f"--micro_batch_size={given}")
+    assert done.stdout == f"{{'micro_batch_size': {value}}}\n"
+
+
+def test_neither_a_number_nor_the_word():
+    done = program("pass", "--micro_batch_size=most")
+    assert done.returncode == 1
+    assert (
+        "flag --micro_batch_size=most: it must be a whole number or auto"
+        in (done.stderr)
+    )
 
 
 def test_a_local_cluster_runs_the_program_once_for_each_worker():

@@ -77,7 +77,8 @@ def test_from_text_to_an_answer(tmp_path, sentences):
     assert "masked-LM accuracy" in done.stdout
     assert "Traceback" not in done.stderr
     # The very same command again: nothing is left to do.
-    assert "Going on from step 6" in program("pretrain", *pretrain).stdout
+    again = program("pretrain", *pretrain).stdout
+    assert f"{run_dir} has been trained to its end, step 6." in again
     line = refused("pretrain", *pretrain, "--learning_rate=0.5")
     assert "learning_rate: 0.5 here, 0.01 there" in line
 

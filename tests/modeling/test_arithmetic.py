@@ -1,5 +1,6 @@
 """The formulas against the products that TensorFlow traces of our models."""
 
+import functools
 import math
 
 import keras
@@ -133,8 +134,15 @@ def test_what_no_head_reads_is_left_out_of_the_last_block(changes):
 
 def test_an_encoder_has_no_heads():
     config = override(ModelConfig(), SMALL)
-    counted = encoder_flops(config, batch_size=BATCH, seq_length=LENGTH)
-    assert traced_forward(AlbertModel(config)) == counted
+    shape = {"batch_size": BATCH, "seq_length": LENGTH}
+    model = AlbertModel(config)
+    assert traced_forward(model) == encoder_flops(
+        config, **shape, read_positions_only=False
+    )
+    nothing = tf.zeros((BATCH, 0), tf.int32)
+    assert traced_forward(
+        functools.partial(model.encode, read_positions=nothing)
+    ) == encoder_flops(config, **shape, read_positions_only=True)
 
 
 def test_the_last_block_can_be_left_to_what_is_read():

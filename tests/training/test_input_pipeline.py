@@ -96,6 +96,7 @@ def test_shapes_and_types(shards_dir):
         "masked_lm_weights": ((8, slots), "float32"),
         "sentence_order_labels": ((8,), "int32"),
         "example_weights": ((8,), "float32"),
+        "example_numbers": ((8,), "int32"),
     }
     assert {
         name: (value.shape, str(value.dtype)) for name, value in batch.items()

@@ -63,10 +63,11 @@ def test_a_side_trains_and_computes_in_every_variant(kind, precision):
         pooled = side.forward()
         assert pooled.shape == (3, 16)
         assert (np.abs(np.asarray(pooled, np.float32)) <= 1).all()
+        assert side.states().shape == (3, 12, 16)
         # It knows nothing at first: as likely as any of 101 and of 2.
         first = side.train_step()
         assert first == pytest.approx(math.log(101) + math.log(2), abs=0.3)
-        for job in ("train_step", "forward"):
+        for job in ("train_step", "forward", "states"):
             assert precision in side.does[job]
         updated = np.asarray(side.forward(), np.float32)
         side.train_step()
@@ -87,9 +88,13 @@ def test_a_side_counts_the_arithmetic_that_it_does(kind):
         num_predictions=predictions,
         read_positions_only=kind is OURS,
     )
-    assert side.flops["forward"] == encoder_flops(
-        WORK.model, batch_size=3, seq_length=12
-    )
+    for job in ("forward", "states"):
+        assert side.flops[job] == encoder_flops(
+            WORK.model,
+            batch_size=3,
+            seq_length=12,
+            read_positions_only=kind is OURS and job == "forward",
+        )
 
 
 def test_ours_is_set_by_the_work():
@@ -102,6 +107,20 @@ def test_ours_is_set_by_the_work():
     assert "XLA" in side.does["train_step"]
     assert "computed again" in side.does["train_step"]
     assert "computed again" not in side.does["forward"]
+
+
+def test_our_pooled_outputs_do_not_need_every_state():
+    from albert_tf.training.our_side import OurSide
+
+    batch = random_batch(WORK)
+    side = OurSide(WORK, batch)
+    outputs = side.model.encode(batch, training=False)
+    np.testing.assert_allclose(
+        side.forward(), outputs["pooled_output"], atol=1e-6
+    )
+    np.testing.assert_allclose(
+        side.states(), outputs["sequence_output"], atol=1e-6
+    )
 
 
 def test_a_missing_library_is_told_with_what_to_install(monkeypatch):

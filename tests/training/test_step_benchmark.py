@@ -37,7 +37,7 @@ def clock(monkeypatch):
 class FakeSide:
     """Takes so many seconds for a step, and more for the first."""
 
-    flops = {"train_step": 300, "forward": 100}  # noqa: RUF012
+    flops = {"train_step": 300, "forward": 100, "states": 110}  # noqa: RUF012
 
     def __init__(self, name, clock, seconds, log, compiling=0.0):
         self.name, self.clock, self.log = name, clock, log
@@ -56,11 +56,15 @@ class FakeSide:
         self._work("forward")
         return np.zeros(1)
 
+    def states(self):
+        self._work("states")
+        return np.zeros(1)
+
 
 def test_each_job_is_done_in_its_fastest_variant(clock):
     seconds = {
-        "slow": {"train_step": 8.0, "forward": 2.0},
-        "quick": {"train_step": 3.0, "forward": 4.0},
+        "slow": {"train_step": 8.0, "forward": 2.0, "states": 5.0},
+        "quick": {"train_step": 3.0, "forward": 4.0, "states": 4.0},
     }
     batches = []
 
@@ -75,6 +79,7 @@ def test_each_job_is_done_in_its_fastest_variant(clock):
     assert {job: one.variant for job, one in best.items()} == {
         "train_step": "quick",
         "forward": "slow",
+        "states": "quick",
     }
     assert best["train_step"].first_seconds == pytest.approx(53.0)
     assert best["train_step"].seconds == pytest.approx(3.0)
@@ -86,7 +91,7 @@ def test_each_job_is_done_in_its_fastest_variant(clock):
 
 def test_only_the_jobs_that_are_asked_for_are_done(clock):
     log = []
-    seconds = {"train_step": 1.0, "forward": 1.0}
+    seconds = {"train_step": 1.0, "forward": 1.0, "states": 1.0}
     kind = SideKind(
         "fake",
         (),
@@ -103,7 +108,11 @@ def test_sides_take_turns_of_as_many_steps(clock, monkeypatch):
     log = []
     prepared = {}
     for name, step in (("ours", 0.25), ("theirs", 0.5), ("others", 1.0)):
-        seconds = {"train_step": step, "forward": 10 * step}
+        seconds = {
+            "train_step": step,
+            "forward": 10 * step,
+            "states": 20 * step,
+        }
         side = FakeSide(name, clock, seconds, log)
         prepared[name] = {
             job: Prepared("", side, 9.0, seconds[job]) for job in seconds
@@ -113,9 +122,11 @@ def test_sides_take_turns_of_as_many_steps(clock, monkeypatch):
     order = ["ours", "theirs", "others"]
     first = [(name, "train_step") for name in order for _ in range(8)]
     first += [(name, "forward") for name in order for _ in range(3)]
+    first += [(name, "states") for name in order for _ in range(3)]
     order = ["theirs", "others", "ours"]
     second = [(name, "train_step") for name in order for _ in range(8)]
     second += [(name, "forward") for name in order for _ in range(3)]
+    second += [(name, "states") for name in order for _ in range(3)]
     assert log == first + second
     for one in rounds:
         assert one.ceiling == 1000.0
@@ -126,3 +137,4 @@ def test_sides_take_turns_of_as_many_steps(clock, monkeypatch):
         }
         assert list(one.turns["train_step"]) == ["ours", "theirs", "others"]
         assert one.turns["forward"]["others"] == Turn(10.0, 100)
+        assert one.turns["states"]["ours"] == Turn(5.0, 110)

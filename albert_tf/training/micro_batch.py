@@ -1,0 +1,235 @@
+"""`micro_batch_size=auto`: the largest micro-batch that fits into memory.
+
+Found by trying: a process of its own makes a few steps with a micro-batch, and
+either there is memory enough or that process, not the run, comes to grief.
+"""
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import math
+import multiprocessing
+import os
+from collections.abc import Callable, Iterator
+
+import tensorflow as tf
+
+from albert_tf import files
+from albert_tf.config import UserError, override, read_json
+from albert_tf.training.distribution import agreed, is_chief, lost_workers
+from albert_tf.training.memory_benchmark import peak_of_training
+from albert_tf.training.peers import OURS
+from albert_tf.training.workload import Workload
+
+AUTO = "auto"
+# What is left to the system, to readers of data and to evaluations.
+_SHARE_OF_FREE = 0.8
+# A first guess, and how far beyond what is known the next one goes: where
+# memory is overcommitted, too much ends other processes.
+_FIRST_GUESS = 4
+_MOST_GROWTH = 16
+
+
+def resolved_micro_batch(
+    setting: int | str,
+    strategy: tf.distribute.Strategy,
+    run_dir: str,
+    work: Workload,
+) -> int:
+    """Returns the setting's number; for `auto` the one that is found.
+
+    A run that goes on keeps the number that its config.json has: another one
+    would add up in another order.
+
+    Args:
+        setting: of the training configuration.
+        strategy: the replicas.
+        run_dir: that of the run, which may not exist.
+        work: the global batch, of the longest sequences of the run.
+
+    Raises:
+        UserError: when not even a single sequence fits.
+        RunStopped: when another worker is lost meanwhile.
+    """
+    if setting != AUTO:
+        return int(setting)
+    found = 0
+    if is_chief(strategy):
+        found = _recorded(run_dir)
+        if not found:
+            found = _measured(strategy, work)
+    with lost_workers(strategy):
+        return int(agreed(strategy, found))
+
+
+def _recorded(run_dir: str) -> int:
+    """Returns the micro-batch of a run that has begun, or 0."""
+    path = os.path.join(run_dir, "config.json")
+    if not files.isfile(path):
+        return 0
+    # What is amiss with it is said where it is compared as a whole.
+    try:
+        return int(read_json(path)["config"]["training"]["micro_batch_size"])
+    except (KeyError, TypeError, ValueError):
+        return 0
+
+
+def _measured(strategy: tf.distribute.Strategy, work: Workload) -> int:
+    share = -(-work.batch_size // strategy.num_replicas_in_sync)
+    on_gpu = bool(tf.config.list_physical_devices("GPU"))
+    if tf.config.list_logical_devices("TPU"):
+        raise UserError(
+            "micro_batch_size=auto tries what fits on CPUs and GPUs; for a "
+            "TPU give a number."
+        )
+    limit = math.inf
+    if not on_gpu:
+        limit = _SHARE_OF_FREE * free_memory() / _replicas_here(strategy)
+
+    def peak_of(size: int) -> float:
+        peak = _peak_in_a_process(work, size, share)
+        said = f"{peak / 2**20:.0f} MiB" if peak < math.inf else "too much"
+        print(f"Micro-batch of {size}: {said}", flush=True)
+        return peak
+
+    found = largest_micro_batch(share, limit, peak_of)
+    room = "" if on_gpu else f", with room for {limit / 2**20:.0f} MiB"
+    print(f"micro_batch_size={found} of {share}{room}.", flush=True)
+    return found
+
+
+def largest_micro_batch(
+    share: int, limit: float, peak_of: Callable[[int], float]
+) -> int:
+    """Returns the largest part of a replica's share whose peak is in bounds.
+
+    Parts are the share divided by 1, 2, 3 and so on, rounded up: others would
+    only add padding.
+
+    Args:
+        share: sequences of a replica's share of the batch.
+        limit: bytes that may be used.
+        peak_of: a micro-batch's peak in bytes, inf where it does not run.
+
+    Raises:
+        UserError: when not even one sequence fits.
+    """
+    sizes = sorted({-(-share // parts) for parts in range(1, share + 1)})
+    known: dict[int, float] = {}
+    largest, too_large = 0, share + 1
+    guess = 1
+    while guess > largest:
+        known[guess] = peak_of(guess)
+        if known[guess] <= limit and known[guess] < math.inf:
+            largest = guess
+        else:
+            too_large = guess
+        if not largest:
+            raise UserError(
+                "micro_batch_size=auto: one sequence already takes "
+                f"{known[1] / 2**20:.0f} MiB of memory, and "
+                f"{limit / 2**20:.0f} MiB are to be had. Use --remat, shorter "
+                "sequences or a smaller model."
+            )
+        most = _MOST_GROWTH * largest if largest > 1 else _FIRST_GUESS
+        if too_large <= share:
+            # Between what fits and what does not.
+            most = min(most, (largest + too_large) // 2)
+        guess = max(
+            (
+                size
+                for size in sizes
+                if size <= most and _expected(known, size) <= limit
+            ),
+            default=largest,
+        )
+    return largest
+
+
+def _expected(known: dict[int, float], size: int) -> float:
+    """Returns the bytes on the line through the two largest that ran."""
+    ran = sorted(n for n, peak in known.items() if peak < math.inf)[-2:]
+    if len(ran) < 2:
+        return 0.0
+    slope = (known[ran[1]] - known[ran[0]]) / (ran[1] - ran[0])
+    return known[ran[1]] + slope * (size - ran[1])
+
+
+def _peak_in_a_process(work: Workload, size: int, share: int) -> float:
+    # Two of them where there are several: then their sums are held too.
+    rows = min(2 * size, share)
+    part = dataclasses.replace(
+        work,
+        batch_size=rows,
+        training=override(
+            work.training, {"micro_batch_size": size, "steps_per_loop": 1}
+        ),
+    )
+    context = multiprocessing.get_context("spawn")
+    with (
+        _quiet(),
+        concurrent.futures.ProcessPoolExecutor(1, context) as pool,
+    ):
+        try:
+            return pool.submit(_peak, part).result()
+        except concurrent.futures.process.BrokenProcessPool:
+            # The system has killed it: memory has run out.
+            return math.inf
+
+
+def _peak(work: Workload) -> float:
+    """Returns bytes, inf where a device's memory has run out."""
+    try:
+        return peak_of_training(OURS, work, "")
+    except tf.errors.ResourceExhaustedError:
+        return math.inf
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keeps TensorFlow's remarks out of the log of processes started here."""
+    name = "TF_CPP_MIN_LOG_LEVEL"
+    before = os.environ.get(name)
+    os.environ[name] = "3"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+
+
+def _replicas_here(strategy: tf.distribute.Strategy) -> int:
+    """Returns how many replicas share this machine's memory."""
+    cluster = getattr(strategy, "cluster_resolver", None)
+    if cluster is None or not cluster.cluster_spec().jobs:
+        return strategy.num_replicas_in_sync
+    addresses = cluster.cluster_spec().job_tasks("worker")
+    hosts = [address.rpartition(":")[0] for address in addresses]
+    here = hosts.count(hosts[cluster.task_id])
+    return here * strategy.num_replicas_in_sync // len(hosts)
+
+
+def free_memory() -> int:
+    """Returns the bytes that a process may take now, by the system's word.
+
+    On Linux what is available, or what the container's limit leaves; elsewhere
+    all memory.
+    """
+    found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    with contextlib.suppress(OSError), open("/proc/meminfo") as file:
+        lines = dict(line.split(":") for line in file)
+        found.append(1024 * int(lines["MemAvailable"].split()[0]))
+    for limit, used in (
+        ("memory.max", "memory.current"),
+        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    ):
+        # A limit that is none reads "max".
+        with contextlib.suppress(OSError, ValueError):
+            numbers = []
+            for name in (limit, used):
+                with open(os.path.join("/sys/fs/cgroup", name)) as file:
+                    numbers.append(int(file.read()))
+            found.append(numbers[0] - numbers[1])
+    return min(found)

@@ -1,0 +1,281 @@
+"""Chains in one pass give what the same operations give one by one."""
+
+import functools
+import math
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from numpy_albert import DROPOUT, SMALL, random_features, randomise
+
+from albert_tf.config import override
+from albert_tf.modeling import dropout, layers
+from albert_tf.modeling.dropout import example_keys
+from albert_tf.modeling.fused import compiled, in_one_pass, product
+from albert_tf.modeling.models import AlbertForPretraining
+
+TOLERANCE = {"float32": 2e-6, "bfloat16": 1e-2, "float16": 1e-3}
+KEYS = example_keys(1, 2, np.arange(3))
+
+
+def tensors(kind, *shapes):
+    rng = np.random.default_rng(5)
+    return [tf.cast(rng.normal(size=shape), kind) for shape in shapes]
+
+
+def activation_case(kind, name="gelu"):
+    function = layers.ACTIVATIONS[name]
+    given = tensors(kind, (6, 40), (40,))
+    return layers._biased_activation, (function,), given
+
+
+def sum_case(kind, rate=0.0, rows=False):
+    shapes = (3, 5, 40), (40,), (3, 5, 40)
+    given = tensors(kind, *shapes) + tensors("float32", (40,), (40,))
+    drawing = [KEYS] if rate else []
+    if rows:
+        drawing.append(tf.constant([[0, 3, 3, 9, 0]] * 3))
+    return layers._normalized_sum, (1e-6, rate), given + drawing
+
+
+def dropped_case(kind):
+    return dropout.dropped, (0.4,), [*tensors(kind, (3, 2, 4, 5)), KEYS]
+
+
+CASES = {
+    **{name: (activation_case, name) for name in layers.ACTIVATIONS},
+    "sum": (sum_case,),
+    "sum with dropout": (sum_case, 0.3),
+    "sum with dropout of some rows": (sum_case, 0.3, True),
+    "dropout": (dropped_case,),
+}
+
+
+def with_gradients(function, given):
+    """Returns the result and the gradients of the floats among the given."""
+    floats = [x for x in given if x.dtype.is_floating]
+    with tf.GradientTape() as tape:
+        tape.watch(floats)
+        result = function(*given)
+        weight = tf.reshape(
+            tf.cos(tf.range(tf.size(result), dtype=tf.float32)), result.shape
+        )
+        total = tf.reduce_sum(tf.cast(result, "float32") * weight)
+    return [result, *tape.gradient(total, floats)]
+
+
+def assert_close(ours, theirs, tolerance):
+    assert len(ours) == len(theirs)
+    for one, two in zip(ours, theirs, strict=True):
+        assert one.dtype == two.dtype
+        one, two = (np.asarray(x, "float64") for x in (one, two))
+        assert one.shape == two.shape
+        assert np.abs(two).max() > 1e-3
+        assert np.abs(one - two).max() <= tolerance * np.abs(two).max()
+
+
+@pytest.mark.parametrize("kind", TOLERANCE)
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_one_pass_gives_values_and_gradients_of_the_single_steps(case, kind):
+    make, *options = case
+    function, constants, given = make(kind, *options)
+    plain = with_gradients(functools.partial(function, *constants), given)
+    fused = with_gradients(in_one_pass(function, *constants), given)
+    assert_close(fused, plain, TOLERANCE[kind])
+
+
+def test_the_sum_equals_numpys():
+    function, constants, given = sum_case("float32")
+    output, bias, hidden, gamma, beta = (
+        np.asarray(x, "float64") for x in given
+    )
+    x = output + bias + hidden
+    x = x - x.mean(-1, keepdims=True)
+    expected = x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-6) * gamma + beta
+    found = in_one_pass(function, *constants)(*given)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_the_activation_equals_numpys():
+    function, constants, (x, bias) = activation_case("float32")
+    y = np.asarray(x, "float64") + np.asarray(bias, "float64")
+    inner = math.sqrt(2 / math.pi) * (y + 0.044715 * y**3)
+    found = in_one_pass(function, *constants)(x, bias)
+    np.testing.assert_allclose(found, y / 2 * (1 + np.tanh(inner)), atol=1e-6)
+
+
+def test_half_precision_is_summed_in_float32():
+    # 256 + 1 is no bfloat16; 256 + 1 + 1 is.
+    ones = tf.ones((1, 1, 4), "bfloat16")
+    rise = tf.constant([[[0, 2, 4, 6]]], "bfloat16")
+    given = [ones * 256 + rise, ones[0, 0], ones, tf.ones(4), tf.zeros(4)]
+    (found,) = np.asarray(
+        in_one_pass(layers._normalized_sum, 1e-6, 0.0)(*given), "float64"
+    )[0]
+    np.testing.assert_allclose(
+        found, np.array([-3, -1, 1, 3]) / math.sqrt(5), rtol=4e-3
+    )
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_one_pass_within_a_loop_within_a_graph(jit_compile):
+    function, constants, given = sum_case("float32", 0.3)
+
+    def looped(chain):
+        def call(output, *rest):
+            return tf.while_loop(
+                lambda i, x: i < 3,
+                lambda i, x: (i + 1, chain(x, *rest)),
+                (0, output),
+                maximum_iterations=3,
+            )[1]
+
+        return call
+
+    def compiled(chain):
+        run = functools.partial(with_gradients, looped(chain))
+        return tf.function(run, jit_compile=jit_compile)(given)
+
+    assert_close(
+        compiled(in_one_pass(function, *constants)),
+        with_gradients(looped(functools.partial(function, *constants)), given),
+        5e-6,
+    )
+
+
+@pytest.mark.parametrize("shape", [(4, 9), (9, 4), (5, 5)])
+@pytest.mark.parametrize("kind", TOLERANCE)
+def test_a_product_and_its_gradients(shape, kind):
+    inputs, weight = tensors(kind, (6, shape[0]), shape)
+    found = with_gradients(tf.function(product), [inputs, weight])
+    plain = with_gradients(tf.matmul, [inputs, weight])
+    assert_close(found, plain, TOLERANCE[kind])
+
+
+def transposed_products(rows, columns, kind):
+    """Returns how many products the optimized gradient has with W^T."""
+    inputs, weight = tensors(kind, (6, rows), (rows, columns))
+
+    @tf.function
+    def gradients(inputs, weight):
+        with tf.GradientTape() as tape:
+            tape.watch([inputs, weight])
+            result = product(inputs, weight)
+        return tape.gradient(result, [inputs, weight], result)
+
+    graph = gradients.get_concrete_function(inputs, weight).graph
+    return sum(
+        node.op == "MatMul" and node.attr["transpose_b"].b
+        for node in graph.as_graph_def().node
+    )
+
+
+def test_wide_weights_are_transposed_before_the_product():
+    assert transposed_products(4, 9, "float32") == 0
+    assert transposed_products(9, 4, "float32") == 1
+    assert transposed_products(4, 9, "bfloat16") == 1
+
+
+def test_compiled_reads_variables_and_gives_several_results():
+    variable = keras.Variable(np.arange(3.0, dtype="float32"))
+    run = compiled(lambda factor, x, y: (factor * x, x + y), 3.0)
+    for call in (run, tf.function(lambda v: run(v, tf.ones(3)))):
+        arguments = (variable, tf.ones(3)) if call is run else (variable,)
+        one, two = call(*arguments)
+        np.testing.assert_array_equal(one, [0, 3, 6])
+        np.testing.assert_array_equal(two, [1, 2, 3])
+
+
+# --- In models ------------------------------------------------------------
+
+
+def loss_and_gradients(model, features):
+    with tf.GradientTape() as tape:
+        outputs = model(features, KEYS, training=True)
+        loss = tf.reduce_sum(outputs["masked_lm_logits"] ** 2) + tf.reduce_sum(
+            outputs["sentence_order_logits"][:, 0]
+        )
+    variables = [v.value for v in model.trainable_variables]
+    found = tape.gradient(loss, variables)
+    return [loss, *map(tf.convert_to_tensor, found)]
+
+
+@pytest.mark.parametrize("changes", [{}, DROPOUT], ids=["", "dropout"])
+def test_a_model_trains_as_with_single_steps(changes, monkeypatch):
+    model = randomise(AlbertForPretraining(override(SMALL, changes)))
+    features = random_features(model.config)
+    calls = []
+
+    def counted(*arguments):
+        calls.append(arguments)
+        return in_one_pass(*arguments)
+
+    found = []
+    for chain in (counted, functools.partial):
+        monkeypatch.setattr(layers, "in_one_pass", chain)
+        monkeypatch.setattr(dropout, "in_one_pass", chain)
+        found.append(loss_and_gradients(model, features))
+    # Three in each of three blocks; dropout of embeddings and attention too.
+    assert len(calls) == (13 if changes else 9)
+    (loss, *fused), (plain_loss, *plain) = found
+    np.testing.assert_allclose(loss, plain_loss, rtol=1e-6)
+    for variable, one, two in zip(
+        model.trainable_variables, fused, plain, strict=True
+    ):
+        scale = max(np.abs(two).max(), 1.0)
+        error = np.abs(np.asarray(one) - np.asarray(two)).max()
+        assert error <= 1e-5 * scale, variable.path
+
+
+def compiled_calls(model, training):
+    """Returns how many calls of compiled functions a model's graph has."""
+
+    def run(ids):
+        features = dict.fromkeys(
+            ("input_ids", "input_mask", "segment_ids", "masked_lm_positions"),
+            ids,
+        )
+        return model(features, KEYS, training=training)
+
+    graph = tf.function(run).get_concrete_function(
+        tf.TensorSpec((None, None), tf.int32)
+    )
+    return sum(
+        node.attr["_XlaMustCompile"].b
+        for node in graph.graph.as_graph_def().node
+    )
+
+
+def test_only_training_compiles():
+    model = randomise(AlbertForPretraining(override(SMALL, DROPOUT)))
+    assert compiled_calls(model, training=False) == 0
+    assert compiled_calls(model, training=True) == 13
+
+
+def test_quantized_layers_are_left_to_keras():
+    model = randomise(AlbertForPretraining(SMALL))
+    features = random_features(model.config)
+    block = model.encoder.blocks[0]
+    before = model(features)["sequence_output"]
+    for layer in (
+        block.feed_forward.intermediate,
+        block.feed_forward.output_dense,
+        block.attention.output_dense,
+    ):
+        layer.quantize("int8")
+    plain = model(features)["sequence_output"]
+    trained = model(features, KEYS, training=True)["sequence_output"]
+    np.testing.assert_allclose(trained, plain, atol=1e-5)
+    assert 0 < np.abs(before - plain).max() < 0.5
+
+
+def test_double_precision_stays_double():
+    policy = keras.DTypePolicy("float64")
+    model = randomise(AlbertForPretraining(SMALL, dtype=policy))
+    features = random_features(model.config)
+    np.testing.assert_allclose(
+        model(features, KEYS, training=True)["sequence_output"],
+        model(features)["sequence_output"],
+        atol=1e-12,
+    )

@@ -1,0 +1,271 @@
+"""What heads do not read need not be computed, nor all of the plan."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from numpy_albert import (
+    DROPOUT,
+    SMALL,
+    NumpyAlbert,
+    numpy_dropout,
+    numpy_keys,
+    random_features,
+    randomise,
+)
+
+from albert_tf.config import SHARING, UserError, override
+from albert_tf.modeling.dropout import ExampleDropout, example_keys
+from albert_tf.modeling.layers import FeedForward
+from albert_tf.modeling.models import (
+    MODELS,
+    AlbertForClassification,
+    AlbertForMaskedLM,
+    AlbertForPretraining,
+    AlbertModel,
+)
+
+KEYS = example_keys(3, 4, np.arange(3))
+PLANS = {
+    **{sharing: {"sharing": sharing} for sharing in SHARING},
+    "groups": {
+        "num_hidden_layers": 2,
+        "num_hidden_groups": 2,
+        "inner_group_num": 2,
+    },
+}
+
+
+def pretraining_batch(config):
+    features = random_features(config)
+    # As padding has it, and a position that is masked twice.
+    features["masked_lm_positions"][:, 2:] = 0
+    features["masked_lm_positions"][0] = [5, 5, 1, 0]
+    return features
+
+
+def results(model, features, **options):
+    """Returns the heads' outputs and every gradient of a loss on them."""
+    with tf.GradientTape() as tape:
+        outputs = model(features, KEYS, training=True, **options)
+        names = [n for h in model.heads.values() for n in h.outputs]
+        outputs = {n: outputs[n] for n in names if n in outputs}
+        loss = sum(
+            tf.reduce_sum(tf.sin(value + 1.0) * weight)
+            for weight, value in enumerate(outputs.values(), start=1)
+        )
+    variables = [v.value for v in model.trainable_variables]
+    found = tape.gradient(loss, variables)
+    paths = [v.path for v in model.trainable_variables]
+    found = [
+        tf.zeros_like(v) if g is None else tf.convert_to_tensor(g)
+        for v, g in zip(variables, found, strict=True)
+    ]
+    return outputs, dict(zip(paths, found, strict=True))
+
+
+def assert_same(model, features, tolerance=1e-5, **options):
+    outputs, gradients = results(model, features, **options)
+    ours, ours_gradients = results(model, features, heads_only=True, **options)
+    assert set(ours) == set(outputs)
+    for name, value in outputs.items():
+        np.testing.assert_allclose(
+            ours[name], value, atol=tolerance, err_msg=name
+        )
+    for path, value in gradients.items():
+        scale = max(np.abs(value).max(), 1.0)
+        error = np.abs(np.asarray(ours_gradients[path]) - np.asarray(value))
+        assert error.max() <= tolerance * scale, path
+
+
+@pytest.mark.parametrize("changes", PLANS.values(), ids=PLANS)
+def test_heads_alone_see_the_same_and_teach_the_same(changes):
+    config = override(SMALL, DROPOUT | changes)
+    model = randomise(AlbertForPretraining(config))
+    features = pretraining_batch(config)
+    assert_same(model, features)
+    model.encoder.remat = True
+    assert_same(model, features, num_applications=2)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, kind in MODELS.items() if kind.head_names]
+)
+def test_heads_alone_of_every_model(name):
+    kind = MODELS[name]
+    config = override(SMALL, DROPOUT | {"num_hidden_layers": 2})
+    labels = {"num_labels": 3} if kind.takes_labels() else {}
+    model = randomise(kind(config, **labels))
+    features = pretraining_batch(config)
+    features["p_mask"] = 1 - features["input_mask"]
+    if name == "AlbertForMultipleChoice":
+        for key in ("input_ids", "input_mask", "segment_ids"):
+            parts = [features[key], features[key][::-1]]
+            features[key] = np.stack(parts, axis=1)
+    assert_same(model, features)
+    given = model(features, heads_only=True)
+    declared = {n for h in model.heads.values() for n in h.outputs}
+    assert set(given) == declared
+    whole = model(features)
+    for output, value in given.items():
+        np.testing.assert_allclose(value, whole[output], atol=1e-5)
+
+
+def test_a_masked_language_model_without_pooler():
+    config = override(SMALL, DROPOUT)
+    model = randomise(AlbertForMaskedLM(config, pooler=False))
+    assert_same(model, pretraining_batch(config))
+
+
+@pytest.mark.parametrize("kind", ["mixed_bfloat16", "mixed_float16"])
+def test_heads_alone_in_half_precision(kind):
+    config = override(SMALL, DROPOUT)
+    model = AlbertForPretraining(config, dtype=keras.DTypePolicy(kind))
+    randomise(model)
+    assert_same(model, pretraining_batch(config), tolerance=0.1)
+
+
+def test_heads_alone_in_a_graph_of_any_shape():
+    config = override(SMALL, DROPOUT)
+    model = randomise(AlbertForPretraining(config))
+    features = pretraining_batch(config)
+    options = {"training": True, "heads_only": True}
+    expected = model(features, KEYS, **options)
+    graph = tf.function(
+        lambda features, keys: model(features, keys, **options),
+        input_signature=[
+            {n: tf.TensorSpec((None, None), tf.int64) for n in features},
+            tf.TensorSpec((None,), tf.uint32),
+        ],
+    )
+    found = graph({n: tf.constant(v) for n, v in features.items()}, KEYS)
+    for name, value in expected.items():
+        np.testing.assert_allclose(found[name], value, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "counts"),
+    [
+        (AlbertForPretraining, [7, 7, 5]),
+        (AlbertForClassification, [7, 7, 1]),
+        (AlbertModel, [7, 7, 7]),
+    ],
+)
+def test_the_last_block_computes_only_what_is_read(kind, counts, monkeypatch):
+    labels = {"num_labels": 2} if kind.takes_labels() else {}
+    model = kind(SMALL, **labels)
+    widths = []
+    call = FeedForward.call
+
+    def watched(self, hidden, **options):
+        widths.append(hidden.shape[1])
+        return call(self, hidden, **options)
+
+    monkeypatch.setattr(FeedForward, "call", watched)
+    model(pretraining_batch(SMALL), heads_only=bool(model.heads))
+    assert widths == counts
+
+
+def test_the_encoder_at_some_positions():
+    config = override(SMALL, DROPOUT)
+    model = randomise(AlbertModel(config))
+    features = random_features(config)
+    inputs = [features[n] for n in ("input_ids", "input_mask", "segment_ids")]
+    positions = np.array([[6, 0], [1, 1], [3, 2]])
+    for training in (False, True):
+        options = {
+            "dropout_keys": KEYS,
+            "training": training,
+            "output_attentions": True,
+        }
+        whole = model.encoder(*inputs, **options)
+        part = model.encoder(*inputs, read_positions=positions, **options)
+        assert set(part) == {"read_output", "pooled_output", "attentions"}
+        np.testing.assert_allclose(
+            part["read_output"],
+            np.take_along_axis(
+                whole["sequence_output"].numpy(), positions[..., None], 1
+            ),
+            atol=1e-5,
+        )
+        np.testing.assert_allclose(
+            part["pooled_output"], whole["pooled_output"], atol=1e-6
+        )
+        rows = np.concatenate([np.zeros((3, 1), int), positions], 1)
+        np.testing.assert_allclose(
+            part["attentions"][-1],
+            np.take_along_axis(
+                whole["attentions"][-1].numpy(), rows[:, None, :, None], 2
+            ),
+            atol=1e-6,
+        )
+
+
+def test_rows_are_dropped_as_in_the_whole():
+    layer = ExampleDropout(0.5)
+    whole = layer(np.ones((3, 2, 6, 9)), keys=KEYS, training=True).numpy()
+    # The last two rows of one, the first and the third of the other.
+    rows = np.array([[[4, 5], [6, 8]]] * 3)
+    part = layer(np.ones((3, 2, 2, 9)), KEYS, training=True, rows=rows)
+    flat = whole.reshape(3, 12, 9)
+    np.testing.assert_array_equal(
+        part, flat[:, rows[0].reshape(-1)].reshape(3, 2, 2, 9)
+    )
+
+
+@pytest.mark.parametrize("asked", ["output_hidden_states", "output_attentions"])
+def test_heads_alone_and_more_is_a_mistake(asked):
+    model = AlbertForPretraining(SMALL)
+    with pytest.raises(UserError, match="ask for one or the other"):
+        model(random_features(SMALL), heads_only=True, **{asked: True})
+
+
+def test_no_heads_alone_is_a_mistake():
+    with pytest.raises(UserError, match="AlbertModel has no heads"):
+        AlbertModel(SMALL)(random_features(SMALL), heads_only=True)
+
+
+# --- The first blocks of the plan -----------------------------------------
+
+
+@pytest.mark.parametrize("changes", PLANS.values(), ids=PLANS)
+def test_fewer_applications_are_the_first_of_the_plan(changes):
+    config = override(SMALL, DROPOUT | changes)
+    model = randomise(AlbertForPretraining(config))
+    features = random_features(config)
+    most = len(model.encoder.applications)
+    for training in (False, True):
+        drop = numpy_dropout(numpy_keys(3, 4, np.arange(3)))
+        oracle = NumpyAlbert(model, *([drop] if training else []))
+        oracle(features)
+        for count in range(1, most + 1):
+            outputs = model(
+                features, KEYS, training=training, num_applications=count
+            )
+            expected = oracle.hidden_states[count]
+            np.testing.assert_allclose(
+                outputs["sequence_output"], expected, atol=3e-5
+            )
+            pooled = np.tanh(oracle.dense(expected[:, 0], "pooler"))
+            np.testing.assert_allclose(
+                outputs["pooled_output"], pooled, atol=3e-5
+            )
+
+
+def test_blocks_that_are_not_applied_learn_nothing():
+    config = override(SMALL, {"sharing": "none"})
+    model = randomise(AlbertForPretraining(config))
+    _, gradients = results(model, random_features(config), num_applications=2)
+    for block, learns in zip(
+        model.encoder.blocks, (True, True, False), strict=True
+    ):
+        kernel = block.feed_forward.output_dense.kernel
+        assert (np.abs(gradients[kernel.path]).max() > 0) == learns
+
+
+@pytest.mark.parametrize("count", [0, 4, -1, 2.0, True, "2"])
+def test_a_wrong_number_of_applications_is_a_mistake(count):
+    model = AlbertForPretraining(SMALL)
+    message = f"num_applications={count!r} must be a whole number from 1 to 3"
+    with pytest.raises(UserError, match=message):
+        model(random_features(SMALL), num_applications=count)

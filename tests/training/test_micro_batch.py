@@ -1,0 +1,128 @@
+"""The largest micro-batch that fits is found in few tries."""
+
+import itertools
+import json
+import math
+
+import pytest
+import tensorflow as tf
+
+from albert_tf.config import (
+    ModelConfig,
+    RuntimeConfig,
+    TrainingConfig,
+    UserError,
+    override,
+)
+from albert_tf.training import micro_batch
+from albert_tf.training.distribution import make_strategy
+from albert_tf.training.micro_batch import (
+    free_memory,
+    largest_micro_batch,
+    resolved_micro_batch,
+)
+from albert_tf.training.workload import Workload
+
+TWO = RuntimeConfig(strategy="mirrored", num_replicas=2)
+ALONE = tf.distribute.get_strategy()
+TINY = {
+    "vocab_size": 60,
+    "embedding_size": 8,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 32,
+}
+
+
+def work(batch_size=6):
+    return Workload(
+        model=override(ModelConfig(), TINY),
+        batch_size=batch_size,
+        seq_length=16,
+        num_predictions=3,
+        training=override(TrainingConfig(), {"micro_batch_size": "auto"}),
+    )
+
+
+def tries(share, limit, base=100, each=10):
+    """Returns what is found on a machine whose peaks are a line."""
+    tried = []
+
+    def peak_of(size):
+        tried.append(size)
+        peak = base + each * size
+        return peak if peak <= 1.3 * limit else math.inf
+
+    return largest_micro_batch(share, limit, peak_of), tried
+
+
+@pytest.mark.parametrize(
+    ("share", "limit", "expected"),
+    [(32, 1e9, 32), (32, 270, 16), (32, 259, 11), (7, 145, 4), (1, 110, 1)],
+)
+def test_the_largest_part_that_fits(share, limit, expected):
+    found, tried = tries(share, limit)
+    assert found == expected
+    assert len(tried) <= 5
+    # Never far beyond what is known to fit.
+    assert all(b <= max(4, 16 * a) for a, b in itertools.pairwise(tried))
+
+
+def test_where_only_failure_tells():
+    sizes = []
+
+    def peak_of(size):
+        sizes.append(size)
+        return 1.0 if size <= 37 else math.inf
+
+    assert largest_micro_batch(512, math.inf, peak_of) == 37
+    assert len(sizes) <= 10
+
+
+def test_peaks_that_bend_upwards():
+    assert largest_micro_batch(64, 1000, lambda n: 100 + n * n) == 22
+
+
+def test_not_even_one():
+    with pytest.raises(UserError, match="one sequence already takes 2 MiB"):
+        largest_micro_batch(8, 2**20, lambda size: 2 * 2**20)
+
+
+def test_a_number_is_taken_as_it_is(tmp_path):
+    assert resolved_micro_batch(3, ALONE, str(tmp_path), work()) == 3
+
+
+def test_a_run_keeps_its_number(tmp_path):
+    config = {"config": {"training": {"micro_batch_size": 5}}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert resolved_micro_batch("auto", ALONE, str(tmp_path), work()) == 5
+
+
+def test_it_is_tried_in_other_processes(tmp_path, capsys):
+    found = resolved_micro_batch("auto", ALONE, str(tmp_path), work())
+    assert found == 6
+    said = capsys.readouterr().out
+    assert "Micro-batch of 1: " in said
+    assert "micro_batch_size=6 of 6, with room for " in said
+
+
+def test_replicas_share_the_memory(tmp_path, monkeypatch):
+    limits = []
+
+    def found(share, limit, peak_of):
+        limits.append((share, limit))
+        return 1
+
+    monkeypatch.setattr(micro_batch, "largest_micro_batch", found)
+    monkeypatch.setattr(micro_batch, "free_memory", lambda: 1000)
+    for strategy in (ALONE, make_strategy(TWO)):
+        assert (
+            resolved_micro_batch("auto", strategy, str(tmp_path), work()) == 1
+        )
+    assert limits == [(6, 800), (3, 400)]
+
+
+def test_free_memory_is_that_of_this_machine():
+    assert 2**26 < free_memory() < 2**44

@@ -10,6 +10,8 @@ import contextlib
 import io
 import os
 import re
+import shutil
+import tempfile
 from collections.abc import Iterator
 from errno import EACCES, EEXIST, EIO, ENOENT, ENOSPC, EOPNOTSUPP, EPROTO
 from typing import IO, Any, BinaryIO
@@ -72,6 +74,81 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         raise
 
 
+def write(path: Path, content: bytes) -> None:
+    """Writes a file, which gets its name when it is whole and kept."""
+    with replacing(path) as file:
+        file.write(content)
+
+
+@contextlib.contextmanager
+def local_directory(
+    directory: Path, last: str, *, alone: bool = False
+) -> Iterator[str]:
+    """Gives a directory on disk for what is to be written to `directory`.
+
+    It is `directory` itself where that is on disk. Else it is a temporary
+    one, whose files go to the bucket when the body is done; when the body
+    fails, nothing is changed there.
+
+    Args:
+        directory: made where missing.
+        last: the file that a reader looks for first; what lacks it is not
+            taken for whole.
+        alone: whether whatever else lies in the bucket's directory goes.
+    """
+    directory = os.fspath(directory)
+    if not is_remote(directory):
+        makedirs(directory)
+        yield directory
+        return
+    with tempfile.TemporaryDirectory() as local:
+        yield local
+        _upload(local, directory.rstrip("/"), last, alone)
+
+
+def _upload(source: str, target: str, last: str, alone: bool) -> None:
+    """Copies the files of a directory on disk into one in a bucket.
+
+    A bucket renames no directories. So what stands there stays until all
+    is there under temporary names; then `last` goes first and comes last,
+    that at no time the one's and the other's files look like a whole.
+    """
+    names = sorted(_files_below(source), key=lambda name: name == last)
+    arriving = {n: f"{target}/{n}{_TEMPORARY}{os.getpid()}" for n in names}
+    try:
+        for place in set(map(os.path.dirname, arriving.values())):
+            makedirs(place)
+        for name, arrived in arriving.items():
+            with (
+                open(os.path.join(source, name)) as reader,
+                open(arrived, "wb") as writer,
+            ):
+                shutil.copyfileobj(reader, writer, _BUFFER_BYTES)
+        if isfile(f"{target}/{last}"):
+            remove(f"{target}/{last}")
+        for name, arrived in arriving.items():
+            replace(arrived, f"{target}/{name}")
+    except BaseException:
+        # The fault that led here is the one to tell.
+        for arrived in arriving.values():
+            with contextlib.suppress(OSError):
+                remove(arrived)
+        raise
+    if alone:
+        for name in set(_files_below(target)).difference(names):
+            remove(f"{target}/{name}")
+
+
+def _files_below(directory: str, within: str = "") -> Iterator[str]:
+    """Yields the names of a directory's files, those deeper as "a/b"."""
+    for name in listdir(os.path.join(directory, within)):
+        place = os.path.join(within, name)
+        if isdir(os.path.join(directory, place)):
+            yield from _files_below(directory, place)
+        else:
+            yield place
+
+
 def is_temporary(name: str) -> bool:
     """Returns whether a file's name is one that `replacing` writes under."""
     return re.search(rf"{re.escape(_TEMPORARY)}\d+$", name) is not None
@@ -98,6 +175,11 @@ def exists(path: Path) -> bool:
         with _as_os_errors(path) as gfile:
             return gfile.exists(path)
     return os.path.exists(path)
+
+
+def lexists(path: Path) -> bool:
+    """Returns whether anything has the name, be it a link to nothing."""
+    return exists(path) if is_remote(path) else os.path.lexists(path)
 
 
 def isdir(path: Path) -> bool:

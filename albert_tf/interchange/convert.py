@@ -9,6 +9,7 @@ import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from albert_tf import files
 from albert_tf.config import UserError, override, read_json, write_json
 from albert_tf.interchange import google_tf1, keras_hub
 from albert_tf.interchange.model_directory import (
@@ -118,7 +119,7 @@ def convert(
     target = TARGETS[to_format]
     if not from_path or not to_path:
         raise UserError("from_path and to_path must not be empty.")
-    to_path = os.path.abspath(to_path)
+    to_path = _absolute(to_path)
     _check_apart(to_path, from_path, tokenizer)
     _check_free(to_path, to_format, overwrite)
     target.prepare()
@@ -150,33 +151,43 @@ def _check_apart(to_path: str, from_path: str, tokenizer: str) -> None:
     )
 
 
+def _absolute(path: str) -> str:
+    """Returns a path from the root; a bucket's has no other form."""
+    if files.is_remote(path):
+        return path.rstrip("/")
+    return os.path.abspath(path)
+
+
 def _within(path: str, directory: str) -> bool:
     """Returns whether a path is a directory or lies in it, links followed."""
-    directory = os.path.realpath(directory)
-    return directory == os.path.commonpath([os.path.realpath(path), directory])
+    if files.is_remote(path) != files.is_remote(directory):
+        return False
+    whole = os.path.normpath if files.is_remote(path) else os.path.realpath
+    directory = whole(directory)
+    return directory == os.path.commonpath([whole(path), directory])
 
 
 def _check_free(to_path: str, to_format: str, overwrite: bool) -> None:
     """Raises UserError where writing would destroy something."""
-    if os.path.lexists(f"{to_path}.old") and not os.path.lexists(to_path):
+    if files.lexists(f"{to_path}.old") and not files.lexists(to_path):
         raise UserError(
             f"{to_path}.old is what stood at {to_path} before a conversion "
             "was stopped; move it back there."
         )
     for leftover in (f"{to_path}.old", f"{to_path}.tmp"):
-        if os.path.lexists(leftover):
+        if files.lexists(leftover):
             raise UserError(
                 f"{leftover} is in the way; move it, or remove it if it was "
                 "left by a conversion that was stopped."
             )
-    if not os.path.lexists(to_path):
+    if not files.lexists(to_path):
         return
-    if not os.path.isdir(to_path) or os.path.islink(to_path):
+    if not files.isdir(to_path) or os.path.islink(to_path):
         raise UserError(
             f"{to_path} is a file or a link; name a directory, or what does "
             "not exist."
         )
-    names = sorted(os.listdir(to_path))
+    names = files.listdir(to_path)
     if names and not overwrite and _format_at(to_path, names) != to_format:
         raise UserError(
             f"{to_path} exists and holds something else than {to_format}: "
@@ -213,15 +224,15 @@ def _tokenizer_of(source: InitialWeights, given: str) -> Tokenizer:
 
 def _open_tokenizer(path: str) -> Tokenizer | None:
     """Returns the tokenizer in a directory or a file, None without any."""
-    if os.path.isdir(path):
-        names = os.listdir(path)
+    if files.isdir(path):
+        names = files.listdir(path)
         known = MODEL_FILE in names or VOCAB_FILE in names
         file = None if known else google_tf1.find_tokenizer_file(path)
         if file:
             return _open_tokenizer(file)
         # transformers 5 writes tokenizer.json alone.
         return load_tokenizer(path) if known or JSON_FILE in names else None
-    if not os.path.exists(path):
+    if not files.exists(path):
         raise UserError(f"The tokenizer {path} does not exist.")
     return load_tokenizer_file(path)
 
@@ -410,7 +421,8 @@ def _write_google_tf1(
     values = google_tf1.config_to_json(
         model.config, file_groups=file_groups(model.config, "google")
     )
-    with replacing_directory(directory) as temporary:
+    index = f"{_CHECKPOINT}.index"
+    with replacing_directory(directory, last=index) as temporary:
         tokenizer.save(temporary, model.config.max_position_embeddings)
         write_json(os.path.join(temporary, google_tf1.CONFIG_FILE), values)
         google_tf1.write_checkpoint(

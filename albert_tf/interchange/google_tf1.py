@@ -4,7 +4,7 @@ Main entries: `find_checkpoint`, `open_weights`, `write_checkpoint`, and
 `read_config`, `config_to_json` for the `albert_config.json` beside it.
 """
 
-import glob
+import fnmatch
 import os
 import re
 import tempfile
@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from albert_tf import files
 from albert_tf.config import (
     ModelConfig,
     UserError,
@@ -66,6 +67,7 @@ _OBJECT_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 
 _KERAS_LAYER_NORM = re.compile(r"(?<![^/])layer_normalization(_1)?(?![^/])")
 _FILE_SUFFIX = re.compile(r"\.(index|meta|data-\d{5,}-of-\d{5,})$")
+_VOCABULARIES = ("*.model", "vocab*.txt")
 _ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip")
 
 
@@ -78,30 +80,31 @@ def find_checkpoint(path: str) -> str | None:
     Raises:
         UserError: for a directory with several, and for an archive.
     """
-    if path.endswith(_ARCHIVES) and os.path.isfile(path):
+    if path.endswith(_ARCHIVES) and files.isfile(path):
         raise UserError(
             f"{path} is an archive; unpack it and name the folder within."
         )
-    if not os.path.isdir(path):
+    if not files.isdir(path):
         prefix = _FILE_SUFFIX.sub("", path)
-        return (
-            prefix if prefix in _prefixes(f"{glob.escape(prefix)}.") else None
-        )
-    found = sorted(_prefixes(os.path.join(glob.escape(path), "")))
+        directory, base = os.path.split(prefix)
+        return prefix if base in _checkpoints(directory or ".") else None
+    names = sorted(n for n in _checkpoints(path) if not n.startswith("."))
+    found = [os.path.join(path, name) for name in names]
     if len(found) > 1:
-        names = ", ".join(map(os.path.basename, found))
         raise UserError(
             f"{path} holds {len(found)} checkpoints; name one of them, for "
-            f"example {found[-1]}. There are {names}."
+            f"example {found[-1]}. There are {', '.join(names)}."
         )
     return found[0] if found else None
 
 
-def _prefixes(start: str) -> set[str]:
-    """Returns the prefixes of the checkpoint files that begin so."""
+def _checkpoints(directory: str) -> set[str]:
+    """Returns the names of the checkpoints in a directory."""
+    if not files.isdir(directory):
+        return set()
     return {
         _FILE_SUFFIX.sub("", name)
-        for name in glob.glob(start + "*")
+        for name in files.listdir(directory)
         if _FILE_SUFFIX.search(name) and not name.endswith(".meta")
     }
 
@@ -195,10 +198,12 @@ def write_checkpoint(prefix: str, arrays: Mapping[str, np.ndarray]) -> None:
         directory or ".", base, all_model_checkpoint_paths=[base]
     )
     try:
-        os.makedirs(directory or ".", exist_ok=True)
-        with tempfile.TemporaryDirectory(
-            prefix=f".{base}.", dir=directory or "."
-        ) as temporary:
+        with (
+            files.local_directory(directory or ".", f"{base}.index") as place,
+            tempfile.TemporaryDirectory(
+                prefix=f".{base}.", dir=place
+            ) as temporary,
+        ):
             tf.raw_ops.SaveV2(
                 prefix=os.path.join(temporary, base),
                 tensor_names=list(tensors),
@@ -207,7 +212,7 @@ def write_checkpoint(prefix: str, arrays: Mapping[str, np.ndarray]) -> None:
             )
             with open(os.path.join(temporary, "checkpoint"), "w") as file:
                 file.write(str(state))
-            _move_files(temporary, directory, base)
+            _move_files(temporary, place, base)
     except (OSError, tf.errors.OpError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"{prefix} cannot be written: {reason}.") from None
@@ -322,7 +327,7 @@ def config_beside(path: str) -> ModelConfig:
         UserError: when there is none, or it is faulty.
     """
     config = os.path.join(os.path.dirname(path), CONFIG_FILE)
-    if not os.path.exists(config):
+    if not files.exists(config):
         raise UserError(
             f"{config} is missing: the checkpoint {path} needs the "
             "configuration it was trained with in its folder."
@@ -339,12 +344,13 @@ def find_tokenizer_file(directory: str) -> str | None:
     Raises:
         UserError: naming them when there are several.
     """
-    found = sorted(
-        path
-        for pattern in ("*.model", "vocab*.txt")
-        for path in glob.glob(os.path.join(glob.escape(directory), pattern))
-        if os.path.isfile(path)
-    )
+    found = [
+        os.path.join(directory, name)
+        for name in files.listdir(directory)
+        if not name.startswith(".")
+        and any(fnmatch.fnmatchcase(name, kind) for kind in _VOCABULARIES)
+        and files.isfile(os.path.join(directory, name))
+    ]
     if len(found) > 1:
         raise UserError(
             f"{directory} holds {len(found)} vocabularies, "

@@ -9,6 +9,7 @@ import os
 import shutil
 from collections.abc import Iterator
 
+from albert_tf import files
 from albert_tf.config import ModelConfig, UserError
 from albert_tf.interchange import google_tf1
 from albert_tf.modeling import pretrained
@@ -49,11 +50,18 @@ class LoadedModel:
 
 
 @contextlib.contextmanager
-def replacing_directory(directory: str) -> Iterator[str]:
+def replacing_directory(
+    directory: str, last: str = pretrained.CONFIG_FILE
+) -> Iterator[str]:
     """Gives a temporary directory that takes `directory`'s place at the end.
 
-    When the body fails, what stood there before still stands.
+    When the body fails, what stood there before still stands. `last` is the
+    file whose lack says that a directory in a bucket is not whole.
     """
+    if files.is_remote(directory):
+        with files.local_directory(directory, last, alone=True) as temporary:
+            yield temporary
+        return
     directory = directory.rstrip("/")
     os.makedirs(os.path.dirname(directory) or ".", exist_ok=True)
     temporary, old = f"{directory}.tmp", f"{directory}.old"
@@ -146,7 +154,7 @@ def load_model_directory(directory: str, dtype: str = "float32") -> LoadedModel:
 def _model_in(directory: str) -> str:
     """Returns the model directory of a run directory, or the one given."""
     inner = os.path.join(directory, "model")
-    if os.path.isfile(os.path.join(inner, pretrained.CONFIG_FILE)):
+    if files.isfile(os.path.join(inner, pretrained.CONFIG_FILE)):
         return inner
     return directory
 
@@ -209,7 +217,7 @@ def find_initial_weights(path: str) -> InitialWeights:
         pretrained.check_size(config, stored, checkpoint)
         return InitialWeights("Google TF1 checkpoint", config, stored, None)
     directory = _model_in(path)
-    if os.path.isfile(os.path.join(directory, pretrained.CONFIG_FILE)):
+    if files.isfile(os.path.join(directory, pretrained.CONFIG_FILE)):
         description, stored = pretrained.read_model_files(directory)
         kind = "model directory" if directory == path else "run directory"
         if not description.ours:
@@ -217,7 +225,7 @@ def find_initial_weights(path: str) -> InitialWeights:
         return InitialWeights(
             kind, description.config, stored, directory, description
         )
-    if not os.path.exists(path):
+    if not files.exists(path):
         raise UserError(f"{path} does not exist.")
     raise UserError(
         f"{path} is neither a model directory, a run directory with a "

@@ -9,6 +9,7 @@ import shutil
 
 import tensorflow as tf
 
+from albert_tf import files
 from albert_tf.config import UserError
 from albert_tf.interchange.model_directory import (
     LoadedModel,
@@ -49,6 +50,8 @@ def _embeddings(
     return answer
 
 
+# Of a SavedModel's files the one that makes it one.
+_GRAPH_FILE = "saved_model.pb"
 # What a server answers, by the model's first head.
 _ANSWERS = {
     "masked_lm": _embeddings,
@@ -129,9 +132,9 @@ class ServingModule(tf.Module):
 
 
 def _next_version(export_dir: str) -> int:
-    if not os.path.isdir(export_dir):
+    if not files.isdir(export_dir):
         return 1
-    versions = [int(n) for n in os.listdir(export_dir) if n.isdecimal()]
+    versions = [int(n) for n in files.listdir(export_dir) if n.isdecimal()]
     return max(versions, default=0) + 1
 
 
@@ -139,27 +142,34 @@ def export_saved_model(loaded: LoadedModel, export_dir: str) -> str:
     """Writes `<export_dir>/<version>/` and returns its path.
 
     The version is one above the highest there; a server that watches the
-    directory sees it only when it is complete.
+    directory sees it only when it is complete; in a bucket, which renames
+    no directories, it finds no model there before.
     """
-    if os.path.exists(export_dir) and not os.path.isdir(export_dir):
+    if files.exists(export_dir) and not files.isdir(export_dir):
         raise UserError(f"{export_dir} is a file; name a directory.")
     module = ServingModule(loaded)
+    if files.is_remote(export_dir):
+        target = os.path.join(export_dir, str(_next_version(export_dir)))
+        with files.local_directory(target, last=_GRAPH_FILE) as place:
+            _save(module, place)
+        return target
     os.makedirs(export_dir, exist_ok=True)
     # Not a number: a server passes it over.
     temporary = os.path.join(export_dir, f"writing-{os.getpid()}")
     try:
-        tf.saved_model.save(
-            module,
-            temporary,
-            signatures={
-                "serving_default": module.answer_text,
-                "ids": module.answer_ids,
-            },
-        )
+        _save(module, temporary)
         flush_files(temporary)
         return _publish(temporary, export_dir)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _save(module: ServingModule, directory: str) -> None:
+    signatures = {
+        "serving_default": module.answer_text,
+        "ids": module.answer_ids,
+    }
+    tf.saved_model.save(module, directory, signatures=signatures)
 
 
 def _publish(temporary: str, export_dir: str) -> str:

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 import google_crc32c
 import numpy as np
 
+from albert_tf import files
 from albert_tf.config import UserError
 
 _MAGIC = struct.pack("<Q", 0xDB4775248B80FB57)
@@ -106,7 +107,7 @@ def read_variable(prefix: str, variable: StoredVariable) -> np.ndarray:
             f"{', '.join(FLOAT_TYPES)} is needed."
         )
     try:
-        with open(variable.path, "rb") as file:
+        with files.open(variable.path) as file:
             file.seek(variable.offset)
             data = file.read(variable.size)
     except OSError as error:
@@ -150,6 +151,8 @@ def _regular_size(path: str) -> int:
     """Returns the size of a file; ValueError where it is none."""
     name = os.path.basename(path)
     try:
+        if files.is_remote(path):
+            return files.size(path)
         status = os.stat(path)
     except FileNotFoundError:
         raise ValueError(f"{name} is missing") from None
@@ -169,7 +172,7 @@ def _index_bytes(path: str) -> bytes:
             f"{_MOST_INDEX_BYTES}"
         )
     try:
-        with open(path, "rb") as file:
+        with files.open(path) as file:
             data = file.read(_MOST_INDEX_BYTES)
     except OSError as error:
         raise ValueError(

@@ -1,11 +1,11 @@
 """Models: the encoder with the heads of a job, one class per job."""
 
-import os
 from collections.abc import Mapping, Sequence
 
 import keras
 from keras import ops
 
+from albert_tf import files
 from albert_tf.config import ModelConfig, UserError, to_dict
 from albert_tf.modeling import pretrained
 from albert_tf.modeling.dropout import fold_in
@@ -474,10 +474,12 @@ class AlbertModel(keras.Model):
 
         `from_pretrained` and transformers open the directory.
         """
-        if os.path.exists(directory) and not os.path.isdir(directory):
+        if files.exists(directory) and not files.isdir(directory):
             raise UserError(f"{directory} is a file; name a directory.")
-        os.makedirs(directory, exist_ok=True)
-        pretrained.write_model_files(directory, self, pretrained.describe(self))
+        with files.local_directory(
+            directory, last=pretrained.CONFIG_FILE
+        ) as place:
+            pretrained.write_model_files(place, self, pretrained.describe(self))
 
 
 def _side_by_side(

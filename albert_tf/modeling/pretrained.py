@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import keras
 
+from albert_tf import files
 from albert_tf.config import (
     ModelConfig,
     UserError,
@@ -65,7 +66,7 @@ def read_model_files(directory: str) -> tuple[ModelDescription, StoredWeights]:
         UserError: for anything missing, damaged or too large.
     """
     path = os.path.join(directory, CONFIG_FILE)
-    if not os.path.isfile(path):
+    if not files.isfile(path):
         raise UserError(
             f"{directory} is not a model directory: it has no {CONFIG_FILE}. "
             "A run writes its model to RUN_DIR/model when it ends."
@@ -130,7 +131,7 @@ def write_model_files(
     special_ids: Mapping[str, int] = config_json.SPECIAL_IDS,
     own_settings: bool = True,
 ) -> None:
-    """Writes both files, each under a temporary name first.
+    """Writes both files to a directory on disk, under temporary names first.
 
     Raises:
         UserError: when transformers could not read the model's layer groups.

@@ -9,11 +9,13 @@ import json
 import math
 import os
 import shlex
+import tempfile
 
 import numpy as np
 import safetensors
 import safetensors.numpy
 
+from albert_tf import files
 from albert_tf.config import UserError
 from albert_tf.modeling.stored_weights import StoredWeights
 
@@ -117,7 +119,7 @@ def refuse_pickle(directory: str) -> None:
     parts of a safetensors file, or TensorFlow's or Flax' form of it. The
     message says how to convert it. No such file is opened.
     """
-    names = sorted(os.listdir(directory)) if os.path.isdir(directory) else []
+    names = files.listdir(directory) if files.isdir(directory) else []
     if "model.safetensors" in names:
         return
     place = shlex.quote(str(directory))
@@ -167,15 +169,15 @@ def _tensors(path: str) -> dict[str, _Tensor]:
 
 def _header(path: str) -> tuple[dict, int]:
     """Returns the checked header of a safetensors file, and its bytes."""
-    if not os.path.isfile(path):
+    if not files.isfile(path):
         # A pipe or a device could keep its reader waiting for ever.
-        found = os.path.exists(path)
+        found = files.exists(path)
         raise UserError(
             f"{path} is {'not a regular file' if found else 'missing'}."
         )
     try:
-        size = os.path.getsize(path)
-        with open(path, "rb") as file:
+        size = files.size(path)
+        with files.open(path) as file:
             length = int.from_bytes(file.read(8), "little")
             if length > size - 8:
                 raise ValueError(
@@ -191,13 +193,26 @@ def _header(path: str) -> tuple[dict, int]:
         # Opening refuses deep nesting, and checks that types, shapes and
         # offsets agree with one another and with the size of the file. It
         # takes names that are there twice.
-        with safetensors.safe_open(path, framework="np"):
-            pass
+        if files.is_remote(path):
+            _check_offsets(header, size)
+        else:
+            with safetensors.safe_open(path, framework="np"):
+                pass
         return json.loads(header, object_pairs_hook=_unique), length
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}.") from None
     except (safetensors.SafetensorError, ValueError) as error:
         raise _unreadable(path, str(error)) from None
+
+
+def _check_offsets(header: bytes, size: int) -> None:
+    """Has safetensors check a file it cannot open: one with no data in it."""
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(len(header).to_bytes(8, "little") + header)
+        file.truncate(size)
+        file.flush()
+        with safetensors.safe_open(file.name, framework="np"):
+            pass
 
 
 def _unique(pairs: list) -> dict:
@@ -226,12 +241,13 @@ def _read(path: str, name: str, tensor: _Tensor) -> np.ndarray:
     """Returns an array as float32."""
     count = math.prod(tensor.shape)
     try:
-        stored = np.fromfile(
-            path, _DTYPES[tensor.dtype], count, offset=tensor.offset
-        )
+        with files.open(path) as file:
+            file.seek(tensor.offset)
+            stored = np.empty(count, _DTYPES[tensor.dtype])
+            num_bytes = file.readinto(stored)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}.") from None
-    if stored.size < count:
+    if num_bytes < stored.nbytes:
         raise _unreadable(path, f"it has been cut, {name} is not there")
     if tensor.dtype == "BF16":
         value = (stored.astype(np.uint32) << 16).view(np.float32)

@@ -2,6 +2,7 @@
 
 import os
 
+from albert_tf import files
 from albert_tf.config import UserError
 from albert_tf.tasks import metrics
 from albert_tf.tasks.base import Example, Task
@@ -22,7 +23,7 @@ def read_tsv(path: str) -> list[Example]:
             fields, or an empty label.
     """
     try:
-        with open(path, "rb") as file:
+        with files.open(path) as file:
             lines = file.read().split(b"\n")
     except OSError as error:
         raise UserError(

@@ -9,6 +9,7 @@ import sentencepiece
 from google.protobuf.message import DecodeError
 from sentencepiece import sentencepiece_model_pb2
 
+from albert_tf import files
 from albert_tf.config import UserError, write_json
 from albert_tf.text.normalization import normalize
 from albert_tf.text.tokenizer_base import (
@@ -17,7 +18,6 @@ from albert_tf.text.tokenizer_base import (
     MODEL_INPUT_NAMES,
     Tokenizer,
     fingerprint,
-    write_bytes,
 )
 from albert_tf.text.tokenizer_json import (
     SENTENCEPIECE_SPECIALS,
@@ -125,8 +125,8 @@ class SentencePieceTokenizer(Tokenizer):
         model_max_length: int = 512,
     ) -> None:
         """Writes what `load_tokenizer` and `transformers` read."""
-        os.makedirs(directory, exist_ok=True)
-        write_bytes(os.path.join(directory, MODEL_FILE), self.model_bytes)
+        files.makedirs(directory)
+        files.write(os.path.join(directory, MODEL_FILE), self.model_bytes)
         contents = sentencepiece_json(self.model_bytes, **self.settings)
         write_json(os.path.join(directory, JSON_FILE), contents)
         config = {

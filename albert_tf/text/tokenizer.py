@@ -13,6 +13,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 from sentencepiece import sentencepiece_model_pb2
 
+from albert_tf import files
 from albert_tf.config import (
     MAX_VOCABULARY_BYTES,
     UserError,
@@ -45,10 +46,10 @@ def load_tokenizer(directory: str | os.PathLike[str]) -> Tokenizer:
     Raises:
         UserError: when the directory or its files are missing or unusable.
     """
-    if not os.path.isdir(directory):
+    if not files.isdir(directory):
         raise UserError(f"{directory} is not a directory with a tokenizer.")
     config_path = os.path.join(directory, CONFIG_FILE)
-    config = read_json(config_path) if os.path.exists(config_path) else {}
+    config = read_json(config_path) if files.exists(config_path) else {}
     name = _vocabulary_file(directory, config)
     path = os.path.join(directory, name)
     if name == JSON_FILE:
@@ -122,10 +123,10 @@ def _vocabulary_file(
     present = [
         name
         for name in _FILES.values()
-        if os.path.exists(os.path.join(directory, name))
+        if files.exists(os.path.join(directory, name))
     ]
     if not present:
-        if os.path.exists(os.path.join(directory, JSON_FILE)):
+        if files.exists(os.path.join(directory, JSON_FILE)):
             return JSON_FILE
         raise UserError(
             f"{directory} has neither {MODEL_FILE} nor {VOCAB_FILE} nor "

@@ -129,13 +129,3 @@ def fingerprint(vocabulary: bytes, settings: dict[str, bool]) -> str:
     return hashlib.sha256(
         vocabulary + json.dumps(settings, sort_keys=True).encode()
     ).hexdigest()
-
-
-def write_bytes(path: str, data: bytes) -> None:
-    """Writes under a temporary name, flushes it to disk and renames."""
-    temporary = f"{path}.tmp-{os.getpid()}"
-    with open(temporary, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from albert_tf import files
 from albert_tf.config import (
     MAX_VOCABULARY_BYTES,
     UserError,
@@ -22,7 +23,6 @@ from albert_tf.text.tokenizer_base import (
     MODEL_INPUT_NAMES,
     Tokenizer,
     fingerprint,
-    write_bytes,
 )
 from albert_tf.text.tokenizer_json import WORDPIECE_SPECIALS, wordpiece_json
 
@@ -130,8 +130,9 @@ class WordPieceTokenizer(Tokenizer):
         model_max_length: int = 512,
     ) -> None:
         """Writes what `load_tokenizer` and `transformers` read."""
-        os.makedirs(directory, exist_ok=True)
-        write_bytes(os.path.join(directory, VOCAB_FILE), self._file_contents())
+        files.makedirs(directory)
+        vocabulary = os.path.join(directory, VOCAB_FILE)
+        files.write(vocabulary, self._file_contents())
         contents = wordpiece_json(self.vocabulary, **self.settings)
         write_json(os.path.join(directory, JSON_FILE), contents)
         settings = {

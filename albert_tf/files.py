@@ -251,7 +251,8 @@ def _as_os_errors(path: Path) -> Iterator[Any]:
         yield tf.io.gfile
     except kinds.OpError as error:
         number = numbers.get(type(error), EPROTO)
-        raise OSError(number, error.message, os.fspath(path)) from None
+        reason = error.message or os.strerror(number)
+        raise OSError(number, reason, os.fspath(path)) from None
 
 
 class _RemoteFile(io.RawIOBase):

@@ -112,6 +112,121 @@ def test_a_file_that_is_replaced_is_whole_or_as_before(directory):
     assert read(path) == b"first"
 
 
+def test_a_file_is_written_in_one_call(directory):
+    files.write(f"{directory}/a", b"first")
+    files.write(f"{directory}/a", b"second")
+    assert files.listdir(directory) == ["a"]
+    assert read(f"{directory}/a") == b"second"
+
+
+def below(directory):
+    """Returns the content of every file of a directory by its name."""
+    found = {}
+    for name in files.listdir(directory):
+        path = f"{directory}/{name}"
+        if files.isdir(path):
+            deeper = below(path).items()
+            found |= {f"{name}/{inner}": value for inner, value in deeper}
+        else:
+            found[name] = read(path)
+    return found
+
+
+def fill(place, **contents):
+    for name, content in contents.items():
+        write(os.path.join(place, name), content)
+
+
+def test_what_is_written_to_a_local_directory_arrives(directory):
+    target = f"{directory}/deep/model"
+    for number in (b"1", b"2"):
+        with files.local_directory(target, last="a") as place:
+            assert not files.is_remote(place)
+            os.makedirs(f"{place}/inner/most", exist_ok=True)
+            fill(place, a=number, b=b"", **{"inner/most/c": number * 3_000_000})
+    write(f"{target}/other", b"stays")
+    with files.local_directory(f"{target}/", last="a") as place:
+        fill(place, b=b"new")
+    whole = {"b": b"new", "inner/most/c": b"2" * 3_000_000, "other": b"stays"}
+    assert below(target).items() >= whole.items()
+
+
+@pytest.fixture
+def moves(monkeypatch):
+    """What happens to names in a bucket, in its order."""
+    seen = []
+    for name in ("remove", "replace"):
+        original = getattr(files, name)
+
+        def recorded(*paths, name=name, original=original):
+            seen.append((name, os.path.basename(paths[-1])))
+            return original(*paths)
+
+        monkeypatch.setattr(files, name, recorded)
+    return seen
+
+
+def test_no_half_of_a_directory_in_a_bucket_looks_whole(tmp_path, moves):
+    bucket = f"file://{tmp_path}"
+    for number in (b"1", b"2"):
+        moves.clear()
+        with files.local_directory(bucket, last="b") as place:
+            fill(place, a=number, b=number, c=number)
+    assert moves == [
+        ("remove", "b"),
+        ("replace", "a"),
+        ("replace", "c"),
+        ("replace", "b"),
+    ]
+    assert below(bucket) == {"a": b"2", "b": b"2", "c": b"2"}
+
+
+def test_what_lay_in_a_bucket_goes_when_all_is_there(tmp_path, moves):
+    bucket = f"file://{tmp_path}"
+    os.mkdir(tmp_path / "deep")
+    fill(tmp_path, a=b"1", b=b"1", **{"deep/z": b"1", "c.tmp-7": b"half"})
+    with files.local_directory(bucket, last="a", alone=True) as place:
+        fill(place, a=b"2")
+    assert below(bucket) == {"a": b"2"}
+    assert moves[:2] == [("remove", "a"), ("replace", "a")]
+
+
+def test_a_failure_changes_nothing_in_a_bucket(tmp_path, monkeypatch):
+    bucket = f"file://{tmp_path}"
+    fill(tmp_path, a=b"1", b=b"1")
+    with (
+        pytest.raises(ZeroDivisionError),
+        files.local_directory(bucket, last="a", alone=True) as place,
+    ):
+        fill(place, a=b"2")
+        raise ZeroDivisionError
+    original = files.open
+
+    def broken(path, mode="rb"):
+        if files.is_remote(path) and "/b" in path:
+            raise OSError("no more room")
+        return original(path, mode)
+
+    monkeypatch.setattr(files, "open", broken)
+    with (
+        pytest.raises(OSError, match="no more room"),
+        files.local_directory(bucket, last="b", alone=True) as place,
+    ):
+        fill(place, a=b"2", b=b"2")
+    monkeypatch.undo()
+    assert below(bucket) == {"a": b"1", "b": b"1"}
+
+
+def test_a_link_to_nothing_has_a_name(tmp_path):
+    (tmp_path / "link").symlink_to("nothing")
+    assert files.lexists(tmp_path / "link")
+    assert not files.exists(tmp_path / "link")
+    assert not files.lexists(tmp_path / "nothing")
+    write(tmp_path / "a", b"")
+    assert files.lexists(f"file://{tmp_path}/a")
+    assert not files.lexists(f"file://{tmp_path}/b")
+
+
 def test_what_is_replaced_on_disk_is_flushed_first(tmp_path, monkeypatch):
     calls = []
     for name in ("fsync", "replace"):

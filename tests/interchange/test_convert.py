@@ -13,6 +13,7 @@ import pytest
 import safetensors.numpy
 import tensorflow as tf
 
+from albert_tf import files
 from albert_tf.config import ModelConfig, UserError, override
 from albert_tf.interchange.convert import MODEL_OF_HEAD, TARGETS, convert
 from albert_tf.interchange.google_tf1 import write_checkpoint
@@ -787,3 +788,28 @@ def test_mistaken_options(tmp_path, saved, options, said):
     with pytest.raises(UserError, match=said):
         convert(**{**paths, "to_format": "model_directory", **options})
     assert os.listdir(tmp_path) == ["source"]
+
+
+@pytest.mark.parametrize("form", ["huggingface", "google_tf1"])
+def test_to_a_bucket_and_back(saved, form):
+    source, bucket = saved(sharing="all"), f"ram://convert/{form}"
+    quiet = {"say": lambda line: None}
+    for _ in range(2):
+        convert(source, f"{bucket}/", form, **quiet)
+    assert set(files.listdir(bucket)) <= TARGETS[form].files
+    convert(bucket, f"{source}-back", "model_directory", **quiet)
+    same_model(source, f"{source}-back")
+    for other in (bucket, f"{bucket}/deeper", "ram://convert"):
+        with pytest.raises(UserError, match="lie within each other"):
+            convert(bucket, other, form)
+    for other in set(list(TARGETS)[:3]) - {form}:
+        with pytest.raises(UserError, match=f"something else than {other}"):
+            convert(source, bucket, other, **quiet)
+
+
+def test_from_this_directory_to_a_bucket(saved, monkeypatch):
+    source = saved()
+    monkeypatch.chdir(source)
+    convert(".", "ram://convert/here", "model_directory", say=lambda line: None)
+    convert("ram://convert/here", f"{source}-back", "model_directory", say=len)
+    same_model(source, f"{source}-back", "config.json")

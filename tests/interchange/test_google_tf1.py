@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf import files
 from albert_tf.config import ModelConfig, UserError, override
 from albert_tf.interchange.google_tf1 import (
     config_beside,
@@ -630,3 +631,41 @@ def test_a_faulty_key_of_ours_is_named(tmp_path, own, text):
     path = write_config(tmp_path, albert_tf=own)
     with pytest.raises(UserError, match=f"^{re.escape(path)}: {text}"):
         read_config(path)
+
+
+def test_a_checkpoint_in_a_bucket(released):
+    bucket = f"file://{released}"
+    prefix = find_checkpoint(f"{bucket}/")
+    assert prefix == f"{bucket}/model.ckpt-best"
+    assert find_checkpoint(f"{prefix}.index") == prefix
+    assert find_checkpoint(f"{bucket}/model.ckpt") is None
+    assert find_checkpoint(f"{bucket}/nowhere/model.ckpt") is None
+    here = open_weights(f"{released}/model.ckpt-best")
+    there = open_weights(prefix)
+    assert (there.source, there.shapes) == (prefix, here.shapes)
+    assert there.fingerprint == here.fingerprint
+    with pytest.raises(UserError, match="^file://.*_config.json lacks"):
+        config_beside(prefix)
+    assert find_tokenizer_file(bucket) == f"{bucket}/30k-clean.model"
+    os.truncate(f"{released}/model.ckpt-best.data-00000-of-00001", 1)
+    with pytest.raises(UserError, match="^file://.*the file was cut"):
+        open_weights(prefix)
+    os.remove(f"{released}/model.ckpt-best.index")
+    with pytest.raises(UserError, match="^file://.*index is missing"):
+        open_weights(prefix)
+
+
+def test_a_checkpoint_is_written_to_a_bucket(tmp_path):
+    prefix = f"file://{tmp_path}/released/model.ckpt"
+    for number in (1, 2):
+        write_checkpoint(prefix, {"w": np.full([4], number, np.float64)})
+    assert read_all(prefix)["w"].tolist() == [2] * 4
+    assert files.listdir(f"file://{tmp_path}/released") == [
+        "checkpoint",
+        "model.ckpt.data-00000-of-00001",
+        "model.ckpt.index",
+    ]
+    values = tf.train.load_checkpoint(prefix)
+    assert values.get_tensor("w").tolist() == [2] * 4
+    with pytest.raises(UserError, match="^nosuch://a/b cannot be written: "):
+        write_checkpoint("nosuch://a/b", {"w": np.ones([4])})

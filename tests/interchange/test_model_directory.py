@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
+from albert_tf import files
 from albert_tf.config import ModelConfig, UserError, override
 from albert_tf.interchange.model_directory import (
     find_initial_weights,
@@ -31,6 +32,9 @@ SMALL = ModelConfig(
     intermediate_size=32,
     max_position_embeddings=24,
 )
+
+
+NARROW = {"hidden_size": 8}
 
 
 def randomize(model, seed=1):
@@ -376,3 +380,68 @@ def test_bfloat16_model_is_saved_in_full_precision(tmp_path, tiny_tokenizer):
     save_model_directory(directory, model, tiny_tokenizer, max_seq_length=20)
     arrays = safetensors.numpy.load_file(weights_file(directory))
     assert {value.dtype for value in arrays.values()} == {np.dtype("float32")}
+
+
+@pytest.fixture
+def bucket(request):
+    """A directory in a bucket, for which TensorFlow's `ram://` stands."""
+    return f"ram://{request.node.name}/run"
+
+
+def test_a_model_directory_in_a_bucket(bucket, tmp_path, tiny_tokenizer):
+    model = randomize(AlbertForPretraining(SMALL))
+    for directory in (f"{bucket}/model", str(tmp_path)):
+        save_model_directory(
+            directory, model, tiny_tokenizer, max_seq_length=20
+        )
+    assert files.listdir(f"{bucket}/model") == sorted(os.listdir(tmp_path))
+    for directory in (bucket, f"{bucket}/model"):
+        loaded = load_model_directory(directory)
+        assert loaded.tokenizer.fingerprint == tiny_tokenizer.fingerprint
+        assert (loaded.model.config, loaded.max_seq_length) == (SMALL, 20)
+        for ours, theirs in zip(
+            model.trainable_variables,
+            loaded.model.trainable_variables,
+            strict=True,
+        ):
+            np.testing.assert_array_equal(ours, theirs, err_msg=ours.path)
+    found = find_initial_weights(bucket)
+    assert found.kind == "run directory"
+    assert found.directory == f"{bucket}/model"
+    assert found.fingerprint == find_initial_weights(str(tmp_path)).fingerprint
+    other = AlbertForPretraining(SMALL)
+    line = initialize(other, found)
+    assert f"from the run directory {bucket}/model/model.safetensors" in line
+    np.testing.assert_array_equal(
+        other.encoder.pooler.kernel, model.encoder.pooler.kernel
+    )
+
+
+def test_a_model_takes_anothers_place_in_a_bucket(bucket, tiny_tokenizer):
+    for config, length in ((SMALL, 20), (override(SMALL, NARROW), 12)):
+        files.makedirs(bucket)
+        files.write(f"{bucket}/vocab.txt", b"of another tokenizer")
+        model = randomize(AlbertForPretraining(config))
+        save_model_directory(
+            bucket, model, tiny_tokenizer, max_seq_length=length
+        )
+    loaded = load_model_directory(bucket)
+    assert (loaded.model.config, loaded.max_seq_length) == (config, 12)
+
+
+def test_what_stands_in_a_bucket_outlives_a_failed_save(bucket):
+    with replacing_directory(bucket) as place:
+        pathlib.Path(place, "config.json").write_text("good")
+    with pytest.raises(ZeroDivisionError), replacing_directory(bucket) as place:
+        pathlib.Path(place, "config.json").write_text("bad")
+        raise ZeroDivisionError
+    with files.open(f"{bucket}/config.json") as file:
+        assert file.read() == b"good"
+
+
+def test_what_is_no_source_of_weights_in_a_bucket(bucket):
+    with pytest.raises(UserError, match="run does not exist"):
+        find_initial_weights(bucket)
+    files.makedirs(bucket)
+    with pytest.raises(UserError, match="neither a model directory"):
+        find_initial_weights(bucket)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf import files
 from albert_tf.config import ModelConfig, UserError
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.interchange.serving import export_saved_model
@@ -284,3 +285,18 @@ print(json.dumps([got["probabilities"].numpy().tolist(), ours]))
         rtol=1e-5,
         atol=1e-7,
     )
+
+
+def test_an_export_to_a_bucket(classifier, exported):
+    files.makedirs("ram://serving/7")
+    path = export_saved_model(classifier, "ram://serving")
+    assert path == "ram://serving/8"
+    near, far = (
+        tf.saved_model.load(place).signatures["serving_default"](
+            tf.constant(TEXTS)
+        )
+        for place in (exported, path)
+    )
+    np.testing.assert_array_equal(far["probabilities"], near["probabilities"])
+    with pytest.raises(UserError, match="saved_model.pb is a file"):
+        export_saved_model(classifier, f"{path}/saved_model.pb")

@@ -12,6 +12,7 @@ from numpy_albert import SMALL, random_features, randomise
 from safetensors.numpy import load_file, save_file
 from test_heads import batch_of, model_of
 
+from albert_tf import files
 from albert_tf.config import ModelConfig, UserError, override, to_dict
 from albert_tf.modeling.config_json import labels_from_json
 from albert_tf.modeling.models import (
@@ -516,3 +517,22 @@ def test_a_head_without_weights_needs_no_leave(tmp_path):
         model.encoder.weights, source.encoder.weights, strict=True
     ):
         np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_model_may_lie_in_a_bucket(saved, tmp_path):
+    model = model_of("AlbertForClassification")
+    bucket = "ram://pretrained/model"
+    for _ in range(2):
+        model.save_pretrained(bucket)
+    with files.open(f"{bucket}/config.json") as file:
+        described = file.read()
+    model.save_pretrained(str(tmp_path))
+    assert (tmp_path / "config.json").read_bytes() == described
+    assert files.listdir(bucket) == ["config.json", "model.safetensors"]
+    loaded = AlbertForClassification.from_pretrained(bucket)
+    assert_same(values_of(loaded), values_of(model))
+    files.remove(f"{bucket}/config.json")
+    with pytest.raises(UserError, match=f"{bucket} is not a model directory"):
+        AlbertForClassification.from_pretrained(bucket)
+    with pytest.raises(UserError, match="config.json is a file; name a dir"):
+        model.save_pretrained(f"file://{tmp_path}/config.json")

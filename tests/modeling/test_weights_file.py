@@ -459,3 +459,54 @@ def test_what_is_left_to_others(tmp_path, names):
         (tmp_path / name).touch()
     refuse_pickle(str(tmp_path))
     refuse_pickle(str(tmp_path / "nowhere"))
+
+
+def test_weights_in_a_bucket_are_read_array_by_array(tmp_path, monkeypatch):
+    rng = np.random.default_rng(1)
+    words = rng.normal(size=(300, 1000)).astype("float32")
+    half = rng.normal(size=7).astype(ml_dtypes.bfloat16)
+    path = written(tmp_path, **{WORDS: words, DECODER: words, "b": half})
+    bucket = f"file://{path}"
+    near, far = open_weights(path), open_weights(bucket)
+    assert far.source == bucket
+    assert far.shapes == near.shapes == {WORDS: (300, 1000), "b": (7,)}
+    assert far.read(WORDS).tobytes() == words.tobytes()
+    assert far.read("b").tobytes() == near.read("b").tobytes()
+    assert far.fingerprint == near.fingerprint
+    os.truncate(path, os.path.getsize(path) - 4)
+    with pytest.raises(UserError, match="^file://.*has been cut"):
+        [far.read(name) for name in far.shapes]
+
+
+@pytest.mark.parametrize(
+    ("header", "data", "length", "said"),
+    [
+        ({"a": entry()}, b"\0" * 3, None, "is not a readable"),
+        ({"a": entry()}, b"\0" * 5, None, "is not a readable"),
+        ({"a": entry(shape=[2])}, b"\0" * 4, None, "is not a readable"),
+        ({"a": entry(data_offsets=[4, 8])}, b"\0" * 8, None, "not a readable"),
+        ({"a": entry()}, b"\0" * 4, 1 << 60, "longer than the file"),
+        ("[" * 5000, b"", None, "is not a readable"),
+        ("", b"", None, "is not a readable"),
+        (
+            {"a": entry(dtype="I64", shape=[1], data_offsets=[0, 8])},
+            b"\0" * 8,
+            None,
+            "a holds I64; a weight holds one of",
+        ),
+    ],
+)
+def test_a_bucket_is_trusted_no_more(tmp_path, header, data, length, said):
+    bucket = f"file://{file_of(tmp_path, header, data, length)}"
+    assert said in refused(bucket)
+
+
+def test_what_is_no_weights_file_in_a_bucket(tmp_path):
+    bucket = f"file://{tmp_path}"
+    assert "model.safetensors is missing" in refused(
+        f"{bucket}/model.safetensors"
+    )
+    assert "is not a regular file" in refused(bucket)
+    (tmp_path / "pytorch_model.bin").touch()
+    with pytest.raises(UserError, match=f"^{bucket}/pytorch_model.bin is a pi"):
+        refuse_pickle(bucket)

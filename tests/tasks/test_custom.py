@@ -55,3 +55,12 @@ def test_mistakes(tmp_path, content, said):
 def test_missing_file(tmp_path):
     with pytest.raises(UserError, match=r"dev.tsv: No such file.*needs train"):
         CLASSIFICATION.read_examples(str(tmp_path), "dev")
+
+
+def test_data_may_lie_in_a_bucket(tmp_path):
+    write(tmp_path / "dev.tsv", "text\tlabel\na\tb\n")
+    bucket = f"file://{tmp_path}"
+    examples = CLASSIFICATION.read_examples(bucket, "dev")
+    assert examples == [Example("a", "b")]
+    with pytest.raises(UserError, match=r"^file://.*train\.tsv: .*needs train"):
+        CLASSIFICATION.read_examples(bucket, "train")

@@ -9,6 +9,7 @@ import time
 import pytest
 
 from albert_tf import config as config_module
+from albert_tf import files
 from albert_tf.config import MAX_VOCABULARY_BYTES, UserError
 from albert_tf.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from albert_tf.text.tokenizer import load_tokenizer, load_tokenizer_file
@@ -197,3 +198,33 @@ def test_module_leaves_tensorflow_alone():
     )
     root = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
     subprocess.run([sys.executable, "-c", code], check=True, cwd=root)
+
+
+@pytest.mark.parametrize(
+    "lacking", [(), ("spiece.model", "vocab.txt")], ids=["own", "json"]
+)
+@pytest.mark.parametrize("kind", ["tiny_tokenizer", "wordpiece_tokenizer"])
+def test_a_tokenizer_may_lie_in_a_bucket(request, kind, lacking, tmp_path):
+    tokenizer = request.getfixturevalue(kind)
+    bucket = f"ram://{kind}/{len(lacking)}"
+    tokenizer.save(bucket)
+    tokenizer.save(tmp_path)
+    names = sorted(os.listdir(tmp_path))
+    assert files.listdir(bucket) == names
+    for name in names:
+        with files.open(f"{bucket}/{name}") as file:
+            assert file.read() == (tmp_path / name).read_bytes(), name
+    for name in set(lacking).intersection(names):
+        files.remove(f"{bucket}/{name}")
+    found = load_tokenizer(bucket)
+    assert found.encode("The bada, 1,000") == tokenizer.encode(
+        "The bada, 1,000"
+    )
+    assert found.settings == tokenizer.settings
+
+
+def test_what_a_bucket_lacks_is_said():
+    with pytest.raises(UserError, match="ram://nothing is not a directory"):
+        load_tokenizer("ram://nothing")
+    with pytest.raises(UserError, match="^ram://nothing/a.model: No such f"):
+        load_tokenizer_file("ram://nothing/a.model")

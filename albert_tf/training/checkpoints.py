@@ -39,6 +39,13 @@ class Restored:
     state: dict
 
 
+def remove_leftovers(directory: str) -> None:
+    """Removes what processes that were killed had begun to write."""
+    for name in files.listdir(directory):
+        if files.is_temporary(name):
+            files.remove(os.path.join(directory, name))
+
+
 class Checkpoints:
     """The checkpoints of a run.
 
@@ -124,14 +131,19 @@ class Checkpoints:
                 never starts afresh over lost work. When one cannot be read
                 or is of another model.
         """
-        if self.writes:
-            self._remove_leftovers()
+        if self.writes and files.isdir(self.directory):
+            remove_leftovers(self.directory)
         problems = []
         for step in reversed(self.steps()):
             try:
-                return self._restore(step), problems
+                restored = self._restore(step)
             except Damaged as error:
                 problems.append(self._set_aside(self._path(step), str(error)))
+                continue
+            if self.writes:
+                # A process that was killed after its save has not come to it.
+                self._prune()
+            return restored, problems
         damaged = [name for name in self._names() if name.endswith(_DAMAGED)]
         if problems or damaged:
             raise UserError(
@@ -185,9 +197,3 @@ class Checkpoints:
         aside = path + _DAMAGED
         files.replace(path, aside)
         return f"{path}: {problem}; set aside as {aside}."
-
-    def _remove_leftovers(self) -> None:
-        """Removes what saves that were killed have left."""
-        for name in self._names():
-            if files.is_temporary(name):
-                files.remove(os.path.join(self.directory, name))

@@ -14,7 +14,11 @@ from typing import Any
 
 from albert_tf.config import RuntimeConfig, TrainingConfig, UserError
 from albert_tf.training.ceiling import matmul_rate
-from albert_tf.training.checkpoints import Checkpoints, SaveFailed
+from albert_tf.training.checkpoints import (
+    Checkpoints,
+    SaveFailed,
+    remove_leftovers,
+)
 from albert_tf.training.distribution import (
     agreed,
     is_alone,
@@ -134,6 +138,7 @@ def train(
             # Only now that everything fits: a corrected command may use the
             # same directory.
             claim(run_dir, description)
+            remove_leftovers(run_dir)
         loop = _Loop(trainer, job, run_dir, config, runtime, description)
         loop.interruption = stack.enter_context(Interruption())
         stack.enter_context(contextlib.closing(loop))

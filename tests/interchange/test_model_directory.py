@@ -427,6 +427,7 @@ def test_a_model_takes_anothers_place_in_a_bucket(bucket, tiny_tokenizer):
         )
     loaded = load_model_directory(bucket)
     assert (loaded.model.config, loaded.max_seq_length) == (config, 12)
+    assert "vocab.txt" not in files.listdir(bucket)
 
 
 def test_what_stands_in_a_bucket_outlives_a_failed_save(bucket):

@@ -221,6 +221,10 @@ def test_a_tokenizer_may_lie_in_a_bucket(request, kind, lacking, tmp_path):
         "The bada, 1,000"
     )
     assert found.settings == tokenizer.settings
+    path = f"{bucket}/tokenizer_config.json"
+    config = config_module.read_json(path)
+    config_module.write_json(path, {**config, "do_lower_case": False})
+    assert not load_tokenizer(bucket).do_lower_case
 
 
 def test_what_a_bucket_lacks_is_said():

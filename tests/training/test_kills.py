@@ -1,0 +1,409 @@
+"""Runs that are killed, time and again, end as one that nothing disturbed.
+
+As a program of its own this file serves the test: it imports TensorFlow once,
+which takes seconds, and starts bin.pretrain in a fork of itself.
+"""
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+import tensorflow as tf
+
+from albert_tf import files
+from albert_tf.config import override, to_dict
+from albert_tf.interchange import model_directory
+from albert_tf.training import loop, trainer
+from albert_tf.training.checkpoints import Checkpoints
+from bin import command_line
+from bin import pretrain as program
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+STEPS = 240
+# Where a process ends itself: the place, and how often it has been there since
+# the step of its turn. Elsewhere the test kills it from outside.
+CHECKPOINTS = [
+    # Half of one of the dozens of pieces that a checkpoint is written in.
+    ("half a checkpoint", 40),
+    ("a checkpoint without its name", 1),
+]
+LAST = ("a checkpoint before others go", 1)
+EVALUATIONS = [("evaluation", 2), ("evaluation", 3)]
+BEST = ("half a best model", 1)
+TOLD = ("evaluation told", 1)
+LOG = ("half the log, cut back", 1)
+OUTSIDE = [("start-up", 0)] * 2 + [("first step", 0)] * 2 + [("step", 0)] * 8
+
+
+# What runs in the forked process.
+
+
+class Victim:
+    """Says in a file where its process is, and ends it where it is told to."""
+
+    def __init__(self, path, fatal, number, from_step):
+        self.descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        self.fatal = fatal if number else None
+        self.left, self.from_step = number, from_step
+        self.step = -1
+        self.began = False
+
+    def at(self, where):
+        line = json.dumps({"step": self.step, "where": where})
+        os.pwrite(self.descriptor, line.ljust(100).encode(), 0)
+        if where == self.fatal and self.step >= self.from_step:
+            self.left -= 1
+            if not self.left:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    def watch(self):
+        """Patches the program so that `at` is told of all that it does."""
+        self.at("start-up")
+        plain_open, plain_replace = files.open, files.replace
+        plain_evaluation = trainer.Trainer.evaluation_step
+        plain_scalars = loop.Monitor.scalars
+        plain_write = model_directory.pretrained.write_model_files
+
+        def before(_, step):
+            self.step = step
+            self.at("step" if self.began else "first step")
+            self.began = True
+
+        def after(_, step):
+            self.step = step
+            self.at("between steps")
+
+        def evaluation_step(*args, **options):
+            self.at("evaluation")
+            return plain_evaluation(*args, **options)
+
+        def scalars(*args):
+            plain_scalars(*args)
+            self.at(TOLD[0])
+
+        def open_file(path, mode="rb"):
+            file = plain_open(path, mode)
+            what = what_is(path)
+            if mode == "wb" and what:
+                plain = file.write
+
+                def write(content):
+                    content = memoryview(content).cast("B")
+                    plain(content[: len(content) // 2])
+                    file.flush()
+                    self.at(what)
+                    plain(content[len(content) // 2 :])
+
+                file.write = write
+            return file
+
+        def replace(source, target):
+            saved = os.path.basename(os.path.dirname(target)) == "checkpoints"
+            if saved:
+                self.at("a checkpoint without its name")
+            plain_replace(source, target)
+            if saved:
+                self.at("a checkpoint before others go")
+
+        def write_model_files(directory, *args, **options):
+            plain_write(directory, *args, **options)
+            if os.path.basename(directory).startswith("best_model"):
+                self.at(BEST[0])
+
+        loop.Profiler.before, loop.Profiler.after = before, after
+        trainer.Trainer.evaluation_step = evaluation_step
+        loop.Monitor.scalars = scalars
+        files.open, files.replace = open_file, replace
+        model_directory.pretrained.write_model_files = write_model_files
+
+
+def what_is(path):
+    directory, name = os.path.split(path)
+    if name.startswith("metrics.jsonl"):
+        return LOG[0]
+    if os.path.basename(directory) == "checkpoints":
+        return "half a checkpoint"
+    return None
+
+
+def serve():
+    """Starts a fork for each line of the input; tells its end in a line."""
+    for line in sys.stdin:
+        order = json.loads(line)
+        process = os.fork()
+        if not process:
+            run_program(order)
+        print(process, flush=True)
+        _, status = os.waitpid(process, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
+
+
+def run_program(order):
+    """Is `python -m bin.pretrain` from here on."""
+    said = os.open(
+        order["output"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
+    )
+    for descriptor, file in enumerate((os.open(os.devnull, 0), said, said)):
+        os.dup2(file, descriptor)
+    Victim(order["place"], *order["fatal"]).watch()
+    sys.argv = [program.__file__, *order["flags"]]
+    command_line.run(program.define_flags, program.main)
+
+
+if __name__ == "__main__":
+    serve()
+
+
+# What runs in the test.
+
+
+class Server:
+    """Starts the program in forks of a process that has TensorFlow."""
+
+    def __init__(self, directory, flags):
+        self.place = directory / "place"
+        self.output = directory / "output"
+        self.flags = flags
+        self.process = subprocess.Popen(
+            [sys.executable, __file__],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": ROOT},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def start(self, fatal):
+        """Returns the number of the process."""
+        self.place.write_text("")
+        order = {
+            "flags": self.flags,
+            "place": str(self.place),
+            "output": str(self.output),
+            "fatal": fatal,
+        }
+        print(json.dumps(order), file=self.process.stdin, flush=True)
+        return int(self.process.stdout.readline())
+
+    def status(self):
+        """Returns the exit status of the process, when it has ended."""
+        return int(self.process.stdout.readline())
+
+    def where(self):
+        """Returns the step, and where the process is or was."""
+        with contextlib.suppress(ValueError):
+            place = json.loads(self.place.read_text())
+            return place["step"], place["where"]
+        return -1, ""
+
+    def wait_until(self, process, reached):
+        while not reached(*self.where()):
+            assert psutil.pid_exists(process), self.said()
+            time.sleep(0.002)
+
+    def said(self):
+        return self.output.read_text()
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def kill_plan(rng):
+    """Returns (step, where, number) for every kill, in the order of the run.
+
+    The steps are drawn from the whole run but its end, which a process may
+    reach before it is killed.
+    """
+    moments = [*CHECKPOINTS, *EVALUATIONS, TOLD, *OUTSIDE]
+    rng.shuffle(moments)
+    steps = rng.sample(range(20, STEPS - 60), len(moments))
+    plan = [(s, *m) for s, m in zip(sorted(steps), moments, strict=True)]
+    # Lines after the last checkpoint are certain here, and so is that they
+    # are cut off; and that the first evaluation is the best so far.
+    told = [where for _, where, _ in plan].index(TOLD[0])
+    plan.insert(told + 1, (-1, *LOG))
+    # At the end there is no later save that could remove the others.
+    return [(0, *BEST), *plan, (STEPS, *LAST)]
+
+
+def kill_from_outside(server, process, step, where, rng):
+    """Kills at a random moment of the start, or of the time after a step."""
+    if where == "step":
+        server.wait_until(
+            process, lambda at, now: at >= step and now != "first step"
+        )
+        time.sleep(rng.uniform(0.0, 0.05))
+    else:
+        server.wait_until(process, lambda _, now: now == where)
+        time.sleep(rng.uniform(0.0, 0.5))
+    os.kill(process, signal.SIGKILL)
+
+
+def flags_of(config, shards_dir, run_dir):
+    settings = {
+        name: value
+        for section in to_dict(config).values()
+        for name, value in section.items()
+        if name != "vocab_size"
+    }
+    return [
+        f"--train_data={shards_dir}",
+        f"--eval_data={shards_dir}",
+        f"--run_dir={run_dir}",
+        *(f"--{name}={value}" for name, value in settings.items()),
+    ]
+
+
+def plain_program(*flags, start=subprocess.Popen, before=(), **options):
+    return start(
+        [*before, sys.executable, "-m", "bin.pretrain", *flags],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        **options,
+    )
+
+
+def ended(process):
+    said = process.communicate()[0]
+    assert process.returncode == 0, said
+    return said
+
+
+def contents(run_dir):
+    """Returns what a run leaves by name, but for clock times."""
+    return {
+        str(path.relative_to(run_dir)): path.read_bytes()
+        for path in sorted(run_dir.rglob("*"))
+        if path.is_file()
+        and path.relative_to(run_dir).parts[0] != "tensorboard"
+        and path.name != "timing.jsonl"
+    }
+
+
+def assert_same_run(run_dir, expected_dir):
+    """Every file's name and bytes; a checkpoint holds all of the state."""
+    found, expected = contents(run_dir), contents(expected_dir)
+    assert sorted(found) == sorted(expected)
+    assert {
+        "metrics.jsonl",
+        "model/model.safetensors",
+        "best_model/model.safetensors",
+    } < set(found)
+    for name, content in expected.items():
+        assert found[name] == content, name
+
+
+@pytest.fixture(scope="module")
+def killed_config(small_config):
+    """Dropout, a moving average, evaluations between checkpoints."""
+    return override(
+        small_config,
+        {
+            "num_hidden_layers": 1,
+            "num_train_steps": STEPS,
+            "train_batch_size": 7,
+            "ema_decay": 0.9,
+            "max_loss_spike": 3.0,
+            "log_steps": 7,
+            "eval_steps": 20,
+            "max_eval_steps": 4,
+            "eval_batch_size": 8,
+            "save_checkpoints_steps": 6,
+            "keep_checkpoint_max": 2,
+        },
+    )
+
+
+def test_killed_between_a_save_and_what_follows(tmp_path):
+    variables = {"v": tf.Variable([1.0, 2.0])}
+    for step in (1, 2, 3):
+        Checkpoints(str(tmp_path), variables, 3).save(step, {}, best=step == 1)
+    # As much is left when the process that keeps one is killed before it
+    # removes the others.
+    checkpoints = Checkpoints(str(tmp_path), variables, 1)
+    assert checkpoints.restore_latest()[0].step == 3
+    assert sorted(os.listdir(tmp_path)) == ["step-1", "step-3"]
+
+
+@pytest.mark.slow
+def test_killed_twenty_times(killed_config, shards_dir, tmp_path):
+    """SIGKILL at any moment; the same command ends the same run, to a byte."""
+    whole = plain_program(
+        *flags_of(killed_config, shards_dir, tmp_path / "whole")
+    )
+    flags = flags_of(killed_config, shards_dir, tmp_path / "cut")
+    rng = random.Random(1)
+    hits = []
+    with contextlib.closing(Server(tmp_path, flags)) as server:
+        for step, where, number in kill_plan(rng):
+            process = server.start((where, number, step))
+            if not number:
+                kill_from_outside(server, process, step, where, rng)
+            status = server.status()
+            assert status == -signal.SIGKILL, server.said()
+            hits.append((*server.where(), "itself" if number else "outside"))
+            print(
+                "{:>3}  {:5} {:30} by {}".format(len(hits), *hits[-1]),
+                flush=True,
+            )
+    again = ended(plain_program(*flags))
+    assert f"has been trained to its end, step {STEPS}." in again
+    ended(whole)
+    places = [where for _, where, _ in hits]
+    assert len(hits) == 20
+    assert sum(p in ("start-up", "first step") for p in places) >= 4
+    for where, _ in (*CHECKPOINTS, *EVALUATIONS, BEST, TOLD, LOG, LAST):
+        assert where in places
+    assert_same_run(tmp_path / "cut", tmp_path / "whole")
+
+
+@pytest.mark.slow
+def test_a_worker_is_killed(killed_config, shards_dir, tmp_path):
+    """The supervisor starts both again, and they end with the same bytes."""
+    config = override(killed_config, {"train_batch_size": 8})
+
+    def start(name):
+        return plain_program(
+            *flags_of(config, shards_dir, tmp_path / name),
+            "--strategy=multi_worker",
+            "--cluster=local:2",
+            before=(
+                *(sys.executable, "-m", "bin.supervise"),
+                f"--progress_dir={tmp_path / name}",
+                "--backoff_secs=0.1",
+                "--",
+            ),
+        )
+
+    ended(start("whole"))
+    cut = start("cut")
+    while not (tmp_path / "cut/checkpoints/step-36").exists():
+        assert cut.poll() is None, cut.communicate()[0]
+        time.sleep(0.01)
+    workers = [
+        process
+        for process in psutil.Process(cut.pid).children(recursive=True)
+        if "TF_CONFIG" in process.environ()
+    ]
+    second = [
+        process
+        for process in workers
+        if json.loads(process.environ()["TF_CONFIG"])["task"]["index"] == 1
+    ]
+    assert len(workers) == 2
+    second[0].kill()
+    said = ended(cut)
+    assert "worker 1 has ended with exit status 137" in said
+    assert "; starting again in 0.1 seconds." in said
+    assert "Going on from step" in said
+    assert_same_run(tmp_path / "cut", tmp_path / "whole")

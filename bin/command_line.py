@@ -285,9 +285,14 @@ def recorded_config(path: str, job: str) -> dict[str, Any]:
 
 
 def required(*names: str) -> None:
-    """Marks string flags that must be given."""
+    """Marks flags that must be given, and not empty."""
     for name in names:
         flags.mark_flag_as_required(name)
+        flags.register_validator(
+            name,
+            lambda value: value is None or (bool(value) and all(value)),
+            "it is empty, or has an empty part.",
+        )
 
 
 def format_table(rows: Sequence[Sequence[str]], header: Sequence[str]) -> str:

@@ -12,8 +12,10 @@ _RUNS = 5
 # device gets a larger one.
 _LEAST_SECONDS = 2e-3
 _LARGEST_WIDTH = 16384
-# A product that takes some milliseconds on two cores.
+# Products of some milliseconds on two cores, for so long: a machine that is
+# held up now and then shows it on average.
 _SMALL = 512
+_SMALL_WORK_SECONDS = 0.3
 
 
 def matmul_rate(dtype: str) -> float:
@@ -35,12 +37,17 @@ def matmul_rate(dtype: str) -> float:
 
 
 def small_work_seconds(dtype: str) -> float:
-    """Returns the seconds of a few small products on the default device.
+    """Returns the mean seconds of small products on the default device.
 
-    Some hundredths of a second on two cores: fit to be asked now and then
-    while training.
+    Takes a third of a second: fit to be asked now and then while training.
     """
-    return sum(_product_times(_SMALL, _SMALL, dtype))
+    begin, runs = time.perf_counter(), 0
+    seconds = 0.0
+    while seconds < _SMALL_WORK_SECONDS:
+        _product_times(_SMALL, _SMALL, dtype)
+        runs += 1
+        seconds = time.perf_counter() - begin
+    return seconds / runs
 
 
 def _product_seconds(rows: int, width: int, dtype: str) -> float:

@@ -146,10 +146,10 @@ class Checkpoints:
             return restored, problems
         damaged = [name for name in self._names() if name.endswith(_DAMAGED)]
         if problems or damaged:
+            left = f"nothing but {', '.join(damaged)} is left."
             raise UserError(
                 f"No checkpoint in {self.directory} is good: "
-                f"{' '.join(problems) or ', '.join(damaged)} "
-                "Start in a new --run_dir."
+                f"{' '.join(problems) or left} Start in a new --run_dir."
             )
         return None, problems
 

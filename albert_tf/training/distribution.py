@@ -31,6 +31,7 @@ _LOST = (
     tf.errors.InternalError,
     tf.errors.UnavailableError,
 )
+_MOST_CPUS = 16
 # How long a worker that has lost another may take to end.
 _ENDING_SECONDS = 30.0
 
@@ -65,6 +66,11 @@ def _mirrored(runtime: RuntimeConfig) -> tf.distribute.Strategy:
 
 def _cpus(num_replicas: int) -> list:
     """Returns the logical CPUs, made now if the process still can."""
+    if num_replicas > _MOST_CPUS:
+        raise UserError(
+            f"num_replicas={num_replicas} on CPUs: logical CPUs are for trying "
+            f"out what several devices would do; at most {_MOST_CPUS}."
+        )
     _divide_cpu(max(num_replicas, 1))
     return tf.config.list_logical_devices("CPU")
 

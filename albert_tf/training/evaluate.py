@@ -1,6 +1,7 @@
 """Evaluation on held-out examples, beside what a guess would reach."""
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -19,6 +20,7 @@ from albert_tf.training.input_pipeline import (
 from albert_tf.training.means import RunningMeans
 from albert_tf.training.objectives import pretraining_objective
 from albert_tf.training.predict import Predictor
+from albert_tf.training.targets import Target
 from albert_tf.training.trainer import Trainer
 
 
@@ -46,6 +48,14 @@ def evaluate_pretraining(
         "masked_lm_perplexity": perplexity,
         **guesses,
     }
+
+
+def pretraining_measures(targets: Sequence[Target]) -> set[str]:
+    """Returns the names of what `evaluate_pretraining` gives."""
+    names = {"loss", "masked_lm_perplexity"}
+    for target in targets:
+        names |= {target.loss, target.accuracy, target.guessing}
+    return names
 
 
 def evaluate_classification(

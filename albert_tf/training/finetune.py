@@ -201,6 +201,7 @@ def run_finetuning(
                 trainer, dev_batches, config.training.max_eval_steps
             ),
             best_metric=config.training.best_metric or "accuracy",
+            measures=("loss", "accuracy", "majority_class_accuracy"),
             export=lambda directory: save_model_directory(
                 directory, model, tokenizer, max_seq_length=max_seq_length
             ),

@@ -42,7 +42,9 @@ class GradientComputation:
         self._objective = objective
         self._variables = list(variables)
         self._compute = tf.function(
-            self._forward_and_backward, jit_compile=True if xla else None
+            self._forward_and_backward,
+            autograph=False,
+            jit_compile=True if xla else None,
         )
 
     def __call__(

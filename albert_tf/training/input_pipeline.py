@@ -9,6 +9,7 @@ import dataclasses
 import math
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol, TypeVar
 
@@ -28,6 +29,9 @@ Made = TypeVar("Made")
 # Sequences of a fine-tuning batch are padded to a multiple of this, so that
 # few shapes are traced.
 _LENGTH_MULTIPLE = 16
+# Between looks at whether to go on waiting, and for a thread to end.
+_PATIENCE_SECONDS = 0.2
+_ENDING_SECONDS = 5.0
 
 _PRETRAINING_FEATURES = (
     "input_ids",
@@ -348,13 +352,15 @@ def prefetch(
     items: Iterable[Item],
     depth: int = 4,
     timeout: float = math.inf,
+    give_up: Callable[[], bool] = lambda: False,
 ) -> Iterator[Made]:
     """Yields make(item) for each item, made ahead in a thread.
 
     An error in `make` is raised where its result would have been.
 
     Raises:
-        ReaderStalled: when one took longer than `timeout` seconds.
+        ReaderStalled: when one took longer than `timeout` seconds, or was not
+            there and `give_up` said so.
     """
     ready: queue.Queue = queue.Queue(maxsize=depth)
     stopped = threading.Event()
@@ -379,17 +385,20 @@ def prefetch(
             put(error)
 
     thread = threading.Thread(target=work, daemon=True, name="prefetch")
-    thread.start()
-    stalled = False
-    try:
+
+    def take() -> object:
+        deadline = time.monotonic() + timeout
         while True:
             try:
-                item = ready.get(
-                    timeout=None if math.isinf(timeout) else timeout
-                )
+                return ready.get(timeout=_PATIENCE_SECONDS)
             except queue.Empty:
-                stalled = True
-                raise ReaderStalled from None
+                if give_up() or time.monotonic() > deadline:
+                    raise ReaderStalled from None
+
+    thread.start()
+    try:
+        while True:
+            item = take()
             if item is end:
                 return
             if isinstance(item, BaseException):
@@ -398,5 +407,4 @@ def prefetch(
     finally:
         stopped.set()
         # A thread that hangs would hang this one too.
-        if not stalled:
-            thread.join()
+        thread.join(_ENDING_SECONDS)

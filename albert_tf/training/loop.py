@@ -9,7 +9,7 @@ import os
 import statistics
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from albert_tf.config import RuntimeConfig, TrainingConfig, UserError
@@ -96,6 +96,7 @@ class Job:
         depths: how many layers are applied.
         evaluate: (step) -> measures of the held-out examples.
         best_metric: the measure that says which model is best.
+        measures: the names of what `evaluate` gives.
         export: writes a model directory at a path.
         flops: (step) -> floating point operations of that step.
         samples: () -> text that shows what the model does, or None.
@@ -106,6 +107,7 @@ class Job:
     depths: DepthSchedule
     evaluate: Callable[[int], dict[str, float]]
     best_metric: str
+    measures: Collection[str]
     export: Callable[[str], None]
     flops: Callable[[int], int]
     samples: Callable[[], str] | None = None
@@ -131,6 +133,11 @@ def train(
             reader that hangs ends it before; its exit code says which.
         UserError: for settings that do not fit the job.
     """
+    if job.best_metric not in job.measures:
+        raise UserError(
+            f"best_metric={job.best_metric!r} is not measured; this job has "
+            f"{', '.join(sorted(job.measures))}."
+        )
     with contextlib.ExitStack() as stack:
         stack.enter_context(lost_workers(trainer.strategy))
         if is_chief(trainer.strategy):
@@ -202,7 +209,7 @@ class _Loop:
             except _RollBack:
                 self._roll_back()
         # The model is written again where a run was killed just before.
-        self._export("model")
+        self._export("model", needed=True)
         # No worker leaves before the last one is here: the others would take
         # it for lost.
         agreed(self.trainer.strategy, 0.0)
@@ -236,6 +243,10 @@ class _Loop:
                 f"Going on from step {self.step} of {self.run_dir}."
             )
         if not restored:
+            if self.monitor.lines_cut:
+                self.monitor.say(
+                    f"{self.run_dir} has no checkpoint: the run begins again."
+                )
             text = json.dumps(self.description, indent=2)
             self.monitor.text("configuration", f"```\n{text}\n```")
 
@@ -288,6 +299,7 @@ class _Loop:
             self._make,
             self._calls(self.step),
             timeout=self.runtime.data_timeout_secs,
+            give_up=self._gives_up_waiting,
         )
         with contextlib.closing(source):
             while not self.progress.finished:
@@ -309,6 +321,9 @@ class _Loop:
         try:
             item = next(source)
         except ReaderStalled:
+            if self._gives_up_waiting():
+                self._save(needed=True)
+                raise self._stopped() from None
             faulthandler.dump_traceback(all_threads=True)
             raise RunStopped(
                 f"The batch of step {self.step + 1} was not read within "
@@ -432,7 +447,7 @@ class _Loop:
             self._log(result)
         better = False
         if last or (config.eval_steps and step % config.eval_steps == 0):
-            better = self._evaluate()
+            better = self._evaluate(last)
         patience = config.early_stopping_patience
         early = bool(patience) and self.progress.without_better >= patience
         self.progress.finished = last or early
@@ -448,19 +463,27 @@ class _Loop:
         if better or due or stop or self.progress.finished:
             self._save(best=better, needed=stop or self.progress.finished)
         if stop and not self.progress.finished:
-            received = self.interruption.received
-            name = received.name if received else "Another worker's signal"
-            raise RunStopped(
-                f"{name}: saved at step {step}; the same command goes on.",
-                exit_code(received or 15),
-            )
+            raise self._stopped()
+
+    def _stopped(self) -> RunStopped:
+        received = self.interruption.received
+        name = received.name if received else "Another worker's signal"
+        return RunStopped(
+            f"{name}: saved at step {self.step}; the same command goes on.",
+            exit_code(received or 15),
+        )
+
+    def _gives_up_waiting(self) -> bool:
+        """Returns whether a signal ends the run while it waits for data.
+
+        Several workers end together, after a step.
+        """
+        here = self.interruption.received is not None
+        return here and is_alone(self.trainer.strategy)
 
     def _must_stop(self, result: dict[str, float]) -> bool:
         """Returns whether a signal ends the run; on all workers alike."""
-        if result["stop_requested"]:
-            return True
-        here = self.interruption.received is not None
-        return here and is_alone(self.trainer.strategy)
+        return bool(result["stop_requested"]) or self._gives_up_waiting()
 
     def _log(self, result: dict[str, float]) -> None:
         means = self.window.means()
@@ -480,8 +503,8 @@ class _Loop:
             self.monitor.say(line)
         self.window = RunningMeans()
 
-    def _evaluate(self) -> bool:
-        """Returns whether the model is the best so far."""
+    def _evaluate(self, last: bool) -> bool:
+        """Returns whether the model is the best so far, and kept as such."""
         with self.trainer.averaged_weights():
             measures = self.job.evaluate(self.step)
             text = self.job.samples() if self.job.samples else None
@@ -500,24 +523,42 @@ class _Loop:
         if text:
             self.monitor.text("predictions", text, step=self.step, split="eval")
         metric = self.job.best_metric
-        if metric not in measures:
-            raise UserError(
-                f"best_metric={metric!r} is not measured; this job has "
-                f"{', '.join(sorted(measures))}."
-            )
         best = self.progress.best
         if best and not is_better(metric, measures[metric], best["value"]):
             self.progress.without_better += 1
             return False
-        self.progress.best = {"step": self.step, "value": measures[metric]}
         self.progress.without_better = 0
-        self._export("best_model")
+        if not self._export("best_model", needed=last):
+            return False
+        self.progress.best = {"step": self.step, "value": measures[metric]}
         return True
 
-    def _export(self, name: str) -> None:
-        if self.is_chief:
-            with self.trainer.averaged_weights():
-                self.job.export(os.path.join(self.run_dir, name))
+    def _export(self, name: str, *, needed: bool = False) -> bool:
+        """Returns whether the model directory could be written."""
+        path = os.path.join(self.run_dir, name)
+        try:
+            if self.is_chief:
+                with self.trainer.averaged_weights():
+                    self.job.export(path)
+        except OSError as error:
+            said = f"{path} could not be written: {error.strerror or error}."
+            self._writing_failed(said, needed)
+            return False
+        return True
+
+    def _writing_failed(self, said: str, needed: bool) -> None:
+        """Goes on without what could not be written, but not for ever."""
+        self.failed_saves += 1
+        if needed or self.failed_saves >= _MOST_FAILED_SAVES:
+            raise RunStopped(
+                f"{said} The last good checkpoint is of step "
+                f"{self._last_saved()}; make room and start the same "
+                "command again.",
+                WRITING_FAILED,
+            )
+        self.monitor.say(
+            f"{said} The run goes on; the next checkpoint is tried at its time."
+        )
 
     def _save(self, *, best: bool = False, needed: bool = False) -> None:
         if not self.is_chief:
@@ -529,18 +570,7 @@ class _Loop:
         try:
             self.checkpoints.save(self.step, state, best=best)
         except SaveFailed as error:
-            self.failed_saves += 1
-            if needed or self.failed_saves >= _MOST_FAILED_SAVES:
-                raise RunStopped(
-                    f"{error} The last good checkpoint is of step "
-                    f"{self._last_saved()}; make room and start the same "
-                    "command again.",
-                    WRITING_FAILED,
-                ) from None
-            self.monitor.say(
-                f"{error} The run goes on; the next checkpoint is tried at "
-                "its time."
-            )
+            self._writing_failed(str(error), needed)
         else:
             self.failed_saves = 0
 

@@ -10,6 +10,7 @@ import dataclasses
 import math
 import multiprocessing
 import os
+import sys
 from collections.abc import Callable, Iterator
 
 import tensorflow as tf
@@ -187,17 +188,20 @@ def _peak(work: Workload) -> float:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keeps TensorFlow's remarks out of the log of processes started here."""
-    name = "TF_CPP_MIN_LOG_LEVEL"
-    before = os.environ.get(name)
-    os.environ[name] = "3"
+    """Keeps TensorFlow's remarks in processes started here off the screen.
+
+    Its libraries write some of them before they read any setting.
+    """
+    sys.stderr.flush()
+    kept = os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
     try:
         yield
     finally:
-        if before is None:
-            del os.environ[name]
-        else:
-            os.environ[name] = before
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
 
 
 def _replicas_here(strategy: tf.distribute.Strategy) -> int:

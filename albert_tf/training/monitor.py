@@ -57,6 +57,7 @@ class Monitor:
         self._start_step = start_step
         self._num_steps = num_steps
         self._writes = writes
+        self.lines_cut = 0
         self._progress = Progress(
             num_steps=num_steps, start_step=start_step, silent=not writes
         )
@@ -67,7 +68,9 @@ class Monitor:
         self._lines: dict[str, AppendLog] = {}
         if writes:
             for name in (METRICS_FILE, TIMING_FILE):
-                _keep_until(os.path.join(run_dir, name), start_step)
+                self.lines_cut += _keep_until(
+                    os.path.join(run_dir, name), start_step
+                )
 
     def advance(
         self, steps: int = 1, *, loss: float | None = None, **done: float
@@ -202,11 +205,11 @@ class Monitor:
         return self._events[split]
 
 
-def _keep_until(path: str, step: int) -> None:
-    """Cuts a log back to the lines of steps up to `step`."""
+def _keep_until(path: str, step: int) -> int:
+    """Cuts a log back to the lines of steps up to `step`; returns how many."""
     try:
         if not files.exists(path):
-            return
+            return 0
         with files.open(path, "r") as file:
             lines = file.readlines()
         kept = list(
@@ -215,6 +218,7 @@ def _keep_until(path: str, step: int) -> None:
         if len(kept) < len(lines):
             with files.replacing(path) as file:
                 file.write("".join(kept).encode())
+        return len(lines) - len(kept)
     except OSError as error:
         raise UserError(
             f"{path} cannot be cut back to step {step}: {error.strerror}."

@@ -138,7 +138,7 @@ def numbers_of(name: str, text: str, count: int) -> list[int]:
         part.isdecimal() and int(part) for part in parts
     ):
         raise UserError(
-            f"{name}={text!r} must be {count} whole numbers from 1, "
-            "separated by commas, one for each directory of shards."
+            f"{name}={text!r} must be a whole number from 1 for each of the "
+            f"{count} directories of shards, separated by commas."
         )
     return [int(part) for part in parts]

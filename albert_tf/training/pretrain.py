@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import keras
 
@@ -30,7 +30,10 @@ from albert_tf.text.shards import (
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.text.tokenizer_base import Tokenizer
 from albert_tf.training.distribution import make_strategy
-from albert_tf.training.evaluate import evaluate_pretraining
+from albert_tf.training.evaluate import (
+    evaluate_pretraining,
+    pretraining_measures,
+)
 from albert_tf.training.input_pipeline import (
     PretrainingBatches,
     check_same_vocabulary,
@@ -147,6 +150,19 @@ def _phases(config: PretrainConfig, data: _Data) -> Phases:
         ],
         data.steps,
     )
+
+
+def _remarks(data: _Data) -> Iterator[str]:
+    yield f"Sentence objective {data.sentence.name}: {data.sentence.meaning}."
+    for part, held_out in zip(data.train, data.evaluation, strict=True):
+        theirs, ours = (
+            shards.metadata["max_seq_length"] for shards in (held_out, part)
+        )
+        if theirs != ours:
+            yield (
+                f"{part.directory} has sequences of {ours} tokens, and the "
+                f"held-out ones of {held_out.directory} have {theirs}."
+            )
 
 
 def _largest_work(config: PretrainConfig, phases: Phases) -> Workload:
@@ -287,6 +303,7 @@ def run_pretraining(
             depths=depths,
             evaluate=evaluate,
             best_metric=config.training.best_metric or "loss",
+            measures=pretraining_measures(trainer.objective.targets),
             export=lambda directory: save_model_directory(
                 directory,
                 model,
@@ -295,10 +312,7 @@ def run_pretraining(
             ),
             flops=flops,
             samples=samples,
-            remarks=(
-                f"Sentence objective {data.sentence.name}: "
-                f"{data.sentence.meaning}.",
-            ),
+            remarks=tuple(_remarks(data)),
         ),
         run_dir=run_dir,
         config=config.training,

@@ -198,6 +198,11 @@ def _lock_in_a_bucket(path: str, us: dict) -> Iterator[Callable[[], None]]:
 
 def _wait_for_silence(path: str, before: str) -> None:
     """Returns when the holder gives no sign of life; else raises UserError."""
+    print(
+        f"{path} was left by another job; if it gives no sign of life within "
+        f"{_SILENCE_SECONDS:g} seconds, this one takes over.",
+        flush=True,
+    )
     until = time.monotonic() + _SILENCE_SECONDS
     while time.monotonic() < until:
         time.sleep(_RENEWAL_SECONDS / 8)

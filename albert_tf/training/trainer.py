@@ -104,10 +104,10 @@ class Trainer:
             self._make_optimizer()
         # A trace per shape: a relaxed one, made after several shapes were
         # seen, sums in another order, and a resumed run has seen others.
-        self._train = tf.function(self._train_step)
-        self._train_many = tf.function(self._train_loop)
-        self._evaluate = tf.function(self._evaluation_step)
-        self._predict = tf.function(self._prediction)
+        self._train = tf.function(self._train_step, autograph=False)
+        self._train_many = tf.function(self._train_loop, autograph=False)
+        self._evaluate = tf.function(self._evaluation_step, autograph=False)
+        self._predict = tf.function(self._prediction, autograph=False)
 
     def _make_optimizer(self) -> None:
         config = self._optimizer_config

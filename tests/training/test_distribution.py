@@ -186,6 +186,10 @@ def test_strategies_of_different_size_live_in_one_process():
         ({"num_replicas": 2}, "num_replicas=2 needs --strategy=mirrored"),
         ({"strategy": "mirrored", "num_replicas": 9}, "2 CPU devices"),
         (
+            {"strategy": "mirrored", "num_replicas": 17},
+            "num_replicas=17 on CPUs: .* at most 16",
+        ),
+        (
             {"strategy": "multi_worker", "num_replicas": 2},
             "num_replicas=2, but a worker on this machine has 0 GPUs",
         ),

@@ -1,5 +1,6 @@
 """A pretraining run as a whole: interrupted, resumed, refused."""
 
+import errno
 import json
 import os
 import re
@@ -33,7 +34,7 @@ from albert_tf.interchange.model_directory import (
 )
 from albert_tf.modeling.models import AlbertForPretraining
 from albert_tf.text.shards import open_shards
-from albert_tf.training import loop
+from albert_tf.training import input_pipeline, loop, pretrain
 from albert_tf.training.input_pipeline import PretrainingBatches
 from albert_tf.training.phases import Phases
 from albert_tf.training.pretrain import run_pretraining
@@ -327,6 +328,76 @@ def test_a_signal_saves_at_the_next_step(
     ).read_bytes()
 
 
+def test_a_signal_ends_a_run_that_waits_for_data(
+    finished, small_config, shards_dir, tmp_path, monkeypatch
+):
+    plain_batch, plain_steps = loop.Phases.batch, loop.Trainer.train_steps
+    hanging = threading.Event()
+    made = []
+
+    def counted(self, *args, **kwargs):
+        results = plain_steps(self, *args, **kwargs)
+        made.append(results)
+        return results
+
+    def stuck(self, place, rows):
+        if place.step == 7 and not hanging.is_set():
+            while len(made) < 7:
+                time.sleep(0.01)
+            os.kill(os.getpid(), signal.SIGTERM)
+            hanging.wait(60)
+        return plain_batch(self, place, rows)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop.Phases, "batch", stuck)
+        patch.setattr(loop.Trainer, "train_steps", counted)
+        patch.setattr(input_pipeline, "_ENDING_SECONDS", 0.1)
+        with pytest.raises(RunStopped, match="saved at step 7; ") as raised:
+            run(small_config, shards_dir, tmp_path / "run")
+        hanging.set()
+    assert raised.value.exit_code == 143
+    whole, evaluation = finished
+    assert run(small_config, shards_dir, tmp_path / "run") == evaluation
+    assert (tmp_path / "run/metrics.jsonl").read_bytes() == (
+        whole / "metrics.jsonl"
+    ).read_bytes()
+
+
+def test_a_model_that_finds_no_room(
+    finished, small_config, shards_dir, tmp_path, monkeypatch, capsys
+):
+    plain_export = pretrain.save_model_directory
+
+    def full(path, *args, **kwargs):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(pretrain, "save_model_directory", full)
+    with pytest.raises(RunStopped) as raised:
+        run(small_config, shards_dir, tmp_path / "run")
+    said = f"{tmp_path}/run/best_model could not be written: No space left on"
+    assert said in capsys.readouterr().out
+    assert raised.value.exit_code == 74
+    assert "make room and start the same command again" in str(raised.value)
+    monkeypatch.setattr(pretrain, "save_model_directory", plain_export)
+    whole, evaluation = finished
+    assert run(small_config, shards_dir, tmp_path / "run") == evaluation
+    assert (tmp_path / "run/model/model.safetensors").read_bytes() == (
+        whole / "model/model.safetensors"
+    ).read_bytes()
+
+
+def test_a_run_whose_checkpoints_are_gone_says_that_it_begins_again(
+    small_config, shards_dir, tmp_path, capsys
+):
+    run(small_config, shards_dir, tmp_path / "run")
+    shutil.rmtree(tmp_path / "run/checkpoints")
+    assert "begins again" not in capsys.readouterr().out
+    run(small_config, shards_dir, tmp_path / "run")
+    assert "run has no checkpoint: the run begins again." in (
+        capsys.readouterr().out
+    )
+
+
 def test_a_full_disk_is_told_and_tried_again(
     small_config, shards_dir, tmp_path, monkeypatch, capsys
 ):
@@ -399,9 +470,11 @@ def test_early_stopping_keeps_the_best(small_config, shards_dir, tmp_path):
 
 
 def test_a_measure_that_there_is_not(small_config, shards_dir, tmp_path):
-    config = override(small_config, {"best_metric": "f1", "eval_steps": 1})
+    config = override(small_config, {"best_metric": "f1"})
     with pytest.raises(UserError, match="best_metric='f1' is not measured"):
         run(config, shards_dir, tmp_path / "run")
+    # At once, and a corrected command finds no other run there.
+    assert not (tmp_path / "run").exists()
 
 
 def test_two_phases_in_one_run(
@@ -735,60 +808,3 @@ def test_it_learns(small_config, tiny_directory, tmp_path):
         evaluation["masked_lm_accuracy"]
         > 2 * evaluation["most_frequent_token_accuracy"]
     )
-
-
-@pytest.mark.slow
-def test_killed_by_the_system_and_started_again(
-    small_config, shards_dir, tmp_path
-):
-    """SIGKILL in the midst of steps; the same command ends the same run."""
-    config = override(
-        small_config, {"num_train_steps": 400, "save_checkpoints_steps": 20}
-    )
-    settings = {
-        name: value
-        for section in to_dict(config).values()
-        for name, value in section.items()
-    }
-    flags = [
-        f"--{name}={value}"
-        for name, value in settings.items()
-        if name != "vocab_size"
-    ]
-
-    def start(run_dir):
-        return subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "bin.pretrain",
-                f"--train_data={shards_dir}",
-                f"--eval_data={shards_dir}",
-                f"--run_dir={run_dir}",
-                *flags,
-            ],
-            cwd=os.path.dirname(os.path.dirname(os.path.dirname(__file__))),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-
-    whole = start(tmp_path / "whole")
-    cut = start(tmp_path / "cut")
-    deadline = time.monotonic() + 120
-    while not (tmp_path / "cut/checkpoints/step-60").exists():
-        assert time.monotonic() < deadline
-        assert cut.poll() is None, cut.communicate()[0]
-        time.sleep(0.05)
-    cut.send_signal(signal.SIGKILL)
-    cut.communicate()
-    again = start(tmp_path / "cut")
-    said = again.communicate()[0]
-    assert again.returncode == 0, said
-    assert "Going on from step" in said
-    output = whole.communicate()[0]
-    assert whole.returncode == 0, output
-    for name in ("metrics.jsonl", "model/model.safetensors"):
-        assert (tmp_path / "cut" / name).read_bytes() == (
-            tmp_path / "whole" / name
-        ).read_bytes(), name

@@ -11,6 +11,7 @@ import os
 
 from absl import flags
 
+from albert_tf import files
 from albert_tf.config import MaskingConfig, override, write_json
 from albert_tf.tasks.custom import TASKS
 from bin import command_line
@@ -81,16 +82,13 @@ def main() -> None:
     print(command_line.format_table(rows, ["measure", "value"]))
     if not FLAGS.output_dir:
         return
-    os.makedirs(FLAGS.output_dir, exist_ok=True)
+    files.makedirs(FLAGS.output_dir)
     if predictions is not None:
         path = os.path.join(FLAGS.output_dir, "predictions.jsonl")
-        temporary = f"{path}.tmp-{os.getpid()}"
-        with open(temporary, "w", encoding="utf-8") as file:
+        with files.replacing(path) as file:
             for row in predictions:
-                file.write(json.dumps(row, ensure_ascii=False) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+                line = json.dumps(row, ensure_ascii=False) + "\n"
+                file.write(line.encode())
     write_json(os.path.join(FLAGS.output_dir, "metrics.json"), metrics)
 
 

@@ -11,6 +11,7 @@ import sys
 
 from absl import flags
 
+from albert_tf import files
 from albert_tf.config import UserError
 from bin import command_line
 
@@ -48,7 +49,7 @@ def _texts() -> list[str]:
     if FLAGS.input == "-":
         data = sys.stdin.buffer.read()
     else:
-        with open(FLAGS.input, "rb") as file:
+        with files.open(FLAGS.input) as file:
             data = file.read()
     texts = []
     for number, line in enumerate(data.split(b"\n"), start=1):

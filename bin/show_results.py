@@ -8,6 +8,7 @@ import os
 
 from absl import flags
 
+from albert_tf import files
 from albert_tf.config import UserError
 from bin import command_line
 from bin.results_table import results_table
@@ -24,10 +25,10 @@ def define_flags() -> None:
 def last_evaluation(run_dir: str) -> dict[str, float]:
     """Returns the last evaluation in a run's metrics.jsonl."""
     path = os.path.join(run_dir, "metrics.jsonl")
-    if not os.path.isfile(path):
+    if not files.isfile(path):
         raise UserError(f"{run_dir} is not a run directory: no {path}.")
     evaluations = []
-    with open(path, encoding="utf-8") as file:
+    with files.open(path, "r") as file:
         for line in file:
             try:
                 values = json.loads(line)

@@ -20,7 +20,7 @@ import keras
 def compiled(function: Callable, *constants: object) -> Callable:
     """Returns the function of tensors that `function` is, given constants.
 
-    For what needs no gradient; else as `in_one_pass`.
+    Compiled by XLA, without a gradient; else as `in_one_pass`.
     """
     function = functools.partial(function, *constants)
     if keras.backend.backend() != "tensorflow":
@@ -86,8 +86,7 @@ def _product() -> Callable:
     @tf.custom_gradient
     def joined(inputs: tf.Tensor, weight: tf.Tensor) -> tuple:
         def gradients(gradient: tf.Tensor) -> tuple:
-            # Not all blocks' transposed weights at once, as soon as there are
-            # weights.
+            # Or all blocks' would be transposed at the start, and held.
             with tf.control_dependencies([gradient]):
                 columns_first = transposed(weight)
             return (
@@ -113,10 +112,10 @@ def product(
 ) -> keras.KerasTensor:
     """Returns `inputs @ weight`, `[n, rows]` by `[rows, columns]`.
 
-    In float32 on CPUs the gradient for the inputs, a product with the
+    In float32 on a CPU the gradient for the inputs, a product with the
     transposed weight, is a third slower than the forward product where there
     are more columns than rows: there the weight is transposed before, which
-    takes a tenth of what that saves. (Compiled, so that TensorFlow's graph
+    takes a quarter of what that saves. (Compiled, so that TensorFlow's graph
     optimizer does not join the two again.)
     """
     return _product()(inputs, weight)

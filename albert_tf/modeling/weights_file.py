@@ -5,6 +5,7 @@ touched, and nothing in it is ever run or used as a path.
 """
 
 import dataclasses
+import errno
 import json
 import math
 import os
@@ -102,14 +103,15 @@ def write_weights(path: str, values: dict[str, np.ndarray]) -> None:
     written as it is, so that a model that diverged can be looked at; a
     model is not loaded from it.
     """
-    safetensors.numpy.save_file(
-        {
-            name: np.asarray(value, np.float32, order="C")
-            for name, value in values.items()
-        },
-        path,
-        metadata={"format": "pt"},
-    )
+    arrays = {
+        name: np.asarray(value, np.float32, order="C")
+        for name, value in values.items()
+    }
+    try:
+        safetensors.numpy.save_file(arrays, path, metadata={"format": "pt"})
+    except safetensors.SafetensorError as error:
+        # Its own word for a full disk.
+        raise OSError(errno.EIO, str(error), path) from None
 
 
 def refuse_pickle(directory: str) -> None:

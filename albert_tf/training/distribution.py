@@ -244,27 +244,21 @@ def agreed(strategy: tf.distribute.Strategy, value: float) -> float:
     return float(strategy.reduce(tf.distribute.ReduceOp.SUM, values, None))
 
 
-def worker_speeds(
-    strategy: tf.distribute.Strategy, seconds: float
-) -> list[float]:
-    """Returns what each worker gives here, in order; a barrier too.
-
-    Seconds that the same work took each of them: who is slow is not seen in
-    the time of a step, for which all wait together.
-    """
+def gathered(strategy: tf.distribute.Strategy, value: float) -> list[float]:
+    """Returns what each worker gives here, in order; a barrier too."""
     if is_alone(strategy):
-        return [seconds]
+        return [value]
     replicas = strategy.num_replicas_in_sync
     first = _local_replicas(strategy)[0]
 
     def of_replica(context: tf.distribute.ReplicaContext) -> tf.Tensor:
         number = context.replica_id_in_sync_group
         mine = number == first
-        return tf.one_hot(number, replicas, seconds * mine, 0.0, None, "double")
+        return tf.one_hot(number, replicas, value * mine, 0.0, None, "double")
 
     values = strategy.experimental_distribute_values_from_function(of_replica)
-    gathered = strategy.reduce(tf.distribute.ReduceOp.SUM, values, None)
-    return gathered.numpy()[:: len(_local_replicas(strategy))].tolist()
+    found = strategy.reduce(tf.distribute.ReduceOp.SUM, values, None)
+    return found.numpy()[:: len(_local_replicas(strategy))].tolist()
 
 
 @contextlib.contextmanager

@@ -322,7 +322,8 @@ class _Loop:
             item = next(source)
         except ReaderStalled:
             if self._gives_up_waiting():
-                self._save(needed=True)
+                if self.step not in self.checkpoints.steps():
+                    self._save(needed=True)
                 raise self._stopped() from None
             faulthandler.dump_traceback(all_threads=True)
             raise RunStopped(
@@ -501,6 +502,7 @@ class _Loop:
         self.monitor.log(self.step, means, ratios)
         for line in self.stragglers.compare():
             self.monitor.say(line)
+        self.monitor.restart_clock()
         self.window = RunningMeans()
 
     def _evaluate(self, last: bool) -> bool:
@@ -534,8 +536,12 @@ class _Loop:
         return True
 
     def _export(self, name: str, *, needed: bool = False) -> bool:
-        """Returns whether the model directory could be written."""
+        """Returns whether the model directory could be written.
+
+        All workers learn it, or some would end and others train on.
+        """
         path = os.path.join(self.run_dir, name)
+        written = True
         try:
             if self.is_chief:
                 with self.trainer.averaged_weights():
@@ -543,8 +549,8 @@ class _Loop:
         except OSError as error:
             said = f"{path} could not be written: {error.strerror or error}."
             self._writing_failed(said, needed)
-            return False
-        return True
+            written = False
+        return bool(agreed(self.trainer.strategy, float(written)))
 
     def _writing_failed(self, said: str, needed: bool) -> None:
         """Goes on without what could not be written, but not for ever."""
@@ -557,7 +563,7 @@ class _Loop:
                 WRITING_FAILED,
             )
         self.monitor.say(
-            f"{said} The run goes on; the next checkpoint is tried at its time."
+            f"{said} The run goes on; the next one is tried at its time."
         )
 
     def _save(self, *, best: bool = False, needed: bool = False) -> None:

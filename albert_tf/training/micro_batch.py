@@ -4,14 +4,17 @@ Found by trying: a process of its own makes a few steps with a micro-batch, and
 either there is memory enough or that process, not the run, comes to grief.
 """
 
-import concurrent.futures
 import contextlib
 import dataclasses
 import math
 import multiprocessing
 import os
+import signal
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
+from multiprocessing import connection
+from typing import IO
 
 import tensorflow as tf
 
@@ -56,36 +59,36 @@ def resolved_micro_batch(
         return int(setting)
     found = 0
     if is_chief(strategy):
-        found = _recorded(run_dir)
-        if not found:
-            found = _measured(strategy, work)
+        recorded = _recorded(run_dir)
+        found = _measured(strategy, work) if recorded is None else recorded
     with lost_workers(strategy):
         return int(agreed(strategy, found))
 
 
-def _recorded(run_dir: str) -> int:
-    """Returns the micro-batch of a run that has begun, or 0."""
+def _recorded(run_dir: str) -> int | None:
+    """Returns the micro-batch of a run that has begun, else None."""
     path = os.path.join(run_dir, "config.json")
     if not files.isfile(path):
-        return 0
-    # What is amiss with it is said where it is compared as a whole.
+        return None
     try:
         return int(read_json(path)["config"]["training"]["micro_batch_size"])
     except (KeyError, TypeError, ValueError):
-        return 0
+        raise UserError(
+            f"{path} does not say the micro_batch_size of its run; give "
+            "another --run_dir."
+        ) from None
 
 
 def _measured(strategy: tf.distribute.Strategy, work: Workload) -> int:
-    share = -(-work.batch_size // strategy.num_replicas_in_sync)
-    on_gpu = bool(tf.config.list_physical_devices("GPU"))
-    if tf.config.list_logical_devices("TPU"):
+    if tf.config.list_physical_devices("GPU") or isinstance(
+        strategy, tf.distribute.TPUStrategy
+    ):
         raise UserError(
-            "micro_batch_size=auto tries what fits on CPUs and GPUs; for a "
-            "TPU give a number."
+            "micro_batch_size=auto knows the memory of CPUs only; for other "
+            "devices give a number."
         )
-    limit = math.inf
-    if not on_gpu:
-        limit = _SHARE_OF_FREE * free_memory() / _replicas_here(strategy)
+    share = -(-work.batch_size // strategy.num_replicas_in_sync)
+    limit = _SHARE_OF_FREE * free_memory() / _replicas_here(strategy)
 
     def peak_of(size: int) -> float:
         peak = _peak_in_a_process(work, size, share)
@@ -94,8 +97,11 @@ def _measured(strategy: tf.distribute.Strategy, work: Workload) -> int:
         return peak
 
     found = largest_micro_batch(share, limit, peak_of)
-    room = "" if on_gpu else f", with room for {limit / 2**20:.0f} MiB"
-    print(f"micro_batch_size={found} of {share}{room}.", flush=True)
+    print(
+        f"micro_batch_size={found} of {share}, with room for "
+        f"{limit / 2**20:.0f} MiB.",
+        flush=True,
+    )
     return found
 
 
@@ -126,11 +132,13 @@ def largest_micro_batch(
         else:
             too_large = guess
         if not largest:
+            taken = "more memory than there is"
+            if known[1] < math.inf:
+                taken = f"{known[1] / 2**20:.0f} MiB of memory"
             raise UserError(
-                "micro_batch_size=auto: one sequence already takes "
-                f"{known[1] / 2**20:.0f} MiB of memory, and "
-                f"{limit / 2**20:.0f} MiB are to be had. Use --remat, shorter "
-                "sequences or a smaller model."
+                f"micro_batch_size=auto: one sequence already takes {taken}, "
+                f"and {limit / 2**20:.0f} MiB are to be had. Use --remat, "
+                "shorter sequences or a smaller model."
             )
         most = _MOST_GROWTH * largest if largest > 1 else _FIRST_GUESS
         if too_large <= share:
@@ -157,51 +165,73 @@ def _expected(known: dict[int, float], size: int) -> float:
 
 
 def _peak_in_a_process(work: Workload, size: int, share: int) -> float:
-    # Two of them where there are several: then their sums are held too.
-    rows = min(2 * size, share)
-    part = dataclasses.replace(
+    context = multiprocessing.get_context("spawn")
+    reader, writer = context.Pipe(duplex=False)
+    # It ends with this process, however that ends.
+    process = context.Process(
+        target=_tell_peak, args=(_part(work, size, share), writer)
+    )
+    process.daemon = True
+    with _quiet() as said:
+        process.start()
+        writer.close()
+        try:
+            return reader.recv()
+        except EOFError:
+            process.join()
+            if process.exitcode == -signal.SIGKILL:
+                # The system has killed it: memory has run out.
+                return math.inf
+            said.seek(0)
+            lines = said.read().decode(errors="replace").splitlines()
+            raise RuntimeError(
+                f"trying a micro-batch of {size} ended with exit status "
+                f"{process.exitcode}: {lines[-1] if lines else 'no word'}"
+            ) from None
+        finally:
+            process.join()
+            reader.close()
+
+
+def _part(work: Workload, size: int, share: int) -> Workload:
+    """Returns a step of one micro-batch, or two where there are several.
+
+    Then their sums are held too. As in the run, rows are filled up to whole
+    micro-batches.
+    """
+    return dataclasses.replace(
         work,
-        batch_size=rows,
+        batch_size=size * min(2, -(-share // size)),
         training=override(
             work.training, {"micro_batch_size": size, "steps_per_loop": 1}
         ),
     )
-    context = multiprocessing.get_context("spawn")
-    with (
-        _quiet(),
-        concurrent.futures.ProcessPoolExecutor(1, context) as pool,
-    ):
-        try:
-            return pool.submit(_peak, part).result()
-        except concurrent.futures.process.BrokenProcessPool:
-            # The system has killed it: memory has run out.
-            return math.inf
 
 
-def _peak(work: Workload) -> float:
-    """Returns bytes, inf where a device's memory has run out."""
+def _tell_peak(work: Workload, writer: connection.Connection) -> None:
+    """Sends bytes, inf where memory has run out."""
     try:
-        return peak_of_training(OURS, work, "")
-    except tf.errors.ResourceExhaustedError:
-        return math.inf
+        peak = peak_of_training(OURS, work, "")
+    except (MemoryError, tf.errors.ResourceExhaustedError):
+        peak = math.inf
+    writer.send(peak)
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Keeps TensorFlow's remarks in processes started here off the screen.
+def _quiet() -> Iterator[IO[bytes]]:
+    """Gives the file in which the remarks of processes started here end.
 
-    Its libraries write some of them before they read any setting.
+    TensorFlow's libraries write some before they read any setting.
     """
     sys.stderr.flush()
     kept = os.dup(2)
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)
-    try:
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
-        os.close(nowhere)
+    with tempfile.TemporaryFile() as said:
+        os.dup2(said.fileno(), 2)
+        try:
+            yield said
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
 
 
 def _replicas_here(strategy: tf.distribute.Strategy) -> int:
@@ -225,15 +255,23 @@ def free_memory() -> int:
     with contextlib.suppress(OSError), open("/proc/meminfo") as file:
         lines = dict(line.split(":") for line in file)
         found.append(1024 * int(lines["MemAvailable"].split()[0]))
-    for limit, used in (
-        ("memory.max", "memory.current"),
-        ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes"),
+    for limit, used, statistics in (
+        ("memory.max", "memory.current", "memory.stat"),
+        (
+            "memory/memory.limit_in_bytes",
+            "memory/memory.usage_in_bytes",
+            "memory/memory.stat",
+        ),
     ):
         # A limit that is none reads "max".
         with contextlib.suppress(OSError, ValueError):
-            numbers = []
-            for name in (limit, used):
-                with open(os.path.join("/sys/fs/cgroup", name)) as file:
-                    numbers.append(int(file.read()))
-            found.append(numbers[0] - numbers[1])
+            free = int(_cgroup(limit)) - int(_cgroup(used))
+            # What was read from disks is given up when memory is wanted.
+            lines = dict(map(str.split, _cgroup(statistics).splitlines()))
+            found.append(free + int(lines.get("inactive_file", 0)))
     return min(found)
+
+
+def _cgroup(name: str) -> str:
+    with open(os.path.join("/sys/fs/cgroup", name)) as file:
+        return file.read()

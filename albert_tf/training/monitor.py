@@ -131,6 +131,10 @@ class Monitor:
         self._progress.show(split, step, values)
         self._speed.restart()
 
+    def restart_clock(self) -> None:
+        """Keeps the time since the last log out of the rates."""
+        self._speed.restart()
+
     def event(self, event: Mapping[str, object]) -> None:
         """Writes a line to events.jsonl, which is never cut back."""
         self._json(EVENTS_FILE, event)

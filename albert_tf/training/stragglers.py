@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from albert_tf.training.ceiling import small_work_seconds
-from albert_tf.training.distribution import is_alone, worker_speeds
+from albert_tf.training.distribution import gathered, is_alone
 
-# Slower than the median by so much, twice in a row, is no accident.
+# Slower than the median of the others by so much, twice in a row: no accident.
 _SLOWER = 1.5
 # The share of its time that a worker may wait for its data.
 _WAITING_SHARE = 0.1
@@ -49,8 +49,8 @@ class Stragglers:
             return []
         now = time.monotonic()
         lines = slow_workers(
-            worker_speeds(self._strategy, small_work_seconds(self._dtype)),
-            worker_speeds(self._strategy, self._waited / (now - self._begin)),
+            gathered(self._strategy, small_work_seconds(self._dtype)),
+            gathered(self._strategy, self._waited / (now - self._begin)),
         )
         self._begin, self._waited = now, 0.0
         again = [
@@ -72,14 +72,14 @@ def slow_workers(
     lines = {}
     count = len(seconds)
     for number, mine in enumerate(seconds):
-        ratio = mine / statistics.median(seconds)
+        ratio = mine / _median_of_others(seconds, number)
         if ratio >= _SLOWER:
             lines[f"work of {number}"] = (
                 f"Worker {number} of {count} takes {ratio:.1f} times as long "
                 "as the others for the same work, and all wait for it."
             )
     for number, mine in enumerate(waiting):
-        usual = statistics.median(waiting)
+        usual = _median_of_others(waiting, number)
         if mine >= _WAITING_SHARE and mine >= _SLOWER * usual:
             lines[f"data of {number}"] = (
                 f"Worker {number} of {count} spends {mine:.0%} of its time "
@@ -87,3 +87,7 @@ def slow_workers(
                 "for it."
             )
     return lines
+
+
+def _median_of_others(values: Sequence[float], number: int) -> float:
+    return statistics.median([*values[:number], *values[number + 1 :]])

@@ -15,7 +15,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.config import OptimizerConfig, TrainingConfig
+from albert_tf.config import OptimizerConfig, TrainingConfig, UserError
 from albert_tf.modeling.dropout import example_keys
 from albert_tf.modeling.moving_average import MovingAverage
 from albert_tf.modeling.optimizers import Lamb, build_optimizer
@@ -98,6 +98,11 @@ class Trainer:
         self._loss_scale: LossScale | None = None
         self._average: MovingAverage | None = None
         self._updated_paths: set[str] = set()
+        if training_config and type(training_config.micro_batch_size) is str:
+            raise UserError(
+                f"micro_batch_size={training_config.micro_batch_size}: a "
+                "Trainer needs the number (see micro_batch.py)."
+            )
         if optimizer_config:
             self._optimizer_config = optimizer_config
             self._training_config = training_config

@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import resource
 import shlex
 import time
 
@@ -510,3 +511,13 @@ def test_what_is_no_weights_file_in_a_bucket(tmp_path):
     (tmp_path / "pytorch_model.bin").touch()
     with pytest.raises(UserError, match=f"^{bucket}/pytorch_model.bin is a pi"):
         refuse_pickle(bucket)
+
+
+def test_what_cannot_be_written_is_an_error_of_the_system(tmp_path):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10**4, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            write_weights(str(tmp_path / "x"), {"weight": np.zeros(10**5)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -19,13 +19,13 @@ from albert_tf.training.distribution import (
     STRATEGIES,
     agreed,
     distribute_rows,
+    gathered,
     is_alone,
     is_chief,
     local_rows,
     lost_workers,
     make_strategy,
     padded_batch_size,
-    worker_speeds,
 )
 from albert_tf.training.stops import RunStopped
 
@@ -51,7 +51,7 @@ found = {
     "chief": is_chief(strategy),
     "alone": is_alone(strategy),
     "agreed": agreed(strategy, 0.1 if is_chief(strategy) else 0.7),
-    "speeds": worker_speeds(strategy, 1.0 if is_chief(strategy) else 4.0),
+    "speeds": gathered(strategy, 1.0 if is_chief(strategy) else 4.0),
 }
 values = np.arange(8 * 3, dtype=np.float32).reshape(8, 3)
 
@@ -140,7 +140,7 @@ def test_one_process_feeds_all_rows():
         assert is_alone(strategy)
         assert is_chief(strategy)
         assert agreed(strategy, 0.3) == 0.3
-        assert worker_speeds(strategy, 2.0) == [2.0]
+        assert gathered(strategy, 2.0) == [2.0]
 
 
 @pytest.mark.parametrize("axis", [0, 1])

@@ -1,8 +1,10 @@
 """The largest micro-batch that fits is found in few tries."""
 
+import dataclasses
 import itertools
 import json
 import math
+import multiprocessing
 
 import pytest
 import tensorflow as tf
@@ -106,6 +108,34 @@ def test_it_is_tried_in_other_processes(tmp_path, capsys):
     said = capsys.readouterr().out
     assert "Micro-batch of 1: " in said
     assert "micro_batch_size=6 of 6, with room for " in said
+
+
+def test_micro_batches_that_do_not_divide_the_share(monkeypatch):
+    tried = []
+    peak = micro_batch.peak_of_training
+
+    def peak_of_training(kind, work, variant):
+        tried.append((work.batch_size, work.training.micro_batch_size))
+        return peak(kind, work, variant)
+
+    def here(work, size, share):
+        monkeypatch.setattr(micro_batch, "peak_of_training", peak_of_training)
+        reader, writer = multiprocessing.Pipe()
+        micro_batch._tell_peak(micro_batch._part(work, size, share), writer)
+        return reader.recv()
+
+    for size in (3, 5):
+        assert 0 < here(work(5), size, 5) < math.inf
+    assert tried == [(6, 3), (5, 5)]
+
+
+def test_a_process_that_fails_says_why(monkeypatch):
+    with pytest.raises(
+        RuntimeError, match="batch of 1 ended with exit status 1: "
+    ):
+        micro_batch._peak_in_a_process(
+            dataclasses.replace(work(), seq_length=99), 1, 1
+        )
 
 
 def test_replicas_share_the_memory(tmp_path, monkeypatch):

@@ -8,7 +8,7 @@ from albert_tf.training.stragglers import Stragglers, slow_workers
 
 def test_the_slow_one_is_named():
     assert slow_workers([1.0, 1.2, 3.0, 0.9], [0.0] * 4) == {
-        "work of 2": "Worker 2 of 4 takes 2.7 times as long as the others for "
+        "work of 2": "Worker 2 of 4 takes 3.0 times as long as the others for "
         "the same work, and all wait for it."
     }
 
@@ -20,8 +20,16 @@ def test_the_one_with_slow_data_is_named():
     }
 
 
+def test_one_of_two():
+    lines = slow_workers([1.0, 3.0], [0.5, 0.0])
+    assert "Worker 1 of 2 takes 3.0 times" in lines["work of 1"]
+    assert "50% of its time" in lines["data of 0"]
+    assert "(the others 0%)" in lines["data of 0"]
+    assert len(lines) == 2
+
+
 def test_what_is_usual_is_not_told():
-    assert not slow_workers([1.0, 1.4, 0.7], [0.09, 0.0, 0.0])
+    assert not slow_workers([1.0, 1.2, 0.9], [0.09, 0.0, 0.0])
     # All wait alike: data are slow, and no worker is.
     assert not slow_workers([1.0] * 3, [0.5, 0.6, 0.5])
 
@@ -36,7 +44,7 @@ def test_only_what_is_slow_twice_in_a_row(monkeypatch):
         given.append(value)
         return next(times)
 
-    monkeypatch.setattr(stragglers, "worker_speeds", gathered)
+    monkeypatch.setattr(stragglers, "gathered", gathered)
     watch = Stragglers(tf.distribute.get_strategy(), "float32")
     watch.waited(0.5)
     assert not watch.compare()

@@ -142,18 +142,20 @@ def assert_same_run(losses, weights, expected, tolerance=1e-5):
 
 
 @pytest.mark.parametrize(
-    ("replicas", "micro_batch_size", "changes"),
+    ("batch_size", "replicas", "micro_batch_size", "changes"),
     [
-        (2, 0, {}),
-        (1, 4, {}),
-        (1, 2, {}),
-        (2, 1, {}),
-        (1, 0, {"steps_per_loop": 3}),
-        (2, 2, {"steps_per_loop": 3}),
-        (1, 3, {"xla": True}),
+        (8, 2, 0, {}),
+        (8, 1, 2, {}),
+        # What divides by nothing.
+        (7, 2, 0, {}),
+        (7, 1, 4, {}),
+        (7, 1, 2, {}),
+        (7, 2, 1, {}),
+        (7, 1, 0, {"steps_per_loop": 3}),
+        (7, 2, 2, {"steps_per_loop": 3}),
+        (7, 1, 3, {"xla": True}),
     ],
 )
-@pytest.mark.parametrize("batch_size", [8, 7])
 def test_however_a_batch_is_spread_a_step_is_the_same(
     small_config, shards_dir, replicas, micro_batch_size, changes, batch_size
 ):

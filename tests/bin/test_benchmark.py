@@ -446,7 +446,7 @@ def test_every_stage_of_a_tiny_corpus(tmp_path, text):
     assert tokens == pytest.approx(48 * rate)
     share = of_training["training, ours", "% of the ceiling"]
     assert 0 < share < 200
-    (note, _) = figures["stages"]["training"]["notes"]
+    (note, *_) = figures["stages"]["training"]["notes"]
     assert note.startswith("training, ours: float32, LAMB")
     of_steps = {
         m["name"]: m["median"]

@@ -80,7 +80,7 @@ def test_from_text_to_an_answer(tmp_path, sentences):
     again = program("pretrain", *pretrain).stdout
     assert f"{run_dir} has been trained to its end, step 6." in again
     line = refused("pretrain", *pretrain, "--train_data=")
-    assert "--train_data: it is empty, or has an empty part" in line
+    assert "--train_data=[]: it is empty, or has an empty part" in line
     line = refused("pretrain", *pretrain, "--learning_rate=0.5")
     assert "learning_rate: 0.5 here, 0.01 there" in line
 

@@ -72,5 +72,5 @@ def test_depths_that_are_none(text, said):
 def test_numbers():
     assert numbers_of("phases", "90, 10", 2) == [90, 10]
     for text in ("90", "90,10,1", "90,0", "90,-1", "a,b", ""):
-        with pytest.raises(UserError, match="phases=.*must be 2 whole"):
+        with pytest.raises(UserError, match="phases=.* for each of the 2 dir"):
             numbers_of("phases", text, 2)

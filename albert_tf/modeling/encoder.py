@@ -102,6 +102,35 @@ def _threaded(
     return outputs
 
 
+def _cast_matrices(
+    block: TransformerBlock, dtype: str
+) -> list[tuple[keras.Variable, keras.KerasTensor]]:
+    """Returns a block's variables and values, matrices as layers want them.
+
+    Once for all applications: each would cast them anew. Vectors stay as they
+    are, since normalisation wants them in float32.
+    """
+    values = []
+    for variable in block.weights:
+        value = variable.value
+        if len(variable.shape) == 2 and variable.dtype == "float32":
+            value = ops.cast(value, dtype)
+        values.append((variable, value))
+    return values
+
+
+def _applied(
+    apply: Callable, values: list[tuple], hidden: keras.KerasTensor
+) -> keras.KerasTensor | tuple[keras.KerasTensor, keras.KerasTensor]:
+    """Returns `apply(hidden)` with these values of its variables."""
+    scope = keras.StatelessScope()
+    for variable, value in values:
+        # Not the constructor: it would cast back to the variable's type.
+        scope.add_update((variable, value))
+    with scope:
+        return apply(hidden)
+
+
 def _turned(weight: keras.KerasTensor) -> keras.KerasTensor:
     """Returns `[n]` as `[1, n]` and back.
 
@@ -269,6 +298,7 @@ class AlbertEncoder(ConfiguredLayer):
         mask_logits = (1.0 - mask[:, None, None, :]) * MASKED_LOGIT
         hidden_states, attentions = [hidden], []
         threads: dict[str, keras.KerasTensor] = {}
+        casts: dict[int, list[tuple]] = {}
         for site, number in enumerate(applications, start=1):
             last = site == len(applications)
             block = self.blocks[number]
@@ -284,6 +314,10 @@ class AlbertEncoder(ConfiguredLayer):
                 apply = functools.partial(
                     _threaded, block, apply, threads, self.remat
                 )
+            elif self.compute_dtype != self.variable_dtype:
+                if number not in casts:
+                    casts[number] = _cast_matrices(block, self.compute_dtype)
+                apply = functools.partial(_applied, apply, casts[number])
             hidden = apply(hidden)
             if output_attentions:
                 hidden, probs = hidden

@@ -422,3 +422,22 @@ def test_handing_weights_on_and_recomputation_save_memory(tmp_path):
     # gradients waiting for each other: 16, and 9 to 11.
     assert 10 < plain < 13
     assert again < 7.5
+
+
+def test_inference_casts_a_shared_matrix_once():
+    config = override(ModelConfig(), SMALL)
+    model = AlbertForPretraining(
+        config, dtype=keras.DTypePolicy("mixed_bfloat16")
+    )
+    features = random_features(config)
+    encode = tf.function(lambda: model.encode(features, training=False))
+    graph = encode.get_concrete_function().graph
+    shape = list(model.encoder.blocks[0].feed_forward.intermediate.kernel.shape)
+    casts = [
+        operation
+        for operation in graph.get_operations()
+        if operation.type == "Cast"
+        and operation.outputs[0].dtype == "bfloat16"
+        and operation.outputs[0].shape.as_list() == shape
+    ]
+    assert len(casts) == 1

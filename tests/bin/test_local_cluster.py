@@ -62,7 +62,9 @@ def test_every_worker_knows_the_same_cluster():
 
 
 def test_what_the_others_say_on_the_error_stream_is_shown_too():
-    script = "print('out'); sys.stdout.flush(); print('err', file=sys.stderr)"
+    # Each line in one piece, also where Python does not buffer: print would
+    # write it in two, and another worker's could come between.
+    script = "os.write(1, b'out\\n'); os.write(2, b'err\\n')"
     status, out, errors = result(cluster(script))
     assert (status, errors) == (0, "err\n")
     assert out.splitlines().count("worker 1: out") == 1

@@ -7,6 +7,8 @@ the same examples give the same loss however they were spread.
 import keras
 from keras import ops
 
+from albert_tf.modeling.fused import in_one_pass
+
 # (weighted sum, weight), scalars.
 Pair = tuple[keras.KerasTensor, keras.KerasTensor]
 
@@ -15,6 +17,12 @@ def negative_log_likelihood(
     logits: keras.KerasTensor, labels: keras.KerasTensor
 ) -> keras.KerasTensor:
     """Returns -log p(label) [...] for logits [..., classes], in float32."""
+    return in_one_pass(_negative_log_likelihood)(logits, labels)
+
+
+def _negative_log_likelihood(
+    logits: keras.KerasTensor, labels: keras.KerasTensor
+) -> keras.KerasTensor:
     logits = ops.cast(logits, "float32")
     labels = _row(ops.cast(labels, "int32"), logits[..., 0])
     chosen = ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1)

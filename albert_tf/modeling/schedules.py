@@ -53,3 +53,16 @@ def learning_rate_at(
     end = config.end_learning_rate
     falling = (config.learning_rate - end) * share + end
     return ops.where(number < warmup, rising, falling)
+
+
+def warm_up_remarks(
+    config: OptimizerConfig, num_train_steps: int
+) -> tuple[str, ...]:
+    """Returns a line for the log where a run ends within its warm-up."""
+    if config.num_warmup_steps <= num_train_steps:
+        return ()
+    return (
+        f"num_warmup_steps={config.num_warmup_steps} is more than "
+        f"num_train_steps={num_train_steps}: the learning rate never reaches "
+        f"its peak of {config.learning_rate:g}.",
+    )

@@ -21,6 +21,7 @@ from albert_tf.interchange.model_directory import (
 from albert_tf.modeling.arithmetic import training_flops
 from albert_tf.modeling.encoder import sharing_plan
 from albert_tf.modeling.models import AlbertForClassification
+from albert_tf.modeling.schedules import warm_up_remarks
 from albert_tf.tasks.base import Example, Task, label_names, label_numbers
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.training.distribution import make_strategy
@@ -206,6 +207,9 @@ def run_finetuning(
                 directory, model, tokenizer, max_seq_length=max_seq_length
             ),
             flops=flops,
+            remarks=warm_up_remarks(
+                config.optimizer, config.training.num_train_steps
+            ),
         ),
         run_dir=run_dir,
         config=config.training,

@@ -138,6 +138,7 @@ def train(
             f"best_metric={job.best_metric!r} is not measured; this job has "
             f"{', '.join(sorted(job.measures))}."
         )
+    _check_reached("depth_schedule", job.depths.starts[-1], config)
     with contextlib.ExitStack() as stack:
         stack.enter_context(lost_workers(trainer.strategy))
         if is_chief(trainer.strategy):
@@ -150,6 +151,15 @@ def train(
         loop.interruption = stack.enter_context(Interruption())
         stack.enter_context(contextlib.closing(loop))
         return loop.run()
+
+
+def _check_reached(name: str, step: int, config: TrainingConfig) -> None:
+    """Raises UserError if a setting is for a step after the last one."""
+    if step >= config.num_train_steps:
+        raise UserError(
+            f"{name} has something to do after step {step}, and the run ends "
+            f"with step {config.num_train_steps} (num_train_steps)."
+        )
 
 
 class _Loop:
@@ -183,6 +193,8 @@ class _Loop:
             runtime.profile_steps if self.is_chief else "",
             os.path.join(run_dir, "tensorboard"),
         )
+        if self.profiler.steps:
+            _check_reached("profile_steps", self.profiler.steps[0], config)
         self.step = 0
         self.progress = Progress()
         self.window = RunningMeans()

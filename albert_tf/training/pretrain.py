@@ -22,6 +22,7 @@ from albert_tf.interchange.model_directory import (
 from albert_tf.modeling.arithmetic import training_flops
 from albert_tf.modeling.encoder import sharing_plan
 from albert_tf.modeling.models import AlbertForPretraining
+from albert_tf.modeling.schedules import warm_up_remarks
 from albert_tf.text.shards import (
     TOKENIZER_DIRECTORY,
     ShardSet,
@@ -312,7 +313,12 @@ def run_pretraining(
             ),
             flops=flops,
             samples=samples,
-            remarks=tuple(_remarks(data)),
+            remarks=(
+                *_remarks(data),
+                *warm_up_remarks(
+                    config.optimizer, config.training.num_train_steps
+                ),
+            ),
         ),
         run_dir=run_dir,
         config=config.training,

@@ -66,6 +66,8 @@ def prepare(
     for variant in kind.variants(work):
         side = kind.make(work, batch, variant)
         for job in jobs:
+            if job not in side.flops:
+                continue
             call = getattr(side, job)
             first = _seconds(call)
             again = min(_seconds(call) for _ in range(_WARM_UP))

@@ -23,7 +23,8 @@ class Workload:
         batch_size: sequences of a step.
         seq_length: tokens of each; none is padding.
         num_predictions: positions of each that masked LM predicts.
-        training: of it precision, remat and xla count.
+        training: precision and so on; what a single step does not know,
+            such as its schedule, does not matter.
     """
 
     model: ModelConfig
@@ -86,7 +87,8 @@ class Side(Protocol):
 
     Attributes:
         does: for people, by job: how it does it, where libraries differ.
-        flops: operations that it carries out, by job (see arithmetic.py).
+        flops: operations that it carries out, by job (see arithmetic.py);
+            without a job that it does not do, or only as another work.
     """
 
     does: Mapping[str, str]

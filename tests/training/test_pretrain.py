@@ -526,6 +526,30 @@ def test_depths_that_grow(small_config, shards_dir, tmp_path, monkeypatch):
     assert depths == [1] * 5 + [2] * 7
 
 
+@pytest.mark.parametrize(
+    ("changes", "profile_steps", "said"),
+    [
+        ({"depth_schedule": "0:1,12:2"}, "", "depth_schedule has something"),
+        ({}, "12,14", "profile_steps has something"),
+    ],
+)
+def test_settings_for_steps_after_the_last(
+    changes, profile_steps, said, small_config, shards_dir, tmp_path
+):
+    with pytest.raises(
+        UserError,
+        match=f"{said} to do after step 12, and the run ends with "
+        r"step 12 \(num_train_steps\)",
+    ):
+        run_pretraining(
+            override(small_config, changes),
+            train_data=[shards_dir],
+            eval_data=[shards_dir],
+            run_dir=str(tmp_path / "run"),
+            runtime=RuntimeConfig(profile_steps=profile_steps),
+        )
+
+
 def test_several_steps_per_call_are_the_same_run(
     finished, small_config, shards_dir, tmp_path
 ):

@@ -89,6 +89,25 @@ def test_each_job_is_done_in_its_fastest_variant(clock):
     assert batches[0]["input_ids"].shape == (2, 8)
 
 
+def test_a_variant_that_does_a_job_as_another_work_is_not_taken_for_it(clock):
+    def make(work, batch, variant):
+        seconds = {"train_step": 3.0, "forward": 4.0, "states": 4.0}
+        if variant == "other":
+            seconds = dict.fromkeys(seconds, 1.0)
+        side = FakeSide(variant, clock, seconds, [])
+        if variant == "other":
+            side.flops = {"forward": 100, "states": 110}
+        return side
+
+    kind = SideKind("fake", (), lambda work: ["other", "same"], make)
+    best = step_benchmark.prepare(kind, WORK, say=lambda line: None)
+    assert {job: one.variant for job, one in best.items()} == {
+        "train_step": "same",
+        "forward": "other",
+        "states": "other",
+    }
+
+
 def test_only_the_jobs_that_are_asked_for_are_done(clock):
     log = []
     seconds = {"train_step": 1.0, "forward": 1.0, "states": 1.0}

@@ -1,5 +1,6 @@
 """The encoder: which layer uses which weights, and the way through them."""
 
+import collections
 import functools
 from collections.abc import Callable, Mapping
 
@@ -8,6 +9,7 @@ from keras import ops
 
 from albert_tf.config import ModelConfig, UserError
 from albert_tf.modeling.dropout import drawn_keys, fold_in
+from albert_tf.modeling.fused import handed_on
 from albert_tf.modeling.layers import (
     MASKED_LOGIT,
     ConfiguredLayer,
@@ -56,54 +58,63 @@ def _name(base: str, number: int) -> str:
     return f"{base}_{number}" if number else base
 
 
-def _threaded(
+def _trained(
     block: TransformerBlock,
     apply: Callable,
-    threads: dict[str, keras.KerasTensor],
+    handed: dict[str, tuple],
+    uses_left: Mapping[str, int],
     remat: bool,
     hidden: keras.KerasTensor,
 ) -> keras.KerasTensor | tuple[keras.KerasTensor, keras.KerasTensor]:
-    """Returns `apply(hidden)`, the block's weights handed on.
+    """Returns `apply(hidden)`, the block's matrices handed on.
 
-    The weights go in as arguments and come out for the next block that uses
-    them. So the gradient of a shared weight is summed on the way back, block
-    by block; otherwise every block's part is kept until the last is there,
-    and these parts, not the hidden states, fill the memory of a large model.
+    They go in as arguments and come out for the next block that uses them. So
+    the gradient of a shared matrix is summed on the way back, block by block;
+    otherwise every block's part is kept until the last is there, and these
+    parts, not the hidden states, fill the memory of a large model.
 
     Args:
         block: whose weights `apply` uses.
         apply: the block with its other arguments.
-        threads: the weights that came out of earlier blocks, by path;
-            updated.
+        handed: the matrices that came out of earlier blocks, by path, each
+            as it is and in the layers' type; updated.
+        uses_left: how many later blocks use a variable, by path.
         remat: whether the inside is computed again for the gradient.
         hidden: `[batch, seq, H]`.
     """
-    variables = block.weights
+    shared = [v for v in block.weights if _is_matrix(v)]
+    own = [v for v in block.weights if not _is_matrix(v)]
+    # Now: when it is computed again, no use will be left.
+    uses = [uses_left[v.path] for v in shared]
 
-    def compute(hidden: keras.KerasTensor, *weights: object) -> tuple:
-        shaped = [
-            ops.reshape(weight, variable.shape)
-            for variable, weight in zip(variables, weights, strict=True)
-        ]
-        with keras.StatelessScope(zip(variables, shaped, strict=True)):
-            outputs = apply(hidden)
-        return (outputs, *map(_turned, weights))
+    def compute(hidden: keras.KerasTensor, *given: object) -> tuple:
+        values = list(zip(own, given[2 * len(shared) :], strict=True))
+        onward = []
+        for number, variable in enumerate(shared):
+            weight, value = given[2 * number : 2 * number + 2]
+            value, weight, next_value = handed_on(weight, value, uses[number])
+            onward += [weight, next_value]
+            values.append((variable, value))
+        return (_applied(apply, values, hidden), *onward)
 
-    given = [
-        threads[v.path] if v.path in threads else ops.reshape(v, (-1,))
-        for v in variables
-    ]
+    given = []
+    for variable in shared:
+        if variable.path not in handed:
+            weight = _read(variable)
+            value = ops.cast(weight, block.compute_dtype)
+            handed[variable.path] = (weight, value)
+        given += handed[variable.path]
+    given += map(_read, own)
     if remat:
         compute = keras.remat(compute)
-    outputs, *weights = compute(hidden, *given)
-    threads.update(
-        (v.path, value) for v, value in zip(variables, weights, strict=True)
-    )
+    outputs, *onward = compute(hidden, *given)
+    for number, variable in enumerate(shared):
+        handed[variable.path] = tuple(onward[2 * number : 2 * number + 2])
     return outputs
 
 
 def _cast_matrices(
-    block: TransformerBlock, dtype: str
+    block: TransformerBlock,
 ) -> list[tuple[keras.Variable, keras.KerasTensor]]:
     """Returns a block's variables and values, matrices as layers want them.
 
@@ -113,10 +124,21 @@ def _cast_matrices(
     values = []
     for variable in block.weights:
         value = variable.value
-        if len(variable.shape) == 2 and variable.dtype == "float32":
-            value = ops.cast(value, dtype)
+        if _is_matrix(variable):
+            value = ops.cast(value, block.compute_dtype)
         values.append((variable, value))
     return values
+
+
+def _read(variable: keras.Variable) -> keras.KerasTensor:
+    """Returns a variable's value as a tensor, which a tape sees."""
+    return ops.reshape(variable, variable.shape)
+
+
+def _is_matrix(variable: keras.Variable) -> bool:
+    """Returns whether a variable is a matrix of floats; quantized is none."""
+    is_float = keras.backend.is_float_dtype(variable.dtype)
+    return is_float and len(variable.shape) == 2
 
 
 def _applied(
@@ -129,15 +151,6 @@ def _applied(
         scope.add_update((variable, value))
     with scope:
         return apply(hidden)
-
-
-def _turned(weight: keras.KerasTensor) -> keras.KerasTensor:
-    """Returns `[n]` as `[1, n]` and back.
-
-    TensorFlow's graph optimizer makes one sum of sums of one shape, and that
-    one waits for all its terms.
-    """
-    return ops.reshape(weight, (1, -1) if len(weight.shape) == 1 else (-1,))
 
 
 @serializable
@@ -297,8 +310,13 @@ class AlbertEncoder(ConfiguredLayer):
         mask = ops.cast(input_mask, self.compute_dtype)
         mask_logits = (1.0 - mask[:, None, None, :]) * MASKED_LOGIT
         hidden_states, attentions = [hidden], []
-        threads: dict[str, keras.KerasTensor] = {}
+        handed: dict[str, tuple] = {}
         casts: dict[int, list[tuple]] = {}
+        uses_left = collections.Counter(
+            variable.path
+            for number in applications
+            for variable in self.blocks[number].weights
+        )
         for site, number in enumerate(applications, start=1):
             last = site == len(applications)
             block = self.blocks[number]
@@ -311,12 +329,13 @@ class AlbertEncoder(ConfiguredLayer):
                 read_positions=read_positions if last else None,
             )
             if training:
+                uses_left.subtract(variable.path for variable in block.weights)
                 apply = functools.partial(
-                    _threaded, block, apply, threads, self.remat
+                    _trained, block, apply, handed, uses_left, self.remat
                 )
             elif self.compute_dtype != self.variable_dtype:
                 if number not in casts:
-                    casts[number] = _cast_matrices(block, self.compute_dtype)
+                    casts[number] = _cast_matrices(block)
                 apply = functools.partial(_applied, apply, casts[number])
             hidden = apply(hidden)
             if output_attentions:

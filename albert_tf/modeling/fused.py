@@ -75,6 +75,72 @@ def in_one_pass(function: Callable, *constants: object) -> Callable:
     return call
 
 
+def _sum(
+    total: keras.KerasTensor, *parts: keras.KerasTensor
+) -> keras.KerasTensor:
+    """Returns the sum in the type of its first term."""
+    for part in parts:
+        total = total + keras.ops.cast(part, total.dtype)
+    return total
+
+
+@functools.cache
+def _handed_on(uses_left: int) -> Callable:
+    import tensorflow as tf
+
+    # TensorFlow's graph optimizer makes one sum of sums of one shape, and
+    # that one waits for all its terms: so every other sum is of another.
+    shape = (1, -1) if uses_left % 4 == 1 else (-1,)
+
+    def add(total: tf.Tensor, *parts: tf.Tensor) -> tf.Tensor:
+        if any(part.dtype != total.dtype for part in parts):
+            return compiled(_sum)(total, *parts)
+        terms = [tf.reshape(term, shape) for term in (total, *parts)]
+        return tf.reshape(tf.add_n(terms), parts[0].shape)
+
+    # Every second use hands its part back as it is, and the one before adds
+    # both in one pass over the sum. Counted from the end, where the last use
+    # has nothing to hand on.
+    @tf.custom_gradient
+    def joined(weight: tf.Tensor, value: tf.Tensor) -> tuple:
+        def gradients(
+            part: tf.Tensor, total: tf.Tensor, later_part: tf.Tensor
+        ) -> tuple:
+            if uses_left % 2 == 0:
+                return total, part
+            if uses_left == 1:
+                # Nothing was added yet.
+                return add(tf.cast(later_part, weight.dtype), part), None
+            return add(total, later_part, part), None
+
+        return (
+            tf.identity(value),
+            tf.identity(weight),
+            tf.identity(value),
+        ), gradients
+
+    return joined
+
+
+def handed_on(
+    weight: keras.KerasTensor, value: keras.KerasTensor, uses_left: int
+) -> tuple[keras.KerasTensor, keras.KerasTensor, keras.KerasTensor]:
+    """Returns a weight's value for its use here, and both for the next use.
+
+    So that the gradients of a weight that is used often are added on the way
+    back, in the weight's type, with few passes over memory.
+
+    Args:
+        weight: the matrix.
+        value: the same in the type in which it is used.
+        uses_left: how often it is used after this; 0: what is handed on is
+            not used.
+    """
+    if keras.backend.backend() != "tensorflow" or not uses_left:
+        return value, weight, value
+    return _handed_on(uses_left)(weight, value)
+
+
 @functools.cache
 def _product() -> Callable:
     if keras.backend.backend() != "tensorflow":

@@ -12,7 +12,12 @@ from numpy_albert import DROPOUT, SMALL, random_features, randomise
 from albert_tf.config import override
 from albert_tf.modeling import dropout, layers
 from albert_tf.modeling.dropout import example_keys
-from albert_tf.modeling.fused import compiled, in_one_pass, product
+from albert_tf.modeling.fused import (
+    compiled,
+    handed_on,
+    in_one_pass,
+    product,
+)
 from albert_tf.modeling.models import AlbertForPretraining
 
 TOLERANCE = {"float32": 2e-6, "bfloat16": 1e-2, "float16": 1e-3}
@@ -175,6 +180,50 @@ def test_wide_weights_are_transposed_before_the_product():
     assert transposed_products(4, 9, "float32") == 0
     assert transposed_products(9, 4, "float32") == 1
     assert transposed_products(4, 9, "bfloat16") == 1
+
+
+@pytest.mark.parametrize("uses", range(1, 7))
+@pytest.mark.parametrize("kind", TOLERANCE)
+def test_a_weight_that_is_handed_on_gets_the_sum_of_its_gradients(uses, kind):
+    (weight,) = tensors("float32", (3, 4))
+    parts = tensors(kind, *[(3, 4)] * uses)
+
+    @tf.function
+    def gradient(weight):
+        with tf.GradientTape() as tape:
+            tape.watch(weight)
+            handed, value = weight, tf.cast(weight, kind)
+            total = 0.0
+            for number, part in enumerate(parts):
+                left = uses - number - 1
+                used, handed, value = handed_on(handed, value, left)
+                assert used.dtype == part.dtype
+                # Of the second power, so that values count too.
+                total += tf.reduce_sum(tf.cast(used * used * part, "float32"))
+        return tape.gradient(total, weight)
+
+    found = np.asarray(gradient(weight))
+    assert found.dtype == np.float32
+    rounded = np.asarray(tf.cast(weight, kind), "float64")
+    expected = sum(2 * rounded * np.asarray(p, "float64") for p in parts)
+    # Each part is of the smaller type, their sum is not.
+    scale = np.abs(expected).max()
+    assert np.abs(found - expected).max() <= TOLERANCE[kind] * scale
+
+
+def test_parts_of_a_gradient_are_added_in_the_weights_type():
+    # 256 + 1 is no bfloat16.
+    parts = [tf.constant([[x]], "bfloat16") for x in (1.0, 256.0, 1.0, 1.0)]
+    weight = tf.ones((1, 1))
+    with tf.GradientTape() as tape:
+        tape.watch(weight)
+        handed, value = weight, tf.cast(weight, "bfloat16")
+        totals = []
+        for number, part in enumerate(parts):
+            used, handed, value = handed_on(handed, value, 3 - number)
+            totals.append(tf.cast(used * part, "float32"))
+        total = tf.add_n(totals)
+    assert tape.gradient(total, weight) == 259.0
 
 
 def test_compiled_reads_variables_and_gives_several_results():

@@ -66,7 +66,7 @@ def _trained(
     remat: bool,
     hidden: keras.KerasTensor,
 ) -> keras.KerasTensor | tuple[keras.KerasTensor, keras.KerasTensor]:
-    """Returns `apply(hidden)`, the block's matrices handed on.
+    """Returns `apply(hidden)`, the matrices that are used often handed on.
 
     They go in as arguments and come out for the next block that uses them. So
     the gradient of a shared matrix is summed on the way back, block by block;
@@ -82,8 +82,10 @@ def _trained(
         remat: whether the inside is computed again for the gradient.
         hidden: `[batch, seq, H]`.
     """
-    shared = [v for v in block.weights if _is_matrix(v)]
-    own = [v for v in block.weights if not _is_matrix(v)]
+    shared, own = [], []
+    for variable in block.weights:
+        often = variable.path in handed or uses_left[variable.path]
+        (shared if often and _is_matrix(variable) else own).append(variable)
     # Now: when it is computed again, no use will be left.
     uses = [uses_left[v.path] for v in shared]
 

@@ -6,7 +6,7 @@ runs on TensorFlow such a chain is compiled by XLA, once as it is and once with
 its gradient, which computes again what it needs: nothing but the arguments is
 kept. Other backends call the chain as it stands.
 
-For training only: in inference TensorFlow joins a dense layer with its bias
+Not for layers in inference: there TensorFlow joins a dense layer with its bias
 and activation by itself, which a compiled function would prevent.
 """
 
@@ -70,6 +70,8 @@ def in_one_pass(function: Callable, *constants: object) -> Callable:
 
     @tf.autograph.experimental.do_not_convert
     def call(*arguments: object) -> tf.Tensor:
+        if any(map(keras.backend.is_keras_tensor, arguments)):
+            return function(*arguments)
         return joined(*map(tf.convert_to_tensor, arguments))
 
     return call
@@ -96,7 +98,7 @@ def _handed_on(uses_left: int) -> Callable:
         if any(part.dtype != total.dtype for part in parts):
             return compiled(_sum)(total, *parts)
         terms = [tf.reshape(term, shape) for term in (total, *parts)]
-        return tf.reshape(tf.add_n(terms), parts[0].shape)
+        return tf.reshape(tf.add_n(terms), tf.shape(total))
 
     # Every second use hands its part back as it is, and the one before adds
     # both in one pass over the sum. Counted from the end, where the last use
@@ -136,7 +138,10 @@ def handed_on(
         uses_left: how often it is used after this; 0: what is handed on is
             not used.
     """
-    if keras.backend.backend() != "tensorflow" or not uses_left:
+    if keras.backend.backend() != "tensorflow":
+        # Cast anew: the parts of one value would be added in its type.
+        return keras.ops.cast(weight, value.dtype), weight, value
+    if not uses_left:
         return value, weight, value
     return _handed_on(uses_left)(weight, value)
 

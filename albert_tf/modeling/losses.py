@@ -4,6 +4,8 @@ A trainer adds both over replicas and micro-batches and divides once, so that
 the same examples give the same loss however they were spread.
 """
 
+import math
+
 import keras
 from keras import ops
 
@@ -16,7 +18,10 @@ Pair = tuple[keras.KerasTensor, keras.KerasTensor]
 def negative_log_likelihood(
     logits: keras.KerasTensor, labels: keras.KerasTensor
 ) -> keras.KerasTensor:
-    """Returns -log p(label) [...] for logits [..., classes], in float32."""
+    """Returns -log p(label) [...] for logits [..., classes], in float32.
+
+    Not a number where there is no class of a label.
+    """
     return in_one_pass(_negative_log_likelihood)(logits, labels)
 
 
@@ -26,7 +31,10 @@ def _negative_log_likelihood(
     logits = ops.cast(logits, "float32")
     labels = _row(ops.cast(labels, "int32"), logits[..., 0])
     chosen = ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1)
-    return ops.logsumexp(logits, axis=-1) - ops.squeeze(chosen, axis=-1)
+    losses = ops.logsumexp(logits, axis=-1) - ops.squeeze(chosen, axis=-1)
+    # Compiled, an index out of range is taken for the nearest.
+    known = ops.logical_and(labels >= 0, labels < ops.shape(logits)[-1])
+    return ops.where(known, losses, math.nan)
 
 
 def _weighted(

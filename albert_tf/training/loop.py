@@ -138,7 +138,6 @@ def train(
             f"best_metric={job.best_metric!r} is not measured; this job has "
             f"{', '.join(sorted(job.measures))}."
         )
-    _check_reached("depth_schedule", job.depths.starts[-1], config)
     with contextlib.ExitStack() as stack:
         stack.enter_context(lost_workers(trainer.strategy))
         if is_chief(trainer.strategy):
@@ -151,15 +150,6 @@ def train(
         loop.interruption = stack.enter_context(Interruption())
         stack.enter_context(contextlib.closing(loop))
         return loop.run()
-
-
-def _check_reached(name: str, step: int, config: TrainingConfig) -> None:
-    """Raises UserError if a setting is for a step after the last one."""
-    if step >= config.num_train_steps:
-        raise UserError(
-            f"{name} has something to do after step {step}, and the run ends "
-            f"with step {config.num_train_steps} (num_train_steps)."
-        )
 
 
 class _Loop:
@@ -190,11 +180,10 @@ class _Loop:
             writes=self.is_chief,
         )
         self.profiler = Profiler(
-            runtime.profile_steps if self.is_chief else "",
+            runtime.profile_steps,
             os.path.join(run_dir, "tensorboard"),
+            writes=self.is_chief,
         )
-        if self.profiler.steps:
-            _check_reached("profile_steps", self.profiler.steps[0], config)
         self.step = 0
         self.progress = Progress()
         self.window = RunningMeans()
@@ -244,7 +233,7 @@ class _Loop:
         if step >= 0 and not self.is_chief:
             restored = self.checkpoints.restore(int(step))
         self._take_up(restored)
-        for line in (*self.job.remarks, *problems):
+        for line in (*self.job.remarks, *self._unreached(), *problems):
             self.monitor.say(line)
         if self.progress.finished:
             self.monitor.say(
@@ -261,6 +250,19 @@ class _Loop:
                 )
             text = json.dumps(self.description, indent=2)
             self.monitor.text("configuration", f"```\n{text}\n```")
+
+    def _unreached(self) -> Iterator[str]:
+        """Yields a line for each setting that is for later steps only."""
+        last = self.config.num_train_steps
+        for name, step in (
+            ("depth_schedule", self.job.depths.starts[-1]),
+            ("profile_steps", min(self.profiler.steps, default=0)),
+        ):
+            if step >= last:
+                yield (
+                    f"{name} has something to do after step {step}, but the "
+                    f"run ends with step {last}."
+                )
 
     def _take_up(self, restored: Any) -> None:
         """Sets everything beside the variables to a checkpoint's."""

@@ -16,12 +16,15 @@ class Profiler:
             ends; calls of several steps are to stop there. Or nothing.
     """
 
-    def __init__(self, profile_steps: str, directory: str) -> None:
+    def __init__(
+        self, profile_steps: str, directory: str, *, writes: bool = True
+    ) -> None:
         """Records nothing yet.
 
         Args:
             profile_steps: `10,20` records the updates 11 to 20; or empty.
             directory: the recording goes to plugins/profile/ in it.
+            writes: whether this process is the one that records.
 
         Raises:
             UserError: for anything but two numbers, the second larger.
@@ -38,12 +41,15 @@ class Profiler:
                     "updates 11 to 20."
                 )
         self._directory = directory
+        self._writes = writes
         self._running = False
         self._trace: tf.profiler.experimental.Trace | None = None
 
     def before(self, step: int) -> None:
         """Call before updates; `step` of them were made."""
-        if not self.steps or not self.steps[0] <= step < self.steps[1]:
+        if not self._writes or not self.steps:
+            return
+        if not self.steps[0] <= step < self.steps[1]:
             return
         if not self._running:
             tf.profiler.experimental.start(self._directory)

@@ -21,6 +21,7 @@ import numpy as np
 import keras
 assert keras.backend.backend() == "jax"
 from albert_tf.modeling.dropout import example_keys
+from albert_tf.modeling.fused import handed_on
 from albert_tf.modeling.models import MODELS
 
 given = np.load("given.npz")
@@ -69,6 +70,16 @@ for one, two in zip(plain, jax.jit(jax.grad(loss))(values)):
     np.testing.assert_allclose(one, two, atol=1e-6)
 assert max(abs(part).max() for part in plain) > 1e-4
 np.savez("found.npz", **found)
+
+# Parts of a gradient are added in the weight's type: 256 + 1 is no bfloat16.
+def total(weight):
+    value, sums = weight.astype("bfloat16"), 0.0
+    for left, part in enumerate([1.0, 1.0, 256.0, 1.0]):
+        used, weight, value = handed_on(weight, value, 3 - left)
+        sums += (used * part).sum().astype("float32")
+    return sums
+
+assert jax.grad(total)(jax.numpy.ones((1, 1))) == 259.0
 """
 
 

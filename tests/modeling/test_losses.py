@@ -1,5 +1,6 @@
 """Losses and their weights against NumPy, and that parts add up."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -96,6 +97,23 @@ def test_large_logits_stay_finite_and_float32(dtype):
     expected = [exact[0, 0] - exact[0, 1], np.log(3)]
     # Beside 3e4, log 3 has float32's steps of 0.002.
     np.testing.assert_allclose(loss, expected, atol=4e-3)
+
+
+@pytest.mark.parametrize("label", [-1, 3, 100])
+def test_a_label_without_a_class_has_no_loss(label):
+    logits, labels = np.zeros((2, 3), "float32"), np.array([1, label])
+    found = np.asarray(negative_log_likelihood(logits, labels))
+    assert found[0] == pytest.approx(np.log(3))
+    assert np.isnan(found[1])
+
+
+def test_losses_of_symbolic_tensors():
+    logits, labels = keras.Input((4, 3)), keras.Input((4,), dtype="int32")
+    loss, weight = weighted_cross_entropy(logits, labels, None)
+    model = keras.Model([logits, labels], [loss, weight])
+    given = random_batch((2, 4), classes=3)[:2]
+    expected = numpy_loss(*given, np.ones((2, 4)))
+    np.testing.assert_allclose(model(list(given)), expected, rtol=1e-5)
 
 
 def test_the_gradient_is_the_softmax_less_the_label():

@@ -526,28 +526,28 @@ def test_depths_that_grow(small_config, shards_dir, tmp_path, monkeypatch):
     assert depths == [1] * 5 + [2] * 7
 
 
-@pytest.mark.parametrize(
-    ("changes", "profile_steps", "said"),
-    [
-        ({"depth_schedule": "0:1,12:2"}, "", "depth_schedule has something"),
-        ({}, "12,14", "profile_steps has something"),
-    ],
-)
-def test_settings_for_steps_after_the_last(
-    changes, profile_steps, said, small_config, shards_dir, tmp_path
+def test_settings_for_steps_after_the_last_are_told(
+    small_config, shards_dir, tmp_path, capsys
 ):
-    with pytest.raises(
-        UserError,
-        match=f"{said} to do after step 12, and the run ends with "
-        r"step 12 \(num_train_steps\)",
-    ):
-        run_pretraining(
-            override(small_config, changes),
-            train_data=[shards_dir],
-            eval_data=[shards_dir],
-            run_dir=str(tmp_path / "run"),
-            runtime=RuntimeConfig(profile_steps=profile_steps),
+    changes = {
+        "depth_schedule": "0:1,1:2",
+        "num_train_steps": 1,
+        "num_warmup_steps": 2,
+    }
+    run_pretraining(
+        override(small_config, changes),
+        train_data=[shards_dir],
+        eval_data=[shards_dir],
+        run_dir=str(tmp_path / "run"),
+        runtime=RuntimeConfig(profile_steps="12,14"),
+    )
+    said = capsys.readouterr().out
+    for name, step in (("depth_schedule", 1), ("profile_steps", 12)):
+        assert (
+            f"{name} has something to do after step {step}, but the run ends "
+            "with step 1." in said
         )
+    assert "num_warmup_steps=2 is more than num_train_steps=1" in said
 
 
 def test_several_steps_per_call_are_the_same_run(

@@ -59,6 +59,14 @@ def test_what_is_recorded(calls, steps, boundaries, expected):
     assert calls == expected
 
 
+def test_one_of_several_workers_records(calls):
+    profiler = Profiler("2,4", "d", writes=False)
+    pass_through(profiler, list(range(9)))
+    # All make the same calls.
+    assert profiler.steps == (2, 4)
+    assert not calls
+
+
 @pytest.mark.parametrize("steps", ["10", "4,2", "3,3", "1,2,3", "a,b", "-1,4"])
 def test_errors(steps):
     with pytest.raises(UserError, match=f"profile_steps='{steps}' must be two"):

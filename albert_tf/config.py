@@ -106,6 +106,7 @@ class _Section:
 
 
 SHARING = ("all", "attention", "ffn", "none")
+REMAT = ("none", "selective", "full")
 SENTENCE_OBJECTIVES = ("sop", "nsp", "none")
 
 
@@ -455,10 +456,13 @@ class TrainingConfig(_Section):
     xla: bool = setting(
         False, "Compile forward and backward of a replica with XLA."
     )
-    remat: bool = setting(
-        False,
-        "Compute the inside of every block again for its gradient instead of "
-        "keeping it: less memory, more time, the same result.",
+    remat: str = setting(
+        "none",
+        "What is computed again for the gradient instead of being kept, for "
+        "less memory, more time and the same result: selective, what is large "
+        "for its arithmetic (about half of the memory); full, the inside of "
+        "every block.",
+        choices=REMAT,
     )
     save_checkpoints_steps: int = setting(
         5000, "Steps between checkpoints.", minimum=1

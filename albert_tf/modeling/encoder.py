@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import keras
 from keras import ops
 
-from albert_tf.config import ModelConfig, UserError
+from albert_tf.config import REMAT, ModelConfig, UserError
 from albert_tf.modeling.dropout import drawn_keys, fold_in
 from albert_tf.modeling.fused import handed_on
 from albert_tf.modeling.layers import (
@@ -63,7 +63,7 @@ def _trained(
     apply: Callable,
     handed: dict[str, tuple],
     uses_left: Mapping[str, int],
-    remat: bool,
+    recompute: bool,
     hidden: keras.KerasTensor,
 ) -> keras.KerasTensor | tuple[keras.KerasTensor, keras.KerasTensor]:
     """Returns `apply(hidden)`, the matrices that are used often handed on.
@@ -79,7 +79,7 @@ def _trained(
         handed: the matrices that came out of earlier blocks, by path, each
             as it is and in the layers' type; updated.
         uses_left: how many later blocks use a variable, by path.
-        remat: whether the inside is computed again for the gradient.
+        recompute: whether the inside is computed again for the gradient.
         hidden: `[batch, seq, H]`.
     """
     shared, own = [], []
@@ -107,7 +107,7 @@ def _trained(
             handed[variable.path] = (weight, value)
         given += handed[variable.path]
     given += map(_read, own)
-    if remat:
+    if recompute:
         compute = keras.remat(compute)
     outputs, *onward = compute(hidden, *given)
     for number, variable in enumerate(shared):
@@ -168,7 +168,7 @@ class AlbertEncoder(ConfiguredLayer):
         self,
         config: ModelConfig | Mapping,
         pooler: bool = True,
-        remat: bool = False,
+        remat: str = "none",
         name: str = "encoder",
         **kwargs: object,
     ) -> None:
@@ -178,13 +178,22 @@ class AlbertEncoder(ConfiguredLayer):
             config: the architecture.
             pooler: whether there is a pooled output; some fine-tuned models
                 of other libraries come without.
-            remat: whether training computes the inside of every block again
-                for the gradient instead of keeping it: less memory, more
-                time, equal gradients. (XLA orders the work itself; on CPUs
-                it then saves little.)
+            remat: what training computes again for the gradient instead of
+                keeping it, for less memory, more time and equal gradients:
+                "none"; "selective", what is large for its arithmetic (of
+                every block queries, keys, values, attention weights and
+                activations); "full", the whole inside of every block. (XLA
+                orders the work itself; on CPUs it then saves little.)
             name: the layer's name.
             **kwargs: as any layer's.
+
+        Raises:
+            UserError: when `remat` is none of these.
         """
+        if remat not in REMAT:
+            raise UserError(
+                f"remat={remat!r} is unknown; allowed: {', '.join(REMAT)}."
+            )
         # It has no weights but those of its parts, which cast their own. What
         # is handed from block to block stays float32.
         super().__init__(config, name, autocast=False, **kwargs)
@@ -329,11 +338,17 @@ class AlbertEncoder(ConfiguredLayer):
                 training=training,
                 output_attentions=output_attentions,
                 read_positions=read_positions if last else None,
+                recompute=training and self.remat == "selective",
             )
             if training:
                 uses_left.subtract(variable.path for variable in block.weights)
                 apply = functools.partial(
-                    _trained, block, apply, handed, uses_left, self.remat
+                    _trained,
+                    block,
+                    apply,
+                    handed,
+                    uses_left,
+                    self.remat == "full",
                 )
             elif self.compute_dtype != self.variable_dtype:
                 if number not in casts:

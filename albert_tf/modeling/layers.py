@@ -3,6 +3,7 @@
 Shapes: `[batch, seq, hidden]` throughout; H is hidden_size, E embedding_size.
 """
 
+import functools
 from collections.abc import Callable, Mapping
 
 import keras
@@ -66,13 +67,6 @@ def states_at(
     return ops.take_along_axis(hidden, positions[..., None], axis=1)
 
 
-def _product(
-    layer: keras.layers.Dense, inputs: keras.KerasTensor
-) -> keras.KerasTensor:
-    """Returns what a dense layer gives before its bias is added."""
-    return product(inputs, layer.kernel)
-
-
 def _is_quantized(layer: keras.layers.Dense) -> bool:
     """Returns whether the kernel is no matrix of floats, for Keras alone."""
     return layer.quantization_mode is not None
@@ -122,8 +116,20 @@ def _normalized_sum(
     return ops.cast(normed, output.dtype)
 
 
+def _output(
+    layer: keras.layers.Dense, inner: keras.KerasTensor, training: bool
+) -> keras.KerasTensor:
+    """Returns `[n, H]`: what `_added` adds of a dense layer.
+
+    In training without the bias, which is added there in the same pass.
+    """
+    if training and not _is_quantized(layer):
+        return product(inner, layer.kernel)
+    return layer(inner)
+
+
 def _added(
-    inner: keras.KerasTensor,
+    output: keras.KerasTensor,
     hidden: keras.KerasTensor,
     layer: keras.layers.Dense,
     dropout: ExampleDropout,
@@ -137,29 +143,26 @@ def _added(
     Dense layer, dropout, residual connection, normalisation.
 
     Args:
-        inner: `[batch * n, width]`, what the dense layer reads.
-        hidden: `[batch, n, H]`, what its output is added to.
-        layer: to H.
+        output: `[batch * n, H]`, the dense layer's `_output`.
+        hidden: `[batch, n, H]`, what it is added to.
+        layer: the dense layer.
         dropout: of its output.
         norm: of the sum.
         dropout_keys: `[batch]` or None.
         rows: the positions of `hidden`, `[batch, n]`, or None for all.
         training: whether dropout is on.
     """
-    shape = ops.shape(hidden)
+    output = ops.reshape(output, ops.shape(hidden))
     if not training or _is_quantized(layer):
         output = dropout(
-            ops.reshape(layer(inner), shape),
-            keys=dropout_keys,
-            training=training,
-            rows=rows,
+            output, keys=dropout_keys, training=training, rows=rows
         )
         return norm(hidden + output)
     drawing = ()
     if dropout.rate:
-        drawing = dropout.drawing(shape[0], dropout_keys, rows)
+        drawing = dropout.drawing(ops.shape(hidden)[0], dropout_keys, rows)
     return in_one_pass(_normalized_sum, norm.epsilon, dropout.rate)(
-        ops.reshape(_product(layer, inner), shape),
+        output,
         layer.bias,
         hidden,
         norm.gamma,
@@ -288,6 +291,39 @@ class SelfAttention(ConfiguredLayer):
             part.build(shape)
         self.built = True
 
+    def _context(
+        self,
+        query: keras.KerasTensor,
+        key: keras.KerasTensor,
+        value: keras.KerasTensor,
+        count: int,
+        length: int,
+        mask_logits: keras.KerasTensor,
+        dropout: Callable,
+    ) -> tuple[keras.KerasTensor, keras.KerasTensor]:
+        """Returns what is read, `[batch * count, H]`, and how much of each.
+
+        Args:
+            query: `[batch * count, H]`.
+            key: `[batch * length, H]`.
+            value: the same.
+            count: how many positions of a sequence read.
+            length: how many are read.
+            mask_logits: as for `call`.
+            dropout: of the attention weights.
+        """
+        width = self.config.hidden_size
+        query = self._split_heads(query, count, (0, 2, 1, 3))
+        key = self._split_heads(key, length, (0, 2, 3, 1))
+        value = self._split_heads(value, length, (0, 2, 1, 3))
+        scale = (width / self.config.num_attention_heads) ** (-0.5)
+        logits = ops.matmul(query * scale, key)
+        logits = logits + ops.cast(mask_logits, logits.dtype)
+        probs = ops.softmax(logits, axis=-1)
+        context = ops.matmul(dropout(probs), value)
+        context = ops.transpose(context, (0, 2, 1, 3))
+        return ops.reshape(context, (-1, width)), probs
+
     def _split_heads(
         self, x: keras.KerasTensor, length: int, order: tuple[int, ...]
     ) -> keras.KerasTensor:
@@ -305,6 +341,7 @@ class SelfAttention(ConfiguredLayer):
         training: bool = False,
         output_attentions: bool = False,
         read_positions: keras.KerasTensor | None = None,
+        recompute: bool = False,
     ) -> keras.KerasTensor | tuple[keras.KerasTensor, keras.KerasTensor]:
         """Returns `[batch, seq, H]`, on request with the attention weights.
 
@@ -321,33 +358,53 @@ class SelfAttention(ConfiguredLayer):
             read_positions: `[batch, n]`: the positions to compute, in place
                 of all; n stands for seq in the result then, and in the rows
                 of the weights.
+            recompute: whether the gradient computes all but the result of
+                attention again (then with `dropout_keys`, or without
+                dropout: both must see the same masks).
         """
         keys = [None, None]
         if dropout_keys is not None:
             keys = [fold_in(dropout_keys, site) for site in range(2)]
-        config = self.config
+        width = self.config.hidden_size
         length = ops.shape(hidden)[1]
-        flat = ops.reshape(hidden, (-1, config.hidden_size))
+        flat = ops.reshape(hidden, (-1, width))
         rows, reader, flat_reader = None, hidden, flat
         if read_positions is not None:
             reader = states_at(hidden, read_positions)
-            flat_reader = ops.reshape(reader, (-1, config.hidden_size))
-            heads = ops.arange(config.num_attention_heads, dtype="int32")
+            flat_reader = ops.reshape(reader, (-1, width))
+            heads = ops.arange(self.config.num_attention_heads, dtype="int32")
             rows = heads[:, None] * length + read_positions[:, None]
-        count = ops.shape(reader)[1]
-        query = self._split_heads(self.query(flat_reader), count, (0, 2, 1, 3))
-        key = self._split_heads(self.key(flat), length, (0, 2, 3, 1))
-        value = self._split_heads(self.value(flat), length, (0, 2, 1, 3))
-        scale = (config.hidden_size / config.num_attention_heads) ** (-0.5)
-        logits = ops.matmul(query * scale, key)
-        logits = logits + ops.cast(mask_logits, logits.dtype)
-        probs = ops.softmax(logits, axis=-1)
-        kept = self.probs_dropout(
-            probs, keys=keys[0], training=training, rows=rows
+        context_of = functools.partial(
+            self._context,
+            count=ops.shape(reader)[1],
+            length=length,
+            mask_logits=mask_logits,
+            dropout=lambda probs: self.probs_dropout(
+                probs, keys=keys[0], training=training, rows=rows
+            ),
         )
-        context = ops.transpose(ops.matmul(kept, value), (0, 2, 1, 3))
+        parts = (self.query, self.key, self.value)
+        inputs = (flat_reader, flat, flat)
+        if recompute and not any(map(_is_quantized, parts)):
+
+            def again(*given: keras.KerasTensor) -> tuple:
+                products = map(ops.matmul, given[:3], given[3:6])
+                context, probs = context_of(*map(ops.add, products, given[6:]))
+                # A result that nobody wants would be given a gradient of 0.
+                return (context, probs) if output_attentions else (context,)
+
+            dtype = self.compute_dtype
+            context, *probs = keras.remat(again)(
+                *inputs,
+                *(ops.cast(part.kernel, dtype) for part in parts),
+                *(ops.cast(part.bias, dtype) for part in parts),
+            )
+        else:
+            context, *probs = context_of(
+                *(part(x) for part, x in zip(parts, inputs, strict=True))
+            )
         hidden = _added(
-            ops.reshape(context, (-1, config.hidden_size)),
+            _output(self.output_dense, context, training),
             reader,
             self.output_dense,
             self.output_dropout,
@@ -356,7 +413,7 @@ class SelfAttention(ConfiguredLayer):
             read_positions,
             training,
         )
-        return (hidden, probs) if output_attentions else hidden
+        return (hidden, *probs) if output_attentions else hidden
 
 
 @serializable
@@ -401,6 +458,7 @@ class FeedForward(ConfiguredLayer):
         dropout_keys: keras.KerasTensor | None = None,
         training: bool = False,
         positions: keras.KerasTensor | None = None,
+        recompute: bool = False,
     ) -> keras.KerasTensor:
         """Returns `[batch, seq, H]` for hidden `[batch, seq, H]`.
 
@@ -410,16 +468,33 @@ class FeedForward(ConfiguredLayer):
             training: whether dropout is on.
             positions: which positions `hidden` holds, `[batch, n]`, when
                 it does not hold all.
+            recompute: whether the gradient computes the activation again.
         """
         flat = ops.reshape(hidden, (-1, self.config.hidden_size))
-        if training and not _is_quantized(self.intermediate):
-            inner = in_one_pass(_biased_activation, self.activation)(
-                _product(self.intermediate, flat), self.intermediate.bias
+        parts = (self.intermediate, self.output_dense)
+        if training and not any(map(_is_quantized, parts)):
+            activate = in_one_pass(_biased_activation, self.activation)
+
+            def last_product(
+                inner: keras.KerasTensor,
+                bias: keras.KerasTensor,
+                kernel: keras.KerasTensor,
+            ) -> keras.KerasTensor:
+                return product(activate(inner, bias), kernel)
+
+            if recompute:
+                last_product = keras.remat(last_product)
+            output = last_product(
+                product(flat, self.intermediate.kernel),
+                ops.cast(self.intermediate.bias, self.compute_dtype),
+                ops.cast(self.output_dense.kernel, self.compute_dtype),
             )
         else:
-            inner = self.intermediate(flat)
+            output = _output(
+                self.output_dense, self.intermediate(flat), training
+            )
         return _added(
-            inner,
+            output,
             hidden,
             self.output_dense,
             self.dropout,
@@ -460,6 +535,7 @@ class TransformerBlock(keras.layers.Layer):
         training: bool = False,
         output_attentions: bool = False,
         read_positions: keras.KerasTensor | None = None,
+        recompute: bool = False,
     ) -> keras.KerasTensor | tuple[keras.KerasTensor, keras.KerasTensor]:
         """Returns `[batch, seq, H]`, on request with the attention weights.
 
@@ -475,6 +551,7 @@ class TransformerBlock(keras.layers.Layer):
             training=training,
             output_attentions=output_attentions,
             read_positions=read_positions,
+            recompute=recompute,
         )
         hidden, probs = attended if output_attentions else (attended, None)
         hidden = self.feed_forward(
@@ -482,6 +559,7 @@ class TransformerBlock(keras.layers.Layer):
             dropout_keys=keys[1],
             training=training,
             positions=read_positions,
+            recompute=recompute,
         )
         return (hidden, probs) if output_attentions else hidden
 

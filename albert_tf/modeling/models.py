@@ -46,7 +46,7 @@ class AlbertModel(keras.Model):
         *,
         labels: Sequence[str] | None = None,
         pooler: bool = True,
-        remat: bool = False,
+        remat: str = "none",
         head_options: Mapping[str, int] | None = None,
         name: str = "albert",
         **kwargs: object,
@@ -59,8 +59,8 @@ class AlbertModel(keras.Model):
             labels: their names, by default LABEL_0, LABEL_1 and so on.
             pooler: whether the encoder has a pooled output; needed by the
                 heads that read it.
-            remat: whether training keeps less and computes more, see
-                AlbertEncoder.
+            remat: "none", "selective" or "full": whether training keeps less
+                and computes more, see AlbertEncoder.
             head_options: other arguments of the heads (`start_n_top`).
             name: the model's name.
             **kwargs: as any Keras model's; `dtype` for mixed precision.

@@ -137,8 +137,8 @@ def largest_micro_batch(
                 taken = f"{known[1] / 2**20:.0f} MiB of memory"
             raise UserError(
                 f"micro_batch_size=auto: one sequence already takes {taken}, "
-                f"and {limit / 2**20:.0f} MiB are to be had. Use --remat, "
-                "shorter sequences or a smaller model."
+                f"and {limit / 2**20:.0f} MiB are to be had. Use "
+                "--remat=full, shorter sequences or a smaller model."
             )
         most = _MOST_GROWTH * largest if largest > 1 else _FIRST_GUESS
         if too_large <= share:

@@ -82,8 +82,8 @@ class OurSide:
             "train_step": f"{how}, {optimizer.optimizer.upper()}, gradients "
             f"clipped to {optimizer.max_grad_norm:g}, the last block and the "
             f"logits at {work.num_predictions} positions of a sequence"
-            + ", blocks computed again for the gradient"
-            * training.remat,
+            + f", computed again for the gradient: {training.remat}"
+            * (training.remat != "none"),
             "forward": f"{how}, the last block at the first position",
             "states": how,
         }

@@ -42,8 +42,8 @@ STAGES: dict[str, Stage] = {
         ),
         Stage(
             "recomputation",
-            "forward and backward of a training step, with what the blocks "
-            "compute kept for the gradient, and with --remat",
+            "forward and backward of a training step, by what --remat computes "
+            "again for the gradient instead of keeping it",
             repeated(recomputation),
         ),
         Stage(

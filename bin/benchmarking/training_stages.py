@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from albert_tf.config import MaskingConfig, override
+from albert_tf.config import REMAT, MaskingConfig, override
 from albert_tf.training.peers import OURS, PEERS, SideKind, find_peers
 from albert_tf.training.workload import JOBS, Workload
 from bin import command_line
@@ -149,20 +149,21 @@ def _peak(name: str, work: Workload, variant: str) -> int:
 def recomputation(place: Workplace) -> Iterator[Measured]:
     """Yields the figures of keeping and of computing again."""
     steps = {}
-    for remat, name in ((False, "kept"), (True, "computed again")):
+    for remat in REMAT:
         work = dataclasses.replace(
             place.work, training=override(place.work.training, {"remat": remat})
         )
         steps[remat], _ = in_fresh_process(place.cores, _step_memory, work)
         tensors, resident, seconds, norm = steps[remat]
-        place.say(f"{name}: {tensors / _MIB:.0f} MiB of tensors")
-        yield Measured(f"{name}, tensors", "MiB", tensors / _MIB)
-        yield Measured(f"{name}, resident", "MiB", resident / _MIB)
-        yield Measured(f"{name}, step", "s", seconds)
-        yield Measured(f"{name}, gradient norm", "", norm)
-    for number, name in enumerate(("tensors", "resident memory", "time")):
-        ratio = steps[True][number] / steps[False][number]
-        yield Measured(f"computed again to kept, {name}", "times", ratio)
+        place.say(f"remat {remat}: {tensors / _MIB:.0f} MiB of tensors")
+        yield Measured(f"{remat}, tensors", "MiB", tensors / _MIB)
+        yield Measured(f"{remat}, resident", "MiB", resident / _MIB)
+        yield Measured(f"{remat}, step", "s", seconds)
+        yield Measured(f"{remat}, gradient norm", "", norm)
+    for remat in REMAT[1:]:
+        for number, name in enumerate(("tensors", "resident memory", "time")):
+            ratio = steps[remat][number] / steps["none"][number]
+            yield Measured(f"{remat} to none, {name}", "times", ratio)
 
 
 def _step_memory(work: Workload) -> tuple[float, ...]:

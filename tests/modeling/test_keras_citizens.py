@@ -59,7 +59,7 @@ LAYERS = {
     "block": lambda **kw: TransformerBlock(
         SelfAttention(CONFIG, **kw), FeedForward(CONFIG, **kw), **kw
     ),
-    "encoder": functools.partial(AlbertEncoder, SHARED, remat=True),
+    "encoder": functools.partial(AlbertEncoder, SHARED, remat="selective"),
     "encoder without pooler": functools.partial(
         AlbertEncoder, CONFIG, pooler=False
     ),
@@ -134,7 +134,7 @@ def test_shared_parts_stay_shared_and_weights_load_alone(tmp_path):
     arguments = {
         "labels": ["no", "yes"],
         "pooler": True,
-        "remat": True,
+        "remat": "full",
         "name": "mine",
     }
     model = randomise(AlbertForClassification(SHARED, **arguments))
@@ -142,7 +142,7 @@ def test_shared_parts_stay_shared_and_weights_load_alone(tmp_path):
     again = keras.saving.load_model(tmp_path / "model.keras")
     assert (again.labels, again.remat, again.name) == (
         ["no", "yes"],
-        True,
+        "full",
         "mine",
     )
     blocks = again.encoder.blocks

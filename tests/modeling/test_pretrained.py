@@ -119,11 +119,11 @@ def test_a_pooler_that_was_left_out_stays_out(tmp_path):
 def test_arguments_of_the_constructor_are_taken(saved):
     model = AlbertForClassification.from_pretrained(
         saved("AlbertForClassification"),
-        remat=True,
+        remat="full",
         dtype=keras.DTypePolicy("mixed_bfloat16"),
         name="mine",
     )
-    assert (model.name, model.remat) == ("mine", True)
+    assert (model.name, model.remat) == ("mine", "full")
     assert model.encoder.compute_dtype == "bfloat16"
 
 

@@ -103,9 +103,10 @@ def test_a_side_counts_the_arithmetic_that_it_does(kind):
 def test_ours_is_set_by_the_work():
     from albert_tf.training.our_side import OurSide
 
-    work = with_training(remat=True, precision="bfloat16", xla=True)
+    work = with_training(remat="selective", precision="bfloat16", xla=True)
     side = OurSide(work, random_batch(work))
-    assert side.model.remat
+    assert side.model.remat == "selective"
+    assert "again for the gradient: selective" in side.does["train_step"]
     assert side.model.dtype_policy.name == "mixed_bfloat16"
     assert "XLA" in side.does["train_step"]
     assert "computed again" in side.does["train_step"]

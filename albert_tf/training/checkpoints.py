@@ -54,7 +54,7 @@ class Checkpoints:
         variables: by path; all are saved, and restoring needs them all.
         keep: how many of the newest to keep, beside the newest best one.
         writes: False in a worker that is not the chief, which reads only:
-            `save` and `forget_after` leave all to the chief.
+            `save` leaves all to the chief.
     """
 
     def __init__(
@@ -152,13 +152,6 @@ class Checkpoints:
                 f"{' '.join(problems) or left} Start in a new --run_dir."
             )
         return None, problems
-
-    def forget_after(self, step: int) -> None:
-        """Removes the checkpoints of later steps, for a run that goes back."""
-        if self.writes:
-            for later in self.steps():
-                if later > step:
-                    files.remove(self._path(later))
 
     def _names(self) -> list[str]:
         if not files.isdir(self.directory):

@@ -27,7 +27,8 @@ from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.training.distribution import make_strategy
 from albert_tf.training.evaluate import evaluate_classification
 from albert_tf.training.input_pipeline import ClassificationBatches
-from albert_tf.training.loop import Job, train
+from albert_tf.training.job import Job
+from albert_tf.training.loop import train
 from albert_tf.training.micro_batch import resolved_micro_batch
 from albert_tf.training.objectives import classification_objective
 from albert_tf.training.phases import DepthSchedule, Phases

@@ -6,19 +6,14 @@ import faulthandler
 import json
 import math
 import os
-import statistics
 import time
 import zlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from albert_tf.config import RuntimeConfig, TrainingConfig, UserError
 from albert_tf.training.ceiling import matmul_rate
-from albert_tf.training.checkpoints import (
-    Checkpoints,
-    SaveFailed,
-    remove_leftovers,
-)
+from albert_tf.training.checkpoints import Checkpoints, remove_leftovers
 from albert_tf.training.distribution import (
     agreed,
     is_alone,
@@ -28,16 +23,17 @@ from albert_tf.training.distribution import (
 from albert_tf.training.environment import describe_environment, markdown_table
 from albert_tf.training.input_pipeline import Batch, ReaderStalled, prefetch
 from albert_tf.training.interruption import Interruption, exit_code
+from albert_tf.training.job import Job, Progress, is_better
 from albert_tf.training.loss_watch import LossWatch
 from albert_tf.training.means import RunningMeans
 from albert_tf.training.monitor import Monitor
-from albert_tf.training.phases import DepthSchedule, Phases, Place
+from albert_tf.training.phases import Place
 from albert_tf.training.profiling import Profiler
 from albert_tf.training.run_directory import claim, locked
+from albert_tf.training.saving import Saving
 from albert_tf.training.stops import (
     DIVERGED,
     TEMPORARY_FAILURE,
-    WRITING_FAILED,
     RunStopped,
 )
 from albert_tf.training.stragglers import Stragglers
@@ -47,71 +43,12 @@ from albert_tf.training.trainer import Trainer
 # after which a run has no hope.
 _MOST_SKIPPED_IN_A_ROW = 10
 _MOST_ROLL_BACKS = 3
-_MOST_FAILED_SAVES = 3
 # Records that a line names; a file has them all.
 _NAMED_RECORDS = 8
 
 
-@dataclasses.dataclass
-class Progress:
-    """Where a run is; what a checkpoint holds beside the variables.
-
-    Attributes:
-        passed_over: batches that roll-backs have left out.
-        roll_backs: since the last evaluation that was finite.
-        window: sums since the last line of the log.
-        losses: of the last steps, where spikes are watched for.
-        skipped_steps: that changed nothing.
-        skipped_in_a_row: those just now.
-        records_crc32: of the numbers of all records consumed.
-        evaluation: the last one.
-        best: `step` and `value` of the best one.
-        without_better: evaluations since then.
-        finished: whether the run has ended, early perhaps.
-    """
-
-    passed_over: int = 0
-    roll_backs: int = 0
-    window: dict[str, float] = dataclasses.field(default_factory=dict)
-    losses: list[float] = dataclasses.field(default_factory=list)
-    skipped_steps: int = 0
-    skipped_in_a_row: int = 0
-    records_crc32: int = 0
-    evaluation: dict[str, float] = dataclasses.field(default_factory=dict)
-    best: dict[str, float] = dataclasses.field(default_factory=dict)
-    without_better: int = 0
-    finished: bool = False
-
-
 class _RollBack(Exception):
     """The run is to go back to its last checkpoint."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Job:
-    """What a job hands to the loop.
-
-    Attributes:
-        phases: its batches.
-        depths: how many layers are applied.
-        evaluate: (step) -> measures of the held-out examples.
-        best_metric: the measure that says which model is best.
-        measures: the names of what `evaluate` gives.
-        export: writes a model directory at a path.
-        flops: (step) -> floating point operations of that step.
-        samples: () -> text that shows what the model does, or None.
-        remarks: lines for the reader of the log.
-    """
-
-    phases: Phases
-    depths: DepthSchedule
-    evaluate: Callable[[int], dict[str, float]]
-    best_metric: str
-    measures: Collection[str]
-    export: Callable[[str], None]
-    flops: Callable[[int], int]
-    samples: Callable[[], str] | None = None
-    remarks: tuple[str, ...] = ()
 
 
 def train(
@@ -189,7 +126,13 @@ class _Loop:
         self.window = RunningMeans()
         self.watch = LossWatch(config.max_loss_spike)
         self.monitor: Monitor | None = None
-        self.failed_saves = 0
+        self.saving = Saving(
+            trainer,
+            self.checkpoints,
+            run_dir,
+            job.export,
+            say=lambda line: self.monitor.say(line),
+        )
         self.stragglers = Stragglers(trainer.strategy, config.precision)
         # The rates are of all replicas, and so is what they are held against.
         self.ceiling = (
@@ -210,7 +153,7 @@ class _Loop:
             except _RollBack:
                 self._roll_back()
         # The model is written again where a run was killed just before.
-        self._export("model", needed=True)
+        self.saving.model("model", needed=True)
         # No worker leaves before the last one is here: the others would take
         # it for lost.
         agreed(self.trainer.strategy, 0.0)
@@ -511,9 +454,7 @@ class _Loop:
         means["weight_norm"] = self.trainer.weight_norm()
         means["skipped_steps"] = self.progress.skipped_steps
         means["records_crc32"] = self.progress.records_crc32
-        ratios = self.trainer.trust_ratios()
-        means.update(summarize_trust_ratios(ratios))
-        self.monitor.log(self.step, means, ratios)
+        self.monitor.log(self.step, means, self.trainer.trust_ratios())
         for line in self.stragglers.compare():
             self.monitor.say(line)
         self.monitor.restart_clock()
@@ -544,41 +485,10 @@ class _Loop:
             self.progress.without_better += 1
             return False
         self.progress.without_better = 0
-        if not self._export("best_model", needed=last):
+        if not self.saving.model("best_model", needed=last):
             return False
         self.progress.best = {"step": self.step, "value": measures[metric]}
         return True
-
-    def _export(self, name: str, *, needed: bool = False) -> bool:
-        """Returns whether the model directory could be written.
-
-        All workers learn it, or some would end and others train on.
-        """
-        path = os.path.join(self.run_dir, name)
-        written = True
-        try:
-            if self.is_chief:
-                with self.trainer.averaged_weights():
-                    self.job.export(path)
-        except OSError as error:
-            said = f"{path} could not be written: {error.strerror or error}."
-            self._writing_failed(said, needed)
-            written = False
-        return bool(agreed(self.trainer.strategy, float(written)))
-
-    def _writing_failed(self, said: str, needed: bool) -> None:
-        """Goes on without what could not be written, but not for ever."""
-        self.failed_saves += 1
-        if needed or self.failed_saves >= _MOST_FAILED_SAVES:
-            raise RunStopped(
-                f"{said} The last good checkpoint is of step "
-                f"{self._last_saved()}; make room and start the same "
-                "command again.",
-                WRITING_FAILED,
-            )
-        self.monitor.say(
-            f"{said} The run goes on; the next one is tried at its time."
-        )
 
     def _save(self, *, best: bool = False, needed: bool = False) -> None:
         if not self.is_chief:
@@ -586,35 +496,9 @@ class _Loop:
         self.monitor.flush()
         self.progress.window = self.window.sums
         self.progress.losses = self.watch.losses
-        state = dataclasses.asdict(self.progress)
-        try:
-            self.checkpoints.save(self.step, state, best=best)
-        except SaveFailed as error:
-            self._writing_failed(str(error), needed)
-        else:
-            self.failed_saves = 0
-
-    def _last_saved(self) -> str:
-        steps = self.checkpoints.steps()
-        return str(steps[-1]) if steps else "none"
-
-
-def is_better(metric: str, value: float, than: float) -> bool:
-    """Returns whether a measure's value is better than another.
-
-    Losses and perplexities are better when lower, all others when higher.
-    """
-    if metric.endswith(("loss", "perplexity")):
-        return value < than
-    return value > than
-
-
-def summarize_trust_ratios(ratios: dict[str, float]) -> dict[str, float]:
-    """Returns `trust_ratio_min`, `_median` and `_max`; nothing of nothing."""
-    if not ratios:
-        return {}
-    return {
-        "trust_ratio_min": min(ratios.values()),
-        "trust_ratio_median": statistics.median(ratios.values()),
-        "trust_ratio_max": max(ratios.values()),
-    }
+        self.saving.checkpoint(
+            self.step,
+            dataclasses.asdict(self.progress),
+            best=best,
+            needed=needed,
+        )

@@ -1,6 +1,7 @@
 """Measures the memory of training, in a process of its own each time."""
 
 import resource
+import statistics
 import sys
 import time
 from typing import NamedTuple
@@ -8,7 +9,7 @@ from typing import NamedTuple
 from albert_tf.training.peers import SideKind
 from albert_tf.training.workload import Workload, random_batch
 
-# Steps of which the peak is taken: the first one compiles.
+# Steps of which the peak or the time is taken.
 _STEPS = 3
 
 
@@ -17,7 +18,7 @@ class StepMemory(NamedTuple):
 
     tensor_bytes: int  # at their peak, weights included
     peak_bytes: int  # of the process, resident
-    seconds: float  # of the second step: nothing is traced any more
+    seconds: float  # of the steps after the first, their median
     gradient_norm: float
 
 
@@ -83,13 +84,15 @@ def measure_step(work: Workload) -> StepMemory:
             [tf.convert_to_tensor(gradient) for gradient in gradients]
         )
 
-    step()
-    begin = time.perf_counter()
     norm = float(step())
-    seconds = time.perf_counter() - begin
+    seconds = []
+    for _ in range(_STEPS):
+        begin = time.perf_counter()
+        float(step())
+        seconds.append(time.perf_counter() - begin)
     return StepMemory(
         tensor_bytes=tf.config.experimental.get_memory_info("CPU:0")["peak"],
         peak_bytes=_peak_resident(),
-        seconds=seconds,
+        seconds=statistics.median(seconds),
         gradient_norm=norm,
     )

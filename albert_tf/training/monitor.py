@@ -4,6 +4,7 @@ import itertools
 import json
 import math
 import os
+import statistics
 import time
 from collections.abc import Mapping
 
@@ -104,6 +105,7 @@ class Monitor:
             trust_ratios: by variable, as many as there are: not for the
                 screen.
         """
+        values = {**values, **summarize_trust_ratios(trust_ratios)}
         rates = self._speed.rates()
         details = {f"trust_ratio/{path}": r for path, r in trust_ratios.items()}
         self._line(METRICS_FILE, step, "train", {**values, **details})
@@ -235,3 +237,14 @@ def _is_until(line: str, step: int) -> bool:
     except ValueError:
         # The last line of a run that was killed while writing it.
         return False
+
+
+def summarize_trust_ratios(ratios: dict[str, float]) -> dict[str, float]:
+    """Returns `trust_ratio_min`, `_median` and `_max`; nothing of nothing."""
+    if not ratios:
+        return {}
+    return {
+        "trust_ratio_min": min(ratios.values()),
+        "trust_ratio_median": statistics.median(ratios.values()),
+        "trust_ratio_max": max(ratios.values()),
+    }

@@ -41,7 +41,8 @@ from albert_tf.training.input_pipeline import (
     check_shards,
     sentence_targets,
 )
-from albert_tf.training.loop import Job, train
+from albert_tf.training.job import Job
+from albert_tf.training.loop import train
 from albert_tf.training.micro_batch import resolved_micro_batch
 from albert_tf.training.objectives import pretraining_objective
 from albert_tf.training.phases import DepthSchedule, Phases, numbers_of

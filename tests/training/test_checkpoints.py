@@ -138,13 +138,10 @@ def test_keeps_the_newest_best_one_beside_them(tmp_path, variables):
     assert again.restore(6).step == 6
 
 
-def test_a_step_can_be_restored_and_what_follows_forgotten(tmp_path, variables):
+def test_a_step_can_be_restored(tmp_path, variables):
     checkpoints = saved(tmp_path, variables)
     assert checkpoints.restore(1).state == {"window": {"sum:loss": 1 / 3}}
     assert values(variables)["lamb/momentum"] == [11.0, 11.0]
-    checkpoints.forget_after(2)
-    assert checkpoints.steps() == [1, 2]
-    assert checkpoints.restore_latest()[0].step == 2
     with pytest.raises(UserError, match="step-9 cannot be read: No such file"):
         checkpoints.restore(9)
     flip(tmp_path / "step-1")
@@ -168,7 +165,6 @@ def test_who_does_not_write_changes_nothing(tmp_path, variables):
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     reader = Checkpoints(str(tmp_path), variables, 1, writes=False)
     reader.save(4, {})
-    reader.forget_after(0)
     restored, (problem,) = reader.restore_latest()
     assert restored.step == 2
     assert "step-3: of its" in problem
@@ -561,8 +557,6 @@ def test_checkpoints_in_a_bucket(tmp_path, variables):
         "step-2",
         "step-3.damaged",
     }
-    checkpoints.forget_after(1)
-    assert checkpoints.restore_latest()[0].step == 1
 
 
 def test_a_bucket_that_cannot_be_written_is_a_failed_save(tmp_path, variables):

@@ -34,7 +34,8 @@ from albert_tf.interchange.model_directory import (
 )
 from albert_tf.modeling.models import AlbertForPretraining
 from albert_tf.text.shards import open_shards
-from albert_tf.training import input_pipeline, loop, pretrain
+from albert_tf.training import input_pipeline, loop, monitor, pretrain
+from albert_tf.training.checkpoints import SaveFailed
 from albert_tf.training.input_pipeline import PretrainingBatches
 from albert_tf.training.phases import Phases
 from albert_tf.training.pretrain import run_pretraining
@@ -142,7 +143,7 @@ def test_trust_ratios_are_logged(finished):
         }
         assert 0 < min(values) < max(values)
     assert logged[0] != logged[1]
-    assert loop.summarize_trust_ratios({}) == {}
+    assert monitor.summarize_trust_ratios({}) == {}
 
 
 class PowerCut(BaseException):
@@ -332,7 +333,7 @@ def test_a_signal_saves_at_the_next_step(
 def test_a_signal_ends_a_run_that_waits_for_data(
     finished, small_config, shards_dir, tmp_path, monkeypatch
 ):
-    plain_batch, plain_steps = loop.Phases.batch, loop.Trainer.train_steps
+    plain_batch, plain_steps = Phases.batch, loop.Trainer.train_steps
     hanging = threading.Event()
     made = []
 
@@ -350,7 +351,7 @@ def test_a_signal_ends_a_run_that_waits_for_data(
         return plain_batch(self, place, rows)
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop.Phases, "batch", stuck)
+        patch.setattr(Phases, "batch", stuck)
         patch.setattr(loop.Trainer, "train_steps", counted)
         patch.setattr(input_pipeline, "_ENDING_SECONDS", 0.1)
         with pytest.raises(RunStopped, match="saved at step 7; ") as raised:
@@ -408,7 +409,7 @@ def test_a_full_disk_is_told_and_tried_again(
     def full(self, step, state, **options):
         tried.append(step)
         if step < 12:
-            raise loop.SaveFailed(f"Step {step}: no space left on device.")
+            raise SaveFailed(f"Step {step}: no space left on device.")
         plain_save(self, step, state, **options)
 
     monkeypatch.setattr(loop.Checkpoints, "save", full)

@@ -1,0 +1,93 @@
+"""What a run writes to go on from, and disks that have no room for it."""
+
+import os
+from collections.abc import Callable
+
+from albert_tf.training.checkpoints import Checkpoints, SaveFailed
+from albert_tf.training.distribution import agreed, is_chief
+from albert_tf.training.stops import WRITING_FAILED, RunStopped
+from albert_tf.training.trainer import Trainer
+
+# Failures in a row after which nobody can hope that there will be room.
+_MOST_FAILURES = 3
+
+
+class Saving:
+    """Writes a run's checkpoints and model directories.
+
+    What cannot be written is said, and the run goes on without, but not for
+    ever, and not where it would end without.
+    """
+
+    def __init__(
+        self,
+        trainer: Trainer,
+        checkpoints: Checkpoints,
+        run_dir: str,
+        export: Callable[[str], None],
+        *,
+        say: Callable[[str], None],
+    ) -> None:
+        """Takes what is written, and where.
+
+        Args:
+            trainer: whose weights these are.
+            checkpoints: where they are kept.
+            run_dir: where model directories go.
+            export: writes a model directory at a path.
+            say: takes a line for the log.
+        """
+        self._trainer = trainer
+        self._checkpoints = checkpoints
+        self._run_dir = run_dir
+        self._export = export
+        self._say = say
+        self._failures = 0
+
+    def checkpoint(
+        self, step: int, state: dict, *, best: bool, needed: bool
+    ) -> None:
+        """Saves a checkpoint; see Checkpoints.save.
+
+        Raises:
+            RunStopped: when that fails and the checkpoint is needed, or
+                failed too often before.
+        """
+        try:
+            self._checkpoints.save(step, state, best=best)
+        except SaveFailed as error:
+            self._failed(str(error), needed)
+        else:
+            self._failures = 0
+
+    def model(self, name: str, *, needed: bool) -> bool:
+        """Writes a model directory and returns whether that went well.
+
+        All workers learn it, or some would end and others train on.
+
+        Raises:
+            RunStopped: as for `checkpoint`.
+        """
+        path = os.path.join(self._run_dir, name)
+        written = True
+        try:
+            if is_chief(self._trainer.strategy):
+                with self._trainer.averaged_weights():
+                    self._export(path)
+        except OSError as error:
+            said = f"{path} could not be written: {error.strerror or error}."
+            self._failed(said, needed)
+            written = False
+        return bool(agreed(self._trainer.strategy, float(written)))
+
+    def _failed(self, said: str, needed: bool) -> None:
+        self._failures += 1
+        if needed or self._failures >= _MOST_FAILURES:
+            steps = self._checkpoints.steps()
+            raise RunStopped(
+                f"{said} The last good checkpoint is of step "
+                f"{steps[-1] if steps else 'none'}; make room and start the "
+                "same command again.",
+                WRITING_FAILED,
+            )
+        self._say(f"{said} The run goes on; the next one is tried at its time.")

@@ -182,8 +182,9 @@ class AlbertEncoder(ConfiguredLayer):
                 keeping it, for less memory, more time and equal gradients:
                 "none"; "selective", what is large for its arithmetic (of
                 every block queries, keys, values, attention weights and
-                activations); "full", the whole inside of every block. (XLA
-                orders the work itself; on CPUs it then saves little.)
+                activations, unless quantized); "full", the whole inside of
+                every block. (XLA orders the work itself; on CPUs it then
+                saves little.)
             name: the layer's name.
             **kwargs: as any layer's.
 

@@ -10,7 +10,12 @@ import keras
 from keras import ops
 
 from albert_tf.config import ModelConfig, from_dict, to_dict
-from albert_tf.modeling.dropout import ExampleDropout, dropped, fold_in
+from albert_tf.modeling.dropout import (
+    ExampleDropout,
+    drawn_keys,
+    dropped,
+    fold_in,
+)
 from albert_tf.modeling.fused import in_one_pass, product
 
 # The package name under which Keras files know these classes.
@@ -358,10 +363,14 @@ class SelfAttention(ConfiguredLayer):
             read_positions: `[batch, n]`: the positions to compute, in place
                 of all; n stands for seq in the result then, and in the rows
                 of the weights.
-            recompute: whether the gradient computes all but the result of
-                attention again (then with `dropout_keys`, or without
-                dropout: both must see the same masks).
+            recompute: whether the gradient computes queries, keys, values
+                and weights again; not where Keras has quantized them.
         """
+        if recompute and training and dropout_keys is None:
+            # Both computations must see the same masks.
+            generator = self.probs_dropout.seed_generator
+            if generator:
+                dropout_keys = drawn_keys(ops.shape(hidden)[0], generator)
         keys = [None, None]
         if dropout_keys is not None:
             keys = [fold_in(dropout_keys, site) for site in range(2)]
@@ -378,30 +387,38 @@ class SelfAttention(ConfiguredLayer):
             self._context,
             count=ops.shape(reader)[1],
             length=length,
-            mask_logits=mask_logits,
             dropout=lambda probs: self.probs_dropout(
                 probs, keys=keys[0], training=training, rows=rows
             ),
         )
         parts = (self.query, self.key, self.value)
-        inputs = (flat_reader, flat, flat)
-        if recompute and not any(map(_is_quantized, parts)):
+        if training and recompute and not any(map(_is_quantized, parts)):
 
-            def again(*given: keras.KerasTensor) -> tuple:
-                products = map(ops.matmul, given[:3], given[3:6])
-                context, probs = context_of(*map(ops.add, products, given[6:]))
+            def again(
+                mask_logits: keras.KerasTensor, *given: keras.KerasTensor
+            ) -> tuple:
+                kernels, biases, states = given[:3], given[3:6], given[6:]
+                inputs = (states[0], states[-1], states[-1])
+                products = map(ops.matmul, inputs, kernels)
+                context, probs = context_of(
+                    *map(ops.add, products, biases), mask_logits=mask_logits
+                )
                 # A result that nobody wants would be given a gradient of 0.
                 return (context, probs) if output_attentions else (context,)
 
             dtype = self.compute_dtype
             context, *probs = keras.remat(again)(
-                *inputs,
+                mask_logits,
                 *(ops.cast(part.kernel, dtype) for part in parts),
                 *(ops.cast(part.bias, dtype) for part in parts),
+                *((flat,) if reader is hidden else (flat_reader, flat)),
             )
         else:
             context, *probs = context_of(
-                *(part(x) for part, x in zip(parts, inputs, strict=True))
+                self.query(flat_reader),
+                self.key(flat),
+                self.value(flat),
+                mask_logits=mask_logits,
             )
         hidden = _added(
             _output(self.output_dense, context, training),

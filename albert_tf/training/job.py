@@ -1,4 +1,4 @@
-"""What a job hands to the outer loop, and where its run stands."""
+"""What a job hands to the outer loop, and where and how well its run stands."""
 
 import dataclasses
 from collections.abc import Callable, Collection

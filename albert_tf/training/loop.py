@@ -131,6 +131,7 @@ class _Loop:
             self.checkpoints,
             run_dir,
             job.export,
+            # Of the monitor that there is then.
             say=lambda line: self.monitor.say(line),
         )
         self.stragglers = Stragglers(trainer.strategy, config.precision)

@@ -1,4 +1,4 @@
-"""What a run writes to go on from, and disks that have no room for it."""
+"""What a run keeps, checkpoints and models, and disks without room for it."""
 
 import os
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from albert_tf.training.distribution import agreed, is_chief
 from albert_tf.training.stops import WRITING_FAILED, RunStopped
 from albert_tf.training.trainer import Trainer
 
-# Failures in a row after which nobody can hope that there will be room.
+# Failures without a checkpoint between them: then there will be no room.
 _MOST_FAILURES = 3
 
 

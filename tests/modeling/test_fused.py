@@ -302,8 +302,9 @@ def test_only_training_compiles():
     assert compiled_calls(model, training=True) == 13
 
 
-def test_quantized_layers_are_left_to_keras():
-    model = randomise(AlbertForPretraining(SMALL))
+@pytest.mark.parametrize("remat", ["none", "selective"])
+def test_quantized_layers_are_left_to_keras(remat):
+    model = randomise(AlbertForPretraining(SMALL, remat=remat))
     features = random_features(model.config)
     block = model.encoder.blocks[0]
     before = model(features)["sequence_output"]
@@ -311,6 +312,7 @@ def test_quantized_layers_are_left_to_keras():
         block.feed_forward.intermediate,
         block.feed_forward.output_dense,
         block.attention.output_dense,
+        block.attention.key,
     ):
         layer.quantize("int8")
     plain = model(features)["sequence_output"]

@@ -72,19 +72,21 @@ def test_what_is_computed_reaches_every_log(tmp_path, clock):
         monitor.log(step, {"loss": 1 / step}, {"a/kernel": step / 20})
     monitor.scalars("eval", 10, {"accuracy": 0.5})
     monitor.close()
+    spread = [f"trust_ratio_{name}" for name in ("min", "median", "max")]
+    ratios = [*spread, "trust_ratio/a/kernel"]
     # A rate is a clock time: another file has it.
     assert lines(tmp_path) == [
         {
             "step": 5,
             "split": "train",
             "loss": 0.2,
-            "trust_ratio/a/kernel": 0.25,
+            **dict.fromkeys(ratios, 0.25),
         },
         {
             "step": 10,
             "split": "train",
             "loss": 0.1,
-            "trust_ratio/a/kernel": 0.5,
+            **dict.fromkeys(ratios, 0.5),
         },
         {"step": 10, "split": "eval", "accuracy": 0.5},
     ]
@@ -112,6 +114,7 @@ def test_what_is_computed_reaches_every_log(tmp_path, clock):
         [
             "loss/loss",
             "trust_ratio/a/kernel",
+            *(f"updates/{name}" for name in spread),
             *(f"speed/{name}" for name in rates),
         ]
     )

@@ -59,7 +59,7 @@ def refused(path):
     start = time.process_time()
     with pytest.raises(UserError) as raised:
         open_weights(path)
-    assert time.process_time() - start < 5
+    assert time.process_time() - start < 1
     text = str(raised.value)
     assert text.startswith(path)
     assert len(text) < len(path) + 500
@@ -351,7 +351,7 @@ def test_a_header_of_many_names_is_read_in_time(tmp_path):
     path = file_of(tmp_path, names_of(20_000), b"\0" * 80_000)
     start = time.process_time()
     assert len(open_weights(path).shapes) == 20_000
-    assert time.process_time() - start < 5
+    assert time.process_time() - start < 1
 
 
 class Boobytrap:

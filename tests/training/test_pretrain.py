@@ -106,6 +106,8 @@ def test_recomputing_layers_changes_nothing(
     evaluation = run(config, shards_dir, tmp_path / "remat")
     assert evaluation == pytest.approx(finished[1], rel=1e-5)
     assert made
+    written = json.loads((tmp_path / "remat/config.json").read_text())
+    assert written["config"]["training"]["remat"] == "selective"
 
 
 def test_trust_ratios_are_logged(finished):

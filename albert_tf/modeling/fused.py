@@ -77,6 +77,39 @@ def in_one_pass(function: Callable, *constants: object) -> Callable:
     return call
 
 
+@functools.cache
+def with_gradient(function: Callable, gradient: Callable) -> Callable:
+    """Returns the function of tensors that gives `function`'s first result.
+
+    Args:
+        function: of tensors; gives a result, and what `gradient` needs of it.
+        gradient: of the result's gradient, what it needs and the tensors;
+            gives the gradient of the first of them. The others have none.
+    """
+    forward = compiled(function)
+    if keras.backend.backend() != "tensorflow":
+        return lambda *arguments: forward(*arguments)[0]
+    import tensorflow as tf
+
+    @tf.custom_gradient
+    def joined(*arguments: tf.Tensor) -> tuple:
+        result, needed = forward(*arguments)
+
+        def gradients(found: tf.Tensor) -> list:
+            first = compiled(gradient)(found, needed, *arguments)
+            return [first] + [None] * (len(arguments) - 1)
+
+        return result, gradients
+
+    @tf.autograph.experimental.do_not_convert
+    def call(*arguments: object) -> tf.Tensor:
+        if any(map(keras.backend.is_keras_tensor, arguments)):
+            return function(*arguments)[0]
+        return joined(*map(tf.convert_to_tensor, arguments))
+
+    return call
+
+
 def _sum(
     total: keras.KerasTensor, *parts: keras.KerasTensor
 ) -> keras.KerasTensor:
@@ -146,22 +179,40 @@ def handed_on(
     return _handed_on(uses_left)(weight, value)
 
 
+def _product_with_transposed(gradient: object, weight: object) -> object:
+    """Returns `gradient @ transposed weight`, what a product's inputs get.
+
+    In float32 on a CPU this product is a third slower than the forward one
+    where there are more columns than rows: there the weight is transposed
+    before, which takes a quarter of what that saves. (Compiled, so that
+    TensorFlow's graph optimizer does not join the two again.)
+    """
+    import tensorflow as tf
+
+    if not _has_slow_gradient(weight):
+        return tf.matmul(gradient, weight, transpose_b=True)
+    # Or all blocks' would be transposed at the start, and held.
+    with tf.control_dependencies([gradient]):
+        columns_first = compiled(tf.transpose)(weight)
+    return tf.matmul(gradient, columns_first)
+
+
+def _has_slow_gradient(weight: object) -> bool:
+    rows, columns = weight.shape
+    return weight.dtype == "float32" and columns > rows
+
+
 @functools.cache
 def _product() -> Callable:
     if keras.backend.backend() != "tensorflow":
         return keras.ops.matmul
     import tensorflow as tf
 
-    transposed = compiled(tf.transpose)
-
     @tf.custom_gradient
     def joined(inputs: tf.Tensor, weight: tf.Tensor) -> tuple:
         def gradients(gradient: tf.Tensor) -> tuple:
-            # Or all blocks' would be transposed at the start, and held.
-            with tf.control_dependencies([gradient]):
-                columns_first = transposed(weight)
             return (
-                tf.matmul(gradient, columns_first),
+                _product_with_transposed(gradient, weight),
                 tf.matmul(inputs, gradient, transpose_a=True),
             )
 
@@ -170,10 +221,9 @@ def _product() -> Callable:
     @tf.autograph.experimental.do_not_convert
     def call(inputs: object, weight: object) -> tf.Tensor:
         weight = tf.convert_to_tensor(weight)
-        rows, columns = weight.shape
-        if weight.dtype != tf.float32 or columns <= rows:
-            return tf.matmul(inputs, weight)
-        return joined(inputs, weight)
+        if _has_slow_gradient(weight):
+            return joined(inputs, weight)
+        return tf.matmul(inputs, weight)
 
     return call
 
@@ -181,12 +231,96 @@ def _product() -> Callable:
 def product(
     inputs: keras.KerasTensor, weight: keras.KerasTensor
 ) -> keras.KerasTensor:
-    """Returns `inputs @ weight`, `[n, rows]` by `[rows, columns]`.
-
-    In float32 on a CPU the gradient for the inputs, a product with the
-    transposed weight, is a third slower than the forward product where there
-    are more columns than rows: there the weight is transposed before, which
-    takes a quarter of what that saves. (Compiled, so that TensorFlow's graph
-    optimizer does not join the two again.)
-    """
+    """Returns `inputs @ weight`, `[n, rows]` by `[rows, columns]`."""
     return _product()(inputs, weight)
+
+
+@functools.cache
+def product_of(function: Callable, *constants: object) -> Callable:
+    """Returns the function of a weight and tensors `function(...) @ weight`.
+
+    What `function` gives, `[n, rows]`, is not kept for the gradient: the pass
+    that computes the gradients of its tensors gives it again.
+
+    Args:
+        function: of the constants, then of tensors of floats, in `keras.ops`.
+        *constants: its first arguments, hashable.
+    """
+    forward = compiled(function, *constants)
+
+    def plain(weight: object, *arguments: object) -> object:
+        return product(forward(*arguments), weight)
+
+    if keras.backend.backend() != "tensorflow":
+        again = keras.remat(plain)
+        return lambda *given: again(*map(keras.ops.convert_to_tensor, given))
+    import tensorflow as tf
+
+    function = functools.partial(function, *constants)
+
+    @functools.partial(tf.function, jit_compile=True, autograph=False)
+    def backward(gradient: tf.Tensor, *arguments: tf.Tensor) -> tuple:
+        with tf.GradientTape() as tape:
+            tape.watch(arguments)
+            result = function(*arguments)
+        return result, tape.gradient(result, arguments, gradient)
+
+    @tf.custom_gradient
+    def joined(weight: tf.Tensor, *arguments: tf.Tensor) -> tuple:
+        def gradients(gradient: tf.Tensor) -> tuple:
+            result, found = backward(
+                _product_with_transposed(gradient, weight), *arguments
+            )
+            return tf.matmul(result, gradient, transpose_a=True), *found
+
+        return plain(weight, *arguments), gradients
+
+    @tf.autograph.experimental.do_not_convert
+    def call(weight: object, *arguments: object) -> tf.Tensor:
+        if any(map(keras.backend.is_keras_tensor, (weight, *arguments))):
+            return keras.ops.matmul(function(*arguments), weight)
+        return joined(*map(tf.convert_to_tensor, (weight, *arguments)))
+
+    return call
+
+
+@functools.cache
+def _softmax() -> Callable:
+    if keras.backend.backend() != "tensorflow":
+        return keras.ops.softmax
+    import tensorflow as tf
+
+    @tf.custom_gradient
+    def joined(logits: tf.Tensor) -> tuple:
+        probs = tf.nn.softmax(logits)
+
+        def gradients(gradient: tf.Tensor) -> tf.Tensor:
+            gradient = gradient * probs
+            total = tf.reduce_sum(gradient, axis=-1, keepdims=True)
+            return gradient - probs * total
+
+        return probs, gradients
+
+    return joined
+
+
+def softmax(logits: keras.KerasTensor) -> keras.KerasTensor:
+    """Returns softmax over the last axis.
+
+    On TensorFlow its gradient is written so that every step has a term that
+    is not used again, and takes its memory: by (g - sum(g p)) p three
+    matrices would be there at once.
+    """
+    return _softmax()(logits)
+
+
+def argmax(x: keras.KerasTensor) -> keras.KerasTensor:
+    """Returns the first index of the largest value in the last axis, int32.
+
+    Keras makes a copy on TensorFlow that tells -0 from 0, in four passes.
+    """
+    if keras.backend.backend() != "tensorflow":
+        return keras.ops.cast(keras.ops.argmax(x, axis=-1), "int32")
+    import tensorflow as tf
+
+    return tf.argmax(x, axis=-1, output_type=tf.int32)

@@ -16,7 +16,12 @@ from albert_tf.modeling.dropout import (
     dropped,
     fold_in,
 )
-from albert_tf.modeling.fused import in_one_pass, product
+from albert_tf.modeling.fused import (
+    in_one_pass,
+    product,
+    product_of,
+    softmax,
+)
 
 # The package name under which Keras files know these classes.
 serializable = keras.saving.register_keras_serializable(package="albert_tf")
@@ -324,7 +329,7 @@ class SelfAttention(ConfiguredLayer):
         scale = (width / self.config.num_attention_heads) ** (-0.5)
         logits = ops.matmul(query * scale, key)
         logits = logits + ops.cast(mask_logits, logits.dtype)
-        probs = ops.softmax(logits, axis=-1)
+        probs = softmax(logits)
         context = ops.matmul(dropout(probs), value)
         context = ops.transpose(context, (0, 2, 1, 3))
         return ops.reshape(context, (-1, width)), probs
@@ -363,8 +368,9 @@ class SelfAttention(ConfiguredLayer):
             read_positions: `[batch, n]`: the positions to compute, in place
                 of all; n stands for seq in the result then, and in the rows
                 of the weights.
-            recompute: whether the gradient computes queries, keys, values
-                and weights again; not where Keras has quantized them.
+            recompute: whether the gradient computes queries, keys, values,
+                weights and what is read again; not where Keras has quantized
+                a layer.
         """
         if recompute and training and dropout_keys is None:
             # Both computations must see the same masks.
@@ -391,26 +397,27 @@ class SelfAttention(ConfiguredLayer):
                 probs, keys=keys[0], training=training, rows=rows
             ),
         )
-        parts = (self.query, self.key, self.value)
+        parts = (self.query, self.key, self.value, self.output_dense)
         if training and recompute and not any(map(_is_quantized, parts)):
 
             def again(
                 mask_logits: keras.KerasTensor, *given: keras.KerasTensor
             ) -> tuple:
-                kernels, biases, states = given[:3], given[3:6], given[6:]
+                kernels, biases, states = given[:4], given[4:7], given[7:]
                 inputs = (states[0], states[-1], states[-1])
-                products = map(ops.matmul, inputs, kernels)
+                products = map(ops.matmul, inputs, kernels[:3])
                 context, probs = context_of(
                     *map(ops.add, products, biases), mask_logits=mask_logits
                 )
+                output = product(context, kernels[3])
                 # A result that nobody wants would be given a gradient of 0.
-                return (context, probs) if output_attentions else (context,)
+                return (output, probs) if output_attentions else (output,)
 
             dtype = self.compute_dtype
-            context, *probs = keras.remat(again)(
+            output, *probs = keras.remat(again)(
                 mask_logits,
                 *(ops.cast(part.kernel, dtype) for part in parts),
-                *(ops.cast(part.bias, dtype) for part in parts),
+                *(ops.cast(part.bias, dtype) for part in parts[:3]),
                 *((flat,) if reader is hidden else (flat_reader, flat)),
             )
         else:
@@ -420,8 +427,9 @@ class SelfAttention(ConfiguredLayer):
                 self.value(flat),
                 mask_logits=mask_logits,
             )
+            output = _output(self.output_dense, context, training)
         hidden = _added(
-            _output(self.output_dense, context, training),
+            output,
             reader,
             self.output_dense,
             self.output_dropout,
@@ -475,7 +483,6 @@ class FeedForward(ConfiguredLayer):
         dropout_keys: keras.KerasTensor | None = None,
         training: bool = False,
         positions: keras.KerasTensor | None = None,
-        recompute: bool = False,
     ) -> keras.KerasTensor:
         """Returns `[batch, seq, H]` for hidden `[batch, seq, H]`.
 
@@ -485,26 +492,14 @@ class FeedForward(ConfiguredLayer):
             training: whether dropout is on.
             positions: which positions `hidden` holds, `[batch, n]`, when
                 it does not hold all.
-            recompute: whether the gradient computes the activation again.
         """
         flat = ops.reshape(hidden, (-1, self.config.hidden_size))
         parts = (self.intermediate, self.output_dense)
         if training and not any(map(_is_quantized, parts)):
-            activate = in_one_pass(_biased_activation, self.activation)
-
-            def last_product(
-                inner: keras.KerasTensor,
-                bias: keras.KerasTensor,
-                kernel: keras.KerasTensor,
-            ) -> keras.KerasTensor:
-                return product(activate(inner, bias), kernel)
-
-            if recompute:
-                last_product = keras.remat(last_product)
-            output = last_product(
-                product(flat, self.intermediate.kernel),
-                ops.cast(self.intermediate.bias, self.compute_dtype),
+            output = product_of(_biased_activation, self.activation)(
                 ops.cast(self.output_dense.kernel, self.compute_dtype),
+                product(flat, self.intermediate.kernel),
+                self.intermediate.bias,
             )
         else:
             output = _output(
@@ -576,7 +571,6 @@ class TransformerBlock(keras.layers.Layer):
             dropout_keys=keys[1],
             training=training,
             positions=read_positions,
-            recompute=recompute,
         )
         return (hidden, probs) if output_attentions else hidden
 

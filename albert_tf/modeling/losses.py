@@ -9,7 +9,7 @@ import math
 import keras
 from keras import ops
 
-from albert_tf.modeling.fused import in_one_pass
+from albert_tf.modeling.fused import argmax, with_gradient
 
 # (weighted sum, weight), scalars.
 Pair = tuple[keras.KerasTensor, keras.KerasTensor]
@@ -22,19 +22,36 @@ def negative_log_likelihood(
 
     Not a number where there is no class of a label.
     """
-    return in_one_pass(_negative_log_likelihood)(logits, labels)
-
-
-def _negative_log_likelihood(
-    logits: keras.KerasTensor, labels: keras.KerasTensor
-) -> keras.KerasTensor:
-    logits = ops.cast(logits, "float32")
     labels = _row(ops.cast(labels, "int32"), logits[..., 0])
+    return with_gradient(_likelihood, _likelihood_gradient)(logits, labels)
+
+
+def _likelihood(
+    logits: keras.KerasTensor, labels: keras.KerasTensor
+) -> tuple[keras.KerasTensor, keras.KerasTensor]:
+    """Returns -log p(label) and what all logits have in common in it."""
+    logits = ops.cast(logits, "float32")
     chosen = ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1)
-    losses = ops.logsumexp(logits, axis=-1) - ops.squeeze(chosen, axis=-1)
+    total = ops.logsumexp(logits, axis=-1)
     # Compiled, an index out of range is taken for the nearest.
     known = ops.logical_and(labels >= 0, labels < ops.shape(logits)[-1])
-    return ops.where(known, losses, math.nan)
+    losses = ops.where(known, total - ops.squeeze(chosen, axis=-1), math.nan)
+    return losses, total
+
+
+def _likelihood_gradient(
+    gradient: keras.KerasTensor,
+    total: keras.KerasTensor,
+    logits: keras.KerasTensor,
+    labels: keras.KerasTensor,
+) -> keras.KerasTensor:
+    """Returns (softmax - one-hot label) * gradient, in a single pass."""
+    classes = ops.shape(logits)[-1]
+    known = ops.logical_and(labels >= 0, labels < classes)
+    gradient = ops.where(known, gradient, 0.0)
+    probs = ops.exp(ops.cast(logits, "float32") - total[..., None])
+    chosen = ops.cast(ops.arange(classes) == labels[..., None], "float32")
+    return ops.cast((probs - chosen) * gradient[..., None], logits.dtype)
 
 
 def _weighted(
@@ -134,7 +151,7 @@ def weighted_correct(
 ) -> keras.KerasTensor:
     """Returns the weight of the positions whose best class is the label."""
     hits = ops.equal(
-        ops.cast(ops.argmax(logits, axis=-1), "int32"),
+        argmax(logits),
         ops.cast(labels, "int32"),
     )
     return ops.sum(ops.cast(hits, "float32") * weights)

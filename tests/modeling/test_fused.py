@@ -13,10 +13,14 @@ from albert_tf.config import override
 from albert_tf.modeling import dropout, layers
 from albert_tf.modeling.dropout import example_keys
 from albert_tf.modeling.fused import (
+    argmax,
     compiled,
     handed_on,
     in_one_pass,
     product,
+    product_of,
+    softmax,
+    with_gradient,
 )
 from albert_tf.modeling.models import AlbertForPretraining
 
@@ -182,6 +186,57 @@ def test_wide_weights_are_transposed_before_the_product():
     assert transposed_products(4, 9, "bfloat16") == 1
 
 
+@pytest.mark.parametrize("columns", [4, 60])
+@pytest.mark.parametrize("kind", TOLERANCE)
+@pytest.mark.parametrize("name", layers.ACTIVATIONS)
+def test_a_product_of_what_is_not_kept(name, kind, columns):
+    function, constants, given = activation_case(kind, name)
+    given = tensors(kind, (40, columns)) + given
+    plain = with_gradients(
+        lambda weight, *rest: tf.matmul(function(*constants, *rest), weight),
+        given,
+    )
+    run = tf.function(product_of(function, *constants))
+    assert_close(with_gradients(run, given), plain, TOLERANCE[kind])
+
+
+@pytest.mark.parametrize("kind", TOLERANCE)
+def test_softmax_and_its_gradient(kind):
+    (logits,) = tensors(kind, (3, 4, 6))
+    found, gradient = with_gradients(tf.function(softmax), [logits])
+    assert found.dtype == gradient.dtype == logits.dtype
+    x = np.asarray(logits, "float64")
+    probs = np.exp(x) / np.exp(x).sum(-1, keepdims=True)
+    # What with_gradients weighs the result by.
+    weight = np.cos(np.arange(x.size)).reshape(x.shape)
+    expected = probs * (weight - (probs * weight).sum(-1, keepdims=True))
+    for one, two in ((found, probs), (gradient, expected)):
+        error = np.abs(np.asarray(one, "float64") - two).max()
+        assert error <= TOLERANCE[kind] * np.abs(two).max()
+
+
+def test_the_gradient_given_is_the_one_taken():
+    run = with_gradient(
+        lambda x, n: (x * n, n + 1), lambda g, m, x, n: g * x * m * n
+    )
+    x, n = tf.constant([2.0, 3.0]), tf.constant([5.0, 7.0])
+    with tf.GradientTape() as tape:
+        tape.watch([x, n])
+        result = run(x, n)
+    np.testing.assert_array_equal(result, [10, 21])
+    found = tape.gradient(result, [x, n], tf.constant([1.0, 10.0]))
+    np.testing.assert_array_equal(found[0], [2 * 6 * 5, 10 * 3 * 8 * 7])
+    assert found[1] is None
+
+
+def test_argmax_is_the_first_of_the_largest():
+    x = np.array([[1, 3, 3], [-2, -1, -4], [0, -0.0, 0]], "float32")
+    for values in (x, tf.cast(x, "bfloat16")):
+        found = argmax(values)
+        np.testing.assert_array_equal(found, [1, 1, 0])
+        assert found.dtype == tf.int32
+
+
 @pytest.mark.parametrize("uses", range(1, 7))
 @pytest.mark.parametrize("kind", TOLERANCE)
 def test_a_weight_that_is_handed_on_gets_the_sum_of_its_gradients(uses, kind):
@@ -256,17 +311,40 @@ def test_a_model_trains_as_with_single_steps(changes, monkeypatch):
     features = random_features(model.config)
     calls = []
 
-    def counted(*arguments):
-        calls.append(arguments)
-        return in_one_pass(*arguments)
+    def counted(make):
+        def count(*arguments):
+            calls.append(make)
+            return make(*arguments)
 
+        return count
+
+    def plain_product_of(*function):
+        return lambda weight, *given: tf.matmul(
+            functools.partial(*function)(*given), weight
+        )
+
+    plain_ways = {
+        in_one_pass: functools.partial,
+        product_of: plain_product_of,
+        product: tf.matmul,
+        softmax: tf.nn.softmax,
+    }
     found = []
-    for chain in (counted, functools.partial):
-        monkeypatch.setattr(layers, "in_one_pass", chain)
-        monkeypatch.setattr(dropout, "in_one_pass", chain)
+    for plainly in (False, True):
+        for make, plain in plain_ways.items():
+            way = plain if plainly else counted(make)
+            monkeypatch.setattr(layers, make.__name__, way)
+            if hasattr(dropout, make.__name__):
+                monkeypatch.setattr(dropout, make.__name__, way)
         found.append(loss_and_gradients(model, features))
-    # Three in each of three blocks; dropout of embeddings and attention too.
-    assert len(calls) == (13 if changes else 9)
+    # In each of three blocks two sums, an activation, two other products and
+    # one softmax; dropout of embeddings and attention too.
+    assert [calls.count(make) for make in plain_ways] == [
+        6 + (4 if changes else 0),
+        3,
+        6,
+        3,
+    ]
     (loss, *fused), (plain_loss, *plain) = found
     np.testing.assert_allclose(loss, plain_loss, rtol=1e-6)
     for variable, one, two in zip(

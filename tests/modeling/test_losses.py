@@ -102,9 +102,15 @@ def test_large_logits_stay_finite_and_float32(dtype):
 @pytest.mark.parametrize("label", [-1, 3, 100])
 def test_a_label_without_a_class_has_no_loss(label):
     logits, labels = np.zeros((2, 3), "float32"), np.array([1, label])
-    found = np.asarray(negative_log_likelihood(logits, labels))
-    assert found[0] == pytest.approx(np.log(3))
+    logits = tf.constant(logits)
+    with tf.GradientTape() as tape:
+        tape.watch(logits)
+        found = negative_log_likelihood(logits, labels)
+    gradient = tape.gradient(found, logits).numpy()
+    assert found[0].numpy() == pytest.approx(np.log(3))
     assert np.isnan(found[1])
+    np.testing.assert_allclose(gradient[0], [1 / 3, -2 / 3, 1 / 3], rtol=1e-6)
+    assert not gradient[1].any()
 
 
 def test_losses_of_symbolic_tensors():

@@ -137,6 +137,7 @@ def run_finetuning(
                     seq_length=max_seq_length,
                     num_predictions=1,
                     training=config.training,
+                    optimizer=config.optimizer,
                 ),
             )
         },

@@ -197,11 +197,12 @@ def _part(work: Workload, size: int, share: int) -> Workload:
     """Returns a step of one micro-batch, or two where there are several.
 
     Then their sums are held too. As in the run, rows are filled up to whole
-    micro-batches.
+    micro-batches. All is trained: patterns of names may mean another head.
     """
     return dataclasses.replace(
         work,
         batch_size=size * min(2, -(-share // size)),
+        optimizer=override(work.optimizer, {"freeze": "", "layer_decay": 1.0}),
         training=override(
             work.training, {"micro_batch_size": size, "steps_per_loop": 1}
         ),

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.config import OptimizerConfig, RuntimeConfig, override
+from albert_tf.config import RuntimeConfig, override
 from albert_tf.modeling.arithmetic import encoder_flops, training_flops
 from albert_tf.modeling.models import AlbertForPretraining
 from albert_tf.training.distribution import make_strategy
@@ -29,7 +29,7 @@ class OurSide:
     """A Trainer and its model; see workload.Side."""
 
     def __init__(self, work: Workload, batch: Mapping[str, np.ndarray]) -> None:
-        optimizer = OptimizerConfig()
+        optimizer = work.optimizer
         training = override(
             work.training, {"train_batch_size": work.batch_size}
         )

@@ -175,6 +175,7 @@ def _largest_work(config: PretrainConfig, phases: Phases) -> Workload:
         seq_length=max(s.max_seq_length for s in phases.sources),
         num_predictions=max(s.num_predictions for s in phases.sources),
         training=config.training,
+        optimizer=config.optimizer,
     )
 
 

@@ -2,10 +2,12 @@
 
 The rates of a machine drift by more than libraries differ. So the sides take
 turns: a round is a few steps of each, and only what lies in one round is
-compared.
+compared. Of a side's ways to do a job all take part that might be its fastest;
+which one is, the rounds decide.
 """
 
 import math
+import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -19,10 +21,12 @@ _TURN_SECONDS = 2.0
 _TURN_STEPS = 3
 # Calls after the first, before a variant's time is believed.
 _WARM_UP = 2
+# A variant that takes so many times as long as another, then, is given up.
+_FAR_SLOWER = 1.3
 
 
 class Prepared(NamedTuple):
-    """A side that is ready for a job, in its fastest variant."""
+    """A variant of a side that is ready for a job."""
 
     variant: str
     side: Side
@@ -41,7 +45,8 @@ class Round(NamedTuple):
     """One turn of each side at each job."""
 
     ceiling: float  # FLOP/s of a matrix multiplication
-    turns: Mapping[str, Mapping[str, Turn]]  # by job, by side
+    # By job, by side, by variant.
+    turns: Mapping[str, Mapping[str, Mapping[str, Turn]]]
 
 
 def _seconds(call: Callable[[], object]) -> float:
@@ -55,14 +60,14 @@ def prepare(
     work: Workload,
     jobs: Sequence[str] = tuple(JOBS),
     say: Callable[[str], None] = print,
-) -> dict[str, Prepared]:
-    """Returns a side for each job, warmed up, in the variant that was fastest.
+) -> dict[str, list[Prepared]]:
+    """Returns for each job the variants that might be fastest, warmed up.
 
     Raises:
         UserError: for work that the side cannot do.
     """
     batch = random_batch(work)
-    best: dict[str, Prepared] = {}
+    found: dict[str, list[Prepared]] = {}
     for variant in kind.variants(work):
         side = kind.make(work, batch, variant)
         for job in jobs:
@@ -72,17 +77,22 @@ def prepare(
             first = _seconds(call)
             again = min(_seconds(call) for _ in range(_WARM_UP))
             say(f"{kind.name}, {variant}, {JOBS[job]}: {again:.3g} s a step")
-            if job not in best or again < best[job].seconds:
-                best[job] = Prepared(variant, side, first, again)
-    return best
+            one = Prepared(variant, side, first, again)
+            found.setdefault(job, []).append(one)
+    return {job: _not_far_slower(ones) for job, ones in found.items()}
+
+
+def _not_far_slower(ones: Sequence[Prepared]) -> list[Prepared]:
+    bound = _FAR_SLOWER * min(one.seconds for one in ones)
+    return [one for one in ones if one.seconds <= bound]
 
 
 def measure_rounds(
-    prepared: Mapping[str, Mapping[str, Prepared]],
+    prepared: Mapping[str, Mapping[str, Sequence[Prepared]]],
     precision: str,
     repeats: int,
 ) -> Iterator[Round]:
-    """Yields rounds: every side in turn makes the same number of steps.
+    """Yields rounds: every variant in turn makes the same number of steps.
 
     Args:
         prepared: by the name of the side, by job. Whoever begins a round
@@ -97,12 +107,34 @@ def measure_rounds(
         ceiling = matmul_rate(precision)
         turns = {}
         for job in JOBS:
-            steps = _steps([sides[job].seconds for sides in prepared.values()])
+            steps = _steps(
+                [one.seconds for ones in prepared.values() for one in ones[job]]
+            )
             taken = {
-                name: _turn(prepared[name][job], job, steps) for name in order
+                name: {
+                    one.variant: _turn(one, job, steps)
+                    for one in prepared[name][job]
+                }
+                for name in order
             }
             turns[job] = {name: taken[name] for name in names}
         yield Round(ceiling, turns)
+
+
+def fastest_variants(rounds: Sequence[Round]) -> dict[str, dict[str, str]]:
+    """Returns by job and side the variant that took least, on the median."""
+    return {
+        job: {
+            name: min(
+                variants,
+                key=lambda variant, job=job, name=name: statistics.median(
+                    one.turns[job][name][variant].seconds for one in rounds
+                ),
+            )
+            for name, variants in sides.items()
+        }
+        for job, sides in rounds[0].turns.items()
+    }
 
 
 def _steps(seconds: Sequence[float]) -> int:

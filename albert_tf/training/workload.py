@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from albert_tf.config import ModelConfig, TrainingConfig
+from albert_tf.config import ModelConfig, OptimizerConfig, TrainingConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,6 +25,7 @@ class Workload:
         num_predictions: positions of each that masked LM predicts.
         training: precision and so on; what a single step does not know,
             such as its schedule, does not matter.
+        optimizer: of this project's steps; others have their own.
     """
 
     model: ModelConfig
@@ -32,6 +33,9 @@ class Workload:
     seq_length: int
     num_predictions: int
     training: TrainingConfig
+    optimizer: OptimizerConfig = dataclasses.field(
+        default_factory=OptimizerConfig
+    )
 
     @property
     def shape(self) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from albert_tf.config import REMAT, MaskingConfig, override
@@ -40,33 +40,50 @@ def _measure_training(
 ) -> tuple[list[str], list[list[Measured]]]:
     """Returns notes and rounds; they come from a fresh process."""
     command_line.load_tensorflow()
-    from albert_tf.training.step_benchmark import measure_rounds, prepare
+    from albert_tf.training.step_benchmark import (
+        fastest_variants,
+        measure_rounds,
+        prepare,
+    )
 
     prepared = {
         kind.name: prepare(kind, work, say=_say)
         for kind in (OURS, *find_peers(peers))
     }
-    notes = [
-        f"{JOBS[job]}, {name}: {one.side.does[job]}."
-        for job in JOBS
-        for name, of_name in prepared.items()
-        for one in (of_name[job],)
-    ]
     rounds = []
     for one in measure_rounds(prepared, work.training.precision, repeats):
-        rounds.append(list(_of_round(one, work)))
+        rounds.append(one)
         _say(f"training: {len(rounds)} of {repeats} are measured")
-    rounds[0].extend(_first_calls(prepared))
-    return notes, rounds
+    variants = fastest_variants(rounds)
+    chosen = {
+        job: {
+            name: next(
+                one for one in prepared[name][job] if one.variant == variant
+            )
+            for name, variant in sides.items()
+        }
+        for job, sides in variants.items()
+    }
+    notes = [
+        f"{JOBS[job]}, {name}: {one.side.does[job]}."
+        for job, sides in chosen.items()
+        for name, one in sides.items()
+    ]
+    measured = [list(_of_round(one, work, variants)) for one in rounds]
+    measured[0].extend(_first_calls(chosen))
+    return notes, measured
 
 
 def _say(line: str) -> None:
     print(line, flush=True)
 
 
-def _of_round(one: "Round", work: Workload) -> Iterator[Measured]:
+def _of_round(
+    one: "Round", work: Workload, variants: Mapping[str, Mapping[str, str]]
+) -> Iterator[Measured]:
     yield Measured("matrix multiplication", "GFLOP/s", one.ceiling / 1e9)
-    for job, turns in one.turns.items():
+    for job, sides in one.turns.items():
+        turns = {name: sides[name][variants[job][name]] for name in sides}
         for name, turn in turns.items():
             what = f"{JOBS[job]}, {name}"
             rate = work.batch_size / turn.seconds
@@ -84,10 +101,10 @@ def _of_round(one: "Round", work: Workload) -> Iterator[Measured]:
 
 
 def _first_calls(
-    prepared: dict[str, dict[str, "Prepared"]],
+    chosen: Mapping[str, Mapping[str, "Prepared"]],
 ) -> Iterator[Measured]:
-    for name, of_name in prepared.items():
-        for job, one in of_name.items():
+    for job, sides in chosen.items():
+        for name, one in sides.items():
             what = f"{JOBS[job]}, {name}, first call"
             yield Measured(what, "s", one.first_seconds)
 
@@ -98,24 +115,32 @@ def memory(place: Workplace, repeats: int) -> Iterator[Iterable[Measured]]:
     variants = {}
     for kind in kinds:
         # Chosen in other processes than those that are measured.
-        (variants[kind.name], does), _ = in_fresh_process(
-            place.cores, _fastest_variant, kind.name, place.work
+        variants[kind.name], _ = in_fresh_process(
+            place.cores, _fast_variants, kind.name, place.work
         )
-        place.note(f"{kind.name}: {does}.")
+        for does in variants[kind.name].values():
+            place.note(f"{kind.name}: {does}.")
     for _ in range(repeats):
         yield _peaks(place, kinds, variants)
 
 
 def _peaks(
-    place: Workplace, kinds: Iterable[SideKind], variants: dict[str, str]
+    place: Workplace,
+    kinds: Iterable[SideKind],
+    variants: Mapping[str, Iterable[str]],
 ) -> Iterator[Measured]:
     peaks = {}
     for kind in kinds:
-        peaks[kind.name], _ = in_fresh_process(
-            place.cores, _peak, kind.name, place.work, variants[kind.name]
-        )
+        of_kind = []
+        for variant in variants[kind.name]:
+            peak, _ = in_fresh_process(
+                place.cores, _peak, kind.name, place.work, variant
+            )
+            of_kind.append(peak)
+            said = f"{kind.name}, {variant}: {peak / _MIB:.0f} MiB resident"
+            place.say(said)
+        peaks[kind.name] = min(of_kind)
         peak = peaks[kind.name] / _MIB
-        place.say(f"{kind.name}: {peak:.0f} MiB resident")
         yield Measured(f"{kind.name}, resident at the peak", "MiB", peak)
     for name, peak in peaks.items():
         if name != OURS.name:
@@ -127,14 +152,15 @@ def _kind(name: str) -> SideKind:
     return OURS if name == OURS.name else PEERS[name]
 
 
-def _fastest_variant(name: str, work: Workload) -> tuple[str, str]:
-    """Returns a side's fastest variant and what it does."""
+def _fast_variants(name: str, work: Workload) -> dict[str, str]:
+    """Returns a side's variants that might be its fastest; what each does."""
     command_line.load_tensorflow()
     from albert_tf.training.step_benchmark import prepare
 
-    best = prepare(_kind(name), work, jobs=("train_step",), say=_say)
-    one = best["train_step"]
-    return one.variant, one.side.does["train_step"]
+    found = prepare(_kind(name), work, jobs=("train_step",), say=_say)
+    return {
+        one.variant: one.side.does["train_step"] for one in found["train_step"]
+    }
 
 
 def _peak(name: str, work: Workload, variant: str) -> int:

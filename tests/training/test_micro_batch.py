@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from albert_tf.config import (
     ModelConfig,
+    OptimizerConfig,
     RuntimeConfig,
     TrainingConfig,
     UserError,
@@ -23,7 +24,7 @@ from albert_tf.training.micro_batch import (
     largest_micro_batch,
     resolved_micro_batch,
 )
-from albert_tf.training.workload import Workload
+from albert_tf.training.workload import Workload, random_batch
 
 TWO = RuntimeConfig(strategy="mirrored", num_replicas=2)
 ALONE = tf.distribute.get_strategy()
@@ -127,6 +128,33 @@ def test_micro_batches_that_do_not_divide_the_share(monkeypatch):
     for size in (3, 5):
         assert 0 < here(work(5), size, 5) < math.inf
     assert tried == [(6, 3), (5, 5)]
+
+
+def test_the_runs_optimizer_is_tried(monkeypatch):
+    """With its moving average, which is as large as the weights."""
+    config = OptimizerConfig(
+        optimizer="adamw", ema_decay=0.9, freeze="classifier", layer_decay=0.5
+    )
+    tried = []
+
+    def peak_of_training(kind, work, variant):
+        side = kind.make(work, random_batch(work), variant)
+        side.train_step()
+        tried.append(side)
+        return 1
+
+    monkeypatch.setattr(micro_batch, "peak_of_training", peak_of_training)
+    reader, writer = multiprocessing.Pipe()
+    given = dataclasses.replace(work(), optimizer=config)
+    micro_batch._tell_peak(micro_batch._part(given, 3, 6), writer)
+    assert reader.recv() == 1
+    (side,) = tried
+    assert "ADAMW" in side.does["train_step"]
+    held = side._trainer.variables()
+    weights = sum(w.value.shape.num_elements() for w in side.model.weights)
+    numbers = sum(v.shape.num_elements() for v in held.values())
+    # Weights, two moments, the average; and a few counters.
+    assert 4 * weights <= numbers <= 4 * weights + 10
 
 
 def test_a_process_that_fails_says_why(monkeypatch):

@@ -181,9 +181,9 @@ class AlbertEncoder(ConfiguredLayer):
             remat: what training computes again for the gradient instead of
                 keeping it, for less memory, more time and equal gradients:
                 "none"; "selective", what is large for its arithmetic (of
-                every block queries, keys, values, attention weights and
-                activations, unless quantized); "full", the whole inside of
-                every block. (XLA orders the work itself; on CPUs it then
+                every block queries, keys, values, attention weights and what
+                is read by them, unless quantized); "full", the whole inside
+                of every block. (XLA orders the work itself; on CPUs it then
                 saves little.)
             name: the layer's name.
             **kwargs: as any layer's.

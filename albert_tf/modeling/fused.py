@@ -1,10 +1,11 @@
-"""Chains of small operations, trained in one pass over memory.
+"""Chains of small operations, trained with few passes over memory.
 
 An activation, a normalisation or a mask is a dozen small operations, and
 training runs over memory for each of them, forward and backward. Where Keras
 runs on TensorFlow such a chain is compiled by XLA, once as it is and once with
 its gradient, which computes again what it needs: nothing but the arguments is
-kept. Other backends call the chain as it stands.
+kept. What has a gradient of its own here holds less, or for a shorter time.
+Other backends call the same in `keras.ops`.
 
 Not for layers in inference: there TensorFlow joins a dense layer with its bias
 and activation by itself, which a compiled function would prevent.
@@ -82,7 +83,7 @@ def with_gradient(function: Callable, gradient: Callable) -> Callable:
     """Returns the function of tensors that gives `function`'s first result.
 
     Args:
-        function: of tensors; gives a result, and what `gradient` needs of it.
+        function: of tensors; gives a result, and all that `gradient` needs.
         gradient: of the result's gradient, what it needs and the tensors;
             gives the gradient of the first of them. The others have none.
     """
@@ -93,10 +94,10 @@ def with_gradient(function: Callable, gradient: Callable) -> Callable:
 
     @tf.custom_gradient
     def joined(*arguments: tf.Tensor) -> tuple:
-        result, needed = forward(*arguments)
+        result, *needed = forward(*arguments)
 
         def gradients(found: tf.Tensor) -> list:
-            first = compiled(gradient)(found, needed, *arguments)
+            first = compiled(gradient)(found, *needed, *arguments)
             return [first] + [None] * (len(arguments) - 1)
 
         return result, gradients
@@ -301,7 +302,12 @@ def _softmax() -> Callable:
 
         return probs, gradients
 
-    return joined
+    def call(logits: object) -> tf.Tensor:
+        if keras.backend.is_keras_tensor(logits):
+            return keras.ops.softmax(logits)
+        return joined(tf.convert_to_tensor(logits))
+
+    return call
 
 
 def softmax(logits: keras.KerasTensor) -> keras.KerasTensor:
@@ -315,11 +321,14 @@ def softmax(logits: keras.KerasTensor) -> keras.KerasTensor:
 
 
 def argmax(x: keras.KerasTensor) -> keras.KerasTensor:
-    """Returns the first index of the largest value in the last axis, int32.
+    """Returns the index of the largest value in the last axis, int32.
 
-    Keras makes a copy on TensorFlow that tells -0 from 0, in four passes.
+    The first one on TensorFlow, where Keras makes copies in four passes to
+    tell -0 from 0.
     """
-    if keras.backend.backend() != "tensorflow":
+    if keras.backend.backend() != "tensorflow" or keras.backend.is_keras_tensor(
+        x
+    ):
         return keras.ops.cast(keras.ops.argmax(x, axis=-1), "int32")
     import tensorflow as tf
 

@@ -310,6 +310,7 @@ class SelfAttention(ConfiguredLayer):
         length: int,
         mask_logits: keras.KerasTensor,
         dropout: Callable,
+        training: bool,
     ) -> tuple[keras.KerasTensor, keras.KerasTensor]:
         """Returns what is read, `[batch * count, H]`, and how much of each.
 
@@ -321,6 +322,7 @@ class SelfAttention(ConfiguredLayer):
             length: how many are read.
             mask_logits: as for `call`.
             dropout: of the attention weights.
+            training: whether there will be gradients.
         """
         width = self.config.hidden_size
         query = self._split_heads(query, count, (0, 2, 1, 3))
@@ -329,7 +331,7 @@ class SelfAttention(ConfiguredLayer):
         scale = (width / self.config.num_attention_heads) ** (-0.5)
         logits = ops.matmul(query * scale, key)
         logits = logits + ops.cast(mask_logits, logits.dtype)
-        probs = softmax(logits)
+        probs = (softmax if training else ops.softmax)(logits)
         context = ops.matmul(dropout(probs), value)
         context = ops.transpose(context, (0, 2, 1, 3))
         return ops.reshape(context, (-1, width)), probs
@@ -396,6 +398,7 @@ class SelfAttention(ConfiguredLayer):
             dropout=lambda probs: self.probs_dropout(
                 probs, keys=keys[0], training=training, rows=rows
             ),
+            training=training,
         )
         parts = (self.query, self.key, self.value, self.output_dense)
         if training and recompute and not any(map(_is_quantized, parts)):

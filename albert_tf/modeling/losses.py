@@ -28,20 +28,26 @@ def negative_log_likelihood(
 
 def _likelihood(
     logits: keras.KerasTensor, labels: keras.KerasTensor
-) -> tuple[keras.KerasTensor, keras.KerasTensor]:
-    """Returns -log p(label) and what all logits have in common in it."""
+) -> tuple[keras.KerasTensor, keras.KerasTensor, keras.KerasTensor]:
+    """Returns -log p(label), the largest logit and log sum exp beyond it.
+
+    The two apart, or log p would lose what is small beside the largest.
+    """
     logits = ops.cast(logits, "float32")
+    peak = ops.max(logits, axis=-1)
+    peak = ops.where(ops.isfinite(peak), peak, 0.0)
+    log_sum = ops.log(ops.sum(ops.exp(logits - peak[..., None]), axis=-1))
     chosen = ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1)
-    total = ops.logsumexp(logits, axis=-1)
+    losses = log_sum + (peak - ops.squeeze(chosen, axis=-1))
     # Compiled, an index out of range is taken for the nearest.
     known = ops.logical_and(labels >= 0, labels < ops.shape(logits)[-1])
-    losses = ops.where(known, total - ops.squeeze(chosen, axis=-1), math.nan)
-    return losses, total
+    return ops.where(known, losses, math.nan), peak, log_sum
 
 
 def _likelihood_gradient(
     gradient: keras.KerasTensor,
-    total: keras.KerasTensor,
+    peak: keras.KerasTensor,
+    log_sum: keras.KerasTensor,
     logits: keras.KerasTensor,
     labels: keras.KerasTensor,
 ) -> keras.KerasTensor:
@@ -49,7 +55,8 @@ def _likelihood_gradient(
     classes = ops.shape(logits)[-1]
     known = ops.logical_and(labels >= 0, labels < classes)
     gradient = ops.where(known, gradient, 0.0)
-    probs = ops.exp(ops.cast(logits, "float32") - total[..., None])
+    logits_above = ops.cast(logits, "float32") - peak[..., None]
+    probs = ops.exp(logits_above - log_sum[..., None])
     chosen = ops.cast(ops.arange(classes) == labels[..., None], "float32")
     return ops.cast((probs - chosen) * gradient[..., None], logits.dtype)
 

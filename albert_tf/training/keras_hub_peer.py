@@ -16,7 +16,7 @@ _FIXED = {"sharing": "all", "hidden_act": "gelu", "layer_norm_eps": 1e-12}
 
 
 def variants(work: Workload) -> tuple[str, ...]:
-    """Returns the ways to do the work, of which the fastest is to be taken.
+    """Returns the ways to do the work; what is fastest is to be taken.
 
     Raises:
         UserError: for what KerasHub has no model for.

@@ -22,7 +22,7 @@ _TURN_STEPS = 3
 # Calls after the first, before a variant's time is believed.
 _WARM_UP = 2
 # A variant that takes so many times as long as another, then, is given up.
-_FAR_SLOWER = 1.3
+_FAR_SLOWER = 1.5
 
 
 class Prepared(NamedTuple):
@@ -78,8 +78,9 @@ def prepare(
             again = min(_seconds(call) for _ in range(_WARM_UP))
             say(f"{kind.name}, {variant}, {JOBS[job]}: {again:.3g} s a step")
             one = Prepared(variant, side, first, again)
-            found.setdefault(job, []).append(one)
-    return {job: _not_far_slower(ones) for job, ones in found.items()}
+            # At once, so that a side without any job is not kept.
+            found[job] = _not_far_slower([*found.get(job, ()), one])
+    return found
 
 
 def _not_far_slower(ones: Sequence[Prepared]) -> list[Prepared]:

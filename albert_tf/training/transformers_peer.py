@@ -21,7 +21,7 @@ _IGNORED = -100
 
 
 def variants(work: Workload) -> tuple[str, ...]:
-    """Returns the ways to do the work, of which the fastest is to be taken.
+    """Returns the ways to do the work; what is fastest is to be taken.
 
     Raises:
         UserError: for what transformers has no model for.

@@ -217,7 +217,7 @@ def test_softmax_and_its_gradient(kind):
 
 def test_the_gradient_given_is_the_one_taken():
     run = with_gradient(
-        lambda x, n: (x * n, n + 1), lambda g, m, x, n: g * x * m * n
+        lambda x, n: (x * n, n, n + 1), lambda g, n, m, x, _: g * x * m * n
     )
     x, n = tf.constant([2.0, 3.0]), tf.constant([5.0, 7.0])
     with tf.GradientTape() as tape:
@@ -230,7 +230,7 @@ def test_the_gradient_given_is_the_one_taken():
 
 
 def test_argmax_is_the_first_of_the_largest():
-    x = np.array([[1, 3, 3], [-2, -1, -4], [0, -0.0, 0]], "float32")
+    x = np.array([[1, 3, 3], [-2, -1, -4], [-0.0, 0, -1]], "float32")
     for values in (x, tf.cast(x, "bfloat16")):
         found = argmax(values)
         np.testing.assert_array_equal(found, [1, 1, 0])
@@ -355,8 +355,11 @@ def test_a_model_trains_as_with_single_steps(changes, monkeypatch):
         assert error <= 1e-5 * scale, variable.path
 
 
-def compiled_calls(model, training):
-    """Returns how many calls of compiled functions a model's graph has."""
+def calls_in_graph(model, training):
+    """Returns how many calls of compiled functions a model's graph has.
+
+    And how many places with a gradient of their own.
+    """
 
     def run(ids):
         features = dict.fromkeys(
@@ -368,16 +371,32 @@ def compiled_calls(model, training):
     graph = tf.function(run).get_concrete_function(
         tf.TensorSpec((None, None), tf.int32)
     )
-    return sum(
-        node.attr["_XlaMustCompile"].b
-        for node in graph.graph.as_graph_def().node
+    nodes = graph.graph.as_graph_def().node
+    return (
+        sum(node.attr["_XlaMustCompile"].b for node in nodes),
+        sum(
+            node.attr["_gradient_op_type"].s.startswith(b"CustomGradient")
+            for node in nodes
+        ),
     )
 
 
 def test_only_training_compiles():
     model = randomise(AlbertForPretraining(override(SMALL, DROPOUT)))
-    assert compiled_calls(model, training=False) == 0
-    assert compiled_calls(model, training=True) == 13
+    assert calls_in_graph(model, training=False) == (0, 0)
+    compiled_calls, gradients = calls_in_graph(model, training=True)
+    assert compiled_calls == 13
+    # Each with a gradient of its own, as has softmax; and beyond.
+    assert gradients >= 16
+
+
+def test_an_attention_output_that_is_quantized_is_left_to_keras():
+    model = randomise(AlbertForPretraining(SMALL, remat="selective"))
+    features = random_features(model.config)
+    model.encoder.blocks[0].attention.output_dense.quantize("int8")
+    plain = model(features)["sequence_output"]
+    trained = model(features, KEYS, training=True)["sequence_output"]
+    np.testing.assert_allclose(trained, plain, atol=1e-5)
 
 
 @pytest.mark.parametrize("remat", ["none", "selective"])

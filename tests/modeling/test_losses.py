@@ -1,11 +1,14 @@
 """Losses and their weights against NumPy, and that parts add up."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from keras import ops
 
 from albert_tf.modeling.losses import (
     negative_log_likelihood,
@@ -120,17 +123,45 @@ def test_losses_of_symbolic_tensors():
     given = random_batch((2, 4), classes=3)[:2]
     expected = numpy_loss(*given, np.ones((2, 4)))
     np.testing.assert_allclose(model(list(given)), expected, rtol=1e-5)
+    hits = weighted_correct(logits, labels, ops.ones_like(labels))
+    model = keras.Model([logits, labels], hits)
+    assert model(list(given)) == np.sum(given[0].argmax(-1) == given[1])
 
 
-def test_the_gradient_is_the_softmax_less_the_label():
+@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize(
+    ("dtype", "atol"), [("float32", 1e-6), ("bfloat16", 4e-3)]
+)
+def test_the_gradient_is_the_softmax_less_the_label(dtype, atol, jit_compile):
     logits, labels, weights = random_batch((4, 3))
-    logits = tf.constant(logits)
+    logits = tf.cast(logits, dtype)
+
+    @functools.partial(tf.function, jit_compile=jit_compile)
+    def gradient(logits):
+        with tf.GradientTape() as tape:
+            tape.watch(logits)
+            loss, _ = weighted_cross_entropy(logits, labels, weights)
+        return tape.gradient(loss, logits)
+
+    found = gradient(logits)
+    assert found.dtype == dtype
+    exact = tf.cast(logits, "float64").numpy()
+    expected = np.exp(log_softmax(exact)) - np.eye(5)[labels]
+    scale = atol * max(weights.max(), 1)
+    np.testing.assert_allclose(
+        tf.cast(found, "float64"), expected * weights[..., None], atol=scale
+    )
+
+
+@pytest.mark.parametrize("logit", [-1e30, -3e4, 3e4])
+def test_the_gradient_of_large_logits_is_exact(logit):
+    logits = tf.constant([[logit] * 3])
     with tf.GradientTape() as tape:
         tape.watch(logits)
-        loss, _ = weighted_cross_entropy(logits, labels, weights)
-    expected = np.exp(log_softmax(logits.numpy())) - np.eye(5)[labels]
+        loss = negative_log_likelihood(logits, [1])
+    assert loss.numpy() == pytest.approx([np.log(3)], rel=1e-6)
     np.testing.assert_allclose(
-        tape.gradient(loss, logits), expected * weights[..., None], atol=1e-6
+        tape.gradient(loss, logits), [[1 / 3, -2 / 3, 1 / 3]], rtol=1e-6
     )
 
 

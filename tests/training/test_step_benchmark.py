@@ -65,7 +65,7 @@ def test_variants_that_are_far_slower_are_given_up(clock):
     seconds = {
         "slow": {"train_step": 8.0, "forward": 2.0, "states": 5.0},
         "quick": {"train_step": 3.0, "forward": 4.0, "states": 4.0},
-        "middle": {"train_step": 3.8, "forward": 2.7, "states": 9.0},
+        "middle": {"train_step": 4.4, "forward": 3.1, "states": 9.0},
     }
     batches = []
 
@@ -77,7 +77,7 @@ def test_variants_that_are_far_slower_are_given_up(clock):
     said = []
     kind = SideKind("fake", (), lambda work: list(seconds), make)
     found = step_benchmark.prepare(kind, WORK, say=said.append)
-    # Up to 1.3 times the least.
+    # Up to 1.5 times the least.
     assert {job: [o.variant for o in ones] for job, ones in found.items()} == {
         "train_step": ["quick", "middle"],
         "forward": ["slow"],

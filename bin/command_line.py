@@ -1,6 +1,7 @@
 """What every program shares: flags from settings, errors in one line."""
 
 import contextlib
+import ctypes
 import dataclasses
 import os
 import sys
@@ -27,6 +28,8 @@ FLAGS = flags.FLAGS
 
 # Seconds between lines of progress in a log.
 _LOG_SECONDS = 10.0
+# The number of glibc's setting, in malloc.h.
+_M_ARENA_MAX = -8
 # Exit status of a program that was interrupted from the keyboard.
 _INTERRUPTED = 130
 
@@ -37,6 +40,7 @@ def load_tensorflow() -> None:
     Its libraries write to the error stream before they read any setting of
     how much to say. When the import fails, what they said is shown.
     """
+    _limit_arenas()
     with tempfile.TemporaryFile() as said:
         try:
             with _error_stream_to(said):
@@ -50,6 +54,18 @@ def load_tensorflow() -> None:
             said.seek(0)
             sys.stderr.write(said.read().decode(errors="replace"))
             raise
+
+
+def _limit_arenas() -> None:
+    """Lets the C library keep one arena of memory per core.
+
+    Its own limit is eight, and what compiling has freed in the arena of one
+    thread no other thread can use: a training of `base` took 4 % more. Only
+    glibc has such arenas; MALLOC_ARENA_MAX in the environment goes first.
+    """
+    if sys.platform == "linux" and "MALLOC_ARENA_MAX" not in os.environ:
+        with contextlib.suppress(AttributeError):
+            ctypes.CDLL(None).mallopt(_M_ARENA_MAX, os.cpu_count() or 1)
 
 
 @contextlib.contextmanager

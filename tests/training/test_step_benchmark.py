@@ -141,9 +141,9 @@ def test_sides_take_turns_of_as_many_steps(clock, monkeypatch):
             job: [Prepared("only", side, 9.0, seconds[job])] for job in seconds
         }
     # A second way to do one job.
-    quicker = FakeSide("quicker", clock, {"train_step": 0.4}, log)
+    quicker = FakeSide("quicker", clock, {"train_step": 0.375}, log)
     prepared["theirs"]["train_step"].append(
-        Prepared("other", quicker, 9.0, 0.45)
+        Prepared("other", quicker, 9.0, 0.4375)
     )
     rounds = list(step_benchmark.measure_rounds(prepared, "float32", 2))
     # Two seconds of the fastest, but three steps at least.
@@ -161,17 +161,17 @@ def test_sides_take_turns_of_as_many_steps(clock, monkeypatch):
     for one in rounds:
         assert one.ceiling == 1000.0
         turns = one.turns["train_step"]
-        assert turns["ours"] == {"only": Turn(pytest.approx(0.25), 300)}
+        assert turns["ours"] == {"only": Turn(0.25, 300)}
         assert turns["theirs"] == {
-            "only": Turn(pytest.approx(0.5), 300),
-            "other": Turn(pytest.approx(0.4), 300),
+            "only": Turn(0.5, 300),
+            "other": Turn(0.375, 300),
         }
-        assert turns["others"] == {"only": Turn(pytest.approx(1.0), 300)}
+        assert turns["others"] == {"only": Turn(1.0, 300)}
         assert list(turns) == ["ours", "theirs", "others"]
         forward = one.turns["forward"]["others"]["only"]
-        assert forward == Turn(pytest.approx(10.0), 100)
+        assert forward == Turn(10.0, 100)
         states = one.turns["states"]["ours"]["only"]
-        assert states == Turn(pytest.approx(5.0), 110)
+        assert states == Turn(5.0, 110)
 
 
 def test_the_rounds_decide_which_variant_is_fastest():

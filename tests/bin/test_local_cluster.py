@@ -114,7 +114,8 @@ def test_signals_reach_every_worker_and_all_may_save(number):
         "signal.signal(signal.SIGTERM, end)\n"
         "signal.signal(signal.SIGINT, end)\n"
         "os.write(1, b'ready\\n')\n"
-        "time.sleep(60)"
+        # A signal that comes just before one long sleep is heard after it.
+        "for _ in range(1200): time.sleep(0.05)"
     )
     process = cluster(script, grace=0.2)
     ready = {process.stdout.readline() for _ in range(2)}

@@ -21,6 +21,7 @@ from albert_tf.config import (
     UserError,
     override,
 )
+from albert_tf.modeling import optimizers
 from albert_tf.modeling.models import (
     AlbertForClassification,
     AlbertForPretraining,
@@ -113,6 +114,36 @@ def problem(steps=6, seed=0):
     return weights, gradients
 
 
+@pytest.fixture(scope="module", params=[-1, optimizers.MOST_UNCOMPILED])
+def both_ways(request):
+    """Every variable's update compiled, and in small operations."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(optimizers, "MOST_UNCOMPILED", request.param)
+        yield
+
+
+def test_only_large_variables_are_updated_in_one_pass(monkeypatch):
+    shapes = []
+
+    def compiled(function, *constants):
+        def call(gradient, *others):
+            shapes.append(tuple(gradient.shape))
+            return function(*constants, gradient, *others)
+
+        return call
+
+    monkeypatch.setattr(optimizers, "compiled", compiled)
+    weights = {
+        "kernel": np.ones((128, 256), "float32"),
+        "large_kernel": np.ones((129, 256), "float32"),
+        "large_bias": np.ones(2**15 + 1, "float32"),
+    }
+    optimizer, _ = build_lamb(weights)
+    optimizer.apply([tf.constant(value) for value in weights.values()])
+    assert shapes == [(129, 256), (2**15 + 1,)]
+
+
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("kind", ["lamb", "adamw"])
 @pytest.mark.parametrize("bias_correction", [False, True])
@@ -313,6 +344,7 @@ def extreme_problem(seed):
     return weights, gradients
 
 
+@pytest.mark.usefixtures("both_ways")
 @settings(max_examples=15, deadline=None, derandomize=True)
 @given(
     seed=st.integers(0, 2**32 - 1),
@@ -358,6 +390,7 @@ def test_updates_of_any_size_equal_numpys(
             assert ratios.get(name, 1.0) == pytest.approx(ratio, rel=1e-4)
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_a_ratio_beyond_float32_makes_a_finite_update():
     weight = np.full((2, 2), 1e15, "float32")
     optimizer, (variable,) = build_lamb(
@@ -368,6 +401,7 @@ def test_a_ratio_beyond_float32_makes_a_finite_update():
     np.testing.assert_allclose(variable, 0.75 * weight, rtol=1e-6)
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_a_gradient_whose_square_is_infinite_leaves_the_decay():
     weight = np.float32([[1, -2], [3, 4]])
     optimizer, (variable,) = build_lamb({"kernel": weight}, learning_rate=0.25)
@@ -377,12 +411,14 @@ def test_a_gradient_whose_square_is_infinite_leaves_the_decay():
         np.testing.assert_allclose(variable, expected, rtol=1e-6)
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_a_gradient_that_is_not_a_number_is_not_hidden():
     optimizer, variables = build_lamb({"kernel": np.ones((2, 2), "float32")})
     optimizer.apply([tf.constant([[1.0, np.nan], [1.0, 1.0]])])
     assert np.isnan(variables[0]).any()
 
 
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
 def test_other_types_of_variables(dtype):
     """Half precision trains with float32 moments: g² and β have no room."""
@@ -417,6 +453,7 @@ def test_other_types_of_variables(dtype):
         )
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_rows_of_an_embedding_are_summed():
     """TensorFlow's gradient of a look-up, with a row that came twice."""
     table = np.float32([[1, 2], [3, 4], [5, 6]])

@@ -370,7 +370,9 @@ def test_killed_twenty_times(killed_config, shards_dir, tmp_path):
 @pytest.mark.slow
 def test_a_worker_is_killed(killed_config, shards_dir, tmp_path):
     """The supervisor starts both again, and they end with the same bytes."""
-    config = override(killed_config, {"train_batch_size": 8})
+    config = override(
+        killed_config, {"train_batch_size": 8, "num_train_steps": 60}
+    )
 
     def start(name):
         return plain_program(

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from albert_tf import files
 from albert_tf.config import UserError, differences, read_json, write_json
 
-_CONFIG = "config.json"
+CONFIG = "config.json"
 _LOCK = "lock"
 # A system's lock reaches as far as the system. For jobs elsewhere the holder
 # renews the file, and is given up when it has been silent for so long; the
@@ -36,7 +36,7 @@ def claim(run_dir: str, description: dict) -> None:
             (the differences are listed), holds something else, or cannot be
             written.
     """
-    path = os.path.join(run_dir, _CONFIG)
+    path = os.path.join(run_dir, CONFIG)
     with _told(run_dir):
         if files.isfile(path):
             lines = differences(description, read_json(path))
@@ -98,13 +98,13 @@ def _refuse_foreign(run_dir: str) -> None:
         return
     names = files.listdir(run_dir) if files.isdir(run_dir) else [""]
     # A job that was killed before its config.json was there left but these.
-    ours = {_LOCK, _CONFIG}
-    if _CONFIG not in names and not all(
-        name in ours or name.startswith(f"{_CONFIG}.tmp-") for name in names
+    ours = {_LOCK, CONFIG}
+    if CONFIG not in names and not all(
+        name in ours or name.startswith(f"{CONFIG}.tmp-") for name in names
     ):
         raise UserError(
             f"{run_dir} exists and is not a run directory (it has no "
-            f"{_CONFIG}); give another --run_dir."
+            f"{CONFIG}); give another --run_dir."
         )
 
 

@@ -3,8 +3,10 @@
 import os
 from collections.abc import Callable
 
+from albert_tf import files
 from albert_tf.training.checkpoints import Checkpoints, SaveFailed
 from albert_tf.training.distribution import agreed, is_chief
+from albert_tf.training.run_directory import CONFIG
 from albert_tf.training.stops import WRITING_FAILED, RunStopped
 from albert_tf.training.trainer import Trainer
 
@@ -51,8 +53,9 @@ class Saving:
 
         Raises:
             RunStopped: when that fails and the checkpoint is needed, or
-                failed too often before.
+                failed too often before, or the run directory is gone.
         """
+        self._check_directory()
         try:
             self._checkpoints.save(step, state, best=best)
         except SaveFailed as error:
@@ -68,6 +71,7 @@ class Saving:
         Raises:
             RunStopped: as for `checkpoint`.
         """
+        self._check_directory()
         path = os.path.join(self._run_dir, name)
         written = True
         try:
@@ -79,6 +83,17 @@ class Saving:
             self._failed(said, needed)
             written = False
         return bool(agreed(self._trainer.strategy, float(written)))
+
+    def _check_directory(self) -> None:
+        """Or what is saved would make it anew, as the run of nobody."""
+        path = os.path.join(self._run_dir, CONFIG)
+        if is_chief(self._trainer.strategy) and not files.isfile(path):
+            raise RunStopped(
+                f"{path} is gone: the run directory was removed, or emptied, "
+                "while the run was at work, and what it had kept with it. "
+                "Start the command again with a --run_dir that is empty.",
+                WRITING_FAILED,
+            )
 
     def _failed(self, said: str, needed: bool) -> None:
         self._failures += 1

@@ -402,6 +402,27 @@ def test_a_run_whose_checkpoints_are_gone_says_that_it_begins_again(
     )
 
 
+def test_a_run_directory_that_is_removed_ends_the_run(
+    small_config, shards_dir, tmp_path, monkeypatch
+):
+    run_dir = tmp_path / "run"
+    plain_save = loop.Checkpoints.save
+
+    def removed(self, step, state, **options):
+        plain_save(self, step, state, **options)
+        if step == 4:
+            shutil.rmtree(run_dir)
+
+    monkeypatch.setattr(loop.Checkpoints, "save", removed)
+    with pytest.raises(RunStopped) as raised:
+        run(small_config, shards_dir, run_dir)
+    assert raised.value.exit_code == 74
+    assert f"{run_dir}/config.json is gone: the run directory was removed" in (
+        str(raised.value)
+    )
+    assert not (run_dir / "model").exists()
+
+
 def test_a_full_disk_is_told_and_tried_again(
     small_config, shards_dir, tmp_path, monkeypatch, capsys
 ):

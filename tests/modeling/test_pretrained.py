@@ -3,7 +3,6 @@ what is wrong with them."""
 
 import json
 import shutil
-import time
 
 import keras
 import numpy as np
@@ -29,6 +28,7 @@ from albert_tf.modeling.models import (
 from albert_tf.modeling.pretrained import check_size
 from albert_tf.modeling.stored_weights import StoredWeights
 from albert_tf.modeling.weight_names import named_weights
+from tests.counted_work import calls_below
 
 TINY = {
     "vocab_size": 9,
@@ -363,13 +363,11 @@ def test_hostile_descriptions(change, own, text, copied):
     if isinstance(values["albert_tf"], dict):
         values["albert_tf"].update(own)
     (directory / "config.json").write_text(json.dumps(values))
-    start = time.monotonic()
     if not text:
         AlbertForAnswerableQuestions.from_pretrained(directory)
         return
-    with pytest.raises(UserError, match=text) as error:
+    with pytest.raises(UserError, match=text) as error, calls_below(10_000):
         AlbertForAnswerableQuestions.from_pretrained(directory)
-    assert time.monotonic() - start < 1
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 2000
 

@@ -5,7 +5,6 @@ import os
 import pickle
 import resource
 import shlex
-import time
 
 import ml_dtypes
 import numpy as np
@@ -19,6 +18,7 @@ from albert_tf.modeling.weights_file import (
     refuse_pickle,
     write_weights,
 )
+from tests.counted_work import calls_below
 
 WORDS = "albert.embeddings.word_embeddings.weight"
 DECODER = "predictions.decoder.weight"
@@ -55,11 +55,9 @@ def written(tmp_path, **arrays):
 
 
 def refused(path):
-    """Returns the line that refuses a file, within a second."""
-    start = time.process_time()
-    with pytest.raises(UserError) as raised:
+    """Returns the line that refuses a file, however much is in it."""
+    with pytest.raises(UserError) as raised, calls_below(1000):
         open_weights(path)
-    assert time.process_time() - start < 1
     text = str(raised.value)
     assert text.startswith(path)
     assert len(text) < len(path) + 500
@@ -347,11 +345,10 @@ def test_the_largest_headers_are_refused_in_time(tmp_path, fill):
     refused(file_of(tmp_path, fill, b"\0" * 3))
 
 
-def test_a_header_of_many_names_is_read_in_time(tmp_path):
+def test_a_header_of_many_names_is_read_name_by_name(tmp_path):
     path = file_of(tmp_path, names_of(20_000), b"\0" * 80_000)
-    start = time.process_time()
-    assert len(open_weights(path).shapes) == 20_000
-    assert time.process_time() - start < 1
+    with calls_below(20 * 20_000):
+        assert len(open_weights(path).shapes) == 20_000
 
 
 class Boobytrap:

@@ -6,6 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
+from pretraining_runs import run
 
 from albert_tf.config import (
     MaskingConfig,
@@ -167,3 +168,10 @@ def small_config(tiny_tokenizer):
 @pytest.fixture(scope="session")
 def small_model_config(small_config) -> ModelConfig:
     return small_config.model
+
+
+@pytest.fixture(scope="session")
+def finished(small_config, shards_dir, tmp_path_factory):
+    """Directory and last evaluation of a whole run, which is left as it is."""
+    run_dir = tmp_path_factory.mktemp("runs") / "whole"
+    return run_dir, run(small_config, shards_dir, run_dir)

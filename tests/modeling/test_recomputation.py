@@ -1,0 +1,343 @@
+"""What --remat computes again for the gradient: the same numbers, in less
+memory."""
+
+import os
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from numpy_albert import DROPOUT, SMALL, random_features, randomise
+
+from albert_tf.config import (
+    REMAT,
+    SHARING,
+    ModelConfig,
+    OptimizerConfig,
+    PretrainConfig,
+    RuntimeConfig,
+    TrainingConfig,
+    UserError,
+    override,
+)
+from albert_tf.modeling.dropout import example_keys
+from albert_tf.modeling.models import (
+    AlbertForClassification,
+    AlbertForPretraining,
+    AlbertModel,
+)
+from albert_tf.training.distribution import make_strategy
+from albert_tf.training.objectives import pretraining_objective
+from albert_tf.training.targets import SENTENCE_TARGETS
+from albert_tf.training.trainer import Trainer
+
+
+def gradients_of(model, features, keys=None, wrap=lambda step: step):
+    """Returns loss and gradients, with the masks of a given first draw."""
+    generator = model.encoder.seed_generator
+    if generator:
+        generator.state.assign([7, 11])
+
+    def step(keys):
+        with tf.GradientTape() as tape:
+            outputs = model(features, dropout_keys=keys, training=True)
+            logits = tf.nn.log_softmax(outputs["masked_lm_logits"])
+            loss = tf.reduce_sum(logits[..., 3]) + tf.reduce_sum(
+                outputs["sentence_order_logits"][:, 0] ** 2
+            )
+        variables = [v.value for v in model.trainable_variables]
+        found = tape.gradient(loss, variables)
+        return loss, [tf.convert_to_tensor(g) for g in found]
+
+    return wrap(step)(keys)
+
+
+def assert_recomputed_equal(
+    model, *arguments, remats=REMAT[1:], rtol=1e-5, **options
+):
+    results = []
+    for remat in ("none", *remats):
+        model.encoder.remat = remat
+        results.append(gradients_of(model, *arguments, **options))
+    (loss, plain), *others = results
+    for remat, (again_loss, again) in zip(remats, others, strict=True):
+        np.testing.assert_allclose(loss, again_loss, rtol=1e-6)
+        for variable, one, two in zip(
+            model.trainable_variables, plain, again, strict=True
+        ):
+            # A bias of keys has no gradient but rounding: softmax does not
+            # see it.
+            rounding = variable.path.endswith("key/bias")
+            least = 0.3 if rounding and remat == "selective" else 0.1
+            scale = max(float(tf.reduce_max(tf.abs(one))), least)
+            error = float(tf.reduce_max(tf.abs(one - two)))
+            assert error <= rtol * scale, variable.path
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"sharing": sharing} for sharing in SHARING),
+        {"sharing": "attention", "num_hidden_groups": 2, "inner_group_num": 2},
+        {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0},
+    ],
+)
+def test_recomputed_gradients_are_equal(changes):
+    config = override(ModelConfig(), SMALL | DROPOUT | changes)
+    model = randomise(AlbertForPretraining(config))
+    features = random_features(config)
+    # With keys, and with masks that are drawn: once for both computations.
+    assert_recomputed_equal(model, features, example_keys(1, 2, np.arange(3)))
+    assert_recomputed_equal(model, features)
+
+
+@pytest.mark.parametrize(
+    "jit_compile",
+    [False, pytest.param(True, marks=pytest.mark.slow)],
+)
+def test_recomputed_gradients_are_equal_in_a_graph(jit_compile):
+    changes = SMALL | DROPOUT | {"sharing": "ffn", "num_hidden_layers": 2}
+    config = override(ModelConfig(), changes)
+    model = randomise(AlbertForPretraining(config))
+    features = {
+        name: tf.constant(value, tf.int32)
+        for name, value in random_features(config).items()
+    }
+    assert_recomputed_equal(
+        model,
+        features,
+        example_keys(1, 2, np.arange(3)),
+        wrap=lambda step: tf.function(step, jit_compile=jit_compile),
+    )
+
+
+def test_what_is_given_on_request_has_gradients_when_recomputed():
+    changes = SMALL | DROPOUT | {"num_hidden_layers": 2}
+    config = override(ModelConfig(), changes)
+    model = randomise(AlbertModel(config))
+    features = random_features(config)
+    kernel = model.encoder.blocks[0].attention.query.kernel.value
+
+    def gradient():
+        with tf.GradientTape() as tape:
+            outputs = model(
+                features,
+                example_keys(1, 2, np.arange(3)),
+                training=True,
+                output_hidden_states=True,
+                output_attentions=True,
+            )
+            maps = tf.add_n([tf.nn.l2_loss(a) for a in outputs["attentions"]])
+            states = tf.reduce_sum(outputs["hidden_states"][2] ** 3)
+            total = maps + 0.01 * states
+        return tape.gradient(total, kernel)
+
+    found = []
+    for remat in REMAT:
+        model.encoder.remat = remat
+        found.append(tf.function(gradient)())
+    assert np.abs(found[0]).max() > 0.1
+    for again in found[1:]:
+        np.testing.assert_allclose(found[0], again, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("remat", "rtol"),
+    # selective adds the parts of a hidden state's gradient in another order.
+    [("full", 1e-5), ("selective", 0.03)],
+)
+def test_recomputed_gradients_of_bfloat16_are_summed_in_float32(remat, rtol):
+    config = override(ModelConfig(), SMALL | DROPOUT)
+    policy = keras.DTypePolicy("mixed_bfloat16")
+    model = randomise(AlbertForPretraining(config, dtype=policy))
+    features = random_features(config)
+    keys = example_keys(1, 2, np.arange(3))
+    assert_recomputed_equal(model, features, keys, remats=[remat], rtol=rtol)
+
+
+def test_remats_that_are_none():
+    for remat in (True, "some"):
+        with pytest.raises(
+            UserError,
+            match=f"remat={remat!r} is unknown; allowed: none, selective, full",
+        ):
+            AlbertModel(override(ModelConfig(), SMALL), remat=remat)
+
+
+@pytest.mark.parametrize("remat", REMAT[1:])
+def test_only_training_is_recomputed(remat, monkeypatch):
+    model = AlbertForClassification(
+        override(ModelConfig(), SMALL), 2, remat=remat
+    )
+    calls = []
+    recomputed = keras.remat
+    monkeypatch.setattr(
+        keras, "remat", lambda f: calls.append(f) or recomputed(f)
+    )
+    features = random_features(model.config)
+    model(features)
+    assert not calls
+    model(features, training=True)
+    # Once for a block.
+    assert len(calls) == 3
+    config = model.get_config()
+    again = AlbertForClassification.from_config(config)
+    assert config["remat"] == again.encoder.remat == remat
+
+
+def test_a_block_alone_draws_its_masks_once():
+    """Not in both computations, where it is not told which ones."""
+    config = override(ModelConfig(), SMALL | DROPOUT)
+    block = randomise(AlbertModel(config)).encoder.blocks[0]
+    hidden = tf.random.stateless_normal([3, 7, config.hidden_size], [1, 2])
+    mask_logits = tf.zeros([3, 1, 1, 7])
+    generators = [
+        part.seed_generator
+        for part in (
+            block.attention.probs_dropout,
+            block.attention.output_dropout,
+            block.feed_forward.dropout,
+        )
+    ]
+
+    def loss(hidden, mask_logits):
+        for generator in generators:
+            generator.state.assign([5, 3])
+        outputs = block(hidden, mask_logits, training=True, recompute=True)
+        return tf.reduce_sum(outputs[..., :3] ** 2)
+
+    arguments = [tf.Variable(hidden), tf.Variable(mask_logits)]
+    with tf.GradientTape() as tape:
+        value = loss(*arguments)
+    gradients = tape.gradient(value, arguments)
+    for argument, gradient in zip(arguments, gradients, strict=True):
+        # Along one direction, by differences.
+        along = tf.random.stateless_normal(argument.shape, [3, 4])
+        moved = []
+        for sign in (1, -1):
+            shifted = [
+                x + sign * 1e-3 * along if x is argument else x
+                for x in arguments
+            ]
+            moved.append(float(loss(*shifted)))
+        assert float(tf.reduce_sum(gradient * along)) == pytest.approx(
+            (moved[0] - moved[1]) / 2e-3, rel=0.02, abs=0.02
+        )
+
+
+def test_frozen_blocks_are_recomputed_too():
+    config = override(ModelConfig(), SMALL | DROPOUT)
+    model = randomise(AlbertForPretraining(config))
+    model.encoder.blocks[0].attention.trainable = False
+    assert_recomputed_equal(
+        model, random_features(config), example_keys(1, 2, np.arange(3))
+    )
+
+
+@pytest.mark.slow
+def test_replicas_that_recompute_make_the_same_step():
+    changes = SMALL | DROPOUT | {"num_hidden_layers": 2}
+    config = override(PretrainConfig(), changes)
+    features = random_features(config.model, batch=4)
+    rng = np.random.default_rng(0)
+    batch = features | {
+        "masked_lm_ids": rng.integers(0, 23, (4, 4)),
+        "masked_lm_weights": np.ones((4, 4), "float32"),
+        "sentence_order_labels": rng.integers(0, 2, 4),
+        "example_weights": np.ones(4, "float32"),
+        "example_numbers": np.arange(4),
+    }
+    batch = {
+        name: value.astype("float32" if "weights" in name else "int32")
+        for name, value in batch.items()
+    }
+    norms, updated = [], []
+    for name, replicas, remat in (
+        ("default", 1, "none"),
+        ("default", 1, "full"),
+        ("mirrored", 2, "full"),
+        ("mirrored", 2, "selective"),
+    ):
+        strategy = make_strategy(
+            RuntimeConfig(strategy=name, num_replicas=replicas)
+        )
+        with strategy.scope():
+            model = AlbertForPretraining(config.model, remat=remat)
+            randomise(model)
+            trainer = Trainer(
+                model,
+                pretraining_objective(SENTENCE_TARGETS["sop"]),
+                strategy=strategy,
+                optimizer_config=OptimizerConfig(
+                    learning_rate=0.01, num_warmup_steps=0
+                ),
+                training_config=TrainingConfig(num_train_steps=10),
+            )
+        assert strategy.num_replicas_in_sync == replicas
+        norms.append(float(trainer.train_step(batch)["gradient_norm"]))
+        updated.append([np.asarray(v) for v in model.trainable_variables])
+    assert norms == pytest.approx([norms[0]] * 4, rel=1e-5)
+    for first, *others in zip(*updated, strict=True):
+        for other in others:
+            np.testing.assert_allclose(other, first, atol=1e-4)
+
+
+MEMORY_OF_A_STEP = """
+import os, sys
+os.environ.update(TF_CPU_ALLOCATOR_USE_BFC="1", TF_CPP_MIN_LOG_LEVEL="3")
+import keras, tensorflow as tf
+from albert_tf.config import REMAT, ModelConfig, override
+from albert_tf.modeling.models import AlbertModel
+
+config = override(
+    ModelConfig(),
+    {"vocab_size": 8, "hidden_size": 256, "intermediate_size": 1024,
+     "num_attention_heads": 4, "max_position_embeddings": 128,
+     "num_hidden_layers": 8},
+)
+model = AlbertModel(config)
+inputs = dict.fromkeys(
+    ("input_ids", "input_mask", "segment_ids"), tf.ones([2, 128], tf.int32)
+)
+
+def step():
+    with tf.GradientTape() as tape:
+        outputs = model(inputs, training=True)
+        loss = tf.reduce_sum(outputs["pooled_output"] ** 2)
+    return tape.gradient(loss, [v.value for v in model.trainable_variables])
+
+for remat in REMAT:
+    model.encoder.remat = remat
+    run = tf.function(step)
+    run.get_concrete_function()
+    tf.config.experimental.reset_memory_stats("CPU:0")
+    before = tf.config.experimental.get_memory_info("CPU:0")["current"]
+    run()
+    peak = tf.config.experimental.get_memory_info("CPU:0")["peak"]
+    print((peak - before) / sum(v.value.numpy().nbytes for v in model.weights))
+"""
+
+
+@pytest.mark.slow
+def test_handing_weights_on_and_recomputation_save_memory(tmp_path):
+    """By TensorFlow's own count of the bytes that tensors hold."""
+    root = os.path.dirname(__file__)
+    done = subprocess.run(
+        [sys.executable, "-c", MEMORY_OF_A_STEP],
+        cwd=tmp_path,
+        env=os.environ
+        | {"PYTHONPATH": os.path.abspath(os.path.join(root, "..", ".."))},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    plain, selective, full = map(float, done.stdout.split()[-3:])
+    # In units of the weights: plain 9, what 8 applications computed and a few
+    # gradients; full 6, a few gradients and one application; selective 6.
+    # With activations that are kept: plain 11. With all gradients waiting for
+    # each other: plain 16, full 9 to 11.
+    assert 8 < plain < 10
+    assert full < selective < 7
+    assert full < 7

@@ -110,14 +110,39 @@ def test_environments_stand_side_by_side(tmp_path):
 OTHER = STUB.replace("-c*) exit 0", "*\\'3.11\\'.split*) exit 1 ;; -c*) exit 0")
 
 
-@pytest.mark.parametrize("there", [True, False])
-def test_parity_uses_environments_of_its_own(tmp_path, there):
+@pytest.fixture
+def root(tmp_path):
+    """A repository with bin/test and files of requirements."""
     root = tmp_path / "repository"
     (root / "bin").mkdir(parents=True)
     for name in ("bin/test", "bin/environment.sh"):
         (root / name).write_text((ROOT / name).read_text())
     for name in ("", "-dev", "-parity", "-tfa"):
         (root / f"requirements{name}.txt").write_text(f"package{name}")
+    return root
+
+
+@pytest.mark.parametrize("every", [True, False])
+def test_slow_tests_are_run_when_all_are(tmp_path, root, every):
+    done = subprocess.run(
+        ["bash", str(root / "bin/test"), *["--all"] * every, "-k", "one"],
+        env={
+            "PATH": os.environ["PATH"],
+            "PYTHON": executable(tmp_path / "stub", STUB),
+        },
+        capture_output=True,
+        text=True,
+    )
+    tested = done.stdout.splitlines()[-1]
+    assert tested.startswith(f"tested by {root}/.venv/bin/python"), done.stderr
+    assert tested.endswith(" -k one")
+    assert ("-m not slow" in tested) is not every
+    assert "--all" not in tested
+    assert "bin/test --all" in (ROOT / ".ci/run").read_text().splitlines()
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_parity_uses_environments_of_its_own(tmp_path, root, there):
     python = executable(tmp_path / "stub", STUB if there else OTHER)
     # Nothing else that the PATH might have is a Python 3.11.
     executable(tmp_path / "path/python3.11", "exit 1")

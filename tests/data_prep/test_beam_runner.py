@@ -90,6 +90,7 @@ def assert_same(tmp_path):
     assert by_beam == local
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "settings",
     [

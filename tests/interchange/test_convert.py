@@ -125,6 +125,7 @@ def same_model(one, other, *names):
         assert contents(one, name) == contents(other, name), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_mode_there_and_back(saved, shape):
     source = saved(**SHAPES[shape])

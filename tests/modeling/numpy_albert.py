@@ -22,15 +22,6 @@ SMALL = override(
         "classifier_dropout_prob": 0.0,
     },
 )
-SMALL = {
-    "vocab_size": 23,
-    "embedding_size": 6,
-    "hidden_size": 8,
-    "num_hidden_layers": 3,
-    "num_attention_heads": 2,
-    "intermediate_size": 12,
-    "max_position_embeddings": 16,
-}
 DROPOUT = {
     "hidden_dropout_prob": 0.3,
     "attention_probs_dropout_prob": 0.2,

@@ -102,14 +102,14 @@ def test_how_many_parts_each_mode_has(layers, groups, inner):
 
 
 def test_all_shared_layers_are_one_block_applied_often():
-    encoder = AlbertEncoder(override(ModelConfig(), SMALL))
+    encoder = AlbertEncoder(SMALL)
     assert len(encoder.blocks) == 1
     assert encoder.applications == [0] * 3
     assert encoder.projection is not None
 
 
 def test_no_projection_when_the_widths_are_equal():
-    config = override(ModelConfig(), SMALL | {"embedding_size": 8})
+    config = override(SMALL, {"embedding_size": 8})
     assert AlbertEncoder(config).projection is None
 
 
@@ -118,8 +118,8 @@ def test_no_projection_when_the_widths_are_equal():
 
 @pytest.mark.parametrize("remat", REMAT)
 def test_hidden_states_and_attentions_equal_numpys(remat):
-    changes = SMALL | DROPOUT | {"inner_group_num": 2, "sharing": "ffn"}
-    config = override(ModelConfig(), changes)
+    changes = DROPOUT | {"inner_group_num": 2, "sharing": "ffn"}
+    config = override(SMALL, changes)
     model = randomise(AlbertModel(config, remat=remat))
     features = random_features(config)
     numbers = np.arange(3)
@@ -149,11 +149,10 @@ def test_hidden_states_and_attentions_equal_numpys(remat):
 
 
 def test_inference_casts_a_shared_matrix_once():
-    config = override(ModelConfig(), SMALL)
     model = AlbertForPretraining(
-        config, dtype=keras.DTypePolicy("mixed_bfloat16")
+        SMALL, dtype=keras.DTypePolicy("mixed_bfloat16")
     )
-    features = random_features(config)
+    features = random_features(SMALL)
     encode = tf.function(lambda: model.encode(features, training=False))
     graph = encode.get_concrete_function().graph
     shape = list(model.encoder.blocks[0].feed_forward.intermediate.kernel.shape)

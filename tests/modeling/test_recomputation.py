@@ -14,7 +14,6 @@ from numpy_albert import DROPOUT, SMALL, random_features, randomise
 from albert_tf.config import (
     REMAT,
     SHARING,
-    ModelConfig,
     OptimizerConfig,
     PretrainConfig,
     RuntimeConfig,
@@ -76,6 +75,7 @@ def assert_recomputed_equal(
             assert error <= rtol * scale, variable.path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [
@@ -85,7 +85,7 @@ def assert_recomputed_equal(
     ],
 )
 def test_recomputed_gradients_are_equal(changes):
-    config = override(ModelConfig(), SMALL | DROPOUT | changes)
+    config = override(SMALL, DROPOUT | changes)
     model = randomise(AlbertForPretraining(config))
     features = random_features(config)
     # With keys, and with masks that are drawn: once for both computations.
@@ -93,13 +93,14 @@ def test_recomputed_gradients_are_equal(changes):
     assert_recomputed_equal(model, features)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "jit_compile",
     [False, pytest.param(True, marks=pytest.mark.slow)],
 )
 def test_recomputed_gradients_are_equal_in_a_graph(jit_compile):
-    changes = SMALL | DROPOUT | {"sharing": "ffn", "num_hidden_layers": 2}
-    config = override(ModelConfig(), changes)
+    changes = DROPOUT | {"sharing": "ffn", "num_hidden_layers": 2}
+    config = override(SMALL, changes)
     model = randomise(AlbertForPretraining(config))
     features = {
         name: tf.constant(value, tf.int32)
@@ -114,8 +115,8 @@ def test_recomputed_gradients_are_equal_in_a_graph(jit_compile):
 
 
 def test_what_is_given_on_request_has_gradients_when_recomputed():
-    changes = SMALL | DROPOUT | {"num_hidden_layers": 2}
-    config = override(ModelConfig(), changes)
+    changes = DROPOUT | {"num_hidden_layers": 2}
+    config = override(SMALL, changes)
     model = randomise(AlbertModel(config))
     features = random_features(config)
     kernel = model.encoder.blocks[0].attention.query.kernel.value
@@ -149,7 +150,7 @@ def test_what_is_given_on_request_has_gradients_when_recomputed():
     [("full", 1e-5), ("selective", 0.03)],
 )
 def test_recomputed_gradients_of_bfloat16_are_summed_in_float32(remat, rtol):
-    config = override(ModelConfig(), SMALL | DROPOUT)
+    config = override(SMALL, DROPOUT)
     policy = keras.DTypePolicy("mixed_bfloat16")
     model = randomise(AlbertForPretraining(config, dtype=policy))
     features = random_features(config)
@@ -163,14 +164,12 @@ def test_remats_that_are_none():
             UserError,
             match=f"remat={remat!r} is unknown; allowed: none, selective, full",
         ):
-            AlbertModel(override(ModelConfig(), SMALL), remat=remat)
+            AlbertModel(SMALL, remat=remat)
 
 
 @pytest.mark.parametrize("remat", REMAT[1:])
 def test_only_training_is_recomputed(remat, monkeypatch):
-    model = AlbertForClassification(
-        override(ModelConfig(), SMALL), 2, remat=remat
-    )
+    model = AlbertForClassification(SMALL, 2, remat=remat)
     calls = []
     recomputed = keras.remat
     monkeypatch.setattr(
@@ -189,7 +188,7 @@ def test_only_training_is_recomputed(remat, monkeypatch):
 
 def test_a_block_alone_draws_its_masks_once():
     """Not in both computations, where it is not told which ones."""
-    config = override(ModelConfig(), SMALL | DROPOUT)
+    config = override(SMALL, DROPOUT)
     block = randomise(AlbertModel(config)).encoder.blocks[0]
     hidden = tf.random.stateless_normal([3, 7, config.hidden_size], [1, 2])
     mask_logits = tf.zeros([3, 1, 1, 7])
@@ -228,7 +227,7 @@ def test_a_block_alone_draws_its_masks_once():
 
 
 def test_frozen_blocks_are_recomputed_too():
-    config = override(ModelConfig(), SMALL | DROPOUT)
+    config = override(SMALL, DROPOUT)
     model = randomise(AlbertForPretraining(config))
     model.encoder.blocks[0].attention.trainable = False
     assert_recomputed_equal(
@@ -238,8 +237,8 @@ def test_frozen_blocks_are_recomputed_too():
 
 @pytest.mark.slow
 def test_replicas_that_recompute_make_the_same_step():
-    changes = SMALL | DROPOUT | {"num_hidden_layers": 2}
-    config = override(PretrainConfig(), changes)
+    changes = DROPOUT | {"num_hidden_layers": 2}
+    config = PretrainConfig(model=override(SMALL, changes))
     features = random_features(config.model, batch=4)
     rng = np.random.default_rng(0)
     batch = features | {

@@ -597,6 +597,7 @@ print(kernel.numpy().tolist())
 """
 
 
+@pytest.mark.slow
 def test_only_the_chief_of_several_processes_writes(tmp_path):
     with contextlib.ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(2)]

@@ -222,6 +222,7 @@ def test_errors_of_one_worker_stay_what_they_are():
         raise tf.errors.InternalError(None, None, "a bug")
 
 
+@pytest.mark.slow
 def test_two_workers_compute_the_numbers_of_one_process():
     with workers(NUMBERS, 2) as processes:
         outputs = [process.communicate(timeout=100) for process in processes]
@@ -275,6 +276,7 @@ def test_a_lost_worker_ends_the_others(number, lost):
     assert last.endswith("every worker ends; start the whole job again.")
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_missing_at_the_start():
     script = WORKER.replace("60.0", "1.0")
     cluster = local_clusters(2)[1]

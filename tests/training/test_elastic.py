@@ -41,6 +41,7 @@ def lines_of(run_dir):
     return [json.loads(line) for line in text.splitlines()]
 
 
+@pytest.mark.slow
 def test_another_number_of_replicas_goes_on(
     small_config, shards_dir, tmp_path, monkeypatch
 ):

@@ -26,6 +26,7 @@ class PowerCut(BaseException):
     """What ends a run without letting it tidy up."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [3, 7, 11, 12])
 def test_interrupted_and_resumed_is_the_same_run(
     after, finished, small_config, shards_dir, tmp_path, monkeypatch
@@ -76,6 +77,7 @@ def poison(monkeypatch, bad_steps):
     monkeypatch.setattr(Phases, "batch", batch)
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_not_finite_stops_the_run(
     small_config, shards_dir, tmp_path, monkeypatch
 ):
@@ -100,6 +102,7 @@ def test_a_loss_that_is_not_finite_stops_the_run(
     assert all(name in str(source) for name in event["records"])
 
 
+@pytest.mark.slow
 def test_a_step_that_is_not_finite_is_skipped(
     small_config, shards_dir, tmp_path, monkeypatch, capsys
 ):
@@ -113,6 +116,7 @@ def test_a_step_that_is_not_finite_is_skipped(
     assert said.count(": skipped.") == 2
 
 
+@pytest.mark.slow
 def test_a_run_without_a_good_step_ends(
     small_config, shards_dir, tmp_path, monkeypatch
 ):
@@ -122,6 +126,7 @@ def test_a_run_without_a_good_step_ends(
         run(config, shards_dir, tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_a_roll_back_leaves_the_examples_out(
     small_config, shards_dir, tmp_path, monkeypatch, capsys
 ):
@@ -148,6 +153,7 @@ def test_a_roll_back_leaves_the_examples_out(
     assert np.isfinite(evaluation["loss"])
 
 
+@pytest.mark.slow
 def test_three_roll_backs_are_enough(
     small_config, shards_dir, tmp_path, monkeypatch
 ):
@@ -157,6 +163,7 @@ def test_three_roll_backs_are_enough(
         run(config, shards_dir, tmp_path / "run")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_saves_at_the_next_step(
     number, finished, small_config, shards_dir, tmp_path, monkeypatch
@@ -189,6 +196,7 @@ def test_a_signal_saves_at_the_next_step(
     ).read_bytes()
 
 
+@pytest.mark.slow
 def test_a_signal_ends_a_run_that_waits_for_data(
     finished, small_config, shards_dir, tmp_path, monkeypatch
 ):
@@ -224,6 +232,7 @@ def test_a_signal_ends_a_run_that_waits_for_data(
     ).read_bytes()
 
 
+@pytest.mark.slow
 def test_a_model_that_finds_no_room(
     finished, small_config, shards_dir, tmp_path, monkeypatch, capsys
 ):
@@ -247,6 +256,7 @@ def test_a_model_that_finds_no_room(
     ).read_bytes()
 
 
+@pytest.mark.slow
 def test_a_run_whose_checkpoints_are_gone_says_that_it_begins_again(
     small_config, shards_dir, tmp_path, capsys
 ):
@@ -259,6 +269,7 @@ def test_a_run_whose_checkpoints_are_gone_says_that_it_begins_again(
     )
 
 
+@pytest.mark.slow
 def test_a_run_directory_that_is_removed_ends_the_run(
     small_config, shards_dir, tmp_path, monkeypatch
 ):
@@ -280,6 +291,7 @@ def test_a_run_directory_that_is_removed_ends_the_run(
     assert not (run_dir / "model").exists()
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_told_and_tried_again(
     small_config, shards_dir, tmp_path, monkeypatch, capsys
 ):
@@ -303,6 +315,7 @@ def test_a_full_disk_is_told_and_tried_again(
     )
 
 
+@pytest.mark.slow
 def test_a_reader_that_hangs_ends_the_run(
     small_config, shards_dir, tmp_path, monkeypatch, capfd
 ):
@@ -329,6 +342,7 @@ def test_a_reader_that_hangs_ends_the_run(
     assert "in batch" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_killed_while_it_wrote_its_configuration(
     small_config, shards_dir, tmp_path
 ):
@@ -339,6 +353,7 @@ def test_killed_while_it_wrote_its_configuration(
     assert (tmp_path / "run/model").is_dir()
 
 
+@pytest.mark.slow
 def test_a_torn_line_of_the_log_is_cut_off(small_config, shards_dir, tmp_path):
     run(small_config, shards_dir, tmp_path / "run")
     log = tmp_path / "run/metrics.jsonl"

@@ -141,6 +141,7 @@ class PowerCut(BaseException):
     """What ends a run without letting it tidy up."""
 
 
+@pytest.mark.slow
 def test_interrupted_and_resumed_is_the_same_run(
     pretrained, tmp_path, monkeypatch
 ):

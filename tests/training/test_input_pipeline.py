@@ -319,6 +319,7 @@ def test_rows_of_texts_are_as_wide_as_the_whole_batch():
     np.testing.assert_array_equal(part["input_ids"], whole["input_ids"][2:])
 
 
+@pytest.mark.slow
 def test_prefetch_gives_up_on_a_batch_that_takes_too_long():
     hold = threading.Event()
     with pytest.raises(input_pipeline.ReaderStalled):

@@ -103,6 +103,7 @@ def test_a_run_keeps_its_number(tmp_path):
     assert resolved_micro_batch("auto", ALONE, str(tmp_path), work()) == 5
 
 
+@pytest.mark.slow
 def test_it_is_tried_in_other_processes(tmp_path, capsys):
     found = resolved_micro_batch("auto", ALONE, str(tmp_path), work())
     assert found == 6
@@ -111,6 +112,7 @@ def test_it_is_tried_in_other_processes(tmp_path, capsys):
     assert "micro_batch_size=6 of 6, with room for " in said
 
 
+@pytest.mark.slow
 def test_micro_batches_that_do_not_divide_the_share(monkeypatch):
     tried = []
     peak = micro_batch.peak_of_training

@@ -18,6 +18,7 @@ from albert_tf.training import loop
 from albert_tf.training.pretrain import run_pretraining
 
 
+@pytest.mark.slow
 def test_single_segments(small_config, single_segments, tmp_path, capsys):
     evaluation = run(small_config, single_segments, tmp_path / "run")
     said = capsys.readouterr().out
@@ -39,6 +40,7 @@ def test_single_segments(small_config, single_segments, tmp_path, capsys):
         np.testing.assert_array_equal(trained[variable.path], variable)
 
 
+@pytest.mark.slow
 def test_another_objective_may_follow(
     small_config, single_segments, next_sentences, tmp_path
 ):

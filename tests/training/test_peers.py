@@ -54,6 +54,7 @@ def with_training(**changes):
     return dataclasses.replace(WORK, training=override(WORK.training, changes))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", installed)
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_a_side_trains_and_computes_in_every_variant(kind, precision):

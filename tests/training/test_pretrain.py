@@ -60,6 +60,7 @@ def test_artifacts(finished, small_config):
     assert sorted(os.listdir(run_dir / "checkpoints")) == ["step-12", "step-8"]
 
 
+@pytest.mark.slow
 def test_recomputing_layers_changes_nothing(
     finished, small_config, shards_dir, tmp_path, monkeypatch
 ):
@@ -124,6 +125,7 @@ def test_another_configuration_is_refused(finished, small_config, shards_dir):
     assert sorted(os.walk(run_dir)) == before
 
 
+@pytest.mark.slow
 def test_early_stopping_keeps_the_best(small_config, shards_dir, tmp_path):
     """At a rate of 0 no evaluation is better than the first."""
     config = override(
@@ -154,6 +156,7 @@ def test_a_measure_that_there_is_not(small_config, shards_dir, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_two_phases_in_one_run(
     small_config, shards_dir, single_segments, tmp_path, monkeypatch
 ):
@@ -189,6 +192,7 @@ def test_two_phases_in_one_run(
         )
 
 
+@pytest.mark.slow
 def test_depths_that_grow(small_config, shards_dir, tmp_path, monkeypatch):
     depths = []
     plain_steps = loop.Trainer.train_steps
@@ -203,6 +207,7 @@ def test_depths_that_grow(small_config, shards_dir, tmp_path, monkeypatch):
     assert depths == [1] * 5 + [2] * 7
 
 
+@pytest.mark.slow
 def test_settings_for_steps_after_the_last_are_told(
     small_config, shards_dir, tmp_path, capsys
 ):
@@ -227,6 +232,7 @@ def test_settings_for_steps_after_the_last_are_told(
     assert "num_warmup_steps=2 is more than num_train_steps=1" in said
 
 
+@pytest.mark.slow
 def test_several_steps_per_call_are_the_same_run(
     finished, small_config, shards_dir, tmp_path
 ):
@@ -259,6 +265,7 @@ def test_shards_of_another_vocabulary_of_the_same_size(
         )
 
 
+@pytest.mark.slow
 def test_static_shards_train_too(
     small_config, tiny_directory, sentences, tmp_path
 ):
@@ -299,6 +306,7 @@ def test_vocabulary_of_another_size(small_config, shards_dir, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_starts_from_given_weights(
     finished, small_config, shards_dir, tmp_path
 ):

@@ -66,6 +66,7 @@ def uneven(batch):
     return batch
 
 
+@pytest.mark.slow
 def test_a_step_is_the_textbook_step(small_config, shards_dir):
     """Mean losses over the global labels, clip by the norm, LAMB."""
     config = override(
@@ -141,6 +142,7 @@ def assert_same_run(losses, weights, expected, tolerance=1e-5):
         assert error <= tolerance * size, path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("batch_size", "replicas", "micro_batch_size", "changes"),
     [
@@ -203,6 +205,7 @@ def unchanged_paths(before, trainer):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("strategy", "optimizer"),
     [("default", "lamb"), ("mirrored", "lamb"), ("default", "adamw")],
@@ -281,6 +284,7 @@ def test_pairs_train_every_variable(small_config, next_sentences, objective):
     assert not unchanged_paths(before, trainer)
 
 
+@pytest.mark.slow
 def test_next_sentence_is_the_same_step_under_other_names(
     small_config, next_sentences
 ):
@@ -349,6 +353,7 @@ def test_the_baseline_of_next_sentence(small_config, next_sentences):
     )
 
 
+@pytest.mark.slow
 def test_dropout_repeats_for_the_same_step(small_config, shards_dir):
     batch = make_batches(shards_dir).batch(0)
     one, other = (make_trainer(small_config) for _ in range(2))
@@ -379,6 +384,7 @@ def test_evaluation_counts_every_example_once(small_config, shards_dir):
     assert 0.5 <= by_all["majority_order_accuracy"] < 1
 
 
+@pytest.mark.slow
 def test_two_replicas_evaluate_what_one_does(small_config, shards_dir):
     one = make_trainer(small_config)
     two = make_trainer(small_config, mirrored(2))
@@ -429,6 +435,7 @@ def poisoned(batch, row):
     return {**batch, "masked_lm_weights": weights}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["float32", "float16"])
 @pytest.mark.parametrize("row", [0, 7])
 def test_what_is_not_finite_changes_no_weight_on_any_replica(
@@ -458,6 +465,7 @@ def test_what_is_not_finite_changes_no_weight_on_any_replica(
     assert result["skipped"] == result["nonfinite"] == 0
 
 
+@pytest.mark.slow
 def test_a_loss_above_the_limit_is_skipped(small_config, shards_dir):
     trainer = make_trainer(small_config)
     batch = make_batches(shards_dir).batch(0)
@@ -470,6 +478,7 @@ def test_a_loss_above_the_limit_is_skipped(small_config, shards_dir):
     assert result["skipped"] == 0
 
 
+@pytest.mark.slow
 def test_float16_lowers_the_scale_at_an_overflow_and_goes_on(
     small_config, shards_dir
 ):
@@ -497,6 +506,7 @@ def test_float16_lowers_the_scale_at_an_overflow_and_goes_on(
     assert not set(of_model) & unchanged_paths(before, trainer)
 
 
+@pytest.mark.slow
 def test_float16_raises_the_scale_after_good_steps(small_config, shards_dir):
     trainer = make_trainer(override(small_config, {"precision": "float16"}))
     variables = trainer.variables()
@@ -510,6 +520,7 @@ def test_float16_raises_the_scale_after_good_steps(small_config, shards_dir):
     assert int(variables["loss_scale/good_steps"]) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 def test_less_precise_arithmetic_takes_nearly_the_same_steps(
     small_config, shards_dir, precision
@@ -528,6 +539,7 @@ def test_less_precise_arithmetic_takes_nearly_the_same_steps(
     assert losses[precision] != losses["float32"]
 
 
+@pytest.mark.slow
 def test_frozen_variables_stay_and_layers_below_move_less(
     small_config, shards_dir
 ):
@@ -570,6 +582,7 @@ def test_frozen_variables_stay_and_layers_below_move_less(
     assert any("block" in path for path in moved["slow"])
 
 
+@pytest.mark.slow
 def test_evaluation_of_the_average(small_config, shards_dir):
     """In its context the model is the average; afterwards itself again."""
     trainer = make_trainer(override(small_config, {"ema_decay": 0.99}))

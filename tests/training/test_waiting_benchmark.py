@@ -59,6 +59,7 @@ def shards(tmp_path_factory, sentences, tiny_directory):
     return str(directory / "shards")
 
 
+@pytest.mark.slow
 def test_training_is_fed_from_shards(shards):
     work = Workload(
         model=ModelConfig(

@@ -31,7 +31,7 @@ OUTSIDE_PACKAGES = {
     "files": ("tensorflow",),
     "config": (),
     "modeling": ("keras", "numpy", "safetensors"),
-    "tasks": ("numpy",),
+    "tasks": ("numpy", "scipy", "sklearn"),
 }
 # What a single module may import beside these, within its functions.
 OUTSIDE_MODULES = {"albert_tf.modeling.fused": ("tensorflow",)}

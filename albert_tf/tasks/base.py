@@ -10,10 +10,21 @@ from albert_tf.config import UserError
 
 @dataclasses.dataclass(frozen=True)
 class Example:
-    """One text to classify."""
+    """One text, or a pair, and what is to be said of it.
 
-    text: str
-    label: str
+    Attributes:
+        texts: one or two.
+        label: the name of a class, or a number as it is written; None where
+            the file does not tell.
+        place: file and line, for messages.
+    """
+
+    texts: tuple[str, ...]
+    label: str | None
+    place: str = dataclasses.field(default="", compare=False)
+
+
+Metric = Callable[[np.ndarray, np.ndarray], float]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,8 +41,8 @@ class Task:
 
     name: str
     read_examples: Callable[[str, str], list[Example]]
-    metrics: Mapping[str, Callable[[np.ndarray, np.ndarray], float]]
-    baselines: Mapping[str, Callable[[np.ndarray, np.ndarray], float]]
+    metrics: Mapping[str, Metric]
+    baselines: Mapping[str, Metric]
 
 
 def label_names(examples: Sequence[Example]) -> list[str]:

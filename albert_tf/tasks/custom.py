@@ -2,12 +2,16 @@
 
 import os
 
-from albert_tf import files
 from albert_tf.config import UserError
 from albert_tf.tasks import metrics
 from albert_tf.tasks.base import Example, Task
+from albert_tf.tasks.tables import Row, read_table
 
 LABEL_COLUMN = "label"
+_ADVICE = (
+    "a classification task needs train.tsv and dev.tsv in its data directory, "
+    "and their first lines name the columns."
+)
 
 
 def read_tsv(path: str) -> list[Example]:
@@ -22,19 +26,7 @@ def read_tsv(path: str) -> list[Example]:
             not UTF-8, a header without `label`, a line without exactly two
             fields, or an empty label.
     """
-    try:
-        with files.open(path) as file:
-            lines = file.read().split(b"\n")
-    except OSError as error:
-        raise UserError(
-            f"{path}: {error.strerror}; a classification task needs train.tsv "
-            "and dev.tsv in its data directory."
-        ) from None
-    if lines and not lines[-1]:
-        lines.pop()
-    if not lines:
-        raise UserError(f"{path} is empty; its first line names the columns.")
-    rows = [_fields(path, n, line) for n, line in enumerate(lines, start=1)]
+    rows = [_two_fields(row) for row in read_table(path, _ADVICE)]
     header = rows[0]
     if header.count(LABEL_COLUMN) != 1:
         raise UserError(
@@ -44,30 +36,22 @@ def read_tsv(path: str) -> list[Example]:
     label = header.index(LABEL_COLUMN)
     examples = []
     for number, row in enumerate(rows[1:], start=2):
+        place = f"{path}, line {number}"
         if not row[label].strip():
-            raise UserError(f"{path}, line {number}: the label is empty.")
-        examples.append(Example(text=row[1 - label], label=row[label].strip()))
+            raise UserError(f"{place}: the label is empty.")
+        examples.append(Example((row[1 - label],), row[label].strip(), place))
     if not examples:
         raise UserError(f"{path} has a header but no examples.")
     return examples
 
 
-def _fields(path: str, number: int, line: bytes) -> list[str]:
-    try:
-        text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-    except UnicodeDecodeError as error:
+def _two_fields(row: Row) -> list[str]:
+    if len(row.fields) != 2:
         raise UserError(
-            f"{path}, line {number}: byte {error.start} "
-            f"(0x{line[error.start]:02x}) is not UTF-8; convert the file, "
-            "for example with iconv -f latin1 -t utf-8."
-        ) from None
-    fields = text.rstrip("\r").split("\t")
-    if len(fields) != 2:
-        raise UserError(
-            f"{path}, line {number}: {len(fields)} tab-separated fields "
-            f"where two are needed: {text[:60]!r}."
+            f"{row.place}: {len(row.fields)} tab-separated fields "
+            f"where two are needed: {chr(9).join(row.fields)[:60]!r}."
         )
-    return fields
+    return row.fields
 
 
 def _read_split(data_dir: str, split: str) -> list[Example]:

@@ -1,5 +1,9 @@
 """Metrics of tasks: pure functions of labels and predictions."""
 
+import math
+import warnings
+from collections.abc import Callable
+
 import numpy as np
 
 
@@ -14,3 +18,44 @@ def majority_class_accuracy(
     """Returns the accuracy of always answering the most frequent label."""
     _, counts = np.unique(labels, return_counts=True)
     return float(counts.max() / counts.sum())
+
+
+def f1(labels: np.ndarray, predictions: np.ndarray) -> float:
+    """Returns F1 of class 1 among two; 0 where it is neither wanted nor
+    predicted (scikit-learn)."""
+    from sklearn.metrics import f1_score
+
+    return float(f1_score(labels, predictions, zero_division=0.0))
+
+
+def matthews_correlation(labels: np.ndarray, predictions: np.ndarray) -> float:
+    """Returns Matthews' correlation, 0 where it is undefined (scikit-learn)."""
+    from sklearn.metrics import matthews_corrcoef
+
+    return float(matthews_corrcoef(labels, predictions))
+
+
+def pearson(labels: np.ndarray, predictions: np.ndarray) -> float:
+    """Returns Pearson's correlation (SciPy); NaN where a side is constant."""
+    from scipy.stats import pearsonr
+
+    return _correlation(pearsonr, labels, predictions)
+
+
+def spearman(labels: np.ndarray, predictions: np.ndarray) -> float:
+    """Returns Spearman's rank correlation, ties sharing their mean rank
+    (SciPy); NaN where a side is constant."""
+    from scipy.stats import spearmanr
+
+    return _correlation(spearmanr, labels, predictions)
+
+
+def _correlation(
+    function: Callable, labels: np.ndarray, predictions: np.ndarray
+) -> float:
+    if len(labels) < 2:
+        return math.nan
+    with warnings.catch_warnings():
+        # The NaN says it.
+        warnings.simplefilter("ignore")
+        return float(function(labels, predictions).statistic)

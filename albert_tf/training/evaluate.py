@@ -155,7 +155,7 @@ def evaluate_predictions(
     )
     labels = label_numbers(examples, loaded.labels, f"{data_dir} ({split})")
     predictor = Predictor(loaded, batch_size)
-    answers = list(predictor.classify([e.text for e in examples]))
+    answers = list(predictor.classify([e.texts[0] for e in examples]))
     predicted = np.array([loaded.labels.index(a.label) for a in answers])
     metrics = {
         name: metric(labels, predicted)
@@ -163,7 +163,7 @@ def evaluate_predictions(
     }
     rows = [
         {
-            "text": example.text,
+            "text": example.texts[0],
             "label": example.label,
             "prediction": answer.label,
             "probabilities": answer.probabilities,

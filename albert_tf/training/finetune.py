@@ -63,7 +63,8 @@ def resolve_steps(config: FinetuneConfig, num_examples: int) -> FinetuneConfig:
 def _fingerprint(examples: list[Example]) -> str:
     digest = hashlib.sha256()
     for example in examples:
-        digest.update(f"{example.label}\t{example.text}\n".encode())
+        text = "\t".join(example.texts)
+        digest.update(f"{example.label}\t{text}\n".encode())
     return digest.hexdigest()
 
 
@@ -144,7 +145,7 @@ def run_finetuning(
     )
     batches, dev_batches = (
         ClassificationBatches(
-            tokenizer.encode_batch([e.text for e in examples[split]]),
+            tokenizer.encode_batch([e.texts[0] for e in examples[split]]),
             label_numbers(examples[split], labels, f"{data_dir} ({split})"),
             framing_ids=tokenizer.framing_ids,
             max_seq_length=max_seq_length,

@@ -49,7 +49,10 @@ def test_pack_single_of_nothing():
 
 
 def test_labels():
-    examples = [Example("a", "no"), Example("b", "yes"), Example("c", "no")]
+    examples = [
+        Example((text,), label)
+        for text, label in (("a", "no"), ("b", "yes"), ("c", "no"))
+    ]
     assert label_names(examples) == ["no", "yes"]
     assert label_numbers(examples, ["no", "yes"], "x").tolist() == [0, 1, 0]
     with pytest.raises(

@@ -25,15 +25,15 @@ def write(path, content):
 )
 def test_reads_either_order(tmp_path, content):
     assert read_tsv(write(tmp_path / "t.tsv", content)) == [
-        Example('Good, "quoted" text', "pos"),
-        Example("", "neg"),
+        Example(('Good, "quoted" text',), "pos"),
+        Example(("",), "neg"),
     ]
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("", "is empty; its first line names the columns"),
+        ("", "is empty; a classification task needs train.tsv"),
         ("text\tlabel\n", "has a header but no examples"),
         ("text\tclass\na\tb\n", "line 1: the columns are text, class"),
         ("label\tlabel\na\tb\n", "line 1: the columns are label, label"),
@@ -61,6 +61,6 @@ def test_data_may_lie_in_a_bucket(tmp_path):
     write(tmp_path / "dev.tsv", "text\tlabel\na\tb\n")
     bucket = f"file://{tmp_path}"
     examples = CLASSIFICATION.read_examples(bucket, "dev")
-    assert examples == [Example("a", "b")]
+    assert examples == [Example(("a",), "b")]
     with pytest.raises(UserError, match=r"^file://.*train\.tsv: .*needs train"):
         CLASSIFICATION.read_examples(bucket, "train")

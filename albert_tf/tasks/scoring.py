@@ -1,0 +1,169 @@
+"""Scores of prediction files against gold, without any model."""
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+
+from albert_tf.config import UserError
+from albert_tf.tasks import squad_scores
+from albert_tf.tasks.glue import GLUE_TASKS, GlueTask
+from albert_tf.tasks.squad import Question, read_large_json, read_squad
+from albert_tf.tasks.tables import read_table
+
+# Ids that a remark names before it counts.
+_NAMED = 3
+
+
+@dataclasses.dataclass(frozen=True)
+class Score:
+    """What a prediction file reaches.
+
+    Attributes:
+        measures: by name, in the official script's order.
+        remarks: lines for people: what is missing or left over.
+    """
+
+    measures: dict[str, float]
+    remarks: list[str]
+
+
+def score(
+    task: str,
+    gold: str,
+    predictions: str,
+    *,
+    null_odds: str = "",
+    threshold: float = 1.0,
+) -> Score:
+    """Returns the official measures of a prediction file.
+
+    Args:
+        task: a row of SCORED_TASKS.
+        gold: the benchmark's file with labels or answers.
+        predictions: as it is handed in: for GLUE a table of `index` and
+            `prediction`, for SQuAD a JSON object of answers by id.
+        null_odds: SQuAD 2.0 alone: a JSON object of numbers by id.
+        threshold: SQuAD 2.0 with null_odds: above it there is no answer.
+
+    Raises:
+        UserError: for a file that cannot be read, or predictions that are not
+            of these examples; the place is named.
+    """
+    if null_odds and task != _SQUAD_2:
+        raise UserError(f"null_odds is for {_SQUAD_2}, and not for {task}.")
+    if task in GLUE_TASKS:
+        return _score_glue(GLUE_TASKS[task], gold, predictions)
+    questions = read_squad(gold)
+    answers = _by_id(predictions, str, "an answer")
+    remarks = _remarks(questions, answers)
+    if task == _SQUAD_1:
+        return Score(squad_scores.scores_v1(questions, answers), remarks)
+    odds = _by_id(null_odds, float, "a number") if null_odds else None
+    measures = squad_scores.scores_v2(questions, answers, odds, threshold)
+    if odds is not None:
+        remarks.append(
+            "best_exact and best_f1 are what the best threshold on these very "
+            "questions would give: no results."
+        )
+    return Score(measures, remarks)
+
+
+_SQUAD_1, _SQUAD_2 = "SQuAD1.1", "SQuAD2.0"
+SCORED_TASKS = (
+    *(name for name, task in GLUE_TASKS.items() if "dev" in task.files),
+    _SQUAD_1,
+    _SQUAD_2,
+)
+
+
+def _score_glue(task: GlueTask, gold: str, predictions: str) -> Score:
+    examples = task.read_gold(gold)
+    found = _read_submission(task, predictions, len(examples))
+    labels = np.array([task.label_number(e.label, e.place) for e in examples])
+    measures = {
+        name: metric(labels, found) for name, metric in task.metrics.items()
+    }
+    remarks = [
+        f"{name} is not defined: the labels or the predictions are all equal."
+        for name, value in measures.items()
+        if math.isnan(value)
+    ]
+    return Score(measures, remarks)
+
+
+def _read_submission(task: GlueTask, path: str, number: int) -> np.ndarray:
+    """Returns the predicted label numbers `[examples]`."""
+    header, *rows = read_table(path, "it is to hold GLUE's predictions.")
+    if header.fields != ["index", "prediction"]:
+        raise UserError(
+            f"{header.place}: the columns are {', '.join(header.fields)}; "
+            "they must be index and prediction."
+        )
+    found = np.full(number, np.nan)
+    for row in rows:
+        if len(row.fields) != 2:
+            raise UserError(
+                f"{row.place}: {len(row.fields)} tab-separated fields, where "
+                "two are needed."
+            )
+        index, label = row.fields
+        if not (index.isascii() and index.isdigit() and int(index) < number):
+            raise UserError(
+                f"{row.place}: the index is {index!r}; the gold file has "
+                f"examples 0 to {number - 1}."
+            )
+        if not math.isnan(found[int(index)]):
+            raise UserError(f"{row.place}: the index {index} came before.")
+        value = task.label_number(label.strip(), row.place)
+        if not math.isfinite(value):
+            raise UserError(f"{row.place}: {label} is no finite number.")
+        found[int(index)] = value
+    missing = np.flatnonzero(np.isnan(found))
+    if len(missing):
+        raise UserError(
+            f"{path}: {len(missing)} of {number} examples have no prediction: "
+            f"{_some([str(n) for n in missing])}."
+        )
+    return found
+
+
+def _by_id(path: str, kind: type, what: str) -> dict:
+    """Returns a JSON object whose values are all of a kind."""
+    values = read_large_json(path)
+    if not isinstance(values, dict):
+        raise UserError(f"{path} must hold an object of {what} for each id.")
+    kinds: tuple[type, ...] = (int, float) if kind is float else (kind,)
+    for id_, value in values.items():
+        if not isinstance(value, kinds) or isinstance(value, bool):
+            raise UserError(
+                f"{path}: the value of {id_!r} is "
+                f"{json.dumps(value)[:60]}; it must be {what}."
+            )
+    return values
+
+
+def _remarks(questions: list[Question], answers: dict[str, str]) -> list[str]:
+    ids = {question.id for question in questions}
+    missing = [
+        question.id for question in questions if question.id not in answers
+    ]
+    extra = [id_ for id_ in answers if id_ not in ids]
+    remarks = []
+    if missing:
+        remarks.append(
+            f"{len(missing)} of {len(questions)} questions have no "
+            f"prediction and score 0: {_some(missing)}."
+        )
+    if extra:
+        remarks.append(
+            f"{len(extra)} predictions are of no question here and do not "
+            f"count: {_some(extra)}."
+        )
+    return remarks
+
+
+def _some(names: list[str]) -> str:
+    shown = ", ".join(names[:_NAMED])
+    return f"{shown} and others" if len(names) > _NAMED else shown

@@ -1,0 +1,139 @@
+"""SQuAD's files: questions on paragraphs, with answers cut from them."""
+
+import dataclasses
+import json
+from typing import Any
+
+from albert_tf import files
+from albert_tf.config import UserError
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """A gold answer, and where the file says that it begins."""
+
+    text: str
+    start: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """A question on a paragraph.
+
+    Attributes:
+        id: of the benchmark.
+        question: the text.
+        context: the paragraph.
+        answers: none where the paragraph has none (version 2.0), or where the
+            file does not tell.
+        place: for messages.
+    """
+
+    id: str
+    question: str
+    context: str
+    answers: tuple[Answer, ...]
+    place: str
+
+
+def read_squad(path: str) -> list[Question]:
+    """Returns the questions of a file, in its order.
+
+    Raises:
+        UserError: for a file that is missing, no JSON, of another form (the
+            article, paragraph and question are named), without a question, or
+            with an id that comes twice.
+    """
+    questions = []
+    seen: set[str] = set()
+    articles = _member(read_large_json(path), "data", list, path)
+    for a, article in enumerate(articles, start=1):
+        place = f"{path}, article {a}"
+        paragraphs = _member(article, "paragraphs", list, place)
+        for p, paragraph in enumerate(paragraphs, start=1):
+            where = f"{place}, paragraph {p}"
+            context = _member(paragraph, "context", str, where)
+            rows = _member(paragraph, "qas", list, where)
+            for q, row in enumerate(rows, start=1):
+                question = _question(row, context, f"{where}, question {q}")
+                if question.id in seen:
+                    raise UserError(
+                        f"{question.place}: there was a question with the id "
+                        f"{question.id} before; every id is of one question."
+                    )
+                seen.add(question.id)
+                questions.append(question)
+    if not questions:
+        raise UserError(f"{path} has no questions.")
+    return questions
+
+
+def _question(row: Any, context: str, place: str) -> Question:
+    id_ = _member(row, "id", str, place)
+    answers = [
+        Answer(
+            _member(answer, "text", str, f"{place}, answer {n}"),
+            _member(answer, "answer_start", int, f"{place}, answer {n}"),
+        )
+        for n, answer in enumerate(
+            # Test files have none.
+            _member(row, "answers", list, place) if "answers" in row else [],
+            start=1,
+        )
+    ]
+    return Question(
+        id=id_,
+        question=_member(row, "question", str, place),
+        context=context,
+        answers=tuple(answers),
+        place=f"{place} (id {id_})",
+    )
+
+
+_KINDS = {
+    list: "a list",
+    str: "a string",
+    int: "a whole number",
+    dict: "an object",
+}
+
+
+def _member(value: Any, name: str, kind: type, place: str) -> Any:
+    if not isinstance(value, dict):
+        raise UserError(f"{place} is {_shown(value)}, and no object.")
+    if name not in value:
+        raise UserError(f"{place} has no {name!r}; SQuAD's format has one.")
+    found = value[name]
+    if not isinstance(found, kind) or isinstance(found, bool):
+        raise UserError(
+            f"{place}: {name} is {_shown(found)}, and must be {_KINDS[kind]}."
+        )
+    return found
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else text[:59] + "…"
+
+
+def read_large_json(path: str) -> Any:
+    """Returns what a JSON file of any size holds.
+
+    Raises:
+        UserError: when it cannot be read or is no JSON; the line is named.
+    """
+    try:
+        with files.open(path) as file:
+            return json.loads(file.read().decode("utf-8-sig"))
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}.") from None
+    except json.JSONDecodeError as error:
+        raise UserError(
+            f"{path}, line {error.lineno}: it is not valid JSON ({error.msg})."
+        ) from None
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{path}: byte {error.start} is not UTF-8; convert the file first."
+        ) from None
+    except RecursionError:
+        raise UserError(f"{path}: it is nested too deep.") from None

@@ -1,0 +1,179 @@
+"""Exact match and F1 of SQuAD answers, as the official scripts compute them.
+
+To the last digit: sums run in the order of the questions, each as its script
+takes it. A question without a prediction scores 0, as in the script of
+version 1.1; that of version 2.0 stops there.
+"""
+
+import collections
+import re
+import string
+from collections.abc import Callable, Mapping, Sequence
+
+from albert_tf.config import UserError
+from albert_tf.tasks.squad import Question
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+def normalize_answer(text: str) -> str:
+    """Returns the answer in lower case, without ASCII punctuation, articles
+    and superfluous spaces."""
+    text = text.lower().translate(_PUNCTUATION)
+    return " ".join(_ARTICLES.sub(" ", text).split())
+
+
+def exact_match(gold: str, prediction: str) -> int:
+    """Returns 1 if the normalised answers are equal, else 0."""
+    return int(normalize_answer(gold) == normalize_answer(prediction))
+
+
+def token_f1(gold: str, prediction: str) -> float:
+    """Returns F1 over the words of the normalised answers.
+
+    0 where either has no words (version 1.1).
+    """
+    wanted = normalize_answer(gold).split()
+    given = normalize_answer(prediction).split()
+    common = collections.Counter(wanted) & collections.Counter(given)
+    same = sum(common.values())
+    if not same:
+        return 0.0
+    precision, recall = same / len(given), same / len(wanted)
+    return 2 * precision * recall / (precision + recall)
+
+
+def token_f1_or_none(gold: str, prediction: str) -> float:
+    """Returns `token_f1`, and 1 where neither has words (version 2.0)."""
+    if not normalize_answer(gold) and not normalize_answer(prediction):
+        return 1.0
+    return token_f1(gold, prediction)
+
+
+def scores_v1(
+    questions: Sequence[Question], predictions: Mapping[str, str]
+) -> dict[str, float]:
+    """Returns `exact_match` and `f1` in percent, of the best gold answer.
+
+    Args:
+        questions: each with an answer.
+        predictions: an answer by the question's id.
+
+    Raises:
+        UserError: for a question that has no gold answer.
+    """
+    exact = f1 = 0.0
+    for question in questions:
+        if not question.answers:
+            raise UserError(
+                f"{question.place} has no answer; score such files with "
+                "--task=SQuAD2.0."
+            )
+        if question.id not in predictions:
+            continue
+        prediction = predictions[question.id]
+        golds = [answer.text for answer in question.answers]
+        # One by one, as the script does: `sum` rounds otherwise.
+        exact += max(exact_match(gold, prediction) for gold in golds)
+        f1 += max(token_f1(gold, prediction) for gold in golds)
+    return {
+        "exact_match": 100.0 * exact / len(questions),
+        "f1": 100.0 * f1 / len(questions),
+    }
+
+
+def scores_v2(
+    questions: Sequence[Question],
+    predictions: Mapping[str, str],
+    null_odds: Mapping[str, float] | None = None,
+    threshold: float = 1.0,
+) -> dict[str, float]:
+    """Returns the official measures in percent, in the script's order.
+
+    `exact`, `f1` and `total`, those of the questions with (`HasAns_`) and
+    without an answer (`NoAns_`), and, with null_odds, the best that any
+    threshold would have given on these very questions, and that threshold
+    (`best_`): never a result, for it has seen the answers.
+
+    Args:
+        questions: with and without answers.
+        predictions: an answer by the question's id; "": none.
+        null_odds: how much speaks for there being no answer, by id.
+        threshold: with null_odds, above it the answer counts as none.
+
+    Raises:
+        UserError: for a prediction whose null odds are missing.
+    """
+    odds = dict.fromkeys(predictions, 0.0) if null_odds is None else null_odds
+    has_answer = {q.id: bool(q.answers) for q in questions}
+    exact, f1 = {}, {}
+    for question in questions:
+        golds = [
+            answer.text
+            for answer in question.answers
+            if normalize_answer(answer.text)
+        ] or [""]
+        prediction = predictions.get(question.id)
+        if prediction is None:
+            exact[question.id], f1[question.id] = 0, 0.0
+            continue
+        if question.id not in odds:
+            raise UserError(f"{question.place}: it has no null odds.")
+        exact[question.id] = max(exact_match(g, prediction) for g in golds)
+        f1[question.id] = max(token_f1_or_none(g, prediction) for g in golds)
+
+    def decided(scores: Mapping[str, float]) -> dict[str, float]:
+        return {
+            id_: float(not has_answer[id_])
+            if id_ in predictions and odds[id_] > threshold
+            else score
+            for id_, score in scores.items()
+        }
+
+    means = _means(decided(exact), decided(f1))
+    result = means(list(has_answer), "")
+    for prefix, wanted in (("HasAns_", True), ("NoAns_", False)):
+        ids = [id_ for id_, has in has_answer.items() if has is wanted]
+        if ids:
+            result |= means(ids, prefix)
+    if null_odds is not None:
+        for name, scores in (("exact", exact), ("f1", f1)):
+            best, at = _best(scores, predictions, null_odds, has_answer)
+            result |= {f"best_{name}": best, f"best_{name}_thresh": at}
+    return result
+
+
+def _means(
+    exact: Mapping[str, float], f1: Mapping[str, float]
+) -> Callable[[list[str], str], dict[str, float]]:
+    def means(ids: list[str], prefix: str) -> dict[str, float]:
+        return {
+            f"{prefix}exact": 100.0 * sum(exact[i] for i in ids) / len(ids),
+            f"{prefix}f1": 100.0 * sum(f1[i] for i in ids) / len(ids),
+            f"{prefix}total": len(ids),
+        }
+
+    return means
+
+
+def _best(
+    scores: Mapping[str, float],
+    predictions: Mapping[str, str],
+    null_odds: Mapping[str, float],
+    has_answer: Mapping[str, bool],
+) -> tuple[float, float]:
+    """Returns the best mean in percent that a threshold gives, and it."""
+    score = best = float(sum(not has for has in has_answer.values()))
+    best_threshold = 0.0
+    for id_ in sorted(null_odds, key=lambda id_: null_odds[id_]):
+        if id_ not in scores:
+            continue
+        # From here on this question is answered.
+        if has_answer[id_]:
+            score += scores[id_]
+        elif predictions.get(id_):
+            score -= 1
+        if score > best:
+            best, best_threshold = score, null_odds[id_]
+    return 100.0 * best / len(scores), best_threshold

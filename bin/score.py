@@ -1,0 +1,70 @@
+"""Scores of a prediction file, as the benchmark's own script gives them.
+
+python -m bin.score --task=SQuAD2.0 --gold=dev-v2.0.json \\
+    --predictions=predictions.json --null_odds=null_odds.json
+python -m bin.score --task=MRPC --gold=MRPC/dev.tsv --predictions=MRPC.tsv
+"""
+
+import json
+import math
+import sys
+
+from absl import flags
+
+from albert_tf.config import write_json
+from albert_tf.tasks.scoring import SCORED_TASKS, score
+from bin import command_line
+
+FLAGS = flags.FLAGS
+
+
+def define_flags() -> None:
+    """Defines the program's flags."""
+    flags.DEFINE_enum("task", None, SCORED_TASKS, "Whose metrics.")
+    flags.DEFINE_string(
+        "gold", None, "The benchmark's file with labels or answers."
+    )
+    flags.DEFINE_string(
+        "predictions",
+        None,
+        "What is scored: for GLUE a table of index and prediction, as it is "
+        "handed in; for SQuAD a JSON object of answers by id.",
+    )
+    flags.DEFINE_string(
+        "null_odds",
+        None,
+        "SQuAD2.0: a JSON object, by id, of how much speaks for there being "
+        "no answer.",
+    )
+    flags.DEFINE_float(
+        "null_threshold",
+        1.0,
+        "SQuAD2.0, with --null_odds: above it, there is no answer.",
+    )
+    flags.DEFINE_string("output", None, "A file for the measures, too.")
+    command_line.required("task", "gold", "predictions")
+
+
+def main() -> None:
+    """Prints the measures as JSON; remarks go to standard error."""
+    result = score(
+        FLAGS.task,
+        FLAGS.gold,
+        FLAGS.predictions,
+        null_odds=FLAGS.null_odds or "",
+        threshold=FLAGS.null_threshold,
+    )
+    for remark in result.remarks:
+        print(remark, file=sys.stderr, flush=True)
+    # JSON knows no NaN.
+    measures = {
+        name: None if math.isnan(value) else value
+        for name, value in result.measures.items()
+    }
+    print(json.dumps(measures, indent=2))
+    if FLAGS.output:
+        write_json(FLAGS.output, measures)
+
+
+if __name__ == "__main__":
+    command_line.run(define_flags, main)

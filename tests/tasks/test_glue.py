@@ -1,0 +1,114 @@
+"""GLUE's files as they are downloaded: which column is what."""
+
+import pytest
+
+from albert_tf.config import UserError
+from albert_tf.tasks.glue import GLUE_TASKS
+
+# Of each task: a line of its train, dev or test file, and what is read. Quotes
+# stand alone on purpose: they mean nothing.
+LINES = {
+    ("CoLA", "train"): ('gj04\t1\t\tHe "left.', ('He "left.',), "1"),
+    ("CoLA", "dev"): ("gj04\t0\t*\tHim left.", ("Him left.",), "0"),
+    ("CoLA", "test"): ("0\tHe left.", ("He left.",), None),
+    ("SST-2", "train"): ("good \t1", ("good ",), "1"),
+    ("SST-2", "test"): ("0\tgood", ("good",), None),
+    ("MRPC", "dev"): ('1\t17\t18\tA "b\tC', ('A "b', "C"), "1"),
+    ("MRPC", "test"): ("0\t17\t18\tA\tB", ("A", "B"), None),
+    ("STS-B", "dev"): ("0\tg\tf\ty\to\ts\ts\tA\tB\t3.800", ("A", "B"), "3.800"),
+    ("STS-B", "test"): ("0\tg\tf\ty\to\ts\ts\tA\tB", ("A", "B"), None),
+    ("QQP", "train"): ("0\t1\t2\tA?\tB?\t0", ("A?", "B?"), "0"),
+    ("QQP", "test"): ("0\tA?\tB?", ("A?", "B?"), None),
+    ("MNLI", "train"): (
+        "0\tp\tg\tb\tb\tp\tp\tp\tA\tB\tneutral\tentailment",
+        ("A", "B"),
+        "entailment",
+    ),
+    ("MNLI", "dev_mismatched"): (
+        "0\tp\tg\tb\tb\tp\tp\tp\tA\tB\tneutral\tneutral\tcontradiction",
+        ("A", "B"),
+        "contradiction",
+    ),
+    ("MNLI", "test"): ("0\tp\tg\tb\tb\tp\tp\tp\tA\tB", ("A", "B"), None),
+    ("QNLI", "dev"): ("0\tQ?\tS.\tentailment", ("Q?", "S."), "entailment"),
+    ("RTE", "train"): ("0\tA\tB\tnot_entailment", ("A", "B"), "not_entailment"),
+    ("WNLI", "dev"): ("0\tA\tB\t1", ("A", "B"), "1"),
+    ("WNLI", "test"): ("0\tA\tB", ("A", "B"), None),
+    ("AX", "test"): ("0\tA\tB", ("A", "B"), None),
+}
+FILES = {
+    ("MNLI", "dev_mismatched"): "dev_mismatched.tsv",
+    ("MNLI", "test"): "test_matched.tsv",
+    ("AX", "test"): "diagnostic.tsv",
+}
+
+
+@pytest.mark.parametrize(("task", "split"), LINES)
+def test_official_lines(tmp_path, task, split):
+    line, texts, label = LINES[task, split]
+    path = tmp_path / FILES.get((task, split), f"{split}.tsv")
+    # CoLA's files with labels have no header.
+    header = [] if task == "CoLA" and label else ["the\tcolumns"]
+    path.write_bytes("\r\n".join([*header, line, line, ""]).encode())
+    examples = GLUE_TASKS[task].read_examples(str(tmp_path), split)
+    assert [(e.texts, e.label) for e in examples] == [(texts, label)] * 2
+    assert examples[1].place == f"{path}, line {2 + len(header)}"
+
+
+def test_every_task_is_there_with_its_labels_in_order():
+    assert list(GLUE_TASKS) == [
+        *("CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI"),
+        *("QNLI", "RTE", "WNLI", "AX"),
+    ]
+    numbers = {
+        name: [task.label_number(label, "") for label in task.labels]
+        for name, task in GLUE_TASKS.items()
+    }
+    assert all(n == list(range(len(n))) for n in numbers.values())
+    of_three = ("contradiction", "entailment", "neutral")
+    assert GLUE_TASKS["MNLI"].labels == GLUE_TASKS["AX"].labels == of_three
+    assert GLUE_TASKS["RTE"].labels == ("entailment", "not_entailment")
+    assert GLUE_TASKS["STS-B"].labels == ()
+    for task in GLUE_TASKS.values():
+        assert task.best_metric in task.metrics
+
+
+def test_short_lines_of_qqp_are_left_out(tmp_path):
+    rows = ["id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate"]
+    rows += ["0\t1\t2\tA?\tB?\t1", "1\t3\t4\tA line that ends here", "2\t5"]
+    (tmp_path / "dev.tsv").write_text("\n".join(rows) + "\n")
+    (example,) = GLUE_TASKS["QQP"].read_examples(str(tmp_path), "dev")
+    assert example.texts == ("A?", "B?")
+
+
+@pytest.mark.parametrize(
+    ("task", "content", "said"),
+    [
+        (
+            "SST-2",
+            "h\th\ngood\t2\n",
+            "line 2: the label is '2'; SST-2 has 0, 1",
+        ),
+        ("SST-2", "h\th\ngood\n", "line 2: 1 tab-sep.*at least 2 .*'good'"),
+        (
+            "STS-B",
+            "h\n" + "a\t" * 9 + "good\n",
+            "the label is 'good'; STS-B has",
+        ),
+        ("SST-2", "h\th\n", "dev.tsv has no examples"),
+        ("SST-2", "", "dev.tsv is empty; download GLUE"),
+    ],
+)
+def test_mistakes(tmp_path, task, content, said):
+    (tmp_path / "dev.tsv").write_text(content)
+    with pytest.raises(UserError, match=said) as raised:
+        GLUE_TASKS[task].read_examples(str(tmp_path), "dev")
+    assert str(tmp_path / "dev.tsv") in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_what_a_task_does_not_have(tmp_path):
+    with pytest.raises(UserError, match="no split 'eval'; it has train, dev"):
+        GLUE_TASKS["RTE"].read_examples(str(tmp_path), "eval")
+    with pytest.raises(UserError, match="AX has no file that tells the labels"):
+        GLUE_TASKS["AX"].read_gold(str(tmp_path / "diagnostic.tsv"))

@@ -1,0 +1,197 @@
+"""Prediction files against gold files, and what does not fit."""
+
+import json
+
+import numpy as np
+import pytest
+
+from albert_tf.config import UserError
+from albert_tf.tasks.scoring import SCORED_TASKS, score
+
+
+def table(path, *rows):
+    path.write_text("\n".join("\t".join(row) for row in rows) + "\n")
+    return str(path)
+
+
+def mrpc(tmp_path, labels, predictions):
+    gold = table(
+        tmp_path / "dev.tsv",
+        ("Quality", "#1 ID", "#2 ID", "#1 String", "#2 String"),
+        *((label, "1", "2", 'A "', "B") for label in labels),
+    )
+    rows = [(str(n), label) for n, label in enumerate(predictions)]
+    # In any order.
+    return gold, table(
+        tmp_path / "MRPC.tsv", ("index", "prediction"), *reversed(rows)
+    )
+
+
+def test_accuracy_and_f1(tmp_path):
+    gold, predictions = mrpc(tmp_path, "110100", "101100")
+    found = score("MRPC", gold, predictions)
+    # 2 of 3 ones are found, and 2 of 3 that are predicted are right.
+    assert found.measures == pytest.approx({"accuracy": 4 / 6, "f1": 2 / 3})
+    assert found.remarks == []
+
+
+def test_labels_by_name(tmp_path):
+    names = ("neutral", "entailment", "contradiction", "neutral")
+    gold = table(
+        tmp_path / "dev_matched.tsv",
+        ("header",),
+        *((*"01234567", "A", "B", "entailment", name) for name in names),
+    )
+    predictions = table(
+        tmp_path / "MNLI-m.tsv",
+        ("index", "prediction"),
+        *((str(n), name) for n, name in enumerate(names[::-1])),
+    )
+    assert score("MNLI", gold, predictions).measures == {"accuracy": 0.5}
+
+
+def numbers(tmp_path, labels, predictions):
+    gold = table(
+        tmp_path / "dev.tsv",
+        ("header",),
+        *((*"0123456", "A", "B", str(label)) for label in labels),
+    )
+    return gold, table(
+        tmp_path / "STS-B.tsv",
+        ("index", "prediction"),
+        *((str(n), str(value)) for n, value in enumerate(predictions)),
+    )
+
+
+def test_correlations(tmp_path):
+    labels, found = [0.0, 1.5, 5.0, 3.0], [1.0, 1.0, 4.0, 5.0]
+    measures = score("STS-B", *numbers(tmp_path, labels, found)).measures
+    # Equal predictions share their mean rank.
+    ranks = np.corrcoef([1, 2, 4, 3], [1.5, 1.5, 3, 4])[0, 1]
+    assert measures == pytest.approx(
+        {"pearson": np.corrcoef(labels, found)[0, 1], "spearman": ranks}
+    )
+
+
+def test_a_correlation_that_is_not_defined_is_told(tmp_path):
+    found = score("STS-B", *numbers(tmp_path, [0.0, 1.0], [2.0, 2.0]))
+    assert np.isnan(found.measures["pearson"])
+    assert found.remarks[0].startswith("pearson is not defined: the labels or")
+
+
+@pytest.mark.parametrize(
+    ("labels", "predictions", "correlation"),
+    [
+        # tp 2, tn 2, fp 1, fn 1: (4 - 1) / √(3·3·3·3).
+        ("110100", "101100", 1 / 3),
+        ("111000", "111111", 0.0),
+    ],
+)
+def test_matthews_correlation(tmp_path, labels, predictions, correlation):
+    gold = table(
+        tmp_path / "dev.tsv", *(("s", label, "", "A") for label in labels)
+    )
+    found = table(
+        tmp_path / "CoLA.tsv",
+        ("index", "prediction"),
+        *((str(n), label) for n, label in enumerate(predictions)),
+    )
+    assert score("CoLA", gold, found).measures == pytest.approx(
+        {"matthews_correlation": correlation}
+    )
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([("id", "label")], "line 1: the columns are id, label; they must be"),
+        ([("0", "1", "2")], "line 2: 3 tab-separated fields, where two"),
+        ([("2", "1")], "line 2: the index is '2'; .* examples 0 to 1"),
+        ([("-1", "1")], "line 2: the index is '-1'"),
+        ([("²", "1")], "line 2: the index is '²'"),
+        ([("0", "1"), ("0", "1")], "line 3: the index 0 came before"),
+        ([("0", "yes")], "line 2: the label is 'yes'; MRPC has 0, 1"),
+        ([("1", "1")], "1 of 2 examples have no prediction: 0"),
+    ],
+)
+def test_submissions_that_do_not_fit(tmp_path, rows, said):
+    gold, predictions = mrpc(tmp_path, "10", "")
+    head = [("index", "prediction")] if rows[0][0] != "id" else []
+    table(tmp_path / "MRPC.tsv", *head, *rows)
+    with pytest.raises(UserError, match=said) as raised:
+        score("MRPC", gold, predictions)
+    assert str(raised.value).startswith(predictions)
+    assert "\n" not in str(raised.value)
+
+
+def test_numbers_that_are_none(tmp_path):
+    gold, predictions = numbers(tmp_path, [0.0, 1.0], [1.0, "nan"])
+    with pytest.raises(UserError, match="line 3: nan is no finite number"):
+        score("STS-B", gold, predictions)
+
+
+def squad(tmp_path, predictions, name="predictions.json"):
+    rows = [
+        {
+            "id": str(n),
+            "question": "?",
+            "answers": [{"text": "red", "answer_start": 0}] * (n < 5),
+        }
+        for n in range(6)
+    ]
+    paragraph = {"context": "red", "qas": rows}
+    gold = tmp_path / "gold.json"
+    gold.write_text(json.dumps({"data": [{"paragraphs": [paragraph]}]}))
+    (tmp_path / name).write_text(json.dumps(predictions))
+    return str(gold), str(tmp_path / name)
+
+
+def test_questions_without_a_prediction_and_the_reverse(tmp_path):
+    given = {"0": "red", "5": "", "x": "red", "y": "red"}
+    found = score("SQuAD2.0", *squad(tmp_path, given))
+    assert found.measures["exact"] == pytest.approx(100 * 2 / 6)
+    assert found.remarks == [
+        "4 of 6 questions have no prediction and score 0: 1, 2, 3 and others.",
+        "2 predictions are of no question here and do not count: x, y.",
+    ]
+
+
+def test_the_best_threshold_is_no_result(tmp_path):
+    given = {str(n): "red" for n in range(6)}
+    odds = {str(n): n - 4.5 for n in range(6)}
+    _, path = squad(tmp_path, odds, "null_odds.json")
+    found = score("SQuAD2.0", *squad(tmp_path, given), null_odds=path)
+    assert found.measures["exact"] == pytest.approx(100 * 5 / 6)
+    assert found.measures["best_exact"] == 100.0
+    assert "no results" in found.remarks[-1]
+    with pytest.raises(UserError, match="null_odds is for SQuAD2.0, and not"):
+        score("SQuAD1.1", *squad(tmp_path, given), null_odds=path)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ([], "must hold an object of an answer for each id"),
+        ({"0": None}, "the value of '0' is null; it must be an answer"),
+        ({"0": ["red"]}, r"the value of '0' is \[\"red\"\]"),
+    ],
+)
+def test_predictions_that_are_none(tmp_path, given, said):
+    gold, predictions = squad(tmp_path, given)
+    with pytest.raises(UserError, match=said) as raised:
+        score("SQuAD2.0", gold, predictions)
+    assert str(raised.value).startswith(predictions)
+
+
+def test_null_odds_that_are_no_numbers(tmp_path):
+    gold, predictions = squad(tmp_path, {"0": "red"})
+    _, odds = squad(tmp_path, {"0": True}, "null_odds.json")
+    with pytest.raises(UserError, match="'0' is true; it must be a number"):
+        score("SQuAD2.0", gold, predictions, null_odds=odds)
+
+
+def test_the_tasks_that_have_gold():
+    assert (
+        *("CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI", "QNLI"),
+        *("RTE", "WNLI", "SQuAD1.1", "SQuAD2.0"),
+    ) == SCORED_TASKS

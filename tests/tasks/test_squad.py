@@ -1,0 +1,93 @@
+"""SQuAD's format, and what is said of files that are not in it."""
+
+import json
+
+import pytest
+
+from albert_tf.config import UserError
+from albert_tf.tasks.squad import Answer, Question, read_squad
+
+
+def dataset(*questions, context="Made up in Käse."):
+    paragraph = {"context": context, "qas": list(questions)}
+    return {"version": "v2.0", "data": [{"paragraphs": [paragraph]}]}
+
+
+def row(id_="a", **changes):
+    return {
+        "id": id_,
+        "question": "Where?",
+        "answers": [{"text": "Käse", "answer_start": 11}],
+        **changes,
+    }
+
+
+def write(tmp_path, content):
+    path = tmp_path / "squad.json"
+    text = content if isinstance(content, str) else json.dumps(content)
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def test_questions_in_their_order(tmp_path):
+    none = {"answers": [], "is_impossible": True, "plausible_answers": []}
+    hidden = row("c")
+    del hidden["answers"]
+    path = write(tmp_path, dataset(row("b"), row("a", **none), hidden))
+    place = f"{path}, article 1, paragraph 1, question"
+    assert read_squad(path) == [
+        Question(
+            "b",
+            "Where?",
+            "Made up in Käse.",
+            (Answer("Käse", 11),),
+            f"{place} 1 (id b)",
+        ),
+        Question("a", "Where?", "Made up in Käse.", (), f"{place} 2 (id a)"),
+        Question("c", "Where?", "Made up in Käse.", (), f"{place} 3 (id c)"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{\n'", "line 2: it is not valid JSON"),
+        ("[]", r"squad.json is \[\], and no object"),
+        ({"version": "1"}, "squad.json has no 'data'"),
+        ({"data": {}}, r"squad.json: data is \{\}, and must be a list"),
+        ({"data": []}, "has no questions"),
+        ({"data": [7]}, "article 1 is 7, and no object"),
+        ({"data": [{"paragraphs": [{}]}]}, "paragraph 1 has no 'context'"),
+        (dataset(row(id_=5)), "question 1: id is 5, and must be a string"),
+        (dataset(row(question=None)), "question is null, and must be a string"),
+        (
+            dataset(row(answers=[{"text": "a", "answer_start": True}])),
+            "question 1, answer 1: answer_start is true, and must be a whole",
+        ),
+        (
+            dataset(row(answers=[{"text": ["a"] * 99, "answer_start": 1}])),
+            r"text is \[\"a\", .{,60}…, and must be a string",
+        ),
+        (
+            dataset(row(), row()),
+            r"question 2 \(id a\): there was .* id a before",
+        ),
+    ],
+)
+def test_mistakes(tmp_path, content, said):
+    path = write(tmp_path, content)
+    with pytest.raises(UserError, match=said) as raised:
+        read_squad(path)
+    assert str(raised.value).startswith(path)
+    assert "\n" not in str(raised.value)
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    with pytest.raises(UserError, match=r"none\.json: No such file"):
+        read_squad(str(tmp_path / "none.json"))
+    (tmp_path / "latin.json").write_bytes(b'{"data": "\xff"}')
+    with pytest.raises(UserError, match="byte 10 is not UTF-8"):
+        read_squad(str(tmp_path / "latin.json"))
+    (tmp_path / "deep.json").write_text("[" * 200_000)
+    with pytest.raises(UserError, match="nested too deep"):
+        read_squad(str(tmp_path / "deep.json"))

@@ -38,8 +38,9 @@ def define_flags() -> None:
     )
     flags.DEFINE_float(
         "null_threshold",
-        1.0,
-        "SQuAD2.0, with --null_odds: above it, there is no answer.",
+        None,
+        "SQuAD2.0, with --null_odds: above it, there is no answer. "
+        "Default: 1, as in the official script.",
     )
     flags.DEFINE_string("output", None, "A file for the measures, too.")
     command_line.required("task", "gold", "predictions")

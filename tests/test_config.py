@@ -31,7 +31,7 @@ from albert_tf.config import (
     to_dict,
     write_json,
 )
-from tests.counted_work import calls_below
+from tests.counted_work import steps_below
 
 SECTIONS = (
     ModelConfig,
@@ -449,7 +449,7 @@ def test_json_round_trip(tmp_path):
 def test_bad_json_is_refused(tmp_path, content, text):
     path = tmp_path / "bad.json"
     path.write_bytes(content)
-    with pytest.raises(UserError, match=text) as caught, calls_below(1000):
+    with pytest.raises(UserError, match=text) as caught, steps_below(2000):
         read_json(path)
     message = str(caught.value)
     assert str(path) in message

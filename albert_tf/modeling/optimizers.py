@@ -23,8 +23,9 @@ from albert_tf.modeling.variable_rules import matches, path_patterns
 # Variables, by path, that neither decay nor adapt (the original's list).
 EXCLUDED_PATTERNS = ("LayerNorm", "layer_norm", "bias")
 # A variable of more values is updated in one compiled pass over memory. For
-# one of fewer the small operations themselves are faster (a third to a half
-# of the time), and compiling takes a tenth of a second for every shape.
+# the others the small operations themselves are faster (they take a half to
+# three quarters of the time), and compiling takes a tenth of a second for
+# every shape.
 MOST_UNCOMPILED = 2**15
 
 

@@ -26,32 +26,32 @@ def read_tsv(path: str) -> list[Example]:
             not UTF-8, a header without `label`, a line without exactly two
             fields, or an empty label.
     """
-    rows = [_two_fields(row) for row in read_table(path, _ADVICE)]
-    header = rows[0]
-    if header.count(LABEL_COLUMN) != 1:
+    header, *rows = map(_with_two_fields, read_table(path, _ADVICE))
+    columns = header.fields
+    if columns.count(LABEL_COLUMN) != 1:
         raise UserError(
-            f"{path}, line 1: the columns are {', '.join(header)}; one must "
+            f"{header.place}: the columns are {', '.join(columns)}; one must "
             f"be called {LABEL_COLUMN!r} and the other holds the text."
         )
-    label = header.index(LABEL_COLUMN)
+    label = columns.index(LABEL_COLUMN)
     examples = []
-    for number, row in enumerate(rows[1:], start=2):
-        place = f"{path}, line {number}"
-        if not row[label].strip():
-            raise UserError(f"{place}: the label is empty.")
-        examples.append(Example((row[1 - label],), row[label].strip(), place))
+    for row in rows:
+        name = row.fields[label].strip()
+        if not name:
+            raise UserError(f"{row.place}: the label is empty.")
+        examples.append(Example((row.fields[1 - label],), name, row.place))
     if not examples:
         raise UserError(f"{path} has a header but no examples.")
     return examples
 
 
-def _two_fields(row: Row) -> list[str]:
+def _with_two_fields(row: Row) -> Row:
     if len(row.fields) != 2:
         raise UserError(
             f"{row.place}: {len(row.fields)} tab-separated fields "
             f"where two are needed: {chr(9).join(row.fields)[:60]!r}."
         )
-    return row.fields
+    return row
 
 
 def _read_split(data_dir: str, split: str) -> list[Example]:

@@ -1,13 +1,18 @@
 """GLUE's tasks as rows: files as they are downloaded, labels, metrics."""
 
 import dataclasses
+import math
 import os
+import re
 from collections.abc import Mapping
 
 from albert_tf.config import UserError
 from albert_tf.tasks import metrics
 from albert_tf.tasks.base import Example, Metric
 from albert_tf.tasks.tables import Row, read_table
+
+# As files have them; Python would also take 1_0.
+_NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,21 +109,29 @@ class GlueTask:
         if self.labels:
             if label not in self.labels:
                 raise UserError(
-                    f"{place}: the label is {label!r}; {self.name} has "
+                    f"{place}: the label is {label[:60]!r}; {self.name} has "
                     f"{', '.join(self.labels)}."
                 )
             return self.labels.index(label)
-        try:
-            return float(label)
-        except ValueError:
+        number = float(label) if _NUMBER.fullmatch(label) else math.inf
+        if not math.isfinite(number):
             raise UserError(
-                f"{place}: the label is {label!r}; {self.name} has numbers."
-            ) from None
+                f"{place}: the label is {label[:60]!r}; {self.name} has "
+                "numbers."
+            )
+        return number
 
 
 def _is_whole(row: Row, file: TableFile) -> bool:
-    """Or raises UserError, unless short lines are part of the file."""
-    needed = max(*file.texts, file.label or 0, -1) + 1
+    """Returns whether a line has its fields, where it may lack some.
+
+    Raises:
+        UserError: where it may not.
+    """
+    needed = max(*file.texts, file.label or 0, 0) + 1
+    if file.label == -1:
+        # Or the last text would be taken for the label.
+        needed += 1
     if len(row.fields) >= needed:
         return True
     if file.short_rows:

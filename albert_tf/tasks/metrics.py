@@ -32,7 +32,10 @@ def matthews_correlation(labels: np.ndarray, predictions: np.ndarray) -> float:
     """Returns Matthews' correlation, 0 where it is undefined (scikit-learn)."""
     from sklearn.metrics import matthews_corrcoef
 
-    return float(matthews_corrcoef(labels, predictions))
+    with warnings.catch_warnings():
+        # Of labels that are all equal; the 0 is documented.
+        warnings.simplefilter("ignore")
+        return float(matthews_corrcoef(labels, predictions))
 
 
 def pearson(labels: np.ndarray, predictions: np.ndarray) -> float:

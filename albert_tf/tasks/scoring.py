@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -35,7 +37,7 @@ def score(
     predictions: str,
     *,
     null_odds: str = "",
-    threshold: float = 1.0,
+    threshold: float | None = None,
 ) -> Score:
     """Returns the official measures of a prediction file.
 
@@ -45,7 +47,8 @@ def score(
         predictions: as it is handed in: for GLUE a table of `index` and
             `prediction`, for SQuAD a JSON object of answers by id.
         null_odds: SQuAD 2.0 alone: a JSON object of numbers by id.
-        threshold: SQuAD 2.0 with null_odds: above it there is no answer.
+        threshold: SQuAD 2.0 with null_odds: above it there is no answer;
+            None: 1, as in the official script.
 
     Raises:
         UserError: for a file that cannot be read, or predictions that are not
@@ -53,15 +56,32 @@ def score(
     """
     if null_odds and task != _SQUAD_2:
         raise UserError(f"null_odds is for {_SQUAD_2}, and not for {task}.")
+    if threshold is not None and not null_odds:
+        raise UserError(
+            f"null_threshold={threshold} is a bound of null odds; give them "
+            "with --null_odds."
+        )
+    if threshold is not None and not math.isfinite(threshold):
+        raise UserError(f"null_threshold={threshold} is no finite number.")
     if task in GLUE_TASKS:
         return _score_glue(GLUE_TASKS[task], gold, predictions)
     questions = read_squad(gold)
-    answers = _by_id(predictions, str, "an answer")
+    for question in questions:
+        if question.answers is None:
+            raise UserError(
+                f"{question.place} has no 'answers': a file that keeps them "
+                "secret is no gold."
+            )
+    answers = _by_id(predictions, _is_answer, "an answer")
     remarks = _remarks(questions, answers)
     if task == _SQUAD_1:
         return Score(squad_scores.scores_v1(questions, answers), remarks)
-    odds = _by_id(null_odds, float, "a number") if null_odds else None
-    measures = squad_scores.scores_v2(questions, answers, odds, threshold)
+    odds = None
+    if null_odds:
+        odds = _by_id(null_odds, _is_number, "a finite number")
+    measures = squad_scores.scores_v2(
+        questions, answers, odds, 1.0 if threshold is None else threshold
+    )
     if odds is not None:
         remarks.append(
             "best_exact and best_f1 are what the best threshold on these very "
@@ -86,7 +106,8 @@ def _score_glue(task: GlueTask, gold: str, predictions: str) -> Score:
         name: metric(labels, found) for name, metric in task.metrics.items()
     }
     remarks = [
-        f"{name} is not defined: the labels or the predictions are all equal."
+        f"{name} is not defined for these numbers, as where all labels or all "
+        "predictions are equal."
         for name, value in measures.items()
         if math.isnan(value)
     ]
@@ -98,10 +119,12 @@ def _read_submission(task: GlueTask, path: str, number: int) -> np.ndarray:
     header, *rows = read_table(path, "it is to hold GLUE's predictions.")
     if header.fields != ["index", "prediction"]:
         raise UserError(
-            f"{header.place}: the columns are {', '.join(header.fields)}; "
+            f"{header.place}: the columns are "
+            f"{', '.join(header.fields)[:60]!r}; "
             "they must be index and prediction."
         )
     found = np.full(number, np.nan)
+    indices = {str(index) for index in range(number)}
     for row in rows:
         if len(row.fields) != 2:
             raise UserError(
@@ -109,17 +132,14 @@ def _read_submission(task: GlueTask, path: str, number: int) -> np.ndarray:
                 "two are needed."
             )
         index, label = row.fields
-        if not (index.isascii() and index.isdigit() and int(index) < number):
+        if index not in indices:
             raise UserError(
-                f"{row.place}: the index is {index!r}; the gold file has "
+                f"{row.place}: the index is {index[:60]!r}; the gold file has "
                 f"examples 0 to {number - 1}."
             )
         if not math.isnan(found[int(index)]):
             raise UserError(f"{row.place}: the index {index} came before.")
-        value = task.label_number(label.strip(), row.place)
-        if not math.isfinite(value):
-            raise UserError(f"{row.place}: {label} is no finite number.")
-        found[int(index)] = value
+        found[int(index)] = task.label_number(label.strip(), row.place)
     missing = np.flatnonzero(np.isnan(found))
     if len(missing):
         raise UserError(
@@ -129,19 +149,32 @@ def _read_submission(task: GlueTask, path: str, number: int) -> np.ndarray:
     return found
 
 
-def _by_id(path: str, kind: type, what: str) -> dict:
-    """Returns a JSON object whose values are all of a kind."""
+def _by_id(path: str, fits: Callable[[Any], bool], what: str) -> dict:
+    """Returns a JSON object whose values all fit."""
     values = read_large_json(path)
     if not isinstance(values, dict):
         raise UserError(f"{path} must hold an object of {what} for each id.")
-    kinds: tuple[type, ...] = (int, float) if kind is float else (kind,)
     for id_, value in values.items():
-        if not isinstance(value, kinds) or isinstance(value, bool):
+        if not fits(value):
             raise UserError(
-                f"{path}: the value of {id_!r} is "
+                f"{path}: the value of {id_[:60]!r} is "
                 f"{json.dumps(value)[:60]}; it must be {what}."
             )
     return values
+
+
+def _is_answer(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_number(value: Any) -> bool:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        # A whole number that no float can be.
+        return False
 
 
 def _remarks(questions: list[Question], answers: dict[str, str]) -> list[str]:
@@ -165,5 +198,8 @@ def _remarks(questions: list[Question], answers: dict[str, str]) -> list[str]:
 
 
 def _some(names: list[str]) -> str:
-    shown = ", ".join(names[:_NAMED])
+    shown = ", ".join(
+        name[:60] if name.isprintable() else repr(name[:60])
+        for name in names[:_NAMED]
+    )
     return f"{shown} and others" if len(names) > _NAMED else shown

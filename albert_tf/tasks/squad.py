@@ -24,15 +24,15 @@ class Question:
         id: of the benchmark.
         question: the text.
         context: the paragraph.
-        answers: none where the paragraph has none (version 2.0), or where the
-            file does not tell.
+        answers: () where the paragraph has none (version 2.0); None where
+            the file does not tell.
         place: for messages.
     """
 
     id: str
     question: str
     context: str
-    answers: tuple[Answer, ...]
+    answers: tuple[Answer, ...] | None
     place: str
 
 
@@ -58,8 +58,8 @@ def read_squad(path: str) -> list[Question]:
                 question = _question(row, context, f"{where}, question {q}")
                 if question.id in seen:
                     raise UserError(
-                        f"{question.place}: there was a question with the id "
-                        f"{question.id} before; every id is of one question."
+                        f"{question.place}: there was a question with this id "
+                        "before; every id is of one question."
                     )
                 seen.add(question.id)
                 questions.append(question)
@@ -70,23 +70,27 @@ def read_squad(path: str) -> list[Question]:
 
 def _question(row: Any, context: str, place: str) -> Question:
     id_ = _member(row, "id", str, place)
-    answers = [
-        Answer(
-            _member(answer, "text", str, f"{place}, answer {n}"),
-            _member(answer, "answer_start", int, f"{place}, answer {n}"),
+    answers = None
+    # Test files have none.
+    if "answers" in row:
+        rows = _member(row, "answers", list, place)
+        answers = tuple(
+            _answer(answer, f"{place}, answer {number}")
+            for number, answer in enumerate(rows, start=1)
         )
-        for n, answer in enumerate(
-            # Test files have none.
-            _member(row, "answers", list, place) if "answers" in row else [],
-            start=1,
-        )
-    ]
     return Question(
         id=id_,
         question=_member(row, "question", str, place),
         context=context,
-        answers=tuple(answers),
-        place=f"{place} (id {id_})",
+        answers=answers,
+        place=f"{place} (id {_shown(id_)})",
+    )
+
+
+def _answer(row: Any, place: str) -> Answer:
+    return Answer(
+        text=_member(row, "text", str, place),
+        start=_member(row, "answer_start", int, place),
     )
 
 
@@ -135,5 +139,8 @@ def read_large_json(path: str) -> Any:
         raise UserError(
             f"{path}: byte {error.start} is not UTF-8; convert the file first."
         ) from None
+    except ValueError:
+        # Python reads no whole number of more than 4,300 digits.
+        raise UserError(f"{path} has a number with too many digits.") from None
     except RecursionError:
         raise UserError(f"{path}: it is nested too deep.") from None

@@ -47,7 +47,8 @@ def token_f1(gold: str, prediction: str) -> float:
 def token_f1_or_none(gold: str, prediction: str) -> float:
     """Returns `token_f1`, and 1 where neither has words (version 2.0)."""
     if not normalize_answer(gold) and not normalize_answer(prediction):
-        return 1.0
+        # Whole, as in the script: Python 3.12 adds up floats otherwise.
+        return 1
     return token_f1(gold, prediction)
 
 
@@ -100,7 +101,7 @@ def scores_v2(
         questions: with and without answers.
         predictions: an answer by the question's id; "": none.
         null_odds: how much speaks for there being no answer, by id.
-        threshold: with null_odds, above it the answer counts as none.
+        threshold: of the null odds; above it the answer counts as none.
 
     Raises:
         UserError: for a prediction whose null odds are missing.
@@ -164,7 +165,9 @@ def _best(
     has_answer: Mapping[str, bool],
 ) -> tuple[float, float]:
     """Returns the best mean in percent that a threshold gives, and it."""
-    score = best = float(sum(not has for has in has_answer.values()))
+    score = best = sum(
+        not has_answer[id_] for id_ in predictions if id_ in has_answer
+    )
     best_threshold = 0.0
     for id_ in sorted(null_odds, key=lambda id_: null_odds[id_]):
         if id_ not in scores:

@@ -1,9 +1,9 @@
-"""Files of lines with fields: tab-separated tables and JSON lines.
+"""Tables as the benchmarks write them.
 
-Tables are read as the benchmarks write them: one tab between fields, quotes
-mean nothing, a line ends with LF or CRLF.
+One tab between fields, quotes mean nothing, a line ends with LF or CRLF.
 """
 
+import codecs
 import dataclasses
 from collections.abc import Iterator
 
@@ -51,9 +51,10 @@ def read_lines(path: str, advice: str) -> Iterator[tuple[int, str]]:
         lines.pop()
     if not lines:
         raise UserError(f"{path} is empty; {advice}")
+    lines[0] = lines[0].removeprefix(codecs.BOM_UTF8)
     for number, line in enumerate(lines, start=1):
         try:
-            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+            text = line.decode("utf-8")
         except UnicodeDecodeError as error:
             raise UserError(
                 f"{path}, line {number}: byte {error.start} "

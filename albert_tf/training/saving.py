@@ -55,10 +55,10 @@ class Saving:
             RunStopped: when that fails and the checkpoint is needed, or
                 failed too often before, or the run directory is gone.
         """
-        self._check_directory()
         try:
+            self._check_directory()
             self._checkpoints.save(step, state, best=best)
-        except SaveFailed as error:
+        except (SaveFailed, OSError) as error:
             self._failed(str(error), needed)
         else:
             self._failures = 0
@@ -71,10 +71,10 @@ class Saving:
         Raises:
             RunStopped: as for `checkpoint`.
         """
-        self._check_directory()
         path = os.path.join(self._run_dir, name)
         written = True
         try:
+            self._check_directory()
             if is_chief(self._trainer.strategy):
                 with self._trainer.averaged_weights():
                     self._export(path)
@@ -85,15 +85,24 @@ class Saving:
         return bool(agreed(self._trainer.strategy, float(written)))
 
     def _check_directory(self) -> None:
-        """Or what is saved would make it anew, as the run of nobody."""
+        """Raises RunStopped if the run directory is gone.
+
+        What is saved would make it anew, with half of a run in it. Other
+        faults of the disk are OSErrors, as those of saving.
+        """
         path = os.path.join(self._run_dir, CONFIG)
-        if is_chief(self._trainer.strategy) and not files.isfile(path):
+        if not is_chief(self._trainer.strategy):
+            return
+        try:
+            with files.open(path):
+                pass
+        except FileNotFoundError:
             raise RunStopped(
                 f"{path} is gone: the run directory was removed, or emptied, "
                 "while the run was at work, and what it had kept with it. "
                 "Start the command again with a --run_dir that is empty.",
                 WRITING_FAILED,
-            )
+            ) from None
 
     def _failed(self, said: str, needed: bool) -> None:
         self._failures += 1

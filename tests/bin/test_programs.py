@@ -160,6 +160,22 @@ def test_from_text_to_an_answer(tmp_path, sentences):
     assert "classifier accuracy" in done.stdout
 
 
+def test_scores_are_json_and_remarks_are_not(tmp_path):
+    gold, predictions = tmp_path / "dev.tsv", tmp_path / "STS-B.tsv"
+    rows = ["header", *("\t" * 7 + f"A\tB\t{n}" for n in range(3))]
+    gold.write_text("\n".join(rows))
+    rows = ["index\tprediction", *(f"{n}\t2.5" for n in range(3))]
+    predictions.write_text("\n".join(rows))
+    output = tmp_path / "score.json"
+    flags = ["--task=STS-B", f"--gold={gold}", f"--predictions={predictions}"]
+    done = program("score", *flags, f"--output={output}")
+    # JSON has no NaN.
+    expected = {"pearson": None, "spearman": None}
+    assert json.loads(done.stdout) == expected
+    assert json.loads(output.read_text()) == expected
+    assert "pearson is not defined for these numbers" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("name", "flags", "said"),
     [
@@ -173,6 +189,24 @@ def test_from_text_to_an_answer(tmp_path, sentences):
             "line 1: byte 3 is not UTF-8",
         ),
         ("show_results", ["--run_dirs={t}"], "not a run directory"),
+        (
+            "score",
+            [
+                "--task=SQuAD2.0",
+                "--gold={t}/empty.txt",
+                "--predictions={t}/empty.txt",
+            ],
+            "empty.txt, line 1: it is not valid JSON",
+        ),
+        (
+            "score",
+            [
+                "--task=RTE",
+                "--gold={t}/none.tsv",
+                "--predictions={t}/empty.txt",
+            ],
+            "none.tsv: No such file or directory; download GLUE",
+        ),
     ],
 )
 def test_mistakes(tmp_path, name, flags, said):
@@ -240,6 +274,7 @@ def test_mistakes_of_programs_that_load_tensorflow(tmp_path, name, flags, said):
         ("pretrain", ["--trian_data=x"], "Did you mean"),
         ("pretrain", ["--num_train_steps=many"], "many"),
         ("finetune", [], "--task must have a value"),
+        ("score", ["--task=AX"], "CoLA|SST-2|MRPC"),
         ("export", ["--model_dir=a", "--export_dir=b", "stray"], "'stray'"),
     ],
 )

@@ -470,6 +470,7 @@ def test_rows_of_an_embedding_are_summed():
     np.testing.assert_array_equal(sparse[0], full[0])
 
 
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("bias_correction", [False, True])
 def test_accumulated_gradients_are_one_update_with_their_mean(bias_correction):
     weights, gradients = problem(steps=6)
@@ -497,6 +498,7 @@ def test_accumulated_gradients_are_one_update_with_their_mean(bias_correction):
     assert int(other.iterations) == int(one.iterations) == 2
 
 
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_updates_in_a_graph(jit_compile):
     weights, gradients = problem(steps=2)
@@ -517,6 +519,7 @@ def test_updates_in_a_graph(jit_compile):
     assert int(compiled.iterations) == 2
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_keras_own_way_over_replicas():
     """The sum of the replicas' gradients; each has the trust ratio."""
     weights, gradients = problem(steps=2)
@@ -591,6 +594,7 @@ def test_a_saved_model_goes_on_where_it_was(tmp_path):
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_float16_with_keras_loss_scaling():
     keras.utils.set_random_seed(3)
     model = keras.Sequential(

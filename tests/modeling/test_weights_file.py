@@ -18,7 +18,7 @@ from albert_tf.modeling.weights_file import (
     refuse_pickle,
     write_weights,
 )
-from tests.counted_work import calls_below
+from tests.counted_work import steps_below
 
 WORDS = "albert.embeddings.word_embeddings.weight"
 DECODER = "predictions.decoder.weight"
@@ -56,7 +56,7 @@ def written(tmp_path, **arrays):
 
 def refused(path):
     """Returns the line that refuses a file, however much is in it."""
-    with pytest.raises(UserError) as raised, calls_below(1000):
+    with pytest.raises(UserError) as raised, steps_below(2000):
         open_weights(path)
     text = str(raised.value)
     assert text.startswith(path)
@@ -339,7 +339,7 @@ def names_of(count):
     ],
     ids=["empty objects", "empty lists", "many names"],
 )
-def test_the_largest_headers_are_refused_in_time(tmp_path, fill):
+def test_the_largest_headers_are_refused_with_little_work(tmp_path, fill):
     """Their data are missing by a byte."""
     assert len(fill) <= MAX_HEADER_BYTES
     refused(file_of(tmp_path, fill, b"\0" * 3))
@@ -347,7 +347,7 @@ def test_the_largest_headers_are_refused_in_time(tmp_path, fill):
 
 def test_a_header_of_many_names_is_read_name_by_name(tmp_path):
     path = file_of(tmp_path, names_of(20_000), b"\0" * 80_000)
-    with calls_below(20 * 20_000):
+    with steps_below(50 * 20_000):
         assert len(open_weights(path).shapes) == 20_000
 
 

@@ -11,6 +11,7 @@ import keras
 import numpy as np
 import pytest
 
+from albert_tf.modeling import optimizers
 from albert_tf.modeling.optimizers import Lamb
 
 NUM_PROBLEMS = 24
@@ -120,9 +121,15 @@ def our_updates(problem):
     return {name: np.stack(steps) for name, steps in after.items()}
 
 
+@pytest.mark.parametrize("most_uncompiled", [-1, optimizers.MOST_UNCOMPILED])
 def test_updates_equal_those_of_tensorflow_addons(
-    problems, updates_of_tensorflow_addons, record_difference
+    most_uncompiled,
+    problems,
+    updates_of_tensorflow_addons,
+    record_difference,
+    monkeypatch,
 ):
+    monkeypatch.setattr(optimizers, "MOST_UNCOMPILED", most_uncompiled)
     largest = 0.0
     compared = 0
     moved = 0

@@ -42,6 +42,7 @@ def test_reads_either_order(tmp_path, content):
         ("text\tlabel\na\tb\n\nc\td\n", "line 3: 1 tab-separated fields"),
         ("text\tlabel\na\t \n", "line 2: the label is empty"),
         (b"text\tlabel\na\xff\tb\n", r"line 2: byte 1 \(0xff\) is not UTF-8"),
+        (b"\xef\xbb\xbft\xff\tlabel\n", r"line 1: byte 1 \(0xff\) is not UTF"),
     ],
 )
 def test_mistakes(tmp_path, content, said):

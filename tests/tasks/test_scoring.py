@@ -1,6 +1,7 @@
 """Prediction files against gold files, and what does not fit."""
 
 import json
+import pathlib
 
 import numpy as np
 import pytest
@@ -76,7 +77,7 @@ def test_correlations(tmp_path):
 def test_a_correlation_that_is_not_defined_is_told(tmp_path):
     found = score("STS-B", *numbers(tmp_path, [0.0, 1.0], [2.0, 2.0]))
     assert np.isnan(found.measures["pearson"])
-    assert found.remarks[0].startswith("pearson is not defined: the labels or")
+    assert found.remarks[0].startswith("pearson is not defined for these num")
 
 
 @pytest.mark.parametrize(
@@ -104,11 +105,16 @@ def test_matthews_correlation(tmp_path, labels, predictions, correlation):
 @pytest.mark.parametrize(
     ("rows", "said"),
     [
-        ([("id", "label")], "line 1: the columns are id, label; they must be"),
+        (
+            [("id", "label")],
+            "line 1: the columns are 'id, label'; they must",
+        ),
         ([("0", "1", "2")], "line 2: 3 tab-separated fields, where two"),
         ([("2", "1")], "line 2: the index is '2'; .* examples 0 to 1"),
         ([("-1", "1")], "line 2: the index is '-1'"),
         ([("²", "1")], "line 2: the index is '²'"),
+        ([("01", "1")], "line 2: the index is '01'"),
+        ([("9" * 5000, "1")], "line 2: the index is '9{60}';"),
         ([("0", "1"), ("0", "1")], "line 3: the index 0 came before"),
         ([("0", "yes")], "line 2: the label is 'yes'; MRPC has 0, 1"),
         ([("1", "1")], "1 of 2 examples have no prediction: 0"),
@@ -126,7 +132,7 @@ def test_submissions_that_do_not_fit(tmp_path, rows, said):
 
 def test_numbers_that_are_none(tmp_path):
     gold, predictions = numbers(tmp_path, [0.0, 1.0], [1.0, "nan"])
-    with pytest.raises(UserError, match="line 3: nan is no finite number"):
+    with pytest.raises(UserError, match="line 3: the label is 'nan'; STS-B"):
         score("STS-B", gold, predictions)
 
 
@@ -185,9 +191,49 @@ def test_predictions_that_are_none(tmp_path, given, said):
 
 def test_null_odds_that_are_no_numbers(tmp_path):
     gold, predictions = squad(tmp_path, {"0": "red"})
-    _, odds = squad(tmp_path, {"0": True}, "null_odds.json")
-    with pytest.raises(UserError, match="'0' is true; it must be a number"):
-        score("SQuAD2.0", gold, predictions, null_odds=odds)
+    for value, shown in (
+        (True, "true"),
+        ("1", '"1"'),
+        (float("nan"), "NaN"),
+        (-float("inf"), "-Infinity"),
+        (10**400, "10{59}"),
+    ):
+        _, odds = squad(tmp_path, {"0": value}, "null_odds.json")
+        said = f"'0' is {shown}; it must be a finite number"
+        with pytest.raises(UserError, match=said):
+            score("SQuAD2.0", gold, predictions, null_odds=odds)
+
+
+def test_a_threshold_needs_odds(tmp_path):
+    gold, predictions = squad(tmp_path, {"0": "red"})
+    _, odds = squad(tmp_path, {"0": 1.5}, "null_odds.json")
+    with pytest.raises(UserError, match="null_threshold=2.0 is a bound of n"):
+        score("SQuAD2.0", gold, predictions, threshold=2.0)
+    with pytest.raises(UserError, match="null_threshold=nan is no finite"):
+        score(
+            "SQuAD2.0",
+            gold,
+            predictions,
+            null_odds=odds,
+            threshold=float("nan"),
+        )
+    options = {"null_odds": odds, "threshold": 2.0}
+    answered = score("SQuAD2.0", gold, predictions, **options).measures
+    # By default it is 1, as in the script.
+    none = score("SQuAD2.0", gold, predictions, null_odds=odds).measures
+    assert answered["HasAns_exact"] == 20.0
+    assert none["HasAns_exact"] == 0.0
+
+
+def test_a_file_that_keeps_its_answers_secret(tmp_path):
+    gold, predictions = squad(tmp_path, {"0": "red"})
+    path = pathlib.Path(gold)
+    data = json.loads(path.read_text())
+    del data["data"][0]["paragraphs"][0]["qas"][1]["answers"]
+    path.write_text(json.dumps(data))
+    said = r"question 2 \(id \"1\"\) has no 'answers': a file that keeps"
+    with pytest.raises(UserError, match=said):
+        score("SQuAD2.0", gold, predictions)
 
 
 def test_the_tasks_that_have_gold():

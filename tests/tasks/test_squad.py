@@ -30,6 +30,7 @@ def write(tmp_path, content):
 
 
 def test_questions_in_their_order(tmp_path):
+    text = "Made up in Käse."
     none = {"answers": [], "is_impossible": True, "plausible_answers": []}
     hidden = row("c")
     del hidden["answers"]
@@ -39,12 +40,14 @@ def test_questions_in_their_order(tmp_path):
         Question(
             "b",
             "Where?",
-            "Made up in Käse.",
+            text,
             (Answer("Käse", 11),),
-            f"{place} 1 (id b)",
+            f'{place} 1 (id "b")',
         ),
-        Question("a", "Where?", "Made up in Käse.", (), f"{place} 2 (id a)"),
-        Question("c", "Where?", "Made up in Käse.", (), f"{place} 3 (id c)"),
+        Question("a", "Where?", text, (), f'{place} 2 (id "a")'),
+        Question(
+            "c", "Where?", "Made up in Käse.", None, f'{place} 3 (id "c")'
+        ),
     ]
 
 
@@ -70,7 +73,7 @@ def test_questions_in_their_order(tmp_path):
         ),
         (
             dataset(row(), row()),
-            r"question 2 \(id a\): there was .* id a before",
+            r'question 2 \(id "a"\): there was .* this id before',
         ),
     ],
 )
@@ -88,6 +91,9 @@ def test_files_that_cannot_be_read(tmp_path):
     (tmp_path / "latin.json").write_bytes(b'{"data": "\xff"}')
     with pytest.raises(UserError, match="byte 10 is not UTF-8"):
         read_squad(str(tmp_path / "latin.json"))
+    (tmp_path / "long.json").write_text("7" * 5000)
+    with pytest.raises(UserError, match="a number with too many digits"):
+        read_squad(str(tmp_path / "long.json"))
     (tmp_path / "deep.json").write_text("[" * 200_000)
     with pytest.raises(UserError, match="nested too deep"):
         read_squad(str(tmp_path / "deep.json"))

@@ -141,3 +141,4 @@ def test_version_2_with_missing_predictions():
     assert (found["exact"], found["total"]) == (40.0, 5)
     # `asked` has none; an empty one would be right.
     assert found["NoAns_exact"] == 50.0
+    assert (found["best_exact"], found["best_exact_thresh"]) == (40.0, -2.0)

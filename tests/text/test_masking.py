@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from albert_tf.config import MaskingConfig
 from albert_tf.text import counter_rng, masking
-from tests.counted_work import calls_below
+from tests.counted_work import steps_below
 
 PAD, UNK, CLS, SEP, MASK = 0, 1, 2, 3, 4
 SPECIAL = (PAD, UNK, CLS, SEP, MASK)
@@ -508,7 +508,7 @@ def test_types_and_shapes():
 
 
 def test_no_loop_over_tokens_makes_it_slow():
-    """Some calls per row, and none per token, of which there are 512."""
+    """Some steps per row, and none per token, of which there are 512."""
     rows = random_rows(256, 512, 13)
-    with calls_below(256 * 20):
+    with steps_below(256 * 64):
         mask_rows(rows)

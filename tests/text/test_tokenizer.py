@@ -13,7 +13,7 @@ from albert_tf.config import MAX_VOCABULARY_BYTES, UserError
 from albert_tf.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from albert_tf.text.tokenizer import load_tokenizer, load_tokenizer_file
 from albert_tf.text.wordpiece_tokenizer import WordPieceTokenizer
-from tests.counted_work import calls_below
+from tests.counted_work import steps_below
 
 FILES = ("spiece.model", "vocab.txt", "tokenizer.json")
 
@@ -105,14 +105,14 @@ def test_no_vocabulary(tmp_path):
 
 
 def refused(tmp_path, name, text):
-    """Whatever opens the vocabulary says one line, and says it at once."""
+    """Whatever opens the vocabulary says one line, with little work."""
     openings = [(load_tokenizer, tmp_path)]
     if name != "tokenizer.json":
         openings.append((load_tokenizer_file, tmp_path / name))
     for opening, path in openings:
         with (
             pytest.raises(UserError, match=text) as caught,
-            calls_below(10_000),
+            steps_below(30_000),
         ):
             opening(path)
         assert str(caught.value).startswith(str(tmp_path / name))

@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.config import MaskingConfig, RuntimeConfig, override
+from albert_tf.modeling import optimizers
 from albert_tf.modeling.models import AlbertForPretraining
 from albert_tf.modeling.optimizers import Lamb
 from albert_tf.text.shards import open_shards
@@ -159,10 +160,19 @@ def assert_same_run(losses, weights, expected, tolerance=1e-5):
     ],
 )
 def test_however_a_batch_is_spread_a_step_is_the_same(
-    small_config, shards_dir, replicas, micro_batch_size, changes, batch_size
+    small_config,
+    shards_dir,
+    replicas,
+    micro_batch_size,
+    changes,
+    batch_size,
+    monkeypatch,
 ):
     """Dropout on; labels that differ between parts; one that is not full."""
     steps = 20
+    if replicas == 2:
+        # Small variables and large ones: the matrices take the compiled way.
+        monkeypatch.setattr(optimizers, "MOST_UNCOMPILED", 64)
     source = make_batches(shards_dir, batch_size)
     config = override(small_config, {"num_train_steps": steps})
     expected = textbook(config, source, steps)

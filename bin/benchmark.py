@@ -21,6 +21,7 @@ from albert_tf.config import (
     PRESETS,
     MaskingConfig,
     ModelConfig,
+    OptimizerConfig,
     PretrainConfig,
     PretrainingDataConfig,
     TrainingConfig,
@@ -45,8 +46,10 @@ FLAGS = flags.FLAGS
 _DATA = PretrainingDataConfig(record_kind="static", dupe_factor=10)
 # Neither is for flags to change: the stages decide.
 _NO_FLAGS = ("record_kind", "eval_fraction")
-# What of training is for flags to change.
+# What of training is for flags to change. The optimizer: other libraries'
+# steps are with AdamW, which is less work than LAMB.
 _TRAINING_FLAGS = ("precision", "remat", "xla")
+_OPTIMIZER_FLAGS = ("optimizer",)
 
 
 def define_flags() -> None:
@@ -97,11 +100,13 @@ def define_flags() -> None:
     )
     command_line.define_settings(_DATA, leave_out=_NO_FLAGS)
     command_line.define_settings(MaskingConfig())
-    training = TrainingConfig()
-    command_line.define_settings(
-        training,
-        leave_out=set(setting_fields(training)).difference(_TRAINING_FLAGS),
-    )
+    for config, names in (
+        (TrainingConfig(), _TRAINING_FLAGS),
+        (OptimizerConfig(), _OPTIMIZER_FLAGS),
+    ):
+        command_line.define_settings(
+            config, leave_out=set(setting_fields(config)).difference(names)
+        )
 
 
 def main() -> None:
@@ -128,6 +133,7 @@ def main() -> None:
             "batch_size": FLAGS.batch_size,
             "against": FLAGS.against,
             **{n: getattr(work.training, n) for n in _TRAINING_FLAGS},
+            **{n: getattr(work.optimizer, n) for n in _OPTIMIZER_FLAGS},
             "data": to_dict(config),
             "masking": to_dict(masking),
         },
@@ -189,6 +195,9 @@ def _workload(seq_length: int, masking: MaskingConfig) -> Workload:
         num_predictions=masking.prediction_slots(seq_length),
         training=override(
             TrainingConfig(), command_line.given_settings(TrainingConfig())
+        ),
+        optimizer=override(
+            OptimizerConfig(), command_line.given_settings(OptimizerConfig())
         ),
     )
 

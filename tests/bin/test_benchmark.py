@@ -420,6 +420,7 @@ def test_every_stage_of_a_tiny_corpus(tmp_path, text):
         "--max_seq_length=48",
         "--dupe_factor=2",
         "--preset=tiny",
+        "--optimizer=adamw",
         # Enough that what is kept outweighs the weights.
         "--batch_size=32",
         "--repeats=1",
@@ -460,7 +461,8 @@ def test_every_stage_of_a_tiny_corpus(tmp_path, text):
     share = of_training["training, ours", "% of the ceiling"]
     assert 0 < share < 200
     (note, *_) = figures["stages"]["training"]["notes"]
-    assert note.startswith("training, ours: float32, LAMB")
+    assert note.startswith("training, ours: float32, ADAMW")
+    assert figures["settings"]["optimizer"] == "adamw"
     of_steps = {
         m["name"]: m["median"]
         for m in figures["stages"]["recomputation"]["results"]

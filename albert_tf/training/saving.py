@@ -58,8 +58,11 @@ class Saving:
         try:
             self._check_directory()
             self._checkpoints.save(step, state, best=best)
-        except (SaveFailed, OSError) as error:
+        except SaveFailed as error:
             self._failed(str(error), needed)
+        except OSError as error:
+            said = f"{self._run_dir} cannot be read: {error.strerror or error}."
+            self._failed(said, needed)
         else:
             self._failures = 0
 

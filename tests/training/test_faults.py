@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from pretraining_runs import lines_of, run, weights_of
 
+from albert_tf import files
 from albert_tf.config import RuntimeConfig, UserError, override
 from albert_tf.text.shards import open_shards
 from albert_tf.training import input_pipeline, loop, pretrain
@@ -289,6 +290,30 @@ def test_a_run_directory_that_is_removed_ends_the_run(
         str(raised.value)
     )
     assert not (run_dir / "model").exists()
+
+
+@pytest.mark.slow
+def test_a_run_directory_out_of_reach_for_a_moment_is_told(
+    small_config, shards_dir, tmp_path, monkeypatch, capsys
+):
+    """It is not gone: the run tries again at the next save."""
+    config_path = str(tmp_path / "run/config.json")
+    plain_open = files.open
+    tried = []
+
+    def out_of_reach(path, mode="rb"):
+        if str(path) == config_path and mode == "rb":
+            tried.append(path)
+            if len(tried) == 1:
+                raise OSError(errno.ESTALE, "Stale file handle")
+        return plain_open(path, mode)
+
+    monkeypatch.setattr(files, "open", out_of_reach)
+    evaluation = run(small_config, shards_dir, tmp_path / "run")
+    assert np.isfinite(evaluation["loss"])
+    assert len(tried) > 1
+    said = f"{tmp_path}/run cannot be read: Stale file handle. The run goes on"
+    assert said in capsys.readouterr().out
 
 
 @pytest.mark.slow

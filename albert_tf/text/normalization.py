@@ -7,9 +7,11 @@ forms give the same text for every input, which the tests check for every code
 point.
 """
 
+import re
 import unicodedata
 
 from albert_tf.text.character_class import CharacterClass, from_ranges
+from albert_tf.text.offsets import Decomposition, TracedText
 
 # The straight and the curly quotes of LaTeX and the Penn Treebank, as in
 # Hugging Face's ALBERT.
@@ -81,6 +83,13 @@ WHITE_SPACE = (
     "[\t-\r\x1c- \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+"
 )
 
+_QUOTE_OF_TICKS = dict(QUOTES)
+_TICKS = re.compile("|".join(_QUOTE_OF_TICKS))
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_DECOMPOSITION = Decomposition("NFKD", COMBINING)
+# White space that is not one space already.
+_UNEVEN_SPACE = re.compile(r"\s{2,}|[^\S ]")
+
 
 def normalize(text: str, *, do_lower_case: bool, keep_accents: bool) -> str:
     """Returns `text` as the vocabulary expects it.
@@ -109,6 +118,31 @@ def normalize(text: str, *, do_lower_case: bool, keep_accents: bool) -> str:
     if do_lower_case:
         text = text.replace(*SIGMA).lower()
     return " ".join(text.split())
+
+
+def trace_normalized(
+    text: str, *, do_lower_case: bool, keep_accents: bool
+) -> TracedText:
+    """Returns `normalize` of the same arguments, traced to `text`."""
+    traced = TracedText.original(text).sub(_TICKS, _QUOTE_OF_TICKS.__getitem__)
+    if not text.isascii() or "\0" in text:
+        traced = trace_surrogates(traced)
+        traced = traced.retold(replace_unsettled(traced.text))
+        if not keep_accents:
+            traced = _DECOMPOSITION(traced)
+    if do_lower_case:
+        traced = trace_lower(traced)
+    return traced.strip().sub(_UNEVEN_SPACE, lambda _: " ")
+
+
+def trace_surrogates(traced: TracedText) -> TracedText:
+    """Returns `replace_surrogates` of a text, traced."""
+    return traced.sub(_SURROGATE, replace_surrogates)
+
+
+def trace_lower(traced: TracedText) -> TracedText:
+    """Returns a text in the lower case of `normalize`, traced."""
+    return traced.retold(traced.text.replace(*SIGMA)).lower()
 
 
 def replace_surrogates(text: str) -> str:

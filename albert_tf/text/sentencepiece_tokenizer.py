@@ -1,7 +1,8 @@
 """Text to token ids with ALBERT's SentencePiece vocabulary (English models)."""
 
 import os
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,13 @@ from sentencepiece import sentencepiece_model_pb2
 
 from albert_tf import files
 from albert_tf.config import UserError, write_json
-from albert_tf.text.normalization import normalize
+from albert_tf.text.normalization import normalize, trace_normalized
+from albert_tf.text.offsets import TracedText
 from albert_tf.text.tokenizer_base import (
     CONFIG_FILE,
     JSON_FILE,
     MODEL_INPUT_NAMES,
+    Encoding,
     Tokenizer,
     fingerprint,
 )
@@ -84,14 +87,22 @@ class SentencePieceTokenizer(Tokenizer):
         self._processor = _open_model(model_bytes, source)
         pieces = self.pieces(range(self._processor.get_piece_size()))
         super().__init__(pieces, source)
+        # What spells unknown characters, in models that do.
+        self._byte_ids = frozenset(
+            filter(self._processor.is_byte, range(self.vocab_size))
+        )
         self.replacement_ids = np.array(
             [i for i in range(self.vocab_size) if self._is_text(i)], np.int32
         )
         self.word_start = np.array([starts_word(p) for p in pieces], bool)
-        self.expansions = {
+        self._splits = {
             i: self._split_comma(piece)
             for i, piece in enumerate(pieces)
             if ends_in_digit_comma(piece) and self._is_text(i)
+        }
+        self.expansions = {
+            i: tuple(part for part, _, _ in split)
+            for i, split in self._splits.items()
         }
         self.fingerprint = fingerprint(model_bytes, self.settings)
 
@@ -110,6 +121,24 @@ class SentencePieceTokenizer(Tokenizer):
         # One thread: callers that want more have several processes.
         batch = self._processor.encode(cleaned, out_type=int, num_threads=1)
         return [self._expand(ids) for ids in batch]
+
+    def encode_with_offsets(self, text: str) -> Encoding:
+        """Returns the ids of `encode` and where in `text` they come from.
+
+        Unknown characters side by side are one piece. Of a character that is
+        spelt in bytes, each byte has the whole.
+        """
+        cleaned = trace_normalized(text, **self.settings)
+        normalized = self._normalized(cleaned)
+        encoding = Encoding([], [], [])
+        for token, begin, end in self._places(cleaned.text, normalized.text):
+            whole = ((token, 0, end - begin),)
+            for i, first, last in self._splits.get(token, whole):
+                start, stop = normalized.source(begin + first, begin + last)
+                encoding.ids.append(i)
+                encoding.starts.append(start)
+                encoding.ends.append(stop)
+        return encoding
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Returns the piece of each id."""
@@ -157,17 +186,62 @@ class SentencePieceTokenizer(Tokenizer):
             expanded += self.expansions.get(i, (i,))
         return expanded
 
-    def _split_comma(self, piece: str) -> tuple[int, ...]:
-        """Returns the ids of "8" and "," for "8,".
+    def _normalized(self, cleaned: TracedText) -> TracedText:
+        """Returns the text as the model's own clean-up leaves it."""
+        return cleaned.made_into(
+            *self._processor.normalize(cleaned.text, with_offsets=True)
+        )
+
+    def _places(
+        self, cleaned: str, normalized: str
+    ) -> Iterator[tuple[int, int, int]]:
+        """Yields each id and what its piece is in `normalized`: begin, end.
+
+        Without the marks of spaces; that of a bare mark is empty.
+        """
+        ids = self._processor.encode(cleaned, out_type=int)
+        pieces = self._processor.encode(cleaned, out_type=str)
+        at = num_bytes = 0
+        for i, piece in zip(ids, pieces, strict=True):
+            surface = piece
+            if i in self._byte_ids:
+                surface = normalized[at]
+                num_bytes += 1
+            end = at + len(surface)
+            begin = end - len(surface.lstrip(SPACE))
+            yield i, begin, max(begin, at + len(surface.rstrip(SPACE)))
+            if surface is piece or num_bytes == len(surface.encode()):
+                at, num_bytes = end, 0
+
+    def _split_comma(self, piece: str) -> tuple[tuple[int, int, int], ...]:
+        """Returns the ids of "8" and "," for "8,", and what each is in it.
 
         As in `encode_pieces` of google-research/albert: the number is
         tokenized anew, and loses the space in front that it had not before.
+
+        Returns:
+            Rows of id, begin and end, which count from the piece's first
+            character that is no mark of a space.
         """
         number = piece[:-1].replace(SPACE, "")
         parts = self._processor.encode(number, out_type=str)
-        if not piece.startswith(SPACE) and parts[0].startswith(SPACE):
-            parts = [part for part in (parts[0][1:], *parts[1:]) if part]
-        return tuple(self._processor.piece_to_id(p) for p in (*parts, ","))
+        if not piece.startswith(SPACE):
+            parts[0] = parts[0].removeprefix(SPACE)
+        normalized = self._normalized(TracedText.original(number))
+        # Where the characters of the number and the comma are in the piece.
+        shown = piece.lstrip(SPACE)
+        number_and_comma = TracedText.original(shown).sub(
+            re.compile(SPACE), lambda _: ""
+        )
+        rows = []
+        for part, (_, begin, end) in zip(
+            parts, self._places(number, normalized.text), strict=True
+        ):
+            if part:
+                place = number_and_comma.source(*normalized.source(begin, end))
+                rows.append((self._processor.piece_to_id(part), *place))
+        comma = self._processor.piece_to_id(",")
+        return (*rows, (comma, len(shown) - 1, len(shown)))
 
 
 def _open_model(

@@ -1,6 +1,7 @@
 """What the tokenizers of both kinds have in common."""
 
 import abc
+import dataclasses
 import hashlib
 import json
 import os
@@ -15,6 +16,22 @@ CONFIG_FILE = "tokenizer_config.json"
 # For tokenizer_config.json: transformers 5 gives ALBERT no segments otherwise.
 MODEL_INPUT_NAMES = ["input_ids", "token_type_ids", "attention_mask"]
 JSON_FILE = "tokenizer.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Encoding:
+    """A text's ids and what each stands for.
+
+    Attributes:
+        ids: the ids.
+        starts, ends: for each id its slice of the text; neither a space
+            before the piece nor the mark of one belongs to it. Starts never
+            decrease.
+    """
+
+    ids: list[int]
+    starts: list[int]
+    ends: list[int]
 
 
 class Tokenizer(abc.ABC):
@@ -83,6 +100,16 @@ class Tokenizer(abc.ABC):
         """
 
     @abc.abstractmethod
+    def encode_with_offsets(self, text: str) -> Encoding:
+        """Returns the ids of `encode` and where in `text` they come from.
+
+        An accent that the clean-up drops belongs to its letter; pieces that
+        are made of one character ("ﬁ") all have the whole of it. A piece
+        that is but the mark of a space is empty, and stands where the next
+        one begins.
+        """
+
+    @abc.abstractmethod
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Returns the piece of each id."""
 
@@ -116,7 +143,7 @@ class Tokenizer(abc.ABC):
 
     @property
     def framing_ids(self) -> dict[str, int]:
-        """The ids that frame and fill a sequence, by `pack_single`'s names."""
+        """The ids that frame and fill a sequence, by their names here."""
         return {
             "cls_id": self.cls_id,
             "sep_id": self.sep_id,

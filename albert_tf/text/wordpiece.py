@@ -14,7 +14,10 @@ from albert_tf.text.normalization import (
     SIGMA,
     replace_surrogates,
     replace_unsettled,
+    trace_lower,
+    trace_surrogates,
 )
+from albert_tf.text.offsets import Decomposition, TracedText
 
 # What a piece that continues a word begins with.
 CONTINUATION = "##"
@@ -94,6 +97,13 @@ LONE = {
     True: CharacterClass(_PUNCTUATION.codes | _IDEOGRAPHS.codes),
 }
 
+_WORD = re.compile(r"\S+")
+_DECOMPOSITION = Decomposition("NFD", MARKS)
+_CONTROL_PATTERN = re.compile(CONTROL.pattern)
+_LONE_PATTERNS = {
+    chinese: re.compile(lone.pattern) for chinese, lone in LONE.items()
+}
+
 # The white space that is no control character, and parts words.
 _SPACES = "\t\n\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 
@@ -109,6 +119,18 @@ def stretches(*, tokenize_chinese_chars: bool) -> re.Pattern[str]:
         return re.compile(f"[^{_SPACES}]+")
     ideograph = _IDEOGRAPHS.pattern
     return re.compile(f"{ideograph}|[^{_SPACES}{ideograph[1:-1]}]+")
+
+
+def accented_stretches(*, tokenize_chinese_chars: bool) -> re.Pattern[str]:
+    """Returns what finds the stretches of a text whose accents are stripped.
+
+    As `stretches`, but an ideograph has its accents with it.
+    """
+    plain = stretches(tokenize_chinese_chars=tokenize_chinese_chars).pattern
+    if not tokenize_chinese_chars:
+        return re.compile(plain)
+    accented = f"{_IDEOGRAPHS.pattern}(?:{CONTROL.pattern}*{MARKS.pattern})+"
+    return re.compile(f"{accented}|{plain}")
 
 
 def split_words(
@@ -143,6 +165,26 @@ def split_words(
     if not keep_accents and not text.isascii():
         text = MARKS.sub("", unicodedata.normalize("NFD", text))
     return LONE[tokenize_chinese_chars].sub(r" \g<0> ", text).split()
+
+
+def trace_words(
+    text: str,
+    *,
+    do_lower_case: bool,
+    keep_accents: bool,
+    tokenize_chinese_chars: bool,
+) -> list[TracedText]:
+    """Returns `split_words` of the same arguments, each traced to `text`."""
+    traced = trace_surrogates(TracedText.original(text))
+    traced = traced.sub(_CONTROL_PATTERN, lambda _: "")
+    traced = traced.retold(replace_unsettled(traced.text))
+    if do_lower_case:
+        traced = trace_lower(traced)
+    if not keep_accents:
+        traced = _DECOMPOSITION(traced)
+    lone = _LONE_PATTERNS[tokenize_chinese_chars]
+    traced = traced.sub(lone, " {} ".format)
+    return [traced[slice(*m.span())] for m in _WORD.finditer(traced.text)]
 
 
 def split_word(

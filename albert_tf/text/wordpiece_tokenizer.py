@@ -1,6 +1,7 @@
 """Text to token ids with a WordPiece vocabulary (Chinese models, BERT's)."""
 
 import functools
+import itertools
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -21,6 +22,7 @@ from albert_tf.text.tokenizer_base import (
     CONFIG_FILE,
     JSON_FILE,
     MODEL_INPUT_NAMES,
+    Encoding,
     Tokenizer,
     fingerprint,
 )
@@ -93,8 +95,16 @@ class WordPieceTokenizer(Tokenizer):
         self._stretches = wordpiece.stretches(
             tokenize_chinese_chars=tokenize_chinese_chars
         )
+        self._traced_stretches = self._stretches
+        if not keep_accents:
+            self._traced_stretches = wordpiece.accented_stretches(
+                tokenize_chinese_chars=tokenize_chinese_chars
+            )
         self._remembered_ids = functools.lru_cache(_REMEMBERED)(
             self._stretch_ids
+        )
+        self._remembered_encoding = functools.lru_cache(_REMEMBERED)(
+            self._stretch_encoding
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -110,6 +120,23 @@ class WordPieceTokenizer(Tokenizer):
             else:
                 ids += self._stretch_ids(stretch)
         return ids
+
+    def encode_with_offsets(self, text: str) -> Encoding:
+        """Returns the ids of `encode` and where in `text` they come from.
+
+        The unknown piece stands for the whole word.
+        """
+        encoding = Encoding([], [], [])
+        for match in self._traced_stretches.finditer(text):
+            stretch, begin = match[0], match.start()
+            if len(stretch) <= _REMEMBERED_LENGTH:
+                part = self._remembered_encoding(stretch)
+            else:
+                part = self._stretch_encoding(stretch)
+            encoding.ids.extend(part.ids)
+            encoding.starts.extend([begin + start for start in part.starts])
+            encoding.ends.extend([begin + end for end in part.ends])
+        return encoding
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
         """Returns the piece of each id."""
@@ -156,6 +183,23 @@ class WordPieceTokenizer(Tokenizer):
             found = wordpiece.split_word(word, self._first, self._later)
             ids += [self.unk_id] if found is None else found
         return tuple(ids)
+
+    def _stretch_encoding(self, stretch: str) -> Encoding:
+        encoding = Encoding([], [], [])
+        for word in wordpiece.trace_words(stretch, **self.settings):
+            found = wordpiece.split_word(word.text, self._first, self._later)
+            if found is None:
+                found, lengths = [self.unk_id], [len(word.text)]
+            else:
+                lengths = [len(self._surface(i)) for i in found]
+            edges = list(itertools.accumulate(lengths, initial=0))
+            encoding.ids.extend(found)
+            encoding.starts.extend(word.starts[edge] for edge in edges[:-1])
+            encoding.ends.extend(word.ends[edge - 1] for edge in edges[1:])
+        return encoding
+
+    def _surface(self, piece_id: int) -> str:
+        return self.vocabulary[piece_id].removeprefix(wordpiece.CONTINUATION)
 
     def _file_contents(self) -> bytes:
         return "".join(f"{piece}\n" for piece in self.vocabulary).encode()

@@ -1,0 +1,172 @@
+"""Text on its way to the pieces, and where its characters came from.
+
+Each step of a clean-up is carried out on a `TracedText`, which keeps for every
+character what it was made of. There is nothing to align afterwards.
+"""
+
+import dataclasses
+import functools
+import re
+import unicodedata
+from collections.abc import Callable, Sequence
+
+from albert_tf.text.character_class import CharacterClass
+
+# The last of the code points that Unicode decomposes, rounded up; the marks
+# lie below.
+_END_OF_DECOMPOSED = 0x30000
+
+
+@dataclasses.dataclass(frozen=True)
+class TracedText:
+    """A text made of an original.
+
+    Attributes:
+        text: the text.
+        starts, ends: `[len(text)]`, what each character was made of, as the
+            slice of the original; neither ever decreases.
+    """
+
+    text: str
+    starts: Sequence[int]
+    ends: Sequence[int]
+
+    @classmethod
+    def original(cls, text: str) -> "TracedText":
+        """Returns a text that is its own original."""
+        return cls(text, range(len(text)), range(1, len(text) + 1))
+
+    def __getitem__(self, part: slice) -> "TracedText":
+        """Returns a part of the text."""
+        return TracedText(self.text[part], self.starts[part], self.ends[part])
+
+    def source(self, begin: int, end: int) -> tuple[int, int]:
+        """Returns the slice of the original that a part was made of.
+
+        No part has an empty one, where the next character begins.
+        """
+        if begin < end:
+            return self.starts[begin], self.ends[end - 1]
+        at = self.starts[begin] if begin < len(self.text) else self.ends[-1]
+        return at, at
+
+    def retold(self, text: str) -> "TracedText":
+        """Returns `text`, made of this one character by character."""
+        return TracedText(text, self.starts, self.ends)
+
+    def sub(
+        self, pattern: re.Pattern[str], replace: Callable[[str], str]
+    ) -> "TracedText":
+        """Returns the text with what `replace` makes of each match.
+
+        Every character of a replacement is made of the whole match.
+        """
+        texts: list[str] = []
+        starts: list[int] = []
+        ends: list[int] = []
+        done = 0
+        for match in pattern.finditer(self.text):
+            begin, end = match.span()
+            new = replace(match[0])
+            texts += self.text[done:begin], new
+            starts += self.starts[done:begin]
+            starts += [self.starts[begin]] * len(new)
+            ends += self.ends[done:begin]
+            ends += [self.ends[end - 1]] * len(new)
+            done = end
+        if not done:
+            return self
+        starts += self.starts[done:]
+        ends += self.ends[done:]
+        return TracedText("".join((*texts, self.text[done:])), starts, ends)
+
+    def lower(self) -> "TracedText":
+        """Returns the text in lower case."""
+        # The one letter whose lower case is two characters.
+        lowered = self.sub(_DOTTED_I, str.lower)
+        return lowered.retold(lowered.text.lower())
+
+    def strip(self) -> "TracedText":
+        """Returns the text without white space at its ends."""
+        blank = len(self.text) - len(self.text.lstrip())
+        return self[blank : len(self.text.rstrip())]
+
+    def made_into(self, text: str, sources: Sequence[int]) -> "TracedText":
+        """Returns `text`, whose characters begin at `sources` in this one.
+
+        Args:
+            text: what this text was made into.
+            sources: `[len(text) + 1]`, never decreasing; a character was made
+                of all from its own source up to the next larger one, the last
+                of which is where the text ends.
+        """
+        stops = list(sources[1:])
+        for i in range(len(text) - 2, -1, -1):
+            if stops[i] == sources[i]:
+                stops[i] = stops[i + 1]
+        # A mark can be put where this text ends.
+        starts = [*self.starts, *self.ends[-1:]]
+        return TracedText(
+            text,
+            [starts[source] for source in sources[:-1]],
+            [self.ends[stop - 1] for stop in stops],
+        )
+
+
+_DOTTED_I = re.compile("İ")
+
+
+class Decomposition:
+    """What decomposes a traced text, and drops marks.
+
+    A character and the marks after it are one: a mark that is dropped belongs
+    to the character before it.
+
+    Args:
+        form: Unicode's name of the decomposition, NFD or NFKD.
+        dropped: the marks that go.
+    """
+
+    def __init__(self, form: str, dropped: CharacterClass) -> None:
+        self._form = form
+        self._dropped = dropped
+
+    def __call__(self, traced: TracedText) -> TracedText:
+        """Returns the text decomposed, without the marks."""
+        if traced.text.isascii():
+            return traced
+        return traced.sub(self._changed, self._decompose)
+
+    def _decompose(self, cluster: str) -> str:
+        return self._dropped.sub("", unicodedata.normalize(self._form, cluster))
+
+    @functools.cached_property
+    def _changed(self) -> re.Pattern[str]:
+        """Finds a character and its marks, where they change.
+
+        Marks are put in order, but never past a character that is none. So
+        clusters can be decomposed one by one.
+        """
+        marks, composed = set(), set()
+        for code in range(_END_OF_DECOMPOSED):
+            decomposed = unicodedata.normalize(self._form, chr(code))
+            if code in self._dropped.codes or unicodedata.combining(
+                decomposed[0]
+            ):
+                marks.add(code)
+            elif decomposed != chr(code):
+                composed.add(code)
+        return re.compile(
+            f"(?s:.)?{_quick_pattern(marks)}+|{_quick_pattern(composed)}"
+        )
+
+
+def _quick_pattern(codes: set[int]) -> str:
+    """Returns the pattern of a class.
+
+    As CharacterClass, it takes the long way only for characters that lie
+    beyond U+FFFF.
+    """
+    basic = CharacterClass(code for code in codes if code <= 0xFFFF)
+    beyond = CharacterClass(codes - basic.codes)
+    return f"(?:{basic.pattern}|(?=[^\0-\uffff]){beyond.pattern})"

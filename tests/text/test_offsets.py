@@ -1,0 +1,320 @@
+import io
+import re
+
+import pytest
+import sentencepiece
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from sentencepiece import sentencepiece_model_pb2 as proto
+
+from albert_tf.text.normalization import normalize, trace_normalized
+from albert_tf.text.offsets import TracedText
+from albert_tf.text.sentencepiece_tokenizer import SentencePieceTokenizer
+from albert_tf.text.wordpiece import split_words, trace_words
+from albert_tf.text.wordpiece_tokenizer import WordPieceTokenizer
+
+UNCASED = {"do_lower_case": True, "keep_accents": False}
+CASED = {"do_lower_case": False, "keep_accents": True}
+WORDS = {"tokenize_chinese_chars": True}
+
+HOSTILE = [
+    "",
+    " ",
+    "\0",
+    "a\0b\0",
+    "\t a \x1c\x85\u2028\u3000 b\r\n\xa0",
+    "\ufeffBOM and \ufeff inside",
+    "``Quoted'' '''three''' ````four```` ``\u0301 `'",
+    "ΟΔΟΣ ΣΑΣ Σ. ΑΣ\u0301 aΣ'b ς",
+    "İstanbul IĞDIR ı I\u0307 i\u0307",
+    "한국어 \u1112\u1161\u11ab 각 ｶﾞ",
+    "豈更 ㍿ ﷽ ﬁ ½ ㎏ Ⅷ ① ｆｕｌｌ",
+    "e\u0301\u0327 a\u0327\u0301 \u0301 \u0345\u0301x\u0334\u0323",
+    "e" + "\u0301" * 1000,
+    "a\u302e\U0001d165\u0301b 中\u0301\u302e\u200d\u0301国 中\u200d",
+    "👩‍👩‍👧‍👦 🇩🇪 🫨 👍🏽 ☺️",
+    "\u200b\u200c\u200d\u2060\u00ad e\u200d\u0301x",
+    "\ud800a\udfff\ufffd\ufffc\ufdd0\U0010ffff\ue000 \ud83d\ude00",
+    "a\u00b4b \u00a8 \u1fbf",
+    "[CLS] <pad> [MASK] <unk> </s> ▁ ▁a a▁b",
+    "1,000 8, 18,8, a8, a70, 9,9,9, 8, \uff18,",
+    "\U00010570\u2c2f\ua7c0\U0001e030x\U00010d69",
+    "unaffable's UNABLE ##able " + "x" * 5000,
+]
+AWKWARD = "aAbe \t\xa0\u0301\u0327'`8,éΣσIİ\u0307한ﬁ½´中😀\u200d\u302e\0\ud800▁"
+
+
+def texts():
+    """Returns a strategy: any text, surrogates too, and awkward ones."""
+    everything = st.characters(exclude_categories=[])
+    return st.text(AWKWARD) | st.text(everything) | st.sampled_from(HOSTILE)
+
+
+def with_normalizer(model_bytes, name):
+    """Returns the model with one of SentencePiece's own clean-ups."""
+    trained = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["a b"]),
+        model_writer=trained,
+        vocab_size=6,
+        hard_vocab_limit=False,
+        normalization_rule_name=name,
+        minloglevel=2,
+    )
+    rules = proto.ModelProto.FromString(trained.getvalue()).normalizer_spec
+    model = proto.ModelProto.FromString(model_bytes)
+    model.normalizer_spec.CopyFrom(rules)
+    return model.SerializeToString()
+
+
+def in_bytes(model_bytes):
+    """Returns the model with a piece for each byte."""
+    model = proto.ModelProto.FromString(model_bytes)
+    kind = proto.ModelProto.SentencePiece.BYTE
+    for byte in range(256):
+        model.pieces.add(piece=f"<0x{byte:02X}>", score=0.0, type=kind)
+    model.trainer_spec.byte_fallback = True
+    return model.SerializeToString()
+
+
+def changed(model_bytes, spec, **fields):
+    model = proto.ModelProto.FromString(model_bytes)
+    for name, value in fields.items():
+        setattr(getattr(model, spec), name, value)
+    return model.SerializeToString()
+
+
+KINDS = {
+    "tiny": lambda tiny, made: tiny,
+    "handmade": lambda tiny, made: made,
+    "nmt_nfkc": lambda tiny, made: with_normalizer(tiny, "nmt_nfkc"),
+    "bytes": lambda tiny, made: in_bytes(made),
+    "suffix": lambda tiny, made: changed(
+        made, "trainer_spec", treat_whitespace_as_suffix=True
+    ),
+    "no prefix": lambda tiny, made: changed(
+        made, "normalizer_spec", add_dummy_prefix=False
+    ),
+}
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        (kind, case)
+        for kind in (*KINDS, "WordPiece", "no ideographs")
+        for case in ("uncased", "cased")
+    ],
+    ids=str,
+)
+def tokenizer(request, tiny_tokenizer, comma_tokenizer, wordpiece_pieces):
+    kind, case = request.param
+    chosen = UNCASED if case == "uncased" else CASED
+    if kind in KINDS:
+        model = KINDS[kind](
+            tiny_tokenizer.model_bytes, comma_tokenizer.model_bytes
+        )
+        return SentencePieceTokenizer(model, **chosen)
+    return WordPieceTokenizer(
+        wordpiece_pieces, tokenize_chinese_chars=kind == "WordPiece", **chosen
+    )
+
+
+def slices(tokenizer, text):
+    """Returns each piece and its slice of the text."""
+    encoding = tokenizer.encode_with_offsets(text)
+    return [
+        (piece, text[start:end])
+        for piece, start, end in zip(
+            tokenizer.pieces(encoding.ids),
+            encoding.starts,
+            encoding.ends,
+            strict=True,
+        )
+    ]
+
+
+def clean(tokenizer, text):
+    """Returns what a tokenizer looks for pieces in, without spaces."""
+    if isinstance(tokenizer, WordPieceTokenizer):
+        return "".join(split_words(text, **tokenizer.settings))
+    return normalize(text, **tokenizer.settings).replace(" ", "")
+
+
+@settings(deadline=None, max_examples=120)
+@given(text=texts())
+def test_any_text(tokenizer, text):
+    encoding = tokenizer.encode_with_offsets(text)
+    assert encoding.ids == tokenizer.encode(text)
+    assert encoding.starts == sorted(encoding.starts)
+    assert len(encoding.starts) == len(encoding.ends) == len(encoding.ids)
+    surfaces = [p.strip("▁ ") for p in tokenizer.pieces(encoding.ids)]
+    for surface, start, end in zip(
+        surfaces, encoding.starts, encoding.ends, strict=True
+    ):
+        assert 0 <= start <= end <= len(text)
+        assert text[start:end].strip() == text[start:end]
+        assert (start < end) or not surface
+    covered = {
+        i
+        for start, end in zip(encoding.starts, encoding.ends, strict=True)
+        for i in range(start, end)
+    }
+    # The rest is nothing that the model could have seen.
+    rest = (text[i] for i in range(len(text)) if i not in covered)
+    unseen = clean(tokenizer, " ".join(rest)).replace("▁", "")
+    if isinstance(tokenizer, SentencePieceTokenizer):
+        unseen = sentencepiece.SentencePieceProcessor(
+            model_proto=tokenizer.model_bytes
+        ).normalize(unseen)
+    assert not unseen.strip("▁ ")
+
+
+@pytest.fixture(
+    scope="module", params=[UNCASED, CASED], ids=["uncased", "cased"]
+)
+def exact(request, tiny_tokenizer, wordpiece_pieces):
+    """Tokenizers whose pieces are the clean text, but for those unknown."""
+    return [
+        SentencePieceTokenizer(tiny_tokenizer.model_bytes, **request.param),
+        WordPieceTokenizer(wordpiece_pieces, **request.param),
+    ]
+
+
+@settings(deadline=None, max_examples=300)
+@given(text=st.text("aAbe \t\u0301\u0327'`8,éΣσI\u0307한国か😀☺\u200d[#"))
+@example(text="unaffable Unable's bada 1,000 ``a''\u0301 e\u200d\u0301x")
+def test_slices_clean_up_to_their_pieces(exact, text):
+    for tokenizer in exact:
+        unknown = tokenizer.special_tokens["unk_token"]
+        accents = "" if tokenizer.keep_accents else "[\u0300-\u036f]"
+        for piece, found in slices(tokenizer, text):
+            surface = piece.removeprefix("##").removeprefix("▁")
+            if piece == unknown:
+                assert found
+            elif surface or found:
+                assert clean(tokenizer, found) == surface
+        encoding = tokenizer.encode_with_offsets(text)
+        for start, end in zip(encoding.starts, encoding.ends, strict=True):
+            if accents and start < end:
+                assert not re.match(accents, text[end:])
+                assert not re.match(accents, text[start:])
+
+
+SPACED_E = [("▁", ""), ("e", "é")]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("8,", [("▁8", "8"), (",", ",")]),
+        (" a8,", [("▁", ""), ("a", "a"), ("8", "8"), (",", ",")]),
+        ("a８,a", [("▁", ""), *zip("a8,a", "a８,a", strict=True)]),
+        # Two unknown digits in one.
+        ("a70,", [("▁", ""), ("a", "a"), ("<unk>", "70"), (",", ",")]),
+        ("A\u0301, 8", [("▁a,", "A\u0301,"), ("▁8", "8")]),
+        ("éz中 a", [*SPACED_E, ("<unk>", "z中"), ("▁", ""), ("a", "a")]),
+    ],
+)
+def test_commas_and_unknown_characters(comma_tokenizer, text, expected):
+    assert slices(comma_tokenizer, text) == expected
+
+
+def test_a_space_stands_where_the_next_piece_begins(comma_tokenizer):
+    encoding = comma_tokenizer.encode_with_offsets(" a  a")
+    assert comma_tokenizer.pieces(encoding.ids) == ["▁", "a", "▁", "a"]
+    assert encoding.starts == [1, 1, 4, 4]
+    assert encoding.ends == [1, 2, 4, 5]
+
+
+def test_a_character_of_several_pieces(make_model):
+    scores = dict.fromkeys(["▁", "f", "i", "1", "⁄", "2", "▁x"], -1.0)
+    model = make_model(scores)
+    expected = [("▁", ""), ("f", "ﬁ"), ("i", "ﬁ"), ("▁", "")]
+    expected += [("1", "½"), ("⁄", "½"), ("2", "½"), ("▁x", "x")]
+    assert slices(SentencePieceTokenizer(model), "ﬁ ½ x") == expected
+    # The same by the model's own clean-up.
+    own = with_normalizer(model, "nmt_nfkc")
+    tokenizer = SentencePieceTokenizer(own, **CASED)
+    assert slices(tokenizer, "ﬁ ½ x") == expected
+
+
+def test_letters_that_the_models_own_clean_up_puts_together(make_model):
+    model = make_model(dict.fromkeys(["▁", "é", "x"], -1.0))
+    model = with_normalizer(model, "nmt_nfkc")
+    tokenizer = SentencePieceTokenizer(model, **CASED)
+    expected = [("▁", ""), ("x", "x"), ("é", "e\u0301"), ("x", "x")]
+    assert slices(tokenizer, "xe\u0301x") == expected
+
+
+def test_characters_that_are_spelt_in_bytes(comma_tokenizer):
+    tokenizer = SentencePieceTokenizer(in_bytes(comma_tokenizer.model_bytes))
+    assert slices(tokenizer, "az😀a") == [
+        ("▁", ""),
+        ("a", "a"),
+        ("<0x7A>", "z"),
+        *((f"<0x{byte:02X}>", "😀") for byte in "😀".encode()),
+        ("a", "a"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("unaffable", [("un", "un"), ("##aff", "aff"), ("##able", "able")]),
+        ("a\u00ada!", [("a", "a"), ("##a", "a"), ("!", "!")]),
+        ("É\u0327b", [("e", "É\u0327"), ("##b", "b")]),
+        ("e\u200d\u0301x b", [("[UNK]", "e\u200d\u0301x"), ("b", "b")]),
+        ("中\u0301国", [("中", "中\u0301"), ("国", "国")]),
+        ("中\u200d\u0301\u200d国", [("中", "中\u200d\u0301"), ("国", "国")]),
+        ("[zz", [("[", "["), ("[UNK]", "zz")]),
+        ("\ud800a\ud800 b", [("a", "a"), ("b", "b")]),
+    ],
+)
+def test_pieces_of_words(wordpiece_tokenizer, text, expected):
+    assert slices(wordpiece_tokenizer, text) == expected
+
+
+def traced_words(text, **chosen):
+    """Returns `trace_words` as one text, a space after each word."""
+    words = trace_words(text, **chosen, **WORDS)
+    return TracedText(
+        "".join(f"{word.text} " for word in words),
+        [i for w in words for i in (*w.starts, w.starts[-1])],
+        [i for w in words for i in (*w.ends, w.ends[-1])],
+    )
+
+
+def words(text, **chosen):
+    return "".join(f"{w} " for w in split_words(text, **chosen, **WORDS))
+
+
+@pytest.mark.parametrize("chosen", [UNCASED, CASED], ids=["uncased", "cased"])
+@pytest.mark.parametrize(
+    ("plain", "trace"), [(normalize, trace_normalized), (words, traced_words)]
+)
+@pytest.mark.parametrize(
+    "form",
+    [
+        "e{}\u0301\u0345\u0327",
+        pytest.param("{}", marks=pytest.mark.slow),
+        pytest.param("\u0345{}", marks=pytest.mark.slow),
+        pytest.param("aΣ\U0001d165{}\u302e", marks=pytest.mark.slow),
+        pytest.param("a{}Σ", marks=pytest.mark.slow),
+    ],
+)
+def test_every_code_point(chosen, plain, trace, form):
+    # Each between two signs, which must be found where they were.
+    codes = [c for c in range(0x110000) if c != 0xE000]
+    for begin in range(0, len(codes), 1000):
+        contexts = [form.format(chr(c)) for c in codes[begin : begin + 1000]]
+        text = "\ue000" + "".join(f"{c}\ue000" for c in contexts)
+        traced = trace(text, **chosen)
+        assert traced.text == plain(text, **chosen)
+        signs = [m.start() for m in re.finditer("\ue000", text)]
+        found = [m.start() for m in re.finditer("\ue000", traced.text)]
+        assert [traced.starts[i] for i in found] == signs
+        assert list(traced.starts) == sorted(traced.starts)
+        assert len(traced.starts) == len(traced.ends) == len(traced.text)
+        for sign, i, j in zip(signs[1:], found[:-1], found[1:], strict=True):
+            assert max(traced.ends[i:j]) <= sign

@@ -227,8 +227,9 @@ def _characters(
         # Beams may be in the padding.
         & (last < len(starts))
     )
-    kept = kept[(max_context[first[kept]] == 1) & (starts[last[kept]] >= 0)]
+    kept = kept[max_context[first[kept]] == 1]
     starts, ends = starts[first[kept]], ends[last[kept]]
+    # Not white space alone, nor up to the last [SEP], which ends at -1.
     visible = starts < ends
     return starts[visible], ends[visible], scores[kept][visible]
 

@@ -51,6 +51,7 @@ EXACT, MOVED, RESPELLED, MISSING = (
         ("ete", 4, ("Été", 3, RESPELLED)),
         ("of Sao paulo ", 0, ("of\u00a0 São Paulo", 25, RESPELLED)),
         ("STRASSE", 0, ("straße", 49, RESPELLED)),
+        ("in\tparis", 0, ("in Paris", 7, RESPELLED)),
         ("1⁄2", 0, ("½", 56, RESPELLED)),
         ("Pariser", 10, (None, None, MISSING)),
         (" \n", 2, (None, None, MISSING)),
@@ -60,6 +61,10 @@ EXACT, MOVED, RESPELLED, MISSING = (
 )
 def test_one_answer(text, start, expected):
     assert found(text, start) == expected
+
+
+def test_the_first_of_two_that_are_as_near():
+    assert found("a", 1, "aba") == ("a", 0, MOVED)
 
 
 @given(

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from albert_tf.config import FeatureConfig, UserError
 from albert_tf.tasks.features import concatenated
+from albert_tf.tasks.span_answers import QuestionScores
 from albert_tf.tasks.spans import AnswerableSpans, Spans
 from albert_tf.tasks.squad import Answer, Question
 
@@ -189,6 +190,16 @@ def test_windows_are_those_of_the_original(answer):
         assert len(found) <= len(answer) + 4 and found == found.strip()
 
 
+@pytest.mark.parametrize("stride", [100, 128, 999])
+def test_windows_of_the_usual_length(stride):
+    """The last one is shorter by so much that it counts for max_context."""
+    config = FeatureConfig(max_seq_length=384, doc_stride=stride)
+    contexts = ["abc " * number for number in (377, 378, 390, 410, 1200)]
+    check_against_loop(
+        [question(c, "c a", id_=str(len(c))) for c in contexts], config
+    )
+
+
 @settings(max_examples=150, deadline=None)
 @given(
     context=st.text(alphabet="ab é\u0301 \n😀\u00a0.", max_size=120),
@@ -358,3 +369,194 @@ def test_answers_that_are_not_there():
     rows = Spans().features([off], tokenizer, SMALL, training=False)
     (start,) = rows.scalars["start_positions"]
     assert rows.row(0, "char_starts")[start] == 10
+
+
+CONTEXTS = [TEXT, "One word,  two words", "", TEXT[::-1]]
+
+
+def asked(n_best_size=6, max_answer_length=4):
+    questions = [question(c, id_=str(n)) for n, c in enumerate(CONTEXTS)]
+    config = dataclasses.replace(
+        SMALL, n_best_size=n_best_size, max_answer_length=max_answer_length
+    )
+    return questions, config
+
+
+def best_by_loop(candidates, questions, features, config):
+    """The best spans of (row, first token, last token, score)."""
+    best = [{} for _ in questions]
+    for row, first, last, score in candidates:
+        starts, ends, chosen = (
+            features.row(row, name)
+            for name in ("char_starts", "char_ends", "max_context")
+        )
+        if max(first, last) >= len(starts):
+            continue
+        if starts[first] < 0 or starts[last] < 0 or not chosen[first]:
+            continue
+        if not 0 <= last - first < config.max_answer_length:
+            continue
+        number = features.example_numbers[row]
+        context = questions[number].context
+        text = context[starts[first] : ends[last]]
+        if not text:
+            continue
+        assert text == text.strip()
+        key = (starts[first], ends[last])
+        best[number][key] = max(score, best[number].get(key, -np.inf))
+    return [
+        sorted(((*k, s) for k, s in spans.items()), key=lambda x: -x[2])[
+            : config.n_best_size
+        ]
+        for spans in best
+    ]
+
+
+@pytest.mark.parametrize("n_best_size", [1, 6, 500])
+@pytest.mark.parametrize("max_answer_length", [1, 4, 40])
+def test_spans_by_loop(n_best_size, max_answer_length):
+    questions, config = asked(n_best_size, max_answer_length)
+    kind, rng = Spans(), np.random.default_rng(5)
+    features = kind.features(questions, FakeTokenizer(), config, training=False)
+    shape = (len(features), 30)
+    outputs = {
+        name: list(rng.normal(size=shape).astype(np.float32))
+        for name in ("start_logits", "end_logits")
+    }
+    candidates = []
+    for row in range(len(features)):
+        start, end = (outputs[n][row].tolist() for n in outputs)
+        # Of the tokens, not of the padding.
+        tokens = range(len(features.row(row, "input_ids")))
+        for i in sorted(tokens, key=lambda i: -start[i])[:n_best_size]:
+            for j in sorted(tokens, key=lambda j: -end[j])[:n_best_size]:
+                candidates.append((row, i, j, start[i] + end[j]))
+    found = kind.scores(questions, features, outputs, config)
+    expected = best_by_loop(candidates, questions, features, config)
+    assert [list(scores.spans) for scores in found] == expected
+    assert all(scores.no_answer is None for scores in found)
+    if n_best_size > 1 and max_answer_length > 1:
+        assert [bool(spans) for spans in expected] == [True, True, False, True]
+
+
+def test_answerable_spans_by_loop():
+    questions, config = asked()
+    kind, rng = AnswerableSpans(), np.random.default_rng(6)
+    features = kind.features(questions, FakeTokenizer(), config, training=False)
+    rows, k, m = len(features), 7, 9
+    outputs = {
+        "start_top_log_probs": rng.normal(size=(rows, k)),
+        # Some are in the padding: no row has 30 tokens.
+        "start_top_positions": rng.integers(0, 30, (rows, k)),
+        "end_top_log_probs": rng.normal(size=(rows, k, m)),
+        "end_top_positions": rng.integers(0, 30, (rows, k, m)),
+        "unanswerable_logits": rng.normal(size=rows),
+    }
+    candidates = [
+        (
+            row,
+            outputs["start_top_positions"][row, i],
+            outputs["end_top_positions"][row, i, j],
+            outputs["start_top_log_probs"][row, i]
+            + outputs["end_top_log_probs"][row, i, j],
+        )
+        for row in range(rows)
+        for i in range(k)
+        for j in range(m)
+    ]
+    lists = {name: list(values) for name, values in outputs.items()}
+    found = kind.scores(questions, features, lists, config)
+    expected = best_by_loop(candidates, questions, features, config)
+    assert [list(scores.spans) for scores in found] == expected
+    assert sum(map(len, expected)) > 10
+    logits = outputs["unanswerable_logits"]
+    for number, scores in enumerate(found):
+        assert scores.no_answer == min(
+            logits[features.example_numbers == number]
+        )
+
+
+@pytest.mark.parametrize("answer", ANSWERS[:-1])
+def test_a_model_that_knows_is_right(answer):
+    """The labels as logits give the answer, and what is next to it."""
+    questions = [question(TEXT, answer)]
+    config = dataclasses.replace(SMALL, max_answer_length=12)
+    kind = Spans()
+    features = kind.features(questions, FakeTokenizer(), config, training=False)
+    starts, ends = (
+        [10.0 * (np.arange(24) == p) for p in features.scalars[name]]
+        for name in ("start_positions", "end_positions")
+    )
+    outputs = {"start_logits": starts, "end_logits": ends}
+    (scores,) = kind.scores(questions, features, outputs, config)
+    start, end, _ = scores.spans[0]
+    first = TEXT.index(answer)
+    assert first - 3 < start <= first
+    assert first + len(answer) <= end < first + len(answer) + 4
+
+
+def test_averaged_question_by_question():
+    one = [QuestionScores(((0, 3, 1.0),), 4.0), QuestionScores((), 1.0)]
+    two = [QuestionScores(((0, 3, 2.0),), 0.0), QuestionScores((), 2.0)]
+    assert AnswerableSpans().averaged([one, two]) == [
+        QuestionScores(((0, 3, 1.5),), 2.0),
+        QuestionScores((), 1.5),
+    ]
+
+
+def test_predictions_for_people():
+    questions = [
+        question("One. Two.", "Two", id_="right"),
+        question("One. Two.", "One", id_="wrong"),
+        question("One. Two.", id_="none"),
+        UNTOLD,
+    ]
+    scores = [QuestionScores(((5, 8, 3.0), (0, 3, 3.0)), None)] * 3
+    scores = [*scores, QuestionScores((), None)]
+    found = Spans().predictions(questions, scores, SMALL)
+    assert [p.fields["prediction"] for p in found] == ["Two"] * 3 + [""]
+    assert [p.error for p in found] == [0.0, 0.5, 0.5, 0.0]
+    assert found[1].place == "place of wrong"
+    assert found[1].fields == {
+        "id": "wrong",
+        "question": "who is it",
+        "context": "One. Two.",
+        "answers": ["One"],
+        "prediction": "Two",
+        "probability": 0.5,
+    }
+    assert "answers" not in found[3].fields
+
+    # Between an answer and none the threshold decides.
+    scores = [QuestionScores(((5, 8, 3.0),), 0.0)]
+    for threshold, answer, error in ((-1.0, "", 0.5), (0.0, "Two", 0.0)):
+        config = dataclasses.replace(SMALL, null_threshold=threshold)
+        (row,) = AnswerableSpans().predictions(questions[:1], scores, config)
+        assert row.fields["prediction"] == answer
+        assert row.fields["probability"] == 0.5
+        assert row.error == error
+        measures = AnswerableSpans().measures(questions[:1], scores, config)
+        assert measures["exact"] == 100.0 * (answer == "Two")
+
+
+def test_with_a_tokenizer_of_ours(tiny_tokenizer, sentences):
+    """A word and what shares its pieces is what the label's pieces are of."""
+    context = "  ".join(sentences[:40])
+    words = dict.fromkeys(re.findall(r"\w+", context))
+    questions = [question(context, word, id_=word) for word in words]
+    config = FeatureConfig(
+        max_seq_length=60, max_query_length=16, doc_stride=20
+    )
+    features = Spans().features(
+        questions, tiny_tokenizer, config, training=False
+    )
+    cut = {}
+    for row, first in enumerate(features.scalars["start_positions"]):
+        if first:
+            last = features.scalars["end_positions"][row]
+            start = features.row(row, "char_starts")[first]
+            end = features.row(row, "char_ends")[last]
+            cut[features.example_numbers[row]] = context[start:end]
+    assert len(cut) == len(words) > 100
+    for number, word in enumerate(words):
+        assert word in cut[number] and " " not in cut[number]

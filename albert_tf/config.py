@@ -594,12 +594,49 @@ class RuntimeConfig(_Section):
 
 
 @dataclasses.dataclass(frozen=True)
+class FeatureConfig(_Section):
+    """How examples become sequences, and scores become answers.
+
+    A fine-tuned model keeps it.
+    """
+
+    max_seq_length: int = setting(
+        512,
+        "Tokens of an example, special ones included; no more than the model "
+        "has positions.",
+        minimum=8,
+    )
+    doc_stride: int = setting(
+        128,
+        "Tokens between the starts of two windows on a paragraph (questions).",
+        minimum=1,
+    )
+    max_query_length: int = setting(
+        64, "Tokens of a question; what is longer is cut.", minimum=1
+    )
+    max_answer_length: int = setting(
+        30, "Tokens of an answer that the model may give.", minimum=1
+    )
+    n_best_size: int = setting(
+        20, "Likeliest answers that are kept of a question.", minimum=1
+    )
+    max_choice_length: int = setting(
+        128,
+        "Tokens of a question with one of its options (multiple choice); the "
+        "last ones are kept.",
+        minimum=1,
+    )
+    null_threshold: float = setting(
+        0.0,
+        "Questions that may have no answer: a score of that above this means "
+        "none. Fine-tuning chooses it on the dev examples.",
+    )
+
+
+@dataclasses.dataclass(frozen=True)
 class FinetuneSettings(_Section):
     """What only fine-tuning has."""
 
-    max_seq_length: int = setting(
-        512, "Tokens of an example, special ones included.", minimum=4
-    )
     num_train_epochs: float = setting(
         3.0, "Passes over the training examples.", minimum=0.0
     )
@@ -608,6 +645,13 @@ class FinetuneSettings(_Section):
         "Share of the steps that warm up, where num_warmup_steps is 0.",
         minimum=0.0,
         maximum=1.0,
+    )
+    padding: str = setting(
+        "bucket",
+        "bucket: a batch holds examples of about the same length, and is as "
+        "wide as they need; max: every batch is max_seq_length wide, which "
+        "costs time.",
+        choices=("bucket", "max"),
     )
 
 
@@ -618,6 +662,7 @@ class FinetuneConfig:
     finetuning: FinetuneSettings = dataclasses.field(
         default_factory=FinetuneSettings
     )
+    features: FeatureConfig = dataclasses.field(default_factory=FeatureConfig)
     optimizer: OptimizerConfig = dataclasses.field(
         default_factory=lambda: OptimizerConfig(
             optimizer="adamw", learning_rate=2e-5, num_warmup_steps=0

@@ -1,20 +1,23 @@
-"""Metrics and predictions of a model on held-out examples.
+"""Metrics and predictions of a model, or several, on held-out examples.
 
-python -m bin.evaluate --task=classification --data_dir=mytask \\
-    --model_dir=runs/mytask/model --output_dir=runs/mytask/evaluation
+python -m bin.evaluate --task=MRPC --data_dir=glue/MRPC \\
+    --model_dir=runs/mrpc/model --output_dir=runs/mrpc/evaluation
+python -m bin.evaluate --task=MRPC --data_dir=glue/MRPC --split=test \\
+    --model_dir=runs/a,runs/b,runs/c --submission=glue.zip
 python -m bin.evaluate --task=pretraining --data_dir=shards \\
     --model_dir=runs/tiny/model
 """
 
-import json
 import os
+from typing import Any
 
 from absl import flags
 
 from albert_tf import files
-from albert_tf.config import MaskingConfig, override, write_json
-from albert_tf.tasks.custom import TASKS
-from bin import command_line
+from albert_tf.config import MaskingConfig, UserError, override, write_json
+from albert_tf.tasks.base import Task
+from albert_tf.tasks.prediction_files import add_to_submission, prediction_files
+from bin import command_line, tasks
 from bin.results_table import lacks_sentence_objective
 
 FLAGS = flags.FLAGS
@@ -24,20 +27,43 @@ _PRETRAINING = "pretraining"
 
 def define_flags() -> None:
     """Defines the program's flags."""
-    flags.DEFINE_enum(
-        "task",
-        None,
-        [*TASKS, _PRETRAINING],
+    tasks.define_flags(
         "What to evaluate; pretraining: masked LM and the sentence objective "
         "of held-out shards.",
+        [_PRETRAINING],
     )
     flags.DEFINE_string("data_dir", None, "The task's files, or the shards.")
-    flags.DEFINE_string("model_dir", None, "The model or run directory.")
-    flags.DEFINE_string(
-        "split", None, "Which examples. Default: dev (shards: eval)."
+    flags.DEFINE_list(
+        "model_dir",
+        None,
+        "The model or run directory; of a task also several, separated by "
+        "commas, whose scores are averaged.",
     )
     flags.DEFINE_string(
-        "output_dir", None, "Where metrics.json and predictions go, if set."
+        "split",
+        None,
+        "Which examples. Default: those that fine-tuning evaluates (dev; "
+        "MNLI's mismatched ones too; shards: eval).",
+    )
+    flags.DEFINE_string(
+        "output_dir",
+        None,
+        "Where metrics.json and files of predictions go, if set.",
+    )
+    flags.DEFINE_string(
+        "submission",
+        None,
+        "GLUE: a zip file that the predictions are put into, beside those of "
+        "other tasks.",
+    )
+    flags.DEFINE_integer(
+        "errors", 0, "Show so many of the worst mistakes.", lower_bound=0
+    )
+    flags.DEFINE_float(
+        "null_threshold",
+        None,
+        "Questions that may have no answer: a score of that above this means "
+        "none. Default: what the model keeps.",
     )
     flags.DEFINE_integer("batch_size", 32, "Texts at a time.", lower_bound=1)
     flags.DEFINE_integer("seed", 12345, "Seed of the masks.", lower_bound=0)
@@ -47,49 +73,125 @@ def define_flags() -> None:
 
 def main() -> None:
     """Evaluates, prints the metrics and writes the files."""
-    command_line.load_tensorflow()
-    from albert_tf.training.evaluate import (
-        evaluate_predictions,
-        evaluate_pretrained,
-    )
-
     if FLAGS.task == _PRETRAINING:
-        metrics, predictions = (
-            evaluate_pretrained(
-                FLAGS.model_dir,
-                FLAGS.data_dir,
-                split=FLAGS.split or "eval",
-                batch_size=FLAGS.batch_size,
-                seed=FLAGS.seed,
-                masking=override(
-                    MaskingConfig(),
-                    command_line.given_settings(MaskingConfig()),
-                ),
-            ),
-            None,
+        _evaluate_pretraining()
+        return
+    task = tasks.chosen()
+    if FLAGS.submission and not task.submissions:
+        raise UserError(
+            f"--submission={FLAGS.submission} is for GLUE; {task.name} has "
+            "files of its own in --output_dir."
         )
-    else:
-        metrics, predictions = evaluate_predictions(
-            FLAGS.model_dir,
-            TASKS[FLAGS.task],
-            FLAGS.data_dir,
-            split=FLAGS.split or "dev",
-            batch_size=FLAGS.batch_size,
-        )
-    rows = [[name, f"{value:.4f}"] for name, value in metrics.items()]
-    if lacks_sentence_objective(metrics):
+    command_line.load_tensorflow()
+    splits = dict(task.evaluated)
+    if FLAGS.split:
+        splits = {"": FLAGS.split}
+    found: dict[str, float] = {}
+    for ending, split in splits.items():
+        found |= _evaluate_task(task, split, ending)
+    if FLAGS.output_dir:
+        _write_metrics(found)
+
+
+def _evaluate_pretraining() -> None:
+    command_line.load_tensorflow()
+    from albert_tf.training.evaluate import evaluate_pretrained
+
+    if len(FLAGS.model_dir) > 1:
+        raise UserError("--task=pretraining evaluates one --model_dir.")
+    measures = evaluate_pretrained(
+        FLAGS.model_dir[0],
+        FLAGS.data_dir,
+        split=FLAGS.split or "eval",
+        batch_size=FLAGS.batch_size,
+        seed=FLAGS.seed,
+        masking=override(
+            MaskingConfig(), command_line.given_settings(MaskingConfig())
+        ),
+    )
+    rows = [[name, f"{value:.4f}"] for name, value in measures.items()]
+    if lacks_sentence_objective(measures):
         rows.append(["sentence objective", "none"])
     print(command_line.format_table(rows, ["measure", "value"]))
-    if not FLAGS.output_dir:
-        return
+    if FLAGS.output_dir:
+        _write_metrics(measures)
+
+
+def _evaluate_task(task: Task, split: str, ending: str) -> dict[str, float]:
+    """Prints a split's evaluation, writes its files, returns its measures."""
+    from albert_tf.training.task_evaluation import evaluate_task
+
+    with command_line.progress("examples") as progress:
+        result = evaluate_task(
+            FLAGS.model_dir,
+            task,
+            FLAGS.data_dir,
+            split=split,
+            batch_size=FLAGS.batch_size,
+            workers=tasks.workers(),
+            cache_dir=FLAGS.feature_cache,
+            null_threshold=FLAGS.null_threshold,
+            progress=progress,
+        )
+    predictions = result.predictions()
+    print(f"{task.name}, {split}: {len(result.examples)} examples.")
+    if result.measures:
+        _print_measures(result)
+    else:
+        print("The file does not tell the answers; nothing is measured.")
+    if FLAGS.errors:
+        _print_errors(predictions)
+    written = prediction_files(
+        task, split, result.examples, result.scores, result.config, predictions
+    )
+    if FLAGS.output_dir:
+        files.makedirs(FLAGS.output_dir)
+        for name, content in written.items():
+            stem, dot, extension = name.rpartition(".")
+            path = os.path.join(
+                FLAGS.output_dir, f"{stem}{ending}{dot}{extension}"
+            )
+            with files.replacing(path) as file:
+                file.write(content)
+            print(f"Written: {path}")
+    if FLAGS.submission:
+        (name,) = (name for name in written if name.endswith(".tsv"))
+        names = add_to_submission(FLAGS.submission, name, written[name])
+        print(f"{FLAGS.submission} holds {', '.join(names)}.")
+    return {f"{n}{ending}": value for n, value in result.measures.items()}
+
+
+def _print_measures(result: Any) -> None:
+    columns = [result.measures]
+    header = ["measure", "value"]
+    if len(result.members) > 1:
+        columns = [*result.members, result.measures]
+        header = ["measure", *FLAGS.model_dir, "together"]
+    rows = [
+        [name, *(f"{column[name]:.4f}" for column in columns)]
+        for name in result.measures
+    ]
+    print(command_line.format_table(rows, header))
+    table = result.table()
+    if table:
+        print()
+        print(command_line.format_table(table.rows, table.header))
+
+
+def _print_errors(predictions: list) -> None:
+    wrong = sorted(
+        (p for p in predictions if p.error > 0), key=lambda p: -p.error
+    )
+    print(f"\nThe worst of {len(wrong)} mistakes:")
+    for prediction in wrong[: FLAGS.errors]:
+        print(f"{prediction.place} (off by {prediction.error:.4g})")
+        for name, value in prediction.fields.items():
+            print(f"    {name}: {value}")
+
+
+def _write_metrics(measures: dict[str, float]) -> None:
     files.makedirs(FLAGS.output_dir)
-    if predictions is not None:
-        path = os.path.join(FLAGS.output_dir, "predictions.jsonl")
-        with files.replacing(path) as file:
-            for row in predictions:
-                line = json.dumps(row, ensure_ascii=False) + "\n"
-                file.write(line.encode())
-    write_json(os.path.join(FLAGS.output_dir, "metrics.json"), metrics)
+    write_json(os.path.join(FLAGS.output_dir, "metrics.json"), measures)
 
 
 if __name__ == "__main__":

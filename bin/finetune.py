@@ -1,8 +1,13 @@
 """Fine-tuning: a task's head on a pretrained encoder.
 
-python -m bin.finetune --task=classification --data_dir=mytask \\
-    --init_from=runs/tiny --run_dir=runs/mytask
+python -m bin.finetune --task=SST-2 --data_dir=glue/SST-2 \\
+    --init_from=runs/tiny --run_dir=runs/sst2
+python -m bin.finetune --task=custom \\
+    --columns=text=premise,text=hypothesis,label=verdict \\
+    --data_dir=mytask --init_from=runs/tiny --run_dir=runs/mytask
 """
+
+from typing import Any
 
 from absl import flags
 
@@ -13,8 +18,8 @@ from albert_tf.config import (
     from_dict,
     override,
 )
-from albert_tf.tasks.custom import TASKS
-from bin import command_line
+from albert_tf.tasks.base import Task
+from bin import command_line, tasks
 from bin.results_table import results_table
 
 FLAGS = flags.FLAGS
@@ -29,8 +34,15 @@ _MODEL_SETTINGS = (
 
 def define_flags() -> None:
     """Defines the program's flags."""
-    flags.DEFINE_enum("task", None, list(TASKS), "What to learn.")
+    tasks.define_flags("What to learn.")
     flags.DEFINE_string("data_dir", None, "The task's files.")
+    flags.DEFINE_enum(
+        "recipe",
+        "v2",
+        ["v1", "v2", "none"],
+        "Where settings that are not given come from: the paper's Table 14, "
+        "for the first or the second models; none: the defaults below.",
+    )
     flags.DEFINE_string(
         "init_from",
         None,
@@ -46,7 +58,9 @@ def define_flags() -> None:
         None,
         "The config.json of a run: start from its settings.",
     )
-    command_line.define_settings(FinetuneConfig())
+    command_line.define_settings(
+        FinetuneConfig(), leave_out=["null_threshold"]
+    )
     command_line.define_settings(RuntimeConfig())
     command_line.define_settings(
         ModelConfig(),
@@ -61,38 +75,57 @@ def define_flags() -> None:
 
 def main() -> None:
     """Fine-tunes and prints the evaluation."""
+    task = tasks.chosen()
     command_line.load_tensorflow()
     from albert_tf.interchange.model_directory import find_initial_weights
     from albert_tf.training.finetune import run_finetuning
 
+    initial = find_initial_weights(FLAGS.init_from)
+    config, model_changes = _settings(task)
+    most = initial.config.max_position_embeddings
+    if config.features.max_seq_length > most and FLAGS.max_seq_length is None:
+        print(f"max_seq_length={most}: the model has no more positions.")
+        config = override(config, {"max_seq_length": most})
+    evaluation = run_finetuning(
+        config,
+        task,
+        data_dir=FLAGS.data_dir,
+        run_dir=FLAGS.run_dir,
+        initial=initial,
+        tokenizer_dir=FLAGS.tokenizer or "",
+        model_changes=model_changes,
+        runtime=command_line.given_runtime(),
+        workers=tasks.workers(),
+        cache_dir=FLAGS.feature_cache,
+    )
+    print(f"\n{results_table({FLAGS.run_dir: evaluation})}")
+    print(f"The model is in {FLAGS.run_dir}/model.")
+
+
+def _settings(task: Task) -> tuple[FinetuneConfig, dict[str, Any]]:
+    """Returns the settings, and those of the architecture to change.
+
+    The defaults, then the recipe's or those of --config_json, then the flags.
+    """
     config = FinetuneConfig()
-    recorded_model: dict = {}
-    if FLAGS.config_json:
-        values = command_line.recorded_config(FLAGS.config_json, "finetune")
-        config = from_dict(FinetuneConfig, values["config"], FLAGS.config_json)
-        recorded_model = values.get("model", {})
-    config = override(config, command_line.given_settings(config))
-    model_changes = {
-        name: recorded_model[name]
-        for name in _MODEL_SETTINGS
-        if name in recorded_model
-    } | {
+    given = command_line.given_settings(config)
+    given_model = {
         name: FLAGS[name].value
         for name in _MODEL_SETTINGS
         if FLAGS[name].value is not None
     }
-    evaluation = run_finetuning(
-        config,
-        TASKS[FLAGS.task],
-        data_dir=FLAGS.data_dir,
-        run_dir=FLAGS.run_dir,
-        initial=find_initial_weights(FLAGS.init_from),
-        tokenizer_dir=FLAGS.tokenizer or "",
-        model_changes=model_changes,
-        runtime=command_line.given_runtime(),
-    )
-    print(f"\n{results_table({FLAGS.run_dir: evaluation})}")
-    print(f"The model is in {FLAGS.run_dir}/model.")
+    if FLAGS.config_json:
+        values = command_line.recorded_config(FLAGS.config_json, "finetune")
+        config = from_dict(FinetuneConfig, values["config"], FLAGS.config_json)
+        known = values.get("model", {})
+    else:
+        known = tasks.settings_of(task, FLAGS.recipe, given)
+        config = override(
+            config,
+            {k: v for k, v in known.items() if k not in _MODEL_SETTINGS},
+        )
+    model_changes = {k: known[k] for k in _MODEL_SETTINGS if k in known}
+    return override(config, given), model_changes | given_model
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from absl import flags
 
 from albert_tf import files
 from albert_tf.config import UserError
+from albert_tf.tasks.texts import shown_texts
 from bin import command_line
 
 FLAGS = flags.FLAGS
@@ -24,8 +25,8 @@ def define_flags() -> None:
         "mode",
         None,
         ["fill-mask", "classify", "embed"],
-        "What to do with a text. embed: the mean state of its tokens and that "
-        "of [CLS].",
+        "What to do with a text. classify: a tab parts the two texts of a "
+        "pair. embed: the mean state of its tokens and that of [CLS].",
     )
     flags.DEFINE_string("model_dir", None, "The model or run directory.")
     flags.DEFINE_multi_string("text", [], "A text; may be repeated.")
@@ -95,10 +96,12 @@ def main() -> None:
                 }
             )
     else:
-        for answer in predictor.classify(texts):
+        for answer in predictor.classify(
+            [tuple(text.split("\t", 1)) for text in texts]
+        ):
             _print(
                 {
-                    "text": answer.text,
+                    **shown_texts(answer.texts),
                     "label": answer.label,
                     "probabilities": answer.probabilities,
                 }

@@ -29,7 +29,33 @@ def _rows(evaluation: dict[str, float]) -> list[list[str]]:
     ]
     if lacks_sentence_objective(evaluation):
         rows.append(["sentence objective", "none", "-", "-"])
-    return rows
+    return rows or _task_rows(evaluation)
+
+
+# What a measure's guess is called, and what is guessed.
+_GUESSES = {
+    "majority_class_": "majority class",
+    "mean_guess_": "the mean",
+}
+
+
+def _task_rows(evaluation: dict[str, float]) -> list[list[str]]:
+    """Returns the measures of a task, each beside its guess."""
+    guesses = {
+        f"{prefix}{name}": (name, what)
+        for prefix, what in _GUESSES.items()
+        for name in evaluation
+    }
+    beside = {
+        guesses[name][0]: (f"{value:.4f}", guesses[name][1])
+        for name, value in evaluation.items()
+        if name in guesses
+    }
+    return [
+        [name, f"{value:.4f}", *beside.get(name, ("-", "-"))]
+        for name, value in evaluation.items()
+        if name not in guesses and name not in ("step", "split")
+    ]
 
 
 def lacks_sentence_objective(evaluation: dict[str, float]) -> bool:

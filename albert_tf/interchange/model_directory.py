@@ -10,8 +10,9 @@ import shutil
 from collections.abc import Iterator
 
 from albert_tf import files
-from albert_tf.config import ModelConfig, UserError
+from albert_tf.config import FeatureConfig, ModelConfig, UserError
 from albert_tf.interchange import google_tf1
+from albert_tf.interchange.task_record import TaskRecord, read_task_record
 from albert_tf.modeling import pretrained
 from albert_tf.modeling.config_json import ModelDescription
 from albert_tf.modeling.models import MODELS, AlbertModel
@@ -29,16 +30,26 @@ class LoadedModel:
         model: with its weights.
         tokenizer: the one it was trained with.
         max_seq_length: longest input it was trained on, in tokens.
+        task: what it was fine-tuned for; None where the directory does not
+            tell.
     """
 
     model: AlbertModel
     tokenizer: Tokenizer
     max_seq_length: int
+    task: TaskRecord | None = None
 
     @property
     def labels(self) -> list[str] | None:
         """Names of the classes of a model that has any, else None."""
         return self.model.labels
+
+    @property
+    def features(self) -> FeatureConfig:
+        """How examples become sequences; as its task had it, if it tells."""
+        if self.task:
+            return self.task.features
+        return FeatureConfig(max_seq_length=self.max_seq_length)
 
     def require_head(self, head: str, place: str, advice: str) -> None:
         """Raises UserError when the model has no such head."""
@@ -100,6 +111,7 @@ def save_model_directory(
     *,
     max_seq_length: int,
     own_settings: bool = True,
+    task: TaskRecord | None = None,
 ) -> None:
     """Writes a model directory, replacing one that stands there.
 
@@ -110,8 +122,11 @@ def save_model_directory(
         max_seq_length: longest text it was trained on, in tokens.
         own_settings: whether config.json says what transformers has no word
             for; without, the modes of sharing come back as layer groups.
+        task: what it was fine-tuned for, if it was.
     """
     with replacing_directory(directory) as temporary:
+        if task:
+            task.write(temporary)
         tokenizer.save(temporary, model.config.max_position_embeddings)
         pretrained.write_model_files(
             temporary,
@@ -148,6 +163,7 @@ def load_model_directory(directory: str, dtype: str = "float32") -> LoadedModel:
         model=model,
         tokenizer=tokenizer,
         max_seq_length=description.max_seq_length,
+        task=read_task_record(directory),
     )
 
 

@@ -602,3 +602,9 @@ MODELS: dict[str, type[AlbertModel]] = {
         AlbertForSentenceEmbedding,
     )
 }
+
+
+def model_class(head: str) -> type[AlbertModel]:
+    """Returns the model class that has one head only, of this name."""
+    (found,) = (kind for kind in MODELS.values() if kind.head_names == (head,))
+    return found

@@ -1,11 +1,15 @@
-"""What a task is: a row that reads examples and names its metrics."""
+"""What a task is: a row of a reader, a kind, metrics and settings."""
 
+import abc
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from albert_tf.config import UserError
+from albert_tf.config import FeatureConfig, UserError
+from albert_tf.tasks.features import Features
+from albert_tf.text.tokenizer_base import Tokenizer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,71 +32,200 @@ Metric = Callable[[np.ndarray, np.ndarray], float]
 
 
 @dataclasses.dataclass(frozen=True)
+class Prediction:
+    """What a model says of one example, for people and files.
+
+    Attributes:
+        fields: what a line of predictions.jsonl holds.
+        place: of the example.
+        error: 0 where the answer is right or nobody knows; else how wrong it
+            is, larger for what the model was surer of.
+    """
+
+    fields: dict[str, Any]
+    place: str
+    error: float
+
+
+class Kind(abc.ABC):
+    """How examples become a head's inputs, and its outputs become answers.
+
+    Attributes:
+        name: for people and messages.
+        head: the row of modeling.heads.HEADS.
+        labelled: whether the model has names of classes.
+        own_measures: that need no metrics of the task.
+    """
+
+    name: ClassVar[str]
+    head: ClassVar[str]
+    labelled: ClassVar[bool] = False
+    own_measures: ClassVar[tuple[str, ...]] = ()
+
+    def labels(self, examples: Sequence[Any]) -> list[str]:
+        """Returns the names of the classes that occur, sorted."""
+        return []
+
+    def kept(
+        self, config: FeatureConfig, measures: Mapping[str, float]
+    ) -> FeatureConfig:
+        """Returns what a model keeps that was evaluated with `measures`."""
+        return config
+
+    @abc.abstractmethod
+    def is_told(self, example: Any) -> bool:
+        """Returns whether the file tells the answer."""
+
+    @abc.abstractmethod
+    def features(
+        self,
+        examples: Sequence[Any],
+        tokenizer: Tokenizer,
+        config: FeatureConfig,
+        *,
+        labels: Sequence[str],
+        training: bool,
+    ) -> Features:
+        """Returns the rows of examples; what can be done part by part.
+
+        Args:
+            examples: of this kind.
+            tokenizer: the model's.
+            config: lengths.
+            labels: names of the classes, in the order of their numbers.
+            training: whether only what the loss needs is wanted.
+        """
+
+    @abc.abstractmethod
+    def scores(
+        self,
+        examples: Sequence[Any],
+        features: Features,
+        outputs: Mapping[str, Sequence[np.ndarray]],
+        config: FeatureConfig,
+    ) -> list[Any]:
+        """Returns what the outputs say of each example, in numbers.
+
+        Args:
+            examples: of this kind.
+            features: theirs, made with training=False.
+            outputs: of the head, by name: an array for each row of features,
+                padding at its end.
+            config: lengths.
+        """
+
+    @abc.abstractmethod
+    def averaged(self, members: Sequence[list[Any]]) -> list[Any]:
+        """Returns the mean of what several models say (`scores`)."""
+
+    @abc.abstractmethod
+    def measures(
+        self,
+        examples: Sequence[Any],
+        scores: Sequence[Any],
+        config: FeatureConfig,
+        *,
+        labels: Sequence[str],
+        metrics: Mapping[str, Metric],
+    ) -> dict[str, float]:
+        """Returns the metrics, and beside them what guessing would reach.
+
+        Args:
+            examples: that tell their answers.
+            scores: what a model says of them.
+            config: what it keeps of how to answer.
+            labels: of the model.
+            metrics: of the task; kinds with a script of their own need none.
+        """
+
+    @abc.abstractmethod
+    def predictions(
+        self,
+        examples: Sequence[Any],
+        scores: Sequence[Any],
+        config: FeatureConfig,
+        labels: Sequence[str],
+    ) -> list[Prediction]:
+        """Returns what is said of each example, for people."""
+
+    def table(
+        self,
+        examples: Sequence[Any],
+        scores: Sequence[Any],
+        labels: Sequence[str],
+    ) -> "Table | None":
+        """Returns measures of each label, or part, where there are any."""
+        return None
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """Measures of labels, or parts, for people."""
+
+    header: list[str]
+    rows: list[list[str]]
+
+
+class Reader(Protocol):
+    """What reads a task's files.
+
+    Attributes:
+        splits: that it knows.
+    """
+
+    splits: tuple[str, ...]
+
+    def read(self, data_dir: str, split: str) -> Sequence[Any]:
+        """Returns the examples of a split.
+
+        Raises:
+            UserError: naming file and line.
+        """
+
+
+@dataclasses.dataclass(frozen=True)
 class Task:
     """A task as data.
 
     Attributes:
         name: as in `--task`.
-        read_examples: (data_dir, split) -> examples of "train" or "dev".
-        metrics: name -> function of (label ids, predicted ids), both
-            `[examples]`, giving a float.
-        baselines: the same, for what a prediction must beat.
+        kind: what its examples and answers are.
+        reader: of its files.
+        best_metric: what the best checkpoint is chosen by.
+        metrics: of (label ids, or numbers, and predicted ones), both
+            `[examples]`.
+        labels: in the order of their numbers; empty: those that the training
+            examples have.
+        settings: the paper's, by name (Table 14), and those of the dropout.
+        settings_v2: what differs for the second models.
+        evaluated: what is evaluated in training: ending of a measure's name
+            -> split.
+        submissions: the benchmark's name for the predictions of a split.
     """
 
     name: str
-    read_examples: Callable[[str, str], list[Example]]
-    metrics: Mapping[str, Metric]
-    baselines: Mapping[str, Metric]
+    kind: Kind
+    reader: Reader
+    best_metric: str
+    metrics: Mapping[str, Metric] = dataclasses.field(default_factory=dict)
+    labels: tuple[str, ...] = ()
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    settings_v2: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    evaluated: Mapping[str, str] = dataclasses.field(
+        default_factory=lambda: {"": "dev"}
+    )
+    submissions: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
+    def read(self, data_dir: str, split: str) -> Sequence[Any]:
+        """Returns the examples of a split.
 
-def label_names(examples: Sequence[Example]) -> list[str]:
-    """Returns the labels that occur, sorted."""
-    return sorted({example.label for example in examples})
-
-
-def label_numbers(
-    examples: Sequence[Example], labels: Sequence[str], place: str
-) -> np.ndarray:
-    """Returns label ids `[examples]`, or raises UserError for a new label."""
-    numbers = {name: number for number, name in enumerate(labels)}
-    unknown = sorted({e.label for e in examples} - set(labels))
-    if unknown:
-        raise UserError(
-            f"{place} has the labels {', '.join(unknown)}, which the model "
-            f"does not know; its labels are {', '.join(labels)}."
-        )
-    return np.array([numbers[e.label] for e in examples], np.int32)
-
-
-def pack_single(
-    token_ids: Sequence[Sequence[int]],
-    *,
-    max_seq_length: int,
-    cls_id: int,
-    sep_id: int,
-    pad_id: int,
-    longest: int = 0,
-    multiple: int = 1,
-) -> dict[str, np.ndarray]:
-    """Returns the model's inputs for single texts.
-
-    Each row is [CLS] tokens [SEP], the tokens cut to max_seq_length - 2,
-    padded to the longest row, or to a text of `longest` tokens where that is
-    more, rounded up to a `multiple` where max_seq_length allows.
-
-    Returns:
-        `input_ids`, `input_mask` and `segment_ids`, int32 `[batch, seq]`.
-    """
-    rows = [[cls_id, *ids[: max_seq_length - 2], sep_id] for ids in token_ids]
-    widest = max([longest + 2, *map(len, rows)])
-    width = min(-(-widest // multiple) * multiple, max_seq_length)
-    input_ids = np.full((len(rows), width), pad_id, np.int32)
-    input_mask = np.zeros((len(rows), width), np.int32)
-    for number, row in enumerate(rows):
-        input_ids[number, : len(row)] = row
-        input_mask[number, : len(row)] = 1
-    return {
-        "input_ids": input_ids,
-        "input_mask": input_mask,
-        "segment_ids": np.zeros_like(input_ids),
-    }
+        Raises:
+            UserError: for a split that the task has not, and for what is
+                wrong in its files.
+        """
+        if split not in self.reader.splits:
+            raise UserError(
+                f"{self.name} has no split {split!r}; it has "
+                f"{', '.join(self.reader.splits)}."
+            )
+        return self.reader.read(data_dir, split)

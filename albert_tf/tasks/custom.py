@@ -1,68 +1,174 @@
-"""Your own classification task: `train.tsv` and `dev.tsv`, two columns."""
+"""Your own tasks: which columns of your files are what says the kind."""
 
-import os
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from albert_tf.config import UserError
 from albert_tf.tasks import metrics
-from albert_tf.tasks.base import Example, Task
-from albert_tf.tasks.tables import Row, read_table
+from albert_tf.tasks.base import Kind, Metric, Task
+from albert_tf.tasks.choices import MultipleChoice
+from albert_tf.tasks.columns import find_split, read_choices, read_texts
+from albert_tf.tasks.conll import read_conll
+from albert_tf.tasks.texts import Classification, Regression
+from albert_tf.tasks.token_classification import TokenClassification
 
-LABEL_COLUMN = "label"
-_ADVICE = (
-    "a classification task needs train.tsv and dev.tsv in its data directory, "
-    "and their first lines name the columns."
+_TABLES = (".tsv", ".jsonl")
+_SENTENCES = (".conll", ".txt", ".tsv")
+
+
+@dataclasses.dataclass(frozen=True)
+class OwnFiles:
+    """Files train, dev and test of a directory; test need not have labels.
+
+    Attributes:
+        read_file: (path, whether labels are needed) -> examples.
+        extensions: that a file may end with.
+    """
+
+    read_file: Callable[[str, bool], Sequence[Any]]
+    extensions: tuple[str, ...] = _TABLES
+    splits: tuple[str, ...] = ("train", "dev", "test")
+
+    def read(self, data_dir: str, split: str) -> Sequence[Any]:
+        """Returns the examples of a split.
+
+        Raises:
+            UserError: naming file and line.
+        """
+        path = find_split(data_dir, split, self.extensions)
+        return self.read_file(path, split != "test")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Form:
+    """What columns may be: a row of _FORMS.
+
+    Attributes:
+        texts: role -> how many columns may have it, in their order.
+        answer: the role of the column that is learned.
+        kind: of the task.
+        read: (column names, path, whether labels are needed) -> examples.
+        metrics: of the task; the first chooses the best model.
+    """
+
+    texts: Mapping[str, range]
+    answer: str
+    kind: Kind
+    read: Callable[[list[str], str, bool], Sequence[Any]]
+    metrics: Mapping[str, Metric]
+    extensions: tuple[str, ...] = _TABLES
+    best_metric: str = ""
+
+
+def _read_texts(columns: list[str], path: str, labelled: bool) -> Sequence[Any]:
+    return read_texts(path, columns, labelled=labelled)
+
+
+def _read_choices(
+    columns: list[str], path: str, labelled: bool
+) -> Sequence[Any]:
+    return read_choices(path, columns, labelled=labelled)
+
+
+def _read_words(columns: list[str], path: str, labelled: bool) -> Sequence[Any]:
+    word, tag = map(_column_number, columns)
+    return read_conll(path, word, tag if labelled else None)
+
+
+def _column_number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise UserError(
+            f"--columns: {text!r} is no number; columns of words and tags are "
+            "counted from 0, or from -1 backwards."
+        ) from None
+
+
+_CLASSES = {"accuracy": metrics.accuracy, "macro_f1": metrics.macro_f1}
+_NUMBERS = {"pearson": metrics.pearson, "spearman": metrics.spearman}
+
+_FORMS = (
+    _Form(
+        {"text": range(1, 3)}, "label", Classification(), _read_texts, _CLASSES
+    ),
+    _Form({"text": range(1, 3)}, "number", Regression(), _read_texts, _NUMBERS),
+    _Form(
+        {"context": range(1, 2), "choice": range(1, 100)},
+        "label",
+        MultipleChoice(),
+        _read_choices,
+        {"accuracy": metrics.accuracy},
+    ),
+    _Form(
+        {"word": range(1, 2)},
+        "tag",
+        TokenClassification(),
+        _read_words,
+        {},
+        _SENTENCES,
+        best_metric="f1",
+    ),
 )
 
 
-def read_tsv(path: str) -> list[Example]:
-    """Returns the examples of a two-column file.
+def custom_task(columns: Sequence[str]) -> Task:
+    """Returns the task of files whose columns are named.
 
-    The first line names the columns: `label`, and any other name for the
-    text, in either order (so GLUE's SST-2 is read as it is). Fields are
-    separated by one tab; quotes mean nothing.
+    Args:
+        columns: each `role=column`; for example `text=premise`,
+            `text=hypothesis`, `label=verdict`.
 
     Raises:
-        UserError: naming file and line, for a file that is missing, empty or
-            not UTF-8, a header without `label`, a line without exactly two
-            fields, or an empty label.
+        UserError: for roles that make no task.
     """
-    header, *rows = map(_with_two_fields, read_table(path, _ADVICE))
-    columns = header.fields
-    if columns.count(LABEL_COLUMN) != 1:
-        raise UserError(
-            f"{header.place}: the columns are {', '.join(columns)}; one must "
-            f"be called {LABEL_COLUMN!r} and the other holds the text."
-        )
-    label = columns.index(LABEL_COLUMN)
-    examples = []
-    for row in rows:
-        name = row.fields[label].strip()
-        if not name:
-            raise UserError(f"{row.place}: the label is empty.")
-        examples.append(Example((row.fields[1 - label],), name, row.place))
-    if not examples:
-        raise UserError(f"{path} has a header but no examples.")
-    return examples
+    found: dict[str, list[str]] = {}
+    for column in columns:
+        role, equals, name = column.partition("=")
+        if not equals or not name:
+            raise UserError(
+                f"--columns: {column!r} is not of the form role=column; "
+                f"{_forms()}."
+            )
+        found.setdefault(role.strip(), []).append(name.strip())
+    for form in _FORMS:
+        numbers = {**form.texts, form.answer: range(1, 2)}
+        if found.keys() == numbers.keys() and all(
+            len(found[role]) in number for role, number in numbers.items()
+        ):
+            return _task(form, found)
+    raise UserError(f"--columns={','.join(columns)} makes no task: {_forms()}.")
 
 
-def _with_two_fields(row: Row) -> Row:
-    if len(row.fields) != 2:
-        raise UserError(
-            f"{row.place}: {len(row.fields)} tab-separated fields "
-            f"where two are needed: {chr(9).join(row.fields)[:60]!r}."
-        )
-    return row
+def _forms() -> str:
+    listed = (
+        f"{' and '.join(form.texts)} with {form.answer} ({form.kind.name})"
+        for form in _FORMS
+    )
+    return f"there can be {'; '.join(listed)}; text once or twice"
 
 
-def _read_split(data_dir: str, split: str) -> list[Example]:
-    return read_tsv(os.path.join(data_dir, f"{split}.tsv"))
+def _task(form: _Form, found: Mapping[str, list[str]]) -> Task:
+    names = [name for role in form.texts for name in found[role]]
+    names += found[form.answer]
+    return Task(
+        name="custom",
+        kind=form.kind,
+        reader=OwnFiles(
+            lambda path, labelled: form.read(names, path, labelled),
+            form.extensions,
+        ),
+        best_metric=form.best_metric or next(iter(form.metrics)),
+        metrics=form.metrics,
+    )
 
 
+# Without --columns: `label`, and one or two others.
 CLASSIFICATION = Task(
     name="classification",
-    read_examples=_read_split,
-    metrics={"accuracy": metrics.accuracy},
-    baselines={"majority_class_accuracy": metrics.majority_class_accuracy},
+    kind=Classification(),
+    reader=OwnFiles(lambda path, labelled: read_texts(path, labelled=labelled)),
+    best_metric="accuracy",
+    metrics=_CLASSES,
 )
-
-TASKS = {task.name: task for task in (CLASSIFICATION,)}

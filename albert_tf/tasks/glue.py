@@ -1,18 +1,15 @@
-"""GLUE's tasks as rows: files as they are downloaded, labels, metrics."""
+"""GLUE's tasks as rows: files as they are downloaded, labels, settings."""
 
 import dataclasses
-import math
 import os
-import re
 from collections.abc import Mapping
 
 from albert_tf.config import UserError
 from albert_tf.tasks import metrics
-from albert_tf.tasks.base import Example, Metric
+from albert_tf.tasks.base import Example, Metric, Task
+from albert_tf.tasks.recipes import recipe
 from albert_tf.tasks.tables import Row, read_table
-
-# As files have them; Python would also take 1_0.
-_NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
+from albert_tf.tasks.texts import Classification, Regression, number_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,36 +33,32 @@ class TableFile:
 
 
 @dataclasses.dataclass(frozen=True)
-class GlueTask:
-    """A task of GLUE as data.
+class GlueFiles:
+    """The files of a task of GLUE, read as they are downloaded.
 
     Attributes:
-        name: as GLUE calls it.
+        name: of the task.
         labels: in the order of their numbers; none: the label is a number.
         files: by split; "dev" is what a result is told of.
-        metrics: of label ids (or numbers) and predicted ones, `[examples]`.
-        best_metric: what the best checkpoint is chosen by.
     """
 
     name: str
     labels: tuple[str, ...]
     files: Mapping[str, TableFile]
-    metrics: Mapping[str, Metric]
-    best_metric: str
 
-    def read_examples(self, data_dir: str, split: str) -> list[Example]:
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The splits that the task has."""
+        return tuple(self.files)
+
+    def read(self, data_dir: str, split: str) -> list[Example]:
         """Returns the examples of a split.
 
         Raises:
-            UserError: for a split that the task does not have, a file that
-                cannot be read, a line with too few fields and a label that
-                the task has not; file and line are named.
+            UserError: for a file that cannot be read, a line with too few
+                fields and a label that the task has not; file and line are
+                named.
         """
-        if split not in self.files:
-            raise UserError(
-                f"{self.name} has no split {split!r}; it has "
-                f"{', '.join(self.files)}."
-            )
         file = self.files[split]
         return self._read(os.path.join(data_dir, file.name), file)
 
@@ -73,8 +66,8 @@ class GlueTask:
         """Returns the examples of a file with labels, laid out as dev's.
 
         Raises:
-            UserError: see `read_examples`; and for a task whose labels are
-                GLUE's secret.
+            UserError: see `read`; and for a task whose labels are GLUE's
+                secret.
         """
         if "dev" not in self.files:
             raise UserError(f"{self.name} has no file that tells the labels.")
@@ -106,20 +99,14 @@ class GlueTask:
         Raises:
             UserError: naming `place`, for a label that the task has not.
         """
-        if self.labels:
-            if label not in self.labels:
-                raise UserError(
-                    f"{place}: the label is {label[:60]!r}; {self.name} has "
-                    f"{', '.join(self.labels)}."
-                )
-            return self.labels.index(label)
-        number = float(label) if _NUMBER.fullmatch(label) else math.inf
-        if not math.isfinite(number):
+        if not self.labels:
+            return number_of(label, place)
+        if label not in self.labels:
             raise UserError(
                 f"{place}: the label is {label[:60]!r}; {self.name} has "
-                "numbers."
+                f"{', '.join(self.labels)}."
             )
-        return number
+        return self.labels.index(label)
 
 
 def _is_whole(row: Row, file: TableFile) -> bool:
@@ -157,85 +144,122 @@ def _split_files(
 
 _ACCURACY = {"accuracy": metrics.accuracy}
 _ACCURACY_AND_F1 = _ACCURACY | {"f1": metrics.f1}
+_MATTHEWS = {"matthews_correlation": metrics.matthews_correlation}
+_CORRELATIONS = {"pearson": metrics.pearson, "spearman": metrics.spearman}
 _BINARY = ("0", "1")
 _ENTAILMENT = ("entailment", "not_entailment")
 _INFERENCE = ("contradiction", "entailment", "neutral")
 
-GLUE_TASKS: dict[str, GlueTask] = {
+
+def _task(
+    name: str,
+    labels: tuple[str, ...],
+    files: Mapping[str, TableFile],
+    metrics: Mapping[str, Metric],
+    settings: Mapping[str, float],
+    **options: Mapping[str, str],
+) -> Task:
+    return Task(
+        name=name,
+        kind=Classification() if labels else Regression(),
+        reader=GlueFiles(name, labels, files),
+        best_metric=next(iter(metrics)),
+        metrics=metrics,
+        labels=labels,
+        settings=settings,
+        # The second models were pretrained without dropout, too.
+        settings_v2={
+            "hidden_dropout_prob": 0.0,
+            "attention_probs_dropout_prob": 0.0,
+        },
+        **{"submissions": {"test": name}, **options},
+    )
+
+
+_MNLI_FILES = {
+    "train": TableFile("train.tsv", (8, 9), -1),
+    "dev": TableFile("dev_matched.tsv", (8, 9), -1),
+    "dev_mismatched": TableFile("dev_mismatched.tsv", (8, 9), -1),
+    "test": TableFile("test_matched.tsv", (8, 9)),
+    "test_mismatched": TableFile("test_mismatched.tsv", (8, 9)),
+}
+_SENTENCE_PAIR = _split_files((1, 2), -1, (1, 2))
+
+GLUE_TASKS: dict[str, Task] = {
     task.name: task
     for task in (
-        GlueTask(
+        _task(
             "CoLA",
             _BINARY,
             _split_files((3,), 1, (1,), header=False),
-            {"matthews_correlation": metrics.matthews_correlation},
-            "matthews_correlation",
+            _MATTHEWS,
+            recipe(1e-5, 16, 0.0, 5336, 320),
         ),
-        GlueTask(
-            "SST-2", _BINARY, _split_files((0,), 1, (1,)), _ACCURACY, "accuracy"
+        _task(
+            "SST-2",
+            _BINARY,
+            _split_files((0,), 1, (1,)),
+            _ACCURACY,
+            recipe(1e-5, 32, 0.0, 20935, 1256),
         ),
-        GlueTask(
+        _task(
             "MRPC",
             _BINARY,
             _split_files((3, 4), 0, (3, 4)),
             _ACCURACY_AND_F1,
-            "accuracy",
+            recipe(2e-5, 32, 0.0, 800, 200),
         ),
-        GlueTask(
+        _task(
             "STS-B",
             (),
             _split_files((7, 8), -1, (7, 8)),
-            {"pearson": metrics.pearson, "spearman": metrics.spearman},
-            "pearson",
+            _CORRELATIONS,
+            recipe(2e-5, 16, 0.0, 3598, 214),
         ),
-        GlueTask(
+        _task(
             "QQP",
             _BINARY,
             _split_files((3, 4), 5, (1, 2), short_rows=True),
             _ACCURACY_AND_F1,
-            "accuracy",
+            recipe(5e-5, 128, 0.1, 14000, 1000),
         ),
-        GlueTask(
+        _task(
             "MNLI",
             _INFERENCE,
-            {
-                "train": TableFile("train.tsv", (8, 9), -1),
-                "dev": TableFile("dev_matched.tsv", (8, 9), -1),
-                "dev_mismatched": TableFile("dev_mismatched.tsv", (8, 9), -1),
-                "test": TableFile("test_matched.tsv", (8, 9)),
-                "test_mismatched": TableFile("test_mismatched.tsv", (8, 9)),
-            },
+            _MNLI_FILES,
             _ACCURACY,
-            "accuracy",
+            recipe(3e-5, 128, 0.0, 10000, 1000),
+            evaluated={"": "dev", "_mismatched": "dev_mismatched"},
+            submissions={"test": "MNLI-m", "test_mismatched": "MNLI-mm"},
         ),
-        GlueTask(
+        _task(
             "QNLI",
             _ENTAILMENT,
-            _split_files((1, 2), -1, (1, 2)),
+            _SENTENCE_PAIR,
             _ACCURACY,
-            "accuracy",
+            recipe(1e-5, 32, 0.0, 33112, 1986),
         ),
-        GlueTask(
+        _task(
             "RTE",
             _ENTAILMENT,
-            _split_files((1, 2), -1, (1, 2)),
+            _SENTENCE_PAIR,
             _ACCURACY,
-            "accuracy",
+            recipe(3e-5, 32, 0.1, 800, 200),
         ),
-        GlueTask(
+        _task(
             "WNLI",
             _BINARY,
-            _split_files((1, 2), -1, (1, 2)),
+            _SENTENCE_PAIR,
             _ACCURACY,
-            "accuracy",
+            recipe(2e-5, 16, 0.1, 2000, 250),
         ),
         # A model of MNLI answers it; GLUE keeps the labels.
-        GlueTask(
+        _task(
             "AX",
             _INFERENCE,
             {"test": TableFile("diagnostic.tsv", (1, 2))},
-            {"matthews_correlation": metrics.matthews_correlation},
-            "matthews_correlation",
+            _MATTHEWS,
+            {},
         ),
     )
 }

@@ -10,7 +10,8 @@ import numpy as np
 
 from albert_tf.config import UserError
 from albert_tf.tasks import squad_scores
-from albert_tf.tasks.glue import GLUE_TASKS, GlueTask
+from albert_tf.tasks.base import Task
+from albert_tf.tasks.glue import GLUE_TASKS
 from albert_tf.tasks.squad import Question, read_large_json, read_squad
 from albert_tf.tasks.tables import read_table
 
@@ -92,16 +93,18 @@ def score(
 
 _SQUAD_1, _SQUAD_2 = "SQuAD1.1", "SQuAD2.0"
 SCORED_TASKS = (
-    *(name for name, task in GLUE_TASKS.items() if "dev" in task.files),
+    *(name for name, task in GLUE_TASKS.items() if "dev" in task.reader.splits),
     _SQUAD_1,
     _SQUAD_2,
 )
 
 
-def _score_glue(task: GlueTask, gold: str, predictions: str) -> Score:
-    examples = task.read_gold(gold)
+def _score_glue(task: Task, gold: str, predictions: str) -> Score:
+    examples = task.reader.read_gold(gold)
     found = _read_submission(task, predictions, len(examples))
-    labels = np.array([task.label_number(e.label, e.place) for e in examples])
+    labels = np.array(
+        [task.reader.label_number(e.label, e.place) for e in examples]
+    )
     measures = {
         name: metric(labels, found) for name, metric in task.metrics.items()
     }
@@ -114,7 +117,7 @@ def _score_glue(task: GlueTask, gold: str, predictions: str) -> Score:
     return Score(measures, remarks)
 
 
-def _read_submission(task: GlueTask, path: str, number: int) -> np.ndarray:
+def _read_submission(task: Task, path: str, number: int) -> np.ndarray:
     """Returns the predicted label numbers `[examples]`."""
     header, *rows = read_table(path, "it is to hold GLUE's predictions.")
     if header.fields != ["index", "prediction"]:
@@ -139,7 +142,7 @@ def _read_submission(task: GlueTask, path: str, number: int) -> np.ndarray:
             )
         if not math.isnan(found[int(index)]):
             raise UserError(f"{row.place}: the index {index} came before.")
-        found[int(index)] = task.label_number(label.strip(), row.place)
+        found[int(index)] = task.reader.label_number(label.strip(), row.place)
     missing = np.flatnonzero(np.isnan(found))
     if len(missing):
         raise UserError(

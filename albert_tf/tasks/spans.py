@@ -25,8 +25,9 @@ _Pairs = tuple[np.ndarray, np.ndarray, np.ndarray]
 class Spans(Kind):
     """Every question has an answer (SQuAD 1.1); examples are `Question`s."""
 
-    name = "span"
+    name = "questions"
     head = "span"
+    own_measures = ("exact_match", "f1")
     inputs: ClassVar[tuple[str, ...]] = ("input_ids", "segment_ids")
     targets: ClassVar[tuple[str, ...]] = ("start_positions", "end_positions")
 
@@ -176,10 +177,19 @@ class Spans(Kind):
 class AnswerableSpans(Spans):
     """A question may have no answer (SQuAD 2.0); examples are `Question`s."""
 
-    name = "answerable_span"
+    name = "questions that may have no answer"
     head = "answerable_span"
+    own_measures = ("exact", "f1", "best_f1")
     inputs = (*Spans.inputs, "p_mask")
     targets = (*Spans.targets, "is_impossible")
+
+    def kept(
+        self, config: FeatureConfig, measures: Mapping[str, float]
+    ) -> FeatureConfig:
+        """Returns the threshold that gave the best F1 on what was measured."""
+        return dataclasses.replace(
+            config, null_threshold=measures["best_f1_thresh"]
+        )
 
     def _check_label(self, question: Question) -> None:
         if question.answers is None:

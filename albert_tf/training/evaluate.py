@@ -1,4 +1,4 @@
-"""Evaluation on held-out examples, beside what a guess would reach."""
+"""Evaluation of pretraining, beside what a guess would reach."""
 
 import math
 from collections.abc import Sequence
@@ -8,10 +8,8 @@ import tensorflow as tf
 
 from albert_tf.config import MaskingConfig
 from albert_tf.interchange.model_directory import load_model_directory
-from albert_tf.tasks.base import Task, label_numbers
 from albert_tf.text.shards import open_shards
 from albert_tf.training.input_pipeline import (
-    ClassificationBatches,
     PretrainingBatches,
     check_shards,
     prefetch,
@@ -19,7 +17,6 @@ from albert_tf.training.input_pipeline import (
 )
 from albert_tf.training.means import RunningMeans
 from albert_tf.training.objectives import pretraining_objective
-from albert_tf.training.predict import Predictor
 from albert_tf.training.targets import Target
 from albert_tf.training.trainer import Trainer
 
@@ -58,17 +55,9 @@ def pretraining_measures(targets: Sequence[Target]) -> set[str]:
     return names
 
 
-def evaluate_classification(
-    trainer: Trainer, batches: ClassificationBatches, max_steps: int = 0
-) -> dict[str, float]:
-    """Returns `loss`, `accuracy` and `majority_class_accuracy`."""
-    means, guesses = _evaluate(trainer, batches, max_steps, None)
-    return {**means, **guesses}
-
-
 def _evaluate(
     trainer: Trainer,
-    batches: PretrainingBatches | ClassificationBatches,
+    batches: PretrainingBatches,
     max_steps: int,
     num_applications: int | None,
 ) -> tuple[dict[str, float], dict[str, float]]:
@@ -137,37 +126,3 @@ def evaluate_pretrained(
         training=False,
     )
     return evaluate_pretraining(trainer, batches)
-
-
-def evaluate_predictions(
-    model_dir: str, task: Task, data_dir: str, *, split: str, batch_size: int
-) -> tuple[dict[str, float], list[dict]]:
-    """Returns the task's metrics and baselines, and a row per example.
-
-    Raises:
-        UserError: when the model is not a classifier, or an example has a
-            label that it does not know.
-    """
-    examples = task.read_examples(data_dir, split)
-    loaded = load_model_directory(model_dir)
-    loaded.require_head(
-        "classification", model_dir, "fine-tune a classifier first."
-    )
-    labels = label_numbers(examples, loaded.labels, f"{data_dir} ({split})")
-    predictor = Predictor(loaded, batch_size)
-    answers = list(predictor.classify([e.texts[0] for e in examples]))
-    predicted = np.array([loaded.labels.index(a.label) for a in answers])
-    metrics = {
-        name: metric(labels, predicted)
-        for name, metric in {**task.metrics, **task.baselines}.items()
-    }
-    rows = [
-        {
-            "text": example.texts[0],
-            "label": example.label,
-            "prediction": answer.label,
-            "probabilities": answer.probabilities,
-        }
-        for example, answer in zip(examples, answers, strict=True)
-    ]
-    return metrics, rows

@@ -1,7 +1,8 @@
 """The fine-tuning job: a task's head on a pretrained encoder."""
 
-import hashlib
 import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import keras
 
@@ -18,25 +19,27 @@ from albert_tf.interchange.model_directory import (
     initialize,
     save_model_directory,
 )
+from albert_tf.interchange.task_record import TaskRecord
 from albert_tf.modeling.arithmetic import training_flops
 from albert_tf.modeling.encoder import sharing_plan
-from albert_tf.modeling.models import AlbertForClassification
+from albert_tf.modeling.models import AlbertModel, model_class
 from albert_tf.modeling.schedules import warm_up_remarks
-from albert_tf.tasks.base import Example, Task, label_names, label_numbers
+from albert_tf.tasks.base import Task
+from albert_tf.tasks.feature_building import FeatureBuilder, examples_digest
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.training.distribution import make_strategy
-from albert_tf.training.evaluate import evaluate_classification
-from albert_tf.training.input_pipeline import ClassificationBatches
 from albert_tf.training.job import Job
+from albert_tf.training.length_buckets import TaskBatches, bucket_widths
 from albert_tf.training.loop import train
 from albert_tf.training.micro_batch import resolved_micro_batch
-from albert_tf.training.objectives import classification_objective
+from albert_tf.training.objectives import HeadObjective
 from albert_tf.training.phases import DepthSchedule, Phases
+from albert_tf.training.task_evaluation import EvaluatedExamples, scores_of
 from albert_tf.training.trainer import DTYPE_POLICIES, Trainer
 from albert_tf.training.workload import Workload
 
 
-def resolve_steps(config: FinetuneConfig, num_examples: int) -> FinetuneConfig:
+def resolve_steps(config: FinetuneConfig, num_rows: int) -> FinetuneConfig:
     """Returns the configuration with steps in place of epochs.
 
     Raises:
@@ -44,7 +47,7 @@ def resolve_steps(config: FinetuneConfig, num_examples: int) -> FinetuneConfig:
     """
     steps = config.training.num_train_steps or math.ceil(
         config.finetuning.num_train_epochs
-        * num_examples
+        * num_rows
         / config.training.train_batch_size
     )
     if not steps:
@@ -60,14 +63,6 @@ def resolve_steps(config: FinetuneConfig, num_examples: int) -> FinetuneConfig:
     )
 
 
-def _fingerprint(examples: list[Example]) -> str:
-    digest = hashlib.sha256()
-    for example in examples:
-        text = "\t".join(example.texts)
-        digest.update(f"{example.label}\t{text}\n".encode())
-    return digest.hexdigest()
-
-
 def run_finetuning(
     config: FinetuneConfig,
     task: Task,
@@ -78,6 +73,9 @@ def run_finetuning(
     tokenizer_dir: str = "",
     model_changes: dict | None = None,
     runtime: RuntimeConfig | None = None,
+    workers: int = 1,
+    cache_dir: str = "",
+    say: Callable[[str], None] = print,
 ) -> dict[str, float]:
     """Fine-tunes to the end and returns the evaluation on the dev examples.
 
@@ -90,6 +88,9 @@ def run_finetuning(
         tokenizer_dir: where `initial` brings no tokenizer.
         model_changes: settings of the architecture to change (dropout).
         runtime: where and how it runs.
+        workers: processes that make features.
+        cache_dir: where features are kept; empty: nowhere.
+        say: takes a line for people.
 
     Raises:
         UserError: for anything that does not fit together.
@@ -106,23 +107,40 @@ def run_finetuning(
     tokenizer = load_tokenizer(directory)
     model_config = override(initial.config, model_changes or {})
     check_vocab_size(model_config, tokenizer, directory)
-    max_seq_length = config.finetuning.max_seq_length
+    max_seq_length = config.features.max_seq_length
     if max_seq_length > model_config.max_position_embeddings:
         raise UserError(
             f"max_seq_length={max_seq_length} exceeds the model's "
             f"max_position_embeddings={model_config.max_position_embeddings}; "
             "lower --max_seq_length."
         )
-    examples = {
-        split: task.read_examples(data_dir, split) for split in ("train", "dev")
-    }
-    labels = label_names(examples["train"])
-    if len(labels) < 2:
+    if (
+        config.finetuning.padding == "bucket"
+        and config.training.steps_per_loop > 1
+    ):
         raise UserError(
-            f"{data_dir}: the training examples have one label only, "
-            f"{labels[0]!r}; a classifier needs at least two."
+            f"steps_per_loop={config.training.steps_per_loop} needs batches of "
+            "one width; give --padding=max too."
         )
-    config = resolve_steps(config, len(examples["train"]))
+    examples = {
+        split: task.read(data_dir, split)
+        for split in ("train", *task.evaluated.values())
+    }
+    kind = task.kind
+    labels = list(task.labels) or kind.labels(examples["train"])
+    for place, split in examples.items():
+        _check_told(task, split, place)
+    builder = FeatureBuilder(
+        kind, tokenizer, config.features, labels, workers, cache_dir, say
+    )
+    features = builder.build(examples["train"], training=True)
+    if features.num_cut:
+        say(
+            f"{features.num_cut} of {len(examples['train'])} training "
+            f"examples are longer than max_seq_length={max_seq_length} "
+            "allows, and cut."
+        )
+    config = resolve_steps(config, len(features))
     config = override(
         config,
         {
@@ -134,7 +152,8 @@ def run_finetuning(
                 # masked-LM head at one position.
                 Workload(
                     model=model_config,
-                    batch_size=config.training.train_batch_size,
+                    batch_size=config.training.train_batch_size
+                    * max(features.choices, 1),
                     seq_length=max_seq_length,
                     num_predictions=1,
                     training=config.training,
@@ -143,57 +162,91 @@ def run_finetuning(
             )
         },
     )
-    batches, dev_batches = (
-        ClassificationBatches(
-            tokenizer.encode_batch([e.texts[0] for e in examples[split]]),
-            label_numbers(examples[split], labels, f"{data_dir} ({split})"),
-            framing_ids=tokenizer.framing_ids,
-            max_seq_length=max_seq_length,
-            batch_size=batch_size,
-            seed=config.training.seed,
-            training=split == "train",
-        )
-        for split, batch_size in (
-            ("train", config.training.train_batch_size),
-            ("dev", config.training.eval_batch_size),
-        )
+    widths = (
+        bucket_widths(max_seq_length)
+        if config.finetuning.padding == "bucket"
+        else (max_seq_length,)
     )
+    batches = TaskBatches(
+        features,
+        batch_size=config.training.train_batch_size,
+        seed=config.training.seed,
+        widths=widths,
+        num_train_steps=config.training.num_train_steps,
+        name_of=lambda row: (
+            examples["train"][features.example_numbers[row]].place
+        ),
+    )
+    most = config.training.max_eval_steps * config.training.eval_batch_size
+    evaluated = {
+        ending: EvaluatedExamples.made(
+            builder,
+            examples[split][: most or None],
+            batch_size=config.training.eval_batch_size,
+            widths=widths,
+        )
+        for ending, split in task.evaluated.items()
+    }
     description = {
         "job": "finetune",
         "task": task.name,
         "config": to_dict(config),
         "model": to_dict(model_config),
         "labels": labels,
-        "train_examples": _fingerprint(examples["train"]),
-        "dev_examples": _fingerprint(examples["dev"]),
+        "train_examples": examples_digest(examples["train"]),
+        "dev_examples": examples_digest(examples[task.evaluated[""]]),
         "tokenizer": tokenizer.fingerprint,
         "init_from": initial.fingerprint,
     }
     with strategy.scope():
         keras.utils.set_random_seed(config.training.seed)
-        model = AlbertForClassification(
+        model = model_class(kind.head)(
             model_config,
-            labels=labels,
+            **({"labels": labels} if kind.labelled else {}),
             remat=config.training.remat,
             dtype=DTYPE_POLICIES[config.training.precision],
         )
-        print(initialize(model, initial), flush=True)
+        say(initialize(model, initial))
         trainer = Trainer(
             model,
-            classification_objective(),
+            HeadObjective(kind.head),
             strategy=strategy,
             optimizer_config=config.optimizer,
             training_config=config.training,
         )
 
+    def evaluate(step: int) -> dict[str, float]:
+        measures: dict[str, float] = {}
+        for ending, part in evaluated.items():
+            loss, scores = scores_of(trainer, kind, part, config.features)
+            found = {"loss": loss} | kind.measures(
+                part.examples,
+                scores,
+                config.features,
+                labels=labels,
+                metrics=task.metrics,
+            )
+            measures |= {f"{n}{ending}": value for n, value in found.items()}
+        return measures
+
+    def export(place: str, evaluation: Mapping[str, float]) -> None:
+        kept = kind.kept(config.features, evaluation)
+        save_model_directory(
+            place,
+            model,
+            tokenizer,
+            max_seq_length=max_seq_length,
+            task=TaskRecord(task.name, kept),
+        )
+
     def flops(step: int) -> int:
-        # Of texts of the longest length; most batches are shorter.
         return training_flops(
             model_config,
-            batch_size=config.training.train_batch_size,
-            seq_length=max_seq_length,
+            batch_size=config.training.train_batch_size
+            * max(features.choices, 1),
+            seq_length=batches.width(step),
             num_predictions=0,
-            read_positions_only=True,
+            read_positions_only=_reads_positions_only(model),
         )
 
     return train(
@@ -201,14 +254,10 @@ def run_finetuning(
         Job(
             phases=Phases([batches], [config.training.num_train_steps]),
             depths=DepthSchedule("", len(sharing_plan(model_config))),
-            evaluate=lambda step: evaluate_classification(
-                trainer, dev_batches, config.training.max_eval_steps
-            ),
-            best_metric=config.training.best_metric or "accuracy",
-            measures=("loss", "accuracy", "majority_class_accuracy"),
-            export=lambda directory: save_model_directory(
-                directory, model, tokenizer, max_seq_length=max_seq_length
-            ),
+            evaluate=evaluate,
+            best_metric=config.training.best_metric or task.best_metric,
+            measures=("loss", *task.metrics, *kind.own_measures),
+            export=export,
             flops=flops,
             remarks=warm_up_remarks(
                 config.optimizer, config.training.num_train_steps
@@ -219,3 +268,17 @@ def run_finetuning(
         runtime=runtime,
         description=description,
     )
+
+
+def _reads_positions_only(model: AlbertModel) -> bool:
+    """Returns whether the last block computes but what heads read."""
+    return all(h.reads != "sequence_output" for h in model.heads.values())
+
+
+def _check_told(task: Task, examples: Sequence[Any], split: str) -> None:
+    untold = next((e for e in examples if not task.kind.is_told(e)), None)
+    if untold is not None:
+        raise UserError(
+            f"{untold.place} has no label; {split} examples of {task.name} "
+            "need one."
+        )

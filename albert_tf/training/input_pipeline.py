@@ -16,7 +16,6 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from albert_tf.config import MaskingConfig, ModelConfig, UserError
-from albert_tf.tasks.base import pack_single
 from albert_tf.text import counter_rng, masking, records
 from albert_tf.text.shards import ShardSet, ids_in_ranges
 from albert_tf.text.tokenizer_base import Tokenizer
@@ -26,9 +25,6 @@ Batch = dict[str, np.ndarray]
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 
-# Sequences of a fine-tuning batch are padded to a multiple of this, so that
-# few shapes are traced.
-_LENGTH_MULTIPLE = 16
 # Between looks at whether to go on waiting, and for a thread to end.
 _PATIENCE_SECONDS = 0.2
 _ENDING_SECONDS = 5.0
@@ -282,65 +278,6 @@ class PretrainingBatches:
             "masked_lm_ids": masked.masked_lm_ids,
             "masked_lm_weights": masked.masked_lm_weights,
         }
-
-
-class ClassificationBatches:
-    """Batches of labelled single texts held in memory.
-
-    `batch(step)` has `input_ids`, `input_mask`, `segment_ids` int32
-    `[batch, seq]`, padded to the batch's longest text, `label_ids` int32
-    and `example_weights` float32 `[batch]`.
-    """
-
-    def __init__(
-        self,
-        token_ids: list[list[int]],
-        label_ids: np.ndarray,
-        *,
-        framing_ids: dict[str, int],
-        max_seq_length: int,
-        batch_size: int,
-        seed: int,
-        training: bool,
-    ) -> None:
-        if not token_ids:
-            raise UserError("There are no examples.")
-        self.token_ids = token_ids
-        self.label_ids = np.asarray(label_ids, np.int32)
-        self.framing_ids = framing_ids
-        self.max_seq_length = max_seq_length
-        self.batch_size = batch_size
-        self.seed = seed
-        self.training = training
-        self.num_examples = len(token_ids)
-        self.num_steps = -(-self.num_examples // batch_size)
-
-    def batch(self, step: int, rows: range | None = None) -> Batch:
-        """Returns rows of the global batch of a step; None: all of it.
-
-        They are as wide as the whole batch needs, whatever the rows.
-        """
-        chosen = _rows(self, step, rows)
-        longest = max(
-            len(self.token_ids[number]) for number in self.record_numbers(step)
-        )
-        batch = pack_single(
-            [self.token_ids[position] for position in chosen.positions],
-            max_seq_length=self.max_seq_length,
-            longest=longest,
-            multiple=_LENGTH_MULTIPLE,
-            **self.framing_ids,
-        )
-        batch["label_ids"] = self.label_ids[chosen.positions]
-        return batch | chosen.features
-
-    def record_numbers(self, step: int) -> np.ndarray:
-        """Returns the numbers `[batch]` of the examples of a step."""
-        return _rows(self, step, None).positions
-
-    def record_name(self, number: int) -> str:
-        """Returns which example it is, for messages."""
-        return f"example {number + 1}"
 
 
 class ReaderStalled(Exception):

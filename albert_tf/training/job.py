@@ -1,7 +1,7 @@
 """What a job hands to the outer loop, and where and how well its run stands."""
 
 import dataclasses
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 
 from albert_tf.training.phases import DepthSchedule, Phases
 
@@ -16,7 +16,8 @@ class Job:
         evaluate: (step) -> measures of the held-out examples.
         best_metric: the measure that says which model is best.
         measures: the names of what `evaluate` gives.
-        export: writes a model directory at a path.
+        export: writes a model directory at a path, of a model that was
+            evaluated so.
         flops: (step) -> floating point operations of that step.
         samples: () -> text that shows what the model does, or None.
         remarks: lines for the reader of the log.
@@ -27,7 +28,7 @@ class Job:
     evaluate: Callable[[int], dict[str, float]]
     best_metric: str
     measures: Collection[str]
-    export: Callable[[str], None]
+    export: Callable[[str, Mapping[str, float]], None]
     flops: Callable[[int], int]
     samples: Callable[[], str] | None = None
     remarks: tuple[str, ...] = ()

@@ -154,7 +154,7 @@ class _Loop:
             except _RollBack:
                 self._roll_back()
         # The model is written again where a run was killed just before.
-        self.saving.model("model", needed=True)
+        self.saving.model("model", self.progress.evaluation, needed=True)
         # No worker leaves before the last one is here: the others would take
         # it for lost.
         agreed(self.trainer.strategy, 0.0)
@@ -446,7 +446,7 @@ class _Loop:
 
     def _log(self, result: dict[str, float]) -> None:
         means = self.window.means()
-        losses = [target.loss for target in self.trainer.objective.targets]
+        losses = self.trainer.objective.loss_names
         if set(losses) <= set(means):
             means["loss"] = sum(means[name] for name in losses)
         for name in ("gradient_norm", "learning_rate", "loss_scale"):
@@ -486,7 +486,7 @@ class _Loop:
             self.progress.without_better += 1
             return False
         self.progress.without_better = 0
-        if not self.saving.model("best_model", needed=last):
+        if not self.saving.model("best_model", measures, needed=last):
             return False
         self.progress.best = {"step": self.step, "value": measures[metric]}
         return True

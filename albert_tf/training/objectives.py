@@ -8,12 +8,7 @@ import tensorflow as tf
 
 from albert_tf.modeling.heads import HEADS
 from albert_tf.modeling.losses import weighted_correct
-from albert_tf.training.targets import (
-    CLASS_LABEL,
-    MASKED_LM,
-    SentenceTargets,
-    Target,
-)
+from albert_tf.training.targets import MASKED_LM, SentenceTargets, Target
 
 Pairs = dict[str, tuple[tf.Tensor, tf.Tensor]]
 
@@ -23,10 +18,12 @@ class TargetsObjective:
 
     Attributes:
         targets: rows of targets.py.
+        loss_names: of the losses that are added up.
     """
 
     def __init__(self, *targets: Target) -> None:
         self.targets = targets
+        self.loss_names = tuple(target.loss for target in targets)
 
     def weights(self, features: dict) -> dict[str, tf.Tensor]:
         """Returns the weight of each target's loss, known before it is."""
@@ -78,6 +75,36 @@ def pretraining_objective(sentence: SentenceTargets) -> TargetsObjective:
     return TargetsObjective(MASKED_LM, *sentence.targets)
 
 
-def classification_objective() -> TargetsObjective:
-    """Returns the loss of a task's classes."""
-    return TargetsObjective(CLASS_LABEL)
+class HeadObjective:
+    """What one head minimises: `loss`, and `accuracy` where it has classes.
+
+    Attributes:
+        loss_names: of the losses that are added up.
+    """
+
+    loss_names = ("loss",)
+
+    def __init__(self, head: str) -> None:
+        """Takes a row of HEADS."""
+        self._head = HEADS[head]
+        self._weights = self._head.labels[-1]
+
+    def weights(self, features: dict) -> dict[str, tf.Tensor]:
+        """Returns the weight of the loss, known before it is."""
+        return {
+            "loss": tf.reduce_sum(tf.cast(features[self._weights], tf.float32))
+        }
+
+    def losses(self, outputs: dict, features: dict) -> Pairs:
+        """Returns the loss of the head."""
+        return {"loss": self._head.loss(outputs, features)}
+
+    def metrics(self, outputs: dict, features: dict) -> Pairs:
+        """Returns the accuracy of the head's classes, if it has any."""
+        if "logits" not in self._head.outputs:
+            return {}
+        weights = tf.cast(features[self._weights], tf.float32)
+        correct = weighted_correct(
+            outputs["logits"], features["label_ids"], weights
+        )
+        return {"accuracy": (correct, tf.reduce_sum(weights))}

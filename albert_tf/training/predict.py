@@ -9,14 +9,16 @@ import tensorflow as tf
 from albert_tf.config import UserError
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.modeling.heads import SentenceEmbeddingHead
-from albert_tf.tasks.base import pack_single
+from albert_tf.tasks.base import Example
+from albert_tf.tasks.features import Features
+from albert_tf.tasks.texts import framed, softmax, text_features
 
 
 @dataclasses.dataclass(frozen=True)
 class Classification:
-    """A text's label and the probability of every label, by name."""
+    """The label of a text, or pair, and the probability of every label."""
 
-    text: str
+    texts: tuple[str, ...]
     label: str
     probabilities: dict[str, float]
 
@@ -38,7 +40,12 @@ class FilledMask:
     candidates: list[list[tuple[str, float]]]
 
 
-def _batches(texts: Sequence[str], size: int) -> Iterator[Sequence[str]]:
+def _padded(features: Features) -> dict[str, np.ndarray]:
+    """Returns all rows as one batch, as wide as the longest."""
+    return features.batch(np.arange(len(features)), features.lengths.max())
+
+
+def _batches(texts: Sequence, size: int) -> Iterator[Sequence]:
     for first in range(0, len(texts), size):
         yield texts[first : first + size]
 
@@ -54,17 +61,22 @@ class Predictor:
         )
 
     def _pack(self, token_ids: list[list[int]]) -> dict[str, np.ndarray]:
-        return pack_single(
-            token_ids,
-            max_seq_length=self.loaded.max_seq_length,
-            **self.loaded.tokenizer.framing_ids,
+        """Returns the model's inputs for single texts."""
+        features = framed(
+            [[ids] for ids in token_ids],
+            self.loaded.tokenizer,
+            self.loaded.max_seq_length,
+            {},
         )
+        return _padded(features)
 
     def _run(self, features: dict[str, np.ndarray]) -> dict[str, tf.Tensor]:
         return self._call({k: tf.constant(v) for k, v in features.items()})
 
-    def classify(self, texts: Sequence[str]) -> Iterator[Classification]:
-        """Yields the classification of each text.
+    def classify(
+        self, texts: Sequence[tuple[str, ...]]
+    ) -> Iterator[Classification]:
+        """Yields the classification of each text, or pair of texts.
 
         Raises:
             UserError: when the model is not a classifier.
@@ -76,13 +88,16 @@ class Predictor:
         )
         labels = self.loaded.labels
         for batch in _batches(texts, self.batch_size):
-            ids = self.loaded.tokenizer.encode_batch(list(batch))
-            logits = self._run(self._pack(ids))["logits"]
-            for text, row in zip(
-                batch, tf.nn.softmax(logits).numpy(), strict=True
-            ):
+            features = text_features(
+                [Example(part, None) for part in batch],
+                self.loaded.tokenizer,
+                self.loaded.max_seq_length,
+                {},
+            )
+            logits = self._run(_padded(features))["logits"]
+            for part, row in zip(batch, softmax(logits.numpy()), strict=True):
                 yield Classification(
-                    text,
+                    part,
                     labels[int(row.argmax())],
                     {
                         name: float(value)

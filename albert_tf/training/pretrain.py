@@ -307,7 +307,7 @@ def run_pretraining(
             evaluate=evaluate,
             best_metric=config.training.best_metric or "loss",
             measures=pretraining_measures(trainer.objective.targets),
-            export=lambda directory: save_model_directory(
+            export=lambda directory, evaluation: save_model_directory(
                 directory,
                 model,
                 tokenizer,

@@ -1,7 +1,7 @@
 """What a run keeps, checkpoints and models, and disks without room for it."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from albert_tf import files
 from albert_tf.training.checkpoints import Checkpoints, SaveFailed
@@ -26,7 +26,7 @@ class Saving:
         trainer: Trainer,
         checkpoints: Checkpoints,
         run_dir: str,
-        export: Callable[[str], None],
+        export: Callable[[str, Mapping[str, float]], None],
         *,
         say: Callable[[str], None],
     ) -> None:
@@ -36,7 +36,8 @@ class Saving:
             trainer: whose weights these are.
             checkpoints: where they are kept.
             run_dir: where model directories go.
-            export: writes a model directory at a path.
+            export: writes a model directory at a path, of a model that was
+                evaluated so.
             say: takes a line for the log.
         """
         self._trainer = trainer
@@ -66,7 +67,9 @@ class Saving:
         else:
             self._failures = 0
 
-    def model(self, name: str, *, needed: bool) -> bool:
+    def model(
+        self, name: str, evaluation: Mapping[str, float], *, needed: bool
+    ) -> bool:
         """Writes a model directory and returns whether that went well.
 
         All workers learn it, or some would end and others train on.
@@ -80,7 +83,7 @@ class Saving:
             self._check_directory()
             if is_chief(self._trainer.strategy):
                 with self._trainer.averaged_weights():
-                    self._export(path)
+                    self._export(path, evaluation)
         except OSError as error:
             said = f"{path} could not be written: {error.strerror or error}."
             self._failed(said, needed)

@@ -111,20 +111,7 @@ SENTENCE_TARGETS: dict[str, SentenceTargets] = {
     )
 }
 
-CLASS_LABEL = Target(
-    title="classifier accuracy",
-    loss="loss",
-    accuracy="accuracy",
-    guessing="majority_class_accuracy",
-    guess="majority class",
-    head="classification",
-    logits="logits",
-    labels="label_ids",
-    weights="example_weights",
-)
-
 TARGETS: tuple[Target, ...] = (
     MASKED_LM,
     *(target for row in SENTENCE_TARGETS.values() for target in row.targets),
-    CLASS_LABEL,
 )

@@ -8,8 +8,8 @@ the reduction and weights replicas equally whatever they hold.
 import contextlib
 import functools
 import math
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import keras
 import numpy as np
@@ -28,7 +28,6 @@ from albert_tf.training.distribution import distribute_rows, local_rows
 from albert_tf.training.gradients import GradientComputation, named_pairs
 from albert_tf.training.input_pipeline import Batch
 from albert_tf.training.loss_scale import LossScale
-from albert_tf.training.targets import Target
 
 DTYPE_POLICIES = {
     "float32": "float32",
@@ -41,10 +40,10 @@ class Objective(Protocol):
     """What the trainer needs of a job (see objectives.py).
 
     Attributes:
-        targets: what is predicted; an evaluation says how guessing would do.
+        loss_names: of the losses that are added up.
     """
 
-    targets: tuple[Target, ...]
+    loss_names: tuple[str, ...]
 
     def weights(self, features: dict) -> dict:
         """Returns the weight of each loss by its name."""
@@ -55,8 +54,30 @@ class Objective(Protocol):
     def metrics(self, outputs: dict, features: dict) -> dict:
         """Returns name -> (weighted sum, weight)."""
 
-    def label_weights(self, outputs: dict, features: dict) -> dict:
-        """Returns what each class weighs, `[classes]`, by `guessing`."""
+
+class _TracePerShape:
+    """A compiled function for each shape of batches.
+
+    One for all would be traced for each as well, and TensorFlow would warn of
+    that; or it would be relaxed after several shapes were seen, sum in another
+    order, and a resumed run has seen others.
+    """
+
+    def __init__(self, function: Callable) -> None:
+        self._function = function
+        self._by_shape: dict[tuple, Callable] = {}
+
+    def __call__(self, batch: Batch, *args: object) -> Any:
+        """Returns what the function gives for the arguments.
+
+        Args:
+            batch: whose shape it is.
+            *args: of the function.
+        """
+        shape = batch["input_ids"].shape
+        if shape not in self._by_shape:
+            self._by_shape[shape] = tf.function(self._function, autograph=False)
+        return self._by_shape[shape](*args)
 
 
 class Trainer:
@@ -107,12 +128,11 @@ class Trainer:
             self._optimizer_config = optimizer_config
             self._training_config = training_config
             self._make_optimizer()
-        # A trace per shape: a relaxed one, made after several shapes were
-        # seen, sums in another order, and a resumed run has seen others.
-        self._train = tf.function(self._train_step, autograph=False)
-        self._train_many = tf.function(self._train_loop, autograph=False)
-        self._evaluate = tf.function(self._evaluation_step, autograph=False)
-        self._predict = tf.function(self._prediction, autograph=False)
+        self._train = _TracePerShape(self._train_step)
+        self._train_many = _TracePerShape(self._train_loop)
+        self._evaluate = _TracePerShape(self._evaluation_step)
+        self._predict = _TracePerShape(self._prediction)
+        self._answer = _TracePerShape(self._answers)
 
     def _make_optimizer(self) -> None:
         config = self._optimizer_config
@@ -223,6 +243,7 @@ class Trainer:
         if size == 1:
             table = [
                 self._train(
+                    batch,
                     distribute_rows(self.strategy, batch),
                     controls,
                     num_applications,
@@ -238,6 +259,7 @@ class Trainer:
                 for name in batches[0]
             }
             table = self._train_many(
+                stack,
                 distribute_rows(self.strategy, stack, axis=1),
                 tf.constant(len(batches)),
                 controls,
@@ -283,7 +305,7 @@ class Trainer:
         by the name of what guessing would reach.
         """
         measures, labels = self._evaluate(
-            distribute_rows(self.strategy, batch), num_applications
+            batch, distribute_rows(self.strategy, batch), num_applications
         )
         return (
             {name: float(value) for name, value in measures.items()},
@@ -293,9 +315,26 @@ class Trainer:
     def outputs(self, batch: Batch) -> dict[str, np.ndarray]:
         """Returns the heads' outputs for a batch, computed on one device."""
         results = self._predict(
-            {name: tf.constant(value) for name, value in batch.items()}
+            batch, {name: tf.constant(value) for name, value in batch.items()}
         )
         return {name: value.numpy() for name, value in results.items()}
+
+    def answers(
+        self, batch: Batch
+    ) -> tuple[dict[str, float], dict[str, np.ndarray]]:
+        """Returns measures, and the heads' outputs for the global batch.
+
+        The measures are `sum:<name>` and `weight:<name>` of the losses. Every
+        worker gets the outputs of all rows, `[batch, ...]`, those that fill
+        up the replicas' shares among them.
+        """
+        measures, outputs = self._answer(
+            batch, distribute_rows(self.strategy, batch)
+        )
+        return (
+            {name: float(value) for name, value in measures.items()},
+            {name: value.numpy() for name, value in outputs.items()},
+        )
 
     def _train_loop(
         self,
@@ -345,6 +384,35 @@ class Trainer:
             lambda value: self.strategy.experimental_local_results(value)[0],
             self.strategy.run(step, args=(batch,)),
         )
+
+    def _answers(
+        self, batch: dict
+    ) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
+        measures, outputs = self.strategy.run(
+            self._replica_answers, args=(batch,)
+        )
+        if self.strategy.num_replicas_in_sync > 1:
+            outputs = {
+                name: self.strategy.gather(value, axis=0)
+                for name, value in outputs.items()
+            }
+        return (
+            # They are reduced: those of one replica are those of all.
+            tf.nest.map_structure(
+                lambda value: self.strategy.experimental_local_results(value)[
+                    0
+                ],
+                measures,
+            ),
+            outputs,
+        )
+
+    def _replica_answers(
+        self, features: dict
+    ) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
+        outputs = self._prediction(features)
+        measures = named_pairs(self.objective.losses(outputs, features))
+        return _reduced_scalars(measures), outputs
 
     def _prediction(self, batch: dict) -> dict[str, tf.Tensor]:
         return self.model(batch, training=False, heads_only=True)

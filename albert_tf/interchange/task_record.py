@@ -1,0 +1,56 @@
+"""What a fine-tuned model keeps of its task: task.json, beside its weights."""
+
+import dataclasses
+import os
+from typing import Any
+
+from albert_tf import files
+from albert_tf.config import (
+    FeatureConfig,
+    UserError,
+    from_dict,
+    read_json,
+    to_dict,
+    write_json,
+)
+
+TASK_FILE = "task.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskRecord:
+    """What a model was fine-tuned for.
+
+    Attributes:
+        task: its name.
+        features: how its examples become sequences, its scores answers.
+    """
+
+    task: str
+    features: FeatureConfig
+
+    def write(self, directory: str) -> None:
+        """Writes the file into a model directory."""
+        write_json(
+            os.path.join(directory, TASK_FILE),
+            {"task": self.task, "features": to_dict(self.features)},
+        )
+
+
+def read_task_record(directory: str) -> TaskRecord | None:
+    """Returns what a model directory says of its task, None if nothing.
+
+    Raises:
+        UserError: when the file is damaged.
+    """
+    path = os.path.join(directory, TASK_FILE)
+    if not files.isfile(path):
+        return None
+    values: Any = read_json(path)
+    task = values.get("task")
+    features = values.get("features")
+    if not isinstance(task, str) or not isinstance(features, dict):
+        raise UserError(
+            f"{path} must have a string 'task' and an object 'features'."
+        )
+    return TaskRecord(task, from_dict(FeatureConfig, features, path))

@@ -1,0 +1,95 @@
+"""Every task by its name, one row each."""
+
+import dataclasses
+from collections.abc import Sequence
+
+from albert_tf.tasks import metrics, race
+from albert_tf.tasks.base import Kind, Task
+from albert_tf.tasks.choices import MultipleChoice
+from albert_tf.tasks.columns import find_split
+from albert_tf.tasks.custom import CLASSIFICATION
+from albert_tf.tasks.glue import GLUE_TASKS
+from albert_tf.tasks.race import ChoiceExample
+from albert_tf.tasks.recipes import recipe
+from albert_tf.tasks.spans import AnswerableSpans, Spans
+from albert_tf.tasks.squad import Question, read_squad
+
+
+@dataclasses.dataclass(frozen=True)
+class SquadFiles:
+    """SQuAD's files as they are downloaded, or your own in its format.
+
+    Attributes:
+        version: in the names of the official files.
+    """
+
+    version: str
+    splits: tuple[str, ...] = ("train", "dev", "test")
+
+    def read(self, data_dir: str, split: str) -> list[Question]:
+        """Returns the questions of a split.
+
+        Raises:
+            UserError: see `read_squad`.
+        """
+        endings = (f"-{self.version}.json", ".json")
+        return read_squad(find_split(data_dir, split, endings))
+
+
+@dataclasses.dataclass(frozen=True)
+class RaceFiles:
+    """RACE's files as they are downloaded.
+
+    Attributes:
+        levels: that are read.
+    """
+
+    levels: tuple[str, ...] = race.LEVELS
+    splits: tuple[str, ...] = race.SPLITS
+
+    def read(self, data_dir: str, split: str) -> Sequence[ChoiceExample]:
+        """Returns the questions of a split.
+
+        Raises:
+            UserError: see `read_race`.
+        """
+        return race.read_race(data_dir, split, self.levels)
+
+
+def _squad(version: str, kind: Kind, best_metric: str, settings: dict) -> Task:
+    return Task(
+        name=f"SQuAD{version}",
+        kind=kind,
+        reader=SquadFiles(f"v{version}"),
+        best_metric=best_metric,
+        settings=settings,
+    )
+
+
+def _race(name: str, levels: tuple[str, ...]) -> Task:
+    return Task(
+        name=name,
+        kind=MultipleChoice(),
+        reader=RaceFiles(levels),
+        best_metric="accuracy",
+        metrics={"accuracy": metrics.accuracy},
+        settings=recipe(2e-5, 32, 0.1, 12000, 1000),
+        # With 2e-5 and dropout the large second models diverge.
+        settings_v2=recipe(1e-5, 32, 0.0, 12000, 1000),
+    )
+
+
+TASKS: dict[str, Task] = {
+    task.name: task
+    for task in (
+        *GLUE_TASKS.values(),
+        _squad("1.1", Spans(), "f1", recipe(5e-5, 48, 0.0, 3649, 365, 384)),
+        _squad(
+            "2.0", AnswerableSpans(), "f1", recipe(3e-5, 48, 0.0, 8144, 814)
+        ),
+        _race("RACE", race.LEVELS),
+        _race("RACE-middle", ("middle",)),
+        _race("RACE-high", ("high",)),
+        CLASSIFICATION,
+    )
+}

@@ -1,0 +1,157 @@
+"""Multiple choice: which of several texts goes with a context."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from albert_tf.config import FeatureConfig, UserError
+from albert_tf.tasks.base import Kind, Metric, Prediction, Table
+from albert_tf.tasks.features import Features
+from albert_tf.tasks.race import ChoiceExample
+from albert_tf.tasks.texts import class_error, class_measures, framed, softmax
+from albert_tf.text.tokenizer_base import Tokenizer
+
+
+class MultipleChoice(Kind):
+    """One of several texts; all examples have equally many."""
+
+    name = "multiple choice"
+    head = "multiple_choice"
+
+    def is_told(self, example: ChoiceExample) -> bool:
+        """Returns whether the file tells which choice is right."""
+        return example.label is not None
+
+    def features(
+        self,
+        examples: Sequence[ChoiceExample],
+        tokenizer: Tokenizer,
+        config: FeatureConfig,
+        *,
+        labels: Sequence[str],
+        training: bool,
+    ) -> Features:
+        """Returns a row of as many sequences as choices for each example.
+
+        [CLS] context [SEP] choice [SEP]: of the choice its last
+        max_choice_length tokens, of the context its first ones (FACTS of the
+        original: run_race.py).
+
+        Raises:
+            UserError: when max_choice_length leaves a context no room.
+        """
+        room = config.max_seq_length - 3
+        if config.max_choice_length >= room:
+            raise UserError(
+                f"max_choice_length={config.max_choice_length} leaves the "
+                f"context no room within max_seq_length="
+                f"{config.max_seq_length}; lower it."
+            )
+        contexts = list(dict.fromkeys(e.context for e in examples))
+        of_context = dict(
+            zip(contexts, tokenizer.encode_batch(contexts), strict=True)
+        )
+        choices = iter(
+            tokenizer.encode_batch(
+                [choice for example in examples for choice in example.choices]
+            )
+        )
+        pairs, num_cut = [], 0
+        for example in examples:
+            context, cut = of_context[example.context], False
+            for _ in example.choices:
+                ids = next(choices)
+                kept = ids[-config.max_choice_length :]
+                head = context[: room - len(kept)]
+                cut |= len(kept) < len(ids) or len(head) < len(context)
+                pairs.append((head, kept))
+            num_cut += cut
+        numbers = [example.label or 0 for example in examples]
+        sequences = framed(pairs, tokenizer, config.max_seq_length, {})
+        return dataclasses.replace(
+            sequences,
+            scalars={"label_ids": np.array(numbers, np.int32)},
+            example_numbers=np.arange(len(examples)),
+            choices=len(examples[0].choices),
+            num_cut=num_cut,
+        )
+
+    def scores(
+        self,
+        examples: Sequence[ChoiceExample],
+        features: Features,
+        outputs: Mapping[str, Sequence[np.ndarray]],
+        config: FeatureConfig,
+    ) -> list[np.ndarray]:
+        """Returns the probabilities `[choices]` of each example."""
+        return list(softmax(np.array(outputs["logits"])))
+
+    def averaged(self, members: Sequence[list[np.ndarray]]) -> list[np.ndarray]:
+        """Returns the mean probabilities."""
+        return list(np.mean(members, axis=0))
+
+    def measures(
+        self,
+        examples: Sequence[ChoiceExample],
+        scores: Sequence[np.ndarray],
+        config: FeatureConfig,
+        *,
+        labels: Sequence[str],
+        metrics: Mapping[str, Metric],
+    ) -> dict[str, float]:
+        """Returns the metrics, and those of the most frequent choice."""
+        numbers = np.array([example.label for example in examples])
+        return class_measures(numbers, scores, metrics)
+
+    def table(
+        self,
+        examples: Sequence[ChoiceExample],
+        scores: Sequence[np.ndarray],
+        labels: Sequence[str],
+    ) -> Table | None:
+        """Returns the accuracy of each part, of RACE its levels."""
+        right: dict[str, list[bool]] = {}
+        for example, row in zip(examples, scores, strict=True):
+            same = int(row.argmax()) == example.label
+            right.setdefault(example.part, []).append(same)
+        if len(right) < 2:
+            return None
+        return Table(
+            ["part", "accuracy", "examples"],
+            [
+                [part, f"{np.mean(same):.4f}", str(len(same))]
+                for part, same in right.items()
+            ],
+        )
+
+    def predictions(
+        self,
+        examples: Sequence[ChoiceExample],
+        scores: Sequence[np.ndarray],
+        config: FeatureConfig,
+        labels: Sequence[str],
+    ) -> list[Prediction]:
+        """Returns the likeliest choice of each example, by its letter."""
+        return [
+            Prediction(
+                {
+                    "id": example.id,
+                    "context": example.context,
+                    "choices": list(example.choices),
+                    "label": letter(example.label),
+                    "prediction": letter(int(row.argmax())),
+                    "probabilities": row.tolist(),
+                },
+                example.place,
+                class_error(row, example.label),
+            )
+            for example, row in zip(examples, scores, strict=True)
+        ]
+
+
+def letter(number: int | None) -> str | None:
+    """Returns A for 0 and so on; the number itself after Z."""
+    if number is None:
+        return None
+    return chr(ord("A") + number) if number < 26 else str(number)

@@ -1,0 +1,117 @@
+"""Rows of model inputs of many lengths, side by side in flat arrays."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class Features:
+    """What a model reads of examples, not padded yet.
+
+    A row is what takes one place in a batch: one sequence, or `choices` of
+    them. The tokens of all sequences lie one after another.
+
+    Attributes:
+        sequences: int32 `[tokens]` by name, `input_ids` among them.
+        offsets: int64 `[num_sequences + 1]`, where each sequence begins.
+        scalars: `[rows]` by name: labels, positions.
+        padding: what fills a sequence up, by name.
+        example_numbers: int64 `[rows]`, the example that a row is of.
+        choices: sequences of a row; 0: one, without an axis for them.
+        decoding: int32 `[tokens]` by name, for `Kind.scores` alone.
+        num_cut: examples of which something found no room.
+    """
+
+    sequences: Mapping[str, np.ndarray]
+    offsets: np.ndarray
+    scalars: Mapping[str, np.ndarray]
+    padding: Mapping[str, int]
+    example_numbers: np.ndarray
+    choices: int = 0
+    decoding: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
+    num_cut: int = 0
+
+    def __len__(self) -> int:
+        return len(self.example_numbers)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Tokens of the longest sequence of each row, int64 `[rows]`."""
+        lengths = np.diff(self.offsets)
+        return lengths.reshape(len(self), -1).max(axis=1)
+
+    def batch(self, rows: np.ndarray, width: int) -> dict[str, np.ndarray]:
+        """Returns padded inputs of rows.
+
+        Returns:
+            The sequences, and `input_mask`, int32 `[batch, width]` or
+            `[batch, choices, width]`; the scalars `[batch]`.
+        """
+        per_row = self.choices or 1
+        numbers = (rows[:, None] * per_row + np.arange(per_row)).ravel()
+        starts = self.offsets[numbers]
+        lengths = self.offsets[numbers + 1] - starts
+        columns = np.arange(width)
+        real = columns < lengths[:, None]
+        places = np.where(real, starts[:, None] + columns, 0)
+        shape = (len(rows), width)
+        if self.choices:
+            shape = (len(rows), self.choices, width)
+        padded = {
+            name: np.where(real, values[places], self.padding[name])
+            for name, values in self.sequences.items()
+        }
+        padded["input_mask"] = real
+        return {
+            name: values.astype(np.int32).reshape(shape)
+            for name, values in padded.items()
+        } | {name: values[rows] for name, values in self.scalars.items()}
+
+    def row(self, number: int, name: str) -> np.ndarray:
+        """Returns the values of a row without choices, `[tokens of it]`."""
+        values = self.decoding.get(name)
+        if values is None:
+            values = self.sequences[name]
+        return values[self.offsets[number] : self.offsets[number + 1]]
+
+
+def flat(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the values of all rows, int32, and where each row begins."""
+    offsets = np.zeros(len(rows) + 1, np.int64)
+    np.cumsum([len(row) for row in rows], out=offsets[1:])
+    values = np.empty(offsets[-1], np.int32)
+    for row, start, end in zip(rows, offsets[:-1], offsets[1:], strict=True):
+        values[start:end] = row
+    return values, offsets
+
+
+def concatenated(parts: Sequence[Features]) -> Features:
+    """Returns the rows of all parts, whose examples follow one another."""
+    first = parts[0]
+    offsets, numbers = [np.zeros(1, np.int64)], []
+    tokens = examples = 0
+    for part in parts:
+        offsets.append(part.offsets[1:] + tokens)
+        tokens += part.offsets[-1]
+        numbers.append(part.example_numbers + examples)
+        # Every example has a row at least.
+        examples += int(part.example_numbers.max(initial=-1)) + 1
+
+    def joined(field: str) -> dict[str, np.ndarray]:
+        return {
+            name: np.concatenate([getattr(part, field)[name] for part in parts])
+            for name in getattr(first, field)
+        }
+
+    return Features(
+        sequences=joined("sequences"),
+        offsets=np.concatenate(offsets),
+        scalars=joined("scalars"),
+        padding=first.padding,
+        example_numbers=np.concatenate(numbers),
+        choices=first.choices,
+        decoding=joined("decoding"),
+        num_cut=sum(part.num_cut for part in parts),
+    )

@@ -1,0 +1,101 @@
+"""Predictions as the benchmarks want them handed in."""
+
+import io
+import json
+import zipfile
+from collections.abc import Sequence
+from typing import Any
+
+from albert_tf import files
+from albert_tf.config import FeatureConfig, UserError
+from albert_tf.tasks import span_answers
+from albert_tf.tasks.base import Prediction, Task
+from albert_tf.tasks.choices import MultipleChoice
+from albert_tf.tasks.glue import GLUE_TASKS
+from albert_tf.tasks.spans import AnswerableSpans, Spans
+
+# GLUE takes scores of STS-B from 0 to 5.
+_LEAST_SCORE, _GREATEST_SCORE = 0.0, 5.0
+
+
+def prediction_files(
+    task: Task,
+    split: str,
+    examples: Sequence[Any],
+    scores: Sequence[Any],
+    config: FeatureConfig,
+    predictions: Sequence[Prediction],
+) -> dict[str, bytes]:
+    """Returns the files of a split by their names.
+
+    `predictions.jsonl`, a line for each example, whatever the task; for GLUE
+    the table that its site takes (of STS-B numbers from 0 to 5); for SQuAD
+    `predictions.json`, `nbest_predictions.json` and, of version 2.0,
+    `null_odds.json`; for multiple choice `answers.json`, letters by id.
+    """
+    lines = (json.dumps(p.fields, ensure_ascii=False) for p in predictions)
+    found = {"predictions.jsonl": "".join(f"{line}\n" for line in lines)}
+    if task.name in GLUE_TASKS:
+        name = task.submissions.get(split, f"{task.name}-{split}")
+        found[f"{name}.tsv"] = _glue_table(predictions)
+    elif isinstance(task.kind, Spans):
+        can_be_none = isinstance(task.kind, AnswerableSpans)
+        answers = span_answers.predictions(
+            examples, scores, config.null_threshold
+        )
+        found["predictions.json"] = _json(answers)
+        nbest = span_answers.nbest(examples, scores)
+        found["nbest_predictions.json"] = _json(nbest)
+        if can_be_none:
+            odds = span_answers.null_odds(examples, scores)
+            found["null_odds.json"] = _json(odds)
+    elif isinstance(task.kind, MultipleChoice):
+        found["answers.json"] = _json(
+            {p.fields["id"]: p.fields["prediction"] for p in predictions}
+        )
+    return {name: text.encode() for name, text in found.items()}
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=1) + "\n"
+
+
+def _glue_table(predictions: Sequence[Prediction]) -> str:
+    rows = ["index\tprediction"]
+    for index, prediction in enumerate(predictions):
+        answer = prediction.fields["prediction"]
+        if isinstance(answer, float):
+            answer = min(max(answer, _LEAST_SCORE), _GREATEST_SCORE)
+            answer = f"{answer:.4f}"
+        rows.append(f"{index}\t{answer}")
+    return "".join(f"{row}\n" for row in rows)
+
+
+def add_to_submission(path: str, name: str, content: bytes) -> list[str]:
+    """Puts a file into a zip, beside those that are there.
+
+    Returns:
+        The names of all files in it.
+
+    Raises:
+        UserError: when the path is of something else.
+    """
+    kept: dict[str, bytes] = {}
+    if files.exists(path):
+        try:
+            with files.open(path) as file:
+                old = zipfile.ZipFile(io.BytesIO(file.read()))
+            kept = {entry: old.read(entry) for entry in old.namelist()}
+        except (zipfile.BadZipFile, OSError):
+            raise UserError(
+                f"{path} is there and is no zip file; name another."
+            ) from None
+    kept[name] = content
+    with (
+        files.replacing(path) as file,
+        zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as new,
+    ):
+        for entry in sorted(kept):
+            # Without a clock: equal predictions are equal bytes.
+            new.writestr(zipfile.ZipInfo(entry), kept[entry])
+    return sorted(kept)

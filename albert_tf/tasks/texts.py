@@ -1,0 +1,389 @@
+"""Single texts and pairs: a label of several, or a number, for each."""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from albert_tf.config import FeatureConfig, UserError
+from albert_tf.tasks.base import Example, Kind, Metric, Prediction, Table
+from albert_tf.tasks.features import Features, flat
+from albert_tf.tasks.metrics import precision_recall_f1
+from albert_tf.text.tokenizer_base import Tokenizer
+
+# As files have them; Python would also take 1_0.
+_NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
+
+
+def lengths_that_fit(first: int, second: int, room: int) -> tuple[int, int]:
+    """Returns how many tokens of a pair are kept.
+
+    As if one were taken off the longer side again and again, off the second
+    of two that are equal (the original's `_truncate_seq_pair`).
+    """
+    if first + second <= room:
+        return first, second
+    half = room // 2
+    if second <= half:
+        return room - second, second
+    if first <= room - half:
+        return first, room - first
+    return room - half, half
+
+
+def framed(
+    token_ids: Sequence[Sequence[Sequence[int]]],
+    tokenizer: Tokenizer,
+    max_seq_length: int,
+    scalars: Mapping[str, np.ndarray],
+) -> Features:
+    """Returns a row for each text or pair.
+
+    [CLS] text [SEP], or [CLS] first [SEP] second [SEP] with segment 1 from
+    the second text on; what is too long is cut at its end.
+
+    Args:
+        token_ids: of each example, of each of its texts.
+        tokenizer: the model's.
+        max_seq_length: special tokens included.
+        scalars: `[examples]` by name.
+    """
+    cls_id, sep_id = tokenizer.cls_id, tokenizer.sep_id
+    rows, num_cut = [], 0
+    second_starts = np.full(len(token_ids), max_seq_length)
+    for number, texts in enumerate(token_ids):
+        first, second = texts[0], texts[1] if len(texts) > 1 else ()
+        room = max_seq_length - 1 - len(texts)
+        kept, also = lengths_that_fit(len(first), len(second), room)
+        num_cut += kept < len(first) or also < len(second)
+        row = [cls_id, *first[:kept], sep_id]
+        if len(texts) > 1:
+            second_starts[number] = len(row)
+            row += [*second[:also], sep_id]
+        rows.append(row)
+    ids, offsets = flat(rows)
+    lengths = np.diff(offsets)
+    positions = np.arange(len(ids)) - np.repeat(offsets[:-1], lengths)
+    return Features(
+        sequences={
+            "input_ids": ids,
+            "segment_ids": (
+                positions >= np.repeat(second_starts, lengths)
+            ).astype(np.int32),
+        },
+        offsets=offsets,
+        scalars=scalars,
+        padding={"input_ids": tokenizer.pad_id, "segment_ids": 0},
+        example_numbers=np.arange(len(rows)),
+        num_cut=num_cut,
+    )
+
+
+def text_features(
+    examples: Sequence[Example],
+    tokenizer: Tokenizer,
+    max_seq_length: int,
+    scalars: Mapping[str, np.ndarray],
+) -> Features:
+    """Returns `framed` of the texts of examples."""
+    ids = iter(
+        tokenizer.encode_batch(
+            [text for example in examples for text in example.texts]
+        )
+    )
+    token_ids = [[next(ids) for _ in example.texts] for example in examples]
+    return framed(token_ids, tokenizer, max_seq_length, scalars)
+
+
+def label_numbers(
+    examples: Sequence[Example], labels: Sequence[str]
+) -> np.ndarray:
+    """Returns label ids `[examples]`, 0 where none is told.
+
+    Raises:
+        UserError: naming the place of a label that is not among them.
+    """
+    numbers: dict[str | None, int] = {None: 0}
+    numbers |= {name: number for number, name in enumerate(labels)}
+    for example in examples:
+        if example.label not in numbers:
+            raise UserError(
+                f"{example.place}: the label is {example.label[:60]!r}; the "
+                f"model's labels are {', '.join(labels)}."
+            )
+    return np.array([numbers[e.label] for e in examples], np.int32)
+
+
+def number_of(label: str, place: str) -> float:
+    """Returns the number that a label is.
+
+    Raises:
+        UserError: naming `place`, when it is none, or none that is finite.
+    """
+    number = float(label) if _NUMBER.fullmatch(label) else math.inf
+    if not math.isfinite(number):
+        raise UserError(
+            f"{place}: the label is {label[:60]!r}; it must be a number."
+        )
+    return number
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    """Returns probabilities over the last axis, float64."""
+    logits = logits.astype(np.float64)
+    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True)
+
+
+def class_measures(
+    numbers: np.ndarray,
+    probabilities: Sequence[np.ndarray],
+    metrics: Mapping[str, Metric],
+) -> dict[str, float]:
+    """Returns metrics of the likeliest classes and of the most frequent one.
+
+    `majority_class_<metric>` is what always answering the class that is most
+    frequent in these very examples reaches.
+    """
+    found = np.array([row.argmax() for row in probabilities])
+    classes, counts = np.unique(numbers, return_counts=True)
+    guess = np.full_like(numbers, classes[counts.argmax()])
+    measures = {
+        name: metric(numbers, found) for name, metric in metrics.items()
+    }
+    return measures | {
+        f"majority_class_{name}": metric(numbers, guess)
+        for name, metric in metrics.items()
+    }
+
+
+def label_table(
+    numbers: np.ndarray, found: np.ndarray, labels: Sequence[str]
+) -> Table:
+    """Returns precision, recall, F1 and the number of each label."""
+    columns = precision_recall_f1(numbers, found, len(labels))
+    return Table(
+        ["label", "precision", "recall", "f1", "examples"],
+        [
+            [label, *(f"{value:.4f}" for value in row[:3]), f"{row[3]:.0f}"]
+            for label, row in zip(labels, columns.T, strict=True)
+        ],
+    )
+
+
+def class_error(probabilities: np.ndarray, right: int | None) -> float:
+    """Returns by how much the answer is likelier than the right one."""
+    if right is None:
+        return 0.0
+    return float(probabilities.max() - probabilities[right])
+
+
+def shown_texts(texts: Sequence[str]) -> dict[str, object]:
+    """Returns `text`, or `texts` of a pair, for a line of JSON."""
+    if len(texts) == 1:
+        return {"text": texts[0]}
+    return {"texts": list(texts)}
+
+
+class Classification(Kind):
+    """One label of several."""
+
+    name = "classification"
+    head = "classification"
+    labelled = True
+
+    def labels(self, examples: Sequence[Example]) -> list[str]:
+        """Returns the labels that occur, sorted.
+
+        Raises:
+            UserError: when there is one only.
+        """
+        labels = sorted({e.label for e in examples if e.label is not None})
+        if len(labels) < 2:
+            raise UserError(
+                f"{examples[0].place} and what follows: the training examples "
+                f"have one label only, {', '.join(labels)!r}; a classifier "
+                "needs at least two."
+            )
+        return labels
+
+    def is_told(self, example: Example) -> bool:
+        """Returns whether the file tells the label."""
+        return example.label is not None
+
+    def features(
+        self,
+        examples: Sequence[Example],
+        tokenizer: Tokenizer,
+        config: FeatureConfig,
+        *,
+        labels: Sequence[str],
+        training: bool,
+    ) -> Features:
+        """Returns a row for each example, with `label_ids`."""
+        numbers = label_numbers(examples, labels)
+        return text_features(
+            examples, tokenizer, config.max_seq_length, {"label_ids": numbers}
+        )
+
+    def scores(
+        self,
+        examples: Sequence[Example],
+        features: Features,
+        outputs: Mapping[str, Sequence[np.ndarray]],
+        config: FeatureConfig,
+    ) -> list[np.ndarray]:
+        """Returns the probabilities `[labels]` of each example."""
+        return list(softmax(np.array(outputs["logits"])))
+
+    def averaged(self, members: Sequence[list[np.ndarray]]) -> list[np.ndarray]:
+        """Returns the mean probabilities."""
+        return list(np.mean(members, axis=0))
+
+    def measures(
+        self,
+        examples: Sequence[Example],
+        scores: Sequence[np.ndarray],
+        config: FeatureConfig,
+        *,
+        labels: Sequence[str],
+        metrics: Mapping[str, Metric],
+    ) -> dict[str, float]:
+        """Returns the metrics, and those of the most frequent label."""
+        return class_measures(label_numbers(examples, labels), scores, metrics)
+
+    def table(
+        self,
+        examples: Sequence[Example],
+        scores: Sequence[np.ndarray],
+        labels: Sequence[str],
+    ) -> Table:
+        """Returns precision, recall and F1 of each label."""
+        found = np.array([row.argmax() for row in scores])
+        return label_table(label_numbers(examples, labels), found, labels)
+
+    def predictions(
+        self,
+        examples: Sequence[Example],
+        scores: Sequence[np.ndarray],
+        config: FeatureConfig,
+        labels: Sequence[str],
+    ) -> list[Prediction]:
+        """Returns the likeliest label of each example."""
+        return [
+            Prediction(
+                {
+                    **shown_texts(example.texts),
+                    "label": example.label,
+                    "prediction": labels[int(row.argmax())],
+                    "probabilities": {
+                        name: float(value)
+                        for name, value in zip(labels, row, strict=True)
+                    },
+                },
+                example.place,
+                class_error(
+                    row,
+                    labels.index(example.label)
+                    if self.is_told(example)
+                    else None,
+                ),
+            )
+            for example, row in zip(examples, scores, strict=True)
+        ]
+
+
+class Regression(Kind):
+    """A number."""
+
+    name = "regression"
+    head = "regression"
+    own_measures = ("mean_squared_error",)
+
+    def is_told(self, example: Example) -> bool:
+        """Returns whether the file tells the number."""
+        return example.label is not None
+
+    def features(
+        self,
+        examples: Sequence[Example],
+        tokenizer: Tokenizer,
+        config: FeatureConfig,
+        *,
+        labels: Sequence[str],
+        training: bool,
+    ) -> Features:
+        """Returns a row for each example, with `label_ids`, float32."""
+        numbers = _numbers(examples).astype(np.float32)
+        return text_features(
+            examples, tokenizer, config.max_seq_length, {"label_ids": numbers}
+        )
+
+    def scores(
+        self,
+        examples: Sequence[Example],
+        features: Features,
+        outputs: Mapping[str, Sequence[np.ndarray]],
+        config: FeatureConfig,
+    ) -> list[float]:
+        """Returns the number of each example."""
+        return [float(value) for value in outputs["predictions"]]
+
+    def averaged(self, members: Sequence[list[float]]) -> list[float]:
+        """Returns the mean numbers."""
+        return np.mean(members, axis=0).tolist()
+
+    def measures(
+        self,
+        examples: Sequence[Example],
+        scores: Sequence[float],
+        config: FeatureConfig,
+        *,
+        labels: Sequence[str],
+        metrics: Mapping[str, Metric],
+    ) -> dict[str, float]:
+        """Returns the metrics, `mean_squared_error`, and that of the mean.
+
+        `mean_guess_mean_squared_error` is what always answering the mean of
+        these very examples reaches.
+        """
+        numbers, found = _numbers(examples), np.array(scores)
+        return {
+            name: metric(numbers, found) for name, metric in metrics.items()
+        } | {
+            "mean_squared_error": float(np.mean(np.square(found - numbers))),
+            "mean_guess_mean_squared_error": float(np.var(numbers)),
+        }
+
+    def predictions(
+        self,
+        examples: Sequence[Example],
+        scores: Sequence[float],
+        config: FeatureConfig,
+        labels: Sequence[str],
+    ) -> list[Prediction]:
+        """Returns the number of each example."""
+        return [
+            Prediction(
+                {
+                    **shown_texts(example.texts),
+                    "label": example.label,
+                    "prediction": score,
+                },
+                example.place,
+                abs(score - number_of(example.label, example.place))
+                if self.is_told(example)
+                else 0.0,
+            )
+            for example, score in zip(examples, scores, strict=True)
+        ]
+
+
+def _numbers(examples: Sequence[Example]) -> np.ndarray:
+    return np.array(
+        [
+            0.0 if e.label is None else number_of(e.label, e.place)
+            for e in examples
+        ]
+    )

@@ -1,0 +1,86 @@
+"""JSON as data files hold it: a value in each line, members checked."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from albert_tf.config import UserError
+from albert_tf.tasks.tables import read_lines
+
+_KINDS = {str: "a string", list: "a list", dict: "an object"}
+# Of a value in a message.
+_SHOWN = 60
+
+
+def read_json_lines(
+    path: str, advice: str, number: Callable[[str], Any] | None = None
+) -> Iterator[tuple[str, Any]]:
+    """Yields file and line, for messages, and the value of each line.
+
+    Lines of white space alone hold none, and are passed over.
+
+    Args:
+        path: of the file.
+        advice: what to do when it cannot be read.
+        number: what becomes of the text of a number; None: int or float.
+
+    Raises:
+        UserError: naming file and line, for a file that is missing or empty,
+            or a line that is not UTF-8 or no JSON.
+    """
+    for line, text in read_lines(path, advice):
+        if text.strip():
+            place = f"{path}, line {line}"
+            yield place, _value(text, place, number)
+
+
+def _value(text: str, place: str, number: Callable[[str], Any] | None) -> Any:
+    try:
+        return json.loads(text, parse_int=number, parse_float=number)
+    except json.JSONDecodeError as error:
+        raise UserError(
+            f"{place}: it is not valid JSON ({error.msg})."
+        ) from None
+    except ValueError:
+        # Python reads no whole number of more than 4,300 digits.
+        raise UserError(f"{place} has a number with too many digits.") from None
+    except RecursionError:
+        raise UserError(f"{place}: it is nested too deep.") from None
+
+
+def member(value: Any, name: str, kind: type, place: str) -> Any:
+    """Returns a member of an object.
+
+    Args:
+        value: what is to be an object.
+        name: of the member.
+        kind: that it is to be of: str, list or dict.
+        place: of the object, for messages.
+
+    Raises:
+        UserError: for what is no object, lacks it or has another kind there.
+    """
+    if not isinstance(value, dict):
+        raise UserError(f"{place} is {shown_json(value)}, and no object.")
+    if name not in value:
+        raise UserError(f"{place} has no {name!r}; the format has one.")
+    return of_kind(value[name], kind, f"{place}: {name}")
+
+
+def of_kind(value: Any, kind: type, name: str) -> Any:
+    """Returns a value as it is.
+
+    Raises:
+        UserError: when it is not of a kind: str, list or dict.
+    """
+    if not isinstance(value, kind):
+        raise UserError(
+            f"{name} is {shown_json(value)}, and must be {_KINDS[kind]}."
+        )
+    return value
+
+
+def shown_json(value: Any) -> str:
+    """Returns a value for a message: one line, never a long one."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"

@@ -1,0 +1,58 @@
+"""JSON lines, and what is said of values that are of another form."""
+
+import pytest
+
+from albert_tf.config import UserError
+from albert_tf.tasks import json_files
+
+
+def write(tmp_path, content):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(
+        content if isinstance(content, bytes) else content.encode()
+    )
+    return str(path)
+
+
+def test_values_and_their_lines(tmp_path):
+    # A line separator of Unicode ends no line.
+    path = write(tmp_path, '\ufeff{"a": "é\u2028"}\r\n\n \t\n[1, 2.50]')
+    assert list(json_files.read_json_lines(path, "")) == [
+        (f"{path}, line 1", {"a": "é\u2028"}),
+        (f"{path}, line 4", [1, 2.5]),
+    ]
+    found = json_files.read_json_lines(path, "", number=str)
+    assert [value for _, value in found][1] == ["1", "2.50"]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "is empty; do this"),
+        ('{}\n{"a" 1}', "line 2: it is not valid JSON"),
+        ("{}\n" + "7" * 5000, "line 2 has a number with too many digits"),
+        ("{}\n" + "[" * 200_000, "line 2: it is nested too deep"),
+        (b'{}\n"\xff"', r"line 2: byte 1 \(0xff\) is not UTF-8"),
+    ],
+)
+def test_lines_that_cannot_be_read(tmp_path, content, said):
+    path = write(tmp_path, content)
+    with pytest.raises(UserError, match=said) as raised:
+        list(json_files.read_json_lines(path, "do this."))
+    assert str(raised.value).startswith(path)
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "said"),
+    [
+        ([1], str, r"^here is \[1\], and no object"),
+        ({"b": 1}, str, "^here has no 'a'"),
+        ({"a": None}, str, "^here: a is null, and must be a string"),
+        ({"a": "b"}, list, '^here: a is "b", and must be a list'),
+        ({"a": ["b" * 99]}, dict, r'^here: a is \["b{57}…, and must be an obj'),
+    ],
+)
+def test_members(value, kind, said):
+    with pytest.raises(UserError, match=said):
+        json_files.member(value, "a", kind, "here")
+    assert json_files.member({"a": kind()}, "a", kind, "here") == kind()

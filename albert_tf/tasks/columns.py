@@ -1,0 +1,358 @@
+"""Your own files: tables and JSON lines, by the names of their columns."""
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+
+from albert_tf import files
+from albert_tf.config import UserError, shown
+from albert_tf.tasks.base import Example
+from albert_tf.tasks.json_files import (
+    of_kind,
+    read_json_lines,
+    shown_json,
+)
+from albert_tf.tasks.race import ChoiceExample, question_with_option
+from albert_tf.tasks.tables import read_table
+
+LABEL_COLUMN = "label"
+CONTEXT_COLUMN = "context"
+QUESTION_COLUMN = "question"
+CHOICES_COLUMN = "choices"
+
+_TABLE, _JSON_LINES = ".tsv", ".jsonl"
+_ADVICE = (
+    "a task of your own needs train.tsv and dev.tsv (or .jsonl) in its data "
+    "directory; the first line of a table names its columns, and a line of "
+    "JSON is an object."
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    """A line: what stands in each column.
+
+    Attributes:
+        values: texts, and lists of texts, by column; a number or a truth
+            value of JSON is the text that it is written as.
+        place: file and line, for messages.
+    """
+
+    values: Mapping[str, str | tuple[str, ...]]
+    place: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """A file's lines.
+
+    Attributes:
+        names: of the columns; of JSON lines those of the first one.
+        place: where these stand, for messages.
+        records: one at least.
+    """
+
+    names: list[str]
+    place: str
+    records: list[Record]
+
+
+def read_rows(path: str) -> Rows:
+    """Returns the lines of a file, and the names of its columns.
+
+    Args:
+        path: of a table (`.tsv`: a header, one tab between fields, quotes
+            mean nothing) or of JSON lines (`.jsonl`: an object in each line,
+            of strings, numbers, truth values and lists of strings).
+
+    Raises:
+        UserError: naming file and line, for a file of another kind, one that
+            is missing, empty, not UTF-8 or without lines, two columns of one
+            name, and a line with another number of fields or other values.
+    """
+    if path.endswith(_TABLE):
+        return _read_table(path)
+    if not path.endswith(_JSON_LINES):
+        raise UserError(f"{path} is neither {_TABLE} nor {_JSON_LINES}.")
+    records = [
+        Record(_checked(value, place), place)
+        # Numbers stay as they are written.
+        for place, value in read_json_lines(path, _ADVICE, number=str)
+    ]
+    if not records:
+        raise UserError(f"{path} has no examples.")
+    return Rows(list(records[0].values), records[0].place, records)
+
+
+def _read_table(path: str) -> Rows:
+    header, *rows = read_table(path, _ADVICE)
+    names = header.fields
+    if len(set(names)) < len(names):
+        raise UserError(
+            f"{header.place}: the columns are {_listed(names)}; each needs a "
+            "name of its own."
+        )
+    for row in rows:
+        if len(row.fields) != len(names):
+            raise UserError(
+                f"{row.place}: {len(row.fields)} tab-separated fields "
+                f"where {len(names)} are needed: "
+                f"{chr(9).join(row.fields)[:60]!r}."
+            )
+    if not rows:
+        raise UserError(f"{path} has a header but no examples.")
+    records = [
+        Record(dict(zip(names, row.fields, strict=True)), row.place)
+        for row in rows
+    ]
+    return Rows(names, header.place, records)
+
+
+def _checked(value: object, place: str) -> dict[str, str | tuple[str, ...]]:
+    """Returns an object's values as texts and lists of texts."""
+    texts: dict[str, str | tuple[str, ...]] = {}
+    for name, found in of_kind(value, dict, f"{place}: it").items():
+        if isinstance(found, bool):
+            found = shown_json(found)
+        elif isinstance(found, list) and _are_texts(found):
+            found = tuple(found)
+        elif not isinstance(found, str):
+            raise UserError(
+                f"{place}: {shown(name)} is {shown_json(found)}; it must be a "
+                "string, a number, true, false or a list of strings."
+            )
+        texts[name] = found
+    return texts
+
+
+def _are_texts(values: list[object]) -> bool:
+    return all(isinstance(value, str) for value in values)
+
+
+def find_split(
+    data_dir: str,
+    split: str,
+    extensions: Sequence[str] = (_TABLE, _JSON_LINES),
+) -> str:
+    """Returns the path of the one file of a split.
+
+    Args:
+        data_dir: where it lies.
+        split: its name without the ending.
+        extensions: that it may end with.
+
+    Raises:
+        UserError: when there is none, or more than one.
+    """
+    names = [split + extension for extension in extensions]
+    paths = [os.path.join(data_dir, name) for name in names]
+    found = [path for path in paths if files.isfile(path)]
+    if not found:
+        raise UserError(
+            f"{data_dir} has no {' or '.join(names)}, which the task needs."
+        )
+    if len(found) > 1:
+        raise UserError(
+            f"{' and '.join(found)} are both there; keep the one to be read."
+        )
+    return found[0]
+
+
+def read_texts(
+    path: str,
+    columns: Sequence[str] | None = None,
+    *,
+    labelled: bool = True,
+) -> list[Example]:
+    """Returns the examples of a file: a text or a pair, and a label.
+
+    Args:
+        path: see `read_rows`.
+        columns: one or two of texts, then that of the label; None: `label`,
+            and the one or two others in their order.
+        labelled: whether the file must have the label's column.
+
+    Raises:
+        UserError: see `read_rows`; for columns that are not there, and an
+            empty label.
+    """
+    rows = read_rows(path)
+    if columns is None:
+        columns = _own_columns(rows, labelled)
+    elif len(columns) not in (2, 3):
+        raise UserError(
+            f"--columns={','.join(columns)} names {len(columns)} columns; "
+            "name one or two of texts, then that of the label."
+        )
+    *texts, label = columns
+    has_label = _has_label(rows, texts, label, labelled)
+    return [
+        Example(
+            tuple(_text(record, name) for name in texts),
+            _label(record, label) if has_label else None,
+            record.place,
+        )
+        for record in rows.records
+    ]
+
+
+def _own_columns(rows: Rows, labelled: bool) -> list[str]:
+    """Returns the columns of texts, then that of the label."""
+    texts = [name for name in rows.names if name != LABEL_COLUMN]
+    if labelled and LABEL_COLUMN not in rows.names:
+        raise UserError(
+            f"{rows.place}: the columns are {_listed(rows.names)}; one must "
+            f"be called {LABEL_COLUMN!r}, or say which are meant with "
+            "--columns."
+        )
+    if len(texts) not in (1, 2):
+        raise UserError(
+            f"{rows.place}: the columns are {_listed(rows.names)}; beside "
+            f"{LABEL_COLUMN!r} there must be one or two with texts, or say "
+            "which are meant with --columns."
+        )
+    for record in rows.records:
+        # Or the second text of some lines would be passed over in silence.
+        if record.values.keys() != set(rows.names):
+            raise UserError(
+                f"{record.place}: the columns are {_listed(record.values)}, "
+                f"and those of the first line {_listed(rows.names)}; say "
+                "which are meant with --columns."
+            )
+    return [*texts, LABEL_COLUMN]
+
+
+def read_choices(
+    path: str,
+    columns: Sequence[str] | None = None,
+    *,
+    labelled: bool = True,
+) -> list[ChoiceExample]:
+    """Returns the examples of a file: a context, choices, the right one.
+
+    The label is the name of a choice's column, or else the number of the
+    choice from 0. Ids are the numbers of the examples from 0.
+
+    Args:
+        path: see `read_rows`.
+        columns: that of the context, those of the choices (each a text or a
+            list of texts), then that of the label; None: `context`, `choices`
+            and `label`, and where a line has a `question` its choices are
+            that with each of them, as in RACE.
+        labelled: whether the file must have the label's column.
+
+    Raises:
+        UserError: see `read_rows`; for columns that are not there, a label
+            that is no choice, fewer than two choices, and lines with more or
+            fewer choices than the first.
+    """
+    rows = read_rows(path)
+    with_question = columns is None
+    if columns is None:
+        columns = (CONTEXT_COLUMN, CHOICES_COLUMN, LABEL_COLUMN)
+    elif len(columns) < 3:
+        raise UserError(
+            f"--columns={','.join(columns)} names {len(columns)} columns; "
+            "name that of the context, those of the choices, then that of the "
+            "label."
+        )
+    context, *of_choices, label = columns
+    has_label = _has_label(rows, [context, *of_choices], label, labelled)
+    examples: list[ChoiceExample] = []
+    for number, record in enumerate(rows.records):
+        choices = _choices(record, of_choices)
+        if examples and len(choices) != len(examples[0].choices):
+            raise UserError(
+                f"{record.place}: {len(choices)} choices, where the first "
+                f"example has {len(examples[0].choices)}; all need as many."
+            )
+        right = None
+        if has_label:
+            right = _choice_number(record, label, of_choices, len(choices))
+        if with_question and QUESTION_COLUMN in record.values:
+            question = _text(record, QUESTION_COLUMN)
+            choices = [question_with_option(question, c) for c in choices]
+        examples.append(
+            ChoiceExample(
+                _text(record, context),
+                tuple(choices),
+                right,
+                record.place,
+                str(number),
+            )
+        )
+    return examples
+
+
+def _choices(record: Record, columns: Sequence[str]) -> list[str]:
+    choices: list[str] = []
+    for name in columns:
+        value = record.values[name]
+        choices += [value] if isinstance(value, str) else value
+    if len(choices) < 2:
+        raise UserError(
+            f"{record.place}: {_listed(columns)} has {len(choices)} choices; "
+            "two or more are needed, as a list in JSON lines or each in a "
+            "column that --columns names."
+        )
+    return choices
+
+
+def _choice_number(
+    record: Record, column: str, names: Sequence[str], number: int
+) -> int:
+    """Returns the number of the right choice."""
+    label = _label(record, column)
+    one_each = len(names) == number
+    if one_each and label in names:
+        return names.index(label)
+    allowed = [str(choice) for choice in range(number)]
+    if label not in allowed:
+        also = f", or one of {_listed(names)}" if one_each else ""
+        raise UserError(
+            f"{record.place}: the label is {shown(label)}; it must be a "
+            f"number from 0 to {number - 1}{also}."
+        )
+    return int(label)
+
+
+def _has_label(
+    rows: Rows, texts: Sequence[str], label: str, labelled: bool
+) -> bool:
+    """Returns whether a file has labels.
+
+    Raises:
+        UserError: when it lacks a column that it needs.
+    """
+    has_label = labelled or label in rows.names
+    needed = [*texts, label] if has_label else list(texts)
+    if len({*texts, label}) < len(texts) + 1:
+        raise UserError(
+            f"--columns={','.join([*texts, label])} names a column twice."
+        )
+    places = [(rows.place, rows.names)]
+    places += [(record.place, list(record.values)) for record in rows.records]
+    for place, names in places:
+        for name in needed:
+            if name not in names:
+                raise UserError(
+                    f"{place}: there is no column {name[:60]!r}; the columns "
+                    f"are {_listed(names)}. Say which are meant with "
+                    "--columns."
+                )
+    return has_label
+
+
+def _text(record: Record, name: str) -> str:
+    return of_kind(record.values[name], str, f"{record.place}: {name}")
+
+
+def _label(record: Record, name: str) -> str:
+    label = _text(record, name).strip()
+    if not label:
+        raise UserError(f"{record.place}: the label is empty.")
+    return label
+
+
+def _listed(names: Sequence[str] | Mapping[str, object]) -> str:
+    return ", ".join(name[:60] for name in names)

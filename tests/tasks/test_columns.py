@@ -1,0 +1,301 @@
+"""Your own files: which columns are read, and what is said of mistakes."""
+
+import json
+
+import pytest
+
+from albert_tf.config import UserError
+from albert_tf.tasks.base import Example
+from albert_tf.tasks.columns import (
+    Record,
+    find_split,
+    read_choices,
+    read_rows,
+    read_texts,
+)
+from albert_tf.tasks.race import ChoiceExample
+
+
+def write(path, content):
+    path.write_bytes(
+        content if isinstance(content, bytes) else content.encode()
+    )
+    return str(path)
+
+
+def table(tmp_path, *rows):
+    return write(tmp_path / "t.tsv", "".join(f"{row}\n" for row in rows))
+
+
+def lines(tmp_path, *values):
+    text = "".join(f"{json.dumps(value)}\n" for value in values)
+    return write(tmp_path / "t.jsonl", text)
+
+
+def assert_told(function, path, said, **options):
+    with pytest.raises(UserError, match=said) as raised:
+        function(path, **options)
+    assert "\n" not in str(raised.value)
+    return str(raised.value)
+
+
+def test_rows_of_a_table(tmp_path):
+    path = table(tmp_path, "a\tb", '"x\t y ', "\t1")
+    rows = read_rows(path)
+    assert (rows.names, rows.place) == (["a", "b"], f"{path}, line 1")
+    assert rows.records == [
+        Record({"a": '"x', "b": " y "}, f"{path}, line 2"),
+        Record({"a": "", "b": "1"}, f"{path}, line 3"),
+    ]
+
+
+def test_rows_of_json_lines(tmp_path):
+    # Numbers as they are written, truth values as JSON has them.
+    path = write(
+        tmp_path / "t.jsonl",
+        '\n{"a": "x\\ty", "b": 1.50, "c": true}\n{"b": -7, "a": ["x", "y"]}',
+    )
+    rows = read_rows(path)
+    assert (rows.names, rows.place) == (["a", "b", "c"], f"{path}, line 2")
+    assert rows.records == [
+        Record({"a": "x\ty", "b": "1.50", "c": "true"}, f"{path}, line 2"),
+        Record({"b": "-7", "a": ("x", "y")}, f"{path}, line 3"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("t.csv", "a,b\n", "t.csv is neither .tsv nor .jsonl"),
+        ("t.tsv", "", "is empty; a task of your own needs train.tsv"),
+        ("t.tsv", "a\tlabel\n", "has a header but no examples"),
+        ("t.tsv", "a\ta\nx\ty\n", "line 1: the columns are a, a; each needs"),
+        (
+            "t.tsv",
+            "a\tb\nx\ty\tz\n",
+            "line 2: 3 tab-separated .* 2 are need",
+        ),
+        ("t.tsv", "a\tb\nxy\n", "line 2: 1 tab-separated fields.*'xy'"),
+        ("t.tsv", "a\tb\nx\ty\n\nx\ty\n", "line 3: 1 tab-separated fields"),
+        ("t.tsv", b"a\tb\nx\xff\ty\n", r"line 2: byte 1 \(0xff\) is not UTF-8"),
+        ("t.jsonl", "", "is empty; a task of your own needs train.tsv"),
+        ("t.jsonl", "\n", "has no examples"),
+        ("t.jsonl", '{"a": "b"}\n{"a" 1}', "line 2: it is not valid JSON"),
+        ("t.jsonl", "[1]", r'line 1: it is \["1"\], and must be an object'),
+        ("t.jsonl", '{"a": null}', "line 1: 'a' is null; it must be a string"),
+        ("t.jsonl", '{"a": {}}', r"line 1: 'a' is \{\}; it must be a string"),
+        ("t.jsonl", '{"a": NaN}', "line 1: 'a' is NaN; it must be a string"),
+        ("t.jsonl", '{"a": ["b", []]}', r"'a' is \[\"b\", \[\]\]; it must be"),
+    ],
+)
+def test_files_of_another_form(tmp_path, name, content, said):
+    path = write(tmp_path / name, content)
+    assert path in assert_told(read_rows, path, said)
+
+
+def test_the_file_of_a_split(tmp_path):
+    assert_told(find_split, str(tmp_path), "no dev.tsv or dev.js", split="dev")
+    path = write(tmp_path / "dev.jsonl", "{}")
+    assert find_split(str(tmp_path), "dev") == path
+    bucket = f"file://{tmp_path}"
+    assert find_split(bucket, "dev") == f"{bucket}/dev.jsonl"
+    write(tmp_path / "dev.tsv", "")
+    said = r"dev\.tsv and \S*dev\.jsonl are both there"
+    assert_told(find_split, str(tmp_path), said, split="dev")
+    assert find_split(str(tmp_path), "dev", (".tsv",)).endswith("dev.tsv")
+    assert_told(
+        find_split,
+        str(tmp_path),
+        "has no dev.json, which",
+        split="dev",
+        extensions=(".json",),
+    )
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        'text\tlabel\nGood, "quoted" text\tpos\n\t neg \n',
+        'label\tsentence\npos\tGood, "quoted" text\nneg\t\n',
+        'text\tlabel\r\nGood, "quoted" text\tpos\r\n\tneg',
+        b'\xef\xbb\xbftext\tlabel\nGood, "quoted" text\tpos\n\tneg\n',
+    ],
+)
+def test_a_text_and_its_label_in_either_order(tmp_path, content):
+    path = write(tmp_path / "t.tsv", content)
+    examples = read_texts(path)
+    assert examples == [
+        Example(('Good, "quoted" text',), "pos"),
+        Example(("",), "neg"),
+    ]
+    assert examples[1].place == f"{path}, line 3"
+
+
+def test_pairs_in_the_order_of_their_columns(tmp_path):
+    path = table(tmp_path, "b\tlabel\ta", "x\t0\ty")
+    assert read_texts(path) == [Example(("x", "y"), "0")]
+    path = lines(tmp_path, {"b": "x", "a": "y", "label": 0.5})
+    assert read_texts(path) == [Example(("x", "y"), "0.5")]
+    # The order of a later line's members is its own affair.
+    path = lines(
+        tmp_path,
+        {"b": "x", "a": "y", "label": 0},
+        {"label": 1, "a": "y", "b": "x"},
+    )
+    assert read_texts(path)[1] == Example(("x", "y"), "1")
+
+
+def test_named_columns(tmp_path):
+    path = table(tmp_path, "id\tgold\ttwo\tone", "7\tyes\tB\tA")
+    assert read_texts(path, ["one", "two", "gold"]) == [
+        Example(("A", "B"), "yes")
+    ]
+    assert read_texts(path, ["two", "id"]) == [Example(("B",), "7")]
+
+
+def test_without_labels(tmp_path):
+    path = table(tmp_path, "a\tb", "x\ty")
+    assert read_texts(path, labelled=False) == [Example(("x", "y"), None)]
+    found = read_texts(path, ["b", "gold"], labelled=False)
+    assert found == [Example(("y",), None)]
+    # What is there is read.
+    found = read_texts(path, ["b", "a"], labelled=False)
+    assert found == [Example(("y",), "x")]
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "said"),
+    [
+        (["text\tclass", "a\tb"], {}, "line 1: the columns are text, class; o"),
+        (["label", "a"], {}, "line 1: .*one or two with texts, or .*--columns"),
+        (
+            ["a\tb\tc\tlabel", "1\t2\t3\t4"],
+            {},
+            "line 1: the columns are a, b, c, label; beside 'label' there .*"
+            "one or two with texts, or say which are meant with --columns",
+        ),
+        (["text\tlabel", "a\t "], {}, "line 2: the label is empty"),
+        (
+            ["a\tb", "1\t2"],
+            {"columns": ["a", "gold"]},
+            "line 1: there is no column 'gold'; the columns are a, b",
+        ),
+        (
+            ["a\tb", "1\t2"],
+            {"columns": ["text", "gold"], "labelled": False},
+            "line 1: there is no column 'text'; the columns are a, b",
+        ),
+        (["a\tb", "1\t2"], {"columns": ["a"]}, "--columns=a names 1 columns"),
+        (
+            ["a\tb", "1\t2"],
+            {"columns": ["a", "b", "a", "b"]},
+            "--columns=a,b,a,b names 4 columns; name one or two of texts",
+        ),
+        (
+            ["a\tb", "1\t2"],
+            {"columns": ["a", "a"]},
+            "--columns=a,a names a column twice",
+        ),
+    ],
+)
+def test_columns_that_do_not_fit(tmp_path, rows, options, said):
+    assert_told(read_texts, table(tmp_path, *rows), said, **options)
+
+
+@pytest.mark.parametrize(
+    ("second", "columns", "said"),
+    [
+        # A second text that the first line lacks is not passed over.
+        (
+            {"a": "x", "b": "y", "label": 1},
+            None,
+            "line 2: the columns are a, b, label, and those of the first line",
+        ),
+        ({"a": "x"}, None, "line 2: the columns are a, and those of the"),
+        ({"a": "x"}, ["a", "label"], "line 2: there is no column 'label'"),
+        ({"a": ["x"], "label": 1}, None, r'line 2: a is \["x"\], and must be'),
+    ],
+)
+def test_json_lines_that_are_unlike_the_first(tmp_path, second, columns, said):
+    path = lines(tmp_path, {"a": "x", "label": 0}, second)
+    assert_told(read_texts, path, said, columns=columns)
+
+
+def test_choices_in_columns(tmp_path):
+    path = table(
+        tmp_path,
+        "right\tstart\tend_0\tend_1\tend_2",
+        "2\tA _ man\twalks\truns\tsits",
+        "end_0\tIt\tis\twas\tshall",
+    )
+    columns = ["start", "end_0", "end_1", "end_2", "right"]
+    found = read_choices(path, columns)
+    assert found == [
+        ChoiceExample("A _ man", ("walks", "runs", "sits"), 2, id="0"),
+        ChoiceExample("It", ("is", "was", "shall"), 0, id="1"),
+    ]
+    assert found[1].place == f"{path}, line 3"
+    columns[-1] = "gold"
+    found = read_choices(path, columns, labelled=False)
+    assert [e.label for e in found] == [None, None]
+
+
+def test_the_name_of_a_column_goes_before_its_number(tmp_path):
+    path = table(tmp_path, "c\t1\t2\t0\tgold", "x\ta\tb\tc\t1")
+    (example,) = read_choices(path, ["c", "1", "2", "0", "gold"])
+    assert example.label == 0
+
+
+def test_choices_in_a_list(tmp_path):
+    value = {"context": "X", "choices": ["a", "b"], "label": 1}
+    path = lines(
+        tmp_path,
+        value,
+        {**value, "question": "Is _ so _?"},
+        {**value, "question": "Which?"},
+    )
+    assert [e.choices for e in read_choices(path)] == [
+        ("a", "b"),
+        ("Is a so a?", "Is b so b?"),
+        ("Which? a", "Which? b"),
+    ]
+    assert [e.label for e in read_choices(path)] == [1, 1, 1]
+    # Columns that are named are all that is read.
+    found = read_choices(path, ["context", "choices", "label"])
+    assert found[2].choices == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"label": 2}, "line 2: the label is '2'; it .* number from 0 to 1."),
+        ({"label": -1}, "the label is '-1'; it must be a number from 0 to 1."),
+        ({"label": "a"}, "the label is 'a'; it must be a number from 0 to 1."),
+        # One list is no column for each choice.
+        ({"label": "choices"}, "the label is 'choices'; it must be a number"),
+        ({"label": " "}, "line 2: the label is empty"),
+        ({"label": ["0"]}, r'line 2: label is \["0"\], and must be a string'),
+        ({"choices": ["a"]}, "line 2: choices has 1 choices; two or more"),
+        (
+            {"choices": "a b"},
+            "choices has 1 choices; two or more are nee",
+        ),
+        ({"choices": ["a", "b", "c"]}, "line 2: 3 choices, where .* has 2"),
+        ({"context": ["X"]}, r'line 2: context is \["X"\], and must be a str'),
+        ({"question": ["X"]}, r'line 2: question is \["X"\], and must be a s'),
+    ],
+)
+def test_choices_that_do_not_fit(tmp_path, changes, said):
+    value = {"context": "X", "choices": ["a", "b"], "label": 1}
+    path = lines(tmp_path, value, {**value, **changes})
+    assert path in assert_told(read_choices, path, said)
+
+
+def test_columns_of_choices_that_do_not_fit(tmp_path):
+    path = table(tmp_path, "c\ta\tb\tlabel", "x\ty\tz\tc")
+    said = "line 2: the label is 'c'; it must be .* from 0 to 1, or one of a, b"
+    assert_told(read_choices, path, said, columns=["c", "a", "b", "label"])
+    said = "line 1: there is no column 'context'; the columns are c, a, b"
+    assert_told(read_choices, path, said)
+    said = "--columns=c,label names 2 columns; name that of the context"
+    assert_told(read_choices, path, said, columns=["c", "label"])

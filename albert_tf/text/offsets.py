@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 
 from albert_tf.text.character_class import CharacterClass
 
-# The last of the code points that Unicode decomposes, rounded up; the marks
-# lie below.
+# The last of the code points that Unicode decomposes or puts in order, rounded
+# up.
 _END_OF_DECOMPOSED = 0x30000
 
 
@@ -147,17 +147,15 @@ class Decomposition:
         Marks are put in order, but never past a character that is none. So
         clusters can be decomposed one by one.
         """
-        marks, composed = set(), set()
+        marks, composed = set(self._dropped.codes), set()
         for code in range(_END_OF_DECOMPOSED):
             decomposed = unicodedata.normalize(self._form, chr(code))
-            if code in self._dropped.codes or unicodedata.combining(
-                decomposed[0]
-            ):
+            if unicodedata.combining(decomposed[0]):
                 marks.add(code)
-            elif decomposed != chr(code):
+            elif decomposed != chr(code) and code not in marks:
                 composed.add(code)
         return re.compile(
-            f"(?s:.)?{_quick_pattern(marks)}+|{_quick_pattern(composed)}"
+            f".?{_quick_pattern(marks)}+|{_quick_pattern(composed)}"
         )
 
 

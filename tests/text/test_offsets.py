@@ -32,6 +32,7 @@ HOSTILE = [
     "e\u0301\u0327 a\u0327\u0301 \u0301 \u0345\u0301x\u0334\u0323",
     "e" + "\u0301" * 1000,
     "a\u302e\U0001d165\u0301b 中\u0301\u302e\u200d\u0301国 中\u200d",
+    "a\U000e0100\u0301b 中\U000e0101國",
     "👩‍👩‍👧‍👦 🇩🇪 🫨 👍🏽 ☺️",
     "\u200b\u200c\u200d\u2060\u00ad e\u200d\u0301x",
     "\ud800a\udfff\ufffd\ufffc\ufdd0\U0010ffff\ue000 \ud83d\ude00",
@@ -210,6 +211,8 @@ SPACED_E = [("▁", ""), ("e", "é")]
         ("8,", [("▁8", "8"), (",", ",")]),
         (" a8,", [("▁", ""), ("a", "a"), ("8", "8"), (",", ",")]),
         ("a８,a", [("▁", ""), *zip("a8,a", "a８,a", strict=True)]),
+        # The voicing mark decomposes to one that is dropped.
+        ("a\uff9ea", [("▁", ""), ("a", "a\uff9e"), ("a", "a")]),
         # Two unknown digits in one.
         ("a70,", [("▁", ""), ("a", "a"), ("<unk>", "70"), (",", ",")]),
         ("A\u0301, 8", [("▁a,", "A\u0301,"), ("▁8", "8")]),
@@ -245,6 +248,29 @@ def test_letters_that_the_models_own_clean_up_puts_together(make_model):
     tokenizer = SentencePieceTokenizer(model, **CASED)
     expected = [("▁", ""), ("x", "x"), ("é", "e\u0301"), ("x", "x")]
     assert slices(tokenizer, "xe\u0301x") == expected
+
+
+def test_marks_of_spaces_inside_and_after_pieces(make_model):
+    scores = dict.fromkeys(["▁", "8", ",", "a", "▁8"], -3.0) | {"▁a▁8,": -1.0}
+    model = make_model(scores)
+    expected = [("▁", ""), ("a", "a"), ("8", "8"), (",", ",")]
+    assert slices(SentencePieceTokenizer(model), "a 8,") == expected
+    after = changed(
+        make_model({"a▁": -1.0, "▁": -2.0}),
+        "trainer_spec",
+        treat_whitespace_as_suffix=True,
+    )
+    tokenizer = SentencePieceTokenizer(after)
+    assert slices(tokenizer, "a a") == [("a▁", "a"), ("a▁", "a")]
+
+
+@settings(deadline=None)
+@given(text=texts())
+@example(text=" a ")
+def test_the_clean_up_is_the_same_traced(text):
+    for chosen in (UNCASED, CASED):
+        traced = trace_normalized(text, **chosen)
+        assert traced.text == normalize(text, **chosen)
 
 
 def test_characters_that_are_spelt_in_bytes(comma_tokenizer):

@@ -68,7 +68,7 @@ def exported(classifier, tmp_path_factory):
 
 
 def expected(classifier):
-    return list(Predictor(classifier).classify(TEXTS))
+    return list(Predictor(classifier).classify([(text,) for text in TEXTS]))
 
 
 def test_gives_what_predict_gives(classifier, exported):

@@ -105,7 +105,7 @@ def test_a_model_directory_keeps_its_tokenizer(pretrained):
 
 def test_export_answers_as_predict_does(classifier, tmp_path):
     loaded = load_model_directory(classifier)
-    want = list(Predictor(loaded).classify(TEXTS))
+    want = list(Predictor(loaded).classify([(text,) for text in TEXTS]))
     assert [row.label for row in want[:2]] == ["城", "山"]
     path = export_saved_model(loaded, str(tmp_path / "export"))
     answer = tf.saved_model.load(path).signatures["serving_default"]

@@ -22,12 +22,10 @@ from albert_tf.interchange.model_directory import (
 from albert_tf.modeling.models import AlbertForPretraining
 from albert_tf.tasks.custom import CLASSIFICATION
 from albert_tf.training import loop
-from albert_tf.training.evaluate import (
-    evaluate_predictions,
-    evaluate_pretrained,
-)
+from albert_tf.training.evaluate import evaluate_pretrained
 from albert_tf.training.finetune import resolve_steps, run_finetuning
 from albert_tf.training.predict import Predictor
+from albert_tf.training.task_evaluation import evaluate_task
 
 LABELS = {"sea": ["bada", "gule", "mizo"], "land": ["tepu", "rika", "sovu"]}
 
@@ -111,16 +109,19 @@ def test_it_learns_and_says_against_what(finished):
 
 def test_evaluate_agrees_with_the_run(finished, data_dir):
     run_dir, evaluation = finished
-    metrics, rows = evaluate_predictions(
-        os.path.join(run_dir, "model"),
+    result = evaluate_task(
+        [os.path.join(run_dir, "model")],
         CLASSIFICATION,
         data_dir,
         split="dev",
         batch_size=7,
     )
-    assert metrics["accuracy"] == pytest.approx(evaluation["accuracy"])
+    assert {"loss": evaluation["loss"], **result.measures} == pytest.approx(
+        evaluation
+    )
+    rows = [prediction.fields for prediction in result.predictions()]
     right = [row["label"] == row["prediction"] for row in rows]
-    assert np.mean(right) == pytest.approx(metrics["accuracy"])
+    assert np.mean(right) == pytest.approx(evaluation["accuracy"])
     for row in rows:
         assert sum(row["probabilities"].values()) == pytest.approx(1, abs=1e-5)
         best = max(row["probabilities"], key=row["probabilities"].get)
@@ -216,7 +217,7 @@ def test_a_corrected_command_may_use_the_same_directory(
 
 def test_predictions_do_not_depend_on_batch_mates(finished):
     loaded = load_model_directory(os.path.join(finished[0], "model"))
-    texts = ["the bada", "", "ÉLÈVE 😀", "tepu " * 60]
+    texts = [("the bada",), ("",), ("ÉLÈVE 😀", "a pair"), ("tepu " * 60,)]
     together = list(Predictor(loaded, 4).classify(texts))
     alone = list(Predictor(loaded, 1).classify(texts))
     for one, other in zip(together, alone, strict=True):
@@ -236,7 +237,7 @@ def test_a_classifier_fills_no_masks_and_the_other_way_round(
     ):
         list(classifier.fill_mask(["a [MASK]"]))
     with pytest.raises(UserError, match="has no classification head"):
-        list(Predictor(load_model_directory(pretrained)).classify(["a"]))
+        list(Predictor(load_model_directory(pretrained)).classify([("a",)]))
 
 
 def test_fill_mask_gives_probabilities_in_order(pretrained):
@@ -273,7 +274,12 @@ def write_task(tmp_path, train, dev):
     ("train", "dev", "changes", "said"),
     [
         (["a\tx", "b\tx"], ["a\tx"], {}, "one label only, 'x'"),
-        (["a\tx", "b\ty"], ["a\tz"], {}, r"\(dev\) has the labels z"),
+        (
+            ["a\tx", "b\ty"],
+            ["a\tz"],
+            {},
+            r"dev.tsv, line 2: the label is 'z'; the model's labels are x, y",
+        ),
         (
             ["a\tx", "b\ty"],
             ["a\tx"],
@@ -286,6 +292,19 @@ def write_task(tmp_path, train, dev):
             {"num_train_epochs": 0.0},
             "num_train_steps and num_train_epochs are both 0",
         ),
+        (
+            ["a\tx", "b\ty"],
+            ["a\tx"],
+            {"steps_per_loop": 2},
+            "steps_per_loop=2 needs batches of one width; give --padding=max",
+        ),
+        (
+            ["a\tx", "b\ty"],
+            ["a\tx"],
+            {"best_metric": "f1"},
+            "best_metric='f1' is not measured; this job has accuracy, loss, "
+            "macro_f1",
+        ),
     ],
 )
 def test_mistakes(tmp_path, pretrained, train, dev, changes, said):
@@ -297,7 +316,7 @@ def test_mistakes(tmp_path, pretrained, train, dev, changes, said):
 
 def test_steps_given_outright():
     settings = resolve_steps(
-        config(num_train_steps=7, num_warmup_steps=3), num_examples=1000
+        config(num_train_steps=7, num_warmup_steps=3), num_rows=1000
     )
     assert settings.training.num_train_steps == 7
     assert settings.optimizer.num_warmup_steps == 3

@@ -9,7 +9,6 @@ from albert_tf.config import MaskingConfig, ModelConfig, UserError
 from albert_tf.text.shards import open_shards
 from albert_tf.training import input_pipeline
 from albert_tf.training.input_pipeline import (
-    ClassificationBatches,
     PretrainingBatches,
     check_shards,
     prefetch,
@@ -195,38 +194,6 @@ def test_training_and_evaluation_of_different_objectives(
     )
 
 
-def test_classification_batches():
-    texts = [list(range(10, 10 + n)) for n in range(1, 41)]
-    source = ClassificationBatches(
-        texts,
-        np.arange(40),
-        framing_ids={"cls_id": 2, "sep_id": 3, "pad_id": 0},
-        max_seq_length=24,
-        batch_size=16,
-        seed=1,
-        training=False,
-    )
-    first, last = source.batch(0), source.batch(2)
-    # 16 texts of up to 16 tokens, with two special ones: padded to 32, which
-    # max_seq_length cuts to 24.
-    assert first["input_ids"].shape == (16, 24)
-    assert list(first["input_ids"][1][:5]) == [2, 10, 11, 3, 0]
-    assert list(first["label_ids"]) == list(range(16))
-    assert last["example_weights"].sum() == 8
-    assert last["input_mask"][7].sum() == 24
-    assert last["input_ids"][7][-1] == 3
-    with pytest.raises(UserError, match="no examples"):
-        ClassificationBatches(
-            [],
-            np.zeros(0),
-            framing_ids={},
-            max_seq_length=8,
-            batch_size=1,
-            seed=1,
-            training=False,
-        )
-
-
 def test_prefetch_keeps_order_and_passes_errors_on():
     assert list(prefetch(lambda step: step * 2, range(5, 9))) == [
         10,
@@ -301,22 +268,6 @@ def test_rows_are_those_of_the_whole_batch(shards_dir, training):
     assert parts[2]["example_weights"].tolist()[-1] == 0
     assert not parts[2]["masked_lm_weights"][-1].any()
     assert parts[2]["example_numbers"].tolist() == [6, 7, 8]
-
-
-def test_rows_of_texts_are_as_wide_as_the_whole_batch():
-    source = input_pipeline.ClassificationBatches(
-        [[7] * length for length in (3, 40, 5, 6)],
-        np.array([0, 1, 0, 1]),
-        framing_ids={"cls_id": 2, "sep_id": 3, "pad_id": 0},
-        max_seq_length=64,
-        batch_size=4,
-        seed=1,
-        training=False,
-    )
-    whole = source.batch(0)
-    assert whole["input_ids"].shape == (4, 48)
-    part = source.batch(0, range(2, 4))
-    np.testing.assert_array_equal(part["input_ids"], whole["input_ids"][2:])
 
 
 @pytest.mark.slow

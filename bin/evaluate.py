@@ -190,8 +190,11 @@ def _print_errors(predictions: list) -> None:
 
 
 def _write_metrics(measures: dict[str, float]) -> None:
+    from albert_tf.training.run_results import json_measures
+
     files.makedirs(FLAGS.output_dir)
-    write_json(os.path.join(FLAGS.output_dir, "metrics.json"), measures)
+    path = os.path.join(FLAGS.output_dir, "metrics.json")
+    write_json(path, json_measures(measures))
 
 
 if __name__ == "__main__":

@@ -58,9 +58,15 @@ def define_flags() -> None:
         None,
         "The config.json of a run: start from its settings.",
     )
-    command_line.define_settings(
-        FinetuneConfig(), leave_out=["null_threshold"]
+    flags.DEFINE_integer(
+        "num_runs",
+        1,
+        "Make so many runs, with the seeds --seed, --seed + 1 and so on, in "
+        "RUN_DIR/run-1 and so on; the median, all values and the spread are "
+        "told.",
+        lower_bound=1,
     )
+    command_line.define_settings(FinetuneConfig(), leave_out=["null_threshold"])
     command_line.define_settings(RuntimeConfig())
     command_line.define_settings(
         ModelConfig(),
@@ -79,6 +85,7 @@ def main() -> None:
     command_line.load_tensorflow()
     from albert_tf.interchange.model_directory import find_initial_weights
     from albert_tf.training.finetune import run_finetuning
+    from albert_tf.training.repeated_runs import RESULTS_FILE, repeat
 
     initial = find_initial_weights(FLAGS.init_from)
     config, model_changes = _settings(task)
@@ -86,20 +93,55 @@ def main() -> None:
     if config.features.max_seq_length > most and FLAGS.max_seq_length is None:
         print(f"max_seq_length={most}: the model has no more positions.")
         config = override(config, {"max_seq_length": most})
-    evaluation = run_finetuning(
+
+    def run(config: FinetuneConfig, run_dir: str) -> dict[str, float]:
+        return run_finetuning(
+            config,
+            task,
+            data_dir=FLAGS.data_dir,
+            run_dir=run_dir,
+            initial=initial,
+            tokenizer_dir=FLAGS.tokenizer or "",
+            model_changes=model_changes,
+            runtime=command_line.given_runtime(),
+            workers=tasks.workers(),
+            cache_dir=FLAGS.feature_cache,
+        )
+
+    if FLAGS.num_runs == 1:
+        evaluation = run(config, FLAGS.run_dir)
+        print(f"\n{results_table({FLAGS.run_dir: evaluation})}")
+        print(f"The model is in {FLAGS.run_dir}/model.")
+        return
+    best_metric = config.training.best_metric or task.best_metric
+    results = repeat(
+        run,
         config,
-        task,
-        data_dir=FLAGS.data_dir,
+        num_runs=FLAGS.num_runs,
         run_dir=FLAGS.run_dir,
-        initial=initial,
-        tokenizer_dir=FLAGS.tokenizer or "",
-        model_changes=model_changes,
-        runtime=command_line.given_runtime(),
-        workers=tasks.workers(),
-        cache_dir=FLAGS.feature_cache,
+        best_metrics=[best_metric] if best_metric else task.kind.own_measures,
     )
-    print(f"\n{results_table({FLAGS.run_dir: evaluation})}")
-    print(f"The model is in {FLAGS.run_dir}/model.")
+    print(f"\n{_runs_table(results)}")
+    print(
+        f"All of it is in {FLAGS.run_dir}/{RESULTS_FILE}, the models in "
+        f"{FLAGS.run_dir}/run-1/model and so on."
+    )
+
+
+def _runs_table(results: Any) -> str:
+    """Returns the median, the range and the values of every measure."""
+    rows = [
+        [
+            name,
+            *(f"{value:.4f}" for value in (row.median, row.spread)),
+            *(f"{value:.4f}" for value in row.values),
+        ]
+        for name, row in results.summary().items()
+    ]
+    seeds = [f"seed {run.seed}" for run in results.runs]
+    return command_line.format_table(
+        rows, ["at the end", "median", "spread", *seeds]
+    )
 
 
 def _settings(task: Task) -> tuple[FinetuneConfig, dict[str, Any]]:

@@ -72,6 +72,10 @@ class Kind(abc.ABC):
         """Returns what a model keeps that was evaluated with `measures`."""
         return config
 
+    def best_measure(self, labels: Sequence[str]) -> str:
+        """Returns what chooses the best model, where the task does not say."""
+        raise NotImplementedError
+
     @abc.abstractmethod
     def is_told(self, example: Any) -> bool:
         """Returns whether the file tells the answer."""
@@ -157,6 +161,24 @@ class Kind(abc.ABC):
         """Returns measures of each label, or part, where there are any."""
         return None
 
+    @abc.abstractmethod
+    def picture(
+        self,
+        examples: Sequence[Any],
+        scores: Sequence[Any],
+        labels: Sequence[str],
+    ) -> "Picture":
+        """Returns what shows at a glance where answers are right or wrong."""
+
+    @abc.abstractmethod
+    def only_answer(
+        self, scores: Sequence[Any], config: FeatureConfig
+    ) -> str | None:
+        """Returns the answer that is given to every example, if there is one.
+
+        In words. A model that has diverged, or learned nothing, has one.
+        """
+
 
 @dataclasses.dataclass(frozen=True)
 class Table:
@@ -164,6 +186,35 @@ class Table:
 
     header: list[str]
     rows: list[list[str]]
+
+
+@dataclasses.dataclass(frozen=True)
+class ConfusionMatrix:
+    """How often each label was given for each.
+
+    Attributes:
+        labels: their names.
+        counts: `[labels, given labels]`.
+    """
+
+    labels: list[str]
+    counts: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Distributions:
+    """Numbers of groups of examples, to be drawn over one another.
+
+    Attributes:
+        measure: what they are.
+        groups: `[examples of the group]` by its name.
+    """
+
+    measure: str
+    groups: dict[str, np.ndarray]
+
+
+Picture = ConfusionMatrix | Distributions
 
 
 class Reader(Protocol):
@@ -191,7 +242,8 @@ class Task:
         name: as in `--task`.
         kind: what its examples and answers are.
         reader: of its files.
-        best_metric: what the best checkpoint is chosen by.
+        best_metric: what the best checkpoint is chosen by; empty: what suits
+            the kind.
         metrics: of (label ids, or numbers, and predicted ones), both
             `[examples]`.
         labels: in the order of their numbers; empty: those that the training

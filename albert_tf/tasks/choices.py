@@ -6,10 +6,22 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from albert_tf.config import FeatureConfig, UserError
-from albert_tf.tasks.base import Kind, Metric, Prediction, Table
+from albert_tf.tasks.base import (
+    ConfusionMatrix,
+    Kind,
+    Metric,
+    Prediction,
+    Table,
+)
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.race import ChoiceExample
-from albert_tf.tasks.texts import class_error, class_measures, framed, softmax
+from albert_tf.tasks.texts import (
+    class_error,
+    class_measures,
+    framed,
+    only_class,
+    softmax,
+)
 from albert_tf.text.tokenizer_base import Tokenizer
 
 
@@ -148,6 +160,25 @@ class MultipleChoice(Kind):
             )
             for example, row in zip(examples, scores, strict=True)
         ]
+
+    def picture(
+        self,
+        examples: Sequence[ChoiceExample],
+        scores: Sequence[np.ndarray],
+        labels: Sequence[str],
+    ) -> ConfusionMatrix:
+        """Returns which choices were taken for which."""
+        number = len(scores[0])
+        counts = np.zeros((number, number), np.int64)
+        for example, row in zip(examples, scores, strict=True):
+            counts[example.label, int(row.argmax())] += 1
+        return ConfusionMatrix([letter(n) for n in range(number)], counts)
+
+    def only_answer(
+        self, scores: Sequence[np.ndarray], config: FeatureConfig
+    ) -> str | None:
+        """Returns the choice that is taken of all examples."""
+        return only_class(scores)
 
 
 def letter(number: int | None) -> str | None:

@@ -112,7 +112,7 @@ def entity_scores(gold: Tags, predicted: Tags) -> dict[str, float]:
         for pair in zip(*sentences, strict=True)
     ]
     accuracy = {"accuracy": sum(a == b for a, b in pairs) / len(pairs)}
-    if not _of_entities({tag for pair in pairs for tag in pair}):
+    if not are_of_entities({tag for pair in pairs for tag in pair}):
         return accuracy
     true, found = _entities(gold), _entities(predicted)
     scores = _scores(len(true & found), len(true), len(found))
@@ -139,8 +139,8 @@ def entity_table(gold: Tags, predicted: Tags) -> dict[str, dict[str, float]]:
     }
 
 
-def _of_entities(tags: set[str]) -> bool:
-    """Returns whether tags are of entities.
+def are_of_entities(tags: set[str]) -> bool:
+    """Returns whether tags are of entities: B-, I- and the like, and O.
 
     Raises:
         UserError: when some are and some are not.

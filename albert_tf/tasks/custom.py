@@ -58,7 +58,6 @@ class _Form:
     read: Callable[[list[str], str, bool], Sequence[Any]]
     metrics: Mapping[str, Metric]
     extensions: tuple[str, ...] = _TABLES
-    best_metric: str = ""
 
 
 def _read_texts(columns: list[str], path: str, labelled: bool) -> Sequence[Any]:
@@ -108,7 +107,6 @@ _FORMS = (
         _read_words,
         {},
         _SENTENCES,
-        best_metric="f1",
     ),
 )
 
@@ -159,7 +157,7 @@ def _task(form: _Form, found: Mapping[str, list[str]]) -> Task:
             lambda path, labelled: form.read(names, path, labelled),
             form.extensions,
         ),
-        best_metric=form.best_metric or next(iter(form.metrics)),
+        best_metric=next(iter(form.metrics), ""),
         metrics=form.metrics,
     )
 

@@ -9,12 +9,12 @@ import numpy as np
 from albert_tf.config import FeatureConfig, UserError
 from albert_tf.tasks import span_answers
 from albert_tf.tasks.answer_offsets import check_answers
-from albert_tf.tasks.base import Kind, Metric, Prediction
+from albert_tf.tasks.base import Distributions, Kind, Metric, Prediction
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.span_answers import QuestionScores
 from albert_tf.tasks.span_windows import window_features
 from albert_tf.tasks.squad import Question
-from albert_tf.tasks.squad_scores import scores_v2
+from albert_tf.tasks.squad_scores import scores_v2, token_f1
 from albert_tf.text.tokenizer_base import Tokenizer
 
 _Outputs = Mapping[str, Sequence[np.ndarray]]
@@ -173,6 +173,37 @@ class Spans(Kind):
             for question, row in zip(examples, scores, strict=True)
         ]
 
+    def picture(
+        self,
+        examples: Sequence[Question],
+        scores: Sequence[QuestionScores],
+        labels: Sequence[str] = (),
+    ) -> Distributions:
+        """Returns how sure the model is of answers, by how right they are."""
+        groups: dict[str, list[float]] = {
+            "right": [],
+            "in part": [],
+            "wrong": [],
+        }
+        for question, row in zip(examples, scores, strict=True):
+            entries = span_answers.likeliest(question, row)
+            if not entries:
+                continue
+            golds = [answer.text for answer in question.answers]
+            f1 = max(token_f1(gold, entries[0]["text"]) for gold in golds)
+            name = "right" if f1 == 1 else "in part" if f1 else "wrong"
+            groups[name].append(entries[0]["probability"])
+        return Distributions(
+            "probability of the answer",
+            {name: np.array(values) for name, values in groups.items()},
+        )
+
+    def only_answer(
+        self, scores: Sequence[QuestionScores], config: FeatureConfig
+    ) -> str | None:
+        """Returns None: answers are of their paragraphs."""
+        return None
+
 
 class AnswerableSpans(Spans):
     """A question may have no answer (SQuAD 2.0); examples are `Question`s."""
@@ -213,6 +244,29 @@ class AnswerableSpans(Spans):
             outputs["end_top_positions"][row],
             first.astype(np.float64) + last,
         )
+
+    def picture(
+        self,
+        examples: Sequence[Question],
+        scores: Sequence[QuestionScores],
+        labels: Sequence[str] = (),
+    ) -> Distributions:
+        """Returns the scores of there being no answer, where there is one."""
+        odds = np.array([row.no_answer for row in scores])
+        has_answer = np.array([bool(q.answers) for q in examples])
+        return Distributions(
+            "score of there being no answer",
+            {"with an answer": odds[has_answer], "without": odds[~has_answer]},
+        )
+
+    def only_answer(
+        self, scores: Sequence[QuestionScores], config: FeatureConfig
+    ) -> str | None:
+        """Returns "no answer" where no question gets one."""
+        threshold = config.null_threshold
+        if all(span_answers.is_unanswered(row, threshold) for row in scores):
+            return "no answer"
+        return None
 
     def _no_answer(self, rows: Sequence[int], outputs: _Outputs) -> float:
         # Where one window has an answer the paragraph has one.

@@ -7,7 +7,15 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from albert_tf.config import FeatureConfig, UserError
-from albert_tf.tasks.base import Example, Kind, Metric, Prediction, Table
+from albert_tf.tasks.base import (
+    ConfusionMatrix,
+    Distributions,
+    Example,
+    Kind,
+    Metric,
+    Prediction,
+    Table,
+)
 from albert_tf.tasks.features import Features, flat
 from albert_tf.tasks.metrics import precision_recall_f1
 from albert_tf.text.tokenizer_base import Tokenizer
@@ -158,6 +166,14 @@ def class_measures(
     }
 
 
+def only_class(probabilities: Sequence[np.ndarray]) -> str | None:
+    """Returns the class that is the likeliest everywhere, in words."""
+    classes = {int(row.argmax()) for row in probabilities}
+    if len(classes) > 1 or len(probabilities) < 2:
+        return None
+    return f"class {classes.pop()}"
+
+
 def label_table(
     numbers: np.ndarray, found: np.ndarray, labels: Sequence[str]
 ) -> Table:
@@ -293,6 +309,24 @@ class Classification(Kind):
             for example, row in zip(examples, scores, strict=True)
         ]
 
+    def picture(
+        self,
+        examples: Sequence[Example],
+        scores: Sequence[np.ndarray],
+        labels: Sequence[str],
+    ) -> ConfusionMatrix:
+        """Returns which labels were given for which."""
+        found = [int(row.argmax()) for row in scores]
+        counts = np.zeros((len(labels), len(labels)), np.int64)
+        np.add.at(counts, (label_numbers(examples, labels), found), 1)
+        return ConfusionMatrix(list(labels), counts)
+
+    def only_answer(
+        self, scores: Sequence[np.ndarray], config: FeatureConfig
+    ) -> str | None:
+        """Returns the number of the label that all examples get."""
+        return only_class(scores)
+
 
 class Regression(Kind):
     """A number."""
@@ -378,6 +412,25 @@ class Regression(Kind):
             )
             for example, score in zip(examples, scores, strict=True)
         ]
+
+    def picture(
+        self,
+        examples: Sequence[Example],
+        scores: Sequence[float],
+        labels: Sequence[str],
+    ) -> Distributions:
+        """Returns the numbers that were to be given, and those given."""
+        return Distributions(
+            "number",
+            {"labels": _numbers(examples), "answers": np.array(scores)},
+        )
+
+    def only_answer(
+        self, scores: Sequence[float], config: FeatureConfig
+    ) -> str | None:
+        """Returns the number that all examples get, to three digits."""
+        numbers = {f"{score:.3g}" for score in scores}
+        return numbers.pop() if len(numbers) == 1 < len(scores) else None
 
 
 def _numbers(examples: Sequence[Example]) -> np.ndarray:

@@ -7,10 +7,21 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from albert_tf.config import FeatureConfig, UserError
-from albert_tf.tasks.base import Kind, Metric, Prediction
-from albert_tf.tasks.conll import WordsExample, entity_scores
+from albert_tf.tasks.base import (
+    ConfusionMatrix,
+    Kind,
+    Metric,
+    Prediction,
+    Table,
+)
+from albert_tf.tasks.conll import (
+    WordsExample,
+    are_of_entities,
+    entity_scores,
+    entity_table,
+)
 from albert_tf.tasks.features import Features, flat
-from albert_tf.tasks.texts import class_error, softmax
+from albert_tf.tasks.texts import class_error, only_class, softmax
 from albert_tf.text.tokenizer_base import Tokenizer
 
 # [CLS] and [SEP].
@@ -27,6 +38,7 @@ class TokenClassification(Kind):
     name = "token classification"
     head = "token_classification"
     labelled = True
+    own_measures = ("f1", "precision", "recall", "accuracy")
 
     def labels(self, examples: Sequence[WordsExample]) -> list[str]:
         """Returns the tags that occur, sorted.
@@ -180,6 +192,51 @@ class TokenClassification(Kind):
             )
             for example, words in zip(examples, scores, strict=True)
         ]
+
+    def best_measure(self, labels: Sequence[str]) -> str:
+        """Returns F1 of entities, or accuracy where tags are of none."""
+        return "f1" if are_of_entities(set(labels)) else "accuracy"
+
+    def table(
+        self,
+        examples: Sequence[WordsExample],
+        scores: Sequence[np.ndarray],
+        labels: Sequence[str],
+    ) -> Table | None:
+        """Returns precision, recall and F1 of each kind of entity."""
+        if not are_of_entities(set(labels)):
+            return None
+        rows = entity_table(
+            [example.tags for example in examples],
+            [_likeliest(words, labels) for words in scores],
+        )
+        names = ["precision", "recall", "f1"]
+        return Table(
+            ["entity", *names, "examples"],
+            [
+                [kind, *(f"{row[n]:.4f}" for n in names), str(row["support"])]
+                for kind, row in rows.items()
+            ],
+        )
+
+    def picture(
+        self,
+        examples: Sequence[WordsExample],
+        scores: Sequence[np.ndarray],
+        labels: Sequence[str],
+    ) -> ConfusionMatrix:
+        """Returns which tags were given for which."""
+        counts = np.zeros((len(labels), len(labels)), np.int64)
+        for example, words in zip(examples, scores, strict=True):
+            gold = _tag_numbers(example, labels)
+            np.add.at(counts, (gold, words.argmax(axis=-1)), 1)
+        return ConfusionMatrix(list(labels), counts)
+
+    def only_answer(
+        self, scores: Sequence[np.ndarray], config: FeatureConfig
+    ) -> str | None:
+        """Returns the tag that all words get."""
+        return only_class([word for words in scores for word in words])
 
 
 def _likeliest(words: np.ndarray, labels: Sequence[str]) -> list[str]:

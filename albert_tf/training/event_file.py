@@ -12,8 +12,10 @@ from collections.abc import Callable, Mapping
 
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.plugins.image.metadata import create_summary_metadata
 from tensorboard.plugins.scalar.summary_v2 import scalar_pb
 from tensorboard.plugins.text.summary_v2 import text_pb
+from tensorboard.util.tensor_util import make_tensor_proto
 
 from albert_tf.text.tfrecord import write_records
 from albert_tf.training.append_log import AppendLog
@@ -87,6 +89,20 @@ class EventFile:
     def text(self, step: int, name: str, text: str) -> None:
         """Writes a text in Markdown."""
         self.summary(step, text_pb(name, text))
+
+    def image(
+        self, step: int, name: str, png: bytes, size: tuple[int, int]
+    ) -> None:
+        """Writes a picture of `size`, width and height in pixels."""
+        value = Summary.Value(
+            tag=name,
+            metadata=create_summary_metadata(
+                display_name=name, description="", converted_to_tensor=False
+            ),
+        )
+        content = [str(side).encode() for side in size]
+        value.tensor.CopyFrom(make_tensor_proto([*content, png]))
+        self.summary(step, Summary(value=[value]))
 
     def summary(self, step: int, summary: Summary) -> None:
         """Writes what a plugin of TensorBoard made."""

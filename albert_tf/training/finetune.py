@@ -24,7 +24,7 @@ from albert_tf.modeling.arithmetic import training_flops
 from albert_tf.modeling.encoder import sharing_plan
 from albert_tf.modeling.models import AlbertModel, model_class
 from albert_tf.modeling.schedules import warm_up_remarks
-from albert_tf.tasks.base import Task
+from albert_tf.tasks.base import Picture, Task
 from albert_tf.tasks.feature_building import FeatureBuilder, examples_digest
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.training.distribution import make_strategy
@@ -34,6 +34,7 @@ from albert_tf.training.loop import train
 from albert_tf.training.micro_batch import resolved_micro_batch
 from albert_tf.training.objectives import HeadObjective
 from albert_tf.training.phases import DepthSchedule, Phases
+from albert_tf.training.pictures import draw
 from albert_tf.training.task_evaluation import EvaluatedExamples, scores_of
 from albert_tf.training.trainer import DTYPE_POLICIES, Trainer
 from albert_tf.training.workload import Workload
@@ -215,10 +216,19 @@ def run_finetuning(
             training_config=config.training,
         )
 
+    # Of the last evaluation.
+    pictures: dict[str, Picture] = {}
+
     def evaluate(step: int) -> dict[str, float]:
         measures: dict[str, float] = {}
         for ending, part in evaluated.items():
             loss, scores = scores_of(trainer, kind, part, config.features)
+            pictures[f"answers{ending}"] = kind.picture(
+                part.examples, scores, labels
+            )
+            only = kind.only_answer(scores, config.features)
+            if only and step >= config.optimizer.num_warmup_steps:
+                say(_collapse(only, len(scores), step, config))
             found = {"loss": loss} | kind.measures(
                 part.examples,
                 scores,
@@ -255,10 +265,16 @@ def run_finetuning(
             phases=Phases([batches], [config.training.num_train_steps]),
             depths=DepthSchedule("", len(sharing_plan(model_config))),
             evaluate=evaluate,
-            best_metric=config.training.best_metric or task.best_metric,
+            best_metric=config.training.best_metric
+            or task.best_metric
+            or kind.best_measure(labels),
             measures=("loss", *task.metrics, *kind.own_measures),
             export=export,
             flops=flops,
+            pictures=lambda: {
+                name: draw(picture, f"{task.name}, dev")
+                for name, picture in pictures.items()
+            },
             remarks=warm_up_remarks(
                 config.optimizer, config.training.num_train_steps
             ),
@@ -267,6 +283,24 @@ def run_finetuning(
         config=config.training,
         runtime=runtime,
         description=description,
+    )
+
+
+def _collapse(
+    only: str, num_examples: int, step: int, config: FinetuneConfig
+) -> str:
+    """Returns what to say of a model with one answer to everything.
+
+    The large second models have been reported to end so with the paper's
+    learning rates (google-research/albert's README lowers RACE's for them).
+    """
+    rate = config.optimizer.learning_rate
+    return (
+        f"All {num_examples} dev examples get the same answer at step {step}: "
+        f"{only}. The model has diverged, or learned nothing yet; if it stays "
+        f"so, start again in another --run_dir, with "
+        f"--learning_rate={rate / 2:g} where it is a large one, and more steps "
+        "or a higher rate where it is a small one."
     )
 
 

@@ -20,6 +20,7 @@ class Job:
             evaluated so.
         flops: (step) -> floating point operations of that step.
         samples: () -> text that shows what the model does, or None.
+        pictures: () -> PNG files by their names, of the last evaluation.
         remarks: lines for the reader of the log.
     """
 
@@ -31,6 +32,7 @@ class Job:
     export: Callable[[str, Mapping[str, float]], None]
     flops: Callable[[int], int]
     samples: Callable[[], str] | None = None
+    pictures: Callable[[], Mapping[str, bytes]] | None = None
     remarks: tuple[str, ...] = ()
 
 

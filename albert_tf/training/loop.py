@@ -480,15 +480,21 @@ class _Loop:
         self.monitor.scalars("eval", self.step, measures)
         if text:
             self.monitor.text("predictions", text, step=self.step, split="eval")
+        if self.job.pictures and self.is_chief:
+            for name, png in self.job.pictures().items():
+                self.monitor.image(name, png, split="eval", step=self.step)
         metric = self.job.best_metric
         best = self.progress.best
-        if best and not is_better(metric, measures[metric], best["value"]):
+        value = measures[metric]
+        # Of a correlation where all answers are equal.
+        undefined = math.isnan(value)
+        if undefined or (best and not is_better(metric, value, best["value"])):
             self.progress.without_better += 1
             return False
         self.progress.without_better = 0
         if not self.saving.model("best_model", measures, needed=last):
             return False
-        self.progress.best = {"step": self.step, "value": measures[metric]}
+        self.progress.best = {"step": self.step, "value": value}
         return True
 
     def _save(self, *, best: bool = False, needed: bool = False) -> None:

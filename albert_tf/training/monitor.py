@@ -5,6 +5,7 @@ import json
 import math
 import os
 import statistics
+import struct
 import time
 from collections.abc import Mapping
 
@@ -154,6 +155,13 @@ class Monitor:
         """Writes a text in Markdown to TensorBoard."""
         if self._writes:
             self._event_file(split).text(step, name, text)
+
+    def image(self, name: str, png: bytes, *, split: str, step: int) -> None:
+        """Writes a picture to TensorBoard."""
+        if self._writes:
+            # Width and height stand at fixed places of a PNG.
+            size = struct.unpack(">II", png[16:24])
+            self._event_file(split).image(step, name, png, size)
 
     def compare(self, settings: Mapping[str, object]) -> None:
         """Lets TensorBoard set runs side by side (HParams).

@@ -1,61 +1,46 @@
-"""Model inputs and label numbers of a task."""
+"""A task as a row: its splits, and what a kind says unless it says else."""
 
-import numpy as np
 import pytest
 
-from albert_tf.config import UserError
-from albert_tf.tasks.base import (
-    Example,
-    label_names,
-    label_numbers,
-    pack_single,
-)
-
-SPECIAL = {"cls_id": 2, "sep_id": 3, "pad_id": 0}
+from albert_tf.config import FeatureConfig, UserError
+from albert_tf.tasks.base import Example, Task
+from albert_tf.tasks.texts import Classification, Regression
 
 
-def test_pack_single():
-    packed = pack_single([[7, 8], [], [9] * 9], max_seq_length=6, **SPECIAL)
-    assert packed["input_ids"].tolist() == [
-        [2, 7, 8, 3, 0, 0],
-        [2, 3, 0, 0, 0, 0],
-        [2, 9, 9, 9, 9, 3],
-    ]
-    assert packed["input_mask"].tolist() == [
-        [1, 1, 1, 1, 0, 0],
-        [1, 1, 0, 0, 0, 0],
-        [1, 1, 1, 1, 1, 1],
-    ]
-    assert not packed["segment_ids"].any()
-    assert {value.dtype for value in packed.values()} == {np.dtype(np.int32)}
+class TwoSplits:
+    splits = ("train", "dev")
+
+    def read(self, data_dir, split):
+        return [Example((data_dir, split), None)]
 
 
-@pytest.mark.parametrize(
-    ("length", "multiple", "width"),
-    [(3, 1, 5), (3, 4, 8), (6, 4, 8), (7, 4, 10), (50, 4, 10)],
-)
-def test_pack_single_pads_to_a_multiple(length, multiple, width):
-    packed = pack_single(
-        [[5] * length], max_seq_length=10, multiple=multiple, **SPECIAL
-    )
-    assert packed["input_ids"].shape == (1, width)
+TASK = Task("Moods", Classification(), TwoSplits(), "accuracy")
 
 
-def test_pack_single_of_nothing():
-    assert pack_single([], max_seq_length=8, **SPECIAL)["input_ids"].shape == (
-        0,
-        2,
-    )
+def test_a_split_is_read_by_the_reader():
+    assert TASK.read("here", "dev") == [Example(("here", "dev"), None)]
 
 
-def test_labels():
-    examples = [
-        Example((text,), label)
-        for text, label in (("a", "no"), ("b", "yes"), ("c", "no"))
-    ]
-    assert label_names(examples) == ["no", "yes"]
-    assert label_numbers(examples, ["no", "yes"], "x").tolist() == [0, 1, 0]
-    with pytest.raises(
-        UserError, match="dev has the labels yes, .* its labels are no, maybe"
-    ):
-        label_numbers(examples, ["no", "maybe"], "dev")
+@pytest.mark.parametrize("split", ["test", "", "Dev"])
+def test_a_split_that_the_task_has_not(split):
+    said = f"^Moods has no split {split!r}; it has train, dev.$"
+    with pytest.raises(UserError, match=said):
+        TASK.read("here", split)
+
+
+def test_the_place_does_not_make_an_example_another():
+    assert Example(("a",), "b", "x.tsv, line 2") == Example(("a",), "b")
+    assert Example(("a",), "b") != Example(("a",), "c")
+
+
+def test_a_row_that_says_no_more_evaluates_dev_and_submits_nothing():
+    assert dict(TASK.evaluated) == {"": "dev"}
+    assert not TASK.submissions and not TASK.settings and not TASK.labels
+
+
+def test_a_kind_that_says_no_more():
+    kind, config = Regression(), FeatureConfig(null_threshold=1.5)
+    assert kind.labels([Example(("a",), "1")]) == []
+    # Only questions without answers keep something of a measurement.
+    assert kind.kept(config, {"best_f1_thresh": 7.0}) == config
+    assert kind.table([Example(("a",), "1")], [1.0], []) is None

@@ -1,0 +1,359 @@
+"""Features of examples: kept for the next run, made in parts and processes."""
+
+import dataclasses
+import os
+
+import numpy as np
+import pytest
+
+from albert_tf.config import FeatureConfig, override
+from albert_tf.tasks import feature_building
+from albert_tf.tasks.base import Example
+from albert_tf.tasks.feature_building import (
+    FeatureBuilder,
+    examples_digest,
+    read_features,
+    write_features,
+)
+from albert_tf.tasks.features import Features
+from albert_tf.tasks.spans import AnswerableSpans
+from albert_tf.tasks.squad import Answer, Question
+from albert_tf.tasks.texts import Classification, Regression
+
+EXAMPLES = [
+    Example(("the of", "and"), "yes", "a.tsv, line 2"),
+    Example(("and",), "no", "a.tsv, line 3"),
+    Example(("of and the",), None, "a.tsv, line 4"),
+]
+CONFIG = FeatureConfig(max_seq_length=16)
+
+
+class Counted(Classification):
+    """Counts the examples that features are made of."""
+
+    def __init__(self):
+        self.parts = []
+
+    def features(self, examples, *arguments, **options):
+        self.parts.append(len(examples))
+        return super().features(examples, *arguments, **options)
+
+
+class OtherKind(Counted):
+    pass
+
+
+class Disguised:
+    """A tokenizer that says of itself that it is another."""
+
+    def __init__(self, tokenizer):
+        self._tokenizer, self.fingerprint = tokenizer, "another"
+
+    def __getattr__(self, name):
+        return getattr(self._tokenizer, name)
+
+
+@pytest.fixture
+def said():
+    return []
+
+
+@pytest.fixture
+def builder(tmp_path, tiny_tokenizer, said):
+    return FeatureBuilder(
+        Counted(),
+        tiny_tokenizer,
+        CONFIG,
+        ["no", "yes"],
+        cache_dir=str(tmp_path / "cache" / "features"),
+        say=said.append,
+    )
+
+
+def kept(builder):
+    return sorted(os.listdir(builder.cache_dir))
+
+
+def assert_equal(mine, theirs):
+    for field in ("sequences", "scalars", "decoding"):
+        ours, others = getattr(mine, field), getattr(theirs, field)
+        assert ours.keys() == others.keys()
+        for name, values in others.items():
+            np.testing.assert_array_equal(ours[name], values)
+            assert ours[name].dtype == values.dtype
+    for field in ("offsets", "example_numbers"):
+        ours, others = getattr(mine, field), getattr(theirs, field)
+        np.testing.assert_array_equal(ours, others)
+        assert ours.dtype == others.dtype
+    assert mine.padding == theirs.padding
+    assert (mine.choices, mine.num_cut) == (theirs.choices, theirs.num_cut)
+
+
+def test_what_was_made_once_is_read(builder, said):
+    first = builder.build(EXAMPLES, training=True)
+    (name,) = kept(builder)
+    again = builder.build(EXAMPLES, training=True)
+    assert builder.kind.parts == [3]
+    assert_equal(again, first)
+    direct = builder.kind.features(
+        EXAMPLES,
+        builder.tokenizer,
+        CONFIG,
+        labels=builder.labels,
+        training=True,
+    )
+    assert_equal(again, direct)
+    assert kept(builder) == [name]
+    assert not said
+
+
+def test_without_a_cache_nothing_is_kept(builder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    builder = dataclasses.replace(builder, cache_dir="")
+    for _ in range(2):
+        builder.build(EXAMPLES, training=True)
+    assert builder.kind.parts == [3, 3]
+    assert os.listdir(tmp_path) == []
+
+
+def changed(examples, number, **changes):
+    examples = list(examples)
+    examples[number] = dataclasses.replace(examples[number], **changes)
+    return examples
+
+
+def lengths(**changes):
+    return {"config": override(CONFIG, changes)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "examples", "training"),
+    [
+        ({"labels": ["yes", "no"]}, EXAMPLES, True),
+        ({"labels": ["no", "yes", "so"]}, EXAMPLES, True),
+        ({"kind": OtherKind()}, EXAMPLES, True),
+        (lengths(max_seq_length=15), EXAMPLES, True),
+        (lengths(doc_stride=5), EXAMPLES, True),
+        (lengths(max_query_length=5), EXAMPLES, True),
+        (lengths(max_choice_length=5), EXAMPLES, True),
+        ({}, EXAMPLES, False),
+        ({}, EXAMPLES[:2], True),
+        ({}, EXAMPLES[::-1], True),
+        ({}, changed(EXAMPLES, 1, texts=("and ",)), True),
+        ({}, changed(EXAMPLES, 1, texts=("and", "")), True),
+        ({}, changed(EXAMPLES, 1, label="yes"), True),
+        ({}, changed(EXAMPLES, 1, label=None), True),
+        # Where a text ends and the next begins is of the key.
+        ({}, changed(EXAMPLES, 0, texts=("the", "ofand")), True),
+    ],
+)
+def test_what_decides_features_decides_their_name(
+    builder, changes, examples, training
+):
+    builder.build(EXAMPLES, training=True)
+    other = dataclasses.replace(builder, **changes)
+    other.kind.parts.clear()
+    other.build(examples, training=training)
+    assert other.kind.parts == [len(examples)]
+    assert len(kept(builder)) == 2
+
+
+def test_another_tokenizer_is_another_name(builder):
+    builder.build(EXAMPLES, training=True)
+    other = dataclasses.replace(builder, tokenizer=Disguised(builder.tokenizer))
+    other.build(EXAMPLES, training=True)
+    assert builder.kind.parts == [3, 3]
+    assert len(kept(builder)) == 2
+
+
+def test_what_does_not_decide_features_does_not(builder):
+    builder.build(EXAMPLES, training=True)
+    moved = [dataclasses.replace(e, place="b.tsv") for e in EXAMPLES]
+    builder.build(moved, training=True)
+    threshold = lengths(null_threshold=-2.5)
+    for changes in (threshold, {"workers": 7}, {"labels": ("no", "yes")}):
+        other = dataclasses.replace(builder, **changes)
+        other.build(tuple(EXAMPLES), training=True)
+    assert builder.kind.parts == [3]
+
+
+def test_digests_of_questions():
+    question = Question("1", "Who?", "Me.", (Answer("Me", 0),), "here")
+    digest = examples_digest([question])
+    elsewhere = dataclasses.replace(question, place="there")
+    assert examples_digest([elsewhere]) == digest
+    for changes in (
+        {"id": "2"},
+        {"question": "Who"},
+        {"context": "Me"},
+        {"answers": (Answer("Me", 1),)},
+        {"answers": ()},
+        {"answers": None},
+    ):
+        other = dataclasses.replace(question, **changes)
+        assert examples_digest([other]) != digest
+    # A lone surrogate is no character of UTF-8, and JSON may hold one.
+    odd = dataclasses.replace(question, context="\ud800")
+    assert examples_digest([odd]) != digest
+
+
+def a_file(tmp_path):
+    path = str(tmp_path / "features.npz")
+    features = Features(
+        sequences={
+            "input_ids": np.array([2, 5, 3, 2, 3], np.int32),
+            "p_mask": np.array([0, 1, 0, 1, 0], np.int32),
+        },
+        offsets=np.array([0, 3, 5], np.int64),
+        scalars={"label_ids": np.array([1.5], np.float32)},
+        padding={"input_ids": 0, "p_mask": 1},
+        example_numbers=np.array([4], np.int64),
+        choices=2,
+        decoding={"words": np.array([-1, 0, 1, -1, -1], np.int32)},
+        num_cut=3,
+    )
+    write_features(path, features)
+    return path, features
+
+
+def test_a_file_of_features(tmp_path, said):
+    path, features = a_file(tmp_path)
+    assert_equal(read_features(path, said.append), features)
+    assert os.listdir(tmp_path) == ["features.npz"]
+    assert not said
+
+
+def test_no_file_and_a_directory(tmp_path, said):
+    assert read_features(str(tmp_path / "none.npz"), said.append) is None
+    assert read_features(str(tmp_path), said.append) is None
+    assert not said
+
+
+def test_whatever_happened_to_a_file(tmp_path, said):
+    path, features = a_file(tmp_path)
+    with open(path, "rb") as file:
+        content = file.read()
+    broken = [b"", content[:1], content[:-1], content[: len(content) // 2]]
+    broken += [b"no zip file", b"\x93NUMPY" + content]
+    # Any bit may turn: of a header, of the directory, of the values.
+    for place in range(0, len(content), 3):
+        turned = bytearray(content)
+        turned[place] ^= 1 << place % 8
+        broken.append(bytes(turned))
+    damaged = 0
+    for bad in broken:
+        with open(path, "wb") as file:
+            file.write(bad)
+        said.clear()
+        found = read_features(path, said.append)
+        if found is None:
+            damaged += 1
+            assert said == [f"{path} is damaged; its features are made again."]
+        else:
+            # A bit of a time, say, that nobody reads.
+            assert_equal(found, features)
+    assert damaged > len(broken) / 4
+
+
+def test_an_array_that_is_missing_or_too_many(tmp_path, said):
+    path, _ = a_file(tmp_path)
+    arrays = dict(np.load(path))
+    for name in ("rest", "offsets"):
+        np.savez(path, **{n: v for n, v in arrays.items() if n != name})
+        assert read_features(path, said.append) is None
+    for name in ("another", "another.one"):
+        np.savez(path, **arrays, **{name: np.zeros(1)})
+        assert read_features(path, said.append) is None
+    assert len(said) == 4
+
+
+def test_a_damaged_file_is_made_again(builder, said):
+    first = builder.build(EXAMPLES, training=True)
+    (name,) = kept(builder)
+    path = os.path.join(builder.cache_dir, name)
+    with open(path, "r+b") as file:
+        file.truncate(100)
+    again = builder.build(EXAMPLES, training=True)
+    assert said == [f"{path} is damaged; its features are made again."]
+    assert_equal(again, first)
+    said.clear()
+    builder.build(EXAMPLES, training=True)
+    assert builder.kind.parts == [3, 3]
+    assert not said
+
+
+def test_a_cache_that_takes_nothing(builder, tmp_path, said):
+    expected = builder.build(EXAMPLES, training=True)
+    # Root may write anywhere; below a file nobody may.
+    (tmp_path / "file").write_text("")
+    builder = dataclasses.replace(
+        builder, cache_dir=str(tmp_path / "file" / "cache")
+    )
+    assert_equal(builder.build(EXAMPLES, training=True), expected)
+    (line,) = said
+    assert line.startswith(str(tmp_path / "file"))
+    assert "Not a directory; the features are not kept, and the" in line
+    assert line.endswith("(--feature_cache).")
+    assert "\n" not in line
+
+
+def test_a_full_disk(builder, said, monkeypatch):
+    class Full:
+        @staticmethod
+        def savez(file, **arrays):
+            file.write(b"PK")
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(feature_building.np, "savez", Full.savez)
+    assert len(builder.build(EXAMPLES, training=True)) == 3
+    assert "No space left on device; the features are not kept" in said[0]
+    assert kept(builder) == []
+
+
+def test_parts_are_as_the_whole(builder, monkeypatch):
+    examples = EXAMPLES * 5
+    whole = builder.build(examples, training=True)
+    monkeypatch.setattr(feature_building, "_CHUNK", 4)
+    builder = dataclasses.replace(builder, cache_dir="")
+    builder.kind.parts.clear()
+    assert_equal(builder.build(examples, training=True), whole)
+    assert builder.kind.parts == [4, 4, 4, 3]
+
+
+def test_few_examples_are_made_in_this_process(builder, monkeypatch):
+    # To start another takes longer.
+    monkeypatch.setattr(feature_building, "_CHUNK", 2)
+    builder = dataclasses.replace(builder, workers=8, cache_dir="")
+    examples = EXAMPLES * 4
+    assert len(builder.build(examples, training=True)) == 12
+    assert builder.kind.parts == [2] * 6
+
+
+@pytest.mark.parametrize("kind", [Regression(), AnswerableSpans()])
+def test_processes_make_what_one_makes(
+    kind, tmp_path, tiny_tokenizer, monkeypatch
+):
+    context = "the of and. " * 9
+    if isinstance(kind, Regression):
+        examples = [
+            Example((context[: 3 + n % 50],), str(n)) for n in range(43)
+        ]
+    else:
+        answers = (Answer("of", 4),)
+        examples = [
+            Question(str(n), "the?", context, answers[: n % 2], "")
+            for n in range(43)
+        ]
+    monkeypatch.setattr(feature_building, "_CHUNK", 5)
+    config = FeatureConfig(max_seq_length=24, doc_stride=7, max_query_length=9)
+    files = {}
+    for workers in (1, 2):
+        directory = tmp_path / str(workers)
+        builder = FeatureBuilder(
+            kind, tiny_tokenizer, config, [], workers, str(directory)
+        )
+        builder.build(examples, training=False)
+        (path,) = directory.iterdir()
+        files[path.name, path.read_bytes()] = workers
+    # One name, and equal to the byte.
+    assert len(files) == 1

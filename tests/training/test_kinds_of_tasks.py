@@ -1,0 +1,281 @@
+"""Every kind of task, from its files to a model that answers again."""
+
+import json
+import os
+
+import keras
+import numpy as np
+import pytest
+
+from albert_tf.config import FinetuneConfig, ModelConfig, UserError, override
+from albert_tf.interchange.model_directory import (
+    find_initial_weights,
+    load_model_directory,
+    save_model_directory,
+)
+from albert_tf.modeling.models import AlbertForPretraining
+from albert_tf.tasks.catalog import TASKS
+from albert_tf.tasks.custom import custom_task
+from albert_tf.tasks.prediction_files import prediction_files
+from albert_tf.tasks.scoring import score
+from albert_tf.training.finetune import run_finetuning
+from albert_tf.training.task_evaluation import evaluate_task
+
+SEA, LAND = ["bada", "gule", "mizo"], ["tepu", "rika", "sovu"]
+
+
+@pytest.fixture(scope="module")
+def pretrained(tmp_path_factory, tiny_tokenizer):
+    keras.utils.set_random_seed(1)
+    directory = str(tmp_path_factory.mktemp("models") / "pretrained")
+    config = ModelConfig(
+        vocab_size=tiny_tokenizer.vocab_size,
+        embedding_size=16,
+        hidden_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=64,
+    )
+    save_model_directory(
+        directory,
+        AlbertForPretraining(config),
+        tiny_tokenizer,
+        max_seq_length=64,
+    )
+    return directory
+
+
+def words(rng, count, among=LAND):
+    return [str(word) for word in rng.choice(among, size=count)]
+
+
+def write_table(path, header, rows):
+    lines = ["\t".join(header), *("\t".join(row) for row in rows)]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def pairs(rng, path):
+    """Whether the second text is of the sea."""
+    rows = []
+    for number in range(60):
+        second = words(rng, 3, SEA if number % 2 else LAND)
+        label = "wet" if number % 2 else "dry"
+        rows.append([" ".join(words(rng, 3)), " ".join(second), label])
+    write_table(path.with_suffix(".tsv"), ["a", "b", "verdict"], rows)
+
+
+def numbers(rng, path):
+    """How many words are of the sea, of six."""
+    rows = []
+    for number in range(60):
+        wet = number % 7
+        text = [*words(rng, wet, SEA), *words(rng, 6 - wet)]
+        rows.append([" ".join(rng.permutation(text)), str(wet)])
+    write_table(path.with_suffix(".tsv"), ["text", "wetness"], rows)
+
+
+def choices(rng, path):
+    """Which of three options is of the sea."""
+    rows = []
+    for number in range(60):
+        options = [" ".join(words(rng, 2)) for _ in range(3)]
+        options[number % 3] = " ".join(words(rng, 2, SEA))
+        rows.append(
+            ["The " + " ".join(words(rng, 3)), *options, "abc"[number % 3]]
+        )
+    header = ["context", "a", "b", "c", "right"]
+    write_table(path.with_suffix(".tsv"), header, rows)
+
+
+def tags(rng, path):
+    """Words of the sea are entities."""
+    lines = []
+    for _ in range(40):
+        for word in words(rng, 6, SEA + LAND):
+            lines.append(f"{word} x {'B-WET' if word in SEA else 'O'}")
+        lines.append("")
+    path.with_suffix(".conll").write_text("\n".join(lines))
+
+
+def questions(rng, path, answerable=True):
+    """Where the paragraph is of the sea, if it is."""
+    paragraphs = []
+    for number in range(60):
+        text = words(rng, 8)
+        place = int(rng.integers(8))
+        answers = []
+        if answerable or number % 2:
+            text[place] = "Gule"
+            start = len(" ".join(text[:place])) + (place > 0)
+            answers = [{"text": "Gule", "answer_start": start}]
+        asked = {"id": f"q{number}", "question": "Where?", "answers": answers}
+        paragraphs.append({"context": " ".join(text), "qas": [asked]})
+    content = {"version": "x", "data": [{"paragraphs": paragraphs}]}
+    path.with_suffix(".json").write_text(json.dumps(content))
+
+
+def doubtful_questions(rng, path):
+    questions(rng, path, answerable=False)
+
+
+KINDS = {
+    "pairs": (
+        pairs,
+        lambda: custom_task(["text=a", "text=b", "label=verdict"]),
+        ("accuracy", 0.95),
+    ),
+    "numbers": (
+        numbers,
+        lambda: custom_task(["text=text", "number=wetness"]),
+        ("pearson", 0.9),
+    ),
+    "choices": (
+        choices,
+        lambda: custom_task(
+            [
+                "context=context",
+                "choice=a",
+                "choice=b",
+                "choice=c",
+                "label=right",
+            ]
+        ),
+        ("accuracy", 0.95),
+    ),
+    "tags": (tags, lambda: custom_task(["word=0", "tag=-1"]), ("f1", 0.6)),
+    "questions": (questions, lambda: TASKS["SQuAD1.1"], ("f1", 90.0)),
+    "doubtful_questions": (
+        doubtful_questions,
+        lambda: TASKS["SQuAD2.0"],
+        ("best_f1", 85.0),
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def finished(request, tmp_path_factory, pretrained):
+    """A run of the kind that the test asks for."""
+    write, make_task, _ = KINDS[request.param]
+    root = tmp_path_factory.mktemp(request.param)
+    rng = np.random.default_rng(3)
+    for split in ("train", "dev"):
+        write(rng, root / split)
+    task = make_task()
+    config = override(
+        FinetuneConfig(),
+        {
+            "max_seq_length": 64,
+            "max_query_length": 8,
+            "max_choice_length": 8,
+            "doc_stride": 8,
+            "learning_rate": 2e-3,
+            "num_train_steps": 240,
+            "train_batch_size": 16,
+            "eval_batch_size": 16,
+            "log_steps": 60,
+            "eval_steps": 60,
+        },
+    )
+    evaluation = run_finetuning(
+        config,
+        task,
+        data_dir=str(root),
+        run_dir=str(root / "run"),
+        initial=find_initial_weights(pretrained),
+    )
+    return task, str(root), evaluation, KINDS[request.param][2]
+
+
+EVERY_KIND = pytest.mark.parametrize("finished", KINDS, indirect=True)
+
+
+@pytest.mark.slow
+@EVERY_KIND
+def test_it_learns_and_its_model_answers_alike(finished):
+    task, root, evaluation, (metric, least) = finished
+    assert evaluation[metric] >= least
+    model = os.path.join(root, "run", "model")
+    alone = evaluate_task([model], task, root, split="dev", batch_size=5)
+    expected = dict(evaluation)
+    del expected["loss"]
+    if "best_f1_thresh" in expected:
+        # The model keeps it, and now answers by it.
+        record = load_model_directory(model).features
+        assert record.null_threshold == expected["best_f1_thresh"]
+        assert alone.measures["f1"] == pytest.approx(expected["best_f1"])
+        expected = {name: expected[name] for name in ("best_f1",)}
+    for name, value in expected.items():
+        assert alone.measures[name] == pytest.approx(value, rel=1e-4), name
+
+    together = evaluate_task(
+        [model, os.path.join(root, "run")],
+        task,
+        root,
+        split="dev",
+        batch_size=7,
+    )
+    assert together.members == [together.members[0]] * 2
+    assert together.measures == pytest.approx(alone.measures, rel=1e-4)
+    predictions = alone.predictions()
+    assert len(predictions) == len(alone.examples)
+    files = prediction_files(
+        task, "dev", alone.examples, alone.scores, alone.config, predictions
+    )
+    lines = files["predictions.jsonl"].decode().splitlines()
+    assert [json.loads(line) for line in lines] == [
+        p.fields for p in predictions
+    ]
+    events = os.listdir(os.path.join(root, "run", "tensorboard", "eval"))
+    assert events
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "finished", ["questions", "doubtful_questions"], indirect=True
+)
+def test_answers_handed_in_score_as_measured(finished, tmp_path):
+    task, root, _, _ = finished
+    model = os.path.join(root, "run", "model")
+    found = evaluate_task([model], task, root, split="dev", batch_size=16)
+    files = prediction_files(
+        task,
+        "dev",
+        found.examples,
+        found.scores,
+        found.config,
+        found.predictions(),
+    )
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    official = score(
+        task.name,
+        os.path.join(root, "dev.json"),
+        str(tmp_path / "predictions.json"),
+    ).measures
+    for name, value in official.items():
+        assert found.measures[name] == pytest.approx(value), name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("finished", ["pairs"], indirect=True)
+def test_a_model_of_other_labels_or_another_kind(finished, tmp_path):
+    _, root, _, _ = finished
+    model = os.path.join(root, "run", "model")
+    with pytest.raises(
+        UserError,
+        match="run/model has the labels dry, wet; RTE has entailment, not_en",
+    ):
+        rows = "i\ta\tb\tl\n0\tx\ty\tentailment\n"
+        (tmp_path / "dev.tsv").write_text(rows)
+        evaluate_task(
+            [model], TASKS["RTE"], str(tmp_path), split="dev", batch_size=4
+        )
+    with pytest.raises(
+        UserError, match="has no regression head; fine-tune one for STS-B"
+    ):
+        row = "\t".join("0123456") + "\ta\tb\t3.0\n"
+        (tmp_path / "dev.tsv").write_text(row * 2)
+        evaluate_task(
+            [model], TASKS["STS-B"], str(tmp_path), split="dev", batch_size=4
+        )

@@ -32,6 +32,7 @@ def define_flags() -> None:
         "of held-out shards.",
         [_PRETRAINING],
     )
+    tasks.define_feature_flags()
     flags.DEFINE_string("data_dir", None, "The task's files, or the shards.")
     flags.DEFINE_list(
         "model_dir",

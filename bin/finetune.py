@@ -35,6 +35,7 @@ _MODEL_SETTINGS = (
 def define_flags() -> None:
     """Defines the program's flags."""
     tasks.define_flags("What to learn.")
+    tasks.define_feature_flags()
     flags.DEFINE_string("data_dir", None, "The task's files.")
     flags.DEFINE_enum(
         "recipe",

@@ -22,13 +22,17 @@ def define_flags() -> None:
     """Defines the program's flags."""
     flags.DEFINE_enum("task", None, SCORED_TASKS, "Whose metrics.")
     flags.DEFINE_string(
-        "gold", None, "The benchmark's file with labels or answers."
+        "gold",
+        None,
+        "The benchmark's file with labels or answers; RACE's folder of a "
+        "split.",
     )
     flags.DEFINE_string(
         "predictions",
         None,
         "What is scored: for GLUE a table of index and prediction, as it is "
-        "handed in; for SQuAD a JSON object of answers by id.",
+        "handed in; for SQuAD a JSON object of answers by id, for RACE one of "
+        "letters.",
     )
     flags.DEFINE_string(
         "null_odds",

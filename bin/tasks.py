@@ -26,6 +26,10 @@ def define_flags(help: str, others: Collection[str] = ()) -> None:
         "roles text (once or twice) and label or number; context, choice "
         "(for each) and label; word and tag, whose names are numbers from 0.",
     )
+
+
+def define_feature_flags() -> None:
+    """Defines what decides how features of examples are made."""
     flags.DEFINE_string(
         "feature_cache",
         _default_cache(),

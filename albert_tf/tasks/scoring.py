@@ -3,13 +3,13 @@
 import dataclasses
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
 
 from albert_tf.config import UserError
-from albert_tf.tasks import squad_scores
+from albert_tf.tasks import race, squad_scores
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.glue import GLUE_TASKS
 from albert_tf.tasks.squad import Question, read_large_json, read_squad
@@ -44,9 +44,11 @@ def score(
 
     Args:
         task: a row of SCORED_TASKS.
-        gold: the benchmark's file with labels or answers.
+        gold: the benchmark's file with labels or answers; RACE's folder of a
+            split.
         predictions: as it is handed in: for GLUE a table of `index` and
-            `prediction`, for SQuAD a JSON object of answers by id.
+            `prediction`, for SQuAD a JSON object of answers by id, for RACE
+            one of letters.
         null_odds: SQuAD 2.0 alone: a JSON object of numbers by id.
         threshold: SQuAD 2.0 with null_odds: above it there is no answer;
             None: 1, as in the official script.
@@ -66,6 +68,12 @@ def score(
         raise UserError(f"null_threshold={threshold} is no finite number.")
     if task in GLUE_TASKS:
         return _score_glue(GLUE_TASKS[task], gold, predictions)
+    if task in _RACE:
+        examples = race.read_levels(gold, _RACE[task])
+        chosen = race.read_race_answers(predictions, examples)
+        return Score(
+            race.score_race(examples, chosen), _remarks(examples, chosen)
+        )
     questions = read_squad(gold)
     for question in questions:
         if question.answers is None:
@@ -92,10 +100,16 @@ def score(
 
 
 _SQUAD_1, _SQUAD_2 = "SQuAD1.1", "SQuAD2.0"
+_RACE = {
+    "RACE": race.LEVELS,
+    "RACE-middle": ("middle",),
+    "RACE-high": ("high",),
+}
 SCORED_TASKS = (
     *(name for name, task in GLUE_TASKS.items() if "dev" in task.reader.splits),
     _SQUAD_1,
     _SQUAD_2,
+    *_RACE,
 )
 
 
@@ -180,7 +194,10 @@ def _is_number(value: Any) -> bool:
         return False
 
 
-def _remarks(questions: list[Question], answers: dict[str, str]) -> list[str]:
+def _remarks(
+    questions: Sequence[Question | race.ChoiceExample],
+    answers: Collection[str],
+) -> list[str]:
     ids = {question.id for question in questions}
     missing = [
         question.id for question in questions if question.id not in answers

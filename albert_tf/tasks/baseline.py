@@ -1,0 +1,74 @@
+"""What a simple model reaches: words that count, and a linear model."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from albert_tf.config import UserError
+from albert_tf.tasks.base import Example, Task
+from albert_tf.tasks.texts import (
+    Classification,
+    Regression,
+    label_numbers,
+    number_of,
+)
+
+
+def baseline_measures(
+    task: Task, train: Sequence[Example], held_out: Sequence[Example]
+) -> dict[str, float]:
+    """Returns a task's metrics of a linear model on TF-IDF (scikit-learn).
+
+    Logistic regression for labels, ridge regression for numbers, on words
+    and pairs of words. A pair of texts is the features of both, their
+    products and the distance between the two.
+
+    Raises:
+        UserError: for a task of another kind.
+    """
+    from scipy import sparse
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression, Ridge
+
+    if not isinstance(task.kind, Classification | Regression):
+        raise UserError(
+            f"{task.name} is of {task.kind.name}; the baseline is for single "
+            "texts and pairs with a label or a number."
+        )
+    vectorizer = TfidfVectorizer(
+        ngram_range=(1, 2),
+        sublinear_tf=True,
+        token_pattern=r"(?u)\b\w+\b|[^\w\s]",
+    )
+    vectorizer.fit([text for example in train for text in example.texts])
+
+    def features(examples: Sequence[Example]) -> Any:
+        sides = [
+            vectorizer.transform(column)
+            for column in zip(*(e.texts for e in examples), strict=True)
+        ]
+        if len(sides) == 1:
+            return sides[0]
+        first, second = sides
+        product = first.multiply(second)
+        similarity = sparse.csr_matrix(product.sum(axis=1))
+        return sparse.hstack(
+            [first, second, product, abs(first - second), similarity]
+        ).tocsr()
+
+    if isinstance(task.kind, Regression):
+        model = Ridge(alpha=1.0)
+        model.fit(features(train), _numbers(train))
+        gold, found = _numbers(held_out), model.predict(features(held_out))
+    else:
+        labels = list(task.labels) or task.kind.labels(train)
+        model = LogisticRegression(max_iter=1000, C=10.0)
+        model.fit(features(train), label_numbers(train, labels))
+        gold = label_numbers(held_out, labels)
+        found = model.predict(features(held_out))
+    return {name: metric(gold, found) for name, metric in task.metrics.items()}
+
+
+def _numbers(examples: Sequence[Example]) -> np.ndarray:
+    return np.array([number_of(e.label, e.place) for e in examples])

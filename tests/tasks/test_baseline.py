@@ -1,0 +1,49 @@
+"""The simple model that a fine-tuned one is held against."""
+
+import numpy as np
+import pytest
+
+from albert_tf.config import UserError
+from albert_tf.tasks.base import Example
+from albert_tf.tasks.baseline import baseline_measures
+from albert_tf.tasks.catalog import TASKS
+
+
+def test_single_texts():
+    examples = [
+        Example((f"it is {word} {number}",), str(number % 2))
+        for number in range(20)
+        for word in [["bad", "good"][number % 2]]
+    ]
+    measures = baseline_measures(TASKS["SST-2"], examples[:10], examples[10:])
+    assert measures == {"accuracy": 1.0}
+
+
+def test_pairs_are_compared():
+    """No word alone tells anything, only whether both texts have it."""
+    rng = np.random.default_rng(0)
+    words = [f"word{number}" for number in range(20)]
+    examples = []
+    for number in range(400):
+        first = rng.choice(words, 5, replace=False)
+        second = first if number % 2 else rng.choice(words, 5, replace=False)
+        examples.append(
+            Example((" ".join(first), " ".join(second)), str(number % 2))
+        )
+    measures = baseline_measures(TASKS["MRPC"], examples[:300], examples[300:])
+    assert measures["accuracy"] > 0.95
+    assert measures["f1"] > 0.95
+
+
+def test_numbers():
+    examples = [
+        Example(("wet " * (number % 6) + "dry", "x"), str(number % 6))
+        for number in range(60)
+    ]
+    measures = baseline_measures(TASKS["STS-B"], examples[:30], examples[30:])
+    assert measures["pearson"] > 0.9
+
+
+def test_another_kind():
+    with pytest.raises(UserError, match="RACE is of multiple choice; the base"):
+        baseline_measures(TASKS["RACE"], [], [])

@@ -157,6 +157,19 @@ def test_predictions():
     assert [p.error for p in found] == pytest.approx([0.0, 0.8, 0.0])
 
 
+def test_a_picture_of_choices():
+    examples = [EXAMPLES[0], EXAMPLES[1], EXAMPLES[1]]
+    picture = KIND.picture(examples, [*SCORES[:2], SCORES[1]], [])
+    assert picture.labels == ["A", "B"]
+    # A row is of the right choice, a column of that given.
+    assert picture.counts.tolist() == [[0, 2], [0, 1]]
+
+
+def test_a_choice_that_is_the_answer_to_all():
+    assert KIND.only_answer(SCORES[:2], FeatureConfig()) == "class 1"
+    assert KIND.only_answer(SCORES, FeatureConfig()) is None
+
+
 def test_letters():
     numbers = (0, 3, 25, 26, None)
     assert [letter(n) for n in numbers] == ["A", "D", "Z", "26", None]

@@ -1,10 +1,14 @@
-"""Two-column files: what is read, and what is said of a mistake."""
+"""Your own tasks: from roles of columns to examples and their features."""
+
+import json
 
 import pytest
 
-from albert_tf.config import UserError
+from albert_tf.config import FeatureConfig, UserError
 from albert_tf.tasks.base import Example
-from albert_tf.tasks.custom import CLASSIFICATION, read_tsv
+from albert_tf.tasks.conll import WordsExample
+from albert_tf.tasks.custom import CLASSIFICATION, custom_task
+from albert_tf.tasks.race import ChoiceExample
 
 
 def write(path, content):
@@ -12,6 +16,202 @@ def write(path, content):
         content if isinstance(content, bytes) else content.encode()
     )
     return str(path)
+
+
+def features(task, examples, tokenizer):
+    return task.kind.features(
+        examples,
+        tokenizer,
+        FeatureConfig(max_seq_length=32, max_choice_length=8),
+        labels=task.kind.labels(examples),
+        training=True,
+    )
+
+
+def test_a_text_and_a_label(tmp_path, tiny_tokenizer):
+    task = custom_task(["label=mood", "text=said"])
+    write(
+        tmp_path / "train.tsv", "id\tsaid\tmood\n7\tthe of\tsad\n8\tand\tglad\n"
+    )
+    examples = task.read(str(tmp_path), "train")
+    assert examples == [Example(("the of",), "sad"), Example(("and",), "glad")]
+    assert (task.kind.head, task.best_metric) == ("classification", "accuracy")
+    assert list(task.metrics) == ["accuracy", "macro_f1"]
+    found = features(task, examples, tiny_tokenizer)
+    assert found.scalars["label_ids"].tolist() == [1, 0]
+    assert (task.name, task.labels, task.settings) == ("custom", (), {})
+
+
+def test_a_pair_is_in_the_order_of_the_roles(tmp_path):
+    content = "b\ta\tmood\nx\ty\tz\n"
+    write(tmp_path / "train.tsv", content)
+    for first, second, texts in (("a", "b", "yx"), ("b", "a", "xy")):
+        task = custom_task([f"text={first}", "label=mood", f"text={second}"])
+        (example,) = task.read(str(tmp_path), "train")
+        assert example == Example(tuple(texts), "z")
+
+
+def test_a_number(tmp_path, tiny_tokenizer):
+    task = custom_task(["text=a", "text=b", "number=how alike"])
+    lines = [
+        {"a": "the", "b": "of", "how alike": 2.5},
+        {"a": "and", "b": "of", "how alike": -1},
+    ]
+    write(tmp_path / "dev.jsonl", "".join(f"{json.dumps(x)}\n" for x in lines))
+    examples = task.read(str(tmp_path), "dev")
+    assert examples[0] == Example(("the", "of"), "2.5")
+    assert (task.kind.head, task.best_metric) == ("regression", "pearson")
+    assert list(task.metrics) == ["pearson", "spearman"]
+    found = features(task, examples, tiny_tokenizer)
+    assert found.scalars["label_ids"].tolist() == [2.5, -1.0]
+
+
+def test_choices(tmp_path, tiny_tokenizer):
+    task = custom_task(
+        ["choice=one", "context=start", "choice=two", "label=right"]
+    )
+    write(
+        tmp_path / "train.tsv",
+        "right\ttwo\tone\tstart\n0\tof the\tand\tthe of\ntwo\tthe\tof\tand\n",
+    )
+    examples = task.read(str(tmp_path), "train")
+    assert examples == [
+        ChoiceExample("the of", ("and", "of the"), 0, id="0"),
+        ChoiceExample("and", ("of", "the"), 1, id="1"),
+    ]
+    assert (task.kind.head, task.best_metric) == ("multiple_choice", "accuracy")
+    found = features(task, examples, tiny_tokenizer)
+    assert found.scalars["label_ids"].tolist() == [0, 1]
+    assert found.choices == 2
+
+
+def test_choices_in_a_list(tmp_path):
+    task = custom_task(["context=start", "choice=ends", "label=right"])
+    line = {"start": "The", "ends": ["a", "b", "c"], "right": 2}
+    write(tmp_path / "train.jsonl", json.dumps(line))
+    (example,) = task.read(str(tmp_path), "train")
+    assert example == ChoiceExample("The", ("a", "b", "c"), 2, id="0")
+
+
+@pytest.mark.parametrize("name", ["train.conll", "train.txt", "train.tsv"])
+def test_words_and_tags(tmp_path, tiny_tokenizer, name):
+    task = custom_task(["word=0", "tag=-1"])
+    write(tmp_path / name, "the DT B-X\nof IN O\n\nand CC O\n")
+    examples = task.read(str(tmp_path), "train")
+    assert examples == [
+        WordsExample(("the", "of"), ("B-X", "O")),
+        WordsExample(("and",), ("O",)),
+    ]
+    assert task.kind.head == "token_classification"
+    found = features(task, examples, tiny_tokenizer)
+    assert found.sequences["label_weights"].sum() == 3
+    task = custom_task(["tag=1", "word=0"])
+    assert task.read(str(tmp_path), "train")[0].tags == ("DT", "IN")
+
+
+@pytest.mark.parametrize(
+    ("columns", "content", "answer"),
+    [
+        (["text=a", "label=b"], "a\nx\n", "label"),
+        (["text=a", "number=b"], "a\nx\n", "label"),
+        (
+            ["context=a", "choice=c", "choice=d", "label=b"],
+            "a\tc\td\nx\ty\tz\n",
+            "label",
+        ),
+        (["word=0", "tag=1"], "x\n", "tags"),
+    ],
+)
+def test_a_test_file_need_not_tell(tmp_path, columns, content, answer):
+    task = custom_task(columns)
+    write(tmp_path / "test.tsv", content)
+    write(tmp_path / "dev.tsv", content)
+    (example,) = task.read(str(tmp_path), "test")
+    assert getattr(example, answer) is None
+    assert not task.kind.is_told(example)
+    with pytest.raises(UserError, match=r"dev\.tsv, line 1: "):
+        task.read(str(tmp_path), "dev")
+
+
+def test_a_column_whose_name_has_an_equals_sign(tmp_path):
+    write(tmp_path / "dev.tsv", "a=b\tc\nx\ty\n")
+    task = custom_task([" text = a=b ", "label=c"])
+    assert task.read(str(tmp_path), "dev") == [Example(("x",), "y")]
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        [],
+        ["label=a"],
+        ["text=a"],
+        ["text=a", "label=b", "label=c"],
+        ["text=a", "text=b", "text=c", "label=d"],
+        ["text=a", "label=b", "number=c"],
+        ["text=a", "choice=b", "label=c"],
+        ["context=a", "context=b", "choice=c", "label=d"],
+        ["context=a", "label=d"],
+        ["context=a", "choice=b", "number=c"],
+        ["word=0", "label=1"],
+        ["word=0", "word=1", "tag=2"],
+        ["word=0", "tag=1", "tag=2"],
+        ["Text=a", "label=b"],
+        ["=a", "label=b"],
+    ],
+)
+def test_roles_that_make_no_task(columns):
+    with pytest.raises(UserError) as raised:
+        custom_task(columns)
+    assert str(raised.value) == (
+        f"--columns={','.join(columns)} makes no task: there can be text with "
+        "label (classification); text with number (regression); context and "
+        "choice with label (multiple choice); word with tag (token "
+        "classification); text once or twice."
+    )
+
+
+@pytest.mark.parametrize("column", ["text", "", "text="])
+def test_columns_without_a_role_or_a_name(column):
+    said = f"^--columns: {column!r} is not of the form role=column; there can"
+    with pytest.raises(UserError, match=said):
+        custom_task([column, "label=b"])
+
+
+@pytest.mark.parametrize(
+    "columns", [["word=form", "tag=1"], ["word=0", "tag=ner"]]
+)
+def test_columns_of_words_are_numbers(tmp_path, columns):
+    write(tmp_path / "dev.conll", "a b\n")
+    wrong = next(c.split("=")[1] for c in columns if not c[-1].isdigit())
+    said = f"^--columns: '{wrong}' is no number; columns of words and tags"
+    with pytest.raises(UserError, match=said):
+        custom_task(columns).read(str(tmp_path), "dev")
+
+
+def test_mistakes_in_files_are_told(tmp_path):
+    task = custom_task(["text=a", "label=b"])
+    write(tmp_path / "dev.tsv", "a\tc\nx\ty\n")
+    said = r"dev\.tsv, line 1: there is no column 'b'; the columns are a, c"
+    with pytest.raises(UserError, match=said):
+        task.read(str(tmp_path), "dev")
+    write(tmp_path / "train.tsv", "a\tb\nx\t \n")
+    with pytest.raises(
+        UserError, match=r"train\.tsv, line 2: the label is emp"
+    ):
+        task.read(str(tmp_path), "train")
+    with pytest.raises(UserError, match="has no test.tsv or test.jsonl, which"):
+        task.read(str(tmp_path), "test")
+    with pytest.raises(
+        UserError, match="custom has no split 'eval'; it has tra"
+    ):
+        task.read(str(tmp_path), "eval")
+    words = custom_task(["word=0", "tag=1"])
+    said = "has no test.conll or test.txt or test.tsv, which"
+    with pytest.raises(UserError, match=said):
+        words.read(str(tmp_path), "test")
+
+
+# Without columns that are named.
 
 
 @pytest.mark.parametrize(
@@ -24,44 +224,58 @@ def write(path, content):
     ],
 )
 def test_reads_either_order(tmp_path, content):
-    assert read_tsv(write(tmp_path / "t.tsv", content)) == [
+    path = write(tmp_path / "train.tsv", content)
+    examples = CLASSIFICATION.read(str(tmp_path), "train")
+    assert examples == [
         Example(('Good, "quoted" text',), "pos"),
         Example(("",), "neg"),
     ]
+    assert [e.place for e in examples] == [f"{path}, line {n}" for n in (2, 3)]
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        ("", "is empty; a classification task needs train.tsv"),
+        ("", "is empty; a task of your own needs train.tsv"),
         ("text\tlabel\n", "has a header but no examples"),
-        ("text\tclass\na\tb\n", "line 1: the columns are text, class"),
-        ("label\tlabel\na\tb\n", "line 1: the columns are label, label"),
+        ("text\tclass\na\tb\n", "line 1: the columns are text, class; one mu"),
+        ("label\tlabel\na\tb\n", "line 1: the columns are label, label; each"),
         ("text\tlabel\na\tb\tc\n", "line 2: 3 tab-separated fields"),
         ("text\tlabel\nab\n", "line 2: 1 tab-separated fields.*'ab'"),
         ("text\tlabel\na\tb\n\nc\td\n", "line 3: 1 tab-separated fields"),
         ("text\tlabel\na\t \n", "line 2: the label is empty"),
         (b"text\tlabel\na\xff\tb\n", r"line 2: byte 1 \(0xff\) is not UTF-8"),
         (b"\xef\xbb\xbft\xff\tlabel\n", r"line 1: byte 1 \(0xff\) is not UTF"),
+        ("a\tb\tc\tlabel\n1\t2\t3\t4\n", "there must be one or two with texts"),
     ],
 )
 def test_mistakes(tmp_path, content, said):
-    path = write(tmp_path / "t.tsv", content)
+    path = write(tmp_path / "dev.tsv", content)
     with pytest.raises(UserError, match=said) as raised:
-        read_tsv(path)
+        CLASSIFICATION.read(str(tmp_path), "dev")
     assert path in str(raised.value)
     assert "\n" not in str(raised.value)
 
 
+def test_pairs_without_columns(tmp_path):
+    write(tmp_path / "dev.tsv", "q\tlabel\tr\na\tx\tb\n")
+    write(tmp_path / "test.jsonl", '{"q": "a", "r": "b"}\n')
+    assert CLASSIFICATION.read(str(tmp_path), "dev") == [
+        Example(("a", "b"), "x")
+    ]
+    assert CLASSIFICATION.read(str(tmp_path), "test") == [
+        Example(("a", "b"), None)
+    ]
+
+
 def test_missing_file(tmp_path):
-    with pytest.raises(UserError, match=r"dev.tsv: No such file.*needs train"):
-        CLASSIFICATION.read_examples(str(tmp_path), "dev")
+    with pytest.raises(UserError, match="has no dev.tsv or dev.jsonl, which"):
+        CLASSIFICATION.read(str(tmp_path), "dev")
 
 
 def test_data_may_lie_in_a_bucket(tmp_path):
     write(tmp_path / "dev.tsv", "text\tlabel\na\tb\n")
     bucket = f"file://{tmp_path}"
-    examples = CLASSIFICATION.read_examples(bucket, "dev")
-    assert examples == [Example(("a",), "b")]
-    with pytest.raises(UserError, match=r"^file://.*train\.tsv: .*needs train"):
-        CLASSIFICATION.read_examples(bucket, "train")
+    assert CLASSIFICATION.read(bucket, "dev") == [Example(("a",), "b")]
+    with pytest.raises(UserError, match=r"^file://.* has no train\.tsv or"):
+        CLASSIFICATION.read(bucket, "train")

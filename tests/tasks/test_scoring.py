@@ -132,7 +132,7 @@ def test_submissions_that_do_not_fit(tmp_path, rows, said):
 
 def test_numbers_that_are_none(tmp_path):
     gold, predictions = numbers(tmp_path, [0.0, 1.0], [1.0, "nan"])
-    with pytest.raises(UserError, match="line 3: the label is 'nan'; STS-B"):
+    with pytest.raises(UserError, match="line 3: the label is 'nan'; it mu"):
         score("STS-B", gold, predictions)
 
 
@@ -236,8 +236,65 @@ def test_a_file_that_keeps_its_answers_secret(tmp_path):
         score("SQuAD2.0", gold, predictions)
 
 
+def race(tmp_path, predictions, answers="ABCD"):
+    for level, letters in (("middle", answers[:1]), ("high", answers[1:])):
+        directory = tmp_path / "dev" / level
+        directory.mkdir(parents=True)
+        article = {
+            "article": "It is so.",
+            "id": level,
+            "questions": ["_"] * len(letters),
+            "options": [list("abcd")] * len(letters),
+            "answers": list(letters),
+        }
+        (directory / "1.txt").write_text(json.dumps(article))
+    path = tmp_path / "answers.json"
+    path.write_text(json.dumps(predictions))
+    return str(tmp_path / "dev"), str(path)
+
+
+def test_levels_of_race(tmp_path):
+    given = {"middle-0": "A", "high-0": "B", "high-2": "A", "x-0": "C"}
+    gold, predictions = race(tmp_path, given)
+    found = score("RACE", gold, predictions)
+    assert found.measures == pytest.approx(
+        {
+            "accuracy": 2 / 4,
+            "accuracy_middle": 1.0,
+            "accuracy_high": 1 / 3,
+        }
+    )
+    assert found.remarks == [
+        "1 of 4 questions have no prediction and score 0: high-1.",
+        "1 predictions are of no question here and do not count: x-0.",
+    ]
+    found = score("RACE-middle", gold, predictions).measures
+    assert found == {"accuracy": 1.0, "accuracy_middle": 1.0}
+    found = score("RACE-high", gold, predictions).measures
+    assert found["accuracy"] == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ([], "must hold an object of a letter for each id"),
+        (
+            {"high-0": "E"},
+            "the value of 'high-0' is \"E\"; it must be one of A",
+        ),
+        ({"high-0": 1}, "the value of 'high-0' is 1; it must be one of A, B"),
+    ],
+)
+def test_letters_that_are_none(tmp_path, given, said):
+    gold, predictions = race(tmp_path, given)
+    with pytest.raises(UserError, match=said) as raised:
+        score("RACE", gold, predictions)
+    assert str(raised.value).startswith(predictions)
+
+
 def test_the_tasks_that_have_gold():
     assert (
         *("CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI", "QNLI"),
         *("RTE", "WNLI", "SQuAD1.1", "SQuAD2.0"),
+        *("RACE", "RACE-middle", "RACE-high"),
     ) == SCORED_TASKS

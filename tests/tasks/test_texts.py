@@ -21,6 +21,7 @@ from albert_tf.tasks.texts import (
     label_table,
     lengths_that_fit,
     number_of,
+    only_class,
     softmax,
     text_features,
 )
@@ -243,6 +244,14 @@ def test_how_wrong_a_class_is():
     assert found == pytest.approx([0.3, 0.0, 0.2, 0.0])
 
 
+def test_a_class_that_is_the_answer_to_all():
+    rows = [np.array([0.1, 0.9]), np.array([0.4, 0.6])]
+    assert only_class(rows) == "class 1"
+    assert only_class([*rows, np.array([0.6, 0.4])]) is None
+    # One answer is always the only one.
+    assert only_class(rows[:1]) is None
+
+
 # Classification.
 
 KIND = Classification()
@@ -322,6 +331,22 @@ def test_predictions_of_classes():
     assert [p.error for p in found] == pytest.approx([0.0, 0.3, 0.0])
 
 
+def test_a_picture_of_classes():
+    picture = KIND.picture(
+        [EXAMPLES[0], EXAMPLES[1], EXAMPLES[0], EXAMPLES[0]],
+        [SCORES[0], SCORES[1], SCORES[2], SCORES[0]],
+        LABELS,
+    )
+    assert picture.labels == LABELS
+    # A row is of what was right: of "yes" two are found, one is said "no".
+    assert picture.counts.tolist() == [[0, 1, 0], [0, 0, 0], [1, 0, 2]]
+
+
+def test_a_label_that_is_the_answer_to_all():
+    assert KIND.only_answer(SCORES, CONFIG) is None
+    assert KIND.only_answer(SCORES[:1] * 2, CONFIG) == "class 2"
+
+
 # Regression.
 
 NUMBERS = Regression()
@@ -390,3 +415,16 @@ def test_predictions_of_numbers():
     assert found[1].fields["texts"] == ["of", "and"]
     assert [p.error for p in found] == [0.5, 2.0, 0.0, 0.0]
     assert [p.place for p in found] == [e.place for e in GRADED]
+
+
+def test_a_picture_of_numbers():
+    picture = NUMBERS.picture(GRADED[:3], [1.0, 0.0, 4.0], [])
+    assert picture.measure == "number"
+    groups = {name: list(values) for name, values in picture.groups.items()}
+    assert groups == {"labels": [1.5, -2.0, 4.0], "answers": [1.0, 0.0, 4.0]}
+
+
+def test_a_number_that_is_the_answer_to_all():
+    assert NUMBERS.only_answer([2.501, 2.499, 2.5], CONFIG) == "2.5"
+    assert NUMBERS.only_answer([2.5, 2.53], CONFIG) is None
+    assert NUMBERS.only_answer([2.5], CONFIG) is None

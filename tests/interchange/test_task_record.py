@@ -1,0 +1,84 @@
+"""What a model directory says of its task."""
+
+import dataclasses
+import json
+
+import pytest
+
+from albert_tf.config import FeatureConfig, UserError
+from albert_tf.interchange.task_record import (
+    TASK_FILE,
+    TaskRecord,
+    read_task_record,
+)
+
+FEATURES = FeatureConfig(
+    max_seq_length=384,
+    doc_stride=100,
+    max_query_length=50,
+    max_answer_length=20,
+    n_best_size=10,
+    max_choice_length=90,
+    null_threshold=-2.75,
+)
+
+
+def test_what_is_written_is_read(tmp_path):
+    record = TaskRecord("SQuAD2.0", FEATURES)
+    record.write(str(tmp_path))
+    assert read_task_record(str(tmp_path)) == record
+    # Every setting was another than without a word.
+    plain = dataclasses.asdict(FeatureConfig())
+    assert all(plain[n] != v for n, v in dataclasses.asdict(FEATURES).items())
+    values = json.loads((tmp_path / "task.json").read_text())
+    assert values["task"] == "SQuAD2.0"
+    assert values["features"]["null_threshold"] == -2.75
+
+
+def test_a_model_without_a_task(tmp_path):
+    assert read_task_record(str(tmp_path)) is None
+    assert read_task_record(str(tmp_path / "nowhere")) is None
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "is not valid JSON"),
+        ('{"task": "RTE", "featu', "is not valid JSON"),
+        ("[]", "is not a JSON object"),
+        ("{}", "must have a string 'task' and an object 'features'"),
+        ('{"task": "RTE"}', "must have a string 'task' and an object 'fea"),
+        ('{"task": 7, "features": {}}', "must have a string 'task'"),
+        ('{"task": "RTE", "features": []}', "and an object 'features'"),
+        (
+            '{"task": "RTE", "features": {"max_seq_lenght": 9}}',
+            "'max_seq_lenght' is not a setting; did you mean max_seq_length",
+        ),
+        (
+            '{"task": "RTE", "features": {"max_seq_length": 1.5}}',
+            "max_seq_length=1.5 is of type float; int is needed",
+        ),
+        (
+            '{"task": "RTE", "features": {"max_seq_length": 7}}',
+            "max_seq_length=7 is below the least allowed, 8",
+        ),
+        (
+            '{"task": "RTE", "features": {"null_threshold": NaN}}',
+            "null_threshold",
+        ),
+    ],
+)
+def test_a_damaged_record(tmp_path, content, said):
+    path = tmp_path / TASK_FILE
+    path.write_text(content)
+    with pytest.raises(UserError, match=said) as raised:
+        read_task_record(str(tmp_path))
+    assert str(path) in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_settings_that_are_not_told_are_as_without_a_word(tmp_path):
+    values = {"task": "RTE", "features": {"max_seq_length": 64}}
+    (tmp_path / TASK_FILE).write_text(json.dumps(values))
+    expected = FeatureConfig(max_seq_length=64)
+    assert read_task_record(str(tmp_path)) == TaskRecord("RTE", expected)

@@ -1,0 +1,317 @@
+"""Predictions as they are handed in: what the benchmarks' scorers read."""
+
+import itertools
+import json
+import zipfile
+
+import numpy as np
+import pytest
+
+from albert_tf.config import FeatureConfig, UserError
+from albert_tf.tasks.base import Example
+from albert_tf.tasks.catalog import TASKS
+from albert_tf.tasks.custom import CLASSIFICATION, custom_task
+from albert_tf.tasks.prediction_files import (
+    add_to_submission,
+    prediction_files,
+)
+from albert_tf.tasks.race import ChoiceExample
+from albert_tf.tasks.scoring import SCORED_TASKS, score
+from albert_tf.tasks.span_answers import QuestionScores
+from albert_tf.tasks.squad import Answer, Question
+
+CONFIG = FeatureConfig()
+
+
+def files_of(task, split, examples, scores, config=CONFIG):
+    labels = list(task.labels) or task.kind.labels(examples)
+    predictions = task.kind.predictions(examples, scores, config, labels)
+    found = prediction_files(task, split, examples, scores, config, predictions)
+    return {name: content.decode() for name, content in found.items()}
+
+
+def invented(task, count=30):
+    """Returns lines of dev.tsv and the scores of a model."""
+    rng = np.random.default_rng(0)
+    file = task.reader.files["dev"]
+    columns = max(*file.texts, file.label) + 1 + (file.label == -1)
+    lines = ["\t".join("h" * columns)] if file.header else []
+    scores = []
+    for number in range(count):
+        fields = [f"x{n}" for n in range(columns)]
+        if task.labels:
+            # The first examples have every label in turn.
+            fields[file.label] = task.labels[number % len(task.labels)]
+            scores.append(rng.dirichlet(np.ones(len(task.labels))))
+        else:
+            fields[file.label] = f"{rng.uniform(0, 5):.3f}"
+            scores.append(float(rng.uniform(-1, 6)))
+        lines.append("\t".join(fields))
+    return file.name, "".join(f"{line}\n" for line in lines), scores
+
+
+GLUE = [name for name in SCORED_TASKS if hasattr(TASKS[name].reader, "files")]
+
+
+@pytest.mark.parametrize("name", GLUE)
+def test_a_table_of_glue_scores_as_it_was_measured(tmp_path, name):
+    task = TASKS[name]
+    file, content, scores = invented(task)
+    (tmp_path / file).write_text(content)
+    examples = task.read(str(tmp_path), "dev")
+    found = files_of(task, "dev", examples, scores)
+    assert found.keys() == {"predictions.jsonl", f"{name}-dev.tsv"}
+    table = tmp_path / "table.tsv"
+    table.write_text(found[f"{name}-dev.tsv"])
+    if not task.labels:
+        # As the site takes them.
+        scores = [round(min(max(s, 0.0), 5.0), 4) for s in scores]
+    measured = task.kind.measures(
+        examples, scores, CONFIG, labels=task.labels, metrics=task.metrics
+    )
+    again = score(name, str(tmp_path / file), str(table)).measures
+    assert again.keys() == task.metrics.keys()
+    assert again == pytest.approx({n: measured[n] for n in again})
+    # Or any table would do.
+    assert not {0.0, 1.0} & set(again.values())
+
+
+def test_the_table_of_numbers():
+    examples = [Example(("a", "b"), None)] * 4
+    found = files_of(
+        TASKS["STS-B"], "test", examples, [-0.5, 5.2, 3.14159, 0.0]
+    )
+    assert found["STS-B.tsv"] == (
+        "index\tprediction\n0\t0.0000\n1\t5.0000\n2\t3.1416\n3\t0.0000\n"
+    )
+    lines = found["predictions.jsonl"].splitlines()
+    # Of numbers themselves nothing is taken off.
+    assert [json.loads(line)["prediction"] for line in lines][:2] == [-0.5, 5.2]
+
+
+def test_names_of_the_tables():
+    one = [Example(("a", "b"), None)]
+    names = {
+        ("MNLI", "test"): "MNLI-m.tsv",
+        ("MNLI", "test_mismatched"): "MNLI-mm.tsv",
+        ("MNLI", "dev_mismatched"): "MNLI-dev_mismatched.tsv",
+        ("AX", "test"): "AX.tsv",
+        ("QNLI", "test"): "QNLI.tsv",
+        ("RTE", "dev"): "RTE-dev.tsv",
+    }
+    for (task, split), name in names.items():
+        row = np.eye(len(TASKS[task].labels))[1]
+        found = files_of(TASKS[task], split, one, [row])
+        assert found.keys() == {"predictions.jsonl", name}
+        label = TASKS[task].labels[1]
+        assert found[name] == f"index\tprediction\n0\t{label}\n"
+
+
+def test_lines_of_any_task():
+    examples = [Example(("Grüße\n☺", "b"), "x"), Example(("a",), "y")]
+    found = files_of(CLASSIFICATION, "dev", examples, [np.eye(2)[0]] * 2)
+    assert found.keys() == {"predictions.jsonl"}
+    text = found["predictions.jsonl"]
+    assert "Grüße\\n☺" in text and text.endswith("\n")
+    first, second = map(json.loads, text.splitlines())
+    assert first == {
+        "texts": ["Grüße\n☺", "b"],
+        "label": "x",
+        "prediction": "x",
+        "probabilities": {"x": 1.0, "y": 0.0},
+    }
+    assert (second["text"], second["prediction"]) == ("a", "x")
+    numbers = custom_task(["text=a", "number=b"])
+    found = files_of(numbers, "dev", [Example(("a",), "9")], [7.5])
+    assert json.loads(found["predictions.jsonl"])["prediction"] == 7.5
+
+
+def test_a_character_that_is_half_of_one():
+    # JSON lines may say "\ud800"; UTF-8 has no such character.
+    found = files_of(CLASSIFICATION, "test", *half_a_character())
+    (line, _) = found["predictions.jsonl"].splitlines()
+    assert json.loads(line)["text"] == "a\ud800"
+
+
+def half_a_character():
+    examples = [Example(("a\ud800",), "x"), Example(("b",), "y")]
+    return examples, [np.eye(2)[0]] * 2
+
+
+QUESTIONS = [
+    Question("q1", "Who?", "Red, green.", (Answer("Red", 0),), "1"),
+    Question("q2", "What?", "Red, green.", (Answer("green", 5),), "2"),
+    Question("q3", "Why?", "Red, green.", (), "3"),
+]
+
+
+def spans(*odds):
+    rows = [((0, 3, 2.0), (5, 10, 1.0)), ((0, 3, 2.0),), ((5, 10, 0.0),)]
+    return [QuestionScores(r, o) for r, o in zip(rows, odds, strict=False)]
+
+
+def squad_gold(tmp_path, questions):
+    rows = [
+        {
+            "id": q.id,
+            "question": q.question,
+            "answers": [
+                {"text": a.text, "answer_start": a.start} for a in q.answers
+            ],
+        }
+        for q in questions
+    ]
+    paragraph = {"context": questions[0].context, "qas": rows}
+    path = tmp_path / "gold.json"
+    path.write_text(json.dumps({"data": [{"paragraphs": [paragraph]}]}))
+    return str(path)
+
+
+def test_files_of_squad_1(tmp_path):
+    found = files_of(TASKS["SQuAD1.1"], "dev", QUESTIONS[:2], spans(None, None))
+    assert found.keys() == {
+        "predictions.jsonl",
+        "predictions.json",
+        "nbest_predictions.json",
+    }
+    assert json.loads(found["predictions.json"]) == {"q1": "Red", "q2": "Red"}
+    nbest = json.loads(found["nbest_predictions.json"])
+    assert [row["text"] for row in nbest["q1"]] == ["Red", "green"]
+    path = tmp_path / "predictions.json"
+    path.write_text(found["predictions.json"])
+    gold = squad_gold(tmp_path, QUESTIONS[:2])
+    assert score("SQuAD1.1", gold, str(path)).measures["exact_match"] == 50.0
+
+
+@pytest.mark.parametrize(
+    ("threshold", "answers"),
+    [
+        (0.0, {"q1": "Red", "q2": "", "q3": ""}),
+        (1.0, {"q1": "Red", "q2": "Red", "q3": ""}),
+        (9.0, {"q1": "Red", "q2": "Red", "q3": "green"}),
+    ],
+)
+def test_files_of_squad_2(tmp_path, threshold, answers):
+    config = FeatureConfig(null_threshold=threshold)
+    found = files_of(
+        TASKS["SQuAD2.0"], "dev", QUESTIONS, spans(-1.0, 0.5, 2.0), config
+    )
+    assert json.loads(found["predictions.json"]) == answers
+    assert json.loads(found["null_odds.json"]) == {
+        "q1": -1.0,
+        "q2": 0.5,
+        "q3": 2.0,
+    }
+    assert found.keys() == {
+        "predictions.jsonl",
+        "predictions.json",
+        "nbest_predictions.json",
+        "null_odds.json",
+    }
+    paths = {}
+    for name in ("predictions.json", "null_odds.json"):
+        (tmp_path / name).write_text(found[name])
+        paths[name] = str(tmp_path / name)
+    gold = squad_gold(tmp_path, QUESTIONS)
+    measured = TASKS["SQuAD2.0"].kind.measures(
+        QUESTIONS, spans(-1.0, 0.5, 2.0), config, labels=[], metrics={}
+    )
+    again = score("SQuAD2.0", gold, paths["predictions.json"]).measures
+    for name in ("exact", "f1"):
+        assert again[name] == pytest.approx(measured[name])
+
+
+def test_letters_of_choices():
+    examples = [
+        ChoiceExample("a", tuple("bcd"), label, "", f"high{label}.txt-0")
+        for label in (0, 1, 2)
+    ]
+    scores = [np.eye(3)[n] for n in (2, 1, 0)]
+    found = files_of(TASKS["RACE"], "test", examples, scores)
+    assert found.keys() == {"predictions.jsonl", "answers.json"}
+    assert json.loads(found["answers.json"]) == {
+        "high0.txt-0": "C",
+        "high1.txt-0": "B",
+        "high2.txt-0": "A",
+    }
+
+
+# A zip of several tasks' files.
+
+
+def entries(path):
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def test_a_submission_grows(tmp_path):
+    path = str(tmp_path / "submission.zip")
+    assert add_to_submission(path, "RTE.tsv", b"one") == ["RTE.tsv"]
+    found = add_to_submission(path, "CoLA.tsv", b"two")
+    assert found == ["CoLA.tsv", "RTE.tsv"]
+    assert entries(path) == {"CoLA.tsv": b"two", "RTE.tsv": b"one"}
+    add_to_submission(path, "RTE.tsv", b"three")
+    assert entries(path) == {"CoLA.tsv": b"two", "RTE.tsv": b"three"}
+    assert [entry.name for entry in tmp_path.iterdir()] == ["submission.zip"]
+
+
+def test_equal_files_are_equal_bytes(tmp_path):
+    files = {"b.tsv": b"x" * 999, "a.tsv": b"y", "c.tsv": b""}
+    made = set()
+    for number, order in enumerate(itertools.permutations(files)):
+        path = tmp_path / f"{number}.zip"
+        for name in order:
+            add_to_submission(str(path), name, files[name])
+        made.add(path.read_bytes())
+    assert len(made) == 1
+
+
+def test_tables_are_packed(tmp_path):
+    path = tmp_path / "submission.zip"
+    add_to_submission(str(path), "QQP.tsv", b"1\tentailment\n" * 9999)
+    assert path.stat().st_size < 9999
+
+
+def test_a_zip_that_another_program_made(tmp_path):
+    path = tmp_path / "submission.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("QQP.tsv", b"z" * 99)
+    add_to_submission(str(path), "RTE.tsv", b"")
+    assert entries(path) == {"QQP.tsv": b"z" * 99, "RTE.tsv": b""}
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"index\tprediction\n", b"PK\x03\x04"]
+)
+def test_what_is_no_zip_stays(tmp_path, content):
+    path = tmp_path / "submission.zip"
+    path.write_bytes(content)
+    with pytest.raises(UserError) as raised:
+        add_to_submission(str(path), "RTE.tsv", b"")
+    assert str(raised.value) == (
+        f"{path} is there and is no zip file; name another."
+    )
+    assert path.read_bytes() == content
+    said = "is there and is no zip file; name another"
+    with pytest.raises(UserError, match=said):
+        add_to_submission(str(tmp_path), "RTE.tsv", b"")
+
+
+def test_a_zip_that_is_damaged(tmp_path):
+    path = tmp_path / "submission.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("RTE.tsv", b"index\tprediction\n0\tentailment\n" * 9)
+    content = path.read_bytes()
+    refused = 0
+    for place in range(len(content)):
+        turned = bytearray(content)
+        turned[place] ^= 1 << place % 8
+        path.write_bytes(turned)
+        try:
+            add_to_submission(str(path), "QQP.tsv", b"")
+        except UserError as error:
+            assert "is no zip file; name another" in str(error)
+            assert path.read_bytes() == turned
+            refused += 1
+    assert refused > 30

@@ -11,7 +11,10 @@ import io
 import os
 import re
 import shutil
+import struct
 import tempfile
+import zipfile
+import zlib
 from collections.abc import Iterator
 from errno import EACCES, EEXIST, EIO, ENOENT, ENOSPC, EOPNOTSUPP, EPROTO
 from typing import IO, Any, BinaryIO
@@ -24,6 +27,20 @@ _TEMPORARY = ".tmp-"
 _BUFFER_BYTES = 1 << 20
 
 Path = str | os.PathLike[str]
+
+# What zipfile raises for files that are damaged, or no zip files.
+ZIP_FAULTS = (
+    zipfile.BadZipFile,
+    zlib.error,
+    OSError,
+    EOFError,
+    ValueError,
+    KeyError,
+    # A bit that says encrypted, or packed in a way that it does not know.
+    RuntimeError,
+    NotImplementedError,
+    struct.error,
+)
 
 
 def is_remote(path: Path) -> bool:

@@ -52,10 +52,15 @@ def _task_rows(evaluation: dict[str, float]) -> list[list[str]]:
         if name in guesses
     }
     return [
-        [name, f"{value:.4f}", *beside.get(name, ("-", "-"))]
+        [name, f"{value:.4f}", *beside.get(name, ("-", _remark(name)))]
         for name, value in evaluation.items()
         if name not in guesses and name not in ("step", "split")
     ]
+
+
+def _remark(name: str) -> str:
+    # best_f1 of SQuAD 2.0.
+    return "has seen the answers" if name.startswith("best_") else "-"
 
 
 def lacks_sentence_objective(evaluation: dict[str, float]) -> bool:

@@ -21,27 +21,53 @@ class AnswerCheck:
     Attributes:
         spans: first character and the one after the last, by the question's
             id; of every answer that was found.
-        moved: answers that stand elsewhere than the file says.
-        respelled: answers whose text stands in the paragraph in other case,
-            with other accents, or with other spaces only.
-        missing: the places of questions whose answer is not in the paragraph.
+        moved: the places of questions whose answer stands elsewhere than the
+            file says.
+        respelled: the same for answers whose text stands in the paragraph in
+            other case, with other accents, or with other spaces only.
+        missing: the same for answers that are not in the paragraph.
     """
 
     spans: Mapping[str, _Span]
-    moved: int
-    respelled: int
+    moved: tuple[str, ...]
+    respelled: tuple[str, ...]
     missing: tuple[str, ...]
+
+    def remarks(self) -> list[str]:
+        """Returns a line for each sort of error, with the first few places."""
+        return [
+            f"{len(places)} questions have an answer that {what}: "
+            f"{_some(places)}."
+            for places, what in (
+                (
+                    self.moved,
+                    "does not stand at its answer_start; the nearest place "
+                    "where it does is taken",
+                ),
+                (
+                    self.respelled,
+                    "stands in the paragraph in another spelling only; that "
+                    "is taken",
+                ),
+                (self.missing, "does not stand in the paragraph at all"),
+            )
+            if places
+        ]
 
     def refuse_missing(self) -> None:
         """Raises UserError, with the first few places, if any is missing."""
         if self.missing:
-            named = "; ".join(self.missing[:_NAMED])
-            more = ", and others" if len(self.missing) > _NAMED else ""
             raise UserError(
                 f"The answers of {len(self.missing)} questions do not stand "
-                f"in their paragraphs: {named}{more}; correct these answers or "
+                f"in their paragraphs: {_some(self.missing)}; correct these "
+                "answers or "
                 "remove the questions, training would teach wrong ones."
             )
+
+
+def _some(places: Sequence[str]) -> str:
+    named = "; ".join(places[:_NAMED])
+    return f"{named}, and others" if len(places) > _NAMED else named
 
 
 def check_answers(questions: Sequence[Question]) -> AnswerCheck:
@@ -51,20 +77,18 @@ def check_answers(questions: Sequence[Question]) -> AnswerCheck:
     nearest to it, or else the same text but for case, accents and spaces.
     """
     spans: dict[str, _Span] = {}
-    missing = []
-    counts: collections.Counter[str] = collections.Counter()
+    places: dict[str, list[str]] = collections.defaultdict(list)
     for question in questions:
         if not question.answers:
             continue
         how, span = _found(question.answers[0], question.context)
-        counts[how] += 1
-        if span is None:
-            missing.append(question.place)
-        else:
+        places[how].append(question.place)
+        if span is not None:
             spans[question.id] = span
-    return AnswerCheck(
-        spans, counts["moved"], counts["respelled"], tuple(missing)
+    moved, respelled, missing = (
+        tuple(places[how]) for how in ("moved", "respelled", "missing")
     )
+    return AnswerCheck(spans, moved, respelled, missing)
 
 
 def _found(answer: Answer, context: str) -> tuple[str, _Span | None]:

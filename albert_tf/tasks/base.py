@@ -80,6 +80,11 @@ class Kind(abc.ABC):
     def is_told(self, example: Any) -> bool:
         """Returns whether the file tells the answer."""
 
+    def remarks(self, examples: Sequence[Any]) -> list[str]:
+        """Returns what is to be said of examples that are not as they should
+        be, and are used all the same."""
+        return []
+
     @abc.abstractmethod
     def features(
         self,

@@ -7,7 +7,6 @@ import io
 import json
 import multiprocessing
 import os
-import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -54,9 +53,23 @@ class FeatureBuilder:
     def build(self, examples: Sequence[Any], *, training: bool) -> Features:
         """Returns the features of examples, from the cache where they are.
 
+        What is wrong with examples, and how many are cut, is said.
+
         Raises:
             UserError: for examples that no features can be made of.
         """
+        for remark in self.kind.remarks(examples):
+            self.say(remark)
+        features = self._cached(examples, training)
+        if features.num_cut:
+            self.say(
+                f"{features.num_cut} of {len(examples)} examples are cut: they "
+                "are longer than --max_seq_length="
+                f"{self.config.max_seq_length} and the like allow."
+            )
+        return features
+
+    def _cached(self, examples: Sequence[Any], training: bool) -> Features:
         path = ""
         if self.cache_dir:
             name = f"{self._digest(examples, training)}.npz"
@@ -189,6 +202,6 @@ def read_features(path: str, say: Callable[[str], None]) -> Features | None:
             field, _, key = name.partition(".")
             parts[field][key] = arrays.pop(name)
         return Features(**arrays, **parts, **rest)
-    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile):
+    except (*files.ZIP_FAULTS, TypeError):
         say(f"{path} is damaged; its features are made again.")
         return None

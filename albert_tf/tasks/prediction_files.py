@@ -53,7 +53,11 @@ def prediction_files(
         found["answers.json"] = _json(
             {p.fields["id"]: p.fields["prediction"] for p in predictions}
         )
-    return {name: text.encode() for name, text in found.items()}
+    # Half of a character, which JSON files can hold, is written as in JSON.
+    return {
+        name: text.encode("utf-8", "backslashreplace")
+        for name, text in found.items()
+    }
 
 
 def _json(value: Any) -> str:
@@ -86,7 +90,7 @@ def add_to_submission(path: str, name: str, content: bytes) -> list[str]:
             with files.open(path) as file:
                 old = zipfile.ZipFile(io.BytesIO(file.read()))
             kept = {entry: old.read(entry) for entry in old.namelist()}
-        except (zipfile.BadZipFile, OSError):
+        except files.ZIP_FAULTS:
             raise UserError(
                 f"{path} is there and is no zip file; name another."
             ) from None
@@ -97,5 +101,7 @@ def add_to_submission(path: str, name: str, content: bytes) -> list[str]:
     ):
         for entry in sorted(kept):
             # Without a clock: equal predictions are equal bytes.
-            new.writestr(zipfile.ZipInfo(entry), kept[entry])
+            new.writestr(
+                zipfile.ZipInfo(entry), kept[entry], zipfile.ZIP_DEFLATED
+            )
     return sorted(kept)

@@ -35,6 +35,10 @@ class Spans(Kind):
         """Returns whether the file tells the answers, or that there is none."""
         return example.answers is not None
 
+    def remarks(self, examples: Sequence[Question]) -> list[str]:
+        """Returns how many gold answers are not where the file says."""
+        return check_answers(examples).remarks()
+
     def features(
         self,
         examples: Sequence[Question],

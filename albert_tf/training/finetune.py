@@ -135,12 +135,6 @@ def run_finetuning(
         kind, tokenizer, config.features, labels, workers, cache_dir, say
     )
     features = builder.build(examples["train"], training=True)
-    if features.num_cut:
-        say(
-            f"{features.num_cut} of {len(examples['train'])} training "
-            f"examples are longer than max_seq_length={max_seq_length} "
-            "allows, and cut."
-        )
     config = resolve_steps(config, len(features))
     config = override(
         config,

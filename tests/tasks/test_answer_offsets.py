@@ -19,7 +19,9 @@ def question(text, start, context=CONTEXT, id_="q"):
 def found(text, start, context=CONTEXT):
     check = check_answers([question(text, start, context)])
     span = check.spans.get("q")
-    how = (check.moved, check.respelled, len(check.missing))
+    how = tuple(
+        len(places) for places in (check.moved, check.respelled, check.missing)
+    )
     return span and context[slice(*span)], span and span[0], how
 
 
@@ -98,3 +100,22 @@ def test_a_file():
     ):
         check.refuse_missing()
     check_answers([none, untold, right]).refuse_missing()
+
+
+def test_every_sort_of_error_is_told_with_its_places():
+    asked = [
+        question("Paris", 10, id_="right"),
+        *(question("Paris", 0, id_=f"moved {n}") for n in range(4)),
+        question("paris", 10, id_="respelled"),
+        question("Rome", 10, id_="missing"),
+    ]
+    assert check_answers(asked).remarks() == [
+        "4 questions have an answer that does not stand at its answer_start; "
+        "the nearest place where it does is taken: place moved 0; place moved "
+        "1; place moved 2, and others.",
+        "1 questions have an answer that stands in the paragraph in another "
+        "spelling only; that is taken: place respelled.",
+        "1 questions have an answer that does not stand in the paragraph at "
+        "all: place missing.",
+    ]
+    assert check_answers(asked[:1]).remarks() == []

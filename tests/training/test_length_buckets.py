@@ -109,6 +109,20 @@ def test_the_order_is_another_in_every_epoch_and_for_every_seed(count):
     assert (epoch(ours, 0) != epoch(training(of, seed=2), 0)).mean() > 0.5
 
 
+def test_which_examples_meet_is_another_in_every_epoch_and_for_every_seed():
+    of = random_features(4 * 128)
+
+    def window(batches, first):
+        steps = range(first, first + 64)
+        return {n for s in steps for n in batches.record_numbers(s).tolist()}
+
+    ours, theirs = training(of), training(of, seed=2)
+    # Of two halves drawn by chance half is the same.
+    for other in (window(ours, 128), window(theirs, 0)):
+        assert 64 < len(window(ours, 0) & other) < 192
+    assert not window(ours, 0) & window(ours, 64)
+
+
 def test_long_and_short_batches_are_mixed():
     batches = training(random_features(4 * 64), steps=64)
     widest = [
@@ -193,13 +207,13 @@ def test_rows_of_a_part_are_those_of_the_whole(make):
 
 
 def test_an_evaluation_takes_every_example_once_the_longest_first():
-    of = random_features(14)
+    of = random_features(62)
     batches = evaluation(of)
-    assert batches.num_steps == 4
-    taken = [batches.record_numbers(step) for step in range(4)]
-    assert [len(numbers) for numbers in taken] == [4, 4, 4, 2]
+    assert batches.num_steps == 16
+    taken = [batches.record_numbers(step) for step in range(16)]
+    assert [len(numbers) for numbers in taken] == [4] * 15 + [2]
     numbers = np.concatenate(taken)
-    assert sorted(numbers) == list(range(14))
+    assert sorted(numbers) == list(range(62))
     lengths = of.lengths[numbers]
     assert (np.diff(lengths) <= 0).all()
     # Those of equal length stay in their order.

@@ -5,16 +5,24 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.config import MaskingConfig, RuntimeConfig, override
+from albert_tf.config import (
+    MaskingConfig,
+    ModelConfig,
+    RuntimeConfig,
+    override,
+)
 from albert_tf.modeling import optimizers
-from albert_tf.modeling.models import AlbertForPretraining
+from albert_tf.modeling.models import (
+    AlbertForClassification,
+    AlbertForPretraining,
+)
 from albert_tf.modeling.optimizers import Lamb
 from albert_tf.text.shards import open_shards
 from albert_tf.training.distribution import make_strategy
 from albert_tf.training.evaluate import evaluate_pretraining
 from albert_tf.training.input_pipeline import PretrainingBatches
 from albert_tf.training.means import RunningMeans
-from albert_tf.training.objectives import pretraining_objective
+from albert_tf.training.objectives import HeadObjective, pretraining_objective
 from albert_tf.training.targets import SENTENCE_TARGETS
 from albert_tf.training.trainer import DTYPE_POLICIES, Trainer
 
@@ -611,3 +619,46 @@ def test_evaluation_of_the_average(small_config, shards_dir):
         )
         assert not np.array_equal(trainer.model.trainable_variables[0], value)
     np.testing.assert_array_equal(trainer.model.trainable_variables[0], value)
+
+
+def test_answers_are_those_of_the_whole_batch():
+    """Whichever replica had a row, and in the rows' order."""
+    config = ModelConfig(
+        vocab_size=50,
+        embedding_size=8,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=16,
+    )
+    rng = np.random.default_rng(0)
+    batch = {
+        "input_ids": rng.integers(5, 50, (6, 8)).astype(np.int32),
+        "input_mask": np.ones((6, 8), np.int32),
+        "segment_ids": np.zeros((6, 8), np.int32),
+        "label_ids": np.array([0, 1, 2, 0, 1, 2], np.int32),
+        # The last row fills the batch up.
+        "example_weights": np.array([1, 1, 1, 1, 1, 0], np.float32),
+    }
+    found = []
+    for strategy in (make_strategy(RuntimeConfig()), mirrored(2)):
+        with strategy.scope():
+            keras.utils.set_random_seed(1)
+            trainer = Trainer(
+                AlbertForClassification(config, num_labels=3),
+                HeadObjective("classification"),
+                strategy=strategy,
+            )
+        found.append(trainer.answers(batch))
+    (measures, outputs), (of_replicas, gathered) = found
+    assert of_replicas == pytest.approx(measures, rel=1e-6)
+    assert measures["weight:loss"] == 5
+    assert outputs["logits"].shape == (6, 3)
+    np.testing.assert_allclose(
+        gathered["logits"], outputs["logits"], rtol=1e-5, atol=1e-7
+    )
+    shifted = outputs["logits"] - outputs["logits"].max(axis=1, keepdims=True)
+    log_probs = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+    of_labels = log_probs[np.arange(5), batch["label_ids"][:5]]
+    assert measures["sum:loss"] == pytest.approx(-of_labels.sum(), rel=1e-5)

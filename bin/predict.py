@@ -1,4 +1,4 @@
-"""Using a model: fill in masks, classify or embed, a JSON line per text.
+"""Using a model: fill in masks, embed, answer; a JSON line per text.
 
 python -m bin.predict --mode=fill-mask --model_dir=runs/tiny/model \\
     --text='The function returns a [MASK] of integers.'
@@ -13,7 +13,12 @@ from absl import flags
 
 from albert_tf import files
 from albert_tf.config import UserError
-from albert_tf.tasks.texts import shown_texts
+from albert_tf.tasks.base import Example
+from albert_tf.tasks.conll import WordsExample
+from albert_tf.tasks.spans import AnswerableSpans, Spans
+from albert_tf.tasks.squad import Question
+from albert_tf.tasks.texts import Regression, shown_texts
+from albert_tf.tasks.token_classification import TokenClassification
 from bin import command_line
 
 FLAGS = flags.FLAGS
@@ -24,9 +29,12 @@ def define_flags() -> None:
     flags.DEFINE_enum(
         "mode",
         None,
-        ["fill-mask", "classify", "embed"],
-        "What to do with a text. classify: a tab parts the two texts of a "
-        "pair. embed: the mean state of its tokens and that of [CLS].",
+        ["fill-mask", "embed", "classify", *_ANSWERS],
+        "What to do with a text. embed: the mean state of its tokens and that "
+        "of [CLS]; the others are of models fine-tuned for it: classify, a "
+        "label; rate, a number (for both a tab parts the two texts of a "
+        "pair); answer, a question and after a tab its paragraph; tag, a tag "
+        "for each word.",
     )
     flags.DEFINE_string("model_dir", None, "The model or run directory.")
     flags.DEFINE_multi_string("text", [], "A text; may be repeated.")
@@ -76,9 +84,8 @@ def main() -> None:
     from albert_tf.interchange.model_directory import load_model_directory
     from albert_tf.training.predict import Predictor
 
-    predictor = Predictor(
-        load_model_directory(FLAGS.model_dir), FLAGS.batch_size
-    )
+    loaded = load_model_directory(FLAGS.model_dir)
+    predictor = Predictor(loaded, FLAGS.batch_size)
     if FLAGS.mode == "fill-mask":
         for filled in predictor.fill_mask(texts, FLAGS.top_k):
             candidates = [
@@ -95,7 +102,7 @@ def main() -> None:
                     "cls_embedding": embedding.cls,
                 }
             )
-    else:
+    elif FLAGS.mode == "classify":
         for answer in predictor.classify(
             [tuple(text.split("\t", 1)) for text in texts]
         ):
@@ -106,6 +113,42 @@ def main() -> None:
                     "probabilities": answer.probabilities,
                 }
             )
+    else:
+        kind, example = _ANSWERS[FLAGS.mode]
+        if FLAGS.mode == "answer" and kind.head not in loaded.model.head_names:
+            kind = Spans()
+        examples = [example(text, n) for n, text in enumerate(texts, start=1)]
+        for prediction in predictor.predict(kind, examples):
+            # The right answer is not known.
+            _print({n: v for n, v in prediction.fields.items() if n != "label"})
+
+
+def _of_texts(text: str, number: int) -> Example:
+    return Example(tuple(text.split("\t", 1)), None, f"text {number}")
+
+
+def _of_question(text: str, number: int) -> Question:
+    question, tab, context = text.partition("\t")
+    if not tab:
+        raise UserError(
+            f"Text {number} has no tab: --mode=answer reads a question, a tab "
+            f"and the paragraph: {text[:60]!r}."
+        )
+    return Question(str(number), question, context, None, f"text {number}")
+
+
+def _of_words(text: str, number: int) -> WordsExample:
+    if not text.split():
+        raise UserError(f"Text {number} has no words.")
+    return WordsExample(tuple(text.split()), None, f"text {number}")
+
+
+# What is said of a text, and how a line becomes an example.
+_ANSWERS = {
+    "rate": (Regression(), _of_texts),
+    "answer": (AnswerableSpans(), _of_question),
+    "tag": (TokenClassification(), _of_words),
+}
 
 
 def _print(row: dict) -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -9,7 +10,7 @@ import tensorflow as tf
 from albert_tf.config import UserError
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.modeling.heads import SentenceEmbeddingHead
-from albert_tf.tasks.base import Example
+from albert_tf.tasks.base import Example, Kind, Prediction
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.texts import framed, softmax, text_features
 
@@ -59,6 +60,10 @@ class Predictor:
         self._call = tf.function(
             lambda features: loaded.model(features), reduce_retracing=True
         )
+        self._call_heads = tf.function(
+            lambda features: loaded.model(features, heads_only=True),
+            reduce_retracing=True,
+        )
 
     def _pack(self, token_ids: list[list[int]]) -> dict[str, np.ndarray]:
         """Returns the model's inputs for single texts."""
@@ -69,6 +74,13 @@ class Predictor:
             {},
         )
         return _padded(features)
+
+    def _run_heads(
+        self, features: dict[str, np.ndarray]
+    ) -> dict[str, tf.Tensor]:
+        return self._call_heads(
+            {name: tf.constant(value) for name, value in features.items()}
+        )
 
     def _run(self, features: dict[str, np.ndarray]) -> dict[str, tf.Tensor]:
         return self._call({k: tf.constant(v) for k, v in features.items()})
@@ -104,6 +116,44 @@ class Predictor:
                         for name, value in zip(labels, row, strict=True)
                     },
                 )
+
+    def predict(
+        self, kind: Kind, examples: Sequence[Any]
+    ) -> Iterator[Prediction]:
+        """Yields what a fine-tuned model says of each example.
+
+        Args:
+            kind: whose head the model has.
+            examples: of this kind.
+
+        Raises:
+            UserError: when the model has another head.
+        """
+        self.loaded.require_head(
+            kind.head,
+            "The model directory",
+            f"it does not answer {kind.name}; use a model that was fine-tuned "
+            "for that.",
+        )
+        config, labels = self.loaded.features, self.loaded.labels or []
+        for batch in _batches(examples, self.batch_size):
+            features = kind.features(
+                batch,
+                self.loaded.tokenizer,
+                config,
+                labels=labels,
+                training=False,
+            )
+            outputs: dict[str, list] = {}
+            # A long paragraph is many rows.
+            for start in range(0, len(features), self.batch_size):
+                rows = np.arange(len(features))[start:][: self.batch_size]
+                width = features.lengths[rows].max()
+                found = self._run_heads(features.batch(rows, width))
+                for name, values in found.items():
+                    outputs.setdefault(name, []).extend(values.numpy())
+            scores = kind.scores(batch, features, outputs, config)
+            yield from kind.predictions(batch, scores, config, labels)
 
     def embed(self, texts: Sequence[str]) -> Iterator[Embedding]:
         """Yields the embedding of each text, whatever the model's heads."""

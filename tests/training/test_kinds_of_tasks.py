@@ -19,6 +19,7 @@ from albert_tf.tasks.custom import custom_task
 from albert_tf.tasks.prediction_files import prediction_files
 from albert_tf.tasks.scoring import score
 from albert_tf.training.finetune import run_finetuning
+from albert_tf.training.predict import Predictor
 from albert_tf.training.task_evaluation import evaluate_task
 
 SEA, LAND = ["bada", "gule", "mizo"], ["tepu", "rika", "sovu"]
@@ -219,6 +220,13 @@ def test_it_learns_and_its_model_answers_alike(finished):
     assert together.measures == pytest.approx(alone.measures, rel=1e-4)
     predictions = alone.predictions()
     assert len(predictions) == len(alone.examples)
+    predictor = Predictor(load_model_directory(model), batch_size=3)
+    again = list(predictor.predict(task.kind, alone.examples))
+    assert [p.fields["prediction"] for p in again] == (
+        [p.fields["prediction"] for p in predictions]
+        if task.kind.head != "regression"
+        else pytest.approx([p.fields["prediction"] for p in predictions], 1e-4)
+    )
     files = prediction_files(
         task, "dev", alone.examples, alone.scores, alone.config, predictions
     )

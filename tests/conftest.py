@@ -37,6 +37,15 @@ def invented_sentences(number, seed=7):
     return sentences
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _caches_of_their_own(tmp_path_factory):
+    """Programs keep features in the user's cache; tests must not."""
+    with pytest.MonkeyPatch.context() as patch:
+        caches = str(tmp_path_factory.mktemp("caches"))
+        patch.setenv("XDG_CACHE_HOME", caches)
+        yield
+
+
 @pytest.fixture(scope="session")
 def sentences():
     """800 invented sentences, those that tiny_tokenizer is trained on."""

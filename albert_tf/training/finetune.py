@@ -167,7 +167,7 @@ def run_finetuning(
         batch_size=config.training.train_batch_size,
         seed=config.training.seed,
         widths=widths,
-        num_train_steps=config.training.num_train_steps,
+        training=True,
         name_of=lambda row: (
             examples["train"][features.example_numbers[row]].place
         ),

@@ -33,10 +33,10 @@ class TaskBatches:
 
     In training the order of examples is that of `training_positions`. A
     window of some steps takes its examples from there, sorts them by length,
-    cuts them into batches, and shuffles the batches; windows end where
-    training does. So every epoch holds every example once. In evaluation all
-    examples are sorted, the longest first, so that what memory needs is known
-    at once.
+    cuts them into batches, and shuffles the batches; windows end where epochs
+    do, so that none has an example twice but those of a batch that spans two.
+    In evaluation all examples are sorted, the longest first, so that what
+    memory needs is known at once.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class TaskBatches:
         batch_size: int,
         seed: int,
         widths: tuple[int, ...],
-        num_train_steps: int = 0,
+        training: bool = False,
         name_of: Callable[[int], str] = "row {}".format,
     ) -> None:
         """Takes the rows.
@@ -56,7 +56,8 @@ class TaskBatches:
             batch_size: rows of a global batch.
             seed: of the order.
             widths: that a batch may have, rising.
-            num_train_steps: of the training; 0: an evaluation.
+            training: whether steps go on and on, in an order of their own;
+                else each row comes once.
             name_of: where a row comes from, for messages.
         """
         if not len(features):
@@ -65,7 +66,7 @@ class TaskBatches:
         self.batch_size = batch_size
         self.seed = seed
         self.widths = widths
-        self.num_train_steps = num_train_steps
+        self.training = training
         self.num_steps = -(-len(features) // batch_size)
         self.record_name = name_of
         self._lengths = np.minimum(features.lengths, widths[-1])
@@ -74,11 +75,11 @@ class TaskBatches:
 
     def record_numbers(self, step: int) -> np.ndarray:
         """Returns the numbers of the rows of a step, `[batch]` or fewer."""
-        if not self.num_train_steps:
+        if not self.training:
             start = step * self.batch_size
             return self._longest_first[start : start + self.batch_size]
-        start = step // _WINDOW * _WINDOW
-        return self._window(start)[step - start]
+        start, end = self._window_of(step)
+        return self._window(start, end)[step - start]
 
     def batch(self, step: int, rows: range | None = None) -> Batch:
         """Returns rows of the global batch of a step; None: all of it.
@@ -93,7 +94,7 @@ class TaskBatches:
         chosen = numbers[np.where(real, wanted, 0)]
         batch = self.features.batch(chosen, self.width(step))
         if "label_weights" in batch:
-            batch["label_weights"] = batch["label_weights"] * weights[:, None]
+            batch["label_weights"] *= real[:, None]
         return batch | {
             "example_weights": weights,
             "example_numbers": wanted.astype(np.int32),
@@ -104,16 +105,22 @@ class TaskBatches:
         longest = self._lengths[self.record_numbers(step)].max()
         return self.widths[np.searchsorted(self.widths, longest)]
 
-    def _sorted_window(self, start: int) -> np.ndarray:
-        """Returns the rows `[steps, batch]` of the steps from `start` on."""
-        steps = _WINDOW
-        if start < self.num_train_steps:
-            steps = min(steps, self.num_train_steps - start)
-        size = self.batch_size
+    def _window_of(self, step: int) -> tuple[int, int]:
+        """Returns the first step of a step's window, and that after it.
+
+        A batch that spans two epochs is of the earlier.
+        """
+        size, count = self.batch_size, len(self.features)
+        epoch = step * size // count
+        first = -(-epoch * count // size)
+        start = first + (step - first) // _WINDOW * _WINDOW
+        return start, min(start + _WINDOW, -(-(epoch + 1) * count // size))
+
+    def _sorted_window(self, start: int, end: int) -> np.ndarray:
+        """Returns the rows `[steps, batch]` of these steps."""
+        steps, size = end - start, self.batch_size
         numbers = training_positions(
-            np.arange(start * size, (start + steps) * size),
-            len(self.features),
-            self.seed,
+            np.arange(start * size, end * size), len(self.features), self.seed
         )
         by_length = np.argsort(self._lengths[numbers], kind="stable")
         batches = numbers[by_length].reshape(steps, size)

@@ -15,10 +15,10 @@ from albert_tf.training.append_log import AppendLog
 from albert_tf.training.comparison import Comparison
 from albert_tf.training.event_file import EventFile
 from albert_tf.training.progress import Progress
+from albert_tf.training.run_results import METRICS_FILE
 from albert_tf.training.speed import Speed
 
-# Scalars that a run computes, those that a clock decides, and what happened.
-METRICS_FILE = "metrics.jsonl"
+# Scalars that a clock decides, and what happened.
 TIMING_FILE = "timing.jsonl"
 EVENTS_FILE = "events.jsonl"
 

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 
 from albert_tf import files
 from albert_tf.config import UserError
-from albert_tf.training.monitor import METRICS_FILE
+
+# What a run computes, a line for each log and evaluation.
+METRICS_FILE = "metrics.jsonl"
 
 
 def json_measures(measures: Mapping[str, float]) -> dict[str, float | None]:

@@ -314,6 +314,19 @@ def test_mistakes(tmp_path, pretrained, train, dev, changes, said):
     assert not (tmp_path / "run" / "config.json").exists()
 
 
+def test_one_answer_to_everything_is_told(data_dir, pretrained, tmp_path):
+    """As the large second models end where the rate is too high for them."""
+    said = []
+    settings = config(learning_rate=0.5, num_train_steps=6, num_warmup_steps=1)
+    evaluation = run(
+        data_dir, pretrained, tmp_path / "run", settings, say=said.append
+    )
+    assert evaluation["accuracy"] in (pytest.approx(20 / 41), 21 / 41)
+    (line,) = (line for line in said if "same answer" in line)
+    assert line.startswith("All 41 dev examples get the same answer at step 6")
+    assert "with --learning_rate=0.25 where it is a large one" in line
+
+
 def test_steps_given_outright():
     settings = resolve_steps(
         config(num_train_steps=7, num_warmup_steps=3), num_rows=1000

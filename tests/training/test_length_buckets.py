@@ -36,7 +36,7 @@ def training(of, batch_size=4, seed=1, steps=1000, widths=WIDTHS):
         batch_size=batch_size,
         seed=seed,
         widths=widths,
-        num_train_steps=steps,
+        training=True,
     )
 
 

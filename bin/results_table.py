@@ -47,15 +47,21 @@ def _task_rows(evaluation: dict[str, float]) -> list[list[str]]:
         for name in evaluation
     }
     beside = {
-        guesses[name][0]: (f"{value:.4f}", guesses[name][1])
+        guesses[name][0]: (_shown(name, value), guesses[name][1])
         for name, value in evaluation.items()
         if name in guesses
     }
     return [
-        [name, f"{value:.4f}", *beside.get(name, ("-", _remark(name)))]
+        [name, _shown(name, value), *beside.get(name, ("-", _remark(name)))]
         for name, value in evaluation.items()
-        if name not in guesses and name not in ("step", "split")
+        if name not in guesses and name not in ("step", "split", "loss")
     ]
+
+
+def _shown(name: str, value: float | None) -> str:
+    if value is None:
+        return "not defined"
+    return f"{value:.1%}" if name.endswith("accuracy") else f"{value:.4f}"
 
 
 def _remark(name: str) -> str:

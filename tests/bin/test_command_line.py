@@ -56,9 +56,24 @@ def test_results_table_says_where_there_was_no_sentence_objective():
         "next_sentence_accuracy": 0.6,
         "majority_next_sentence_accuracy": 0.51,
     }
-    classifier = {"accuracy": 0.5, "majority_class_accuracy": 0.25}
+    classifier = {
+        "loss": 1.0,
+        "accuracy": 0.5,
+        "macro_f1": 0.25,
+        "majority_class_accuracy": 0.25,
+        "majority_class_macro_f1": 0.1,
+    }
+    questions = {"exact": 50.0, "best_f1": 61.5, "step": 3, "split": "eval"}
+    numbers = {"pearson": None, "mean_squared_error": 2.0}
+    numbers["mean_guess_mean_squared_error"] = 3.0
     table = results_table(
-        {"r1": masked_lm, "r2": {**masked_lm, **nsp}, "r3": classifier}
+        {
+            "r1": masked_lm,
+            "r2": {**masked_lm, **nsp},
+            "r3": classifier,
+            "r4": questions,
+            "r5": numbers,
+        }
     )
     rows = [row.split("  ") for row in table.splitlines()[2:]]
     rows = [[cell.strip() for cell in row if cell] for row in rows]
@@ -67,8 +82,14 @@ def test_results_table_says_where_there_was_no_sentence_objective():
         ("sentence objective", "none", "-", "r1"),
         ("masked-LM accuracy", "20.0%", "7.0%", "r2"),
         ("next-sentence accuracy", "60.0%", "51.0%", "r2"),
-        ("classifier accuracy", "50.0%", "25.0%", "r3"),
+        ("accuracy", "50.0%", "25.0%", "r3"),
+        ("macro_f1", "0.2500", "0.1000", "r3"),
+        ("exact", "50.0000", "-", "r4"),
+        ("best_f1", "61.5000", "-", "r4"),
+        ("pearson", "not defined", "-", "r5"),
+        ("mean_squared_error", "2.0000", "3.0000", "r5"),
     ]
+    assert "has seen the answers" in rows[7]
 
 
 def test_progress_in_a_log_is_a_line_now_and_then(capsys, monkeypatch):

@@ -25,7 +25,7 @@ def test_results_table_holds_what_was_measured():
     )
     (row,) = table.splitlines()[2:]
     assert row.split() == [
-        *("classifier", "accuracy", "50.0%", "25.0%"),
+        *("accuracy", "50.0%", "25.0%"),
         *("majority", "class", "r1"),
     ]
 

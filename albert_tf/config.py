@@ -440,7 +440,8 @@ class TrainingConfig(_Section):
     )
     micro_batch_size: int = setting(
         0,
-        "Sequences that a replica works on at a time; the gradients of "
+        "Sequences (of multiple choice: examples, with all their choices) "
+        "that a replica works on at a time; the gradients of "
         "several such parts are added up before the update. 0: a replica's "
         "whole share of the batch; auto: the largest that fits into memory, "
         "which a new run tries and config.json keeps.",
@@ -482,7 +483,7 @@ class TrainingConfig(_Section):
     best_metric: str = setting(
         "",
         "The measure of an evaluation by which the best model is kept; the "
-        "lowest of a loss or perplexity, the highest of anything else. "
+        "lowest of a loss, perplexity or error, the highest of anything else. "
         "Empty: what suits the job.",
     )
     early_stopping_patience: int = setting(

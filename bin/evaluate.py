@@ -9,14 +9,22 @@ python -m bin.evaluate --task=pretraining --data_dir=shards \\
 """
 
 import os
+from collections.abc import Iterable
 from typing import Any
 
 from absl import flags
 
 from albert_tf import files
-from albert_tf.config import MaskingConfig, UserError, override, write_json
+from albert_tf.config import (
+    MaskingConfig,
+    UserError,
+    override,
+    setting_fields,
+    write_json,
+)
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.prediction_files import add_to_submission, prediction_files
+from albert_tf.tasks.spans import AnswerableSpans
 from bin import command_line, tasks
 from bin.results_table import lacks_sentence_objective
 
@@ -72,26 +80,48 @@ def define_flags() -> None:
     command_line.required("task", "data_dir", "model_dir")
 
 
+# Flags that only one sort of evaluation reads.
+_OF_TASKS = ("columns", "errors", "null_threshold", "submission")
+_OF_PRETRAINING = ("seed", *setting_fields(MaskingConfig()))
+
+
 def main() -> None:
     """Evaluates, prints the metrics and writes the files."""
     if FLAGS.task == _PRETRAINING:
+        _refuse(_OF_TASKS, "is for tasks, not for pretraining")
         _evaluate_pretraining()
         return
+    _refuse(_OF_PRETRAINING, f"is for --task={_PRETRAINING}")
     task = tasks.chosen()
+    if not isinstance(task.kind, AnswerableSpans):
+        _refuse(["null_threshold"], "is for questions that may have no answer")
+    splits = dict(task.evaluated)
+    if FLAGS.split:
+        splits = {"": FLAGS.split}
     if FLAGS.submission and not task.submissions:
         raise UserError(
             f"--submission={FLAGS.submission} is for GLUE; {task.name} has "
             "files of its own in --output_dir."
         )
+    if FLAGS.submission and not set(splits.values()) <= set(task.submissions):
+        raise UserError(
+            f"--submission={FLAGS.submission} is for what GLUE scores: give "
+            f"--split={' or '.join(task.submissions)}."
+        )
     command_line.load_tensorflow()
-    splits = dict(task.evaluated)
-    if FLAGS.split:
-        splits = {"": FLAGS.split}
     found: dict[str, float] = {}
     for ending, split in splits.items():
         found |= _evaluate_task(task, split, ending)
-    if FLAGS.output_dir:
+    # A test file measures nothing, and the metrics of dev stay.
+    if FLAGS.output_dir and found:
         _write_metrics(found)
+
+
+def _refuse(names: Iterable[str], why: str) -> None:
+    """Raises UserError for a flag that was given and would do nothing."""
+    for name in names:
+        if FLAGS[name].present:
+            raise UserError(f"--{name} {why}.")
 
 
 def _evaluate_pretraining() -> None:
@@ -138,6 +168,12 @@ def _evaluate_task(task: Task, split: str, ending: str) -> dict[str, float]:
     print(f"{task.name}, {split}: {len(result.examples)} examples.")
     if result.measures:
         _print_measures(result)
+        if "best_f1" in result.measures and FLAGS.null_threshold is None:
+            print(
+                f"null_threshold={result.config.null_threshold:.4g} was chosen "
+                "on the dev examples of fine-tuning: of these very examples it "
+                "has seen the answers, as best_f1 always has."
+            )
     else:
         print("The file does not tell the answers; nothing is measured.")
     if FLAGS.errors:
@@ -148,12 +184,11 @@ def _evaluate_task(task: Task, split: str, ending: str) -> dict[str, float]:
     if FLAGS.output_dir:
         files.makedirs(FLAGS.output_dir)
         for name, content in written.items():
-            stem, dot, extension = name.rpartition(".")
-            path = os.path.join(
-                FLAGS.output_dir, f"{stem}{ending}{dot}{extension}"
-            )
-            with files.replacing(path) as file:
-                file.write(content)
+            # GLUE's table says the split already.
+            if not name.endswith(".tsv"):
+                name = f"{ending}.".join(name.rsplit(".", 1))
+            path = os.path.join(FLAGS.output_dir, name)
+            files.write(path, content)
             print(f"Written: {path}")
     if FLAGS.submission:
         (name,) = (name for name in written if name.endswith(".tsv"))

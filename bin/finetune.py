@@ -15,6 +15,7 @@ from albert_tf.config import (
     FinetuneConfig,
     ModelConfig,
     RuntimeConfig,
+    UserError,
     from_dict,
     override,
 )
@@ -30,6 +31,8 @@ _MODEL_SETTINGS = (
     "attention_probs_dropout_prob",
     "classifier_dropout_prob",
 )
+# Where one is given, a warm-up for another length does not hold.
+_LENGTHS = ("num_train_epochs", "num_train_steps", "warmup_proportion")
 
 
 def define_flags() -> None:
@@ -83,6 +86,12 @@ def define_flags() -> None:
 def main() -> None:
     """Fine-tunes and prints the evaluation."""
     task = tasks.chosen()
+    if FLAGS.num_runs > 1 and FLAGS.strategy == "multi_worker":
+        raise UserError(
+            f"--num_runs={FLAGS.num_runs} makes runs one after another, for "
+            "each of which the workers would have to meet anew; start each on "
+            "its own, with its --seed and --run_dir."
+        )
     command_line.load_tensorflow()
     from albert_tf.interchange.model_directory import find_initial_weights
     from albert_tf.training.finetune import run_finetuning
@@ -114,13 +123,8 @@ def main() -> None:
         print(f"\n{results_table({FLAGS.run_dir: evaluation})}")
         print(f"The model is in {FLAGS.run_dir}/model.")
         return
-    best_metric = config.training.best_metric or task.best_metric
     results = repeat(
-        run,
-        config,
-        num_runs=FLAGS.num_runs,
-        run_dir=FLAGS.run_dir,
-        best_metrics=[best_metric] if best_metric else task.kind.own_measures,
+        run, config, num_runs=FLAGS.num_runs, run_dir=FLAGS.run_dir
     )
     print(f"\n{_runs_table(results)}")
     print(
@@ -149,26 +153,55 @@ def _settings(task: Task) -> tuple[FinetuneConfig, dict[str, Any]]:
     """Returns the settings, and those of the architecture to change.
 
     The defaults, then the recipe's or those of --config_json, then the flags.
+
+    Raises:
+        UserError: for flags that contradict one another.
     """
     config = FinetuneConfig()
     given = command_line.given_settings(config)
+    _check_length(given)
     given_model = {
         name: FLAGS[name].value
         for name in _MODEL_SETTINGS
         if FLAGS[name].value is not None
     }
     if FLAGS.config_json:
+        if FLAGS["recipe"].present:
+            raise UserError(
+                f"--recipe={FLAGS.recipe} and --config_json both say where "
+                "settings come from; give one."
+            )
         values = command_line.recorded_config(FLAGS.config_json, "finetune")
         config = from_dict(FinetuneConfig, values["config"], FLAGS.config_json)
         known = values.get("model", {})
     else:
-        known = tasks.settings_of(task, FLAGS.recipe, given)
+        known = tasks.settings_of(task, FLAGS.recipe, {**given, **given_model})
         config = override(
             config,
             {k: v for k, v in known.items() if k not in _MODEL_SETTINGS},
         )
+    # What a flag takes the place of.
+    if given.get("num_train_epochs"):
+        given["num_train_steps"] = 0
+    if given.get("num_warmup_steps") == 0:
+        given["warmup_proportion"] = 0.0
+    elif not given.keys().isdisjoint(_LENGTHS):
+        given.setdefault("num_warmup_steps", 0)
     model_changes = {k: known[k] for k in _MODEL_SETTINGS if k in known}
     return override(config, given), model_changes | given_model
+
+
+def _check_length(given: dict[str, Any]) -> None:
+    """Raises UserError where two flags say how long to train, or warm up."""
+    for one, other in (
+        ("num_train_steps", "num_train_epochs"),
+        ("num_warmup_steps", "warmup_proportion"),
+    ):
+        if given.get(one) and given.get(other):
+            raise UserError(
+                f"--{one}={given[one]} and --{other}={given[other]} say the "
+                "same thing twice; give one."
+            )
 
 
 if __name__ == "__main__":

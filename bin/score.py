@@ -6,13 +6,13 @@ python -m bin.score --task=MRPC --gold=MRPC/dev.tsv --predictions=MRPC.tsv
 """
 
 import json
-import math
 import sys
 
 from absl import flags
 
 from albert_tf.config import write_json
 from albert_tf.tasks.scoring import SCORED_TASKS, score
+from albert_tf.training.run_results import json_measures
 from bin import command_line
 
 FLAGS = flags.FLAGS
@@ -61,11 +61,7 @@ def main() -> None:
     )
     for remark in result.remarks:
         print(remark, file=sys.stderr, flush=True)
-    # JSON knows no NaN.
-    measures = {
-        name: None if math.isnan(value) else value
-        for name, value in result.measures.items()
-    }
+    measures = json_measures(result.measures)
     print(json.dumps(measures, indent=2))
     if FLAGS.output:
         write_json(FLAGS.output, measures)

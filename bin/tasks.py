@@ -10,6 +10,7 @@ from albert_tf.config import UserError
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.custom import custom_task
+from bin.benchmarking.machine import available_cores
 
 FLAGS = flags.FLAGS
 
@@ -23,8 +24,9 @@ def define_flags(help: str, others: Collection[str] = ()) -> None:
         "columns",
         [],
         "What the columns of your own files are (custom), role=name with the "
-        "roles text (once or twice) and label or number; context, choice "
-        "(for each) and label; word and tag, whose names are numbers from 0.",
+        "roles text (once or twice) and label or number; context, question "
+        "(or none), choice (for each) and label; word and tag, whose names are "
+        "numbers from 0.",
     )
 
 
@@ -62,7 +64,7 @@ def chosen() -> Task:
 def settings_of(
     task: Task, recipe: str, given: Collection[str]
 ) -> dict[str, Any]:
-    """Returns the settings of a task's recipe.
+    """Returns the settings of a task's recipe, and tells those that hold.
 
     Where steps or epochs are given, neither its steps nor its warm-up hold.
     """
@@ -74,7 +76,11 @@ def settings_of(
     if {"num_train_steps", "num_train_epochs"} & set(given):
         settings.pop("num_train_steps", None)
         settings.pop("num_warmup_steps", None)
-    shown = [f"{name}={value}" for name, value in settings.items()]
+    shown = [
+        f"{name}={value}"
+        for name, value in settings.items()
+        if name not in given
+    ]
     if shown:
         print(f"Settings of the paper for {task.name}: {', '.join(shown)}.")
     return settings
@@ -82,7 +88,7 @@ def settings_of(
 
 def workers() -> int:
     """Returns how many processes make features."""
-    return len(os.sched_getaffinity(0))
+    return len(available_cores())
 
 
 def _default_cache() -> str:

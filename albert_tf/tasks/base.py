@@ -54,13 +54,11 @@ class Kind(abc.ABC):
         name: for people and messages.
         head: the row of modeling.heads.HEADS.
         labelled: whether the model has names of classes.
-        own_measures: that need no metrics of the task.
     """
 
     name: ClassVar[str]
     head: ClassVar[str]
     labelled: ClassVar[bool] = False
-    own_measures: ClassVar[tuple[str, ...]] = ()
 
     def labels(self, examples: Sequence[Any]) -> list[str]:
         """Returns the names of the classes that occur, sorted."""
@@ -72,17 +70,26 @@ class Kind(abc.ABC):
         """Returns what a model keeps that was evaluated with `measures`."""
         return config
 
-    def best_measure(self, labels: Sequence[str]) -> str:
-        """Returns what chooses the best model, where the task does not say."""
-        raise NotImplementedError
+    def measured(
+        self, metrics: Mapping[str, Metric], labels: Sequence[str]
+    ) -> tuple[str, ...]:
+        """Returns the measures that may choose the best model.
+
+        The first does where nobody says otherwise.
+        """
+        return tuple(metrics)
 
     @abc.abstractmethod
     def is_told(self, example: Any) -> bool:
         """Returns whether the file tells the answer."""
 
-    def remarks(self, examples: Sequence[Any]) -> list[str]:
+    def remarks(self, examples: Sequence[Any], *, training: bool) -> list[str]:
         """Returns what is to be said of examples that are not as they should
-        be, and are used all the same."""
+        be, and are used all the same.
+
+        Raises:
+            UserError: for what training would learn wrongly from.
+        """
         return []
 
     @abc.abstractmethod
@@ -177,7 +184,10 @@ class Kind(abc.ABC):
 
     @abc.abstractmethod
     def only_answer(
-        self, scores: Sequence[Any], config: FeatureConfig
+        self,
+        scores: Sequence[Any],
+        config: FeatureConfig,
+        labels: Sequence[str],
     ) -> str | None:
         """Returns the answer that is given to every example, if there is one.
 
@@ -231,8 +241,15 @@ class Reader(Protocol):
 
     splits: tuple[str, ...]
 
-    def read(self, data_dir: str, split: str) -> Sequence[Any]:
+    def read(
+        self, data_dir: str, split: str, say: Callable[[str], None]
+    ) -> Sequence[Any]:
         """Returns the examples of a split.
+
+        Args:
+            data_dir: where the files lie.
+            split: one of `splits`.
+            say: takes a line on what was left out.
 
         Raises:
             UserError: naming file and line.
@@ -247,8 +264,6 @@ class Task:
         name: as in `--task`.
         kind: what its examples and answers are.
         reader: of its files.
-        best_metric: what the best checkpoint is chosen by; empty: what suits
-            the kind.
         metrics: of (label ids, or numbers, and predicted ones), both
             `[examples]`.
         labels: in the order of their numbers; empty: those that the training
@@ -263,7 +278,6 @@ class Task:
     name: str
     kind: Kind
     reader: Reader
-    best_metric: str
     metrics: Mapping[str, Metric] = dataclasses.field(default_factory=dict)
     labels: tuple[str, ...] = ()
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -273,8 +287,18 @@ class Task:
     )
     submissions: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
-    def read(self, data_dir: str, split: str) -> Sequence[Any]:
+    def read(
+        self,
+        data_dir: str,
+        split: str,
+        say: Callable[[str], None] = print,
+    ) -> Sequence[Any]:
         """Returns the examples of a split.
+
+        Args:
+            data_dir: where the files lie.
+            split: train, dev or another that the reader has.
+            say: takes a line on what was left out.
 
         Raises:
             UserError: for a split that the task has not, and for what is
@@ -285,4 +309,4 @@ class Task:
                 f"{self.name} has no split {split!r}; it has "
                 f"{', '.join(self.reader.splits)}."
             )
-        return self.reader.read(data_dir, split)
+        return self.reader.read(data_dir, split, say)

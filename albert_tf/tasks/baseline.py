@@ -41,7 +41,12 @@ def baseline_measures(
         sublinear_tf=True,
         token_pattern=r"(?u)\b\w+\b|[^\w\s]",
     )
-    vectorizer.fit([text for example in train for text in example.texts])
+    texts = [text for example in train for text in example.texts]
+    if not any(map(str.strip, texts)):
+        raise UserError(
+            f"{train[0].place} and what follows: every text is empty."
+        )
+    vectorizer.fit(texts)
 
     def features(examples: Sequence[Example]) -> Any:
         sides = [
@@ -62,7 +67,9 @@ def baseline_measures(
         model.fit(features(train), _numbers(train))
         gold, found = _numbers(held_out), model.predict(features(held_out))
     else:
-        labels = list(task.labels) or task.kind.labels(train)
+        # Refuses a label that is alone.
+        occurring = task.kind.labels(train)
+        labels = list(task.labels) or occurring
         model = LogisticRegression(max_iter=1000, C=10.0)
         model.fit(features(train), label_numbers(train, labels))
         gold = label_numbers(held_out, labels)

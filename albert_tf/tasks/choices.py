@@ -7,9 +7,9 @@ import numpy as np
 
 from albert_tf.config import FeatureConfig, UserError
 from albert_tf.tasks.base import (
-    ConfusionMatrix,
     Kind,
     Metric,
+    Picture,
     Prediction,
     Table,
 )
@@ -18,6 +18,7 @@ from albert_tf.tasks.race import ChoiceExample
 from albert_tf.tasks.texts import (
     class_error,
     class_measures,
+    class_picture,
     framed,
     only_class,
     softmax,
@@ -47,8 +48,8 @@ class MultipleChoice(Kind):
         """Returns a row of as many sequences as choices for each example.
 
         [CLS] context [SEP] choice [SEP]: of the choice its last
-        max_choice_length tokens, of the context its first ones (FACTS of the
-        original: run_race.py).
+        max_choice_length tokens, of the context its first ones, as in
+        google-research/albert's run_race.py.
 
         Raises:
             UserError: when max_choice_length leaves a context no room.
@@ -166,19 +167,20 @@ class MultipleChoice(Kind):
         examples: Sequence[ChoiceExample],
         scores: Sequence[np.ndarray],
         labels: Sequence[str],
-    ) -> ConfusionMatrix:
+    ) -> Picture:
         """Returns which choices were taken for which."""
-        number = len(scores[0])
-        counts = np.zeros((number, number), np.int64)
-        for example, row in zip(examples, scores, strict=True):
-            counts[example.label, int(row.argmax())] += 1
-        return ConfusionMatrix([letter(n) for n in range(number)], counts)
+        numbers = np.array([example.label for example in examples])
+        letters = [letter(n) for n in range(len(scores[0]))]
+        return class_picture(numbers, np.array(scores), letters)
 
     def only_answer(
-        self, scores: Sequence[np.ndarray], config: FeatureConfig
+        self,
+        scores: Sequence[np.ndarray],
+        config: FeatureConfig,
+        labels: Sequence[str],
     ) -> str | None:
         """Returns the choice that is taken of all examples."""
-        return only_class(scores)
+        return only_class(scores, [letter(n) for n in range(len(scores[0]))])
 
 
 def letter(number: int | None) -> str | None:

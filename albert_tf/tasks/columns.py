@@ -16,9 +16,6 @@ from albert_tf.tasks.race import ChoiceExample, question_with_option
 from albert_tf.tasks.tables import read_table
 
 LABEL_COLUMN = "label"
-CONTEXT_COLUMN = "context"
-QUESTION_COLUMN = "question"
-CHOICES_COLUMN = "choices"
 
 _TABLE, _JSON_LINES = ".tsv", ".jsonl"
 _ADVICE = (
@@ -159,17 +156,13 @@ def find_split(
 
 
 def read_texts(
-    path: str,
-    columns: Sequence[str] | None = None,
-    *,
-    labelled: bool = True,
+    path: str, columns: Sequence[str], *, labelled: bool = True
 ) -> list[Example]:
     """Returns the examples of a file: a text or a pair, and a label.
 
     Args:
         path: see `read_rows`.
-        columns: one or two of texts, then that of the label; None: `label`,
-            and the one or two others in their order.
+        columns: one or two of texts, then that of the label.
         labelled: whether the file must have the label's column.
 
     Raises:
@@ -177,13 +170,6 @@ def read_texts(
             empty label.
     """
     rows = read_rows(path)
-    if columns is None:
-        columns = _own_columns(rows, labelled)
-    elif len(columns) not in (2, 3):
-        raise UserError(
-            f"--columns={','.join(columns)} names {len(columns)} columns; "
-            "name one or two of texts, then that of the label."
-        )
     *texts, label = columns
     has_label = _has_label(rows, texts, label, labelled)
     return [
@@ -196,10 +182,16 @@ def read_texts(
     ]
 
 
-def _own_columns(rows: Rows, labelled: bool) -> list[str]:
-    """Returns the columns of texts, then that of the label."""
+def own_columns(path: str) -> list[str]:
+    """Returns the columns of a file: one or two of texts, then `label`.
+
+    Raises:
+        UserError: see `read_rows`; for other columns than these, and lines of
+            JSON that differ in theirs.
+    """
+    rows = read_rows(path)
     texts = [name for name in rows.names if name != LABEL_COLUMN]
-    if labelled and LABEL_COLUMN not in rows.names:
+    if LABEL_COLUMN not in rows.names:
         raise UserError(
             f"{rows.place}: the columns are {_listed(rows.names)}; one must "
             f"be called {LABEL_COLUMN!r}, or say which are meant with "
@@ -224,8 +216,11 @@ def _own_columns(rows: Rows, labelled: bool) -> list[str]:
 
 def read_choices(
     path: str,
-    columns: Sequence[str] | None = None,
+    context: str,
+    of_choices: Sequence[str],
+    label: str,
     *,
+    question: str | None = None,
     labelled: bool = True,
 ) -> list[ChoiceExample]:
     """Returns the examples of a file: a context, choices, the right one.
@@ -235,10 +230,10 @@ def read_choices(
 
     Args:
         path: see `read_rows`.
-        columns: that of the context, those of the choices (each a text or a
-            list of texts), then that of the label; None: `context`, `choices`
-            and `label`, and where a line has a `question` its choices are
-            that with each of them, as in RACE.
+        context: its column.
+        of_choices: theirs; what stands there is a text or a list of texts.
+        label: its column.
+        question: its column; every choice is then that with it, as in RACE.
         labelled: whether the file must have the label's column.
 
     Raises:
@@ -247,17 +242,8 @@ def read_choices(
             fewer choices than the first.
     """
     rows = read_rows(path)
-    with_question = columns is None
-    if columns is None:
-        columns = (CONTEXT_COLUMN, CHOICES_COLUMN, LABEL_COLUMN)
-    elif len(columns) < 3:
-        raise UserError(
-            f"--columns={','.join(columns)} names {len(columns)} columns; "
-            "name that of the context, those of the choices, then that of the "
-            "label."
-        )
-    context, *of_choices, label = columns
-    has_label = _has_label(rows, [context, *of_choices], label, labelled)
+    texts = [context, *of_choices, *([question] if question else [])]
+    has_label = _has_label(rows, texts, label, labelled)
     examples: list[ChoiceExample] = []
     for number, record in enumerate(rows.records):
         choices = _choices(record, of_choices)
@@ -269,9 +255,9 @@ def read_choices(
         right = None
         if has_label:
             right = _choice_number(record, label, of_choices, len(choices))
-        if with_question and QUESTION_COLUMN in record.values:
-            question = _text(record, QUESTION_COLUMN)
-            choices = [question_with_option(question, c) for c in choices]
+        if question:
+            asked = _text(record, question)
+            choices = [question_with_option(asked, c) for c in choices]
         examples.append(
             ChoiceExample(
                 _text(record, context),

@@ -35,24 +35,42 @@ class WordsExample:
 
 
 def read_conll(
-    path: str, word_column: int = 0, tag_column: int | None = -1
+    path: str,
+    word_column: int = 0,
+    tag_column: int = -1,
+    *,
+    tagged: bool = True,
 ) -> list[WordsExample]:
     """Returns the sentences of a file, without its `-DOCSTART-` lines.
 
     Args:
         path: of the file.
         word_column: from 0; from -1 backwards: from the last.
-        tag_column: likewise; None: the file has no tags.
+        tag_column: likewise.
+        tagged: whether the file must have tags; else they are read where its
+            first line has both columns.
 
     Raises:
         UserError: naming file and line, for a file that is missing, empty, not
             UTF-8 or without a word, and a line with too few columns.
     """
-    columns = [word_column]
-    if tag_column is not None:
-        columns.append(tag_column)
+    lines = [
+        # Blanks and tabs alone: words may hold a no-break space.
+        (number, line, re.findall(r"[^ \t]+", line))
+        for number, line in read_lines(path, _ADVICE)
+    ]
+    columns = [word_column, tag_column]
     # From the front and from the back: they must not meet.
     needed = max(max(columns) + 1, 0) + max(-min(columns), 0)
+    if not tagged:
+        widths = (
+            len(fields)
+            for _, _, fields in lines
+            if fields and not fields[0].startswith(_DOCUMENT)
+        )
+        if next(widths, 0) < needed:
+            columns = [word_column]
+            needed = max(word_column + 1, -word_column)
     examples = []
     sentence: list[tuple[str, ...]] = []
     first = 0
@@ -66,9 +84,7 @@ def read_conll(
             )
             sentence.clear()
 
-    # Blanks and tabs alone: words may hold a no-break space.
-    for number, line in read_lines(path, _ADVICE):
-        fields = re.findall(r"[^ \t]+", line)
+    for number, line, fields in lines:
         if not fields or fields[0].startswith(_DOCUMENT):
             end()
             continue

@@ -1,6 +1,8 @@
 """Your own tasks: which columns of your files are what says the kind."""
 
+import contextlib
 import dataclasses
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -8,13 +10,20 @@ from albert_tf.config import UserError
 from albert_tf.tasks import metrics
 from albert_tf.tasks.base import Kind, Metric, Task
 from albert_tf.tasks.choices import MultipleChoice
-from albert_tf.tasks.columns import find_split, read_choices, read_texts
+from albert_tf.tasks.columns import (
+    find_split,
+    own_columns,
+    read_choices,
+    read_texts,
+)
 from albert_tf.tasks.conll import read_conll
 from albert_tf.tasks.texts import Classification, Regression
 from albert_tf.tasks.token_classification import TokenClassification
 
 _TABLES = (".tsv", ".jsonl")
 _SENTENCES = (".conll", ".txt", ".tsv")
+# Column names by their roles.
+_Columns = Mapping[str, list[str]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +39,9 @@ class OwnFiles:
     extensions: tuple[str, ...] = _TABLES
     splits: tuple[str, ...] = ("train", "dev", "test")
 
-    def read(self, data_dir: str, split: str) -> Sequence[Any]:
+    def read(
+        self, data_dir: str, split: str, say: Callable[[str], None]
+    ) -> Sequence[Any]:
         """Returns the examples of a split.
 
         Raises:
@@ -48,31 +59,43 @@ class _Form:
         texts: role -> how many columns may have it, in their order.
         answer: the role of the column that is learned.
         kind: of the task.
-        read: (column names, path, whether labels are needed) -> examples.
+        read: (column names by role, path, whether labels are needed) ->
+            examples.
         metrics: of the task; the first chooses the best model.
     """
 
     texts: Mapping[str, range]
     answer: str
     kind: Kind
-    read: Callable[[list[str], str, bool], Sequence[Any]]
+    read: Callable[[_Columns, str, bool], Sequence[Any]]
     metrics: Mapping[str, Metric]
     extensions: tuple[str, ...] = _TABLES
 
 
-def _read_texts(columns: list[str], path: str, labelled: bool) -> Sequence[Any]:
-    return read_texts(path, columns, labelled=labelled)
+def _read_texts(found: _Columns, path: str, labelled: bool) -> Sequence[Any]:
+    (answer,) = found.get("label") or found["number"]
+    return read_texts(path, [*found["text"], answer], labelled=labelled)
 
 
-def _read_choices(
-    columns: list[str], path: str, labelled: bool
-) -> Sequence[Any]:
-    return read_choices(path, columns, labelled=labelled)
+def _read_choices(found: _Columns, path: str, labelled: bool) -> Sequence[Any]:
+    return read_choices(
+        path,
+        found["context"][0],
+        found["choice"],
+        found["label"][0],
+        question=found.get("question", [None])[0],
+        labelled=labelled,
+    )
 
 
-def _read_words(columns: list[str], path: str, labelled: bool) -> Sequence[Any]:
-    word, tag = map(_column_number, columns)
-    return read_conll(path, word, tag if labelled else None)
+def _read_words(found: _Columns, path: str, labelled: bool) -> Sequence[Any]:
+    word, tag = (_column_number(found[role][0]) for role in ("word", "tag"))
+    if word == tag:
+        raise UserError(
+            f"--columns: word={word} and tag={tag} are one column; tags stand "
+            "in another."
+        )
+    return read_conll(path, word, tag, tagged=labelled)
 
 
 def _column_number(text: str) -> int:
@@ -94,7 +117,7 @@ _FORMS = (
     ),
     _Form({"text": range(1, 3)}, "number", Regression(), _read_texts, _NUMBERS),
     _Form(
-        {"context": range(1, 2), "choice": range(1, 100)},
+        {"context": range(1, 2), "question": range(2), "choice": range(1, 100)},
         "label",
         MultipleChoice(),
         _read_choices,
@@ -132,8 +155,9 @@ def custom_task(columns: Sequence[str]) -> Task:
         found.setdefault(role.strip(), []).append(name.strip())
     for form in _FORMS:
         numbers = {**form.texts, form.answer: range(1, 2)}
-        if found.keys() == numbers.keys() and all(
-            len(found[role]) in number for role, number in numbers.items()
+        if found.keys() <= numbers.keys() and all(
+            len(found.get(role, ())) in number
+            for role, number in numbers.items()
         ):
             return _task(form, found)
     raise UserError(f"--columns={','.join(columns)} makes no task: {_forms()}.")
@@ -144,29 +168,40 @@ def _forms() -> str:
         f"{' and '.join(form.texts)} with {form.answer} ({form.kind.name})"
         for form in _FORMS
     )
-    return f"there can be {'; '.join(listed)}; text once or twice"
+    return (
+        f"there can be {'; '.join(listed)}; text once or twice, a question or "
+        "none"
+    )
 
 
 def _task(form: _Form, found: Mapping[str, list[str]]) -> Task:
-    names = [name for role in form.texts for name in found[role]]
-    names += found[form.answer]
     return Task(
         name="custom",
         kind=form.kind,
         reader=OwnFiles(
-            lambda path, labelled: form.read(names, path, labelled),
+            lambda path, labelled: form.read(found, path, labelled),
             form.extensions,
         ),
-        best_metric=next(iter(form.metrics), ""),
         metrics=form.metrics,
     )
+
+
+def _read_own_texts(path: str, labelled: bool) -> Sequence[Any]:
+    """Returns the examples of a file, its columns those of the training file.
+
+    Or a test file with other columns would be taken for pairs.
+    """
+    train = path
+    if not labelled or os.path.basename(path).startswith("dev."):
+        with contextlib.suppress(UserError):
+            train = find_split(os.path.dirname(path), "train")
+    return read_texts(path, own_columns(train), labelled=labelled)
 
 
 # Without --columns: `label`, and one or two others.
 CLASSIFICATION = Task(
     name="classification",
     kind=Classification(),
-    reader=OwnFiles(lambda path, labelled: read_texts(path, labelled=labelled)),
-    best_metric="accuracy",
+    reader=OwnFiles(_read_own_texts),
     metrics=_CLASSES,
 )

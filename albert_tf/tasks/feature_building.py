@@ -25,6 +25,9 @@ _VERSION = 1
 _CHUNK = 1000
 _FEWEST_CHUNKS = 4
 
+# Settings that decide answers, and no features.
+_OF_ANSWERS = ("null_threshold", "n_best_size", "max_answer_length")
+
 _FIELDS = ("sequences", "scalars", "decoding")
 
 
@@ -58,14 +61,14 @@ class FeatureBuilder:
         Raises:
             UserError: for examples that no features can be made of.
         """
-        for remark in self.kind.remarks(examples):
+        for remark in self.kind.remarks(examples, training=training):
             self.say(remark)
         features = self._cached(examples, training)
         if features.num_cut:
             self.say(
-                f"{features.num_cut} of {len(examples)} examples are cut: they "
-                "are longer than --max_seq_length="
-                f"{self.config.max_seq_length} and the like allow."
+                f"Of {features.num_cut} of {len(examples)} examples something "
+                "finds no room and is cut: --max_seq_length="
+                f"{self.config.max_seq_length} and the like decide."
             )
         return features
 
@@ -104,8 +107,8 @@ class FeatureBuilder:
 
     def _digest(self, examples: Sequence[Any], training: bool) -> str:
         settings = to_dict(self.config)
-        # It decides answers, not features.
-        del settings["null_threshold"]
+        for name in _OF_ANSWERS:
+            del settings[name]
         head = [
             _VERSION,
             type(self.kind).__name__,
@@ -139,7 +142,8 @@ def examples_digest(examples: Sequence[Any]) -> str:
     ]
     for example in examples:
         fields = [getattr(example, name) for name in names]
-        digest.update(repr(fields).encode("utf-8", "surrogatepass"))
+        # Of `repr` the version of Python decides which characters it shows.
+        digest.update(ascii(fields).encode())
     return digest.hexdigest()
 
 

@@ -2,14 +2,24 @@
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from albert_tf.config import UserError
 from albert_tf.tasks import metrics
 from albert_tf.tasks.base import Example, Metric, Task
 from albert_tf.tasks.recipes import recipe
 from albert_tf.tasks.tables import Row, read_table
-from albert_tf.tasks.texts import Classification, Regression, number_of
+from albert_tf.tasks.texts import (
+    Classification,
+    Regression,
+    is_number,
+    number_of,
+)
+
+# Lines that a remark names.
+_NAMED = 3
+# Share of the lines that may be left out; QQP has some in 360,000.
+_MOST_SHORT = 0.01
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,8 +61,13 @@ class GlueFiles:
         """The splits that the task has."""
         return tuple(self.files)
 
-    def read(self, data_dir: str, split: str) -> list[Example]:
+    def read(
+        self, data_dir: str, split: str, say: Callable[[str], None]
+    ) -> list[Example]:
         """Returns the examples of a split.
+
+        Lines that are not whole, where the benchmark has some, are left out;
+        they are counted, and so are fields beyond those of the header.
 
         Raises:
             UserError: for a file that cannot be read, a line with too few
@@ -60,7 +75,7 @@ class GlueFiles:
                 named.
         """
         file = self.files[split]
-        return self._read(os.path.join(data_dir, file.name), file)
+        return self._read(os.path.join(data_dir, file.name), file, say)
 
     def read_gold(self, path: str) -> list[Example]:
         """Returns the examples of a file with labels, laid out as dev's.
@@ -71,16 +86,43 @@ class GlueFiles:
         """
         if "dev" not in self.files:
             raise UserError(f"{self.name} has no file that tells the labels.")
-        return self._read(path, self.files["dev"])
+        return self._read(path, self.files["dev"], lambda line: None)
 
-    def _read(self, path: str, file: TableFile) -> list[Example]:
-        rows = read_table(path, "download GLUE's own file.")[file.header :]
-        examples = [
-            self._example(row, file) for row in rows if _is_whole(row, file)
-        ]
-        if not examples:
+    def _read(
+        self, path: str, file: TableFile, say: Callable[[str], None]
+    ) -> list[Example]:
+        rows = read_table(path, "download GLUE's own file.")
+        if file.header:
+            header = rows.pop(0)
+            self._check_header(header, file)
+            wide = [r for r in rows if len(r.fields) > len(header.fields)]
+            _report(
+                wide, "more fields than the header; these are not read", say
+            )
+        whole = [row for row in rows if _is_whole(row, file)]
+        if not whole:
             raise UserError(f"{path} has no examples.")
-        return examples
+        if len(whole) < len(rows):
+            short = [row for row in rows if not _is_whole(row, file)]
+            if len(short) > _MOST_SHORT * len(rows):
+                raise UserError(
+                    f"{path}: {len(short)} of {len(rows)} lines have too few "
+                    f"fields, the first in line {short[0].number}; download "
+                    "the file anew."
+                )
+            _report(short, "too few fields and are left out", say)
+        return [self._example(row, file) for row in whole]
+
+    def _check_header(self, header: Row, file: TableFile) -> None:
+        """Raises UserError for a file whose first line is an example."""
+        if file.label is None or len(header.fields) <= file.label:
+            return
+        label = header.fields[file.label].strip()
+        if label in self.labels or (not self.labels and is_number(label)):
+            raise UserError(
+                f"{header.place} is an example, where the columns' names "
+                "should be; download GLUE's own file."
+            )
 
     def _example(self, row: Row, file: TableFile) -> Example:
         label = None
@@ -107,6 +149,13 @@ class GlueFiles:
                 f"{', '.join(self.labels)}."
             )
         return self.labels.index(label)
+
+
+def _report(rows: list[Row], what: str, say: Callable[[str], None]) -> None:
+    if rows:
+        numbers = ", ".join(str(row.number) for row in rows[:_NAMED])
+        more = " and others" if len(rows) > _NAMED else ""
+        say(f"{rows[0].path}: {len(rows)} lines have {what}: {numbers}{more}.")
 
 
 def _is_whole(row: Row, file: TableFile) -> bool:
@@ -163,7 +212,6 @@ def _task(
         name=name,
         kind=Classification() if labels else Regression(),
         reader=GlueFiles(name, labels, files),
-        best_metric=next(iter(metrics)),
         metrics=metrics,
         labels=labels,
         settings=settings,

@@ -7,7 +7,12 @@ from typing import Any
 from albert_tf.config import UserError
 from albert_tf.tasks.tables import read_lines
 
-_KINDS = {str: "a string", list: "a list", dict: "an object"}
+_KINDS = {
+    int: "a whole number",
+    str: "a string",
+    list: "a list",
+    dict: "an object",
+}
 # Of a value in a message.
 _SHOWN = 60
 
@@ -54,7 +59,7 @@ def member(value: Any, name: str, kind: type, place: str) -> Any:
     Args:
         value: what is to be an object.
         name: of the member.
-        kind: that it is to be of: str, list or dict.
+        kind: that it is to be of: str, int, list or dict.
         place: of the object, for messages.
 
     Raises:
@@ -71,9 +76,10 @@ def of_kind(value: Any, kind: type, name: str) -> Any:
     """Returns a value as it is.
 
     Raises:
-        UserError: when it is not of a kind: str, list or dict.
+        UserError: when it is not of a kind: str, int, list or dict.
     """
-    if not isinstance(value, kind):
+    # For Python a truth value is a whole number.
+    if not isinstance(value, kind) or isinstance(value, bool):
         raise UserError(
             f"{name} is {shown_json(value)}, and must be {_KINDS[kind]}."
         )

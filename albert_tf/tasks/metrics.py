@@ -12,14 +12,6 @@ def accuracy(labels: np.ndarray, predictions: np.ndarray) -> float:
     return float(np.mean(np.asarray(labels) == np.asarray(predictions)))
 
 
-def majority_class_accuracy(
-    labels: np.ndarray, predictions: np.ndarray | None = None
-) -> float:
-    """Returns the accuracy of always answering the most frequent label."""
-    _, counts = np.unique(labels, return_counts=True)
-    return float(counts.max() / counts.sum())
-
-
 def f1(labels: np.ndarray, predictions: np.ndarray) -> float:
     """Returns F1 of class 1 among two; 0 where it is neither wanted nor
     predicted (scikit-learn)."""

@@ -221,7 +221,11 @@ def measures(
 def _best_threshold(
     questions: Sequence[Question], scores: Sequence[QuestionScores]
 ) -> float:
-    """Returns the lowest of the null thresholds whose F1 is the best."""
+    """Returns the lowest of the null thresholds whose F1 is the best.
+
+    Midway between two questions: computed elsewhere, or in other batches, the
+    last digits of their odds differ.
+    """
     odds = np.array([row.no_answer for row in scores])
     answers = predictions(questions, scores, math.inf)
     gains = np.array([_gain(q, answers[q.id]) for q in questions])
@@ -231,8 +235,13 @@ def _best_threshold(
     best = int(totals.argmax())
     if totals[best] <= 0:
         # Nothing is answered.
-        return float(np.nextafter(thresholds[0], -np.inf))
-    return float(thresholds[best])
+        return float(thresholds[0] - 1.0)
+    if best + 1 == len(thresholds):
+        return float(thresholds[best] + 1.0)
+    low, high = thresholds[best : best + 2]
+    middle = low + (high - low) / 2
+    # They may be neighbours among the numbers that there are.
+    return float(middle if middle < high else low)
 
 
 def _gain(question: Question, answer: str) -> float:

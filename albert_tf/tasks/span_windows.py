@@ -55,18 +55,26 @@ def window_features(
     paragraphs: dict[str, _Paragraph] = {}
     rows = []
     numbers = []
+    num_cut = 0
     for number, question in enumerate(questions):
         context = question.context
         if context not in paragraphs:
             paragraphs[context] = _paragraph(context, tokenizer)
         query = queries[number][: config.max_query_length]
         answer = paragraphs[context].tokens(spans.get(question.id))
+        first = len(rows)
         for window in _windows(paragraphs[context], len(query), config):
             rows.append(
                 _sequence(query, window, tokenizer)
                 | _labels(len(query), window, answer)
             )
             numbers.append(number)
+        # An answer longer than every window, or of characters that the
+        # tokenizer drops, stands in none of them.
+        lost = question.id in spans and all(
+            row["is_impossible"] for row in rows[first:]
+        )
+        num_cut += lost or len(queries[number]) > len(query)
 
     def tokens(name: str) -> np.ndarray:
         return flat([row[name] for row in rows])[0]
@@ -81,7 +89,7 @@ def window_features(
         padding={"input_ids": tokenizer.pad_id, "segment_ids": 0, "p_mask": 1},
         example_numbers=np.array(numbers, np.int64),
         decoding={name: tokens(name) for name in _DECODING if decoding},
-        num_cut=sum(len(ids) > config.max_query_length for ids in queries),
+        num_cut=num_cut,
     )
 
 

@@ -27,17 +27,31 @@ class Spans(Kind):
 
     name = "questions"
     head = "span"
-    own_measures = ("exact_match", "f1")
     inputs: ClassVar[tuple[str, ...]] = ("input_ids", "segment_ids")
     targets: ClassVar[tuple[str, ...]] = ("start_positions", "end_positions")
 
-    def is_told(self, example: Question) -> bool:
-        """Returns whether the file tells the answers, or that there is none."""
-        return example.answers is not None
+    def measured(
+        self, metrics: Mapping[str, Metric], labels: Sequence[str]
+    ) -> tuple[str, ...]:
+        """Returns those of the official script, F1 first."""
+        return ("f1", "exact_match")
 
-    def remarks(self, examples: Sequence[Question]) -> list[str]:
-        """Returns how many gold answers are not where the file says."""
-        return check_answers(examples).remarks()
+    def is_told(self, example: Question) -> bool:
+        """Returns whether the file tells an answer."""
+        return bool(example.answers)
+
+    def remarks(
+        self, examples: Sequence[Question], *, training: bool
+    ) -> list[str]:
+        """Returns how many gold answers are not where the file says.
+
+        Raises:
+            UserError: in training, for answers not in their paragraph.
+        """
+        found = check_answers(examples)
+        if training:
+            found.refuse_missing()
+        return found.remarks()
 
     def features(
         self,
@@ -203,7 +217,10 @@ class Spans(Kind):
         )
 
     def only_answer(
-        self, scores: Sequence[QuestionScores], config: FeatureConfig
+        self,
+        scores: Sequence[QuestionScores],
+        config: FeatureConfig,
+        labels: Sequence[str] = (),
     ) -> str | None:
         """Returns None: answers are of their paragraphs."""
         return None
@@ -214,9 +231,18 @@ class AnswerableSpans(Spans):
 
     name = "questions that may have no answer"
     head = "answerable_span"
-    own_measures = ("exact", "f1", "best_f1")
     inputs = (*Spans.inputs, "p_mask")
     targets = (*Spans.targets, "is_impossible")
+
+    def measured(
+        self, metrics: Mapping[str, Metric], labels: Sequence[str]
+    ) -> tuple[str, ...]:
+        """Returns those of the official script, F1 first."""
+        return ("f1", "exact", "best_f1")
+
+    def is_told(self, example: Question) -> bool:
+        """Returns whether the file tells the answers, or that there is none."""
+        return example.answers is not None
 
     def kept(
         self, config: FeatureConfig, measures: Mapping[str, float]
@@ -264,7 +290,10 @@ class AnswerableSpans(Spans):
         )
 
     def only_answer(
-        self, scores: Sequence[QuestionScores], config: FeatureConfig
+        self,
+        scores: Sequence[QuestionScores],
+        config: FeatureConfig,
+        labels: Sequence[str] = (),
     ) -> str | None:
         """Returns "no answer" where no question gets one."""
         threshold = config.null_threshold

@@ -6,6 +6,7 @@ from typing import Any
 
 from albert_tf import files
 from albert_tf.config import UserError
+from albert_tf.tasks.json_files import member, shown_json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,14 +47,14 @@ def read_squad(path: str) -> list[Question]:
     """
     questions = []
     seen: set[str] = set()
-    articles = _member(read_large_json(path), "data", list, path)
+    articles = member(read_large_json(path), "data", list, path)
     for a, article in enumerate(articles, start=1):
         place = f"{path}, article {a}"
-        paragraphs = _member(article, "paragraphs", list, place)
+        paragraphs = member(article, "paragraphs", list, place)
         for p, paragraph in enumerate(paragraphs, start=1):
             where = f"{place}, paragraph {p}"
-            context = _member(paragraph, "context", str, where)
-            rows = _member(paragraph, "qas", list, where)
+            context = member(paragraph, "context", str, where)
+            rows = member(paragraph, "qas", list, where)
             for q, row in enumerate(rows, start=1):
                 question = _question(row, context, f"{where}, question {q}")
                 if question.id in seen:
@@ -69,55 +70,35 @@ def read_squad(path: str) -> list[Question]:
 
 
 def _question(row: Any, context: str, place: str) -> Question:
-    id_ = _member(row, "id", str, place)
+    id_ = member(row, "id", str, place)
     answers = None
     # Test files have none.
     if "answers" in row:
-        rows = _member(row, "answers", list, place)
+        rows = member(row, "answers", list, place)
         answers = tuple(
             _answer(answer, f"{place}, answer {number}")
             for number, answer in enumerate(rows, start=1)
         )
+        said = row.get("is_impossible", not answers)
+        if said is not (not answers):
+            raise UserError(
+                f"{place}: is_impossible is {shown_json(said)}, and there are "
+                f"{len(answers)} answers; correct one or the other."
+            )
     return Question(
         id=id_,
-        question=_member(row, "question", str, place),
+        question=member(row, "question", str, place),
         context=context,
         answers=answers,
-        place=f"{place} (id {_shown(id_)})",
+        place=f"{place} (id {shown_json(id_)})",
     )
 
 
 def _answer(row: Any, place: str) -> Answer:
     return Answer(
-        text=_member(row, "text", str, place),
-        start=_member(row, "answer_start", int, place),
+        text=member(row, "text", str, place),
+        start=member(row, "answer_start", int, place),
     )
-
-
-_KINDS = {
-    list: "a list",
-    str: "a string",
-    int: "a whole number",
-    dict: "an object",
-}
-
-
-def _member(value: Any, name: str, kind: type, place: str) -> Any:
-    if not isinstance(value, dict):
-        raise UserError(f"{place} is {_shown(value)}, and no object.")
-    if name not in value:
-        raise UserError(f"{place} has no {name!r}; SQuAD's format has one.")
-    found = value[name]
-    if not isinstance(found, kind) or isinstance(found, bool):
-        raise UserError(
-            f"{place}: {name} is {_shown(found)}, and must be {_KINDS[kind]}."
-        )
-    return found
-
-
-def _shown(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 60 else text[:59] + "…"
 
 
 def read_large_json(path: str) -> Any:

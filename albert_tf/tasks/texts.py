@@ -13,6 +13,7 @@ from albert_tf.tasks.base import (
     Example,
     Kind,
     Metric,
+    Picture,
     Prediction,
     Table,
 )
@@ -22,6 +23,13 @@ from albert_tf.text.tokenizer_base import Tokenizer
 
 # As files have them; Python would also take 1_0.
 _NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
+
+
+# Labels that a message names, and a picture shows.
+_NAMED = 12
+_DRAWN = 100
+# So many labels are likely a mistake where most examples have one of their own.
+_MANY = 20
 
 
 def lengths_that_fit(first: int, second: int, room: int) -> tuple[int, int]:
@@ -118,9 +126,19 @@ def label_numbers(
         if example.label not in numbers:
             raise UserError(
                 f"{example.place}: the label is {example.label[:60]!r}; the "
-                f"model's labels are {', '.join(labels)}."
+                f"model's labels are {listed(labels)}."
             )
     return np.array([numbers[e.label] for e in examples], np.int32)
+
+
+def listed(labels: Sequence[str]) -> str:
+    """Returns labels for a message: one line, and not all of many."""
+    shown = ", ".join(
+        label[:60] if label.isprintable() else repr(label[:60])
+        for label in labels[:_NAMED]
+    )
+    more = len(labels) - _NAMED
+    return f"{shown} and {more} others" if more > 0 else shown
 
 
 def number_of(label: str, place: str) -> float:
@@ -129,12 +147,16 @@ def number_of(label: str, place: str) -> float:
     Raises:
         UserError: naming `place`, when it is none, or none that is finite.
     """
-    number = float(label) if _NUMBER.fullmatch(label) else math.inf
-    if not math.isfinite(number):
+    if not is_number(label):
         raise UserError(
             f"{place}: the label is {label[:60]!r}; it must be a number."
         )
-    return number
+    return float(label)
+
+
+def is_number(label: str) -> bool:
+    """Returns whether a label is a number, and a finite one."""
+    return bool(_NUMBER.fullmatch(label)) and math.isfinite(float(label))
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
@@ -166,12 +188,38 @@ def class_measures(
     }
 
 
-def only_class(probabilities: Sequence[np.ndarray]) -> str | None:
-    """Returns the class that is the likeliest everywhere, in words."""
+def only_class(
+    probabilities: Sequence[np.ndarray], labels: Sequence[str]
+) -> str | None:
+    """Returns the label that is the likeliest everywhere, if there is one."""
     classes = {int(row.argmax()) for row in probabilities}
     if len(classes) > 1 or len(probabilities) < 2:
         return None
-    return f"class {classes.pop()}"
+    return labels[classes.pop()]
+
+
+def class_picture(
+    numbers: np.ndarray, probabilities: np.ndarray, labels: Sequence[str]
+) -> Picture:
+    """Returns which labels were given for which.
+
+    With very many labels, how sure the model is of right and wrong ones.
+
+    Args:
+        numbers: of the labels, `[examples]`.
+        probabilities: `[examples, labels]`.
+        labels: their names.
+    """
+    found = probabilities.argmax(axis=1)
+    if len(labels) > _DRAWN:
+        sure, right = probabilities.max(axis=1), found == numbers
+        return Distributions(
+            "probability of the answer",
+            {"right": sure[right], "wrong": sure[~right]},
+        )
+    counts = np.zeros((len(labels), len(labels)), np.int64)
+    np.add.at(counts, (numbers, found), 1)
+    return ConfusionMatrix(list(labels), counts)
 
 
 def label_table(
@@ -221,6 +269,13 @@ class Classification(Kind):
                 f"{examples[0].place} and what follows: the training examples "
                 f"have one label only, {', '.join(labels)!r}; a classifier "
                 "needs at least two."
+            )
+        if len(labels) > max(_MANY, len(examples) / 2):
+            raise UserError(
+                f"{examples[0].place} and what follows: {len(examples)} "
+                f"training examples have {len(labels)} different labels "
+                f"({listed(labels)}); is that the right column? Numbers are "
+                "learned with --task=custom --columns=text=...,number=...."
             )
         return labels
 
@@ -314,18 +369,22 @@ class Classification(Kind):
         examples: Sequence[Example],
         scores: Sequence[np.ndarray],
         labels: Sequence[str],
-    ) -> ConfusionMatrix:
-        """Returns which labels were given for which."""
-        found = [int(row.argmax()) for row in scores]
-        counts = np.zeros((len(labels), len(labels)), np.int64)
-        np.add.at(counts, (label_numbers(examples, labels), found), 1)
-        return ConfusionMatrix(list(labels), counts)
+    ) -> Picture:
+        """Returns which labels were given for which.
+
+        With very many labels, how sure the model is of right and wrong ones.
+        """
+        numbers = label_numbers(examples, labels)
+        return class_picture(numbers, np.array(scores), labels)
 
     def only_answer(
-        self, scores: Sequence[np.ndarray], config: FeatureConfig
+        self,
+        scores: Sequence[np.ndarray],
+        config: FeatureConfig,
+        labels: Sequence[str],
     ) -> str | None:
-        """Returns the number of the label that all examples get."""
-        return only_class(scores)
+        """Returns the label that all examples get."""
+        return only_class(scores, labels)
 
 
 class Regression(Kind):
@@ -333,7 +392,12 @@ class Regression(Kind):
 
     name = "regression"
     head = "regression"
-    own_measures = ("mean_squared_error",)
+
+    def measured(
+        self, metrics: Mapping[str, Metric], labels: Sequence[str]
+    ) -> tuple[str, ...]:
+        """Returns the metrics, and the squared error."""
+        return (*metrics, "mean_squared_error")
 
     def is_told(self, example: Example) -> bool:
         """Returns whether the file tells the number."""
@@ -426,7 +490,10 @@ class Regression(Kind):
         )
 
     def only_answer(
-        self, scores: Sequence[float], config: FeatureConfig
+        self,
+        scores: Sequence[float],
+        config: FeatureConfig,
+        labels: Sequence[str],
     ) -> str | None:
         """Returns the number that all examples get, to three digits."""
         numbers = {f"{score:.3g}" for score in scores}

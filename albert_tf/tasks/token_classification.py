@@ -8,9 +8,9 @@ import numpy as np
 
 from albert_tf.config import FeatureConfig, UserError
 from albert_tf.tasks.base import (
-    ConfusionMatrix,
     Kind,
     Metric,
+    Picture,
     Prediction,
     Table,
 )
@@ -21,7 +21,12 @@ from albert_tf.tasks.conll import (
     entity_table,
 )
 from albert_tf.tasks.features import Features, flat
-from albert_tf.tasks.texts import class_error, only_class, softmax
+from albert_tf.tasks.texts import (
+    class_error,
+    class_picture,
+    only_class,
+    softmax,
+)
 from albert_tf.text.tokenizer_base import Tokenizer
 
 # [CLS] and [SEP].
@@ -38,13 +43,13 @@ class TokenClassification(Kind):
     name = "token classification"
     head = "token_classification"
     labelled = True
-    own_measures = ("f1", "precision", "recall", "accuracy")
 
     def labels(self, examples: Sequence[WordsExample]) -> list[str]:
         """Returns the tags that occur, sorted.
 
         Raises:
-            UserError: when there is one only.
+            UserError: when there is one only, and when only some are of
+                entities.
         """
         tags = sorted({tag for e in examples for tag in e.tags or ()})
         if len(tags) < 2:
@@ -53,6 +58,11 @@ class TokenClassification(Kind):
                 f"have one tag only, {', '.join(tags)!r}; a classifier needs "
                 "at least two."
             )
+        try:
+            are_of_entities(set(tags))
+        except UserError as error:
+            place = examples[0].place
+            raise UserError(f"{place} and what follows: {error}") from None
         return tags
 
     def is_told(self, example: WordsExample) -> bool:
@@ -193,9 +203,13 @@ class TokenClassification(Kind):
             for example, words in zip(examples, scores, strict=True)
         ]
 
-    def best_measure(self, labels: Sequence[str]) -> str:
-        """Returns F1 of entities, or accuracy where tags are of none."""
-        return "f1" if are_of_entities(set(labels)) else "accuracy"
+    def measured(
+        self, metrics: Mapping[str, Metric], labels: Sequence[str]
+    ) -> tuple[str, ...]:
+        """Returns those of entities, or accuracy where tags are of none."""
+        if are_of_entities(set(labels)):
+            return ("f1", "precision", "recall", "accuracy")
+        return ("accuracy",)
 
     def table(
         self,
@@ -224,19 +238,19 @@ class TokenClassification(Kind):
         examples: Sequence[WordsExample],
         scores: Sequence[np.ndarray],
         labels: Sequence[str],
-    ) -> ConfusionMatrix:
+    ) -> Picture:
         """Returns which tags were given for which."""
-        counts = np.zeros((len(labels), len(labels)), np.int64)
-        for example, words in zip(examples, scores, strict=True):
-            gold = _tag_numbers(example, labels)
-            np.add.at(counts, (gold, words.argmax(axis=-1)), 1)
-        return ConfusionMatrix(list(labels), counts)
+        gold = [n for e in examples for n in _tag_numbers(e, labels)]
+        return class_picture(np.array(gold), np.concatenate(scores), labels)
 
     def only_answer(
-        self, scores: Sequence[np.ndarray], config: FeatureConfig
+        self,
+        scores: Sequence[np.ndarray],
+        config: FeatureConfig,
+        labels: Sequence[str],
     ) -> str | None:
         """Returns the tag that all words get."""
-        return only_class([word for words in scores for word in words])
+        return only_class(list(np.concatenate(scores)), labels)
 
 
 def _likeliest(words: np.ndarray, labels: Sequence[str]) -> list[str]:

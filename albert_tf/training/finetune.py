@@ -28,10 +28,11 @@ from albert_tf.tasks.base import Picture, Task
 from albert_tf.tasks.feature_building import FeatureBuilder, examples_digest
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.training.distribution import make_strategy
+from albert_tf.training.input_pipeline import Batch
 from albert_tf.training.job import Job
 from albert_tf.training.length_buckets import TaskBatches, bucket_widths
 from albert_tf.training.loop import train
-from albert_tf.training.micro_batch import resolved_micro_batch
+from albert_tf.training.micro_batch import AUTO, resolved_micro_batch
 from albert_tf.training.objectives import HeadObjective
 from albert_tf.training.phases import DepthSchedule, Phases
 from albert_tf.training.pictures import draw
@@ -129,16 +130,23 @@ def run_finetuning(
     }
     kind = task.kind
     labels = list(task.labels) or kind.labels(examples["train"])
-    for place, split in examples.items():
-        _check_told(task, split, place)
+    for split, of_split in examples.items():
+        _check_told(task, of_split, split)
     builder = FeatureBuilder(
         kind, tokenizer, config.features, labels, workers, cache_dir, say
     )
     features = builder.build(examples["train"], training=True)
     config = resolve_steps(config, len(features))
+    measured = kind.measured(task.metrics, labels)
+    if features.choices and config.training.micro_batch_size == AUTO:
+        raise UserError(
+            "micro_batch_size=auto tries single sequences, and an example of "
+            f"{task.name} has {features.choices}; give a number of examples."
+        )
     config = override(
         config,
         {
+            "best_metric": config.training.best_metric or measured[0],
             "micro_batch_size": resolved_micro_batch(
                 config.training.micro_batch_size,
                 strategy,
@@ -147,14 +155,13 @@ def run_finetuning(
                 # masked-LM head at one position.
                 Workload(
                     model=model_config,
-                    batch_size=config.training.train_batch_size
-                    * max(features.choices, 1),
+                    batch_size=config.training.train_batch_size,
                     seq_length=max_seq_length,
                     num_predictions=1,
                     training=config.training,
                     optimizer=config.optimizer,
                 ),
-            )
+            ),
         },
     )
     widths = (
@@ -189,7 +196,10 @@ def run_finetuning(
         "model": to_dict(model_config),
         "labels": labels,
         "train_examples": examples_digest(examples["train"]),
-        "dev_examples": examples_digest(examples[task.evaluated[""]]),
+        "dev_examples": [
+            examples_digest(examples[split])
+            for split in task.evaluated.values()
+        ],
         "tokenizer": tokenizer.fingerprint,
         "init_from": initial.fingerprint,
     }
@@ -220,9 +230,10 @@ def run_finetuning(
             pictures[f"answers{ending}"] = kind.picture(
                 part.examples, scores, labels
             )
-            only = kind.only_answer(scores, config.features)
+            only = kind.only_answer(scores, config.features, labels)
             if only and step >= config.optimizer.num_warmup_steps:
-                say(_collapse(only, len(scores), step, config))
+                split = task.evaluated[ending]
+                say(_collapse(only, split, step, config))
             found = {"loss": loss} | kind.measures(
                 part.examples,
                 scores,
@@ -243,12 +254,12 @@ def run_finetuning(
             task=TaskRecord(task.name, kept),
         )
 
-    def flops(step: int) -> int:
+    def flops(step: int, batch: Batch) -> int:
         return training_flops(
             model_config,
             batch_size=config.training.train_batch_size
             * max(features.choices, 1),
-            seq_length=batches.width(step),
+            seq_length=batch["input_ids"].shape[-1],
             num_predictions=0,
             read_positions_only=_reads_positions_only(model),
         )
@@ -259,10 +270,12 @@ def run_finetuning(
             phases=Phases([batches], [config.training.num_train_steps]),
             depths=DepthSchedule("", len(sharing_plan(model_config))),
             evaluate=evaluate,
-            best_metric=config.training.best_metric
-            or task.best_metric
-            or kind.best_measure(labels),
-            measures=("loss", *task.metrics, *kind.own_measures),
+            best_metric=config.training.best_metric,
+            measures=[
+                f"{name}{ending}"
+                for ending in task.evaluated
+                for name in ("loss", *measured)
+            ],
             export=export,
             flops=flops,
             pictures=lambda: {
@@ -280,9 +293,7 @@ def run_finetuning(
     )
 
 
-def _collapse(
-    only: str, num_examples: int, step: int, config: FinetuneConfig
-) -> str:
+def _collapse(only: str, split: str, step: int, config: FinetuneConfig) -> str:
     """Returns what to say of a model with one answer to everything.
 
     The large second models have been reported to end so with the paper's
@@ -290,7 +301,7 @@ def _collapse(
     """
     rate = config.optimizer.learning_rate
     return (
-        f"All {num_examples} dev examples get the same answer at step {step}: "
+        f"All {split} examples get the same answer at step {step}: "
         f"{only}. The model has diverged, or learned nothing yet; if it stays "
         f"so, start again in another --run_dir, with "
         f"--learning_rate={rate / 2:g} where it is a large one, and more steps "
@@ -307,6 +318,6 @@ def _check_told(task: Task, examples: Sequence[Any], split: str) -> None:
     untold = next((e for e in examples if not task.kind.is_told(e)), None)
     if untold is not None:
         raise UserError(
-            f"{untold.place} has no label; {split} examples of {task.name} "
+            f"{untold.place} has no answer; {split} examples of {task.name} "
             "need one."
         )

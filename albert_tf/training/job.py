@@ -3,7 +3,11 @@
 import dataclasses
 from collections.abc import Callable, Collection, Mapping
 
+from albert_tf.training.input_pipeline import Batch
 from albert_tf.training.phases import DepthSchedule, Phases
+
+# Words in the names of measures.
+_LOWER_IS_BETTER = {"loss", "perplexity", "error"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,7 +22,7 @@ class Job:
         measures: the names of what `evaluate` gives.
         export: writes a model directory at a path, of a model that was
             evaluated so.
-        flops: (step) -> floating point operations of that step.
+        flops: (step, its batch) -> floating point operations of that step.
         samples: () -> text that shows what the model does, or None.
         pictures: () -> PNG files by their names, of the last evaluation.
         remarks: lines for the reader of the log.
@@ -30,7 +34,7 @@ class Job:
     best_metric: str
     measures: Collection[str]
     export: Callable[[str, Mapping[str, float]], None]
-    flops: Callable[[int], int]
+    flops: Callable[[int, Batch], int]
     samples: Callable[[], str] | None = None
     pictures: Callable[[], Mapping[str, bytes]] | None = None
     remarks: tuple[str, ...] = ()
@@ -70,8 +74,14 @@ class Progress:
 def is_better(metric: str, value: float, than: float) -> bool:
     """Returns whether a measure's value is better than another.
 
-    Losses and perplexities are better when lower, all others when higher.
+    Losses, perplexities and errors are better when lower, all others when
+    higher.
     """
-    if metric.endswith(("loss", "perplexity")):
+    if _LOWER_IS_BETTER & set(metric.split("_")):
         return value < than
     return value > than
+
+
+def is_loss(name: str) -> bool:
+    """Returns whether a measure is a loss, of whichever split."""
+    return "loss" in name.split("_")

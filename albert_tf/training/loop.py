@@ -23,7 +23,7 @@ from albert_tf.training.distribution import (
 from albert_tf.training.environment import describe_environment, markdown_table
 from albert_tf.training.input_pipeline import Batch, ReaderStalled, prefetch
 from albert_tf.training.interruption import Interruption, exit_code
-from albert_tf.training.job import Job, Progress, is_better
+from albert_tf.training.job import Job, Progress, is_better, is_loss
 from albert_tf.training.loss_watch import LossWatch
 from albert_tf.training.means import RunningMeans
 from albert_tf.training.monitor import Monitor
@@ -339,8 +339,9 @@ class _Loop:
         self.monitor.advance(
             loss=result["loss"],
             sequences=len(numbers),
-            tokens=len(numbers) * batch["input_ids"].shape[-1],
-            flops=self.job.flops(place.step),
+            # Of all choices, where there are any.
+            tokens=len(numbers) * math.prod(batch["input_ids"].shape[1:]),
+            flops=self.job.flops(place.step, batch),
         )
         if not result["skipped"]:
             progress.skipped_in_a_row = 0
@@ -413,9 +414,7 @@ class _Loop:
         if early and not last:
             self.monitor.say(
                 f"{self.job.best_metric} has not improved in {patience} "
-                f"evaluations: the run ends at step {step}. The best model, "
-                f"of step {self.progress.best['step']:.0f}, is in "
-                f"{self.run_dir}/best_model."
+                f"evaluations: the run ends at step {step}. {self._best()}"
             )
         stop = self._must_stop(result)
         due = step % config.save_checkpoints_steps == 0
@@ -423,6 +422,15 @@ class _Loop:
             self._save(best=better, needed=stop or self.progress.finished)
         if stop and not self.progress.finished:
             raise self._stopped()
+
+    def _best(self) -> str:
+        best = self.progress.best
+        if not best:
+            return "It was never defined; there is no best_model."
+        return (
+            f"The best model, of step {best['step']:.0f}, is in "
+            f"{self.run_dir}/best_model."
+        )
 
     def _stopped(self) -> RunStopped:
         received = self.interruption.received
@@ -467,7 +475,7 @@ class _Loop:
             measures = self.job.evaluate(self.step)
             text = self.job.samples() if self.job.samples else None
         for name, value in measures.items():
-            if not math.isfinite(value) and name.endswith("loss"):
+            if not math.isfinite(value) and is_loss(name):
                 raise RunStopped(
                     f"{name} is {value} in the evaluation at step "
                     f"{self.step}: the run has diverged. Lower "

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import math
 import os
 import statistics
 import struct
@@ -15,7 +14,7 @@ from albert_tf.training.append_log import AppendLog
 from albert_tf.training.comparison import Comparison
 from albert_tf.training.event_file import EventFile
 from albert_tf.training.progress import Progress
-from albert_tf.training.run_results import METRICS_FILE
+from albert_tf.training.run_results import METRICS_FILE, json_measures
 from albert_tf.training.speed import Speed
 
 # Scalars that a clock decides, and what happened.
@@ -195,9 +194,9 @@ class Monitor:
     def _line(
         self, file: str, step: int, split: str, values: Mapping[str, float]
     ) -> None:
-        # JSON has no NaN and no infinity.
-        finite = {n: v if math.isfinite(v) else None for n, v in values.items()}
-        self._json(file, {"step": step, "split": split, **finite})
+        self._json(
+            file, {"step": step, "split": split, **json_measures(values)}
+        )
 
     def _json(self, file: str, line: Mapping[str, object]) -> None:
         if not self._writes:

@@ -108,3 +108,7 @@ class HeadObjective:
             outputs["logits"], features["label_ids"], weights
         )
         return {"accuracy": (correct, tf.reduce_sum(weights))}
+
+    def label_weights(self, outputs: dict, features: dict) -> dict:
+        """Returns nothing: a task's own evaluation says what guessing is."""
+        return {}

@@ -1,6 +1,7 @@
 """Pictures of how a model answers, for TensorBoard."""
 
 import io
+import warnings
 
 import numpy as np
 
@@ -9,6 +10,8 @@ from albert_tf.tasks.base import ConfusionMatrix, Distributions, Picture
 # Labels beyond which numbers in the fields are too small to be read.
 _MOST_NUMBERS = 12
 _BINS = 30
+# Dollar signs in labels are no formulas.
+_PLAIN = {"parse_math": False}
 _DOTS_PER_INCH = 110
 
 
@@ -26,13 +29,16 @@ def draw(picture: Picture, title: str) -> bytes:
     figure = Figure(figsize=(5.2, 4.4), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    axes.set_title(title)
+    axes.set_title(title, **_PLAIN)
     if isinstance(picture, ConfusionMatrix):
         _draw_matrix(axes, picture)
     else:
         _draw_distributions(axes, picture)
     content = io.BytesIO()
-    figure.savefig(content, format="png", dpi=_DOTS_PER_INCH)
+    with warnings.catch_warnings():
+        # A character that the font lacks is a box.
+        warnings.filterwarnings("ignore", message="Glyph")
+        figure.savefig(content, format="png", dpi=_DOTS_PER_INCH)
     return content.getvalue()
 
 
@@ -41,8 +47,8 @@ def _draw_matrix(axes: object, picture: ConfusionMatrix) -> None:
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
     places = range(len(picture.labels))
-    axes.set_xticks(places, picture.labels, rotation=30, ha="right")
-    axes.set_yticks(places, picture.labels)
+    axes.set_xticks(places, picture.labels, rotation=30, ha="right", **_PLAIN)
+    axes.set_yticks(places, picture.labels, **_PLAIN)
     axes.set_xlabel("answer")
     axes.set_ylabel("label")
     if len(picture.labels) > _MOST_NUMBERS:

@@ -58,9 +58,6 @@ class Predictor:
         self.loaded = loaded
         self.batch_size = batch_size
         self._call = tf.function(
-            lambda features: loaded.model(features), reduce_retracing=True
-        )
-        self._call_heads = tf.function(
             lambda features: loaded.model(features, heads_only=True),
             reduce_retracing=True,
         )
@@ -74,13 +71,6 @@ class Predictor:
             {},
         )
         return _padded(features)
-
-    def _run_heads(
-        self, features: dict[str, np.ndarray]
-    ) -> dict[str, tf.Tensor]:
-        return self._call_heads(
-            {name: tf.constant(value) for name, value in features.items()}
-        )
 
     def _run(self, features: dict[str, np.ndarray]) -> dict[str, tf.Tensor]:
         return self._call({k: tf.constant(v) for k, v in features.items()})
@@ -96,7 +86,7 @@ class Predictor:
         self.loaded.require_head(
             "classification",
             "The model directory",
-            "fine-tune it first (bin.finetune), or use --mode=fill-mask.",
+            "fine-tune it first (bin.finetune), or use the --mode of its head.",
         )
         labels = self.loaded.labels
         for batch in _batches(texts, self.batch_size):
@@ -132,8 +122,7 @@ class Predictor:
         self.loaded.require_head(
             kind.head,
             "The model directory",
-            f"it does not answer {kind.name}; use a model that was fine-tuned "
-            "for that.",
+            f"use a model that was fine-tuned for {kind.name}.",
         )
         config, labels = self.loaded.features, self.loaded.labels or []
         for batch in _batches(examples, self.batch_size):
@@ -149,7 +138,7 @@ class Predictor:
             for start in range(0, len(features), self.batch_size):
                 rows = np.arange(len(features))[start:][: self.batch_size]
                 width = features.lengths[rows].max()
-                found = self._run_heads(features.batch(rows, width))
+                found = self._run(features.batch(rows, width))
                 for name, values in found.items():
                     outputs.setdefault(name, []).extend(values.numpy())
             scores = kind.scores(batch, features, outputs, config)

@@ -36,6 +36,7 @@ from albert_tf.training.evaluate import (
     pretraining_measures,
 )
 from albert_tf.training.input_pipeline import (
+    Batch,
     PretrainingBatches,
     check_same_vocabulary,
     check_shards,
@@ -282,7 +283,7 @@ def run_pretraining(
             depths.at(step - 1),
         )
 
-    def flops(step: int) -> int:
+    def flops(step: int, batch: Batch) -> int:
         source = phases.source(step)
         return training_flops(
             config.model,

@@ -4,10 +4,18 @@ import dataclasses
 import math
 import os
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-from albert_tf.config import FinetuneConfig, override, write_json
+from albert_tf import files
+from albert_tf.config import (
+    FinetuneConfig,
+    UserError,
+    override,
+    read_json,
+    write_json,
+)
 from albert_tf.training.job import is_better
+from albert_tf.training.run_directory import CONFIG
 from albert_tf.training.run_results import evaluations, finite, json_measures
 
 RESULTS_FILE = "results.json"
@@ -63,12 +71,7 @@ class RepeatedRuns:
         columns[f"{self.best_metric} of the best checkpoint"] = [
             run.best for run in self.runs
         ]
-        return {
-            name: Spread(
-                values, statistics.median(values), max(values) - min(values)
-            )
-            for name, values in columns.items()
-        }
+        return {name: _spread(values) for name, values in columns.items()}
 
     def to_json(self) -> dict:
         """Returns all of it; null for what is not defined."""
@@ -95,13 +98,19 @@ class RepeatedRuns:
         }
 
 
+def _spread(values: list[float]) -> Spread:
+    """Returns the median and range; NaN where a value is not defined."""
+    if any(map(math.isnan, values)):
+        return Spread(values, math.nan, math.nan)
+    return Spread(values, statistics.median(values), max(values) - min(values))
+
+
 def repeat(
     run: Callable[[FinetuneConfig, str], dict[str, float]],
     config: FinetuneConfig,
     *,
     num_runs: int,
     run_dir: str,
-    best_metrics: Sequence[str],
 ) -> RepeatedRuns:
     """Makes runs with the seeds seed, seed + 1 and so on.
 
@@ -113,19 +122,31 @@ def repeat(
         config: the settings of all but the seed.
         num_runs: how many.
         run_dir: holds them all.
-        best_metrics: the first that is measured chooses the best model.
+
+    Raises:
+        UserError: when that is the directory of a single run.
     """
-    runs = []
+    if files.exists(os.path.join(run_dir, CONFIG)):
+        raise UserError(
+            f"{run_dir} is the directory of one run; name another for several."
+        )
+    runs: list[RunResult] = []
     for number in range(num_runs):
         seed = config.training.seed + number
         directory = os.path.join(run_dir, f"run-{number + 1}")
         last = run(override(config, {"seed": seed}), directory)
-        best_metric = next(name for name in best_metrics if name in last)
+        best_metric = _best_metric(directory)
         best, step = _best(directory, best_metric)
         runs.append(RunResult(directory, seed, last, best, step))
-    found = RepeatedRuns(best_metric, runs)
-    write_json(os.path.join(run_dir, RESULTS_FILE), found.to_json())
+        found = RepeatedRuns(best_metric, runs)
+        # After each, for the next may fail.
+        write_json(os.path.join(run_dir, RESULTS_FILE), found.to_json())
     return found
+
+
+def _best_metric(run_dir: str) -> str:
+    config = read_json(os.path.join(run_dir, CONFIG))
+    return config["config"]["training"]["best_metric"]
 
 
 def _best(run_dir: str, metric: str) -> tuple[float, int]:

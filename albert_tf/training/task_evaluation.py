@@ -146,7 +146,8 @@ def evaluate_task(
             different labels, or an example has a label that they do not know.
     """
     kind = task.kind
-    examples = task.read(data_dir, split)
+    examples = task.read(data_dir, split, say)
+    told = _are_told(kind, examples)
     members, configs = [], []
     labels: list[str] = []
     for model_dir in model_dirs:
@@ -158,6 +159,8 @@ def evaluate_task(
         _check_labels(task, model_dir, found, labels)
         labels = labels or found
         config = loaded.features
+        if null_threshold is not None:
+            config = override(config, {"null_threshold": null_threshold})
         builder = FeatureBuilder(
             kind, loaded.tokenizer, config, labels, workers, cache_dir, say
         )
@@ -172,33 +175,48 @@ def evaluate_task(
             batch_size=batch_size,
             widths=bucket_widths(config.max_seq_length),
         )
+        if loaded.task and loaded.task.task != task.name:
+            say(
+                f"{model_dir} was fine-tuned for {loaded.task.task}, and now "
+                f"answers {task.name}."
+            )
         _, scores = scores_of(trainer, kind, evaluated, config, progress)
         members.append(scores)
         configs.append(config)
     scores = kind.averaged(members) if len(members) > 1 else members[0]
-    if null_threshold is None:
-        thresholds = [config.null_threshold for config in configs]
-        null_threshold = float(np.mean(thresholds))
-    config = override(configs[0], {"null_threshold": null_threshold})
-    told = [kind.is_told(example) for example in examples]
+    thresholds = [config.null_threshold for config in configs]
+    config = override(
+        configs[0], {"null_threshold": float(np.mean(thresholds))}
+    )
     measured: list[dict[str, float]] = []
-    if all(told):
+    if told:
         measured = [
             kind.measures(
-                examples, of_one, config, labels=labels, metrics=task.metrics
+                examples, of_one, its, labels=labels, metrics=task.metrics
             )
-            for of_one in (*members, scores)
+            for of_one, its in zip(
+                (*members, scores), (*configs, config), strict=True
+            )
         ]
-    elif any(told):
-        place = examples[told.index(False)].place
-        raise UserError(
-            f"{place} has no label, though others have; a split tells all or "
-            "none."
-        )
     *of_members, measures = measured or [{}]
     return TaskEvaluation(
         task, examples, scores, config, labels, measures, of_members
     )
+
+
+def _are_told(kind: Kind, examples: Sequence[Any]) -> bool:
+    """Returns whether all examples tell their answers.
+
+    Raises:
+        UserError: when some do and some do not.
+    """
+    told = [kind.is_told(example) for example in examples]
+    if any(told) and not all(told):
+        raise UserError(
+            f"{examples[told.index(False)].place} has no answer, though others "
+            "have; a split tells all or none."
+        )
+    return all(told)
 
 
 def _check_labels(

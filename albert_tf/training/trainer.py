@@ -54,6 +54,10 @@ class Objective(Protocol):
     def metrics(self, outputs: dict, features: dict) -> dict:
         """Returns name -> (weighted sum, weight)."""
 
+    def label_weights(self, outputs: dict, features: dict) -> dict:
+        """Returns what each class weighs, `[classes]`, by what guessing it is
+        called; only `evaluation_step` asks."""
+
 
 class _TracePerShape:
     """A compiled function for each shape of batches.

@@ -19,6 +19,7 @@ from albert_tf.interchange.model_directory import (
     replacing_directory,
     save_model_directory,
 )
+from albert_tf.interchange.task_record import TASK_FILE, read_task_record
 from albert_tf.modeling import pretrained
 from albert_tf.modeling.conversion import convert_weights
 from albert_tf.modeling.heads import HEADS
@@ -64,6 +65,7 @@ class Target:
         left_out: gives a line for each thing that has no place there, from
             model, tokenizer and max_seq_length.
         prepare: raises UserError where something needed is not installed.
+        keeps_task: whether `write` takes the `task` that a model is of.
     """
 
     library: str
@@ -73,6 +75,7 @@ class Target:
     lacks: tuple[str, ...] = ()
     pooler: bool = True
     prepare: Callable[[], object] = lambda: None
+    keeps_task: bool = False
 
 
 def convert(
@@ -133,7 +136,17 @@ def convert(
     length = min(_max_seq_length(source), model.config.max_position_embeddings)
     for line in target.left_out(model, vocabulary, length):
         say(line)
-    target.write(to_path, model, vocabulary, max_seq_length=length)
+    options = {}
+    task = source.directory and read_task_record(source.directory)
+    if task and not head:
+        if target.keeps_task:
+            options["task"] = task
+        else:
+            say(
+                f"Has no place there: {TASK_FILE}, how the model answers "
+                f"{task.task}."
+            )
+    target.write(to_path, model, vocabulary, max_seq_length=length, **options)
     say(f"Wrote {to_path}: {to_format}, {type(model).__name__}.")
 
 
@@ -434,9 +447,10 @@ TARGETS: dict[str, Target] = {
     "model_directory": Target(
         library="albert_tf",
         write=save_model_directory,
-        files=frozenset(_TOKENIZER_FILES + _MODEL_FILES),
+        files=frozenset((*_TOKENIZER_FILES, *_MODEL_FILES, TASK_FILE)),
         left_out=_nothing_left_out,
         pooler=False,
+        keeps_task=True,
     ),
     "huggingface": Target(
         library="transformers",

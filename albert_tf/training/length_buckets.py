@@ -10,8 +10,8 @@ from albert_tf.tasks.features import Features
 from albert_tf.text import counter_rng
 from albert_tf.training.input_pipeline import Batch, training_positions
 
-# Every width is a trace of the step, so there are few; each wastes at most
-# half of its tokens, and a quarter where most sentences are.
+# Every width is a trace of the step, so there are few. From 16 on at most a
+# third of the tokens is padding.
 _WIDTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
 # Batches whose examples are sorted together. More of them waste less padding,
 # and leave less to chance which examples meet.

@@ -2,10 +2,14 @@
 
 import json
 import os
+import shutil
 
 import keras
 import numpy as np
 import pytest
+from tensorboard.backend.event_processing.event_accumulator import (
+    EventAccumulator,
+)
 
 from albert_tf.config import FinetuneConfig, ModelConfig, UserError, override
 from albert_tf.interchange.model_directory import (
@@ -234,8 +238,14 @@ def test_it_learns_and_its_model_answers_alike(finished):
     assert [json.loads(line) for line in lines] == [
         p.fields for p in predictions
     ]
-    events = os.listdir(os.path.join(root, "run", "tensorboard", "eval"))
-    assert events
+    events = EventAccumulator(os.path.join(root, "run/tensorboard/eval"))
+    events.Reload()
+    assert [event.step for event in events.Tensors("answers")] == [
+        60,
+        120,
+        180,
+        240,
+    ]
 
 
 @pytest.mark.slow
@@ -263,6 +273,33 @@ def test_answers_handed_in_score_as_measured(finished, tmp_path):
     ).measures
     for name, value in official.items():
         assert found.measures[name] == pytest.approx(value), name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("finished", ["doubtful_questions"], indirect=True)
+def test_members_answer_by_their_own_thresholds(finished, tmp_path):
+    task, root, _, _ = finished
+    models = []
+    for threshold in (-100.0, 100.0):
+        models.append(str(tmp_path / str(threshold)))
+        shutil.copytree(os.path.join(root, "run", "model"), models[-1])
+        path = tmp_path / str(threshold) / "task.json"
+        record = json.loads(path.read_text())
+        record["features"]["null_threshold"] = threshold
+        path.write_text(json.dumps(record))
+    found = evaluate_task(models, task, root, split="dev", batch_size=16)
+    never, always = found.members
+    assert never["NoAns_exact"] == 100
+    assert never["HasAns_exact"] == 0
+    assert always["NoAns_exact"] == 0
+    assert found.config.null_threshold == 0
+    (given,) = {
+        evaluate_task(
+            [model], task, root, split="dev", batch_size=16, null_threshold=1.0
+        ).measures["exact"]
+        for model in models
+    }
+    assert never["exact"] <= given <= 100
 
 
 @pytest.mark.slow

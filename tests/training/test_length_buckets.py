@@ -30,7 +30,7 @@ def random_features(count, seed=0, longest=32):
     return features(rng.integers(1, longest + 1, count))
 
 
-def training(of, batch_size=4, seed=1, steps=1000, widths=WIDTHS):
+def training(of, batch_size=4, seed=1, widths=WIDTHS):
     return TaskBatches(
         of,
         batch_size=batch_size,
@@ -124,7 +124,7 @@ def test_which_examples_meet_is_another_in_every_epoch_and_for_every_seed():
 
 
 def test_long_and_short_batches_are_mixed():
-    batches = training(random_features(4 * 64), steps=64)
+    batches = training(random_features(4 * 64))
     widest = [
         batches.features.lengths[batches.record_numbers(step)].max()
         for step in range(64)
@@ -146,12 +146,11 @@ def test_a_batch_is_a_function_of_its_step(count):
             np.testing.assert_array_equal(values, there[step][name])
 
 
-@pytest.mark.parametrize("steps", [10, 64, 70, 200])
-def test_steps_beyond_the_last_one(steps):
+def test_steps_go_on_and_on():
     # After a roll-back the examples of some steps are left out, so later ones
     # than were planned are read.
-    batches = training(random_features(1000), steps=steps)
-    for step in range(max(0, steps - 3), steps + 130):
+    batches = training(random_features(1000))
+    for step in (0, 249, 250, 251, 999, 10**6):
         assert len(batches.record_numbers(step)) == 4
         assert batches.batch(step)["example_weights"].tolist() == [1.0] * 4
 

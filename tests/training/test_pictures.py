@@ -42,10 +42,13 @@ def test_a_row_is_shaded_by_its_shares():
         Distributions("x", {"one": np.arange(9.0), "none": np.zeros(0)}),
         Distributions("x", {"one": np.full(3, 2.0)}),
         Distributions("x", {"none": np.zeros(0)}),
+        ConfusionMatrix(["$$", "$_$"], np.eye(2)),
+        ConfusionMatrix(["\u597d", "\U0001f600"], np.eye(2)),
     ],
 )
-def test_anything_can_be_drawn(picture):
-    assert pixels(draw(picture, "title")).std() > 1
+def test_anything_can_be_drawn(picture, recwarn):
+    assert pixels(draw(picture, "$_$")).std() > 1
+    assert not recwarn.list
 
 
 def test_distributions_differ():

@@ -26,6 +26,8 @@ def fake_run(config, run_dir):
         )
     text = "".join(f"{json.dumps(line)}\n" for line in lines)
     (directory / "metrics.jsonl").write_text(text + '{"step": 40, "spl')
+    settings = {"training": {"best_metric": "accuracy"}}
+    (directory / "config.json").write_text(json.dumps({"config": settings}))
     return {"loss": 1.0 / config.training.seed, "accuracy": values[-1]}
 
 
@@ -35,7 +37,6 @@ def test_median_spread_and_best(tmp_path):
         override(FinetuneConfig(), {"seed": 7}),
         num_runs=3,
         run_dir=str(tmp_path),
-        best_metrics=["f1", "accuracy"],
     )
     assert [run.seed for run in found.runs] == [7, 8, 9]
     assert [(run.best, run.best_step) for run in found.runs] == [
@@ -70,11 +71,56 @@ def test_what_is_not_defined_is_null(tmp_path):
         override(FinetuneConfig(), {"seed": 9}),
         num_runs=1,
         run_dir=str(tmp_path),
-        best_metrics=["accuracy"],
     )
     written = json.loads((tmp_path / RESULTS_FILE).read_text())
     assert written["runs"][0]["last"] == {"loss": 1.0, "accuracy": None}
     assert found.runs[0].best == 0.2
+
+
+def test_a_median_of_what_is_not_always_defined_is_not_defined(tmp_path):
+    def undefined(config, run_dir):
+        fake_run(config, run_dir)
+        seed = config.training.seed
+        return {"accuracy": math.nan if seed == 8 else 1.0 / seed}
+
+    found = repeat(
+        undefined,
+        override(FinetuneConfig(), {"seed": 7}),
+        num_runs=3,
+        run_dir=str(tmp_path),
+    )
+    accuracy = found.summary()["accuracy"]
+    assert math.isnan(accuracy.median)
+    assert math.isnan(accuracy.spread)
+    written = json.loads((tmp_path / RESULTS_FILE).read_text())
+    assert written["summary"]["accuracy"] == {
+        "values": [1 / 7, None, 1 / 9],
+        "median": None,
+        "spread": None,
+    }
+
+
+def test_what_is_finished_is_kept_when_the_next_run_fails(tmp_path):
+    def failing(config, run_dir):
+        if config.training.seed == 8:
+            raise KeyboardInterrupt
+        return fake_run(config, run_dir)
+
+    with pytest.raises(KeyboardInterrupt):
+        repeat(
+            failing,
+            override(FinetuneConfig(), {"seed": 7}),
+            num_runs=3,
+            run_dir=str(tmp_path),
+        )
+    written = json.loads((tmp_path / RESULTS_FILE).read_text())
+    assert [run["seed"] for run in written["runs"]] == [7]
+
+
+def test_the_directory_of_a_single_run(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(UserError, match="is the directory of one run; name an"):
+        repeat(fake_run, FinetuneConfig(), num_runs=2, run_dir=str(tmp_path))
 
 
 def test_logs_without_an_evaluation(tmp_path):

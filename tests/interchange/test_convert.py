@@ -14,13 +14,19 @@ import safetensors.numpy
 import tensorflow as tf
 
 from albert_tf import files
-from albert_tf.config import ModelConfig, UserError, override
+from albert_tf.config import (
+    FeatureConfig,
+    ModelConfig,
+    UserError,
+    override,
+)
 from albert_tf.interchange.convert import MODEL_OF_HEAD, TARGETS, convert
 from albert_tf.interchange.google_tf1 import write_checkpoint
 from albert_tf.interchange.model_directory import (
     load_model_directory,
     save_model_directory,
 )
+from albert_tf.interchange.task_record import TaskRecord, read_task_record
 from albert_tf.modeling.models import MODELS, AlbertForAnswerableQuestions
 from albert_tf.modeling.weight_names import stored_arrays
 
@@ -451,6 +457,27 @@ def test_a_changed_model_keeps_its_beams(tmp_path, tiny_tokenizer):
     place, _ = converted(source, "model_directory", changes={"sharing": "ffn"})
     head = load_model_directory(place).model.answerable_span
     assert (head.start_n_top, head.end_n_top) == (3, 5)
+
+
+def test_what_a_task_needs_is_kept_or_said(saved, tiny_tokenizer):
+    directory = saved("answerable_span")
+    record = TaskRecord("SQuAD2.0", FeatureConfig(null_threshold=1.5))
+    record.write(directory)
+    kept, said = converted(directory, "model_directory")
+    assert read_task_record(kept) == record
+    assert not [line for line in said if "task.json" in line]
+    # Once more, over what it has written.
+    converted(directory, "model_directory")
+    lost, said = converted(directory, "google_tf1")
+    assert read_task_record(lost) is None
+    assert "Has no place there: task.json, how the model answers SQuAD2.0." in (
+        said
+    )
+    # A new head is of another task.
+    other, _ = converted(
+        directory, "model_directory", head="none", overwrite=True
+    )
+    assert read_task_record(other) is None
 
 
 def test_merging(saved):

@@ -10,15 +10,23 @@ from albert_tf.tasks.texts import Classification, Regression
 class TwoSplits:
     splits = ("train", "dev")
 
-    def read(self, data_dir, split):
+    def read(self, data_dir, split, say):
+        say(f"{split} lacks a line")
         return [Example((data_dir, split), None)]
 
 
-TASK = Task("Moods", Classification(), TwoSplits(), "accuracy")
+TASK = Task("Moods", Classification(), TwoSplits())
 
 
-def test_a_split_is_read_by_the_reader():
-    assert TASK.read("here", "dev") == [Example(("here", "dev"), None)]
+def test_a_split_is_read_by_the_reader(capsys):
+    said = []
+    found = TASK.read("here", "dev", said.append)
+    assert found == [Example(("here", "dev"), None)]
+    assert said == ["dev lacks a line"]
+    assert capsys.readouterr().out == ""
+    # Where nobody takes it, people read it.
+    assert TASK.read("here", "dev") == found
+    assert capsys.readouterr().out == "dev lacks a line\n"
 
 
 @pytest.mark.parametrize("split", ["test", "", "Dev"])
@@ -44,3 +52,11 @@ def test_a_kind_that_says_no_more():
     # Only questions without answers keep something of a measurement.
     assert kind.kept(config, {"best_f1_thresh": 7.0}) == config
     assert kind.table([Example(("a",), "1")], [1.0], []) is None
+    for training in (True, False):
+        assert kind.remarks([Example(("a",), "1")], training=training) == []
+
+
+def test_the_first_metric_chooses_the_best_model():
+    metrics = {"z": max, "a": min}
+    assert Classification().measured(metrics, ["x", "y"]) == ("z", "a")
+    assert Classification().measured({}, ["x", "y"]) == ()

@@ -44,6 +44,33 @@ def test_numbers():
     assert measures["pearson"] > 0.9
 
 
+def of(label, text="it is good"):
+    return Example((text,), label, "train.tsv, line 2")
+
+
+@pytest.mark.parametrize("name", ["SST-2", "classification"])
+def test_a_label_that_is_alone(name):
+    said = "^train.tsv, line 2 and what follows: .* one label only, '1'; a cla"
+    with pytest.raises(UserError, match=said):
+        baseline_measures(TASKS[name], [of("1")] * 4, [of("0")])
+
+
+@pytest.mark.parametrize("name", ["SST-2", "STS-B"])
+def test_texts_without_words(name):
+    train = [of("0", ""), of("1", " \t")]
+    with pytest.raises(UserError) as raised:
+        baseline_measures(TASKS[name], train, [of("0")])
+    assert str(raised.value) == (
+        "train.tsv, line 2 and what follows: every text is empty."
+    )
+
+
+def test_a_text_without_words_among_others():
+    train = [of("0", ""), of("1", "good"), of("1", "good !")] * 2
+    found = baseline_measures(TASKS["SST-2"], train, train)
+    assert found == {"accuracy": 1.0}
+
+
 def test_another_kind():
     with pytest.raises(UserError, match="RACE is of multiple choice; the base"):
         baseline_measures(TASKS["RACE"], [], [])

@@ -2,9 +2,11 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from albert_tf.config import (
+    FeatureConfig,
     FinetuneConfig,
     ModelConfig,
     UserError,
@@ -12,7 +14,11 @@ from albert_tf.config import (
     setting_fields,
 )
 from albert_tf.modeling.heads import HEADS
+from albert_tf.tasks.base import Example
 from albert_tf.tasks.catalog import TASKS
+from albert_tf.tasks.race import ChoiceExample
+from albert_tf.tasks.span_answers import QuestionScores
+from albert_tf.tasks.squad import Answer, Question
 
 # Table 14 of the paper: learning rate, batch, dropout of the encoder, that of
 # the classifier, steps, warm-up, longest sequence.
@@ -87,14 +93,40 @@ def test_settings_are_known(task):
         assert all(getattr(changed, n) == v for n, v in model.items())
 
 
+def answered(task):
+    """Returns examples, scores that answer them, and labels."""
+    labels = list(task.labels or ("x", "y"))
+    if task.kind.head == "classification":
+        examples = [Example(("a",), label) for label in labels]
+        return examples, list(np.eye(len(labels))), labels
+    if task.kind.head == "regression":
+        return [Example(("a",), n) for n in "124"], [1.0, 2.0, 5.0], []
+    if task.kind.head == "multiple_choice":
+        examples = [ChoiceExample("a", ("b", "c"), n) for n in (0, 1)]
+        return examples, list(np.eye(2)), []
+    none = {"span": None, "answerable_span": -1.0}[task.kind.head]
+    question = Question("1", "?", "Red.", (Answer("Red", 0),), "")
+    return [question], [QuestionScores(((0, 3, 1.0),), none)], []
+
+
 @pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
-def test_the_best_metric_is_measured(task):
-    measured = {*task.metrics, *task.kind.own_measures}
-    assert task.best_metric in measured
+def test_what_may_choose_the_best_model_is_measured(task):
+    examples, scores, labels = answered(task)
+    found = task.kind.measures(
+        examples, scores, FeatureConfig(), labels=labels, metrics=task.metrics
+    )
+    measured = task.kind.measured(task.metrics, labels)
+    assert set(measured) <= found.keys()
+    assert len(set(measured)) == len(measured) > 0
+    # Every metric of the task is there.
+    assert set(task.metrics) <= set(measured)
 
 
 def test_the_best_metrics_are_those_of_the_original():
-    found = {name: TASKS[name].best_metric for name in TASKS}
+    found = {
+        name: task.kind.measured(task.metrics, task.labels)[0]
+        for name, task in TASKS.items()
+    }
     assert found["CoLA"] == "matthews_correlation"
     assert found["STS-B"] == "pearson"
     assert found["SQuAD1.1"] == found["SQuAD2.0"] == "f1"

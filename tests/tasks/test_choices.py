@@ -121,6 +121,7 @@ def test_measures_beside_the_most_frequent_choice():
     assert found == pytest.approx(
         {"accuracy": 2 / 3, "majority_class_accuracy": 2 / 3}
     )
+    assert KIND.measured({"accuracy": metrics.accuracy}, []) == ("accuracy",)
 
 
 def test_what_is_told():
@@ -166,8 +167,10 @@ def test_a_picture_of_choices():
 
 
 def test_a_choice_that_is_the_answer_to_all():
-    assert KIND.only_answer(SCORES[:2], FeatureConfig()) == "class 1"
-    assert KIND.only_answer(SCORES, FeatureConfig()) is None
+    assert KIND.only_answer(SCORES[:2], FeatureConfig(), []) == "B"
+    assert KIND.only_answer(SCORES, FeatureConfig(), []) is None
+    # One answer is always the only one.
+    assert KIND.only_answer(SCORES[:1], FeatureConfig(), []) is None
 
 
 def test_letters():

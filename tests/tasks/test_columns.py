@@ -9,6 +9,7 @@ from albert_tf.tasks.base import Example
 from albert_tf.tasks.columns import (
     Record,
     find_split,
+    own_columns,
     read_choices,
     read_rows,
     read_texts,
@@ -30,6 +31,10 @@ def table(tmp_path, *rows):
 def lines(tmp_path, *values):
     text = "".join(f"{json.dumps(value)}\n" for value in values)
     return write(tmp_path / "t.jsonl", text)
+
+
+def read_own(path):
+    return read_texts(path, own_columns(path))
 
 
 def assert_told(function, path, said, **options):
@@ -123,7 +128,7 @@ def test_the_file_of_a_split(tmp_path):
 )
 def test_a_text_and_its_label_in_either_order(tmp_path, content):
     path = write(tmp_path / "t.tsv", content)
-    examples = read_texts(path)
+    examples = read_own(path)
     assert examples == [
         Example(('Good, "quoted" text',), "pos"),
         Example(("",), "neg"),
@@ -133,16 +138,17 @@ def test_a_text_and_its_label_in_either_order(tmp_path, content):
 
 def test_pairs_in_the_order_of_their_columns(tmp_path):
     path = table(tmp_path, "b\tlabel\ta", "x\t0\ty")
-    assert read_texts(path) == [Example(("x", "y"), "0")]
+    assert own_columns(path) == ["b", "a", "label"]
+    assert read_own(path) == [Example(("x", "y"), "0")]
     path = lines(tmp_path, {"b": "x", "a": "y", "label": 0.5})
-    assert read_texts(path) == [Example(("x", "y"), "0.5")]
+    assert read_own(path) == [Example(("x", "y"), "0.5")]
     # The order of a later line's members is its own affair.
     path = lines(
         tmp_path,
         {"b": "x", "a": "y", "label": 0},
         {"label": 1, "a": "y", "b": "x"},
     )
-    assert read_texts(path)[1] == Example(("x", "y"), "1")
+    assert read_own(path)[1] == Example(("x", "y"), "1")
 
 
 def test_named_columns(tmp_path):
@@ -155,7 +161,8 @@ def test_named_columns(tmp_path):
 
 def test_without_labels(tmp_path):
     path = table(tmp_path, "a\tb", "x\ty")
-    assert read_texts(path, labelled=False) == [Example(("x", "y"), None)]
+    found = read_texts(path, ["a", "b", "label"], labelled=False)
+    assert found == [Example(("x", "y"), None)]
     found = read_texts(path, ["b", "gold"], labelled=False)
     assert found == [Example(("y",), None)]
     # What is there is read.
@@ -164,17 +171,35 @@ def test_without_labels(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("rows", "options", "said"),
+    ("rows", "said"),
     [
-        (["text\tclass", "a\tb"], {}, "line 1: the columns are text, class; o"),
-        (["label", "a"], {}, "line 1: .*one or two with texts, or .*--columns"),
+        (["text\tclass", "a\tb"], "line 1: the columns are text, class; one"),
+        (["label", "a"], "line 1: .*one or two with texts, or .*--columns"),
         (
             ["a\tb\tc\tlabel", "1\t2\t3\t4"],
-            {},
             "line 1: the columns are a, b, c, label; beside 'label' there .*"
             "one or two with texts, or say which are meant with --columns",
         ),
-        (["text\tlabel", "a\t "], {}, "line 2: the label is empty"),
+    ],
+)
+def test_columns_that_do_not_tell_themselves(tmp_path, rows, said):
+    path = table(tmp_path, *rows)
+    assert path in assert_told(own_columns, path, said)
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "said"),
+    [
+        (
+            ["text\tlabel", "a\t "],
+            {"columns": ["text", "label"]},
+            "line 2: the label is empty",
+        ),
+        (
+            ["text\tlabel", "a\t "],
+            {"columns": ["text", "label"], "labelled": False},
+            "line 2: the label is empty",
+        ),
         (
             ["a\tb", "1\t2"],
             {"columns": ["a", "gold"]},
@@ -185,11 +210,10 @@ def test_without_labels(tmp_path):
             {"columns": ["text", "gold"], "labelled": False},
             "line 1: there is no column 'text'; the columns are a, b",
         ),
-        (["a\tb", "1\t2"], {"columns": ["a"]}, "--columns=a names 1 columns"),
         (
             ["a\tb", "1\t2"],
-            {"columns": ["a", "b", "a", "b"]},
-            "--columns=a,b,a,b names 4 columns; name one or two of texts",
+            {"columns": ["a", "a", "b"]},
+            "--columns=a,a,b names a column twice",
         ),
         (
             ["a\tb", "1\t2"],
@@ -218,7 +242,10 @@ def test_columns_that_do_not_fit(tmp_path, rows, options, said):
 )
 def test_json_lines_that_are_unlike_the_first(tmp_path, second, columns, said):
     path = lines(tmp_path, {"a": "x", "label": 0}, second)
-    assert_told(read_texts, path, said, columns=columns)
+    if columns is None:
+        assert path in assert_told(read_own, path, said)
+    else:
+        assert_told(read_texts, path, said, columns=columns)
 
 
 def test_choices_in_columns(tmp_path):
@@ -228,21 +255,23 @@ def test_choices_in_columns(tmp_path):
         "2\tA _ man\twalks\truns\tsits",
         "end_0\tIt\tis\twas\tshall",
     )
-    columns = ["start", "end_0", "end_1", "end_2", "right"]
-    found = read_choices(path, columns)
+    ends = ["end_0", "end_1", "end_2"]
+    found = read_choices(path, "start", ends, "right")
     assert found == [
         ChoiceExample("A _ man", ("walks", "runs", "sits"), 2, id="0"),
         ChoiceExample("It", ("is", "was", "shall"), 0, id="1"),
     ]
     assert found[1].place == f"{path}, line 3"
-    columns[-1] = "gold"
-    found = read_choices(path, columns, labelled=False)
+    found = read_choices(path, "start", ends, "gold", labelled=False)
     assert [e.label for e in found] == [None, None]
+    # What is there is read.
+    found = read_choices(path, "start", ends, "right", labelled=False)
+    assert [e.label for e in found] == [2, 0]
 
 
 def test_the_name_of_a_column_goes_before_its_number(tmp_path):
     path = table(tmp_path, "c\t1\t2\t0\tgold", "x\ta\tb\tc\t1")
-    (example,) = read_choices(path, ["c", "1", "2", "0", "gold"])
+    (example,) = read_choices(path, "c", ["1", "2", "0"], "gold")
     assert example.label == 0
 
 
@@ -250,19 +279,34 @@ def test_choices_in_a_list(tmp_path):
     value = {"context": "X", "choices": ["a", "b"], "label": 1}
     path = lines(
         tmp_path,
-        value,
         {**value, "question": "Is _ so _?"},
         {**value, "question": "Which?"},
     )
-    assert [e.choices for e in read_choices(path)] == [
-        ("a", "b"),
+    columns = ("context", ["choices"], "label")
+    found = read_choices(path, *columns, question="question")
+    assert [e.choices for e in found] == [
         ("Is a so a?", "Is b so b?"),
         ("Which? a", "Which? b"),
     ]
-    assert [e.label for e in read_choices(path)] == [1, 1, 1]
+    assert [(e.context, e.label) for e in found] == [("X", 1)] * 2
     # Columns that are named are all that is read.
-    found = read_choices(path, ["context", "choices", "label"])
-    assert found[2].choices == ("a", "b")
+    found = read_choices(path, *columns)
+    assert [e.choices for e in found] == [("a", "b")] * 2
+
+
+def test_a_question_with_choices_in_columns(tmp_path):
+    path = table(tmp_path, "q\tc\ta\tb\tgold", "Is _?\tX\tred\tblue\tb")
+    found = read_choices(path, "c", ["a", "b"], "gold", question="q")
+    assert found == [ChoiceExample("X", ("Is red?", "Is blue?"), 1, id="0")]
+
+
+def test_every_line_has_its_question(tmp_path):
+    value = {"context": "X", "choices": ["a", "b"], "label": 1}
+    path = lines(tmp_path, {**value, "question": "Which?"}, value)
+    options = {"context": "context", "of_choices": ["choices"]}
+    options |= {"label": "label", "question": "question"}
+    said = "line 2: there is no column 'question'; the columns are context, ch"
+    assert path in assert_told(read_choices, path, said, **options)
 
 
 @pytest.mark.parametrize(
@@ -287,15 +331,28 @@ def test_choices_in_a_list(tmp_path):
 )
 def test_choices_that_do_not_fit(tmp_path, changes, said):
     value = {"context": "X", "choices": ["a", "b"], "label": 1}
+    value["question"] = "Which?"
     path = lines(tmp_path, value, {**value, **changes})
-    assert path in assert_told(read_choices, path, said)
+    found = assert_told(
+        read_choices,
+        path,
+        said,
+        context="context",
+        of_choices=["choices"],
+        label="label",
+        question="question",
+    )
+    assert path in found
 
 
 def test_columns_of_choices_that_do_not_fit(tmp_path):
     path = table(tmp_path, "c\ta\tb\tlabel", "x\ty\tz\tc")
+    options = {"context": "c", "of_choices": ["a", "b"], "label": "label"}
     said = "line 2: the label is 'c'; it must be .* from 0 to 1, or one of a, b"
-    assert_told(read_choices, path, said, columns=["c", "a", "b", "label"])
+    assert_told(read_choices, path, said, **options)
     said = "line 1: there is no column 'context'; the columns are c, a, b"
-    assert_told(read_choices, path, said)
-    said = "--columns=c,label names 2 columns; name that of the context"
-    assert_told(read_choices, path, said, columns=["c", "label"])
+    assert_told(read_choices, path, said, **{**options, "context": "context"})
+    said = "line 1: there is no column 'q'; the columns are c, a, b"
+    assert_told(read_choices, path, said, **options, question="q")
+    said = "--columns=c,a,b,a,label names a column twice"
+    assert_told(read_choices, path, said, **options, question="a")

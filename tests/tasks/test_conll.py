@@ -47,7 +47,25 @@ def test_columns(tmp_path):
     path = write(tmp_path, "1 Mia NNP B-PER x\n2 in IN O\n")
     (example,) = read_conll(path, word_column=1, tag_column=3)
     assert example == WordsExample(("Mia", "in"), ("B-PER", "O"))
-    (example,) = read_conll(path, word_column=1, tag_column=None)
+
+
+def test_tags_that_need_not_be_told(tmp_path):
+    # A document's line is no line of words, however wide.
+    plain = "-DOCSTART- -X- -X- O\n\nMia\nin\n\nUlm\n"
+    path = write(tmp_path, plain)
+    found = read_conll(path, tagged=False)
+    assert found == [
+        WordsExample(("Mia", "in"), None),
+        WordsExample(("Ulm",), None),
+    ]
+    # Where they are there they are read.
+    path = write(tmp_path, "-DOCSTART-\n\nMia NNP B-PER\nin IN O\n")
+    for tagged in (True, False):
+        (example,) = read_conll(path, tagged=tagged)
+        assert example == WordsExample(("Mia", "in"), ("B-PER", "O"))
+    # The word stands in another column, and the tag's is not there.
+    path = write(tmp_path, "1 Mia\n2 in\n")
+    (example,) = read_conll(path, 1, 2, tagged=False)
     assert example == WordsExample(("Mia", "in"), None)
 
 
@@ -63,9 +81,11 @@ def test_columns(tmp_path):
         ("a O\n", {"tag_column": -2}, "line 1: 2 columns, where at least 3"),
         (
             "a\n",
-            {"word_column": -2, "tag_column": None},
+            {"word_column": -2, "tag_column": -1, "tagged": False},
             "line 1: 1 columns, where at least 2",
         ),
+        # The first line has a tag, and says that all have.
+        ("a O\nb\n", {"tagged": False}, "line 2: 1 columns, where at least 2"),
         (b"a O\n\xff O\n", {}, r"line 2: byte 0 \(0xff\) is not UTF-8"),
     ],
 )

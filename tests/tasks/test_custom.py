@@ -35,7 +35,7 @@ def test_a_text_and_a_label(tmp_path, tiny_tokenizer):
     )
     examples = task.read(str(tmp_path), "train")
     assert examples == [Example(("the of",), "sad"), Example(("and",), "glad")]
-    assert (task.kind.head, task.best_metric) == ("classification", "accuracy")
+    assert task.kind.head == "classification"
     assert list(task.metrics) == ["accuracy", "macro_f1"]
     found = features(task, examples, tiny_tokenizer)
     assert found.scalars["label_ids"].tolist() == [1, 0]
@@ -60,7 +60,7 @@ def test_a_number(tmp_path, tiny_tokenizer):
     write(tmp_path / "dev.jsonl", "".join(f"{json.dumps(x)}\n" for x in lines))
     examples = task.read(str(tmp_path), "dev")
     assert examples[0] == Example(("the", "of"), "2.5")
-    assert (task.kind.head, task.best_metric) == ("regression", "pearson")
+    assert task.kind.head == "regression"
     assert list(task.metrics) == ["pearson", "spearman"]
     found = features(task, examples, tiny_tokenizer)
     assert found.scalars["label_ids"].tolist() == [2.5, -1.0]
@@ -79,10 +79,44 @@ def test_choices(tmp_path, tiny_tokenizer):
         ChoiceExample("the of", ("and", "of the"), 0, id="0"),
         ChoiceExample("and", ("of", "the"), 1, id="1"),
     ]
-    assert (task.kind.head, task.best_metric) == ("multiple_choice", "accuracy")
+    assert task.kind.head == "multiple_choice"
+    assert list(task.metrics) == ["accuracy"]
     found = features(task, examples, tiny_tokenizer)
     assert found.scalars["label_ids"].tolist() == [0, 1]
     assert found.choices == 2
+
+
+@pytest.mark.parametrize(
+    ("columns", "labels", "best"),
+    [
+        (["text=a", "label=b"], ["x", "y"], "accuracy"),
+        (["text=a", "number=b"], [], "pearson"),
+        (["context=a", "choice=b", "label=c"], [], "accuracy"),
+        (["word=0", "tag=1"], ["B-X", "O"], "f1"),
+        (["word=0", "tag=1"], ["DT", "IN"], "accuracy"),
+    ],
+)
+def test_what_chooses_the_best_model(columns, labels, best):
+    task = custom_task(columns)
+    assert task.kind.measured(task.metrics, labels)[0] == best
+
+
+def test_choices_with_a_question(tmp_path):
+    roles = ["label=gold", "question=q", "choice=a", "context=c", "choice=b"]
+    content = "q\tc\ta\tb\tgold\nIs _?\tX\tred\tblue\t1\n"
+    write(tmp_path / "dev.tsv", content)
+    expected = ChoiceExample("X", ("Is red?", "Is blue?"), 1, id="0")
+    assert custom_task(roles).read(str(tmp_path), "dev") == [expected]
+    # One that no role names is not read.
+    (example,) = custom_task([*roles[:1], *roles[2:]]).read(
+        str(tmp_path), "dev"
+    )
+    assert example.choices == ("red", "blue")
+    said = "line 1: there is no column 'asked'; the columns are q, c, a, b, go"
+    with pytest.raises(UserError, match=said):
+        custom_task([*roles[:1], "question=asked", *roles[2:]]).read(
+            str(tmp_path), "dev"
+        )
 
 
 def test_choices_in_a_list(tmp_path):
@@ -133,6 +167,36 @@ def test_a_test_file_need_not_tell(tmp_path, columns, content, answer):
         task.read(str(tmp_path), "dev")
 
 
+@pytest.mark.parametrize(
+    ("columns", "content", "answer"),
+    [
+        (["text=a", "label=b"], "a\tb\nx\ty\n", {"label": "y"}),
+        (["text=a", "number=b"], "a\tb\nx\t7\n", {"label": "7"}),
+        (
+            ["context=a", "choice=c", "choice=d", "label=b"],
+            "a\tb\tc\td\nx\td\ty\tz\n",
+            {"label": 1},
+        ),
+        (["word=0", "tag=1"], "x\tO\n", {"tags": ("O",)}),
+    ],
+)
+def test_what_a_test_file_tells_is_read(tmp_path, columns, content, answer):
+    task = custom_task(columns)
+    write(tmp_path / "test.tsv", content)
+    (example,) = task.read(str(tmp_path), "test")
+    assert {name: getattr(example, name) for name in answer} == answer
+    assert task.kind.is_told(example)
+
+
+@pytest.mark.parametrize("number", ["0", "-1"])
+def test_words_and_tags_in_one_column(tmp_path, number):
+    write(tmp_path / "dev.conll", "a b\n")
+    task = custom_task([f"word={number}", f"tag={number}"])
+    said = f"^--columns: word={number} and tag={number} are one column; tags st"
+    with pytest.raises(UserError, match=said):
+        task.read(str(tmp_path), "dev")
+
+
 def test_a_column_whose_name_has_an_equals_sign(tmp_path):
     write(tmp_path / "dev.tsv", "a=b\tc\nx\ty\n")
     task = custom_task([" text = a=b ", "label=c"])
@@ -151,6 +215,10 @@ def test_a_column_whose_name_has_an_equals_sign(tmp_path):
         ["text=a", "choice=b", "label=c"],
         ["context=a", "context=b", "choice=c", "label=d"],
         ["context=a", "label=d"],
+        ["context=a", "question=b", "label=d"],
+        ["context=a", "question=b", "question=c", "choice=d", "label=e"],
+        ["question=a", "choice=b", "label=c"],
+        ["text=a", "question=b", "label=c"],
         ["context=a", "choice=b", "number=c"],
         ["word=0", "label=1"],
         ["word=0", "word=1", "tag=2"],
@@ -165,8 +233,8 @@ def test_roles_that_make_no_task(columns):
     assert str(raised.value) == (
         f"--columns={','.join(columns)} makes no task: there can be text with "
         "label (classification); text with number (regression); context and "
-        "choice with label (multiple choice); word with tag (token "
-        "classification); text once or twice."
+        "question and choice with label (multiple choice); word with tag "
+        "(token classification); text once or twice, a question or none."
     )
 
 
@@ -258,14 +326,53 @@ def test_mistakes(tmp_path, content, said):
 
 
 def test_pairs_without_columns(tmp_path):
-    write(tmp_path / "dev.tsv", "q\tlabel\tr\na\tx\tb\n")
+    write(tmp_path / "train.tsv", "q\tlabel\tr\na\tx\tb\n")
     write(tmp_path / "test.jsonl", '{"q": "a", "r": "b"}\n')
-    assert CLASSIFICATION.read(str(tmp_path), "dev") == [
+    assert CLASSIFICATION.read(str(tmp_path), "train") == [
         Example(("a", "b"), "x")
     ]
     assert CLASSIFICATION.read(str(tmp_path), "test") == [
         Example(("a", "b"), None)
     ]
+    # A test file may tell.
+    write(tmp_path / "test.jsonl", '{"q": "a", "r": "b", "label": "x"}\n')
+    assert CLASSIFICATION.read(str(tmp_path), "test") == [
+        Example(("a", "b"), "x")
+    ]
+
+
+def test_the_columns_are_those_of_training(tmp_path):
+    write(tmp_path / "train.tsv", "said\tlabel\na\tx\n")
+    # By themselves these would be pairs, and in another order.
+    write(tmp_path / "dev.tsv", "id\tlabel\tsaid\n7\tx\ta\n")
+    write(tmp_path / "test.tsv", "id\tsaid\n7\ta\n")
+    assert CLASSIFICATION.read(str(tmp_path), "dev") == [Example(("a",), "x")]
+    assert CLASSIFICATION.read(str(tmp_path), "test") == [Example(("a",), None)]
+    write(tmp_path / "train.tsv", "b\tlabel\ta\n1\tx\t2\n")
+    write(tmp_path / "dev.tsv", "a\tb\tlabel\n2\t1\tx\n")
+    assert CLASSIFICATION.read(str(tmp_path), "dev") == [
+        Example(("1", "2"), "x")
+    ]
+    said = (
+        r"test\.tsv, line 1: there is no column 'b'; the columns are id, said"
+    )
+    with pytest.raises(UserError, match=said):
+        CLASSIFICATION.read(str(tmp_path), "test")
+
+
+def test_columns_without_a_training_file(tmp_path):
+    write(tmp_path / "dev.tsv", "q\tlabel\tr\na\tx\tb\n")
+    assert CLASSIFICATION.read(str(tmp_path), "dev") == [
+        Example(("a", "b"), "x")
+    ]
+
+
+def test_a_training_file_that_does_not_tell_its_columns(tmp_path):
+    write(tmp_path / "train.tsv", "text\tclass\na\tx\n")
+    write(tmp_path / "dev.tsv", "text\tlabel\na\tx\n")
+    said = r"train\.tsv, line 1: the columns are text, class; one must be call"
+    with pytest.raises(UserError, match=said):
+        CLASSIFICATION.read(str(tmp_path), "dev")
 
 
 def test_missing_file(tmp_path):

@@ -1,12 +1,13 @@
 """Features of examples: kept for the next run, made in parts and processes."""
 
 import dataclasses
+import hashlib
 import os
 
 import numpy as np
 import pytest
 
-from albert_tf.config import FeatureConfig, override
+from albert_tf.config import FeatureConfig, UserError, override
 from albert_tf.tasks import feature_building
 from albert_tf.tasks.base import Example
 from albert_tf.tasks.feature_building import (
@@ -170,11 +171,68 @@ def test_what_does_not_decide_features_does_not(builder):
     builder.build(EXAMPLES, training=True)
     moved = [dataclasses.replace(e, place="b.tsv") for e in EXAMPLES]
     builder.build(moved, training=True)
-    threshold = lengths(null_threshold=-2.5)
-    for changes in (threshold, {"workers": 7}, {"labels": ("no", "yes")}):
+    for changes in (
+        # They decide which answers are given.
+        lengths(null_threshold=-2.5),
+        lengths(n_best_size=3),
+        lengths(max_answer_length=7),
+        {"workers": 7},
+        {"labels": ("no", "yes")},
+    ):
         other = dataclasses.replace(builder, **changes)
         other.build(tuple(EXAMPLES), training=True)
     assert builder.kind.parts == [3]
+    assert len(kept(builder)) == 1
+
+
+def test_what_examples_are_remarked_on_is_said(builder, said):
+    class Particular(Counted):
+        def remarks(self, examples, *, training):
+            if training:
+                raise UserError("Nobody learns this.")
+            return [f"{len(examples)} are odd.", "Another thing."]
+
+    builder = dataclasses.replace(builder, kind=Particular())
+    for _ in range(2):
+        # Whether they are made, or read.
+        builder.build(EXAMPLES, training=False)
+    assert said == ["3 are odd.", "Another thing."] * 2
+    with pytest.raises(UserError, match="Nobody learns this"):
+        builder.build(EXAMPLES, training=True)
+    assert builder.kind.parts == [3]
+
+
+def test_what_finds_no_room_is_said(builder, said):
+    long = dataclasses.replace(EXAMPLES[0], texts=("the of and " * 9,))
+    examples = [long, dataclasses.replace(long, label="no")]
+    examples += [Example(("and",), "no")] * 2
+    for _ in range(2):
+        found = builder.build(examples, training=True)
+        assert found.num_cut == 2
+    assert (
+        said
+        == [
+            "Of 2 of 4 examples something finds no room and is cut: "
+            "--max_seq_length=16 and the like decide."
+        ]
+        * 2
+    )
+
+
+def test_digests_do_not_hang_on_the_version_of_python():
+    """Which characters `repr` shows changes with Unicode."""
+    # A face of Unicode 15, of which Python 3.11 knows nothing.
+    example = Example(("é \U0001fae8 \u2028",), "\xa0", "here")
+    written = rb"[('\xe9 \U0001fae8 \u2028',), '\xa0']"
+    assert written == ascii([example.texts, example.label]).encode()
+    expected = hashlib.sha256(written).hexdigest()
+    assert examples_digest([example]) == expected
+    question = Question("1", "é?", "\U0001fae8", (Answer("\U0001fae8", 0),), "")
+    written = (
+        rb"['1', '\xe9?', '\U0001fae8', (Answer(text='\U0001fae8', start=0),)]"
+    )
+    expected = hashlib.sha256(written * 2).hexdigest()
+    assert examples_digest([question] * 2) == expected
 
 
 def test_digests_of_questions():

@@ -1,5 +1,7 @@
 """GLUE's files as they are downloaded: which column is what."""
 
+import functools
+
 import pytest
 
 from albert_tf.config import UserError
@@ -69,16 +71,116 @@ def test_every_task_is_there_with_its_labels_in_order():
     assert GLUE_TASKS["MNLI"].labels == GLUE_TASKS["AX"].labels == of_three
     assert GLUE_TASKS["RTE"].labels == ("entailment", "not_entailment")
     assert GLUE_TASKS["STS-B"].labels == ()
-    for task in GLUE_TASKS.values():
-        assert task.best_metric in task.metrics
+    assert all(task.metrics for task in GLUE_TASKS.values())
 
 
-def test_short_lines_of_qqp_are_left_out(tmp_path):
+def of_qqp(tmp_path, lines, short):
+    """A file of so many lines, some of them short; and the reader's words."""
     rows = ["id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate"]
-    rows += ["0\t1\t2\tA?\tB?\t1", "1\t3\t4\tA line that ends here", "2\t5"]
-    (tmp_path / "dev.tsv").write_text("\n".join(rows) + "\n")
-    (example,) = GLUE_TASKS["QQP"].read(str(tmp_path), "dev")
-    assert example.texts == ("A?", "B?")
+    rows += [f"{n}\t1\t2\tA{n}?\tB?\t1" for n in range(lines)]
+    for number in short:
+        rows[number - 1] = ["2\t5", "1\t3\t4\tA line that ends here"][
+            number % 2
+        ]
+    path = tmp_path / "dev.tsv"
+    path.write_text("\n".join(rows) + "\n")
+    said = []
+    return (
+        path,
+        said,
+        lambda: GLUE_TASKS["QQP"].read(str(tmp_path), "dev", said.append),
+    )
+
+
+def test_short_lines_of_qqp_are_left_out_and_said(tmp_path):
+    # One in a hundred, no more.
+    path, said, read = of_qqp(tmp_path, 200, (4, 9))
+    examples = read()
+    assert [e.texts for e in examples] == [
+        (f"A{n}?", "B?") for n in range(200) if n not in (2, 7)
+    ]
+    assert examples[2].place == f"{path}, line 5"
+    assert said == [
+        f"{path}: 2 lines have too few fields and are left out: 4, 9."
+    ]
+
+
+def test_many_short_lines_are_not_all_named(tmp_path):
+    path, said, read = of_qqp(tmp_path, 500, (2, 3, 4, 400, 401))
+    assert len(read()) == 495
+    assert said == [
+        f"{path}: 5 lines have too few fields and are left out: 2, 3, 4 and "
+        "others."
+    ]
+
+
+def test_a_file_of_too_many_short_lines(tmp_path):
+    path, said, read = of_qqp(tmp_path, 199, (4, 9))
+    with pytest.raises(UserError) as raised:
+        read()
+    assert str(raised.value) == (
+        f"{path}: 2 of 199 lines have too few fields, the first in line 4; "
+        "download the file anew."
+    )
+    assert not said
+
+
+def test_a_whole_file_has_no_word_said(tmp_path):
+    _, said, read = of_qqp(tmp_path, 3, ())
+    assert len(read()) == 3
+    assert not said
+
+
+def test_lines_with_more_fields_than_the_header_are_said(tmp_path):
+    path = tmp_path / "dev.tsv"
+    path.write_text("sentence\tlabel\ngood\t1\nbad\t0\twhat\nfine\t1\t\n")
+    said = []
+    examples = GLUE_TASKS["SST-2"].read(str(tmp_path), "dev", said.append)
+    assert [(e.texts, e.label) for e in examples] == [
+        (("good",), "1"),
+        (("bad",), "0"),
+        (("fine",), "1"),
+    ]
+    assert said == [
+        f"{path}: 2 lines have more fields than the header; these are not "
+        "read: 3, 4."
+    ]
+    # Without a header nobody knows how many there should be.
+    path.write_text("gj04\t1\t\tHe left.\ngj04\t1\t\tHe left.\tSo.\n")
+    said.clear()
+    assert len(GLUE_TASKS["CoLA"].read(str(tmp_path), "dev", said.append)) == 2
+    assert not said
+
+
+@pytest.mark.parametrize(
+    ("task", "split"),
+    [key for key, (_, _, label) in LINES.items() if label],
+)
+def test_an_example_where_the_header_should_be(tmp_path, task, split):
+    line, texts, label = LINES[task, split]
+    path = tmp_path / FILES.get((task, split), f"{split}.tsv")
+    path.write_text(f"{line}\n{line}\n")
+    read = functools.partial(GLUE_TASKS[task].read, str(tmp_path), split)
+    if task == "CoLA":
+        # These files have none.
+        assert [(e.texts, e.label) for e in read()] == [(texts, label)] * 2
+        return
+    with pytest.raises(UserError) as raised:
+        read()
+    assert str(raised.value) == (
+        f"{path}, line 1 is an example, where the columns' names should be; "
+        "download GLUE's own file."
+    )
+
+
+def test_gold_files_are_held_against_the_same_rules(tmp_path):
+    path = tmp_path / "gold.tsv"
+    path.write_text("good\t1\nbad\t0\n")
+    with pytest.raises(UserError, match=r"gold\.tsv, line 1 is an example, wh"):
+        GLUE_TASKS["SST-2"].reader.read_gold(str(path))
+    path.write_text("sentence\tlabel\ngood\t1\nbad\t0\n")
+    found = GLUE_TASKS["SST-2"].reader.read_gold(str(path))
+    assert [e.label for e in found] == ["1", "0"]
 
 
 @pytest.mark.parametrize(

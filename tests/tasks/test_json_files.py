@@ -50,6 +50,11 @@ def test_lines_that_cannot_be_read(tmp_path, content, said):
         ({"a": None}, str, "^here: a is null, and must be a string"),
         ({"a": "b"}, list, '^here: a is "b", and must be a list'),
         ({"a": ["b" * 99]}, dict, r'^here: a is \["b{57}…, and must be an obj'),
+        ({"a": 1.5}, int, r"^here: a is 1\.5, and must be a whole number"),
+        ({"a": "1"}, int, '^here: a is "1", and must be a whole number'),
+        # For Python these are whole numbers.
+        ({"a": True}, int, "^here: a is true, and must be a whole number"),
+        ({"a": False}, int, "^here: a is false, and must be a whole number"),
     ],
 )
 def test_members(value, kind, said):

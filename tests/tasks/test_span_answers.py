@@ -1,5 +1,6 @@
 """Answers and measures of scores that are made up."""
 
+import dataclasses
 import math
 
 import numpy as np
@@ -146,7 +147,8 @@ def test_measures_of_version_2():
     official = scores_v2(questions, {"right": "Red", "late": "", "none": ""})
     assert {name: found[name] for name in official} == official
     assert found["best_f1"] == pytest.approx((100 + 80 + 100) / 3)
-    assert found["best_f1_thresh"] == 2.0
+    # Midway between what is answered and what is not.
+    assert found["best_f1_thresh"] == 2.5
     assert found["majority_class_f1"] == pytest.approx(100 / 3)
     assert found["majority_class_exact"] == pytest.approx(100 / 3)
 
@@ -157,7 +159,36 @@ def test_equal_odds_are_answered_together():
     found = measures(questions, [scores((RED, 1.0), none=-1.0)] * 3)
     assert found["f1"] == pytest.approx(100 / 3)
     assert found["best_f1"] == pytest.approx(200 / 3)
-    assert found["best_f1_thresh"] == math.nextafter(-1.0, -2.0)
+    # One below the lowest.
+    assert found["best_f1_thresh"] == -2.0
+
+
+@pytest.mark.parametrize(
+    ("rows", "threshold"),
+    [
+        # All are answered: one above the highest.
+        ([("red", -1.0), ("red", 4.0)], 5.0),
+        ([("red", 4.0)], 5.0),
+        # None is.
+        ([(None, 4.0), (None, 6.0)], 3.0),
+        ([("red", -1.0), (None, 4.0)], 1.5),
+        # What brings nothing is not answered: the lowest of the best.
+        ([("red", -1.0), ("blue", 5.0), ("blue", 9.0)], 2.0),
+        # Between neighbours there is no number; on the lower it is answered.
+        ([("red", 1.0), (None, math.nextafter(1.0, 2.0))], 1.0),
+        ([("red", math.nextafter(1.0, 0.0)), (None, 1.0)], 1.0 - 2.0**-53),
+    ],
+)
+def test_where_the_tuned_threshold_lies(rows, threshold):
+    questions = [
+        question(str(n), *([gold] if gold else []))
+        for n, (gold, _) in enumerate(rows)
+    ]
+    answers = [scores((RED, 1.0), none=none) for _, none in rows]
+    found = measures(questions, answers)
+    assert found["best_f1_thresh"] == threshold
+    tuned = scores_v2(questions, predictions(questions, answers, threshold))
+    assert tuned["f1"] == found["best_f1"]
 
 
 def test_what_is_not_told_is_not_scored():
@@ -198,6 +229,28 @@ def test_the_tuned_threshold_gives_what_it_promises(drawn):
     assert measures(questions, rows, threshold)["f1"] == found["best_f1"]
     for other in (-math.inf, *(row.no_answer for row in rows)):
         assert f1(other) <= found["best_f1"] + 1e-9
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        # Equal, or a thousandth apart.
+        st.tuples(GOLDS, ROWS, st.integers(-9, 9), st.sampled_from([-1, 1])),
+        min_size=1,
+        max_size=8,
+    )
+)
+def test_the_last_digits_of_odds_do_not_change_what_is_tuned(drawn):
+    """Another device, or other batches, move them."""
+    questions, rows, moved = [], [], []
+    for number, (golds, row, thousandths, sign) in enumerate(drawn):
+        odds = thousandths / 1000
+        questions.append(question(str(number), *golds))
+        rows.append(dataclasses.replace(row, no_answer=odds))
+        moved.append(dataclasses.replace(row, no_answer=odds + sign * 1e-6))
+    found = measures(questions, rows)
+    elsewhere = measures(questions, moved, found["best_f1_thresh"])
+    assert elsewhere["f1"] == found["best_f1"]
 
 
 @settings(max_examples=100, deadline=None)

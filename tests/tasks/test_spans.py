@@ -326,6 +326,41 @@ def test_an_answer_without_tokens_is_in_no_window():
         training=True,
     )
     assert rows.scalars["is_impossible"].tolist() == [1]
+    assert rows.num_cut == 1
+
+
+LONG_QUESTION = "aaabbbcccdddeee"
+
+
+@pytest.mark.parametrize(
+    ("answers", "text", "cut"),
+    [
+        (["Köln"], "who is it", 0),
+        # In one window of several it stands whole.
+        (["again in São"], "who is it", 0),
+        (ANSWERS[-1:], "who is it", 1),
+        # A question that is cut in two ways is one.
+        (ANSWERS[-1:], LONG_QUESTION, 1),
+        (["Köln"], LONG_QUESTION, 1),
+        # The label is the first of them.
+        ([ANSWERS[-1], "Köln"], "who is it", 1),
+        (["Köln", ANSWERS[-1]], "who is it", 0),
+        # Nothing that is there is lost.
+        ([], "who is it", 0),
+        ([("Rome", 3)], "who is it", 0),
+    ],
+)
+def test_answers_that_stand_in_no_window_are_counted(answers, text, cut):
+    wanted = question(TEXT, *answers, text=text, id_="wanted")
+    others = [question("One", "One", id_=str(n)) for n in range(2)]
+    for kind in (Spans(), AnswerableSpans()):
+        rows = kind.features(
+            [others[0], wanted, others[1]],
+            FakeTokenizer(),
+            SMALL,
+            training=False,
+        )
+        assert rows.num_cut == cut
 
 
 def test_lengths_that_do_not_fit():
@@ -345,11 +380,15 @@ UNTOLD = Question("u", "who", "One", None, "place of u")
 def test_questions_that_do_not_tell():
     tokenizer = FakeTokenizer()
     for kind in (Spans(), AnswerableSpans()):
-        assert not kind.is_told(UNTOLD) and kind.is_told(question("One"))
+        assert not kind.is_told(UNTOLD)
+        assert kind.is_told(question("One", "One"))
         rows = kind.features([UNTOLD], tokenizer, SMALL, training=False)
         assert rows.scalars["start_positions"].tolist() == [0]
         with pytest.raises(UserError, match="place of u"):
             kind.features([UNTOLD], tokenizer, SMALL, training=True)
+    # That there is no answer is one, for those alone who know of such.
+    assert AnswerableSpans().is_told(question("One"))
+    assert not Spans().is_told(question("One"))
     with pytest.raises(UserError, match=r"place of q has no answer; .* 2\.0"):
         Spans().features([question("One")], tokenizer, SMALL, training=True)
     AnswerableSpans().features(
@@ -365,7 +404,21 @@ def test_answers_that_are_not_there():
         Spans().features([wrong], tokenizer, SMALL, training=True)
     rows = AnswerableSpans().features([wrong], tokenizer, SMALL, training=False)
     assert rows.scalars["is_impossible"].tolist() == [1]
+    for kind in (Spans(), AnswerableSpans()):
+        # Before any features are made, or read from where they are kept.
+        with pytest.raises(UserError, match="answers of 1 questions .*of q"):
+            kind.remarks([wrong], training=True)
+        (said,) = kind.remarks([wrong], training=False)
+        assert said == (
+            "1 questions have an answer that does not stand in the paragraph "
+            "at all: place of q."
+        )
     off = question("One. Two. One.", ("One", 9))
+    for training in (True, False):
+        (said,) = Spans().remarks([off], training=training)
+        assert said.endswith(
+            "the nearest place where it does is taken: place of q."
+        )
     rows = Spans().features([off], tokenizer, SMALL, training=False)
     (start,) = rows.scalars["start_positions"]
     assert rows.row(0, "char_starts")[start] == 10
@@ -537,6 +590,90 @@ def test_predictions_for_people():
         assert row.error == error
         measures = AnswerableSpans().measures(questions[:1], scores, config)
         assert measures["exact"] == 100.0 * (answer == "Two")
+
+
+def test_what_may_choose_the_best_model_is_measured():
+    questions = [question("One. Two.", "Two"), question("One", id_="r")]
+    row = QuestionScores(((5, 8, 3.0),), 0.0)
+    for kind, measured in (
+        (Spans(), ("f1", "exact_match")),
+        (AnswerableSpans(), ("f1", "exact", "best_f1")),
+    ):
+        assert kind.measured({}, []) == measured
+        none = 0.0 if isinstance(kind, AnswerableSpans) else None
+        rows = [dataclasses.replace(row, no_answer=none)]
+        found = kind.measures(questions[:1], rows, SMALL)
+        assert set(measured) <= found.keys()
+
+
+def test_a_picture_of_answers():
+    context = "One or two words. Three."
+    questions = [
+        question(context, "One", id_="right"),
+        # The best of several gold answers counts.
+        question(context, "Three", "One or", id_="in part"),
+        question(context, "Three", id_="wrong"),
+        question(context, "Three", id_="no span"),
+        # Case and points are nothing.
+        question(context, "Three.", id_="right, too"),
+    ]
+    one, three = (0, 3), (18, 23)
+    rows = [
+        QuestionScores(((*one, 2.0), (*three, 1.0)), None),
+        QuestionScores(((*one, 3.0), (*three, 3.0)), None),
+        QuestionScores(((*one, 0.0),), None),
+        QuestionScores((), None),
+        QuestionScores(((*three, 0.0), (*one, -2.0)), None),
+    ]
+    picture = Spans().picture(questions, rows)
+    assert picture.measure == "probability of the answer"
+    groups = {name: list(values) for name, values in picture.groups.items()}
+    assert groups == {
+        "right": pytest.approx(
+            [1 / (1 + np.exp(-1.0)), 1 / (1 + np.exp(-2.0))]
+        ),
+        "in part": pytest.approx([0.5]),
+        "wrong": [1.0],
+    }
+    # Groups of nobody are there, too.
+    groups = Spans().picture(questions[:1], rows[:1]).groups
+    assert {name: len(values) for name, values in groups.items()} == {
+        "right": 1,
+        "in part": 0,
+        "wrong": 0,
+    }
+
+
+def test_a_picture_of_there_being_no_answer():
+    questions = [
+        question("One", "One", id_="a"),
+        question("One", id_="b"),
+        question("One", "One", id_="c"),
+    ]
+    rows = [QuestionScores((), none) for none in (-3.0, 2.0, 0.5)]
+    picture = AnswerableSpans().picture(questions, rows)
+    assert picture.measure == "score of there being no answer"
+    groups = {name: list(values) for name, values in picture.groups.items()}
+    assert groups == {"with an answer": [-3.0, 0.5], "without": [2.0]}
+
+
+def test_no_answer_to_all():
+    span = ((0, 3, 1.0),)
+    config = dataclasses.replace(SMALL, null_threshold=0.5)
+    rows = [
+        QuestionScores(span, 0.6),
+        QuestionScores(span, 9.0),
+        # Without a span there is no answer, whatever the odds.
+        QuestionScores((), -9.0),
+    ]
+    kind = AnswerableSpans()
+    assert kind.only_answer(rows, config) == "no answer"
+    # The threshold that the answers are given by, and on it is one.
+    higher = dataclasses.replace(config, null_threshold=0.6)
+    assert kind.only_answer(rows, higher) is None
+    # Of version 1.1 each has an answer of its own.
+    rows = [QuestionScores(span, None)] * 2
+    assert Spans().only_answer(rows, config) is None
 
 
 def test_with_a_tokenizer_of_ours(tiny_tokenizer, sentences):

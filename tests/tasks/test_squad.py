@@ -34,7 +34,8 @@ def test_questions_in_their_order(tmp_path):
     none = {"answers": [], "is_impossible": True, "plausible_answers": []}
     hidden = row("c")
     del hidden["answers"]
-    path = write(tmp_path, dataset(row("b"), row("a", **none), hidden))
+    told = row("b", is_impossible=False)
+    path = write(tmp_path, dataset(told, row("a", **none), hidden))
     place = f"{path}, article 1, paragraph 1, question"
     assert read_squad(path) == [
         Question(
@@ -49,6 +50,46 @@ def test_questions_in_their_order(tmp_path):
             "c", "Where?", "Made up in Käse.", None, f'{place} 3 (id "c")'
         ),
     ]
+
+
+def test_what_is_impossible_need_not_be_said(tmp_path):
+    path = write(tmp_path, dataset(row("a"), row("b", answers=[])))
+    assert [len(q.answers) for q in read_squad(path)] == [1, 0]
+
+
+@pytest.mark.parametrize("said", [True, False, None])
+def test_a_file_that_hides_its_answers_may_say_anything(tmp_path, said):
+    hidden = row(is_impossible=said)
+    del hidden["answers"]
+    (question,) = read_squad(write(tmp_path, dataset(hidden)))
+    assert question.answers is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"is_impossible": True}, "is true, and there are 1 answers"),
+        (
+            {"is_impossible": False, "answers": []},
+            "is false, and there are 0 answers",
+        ),
+        # Neither says yes or no.
+        ({"is_impossible": None}, "is null, and there are 1 answers"),
+        ({"is_impossible": 1, "answers": []}, "is 1, and there are 0 answers"),
+        (
+            {"is_impossible": "false"},
+            'is "false", and there are 1 answers',
+        ),
+    ],
+)
+def test_answers_that_contradict_what_is_said(tmp_path, changes, said):
+    path = write(tmp_path, dataset(row("a"), row("b", **changes)))
+    with pytest.raises(UserError) as raised:
+        read_squad(path)
+    assert str(raised.value) == (
+        f"{path}, article 1, paragraph 1, question 2: is_impossible {said}; "
+        "correct one or the other."
+    )
 
 
 @pytest.mark.parametrize(

@@ -10,16 +10,19 @@ from scipy import special
 
 from albert_tf.config import FeatureConfig, UserError
 from albert_tf.tasks import metrics
-from albert_tf.tasks.base import Example
+from albert_tf.tasks.base import ConfusionMatrix, Distributions, Example
 from albert_tf.tasks.texts import (
     Classification,
     Regression,
     class_error,
     class_measures,
+    class_picture,
     framed,
+    is_number,
     label_numbers,
     label_table,
     lengths_that_fit,
+    listed,
     number_of,
     only_class,
     softmax,
@@ -156,6 +159,7 @@ def test_the_numbers_of_labels():
 )
 def test_labels_that_are_numbers(label, number):
     assert number_of(label, "") == number
+    assert is_number(label)
 
 
 @pytest.mark.parametrize(
@@ -181,6 +185,7 @@ def test_labels_that_are_no_numbers(label):
     assert str(raised.value) == (
         f"t.tsv, line 2: the label is {label!r}; it must be a number."
     )
+    assert not is_number(label)
 
 
 @given(
@@ -246,10 +251,46 @@ def test_how_wrong_a_class_is():
 
 def test_a_class_that_is_the_answer_to_all():
     rows = [np.array([0.1, 0.9]), np.array([0.4, 0.6])]
-    assert only_class(rows) == "class 1"
-    assert only_class([*rows, np.array([0.6, 0.4])]) is None
+    assert only_class(rows, ["no", "yes"]) == "yes"
+    assert only_class(rows, ["yes", "no"]) == "no"
+    assert only_class([*rows, np.array([0.6, 0.4])], ["no", "yes"]) is None
     # One answer is always the only one.
-    assert only_class(rows[:1]) is None
+    assert only_class(rows[:1], ["no", "yes"]) is None
+
+
+def test_labels_in_a_message():
+    assert listed(["b", "a"]) == "b, a"
+    twelve = [str(n) for n in range(12)]
+    assert listed(twelve) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11"
+    assert listed([*twelve, "x", "y"]) == f"{listed(twelve)} and 2 others"
+    # A message is one line, and a label no page.
+    assert listed(["a\nb", "c" * 99, "é"]) == f"'a\\nb', {'c' * 60}, é"
+
+
+@pytest.mark.parametrize("count", [2, 100])
+def test_a_picture_of_which_label_for_which(count):
+    labels = [f"label {number}" for number in range(count)]
+    rng = np.random.default_rng(0)
+    right = rng.integers(count, size=50)
+    rows = rng.dirichlet(np.ones(count), size=50)
+    picture = class_picture(right, rows, labels)
+    assert isinstance(picture, ConfusionMatrix)
+    assert picture.labels == labels
+    expected = np.zeros((count, count))
+    for number, row in zip(right, rows, strict=True):
+        expected[number, np.argmax(row)] += 1
+    np.testing.assert_array_equal(picture.counts, expected)
+
+
+def test_a_picture_of_more_labels_than_can_be_drawn():
+    labels = [f"label {number}" for number in range(101)]
+    rows = np.full((3, 101), 0.001)
+    rows[[0, 1, 2], [100, 7, 0]] = (0.9, 0.4, 0.6)
+    picture = class_picture(np.array([100, 8, 0]), rows, labels)
+    assert isinstance(picture, Distributions)
+    assert picture.measure == "probability of the answer"
+    groups = {name: list(values) for name, values in picture.groups.items()}
+    assert groups == {"right": [0.9, 0.6], "wrong": [0.4]}
 
 
 # Classification.
@@ -276,6 +317,37 @@ def test_the_labels_that_occur():
     )
     with pytest.raises(UserError, match=said):
         KIND.labels(one)
+
+
+@pytest.mark.parametrize(
+    ("labels", "examples", "refused"),
+    [
+        # However few examples there are, twenty may be.
+        (20, 20, False),
+        (21, 21, True),
+        (21, 41, True),
+        (21, 42, False),
+        (50, 100, False),
+        (51, 100, True),
+    ],
+)
+def test_labels_that_are_likely_no_labels(labels, examples, refused):
+    made = [
+        Example(("a",), f"{number % labels:03}", "t.tsv, line 2")
+        for number in range(examples)
+    ]
+    if not refused:
+        assert len(KIND.labels(made)) == labels
+        return
+    with pytest.raises(UserError) as raised:
+        KIND.labels(made)
+    named = ", ".join(f"{number:03}" for number in range(12))
+    assert str(raised.value) == (
+        f"t.tsv, line 2 and what follows: {examples} training examples have "
+        f"{labels} different labels ({named} and {labels - 12} others); is "
+        "that the right column? Numbers are learned with --task=custom "
+        "--columns=text=...,number=...."
+    )
 
 
 def test_features_of_classes(tiny_tokenizer):
@@ -311,6 +383,7 @@ def test_measures_and_table_of_classes():
     options = {"labels": LABELS, "metrics": {"accuracy": metrics.accuracy}}
     found = KIND.measures(EXAMPLES[:2], SCORES[:2], CONFIG, **options)
     assert found == {"accuracy": 0.5, "majority_class_accuracy": 0.5}
+    assert KIND.measured(options["metrics"], LABELS) == ("accuracy",)
     table = KIND.table(EXAMPLES[:2], SCORES[:2], LABELS)
     assert [row[-1] for row in table.rows] == ["1", "0", "1"]
     assert table.rows[2][:4] == ["yes", "1.0000", "1.0000", "1.0000"]
@@ -340,11 +413,16 @@ def test_a_picture_of_classes():
     assert picture.labels == LABELS
     # A row is of what was right: of "yes" two are found, one is said "no".
     assert picture.counts.tolist() == [[0, 1, 0], [0, 0, 0], [1, 0, 2]]
+    many = [*LABELS, *(f"z{number}" for number in range(98))]
+    rows = [np.append(row, np.zeros(98)) for row in SCORES[:2]]
+    picture = KIND.picture(EXAMPLES[:2], rows, many)
+    groups = {name: list(values) for name, values in picture.groups.items()}
+    assert groups == {"right": [0.7], "wrong": [0.5]}
 
 
 def test_a_label_that_is_the_answer_to_all():
-    assert KIND.only_answer(SCORES, CONFIG) is None
-    assert KIND.only_answer(SCORES[:1] * 2, CONFIG) == "class 2"
+    assert KIND.only_answer(SCORES, CONFIG, LABELS) is None
+    assert KIND.only_answer(SCORES[:1] * 2, CONFIG, LABELS) == "yes"
 
 
 # Regression.
@@ -388,12 +466,9 @@ def test_numbers_and_their_mean():
 
 def test_measures_of_numbers():
     labels, found = np.array([1.5, -2.0, 4.0]), np.array([1.0, 0.0, 3.0])
+    of_task = {"pearson": metrics.pearson, "spearman": metrics.spearman}
     measures = NUMBERS.measures(
-        GRADED[:3],
-        found.tolist(),
-        CONFIG,
-        labels=[],
-        metrics={"pearson": metrics.pearson, "spearman": metrics.spearman},
+        GRADED[:3], found.tolist(), CONFIG, labels=[], metrics=of_task
     )
     squares = np.mean((labels - found) ** 2)
     guessed = np.mean((labels - labels.mean()) ** 2)
@@ -405,7 +480,10 @@ def test_measures_of_numbers():
             "mean_guess_mean_squared_error": guessed,
         }
     )
-    assert set(NUMBERS.own_measures) <= measures.keys()
+    measured = NUMBERS.measured(of_task, [])
+    assert measured == ("pearson", "spearman", "mean_squared_error")
+    assert set(measured) <= measures.keys()
+    assert NUMBERS.measured({}, []) == ("mean_squared_error",)
     assert not any(map(math.isnan, measures.values()))
 
 
@@ -425,6 +503,6 @@ def test_a_picture_of_numbers():
 
 
 def test_a_number_that_is_the_answer_to_all():
-    assert NUMBERS.only_answer([2.501, 2.499, 2.5], CONFIG) == "2.5"
-    assert NUMBERS.only_answer([2.5, 2.53], CONFIG) is None
-    assert NUMBERS.only_answer([2.5], CONFIG) is None
+    assert NUMBERS.only_answer([2.501, 2.499, 2.5], CONFIG, []) == "2.5"
+    assert NUMBERS.only_answer([2.5, 2.53], CONFIG, []) is None
+    assert NUMBERS.only_answer([2.5], CONFIG, []) is None

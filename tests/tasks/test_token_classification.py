@@ -154,6 +154,19 @@ def test_labels():
         KIND.labels([WordsExample(("a", "b"), ("O", "O"), "t.txt, line 1")])
 
 
+def test_tags_of_which_some_only_are_of_entities():
+    examples = [
+        WordsExample(("a", "b"), ("O", "B-A"), "t.txt, line 1"),
+        WordsExample(("a",), ("DT",), "t.txt, line 4"),
+    ]
+    said = "^t.txt, line 1 and what follows: the tag 'DT' is neither O nor beg"
+    with pytest.raises(UserError, match=said):
+        KIND.labels(examples)
+    # Parts of speech are no entities, all of them.
+    examples[0] = WordsExample(("a", "b"), ("O", "NN"), "t.txt, line 1")
+    assert KIND.labels(examples) == ["DT", "NN", "O"]
+
+
 def test_an_unknown_tag_is_told(tokenizer):
     example = WordsExample(("a", "b"), ("O", "B-B"), "t.txt, line 7")
     said = "line 7: the tag of 'b' is 'B-B'; the model's labels are B-A, I-A, O"
@@ -190,6 +203,54 @@ def test_measures():
     # The first entity is cut in two.
     assert found["precision"] == pytest.approx(1 / 3)
     assert found["recall"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("labels", "measured"),
+    [
+        (LABELS, ("f1", "precision", "recall", "accuracy")),
+        (["DT", "NN", "O"], ("accuracy",)),
+    ],
+)
+def test_what_may_choose_the_best_model_is_measured(labels, measured):
+    assert KIND.measured({}, labels) == measured
+    example = WordsExample(("a", "b"), tuple(labels[:2]))
+    scores = [np.eye(3, dtype=np.float32)[:2]]
+    found = KIND.measures(
+        [example], scores, FeatureConfig(), labels=labels, metrics={}
+    )
+    assert set(measured) <= found.keys()
+
+
+def test_a_picture_of_tags():
+    picture = KIND.picture(EXAMPLES, SCORES, LABELS)
+    assert picture.labels == LABELS
+    # A row is of the right tag: the I-A is taken for a B-A.
+    assert picture.counts.tolist() == [[2, 0, 0], [1, 0, 0], [0, 0, 1]]
+
+
+def test_a_picture_of_very_many_tags():
+    labels = [*LABELS, *(f"I-{number}" for number in range(98))]
+    scores = [
+        np.concatenate([words, np.zeros((len(words), 98))], axis=1)
+        for words in SCORES
+    ]
+    picture = KIND.picture(EXAMPLES, scores, labels)
+    groups = {name: list(values) for name, values in picture.groups.items()}
+    assert groups == {
+        "right": pytest.approx([0.7, 1.0, 0.6]),
+        "wrong": pytest.approx([0.5]),
+    }
+
+
+def test_a_tag_that_is_the_answer_to_all():
+    assert KIND.only_answer(SCORES, FeatureConfig(), LABELS) is None
+    firsts = [SCORES[0][:2], SCORES[1]]
+    assert KIND.only_answer(firsts, FeatureConfig(), LABELS) == "B-A"
+    other = ["X", "Y", "O"]
+    assert KIND.only_answer(firsts, FeatureConfig(), other) == "X"
+    # One answer is always the only one.
+    assert KIND.only_answer(SCORES[1:], FeatureConfig(), LABELS) is None
 
 
 def test_predictions():

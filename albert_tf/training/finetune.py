@@ -227,7 +227,7 @@ def run_finetuning(
         measures: dict[str, float] = {}
         for ending, part in evaluated.items():
             loss, scores = scores_of(trainer, kind, part, config.features)
-            pictures[f"answers{ending}"] = kind.picture(
+            pictures[ending] = kind.picture(
                 part.examples, scores, labels
             )
             only = kind.only_answer(scores, config.features, labels)
@@ -279,8 +279,10 @@ def run_finetuning(
             export=export,
             flops=flops,
             pictures=lambda: {
-                name: draw(picture, f"{task.name}, dev")
-                for name, picture in pictures.items()
+                f"answers{ending}": draw(
+                    picture, f"{task.name}, {task.evaluated[ending]}"
+                )
+                for ending, picture in pictures.items()
             },
             remarks=warm_up_remarks(
                 config.optimizer, config.training.num_train_steps

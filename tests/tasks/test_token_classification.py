@@ -245,6 +245,9 @@ def test_a_picture_of_very_many_tags():
 
 def test_a_tag_that_is_the_answer_to_all():
     assert KIND.only_answer(SCORES, FeatureConfig(), LABELS) is None
+    # Another in the second sentence alone.
+    others = [SCORES[0][:2], SCORES[0][2:]]
+    assert KIND.only_answer(others, FeatureConfig(), LABELS) is None
     firsts = [SCORES[0][:2], SCORES[1]]
     assert KIND.only_answer(firsts, FeatureConfig(), LABELS) == "B-A"
     other = ["X", "Y", "O"]

@@ -182,8 +182,12 @@ def read_texts(
     ]
 
 
-def own_columns(path: str) -> list[str]:
+def own_columns(path: str, *, labelled: bool = True) -> list[str]:
     """Returns the columns of a file: one or two of texts, then `label`.
+
+    Args:
+        path: see `read_rows`.
+        labelled: whether the file must have the latter.
 
     Raises:
         UserError: see `read_rows`; for other columns than these, and lines of
@@ -191,7 +195,7 @@ def own_columns(path: str) -> list[str]:
     """
     rows = read_rows(path)
     texts = [name for name in rows.names if name != LABEL_COLUMN]
-    if LABEL_COLUMN not in rows.names:
+    if labelled and LABEL_COLUMN not in rows.names:
         raise UserError(
             f"{rows.place}: the columns are {_listed(rows.names)}; one must "
             f"be called {LABEL_COLUMN!r}, or say which are meant with "

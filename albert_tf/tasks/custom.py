@@ -1,11 +1,11 @@
 """Your own tasks: which columns of your files are what says the kind."""
 
-import contextlib
 import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from albert_tf import files
 from albert_tf.config import UserError
 from albert_tf.tasks import metrics
 from albert_tf.tasks.base import Kind, Metric, Task
@@ -191,11 +191,12 @@ def _read_own_texts(path: str, labelled: bool) -> Sequence[Any]:
 
     Or a test file with other columns would be taken for pairs.
     """
-    train = path
-    if not labelled or os.path.basename(path).startswith("dev."):
-        with contextlib.suppress(UserError):
-            train = find_split(os.path.dirname(path), "train")
-    return read_texts(path, own_columns(train), labelled=labelled)
+    directory = os.path.dirname(path)
+    source = path
+    if any(files.isfile(os.path.join(directory, f"train{e}")) for e in _TABLES):
+        source = find_split(directory, "train")
+    columns = own_columns(source, labelled=labelled or source != path)
+    return read_texts(path, columns, labelled=labelled)
 
 
 # Without --columns: `label`, and one or two others.

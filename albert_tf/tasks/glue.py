@@ -96,9 +96,10 @@ class GlueFiles:
             header = rows.pop(0)
             self._check_header(header, file)
             wide = [r for r in rows if len(r.fields) > len(header.fields)]
-            _report(
-                wide, "more fields than the header; these are not read", say
-            )
+            taken = "are not read"
+            if file.label == -1:
+                taken = "are not read, but for the last, the label"
+            _report(wide, f"more fields than the header; these {taken}", say)
         whole = [row for row in rows if _is_whole(row, file)]
         if not whole:
             raise UserError(f"{path} has no examples.")

@@ -297,7 +297,9 @@ class AnswerableSpans(Spans):
     ) -> str | None:
         """Returns "no answer" where no question gets one."""
         threshold = config.null_threshold
-        if all(span_answers.is_unanswered(row, threshold) for row in scores):
+        if len(scores) > 1 and all(
+            span_answers.is_unanswered(row, threshold) for row in scores
+        ):
             return "no answer"
         return None
 

@@ -82,8 +82,8 @@ def _question(row: Any, context: str, place: str) -> Question:
         said = row.get("is_impossible", not answers)
         if said is not (not answers):
             raise UserError(
-                f"{place}: is_impossible is {shown_json(said)}, and there are "
-                f"{len(answers)} answers; correct one or the other."
+                f"{place}: is_impossible is {shown_json(said)}, and the number "
+                f"of answers {len(answers)}; correct one or the other."
             )
     return Question(
         id=id_,

@@ -24,6 +24,7 @@ from albert_tf.tasks.features import Features, flat
 from albert_tf.tasks.texts import (
     class_error,
     class_picture,
+    listed,
     only_class,
     softmax,
 )
@@ -287,7 +288,7 @@ def _tag_numbers(example: WordsExample, labels: Sequence[str]) -> list[int]:
         if tag not in numbers:
             raise UserError(
                 f"{example.place}: the tag of {word[:60]!r} is {tag[:60]!r}; "
-                f"the model's labels are {', '.join(labels)}."
+                f"the model's labels are {listed(labels)}."
             )
     return [numbers[tag] for tag in example.tags]
 

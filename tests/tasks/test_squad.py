@@ -68,17 +68,17 @@ def test_a_file_that_hides_its_answers_may_say_anything(tmp_path, said):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"is_impossible": True}, "is true, and there are 1 answers"),
+        ({"is_impossible": True}, "is true, and the number of answers 1"),
         (
             {"is_impossible": False, "answers": []},
-            "is false, and there are 0 answers",
+            "is false, and the number of answers 0",
         ),
         # Neither says yes or no.
-        ({"is_impossible": None}, "is null, and there are 1 answers"),
-        ({"is_impossible": 1, "answers": []}, "is 1, and there are 0 answers"),
+        ({"is_impossible": None}, "is null, and the number of answers 1"),
+        ({"is_impossible": 1, "answers": []}, "is 1, and the number of answers 0"),
         (
             {"is_impossible": "false"},
-            'is "false", and there are 1 answers',
+            'is "false", and the number of answers 1',
         ),
     ],
 )

@@ -227,9 +227,7 @@ def run_finetuning(
         measures: dict[str, float] = {}
         for ending, part in evaluated.items():
             loss, scores = scores_of(trainer, kind, part, config.features)
-            pictures[ending] = kind.picture(
-                part.examples, scores, labels
-            )
+            pictures[ending] = kind.picture(part.examples, scores, labels)
             only = kind.only_answer(scores, config.features, labels)
             if only and step >= config.optimizer.num_warmup_steps:
                 split = task.evaluated[ending]

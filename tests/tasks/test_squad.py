@@ -75,7 +75,10 @@ def test_a_file_that_hides_its_answers_may_say_anything(tmp_path, said):
         ),
         # Neither says yes or no.
         ({"is_impossible": None}, "is null, and the number of answers 1"),
-        ({"is_impossible": 1, "answers": []}, "is 1, and the number of answers 0"),
+        (
+            {"is_impossible": 1, "answers": []},
+            "is 1, and the number of answers 0",
+        ),
         (
             {"is_impossible": "false"},
             'is "false", and the number of answers 1',

@@ -240,7 +240,7 @@ class AlbertModel(keras.Model):
             self._check_heads_only(output_hidden_states, output_attentions)
         places = self._places_read(features)
         read_positions = None
-        if heads_only and self._reads_places_only():
+        if heads_only and self.reads_places_only():
             read_positions = _side_by_side(places, features)
         if dropout_keys is not None and len(features["input_ids"].shape) == 3:
             dropout_keys = _keys_of_choices(dropout_keys, features)
@@ -285,8 +285,11 @@ class AlbertModel(keras.Model):
                 "output_attentions; ask for one or the other."
             )
 
-    def _reads_places_only(self) -> bool:
-        """Returns whether no head reads the states of all positions."""
+    def reads_places_only(self) -> bool:
+        """Returns whether no head reads the states of all positions.
+
+        Then the last block computes only what heads read.
+        """
         return all(h.reads != "sequence_output" for h in self.heads.values())
 
     def _places_read(

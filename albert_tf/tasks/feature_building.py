@@ -197,8 +197,12 @@ def read_features(path: str, say: Callable[[str], None]) -> Features | None:
         return None
     try:
         with files.open(path) as file:
-            data = io.BytesIO(file.read())
-        with np.load(data, allow_pickle=False) as stored:
+            content = file.read()
+    except OSError as error:
+        say(f"{path}: {error.strerror or error}; its features are made again.")
+        return None
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as stored:
             arrays = dict(stored)
         rest = json.loads(arrays.pop("rest").tobytes())
         parts: dict[str, dict] = {field: {} for field in _FIELDS}

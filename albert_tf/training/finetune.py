@@ -22,7 +22,7 @@ from albert_tf.interchange.model_directory import (
 from albert_tf.interchange.task_record import TaskRecord
 from albert_tf.modeling.arithmetic import training_flops
 from albert_tf.modeling.encoder import sharing_plan
-from albert_tf.modeling.models import AlbertModel, model_class
+from albert_tf.modeling.models import model_class
 from albert_tf.modeling.schedules import warm_up_remarks
 from albert_tf.tasks.base import Picture, Task
 from albert_tf.tasks.feature_building import FeatureBuilder, examples_digest
@@ -125,7 +125,7 @@ def run_finetuning(
             "one width; give --padding=max too."
         )
     examples = {
-        split: task.read(data_dir, split)
+        split: task.read(data_dir, split, say)
         for split in ("train", *task.evaluated.values())
     }
     kind = task.kind
@@ -259,7 +259,7 @@ def run_finetuning(
             * max(features.choices, 1),
             seq_length=batch["input_ids"].shape[-1],
             num_predictions=0,
-            read_positions_only=_reads_positions_only(model),
+            read_positions_only=model.reads_places_only(),
         )
 
     return train(
@@ -307,11 +307,6 @@ def _collapse(only: str, split: str, step: int, config: FinetuneConfig) -> str:
         f"--learning_rate={rate / 2:g} where it is a large one, and more steps "
         "or a higher rate where it is a small one."
     )
-
-
-def _reads_positions_only(model: AlbertModel) -> bool:
-    """Returns whether the last block computes but what heads read."""
-    return all(h.reads != "sequence_output" for h in model.heads.values())
 
 
 def _check_told(task: Task, examples: Sequence[Any], split: str) -> None:

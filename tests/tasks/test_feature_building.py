@@ -287,6 +287,19 @@ def test_no_file_and_a_directory(tmp_path, said):
     assert not said
 
 
+def test_a_file_that_cannot_be_read_is_not_called_damaged(
+    tmp_path, said, monkeypatch
+):
+    path, _ = a_file(tmp_path)
+
+    def refused(path):
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(feature_building.files, "open", refused)
+    assert read_features(path, said.append) is None
+    assert said == [f"{path}: Permission denied; its features are made again."]
+
+
 def test_whatever_happened_to_a_file(tmp_path, said):
     path, features = a_file(tmp_path)
     with open(path, "rb") as file:

@@ -12,7 +12,11 @@ from albert_tf.tasks.json_files import (
     read_json_lines,
     shown_json,
 )
-from albert_tf.tasks.race import ChoiceExample, question_with_option
+from albert_tf.tasks.race import (
+    LETTERS,
+    ChoiceExample,
+    question_with_option,
+)
 from albert_tf.tasks.tables import read_table
 
 LABEL_COLUMN = "label"
@@ -230,7 +234,8 @@ def read_choices(
     """Returns the examples of a file: a context, choices, the right one.
 
     The label is the name of a choice's column, or else the number of the
-    choice from 0. Ids are the numbers of the examples from 0.
+    choice from 0, or its letter from A. Ids are the numbers of the examples
+    from 0.
 
     Args:
         path: see `read_rows`.
@@ -296,12 +301,16 @@ def _choice_number(
     one_each = len(names) == number
     if one_each and label in names:
         return names.index(label)
+    letters = list(LETTERS[:number])
+    if label in letters:
+        return letters.index(label)
     allowed = [str(choice) for choice in range(number)]
     if label not in allowed:
         also = f", or one of {_listed(names)}" if one_each else ""
         raise UserError(
             f"{record.place}: the label is {shown(label)}; it must be a "
-            f"number from 0 to {number - 1}{also}."
+            f"number from 0 to {number - 1}, a letter from A to {letters[-1]}"
+            f"{also}."
         )
     return int(label)
 

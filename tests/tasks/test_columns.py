@@ -275,6 +275,16 @@ def test_the_name_of_a_column_goes_before_its_number(tmp_path):
     assert example.label == 0
 
 
+@pytest.mark.parametrize("columns", [["choices"], ["one", "two"], ["B", "A"]])
+def test_the_letter_of_a_choice(tmp_path, columns):
+    """From A, unless a choice's column has that name."""
+    value = {"context": "X", "choices": ["a", "b"], "one": "a", "two": "b"}
+    value |= {"B": "a", "A": "b"}
+    path = lines(tmp_path, *({**value, "gold": letter} for letter in "ABBA"))
+    found = [e.label for e in read_choices(path, "context", columns, "gold")]
+    assert found == ([1, 0, 0, 1] if "A" in columns else [0, 1, 1, 0])
+
+
 def test_choices_in_a_list(tmp_path):
     value = {"context": "X", "choices": ["a", "b"], "label": 1}
     path = lines(
@@ -312,9 +322,15 @@ def test_every_line_has_its_question(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"label": 2}, "line 2: the label is '2'; it .* number from 0 to 1."),
-        ({"label": -1}, "the label is '-1'; it must be a number from 0 to 1."),
-        ({"label": "a"}, "the label is 'a'; it must be a number from 0 to 1."),
+        (
+            {"label": 2},
+            "line 2: the label is '2'; it must be a number from 0 to 1, a "
+            "letter from A to B.",
+        ),
+        ({"label": -1}, "the label is '-1'; it must be a number from 0 to 1,"),
+        ({"label": "C"}, "the label is 'C'; it must be .* from A to B."),
+        ({"label": "AB"}, "the label is 'AB'; it must be .* from A to B."),
+        ({"label": "a"}, "the label is 'a'; it must be .* from A to B."),
         # One list is no column for each choice.
         ({"label": "choices"}, "the label is 'choices'; it must be a number"),
         ({"label": " "}, "line 2: the label is empty"),
@@ -348,7 +364,7 @@ def test_choices_that_do_not_fit(tmp_path, changes, said):
 def test_columns_of_choices_that_do_not_fit(tmp_path):
     path = table(tmp_path, "c\ta\tb\tlabel", "x\ty\tz\tc")
     options = {"context": "c", "of_choices": ["a", "b"], "label": "label"}
-    said = "line 2: the label is 'c'; it must be .* from 0 to 1, or one of a, b"
+    said = "line 2: the label is 'c'; it must be .* from A to B, or one of a, b"
     assert_told(read_choices, path, said, **options)
     said = "line 1: there is no column 'context'; the columns are c, a, b"
     assert_told(read_choices, path, said, **{**options, "context": "context"})

@@ -80,7 +80,11 @@ class _TracePerShape:
         """
         shape = batch["input_ids"].shape
         if shape not in self._by_shape:
-            self._by_shape[shape] = tf.function(self._function, autograph=False)
+            # TensorFlow counts the traces of functions with the same code
+            # together, and warns of several; a partial has none.
+            self._by_shape[shape] = tf.function(
+                functools.partial(self._function), autograph=False
+            )
         return self._by_shape[shape](*args)
 
 

@@ -662,3 +662,38 @@ def test_answers_are_those_of_the_whole_batch():
     log_probs = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
     of_labels = log_probs[np.arange(5), batch["label_ids"][:5]]
     assert measures["sum:loss"] == pytest.approx(-of_labels.sum(), rel=1e-5)
+
+
+def test_batches_of_many_widths_draw_no_warning(caplog):
+    trainer = Trainer(
+        AlbertForClassification(
+            ModelConfig(
+                vocab_size=20,
+                embedding_size=8,
+                hidden_size=8,
+                num_hidden_layers=1,
+                num_attention_heads=1,
+                intermediate_size=8,
+            ),
+            labels=["no", "yes"],
+        ),
+        HeadObjective("classification"),
+        strategy=make_strategy(RuntimeConfig()),
+    )
+    tf.get_logger().addHandler(caplog.handler)
+    try:
+        for width in range(8, 16):
+            ids = np.full((2, width), 3, np.int32)
+            trainer.answers(
+                {
+                    "input_ids": ids,
+                    "segment_ids": np.zeros_like(ids),
+                    "input_mask": np.ones_like(ids),
+                    "label_ids": np.array([0, 1], np.int32),
+                    "example_weights": np.ones(2, np.float32),
+                    "example_numbers": np.arange(2, dtype=np.int32),
+                }
+            )
+    finally:
+        tf.get_logger().removeHandler(caplog.handler)
+    assert not [r for r in caplog.records if "retracing" in r.getMessage()]

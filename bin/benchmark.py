@@ -6,6 +6,9 @@ python -m bin.benchmark --input=corpus --tokenizer=vocab
 python -m bin.benchmark --stages=training,memory --batch_size=8 \
     --max_seq_length=128 --against=transformers,keras_hub --repeats=5
 
+python -m bin.benchmark --stages=featurisation,finetuning --preset=small \
+    --task=SST-2 --data_dir=glue/SST-2 --max_seq_length=128 --batch_size=32
+
 Without --input it reads the docstrings of the installed packages, so it needs
 no data. The figures depend on what else the machine does meanwhile.
 """
@@ -19,6 +22,7 @@ from absl import flags
 
 from albert_tf.config import (
     PRESETS,
+    FeatureConfig,
     MaskingConfig,
     ModelConfig,
     OptimizerConfig,
@@ -32,9 +36,10 @@ from albert_tf.config import (
     to_dict,
     write_json,
 )
+from albert_tf.tasks.base import Task
 from albert_tf.training.peers import PEERS, find_peers
 from albert_tf.training.workload import Workload
-from bin import command_line
+from bin import command_line, tasks
 from bin.benchmarking.machine import describe_machine
 from bin.benchmarking.measures import run_stage, stage_table
 from bin.benchmarking.stages import STAGES, find_stage
@@ -50,6 +55,8 @@ _NO_FLAGS = ("record_kind", "eval_fraction")
 # steps are with AdamW, which is less work than LAMB.
 _TRAINING_FLAGS = ("precision", "remat", "xla")
 _OPTIMIZER_FLAGS = ("optimizer",)
+# What of features is for flags to change; their length is --max_seq_length.
+_FEATURE_FLAGS = ("doc_stride", "max_query_length", "max_choice_length")
 
 
 def define_flags() -> None:
@@ -98,11 +105,17 @@ def define_flags() -> None:
         "Libraries that train and compute the same by turns: "
         f"{', '.join(PEERS)}.",
     )
+    tasks.define_flags(
+        "Whose examples fine-tuning is measured on; none: paragraphs of the "
+        "text, with labels that say nothing."
+    )
+    flags.DEFINE_string("data_dir", None, "The task's files.")
     command_line.define_settings(_DATA, leave_out=_NO_FLAGS)
     command_line.define_settings(MaskingConfig())
     for config, names in (
         (TrainingConfig(), _TRAINING_FLAGS),
         (OptimizerConfig(), _OPTIMIZER_FLAGS),
+        (FeatureConfig(), _FEATURE_FLAGS),
     ):
         command_line.define_settings(
             config, leave_out=set(setting_fields(config)).difference(names)
@@ -113,12 +126,20 @@ def main() -> None:
     """Measures the stages, prints their tables and writes them as JSON."""
     stages = [find_stage(name) for name in FLAGS.stages or [""]]
     peers = find_peers(FLAGS.against)
+    task = _task()
     _check_paths()
     config = _data_config()
     masking = override(
         MaskingConfig(), command_line.given_settings(MaskingConfig())
     )
     work = _workload(config.max_seq_length, masking)
+    features = override(
+        FeatureConfig(),
+        {
+            **command_line.given_settings(FeatureConfig()),
+            "max_seq_length": config.max_seq_length,
+        },
+    )
     for peer in peers:
         # At once, and not after minutes, for what it cannot do.
         peer.variants(work)
@@ -136,6 +157,8 @@ def main() -> None:
             **{n: getattr(work.optimizer, n) for n in _OPTIMIZER_FLAGS},
             "data": to_dict(config),
             "masking": to_dict(masking),
+            "task": FLAGS.task,
+            "features": to_dict(features),
         },
         "stages": {},
     }
@@ -151,6 +174,9 @@ def main() -> None:
             vocab_size=FLAGS.vocab_size,
             config=config,
             masking=masking,
+            features=features,
+            task=task,
+            data_dir=FLAGS.data_dir or "",
         )
         for stage in stages:
             measured = run_stage(stage, place, FLAGS.repeats)
@@ -160,6 +186,19 @@ def main() -> None:
             # After every stage: the next one may be broken off.
             write_json(FLAGS.output, result)
     print(f"The figures are in {FLAGS.output}.")
+
+
+def _task() -> Task | None:
+    """Returns the task of --task, if one is given.
+
+    Raises:
+        UserError: when it comes without its files, or they without it.
+    """
+    if not (FLAGS.task or FLAGS.columns or FLAGS.data_dir):
+        return None
+    if not (FLAGS.task and FLAGS.data_dir):
+        raise UserError("--task and --data_dir go together; give both.")
+    return tasks.chosen()
 
 
 def _data_config() -> PretrainingDataConfig:

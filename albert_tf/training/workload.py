@@ -6,12 +6,19 @@ the pooled ones, as a classifier needs them, and all of them.
 """
 
 import dataclasses
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
-from albert_tf.config import ModelConfig, OptimizerConfig, TrainingConfig
+from albert_tf.config import (
+    FeatureConfig,
+    ModelConfig,
+    OptimizerConfig,
+    TrainingConfig,
+)
+from albert_tf.tasks.base import Kind
+from albert_tf.text.tokenizer_base import Tokenizer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +52,27 @@ class Workload:
             "seq_length": self.seq_length,
             "num_predictions": self.num_predictions,
         }
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskWork:
+    """What is fine-tuned.
+
+    Attributes:
+        work: the architecture, the batch size, the precision.
+        kind: of the examples.
+        labels: of the model.
+        examples: that tell their answers.
+        tokenizer: of the model.
+        features: how examples become features.
+    """
+
+    work: Workload
+    kind: Kind
+    labels: Sequence[str]
+    examples: Sequence[Any]
+    tokenizer: Tokenizer
+    features: FeatureConfig
 
 
 def random_batch(work: Workload) -> dict[str, np.ndarray]:

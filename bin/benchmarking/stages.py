@@ -2,6 +2,7 @@
 
 from albert_tf.config import UserError
 from bin.benchmarking.data_stages import data_preparation, reading
+from bin.benchmarking.finetuning_stages import featurisation, finetuning
 from bin.benchmarking.measures import Stage, repeated
 from bin.benchmarking.training_stages import (
     data_wait,
@@ -51,6 +52,19 @@ STAGES: dict[str, Stage] = {
             "training on records that are read and masked meanwhile, as by "
             "bin.pretrain, and the share of the time without a batch",
             data_wait,
+        ),
+        Stage(
+            "featurisation",
+            "features of the examples of a task, on one core; questions with "
+            "their paragraphs become several sequences",
+            repeated(featurisation),
+        ),
+        Stage(
+            "finetuning",
+            "training and evaluating on examples of a task, in batches by "
+            "length and in batches padded to max_seq_length, by turns; ratios "
+            "above 1: those by length are faster",
+            finetuning,
         ),
     )
 }

@@ -3,19 +3,30 @@
 import contextlib
 import dataclasses
 import functools
+import itertools
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 
-from albert_tf.config import MaskingConfig, PretrainingDataConfig
+from albert_tf.config import (
+    FeatureConfig,
+    MaskingConfig,
+    PretrainingDataConfig,
+    UserError,
+    override,
+)
+from albert_tf.tasks.base import Example, Task
+from albert_tf.tasks.texts import Classification
 from albert_tf.training.peers import SideKind
-from albert_tf.training.workload import Workload
+from albert_tf.training.workload import TaskWork, Workload
 from bin import command_line
 from bin.benchmarking.machine import available_cores, in_fresh_process
 
 # Lines of a corpus that make a vocabulary good enough to time.
 _VOCABULARY_LINES = 50_000
+# Examples that fine-tuning is measured on, at most.
+_EXAMPLES = 10_000
 
 
 class Workplace:
@@ -30,6 +41,9 @@ class Workplace:
         masking: how records are masked.
         work: the training that is measured.
         peers: whom it is compared with.
+        features: how examples of fine-tuning become features.
+        task: whose examples; None: paragraphs of the corpus.
+        data_dir: the task's files.
 
     Attributes:
         notes: what is to be said of the figures of the stage at work.
@@ -46,6 +60,9 @@ class Workplace:
         vocab_size: int,
         config: PretrainingDataConfig,
         masking: MaskingConfig,
+        features: FeatureConfig,
+        task: Task | None = None,
+        data_dir: str = "",
     ) -> None:
         self.directory = directory
         self.cores = available_cores()
@@ -57,6 +74,9 @@ class Workplace:
         self._inputs = list(inputs)
         self._tokenizer_dir = tokenizer_dir
         self._vocab_size = vocab_size
+        self._features = features
+        self._task = task
+        self._data_dir = data_dir
         self._shards: dict[str, str] = {}
 
     def say(self, line: str) -> None:
@@ -107,6 +127,53 @@ class Workplace:
             input_sentence_size=_VOCABULARY_LINES,
         )
         return directory
+
+    @functools.cached_property
+    def task_work(self) -> TaskWork:
+        """The first examples of the task, and what is trained on them."""
+        from albert_tf.text.tokenizer import load_tokenizer
+
+        kind, labels = Classification(), ["even", "odd"]
+        if self._task:
+            kind, labels = self._task.kind, list(self._task.labels)
+            examples = self._task.read(self._data_dir, "train", self.say)
+        else:
+            examples = list(self._paragraphs())
+        tokenizer = load_tokenizer(self.tokenizer_dir)
+        model = override(self.work.model, {"vocab_size": tokenizer.vocab_size})
+        return TaskWork(
+            dataclasses.replace(self.work, model=model),
+            kind,
+            labels or kind.labels(examples),
+            examples[:_EXAMPLES],
+            tokenizer,
+            self._features,
+        )
+
+    def _paragraphs(self) -> Iterator[Example]:
+        """Yields the corpus's first paragraphs, with labels that say nothing.
+
+        Raises:
+            UserError: when there are none.
+        """
+        from data_prep.build_plan import list_sources
+        from data_prep.corpus import CorpusReport, read_documents
+
+        (source,) = list_sources(self.inputs, [], self.config)
+        documents = read_documents(
+            source.files,
+            skip_header_lines=self.config.skip_header_lines,
+            report=CorpusReport(),
+        )
+        texts = (text for document in documents for text in document.paragraphs)
+        number = -1
+        for number, text in enumerate(itertools.islice(texts, _EXAMPLES)):
+            yield Example((text,), ("even", "odd")[number % 2])
+        if number < 1:
+            raise UserError(
+                f"{', '.join(self.inputs)}: too little text; fine-tuning is "
+                "measured on two paragraphs and more."
+            )
 
     def shards(self, kind: str) -> str:
         """Returns the directory of shards of this kind of record."""

@@ -11,15 +11,22 @@ import sys
 import pytest
 
 from albert_tf.config import (
+    FeatureConfig,
     MaskingConfig,
     ModelConfig,
     PretrainingDataConfig,
     TrainingConfig,
+    UserError,
 )
+from albert_tf.tasks.catalog import TASKS
+from albert_tf.training.finetuning_benchmark import FeatureTimes
+from albert_tf.training.finetuning_benchmark import Round as FinetuningRound
+from albert_tf.training.finetuning_benchmark import Turn as FinetuningTurn
 from albert_tf.training.step_benchmark import Prepared, Round, Turn
 from albert_tf.training.workload import Workload
 from bin.benchmarking import (
     data_stages,
+    finetuning_stages,
     machine,
     measures,
     training_stages,
@@ -75,6 +82,7 @@ def place(tmp_path, text, tiny_directory):
             record_kind="static", dupe_factor=2, max_seq_length=32
         ),
         masking=MaskingConfig(),
+        features=FeatureConfig(max_seq_length=32),
         work=WORK,
         peers=[],
     )
@@ -88,6 +96,8 @@ def test_stages_are_rows_under_their_names():
         "memory",
         "recomputation",
         "data_wait",
+        "featurisation",
+        "finetuning",
     ]
     for name, stage in STAGES.items():
         assert stage.name == name
@@ -262,6 +272,7 @@ def test_a_workplace_makes_what_is_not_given(place, tmp_path, monkeypatch):
             place.config, document_separator="blank_line"
         ),
         masking=place.masking,
+        features=FeatureConfig(),
     )
     assert sorted(os.listdir(bare.inputs[0])) == ["a.txt", "b.txt"]
     summary = os.path.join(bare.tokenizer_dir, "vocab_summary.json")
@@ -276,7 +287,15 @@ def test_a_workplace_makes_what_is_not_given(place, tmp_path, monkeypatch):
             ["--stages=reading,baking"],
             "benchmark: --stages names 'baking', which is none of "
             "data_preparation, reading, training, memory, recomputation, "
-            "data_wait.",
+            "data_wait, featurisation, finetuning.",
+        ),
+        (
+            ["--task=SST-2"],
+            "benchmark: --task and --data_dir go together; give both.",
+        ),
+        (
+            ["--data_dir=glue"],
+            "benchmark: --task and --data_dir go together; give both.",
         ),
         (
             ["--against=jax"],
@@ -410,6 +429,75 @@ def test_waiting_is_a_share_of_the_time(place, monkeypatch):
     assert rounds[1][2].value == 0.0
 
 
+def test_fine_tuning_is_told_in_rates_shares_and_ratios():
+    one = FinetuningRound(
+        200.0,
+        {
+            "training": {
+                "padded": FinetuningTurn(30, 3.0, 300, 0.5),
+                "by length": FinetuningTurn(80, 2.0, 100, 0.25),
+            }
+        },
+    )
+    assert list(finetuning_stages._of_round(one)) == [
+        Measured("matrix multiplication", "GFLOP/s", 2e-7),
+        Measured("training, padded", "rows/s", 10.0),
+        Measured("training, padded, tokens of padding", "%", 50.0),
+        Measured("training, padded", "% of the ceiling", 50.0),
+        Measured("training, by length", "rows/s", 40.0),
+        Measured("training, by length, tokens of padding", "%", 25.0),
+        Measured("training, by length", "% of the ceiling", 25.0),
+        Measured("training, by length to padded", "times", 4.0),
+    ]
+
+
+def test_features_are_told_for_ten_thousand_examples():
+    times = FeatureTimes(num_examples=400, num_sequences=1000, seconds=2.0)
+    assert list(finetuning_stages._of_features("features", times)) == [
+        Measured("features", "examples/s", 200.0),
+        Measured("features", "sequences/s", 500.0),
+        Measured("features, of 10,000 examples", "s", 50.0),
+    ]
+
+
+def test_fine_tuning_is_measured_on_paragraphs_where_no_task_is_given(
+    place, monkeypatch
+):
+    monkeypatch.setattr(workplace, "_EXAMPLES", 7)
+    given = place.task_work
+    assert [e.label for e in given.examples] == [
+        *("even", "odd") * 3,
+        "even",
+    ]
+    assert all(len(e.texts) == 1 and e.texts[0] for e in given.examples)
+    assert given.labels == ["even", "odd"]
+    assert given.work.model.vocab_size == given.tokenizer.vocab_size
+    assert given.features.max_seq_length == 32
+
+
+def test_fine_tuning_is_measured_on_the_first_examples_of_a_task(
+    place, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(workplace, "_EXAMPLES", 2)
+    rows = ["sentence\tlabel", "bada\t1", "gule\t0", "mizo\t1"]
+    (tmp_path / "train.tsv").write_text("\n".join(rows) + "\n")
+    place._task, place._data_dir = TASKS["SST-2"], str(tmp_path)
+    given = place.task_work
+    assert [e.texts for e in given.examples] == [("bada",), ("gule",)]
+    assert given.labels == ["0", "1"]
+
+
+def test_text_without_paragraphs_is_no_examples(place, tmp_path):
+    (tmp_path / "one.txt").write_text("Only this.\n")
+    place._inputs = [str(tmp_path / "one.txt")]
+    with pytest.raises(UserError) as error:
+        _ = place.task_work
+    assert str(error.value) == (
+        f"{tmp_path}/one.txt: too little text; fine-tuning is measured on two "
+        "paragraphs and more."
+    )
+
+
 @pytest.mark.slow
 def test_every_stage_of_a_tiny_corpus(tmp_path, text):
     output, work = tmp_path / "figures.json", tmp_path / "work"
@@ -463,6 +551,12 @@ def test_every_stage_of_a_tiny_corpus(tmp_path, text):
     (note, *_) = figures["stages"]["training"]["notes"]
     assert note.startswith("training, ours: float32, ADAMW")
     assert figures["settings"]["optimizer"] == "adamw"
+    of_tasks = {
+        m["name"]: m["median"]
+        for m in figures["stages"]["finetuning"]["results"]
+    }
+    by_length = of_tasks["training, by length, tokens of padding"]
+    assert 0 < by_length < of_tasks["training, padded, tokens of padding"] < 100
     of_steps = {
         m["name"]: m["median"]
         for m in figures["stages"]["recomputation"]["results"]

@@ -3,12 +3,14 @@
 import dataclasses
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from albert_tf.config import UserError
 from albert_tf.tasks.tables import read_lines
 
 Tags = Sequence[Sequence[str]]
+# Number, text and columns.
+_Line = tuple[int, str, list[str]]
 
 _ADVICE = (
     "a file of tagged words has a word in each line, its columns between "
@@ -54,23 +56,13 @@ def read_conll(
         UserError: naming file and line, for a file that is missing, empty, not
             UTF-8 or without a word, and a line with too few columns.
     """
-    lines = [
-        # Blanks and tabs alone: words may hold a no-break space.
-        (number, line, re.findall(r"[^ \t]+", line))
-        for number, line in read_lines(path, _ADVICE)
-    ]
+    lines = list(_lines(path))
     columns = [word_column, tag_column]
     # From the front and from the back: they must not meet.
     needed = max(max(columns) + 1, 0) + max(-min(columns), 0)
-    if not tagged:
-        widths = (
-            len(fields)
-            for _, _, fields in lines
-            if fields and not fields[0].startswith(_DOCUMENT)
-        )
-        if next(widths, 0) < needed:
-            columns = [word_column]
-            needed = max(word_column + 1, -word_column)
+    if not tagged and _width(lines) < needed:
+        columns = [word_column]
+        needed = max(word_column + 1, -word_column)
     examples = []
     sentence: list[tuple[str, ...]] = []
     first = 0
@@ -85,7 +77,7 @@ def read_conll(
             sentence.clear()
 
     for number, line, fields in lines:
-        if not fields or fields[0].startswith(_DOCUMENT):
+        if not _has_word(fields):
             end()
             continue
         if len(fields) < needed:
@@ -100,6 +92,31 @@ def read_conll(
     if not examples:
         raise UserError(f"{path} has no words; {_ADVICE}")
     return examples
+
+
+def count_columns(path: str) -> int:
+    """Returns how many columns the first line with a word has; 0 without one.
+
+    Raises:
+        UserError: for a file that is missing, empty or not UTF-8.
+    """
+    return _width(_lines(path))
+
+
+def _lines(path: str) -> Iterator[_Line]:
+    """Yields the lines of a file."""
+    for number, line in read_lines(path, _ADVICE):
+        # Blanks and tabs alone: words may hold a no-break space.
+        yield number, line, re.findall(r"[^ \t]+", line)
+
+
+def _width(lines: Iterable[_Line]) -> int:
+    widths = (len(fields) for _, _, fields in lines if _has_word(fields))
+    return next(widths, 0)
+
+
+def _has_word(fields: Sequence[str]) -> bool:
+    return bool(fields) and not fields[0].startswith(_DOCUMENT)
 
 
 def entity_scores(gold: Tags, predicted: Tags) -> dict[str, float]:

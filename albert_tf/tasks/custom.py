@@ -16,7 +16,7 @@ from albert_tf.tasks.columns import (
     read_choices,
     read_texts,
 )
-from albert_tf.tasks.conll import read_conll
+from albert_tf.tasks.conll import count_columns, read_conll
 from albert_tf.tasks.texts import Classification, Regression
 from albert_tf.tasks.token_classification import TokenClassification
 
@@ -95,7 +95,27 @@ def _read_words(found: _Columns, path: str, labelled: bool) -> Sequence[Any]:
             f"--columns: word={word} and tag={tag} are one column; tags stand "
             "in another."
         )
+    if not labelled and min(word, tag) < 0:
+        word, tag = _as_in_training(word, tag, path)
     return read_conll(path, word, tag, tagged=labelled)
+
+
+def _as_in_training(word: int, tag: int, path: str) -> tuple[int, int]:
+    """Returns a test file's columns, counted as those of the training file.
+
+    A file without tags has another last column, which none must take for tags.
+    """
+    training = _training_file(path, _SENTENCES)
+    if not training:
+        raise UserError(
+            f"{path}: no training file beside it tells how many columns there "
+            f"are with tags; count from 0 instead of word={word} and tag={tag} "
+            "in --columns."
+        )
+    width = count_columns(training)
+    if count_columns(path) == width:
+        return word, tag
+    return tuple(n + width if n < 0 else n for n in (word, tag))
 
 
 def _column_number(text: str) -> int:
@@ -186,15 +206,21 @@ def _task(form: _Form, found: Mapping[str, list[str]]) -> Task:
     )
 
 
+def _training_file(path: str, extensions: Sequence[str]) -> str:
+    """Returns the training file beside a file; empty where there is none."""
+    directory = os.path.dirname(path)
+    names = (os.path.join(directory, f"train{e}") for e in extensions)
+    if any(map(files.isfile, names)):
+        return find_split(directory, "train", extensions)
+    return ""
+
+
 def _read_own_texts(path: str, labelled: bool) -> Sequence[Any]:
     """Returns the examples of a file, its columns those of the training file.
 
     Or a test file with other columns would be taken for pairs.
     """
-    directory = os.path.dirname(path)
-    source = path
-    if any(files.isfile(os.path.join(directory, f"train{e}")) for e in _TABLES):
-        source = find_split(directory, "train")
+    source = _training_file(path, _TABLES) or path
     columns = own_columns(source, labelled=labelled or source != path)
     return read_texts(path, columns, labelled=labelled)
 

@@ -188,6 +188,40 @@ def test_what_a_test_file_tells_is_read(tmp_path, columns, content, answer):
     assert task.kind.is_told(example)
 
 
+@pytest.mark.parametrize(
+    ("columns", "train", "test", "word", "tags"),
+    [
+        # The tags' column is missing: the last one is another.
+        ("word=0,tag=-1", "a NN x O", "b NN x", "b", None),
+        ("word=-2,tag=-1", "1 a O", "1 b", "b", None),
+        # With columns added after the tags, these are where they were.
+        ("word=0,tag=-1", "a NN O", "b NN O 0.9", "b", ("O",)),
+        ("word=0,tag=-1", "a NN O", "b NN O", "b", ("O",)),
+        # A word of two parts: in such files only the last column is sure.
+        ("word=0,tag=-1", "a O\nb b O", "b O\nc c O", "b", ("O", "O")),
+    ],
+)
+def test_columns_from_the_last_are_those_of_training(
+    tmp_path, columns, train, test, word, tags
+):
+    task = custom_task(columns.split(","))
+    write(tmp_path / "train.conll", f"-DOCSTART-\n\n{train}\n")
+    write(tmp_path / "test.conll", f"-DOCSTART- -X- -X- O\n\n{test}\n")
+    (example,) = task.read(str(tmp_path), "test")
+    assert (example.words[0], example.tags) == (word, tags)
+
+
+def test_columns_from_the_last_need_a_training_file(tmp_path):
+    path = write(tmp_path / "test.conll", "a NN\n")
+    task = custom_task(["word=0", "tag=-1"])
+    with pytest.raises(UserError) as raised:
+        task.read(str(tmp_path), "test")
+    assert str(raised.value) == (
+        f"{path}: no training file beside it tells how many columns there are "
+        "with tags; count from 0 instead of word=0 and tag=-1 in --columns."
+    )
+
+
 @pytest.mark.parametrize("number", ["0", "-1"])
 def test_words_and_tags_in_one_column(tmp_path, number):
     write(tmp_path / "dev.conll", "a b\n")

@@ -1,10 +1,12 @@
-"""JSON as data files hold it: a value in each line, members checked."""
+"""JSON as data files hold it: one value, or one in each line, checked."""
 
+import collections
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from albert_tf.config import UserError
+from albert_tf import files
+from albert_tf.config import UserError, shown
 from albert_tf.tasks.tables import read_lines
 
 _KINDS = {
@@ -15,6 +17,25 @@ _KINDS = {
 }
 # Of a value in a message.
 _SHOWN = 60
+
+
+def read_large_json(path: str) -> Any:
+    """Returns what a JSON file of any size holds.
+
+    Raises:
+        UserError: when it cannot be read or is no JSON; the line is named.
+            Also for an object with two members of one name.
+    """
+    try:
+        with files.open(path) as file:
+            text = file.read().decode("utf-8-sig")
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}.") from None
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{path}: byte {error.start} is not UTF-8; convert the file first."
+        ) from None
+    return _value(text, path)
 
 
 def read_json_lines(
@@ -31,26 +52,54 @@ def read_json_lines(
 
     Raises:
         UserError: naming file and line, for a file that is missing or empty,
-            or a line that is not UTF-8 or no JSON.
+            or a line that is not UTF-8 or no JSON. Also for an object with
+            two members of one name.
     """
     for line, text in read_lines(path, advice):
         if text.strip():
-            place = f"{path}, line {line}"
-            yield place, _value(text, place, number)
+            value = _value(text, path, line, number)
+            yield f"{path}, line {line}", value
 
 
-def _value(text: str, place: str, number: Callable[[str], Any] | None) -> Any:
+def _value(
+    text: str,
+    path: str,
+    line: int | None = None,
+    number: Callable[[str], Any] | None = None,
+) -> Any:
+    """Returns the value of a line, or of a whole file."""
+    place = f"{path}, line {line}" if line else path
     try:
-        return json.loads(text, parse_int=number, parse_float=number)
+        return json.loads(
+            text,
+            parse_int=number,
+            parse_float=number,
+            object_pairs_hook=_object,
+        )
     except json.JSONDecodeError as error:
         raise UserError(
-            f"{place}: it is not valid JSON ({error.msg})."
+            f"{path}, line {line or error.lineno}: it is not valid JSON "
+            f"({error.msg})."
+        ) from None
+    except KeyError as error:
+        raise UserError(
+            f"{place}: an object has {shown(error.args[0])} twice; leave one "
+            "of them."
         ) from None
     except ValueError:
         # Python reads no whole number of more than 4,300 digits.
         raise UserError(f"{place} has a number with too many digits.") from None
     except RecursionError:
         raise UserError(f"{place}: it is nested too deep.") from None
+
+
+def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Returns an object; raises KeyError for a name that comes twice."""
+    found = dict(members)
+    if len(found) < len(members):
+        names = collections.Counter(name for name, _ in members)
+        raise KeyError(names.most_common(1)[0][0])
+    return found
 
 
 def member(value: Any, name: str, kind: type, place: str) -> Any:

@@ -14,7 +14,6 @@ from typing import Any
 from albert_tf import files
 from albert_tf.config import UserError, shown
 from albert_tf.tasks import json_files
-from albert_tf.tasks.squad import read_large_json
 
 LEVELS = ("middle", "high")
 SPLITS = ("train", "dev", "test")
@@ -140,7 +139,7 @@ def _articles(directory: str) -> Iterator[tuple[str, Any]]:
         raise UserError(f"{directory} has no files .txt; {_ADVICE}")
     for name in sorted(names, key=_in_number_order):
         path = os.path.join(directory, name)
-        yield path, read_large_json(path)
+        yield path, json_files.read_large_json(path)
 
 
 def _in_number_order(name: str) -> tuple[list[int], str]:
@@ -214,7 +213,7 @@ def read_race_answers(
     Raises:
         UserError: for a file that cannot be read, or is of another form.
     """
-    letters = read_large_json(path)
+    letters = json_files.read_large_json(path)
     if not isinstance(letters, dict):
         raise UserError(f"{path} must hold an object of a letter for each id.")
     options = len(examples[0].choices)

@@ -12,7 +12,8 @@ from albert_tf.config import UserError
 from albert_tf.tasks import race, squad_scores
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.glue import GLUE_TASKS
-from albert_tf.tasks.squad import Question, read_large_json, read_squad
+from albert_tf.tasks.json_files import read_large_json
+from albert_tf.tasks.squad import Question, read_squad
 from albert_tf.tasks.tables import read_table
 
 # Ids that a remark names before it counts.

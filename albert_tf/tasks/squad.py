@@ -1,12 +1,10 @@
 """SQuAD's files: questions on paragraphs, with answers cut from them."""
 
 import dataclasses
-import json
 from typing import Any
 
-from albert_tf import files
 from albert_tf.config import UserError
-from albert_tf.tasks.json_files import member, shown_json
+from albert_tf.tasks.json_files import member, read_large_json, shown_json
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,29 +97,3 @@ def _answer(row: Any, place: str) -> Answer:
         text=member(row, "text", str, place),
         start=member(row, "answer_start", int, place),
     )
-
-
-def read_large_json(path: str) -> Any:
-    """Returns what a JSON file of any size holds.
-
-    Raises:
-        UserError: when it cannot be read or is no JSON; the line is named.
-    """
-    try:
-        with files.open(path) as file:
-            return json.loads(file.read().decode("utf-8-sig"))
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}.") from None
-    except json.JSONDecodeError as error:
-        raise UserError(
-            f"{path}, line {error.lineno}: it is not valid JSON ({error.msg})."
-        ) from None
-    except UnicodeDecodeError as error:
-        raise UserError(
-            f"{path}: byte {error.start} is not UTF-8; convert the file first."
-        ) from None
-    except ValueError:
-        # Python reads no whole number of more than 4,300 digits.
-        raise UserError(f"{path} has a number with too many digits.") from None
-    except RecursionError:
-        raise UserError(f"{path}: it is nested too deep.") from None

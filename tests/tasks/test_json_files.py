@@ -32,6 +32,10 @@ def test_values_and_their_lines(tmp_path):
         ('{}\n{"a" 1}', "line 2: it is not valid JSON"),
         ("{}\n" + "7" * 5000, "line 2 has a number with too many digits"),
         ("{}\n" + "[" * 200_000, "line 2: it is nested too deep"),
+        (
+            '{}\n[{"a": 1, "b": {"c": 1, "d": 2, "d": 2}, "c": 3}]',
+            "line 2: an object has 'd' twice; leave one of them",
+        ),
         (b'{}\n"\xff"', r"line 2: byte 1 \(0xff\) is not UTF-8"),
     ],
 )

@@ -189,6 +189,21 @@ def test_predictions_that_are_none(tmp_path, given, said):
     assert str(raised.value).startswith(predictions)
 
 
+@pytest.mark.parametrize("name", ["predictions.json", "null_odds.json"])
+def test_an_id_that_comes_twice(tmp_path, name):
+    """Even with one value; the reader of JSON would take the last."""
+    gold, predictions = squad(tmp_path, {"0": "red"})
+    _, odds = squad(tmp_path, {"0": 1.5}, "null_odds.json")
+    path = tmp_path / name
+    member = path.read_text()[1:-1]
+    path.write_text(f"{{{member},\n{member}}}")
+    with pytest.raises(UserError) as raised:
+        score("SQuAD2.0", gold, predictions, null_odds=odds)
+    assert str(raised.value) == (
+        f"{path}: an object has '0' twice; leave one of them."
+    )
+
+
 def test_null_odds_that_are_no_numbers(tmp_path):
     gold, predictions = squad(tmp_path, {"0": "red"})
     for value, shown in (

@@ -32,14 +32,15 @@ def exact_match(gold: str, prediction: str) -> int:
 def token_f1(gold: str, prediction: str) -> float:
     """Returns F1 over the words of the normalised answers.
 
-    0 where either has no words (version 1.1).
+    0 where either has no words (version 1.1). Whole numbers are int, as in
+    the scripts: Python 3.12 adds up floats otherwise.
     """
     wanted = normalize_answer(gold).split()
     given = normalize_answer(prediction).split()
     common = collections.Counter(wanted) & collections.Counter(given)
     same = sum(common.values())
     if not same:
-        return 0.0
+        return 0
     precision, recall = same / len(given), same / len(wanted)
     return 2 * precision * recall / (precision + recall)
 
@@ -47,7 +48,6 @@ def token_f1(gold: str, prediction: str) -> float:
 def token_f1_or_none(gold: str, prediction: str) -> float:
     """Returns `token_f1`, and 1 where neither has words (version 2.0)."""
     if not normalize_answer(gold) and not normalize_answer(prediction):
-        # Whole, as in the script: Python 3.12 adds up floats otherwise.
         return 1
     return token_f1(gold, prediction)
 
@@ -117,7 +117,7 @@ def scores_v2(
         ] or [""]
         prediction = predictions.get(question.id)
         if prediction is None:
-            exact[question.id], f1[question.id] = 0, 0.0
+            exact[question.id], f1[question.id] = 0, 0
             continue
         if question.id not in odds:
             raise UserError(f"{question.place}: it has no null odds.")

@@ -1,6 +1,5 @@
 """Single texts and pairs: a label of several, or a number, for each."""
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 
@@ -23,7 +22,8 @@ from albert_tf.text.tokenizer_base import Tokenizer
 
 # As files have them; Python would also take 1_0.
 _NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
-
+# Numbers are learned in float32.
+_GREATEST = float(np.finfo(np.float32).max)
 
 # Labels that a message names, and a picture shows.
 _NAMED = 12
@@ -145,18 +145,19 @@ def number_of(label: str, place: str) -> float:
     """Returns the number that a label is.
 
     Raises:
-        UserError: naming `place`, when it is none, or none that is finite.
+        UserError: naming `place`, when it is none, or too great for float32.
     """
     if not is_number(label):
         raise UserError(
-            f"{place}: the label is {label[:60]!r}; it must be a number."
+            f"{place}: the label is {label[:60]!r}; it must be a number "
+            f"(up to {_GREATEST:.2g})."
         )
     return float(label)
 
 
 def is_number(label: str) -> bool:
-    """Returns whether a label is a number, and a finite one."""
-    return bool(_NUMBER.fullmatch(label)) and math.isfinite(float(label))
+    """Returns whether a label is a number, and one that float32 can hold."""
+    return bool(_NUMBER.fullmatch(label)) and abs(float(label)) <= _GREATEST
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:

@@ -195,7 +195,7 @@ def test_gold_files_are_held_against_the_same_rules(tmp_path):
         (
             "STS-B",
             "h\n" + "a\t" * 9 + "good\n",
-            "line 2: the label is 'good'; it must be a number.",
+            "line 2: the label is 'good'; it must be a number ",
         ),
         ("WNLI", "h\n0\tA\t1\n", "3 tab-separated fields, where at least 4"),
         ("STS-B", "h\n" + "a\t" * 9 + "1_0\n", "the label is '1_0'; it must"),

@@ -155,6 +155,7 @@ def test_the_numbers_of_labels():
         ("5.", 5.0),
         ("1e-3", 1e-3),
         ("2E+1", 20.0),
+        ("3.4e38", 3.4e38),
     ],
 )
 def test_labels_that_are_numbers(label, number):
@@ -171,6 +172,8 @@ def test_labels_that_are_numbers(label, number):
         "nan",
         "inf",
         "1e999",
+        # A number, but not in float32.
+        "-1e39",
         "0x1",
         " 1",
         "1,5",
@@ -183,7 +186,8 @@ def test_labels_that_are_no_numbers(label):
     with pytest.raises(UserError) as raised:
         number_of(label, "t.tsv, line 2")
     assert str(raised.value) == (
-        f"t.tsv, line 2: the label is {label!r}; it must be a number."
+        f"t.tsv, line 2: the label is {label!r}; it must be a number (up to "
+        "3.4e+38)."
     )
     assert not is_number(label)
 

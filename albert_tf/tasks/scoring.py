@@ -10,9 +10,11 @@ import numpy as np
 
 from albert_tf.config import UserError
 from albert_tf.tasks import race, squad_scores
-from albert_tf.tasks.base import Task
-from albert_tf.tasks.glue import GLUE_TASKS
+from albert_tf.tasks.base import Kind, Task
+from albert_tf.tasks.catalog import TASKS, RaceFiles, SquadFiles
+from albert_tf.tasks.glue import GlueFiles
 from albert_tf.tasks.json_files import read_large_json
+from albert_tf.tasks.spans import AnswerableSpans
 from albert_tf.tasks.squad import Question, read_squad
 from albert_tf.tasks.tables import read_table
 
@@ -58,8 +60,9 @@ def score(
         UserError: for a file that cannot be read, or predictions that are not
             of these examples; the place is named.
     """
-    if null_odds and task != _SQUAD_2:
-        raise UserError(f"null_odds is for {_SQUAD_2}, and not for {task}.")
+    row = TASKS[task]
+    if null_odds and not isinstance(row.kind, AnswerableSpans):
+        raise UserError(f"null_odds is for SQuAD2.0, and not for {task}.")
     if threshold is not None and not null_odds:
         raise UserError(
             f"null_threshold={threshold} is a bound of null odds; give them "
@@ -67,14 +70,34 @@ def score(
         )
     if threshold is not None and not math.isfinite(threshold):
         raise UserError(f"null_threshold={threshold} is no finite number.")
-    if task in GLUE_TASKS:
-        return _score_glue(GLUE_TASKS[task], gold, predictions)
-    if task in _RACE:
-        examples = race.read_levels(gold, _RACE[task])
-        chosen = race.read_race_answers(predictions, examples)
-        return Score(
-            race.score_race(examples, chosen), _remarks(examples, chosen)
-        )
+    if isinstance(row.reader, GlueFiles):
+        return _score_glue(row, gold, predictions)
+    if isinstance(row.reader, RaceFiles):
+        return _score_race(row.reader.levels, gold, predictions)
+    return _score_squad(row.kind, gold, predictions, null_odds, threshold)
+
+
+SCORED_TASKS = tuple(
+    name
+    for name, task in TASKS.items()
+    if isinstance(task.reader, GlueFiles | RaceFiles | SquadFiles)
+    and "dev" in task.reader.splits
+)
+
+
+def _score_race(levels: Sequence[str], gold: str, predictions: str) -> Score:
+    examples = race.read_levels(gold, levels)
+    chosen = race.read_race_answers(predictions, examples)
+    return Score(race.score_race(examples, chosen), _remarks(examples, chosen))
+
+
+def _score_squad(
+    kind: Kind,
+    gold: str,
+    predictions: str,
+    null_odds: str,
+    threshold: float | None,
+) -> Score:
     questions = read_squad(gold)
     for question in questions:
         if question.answers is None:
@@ -84,7 +107,7 @@ def score(
             )
     answers = _by_id(predictions, _is_answer, "an answer")
     remarks = _remarks(questions, answers)
-    if task == _SQUAD_1:
+    if not isinstance(kind, AnswerableSpans):
         return Score(squad_scores.scores_v1(questions, answers), remarks)
     odds = None
     if null_odds:
@@ -98,20 +121,6 @@ def score(
             "questions would give: no results."
         )
     return Score(measures, remarks)
-
-
-_SQUAD_1, _SQUAD_2 = "SQuAD1.1", "SQuAD2.0"
-_RACE = {
-    "RACE": race.LEVELS,
-    "RACE-middle": ("middle",),
-    "RACE-high": ("high",),
-}
-SCORED_TASKS = (
-    *(name for name, task in GLUE_TASKS.items() if "dev" in task.reader.splits),
-    _SQUAD_1,
-    _SQUAD_2,
-    *_RACE,
-)
 
 
 def _score_glue(task: Task, gold: str, predictions: str) -> Score:

@@ -14,7 +14,9 @@ from absl import flags
 from albert_tf import files
 from albert_tf.config import UserError
 from albert_tf.tasks.base import Example
+from albert_tf.tasks.choices import MultipleChoice
 from albert_tf.tasks.conll import WordsExample
+from albert_tf.tasks.race import ChoiceExample
 from albert_tf.tasks.spans import AnswerableSpans, Spans
 from albert_tf.tasks.squad import Question
 from albert_tf.tasks.texts import Regression, shown_texts
@@ -29,12 +31,12 @@ def define_flags() -> None:
     flags.DEFINE_enum(
         "mode",
         None,
-        ["fill-mask", "embed", "classify", *_ANSWERS],
+        ["fill-mask", "embed", "classify", *ANSWERS],
         "What to do with a text. embed: the mean state of its tokens and that "
         "of [CLS]; the others are of models fine-tuned for it: classify, a "
         "label; rate, a number (for both a tab parts the two texts of a "
         "pair); answer, a question and after a tab its paragraph; tag, a tag "
-        "for each word.",
+        "for each word; choose, a text and its choices, all parted by tabs.",
     )
     flags.DEFINE_string("model_dir", None, "The model or run directory.")
     flags.DEFINE_multi_string("text", [], "A text; may be repeated.")
@@ -114,7 +116,7 @@ def main() -> None:
                 }
             )
     else:
-        kind, example = _ANSWERS[FLAGS.mode]
+        kind, example = ANSWERS[FLAGS.mode]
         if FLAGS.mode == "answer" and kind.head not in loaded.model.head_names:
             kind = Spans()
         examples = [example(text, n) for n, text in enumerate(texts, start=1)]
@@ -143,11 +145,24 @@ def _of_words(text: str, number: int) -> WordsExample:
     return WordsExample(tuple(text.split()), None, f"text {number}")
 
 
+def _of_choices(text: str, number: int) -> ChoiceExample:
+    context, *choices = text.split("\t")
+    if len(choices) < 2:
+        raise UserError(
+            f"Text {number} has {len(choices)} choices: --mode=choose reads a "
+            "text and two choices or more, with a tab before each: "
+            f"{text[:60]!r}."
+        )
+    place = f"text {number}"
+    return ChoiceExample(context, tuple(choices), None, place, str(number))
+
+
 # What is said of a text, and how a line becomes an example.
-_ANSWERS = {
+ANSWERS = {
     "rate": (Regression(), _of_texts),
     "answer": (AnswerableSpans(), _of_question),
     "tag": (TokenClassification(), _of_words),
+    "choose": (MultipleChoice(), _of_choices),
 }
 
 

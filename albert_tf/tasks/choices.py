@@ -52,7 +52,9 @@ class MultipleChoice(Kind):
         google-research/albert's run_race.py.
 
         Raises:
-            UserError: when max_choice_length leaves a context no room.
+            UserError: when max_choice_length leaves a context no room, and
+                naming the place of an example with more or fewer choices than
+                the first.
         """
         room = config.max_seq_length - 3
         if config.max_choice_length >= room:
@@ -61,6 +63,13 @@ class MultipleChoice(Kind):
                 f"context no room within max_seq_length="
                 f"{config.max_seq_length}; lower it."
             )
+        number = len(examples[0].choices)
+        for example in examples:
+            if len(example.choices) != number:
+                raise UserError(
+                    f"{example.place}: {len(example.choices)} choices, where "
+                    f"{examples[0].place} has {number}; all need as many."
+                )
         contexts = list(dict.fromkeys(e.context for e in examples))
         of_context = dict(
             zip(contexts, tokenizer.encode_batch(contexts), strict=True)
@@ -86,7 +95,7 @@ class MultipleChoice(Kind):
             sequences,
             scalars={"label_ids": np.array(numbers, np.int32)},
             example_numbers=np.arange(len(examples)),
-            choices=len(examples[0].choices),
+            choices=number,
             num_cut=num_cut,
         )
 
@@ -113,9 +122,20 @@ class MultipleChoice(Kind):
         labels: Sequence[str],
         metrics: Mapping[str, Metric],
     ) -> dict[str, float]:
-        """Returns the metrics, and those of the most frequent choice."""
+        """Returns the metrics, those of the most frequent choice, and those of
+        each part, of RACE its levels (`accuracy_middle`).
+        """
         numbers = np.array([example.label for example in examples])
-        return class_measures(numbers, scores, metrics)
+        found = np.array([row.argmax() for row in scores])
+        parts = np.array([example.part for example in examples])
+        of_parts = {
+            f"{name}_{part}": metric(
+                numbers[parts == part], found[parts == part]
+            )
+            for part in dict.fromkeys(e.part for e in examples if e.part)
+            for name, metric in metrics.items()
+        }
+        return class_measures(numbers, scores, metrics) | of_parts
 
     def table(
         self,

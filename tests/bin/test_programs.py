@@ -10,6 +10,13 @@ import zipfile
 
 import pytest
 
+from albert_tf.config import UserError
+from albert_tf.tasks.base import Example
+from albert_tf.tasks.conll import WordsExample
+from albert_tf.tasks.race import ChoiceExample
+from albert_tf.tasks.squad import Question
+from bin import predict
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
@@ -290,6 +297,36 @@ def test_mistakes(tmp_path, name, flags, said):
     line = refused(name, *flags)
     assert re.search(said, line), line
     assert sorted(os.listdir(tmp_path)) == before
+
+
+def test_a_line_of_each_mode_of_prediction():
+    for mode, line, expected in (
+        ("rate", "a\tb c", Example(("a", "b c"), None)),
+        ("answer", "a?\tb c", Question("7", "a?", "b c", None, "text 7")),
+        ("tag", "a b", WordsExample(("a", "b"), None)),
+        ("choose", "a\tb\tc", ChoiceExample("a", ("b", "c"), None, id="7")),
+    ):
+        kind, example_of = predict.ANSWERS[mode]
+        example = example_of(line, 7)
+        assert (example, example.place) == (expected, "text 7")
+        assert not kind.is_told(example)
+
+
+@pytest.mark.parametrize(
+    ("mode", "line", "said"),
+    [
+        ("answer", "a? b", "Text 7 has no tab: --mode=answer reads a question"),
+        ("tag", " ", "Text 7 has no words."),
+        (
+            "choose",
+            "a\tb",
+            "Text 7 has 1 choices: .* a tab before each: 'a",
+        ),
+    ],
+)
+def test_lines_of_another_form(mode, line, said):
+    with pytest.raises(UserError, match=said):
+        predict.ANSWERS[mode][1](line, 7)
 
 
 @pytest.mark.slow

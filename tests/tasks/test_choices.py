@@ -1,5 +1,7 @@
 """Multiple choice: contexts with each choice, and what is said of them."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -101,6 +103,13 @@ def test_a_choice_that_leaves_no_room(tiny_tokenizer, choice):
     features(tiny_tokenizer, EXAMPLES, 16, 12)
 
 
+def test_examples_with_more_choices_than_the_first(tiny_tokenizer):
+    more = ChoiceExample("the", ("of", "and", "the"), None, "f, 4")
+    said = "^f, 4: 3 choices, where f, 1 has 2; all need as many.$"
+    with pytest.raises(UserError, match=said):
+        features(tiny_tokenizer, [*EXAMPLES, more])
+
+
 def test_scores_and_their_mean():
     logits = [np.array([0.0, np.log(3.0)], np.float32), np.zeros(2, np.float32)]
     scores = KIND.scores([], None, {"logits": logits}, FeatureConfig())
@@ -119,8 +128,23 @@ def test_measures_beside_the_most_frequent_choice():
         metrics={"accuracy": metrics.accuracy},
     )
     assert found == pytest.approx(
-        {"accuracy": 2 / 3, "majority_class_accuracy": 2 / 3}
+        {
+            "accuracy": 2 / 3,
+            "majority_class_accuracy": 2 / 3,
+            # As RACE's are told.
+            "accuracy_high": 1.0,
+            "accuracy_middle": 1 / 2,
+        }
     )
+    own = [dataclasses.replace(example, part="") for example in examples]
+    found = KIND.measures(
+        own,
+        SCORES,
+        FeatureConfig(),
+        labels=[],
+        metrics={"accuracy": metrics.accuracy},
+    )
+    assert list(found) == ["accuracy", "majority_class_accuracy"]
     assert KIND.measured({"accuracy": metrics.accuracy}, []) == ("accuracy",)
 
 

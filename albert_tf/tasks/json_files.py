@@ -138,4 +138,6 @@ def of_kind(value: Any, kind: type, name: str) -> Any:
 def shown_json(value: Any) -> str:
     """Returns a value for a message: one line, never a long one."""
     text = json.dumps(value, ensure_ascii=False)
+    if not text.isprintable():
+        text = json.dumps(value)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"

@@ -54,6 +54,12 @@ def test_lines_that_cannot_be_read(tmp_path, content, said):
         ({"a": None}, str, "^here: a is null, and must be a string"),
         ({"a": "b"}, list, '^here: a is "b", and must be a list'),
         ({"a": ["b" * 99]}, dict, r'^here: a is \["b{57}…, and must be an obj'),
+        # Ends of lines, and what a terminal takes for orders.
+        (
+            {"a": "é\u2028\x9b"},
+            list,
+            r'a is "\\u00e9\\u2028\\u009b", and',
+        ),
         ({"a": 1.5}, int, r"^here: a is 1\.5, and must be a whole number"),
         ({"a": "1"}, int, '^here: a is "1", and must be a whole number'),
         # For Python these are whole numbers.

@@ -1,7 +1,6 @@
 """Scores of prediction files against gold, without any model."""
 
 import dataclasses
-import json
 import math
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
@@ -13,7 +12,7 @@ from albert_tf.tasks import race, squad_scores
 from albert_tf.tasks.base import Kind, Task
 from albert_tf.tasks.catalog import TASKS, RaceFiles, SquadFiles
 from albert_tf.tasks.glue import GlueFiles
-from albert_tf.tasks.json_files import read_large_json
+from albert_tf.tasks.json_files import read_large_json, shown_json
 from albert_tf.tasks.spans import AnswerableSpans
 from albert_tf.tasks.squad import Question, read_squad
 from albert_tf.tasks.tables import read_table
@@ -105,7 +104,7 @@ def _score_squad(
                 f"{question.place} has no 'answers': a file that keeps them "
                 "secret is no gold."
             )
-    answers = _by_id(predictions, _is_answer, "an answer")
+    answers = _by_id(predictions, _is_string, "a string")
     remarks = _remarks(questions, answers)
     if not isinstance(kind, AnswerableSpans):
         return Score(squad_scores.scores_v1(questions, answers), remarks)
@@ -180,17 +179,20 @@ def _by_id(path: str, fits: Callable[[Any], bool], what: str) -> dict:
     """Returns a JSON object whose values all fit."""
     values = read_large_json(path)
     if not isinstance(values, dict):
-        raise UserError(f"{path} must hold an object of {what} for each id.")
+        raise UserError(
+            f"{path} is {shown_json(values)}, and must be an object that has "
+            f"{what} for each id."
+        )
     for id_, value in values.items():
         if not fits(value):
             raise UserError(
-                f"{path}: the value of {id_[:60]!r} is "
-                f"{json.dumps(value)[:60]}; it must be {what}."
+                f"{path}: the value of {id_[:60]!r} is {shown_json(value)}, "
+                f"and must be {what}."
             )
     return values
 
 
-def _is_answer(value: Any) -> bool:
+def _is_string(value: Any) -> bool:
     return isinstance(value, str)
 
 

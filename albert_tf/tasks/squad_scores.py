@@ -120,7 +120,10 @@ def scores_v2(
             exact[question.id], f1[question.id] = 0, 0
             continue
         if question.id not in odds:
-            raise UserError(f"{question.place}: it has no null odds.")
+            raise UserError(
+                f"{question.place} has a prediction and no null odds; give "
+                "files of one model's answers."
+            )
         exact[question.id] = max(exact_match(g, prediction) for g in golds)
         f1[question.id] = max(token_f1_or_none(g, prediction) for g in golds)
 

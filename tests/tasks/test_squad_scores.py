@@ -144,7 +144,7 @@ def test_a_threshold_and_the_best_one():
     at = scores_v2(QUESTIONS, ANSWERS, odds, threshold=3.0)
     assert at["exact"] == scores_v2(QUESTIONS, ANSWERS)["exact"]
     del odds["asked"]
-    with pytest.raises(UserError, match="place asked: it has no null odds"):
+    with pytest.raises(UserError, match="place asked has a prediction and no"):
         scores_v2(QUESTIONS, ANSWERS, odds)
 
 

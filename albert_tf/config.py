@@ -654,6 +654,11 @@ class FinetuneSettings(_Section):
         "costs time.",
         choices=("bucket", "max"),
     )
+    double_unordered: bool = setting(
+        False,
+        "Train on every pair of texts in both orders; for tasks where their "
+        "order says nothing (MRPC, QQP, STS-B, your own).",
+    )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -92,6 +92,17 @@ class Kind(abc.ABC):
         """
         return []
 
+    def in_both_orders(self, examples: Sequence[Any]) -> list[Any]:
+        """Returns examples, and after them each with its texts swapped.
+
+        Raises:
+            UserError: for what has no two texts.
+        """
+        raise UserError(
+            "double_unordered is for pairs of texts, and an example of "
+            f"{self.name} is none."
+        )
+
     @abc.abstractmethod
     def features(
         self,
@@ -273,6 +284,7 @@ class Task:
         evaluated: what is evaluated in training: ending of a measure's name
             -> split.
         submissions: the benchmark's name for the predictions of a split.
+        ordered: whether the label depends on which text of a pair is first.
     """
 
     name: str
@@ -286,6 +298,7 @@ class Task:
         default_factory=lambda: {"": "dev"}
     )
     submissions: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    ordered: bool = False
 
     def read(
         self,

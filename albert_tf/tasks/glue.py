@@ -3,6 +3,7 @@
 import dataclasses
 import os
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from albert_tf.config import UserError
 from albert_tf.tasks import metrics
@@ -207,7 +208,7 @@ def _task(
     files: Mapping[str, TableFile],
     metrics: Mapping[str, Metric],
     settings: Mapping[str, float],
-    **options: Mapping[str, str],
+    **options: Any,
 ) -> Task:
     return Task(
         name=name,
@@ -280,6 +281,7 @@ GLUE_TASKS: dict[str, Task] = {
             recipe(3e-5, 128, 0.0, 10000, 1000),
             evaluated={"": "dev", "_mismatched": "dev_mismatched"},
             submissions={"test": "MNLI-m", "test_mismatched": "MNLI-mm"},
+            ordered=True,
         ),
         _task(
             "QNLI",
@@ -287,6 +289,7 @@ GLUE_TASKS: dict[str, Task] = {
             _SENTENCE_PAIR,
             _ACCURACY,
             recipe(1e-5, 32, 0.0, 33112, 1986),
+            ordered=True,
         ),
         _task(
             "RTE",
@@ -294,6 +297,7 @@ GLUE_TASKS: dict[str, Task] = {
             _SENTENCE_PAIR,
             _ACCURACY,
             recipe(3e-5, 32, 0.1, 800, 200),
+            ordered=True,
         ),
         _task(
             "WNLI",
@@ -301,6 +305,7 @@ GLUE_TASKS: dict[str, Task] = {
             _SENTENCE_PAIR,
             _ACCURACY,
             recipe(2e-5, 16, 0.1, 2000, 250),
+            ordered=True,
         ),
         # A model of MNLI answers it; GLUE keeps the labels.
         _task(

@@ -1,5 +1,6 @@
 """Single texts and pairs: a label of several, or a number, for each."""
 
+import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 
@@ -244,6 +245,25 @@ def class_error(probabilities: np.ndarray, right: int | None) -> float:
     return float(probabilities.max() - probabilities[right])
 
 
+def swapped_too(examples: Sequence[Example]) -> list[Example]:
+    """Returns pairs, and after them the same with their texts swapped.
+
+    Raises:
+        UserError: naming the place of an example that is no pair.
+    """
+    for example in examples:
+        if len(example.texts) != 2:
+            raise UserError(
+                f"{example.place}: double_unordered is for pairs of texts, and "
+                "this is a single one."
+            )
+    swapped = [
+        dataclasses.replace(example, texts=example.texts[::-1])
+        for example in examples
+    ]
+    return [*examples, *swapped]
+
+
 def shown_texts(texts: Sequence[str]) -> dict[str, object]:
     """Returns `text`, or `texts` of a pair, for a line of JSON."""
     if len(texts) == 1:
@@ -283,6 +303,10 @@ class Classification(Kind):
     def is_told(self, example: Example) -> bool:
         """Returns whether the file tells the label."""
         return example.label is not None
+
+    def in_both_orders(self, examples: Sequence[Example]) -> list[Example]:
+        """Returns `swapped_too` of examples."""
+        return swapped_too(examples)
 
     def features(
         self,
@@ -403,6 +427,10 @@ class Regression(Kind):
     def is_told(self, example: Example) -> bool:
         """Returns whether the file tells the number."""
         return example.label is not None
+
+    def in_both_orders(self, examples: Sequence[Example]) -> list[Example]:
+        """Returns `swapped_too` of examples."""
+        return swapped_too(examples)
 
     def features(
         self,

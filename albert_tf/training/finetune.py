@@ -132,6 +132,8 @@ def run_finetuning(
     labels = list(task.labels) or kind.labels(examples["train"])
     for split, of_split in examples.items():
         _check_told(task, of_split, split)
+    if config.finetuning.double_unordered:
+        examples["train"] = _doubled(task, examples["train"])
     builder = FeatureBuilder(
         kind, tokenizer, config.features, labels, workers, cache_dir, say
     )
@@ -307,6 +309,15 @@ def _collapse(only: str, split: str, step: int, config: FinetuneConfig) -> str:
         f"--learning_rate={rate / 2:g} where it is a large one, and more steps "
         "or a higher rate where it is a small one."
     )
+
+
+def _doubled(task: Task, examples: Sequence[Any]) -> Sequence[Any]:
+    if task.ordered:
+        raise UserError(
+            f"double_unordered swaps the texts of pairs, and the labels of "
+            f"{task.name} depend on their order."
+        )
+    return task.kind.in_both_orders(examples)
 
 
 def _check_told(task: Task, examples: Sequence[Any], split: str) -> None:

@@ -22,7 +22,9 @@ from albert_tf.interchange.model_directory import (
     save_model_directory,
 )
 from albert_tf.modeling.models import AlbertForPretraining
+from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.custom import CLASSIFICATION, custom_task
+from albert_tf.tasks.feature_building import FeatureBuilder
 from albert_tf.training import loop
 from albert_tf.training.evaluate import evaluate_pretrained
 from albert_tf.training.finetune import resolve_steps, run_finetuning
@@ -413,3 +415,80 @@ def test_evaluate_pretrained(pretrained, finished, shards_dir):
             batch_size=16,
             seed=1,
         )
+
+
+def test_pairs_are_trained_on_in_both_orders(pretrained, tmp_path, monkeypatch):
+    rows = ["a\tb\tlabel"]
+    rows += [
+        f"bada\ttepu{' rika' * n}\t{'no' if n % 2 else 'yes'}" for n in range(6)
+    ]
+    for split in ("train", "dev"):
+        (tmp_path / f"{split}.tsv").write_text("\n".join(rows) + "\n")
+    task = custom_task(["text=a", "text=b", "label=label"])
+    seen = []
+    build = FeatureBuilder.build
+
+    def noted(self, examples, *, training):
+        if training:
+            seen.extend(examples)
+        return build(self, examples, training=training)
+
+    monkeypatch.setattr(FeatureBuilder, "build", noted)
+    run_dir = str(tmp_path / "run")
+    evaluation = run_finetuning(
+        config(double_unordered=True, num_train_epochs=1.0, train_batch_size=4),
+        task,
+        data_dir=str(tmp_path),
+        run_dir=run_dir,
+        initial=find_initial_weights(pretrained),
+    )
+    assert [e.texts for e in seen[6:]] == [e.texts[::-1] for e in seen[:6]]
+    assert [e.label for e in seen[6:]] == [e.label for e in seen[:6]]
+    # An epoch is of both orders; dev is asked once.
+    with open(os.path.join(run_dir, "config.json")) as file:
+        recorded = json.load(file)["config"]
+    assert recorded["training"]["num_train_steps"] == 3
+    assert recorded["finetuning"]["double_unordered"] is True
+    assert evaluation["majority_class_accuracy"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("task", "header", "row", "said"),
+    [
+        (
+            TASKS["RTE"],
+            "index\tsentence1\tsentence2\tlabel",
+            "0\tbada\tgule\tentailment",
+            "double_unordered swaps the texts of pairs, and the labels of RTE "
+            "depend on their order.",
+        ),
+        (
+            CLASSIFICATION,
+            "text\tlabel",
+            "bada\tno\ngule\tyes",
+            "{}/train.tsv, line 2: double_unordered is for pairs of texts, and this "
+            "is a single one.",
+        ),
+        (
+            custom_task(["context=c", "choice=a", "choice=b", "label=r"]),
+            "c\ta\tb\tr",
+            "bada\tgule\tmizo\ta",
+            "double_unordered is for pairs of texts, and an example of "
+            "multiple choice is none.",
+        ),
+    ],
+)
+def test_what_has_no_order_to_double(
+    task, header, row, said, pretrained, tmp_path
+):
+    for split in ("train", "dev"):
+        (tmp_path / f"{split}.tsv").write_text(f"{header}\n{row}\n")
+    with pytest.raises(UserError) as error:
+        run_finetuning(
+            config(double_unordered=True),
+            task,
+            data_dir=str(tmp_path),
+            run_dir=str(tmp_path / "run"),
+            initial=find_initial_weights(pretrained),
+        )
+    assert str(error.value) == said.format(tmp_path)

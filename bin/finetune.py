@@ -98,7 +98,7 @@ def main() -> None:
     from albert_tf.training.repeated_runs import RESULTS_FILE, repeat
 
     initial = find_initial_weights(FLAGS.init_from)
-    config, model_changes = _settings(task)
+    config, model_changes = settings(task)
     most = initial.config.max_position_embeddings
     if config.features.max_seq_length > most and FLAGS.max_seq_length is None:
         print(f"max_seq_length={most}: the model has no more positions.")
@@ -149,7 +149,7 @@ def _runs_table(results: Any) -> str:
     )
 
 
-def _settings(task: Task) -> tuple[FinetuneConfig, dict[str, Any]]:
+def settings(task: Task) -> tuple[FinetuneConfig, dict[str, Any]]:
     """Returns the settings, and those of the architecture to change.
 
     The defaults, then the recipe's or those of --config_json, then the flags.

@@ -10,7 +10,7 @@ import zipfile
 
 import pytest
 
-from albert_tf.config import UserError
+from albert_tf.config import FinetuneConfig, UserError, override, to_dict
 from albert_tf.tasks.base import Example
 from albert_tf.tasks.conll import WordsExample
 from albert_tf.tasks.race import ChoiceExample
@@ -408,6 +408,119 @@ def test_mistakes_of_programs_that_load_tensorflow(tmp_path, name, flags, said):
 )
 def test_flags_that_absl_refuses(name, flags, said):
     assert said in refused(name, *flags)
+
+
+# Prints what fine-tuning would train with.
+SETTINGS = """
+import json, sys
+from albert_tf.config import to_dict
+from bin import command_line, finetune, tasks
+def main():
+    config, changes = finetune.settings(tasks.chosen())
+    told = {k: v for part in to_dict(config).values() for k, v in part.items()}
+    print(json.dumps({**told, **changes}))
+command_line.run(finetune.define_flags, main)
+"""
+
+
+def settings(*flags, config_json=None):
+    """Returns the settings, or the line that is said of a mistake."""
+    given = ["--data_dir=a", "--init_from=b", "--run_dir=c", *flags]
+    if config_json:
+        given.append(f"--config_json={config_json}")
+    done = subprocess.run(
+        [sys.executable, "-c", SETTINGS, *given],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        return done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    """The config.json of a run of 60 steps, 6 of them warm-up."""
+    changes = {"num_train_steps": 60, "num_warmup_steps": 6}
+    changes |= {"learning_rate": 0.003, "warmup_proportion": 0.1}
+    config = to_dict(override(FinetuneConfig(), changes))
+    model = {"hidden_dropout_prob": 0.05, "hidden_size": 7}
+    path = tmp_path / "config.json"
+    path.write_text(
+        json.dumps({"job": "finetune", "config": config, "model": model})
+    )
+    return path
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ([], {}),
+        # What was counted from the steps of then does not hold for others.
+        (
+            ["--num_train_epochs=2"],
+            {
+                "num_train_epochs": 2.0,
+                "num_train_steps": 0,
+                "num_warmup_steps": 0,
+            },
+        ),
+        (
+            ["--num_train_steps=30"],
+            {"num_train_steps": 30, "num_warmup_steps": 0},
+        ),
+        (
+            ["--warmup_proportion=0.2"],
+            {"warmup_proportion": 0.2, "num_warmup_steps": 0},
+        ),
+        (["--num_warmup_steps=4"], {"num_warmup_steps": 4}),
+        (
+            ["--num_warmup_steps=0"],
+            {"num_warmup_steps": 0, "warmup_proportion": 0.0},
+        ),
+        (["--hidden_dropout_prob=0.2"], {"hidden_dropout_prob": 0.2}),
+        (["--seed=3", "--num_runs=2"], {"seed": 3}),
+    ],
+)
+def test_flags_go_before_the_settings_of_a_run(recorded, given, expected):
+    found = settings("--task=RTE", *given, config_json=recorded)
+    expected = {
+        "num_train_steps": 60,
+        "num_warmup_steps": 6,
+        "warmup_proportion": 0.1,
+        "learning_rate": 0.003,
+        "hidden_dropout_prob": 0.05,
+    } | expected
+    assert {name: found[name] for name in expected} == expected
+    # The size of the model is that of --init_from.
+    assert "hidden_size" not in found
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--recipe=v2"], "--recipe=v2 and --config_json both say where"),
+        (
+            ["--num_train_steps=3", "--num_train_epochs=2"],
+            "--num_train_steps=3 and --num_train_epochs=2.0 say the same thing",
+        ),
+        (
+            ["--num_warmup_steps=3", "--warmup_proportion=0.2"],
+            "--num_warmup_steps=3 and --warmup_proportion=0.2 say the same",
+        ),
+    ],
+)
+def test_flags_that_contradict_one_another(recorded, given, said):
+    line = settings("--task=RTE", *given, config_json=recorded)
+    assert said in line
+    assert "Traceback" not in line
+
+
+def test_the_config_of_another_job(recorded):
+    recorded.write_text('{"job": "pretrain", "config": {}}')
+    line = settings("--task=RTE", config_json=recorded)
+    assert f"{recorded} is not the config.json of a finetune run" in line
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,8 @@ from albert_tf.tasks.tables import read_table
 
 # Ids that a remark names before it counts.
 _NAMED = 3
+# Of SQuAD 2.0's script, where nobody says another.
+_OFFICIAL_THRESHOLD = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,14 +114,42 @@ def _score_squad(
     if null_odds:
         odds = _by_id(null_odds, _is_number, "a finite number")
     measures = squad_scores.scores_v2(
-        questions, answers, odds, 1.0 if threshold is None else threshold
+        questions,
+        answers,
+        odds,
+        _OFFICIAL_THRESHOLD if threshold is None else threshold,
     )
     if odds is not None:
+        if threshold is None:
+            remarks += _overruled(questions, answers, odds)
         remarks.append(
             "best_exact and best_f1 are what the best threshold on these very "
             "questions would give: no results."
         )
     return Score(measures, remarks)
+
+
+def _overruled(
+    questions: Sequence[Question],
+    answers: Mapping[str, str],
+    odds: Mapping[str, float],
+) -> list[str]:
+    """Returns a line if a threshold that nobody chose takes answers away.
+
+    It is one of probabilities; odds of models are any numbers.
+    """
+    ids = [
+        question.id
+        for question in questions
+        if answers.get(question.id) and odds[question.id] > _OFFICIAL_THRESHOLD
+    ]
+    if not ids:
+        return []
+    return [
+        f"{len(ids)} answers count as none, for their null odds are above the "
+        f"official script's threshold, {_OFFICIAL_THRESHOLD:g}: {_some(ids)}; "
+        "give your own with --null_threshold."
+    ]
 
 
 def _score_glue(task: Task, gold: str, predictions: str) -> Score:

@@ -236,9 +236,25 @@ def test_a_threshold_needs_odds(tmp_path):
     options = {"null_odds": odds, "threshold": 2.0}
     answered = score("SQuAD2.0", gold, predictions, **options).measures
     # By default it is 1, as in the script.
-    none = score("SQuAD2.0", gold, predictions, null_odds=odds).measures
+    none = score("SQuAD2.0", gold, predictions, null_odds=odds)
     assert answered["HasAns_exact"] == 20.0
-    assert none["HasAns_exact"] == 0.0
+    assert none.measures["HasAns_exact"] == 0.0
+    assert none.remarks[1] == (
+        "1 answers count as none, for their null odds are above the official "
+        "script's threshold, 1: 0; give your own with --null_threshold."
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "number", "threshold"),
+    [("red", 1.0, None), ("", 9.0, None), ("red", 9.0, 2.0)],
+)
+def test_no_answer_is_taken_away_unasked(tmp_path, answer, number, threshold):
+    gold, predictions = squad(tmp_path, {"0": answer})
+    _, odds = squad(tmp_path, {"0": number, "x": 9.0}, "null_odds.json")
+    options = {"null_odds": odds, "threshold": threshold}
+    remarks = score("SQuAD2.0", gold, predictions, **options).remarks
+    assert not any("count as none" in remark for remark in remarks)
 
 
 def test_a_file_that_keeps_its_answers_secret(tmp_path):

@@ -1,6 +1,7 @@
 """Runs side by side: what TensorBoard's HParams tab reads."""
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.plugins.hparams import api_pb2, summary
@@ -15,9 +16,10 @@ _TYPES = {
     str: api_pb2.DATA_TYPE_STRING,
 }
 
-# TensorBoard shows five columns until told otherwise, and these come first.
-_FIRST = frozenset(
-    (
+# TensorBoard shows five columns until told otherwise, and these come first, in
+# its own order; by job.
+_FIRST = {
+    "pretrain": {
         "hidden_size",
         "learning_rate",
         "num_hidden_layers",
@@ -25,8 +27,17 @@ _FIRST = frozenset(
         "optimizer",
         "sharing",
         "train_batch_size",
-    )
-)
+    },
+    "finetune": {
+        "learning_rate",
+        "num_train_steps",
+        "seed",
+        "task",
+        "train_batch_size",
+    },
+}
+# What of a run's description says how it is trained.
+_SETTINGS = ("task", "config", "model")
 
 
 class Comparison:
@@ -36,9 +47,16 @@ class Comparison:
     for a measure, the trust ratio of each variable too.
     """
 
-    def __init__(self, settings: Mapping[str, object]) -> None:
-        """Keeps what decides the run; sections of settings are opened up."""
-        self._settings = dict(_flat(settings))
+    def __init__(self, description: Mapping[str, Any]) -> None:
+        """Keeps what decides the run; sections of settings are opened up.
+
+        Args:
+            description: as config.json has it.
+        """
+        self._first = _FIRST[description["job"]]
+        self._settings = dict(
+            _flat({n: description[n] for n in _SETTINGS if n in description})
+        )
         self._begun = False
 
     def begin(
@@ -59,7 +77,7 @@ class Comparison:
                     name=name,
                     type=_TYPES[type(value)],
                     # What it sorts by.
-                    differs=name in _FIRST,
+                    differs=name in self._first,
                 )
                 for name, value in self._settings.items()
             ],

@@ -223,7 +223,7 @@ class _Loop:
             ceiling=self.ceiling,
             writes=self.is_chief,
         )
-        self.monitor.compare(self.description["config"])
+        self.monitor.compare(self.description)
         self.monitor.text(
             "environment",
             markdown_table(describe_environment()),

@@ -7,6 +7,7 @@ import statistics
 import struct
 import time
 from collections.abc import Mapping
+from typing import Any
 
 from albert_tf import files
 from albert_tf.config import UserError
@@ -162,16 +163,16 @@ class Monitor:
             size = struct.unpack(">II", png[16:24])
             self._event_file(split).image(step, name, png, size)
 
-    def compare(self, settings: Mapping[str, object]) -> None:
+    def compare(self, description: Mapping[str, Any]) -> None:
         """Lets TensorBoard set runs side by side (HParams).
 
         The measures of the first evaluation are what runs are compared by.
 
         Args:
-            settings: what decides the run, by name; sections are opened up.
+            description: of the run, as its config.json has it.
         """
         if self._writes:
-            self._comparison = Comparison(settings)
+            self._comparison = Comparison(description)
 
     def say(self, line: str) -> None:
         """Prints a line without breaking the bar."""

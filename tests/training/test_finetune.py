@@ -466,8 +466,8 @@ def test_pairs_are_trained_on_in_both_orders(pretrained, tmp_path, monkeypatch):
             CLASSIFICATION,
             "text\tlabel",
             "bada\tno\ngule\tyes",
-            "{}/train.tsv, line 2: double_unordered is for pairs of texts, and this "
-            "is a single one.",
+            "{}/train.tsv, line 2: double_unordered is for pairs of texts, and "
+            "this is a single one.",
         ),
         (
             custom_task(["context=c", "choice=a", "choice=b", "label=r"]),

@@ -219,14 +219,30 @@ def test_texts(tmp_path):
     assert series(tmp_path, "eval", "guesses") == [(7, b"| a |")]
 
 
-def test_runs_are_compared_by_their_first_evaluation(tmp_path):
-    settings = {
+@pytest.mark.parametrize(
+    ("job", "first"),
+    [
+        ("pretrain", ["optimizer", "learning_rate", "hidden_size"]),
+        ("finetune", ["task", "learning_rate", "seed"]),
+    ],
+)
+def test_runs_are_compared_by_their_first_evaluation(job, first, tmp_path):
+    config = {
         "optimizer": to_dict(OptimizerConfig()),
-        "seed": 3,
+        "training": {"seed": 3},
         "data": ["a", "b"],
     }
+    model = {"hidden_size": 8}
     monitor = make(tmp_path)
-    monitor.compare(settings)
+    monitor.compare(
+        {
+            "job": job,
+            "task": "MRPC",
+            "config": config,
+            "model": model,
+            "init_from": "left out",
+        }
+    )
     monitor.log(5, {"loss": 1.0}, {"a": 0.5})
     assert not (tmp_path / "tensorboard" / "events").exists()
     for step in (5, 10):
@@ -241,10 +257,7 @@ def test_runs_are_compared_by_their_first_evaluation(tmp_path):
     experiment = metadata.parse_experiment_plugin_data(
         content[metadata.EXPERIMENT_TAG]
     )
-    assert [i.name for i in experiment.hparam_infos if i.differs] == [
-        "optimizer",
-        "learning_rate",
-    ]
+    assert [i.name for i in experiment.hparam_infos if i.differs] == first
     # No trust ratio of a variable.
     assert [(m.name.group, m.name.tag) for m in experiment.metric_infos] == [
         ("eval", "loss/loss"),
@@ -257,12 +270,14 @@ def test_runs_are_compared_by_their_first_evaluation(tmp_path):
     assert start.hparams["optimizer"].string_value == "lamb"
     assert start.hparams["bias_correction"].bool_value is False
     assert start.hparams["data"].string_value == "['a', 'b']"
+    assert start.hparams["hidden_size"].number_value == 8
+    assert "init_from" not in start.hparams
     assert {i.name for i in experiment.hparam_infos} == set(start.hparams)
 
 
 def test_other_processes_write_and_say_nothing(tmp_path, capsys):
     monitor = make(tmp_path, writes=False)
-    monitor.compare({"seed": 1})
+    monitor.compare({"job": "pretrain", "config": {"seed": 1}})
     monitor.text("configuration", "a")
     monitor.advance(loss=1.0, sequences=4)
     monitor.waited(1.0)

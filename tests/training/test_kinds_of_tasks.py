@@ -1,5 +1,6 @@
 """Every kind of task, from its files to a model that answers again."""
 
+import functools
 import json
 import os
 import shutil
@@ -7,6 +8,7 @@ import shutil
 import keras
 import numpy as np
 import pytest
+import safetensors.numpy
 from tensorboard.backend.event_processing.event_accumulator import (
     EventAccumulator,
 )
@@ -300,6 +302,62 @@ def test_members_answer_by_their_own_thresholds(finished, tmp_path):
         for model in models
     }
     assert never["exact"] <= given <= 100
+
+
+@pytest.fixture(scope="module")
+def few_steps(tmp_path_factory, pretrained):
+    """A function that trains on choices: settings -> directory, evaluation."""
+    data = tmp_path_factory.mktemp("choices")
+    for split in ("train", "dev"):
+        choices(np.random.default_rng(3), data / split)
+    settings = {
+        "max_seq_length": 32,
+        "max_choice_length": 8,
+        "learning_rate": 2e-3,
+        "num_train_steps": 3,
+        "train_batch_size": 7,
+        "log_steps": 1,
+    }
+
+    @functools.cache
+    def train(**changes):
+        run_dir = tmp_path_factory.mktemp("run")
+        evaluation = run_finetuning(
+            override(FinetuneConfig(), {**settings, **changes}),
+            KINDS["choices"][1](),
+            data_dir=str(data),
+            run_dir=str(run_dir),
+            initial=find_initial_weights(pretrained),
+            # Or which example has which dropout would differ.
+            model_changes={
+                "hidden_dropout_prob": 0.0,
+                "attention_probs_dropout_prob": 0.0,
+                "classifier_dropout_prob": 0.0,
+            },
+        )
+        lines = (run_dir / "metrics.jsonl").read_text().splitlines()
+        return run_dir, evaluation, [json.loads(line)["loss"] for line in lines]
+
+    return train
+
+
+def test_parts_of_batches_of_choices_are_as_the_whole(few_steps):
+    """An example's choices stay together: parts are of examples."""
+    _, whole, losses = few_steps()
+    _, parts, of_parts = few_steps(micro_batch_size=3)
+    assert len(losses) == 4
+    assert of_parts == pytest.approx(losses, rel=1e-4)
+    assert parts == pytest.approx(whole, rel=1e-4)
+
+
+def test_choices_in_bfloat16(few_steps):
+    """As near to float32 as eight bits are; the weights stay whole."""
+    run_dir, _, losses = few_steps(precision="bfloat16")
+    _, _, expected = few_steps()
+    assert losses == pytest.approx(expected, rel=0.02)
+    assert losses != expected
+    kept = safetensors.numpy.load_file(run_dir / "model/model.safetensors")
+    assert {array.dtype for array in kept.values()} == {np.dtype("float32")}
 
 
 @pytest.mark.slow

@@ -1,12 +1,22 @@
 """Several seeds: what is told of them."""
 
+import itertools
 import json
 import math
 import pathlib
 
+import keras
 import pytest
 
-from albert_tf.config import FinetuneConfig, UserError, override
+from albert_tf.config import FinetuneConfig, ModelConfig, UserError, override
+from albert_tf.interchange.model_directory import (
+    find_initial_weights,
+    save_model_directory,
+)
+from albert_tf.modeling.models import AlbertForPretraining
+from albert_tf.tasks.custom import CLASSIFICATION
+from albert_tf.training import loop
+from albert_tf.training.finetune import run_finetuning
 from albert_tf.training.repeated_runs import RESULTS_FILE, repeat
 from albert_tf.training.run_results import evaluations
 
@@ -115,6 +125,81 @@ def test_what_is_finished_is_kept_when_the_next_run_fails(tmp_path):
         )
     written = json.loads((tmp_path / RESULTS_FILE).read_text())
     assert [run["seed"] for run in written["runs"]] == [7]
+
+
+class PowerCut(BaseException):
+    """What ends a run without letting it tidy up."""
+
+
+@pytest.mark.slow
+def test_cut_and_started_again_is_as_if_never_cut(
+    tiny_tokenizer, tmp_path, monkeypatch
+):
+    """What is finished stays, what was cut goes on; dropout is on."""
+    keras.utils.set_random_seed(1)
+    model = AlbertForPretraining(
+        ModelConfig(
+            vocab_size=tiny_tokenizer.vocab_size,
+            embedding_size=8,
+            hidden_size=8,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=8,
+            max_position_embeddings=16,
+        )
+    )
+    pretrained = str(tmp_path / "pretrained")
+    save_model_directory(pretrained, model, tiny_tokenizer, max_seq_length=16)
+    rows = [f"{'the of ' * (n % 4)}and\t{n % 2}" for n in range(20)]
+    for split in ("train", "dev"):
+        (tmp_path / f"{split}.tsv").write_text("\n".join(["a\tlabel", *rows]))
+    config = override(
+        FinetuneConfig(),
+        {
+            "max_seq_length": 16,
+            "num_train_steps": 4,
+            "train_batch_size": 4,
+            "save_checkpoints_steps": 2,
+            "eval_steps": 2,
+            "log_steps": 1,
+        },
+    )
+
+    def run(config, run_dir):
+        return run_finetuning(
+            config,
+            CLASSIFICATION,
+            data_dir=str(tmp_path),
+            run_dir=run_dir,
+            initial=find_initial_weights(pretrained),
+            model_changes={"hidden_dropout_prob": 0.1},
+        )
+
+    steps = itertools.count(1)
+    plain_steps = loop.Trainer.train_steps
+
+    def failing_steps(self, *args, **kwargs):
+        # At the second run's last step; the one before is not saved.
+        if next(steps) == 8:
+            raise PowerCut
+        return plain_steps(self, *args, **kwargs)
+
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    expected = repeat(run, config, num_runs=2, run_dir=str(whole))
+    with monkeypatch.context() as patch:
+        patch.setattr(loop.Trainer, "train_steps", failing_steps)
+        with pytest.raises(PowerCut):
+            repeat(run, config, num_runs=2, run_dir=str(cut))
+    found = repeat(run, config, num_runs=2, run_dir=str(cut))
+    assert found.summary() == expected.summary()
+    for name in ("metrics.jsonl", "model/model.safetensors"):
+        files = [
+            [(root / f"run-{n}" / name).read_bytes() for n in (1, 2)]
+            for root in (whole, cut)
+        ]
+        assert files[0] == files[1], name
+        # Seeds of their own.
+        assert files[0][0] != files[0][1], name
 
 
 def test_the_directory_of_a_single_run(tmp_path):

@@ -40,7 +40,7 @@ def read_lines(path: str, advice: str) -> Iterator[tuple[int, str]]:
 
     Raises:
         UserError: naming file and line, for a file that is missing or empty,
-            or a line that is not UTF-8.
+            one whose lines end with CR alone, or a line that is not UTF-8.
     """
     try:
         with files.open(path) as file:
@@ -51,6 +51,12 @@ def read_lines(path: str, advice: str) -> Iterator[tuple[int, str]]:
         lines.pop()
     if not lines:
         raise UserError(f"{path} is empty; {advice}")
+    if len(lines) == 1 and b"\r" in lines[0].rstrip(b"\r"):
+        # As old programs of the Mac write them.
+        raise UserError(
+            f"{path}: its lines end with CR alone; convert the file, for "
+            "example with tr '\\r' '\\n'."
+        )
     lines[0] = lines[0].removeprefix(codecs.BOM_UTF8)
     for number, line in enumerate(lines, start=1):
         try:

@@ -74,6 +74,8 @@ def test_rows_of_json_lines(tmp_path):
         ("t.csv", "a,b\n", "t.csv is neither .tsv nor .jsonl"),
         ("t.tsv", "", "is empty; a task of your own needs train.tsv"),
         ("t.tsv", "a\tlabel\n", "has a header but no examples"),
+        ("t.tsv", "a\tlabel\r\n", "has a header but no examples"),
+        ("t.tsv", "a\tlabel\rx\ty\r", "t.tsv: its lines end with CR alone"),
         ("t.tsv", "a\ta\nx\ty\n", "line 1: the columns are a, a; each needs"),
         (
             "t.tsv",

@@ -101,9 +101,9 @@ class GlueFiles:
             if file.label == -1:
                 taken = "are not read, but for the last, the label"
             _report(wide, f"more fields than the header; these {taken}", say)
-        whole = [row for row in rows if _is_whole(row, file)]
-        if not whole:
+        if not rows:
             raise UserError(f"{path} has no examples.")
+        whole = [row for row in rows if _is_whole(row, file)]
         if len(whole) < len(rows):
             short = [row for row in rows if not _is_whole(row, file)]
             if len(short) > _MOST_SHORT * len(rows):

@@ -201,6 +201,8 @@ def test_gold_files_are_held_against_the_same_rules(tmp_path):
         ("STS-B", "h\n" + "a\t" * 9 + "1_0\n", "the label is '1_0'; it must"),
         ("STS-B", "h\n" + "a\t" * 9 + "1e999\n", "the label is '1e999'; it "),
         ("SST-2", "h\th\n", "dev.tsv has no examples"),
+        # The files of another task.
+        ("QQP", "h\n1\t2\t3\ta\tb\n", "1 of 1 lines have too few fields, th"),
         ("SST-2", "", "dev.tsv is empty; download GLUE"),
     ],
 )

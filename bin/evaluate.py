@@ -165,12 +165,13 @@ def _evaluate_task(task: Task, split: str, ending: str) -> dict[str, float]:
             progress=progress,
         )
     predictions = result.predictions()
-    print(f"{task.name}, {split}: {len(result.examples)} examples.")
+    print(f"{task.name}, {split}: {len(result.answers.examples)} examples.")
     if result.measures:
         _print_measures(result)
         if "best_f1" in result.measures and FLAGS.null_threshold is None:
+            threshold = result.answers.config.null_threshold
             print(
-                f"null_threshold={result.config.null_threshold:.4g} was chosen "
+                f"null_threshold={threshold:.4g} was chosen "
                 "on the dev examples of fine-tuning: of these very examples it "
                 "has seen the answers, as best_f1 always has."
             )
@@ -178,9 +179,7 @@ def _evaluate_task(task: Task, split: str, ending: str) -> dict[str, float]:
         print("The file does not tell the answers; nothing is measured.")
     if FLAGS.errors:
         _print_errors(predictions)
-    written = prediction_files(
-        task, split, result.examples, result.scores, result.config, predictions
-    )
+    written = prediction_files(task, split, result.answers, predictions)
     if FLAGS.output_dir:
         files.makedirs(FLAGS.output_dir)
         for name, content in written.items():

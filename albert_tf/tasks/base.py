@@ -47,6 +47,23 @@ class Prediction:
     error: float
 
 
+@dataclasses.dataclass(frozen=True)
+class Answers:
+    """What a model, or several together, say of examples.
+
+    Attributes:
+        examples: of one kind.
+        scores: of each example (`Kind.scores`).
+        config: how scores become answers.
+        labels: of the model.
+    """
+
+    examples: Sequence[Any]
+    scores: Sequence[Any]
+    config: FeatureConfig = dataclasses.field(default_factory=FeatureConfig)
+    labels: Sequence[str] = ()
+
+
 class Kind(abc.ABC):
     """How examples become a head's inputs, and its outputs become answers.
 
@@ -147,59 +164,32 @@ class Kind(abc.ABC):
 
     @abc.abstractmethod
     def measures(
-        self,
-        examples: Sequence[Any],
-        scores: Sequence[Any],
-        config: FeatureConfig,
-        *,
-        labels: Sequence[str],
-        metrics: Mapping[str, Metric],
+        self, answers: Answers, metrics: Mapping[str, Metric]
     ) -> dict[str, float]:
         """Returns the metrics, and beside them what guessing would reach.
 
         Args:
-            examples: that tell their answers.
-            scores: what a model says of them.
-            config: what it keeps of how to answer.
-            labels: of the model.
+            answers: to examples that tell what is right.
             metrics: of the task; kinds with a script of their own need none.
         """
 
     @abc.abstractmethod
-    def predictions(
-        self,
-        examples: Sequence[Any],
-        scores: Sequence[Any],
-        config: FeatureConfig,
-        labels: Sequence[str],
-    ) -> list[Prediction]:
+    def predictions(self, answers: Answers) -> list[Prediction]:
         """Returns what is said of each example, for people."""
 
-    def table(
-        self,
-        examples: Sequence[Any],
-        scores: Sequence[Any],
-        labels: Sequence[str],
-    ) -> "Table | None":
-        """Returns measures of each label, or part, where there are any."""
+    def table(self, answers: Answers) -> "Table | None":
+        """Returns measures of each label, or part, where there are any.
+
+        The examples tell what is right, here and in `picture`.
+        """
         return None
 
     @abc.abstractmethod
-    def picture(
-        self,
-        examples: Sequence[Any],
-        scores: Sequence[Any],
-        labels: Sequence[str],
-    ) -> "Picture":
+    def picture(self, answers: Answers) -> "Picture":
         """Returns what shows at a glance where answers are right or wrong."""
 
     @abc.abstractmethod
-    def only_answer(
-        self,
-        scores: Sequence[Any],
-        config: FeatureConfig,
-        labels: Sequence[str],
-    ) -> str | None:
+    def only_answer(self, answers: Answers) -> str | None:
         """Returns the answer that is given to every example, if there is one.
 
         In words. A model that has diverged, or learned nothing, has one.

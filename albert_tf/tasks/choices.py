@@ -7,6 +7,7 @@ import numpy as np
 
 from albert_tf.config import FeatureConfig, UserError
 from albert_tf.tasks.base import (
+    Answers,
     Kind,
     Metric,
     Picture,
@@ -114,19 +115,14 @@ class MultipleChoice(Kind):
         return list(np.mean(members, axis=0))
 
     def measures(
-        self,
-        examples: Sequence[ChoiceExample],
-        scores: Sequence[np.ndarray],
-        config: FeatureConfig,
-        *,
-        labels: Sequence[str],
-        metrics: Mapping[str, Metric],
+        self, answers: Answers, metrics: Mapping[str, Metric]
     ) -> dict[str, float]:
         """Returns the metrics, those of the most frequent choice, and those of
         each part, of RACE its levels (`accuracy_middle`).
         """
+        examples = answers.examples
         numbers = np.array([example.label for example in examples])
-        found = np.array([row.argmax() for row in scores])
+        found = np.array([row.argmax() for row in answers.scores])
         parts = np.array([example.part for example in examples])
         of_parts = {
             f"{name}_{part}": metric(
@@ -135,17 +131,12 @@ class MultipleChoice(Kind):
             for part in dict.fromkeys(e.part for e in examples if e.part)
             for name, metric in metrics.items()
         }
-        return class_measures(numbers, scores, metrics) | of_parts
+        return class_measures(numbers, answers.scores, metrics) | of_parts
 
-    def table(
-        self,
-        examples: Sequence[ChoiceExample],
-        scores: Sequence[np.ndarray],
-        labels: Sequence[str],
-    ) -> Table | None:
+    def table(self, answers: Answers) -> Table | None:
         """Returns the accuracy of each part, of RACE its levels."""
         right: dict[str, list[bool]] = {}
-        for example, row in zip(examples, scores, strict=True):
+        for example, row in zip(answers.examples, answers.scores, strict=True):
             same = int(row.argmax()) == example.label
             right.setdefault(example.part, []).append(same)
         if len(right) < 2:
@@ -158,13 +149,7 @@ class MultipleChoice(Kind):
             ],
         )
 
-    def predictions(
-        self,
-        examples: Sequence[ChoiceExample],
-        scores: Sequence[np.ndarray],
-        config: FeatureConfig,
-        labels: Sequence[str],
-    ) -> list[Prediction]:
+    def predictions(self, answers: Answers) -> list[Prediction]:
         """Returns the likeliest choice of each example, by its letter."""
         return [
             Prediction(
@@ -179,28 +164,24 @@ class MultipleChoice(Kind):
                 example.place,
                 class_error(row, example.label),
             )
-            for example, row in zip(examples, scores, strict=True)
+            for example, row in zip(
+                answers.examples, answers.scores, strict=True
+            )
         ]
 
-    def picture(
-        self,
-        examples: Sequence[ChoiceExample],
-        scores: Sequence[np.ndarray],
-        labels: Sequence[str],
-    ) -> Picture:
+    def picture(self, answers: Answers) -> Picture:
         """Returns which choices were taken for which."""
-        numbers = np.array([example.label for example in examples])
-        letters = [letter(n) for n in range(len(scores[0]))]
-        return class_picture(numbers, np.array(scores), letters)
+        numbers = np.array([example.label for example in answers.examples])
+        probabilities = np.array(answers.scores)
+        return class_picture(numbers, probabilities, _letters(probabilities[0]))
 
-    def only_answer(
-        self,
-        scores: Sequence[np.ndarray],
-        config: FeatureConfig,
-        labels: Sequence[str],
-    ) -> str | None:
+    def only_answer(self, answers: Answers) -> str | None:
         """Returns the choice that is taken of all examples."""
-        return only_class(scores, [letter(n) for n in range(len(scores[0]))])
+        return only_class(answers.scores, _letters(answers.scores[0]))
+
+
+def _letters(choices: np.ndarray) -> list[str]:
+    return [letter(number) for number in range(len(choices))]
 
 
 def letter(number: int | None) -> str | None:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from albert_tf import files
-from albert_tf.config import FeatureConfig, UserError
+from albert_tf.config import UserError
 from albert_tf.tasks import span_answers
-from albert_tf.tasks.base import Prediction, Task
+from albert_tf.tasks.base import Answers, Prediction, Task
 from albert_tf.tasks.choices import MultipleChoice
 from albert_tf.tasks.glue import GLUE_TASKS
 from albert_tf.tasks.spans import AnswerableSpans, Spans
@@ -21,9 +21,7 @@ _LEAST_SCORE, _GREATEST_SCORE = 0.0, 5.0
 def prediction_files(
     task: Task,
     split: str,
-    examples: Sequence[Any],
-    scores: Sequence[Any],
-    config: FeatureConfig,
+    answers: Answers,
     predictions: Sequence[Prediction],
 ) -> dict[str, bytes]:
     """Returns the files of a split by their names.
@@ -40,10 +38,11 @@ def prediction_files(
         found[f"{name}.tsv"] = _glue_table(predictions)
     elif isinstance(task.kind, Spans):
         can_be_none = isinstance(task.kind, AnswerableSpans)
-        answers = span_answers.predictions(
-            examples, scores, config.null_threshold
+        examples, scores = answers.examples, answers.scores
+        texts = span_answers.predictions(
+            examples, scores, answers.config.null_threshold
         )
-        found["predictions.json"] = _json(answers)
+        found["predictions.json"] = _json(texts)
         nbest = span_answers.nbest(examples, scores)
         found["nbest_predictions.json"] = _json(nbest)
         if can_be_none:

@@ -9,7 +9,13 @@ import numpy as np
 from albert_tf.config import FeatureConfig, UserError
 from albert_tf.tasks import span_answers
 from albert_tf.tasks.answer_offsets import check_answers
-from albert_tf.tasks.base import Distributions, Kind, Metric, Prediction
+from albert_tf.tasks.base import (
+    Answers,
+    Distributions,
+    Kind,
+    Metric,
+    Prediction,
+)
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.span_answers import QuestionScores
 from albert_tf.tasks.span_windows import window_features
@@ -164,46 +170,33 @@ class Spans(Kind):
         ]
 
     def measures(
-        self,
-        examples: Sequence[Question],
-        scores: Sequence[QuestionScores],
-        config: FeatureConfig,
-        *,
-        labels: Sequence[str] = (),
-        metrics: Mapping[str, Metric] | None = None,
+        self, answers: Answers, metrics: Mapping[str, Metric] | None = None
     ) -> dict[str, float]:
         """Returns the measures of the official script, in percent."""
-        return span_answers.measures(examples, scores, config.null_threshold)
+        return span_answers.measures(
+            answers.examples, answers.scores, answers.config.null_threshold
+        )
 
-    def predictions(
-        self,
-        examples: Sequence[Question],
-        scores: Sequence[QuestionScores],
-        config: FeatureConfig,
-        labels: Sequence[str] = (),
-    ) -> list[Prediction]:
+    def predictions(self, answers: Answers) -> list[Prediction]:
         """Returns the answer to each question, "" where there is none.
 
         The error is 1 - F1, times the probability of the answer.
         """
         return [
-            _prediction(question, row, config.null_threshold)
-            for question, row in zip(examples, scores, strict=True)
+            _prediction(question, row, answers.config.null_threshold)
+            for question, row in zip(
+                answers.examples, answers.scores, strict=True
+            )
         ]
 
-    def picture(
-        self,
-        examples: Sequence[Question],
-        scores: Sequence[QuestionScores],
-        labels: Sequence[str] = (),
-    ) -> Distributions:
+    def picture(self, answers: Answers) -> Distributions:
         """Returns how sure the model is of answers, by how right they are."""
         groups: dict[str, list[float]] = {
             "right": [],
             "in part": [],
             "wrong": [],
         }
-        for question, row in zip(examples, scores, strict=True):
+        for question, row in zip(answers.examples, answers.scores, strict=True):
             entries = span_answers.likeliest(question, row)
             if not entries:
                 continue
@@ -216,12 +209,7 @@ class Spans(Kind):
             {name: np.array(values) for name, values in groups.items()},
         )
 
-    def only_answer(
-        self,
-        scores: Sequence[QuestionScores],
-        config: FeatureConfig,
-        labels: Sequence[str] = (),
-    ) -> str | None:
+    def only_answer(self, answers: Answers) -> str | None:
         """Returns None: answers are of their paragraphs."""
         return None
 
@@ -275,30 +263,20 @@ class AnswerableSpans(Spans):
             first.astype(np.float64) + last,
         )
 
-    def picture(
-        self,
-        examples: Sequence[Question],
-        scores: Sequence[QuestionScores],
-        labels: Sequence[str] = (),
-    ) -> Distributions:
+    def picture(self, answers: Answers) -> Distributions:
         """Returns the scores of there being no answer, where there is one."""
-        odds = np.array([row.no_answer for row in scores])
-        has_answer = np.array([bool(q.answers) for q in examples])
+        odds = np.array([row.no_answer for row in answers.scores])
+        has_answer = np.array([bool(q.answers) for q in answers.examples])
         return Distributions(
             "score of there being no answer",
             {"with an answer": odds[has_answer], "without": odds[~has_answer]},
         )
 
-    def only_answer(
-        self,
-        scores: Sequence[QuestionScores],
-        config: FeatureConfig,
-        labels: Sequence[str] = (),
-    ) -> str | None:
+    def only_answer(self, answers: Answers) -> str | None:
         """Returns "no answer" where no question gets one."""
-        threshold = config.null_threshold
-        if len(scores) > 1 and all(
-            span_answers.is_unanswered(row, threshold) for row in scores
+        threshold = answers.config.null_threshold
+        if len(answers.scores) > 1 and all(
+            span_answers.is_unanswered(row, threshold) for row in answers.scores
         ):
             return "no answer"
         return None

@@ -8,6 +8,7 @@ import numpy as np
 
 from albert_tf.config import FeatureConfig, UserError
 from albert_tf.tasks.base import (
+    Answers,
     ConfusionMatrix,
     Distributions,
     Example,
@@ -338,35 +339,21 @@ class Classification(Kind):
         return list(np.mean(members, axis=0))
 
     def measures(
-        self,
-        examples: Sequence[Example],
-        scores: Sequence[np.ndarray],
-        config: FeatureConfig,
-        *,
-        labels: Sequence[str],
-        metrics: Mapping[str, Metric],
+        self, answers: Answers, metrics: Mapping[str, Metric]
     ) -> dict[str, float]:
         """Returns the metrics, and those of the most frequent label."""
-        return class_measures(label_numbers(examples, labels), scores, metrics)
+        numbers = label_numbers(answers.examples, answers.labels)
+        return class_measures(numbers, answers.scores, metrics)
 
-    def table(
-        self,
-        examples: Sequence[Example],
-        scores: Sequence[np.ndarray],
-        labels: Sequence[str],
-    ) -> Table:
+    def table(self, answers: Answers) -> Table:
         """Returns precision, recall and F1 of each label."""
-        found = np.array([row.argmax() for row in scores])
-        return label_table(label_numbers(examples, labels), found, labels)
+        numbers = label_numbers(answers.examples, answers.labels)
+        found = np.array([row.argmax() for row in answers.scores])
+        return label_table(numbers, found, answers.labels)
 
-    def predictions(
-        self,
-        examples: Sequence[Example],
-        scores: Sequence[np.ndarray],
-        config: FeatureConfig,
-        labels: Sequence[str],
-    ) -> list[Prediction]:
+    def predictions(self, answers: Answers) -> list[Prediction]:
         """Returns the likeliest label of each example."""
+        labels = answers.labels
         return [
             Prediction(
                 {
@@ -386,30 +373,22 @@ class Classification(Kind):
                     else None,
                 ),
             )
-            for example, row in zip(examples, scores, strict=True)
+            for example, row in zip(
+                answers.examples, answers.scores, strict=True
+            )
         ]
 
-    def picture(
-        self,
-        examples: Sequence[Example],
-        scores: Sequence[np.ndarray],
-        labels: Sequence[str],
-    ) -> Picture:
+    def picture(self, answers: Answers) -> Picture:
         """Returns which labels were given for which.
 
         With very many labels, how sure the model is of right and wrong ones.
         """
-        numbers = label_numbers(examples, labels)
-        return class_picture(numbers, np.array(scores), labels)
+        numbers = label_numbers(answers.examples, answers.labels)
+        return class_picture(numbers, np.array(answers.scores), answers.labels)
 
-    def only_answer(
-        self,
-        scores: Sequence[np.ndarray],
-        config: FeatureConfig,
-        labels: Sequence[str],
-    ) -> str | None:
+    def only_answer(self, answers: Answers) -> str | None:
         """Returns the label that all examples get."""
-        return only_class(scores, labels)
+        return only_class(answers.scores, answers.labels)
 
 
 class Regression(Kind):
@@ -462,20 +441,14 @@ class Regression(Kind):
         return np.mean(members, axis=0).tolist()
 
     def measures(
-        self,
-        examples: Sequence[Example],
-        scores: Sequence[float],
-        config: FeatureConfig,
-        *,
-        labels: Sequence[str],
-        metrics: Mapping[str, Metric],
+        self, answers: Answers, metrics: Mapping[str, Metric]
     ) -> dict[str, float]:
         """Returns the metrics, `mean_squared_error`, and that of the mean.
 
         `mean_guess_mean_squared_error` is what always answering the mean of
         these very examples reaches.
         """
-        numbers, found = _numbers(examples), np.array(scores)
+        numbers, found = _numbers(answers.examples), np.array(answers.scores)
         return {
             name: metric(numbers, found) for name, metric in metrics.items()
         } | {
@@ -483,13 +456,7 @@ class Regression(Kind):
             "mean_guess_mean_squared_error": float(np.var(numbers)),
         }
 
-    def predictions(
-        self,
-        examples: Sequence[Example],
-        scores: Sequence[float],
-        config: FeatureConfig,
-        labels: Sequence[str],
-    ) -> list[Prediction]:
+    def predictions(self, answers: Answers) -> list[Prediction]:
         """Returns the number of each example."""
         return [
             Prediction(
@@ -503,30 +470,26 @@ class Regression(Kind):
                 if self.is_told(example)
                 else 0.0,
             )
-            for example, score in zip(examples, scores, strict=True)
+            for example, score in zip(
+                answers.examples, answers.scores, strict=True
+            )
         ]
 
-    def picture(
-        self,
-        examples: Sequence[Example],
-        scores: Sequence[float],
-        labels: Sequence[str],
-    ) -> Distributions:
+    def picture(self, answers: Answers) -> Distributions:
         """Returns the numbers that were to be given, and those given."""
         return Distributions(
             "number",
-            {"labels": _numbers(examples), "answers": np.array(scores)},
+            {
+                "labels": _numbers(answers.examples),
+                "answers": np.array(answers.scores),
+            },
         )
 
-    def only_answer(
-        self,
-        scores: Sequence[float],
-        config: FeatureConfig,
-        labels: Sequence[str],
-    ) -> str | None:
+    def only_answer(self, answers: Answers) -> str | None:
         """Returns the number that all examples get, to three digits."""
-        numbers = {f"{score:.3g}" for score in scores}
-        return numbers.pop() if len(numbers) == 1 < len(scores) else None
+        numbers = {f"{score:.3g}" for score in answers.scores}
+        several = len(answers.scores) > 1
+        return numbers.pop() if several and len(numbers) == 1 else None
 
 
 def _numbers(examples: Sequence[Example]) -> np.ndarray:

@@ -8,6 +8,7 @@ import numpy as np
 
 from albert_tf.config import FeatureConfig, UserError
 from albert_tf.tasks.base import (
+    Answers,
     Kind,
     Metric,
     Picture,
@@ -161,32 +162,20 @@ class TokenClassification(Kind):
         ]
 
     def measures(
-        self,
-        examples: Sequence[WordsExample],
-        scores: Sequence[np.ndarray],
-        config: FeatureConfig,
-        *,
-        labels: Sequence[str],
-        metrics: Mapping[str, Metric],
+        self, answers: Answers, metrics: Mapping[str, Metric]
     ) -> dict[str, float]:
         """Returns `entity_scores`, and `majority_class_accuracy`.
 
         The latter is what always answering the tag that is most frequent in
         these very examples reaches.
         """
-        gold = [example.tags for example in examples]
-        found = [_likeliest(words, labels) for words in scores]
+        gold = [example.tags for example in answers.examples]
+        found = _all_likeliest(answers)
         counts = Counter(itertools.chain.from_iterable(gold))
         guess = max(counts.values()) / counts.total()
         return entity_scores(gold, found) | {"majority_class_accuracy": guess}
 
-    def predictions(
-        self,
-        examples: Sequence[WordsExample],
-        scores: Sequence[np.ndarray],
-        config: FeatureConfig,
-        labels: Sequence[str],
-    ) -> list[Prediction]:
+    def predictions(self, answers: Answers) -> list[Prediction]:
         """Returns the likeliest tag of each word, and how likely it is."""
         return [
             Prediction(
@@ -195,13 +184,18 @@ class TokenClassification(Kind):
                     "label": None
                     if example.tags is None
                     else list(example.tags),
-                    "prediction": _likeliest(words, labels),
+                    "prediction": likeliest,
                     "probabilities": words.max(axis=-1).tolist(),
                 },
                 example.place,
-                _error(example, words, labels),
+                _error(example, words, answers.labels),
             )
-            for example, words in zip(examples, scores, strict=True)
+            for example, words, likeliest in zip(
+                answers.examples,
+                answers.scores,
+                _all_likeliest(answers),
+                strict=True,
+            )
         ]
 
     def measured(
@@ -212,19 +206,12 @@ class TokenClassification(Kind):
             return ("f1", "precision", "recall", "accuracy")
         return ("accuracy",)
 
-    def table(
-        self,
-        examples: Sequence[WordsExample],
-        scores: Sequence[np.ndarray],
-        labels: Sequence[str],
-    ) -> Table | None:
+    def table(self, answers: Answers) -> Table | None:
         """Returns precision, recall and F1 of each kind of entity."""
-        if not are_of_entities(set(labels)):
+        if not are_of_entities(set(answers.labels)):
             return None
-        rows = entity_table(
-            [example.tags for example in examples],
-            [_likeliest(words, labels) for words in scores],
-        )
+        gold = [example.tags for example in answers.examples]
+        rows = entity_table(gold, _all_likeliest(answers))
         names = ["precision", "recall", "f1"]
         return Table(
             ["entity", *names, "examples"],
@@ -234,28 +221,24 @@ class TokenClassification(Kind):
             ],
         )
 
-    def picture(
-        self,
-        examples: Sequence[WordsExample],
-        scores: Sequence[np.ndarray],
-        labels: Sequence[str],
-    ) -> Picture:
+    def picture(self, answers: Answers) -> Picture:
         """Returns which tags were given for which."""
-        gold = [n for e in examples for n in _tag_numbers(e, labels)]
-        return class_picture(np.array(gold), np.concatenate(scores), labels)
+        labels = answers.labels
+        gold = [n for e in answers.examples for n in _tag_numbers(e, labels)]
+        words = np.concatenate(answers.scores)
+        return class_picture(np.array(gold), words, labels)
 
-    def only_answer(
-        self,
-        scores: Sequence[np.ndarray],
-        config: FeatureConfig,
-        labels: Sequence[str],
-    ) -> str | None:
+    def only_answer(self, answers: Answers) -> str | None:
         """Returns the tag that all words get."""
-        return only_class(list(np.concatenate(scores)), labels)
+        return only_class(list(np.concatenate(answers.scores)), answers.labels)
 
 
-def _likeliest(words: np.ndarray, labels: Sequence[str]) -> list[str]:
-    return [labels[number] for number in words.argmax(axis=-1)]
+def _all_likeliest(answers: Answers) -> list[list[str]]:
+    """Returns the likeliest tag of each word of each example."""
+    return [
+        [answers.labels[number] for number in words.argmax(axis=-1)]
+        for words in answers.scores
+    ]
 
 
 def _error(

@@ -24,7 +24,7 @@ from albert_tf.modeling.arithmetic import training_flops
 from albert_tf.modeling.encoder import sharing_plan
 from albert_tf.modeling.models import model_class
 from albert_tf.modeling.schedules import warm_up_remarks
-from albert_tf.tasks.base import Picture, Task
+from albert_tf.tasks.base import Answers, Picture, Task
 from albert_tf.tasks.feature_building import FeatureBuilder, examples_digest
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.training.distribution import make_strategy
@@ -229,18 +229,13 @@ def run_finetuning(
         measures: dict[str, float] = {}
         for ending, part in evaluated.items():
             loss, scores = scores_of(trainer, kind, part, config.features)
-            pictures[ending] = kind.picture(part.examples, scores, labels)
-            only = kind.only_answer(scores, config.features, labels)
+            answers = Answers(part.examples, scores, config.features, labels)
+            pictures[ending] = kind.picture(answers)
+            only = kind.only_answer(answers)
             if only and step >= config.optimizer.num_warmup_steps:
                 split = task.evaluated[ending]
                 say(_collapse(only, split, step, config))
-            found = {"loss": loss} | kind.measures(
-                part.examples,
-                scores,
-                config.features,
-                labels=labels,
-                metrics=task.metrics,
-            )
+            found = {"loss": loss} | kind.measures(answers, task.metrics)
             measures |= {f"{n}{ending}": value for n, value in found.items()}
         return measures
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 from albert_tf.config import UserError
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.modeling.heads import SentenceEmbeddingHead
-from albert_tf.tasks.base import Example, Kind, Prediction
+from albert_tf.tasks.base import Answers, Example, Kind, Prediction
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.texts import framed, softmax, text_features
 
@@ -142,7 +142,7 @@ class Predictor:
                 for name, values in found.items():
                     outputs.setdefault(name, []).extend(values.numpy())
             scores = kind.scores(batch, features, outputs, config)
-            yield from kind.predictions(batch, scores, config, labels)
+            yield from kind.predictions(Answers(batch, scores, config, labels))
 
     def embed(self, texts: Sequence[str]) -> Iterator[Embedding]:
         """Yields the embedding of each text, whatever the model's heads."""

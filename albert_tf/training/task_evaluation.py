@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from albert_tf.config import FeatureConfig, UserError, override
 from albert_tf.interchange.model_directory import load_model_directory
-from albert_tf.tasks.base import Kind, Prediction, Table, Task
+from albert_tf.tasks.base import Answers, Kind, Prediction, Table, Task
 from albert_tf.tasks.feature_building import FeatureBuilder
 from albert_tf.tasks.features import Features
 from albert_tf.training.input_pipeline import prefetch
@@ -95,19 +95,13 @@ class TaskEvaluation:
 
     Attributes:
         task: theirs.
-        examples: of one split.
-        scores: of each example.
-        config: how scores become answers.
-        labels: of the models.
-        measures: empty where the examples do not tell their answers.
+        answers: to the examples of one split.
+        measures: empty where the examples do not tell what is right.
         members: the measures of each model alone.
     """
 
     task: Task
-    examples: Sequence[Any]
-    scores: list[Any]
-    config: FeatureConfig
-    labels: list[str]
+    answers: Answers
     measures: dict[str, float]
     members: list[dict[str, float]]
 
@@ -115,13 +109,11 @@ class TaskEvaluation:
         """Returns the measures of each label, or part, if there are any."""
         if not self.measures:
             return None
-        return self.task.kind.table(self.examples, self.scores, self.labels)
+        return self.task.kind.table(self.answers)
 
     def predictions(self) -> list[Prediction]:
         """Returns what is said of each example, for people."""
-        return self.task.kind.predictions(
-            self.examples, self.scores, self.config, self.labels
-        )
+        return self.task.kind.predictions(self.answers)
 
 
 def evaluate_task(
@@ -148,7 +140,7 @@ def evaluate_task(
     kind = task.kind
     examples = task.read(data_dir, split, say)
     told = _are_told(kind, examples)
-    members, configs = [], []
+    members: list[Answers] = []
     labels: list[str] = []
     for model_dir in model_dirs:
         loaded = load_model_directory(model_dir)
@@ -181,26 +173,27 @@ def evaluate_task(
                 f"answers {task.name}."
             )
         _, scores = scores_of(trainer, kind, evaluated, config, progress)
-        members.append(scores)
-        configs.append(config)
-    scores = kind.averaged(members) if len(members) > 1 else members[0]
-    thresholds = [config.null_threshold for config in configs]
-    config = override(
-        configs[0], {"null_threshold": float(np.mean(thresholds))}
-    )
+        members.append(Answers(examples, scores, config, labels))
+    together = _averaged(kind, members) if len(members) > 1 else members[0]
     measured: list[dict[str, float]] = []
     if told:
         measured = [
-            kind.measures(
-                examples, of_one, its, labels=labels, metrics=task.metrics
-            )
-            for of_one, its in zip(
-                (*members, scores), (*configs, config), strict=True
-            )
+            kind.measures(answers, task.metrics)
+            for answers in (*members, together)
         ]
     *of_members, measures = measured or [{}]
-    return TaskEvaluation(
-        task, examples, scores, config, labels, measures, of_members
+    return TaskEvaluation(task, together, measures, of_members)
+
+
+def _averaged(kind: Kind, members: Sequence[Answers]) -> Answers:
+    """Returns what several models say together, by their mean threshold."""
+    thresholds = [answers.config.null_threshold for answers in members]
+    return dataclasses.replace(
+        members[0],
+        scores=kind.averaged([answers.scores for answers in members]),
+        config=override(
+            members[0].config, {"null_threshold": float(np.mean(thresholds))}
+        ),
     )
 
 

@@ -14,7 +14,7 @@ from albert_tf.config import (
     setting_fields,
 )
 from albert_tf.modeling.heads import HEADS
-from albert_tf.tasks.base import Example
+from albert_tf.tasks.base import Answers, Example
 from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.race import ChoiceExample
 from albert_tf.tasks.span_answers import QuestionScores
@@ -113,7 +113,7 @@ def answered(task):
 def test_what_may_choose_the_best_model_is_measured(task):
     examples, scores, labels = answered(task)
     found = task.kind.measures(
-        examples, scores, FeatureConfig(), labels=labels, metrics=task.metrics
+        Answers(examples, scores, FeatureConfig(), labels), task.metrics
     )
     measured = task.kind.measured(task.metrics, labels)
     assert set(measured) <= found.keys()

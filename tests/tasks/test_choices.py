@@ -7,6 +7,7 @@ import pytest
 
 from albert_tf.config import FeatureConfig, UserError
 from albert_tf.tasks import metrics
+from albert_tf.tasks.base import Answers
 from albert_tf.tasks.choices import MultipleChoice, letter
 from albert_tf.tasks.features import concatenated
 from albert_tf.tasks.race import ChoiceExample
@@ -121,11 +122,12 @@ def test_scores_and_their_mean():
 def test_measures_beside_the_most_frequent_choice():
     examples = [EXAMPLES[0], EXAMPLES[1], EXAMPLES[1]]
     found = KIND.measures(
-        examples,
-        [SCORES[0], SCORES[1], np.array([0.9, 0.1])],
-        FeatureConfig(),
-        labels=[],
-        metrics={"accuracy": metrics.accuracy},
+        Answers(
+            examples,
+            [SCORES[0], SCORES[1], np.array([0.9, 0.1])],
+            FeatureConfig(),
+        ),
+        {"accuracy": metrics.accuracy},
     )
     assert found == pytest.approx(
         {
@@ -138,11 +140,7 @@ def test_measures_beside_the_most_frequent_choice():
     )
     own = [dataclasses.replace(example, part="") for example in examples]
     found = KIND.measures(
-        own,
-        SCORES,
-        FeatureConfig(),
-        labels=[],
-        metrics={"accuracy": metrics.accuracy},
+        Answers(own, SCORES, FeatureConfig()), {"accuracy": metrics.accuracy}
     )
     assert list(found) == ["accuracy", "majority_class_accuracy"]
     assert KIND.measured({"accuracy": metrics.accuracy}, []) == ("accuracy",)
@@ -158,15 +156,15 @@ def test_what_is_told():
 
 def test_a_table_of_parts():
     table = KIND.table(
-        [*EXAMPLES[:2], EXAMPLES[0]], [*SCORES[:2], SCORES[2]], []
+        Answers([*EXAMPLES[:2], EXAMPLES[0]], [*SCORES[:2], SCORES[2]])
     )
     assert table.header == ["part", "accuracy", "examples"]
     assert table.rows == [["high", "0.5000", "2"], ["middle", "0.0000", "1"]]
-    assert KIND.table(EXAMPLES[:1], SCORES[:1], []) is None
+    assert KIND.table(Answers(EXAMPLES[:1], SCORES[:1])) is None
 
 
 def test_predictions():
-    found = KIND.predictions(EXAMPLES, SCORES, FeatureConfig(), [])
+    found = KIND.predictions(Answers(EXAMPLES, SCORES, FeatureConfig()))
     assert found[0].fields == {
         "id": "q1",
         "context": "the of and the",
@@ -184,17 +182,17 @@ def test_predictions():
 
 def test_a_picture_of_choices():
     examples = [EXAMPLES[0], EXAMPLES[1], EXAMPLES[1]]
-    picture = KIND.picture(examples, [*SCORES[:2], SCORES[1]], [])
+    picture = KIND.picture(Answers(examples, [*SCORES[:2], SCORES[1]]))
     assert picture.labels == ["A", "B"]
     # A row is of the right choice, a column of that given.
     assert picture.counts.tolist() == [[0, 2], [0, 1]]
 
 
 def test_a_choice_that_is_the_answer_to_all():
-    assert KIND.only_answer(SCORES[:2], FeatureConfig(), []) == "B"
-    assert KIND.only_answer(SCORES, FeatureConfig(), []) is None
+    assert KIND.only_answer(Answers([], SCORES[:2], FeatureConfig())) == "B"
+    assert KIND.only_answer(Answers([], SCORES, FeatureConfig())) is None
     # One answer is always the only one.
-    assert KIND.only_answer(SCORES[:1], FeatureConfig(), []) is None
+    assert KIND.only_answer(Answers([], SCORES[:1], FeatureConfig())) is None
 
 
 def test_letters():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from albert_tf.config import FeatureConfig, UserError
-from albert_tf.tasks.base import Example
+from albert_tf.tasks.base import Answers, Example
 from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.custom import CLASSIFICATION, custom_task
 from albert_tf.tasks.prediction_files import (
@@ -25,8 +25,9 @@ CONFIG = FeatureConfig()
 
 def files_of(task, split, examples, scores, config=CONFIG):
     labels = list(task.labels) or task.kind.labels(examples)
-    predictions = task.kind.predictions(examples, scores, config, labels)
-    found = prediction_files(task, split, examples, scores, config, predictions)
+    answers = Answers(examples, scores, config, labels)
+    predictions = task.kind.predictions(answers)
+    found = prediction_files(task, split, answers, predictions)
     return {name: content.decode() for name, content in found.items()}
 
 
@@ -67,7 +68,7 @@ def test_a_table_of_glue_scores_as_it_was_measured(tmp_path, name):
         # As the site takes them.
         scores = [round(min(max(s, 0.0), 5.0), 4) for s in scores]
     measured = task.kind.measures(
-        examples, scores, CONFIG, labels=task.labels, metrics=task.metrics
+        Answers(examples, scores, CONFIG, task.labels), task.metrics
     )
     again = score(name, str(tmp_path / file), str(table)).measures
     assert again.keys() == task.metrics.keys()
@@ -214,7 +215,7 @@ def test_files_of_squad_2(tmp_path, threshold, answers):
         paths[name] = str(tmp_path / name)
     gold = squad_gold(tmp_path, QUESTIONS)
     measured = TASKS["SQuAD2.0"].kind.measures(
-        QUESTIONS, spans(-1.0, 0.5, 2.0), config, labels=[], metrics={}
+        Answers(QUESTIONS, spans(-1.0, 0.5, 2.0), config), {}
     )
     again = score("SQuAD2.0", gold, paths["predictions.json"]).measures
     for name in ("exact", "f1"):

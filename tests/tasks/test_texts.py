@@ -10,7 +10,12 @@ from scipy import special
 
 from albert_tf.config import FeatureConfig, UserError
 from albert_tf.tasks import metrics
-from albert_tf.tasks.base import ConfusionMatrix, Distributions, Example
+from albert_tf.tasks.base import (
+    Answers,
+    ConfusionMatrix,
+    Distributions,
+    Example,
+)
 from albert_tf.tasks.texts import (
     Classification,
     Regression,
@@ -384,17 +389,18 @@ def test_probabilities_and_their_mean():
 
 
 def test_measures_and_table_of_classes():
-    options = {"labels": LABELS, "metrics": {"accuracy": metrics.accuracy}}
-    found = KIND.measures(EXAMPLES[:2], SCORES[:2], CONFIG, **options)
+    of_task = {"accuracy": metrics.accuracy}
+    answers = Answers(EXAMPLES[:2], SCORES[:2], CONFIG, LABELS)
+    found = KIND.measures(answers, of_task)
     assert found == {"accuracy": 0.5, "majority_class_accuracy": 0.5}
-    assert KIND.measured(options["metrics"], LABELS) == ("accuracy",)
-    table = KIND.table(EXAMPLES[:2], SCORES[:2], LABELS)
+    assert KIND.measured(of_task, LABELS) == ("accuracy",)
+    table = KIND.table(answers)
     assert [row[-1] for row in table.rows] == ["1", "0", "1"]
     assert table.rows[2][:4] == ["yes", "1.0000", "1.0000", "1.0000"]
 
 
 def test_predictions_of_classes():
-    found = KIND.predictions(EXAMPLES, SCORES, CONFIG, LABELS)
+    found = KIND.predictions(Answers(EXAMPLES, SCORES, CONFIG, LABELS))
     assert found[0].fields == {
         "text": "the",
         "label": "yes",
@@ -410,23 +416,27 @@ def test_predictions_of_classes():
 
 def test_a_picture_of_classes():
     picture = KIND.picture(
-        [EXAMPLES[0], EXAMPLES[1], EXAMPLES[0], EXAMPLES[0]],
-        [SCORES[0], SCORES[1], SCORES[2], SCORES[0]],
-        LABELS,
+        Answers(
+            [EXAMPLES[0], EXAMPLES[1], EXAMPLES[0], EXAMPLES[0]],
+            [SCORES[0], SCORES[1], SCORES[2], SCORES[0]],
+            labels=LABELS,
+        )
     )
     assert picture.labels == LABELS
     # A row is of what was right: of "yes" two are found, one is said "no".
     assert picture.counts.tolist() == [[0, 1, 0], [0, 0, 0], [1, 0, 2]]
     many = [*LABELS, *(f"z{number}" for number in range(98))]
     rows = [np.append(row, np.zeros(98)) for row in SCORES[:2]]
-    picture = KIND.picture(EXAMPLES[:2], rows, many)
+    picture = KIND.picture(Answers(EXAMPLES[:2], rows, labels=many))
     groups = {name: list(values) for name, values in picture.groups.items()}
     assert groups == {"right": [0.7], "wrong": [0.5]}
 
 
 def test_a_label_that_is_the_answer_to_all():
-    assert KIND.only_answer(SCORES, CONFIG, LABELS) is None
-    assert KIND.only_answer(SCORES[:1] * 2, CONFIG, LABELS) == "yes"
+    assert KIND.only_answer(Answers([], SCORES, CONFIG, LABELS)) is None
+    assert (
+        KIND.only_answer(Answers([], SCORES[:1] * 2, CONFIG, LABELS)) == "yes"
+    )
 
 
 # Regression.
@@ -472,7 +482,7 @@ def test_measures_of_numbers():
     labels, found = np.array([1.5, -2.0, 4.0]), np.array([1.0, 0.0, 3.0])
     of_task = {"pearson": metrics.pearson, "spearman": metrics.spearman}
     measures = NUMBERS.measures(
-        GRADED[:3], found.tolist(), CONFIG, labels=[], metrics=of_task
+        Answers(GRADED[:3], found.tolist(), CONFIG), of_task
     )
     squares = np.mean((labels - found) ** 2)
     guessed = np.mean((labels - labels.mean()) ** 2)
@@ -492,7 +502,7 @@ def test_measures_of_numbers():
 
 
 def test_predictions_of_numbers():
-    found = NUMBERS.predictions(GRADED, [1.0, 0.0, 4.0, 9.0], CONFIG, [])
+    found = NUMBERS.predictions(Answers(GRADED, [1.0, 0.0, 4.0, 9.0], CONFIG))
     assert found[0].fields == {"text": "the", "label": "1.5", "prediction": 1.0}
     assert found[1].fields["texts"] == ["of", "and"]
     assert [p.error for p in found] == [0.5, 2.0, 0.0, 0.0]
@@ -500,13 +510,15 @@ def test_predictions_of_numbers():
 
 
 def test_a_picture_of_numbers():
-    picture = NUMBERS.picture(GRADED[:3], [1.0, 0.0, 4.0], [])
+    picture = NUMBERS.picture(Answers(GRADED[:3], [1.0, 0.0, 4.0]))
     assert picture.measure == "number"
     groups = {name: list(values) for name, values in picture.groups.items()}
     assert groups == {"labels": [1.5, -2.0, 4.0], "answers": [1.0, 0.0, 4.0]}
 
 
 def test_a_number_that_is_the_answer_to_all():
-    assert NUMBERS.only_answer([2.501, 2.499, 2.5], CONFIG, []) == "2.5"
-    assert NUMBERS.only_answer([2.5, 2.53], CONFIG, []) is None
-    assert NUMBERS.only_answer([2.5], CONFIG, []) is None
+    assert (
+        NUMBERS.only_answer(Answers([], [2.501, 2.499, 2.5], CONFIG)) == "2.5"
+    )
+    assert NUMBERS.only_answer(Answers([], [2.5, 2.53], CONFIG)) is None
+    assert NUMBERS.only_answer(Answers([], [2.5], CONFIG)) is None

@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from albert_tf.config import FeatureConfig, UserError
+from albert_tf.tasks.base import Answers
 from albert_tf.tasks.conll import WordsExample, entity_scores
 from albert_tf.tasks.features import concatenated
 from albert_tf.tasks.token_classification import TokenClassification
@@ -193,7 +194,7 @@ def test_models_are_averaged():
 
 def test_measures():
     found = KIND.measures(
-        EXAMPLES, SCORES, FeatureConfig(), labels=LABELS, metrics={}
+        Answers(EXAMPLES, SCORES, FeatureConfig(), LABELS), {}
     )
     gold = [example.tags for example in EXAMPLES]
     predicted = [["B-A", "B-A", "O"], ["B-A"]]
@@ -217,13 +218,13 @@ def test_what_may_choose_the_best_model_is_measured(labels, measured):
     example = WordsExample(("a", "b"), tuple(labels[:2]))
     scores = [np.eye(3, dtype=np.float32)[:2]]
     found = KIND.measures(
-        [example], scores, FeatureConfig(), labels=labels, metrics={}
+        Answers([example], scores, FeatureConfig(), labels), {}
     )
     assert set(measured) <= found.keys()
 
 
 def test_a_picture_of_tags():
-    picture = KIND.picture(EXAMPLES, SCORES, LABELS)
+    picture = KIND.picture(Answers(EXAMPLES, SCORES, labels=LABELS))
     assert picture.labels == LABELS
     # A row is of the right tag: the I-A is taken for a B-A.
     assert picture.counts.tolist() == [[2, 0, 0], [1, 0, 0], [0, 0, 1]]
@@ -235,7 +236,7 @@ def test_a_picture_of_very_many_tags():
         np.concatenate([words, np.zeros((len(words), 98))], axis=1)
         for words in SCORES
     ]
-    picture = KIND.picture(EXAMPLES, scores, labels)
+    picture = KIND.picture(Answers(EXAMPLES, scores, labels=labels))
     groups = {name: list(values) for name, values in picture.groups.items()}
     assert groups == {
         "right": pytest.approx([0.7, 1.0, 0.6]),
@@ -244,21 +245,32 @@ def test_a_picture_of_very_many_tags():
 
 
 def test_a_tag_that_is_the_answer_to_all():
-    assert KIND.only_answer(SCORES, FeatureConfig(), LABELS) is None
+    assert (
+        KIND.only_answer(Answers([], SCORES, FeatureConfig(), LABELS)) is None
+    )
     # Another in the second sentence alone.
     others = [SCORES[0][:2], SCORES[0][2:]]
-    assert KIND.only_answer(others, FeatureConfig(), LABELS) is None
+    assert (
+        KIND.only_answer(Answers([], others, FeatureConfig(), LABELS)) is None
+    )
     firsts = [SCORES[0][:2], SCORES[1]]
-    assert KIND.only_answer(firsts, FeatureConfig(), LABELS) == "B-A"
+    assert (
+        KIND.only_answer(Answers([], firsts, FeatureConfig(), LABELS)) == "B-A"
+    )
     other = ["X", "Y", "O"]
-    assert KIND.only_answer(firsts, FeatureConfig(), other) == "X"
+    assert KIND.only_answer(Answers([], firsts, FeatureConfig(), other)) == "X"
     # One answer is always the only one.
-    assert KIND.only_answer(SCORES[1:], FeatureConfig(), LABELS) is None
+    assert (
+        KIND.only_answer(Answers([], SCORES[1:], FeatureConfig(), LABELS))
+        is None
+    )
 
 
 def test_predictions():
     examples = [EXAMPLES[0], WordsExample(("Ulm",), None, "two")]
-    first, second = KIND.predictions(examples, SCORES, FeatureConfig(), LABELS)
+    first, second = KIND.predictions(
+        Answers(examples, SCORES, FeatureConfig(), LABELS)
+    )
     assert first.fields == {
         "words": ["Mia", "B.", "sits"],
         "label": ["B-A", "I-A", "O"],

@@ -225,17 +225,15 @@ def test_it_learns_and_its_model_answers_alike(finished):
     assert together.members == [together.members[0]] * 2
     assert together.measures == pytest.approx(alone.measures, rel=1e-4)
     predictions = alone.predictions()
-    assert len(predictions) == len(alone.examples)
+    assert len(predictions) == len(alone.answers.examples)
     predictor = Predictor(load_model_directory(model), batch_size=3)
-    again = list(predictor.predict(task.kind, alone.examples))
+    again = list(predictor.predict(task.kind, alone.answers.examples))
     assert [p.fields["prediction"] for p in again] == (
         [p.fields["prediction"] for p in predictions]
         if task.kind.head != "regression"
         else pytest.approx([p.fields["prediction"] for p in predictions], 1e-4)
     )
-    files = prediction_files(
-        task, "dev", alone.examples, alone.scores, alone.config, predictions
-    )
+    files = prediction_files(task, "dev", alone.answers, predictions)
     lines = files["predictions.jsonl"].decode().splitlines()
     assert [json.loads(line) for line in lines] == [
         p.fields for p in predictions
@@ -261,9 +259,7 @@ def test_answers_handed_in_score_as_measured(finished, tmp_path):
     files = prediction_files(
         task,
         "dev",
-        found.examples,
-        found.scores,
-        found.config,
+        found.answers,
         found.predictions(),
     )
     for name, content in files.items():
@@ -294,7 +290,7 @@ def test_members_answer_by_their_own_thresholds(finished, tmp_path):
     assert never["NoAns_exact"] == 100
     assert never["HasAns_exact"] == 0
     assert always["NoAns_exact"] == 0
-    assert found.config.null_threshold == 0
+    assert found.answers.config.null_threshold == 0
     (given,) = {
         evaluate_task(
             [model], task, root, split="dev", batch_size=16, null_threshold=1.0

@@ -14,15 +14,17 @@ from albert_tf.tasks.base import (
     Prediction,
     Table,
 )
-from albert_tf.tasks.features import Features
-from albert_tf.tasks.race import ChoiceExample
-from albert_tf.tasks.texts import (
+from albert_tf.tasks.classes import (
     class_error,
     class_measures,
     class_picture,
-    framed,
     only_class,
     softmax,
+)
+from albert_tf.tasks.features import Features
+from albert_tf.tasks.race import ChoiceExample
+from albert_tf.tasks.texts import (
+    framed,
 )
 from albert_tf.text.tokenizer_base import Tokenizer
 

@@ -9,7 +9,6 @@ import numpy as np
 from albert_tf.config import FeatureConfig, UserError
 from albert_tf.tasks.base import (
     Answers,
-    ConfusionMatrix,
     Distributions,
     Example,
     Kind,
@@ -18,8 +17,16 @@ from albert_tf.tasks.base import (
     Prediction,
     Table,
 )
+from albert_tf.tasks.classes import (
+    class_error,
+    class_measures,
+    class_picture,
+    label_table,
+    listed,
+    only_class,
+    softmax,
+)
 from albert_tf.tasks.features import Features, flat
-from albert_tf.tasks.metrics import precision_recall_f1
 from albert_tf.text.tokenizer_base import Tokenizer
 
 # As files have them; Python would also take 1_0.
@@ -27,9 +34,6 @@ _NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
 # Numbers are learned in float32.
 _GREATEST = float(np.finfo(np.float32).max)
 
-# Labels that a message names, and a picture shows.
-_NAMED = 12
-_DRAWN = 100
 # So many labels are likely a mistake where most examples have one of their own.
 _MANY = 20
 
@@ -133,16 +137,6 @@ def label_numbers(
     return np.array([numbers[e.label] for e in examples], np.int32)
 
 
-def listed(labels: Sequence[str]) -> str:
-    """Returns labels for a message: one line, and not all of many."""
-    shown = ", ".join(
-        label[:60] if label.isprintable() else repr(label[:60])
-        for label in labels[:_NAMED]
-    )
-    more = len(labels) - _NAMED
-    return f"{shown} and {more} others" if more > 0 else shown
-
-
 def number_of(label: str, place: str) -> float:
     """Returns the number that a label is.
 
@@ -160,90 +154,6 @@ def number_of(label: str, place: str) -> float:
 def is_number(label: str) -> bool:
     """Returns whether a label is a number, and one that float32 can hold."""
     return bool(_NUMBER.fullmatch(label)) and abs(float(label)) <= _GREATEST
-
-
-def softmax(logits: np.ndarray) -> np.ndarray:
-    """Returns probabilities over the last axis, float64."""
-    logits = logits.astype(np.float64)
-    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return powers / powers.sum(axis=-1, keepdims=True)
-
-
-def class_measures(
-    numbers: np.ndarray,
-    probabilities: Sequence[np.ndarray],
-    metrics: Mapping[str, Metric],
-) -> dict[str, float]:
-    """Returns metrics of the likeliest classes and of the most frequent one.
-
-    `majority_class_<metric>` is what always answering the class that is most
-    frequent in these very examples reaches.
-    """
-    found = np.array([row.argmax() for row in probabilities])
-    classes, counts = np.unique(numbers, return_counts=True)
-    guess = np.full_like(numbers, classes[counts.argmax()])
-    measures = {
-        name: metric(numbers, found) for name, metric in metrics.items()
-    }
-    return measures | {
-        f"majority_class_{name}": metric(numbers, guess)
-        for name, metric in metrics.items()
-    }
-
-
-def only_class(
-    probabilities: Sequence[np.ndarray], labels: Sequence[str]
-) -> str | None:
-    """Returns the label that is the likeliest everywhere, if there is one."""
-    classes = {int(row.argmax()) for row in probabilities}
-    if len(classes) > 1 or len(probabilities) < 2:
-        return None
-    return labels[classes.pop()]
-
-
-def class_picture(
-    numbers: np.ndarray, probabilities: np.ndarray, labels: Sequence[str]
-) -> Picture:
-    """Returns which labels were given for which.
-
-    With very many labels, how sure the model is of right and wrong ones.
-
-    Args:
-        numbers: of the labels, `[examples]`.
-        probabilities: `[examples, labels]`.
-        labels: their names.
-    """
-    found = probabilities.argmax(axis=1)
-    if len(labels) > _DRAWN:
-        sure, right = probabilities.max(axis=1), found == numbers
-        return Distributions(
-            "probability of the answer",
-            {"right": sure[right], "wrong": sure[~right]},
-        )
-    counts = np.zeros((len(labels), len(labels)), np.int64)
-    np.add.at(counts, (numbers, found), 1)
-    return ConfusionMatrix(list(labels), counts)
-
-
-def label_table(
-    numbers: np.ndarray, found: np.ndarray, labels: Sequence[str]
-) -> Table:
-    """Returns precision, recall, F1 and the number of each label."""
-    columns = precision_recall_f1(numbers, found, len(labels))
-    return Table(
-        ["label", "precision", "recall", "f1", "examples"],
-        [
-            [label, *(f"{value:.4f}" for value in row[:3]), f"{row[3]:.0f}"]
-            for label, row in zip(labels, columns.T, strict=True)
-        ],
-    )
-
-
-def class_error(probabilities: np.ndarray, right: int | None) -> float:
-    """Returns by how much the answer is likelier than the right one."""
-    if right is None:
-        return 0.0
-    return float(probabilities.max() - probabilities[right])
 
 
 def swapped_too(examples: Sequence[Example]) -> list[Example]:

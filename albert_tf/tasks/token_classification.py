@@ -15,6 +15,13 @@ from albert_tf.tasks.base import (
     Prediction,
     Table,
 )
+from albert_tf.tasks.classes import (
+    class_error,
+    class_picture,
+    listed,
+    only_class,
+    softmax,
+)
 from albert_tf.tasks.conll import (
     WordsExample,
     are_of_entities,
@@ -22,13 +29,6 @@ from albert_tf.tasks.conll import (
     entity_table,
 )
 from albert_tf.tasks.features import Features, flat
-from albert_tf.tasks.texts import (
-    class_error,
-    class_picture,
-    listed,
-    only_class,
-    softmax,
-)
 from albert_tf.text.tokenizer_base import Tokenizer
 
 # [CLS] and [SEP].

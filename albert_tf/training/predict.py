@@ -11,8 +11,9 @@ from albert_tf.config import UserError
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.modeling.heads import SentenceEmbeddingHead
 from albert_tf.tasks.base import Answers, Example, Kind, Prediction
+from albert_tf.tasks.classes import softmax
 from albert_tf.tasks.features import Features
-from albert_tf.tasks.texts import framed, softmax, text_features
+from albert_tf.tasks.texts import framed, text_features
 
 
 @dataclasses.dataclass(frozen=True)

@@ -25,6 +25,11 @@ def test_values_and_their_lines(tmp_path):
     assert [value for _, value in found][1] == ["1", "2.50"]
 
 
+def test_a_whole_file(tmp_path):
+    path = write(tmp_path, '\ufeff{"a":\r\n [1, "é"]}\n\n')
+    assert json_files.read_large_json(path) == {"a": [1, "é"]}
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [

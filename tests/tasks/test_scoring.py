@@ -37,7 +37,8 @@ def test_accuracy_and_f1(tmp_path):
 
 
 def test_labels_by_name(tmp_path):
-    names = ("neutral", "entailment", "contradiction", "neutral")
+    # With spaces, as a program pads them.
+    names = ("neutral", "entailment ", " contradiction", "neutral")
     gold = table(
         tmp_path / "dev_matched.tsv",
         ("header",),
@@ -78,6 +79,9 @@ def test_a_correlation_that_is_not_defined_is_told(tmp_path):
     found = score("STS-B", *numbers(tmp_path, [0.0, 1.0], [2.0, 2.0]))
     assert np.isnan(found.measures["pearson"])
     assert found.remarks[0].startswith("pearson is not defined for these num")
+    found = score("STS-B", *numbers(tmp_path, [1.0], [2.0]))
+    assert np.isnan(found.measures["spearman"])
+    assert len(found.remarks) == 2
 
 
 @pytest.mark.parametrize(
@@ -164,7 +168,8 @@ def test_questions_without_a_prediction_and_the_reverse(tmp_path):
 
 def test_the_best_threshold_is_no_result(tmp_path):
     given = {str(n): "red" for n in range(6)}
-    odds = {str(n): n - 4.5 for n in range(6)}
+    # Whole numbers are numbers, too.
+    odds = {str(n): n - 4 for n in range(6)}
     _, path = squad(tmp_path, odds, "null_odds.json")
     found = score("SQuAD2.0", *squad(tmp_path, given), null_odds=path)
     assert found.measures["exact"] == pytest.approx(100 * 5 / 6)

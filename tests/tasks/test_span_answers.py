@@ -51,6 +51,7 @@ def test_averages():
     # 4, 5 and what counts for a span that is missing: 1 and 2.
     both = averaged_scores([one, two])
     assert both == scores((RED, 3.0), (BLUE, 3.0), (ACCENT, 2.0), none=-0.5)
+    assert averaged_scores([two, one]) == both
     # One without a span has no say in them, but in whether there is any.
     assert averaged_scores([one, scores(none=3.0)]) == scores(
         (RED, 4.0), (BLUE, 1.0), none=2.0

@@ -78,7 +78,8 @@ def test_version_1():
     ]
     found = scores_v1(
         questions,
-        {"two": "dark wine", "empty": "", "right": "Sea", "extra": "red"},
+        {"two": "dark wine", "empty": "", "right": "Sea"}
+        | {f"extra {n}": "red" for n in range(3)},
     )
     assert list(found) == ["exact_match", "f1"]
     assert found["exact_match"] == 25.0
@@ -146,6 +147,23 @@ def test_a_threshold_and_the_best_one():
     del odds["asked"]
     with pytest.raises(UserError, match="place asked has a prediction and no"):
         scores_v2(QUESTIONS, ANSWERS, odds)
+
+
+@pytest.mark.parametrize(
+    ("order", "best"),
+    [
+        # Answering `right` before `none`, as if a threshold lay between.
+        (("x", "right", "none"), (100.0, 2)),
+        # Nothing exceeds leaving both unanswered, the threshold of which is 0.
+        (("x", "none", "right"), (50.0, 0.0)),
+    ],
+)
+def test_equal_odds_count_in_the_order_of_their_file(order, best):
+    questions = [question("right", "red"), question("none")]
+    answers = {"x": "extra", "right": "red", "none": "sea"}
+    found = scores_v2(questions, answers, dict.fromkeys(order, 2))
+    assert (found["best_f1"], found["best_f1_thresh"]) == best
+    assert found["total"] == 2
 
 
 def test_version_2_with_missing_predictions():

@@ -108,6 +108,11 @@ def main() -> None:
             f"--submission={FLAGS.submission} is for what GLUE scores: give "
             f"--split={' or '.join(task.submissions)}."
         )
+    folder = os.path.dirname(FLAGS.submission or "")
+    if folder and not files.is_remote(folder) and not files.isdir(folder):
+        raise UserError(
+            f"--submission={FLAGS.submission}: there is no directory {folder}."
+        )
     command_line.load_tensorflow()
     found: dict[str, float] = {}
     for ending, split in splits.items():
@@ -176,8 +181,11 @@ def _evaluate_task(task: Task, split: str, ending: str) -> dict[str, float]:
                 "has seen the answers, as best_f1 always has."
             )
     else:
-        print("The file does not tell the answers; nothing is measured.")
-    if FLAGS.errors:
+        print(
+            "The file does not tell the answers; nothing is measured"
+            + (", and no mistake is known." if FLAGS.errors else ".")
+        )
+    if FLAGS.errors and result.measures:
         _print_errors(predictions)
     written = prediction_files(task, split, result.answers, predictions)
     if FLAGS.output_dir:

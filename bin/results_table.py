@@ -54,14 +54,19 @@ def _task_rows(evaluation: dict[str, float]) -> list[list[str]]:
     return [
         [name, _shown(name, value), *beside.get(name, ("-", _remark(name)))]
         for name, value in evaluation.items()
-        if name not in guesses and name not in ("step", "split", "loss")
+        if name not in guesses and not _is_beside_the_point(name)
     ]
+
+
+def _is_beside_the_point(name: str) -> bool:
+    # MNLI has the loss of its mismatched examples too.
+    return name in ("step", "split", "loss") or name.startswith("loss_")
 
 
 def _shown(name: str, value: float | None) -> str:
     if value is None:
         return "not defined"
-    return f"{value:.1%}" if name.endswith("accuracy") else f"{value:.4f}"
+    return f"{value:.1%}" if "accuracy" in name else f"{value:.4f}"
 
 
 def _remark(name: str) -> str:

@@ -168,10 +168,19 @@ def load_model_directory(directory: str, dtype: str = "float32") -> LoadedModel:
 
 
 def _model_in(directory: str) -> str:
-    """Returns the model directory of a run directory, or the one given."""
+    """Returns the model directory of a run directory, or the one given.
+
+    Raises:
+        UserError: for a directory of several runs (`bin.finetune --num_runs`).
+    """
     inner = os.path.join(directory, "model")
     if files.isfile(os.path.join(inner, pretrained.CONFIG_FILE)):
         return inner
+    one = os.path.join(directory, "run-1")
+    if files.isdir(os.path.join(one, "model")):
+        raise UserError(
+            f"{directory} holds several runs; name one of them, such as {one}."
+        )
     return directory
 
 

@@ -62,6 +62,8 @@ def test_results_table_says_where_there_was_no_sentence_objective():
         "macro_f1": 0.25,
         "majority_class_accuracy": 0.25,
         "majority_class_macro_f1": 0.1,
+        "loss_mismatched": 1.5,
+        "accuracy_mismatched": 0.4,
     }
     questions = {"exact": 50.0, "best_f1": 61.5, "step": 3, "split": "eval"}
     numbers = {"pearson": None, "mean_squared_error": 2.0}
@@ -84,12 +86,13 @@ def test_results_table_says_where_there_was_no_sentence_objective():
         ("next-sentence accuracy", "60.0%", "51.0%", "r2"),
         ("accuracy", "50.0%", "25.0%", "r3"),
         ("macro_f1", "0.2500", "0.1000", "r3"),
+        ("accuracy_mismatched", "40.0%", "-", "r3"),
         ("exact", "50.0000", "-", "r4"),
         ("best_f1", "61.5000", "-", "r4"),
         ("pearson", "not defined", "-", "r5"),
         ("mean_squared_error", "2.0000", "3.0000", "r5"),
     ]
-    assert "has seen the answers" in rows[7]
+    assert "has seen the answers" in rows[8]
 
 
 def test_progress_in_a_log_is_a_line_now_and_then(capsys, monkeypatch):

@@ -110,15 +110,30 @@ def glue(tmp_path, model, sentences):
         *flags,
         f"--model_dir={runs}/run-1",
         "--split=test",
+        "--errors=2",
         f"--submission={archive}",
     )
     assert "does not tell the answers" in done.stdout
+    assert "worst" not in done.stdout
     assert zipfile.ZipFile(archive).namelist() == ["RTE.tsv"]
     line = refused(
         "evaluate", *flags[:2], "--split=eval", f"--model_dir={runs}/run-1"
     )
     assert "RTE has no split 'eval'; it has train, dev, test." in line
     assert "accuracy" in program("baseline", *task).stdout
+    line = refused("evaluate", *flags, f"--model_dir={runs}")
+    assert f"{runs} holds several runs; name one of them, such as " in line
+    line = refused(
+        "evaluate",
+        *task,
+        "--split=test",
+        f"--model_dir={runs}/run-1",
+        f"--submission={tmp_path}/no/glue.zip",
+    )
+    assert (
+        f"--submission={tmp_path}/no/glue.zip: there is no directory "
+        f"{tmp_path}/no."
+    ) in line
 
 
 @pytest.mark.slow

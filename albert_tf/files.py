@@ -78,7 +78,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     path = os.fspath(path)
     temporary = f"{path}{_TEMPORARY}{os.getpid()}"
     try:
-        with open(temporary, "wb") as file:
+        with _open_beside(path, temporary) as file:
             yield file
             file.flush()
             if not is_remote(path):
@@ -88,6 +88,15 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         # The fault that led here is the one to tell.
         with contextlib.suppress(OSError):
             remove(temporary)
+        raise
+
+
+def _open_beside(path: str, temporary: str) -> BinaryIO:
+    """Returns the temporary file of a path, by whose name faults are told."""
+    try:
+        return open(temporary, "wb")
+    except OSError as error:
+        error.filename = path
         raise
 
 

@@ -112,6 +112,13 @@ def test_a_file_that_is_replaced_is_whole_or_as_before(directory):
     assert read(path) == b"first"
 
 
+def test_where_nothing_can_be_written_the_file_is_named(tmp_path):
+    path = tmp_path / "no" / "a.json"
+    with pytest.raises(FileNotFoundError) as error:
+        files.write(path, b"content")
+    assert error.value.filename == str(path)
+
+
 def test_a_file_is_written_in_one_call(directory):
     files.write(f"{directory}/a", b"first")
     files.write(f"{directory}/a", b"second")

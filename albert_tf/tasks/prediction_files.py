@@ -27,15 +27,16 @@ def prediction_files(
     """Returns the files of a split by their names.
 
     `predictions.jsonl`, a line for each example, whatever the task; for GLUE
-    the table that its site takes (of STS-B numbers from 0 to 5); for SQuAD
-    `predictions.json`, `nbest_predictions.json` and, of version 2.0,
+    the table that its site takes (of STS-B's test numbers from 0 to 5); for
+    SQuAD `predictions.json`, `nbest_predictions.json` and, of version 2.0,
     `null_odds.json`; for multiple choice `answers.json`, letters by id.
     """
     lines = (json.dumps(p.fields, ensure_ascii=False) for p in predictions)
     found = {"predictions.jsonl": "".join(f"{line}\n" for line in lines)}
     if task.name in GLUE_TASKS:
         name = task.submissions.get(split, f"{task.name}-{split}")
-        found[f"{name}.tsv"] = _glue_table(predictions)
+        handed_in = split in task.submissions
+        found[f"{name}.tsv"] = _glue_table(predictions, handed_in)
     elif isinstance(task.kind, Spans):
         can_be_none = isinstance(task.kind, AnswerableSpans)
         examples, scores = answers.examples, answers.scores
@@ -63,11 +64,12 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, indent=1) + "\n"
 
 
-def _glue_table(predictions: Sequence[Prediction]) -> str:
+def _glue_table(predictions: Sequence[Prediction], handed_in: bool) -> str:
     rows = ["index\tprediction"]
     for index, prediction in enumerate(predictions):
         answer = prediction.fields["prediction"]
-        if isinstance(answer, float):
+        # What stays here scores as it was measured.
+        if handed_in and isinstance(answer, float):
             answer = min(max(answer, _LEAST_SCORE), _GREATEST_SCORE)
             answer = f"{answer:.4f}"
         rows.append(f"{index}\t{answer}")

@@ -215,7 +215,10 @@ def read_race_answers(
     """
     letters = json_files.read_large_json(path)
     if not isinstance(letters, dict):
-        raise UserError(f"{path} must hold an object of a letter for each id.")
+        raise UserError(
+            f"{path} is {json_files.shown_json(letters)}, and must be an "
+            "object that has a letter for each id."
+        )
     options = len(examples[0].choices)
     return {
         id_: _number(letter, options, f"{path}: the value of {shown(id_)}")

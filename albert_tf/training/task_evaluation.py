@@ -80,6 +80,7 @@ def scores_of(
         means.add(measures)
         numbers = batches.record_numbers(step)
         for name, values in outputs.items():
+            _check_numbers(values[: len(numbers)], numbers, evaluated)
             places = found.setdefault(name, [None] * num_rows)
             for number, value in zip(numbers, values, strict=False):
                 places[number] = value
@@ -87,6 +88,21 @@ def scores_of(
         progress(done, num_rows)
     scores = kind.scores(evaluated.examples, evaluated.features, found, config)
     return means.means()["loss"], scores
+
+
+def _check_numbers(
+    values: np.ndarray, numbers: np.ndarray, evaluated: EvaluatedExamples
+) -> None:
+    """Raises UserError for outputs that are no numbers, and so no answers."""
+    wrong = np.isnan(values.reshape(len(values), -1)).any(axis=1)
+    if wrong.any():
+        row = numbers[wrong.argmax()]
+        example = evaluated.examples[evaluated.features.example_numbers[row]]
+        raise UserError(
+            f"{example.place}: the model's outputs are NaN; its numbers grow "
+            "beyond the precision's range (float32 and bfloat16 have more than "
+            "float16), or the model is damaged."
+        )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -64,15 +64,12 @@ def test_a_table_of_glue_scores_as_it_was_measured(tmp_path, name):
     assert found.keys() == {"predictions.jsonl", f"{name}-dev.tsv"}
     table = tmp_path / "table.tsv"
     table.write_text(found[f"{name}-dev.tsv"])
-    if not task.labels:
-        # As the site takes them.
-        scores = [round(min(max(s, 0.0), 5.0), 4) for s in scores]
     measured = task.kind.measures(
         Answers(examples, scores, CONFIG, task.labels), task.metrics
     )
     again = score(name, str(tmp_path / file), str(table)).measures
     assert again.keys() == task.metrics.keys()
-    assert again == pytest.approx({n: measured[n] for n in again})
+    assert again == {n: measured[n] for n in again}
     # Or any table would do.
     assert not {0.0, 1.0} & set(again.values())
 

@@ -221,7 +221,7 @@ def test_accuracy_of_all_and_of_each_level(tmp_path):
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        (["A"], "must hold an object of a letter for each id"),
+        (["A"], r'is \["A"\], and must be an object that has a letter for'),
         ({"x": "E"}, "the value of 'x' is \"E\"; it must be one of A, B, C, D"),
         ({"x": 0}, "the value of 'x' is 0; it must be one of A, B, C, D"),
     ],

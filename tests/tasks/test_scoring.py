@@ -314,7 +314,7 @@ def test_levels_of_race(tmp_path):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ([], "must hold an object of a letter for each id"),
+        ([], r"is \[\], and must be an object that has a letter for each id"),
         (
             {"high-0": "E"},
             "the value of 'high-0' is \"E\"; it must be one of A",

@@ -82,16 +82,17 @@ class MultipleChoice(Kind):
                 [choice for example in examples for choice in example.choices]
             )
         )
-        pairs, num_cut = [], 0
-        for example in examples:
-            context, cut = of_context[example.context], False
+        pairs, cut = [], []
+        for place, example in enumerate(examples):
+            context, is_cut = of_context[example.context], False
             for _ in example.choices:
                 ids = next(choices)
                 kept = ids[-config.max_choice_length :]
                 head = context[: room - len(kept)]
-                cut |= len(kept) < len(ids) or len(head) < len(context)
+                is_cut |= len(kept) < len(ids) or len(head) < len(context)
                 pairs.append((head, kept))
-            num_cut += cut
+            if is_cut:
+                cut.append(place)
         numbers = [example.label or 0 for example in examples]
         sequences = framed(pairs, tokenizer, config.max_seq_length, {})
         return dataclasses.replace(
@@ -99,7 +100,7 @@ class MultipleChoice(Kind):
             scalars={"label_ids": np.array(numbers, np.int32)},
             example_numbers=np.arange(len(examples)),
             choices=number,
-            num_cut=num_cut,
+            cut=cut,
         )
 
     def scores(

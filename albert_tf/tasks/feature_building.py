@@ -19,7 +19,7 @@ from albert_tf.tasks.features import Features, concatenated
 from albert_tf.text.tokenizer_base import Tokenizer
 
 # Counts up when features change though nothing that decides them does.
-_VERSION = 1
+_VERSION = 2
 # Examples that a process takes at a time, and so many for each process at
 # least: to start one takes as long as some thousands of examples.
 _CHUNK = 1000
@@ -64,11 +64,13 @@ class FeatureBuilder:
         for remark in self.kind.remarks(examples, training=training):
             self.say(remark)
         features = self._cached(examples, training)
-        if features.num_cut:
+        if features.cut:
+            first = examples[features.cut[0]].place
             self.say(
-                f"Of {features.num_cut} of {len(examples)} examples something "
-                "finds no room and is cut: --max_seq_length="
-                f"{self.config.max_seq_length} and the like decide."
+                f"Of {len(features.cut)} of {len(examples)} examples something "
+                f"finds no room and is cut, the first {first}: "
+                f"--max_seq_length={self.config.max_seq_length} and the like "
+                "decide."
             )
         return features
 
@@ -184,7 +186,7 @@ def write_features(path: str, features: Features) -> None:
     rest = {
         "padding": dict(features.padding),
         "choices": features.choices,
-        "num_cut": features.num_cut,
+        "cut": list(features.cut),
     }
     arrays["rest"] = np.frombuffer(json.dumps(rest).encode(), np.uint8)
     with files.replacing(path) as file:

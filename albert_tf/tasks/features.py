@@ -21,7 +21,7 @@ class Features:
         example_numbers: int64 `[rows]`, the example that a row is of.
         choices: sequences of a row; 0: one, without an axis for them.
         decoding: int32 `[tokens]` by name, for `Kind.scores` alone.
-        num_cut: examples of which something found no room.
+        cut: numbers of the examples of which something found no room.
     """
 
     sequences: Mapping[str, np.ndarray]
@@ -31,7 +31,7 @@ class Features:
     example_numbers: np.ndarray
     choices: int = 0
     decoding: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
-    num_cut: int = 0
+    cut: Sequence[int] = ()
 
     def __len__(self) -> int:
         return len(self.example_numbers)
@@ -90,12 +90,13 @@ def flat(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
 def concatenated(parts: Sequence[Features]) -> Features:
     """Returns the rows of all parts, whose examples follow one another."""
     first = parts[0]
-    offsets, numbers = [np.zeros(1, np.int64)], []
+    offsets, numbers, cut = [np.zeros(1, np.int64)], [], []
     tokens = examples = 0
     for part in parts:
         offsets.append(part.offsets[1:] + tokens)
         tokens += part.offsets[-1]
         numbers.append(part.example_numbers + examples)
+        cut += [number + examples for number in part.cut]
         # Every example has a row at least.
         examples += int(part.example_numbers.max(initial=-1)) + 1
 
@@ -113,5 +114,5 @@ def concatenated(parts: Sequence[Features]) -> Features:
         example_numbers=np.concatenate(numbers),
         choices=first.choices,
         decoding=joined("decoding"),
-        num_cut=sum(part.num_cut for part in parts),
+        cut=cut,
     )

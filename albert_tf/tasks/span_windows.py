@@ -55,7 +55,7 @@ def window_features(
     paragraphs: dict[str, _Paragraph] = {}
     rows = []
     numbers = []
-    num_cut = 0
+    cut = []
     for number, question in enumerate(questions):
         context = question.context
         if context not in paragraphs:
@@ -74,7 +74,8 @@ def window_features(
         lost = question.id in spans and all(
             row["is_impossible"] for row in rows[first:]
         )
-        num_cut += lost or len(queries[number]) > len(query)
+        if lost or len(queries[number]) > len(query):
+            cut.append(number)
 
     def tokens(name: str) -> np.ndarray:
         return flat([row[name] for row in rows])[0]
@@ -89,7 +90,7 @@ def window_features(
         padding={"input_ids": tokenizer.pad_id, "segment_ids": 0, "p_mask": 1},
         example_numbers=np.array(numbers, np.int64),
         decoding={name: tokens(name) for name in _DECODING if decoding},
-        num_cut=num_cut,
+        cut=cut,
     )
 
 

@@ -72,13 +72,14 @@ def framed(
         scalars: `[examples]` by name.
     """
     cls_id, sep_id = tokenizer.cls_id, tokenizer.sep_id
-    rows, num_cut = [], 0
+    rows, cut = [], []
     second_starts = np.full(len(token_ids), max_seq_length)
     for number, texts in enumerate(token_ids):
         first, second = texts[0], texts[1] if len(texts) > 1 else ()
         room = max_seq_length - 1 - len(texts)
         kept, also = lengths_that_fit(len(first), len(second), room)
-        num_cut += kept < len(first) or also < len(second)
+        if kept < len(first) or also < len(second):
+            cut.append(number)
         row = [cls_id, *first[:kept], sep_id]
         if len(texts) > 1:
             second_starts[number] = len(row)
@@ -98,7 +99,7 @@ def framed(
         scalars=scalars,
         padding={"input_ids": tokenizer.pad_id, "segment_ids": 0},
         example_numbers=np.arange(len(rows)),
-        num_cut=num_cut,
+        cut=cut,
     )
 
 

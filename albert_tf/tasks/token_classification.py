@@ -92,11 +92,12 @@ class TokenClassification(Kind):
         pieces = _pieces_of_words(examples, tokenizer)
         window = config.max_seq_length - _FRAME
         input_ids, label_ids, word_numbers, example_numbers = [], [], [], []
-        num_cut = 0
+        cut = []
         for number, example in enumerate(examples):
             tags = _tag_numbers(example, labels)
             words = [pieces[word][:window] for word in example.words]
-            num_cut += any(len(pieces[word]) > window for word in example.words)
+            if any(len(pieces[word]) > window for word in example.words):
+                cut.append(number)
             for start, end in _rows(list(map(len, words)), window):
                 row = words[start:end]
                 input_ids.append(
@@ -130,7 +131,7 @@ class TokenClassification(Kind):
             },
             example_numbers=np.array(example_numbers, np.int64),
             decoding={} if training else {"word_numbers": numbers},
-            num_cut=num_cut,
+            cut=cut,
         )
 
     def scores(

@@ -165,10 +165,16 @@ class Workplace:
             skip_header_lines=self.config.skip_header_lines,
             report=CorpusReport(),
         )
-        texts = (text for document in documents for text in document.paragraphs)
+        texts = (
+            (text, document.name)
+            for document in documents
+            for text in document.paragraphs
+        )
         number = -1
-        for number, text in enumerate(itertools.islice(texts, _EXAMPLES)):
-            yield Example((text,), ("even", "odd")[number % 2])
+        for number, (text, place) in enumerate(
+            itertools.islice(texts, _EXAMPLES)
+        ):
+            yield Example((text,), ("even", "odd")[number % 2], place)
         if number < 1:
             raise UserError(
                 f"{', '.join(self.inputs)}: too little text; fine-tuning is "

@@ -73,7 +73,7 @@ def test_examples_of_which_something_is_cut(tiny_tokenizer):
     ]
     longest = max(len(tiny_tokenizer.encode(text)) for text in texts)
     whole = features(tiny_tokenizer, EXAMPLES, 2 * longest + 3, longest)
-    assert whole.num_cut == 0
+    assert whole.cut == []
     # The second example alone has a choice of so many tokens.
     of = [
         max(len(tiny_tokenizer.encode(choice)) for choice in e.choices)
@@ -81,8 +81,8 @@ def test_examples_of_which_something_is_cut(tiny_tokenizer):
     ]
     assert of[1] > max(of[0], of[2])
     found = features(tiny_tokenizer, EXAMPLES, 2 * longest + 3, of[1] - 1)
-    assert found.num_cut == 1
-    assert features(tiny_tokenizer, EXAMPLES, 8, 1).num_cut == 3
+    assert found.cut == [1]
+    assert features(tiny_tokenizer, EXAMPLES, 8, 1).cut == [0, 1, 2]
 
 
 def test_parts_are_as_the_whole(tiny_tokenizer):

@@ -87,7 +87,7 @@ def assert_equal(mine, theirs):
         np.testing.assert_array_equal(ours, others)
         assert ours.dtype == others.dtype
     assert mine.padding == theirs.padding
-    assert (mine.choices, mine.num_cut) == (theirs.choices, theirs.num_cut)
+    assert (mine.choices, mine.cut) == (theirs.choices, theirs.cut)
 
 
 def test_what_was_made_once_is_read(builder, said):
@@ -208,11 +208,12 @@ def test_what_finds_no_room_is_said(builder, said):
     examples += [Example(("and",), "no")] * 2
     for _ in range(2):
         found = builder.build(examples, training=True)
-        assert found.num_cut == 2
+        assert found.cut == [0, 1]
     assert (
         said
         == [
-            "Of 2 of 4 examples something finds no room and is cut: "
+            "Of 2 of 4 examples something finds no room and is cut, the first "
+            f"{EXAMPLES[0].place}: "
             "--max_seq_length=16 and the like decide."
         ]
         * 2
@@ -268,7 +269,7 @@ def a_file(tmp_path):
         example_numbers=np.array([4], np.int64),
         choices=2,
         decoding={"words": np.array([-1, 0, 1, -1, -1], np.int32)},
-        num_cut=3,
+        cut=[0, 4],
     )
     write_features(path, features)
     return path, features

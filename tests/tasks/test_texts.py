@@ -68,7 +68,7 @@ def test_single_texts():
         "segment_ids": [[0] * 6] * 3,
         "input_mask": [[1, 1, 1, 1, 0, 0], [1, 1, 0, 0, 0, 0], [1] * 6],
     }
-    assert found.num_cut == 1
+    assert found.cut == [2]
     assert found.example_numbers.tolist() == [0, 1, 2]
 
 
@@ -100,14 +100,14 @@ def test_pairs():
         ],
         "label_ids": [3, 1, 2, 0],
     }
-    assert found.num_cut == 2
+    assert found.cut == [2, 3]
 
 
 def test_texts_that_just_fit_are_not_cut():
-    assert framed([[[5] * 6]], Frame, 8, {}).num_cut == 0
-    assert framed([[[5] * 7]], Frame, 8, {}).num_cut == 1
-    assert framed([[[5] * 2, [6] * 3]], Frame, 8, {}).num_cut == 0
-    assert framed([[[5] * 3, [6] * 3]], Frame, 8, {}).num_cut == 1
+    assert framed([[[5] * 6]], Frame, 8, {}).cut == []
+    assert framed([[[5] * 7]], Frame, 8, {}).cut == [0]
+    assert framed([[[5] * 2, [6] * 3]], Frame, 8, {}).cut == []
+    assert framed([[[5] * 3, [6] * 3]], Frame, 8, {}).cut == [0]
 
 
 def test_texts_are_in_their_order(tiny_tokenizer):

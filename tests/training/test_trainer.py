@@ -1,5 +1,7 @@
 """The inner step: against plain arithmetic, and over replicas."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -151,6 +153,18 @@ def assert_same_run(losses, weights, expected, tolerance=1e-5):
         assert error <= tolerance * size, path
 
 
+@pytest.fixture(scope="module")
+def whole_batches(small_config, shards_dir):
+    """Returns `textbook` of 20 steps of so many examples, computed once."""
+
+    @functools.cache
+    def of_size(batch_size):
+        config = override(small_config, {"num_train_steps": 20})
+        return textbook(config, make_batches(shards_dir, batch_size), 20)
+
+    return of_size
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("batch_size", "replicas", "micro_batch_size", "changes"),
@@ -170,6 +184,7 @@ def assert_same_run(losses, weights, expected, tolerance=1e-5):
 def test_however_a_batch_is_spread_a_step_is_the_same(
     small_config,
     shards_dir,
+    whole_batches,
     replicas,
     micro_batch_size,
     changes,
@@ -178,12 +193,12 @@ def test_however_a_batch_is_spread_a_step_is_the_same(
 ):
     """Dropout on; labels that differ between parts; one that is not full."""
     steps = 20
+    expected = whole_batches(batch_size)
     if replicas == 2:
         # Small variables and large ones: the matrices take the compiled way.
         monkeypatch.setattr(optimizers, "MOST_UNCOMPILED", 64)
     source = make_batches(shards_dir, batch_size)
     config = override(small_config, {"num_train_steps": steps})
-    expected = textbook(config, source, steps)
     trainer = make_trainer(
         override(config, {**changes, "micro_batch_size": micro_batch_size}),
         mirrored(2) if replicas == 2 else None,

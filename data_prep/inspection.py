@@ -13,7 +13,7 @@ import numpy as np
 from albert_tf.config import MaskingConfig, UserError, from_dict
 from albert_tf.text import counter_rng
 from albert_tf.text.masking import mask_batch, maskable_tokens
-from albert_tf.text.records import RECORD_SPECS, parse_batch
+from albert_tf.text.records import RECORD_SPECS, parse_batch, record_spec
 from albert_tf.text.sentencepiece_tokenizer import SPACE
 from albert_tf.text.shards import (
     METADATA_NAME,
@@ -106,7 +106,9 @@ def _layout(
     if metadata is None:
         lengths = read_lengths(path) or (0, 0)
         return _Layout("static", "", *lengths, None, tokenizer)
-    kind, max_seq_length = metadata["record_kind"], metadata["max_seq_length"]
+    source = os.path.join(directory, METADATA_NAME)
+    kind = record_spec(metadata["record_kind"], source).kind
+    max_seq_length = metadata["max_seq_length"]
     num_slots, used = (
         metadata["num_slots"],
         metadata.get("settings", {}).get("masking"),
@@ -116,7 +118,6 @@ def _layout(
     elif used is None:
         masking = None
     else:
-        source = os.path.join(directory, METADATA_NAME)
         masking = from_dict(MaskingConfig, used, source)
     return _Layout(
         kind,

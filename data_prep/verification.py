@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from albert_tf.config import MaskingConfig, UserError, from_dict
-from albert_tf.text.records import RECORD_SPECS, parse_batch
+from albert_tf.text.records import RECORD_SPECS, parse_batch, record_spec
 from albert_tf.text.shards import (
     METADATA_NAME,
     TOKENIZER_DIRECTORY,
@@ -258,12 +258,7 @@ def verify_directory(
 def _rules(directory: str, metadata: Mapping[str, Any]) -> RecordRules:
     """Returns what the records are to be, by metadata.json."""
     path = os.path.join(directory, METADATA_NAME)
-    kind = _entry(metadata, "record_kind", path)
-    if kind not in RECORD_SPECS:
-        raise UserError(
-            f"{path}: record_kind={kind!r} is not one of "
-            f"{', '.join(RECORD_SPECS)}."
-        )
+    kind = record_spec(_entry(metadata, "record_kind", path), path).kind
     masking = metadata.get("settings", {}).get("masking")
     if masking is not None:
         masking = from_dict(MaskingConfig, masking, path)

@@ -85,6 +85,21 @@ RECORD_SPECS: dict[str, RecordSpec] = {
 }
 
 
+def record_spec(kind: Any, place: str) -> RecordSpec:
+    """Returns the row of RECORD_SPECS that a metadata.json names.
+
+    Raises:
+        UserError: naming `place`, for records of another kind, such as those
+            of a task.
+    """
+    if kind not in RECORD_SPECS:
+        raise UserError(
+            f"{place}: record_kind={kind!r} is not one of "
+            f"{', '.join(RECORD_SPECS)}, the kinds of pretraining records."
+        )
+    return RECORD_SPECS[kind]
+
+
 def serialize_batch(
     spec: RecordSpec, columns: Mapping[str, np.ndarray | Column]
 ) -> list[bytes]:

@@ -130,6 +130,7 @@ def check_shards(
         tokenizer: the model's.
     """
     metadata = shards.metadata
+    records.record_spec(metadata["record_kind"], shards.directory)
     vocab_size = metadata["tokenizer"]["vocab_size"]
     if vocab_size != config.vocab_size:
         raise UserError(

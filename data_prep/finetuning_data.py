@@ -1,0 +1,216 @@
+"""A task's examples as TFRecord shards, padded, for whatever reads those.
+
+Features have the names of google-research/albert's records: `input_ids`,
+`input_mask`, `segment_ids`; of texts and choices `label_ids` and
+`is_real_example`; of questions `unique_ids`, `start_positions`,
+`end_positions`, and of those that may have no answer `p_mask` and
+`is_impossible`. Sequences are max_seq_length long, those of several choices
+one after another.
+"""
+
+import dataclasses
+import math
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from albert_tf import files
+from albert_tf.config import FeatureConfig, UserError, to_dict, write_json
+from albert_tf.tasks.base import Task
+from albert_tf.tasks.feature_building import FeatureBuilder
+from albert_tf.tasks.features import Features
+from albert_tf.text import counter_rng
+from albert_tf.text.example_wire import encode_examples
+from albert_tf.text.shards import (
+    FORMAT_VERSION,
+    METADATA_NAME,
+    TOKENIZER_DIRECTORY,
+    describe_tokenizer,
+    shard_name,
+    write_shard,
+)
+from albert_tf.text.tokenizer import load_tokenizer
+
+TRAIN = "train"
+# A shard's size, where nobody says how many there are; about.
+_SHARD_BYTES = 64 << 20
+# Records that are made at a time.
+_AT_ONCE = 1000
+# The original's first number of a question's window.
+_FIRST_UNIQUE_ID = 1_000_000_000
+_SHARD = re.compile(r"[a-z_]+-\d{5}-of-\d{5}\.tfrecord")
+
+
+def build_finetuning_data(
+    task: Task,
+    data_dir: str,
+    output_dir: str,
+    *,
+    tokenizer_dir: str,
+    config: FeatureConfig,
+    splits: Sequence[str] = (),
+    num_shards: int = 0,
+    seed: int = 12345,
+    workers: int = 1,
+    say: Callable[[str], None] = print,
+) -> dict[str, Any]:
+    """Writes the records of a task and returns their metadata.json.
+
+    One seed gives the same bytes, whatever the number of workers. Training
+    records are in an order of their own, the others in that of their file;
+    a label that a file does not tell is 0.
+
+    Args:
+        task: whose examples.
+        data_dir: its files.
+        output_dir: made where missing; what an unfinished build has left there
+            is replaced.
+        tokenizer_dir: of the model that is to be trained.
+        config: how examples become sequences.
+        splits: of the task; none: train and what training evaluates.
+        num_shards: of each split; 0: one per 64 MB.
+        seed: of the order.
+        workers: processes that make features.
+        say: takes a line for people.
+
+    Raises:
+        UserError: for files that are wrong, an output directory that is
+            finished or holds something else, and a split of no records.
+    """
+    _check_place(output_dir)
+    splits = list(splits) or [TRAIN, *task.evaluated.values()]
+    tokenizer = load_tokenizer(tokenizer_dir)
+    examples = {split: task.read(data_dir, split, say) for split in splits}
+    labels = list(task.labels)
+    if task.kind.labelled and not labels:
+        # They are those of the training examples, whatever is written.
+        training = examples.get(TRAIN) or task.read(data_dir, TRAIN, say)
+        labels = task.kind.labels(training)
+    builder = FeatureBuilder(
+        task.kind, tokenizer, config, labels, workers, say=say
+    )
+    accounts = {}
+    files.makedirs(output_dir)
+    for split, of_split in examples.items():
+        features = builder.build(of_split, training=split == TRAIN)
+        order = np.arange(len(features))
+        if split == TRAIN:
+            key = counter_rng.key(seed, "records", task.name)
+            order = counter_rng.shuffled_position(order, len(order), key)
+        accounts[split] = _write(
+            output_dir,
+            split,
+            features,
+            order,
+            config.max_seq_length,
+            num_shards,
+        ) | {"num_examples": len(of_split)}
+        say(
+            f"{split}: {len(of_split)} examples, {len(features)} records, "
+            f"{len(accounts[split]['shards'])} shards."
+        )
+    tokenizer.save(
+        os.path.join(output_dir, TOKENIZER_DIRECTORY), config.max_seq_length
+    )
+    metadata = {
+        "format_version": FORMAT_VERSION,
+        "record_kind": task.kind.head,
+        "task": task.name,
+        "labels": labels,
+        "max_seq_length": config.max_seq_length,
+        "random_seed": seed,
+        "tokenizer": describe_tokenizer(tokenizer),
+        "splits": accounts,
+        "settings": {"features": to_dict(config)},
+    }
+    write_json(os.path.join(output_dir, METADATA_NAME), metadata)
+    return metadata
+
+
+def _check_place(output_dir: str) -> None:
+    """Raises UserError unless a directory may be written to."""
+    if not files.exists(output_dir):
+        return
+    names = files.listdir(output_dir)
+    if METADATA_NAME in names:
+        raise UserError(
+            f"{output_dir} holds finished shards; name another --output_dir, "
+            "or remove it."
+        )
+    others = [
+        name
+        for name in names
+        if not _SHARD.match(name) and name != TOKENIZER_DIRECTORY
+    ]
+    if others:
+        raise UserError(
+            f"{output_dir} holds {others[0]}, which is no shard; name an empty "
+            "--output_dir."
+        )
+    for name in names:
+        if _SHARD.match(name):
+            files.remove(os.path.join(output_dir, name))
+
+
+def _write(
+    output_dir: str,
+    split: str,
+    features: Features,
+    order: np.ndarray,
+    max_seq_length: int,
+    num_shards: int,
+) -> dict[str, Any]:
+    """Writes a split and returns what metadata.json says of it."""
+    if not num_shards:
+        (first,) = _records(features, order[:1], 0, max_seq_length)
+        num_shards = math.ceil(len(first) * len(order) / _SHARD_BYTES)
+    if num_shards > len(order):
+        raise UserError(
+            f"num_shards={num_shards} is more than the {len(order)} records of "
+            f"{split}."
+        )
+    edges = np.linspace(0, len(order), num_shards + 1).astype(np.int64)
+    shards = [
+        write_shard(
+            os.path.join(output_dir, shard_name(split, shard, num_shards)),
+            _all_records(features, order, range(start, end), max_seq_length),
+        )
+        for shard, (start, end) in enumerate(
+            zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
+        )
+    ]
+    return {
+        "num_records": len(order),
+        "shards": [dataclasses.asdict(shard) for shard in shards],
+    }
+
+
+def _all_records(
+    features: Features, order: np.ndarray, places: range, max_seq_length: int
+) -> Iterator[bytes]:
+    for start in range(places.start, places.stop, _AT_ONCE):
+        rows = order[start : min(start + _AT_ONCE, places.stop)]
+        yield from _records(features, rows, start, max_seq_length)
+
+
+def _records(
+    features: Features, rows: np.ndarray, start: int, max_seq_length: int
+) -> list[bytes]:
+    """Returns the records of rows, the first of which is number `start`."""
+    columns = features.batch(rows, max_seq_length)
+    if "start_positions" in columns:
+        columns["unique_ids"] = _FIRST_UNIQUE_ID + start + np.arange(len(rows))
+    else:
+        columns["is_real_example"] = np.ones(len(rows), np.int64)
+    return encode_examples(
+        {
+            name: (
+                values.reshape(-1),
+                np.full(len(rows), values.size // len(rows)),
+            )
+            for name, values in columns.items()
+        }
+    )

@@ -1,0 +1,333 @@
+"""A task's examples as records, read as google-research/albert reads them."""
+
+import json
+import os
+
+import pytest
+import tensorflow as tf
+
+from albert_tf.config import FeatureConfig, UserError
+from albert_tf.tasks.catalog import TASKS
+from albert_tf.tasks.custom import custom_task
+from albert_tf.text.shards import open_shards
+from albert_tf.training.input_pipeline import check_shards
+from data_prep import finetuning_data
+from data_prep.finetuning_data import build_finetuning_data
+from data_prep.inspection import inspect_shard
+
+WORDS = ["bada", "gule", "mizo", "tepu", "rika", "sovu"]
+LENGTH = 64
+CONFIG = FeatureConfig(
+    max_seq_length=LENGTH,
+    doc_stride=6,
+    max_query_length=8,
+    max_choice_length=30,
+)
+
+
+def text(number, count=4):
+    return " ".join(WORDS[(number * 5 + n * n) % 6] for n in range(count))
+
+
+def table(directory, header, rows, splits=("train", "dev")):
+    for split in splits:
+        lines = ["\t".join(header), *("\t".join(row) for row in rows)]
+        (directory / f"{split}.tsv").write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture
+def mrpc(tmp_path):
+    """Ten pairs, whose label is their number's last bit."""
+    rows = [[str(n % 2), "a", "b", text(n), text(n + 3)] for n in range(10)]
+    table(tmp_path, ["q", "i", "j", "one", "two"], rows)
+    return tmp_path
+
+
+def build(task, data_dir, out, tokenizer_dir, **options):
+    options = {"config": CONFIG, "say": lambda line: None, **options}
+    return build_finetuning_data(
+        task,
+        str(data_dir),
+        str(out),
+        tokenizer_dir=str(tokenizer_dir),
+        **options,
+    )
+
+
+def original(kind, choices=1):
+    """The features that the original's input functions ask for."""
+    whole = tf.io.FixedLenFeature([choices * LENGTH], tf.int64)
+    one = tf.io.FixedLenFeature([], tf.int64)
+    found = dict.fromkeys(("input_ids", "input_mask", "segment_ids"), whole)
+    if kind == "questions":
+        names = ("start_positions", "end_positions", "is_impossible")
+        found |= dict.fromkeys(("unique_ids", *names), one)
+        return found | {"p_mask": whole}
+    found["is_real_example"] = one
+    number = tf.io.FixedLenFeature([], tf.float32)
+    return found | {"label_ids": number if kind == "number" else one}
+
+
+def read(out, split, features):
+    """Returns the records of a split, parsed by TensorFlow, in order."""
+    with open(os.path.join(out, "metadata.json")) as file:
+        shards = json.load(file)["splits"][split]["shards"]
+    paths = [os.path.join(out, shard["name"]) for shard in shards]
+    return [
+        {
+            name: value.numpy()
+            for name, value in tf.io.parse_single_example(
+                record, features
+            ).items()
+        }
+        for record in tf.data.TFRecordDataset(paths)
+    ]
+
+
+def expected_pair(tokenizer, first, second):
+    one, two = tokenizer.encode(first), tokenizer.encode(second)
+    ids = [tokenizer.cls_id, *one, tokenizer.sep_id, *two, tokenizer.sep_id]
+    padding = [0] * (LENGTH - len(ids))
+    segments = [0] * (len(one) + 2) + [1] * (len(two) + 1)
+    return [[*ids, *padding], [*segments, *padding], [1] * len(ids) + padding]
+
+
+def test_pairs_with_a_label(mrpc, tmp_path, tiny_directory, tiny_tokenizer):
+    said = []
+    metadata = build(
+        TASKS["MRPC"], mrpc, tmp_path / "out", tiny_directory, say=said.append
+    )
+    assert said == [
+        "train: 10 examples, 10 records, 1 shards.",
+        "dev: 10 examples, 10 records, 1 shards.",
+    ]
+    features = original("pairs")
+    dev = read(tmp_path / "out", "dev", features)
+    assert tiny_tokenizer.pad_id == 0
+    for number, record in enumerate(dev):
+        pair = text(number), text(number + 3)
+        ids, segments, mask = expected_pair(tiny_tokenizer, *pair)
+        assert record["input_ids"].tolist() == ids
+        assert record["segment_ids"].tolist() == segments
+        assert record["input_mask"].tolist() == mask
+        assert record["label_ids"] == number % 2
+        assert record["is_real_example"] == 1
+    # Training has the same ones, in another order.
+    train = read(tmp_path / "out", "train", features)
+    rows = [tuple(record["input_ids"]) for record in train]
+    in_order = [tuple(record["input_ids"]) for record in dev]
+    assert rows != in_order
+    assert sorted(rows) == sorted(in_order)
+    assert metadata["labels"] == ["0", "1"]
+    assert metadata["record_kind"] == "classification"
+    assert metadata["splits"]["dev"]["num_examples"] == 10
+    # The account is one that readers of shards check.
+    with open_shards(tmp_path / "out", "train") as shards:
+        assert len(shards) == 10
+        assert shards.metadata["tokenizer"]["fingerprint"] == (
+            tiny_tokenizer.fingerprint
+        )
+
+
+def test_labels_are_those_of_training(tmp_path, tiny_directory):
+    rows = [[text(n), ("wet", "dry")[n % 2]] for n in range(4)]
+    table(tmp_path, ["text", "label"], rows)
+    table(tmp_path, ["text"], [[text(n)] for n in range(3)], ["test"])
+    metadata = build(
+        custom_task(["text=text", "label=label"]),
+        tmp_path,
+        tmp_path / "out",
+        tiny_directory,
+        splits=["test", "dev"],
+    )
+    assert metadata["labels"] == ["dry", "wet"]
+    assert list(metadata["splits"]) == ["test", "dev"]
+    features = original("texts")
+    dev = read(tmp_path / "out", "dev", features)
+    assert [record["label_ids"] for record in dev] == [1, 0, 1, 0]
+    test = read(tmp_path / "out", "test", features)
+    assert [record["label_ids"] for record in test] == [0, 0, 0]
+
+
+def test_numbers(tmp_path, tiny_directory):
+    header = [f"h{n}" for n in range(10)]
+    rows = [["x"] * 7 + [text(n), text(n + 1), f"{n}.25"] for n in range(3)]
+    table(tmp_path, header, rows)
+    build(TASKS["STS-B"], tmp_path, tmp_path / "out", tiny_directory)
+    dev = read(tmp_path / "out", "dev", original("number"))
+    assert [record["label_ids"] for record in dev] == [0.25, 1.25, 2.25]
+
+
+def test_choices_follow_one_another(tmp_path, tiny_directory, tiny_tokenizer):
+    rows = [[text(n), text(n + 1, 2), text(n + 2, 2), "b"] for n in range(3)]
+    table(tmp_path, ["c", "a", "b", "right"], rows)
+    task = custom_task(["context=c", "choice=a", "choice=b", "label=right"])
+    build(task, tmp_path, tmp_path / "out", tiny_directory)
+    dev = read(tmp_path / "out", "dev", original("choices", choices=2))
+    for number, record in enumerate(dev):
+        both = [
+            expected_pair(tiny_tokenizer, text(number), text(number + n, 2))[0]
+            for n in (1, 2)
+        ]
+        assert record["input_ids"].tolist() == both[0] + both[1]
+        assert record["label_ids"] == 1
+
+
+def test_questions(tmp_path, tiny_directory):
+    context = text(0, 40)
+    word = context.split()[30]
+    start = len(" ".join(context.split()[:30])) + 1
+    asked = [
+        {"text": word, "answer_start": start},
+    ]
+    content = {
+        "version": "v2.0",
+        "data": [
+            {
+                "paragraphs": [
+                    {
+                        "context": context,
+                        "qas": [
+                            {"id": "a", "question": "bada?", "answers": asked},
+                            {"id": "b", "question": "gule?", "answers": []},
+                        ],
+                    }
+                ]
+            }
+        ],
+    }
+    for split in ("train", "dev"):
+        (tmp_path / f"{split}.json").write_text(json.dumps(content))
+    metadata = build(
+        TASKS["SQuAD2.0"], tmp_path, tmp_path / "out", tiny_directory
+    )
+    dev = read(tmp_path / "out", "dev", original("questions"))
+    assert len(dev) == metadata["splits"]["dev"]["num_records"] > 4
+    assert metadata["splits"]["dev"]["num_examples"] == 2
+    numbers = [record["unique_ids"] for record in dev]
+    assert numbers == list(range(1_000_000_000, 1_000_000_000 + len(dev)))
+    # The first question alone has windows with its answer.
+    found = [bool(record["start_positions"]) for record in dev]
+    half = len(dev) // 2
+    assert any(found[:half]) and not any(found[half:])
+    for record, answered in zip(dev, found, strict=True):
+        assert record["is_impossible"] == (not answered)
+        # No answer at the question, nor in the padding.
+        assert record["p_mask"][1] == 1
+        assert record["p_mask"][record["input_mask"] == 0].all()
+
+
+def test_the_bytes_are_those_of_the_seed(mrpc, tmp_path, tiny_directory):
+    shards = {}
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        build(
+            TASKS["MRPC"],
+            mrpc,
+            tmp_path / name,
+            tiny_directory,
+            seed=seed,
+            num_shards=3,
+        )
+        shards[name] = {
+            path.name: path.read_bytes()
+            for path in (tmp_path / name).glob("*.tfrecord")
+        }
+    assert shards["a"] == shards["b"]
+    assert sorted(shards["a"]) == [
+        f"{split}-0000{n}-of-00003.tfrecord"
+        for split in ("dev", "train")
+        for n in range(3)
+    ]
+    differing = {n for n, v in shards["a"].items() if v != shards["c"][n]}
+    assert differing and all(name.startswith("train") for name in differing)
+    # However many shards and records at a time, the records are the same.
+    whole = tmp_path / "whole"
+    build(TASKS["MRPC"], mrpc, whole, tiny_directory, seed=1)
+    features = original("pairs")
+    for split in ("train", "dev"):
+        one, three = (
+            [
+                record["input_ids"].tolist()
+                for record in read(o, split, features)
+            ]
+            for o in (whole, tmp_path / "a")
+        )
+        assert one == three
+
+
+def test_large_splits_are_several_shards(
+    mrpc, tmp_path, tiny_directory, monkeypatch
+):
+    monkeypatch.setattr(finetuning_data, "_SHARD_BYTES", 1000)
+    monkeypatch.setattr(finetuning_data, "_AT_ONCE", 2)
+    metadata = build(TASKS["MRPC"], mrpc, tmp_path / "out", tiny_directory)
+    shards = metadata["splits"]["dev"]["shards"]
+    assert len(shards) > 1
+    assert all(500 < shard["num_bytes"] < 1500 for shard in shards)
+    records = read(tmp_path / "out", "dev", original("pairs"))
+    assert [record["label_ids"] for record in records] == [0, 1] * 5
+
+
+def test_an_unfinished_build_is_made_anew(mrpc, tmp_path, tiny_directory):
+    out = tmp_path / "out"
+    build(TASKS["MRPC"], mrpc, out, tiny_directory, num_shards=2)
+    said = f"{out} holds finished shards; name another --output_dir, or"
+    with pytest.raises(UserError, match=said):
+        build(TASKS["MRPC"], mrpc, out, tiny_directory)
+    (out / "metadata.json").unlink()
+    build(TASKS["MRPC"], mrpc, out, tiny_directory)
+    assert sorted(os.listdir(out)) == [
+        "dev-00000-of-00001.tfrecord",
+        "metadata.json",
+        "tokenizer",
+        "train-00000-of-00001.tfrecord",
+    ]
+
+
+def test_a_place_of_something_else(mrpc, tmp_path, tiny_directory):
+    said = f"{mrpc} holds dev.tsv, which is no shard; name an empty"
+    with pytest.raises(UserError, match=said):
+        build(TASKS["MRPC"], mrpc, mrpc, tiny_directory)
+    assert sorted(os.listdir(mrpc)) == ["dev.tsv", "train.tsv"]
+
+
+def test_more_shards_than_records(mrpc, tmp_path, tiny_directory):
+    said = "num_shards=11 is more than the 10 records of train."
+    with pytest.raises(UserError, match=said):
+        build(
+            TASKS["MRPC"], mrpc, tmp_path / "out", tiny_directory, num_shards=11
+        )
+
+
+def test_pretraining_reads_none_of_them(
+    mrpc, tmp_path, tiny_directory, tiny_tokenizer
+):
+    out = tmp_path / "out"
+    build(TASKS["MRPC"], mrpc, out, tiny_directory)
+    said = (
+        "record_kind='classification' is not one of dynamic, static, the kinds "
+        "of pretraining records."
+    )
+    with (
+        open_shards(out, "train") as shards,
+        pytest.raises(UserError, match=said),
+    ):
+        check_shards(None, shards, tiny_tokenizer)
+    with pytest.raises(UserError, match=said):
+        list(inspect_shard(str(out / "dev-00000-of-00001.tfrecord")))
+
+
+def test_examples_without_an_answer_have_none_to_train_on(
+    tmp_path, tiny_directory
+):
+    content = {
+        "paragraphs": [
+            {"context": "bada gule", "qas": [{"id": "a", "question": "bada?"}]}
+        ]
+    }
+    content = {"version": "v2.0", "data": [content]}
+    for split in ("train", "dev"):
+        (tmp_path / f"{split}.json").write_text(json.dumps(content))
+    with pytest.raises(UserError, match="does not tell its answers"):
+        build(TASKS["SQuAD2.0"], tmp_path, tmp_path / "out", tiny_directory)
+    assert "metadata.json" not in os.listdir(tmp_path / "out")

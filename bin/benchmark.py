@@ -127,6 +127,8 @@ def main() -> None:
     stages = [find_stage(name) for name in FLAGS.stages or [""]]
     peers = find_peers(FLAGS.against)
     task = _task()
+    # What is wrong with its files is told at once, too.
+    examples = task.read(FLAGS.data_dir, "train") if task else []
     _check_paths()
     config = _data_config()
     masking = override(
@@ -176,7 +178,7 @@ def main() -> None:
             masking=masking,
             features=features,
             task=task,
-            data_dir=FLAGS.data_dir or "",
+            examples=examples,
         )
         for stage in stages:
             measured = run_stage(stage, place, FLAGS.repeats)

@@ -26,7 +26,7 @@ def define_flags(help: str, others: Collection[str] = ()) -> None:
         "What the columns of your own files are (custom), role=name with the "
         "roles text (once or twice) and label or number; context, question "
         "(or none), choice (for each) and label; word and tag, whose names are "
-        "numbers from 0.",
+        "numbers from 0, or from -1 backwards.",
     )
 
 

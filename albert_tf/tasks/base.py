@@ -60,8 +60,8 @@ class Answers:
 
     examples: Sequence[Any]
     scores: Sequence[Any]
-    config: FeatureConfig = dataclasses.field(default_factory=FeatureConfig)
-    labels: Sequence[str] = ()
+    config: FeatureConfig
+    labels: Sequence[str]
 
 
 class Kind(abc.ABC):
@@ -99,6 +99,13 @@ class Kind(abc.ABC):
     @abc.abstractmethod
     def is_told(self, example: Any) -> bool:
         """Returns whether the file tells the answer."""
+
+    def check(self, examples: Sequence[Any]) -> None:
+        """Raises UserError for examples that do not go with one another.
+
+        `features` are made part by part, and cannot tell.
+        """
+        return
 
     def remarks(self, examples: Sequence[Any], *, training: bool) -> list[str]:
         """Returns what is to be said of examples that are not as they should

@@ -12,7 +12,6 @@ from albert_tf.tasks.base import (
     Metric,
     Picture,
     Prediction,
-    Table,
 )
 from albert_tf.tasks.classes import (
     class_error,
@@ -23,9 +22,7 @@ from albert_tf.tasks.classes import (
 )
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.race import ChoiceExample
-from albert_tf.tasks.texts import (
-    framed,
-)
+from albert_tf.tasks.texts import framed
 from albert_tf.text.tokenizer_base import Tokenizer
 
 
@@ -38,6 +35,16 @@ class MultipleChoice(Kind):
     def is_told(self, example: ChoiceExample) -> bool:
         """Returns whether the file tells which choice is right."""
         return example.label is not None
+
+    def check(self, examples: Sequence[ChoiceExample]) -> None:
+        """Raises UserError for more or fewer choices than the first has."""
+        number = len(examples[0].choices)
+        for example in examples:
+            if len(example.choices) != number:
+                raise UserError(
+                    f"{example.place}: {len(example.choices)} choices, where "
+                    f"{examples[0].place} has {number}; all need as many."
+                )
 
     def features(
         self,
@@ -55,9 +62,7 @@ class MultipleChoice(Kind):
         google-research/albert's run_race.py.
 
         Raises:
-            UserError: when max_choice_length leaves a context no room, and
-                naming the place of an example with more or fewer choices than
-                the first.
+            UserError: when max_choice_length leaves a context no room.
         """
         room = config.max_seq_length - 3
         if config.max_choice_length >= room:
@@ -66,13 +71,6 @@ class MultipleChoice(Kind):
                 f"context no room within max_seq_length="
                 f"{config.max_seq_length}; lower it."
             )
-        number = len(examples[0].choices)
-        for example in examples:
-            if len(example.choices) != number:
-                raise UserError(
-                    f"{example.place}: {len(example.choices)} choices, where "
-                    f"{examples[0].place} has {number}; all need as many."
-                )
         contexts = list(dict.fromkeys(e.context for e in examples))
         of_context = dict(
             zip(contexts, tokenizer.encode_batch(contexts), strict=True)
@@ -99,7 +97,7 @@ class MultipleChoice(Kind):
             sequences,
             scalars={"label_ids": np.array(numbers, np.int32)},
             example_numbers=np.arange(len(examples)),
-            choices=number,
+            choices=len(examples[0].choices),
             cut=cut,
         )
 
@@ -135,22 +133,6 @@ class MultipleChoice(Kind):
             for name, metric in metrics.items()
         }
         return class_measures(numbers, answers.scores, metrics) | of_parts
-
-    def table(self, answers: Answers) -> Table | None:
-        """Returns the accuracy of each part, of RACE its levels."""
-        right: dict[str, list[bool]] = {}
-        for example, row in zip(answers.examples, answers.scores, strict=True):
-            same = int(row.argmax()) == example.label
-            right.setdefault(example.part, []).append(same)
-        if len(right) < 2:
-            return None
-        return Table(
-            ["part", "accuracy", "examples"],
-            [
-                [part, f"{np.mean(same):.4f}", str(len(same))]
-                for part, same in right.items()
-            ],
-        )
 
     def predictions(self, answers: Answers) -> list[Prediction]:
         """Returns the likeliest choice of each example, by its letter."""

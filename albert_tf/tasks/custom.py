@@ -113,6 +113,11 @@ def _as_in_training(word: int, tag: int, path: str) -> tuple[int, int]:
             "in --columns."
         )
     width = count_columns(training)
+    if width < -min(word, tag):
+        raise UserError(
+            f"{training} has {width} columns, and --columns says word={word} "
+            f"and tag={tag}."
+        )
     if count_columns(path) == width:
         return word, tag
     return tuple(n + width if n < 0 else n for n in (word, tag))

@@ -61,6 +61,7 @@ class FeatureBuilder:
         Raises:
             UserError: for examples that no features can be made of.
         """
+        self.kind.check(examples)
         for remark in self.kind.remarks(examples, training=training):
             self.say(remark)
         features = self._cached(examples, training)

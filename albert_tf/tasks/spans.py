@@ -170,7 +170,7 @@ class Spans(Kind):
         ]
 
     def measures(
-        self, answers: Answers, metrics: Mapping[str, Metric] | None = None
+        self, answers: Answers, metrics: Mapping[str, Metric]
     ) -> dict[str, float]:
         """Returns the measures of the official script, in percent."""
         return span_answers.measures(

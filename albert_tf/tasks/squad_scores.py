@@ -32,8 +32,8 @@ def exact_match(gold: str, prediction: str) -> int:
 def token_f1(gold: str, prediction: str) -> float:
     """Returns F1 over the words of the normalised answers.
 
-    0 where either has no words (version 1.1). Whole numbers are int, as in
-    the scripts: Python 3.12 adds up floats otherwise.
+    0 where either has no words (version 1.1). It is an int, as in the
+    scripts: from Python 3.12 on floats are added up otherwise.
     """
     wanted = normalize_answer(gold).split()
     given = normalize_answer(prediction).split()

@@ -44,14 +44,15 @@ def read_lines(path: str, advice: str) -> Iterator[tuple[int, str]]:
     """
     try:
         with files.open(path) as file:
-            lines = file.read().split(b"\n")
+            content = file.read()
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}; {advice}") from None
+    lines = content.split(b"\n")
     if not lines[-1]:
         lines.pop()
     if not lines:
         raise UserError(f"{path} is empty; {advice}")
-    if len(lines) == 1 and b"\r" in lines[0].rstrip(b"\r"):
+    if b"\n" not in content and b"\r" in content.rstrip(b"\r"):
         # As old programs of the Mac write them.
         raise UserError(
             f"{path}: its lines end with CR alone; convert the file, for "

@@ -157,25 +157,6 @@ def is_number(label: str) -> bool:
     return bool(_NUMBER.fullmatch(label)) and abs(float(label)) <= _GREATEST
 
 
-def swapped_too(examples: Sequence[Example]) -> list[Example]:
-    """Returns pairs, and after them the same with their texts swapped.
-
-    Raises:
-        UserError: naming the place of an example that is no pair.
-    """
-    for example in examples:
-        if len(example.texts) != 2:
-            raise UserError(
-                f"{example.place}: double_unordered is for pairs of texts, and "
-                "this is a single one."
-            )
-    swapped = [
-        dataclasses.replace(example, texts=example.texts[::-1])
-        for example in examples
-    ]
-    return [*examples, *swapped]
-
-
 def shown_texts(texts: Sequence[str]) -> dict[str, object]:
     """Returns `text`, or `texts` of a pair, for a line of JSON."""
     if len(texts) == 1:
@@ -183,7 +164,33 @@ def shown_texts(texts: Sequence[str]) -> dict[str, object]:
     return {"texts": list(texts)}
 
 
-class Classification(Kind):
+class Texts(Kind):
+    """What single texts and pairs have in common."""
+
+    def is_told(self, example: Example) -> bool:
+        """Returns whether the file tells the label, or number."""
+        return example.label is not None
+
+    def in_both_orders(self, examples: Sequence[Example]) -> list[Example]:
+        """Returns pairs, and after them the same with their texts swapped.
+
+        Raises:
+            UserError: naming the place of an example that is no pair.
+        """
+        for example in examples:
+            if len(example.texts) != 2:
+                raise UserError(
+                    f"{example.place}: double_unordered is for pairs of texts, "
+                    "and this is a single one."
+                )
+        swapped = [
+            dataclasses.replace(example, texts=example.texts[::-1])
+            for example in examples
+        ]
+        return [*examples, *swapped]
+
+
+class Classification(Texts):
     """One label of several."""
 
     name = "classification"
@@ -211,14 +218,6 @@ class Classification(Kind):
                 "learned with --task=custom --columns=text=...,number=...."
             )
         return labels
-
-    def is_told(self, example: Example) -> bool:
-        """Returns whether the file tells the label."""
-        return example.label is not None
-
-    def in_both_orders(self, examples: Sequence[Example]) -> list[Example]:
-        """Returns `swapped_too` of examples."""
-        return swapped_too(examples)
 
     def features(
         self,
@@ -302,7 +301,7 @@ class Classification(Kind):
         return only_class(answers.scores, answers.labels)
 
 
-class Regression(Kind):
+class Regression(Texts):
     """A number."""
 
     name = "regression"
@@ -313,14 +312,6 @@ class Regression(Kind):
     ) -> tuple[str, ...]:
         """Returns the metrics, and the squared error."""
         return (*metrics, "mean_squared_error")
-
-    def is_told(self, example: Example) -> bool:
-        """Returns whether the file tells the number."""
-        return example.label is not None
-
-    def in_both_orders(self, examples: Sequence[Example]) -> list[Example]:
-        """Returns `swapped_too` of examples."""
-        return swapped_too(examples)
 
     def features(
         self,

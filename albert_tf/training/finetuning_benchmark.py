@@ -1,8 +1,8 @@
 """Times fine-tuning: making features, and batches by length or padded."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import keras
 import numpy as np
@@ -186,10 +186,11 @@ class _Side:
         seconds = time.perf_counter() - begin
         return Turn(num_rows, seconds, flops, 1 - num_real / num_tokens)
 
-    def _do(self, job: str, batch: Batch) -> Mapping[str, Any]:
+    def _do(self, job: str, batch: Batch) -> None:
         if job == "training":
-            return self._trainer.train_step(batch)
-        return self._trainer.answers(batch)[0]
+            self._trainer.train_step(batch)
+        else:
+            self._trainer.answers(batch)
 
     def _flops(self, job: str, features: Features, batch: Batch) -> int:
         shape = {

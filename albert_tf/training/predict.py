@@ -118,13 +118,16 @@ class Predictor:
             examples: of this kind.
 
         Raises:
-            UserError: when the model has another head.
+            UserError: when the model has another head, or examples do not go
+                with one another.
         """
         self.loaded.require_head(
             kind.head,
             "The model directory",
             f"use a model that was fine-tuned for {kind.name}.",
         )
+        if examples:
+            kind.check(examples)
         config, labels = self.loaded.features, self.loaded.labels or []
         for batch in _batches(examples, self.batch_size):
             features = kind.features(

@@ -94,14 +94,15 @@ def _check_numbers(
     values: np.ndarray, numbers: np.ndarray, evaluated: EvaluatedExamples
 ) -> None:
     """Raises UserError for outputs that are no numbers, and so no answers."""
-    wrong = np.isnan(values.reshape(len(values), -1)).any(axis=1)
+    finite = np.isfinite(values.reshape(len(values), -1))
+    wrong = ~finite.all(axis=1)
     if wrong.any():
         row = numbers[wrong.argmax()]
         example = evaluated.examples[evaluated.features.example_numbers[row]]
         raise UserError(
-            f"{example.place}: the model's outputs are NaN; its numbers grow "
-            "beyond the precision's range (float32 and bfloat16 have more than "
-            "float16), or the model is damaged."
+            f"{example.place}: the model's outputs are not finite; its numbers "
+            "grow beyond the precision's range (float32 and bfloat16 have more "
+            "than float16)."
         )
 
 

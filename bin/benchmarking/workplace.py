@@ -8,6 +8,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from albert_tf.config import (
     FeatureConfig,
@@ -42,8 +43,9 @@ class Workplace:
         work: the training that is measured.
         peers: whom it is compared with.
         features: how examples of fine-tuning become features.
-        task: whose examples; None: paragraphs of the corpus.
-        data_dir: the task's files.
+        task: whose examples fine-tuning is measured on; None: paragraphs of
+            the corpus.
+        examples: of the task.
 
     Attributes:
         notes: what is to be said of the figures of the stage at work.
@@ -62,7 +64,7 @@ class Workplace:
         masking: MaskingConfig,
         features: FeatureConfig,
         task: Task | None = None,
-        data_dir: str = "",
+        examples: Sequence[Any] = (),
     ) -> None:
         self.directory = directory
         self.cores = available_cores()
@@ -76,7 +78,7 @@ class Workplace:
         self._vocab_size = vocab_size
         self._features = features
         self._task = task
-        self._data_dir = data_dir
+        self._examples = examples
         self._shards: dict[str, str] = {}
 
     def say(self, line: str) -> None:
@@ -108,20 +110,12 @@ class Workplace:
         """The directory of the tokenizer."""
         if self._tokenizer_dir:
             return self._tokenizer_dir
-        from data_prep.build_plan import list_sources
-        from data_prep.corpus import CorpusReport, read_documents
         from data_prep.vocabulary import train_vocabulary
 
-        (source,) = list_sources(self.inputs, [], self.config)
         self.say(f"Training a vocabulary of {self._vocab_size} pieces.")
-        documents = read_documents(
-            source.files,
-            skip_header_lines=self.config.skip_header_lines,
-            report=CorpusReport(),
-        )
         directory = os.path.join(self.directory, "vocabulary")
         train_vocabulary(
-            (text for document in documents for text in document.paragraphs),
+            (text for text, _ in self._paragraphs()),
             directory,
             vocab_size=self._vocab_size,
             input_sentence_size=_VOCABULARY_LINES,
@@ -133,12 +127,22 @@ class Workplace:
         """The first examples of the task, and what is trained on them."""
         from albert_tf.text.tokenizer import load_tokenizer
 
-        kind, labels = Classification(), ["even", "odd"]
         if self._task:
             kind, labels = self._task.kind, list(self._task.labels)
-            examples = self._task.read(self._data_dir, "train", self.say)
+            examples = list(self._examples)
         else:
-            examples = list(self._paragraphs())
+            # The labels say nothing.
+            kind, labels = Classification(), ["even", "odd"]
+            paragraphs = itertools.islice(self._paragraphs(), _EXAMPLES)
+            examples = [
+                Example((text,), labels[number % 2], name)
+                for number, (text, name) in enumerate(paragraphs)
+            ]
+            if len(examples) < 2:
+                raise UserError(
+                    f"{', '.join(self.inputs)}: too little text; fine-tuning "
+                    "is measured on two paragraphs and more."
+                )
         tokenizer = load_tokenizer(self.tokenizer_dir)
         model = override(self.work.model, {"vocab_size": tokenizer.vocab_size})
         return TaskWork(
@@ -150,12 +154,8 @@ class Workplace:
             self._features,
         )
 
-    def _paragraphs(self) -> Iterator[Example]:
-        """Yields the corpus's first paragraphs, with labels that say nothing.
-
-        Raises:
-            UserError: when there are none.
-        """
+    def _paragraphs(self) -> Iterator[tuple[str, str]]:
+        """Yields the corpus's paragraphs, and the name of each's document."""
         from data_prep.build_plan import list_sources
         from data_prep.corpus import CorpusReport, read_documents
 
@@ -165,21 +165,9 @@ class Workplace:
             skip_header_lines=self.config.skip_header_lines,
             report=CorpusReport(),
         )
-        texts = (
-            (text, document.name)
-            for document in documents
-            for text in document.paragraphs
-        )
-        number = -1
-        for number, (text, place) in enumerate(
-            itertools.islice(texts, _EXAMPLES)
-        ):
-            yield Example((text,), ("even", "odd")[number % 2], place)
-        if number < 1:
-            raise UserError(
-                f"{', '.join(self.inputs)}: too little text; fine-tuning is "
-                "measured on two paragraphs and more."
-            )
+        for document in documents:
+            for text in document.paragraphs:
+                yield text, document.name
 
     def shards(self, kind: str) -> str:
         """Returns the directory of shards of this kind of record."""

@@ -18,6 +18,7 @@ from albert_tf.config import (
     TrainingConfig,
     UserError,
 )
+from albert_tf.tasks.base import Example
 from albert_tf.tasks.catalog import TASKS
 from albert_tf.training.finetuning_benchmark import FeatureTimes
 from albert_tf.training.finetuning_benchmark import Round as FinetuningRound
@@ -294,6 +295,11 @@ def test_a_workplace_makes_what_is_not_given(place, tmp_path, monkeypatch):
             "benchmark: --task and --data_dir go together; give both.",
         ),
         (
+            ["--task=SST-2", "--data_dir=no/such"],
+            "benchmark: no/such/train.tsv: No such file or directory; download "
+            "GLUE's own file.",
+        ),
+        (
             ["--data_dir=glue"],
             "benchmark: --task and --data_dir go together; give both.",
         ),
@@ -476,14 +482,13 @@ def test_fine_tuning_is_measured_on_paragraphs_where_no_task_is_given(
 
 
 def test_fine_tuning_is_measured_on_the_first_examples_of_a_task(
-    place, tmp_path, monkeypatch
+    place, monkeypatch
 ):
     monkeypatch.setattr(workplace, "_EXAMPLES", 2)
-    rows = ["sentence\tlabel", "bada\t1", "gule\t0", "mizo\t1"]
-    (tmp_path / "train.tsv").write_text("\n".join(rows) + "\n")
-    place._task, place._data_dir = TASKS["SST-2"], str(tmp_path)
+    place._task = TASKS["SST-2"]
+    place._examples = [Example((word,), "1") for word in "abc"]
     given = place.task_work
-    assert [e.texts for e in given.examples] == [("bada",), ("gule",)]
+    assert [e.texts for e in given.examples] == [("a",), ("b",)]
     assert given.labels == ["0", "1"]
 
 

@@ -51,7 +51,10 @@ def test_a_kind_that_says_no_more():
     assert kind.labels([Example(("a",), "1")]) == []
     # Only questions without answers keep something of a measurement.
     assert kind.kept(config, {"best_f1_thresh": 7.0}) == config
-    assert kind.table(Answers([Example(("a",), "1")], [1.0])) is None
+    assert (
+        kind.table(Answers([Example(("a",), "1")], [1.0], FeatureConfig(), []))
+        is None
+    )
     for training in (True, False):
         assert kind.remarks([Example(("a",), "1")], training=training) == []
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from albert_tf.config import FeatureConfig, UserError
-from albert_tf.tasks import metrics
+from albert_tf.tasks import feature_building, metrics
 from albert_tf.tasks.base import Answers
 from albert_tf.tasks.choices import MultipleChoice, letter
 from albert_tf.tasks.features import concatenated
@@ -104,11 +104,19 @@ def test_a_choice_that_leaves_no_room(tiny_tokenizer, choice):
     features(tiny_tokenizer, EXAMPLES, 16, 12)
 
 
-def test_examples_with_more_choices_than_the_first(tiny_tokenizer):
+def test_examples_with_more_choices_than_the_first(tiny_tokenizer, monkeypatch):
     more = ChoiceExample("the", ("of", "and", "the"), None, "f, 4")
     said = "^f, 4: 3 choices, where f, 1 has 2; all need as many.$"
     with pytest.raises(UserError, match=said):
-        features(tiny_tokenizer, [*EXAMPLES, more])
+        KIND.check([*EXAMPLES, more])
+    KIND.check(EXAMPLES)
+    # Wherever the parts that features are made in end.
+    monkeypatch.setattr(feature_building, "_CHUNK", 3)
+    builder = feature_building.FeatureBuilder(
+        KIND, tiny_tokenizer, FeatureConfig(), []
+    )
+    with pytest.raises(UserError, match=said):
+        builder.build([*EXAMPLES, more, more], training=True)
 
 
 def test_scores_and_their_mean():
@@ -126,6 +134,7 @@ def test_measures_beside_the_most_frequent_choice():
             examples,
             [SCORES[0], SCORES[1], np.array([0.9, 0.1])],
             FeatureConfig(),
+            [],
         ),
         {"accuracy": metrics.accuracy},
     )
@@ -140,7 +149,8 @@ def test_measures_beside_the_most_frequent_choice():
     )
     own = [dataclasses.replace(example, part="") for example in examples]
     found = KIND.measures(
-        Answers(own, SCORES, FeatureConfig()), {"accuracy": metrics.accuracy}
+        Answers(own, SCORES, FeatureConfig(), []),
+        {"accuracy": metrics.accuracy},
     )
     assert list(found) == ["accuracy", "majority_class_accuracy"]
     assert KIND.measured({"accuracy": metrics.accuracy}, []) == ("accuracy",)
@@ -154,17 +164,8 @@ def test_what_is_told():
     ]
 
 
-def test_a_table_of_parts():
-    table = KIND.table(
-        Answers([*EXAMPLES[:2], EXAMPLES[0]], [*SCORES[:2], SCORES[2]])
-    )
-    assert table.header == ["part", "accuracy", "examples"]
-    assert table.rows == [["high", "0.5000", "2"], ["middle", "0.0000", "1"]]
-    assert KIND.table(Answers(EXAMPLES[:1], SCORES[:1])) is None
-
-
 def test_predictions():
-    found = KIND.predictions(Answers(EXAMPLES, SCORES, FeatureConfig()))
+    found = KIND.predictions(Answers(EXAMPLES, SCORES, FeatureConfig(), []))
     assert found[0].fields == {
         "id": "q1",
         "context": "the of and the",
@@ -182,17 +183,21 @@ def test_predictions():
 
 def test_a_picture_of_choices():
     examples = [EXAMPLES[0], EXAMPLES[1], EXAMPLES[1]]
-    picture = KIND.picture(Answers(examples, [*SCORES[:2], SCORES[1]]))
+    picture = KIND.picture(
+        Answers(examples, [*SCORES[:2], SCORES[1]], FeatureConfig(), [])
+    )
     assert picture.labels == ["A", "B"]
     # A row is of the right choice, a column of that given.
     assert picture.counts.tolist() == [[0, 2], [0, 1]]
 
 
 def test_a_choice_that_is_the_answer_to_all():
-    assert KIND.only_answer(Answers([], SCORES[:2], FeatureConfig())) == "B"
-    assert KIND.only_answer(Answers([], SCORES, FeatureConfig())) is None
+    assert KIND.only_answer(Answers([], SCORES[:2], FeatureConfig(), [])) == "B"
+    assert KIND.only_answer(Answers([], SCORES, FeatureConfig(), [])) is None
     # One answer is always the only one.
-    assert KIND.only_answer(Answers([], SCORES[:1], FeatureConfig())) is None
+    assert (
+        KIND.only_answer(Answers([], SCORES[:1], FeatureConfig(), [])) is None
+    )
 
 
 def test_letters():

@@ -211,6 +211,26 @@ def test_columns_from_the_last_are_those_of_training(
     assert (example.words[0], example.tags) == (word, tags)
 
 
+@pytest.mark.parametrize(
+    ("columns", "train", "width"),
+    [
+        ("word=0,tag=-5", "a NN x O", 4),
+        ("word=-5,tag=-1", "a NN x O", 4),
+        # A file without a word has no columns.
+        ("word=0,tag=-1", "-DOCSTART- O", 0),
+    ],
+)
+def test_columns_that_training_has_not(tmp_path, columns, train, width):
+    path = write(tmp_path / "train.conll", f"{train}\n")
+    write(tmp_path / "test.conll", "b NN x\n")
+    with pytest.raises(UserError) as raised:
+        custom_task(columns.split(",")).read(str(tmp_path), "test")
+    word, tag = columns.split(",")
+    assert str(raised.value) == (
+        f"{path} has {width} columns, and --columns says {word} and {tag}."
+    )
+
+
 def test_columns_from_the_last_need_a_training_file(tmp_path):
     path = write(tmp_path / "test.conll", "a NN\n")
     task = custom_task(["word=0", "tag=-1"])

@@ -14,6 +14,13 @@ def write(tmp_path, content):
     return str(path)
 
 
+def test_a_line_may_hold_a_carriage_return(tmp_path):
+    path = write(tmp_path, '{"a": 1,\r "b": 2}\n')
+    assert list(json_files.read_json_lines(path, "")) == [
+        (f"{path}, line 1", {"a": 1, "b": 2})
+    ]
+
+
 def test_values_and_their_lines(tmp_path):
     # A line separator of Unicode ends no line.
     path = write(tmp_path, '\ufeff{"a": "é\u2028"}\r\n\n \t\n[1, 2.50]')

@@ -212,7 +212,7 @@ def test_files_of_squad_2(tmp_path, threshold, answers):
         paths[name] = str(tmp_path / name)
     gold = squad_gold(tmp_path, QUESTIONS)
     measured = TASKS["SQuAD2.0"].kind.measures(
-        Answers(QUESTIONS, spans(-1.0, 0.5, 2.0), config), {}
+        Answers(QUESTIONS, spans(-1.0, 0.5, 2.0), config, []), {}
     )
     again = score("SQuAD2.0", gold, paths["predictions.json"]).measures
     for name in ("exact", "f1"):

@@ -567,7 +567,7 @@ def test_predictions_for_people():
     ]
     scores = [QuestionScores(((5, 8, 3.0), (0, 3, 3.0)), None)] * 3
     scores = [*scores, QuestionScores((), None)]
-    found = Spans().predictions(Answers(questions, scores, SMALL))
+    found = Spans().predictions(Answers(questions, scores, SMALL, []))
     assert [p.fields["prediction"] for p in found] == ["Two"] * 3 + [""]
     assert [p.error for p in found] == [0.0, 0.5, 0.5, 0.0]
     assert found[1].place == "place of wrong"
@@ -586,13 +586,13 @@ def test_predictions_for_people():
     for threshold, answer, error in ((-1.0, "", 0.5), (0.0, "Two", 0.0)):
         config = dataclasses.replace(SMALL, null_threshold=threshold)
         (row,) = AnswerableSpans().predictions(
-            Answers(questions[:1], scores, config)
+            Answers(questions[:1], scores, config, [])
         )
         assert row.fields["prediction"] == answer
         assert row.fields["probability"] == 0.5
         assert row.error == error
         measures = AnswerableSpans().measures(
-            Answers(questions[:1], scores, config), {}
+            Answers(questions[:1], scores, config, []), {}
         )
         assert measures["exact"] == 100.0 * (answer == "Two")
 
@@ -607,7 +607,7 @@ def test_what_may_choose_the_best_model_is_measured():
         assert kind.measured({}, []) == measured
         none = 0.0 if isinstance(kind, AnswerableSpans) else None
         rows = [dataclasses.replace(row, no_answer=none)]
-        found = kind.measures(Answers(questions[:1], rows, SMALL), {})
+        found = kind.measures(Answers(questions[:1], rows, SMALL, []), {})
         assert set(measured) <= found.keys()
 
 
@@ -630,7 +630,7 @@ def test_a_picture_of_answers():
         QuestionScores((), None),
         QuestionScores(((*three, 0.0), (*one, -2.0)), None),
     ]
-    picture = Spans().picture(Answers(questions, rows))
+    picture = Spans().picture(Answers(questions, rows, FeatureConfig(), []))
     assert picture.measure == "probability of the answer"
     groups = {name: list(values) for name, values in picture.groups.items()}
     assert groups == {
@@ -641,7 +641,11 @@ def test_a_picture_of_answers():
         "wrong": [1.0],
     }
     # Groups of nobody are there, too.
-    groups = Spans().picture(Answers(questions[:1], rows[:1])).groups
+    groups = (
+        Spans()
+        .picture(Answers(questions[:1], rows[:1], FeatureConfig(), []))
+        .groups
+    )
     assert {name: len(values) for name, values in groups.items()} == {
         "right": 1,
         "in part": 0,
@@ -656,7 +660,9 @@ def test_a_picture_of_there_being_no_answer():
         question("One", "One", id_="c"),
     ]
     rows = [QuestionScores((), none) for none in (-3.0, 2.0, 0.5)]
-    picture = AnswerableSpans().picture(Answers(questions, rows))
+    picture = AnswerableSpans().picture(
+        Answers(questions, rows, FeatureConfig(), [])
+    )
     assert picture.measure == "score of there being no answer"
     groups = {name: list(values) for name, values in picture.groups.items()}
     assert groups == {"with an answer": [-3.0, 0.5], "without": [2.0]}
@@ -672,13 +678,13 @@ def test_no_answer_to_all():
         QuestionScores((), -9.0),
     ]
     kind = AnswerableSpans()
-    assert kind.only_answer(Answers([], rows, config)) == "no answer"
+    assert kind.only_answer(Answers([], rows, config, [])) == "no answer"
     # The threshold that the answers are given by, and on it is one.
     higher = dataclasses.replace(config, null_threshold=0.6)
-    assert kind.only_answer(Answers([], rows, higher)) is None
+    assert kind.only_answer(Answers([], rows, higher, [])) is None
     # Of version 1.1 each has an answer of its own.
     rows = [QuestionScores(span, None)] * 2
-    assert Spans().only_answer(Answers([], rows, config)) is None
+    assert Spans().only_answer(Answers([], rows, config, [])) is None
 
 
 def test_with_a_tokenizer_of_ours(tiny_tokenizer, sentences):

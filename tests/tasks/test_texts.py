@@ -304,7 +304,8 @@ def test_a_picture_of_classes():
         Answers(
             [EXAMPLES[0], EXAMPLES[1], EXAMPLES[0], EXAMPLES[0]],
             [SCORES[0], SCORES[1], SCORES[2], SCORES[0]],
-            labels=LABELS,
+            CONFIG,
+            LABELS,
         )
     )
     assert picture.labels == LABELS
@@ -312,7 +313,7 @@ def test_a_picture_of_classes():
     assert picture.counts.tolist() == [[0, 1, 0], [0, 0, 0], [1, 0, 2]]
     many = [*LABELS, *(f"z{number}" for number in range(98))]
     rows = [np.append(row, np.zeros(98)) for row in SCORES[:2]]
-    picture = KIND.picture(Answers(EXAMPLES[:2], rows, labels=many))
+    picture = KIND.picture(Answers(EXAMPLES[:2], rows, CONFIG, many))
     groups = {name: list(values) for name, values in picture.groups.items()}
     assert groups == {"right": [0.7], "wrong": [0.5]}
 
@@ -367,7 +368,7 @@ def test_measures_of_numbers():
     labels, found = np.array([1.5, -2.0, 4.0]), np.array([1.0, 0.0, 3.0])
     of_task = {"pearson": metrics.pearson, "spearman": metrics.spearman}
     measures = NUMBERS.measures(
-        Answers(GRADED[:3], found.tolist(), CONFIG), of_task
+        Answers(GRADED[:3], found.tolist(), CONFIG, []), of_task
     )
     squares = np.mean((labels - found) ** 2)
     guessed = np.mean((labels - labels.mean()) ** 2)
@@ -387,7 +388,9 @@ def test_measures_of_numbers():
 
 
 def test_predictions_of_numbers():
-    found = NUMBERS.predictions(Answers(GRADED, [1.0, 0.0, 4.0, 9.0], CONFIG))
+    found = NUMBERS.predictions(
+        Answers(GRADED, [1.0, 0.0, 4.0, 9.0], CONFIG, [])
+    )
     assert found[0].fields == {"text": "the", "label": "1.5", "prediction": 1.0}
     assert found[1].fields["texts"] == ["of", "and"]
     assert [p.error for p in found] == [0.5, 2.0, 0.0, 0.0]
@@ -395,7 +398,7 @@ def test_predictions_of_numbers():
 
 
 def test_a_picture_of_numbers():
-    picture = NUMBERS.picture(Answers(GRADED[:3], [1.0, 0.0, 4.0]))
+    picture = NUMBERS.picture(Answers(GRADED[:3], [1.0, 0.0, 4.0], CONFIG, []))
     assert picture.measure == "number"
     groups = {name: list(values) for name, values in picture.groups.items()}
     assert groups == {"labels": [1.5, -2.0, 4.0], "answers": [1.0, 0.0, 4.0]}
@@ -403,7 +406,8 @@ def test_a_picture_of_numbers():
 
 def test_a_number_that_is_the_answer_to_all():
     assert (
-        NUMBERS.only_answer(Answers([], [2.501, 2.499, 2.5], CONFIG)) == "2.5"
+        NUMBERS.only_answer(Answers([], [2.501, 2.499, 2.5], CONFIG, []))
+        == "2.5"
     )
-    assert NUMBERS.only_answer(Answers([], [2.5, 2.53], CONFIG)) is None
-    assert NUMBERS.only_answer(Answers([], [2.5], CONFIG)) is None
+    assert NUMBERS.only_answer(Answers([], [2.5, 2.53], CONFIG, [])) is None
+    assert NUMBERS.only_answer(Answers([], [2.5], CONFIG, [])) is None

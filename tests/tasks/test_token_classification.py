@@ -224,7 +224,7 @@ def test_what_may_choose_the_best_model_is_measured(labels, measured):
 
 
 def test_a_picture_of_tags():
-    picture = KIND.picture(Answers(EXAMPLES, SCORES, labels=LABELS))
+    picture = KIND.picture(Answers(EXAMPLES, SCORES, FeatureConfig(), LABELS))
     assert picture.labels == LABELS
     # A row is of the right tag: the I-A is taken for a B-A.
     assert picture.counts.tolist() == [[2, 0, 0], [1, 0, 0], [0, 0, 1]]
@@ -236,7 +236,7 @@ def test_a_picture_of_very_many_tags():
         np.concatenate([words, np.zeros((len(words), 98))], axis=1)
         for words in SCORES
     ]
-    picture = KIND.picture(Answers(EXAMPLES, scores, labels=labels))
+    picture = KIND.picture(Answers(EXAMPLES, scores, FeatureConfig(), labels))
     groups = {name: list(values) for name, values in picture.groups.items()}
     assert groups == {
         "right": pytest.approx([0.7, 1.0, 0.6]),

@@ -425,12 +425,11 @@ def test_pairs_are_trained_on_in_both_orders(pretrained, tmp_path, monkeypatch):
     for split in ("train", "dev"):
         (tmp_path / f"{split}.tsv").write_text("\n".join(rows) + "\n")
     task = custom_task(["text=a", "text=b", "label=label"])
-    seen = []
+    seen, asked = [], []
     build = FeatureBuilder.build
 
     def noted(self, examples, *, training):
-        if training:
-            seen.extend(examples)
+        (seen if training else asked).extend(examples)
         return build(self, examples, training=training)
 
     monkeypatch.setattr(FeatureBuilder, "build", noted)
@@ -449,6 +448,7 @@ def test_pairs_are_trained_on_in_both_orders(pretrained, tmp_path, monkeypatch):
         recorded = json.load(file)["config"]
     assert recorded["training"]["num_train_steps"] == 3
     assert recorded["finetuning"]["double_unordered"] is True
+    assert len(asked) == 6
     assert evaluation["majority_class_accuracy"] == 0.5
 
 

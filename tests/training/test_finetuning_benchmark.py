@@ -11,6 +11,7 @@ from albert_tf.config import (
 )
 from albert_tf.modeling.arithmetic import encoder_flops, training_flops
 from albert_tf.tasks.base import Example
+from albert_tf.tasks.feature_building import FeatureBuilder
 from albert_tf.tasks.texts import Classification
 from albert_tf.training import finetuning_benchmark
 from albert_tf.training.finetuning_benchmark import (
@@ -74,7 +75,16 @@ def lengths(task):
 
 def test_features_are_timed_without_what_comes_once(task, monkeypatch):
     monkeypatch.setattr(finetuning_benchmark, "time", Clock())
+    calls = []
+    build = FeatureBuilder.build
+
+    def noted(self, examples, *, training):
+        calls.append((len(examples), training))
+        return build(self, examples, training=training)
+
+    monkeypatch.setattr(FeatureBuilder, "build", noted)
     times = measure_features(task)
+    assert calls == [(1, True), (NUM_EXAMPLES, True), (NUM_EXAMPLES, False)]
     assert list(times) == list(JOBS)
     assert set(times.values()) == {(NUM_EXAMPLES, NUM_EXAMPLES, 1.0)}
 

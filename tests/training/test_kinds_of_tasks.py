@@ -21,8 +21,10 @@ from albert_tf.interchange.model_directory import (
 )
 from albert_tf.modeling.models import AlbertForPretraining
 from albert_tf.tasks.catalog import TASKS
+from albert_tf.tasks.choices import MultipleChoice
 from albert_tf.tasks.custom import custom_task
 from albert_tf.tasks.prediction_files import prediction_files
+from albert_tf.tasks.race import ChoiceExample
 from albert_tf.tasks.scoring import score
 from albert_tf.training.finetune import run_finetuning
 from albert_tf.training.predict import Predictor
@@ -246,6 +248,21 @@ def test_it_learns_and_its_model_answers_alike(finished):
         180,
         240,
     ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("finished", ["choices"], indirect=True)
+def test_choices_are_as_many_wherever_batches_end(finished):
+    _, root, _, _ = finished
+    model = load_model_directory(os.path.join(root, "run", "model"))
+    examples = [
+        ChoiceExample("The sovu", ("bada", *others), None, f"text {number}")
+        for number, others in enumerate([("tepu",), ("tepu", "rika")], start=1)
+    ]
+    with pytest.raises(UserError, match="text 2: 3 choices, where text 1 has"):
+        list(Predictor(model, batch_size=1).predict(MultipleChoice(), examples))
+    (found,) = Predictor(model).predict(MultipleChoice(), examples[:1])
+    assert found.fields["prediction"] == "A"
 
 
 @pytest.mark.slow

@@ -13,10 +13,10 @@ CONFIG = FeatureConfig(max_seq_length=32)
 
 
 class Trainer:
-    """Says of each row how many tokens it has; NaN of those so long."""
+    """Says of each row how many tokens it has, or what `wrong` has instead."""
 
-    def __init__(self, nan_at=None):
-        self.nan_at = nan_at
+    def __init__(self, wrong=None):
+        self.wrong = wrong or {}
 
     def evaluation_rows(self, batch_size):
         return range(batch_size)
@@ -28,8 +28,8 @@ class Trainer:
             "sum:loss": float((lengths * weights).sum()),
             "weight:loss": float(weights.sum()),
         }
-        found = np.where(lengths == self.nan_at, np.nan, lengths)
-        return measures, {"predictions": found}
+        found = [self.wrong.get(length, length) for length in lengths]
+        return measures, {"predictions": np.array(found)}
 
 
 @pytest.fixture
@@ -67,12 +67,16 @@ def test_scores_are_in_the_order_of_the_examples(evaluated, tiny_tokenizer):
     assert seen == [(2, 5), (4, 5), (5, 5)]
 
 
-def test_outputs_that_are_no_numbers_are_no_answers(evaluated, tiny_tokenizer):
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_outputs_that_are_no_numbers_are_no_answers(
+    evaluated, tiny_tokenizer, value
+):
     fourth = lengths(evaluated, tiny_tokenizer)[3]
+    trainer = Trainer(wrong={fourth: value})
     with pytest.raises(UserError) as error:
-        scores_of(Trainer(nan_at=fourth), Regression(), evaluated, CONFIG)
+        scores_of(trainer, Regression(), evaluated, CONFIG)
     assert str(error.value) == (
-        "f.tsv, line 5: the model's outputs are NaN; its numbers grow beyond "
-        "the precision's range (float32 and bfloat16 have more than float16), "
-        "or the model is damaged."
+        "f.tsv, line 5: the model's outputs are not finite; its numbers grow "
+        "beyond the precision's range (float32 and bfloat16 have more than "
+        "float16)."
     )

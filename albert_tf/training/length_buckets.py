@@ -32,11 +32,11 @@ class TaskBatches:
     `[batch]` and `example_numbers` int32 `[batch]` within the global batch.
 
     In training the order of examples is that of `training_positions`. A
-    window of some steps takes its examples from there, sorts them by length,
-    cuts them into batches, and shuffles the batches; windows end where epochs
-    do, so that none has an example twice but those of a batch that spans two.
-    In evaluation all examples are sorted, the longest first, so that what
-    memory needs is known at once.
+    window of some steps takes its examples from there, sorts them by the width
+    they need, cuts them into batches, and shuffles the batches; windows end
+    where epochs do, so that none has an example twice but those of a batch
+    that spans two. In evaluation all examples are sorted, the longest first,
+    so that what memory needs is known at once.
     """
 
     def __init__(
@@ -122,8 +122,11 @@ class TaskBatches:
         numbers = training_positions(
             np.arange(start * size, end * size), len(self.features), self.seed
         )
-        by_length = np.argsort(self._lengths[numbers], kind="stable")
-        batches = numbers[by_length].reshape(steps, size)
+        # By the width they need, and not by their very length: the batches
+        # are as narrow, and of more different examples.
+        widths = np.searchsorted(self.widths, self._lengths[numbers])
+        by_width = np.argsort(widths, kind="stable")
+        batches = numbers[by_width].reshape(steps, size)
         order = counter_rng.shuffled_position(
             np.arange(steps), steps, counter_rng.key(self.seed, "window", start)
         )

@@ -259,6 +259,23 @@ def test_little_is_padded(count):
     assert sorted_tokens < 1.25 * real
 
 
+def test_batches_are_as_narrow_as_if_sorted_and_less_alike():
+    of = random_features(64 * 8, longest=128)
+    widths = bucket_widths(128)
+    batches = training(of, batch_size=8, widths=widths)
+    found = sorted(batches.width(step) for step in range(64))
+    longest = np.sort(of.lengths).reshape(64, 8).max(axis=1)
+    assert found == [min(w for w in widths if w >= n) for n in longest]
+    # Of a width's 96 to 128 tokens, a batch has nearly all lengths.
+    spans = [
+        np.ptp(of.lengths[batches.record_numbers(step)])
+        for step in range(64)
+        if batches.width(step) == 128
+    ]
+    assert len(spans) > 10
+    assert np.median(spans) > 18
+
+
 def test_no_examples():
     with pytest.raises(UserError, match=r"^There are no examples\.$"):
         evaluation(features([]))

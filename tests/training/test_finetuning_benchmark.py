@@ -35,7 +35,7 @@ class Clock:
         return self.now
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def task(tiny_tokenizer):
     model = ModelConfig(
         vocab_size=tiny_tokenizer.vocab_size,
@@ -89,12 +89,26 @@ def test_features_are_timed_without_what_comes_once(task, monkeypatch):
     assert set(times.values()) == {(NUM_EXAMPLES, NUM_EXAMPLES, 1.0)}
 
 
-def test_padded_batches_have_the_same_examples_and_more_padding(
-    task, monkeypatch
-):
-    monkeypatch.setattr(finetuning_benchmark, "matmul_rate", lambda _: 5e9)
-    monkeypatch.setattr(finetuning_benchmark, "time", Clock())
-    (one,) = measure_batches(task, 1)
+@pytest.fixture(scope="module")
+def measured(task):
+    """Two rounds, what was done of which width, and what was said."""
+    done, said = [], []
+    do = finetuning_benchmark._Side._do
+
+    def noted(self, job, batch):
+        done.append((job, batch["input_ids"].shape[1]))
+        do(self, job, batch)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(finetuning_benchmark, "matmul_rate", lambda _: 5e9)
+        patch.setattr(finetuning_benchmark, "time", Clock())
+        patch.setattr(finetuning_benchmark._Side, "_do", noted)
+        rounds = list(measure_batches(task, 2, said.append))
+    return rounds, done, said
+
+
+def test_padded_batches_have_the_same_examples_and_more_padding(task, measured):
+    (one, _), _, _ = measured
     assert one.ceiling == 5e9
     assert list(one.turns) == list(JOBS)
     for turns in one.turns.values():
@@ -118,9 +132,8 @@ def test_padded_batches_have_the_same_examples_and_more_padding(
     assert padded.padding == pytest.approx(1 - real / (BATCH * 6 * LONGEST))
 
 
-def test_operations_are_those_of_the_widths(task, monkeypatch):
-    monkeypatch.setattr(finetuning_benchmark, "matmul_rate", lambda _: 5e9)
-    (one,) = measure_batches(task, 1)
+def test_operations_are_those_of_the_widths(task, measured):
+    (one, _), _, _ = measured
     shape = {"batch_size": BATCH, "seq_length": LONGEST}
     shape["read_positions_only"] = True
     model = task.work.model
@@ -134,27 +147,17 @@ def test_operations_are_those_of_the_widths(task, monkeypatch):
         assert turns["by length"].flops < turns["padded"].flops
 
 
-def test_sides_begin_by_turns_and_every_width_is_compiled_before(
-    task, monkeypatch
-):
-    monkeypatch.setattr(finetuning_benchmark, "matmul_rate", lambda _: 5e9)
-    done, said = [], []
-    do = finetuning_benchmark._Side._do
-
-    def noted(self, job, batch):
-        done.append((job, batch["input_ids"].shape[1]))
-        return do(self, job, batch)
-
-    monkeypatch.setattr(finetuning_benchmark._Side, "_do", noted)
-    rounds = measure_batches(task, 2, said.append)
-    first = next(rounds)
-    warm_up = done[: -4 * 6]
-    assert len(set(warm_up)) == len({*done})
+def test_sides_begin_by_turns_and_every_width_is_compiled_before(measured):
+    rounds, done, said = measured
+    # Six steps of each job and side in each round.
+    warm_up = done[: -2 * 4 * 6]
+    assert warm_up and set(warm_up) == {*done}
     assert said == [
         "Every width is compiled, and done once, before it is timed."
     ]
-    assert list(first.turns["training"]) == ["by length", "padded"]
-    assert list(next(rounds).turns["training"]) == ["padded", "by length"]
+    for job in JOBS:
+        orders = [list(one.turns[job]) for one in rounds]
+        assert orders == [["by length", "padded"], ["padded", "by length"]]
 
 
 def test_of_an_evaluation_all_lengths_are_timed(task, monkeypatch):

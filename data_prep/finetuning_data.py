@@ -11,7 +11,6 @@ one after another.
 import dataclasses
 import math
 import os
-import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -41,7 +40,6 @@ _SHARD_BYTES = 64 << 20
 _AT_ONCE = 1000
 # The original's first number of a question's window.
 _FIRST_UNIQUE_ID = 1_000_000_000
-_SHARD = re.compile(r"[a-z_]+-\d{5}-of-\d{5}\.tfrecord")
 
 
 def build_finetuning_data(
@@ -66,8 +64,7 @@ def build_finetuning_data(
     Args:
         task: whose examples.
         data_dir: its files.
-        output_dir: made where missing; what an unfinished build has left there
-            is replaced.
+        output_dir: made where missing, else empty.
         tokenizer_dir: of the model that is to be trained.
         config: how examples become sequences.
         splits: of the task; none: train and what training evaluates.
@@ -77,8 +74,8 @@ def build_finetuning_data(
         say: takes a line for people.
 
     Raises:
-        UserError: for files that are wrong, an output directory that is
-            finished or holds something else, and a split of no records.
+        UserError: for files that are wrong, an output directory that is not
+            empty, and more shards than records; nothing is written then.
     """
     _check_place(output_dir)
     splits = list(splits) or [TRAIN, *task.evaluated.values()]
@@ -92,10 +89,19 @@ def build_finetuning_data(
     builder = FeatureBuilder(
         task.kind, tokenizer, config, labels, workers, say=say
     )
+    features_of = {
+        split: builder.build(of_split, training=split == TRAIN)
+        for split, of_split in examples.items()
+    }
+    for split, features in features_of.items():
+        if num_shards > len(features):
+            raise UserError(
+                f"num_shards={num_shards} is more than the {len(features)} "
+                f"records of {split}."
+            )
     accounts = {}
     files.makedirs(output_dir)
-    for split, of_split in examples.items():
-        features = builder.build(of_split, training=split == TRAIN)
+    for split, features in features_of.items():
         order = np.arange(len(features))
         if split == TRAIN:
             key = counter_rng.key(seed, "records", task.name)
@@ -107,10 +113,10 @@ def build_finetuning_data(
             order,
             config.max_seq_length,
             num_shards,
-        ) | {"num_examples": len(of_split)}
+        ) | {"num_examples": len(examples[split])}
         say(
-            f"{split}: {len(of_split)} examples, {len(features)} records, "
-            f"{len(accounts[split]['shards'])} shards."
+            f"{split}: {len(examples[split])} examples, {len(features)} "
+            f"records, {len(accounts[split]['shards'])} shards."
         )
     tokenizer.save(
         os.path.join(output_dir, TOKENIZER_DIRECTORY), config.max_seq_length
@@ -131,28 +137,16 @@ def build_finetuning_data(
 
 
 def _check_place(output_dir: str) -> None:
-    """Raises UserError unless a directory may be written to."""
-    if not files.exists(output_dir):
-        return
-    names = files.listdir(output_dir)
-    if METADATA_NAME in names:
+    """Raises UserError unless a directory is empty, or not there."""
+    names = (
+        sorted(files.listdir(output_dir)) if files.exists(output_dir) else []
+    )
+    if names:
+        # Even shards without an account may be somebody's.
         raise UserError(
-            f"{output_dir} holds finished shards; name another --output_dir, "
-            "or remove it."
+            f"{output_dir} holds {names[0]}; name an empty --output_dir, or "
+            "remove it."
         )
-    others = [
-        name
-        for name in names
-        if not _SHARD.match(name) and name != TOKENIZER_DIRECTORY
-    ]
-    if others:
-        raise UserError(
-            f"{output_dir} holds {others[0]}, which is no shard; name an empty "
-            "--output_dir."
-        )
-    for name in names:
-        if _SHARD.match(name):
-            files.remove(os.path.join(output_dir, name))
 
 
 def _write(
@@ -167,11 +161,6 @@ def _write(
     if not num_shards:
         (first,) = _records(features, order[:1], 0, max_seq_length)
         num_shards = math.ceil(len(first) * len(order) / _SHARD_BYTES)
-    if num_shards > len(order):
-        raise UserError(
-            f"num_shards={num_shards} is more than the {len(order)} records of "
-            f"{split}."
-        )
     edges = np.linspace(0, len(order), num_shards + 1).astype(np.int64)
     shards = [
         write_shard(

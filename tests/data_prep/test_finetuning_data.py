@@ -268,35 +268,29 @@ def test_large_splits_are_several_shards(
     assert [record["label_ids"] for record in records] == [0, 1] * 5
 
 
-def test_an_unfinished_build_is_made_anew(mrpc, tmp_path, tiny_directory):
+@pytest.mark.parametrize(
+    "name", ["train-00000-of-00001.tfrecord", "metadata.json", "mine.txt"]
+)
+def test_what_lies_there_stays(mrpc, tmp_path, tiny_directory, name):
     out = tmp_path / "out"
-    build(TASKS["MRPC"], mrpc, out, tiny_directory, num_shards=2)
-    said = f"{out} holds finished shards; name another --output_dir, or"
-    with pytest.raises(UserError, match=said):
+    out.mkdir()
+    (out / name).write_text("somebody's")
+    said = f"{out} holds {name}; name an empty --output_dir, or remove it."
+    with pytest.raises(UserError) as error:
         build(TASKS["MRPC"], mrpc, out, tiny_directory)
-    (out / "metadata.json").unlink()
-    build(TASKS["MRPC"], mrpc, out, tiny_directory)
-    assert sorted(os.listdir(out)) == [
-        "dev-00000-of-00001.tfrecord",
-        "metadata.json",
-        "tokenizer",
-        "train-00000-of-00001.tfrecord",
-    ]
-
-
-def test_a_place_of_something_else(mrpc, tmp_path, tiny_directory):
-    said = f"{mrpc} holds dev.tsv, which is no shard; name an empty"
-    with pytest.raises(UserError, match=said):
-        build(TASKS["MRPC"], mrpc, mrpc, tiny_directory)
-    assert sorted(os.listdir(mrpc)) == ["dev.tsv", "train.tsv"]
+    assert str(error.value) == said
+    assert os.listdir(out) == [name]
+    assert (out / name).read_text() == "somebody's"
 
 
 def test_more_shards_than_records(mrpc, tmp_path, tiny_directory):
+    out = tmp_path / "out"
     said = "num_shards=11 is more than the 10 records of train."
     with pytest.raises(UserError, match=said):
-        build(
-            TASKS["MRPC"], mrpc, tmp_path / "out", tiny_directory, num_shards=11
-        )
+        build(TASKS["MRPC"], mrpc, out, tiny_directory, num_shards=11)
+    # The same command with fewer finds the place empty.
+    build(TASKS["MRPC"], mrpc, out, tiny_directory, num_shards=2)
+    assert len(list(out.glob("*.tfrecord"))) == 4
 
 
 def test_pretraining_reads_none_of_them(
@@ -330,4 +324,4 @@ def test_examples_without_an_answer_have_none_to_train_on(
         (tmp_path / f"{split}.json").write_text(json.dumps(content))
     with pytest.raises(UserError, match="does not tell its answers"):
         build(TASKS["SQuAD2.0"], tmp_path, tmp_path / "out", tiny_directory)
-    assert "metadata.json" not in os.listdir(tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -56,6 +56,7 @@ class Progress:
         best: `step` and `value` of the best one.
         without_better: evaluations since then.
         finished: whether the run has ended, early perhaps.
+        log: `Monitor.written`; empty in older checkpoints.
     """
 
     passed_over: int = 0
@@ -69,6 +70,7 @@ class Progress:
     best: dict[str, float] = dataclasses.field(default_factory=dict)
     without_better: int = 0
     finished: bool = False
+    log: dict[str, int] = dataclasses.field(default_factory=dict)
 
 
 def is_better(metric: str, value: float, than: float) -> bool:

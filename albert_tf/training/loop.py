@@ -220,6 +220,7 @@ class _Loop:
             self.run_dir,
             num_steps=self.config.num_train_steps,
             start_step=self.step,
+            written=self.progress.log,
             ceiling=self.ceiling,
             writes=self.is_chief,
         )
@@ -511,6 +512,7 @@ class _Loop:
         self.monitor.flush()
         self.progress.window = self.window.sums
         self.progress.losses = self.watch.losses
+        self.progress.log = self.monitor.written()
         self.saving.checkpoint(
             self.step,
             dataclasses.asdict(self.progress),

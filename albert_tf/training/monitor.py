@@ -2,11 +2,13 @@
 
 import itertools
 import json
+import math
 import os
 import statistics
 import struct
 import time
-from collections.abc import Mapping
+import zlib
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from albert_tf import files
@@ -38,15 +40,20 @@ class Monitor:
         *,
         num_steps: int,
         start_step: int,
+        written: Mapping[str, int] | None = None,
         ceiling: float | None = None,
         writes: bool = True,
     ) -> None:
         """Opens the log, cut back to `start_step` where a run is resumed.
 
+        Damaged lines are removed. What is missing of the lines up to
+        `start_step` is reported.
+
         Args:
             run_dir: the run directory.
             num_steps: updates of the whole run.
             start_step: updates already made.
+            written: `written()` at that step, where it is known.
             ceiling: floating-point operations per second that the devices
                 manage at best, for share_of_ceiling.
             writes: whether this process has the log of the run; others of its
@@ -68,11 +75,27 @@ class Monitor:
         self._comparison: Comparison | None = None
         self._events: dict[str, EventFile] = {}
         self._lines: dict[str, AppendLog] = {}
+        self._written = {"lines": 0, "crc32": 0}
         if writes:
-            for name in (METRICS_FILE, TIMING_FILE):
-                self.lines_cut += _keep_until(
-                    os.path.join(run_dir, name), start_step
-                )
+            self._repair(written)
+
+    def _repair(self, written: Mapping[str, int] | None) -> None:
+        """Cuts the log back to the first step, without damaged lines."""
+        path = os.path.join(self._run_dir, METRICS_FILE)
+        lines, self.lines_cut = _repaired(path, self._start_step)
+        for line in lines:
+            self._count(line)
+        if written and written != self._written:
+            self.say(_damage(path, lines, written, self._start_step))
+        _repaired(os.path.join(self._run_dir, TIMING_FILE), self._start_step)
+        _repaired(os.path.join(self._run_dir, EVENTS_FILE), math.inf)
+
+    def written(self) -> dict[str, int]:
+        """Returns `lines` and `crc32` of all of metrics.jsonl.
+
+        A checkpoint keeps it, so that a damaged log is noticed.
+        """
+        return dict(self._written)
 
     def advance(
         self, steps: int = 1, *, loss: float | None = None, **done: float
@@ -206,8 +229,15 @@ class Monitor:
             self._lines[file] = AppendLog(
                 os.path.join(self._run_dir, file), self.say
             )
-        text = json.dumps(line, allow_nan=False) + "\n"
-        self._lines[file].append(text.encode())
+        entry = json.dumps(line, allow_nan=False).encode() + b"\n"
+        self._lines[file].append(entry)
+        if file == METRICS_FILE:
+            self._count(entry)
+
+    def _count(self, entry: bytes) -> None:
+        """Takes a line of metrics.jsonl into `written`."""
+        self._written["lines"] += 1
+        self._written["crc32"] = zlib.crc32(entry, self._written["crc32"])
 
     def _event_file(self, split: str) -> EventFile:
         if split not in self._events:
@@ -219,32 +249,53 @@ class Monitor:
         return self._events[split]
 
 
-def _keep_until(path: str, step: int) -> int:
-    """Cuts a log back to the lines of steps up to `step`; returns how many."""
+def _repaired(path: str, step: float) -> tuple[list[bytes], int]:
+    """Removes from a log what is damaged or of later steps than `step`.
+
+    Returns:
+        The lines that are left, and how many were removed.
+    """
     try:
         if not files.exists(path):
-            return 0
-        with files.open(path, "r") as file:
-            lines = file.readlines()
-        kept = list(
-            itertools.takewhile(lambda line: _is_until(line, step), lines)
-        )
-        if len(kept) < len(lines):
+            return [], 0
+        with files.open(path) as file:
+            content = file.read()
+        found = [line for line in content.split(b"\n") if line]
+        kept = [line + b"\n" for line in found if _step(line) <= step]
+        if b"".join(kept) != content:
             with files.replacing(path) as file:
-                file.write("".join(kept).encode())
-        return len(lines) - len(kept)
+                file.write(b"".join(kept))
     except OSError as error:
         raise UserError(
             f"{path} cannot be cut back to step {step}: {error.strerror}."
         ) from None
+    return kept, len(found) - len(kept)
 
 
-def _is_until(line: str, step: int) -> bool:
+def _step(line: bytes) -> float:
+    """Returns the step of a line of a log; NaN of a damaged line."""
     try:
-        return json.loads(line)["step"] <= step
-    except ValueError:
-        # The last line of a run that was killed while writing it.
-        return False
+        return float(json.loads(line)["step"])
+    except (ValueError, TypeError, KeyError):
+        # The last line of a run that was killed while it was written.
+        return math.nan
+
+
+def _damage(
+    path: str, lines: Sequence[bytes], written: Mapping[str, int], step: int
+) -> str:
+    """Returns a warning of a log that is not as it was at a step."""
+    steps = sorted({0.0, *map(_step, lines), float(step)}, reverse=True)
+    # Of several the last one: where a file is cut.
+    end, begin = max(
+        itertools.pairwise(steps), key=lambda span: span[0] - span[1]
+    )
+    return (
+        f"WARNING: {path} is not as this run left it at step {step}: it has "
+        f"{len(lines)} of {written['lines']} lines; the longest stretch "
+        f"without one is from step {begin:.0f} to {end:.0f}. The run goes on, "
+        "and its log stays incomplete."
+    )
 
 
 def summarize_trust_ratios(ratios: dict[str, float]) -> dict[str, float]:

@@ -26,19 +26,25 @@ def evaluations(run_dir: str) -> list[dict]:
     """Returns the evaluations in a run's log, with their steps.
 
     Raises:
-        UserError: when there is no log, or no evaluation in it.
+        UserError: when there is no log, no evaluation in it, or a damaged
+            line before others.
     """
     path = os.path.join(run_dir, METRICS_FILE)
     if not files.isfile(path):
         raise UserError(f"{run_dir} is not a run directory: no {path}.")
     found = []
-    with files.open(path, "r") as file:
-        for line in file:
+    with files.open(path) as file:
+        for number, line in enumerate(file, start=1):
             try:
                 values = json.loads(line)
             except ValueError:
-                # The last line of a run that is being written, or was killed.
-                break
+                if not next(file, None):
+                    # It is being written, or its run was killed.
+                    break
+                raise UserError(
+                    f"{path}, line {number} is damaged; the run's own "
+                    "command, started again, removes it."
+                ) from None
             if values["split"] == "eval":
                 found.append(values)
     if not found:

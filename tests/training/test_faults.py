@@ -65,6 +65,20 @@ def test_a_finished_run_is_left_as_it_is(finished, small_config, shards_dir):
     assert (run_dir / "metrics.jsonl").read_text() == before
 
 
+def test_lines_that_a_resumed_log_lacks_are_reported(
+    finished, small_config, shards_dir, tmp_path, capsys
+):
+    run_dir = tmp_path / "run"
+    shutil.copytree(finished[0], run_dir)
+    log = run_dir / "metrics.jsonl"
+    log.write_text(log.read_text().partition("\n")[0] + "\n")
+    run(small_config, shards_dir, run_dir)
+    assert (
+        f"WARNING: {log} is not as this run left it at step 12: it has 1 of "
+        "5 lines; the longest stretch without one is from step 5 to 12."
+    ) in capsys.readouterr().out
+
+
 def poison(monkeypatch, bad_steps):
     """From now on the batches of these steps have an infinite loss."""
     plain_batch = Phases.batch

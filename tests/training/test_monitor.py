@@ -184,6 +184,79 @@ def test_a_resumed_log_is_cut_back_to_its_step(tmp_path):
     assert [line["step"] for line in found] == [5, 10, 15]
 
 
+def cut_within_the_last_line(text):
+    return text[:-9]
+
+
+def without_the_middle(text):
+    return "".join(text.splitlines(keepends=True)[i] for i in (0, 1, 5))
+
+
+def with_a_damaged_line(text):
+    first, second, third, *rest = text.splitlines(keepends=True)
+    return "".join([first, second, third[:9] + "\0\0\n", *rest])
+
+
+@pytest.mark.parametrize(
+    ("damage", "steps", "hole"),
+    [
+        (cut_within_the_last_line, [2, 4, 6, 8, 10], "10 to 12"),
+        (without_the_middle, [2, 4, 12], "4 to 12"),
+        (with_a_damaged_line, [2, 4, 8, 10, 12], "4 to 8"),
+        (lambda text: "", [], "0 to 12"),
+    ],
+)
+@pytest.mark.parametrize("name", ["metrics.jsonl", "events.jsonl"])
+def test_a_damaged_log_is_repaired_and_what_it_lacks_is_reported(
+    tmp_path, capsys, name, damage, steps, hole
+):
+    monitor = make(tmp_path)
+    for step in range(2, 13, 2):
+        monitor.log(step, {"loss": float(step)}, {})
+        monitor.event({"step": step, "loss": "nan"})
+    written = monitor.written()
+    monitor.close()
+    path = tmp_path / name
+    path.write_text(damage(path.read_text()))
+    capsys.readouterr()
+    monitor = make(tmp_path, start_step=12, written=written)
+    monitor.log(14, {"loss": 1.0}, {})
+    monitor.event({"step": 14, "loss": "inf"})
+    monitor.close()
+    assert [line["step"] for line in lines(tmp_path, name)] == [*steps, 14]
+    said = capsys.readouterr().out
+    # Of what happened in a run nothing says how much there was.
+    assert ("WARNING" in said) == (name == "metrics.jsonl")
+    if name == "metrics.jsonl":
+        assert (
+            f"{path} is not as this run left it at step 12: it has "
+            f"{len(steps)} of 6 lines; the longest stretch without one is "
+            f"from step {hole}." in said
+        )
+
+
+def test_a_missing_log_is_reported(tmp_path, capsys):
+    written = {"lines": 3, "crc32": 1}
+    make(tmp_path, start_step=12, written=written).close()
+    assert "it has 0 of 3 lines; " in capsys.readouterr().out
+
+
+def test_a_log_without_its_last_line_break_goes_on_in_a_new_line(
+    tmp_path, capsys
+):
+    monitor = make(tmp_path)
+    monitor.log(5, {"loss": 1.0}, {})
+    written = monitor.written()
+    monitor.close()
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(path.read_text().rstrip("\n"))
+    monitor = make(tmp_path, start_step=5, written=written)
+    monitor.log(10, {"loss": 1.0}, {})
+    monitor.close()
+    assert [line["step"] for line in lines(tmp_path)] == [5, 10]
+    assert "WARNING" not in capsys.readouterr().out
+
+
 def test_a_run_that_starts_again_shows_nothing_of_the_first_try(tmp_path):
     for value in (1.0, 2.0):
         monitor = make(tmp_path)

@@ -214,3 +214,10 @@ def test_logs_without_an_evaluation(tmp_path):
     (tmp_path / "metrics.jsonl").write_text('{"step": 1, "split": "train"}\n')
     with pytest.raises(UserError, match="metrics.jsonl has no evaluation yet"):
         evaluations(str(tmp_path))
+
+
+def test_a_damaged_line_before_others_is_refused(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 5, "spl\n{"step": 9, "split": "eval"}\n')
+    with pytest.raises(UserError, match="jsonl, line 1 is damaged; the run's"):
+        evaluations(str(tmp_path))

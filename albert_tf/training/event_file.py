@@ -37,10 +37,25 @@ _GROUPS = {
         "trust_ratio_max",
     ): "updates",
 }
+# What the names of scalars of single variables begin with; a path follows.
+TRUST_RATIO = "trust_ratio/"
 
 
 def tag(name: str) -> str:
-    """Returns what TensorBoard calls a scalar; `trust_ratio/x` stays so."""
+    """Returns the tag of a scalar in TensorBoard: `group/title`.
+
+    Trust ratios are grouped by block or head. Of a title TensorBoard elides
+    everything but what follows the last slash, so there is only one:
+    `trust_ratio/albert/encoder/block/attention/query/kernel` becomes
+    `trust_ratio_block/attention.query`.
+    """
+    if name.startswith(TRUST_RATIO):
+        path = name.removeprefix(TRUST_RATIO).removesuffix("/kernel")
+        parts = path.split("/")[1:] or [path]
+        if parts[0] == "encoder":
+            parts = parts[1:]
+        group = f"trust_ratio_{parts[0]}" if len(parts) > 1 else "trust_ratio"
+        return f"{group}/{'.'.join(parts[1:] or parts)}"
     if "/" in name:
         return name
     for endings, group in _GROUPS.items():

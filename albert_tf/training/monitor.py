@@ -15,7 +15,7 @@ from albert_tf import files
 from albert_tf.config import UserError
 from albert_tf.training.append_log import AppendLog
 from albert_tf.training.comparison import Comparison
-from albert_tf.training.event_file import EventFile
+from albert_tf.training.event_file import TRUST_RATIO, EventFile
 from albert_tf.training.progress import Progress
 from albert_tf.training.run_results import METRICS_FILE, json_measures
 from albert_tf.training.speed import Speed
@@ -131,7 +131,7 @@ class Monitor:
         """
         values = {**values, **summarize_trust_ratios(trust_ratios)}
         rates = self._speed.rates()
-        details = {f"trust_ratio/{path}": r for path, r in trust_ratios.items()}
+        details = {TRUST_RATIO + path: r for path, r in trust_ratios.items()}
         self._line(METRICS_FILE, step, "train", {**values, **details})
         self._line(
             TIMING_FILE, step, "train", {**rates, "unix_time": time.time()}

@@ -69,11 +69,11 @@ def test_what_is_computed_reaches_every_log(tmp_path, clock):
             clock.now += 2
             monitor.waited(0.5)
             monitor.advance(loss=1.0, sequences=4, tokens=40, flops=200)
-        monitor.log(step, {"loss": 1 / step}, {"a/kernel": step / 20})
+        monitor.log(step, {"loss": 1 / step}, {"a/b/c/kernel": step / 20})
     monitor.scalars("eval", 10, {"accuracy": 0.5})
     monitor.close()
     spread = [f"trust_ratio_{name}" for name in ("min", "median", "max")]
-    ratios = [*spread, "trust_ratio/a/kernel"]
+    ratios = [*spread, "trust_ratio/a/b/c/kernel"]
     # A rate is a clock time: another file has it.
     assert lines(tmp_path) == [
         {
@@ -102,7 +102,7 @@ def test_what_is_computed_reaches_every_log(tmp_path, clock):
     assert timing == [
         {"step": step, "split": "train", **rates} for step in (5, 10)
     ]
-    assert series(tmp_path, "train", "trust_ratio/a/kernel") == [
+    assert series(tmp_path, "train", "trust_ratio_b/c") == [
         (5, 0.25),
         (10, 0.5),
     ]
@@ -113,7 +113,7 @@ def test_what_is_computed_reaches_every_log(tmp_path, clock):
     assert sorted(events(tmp_path, "train").Tags()["tensors"]) == sorted(
         [
             "loss/loss",
-            "trust_ratio/a/kernel",
+            "trust_ratio_b/c",
             *(f"updates/{name}" for name in spread),
             *(f"speed/{name}" for name in rates),
         ]
@@ -283,6 +283,24 @@ def test_tensorboard_groups_scalars():
         "updates/trust_ratio_min",
         "a/loss",
     ]
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("encoder/embeddings/word_embeddings", "_embeddings/word_embeddings"),
+        ("encoder/pooler/kernel", "/pooler"),
+        ("encoder/block/attention/output/kernel", "_block/attention.output"),
+        (
+            "encoder/block_3/feed_forward_3/output/kernel",
+            "_block_3/feed_forward_3.output",
+        ),
+        ("masked_lm/transform/kernel", "_masked_lm/transform"),
+    ],
+)
+def test_titles_of_trust_ratios_are_not_elided(path, expected):
+    """TensorBoard groups by the first slash and elides up to the last."""
+    assert tag(f"trust_ratio/albert/{path}") == f"trust_ratio{expected}"
 
 
 def test_texts(tmp_path):

@@ -20,6 +20,7 @@ from albert_tf.config import (
     override,
 )
 from albert_tf.tasks.base import Task
+from albert_tf.training.run_directory import check_not_in_use
 from bin import command_line, tasks
 from bin.results_table import results_table
 
@@ -92,6 +93,9 @@ def main() -> None:
             "each of which the workers would have to meet anew; start each on "
             "its own, with its --seed and --run_dir."
         )
+    # The workers of one job share its directory.
+    if FLAGS.strategy != "multi_worker":
+        check_not_in_use(FLAGS.run_dir)
     command_line.load_tensorflow()
     from albert_tf.interchange.model_directory import find_initial_weights
     from albert_tf.training.finetune import run_finetuning

@@ -16,6 +16,7 @@ from albert_tf.config import (
     override,
     preset,
 )
+from albert_tf.training.run_directory import check_not_in_use
 from bin import command_line
 from bin.results_table import results_table
 
@@ -55,6 +56,9 @@ def define_flags() -> None:
 
 def main() -> None:
     """Pretrains and prints the last evaluation."""
+    # The workers of one job share its directory.
+    if FLAGS.strategy != "multi_worker":
+        check_not_in_use(FLAGS.run_dir)
     command_line.load_tensorflow()
     from albert_tf.interchange.model_directory import find_initial_weights
     from albert_tf.text.shards import read_metadata, shard_directory

@@ -80,6 +80,31 @@ def locked(run_dir: str) -> Iterator[None]:
         yield
 
 
+def check_not_in_use(run_dir: str) -> None:
+    """Raises UserError where the system knows that another job holds it.
+
+    For programs that have yet to load TensorFlow; `locked` decides. Buckets,
+    and file systems without locks, are left to it.
+    """
+    path = os.path.join(run_dir, _LOCK)
+    if files.is_remote(path):
+        return
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        # Shared: two jobs that look at once are not in each other's way.
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        held = os.pread(descriptor, 1000, 0).decode(errors="replace")
+        raise _held(path, held) from None
+    except OSError:
+        return
+    finally:
+        os.close(descriptor)
+
+
 @contextlib.contextmanager
 def _told(run_dir: str) -> Iterator[None]:
     """Tells the system's refusals as a user's mistake."""

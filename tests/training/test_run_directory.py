@@ -16,7 +16,11 @@ import pytest
 from albert_tf import files
 from albert_tf.config import UserError
 from albert_tf.training import run_directory
-from albert_tf.training.run_directory import claim, locked
+from albert_tf.training.run_directory import (
+    check_not_in_use,
+    claim,
+    locked,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 HOLDER = """
@@ -128,6 +132,49 @@ def test_a_second_job_is_refused_and_told_of_the_first(tmp_path):
         holder = json.loads((tmp_path / "run" / "lock").read_text())
         assert holder["pid"] == os.getpid()
     assert os.listdir(tmp_path / "run") == []
+
+
+def test_only_a_lock_that_is_held_is_in_use(tmp_path):
+    check_not_in_use(str(tmp_path / "none"))
+    with (
+        other_job(tmp_path) as first,
+        pytest.raises(UserError, match=f"in use by process {first.pid} on"),
+    ):
+        check_not_in_use(str(tmp_path))
+    # Its job was killed.
+    assert os.listdir(tmp_path) == ["lock"]
+    check_not_in_use(str(tmp_path))
+    check_not_in_use(f"file://{tmp_path}")
+
+
+@pytest.mark.parametrize(
+    ("program", "flags"),
+    [
+        ("pretrain", ["--train_data=a", "--eval_data=a"]),
+        ("finetune", ["--task=MRPC", "--data_dir=a", "--init_from=a"]),
+    ],
+)
+def test_a_second_job_is_refused_before_tensorflow_is_loaded(
+    tmp_path, program, flags
+):
+    # Loading it would fail.
+    (tmp_path / "tensorflow.py").write_text("raise ImportError")
+    with other_job(tmp_path / "run"):
+        second = subprocess.run(
+            [
+                *(sys.executable, "-m", f"bin.{program}"),
+                *flags,
+                f"--run_dir={tmp_path}/run",
+            ],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": str(tmp_path)},
+            capture_output=True,
+            text=True,
+        )
+    assert second.returncode == 1
+    assert second.stderr.startswith(
+        f"{program}: {tmp_path}/run is in use by process "
+    )
 
 
 def test_it_is_free_again_when_the_job_fails(tmp_path):

@@ -42,10 +42,12 @@ def setting(
     minimum: float | None = None,
     maximum: float | None = None,
     words: tuple[str, ...] = (),
+    may_change: bool = False,
 ) -> Any:
     """Returns a dataclass field that knows its help text and allowed values.
 
-    Where a number is wanted, `words` are values beside the numbers.
+    Where a number is wanted, `words` are values beside the numbers. A setting
+    that `may_change` may have another value when a run goes on.
     """
     return dataclasses.field(
         default=default,
@@ -55,6 +57,7 @@ def setting(
             "minimum": minimum,
             "maximum": maximum,
             "words": words,
+            "may_change": may_change,
         },
     )
 
@@ -413,7 +416,13 @@ class OptimizerConfig(_Section):
 
 @dataclasses.dataclass(frozen=True)
 class TrainingConfig(_Section):
-    """How long, how wide and how often."""
+    """How long, how wide and how often.
+
+    What may change when a run goes on leaves the mathematics of its steps as
+    it is (but for the order of floating-point sums), or is what a run that has
+    diverged needs. The interval of evaluations may change too, although
+    the best model and early stopping depend on it: the steps do not.
+    """
 
     num_train_steps: int = setting(
         125000,
@@ -447,12 +456,14 @@ class TrainingConfig(_Section):
         "which a new run tries and config.json keeps.",
         minimum=0,
         words=("auto",),
+        may_change=True,
     )
     steps_per_loop: int = setting(
         1,
         "Steps per call of the compiled loop: more of them keep an "
         "accelerator busy.",
         minimum=1,
+        may_change=True,
     )
     xla: bool = setting(
         False, "Compile forward and backward of a replica with XLA."
@@ -464,18 +475,28 @@ class TrainingConfig(_Section):
         "for its arithmetic (about half of the memory); full, the inside of "
         "every block.",
         choices=REMAT,
+        may_change=True,
     )
     save_checkpoints_steps: int = setting(
-        5000, "Steps between checkpoints.", minimum=1
+        5000,
+        "Steps between checkpoints.",
+        minimum=1,
+        may_change=True,
     )
     keep_checkpoint_max: int = setting(
-        5, "Newest checkpoints that are kept, beside the best.", minimum=1
+        5,
+        "Newest checkpoints that are kept, beside the best.",
+        minimum=1,
+        may_change=True,
     )
-    log_steps: int = setting(100, "Steps between logged scalars.", minimum=1)
+    log_steps: int = setting(
+        100, "Steps between logged scalars.", minimum=1, may_change=True
+    )
     eval_steps: int = setting(
         5000,
         "Steps between evaluations while training; 0: only at the end.",
         minimum=0,
+        may_change=True,
     )
     max_eval_steps: int = setting(
         0, "Most batches of one evaluation; 0: all.", minimum=0
@@ -497,12 +518,14 @@ class TrainingConfig(_Section):
         "applied: stop the run; skip the step and go on; or rollback to the "
         "last checkpoint and go on with other examples.",
         choices=("stop", "skip", "rollback"),
+        may_change=True,
     )
     max_loss_spike: float = setting(
         0.0,
         "Skip a step whose loss is more than so many standard deviations "
         "above the mean of the last 128 steps; 0: never.",
         minimum=0.0,
+        may_change=True,
     )
 
 
@@ -552,11 +575,20 @@ class PretrainConfig:
 
 @dataclasses.dataclass(frozen=True)
 class RuntimeConfig(_Section):
-    """Where and how a run is carried out; none of it decides the result.
+    """Where and how a run is carried out, and how far a job takes it.
 
-    So a run may go on with other values: with more replicas, elsewhere.
+    Not part of the configuration: a run may go on with other values, with
+    more replicas, elsewhere. But for extend_to_steps none decides the result.
     """
 
+    extend_to_steps: int = setting(
+        0,
+        "Lengthen the run in --run_dir to so many steps; the other flags stay "
+        "those it was started with. The schedule becomes that of the new "
+        "length, so that the learning rate jumps up from where it had fallen "
+        "to; the last of several --phases is the longer one. 0: do not.",
+        minimum=0,
+    )
     strategy: str = setting(
         "default",
         "default: one device; mirrored: every GPU of the machine, or "

@@ -36,6 +36,7 @@ from albert_tf.training.micro_batch import AUTO, resolved_micro_batch
 from albert_tf.training.objectives import HeadObjective
 from albert_tf.training.phases import DepthSchedule, Phases
 from albert_tf.training.pictures import draw
+from albert_tf.training.run_directory import extended
 from albert_tf.training.task_evaluation import EvaluatedExamples, scores_of
 from albert_tf.training.trainer import DTYPE_POLICIES, Trainer
 from albert_tf.training.workload import Workload
@@ -138,7 +139,7 @@ def run_finetuning(
         kind, tokenizer, config.features, labels, workers, cache_dir, say
     )
     features = builder.build(examples["train"], training=True)
-    config = resolve_steps(config, len(features))
+    config = extended(resolve_steps(config, len(features)), runtime)
     measured = kind.measured(task.metrics, labels)
     if features.choices and config.training.micro_batch_size == AUTO:
         raise UserError(

@@ -29,7 +29,7 @@ from albert_tf.training.means import RunningMeans
 from albert_tf.training.monitor import Monitor
 from albert_tf.training.phases import Place
 from albert_tf.training.profiling import Profiler
-from albert_tf.training.run_directory import claim, locked
+from albert_tf.training.run_directory import claim, locked, record_changes
 from albert_tf.training.saving import Saving
 from albert_tf.training.stops import (
     DIVERGED,
@@ -75,15 +75,19 @@ def train(
             f"best_metric={job.best_metric!r} is not measured; this job has "
             f"{', '.join(sorted(job.measures))}."
         )
+    changes: dict[str, list] = {}
     with contextlib.ExitStack() as stack:
         stack.enter_context(lost_workers(trainer.strategy))
         if is_chief(trainer.strategy):
             stack.enter_context(locked(run_dir))
             # Only now that everything fits: a corrected command may use the
             # same directory.
-            claim(run_dir, description)
+            changes = claim(
+                run_dir, description, extends=bool(runtime.extend_to_steps)
+            )
             remove_leftovers(run_dir)
         loop = _Loop(trainer, job, run_dir, config, runtime, description)
+        loop.changes = changes
         loop.interruption = stack.enter_context(Interruption())
         stack.enter_context(contextlib.closing(loop))
         return loop.run()
@@ -93,6 +97,8 @@ class _Loop:
     """One run of the outer loop, from a checkpoint to its end."""
 
     interruption: Interruption
+    # What `claim` returned; of the chief.
+    changes: dict[str, list]
 
     def __init__(
         self,
@@ -177,6 +183,7 @@ class _Loop:
         if step >= 0 and not self.is_chief:
             restored = self.checkpoints.restore(int(step))
         self._take_up(restored)
+        self._change(restored is not None)
         for line in (*self.job.remarks, *self._unreached(), *problems):
             self.monitor.say(line)
         if self.progress.finished:
@@ -187,13 +194,58 @@ class _Loop:
             self.monitor.say(
                 f"Going on from step {self.step} of {self.run_dir}."
             )
-        if not restored:
-            if self.monitor.lines_cut:
-                self.monitor.say(
-                    f"{self.run_dir} has no checkpoint: the run begins again."
-                )
+        if not restored and self.monitor.lines_cut:
+            self.monitor.say(
+                f"{self.run_dir} has no checkpoint: the run begins again."
+            )
+        if not restored or self.changes:
             text = json.dumps(self.description, indent=2)
-            self.monitor.text("configuration", f"```\n{text}\n```")
+            self.monitor.text(
+                "configuration", f"```\n{text}\n```", step=self.step
+            )
+
+    def _change(self, begun: bool) -> None:
+        """Takes up settings that have changed since the run was last at work.
+
+        They are recorded last: a job that is killed before that does all of
+        it once more, with the same result.
+        """
+        changes = self.changes
+        lengths = changes.get("num_train_steps")
+        if agreed(self.trainer.strategy, float(lengths is not None)):
+            patience = self.config.early_stopping_patience
+            if patience and self.progress.without_better >= patience:
+                self.progress.without_better = 0
+            self.progress.finished = False
+            if begun:
+                best = self.progress.best.get("step") == self.step
+                self._save(best=best, needed=True)
+        if not changes:
+            return
+        record_changes(self.run_dir, self.description, changes, self.step)
+        changed = ", ".join(
+            f"{name}={new} (before: {old})"
+            for name, (old, new) in changes.items()
+        )
+        self.monitor.say(f"From step {self.step + 1} on: {changed}.")
+        if "eval_steps" in changes:
+            self.monitor.say(
+                "best_model and early stopping depend on eval_steps: they go "
+                "by the evaluations that are made."
+            )
+        if lengths:
+            self.monitor.say(self._rates(*lengths))
+
+    def _rates(self, old: int, new: int) -> str:
+        """Returns what a longer run means for the learning rate."""
+        rate = self.trainer.learning_rate
+        last = max(self.step - 1, 0)
+        return (
+            f"The schedule is now that of {new} steps: the learning rate was "
+            f"{rate(last, old):.4g} at step {last + 1}, is "
+            f"{rate(self.step, new):.4g} at step {self.step + 1} and "
+            f"{rate(new - 1, new):.4g} at step {new}."
+        )
 
     def _unreached(self) -> Iterator[str]:
         """Yields a line for each setting that is for later steps only."""
@@ -212,6 +264,9 @@ class _Loop:
         """Sets everything beside the variables to a checkpoint's."""
         self.step = restored.step if restored else 0
         self.progress = Progress(**restored.state) if restored else Progress()
+        if self.step >= self.config.num_train_steps:
+            # Also where a job was killed that had begun to extend it.
+            self.progress.finished = True
         self.window = RunningMeans(self.progress.window)
         self.watch = LossWatch(self.config.max_loss_spike, self.progress.losses)
         if self.monitor:
@@ -379,7 +434,7 @@ class _Loop:
                 f"{said}. The run has diverged and nothing of this step is "
                 "kept. Lower --learning_rate or lengthen --num_warmup_steps, "
                 "and start in a new --run_dir; or go on with "
-                "--on_nonfinite=skip or rollback.",
+                "--on_nonfinite=skip or rollback added to this command.",
                 DIVERGED,
             )
         if self.config.on_nonfinite == "rollback":

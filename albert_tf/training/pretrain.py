@@ -47,6 +47,7 @@ from albert_tf.training.loop import train
 from albert_tf.training.micro_batch import resolved_micro_batch
 from albert_tf.training.objectives import pretraining_objective
 from albert_tf.training.phases import DepthSchedule, Phases, numbers_of
+from albert_tf.training.run_directory import extended
 from albert_tf.training.sample_predictions import masked_sentences
 from albert_tf.training.targets import SentenceTargets
 from albert_tf.training.trainer import DTYPE_POLICIES, Trainer
@@ -233,6 +234,7 @@ def run_pretraining(
         )
     check_vocab_size(config.model, tokenizer, data.train[0].directory)
     phases = _phases(config, data)
+    config = extended(config, runtime)
     config = override(
         config,
         {

@@ -1,6 +1,7 @@
 """The run directory: whose run it is, and which job is at it."""
 
 import contextlib
+import dataclasses
 import errno
 import fcntl
 import json
@@ -12,10 +13,21 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
 from albert_tf import files
-from albert_tf.config import UserError, differences, read_json, write_json
+from albert_tf.config import (
+    Config,
+    RuntimeConfig,
+    TrainingConfig,
+    UserError,
+    differences,
+    override,
+    read_json,
+    write_json,
+)
 
 CONFIG = "config.json"
 _LOCK = "lock"
+# Where config.json has the settings that changed while the run went on.
+_CHANGES = "changes"
 # A system's lock reaches as far as the system. For jobs elsewhere the holder
 # renews the file, and is given up when it has been silent for so long; the
 # clocks of two machines need not agree.
@@ -23,33 +35,119 @@ _RENEWAL_SECONDS = 4.0
 _SILENCE_SECONDS = 60.0
 
 
-def claim(run_dir: str, description: dict) -> None:
+def extended(config: Config, runtime: RuntimeConfig) -> Config:
+    """Returns the configuration of a run, lengthened where that is asked for.
+
+    Raises:
+        UserError: when it would not become longer.
+    """
+    steps = config.training.num_train_steps
+    if not runtime.extend_to_steps:
+        return config
+    if runtime.extend_to_steps <= steps:
+        raise UserError(
+            f"extend_to_steps={runtime.extend_to_steps} is not more than the "
+            f"{steps} steps of the run."
+        )
+    return override(config, {"num_train_steps": runtime.extend_to_steps})
+
+
+def claim(
+    run_dir: str, description: dict, *, extends: bool = False
+) -> dict[str, list]:
     """Makes the run directory, or checks that it holds this very run.
 
     Args:
         run_dir: made where missing.
         description: everything that decides the run, JSON-ready; written to
             `config.json` before the first step.
+        extends: whether the run may be longer than it was.
+
+    Returns:
+        Settings that may change and have: by name, the value that
+        `config.json` has and the new one, for `record_changes`.
 
     Raises:
         UserError: when the directory belongs to another configuration
             (the differences are listed), holds something else, or cannot be
-            written.
+            written; when a run that has not begun is to be longer.
     """
     path = os.path.join(run_dir, CONFIG)
     with _told(run_dir):
         if files.isfile(path):
-            lines = differences(description, read_json(path))
-            if lines:
-                raise UserError(
-                    f"{run_dir} holds a run of another configuration "
-                    f"({'; '.join(lines)}); give the same settings to go on "
-                    "with it, or another --run_dir."
-                )
-            return
+            return _changes(run_dir, description, read_json(path), extends)
         _refuse_foreign(run_dir)
+        if extends:
+            raise UserError(
+                f"extend_to_steps is for a run that has begun, and {run_dir} "
+                "holds none; give --num_train_steps."
+            )
         files.makedirs(run_dir)
         write_json(path, description)
+    return {}
+
+
+def _changes(
+    run_dir: str, description: dict, recorded: dict, extends: bool
+) -> dict[str, list]:
+    """Returns what has changed of what may; raises UserError for the rest."""
+    recorded.pop(_CHANGES, None)
+    ours, theirs = _training(description), _training(recorded)
+    names = [
+        field.name
+        for field in dataclasses.fields(TrainingConfig)
+        if field.metadata["may_change"]
+        or (extends and field.name == "num_train_steps")
+    ]
+    changes = {
+        name: [theirs[name], ours[name]]
+        for name in names
+        if name in theirs and theirs[name] != ours[name]
+    }
+    before, after = (s.get("num_train_steps", 0) for s in (theirs, ours))
+    theirs.update((name, new) for name, (_, new) in changes.items())
+    lines = differences(description, recorded)
+    if extends and after < before:
+        lines = [f"it has {before} steps already"]
+    if lines:
+        hint = ""
+        if not extends and after != before:
+            hint = (
+                ", with --extend_to_steps="
+                f"{max(after, before)} where it is to be that long"
+            )
+        raise UserError(
+            f"{run_dir} holds a run of another configuration "
+            f"({'; '.join(lines)}); give the same settings to go on with "
+            f"it{hint}, or another --run_dir."
+        )
+    return changes
+
+
+def _training(description: dict) -> dict:
+    """Returns the section of a description that has settings that change."""
+    return description.get("config", {}).get("training", {})
+
+
+def record_changes(
+    run_dir: str, description: dict, changes: dict[str, list], step: int
+) -> None:
+    """Writes config.json anew, with what changed after which step.
+
+    Args:
+        run_dir: of a run that was claimed.
+        description: as it was claimed.
+        changes: what `claim` returned.
+        step: updates made before.
+
+    Raises:
+        UserError: when it cannot be written.
+    """
+    path = os.path.join(run_dir, CONFIG)
+    with _told(run_dir):
+        earlier = read_json(path).get(_CHANGES, [])
+        change = {"after_step": step, "settings": changes}
+        write_json(path, {**description, _CHANGES: [*earlier, change]})
 
 
 @contextlib.contextmanager

@@ -289,6 +289,11 @@ class Trainer:
             if path in self._updated_paths
         }
 
+    def learning_rate(self, step: int, num_train_steps: int) -> float:
+        """Returns the rate of the update after `step`, in a run so long."""
+        rate = learning_rate_at(step, self._optimizer_config, num_train_steps)
+        return float(rate)
+
     def weight_norm(self) -> float:
         """Returns the norm of all weights together."""
         squares = (

@@ -11,7 +11,7 @@ import zlib
 
 import numpy as np
 import pytest
-from pretraining_runs import lines_of, run, weights_of
+from pretraining_runs import PowerCut, cut_power, lines_of, run, weights_of
 
 from albert_tf import files
 from albert_tf.config import RuntimeConfig, UserError, override
@@ -23,28 +23,15 @@ from albert_tf.training.phases import Phases
 from albert_tf.training.stops import RunStopped
 
 
-class PowerCut(BaseException):
-    """What ends a run without letting it tidy up."""
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("after", [3, 7, 11, 12])
 def test_interrupted_and_resumed_is_the_same_run(
     after, finished, small_config, shards_dir, tmp_path, monkeypatch
 ):
     whole, evaluation = finished
-    steps = iter(range(1, 100))
-    plain_steps = loop.Trainer.train_steps
-
-    def failing_steps(self, *args, **kwargs):
-        results = plain_steps(self, *args, **kwargs)
-        if next(steps) == after:
-            raise PowerCut
-        return results
-
     run_dir = tmp_path / "cut"
     with monkeypatch.context() as patch:
-        patch.setattr(loop.Trainer, "train_steps", failing_steps)
+        cut_power(patch, after)
         with pytest.raises(PowerCut):
             run(small_config, shards_dir, run_dir)
     assert not (run_dir / "model").exists()
@@ -129,6 +116,27 @@ def test_a_step_that_is_not_finite_is_skipped(
     said = capsys.readouterr().out
     assert "at step 3; its batch: " in said
     assert said.count(": skipped.") == 2
+
+
+@pytest.mark.slow
+def test_a_run_that_stopped_goes_on_as_its_message_says(
+    small_config, shards_dir, tmp_path, monkeypatch, capsys
+):
+    poison(monkeypatch, {6})
+    skipping = override(small_config, {"on_nonfinite": "skip"})
+    run(skipping, shards_dir, tmp_path / "whole")
+    with pytest.raises(RunStopped, match="go on with --on_nonfinite=skip"):
+        run(small_config, shards_dir, tmp_path / "run")
+    run(skipping, shards_dir, tmp_path / "run")
+    said = capsys.readouterr().out
+    assert "From step 7 on: on_nonfinite=skip (before: stop)." in said
+    logs = [tmp_path / name / "metrics.jsonl" for name in ("run", "whole")]
+    assert logs[0].read_text() == logs[1].read_text()
+    written = json.loads((tmp_path / "run/config.json").read_text())
+    assert written["config"]["training"]["on_nonfinite"] == "skip"
+    assert written["changes"] == [
+        {"after_step": 6, "settings": {"on_nonfinite": ["stop", "skip"]}}
+    ]
 
 
 @pytest.mark.slow

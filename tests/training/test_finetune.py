@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import re
+import shutil
 
 import keras
 import numpy as np
@@ -140,6 +141,26 @@ def test_the_run_directory_tells_everything(finished):
     assert written["config"]["training"]["num_train_steps"] == 60
     assert written["config"]["optimizer"]["num_warmup_steps"] == 6
     assert written["labels"] == ["land", "sea"]
+
+
+def test_an_extended_run_keeps_its_warm_up(
+    finished, data_dir, pretrained, tmp_path
+):
+    shutil.copytree(finished[0], tmp_path / "run")
+    run(
+        data_dir,
+        pretrained,
+        tmp_path / "run",
+        runtime=RuntimeConfig(extend_to_steps=80),
+    )
+    with open(tmp_path / "run/config.json") as file:
+        written = json.load(file)
+    assert written["changes"] == [
+        {"after_step": 60, "settings": {"num_train_steps": [60, 80]}}
+    ]
+    assert written["config"]["optimizer"]["num_warmup_steps"] == 6
+    log = (tmp_path / "run/metrics.jsonl").read_text().splitlines()
+    assert json.loads(log[-1])["step"] == 80
 
 
 class PowerCut(BaseException):

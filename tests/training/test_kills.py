@@ -16,6 +16,7 @@ import time
 import psutil
 import pytest
 import tensorflow as tf
+from pretraining_runs import assert_same_run
 
 from albert_tf import files
 from albert_tf.config import override, to_dict
@@ -277,30 +278,6 @@ def ended(process):
     said = process.communicate()[0]
     assert process.returncode == 0, said
     return said
-
-
-def contents(run_dir):
-    """Returns what a run leaves by name, but for clock times."""
-    return {
-        str(path.relative_to(run_dir)): path.read_bytes()
-        for path in sorted(run_dir.rglob("*"))
-        if path.is_file()
-        and path.relative_to(run_dir).parts[0] != "tensorboard"
-        and path.name != "timing.jsonl"
-    }
-
-
-def assert_same_run(run_dir, expected_dir):
-    """Every file's name and bytes; a checkpoint holds all of the state."""
-    found, expected = contents(run_dir), contents(expected_dir)
-    assert sorted(found) == sorted(expected)
-    assert {
-        "metrics.jsonl",
-        "model/model.safetensors",
-        "best_model/model.safetensors",
-    } < set(found)
-    for name, content in expected.items():
-        assert found[name] == content, name
 
 
 @pytest.fixture(scope="module")

@@ -98,7 +98,7 @@ def test_shards_of_the_objective_wanted(
     class Reached(Exception):
         pass
 
-    def claim(run_dir, description):
+    def claim(run_dir, description, *, extends):
         settings = description["config"]["pretraining"]
         assert settings["sentence_objective"] == "nsp"
         raise Reached

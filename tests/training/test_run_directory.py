@@ -14,12 +14,21 @@ from pathlib import Path
 import pytest
 
 from albert_tf import files
-from albert_tf.config import UserError
+from albert_tf.config import (
+    PretrainConfig,
+    RuntimeConfig,
+    UserError,
+    override,
+    read_json,
+    to_dict,
+)
 from albert_tf.training import run_directory
 from albert_tf.training.run_directory import (
     check_not_in_use,
     claim,
+    extended,
     locked,
+    record_changes,
 )
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,6 +76,80 @@ def test_a_directory_is_claimed_and_claimed_again(tmp_path):
     assert json.loads((run_dir / "config.json").read_text()) == {"seed": 1}
     with pytest.raises(UserError, match="another configuration .*seed"):
         claim(str(run_dir), {"seed": 2})
+
+
+def described(**changes):
+    config = override(PretrainConfig(), {"num_train_steps": 100, **changes})
+    return {"job": "pretrain", "config": to_dict(config)}
+
+
+def test_settings_that_may_change_are_recorded(tmp_path):
+    run_dir = str(tmp_path)
+    assert claim(run_dir, described()) == {}
+    other = described(log_steps=7, on_nonfinite="skip")
+    changes = claim(run_dir, other)
+    assert changes == {"log_steps": [100, 7], "on_nonfinite": ["stop", "skip"]}
+    record_changes(run_dir, other, changes, 40)
+    assert claim(run_dir, other) == {}
+    last = described(log_steps=7)
+    record_changes(run_dir, last, claim(run_dir, last), 60)
+    assert read_json(tmp_path / "config.json") == last | {
+        "changes": [
+            {"after_step": 40, "settings": changes},
+            {"after_step": 60, "settings": {"on_nonfinite": ["skip", "stop"]}},
+        ]
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "extends", "said"),
+    [
+        ({"seed": 1}, False, "training.seed: 1 here, 12345 there); give the"),
+        (
+            {"log_steps": 7, "learning_rate": 0.5},
+            False,
+            "(config.optimizer.learning_rate: 0.5 here, 0.00176 there); give",
+        ),
+        (
+            {"num_train_steps": 200},
+            False,
+            "num_train_steps: 200 here, 100 there); give the same settings to "
+            "go on with it, with --extend_to_steps=200 where it is to be that",
+        ),
+        ({"num_train_steps": 90}, True, "(it has 100 steps already); give"),
+        ({"num_train_steps": 200, "seed": 1}, True, "(config.training.seed: 1"),
+    ],
+)
+def test_settings_that_may_not_change_are_refused(
+    tmp_path, changes, extends, said
+):
+    claim(str(tmp_path), described())
+    before = (tmp_path / "config.json").read_bytes()
+    with pytest.raises(UserError) as error:
+        claim(str(tmp_path), described(**changes), extends=extends)
+    assert said in str(error.value)
+    assert (tmp_path / "config.json").read_bytes() == before
+
+
+def test_the_first_command_is_told_that_its_run_was_extended(tmp_path):
+    claim(str(tmp_path), described(num_train_steps=200))
+    with pytest.raises(UserError, match="with --extend_to_steps=200 where it"):
+        claim(str(tmp_path), described())
+
+
+def test_only_a_run_that_has_begun_is_extended(tmp_path):
+    with pytest.raises(UserError, match="run that has begun, and .* holds non"):
+        claim(str(tmp_path), described(), extends=True)
+    assert os.listdir(tmp_path) == []
+
+
+def test_an_extension_is_longer_than_the_run():
+    config = override(PretrainConfig(), {"num_train_steps": 100})
+    assert extended(config, RuntimeConfig()) is config
+    longer = extended(config, RuntimeConfig(extend_to_steps=101))
+    assert longer.training.num_train_steps == 101
+    with pytest.raises(UserError, match="=100 is not more than the 100 steps"):
+        extended(config, RuntimeConfig(extend_to_steps=100))
 
 
 @pytest.mark.parametrize("name", ["lock", "config.json.tmp-71"])

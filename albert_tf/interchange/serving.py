@@ -95,8 +95,6 @@ class ServingModule(tf.Module):
         self._model = loaded.model
         self._max_seq_length = loaded.max_seq_length
         self.tokenizer = InGraphTokenizer(loaded.tokenizer)
-        # Keras variables are not what a SavedModel tracks; their values are.
-        self.weights = [variable.value for variable in loaded.model.weights]
         self.labels = tf.constant(loaded.labels) if loaded.labels else None
 
     def _answer(self, features: dict) -> dict[str, tf.Tensor]:

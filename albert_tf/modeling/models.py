@@ -382,6 +382,32 @@ class AlbertModel(keras.Model):
             found[heads[0].labels[-1]] = sample_weight
         return found
 
+    def export(
+        self,
+        filepath: str,
+        format: str = "tf_saved_model",
+        verbose: bool | None = None,
+        input_signature: object = None,
+        **kwargs: object,
+    ) -> None:
+        """Exports the model as Keras does, by default for any batch and length.
+
+        Keras itself would take the length of the first call, and numbers for
+        token ids in the type that the layers compute in.
+        """
+        if input_signature is None:
+            read = [n for head in self.heads.values() for n in head.features]
+            axes = dict.fromkeys((*_ENCODER_INPUTS, *read), 2)
+            if "multiple_choice" in self.head_names:
+                axes |= dict.fromkeys(_ENCODER_INPUTS, 3)
+            input_signature = [
+                {
+                    name: keras.InputSpec("int32", (None,) * number, name=name)
+                    for name, number in axes.items()
+                }
+            ]
+        super().export(filepath, format, verbose, input_signature, **kwargs)
+
     def get_config(self) -> dict:
         """Returns the constructor's arguments."""
         return {

@@ -115,6 +115,15 @@ def test_ids_signature(classifier, exported):
     )
 
 
+def test_each_weight_is_exported_once(classifier, exported):
+    stored = tf.train.list_variables(
+        os.path.join(exported, "variables/variables")
+    )
+    shapes = [tuple(shape) for name, shape in stored if "VALUE" in name]
+    weights = [tuple(weight.shape) for weight in classifier.model.weights]
+    assert sorted(shapes) == sorted(weights)
+
+
 def test_versions_count_up_and_are_whole(classifier, tmp_path):
     target = tmp_path / "albert"
     (target / "7").mkdir(parents=True)

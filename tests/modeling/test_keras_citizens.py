@@ -161,6 +161,29 @@ def test_shared_parts_stay_shared_and_weights_load_alone(tmp_path):
             np.testing.assert_array_equal(one, two)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "AlbertForMultipleChoice",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in MODELS
+            if name != "AlbertForMultipleChoice"
+        ),
+    ],
+)
+def test_keras_own_export_takes_batches_of_any_length(tmp_path, name):
+    model = model_of(name)
+    model.export(tmp_path / "export", verbose=False)
+    saved = tf.saved_model.load(tmp_path / "export")
+    inputs = saved.signatures["serving_default"].structured_input_signature[1]
+    for length in (5, 16):
+        batch = batch_of(name, batch=2, length=length)
+        features = {n: tf.constant(batch[n], tf.int32) for n in inputs}
+        expected = {n: np.asarray(v) for n, v in model(features).items()}
+        assert_equal(saved.serve(features), expected)
+
+
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
 def test_long_padding_and_scaled_losses_stay_finite(policy):
     model = model_of("AlbertForPretraining", policy)

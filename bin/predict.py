@@ -13,12 +13,8 @@ from absl import flags
 
 from albert_tf import files
 from albert_tf.config import UserError
-from albert_tf.tasks.base import Example
 from albert_tf.tasks.choices import MultipleChoice
-from albert_tf.tasks.conll import WordsExample
-from albert_tf.tasks.race import ChoiceExample
 from albert_tf.tasks.spans import AnswerableSpans, Spans
-from albert_tf.tasks.squad import Question
 from albert_tf.tasks.texts import Regression, shown_texts
 from albert_tf.tasks.token_classification import TokenClassification
 from bin import command_line
@@ -105,9 +101,7 @@ def main() -> None:
                 }
             )
     elif FLAGS.mode == "classify":
-        for answer in predictor.classify(
-            [tuple(text.split("\t", 1)) for text in texts]
-        ):
+        for answer in predictor.classify(_split(texts, 1)):
             _print(
                 {
                     **shown_texts(answer.texts),
@@ -116,53 +110,25 @@ def main() -> None:
                 }
             )
     else:
-        kind, example = ANSWERS[FLAGS.mode]
+        kind, tabs = ANSWERS[FLAGS.mode]
         if FLAGS.mode == "answer" and kind.head not in loaded.model.head_names:
             kind = Spans()
-        examples = [example(text, n) for n, text in enumerate(texts, start=1)]
-        for prediction in predictor.predict(kind, examples):
+        for prediction in predictor.predict(kind, _split(texts, tabs)):
             # The right answer is not known.
             _print({n: v for n, v in prediction.fields.items() if n != "label"})
 
 
-def _of_texts(text: str, number: int) -> Example:
-    return Example(tuple(text.split("\t", 1)), None, f"text {number}")
+def _split(texts: list[str], tabs: int) -> list[tuple[str, ...]]:
+    """Returns the parts of each line, between its first `tabs` tabs."""
+    return [tuple(text.split("\t", tabs)) for text in texts]
 
 
-def _of_question(text: str, number: int) -> Question:
-    question, tab, context = text.partition("\t")
-    if not tab:
-        raise UserError(
-            f"Text {number} has no tab: --mode=answer reads a question, a tab "
-            f"and the paragraph: {text[:60]!r}."
-        )
-    return Question(str(number), question, context, None, f"text {number}")
-
-
-def _of_words(text: str, number: int) -> WordsExample:
-    if not text.split():
-        raise UserError(f"Text {number} has no words.")
-    return WordsExample(tuple(text.split()), None, f"text {number}")
-
-
-def _of_choices(text: str, number: int) -> ChoiceExample:
-    context, *choices = text.split("\t")
-    if len(choices) < 2:
-        raise UserError(
-            f"Text {number} has {len(choices)} choices: --mode=choose reads a "
-            "text and two choices or more, with a tab before each: "
-            f"{text[:60]!r}."
-        )
-    place = f"text {number}"
-    return ChoiceExample(context, tuple(choices), None, place, str(number))
-
-
-# What is said of a text, and how a line becomes an example.
+# The kind of each mode, and the most tabs that part its texts; -1: any number.
 ANSWERS = {
-    "rate": (Regression(), _of_texts),
-    "answer": (AnswerableSpans(), _of_question),
-    "tag": (TokenClassification(), _of_words),
-    "choose": (MultipleChoice(), _of_choices),
+    "rate": (Regression(), 1),
+    "answer": (AnswerableSpans(), 1),
+    "tag": (TokenClassification(), 0),
+    "choose": (MultipleChoice(), -1),
 }
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from albert_tf.config import FeatureConfig, UserError
+from albert_tf.config import FeatureConfig, UserError, shown
 from albert_tf.tasks.features import Features
 from albert_tf.text.tokenizer_base import Tokenizer
 
@@ -26,6 +26,14 @@ class Example:
     texts: tuple[str, ...]
     label: str | None
     place: str = dataclasses.field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        """Refuses a string, whose characters would be taken for texts."""
+        if not isinstance(self.texts, tuple) or len(self.texts) not in (1, 2):
+            raise UserError(
+                f"An example's texts are {shown(self.texts)}; expected a "
+                "tuple of one or two strings."
+            )
 
 
 Metric = Callable[[np.ndarray, np.ndarray], float]
@@ -71,11 +79,26 @@ class Kind(abc.ABC):
         name: for people and messages.
         head: the row of modeling.heads.HEADS.
         labelled: whether the model has names of classes.
+        example_type: the class of its examples.
+        text_counts: how many texts an example is made of.
+        takes: these texts, in words.
     """
 
     name: ClassVar[str]
     head: ClassVar[str]
     labelled: ClassVar[bool] = False
+    example_type: ClassVar[type]
+    text_counts: ClassVar[range]
+    takes: ClassVar[str]
+
+    @abc.abstractmethod
+    def example(self, texts: tuple[str, ...], number: int) -> Any:
+        """Returns the example of texts whose answer is not known.
+
+        Args:
+            texts: one of `text_counts` strings.
+            number: of the example, from 1: its id, and for messages.
+        """
 
     def labels(self, examples: Sequence[Any]) -> list[str]:
         """Returns the names of the classes that occur, sorted."""

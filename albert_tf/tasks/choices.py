@@ -1,6 +1,7 @@
 """Multiple choice: which of several texts goes with a context."""
 
 import dataclasses
+import sys
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -31,6 +32,18 @@ class MultipleChoice(Kind):
 
     name = "multiple choice"
     head = "multiple_choice"
+    example_type = ChoiceExample
+    text_counts = range(3, sys.maxsize)
+    takes = (
+        "three strings or more, a text and its choices (on a line, with tabs "
+        "between them)"
+    )
+
+    def example(self, texts: tuple[str, ...], number: int) -> ChoiceExample:
+        """Returns the example of a text and its choices."""
+        context, *choices = texts
+        place = f"text {number}"
+        return ChoiceExample(context, tuple(choices), None, place, str(number))
 
     def is_told(self, example: ChoiceExample) -> bool:
         """Returns whether the file tells which choice is right."""

@@ -33,8 +33,18 @@ class Spans(Kind):
 
     name = "questions"
     head = "span"
+    example_type = Question
+    text_counts = range(2, 3)
+    takes = (
+        "two strings, a question and its paragraph (on a line, with a tab "
+        "between them)"
+    )
     inputs: ClassVar[tuple[str, ...]] = ("input_ids", "segment_ids")
     targets: ClassVar[tuple[str, ...]] = ("start_positions", "end_positions")
+
+    def example(self, texts: tuple[str, ...], number: int) -> Question:
+        """Returns the question on a paragraph, without answers."""
+        return Question(str(number), *texts, None, f"text {number}")
 
     def measured(
         self, metrics: Mapping[str, Metric], labels: Sequence[str]

@@ -167,6 +167,14 @@ def shown_texts(texts: Sequence[str]) -> dict[str, object]:
 class Texts(Kind):
     """What single texts and pairs have in common."""
 
+    example_type = Example
+    text_counts = range(1, 3)
+    takes = "a string, or two (on a line, with a tab between them)"
+
+    def example(self, texts: tuple[str, ...], number: int) -> Example:
+        """Returns the example of a text, or pair, without a label."""
+        return Example(texts, None, f"text {number}")
+
     def is_told(self, example: Example) -> bool:
         """Returns whether the file tells the label, or number."""
         return example.label is not None

@@ -45,6 +45,20 @@ class TokenClassification(Kind):
     name = "token classification"
     head = "token_classification"
     labelled = True
+    example_type = WordsExample
+    text_counts = range(1, 2)
+    takes = "one string, of words with blanks between them"
+
+    def example(self, texts: tuple[str, ...], number: int) -> WordsExample:
+        """Returns the words of a text, without tags.
+
+        Raises:
+            UserError: when there is none.
+        """
+        words = texts[0].split()
+        if not words:
+            raise UserError(f"Text {number} has no words.")
+        return WordsExample(tuple(words), None, f"text {number}")
 
     def labels(self, examples: Sequence[WordsExample]) -> list[str]:
         """Returns the tags that occur, sorted.

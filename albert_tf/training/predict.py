@@ -1,19 +1,19 @@
 """Using a model on raw texts."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.config import UserError
+from albert_tf.config import UserError, shown
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.modeling.heads import SentenceEmbeddingHead
-from albert_tf.tasks.base import Answers, Example, Kind, Prediction
-from albert_tf.tasks.classes import softmax
+from albert_tf.tasks.base import Answers, Kind, Prediction
 from albert_tf.tasks.features import Features
-from albert_tf.tasks.texts import framed, text_features
+from albert_tf.tasks.texts import Classification as TextClassification
+from albert_tf.tasks.texts import framed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +47,53 @@ def _padded(features: Features) -> dict[str, np.ndarray]:
     return features.batch(np.arange(len(features)), features.lengths.max())
 
 
+def _listed(texts: Iterable[Any], takes: str) -> list[Any]:
+    """Returns the items; refuses a string, which would be its characters."""
+    if isinstance(texts, str | bytes | Mapping) or not isinstance(
+        texts, Iterable
+    ):
+        raise UserError(
+            f"The texts are {shown(texts)}; expected a list, each item of it "
+            f"{takes}."
+        )
+    return list(texts)
+
+
+def _as_tuple(
+    item: Any, number: int, counts: range, takes: str
+) -> tuple[str, ...]:
+    """Returns a string, or several, as a tuple; refuses what is neither."""
+    texts = (item,) if isinstance(item, str) else item
+    if (
+        not isinstance(texts, tuple | list)
+        or len(texts) not in counts
+        or not all(isinstance(text, str) for text in texts)
+    ):
+        raise UserError(f"Text {number} is {shown(item)}; expected {takes}.")
+    return tuple(texts)
+
+
+def _strings(texts: Iterable[Any]) -> list[str]:
+    """Returns single texts."""
+    takes = "one string"
+    return [
+        _as_tuple(item, number, range(1, 2), takes)[0]
+        for number, item in enumerate(_listed(texts, takes), start=1)
+    ]
+
+
+def _examples(kind: Kind, items: Iterable[Any]) -> list[Any]:
+    """Returns examples of a kind, made of strings where they are not yet."""
+    return [
+        item
+        if isinstance(item, kind.example_type)
+        else kind.example(
+            _as_tuple(item, number, kind.text_counts, kind.takes), number
+        )
+        for number, item in enumerate(_listed(items, kind.takes), start=1)
+    ]
+
+
 def _batches(texts: Sequence, size: int) -> Iterator[Sequence]:
     for first in range(0, len(texts), size):
         yield texts[first : first + size]
@@ -77,55 +124,45 @@ class Predictor:
         return self._call({k: tf.constant(v) for k, v in features.items()})
 
     def classify(
-        self, texts: Sequence[tuple[str, ...]]
+        self, texts: Iterable[str | Sequence[str]]
     ) -> Iterator[Classification]:
         """Yields the classification of each text, or pair of texts.
 
         Raises:
-            UserError: when the model is not a classifier.
+            UserError: when the model is not a classifier, or an item is
+                neither a string nor one or two of them.
         """
-        self.loaded.require_head(
-            "classification",
-            "The model directory",
-            "fine-tune it first (bin.finetune), or use the --mode of its head.",
-        )
-        labels = self.loaded.labels
-        for batch in _batches(texts, self.batch_size):
-            features = text_features(
-                [Example(part, None) for part in batch],
-                self.loaded.tokenizer,
-                self.loaded.max_seq_length,
-                {},
+        kind = TextClassification()
+        examples = _examples(kind, texts)
+        for example, prediction in zip(
+            examples, self.predict(kind, examples), strict=True
+        ):
+            yield Classification(
+                example.texts,
+                prediction.fields["prediction"],
+                prediction.fields["probabilities"],
             )
-            logits = self._run(_padded(features))["logits"]
-            for part, row in zip(batch, softmax(logits.numpy()), strict=True):
-                yield Classification(
-                    part,
-                    labels[int(row.argmax())],
-                    {
-                        name: float(value)
-                        for name, value in zip(labels, row, strict=True)
-                    },
-                )
 
     def predict(
-        self, kind: Kind, examples: Sequence[Any]
+        self, kind: Kind, examples: Iterable[Any]
     ) -> Iterator[Prediction]:
         """Yields what a fine-tuned model says of each example.
 
         Args:
             kind: whose head the model has.
-            examples: of this kind.
+            examples: of this kind, or the strings that one is made of (see
+                `Kind.takes`): a question and its paragraph, for instance.
 
         Raises:
-            UserError: when the model has another head, or examples do not go
-                with one another.
+            UserError: when the model has another head, an item is not what
+                the kind takes, or examples do not go with one another.
         """
         self.loaded.require_head(
             kind.head,
             "The model directory",
             f"use a model that was fine-tuned for {kind.name}.",
         )
+        examples = _examples(kind, examples)
         if examples:
             kind.check(examples)
         config, labels = self.loaded.features, self.loaded.labels or []
@@ -148,15 +185,19 @@ class Predictor:
             scores = kind.scores(batch, features, outputs, config)
             yield from kind.predictions(Answers(batch, scores, config, labels))
 
-    def embed(self, texts: Sequence[str]) -> Iterator[Embedding]:
-        """Yields the embedding of each text, whatever the model's heads."""
+    def embed(self, texts: Iterable[str]) -> Iterator[Embedding]:
+        """Yields the embedding of each text, whatever the model's heads.
+
+        Raises:
+            UserError: when an item is not a string.
+        """
         head = SentenceEmbeddingHead(self.loaded.model.config)
         encode = tf.function(
             lambda features: head(self.loaded.model.encode(features), features),
             reduce_retracing=True,
         )
-        for batch in _batches(texts, self.batch_size):
-            ids = self.loaded.tokenizer.encode_batch(list(batch))
+        for batch in _batches(_strings(texts), self.batch_size):
+            ids = self.loaded.tokenizer.encode_batch(batch)
             features = {
                 name: tf.constant(value)
                 for name, value in self._pack(ids).items()
@@ -171,13 +212,13 @@ class Predictor:
                 yield Embedding(text, mean.tolist(), cls.tolist())
 
     def fill_mask(
-        self, texts: Sequence[str], top_k: int = 5
+        self, texts: Iterable[str], top_k: int = 5
     ) -> Iterator[FilledMask]:
         """Yields the likeliest pieces for each [MASK] of each text.
 
         Raises:
-            UserError: when the model has no masked-LM head, or a text has no
-                [MASK] within the model's length.
+            UserError: when the model has no masked-LM head, an item is not a
+                string, or a text has no [MASK] within the model's length.
         """
         self.loaded.require_head(
             "masked_lm",
@@ -185,7 +226,7 @@ class Predictor:
             "use the pretrained model, or --mode=classify.",
         )
         tokenizer = self.loaded.tokenizer
-        for number, text in enumerate(texts, start=1):
+        for number, text in enumerate(_strings(texts), start=1):
             features = self._pack([tokenizer.encode_with_masks(text)])
             places = np.flatnonzero(
                 features["input_ids"][0] == tokenizer.mask_id

@@ -1,0 +1,295 @@
+"""Every code block of README.md and docs/ is run, or marked as not run.
+
+A block is run unless the line before it is `<!-- not run: why -->`. What is
+run must be Python, or commands `python -m bin.PROGRAM`, which take the files
+of `place` and one another's, in the order of the documents. The flags of
+commands that are not run are checked against those of the program.
+"""
+
+import contextlib
+import dataclasses
+import importlib
+import json
+import os
+import re
+import shlex
+import string
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from absl import flags
+
+from albert_tf.config import ModelConfig
+from albert_tf.interchange.model_directory import (
+    LoadedModel,
+    save_model_directory,
+)
+from albert_tf.interchange.serving import export_saved_model
+from albert_tf.modeling.models import MODELS
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+NOT_RUN = re.compile(r"<!-- not run: .+ -->")
+COMMAND = re.compile(r"python -m bin\.(\w+)\b(.*)")
+# What makes the commands of the documents small: values of flags that they
+# give, and flags beside those.
+SMALLER = {
+    "vocab_size": 150,
+    "max_seq_length": 32,
+    "eval_fraction": 0.3,
+    "num_runs": 2,
+}
+# What is printed after each.
+_END = "-- the command has ended"
+STEPS = ["--num_train_steps=1", "--train_batch_size=4"]
+BESIDE = {
+    "pretrain": [*STEPS, "--max_eval_steps=1"],
+    "finetune": [*STEPS, "--max_seq_length=32"],
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """A fenced block, where it begins, and whether it is marked."""
+
+    place: str
+    language: str
+    text: str
+    is_run: bool
+
+    def commands(self):
+        """Returns (program, arguments) of every command in the block."""
+        lines = self.text.replace("\\\n", " ").splitlines()
+        return [
+            (program, shlex.split(rest, comments=True))
+            for line in lines
+            if not line.lstrip().startswith("#")
+            for program, rest in _programs(line)
+        ]
+
+
+def _programs(line):
+    """Returns the programs of a line, one within another's arguments too."""
+    found = COMMAND.search(line)
+    if not found:
+        return []
+    program, rest = found.groups()
+    own, _, inner = rest.partition(" -- ")
+    return [(program, own), *_programs(inner)]
+
+
+def blocks_of(text, name):
+    """Returns the fenced blocks of a Markdown document."""
+    lines, found, first = text.splitlines(), [], None
+    for number, line in enumerate(lines):
+        if not line.startswith("```"):
+            continue
+        if first is None:
+            first = number
+            continue
+        before = lines[first - 1] if first else ""
+        found.append(
+            Block(
+                f"{name}:{first + 1}",
+                lines[first][3:],
+                "\n".join(lines[first + 1 : number]),
+                not NOT_RUN.fullmatch(before),
+            )
+        )
+        first = None
+    assert first is None, f"{name}:{first + 1}: a block has no end"
+    return found
+
+
+def all_blocks():
+    """Returns the blocks of all documents, with `$NAME` filled in."""
+    found = []
+    for path in DOCUMENTS:
+        name = path.relative_to(ROOT).as_posix()
+        text = path.read_text(encoding="utf-8")
+        values = dict(re.findall(r'^([A-Z]+)="(.*)"$', text, re.MULTILINE))
+        for block in blocks_of(text, name):
+            filled = string.Template(block.text).safe_substitute(values)
+            found.append(dataclasses.replace(block, text=filled))
+    return found
+
+
+BLOCKS = all_blocks()
+PYTHON = [b for b in BLOCKS if b.is_run and b.language == "python"]
+
+
+def stray_lines(block):
+    """Returns what of a block that is to be run is no command."""
+    lines = block.text.replace("\\\n", " ").splitlines()
+    return [line for line in lines if not COMMAND.match(line)]
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.place)
+def test_a_block_is_run_or_marked(block):
+    if block.is_run and block.language != "python":
+        assert not stray_lines(block), (
+            f"{block.place}: the tests run Python and commands `python -m "
+            f"bin.PROGRAM`; {stray_lines(block)} is neither. Put `<!-- not "
+            "run: why -->` on the line before the block, or leave it out."
+        )
+
+
+@contextlib.contextmanager
+def parsed(program, arguments):
+    """Gives a program's module with its flags set, and what is left over."""
+    module = importlib.import_module(f"bin.{program}")
+    before = set(flags.FLAGS)
+    try:
+        module.define_flags()
+        yield module, flags.FLAGS([program, *arguments])[1:]
+    finally:
+        for name in set(flags.FLAGS) - before:
+            delattr(flags.FLAGS, name)
+        flags.FLAGS.unparse_flags()
+
+
+@pytest.mark.parametrize(
+    "block", [b for b in BLOCKS if b.commands()], ids=lambda block: block.place
+)
+def test_flags_of_commands_are_those_of_programs(block):
+    for program, arguments in block.commands():
+        try:
+            with parsed(program, arguments) as (_, left):
+                assert not left, f"{block.place}: {program}: {left}"
+        except flags.Error as error:
+            pytest.fail(f"{block.place}: {program}: {error}")
+
+
+def save_model(directory, name, tokenizer, **options):
+    """Writes a small model with random weights; returns it, loaded."""
+    config = ModelConfig(
+        vocab_size=tokenizer.vocab_size,
+        embedding_size=8,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=128,
+    )
+    loaded = LoadedModel(MODELS[name](config, **options), tokenizer, 128)
+    os.makedirs(directory.parent, exist_ok=True)
+    save_model_directory(
+        str(directory), loaded.model, tokenizer, max_seq_length=128
+    )
+    return loaded
+
+
+def save_classifier(place, tokenizer):
+    return save_model(
+        place / "runs/mytask/model",
+        "AlbertForClassification",
+        tokenizer,
+        labels=["no", "yes"],
+    )
+
+
+def test_python_blocks_run(tmp_path, monkeypatch, tiny_tokenizer):
+    """With the models that they name, and features and labels to fit."""
+    monkeypatch.chdir(tmp_path)
+    loaded = save_classifier(tmp_path, tiny_tokenizer)
+    export_saved_model(loaded, str(tmp_path / "export/mytask"))
+    save_model(
+        tmp_path / "runs/tiny/model", "AlbertForPretraining", tiny_tokenizer
+    )
+    ids = np.full((4, 8), 9, np.int32)
+    names = {
+        "features": {
+            "input_ids": ids,
+            "input_mask": np.ones_like(ids),
+            "segment_ids": np.zeros_like(ids),
+        },
+        "label_ids": np.array([0, 1, 0, 1]),
+    }
+    for block in PYTHON:
+        exec(compile(block.text, block.place, "exec"), dict(names))
+
+
+def write_files(place, sentences):
+    """Writes the files that commands name, made of invented sentences."""
+
+    def write(name, lines):
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+    for name, part in (("one.txt", sentences[:300]), ("two.md", sentences)):
+        paragraphs = [" ".join(part[n : n + 5]) for n in range(0, 300, 5)]
+        write(f"books/{name}", ["\n\n".join(paragraphs)])
+    header = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String"
+    rows = [
+        f"{n % 2}\t{n}\t{n}\t{sentences[n]}\t{sentences[n + 1]}"
+        for n in range(12)
+    ]
+    for name in ("glue/MRPC/train.tsv", "glue/MRPC/dev.tsv", "MRPC/dev.tsv"):
+        write(name, [header, *rows])
+    write(
+        "glue/MRPC/test.tsv",
+        [header.replace("Quality", "index"), *rows],
+    )
+    write("MRPC.tsv", ["index\tprediction", *(f"{n}\t1" for n in range(12))])
+    question = {"id": "1", "question": "who", "is_impossible": True}
+    paragraph = {"context": sentences[0], "qas": [question | {"answers": []}]}
+    articles = {"version": "v2.0", "data": [{"paragraphs": [paragraph]}]}
+    for name, content in (
+        ("dev-v2.0", articles),
+        ("predictions", {"1": ""}),
+        ("null_odds", {"1": 0.5}),
+    ):
+        write(f"{name}.json", [json.dumps(content)])
+    write("texts.txt", sentences[:3])
+    write("questions.txt", [f"who\t{sentence}" for sentence in sentences[:2]])
+
+
+def smaller(program, arguments):
+    """Returns a command's arguments for small data and few steps."""
+    changed = []
+    for argument in arguments:
+        name = argument.partition("=")[0].lstrip("-")
+        value = SMALLER.get(name)
+        changed.append(argument if value is None else f"--{name}={value}")
+    return [*changed, *BESIDE.get(program, [])]
+
+
+@pytest.mark.slow
+def test_commands_run(tmp_path, sentences, tiny_tokenizer):
+    """In one process, which loads TensorFlow once."""
+    write_files(tmp_path, sentences)
+    save_classifier(tmp_path, tiny_tokenizer)
+    save_model(
+        tmp_path / "runs/squad/run-1",
+        "AlbertForAnswerableQuestions",
+        tiny_tokenizer,
+    )
+    commands = [
+        (block.place, program, smaller(program, arguments))
+        for block in BLOCKS
+        if block.is_run
+        for program, arguments in block.commands()
+    ]
+    done = subprocess.run(
+        [sys.executable, __file__],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        input=json.dumps(commands),
+        capture_output=True,
+        text=True,
+    )
+    said = done.stdout[-2000:] + done.stderr[-4000:]
+    assert done.returncode == 0, said
+    # A program might have ended the process.
+    assert done.stdout.count(_END) == len(commands), said
+
+
+if __name__ == "__main__":
+    for place, program, arguments in json.load(sys.stdin):
+        print(f"{place}: {program} {shlex.join(arguments)}", flush=True)
+        with parsed(program, arguments) as (module, _):
+            module.main()
+        print(_END, flush=True)

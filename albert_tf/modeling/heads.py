@@ -5,7 +5,8 @@ gives, and what it minimises. Every head gives float32, whatever the precision
 of its layers.
 """
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Callable, Mapping
 
 import keras
 from keras import ops
@@ -30,6 +31,32 @@ from albert_tf.modeling.losses import (
 # Added to logits of positions that cannot be an answer (the original's value).
 _IMPOSSIBLE = -1e30
 
+END_NEEDS_START = (
+    "The end of an answer is scored given its start: start_positions must be "
+    "among the features that the model is called with, not with the labels "
+    "alone."
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Label:
+    """What an output of a head learns.
+
+    Attributes:
+        output: of the head.
+        name: of the label, among the batch's features.
+        loss: of the output, the labels and their weights.
+        classes: how many there are, of the head and the shape of
+            `input_ids`; None where the label is a real number.
+        factor: of the output's loss in the head's.
+    """
+
+    output: str
+    name: str
+    loss: Callable[..., Pair]
+    classes: Callable[["Head", tuple], int] | None = None
+    factor: float = 1.0
+
 
 class Head(ConfiguredLayer):
     """What every head says of itself.
@@ -40,15 +67,16 @@ class Head(ConfiguredLayer):
             that says of which positions it needs the states.
         features: what `call` reads of a batch, beside the encoder's inputs.
         outputs: what `call` gives.
-        labels: what `loss` reads of a batch; the first is what the head
-            predicts. Weights may be absent and are 1 then.
+        labels: what its outputs learn.
+        label_weights: the feature that weighs the labels; 1 where absent.
         options: constructor arguments beside the architecture.
     """
 
     reads: str = "pooled_output"
     features: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ("logits",)
-    labels: tuple[str, ...] = ("label_ids", "example_weights")
+    labels: tuple[Label, ...] = ()
+    label_weights: str = "example_weights"
     options: tuple[str, ...] = ()
 
     def call(
@@ -69,10 +97,41 @@ class Head(ConfiguredLayer):
         """
         raise NotImplementedError
 
-    @staticmethod
-    def loss(outputs: dict, features: dict) -> Pair | None:
+    @classmethod
+    def losses(
+        cls, outputs: dict, labels: Mapping, weights: Mapping
+    ) -> dict[str, Pair]:
+        """Returns (weighted sum, weight) by output, times the factors.
+
+        Args:
+            outputs: of the head.
+            labels: by output.
+            weights: by output; 1 where absent.
+        """
+        pairs = {}
+        for label in cls.labels:
+            total, weight = label.loss(
+                outputs[label.output],
+                labels[label.output],
+                weights.get(label.output),
+            )
+            if label.factor != 1.0:
+                total = total * label.factor
+            pairs[label.output] = total, weight
+        return pairs
+
+    @classmethod
+    def loss(cls, outputs: dict, features: dict) -> Pair | None:
         """Returns (weighted sum, weight); None where nothing trains a head."""
-        raise NotImplementedError
+        labels = {label.output: features[label.name] for label in cls.labels}
+        weights = dict.fromkeys(labels, features.get(cls.label_weights))
+        pairs = list(cls.losses(outputs, labels, weights).values())
+        if not pairs:
+            return None
+        total, weight = pairs[0]
+        for other, _ in pairs[1:]:
+            total = total + other
+        return total, weight
 
     def get_config(self) -> dict:
         """Returns the constructor's arguments."""
@@ -98,7 +157,15 @@ class MaskedLMHead(Head):
     reads = "masked_lm_positions"
     features = ("masked_lm_positions",)
     outputs = ("masked_lm_logits",)
-    labels = ("masked_lm_ids", "masked_lm_weights")
+    labels = (
+        Label(
+            "masked_lm_logits",
+            "masked_lm_ids",
+            weighted_cross_entropy,
+            lambda head, shape: head.config.vocab_size,
+        ),
+    )
+    label_weights = "masked_lm_weights"
 
     def __init__(
         self,
@@ -145,15 +212,6 @@ class MaskedLMHead(Head):
         return {
             "masked_lm_logits": _float32(logits) + _float32(self.output_bias)
         }
-
-    @staticmethod
-    def loss(outputs: dict, features: dict) -> Pair:
-        """Returns the cross-entropy of the masked tokens."""
-        return weighted_cross_entropy(
-            outputs["masked_lm_logits"],
-            features["masked_lm_ids"],
-            features.get("masked_lm_weights"),
-        )
 
 
 class PooledHead(Head):
@@ -202,7 +260,14 @@ class SentenceOrderHead(PooledHead):
     """
 
     outputs = ("sentence_order_logits",)
-    labels = ("sentence_order_labels", "example_weights")
+    labels = (
+        Label(
+            "sentence_order_logits",
+            "sentence_order_labels",
+            weighted_cross_entropy,
+            lambda head, shape: 2,
+        ),
+    )
 
     def __init__(
         self,
@@ -226,20 +291,20 @@ class SentenceOrderHead(PooledHead):
             )
         }
 
-    @staticmethod
-    def loss(outputs: dict, features: dict) -> Pair:
-        """Returns the cross-entropy of the order."""
-        return weighted_cross_entropy(
-            outputs["sentence_order_logits"],
-            features["sentence_order_labels"],
-            features.get("example_weights"),
-        )
+
+_CLASS = Label(
+    "logits",
+    "label_ids",
+    weighted_cross_entropy,
+    lambda head, shape: head.num_labels,
+)
 
 
 @serializable
 class ClassificationHead(PooledHead):
     """One of several labels for a text: `logits` `[batch, labels]`."""
 
+    labels = (_CLASS,)
     options = ("num_labels",)
 
     def __init__(
@@ -262,21 +327,13 @@ class ClassificationHead(PooledHead):
         """Returns `logits` `[batch, labels]`."""
         return {"logits": self.scores(encoded, dropout_keys, training)}
 
-    @staticmethod
-    def loss(outputs: dict, features: dict) -> Pair:
-        """Returns the cross-entropy of the labels."""
-        return weighted_cross_entropy(
-            outputs["logits"],
-            features["label_ids"],
-            features.get("example_weights"),
-        )
-
 
 @serializable
 class RegressionHead(PooledHead):
     """A number for a text (STS-B): `predictions` `[batch]`."""
 
     outputs = ("predictions",)
+    labels = (Label("predictions", "label_ids", weighted_squared_error),)
 
     def __init__(
         self,
@@ -297,15 +354,6 @@ class RegressionHead(PooledHead):
         scores = self.scores(encoded, dropout_keys, training)
         return {"predictions": ops.squeeze(scores, -1)}
 
-    @staticmethod
-    def loss(outputs: dict, features: dict) -> Pair:
-        """Returns the squared error; `label_ids` are floats."""
-        return weighted_squared_error(
-            outputs["predictions"],
-            features["label_ids"],
-            features.get("example_weights"),
-        )
-
 
 @serializable
 class MultipleChoiceHead(PooledHead):
@@ -313,6 +361,15 @@ class MultipleChoiceHead(PooledHead):
 
     The batch's `input_ids` and the like are `[batch, choices, seq]`.
     """
+
+    labels = (
+        Label(
+            "logits",
+            "label_ids",
+            weighted_cross_entropy,
+            lambda head, shape: shape[1],
+        ),
+    )
 
     def __init__(
         self,
@@ -339,15 +396,6 @@ class MultipleChoiceHead(PooledHead):
         choices = ops.shape(features["input_ids"])[1]
         return {"logits": ops.reshape(scores, (-1, choices))}
 
-    @staticmethod
-    def loss(outputs: dict, features: dict) -> Pair:
-        """Returns the cross-entropy of the right choice."""
-        return weighted_cross_entropy(
-            outputs["logits"],
-            features["label_ids"],
-            features.get("example_weights"),
-        )
-
 
 @serializable
 class TokenClassificationHead(PooledHead):
@@ -358,7 +406,8 @@ class TokenClassificationHead(PooledHead):
     """
 
     reads = "sequence_output"
-    labels = ("label_ids", "label_weights")
+    labels = (_CLASS,)
+    label_weights = "label_weights"
     options = ("num_labels",)
 
     def __init__(
@@ -381,14 +430,22 @@ class TokenClassificationHead(PooledHead):
         """Returns `logits` `[batch, seq, labels]`."""
         return {"logits": self.scores(encoded, dropout_keys, training)}
 
-    @staticmethod
-    def loss(outputs: dict, features: dict) -> Pair:
-        """Returns the cross-entropy of the tokens' labels."""
-        return weighted_cross_entropy(
-            outputs["logits"],
-            features["label_ids"],
-            features.get("label_weights"),
-        )
+
+def _position(output: str, name: str) -> Label:
+    """Returns the label of a position: half of a span's loss."""
+    return Label(
+        output,
+        name,
+        weighted_cross_entropy,
+        lambda head, shape: shape[-1],
+        factor=0.5,
+    )
+
+
+_SPAN = (
+    _position("start_logits", "start_positions"),
+    _position("end_logits", "end_positions"),
+)
 
 
 @serializable
@@ -402,7 +459,7 @@ class SpanHead(PooledHead):
 
     reads = "sequence_output"
     outputs = ("start_logits", "end_logits")
-    labels = ("start_positions", "end_positions", "example_weights")
+    labels = _SPAN
 
     def __init__(
         self,
@@ -422,22 +479,6 @@ class SpanHead(PooledHead):
         """Returns `start_logits` and `end_logits` `[batch, seq]`."""
         scores = self.scores(encoded, dropout_keys, training)
         return {"start_logits": scores[..., 0], "end_logits": scores[..., 1]}
-
-    @staticmethod
-    def loss(outputs: dict, features: dict) -> Pair:
-        """Returns the mean of the cross-entropies of start and end."""
-        return _span_loss(outputs, features)
-
-
-def _span_loss(outputs: dict, features: dict) -> Pair:
-    weights = features.get("example_weights")
-    start, weight = weighted_cross_entropy(
-        outputs["start_logits"], features["start_positions"], weights
-    )
-    end, _ = weighted_cross_entropy(
-        outputs["end_logits"], features["end_positions"], weights
-    )
-    return (start + end) * 0.5, weight
 
 
 @serializable
@@ -472,10 +513,14 @@ class AnswerableSpanHead(Head):
         "end_top_positions",
     )
     labels = (
-        "start_positions",
-        "end_positions",
-        "is_impossible",
-        "example_weights",
+        *_SPAN,
+        Label(
+            "unanswerable_logits",
+            "is_impossible",
+            weighted_binary_cross_entropy,
+            lambda head, shape: 2,
+            factor=0.5,
+        ),
     )
     options = ("start_n_top", "end_n_top")
 
@@ -579,26 +624,18 @@ class AnswerableSpanHead(Head):
         outputs["end_top_positions"] = ends
         return outputs
 
-    @staticmethod
-    def loss(outputs: dict, features: dict) -> Pair:
-        """Returns half of span and half of answerability.
+    @classmethod
+    def losses(
+        cls, outputs: dict, labels: Mapping, weights: Mapping
+    ) -> dict[str, Pair]:
+        """Returns (weighted sum, weight) by output, times the factors.
 
         Raises:
             UserError: when `call` was not given the starts.
         """
         if "end_logits" not in outputs:
-            raise UserError(
-                "The end of an answer is scored given its start: "
-                "start_positions must be among the features that the model is "
-                "called with, not with the labels alone."
-            )
-        span, weight = _span_loss(outputs, features)
-        impossible, _ = weighted_binary_cross_entropy(
-            outputs["unanswerable_logits"],
-            features["is_impossible"],
-            features.get("example_weights"),
-        )
-        return span + 0.5 * impossible, weight
+            raise UserError(END_NEEDS_START)
+        return super().losses(outputs, labels, weights)
 
 
 def _likeliest(
@@ -637,7 +674,6 @@ class SentenceEmbeddingHead(Head):
 
     reads = "sequence_output"
     outputs = ("mean_embedding", "cls_embedding")
-    labels = ()
 
     def __init__(
         self,
@@ -661,10 +697,6 @@ class SentenceEmbeddingHead(Head):
             "mean_embedding": mean_of_tokens(hidden, features["input_mask"]),
             "cls_embedding": _float32(hidden[:, 0]),
         }
-
-    @staticmethod
-    def loss(outputs: dict, features: dict) -> None:
-        """Returns None: nothing trains it."""
 
 
 # The heads by name; the name is also the attribute of a model that has one.

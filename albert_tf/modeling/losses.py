@@ -67,11 +67,11 @@ def _weighted(
     """Returns the pair for losses `[...]`; without weights all count 1."""
     if weights is None:
         return ops.sum(losses), ops.sum(ops.ones_like(losses))
-    weights = _spread(weights, losses)
+    weights = spread_weights(weights, losses)
     return ops.sum(losses * weights), ops.sum(weights)
 
 
-def _spread(
+def spread_weights(
     weights: keras.KerasTensor, like: keras.KerasTensor
 ) -> keras.KerasTensor:
     """Returns float32 weights in the shape of what they weigh.
@@ -111,7 +111,7 @@ def weighted_cross_entropy(
     """
     labels = _row(ops.cast(labels, "int32"), logits[..., 0])
     if weights is not None:
-        kept = _spread(weights, labels) > 0
+        kept = spread_weights(weights, labels) > 0
         labels = ops.where(kept, labels, ops.zeros_like(labels))
     return _weighted(negative_log_likelihood(logits, labels), weights)
 

@@ -1,8 +1,10 @@
 """Models: the encoder with the heads of a job, one class per job."""
 
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 
 import keras
+import numpy as np
 from keras import ops
 
 from albert_tf import files
@@ -10,17 +12,18 @@ from albert_tf.config import ModelConfig, UserError, to_dict
 from albert_tf.modeling import pretrained
 from albert_tf.modeling.dropout import fold_in
 from albert_tf.modeling.encoder import AlbertEncoder
-from albert_tf.modeling.heads import HEADS, Head
+from albert_tf.modeling.heads import END_NEEDS_START, HEADS, Head, Label
+from albert_tf.modeling.inputs import ENCODER_INPUTS, checked_features, in_range
 from albert_tf.modeling.layers import (
     as_model_config,
     serializable,
     states_at,
 )
+from albert_tf.modeling.losses import spread_weights
 from albert_tf.modeling.weight_names import fill_model, heads_in
 
 # The stream of dropout keys that heads use; the encoder's sites count from 0.
 _HEAD_SITE = 1 << 20
-_ENCODER_INPUTS = ("input_ids", "input_mask", "segment_ids")
 
 
 @serializable
@@ -183,17 +186,20 @@ class AlbertModel(keras.Model):
         each with a key of its own.
 
         Raises:
-            UserError: when a sequence is longer than the position table.
+            UserError: when they are not what the model reads.
         """
-        inputs = [features[name] for name in _ENCODER_INPUTS]
-        length = inputs[0].shape[-1]
-        limit = self.config.max_position_embeddings
-        if length is not None and length > limit:
-            raise UserError(
-                f"A sequence of {length} tokens exceeds "
-                f"max_position_embeddings={limit}; shorten the data or give "
-                "the model more positions."
-            )
+        features = self._checked(features, (), in_graph=not training)
+        return self._encode(features, dropout_keys, training, **options)
+
+    def _encode(
+        self,
+        features: dict[str, keras.KerasTensor],
+        dropout_keys: keras.KerasTensor | None,
+        training: bool,
+        **options: object,
+    ) -> dict[str, keras.KerasTensor]:
+        """Returns the encoder's outputs for features that are checked."""
+        inputs = [features[name] for name in ENCODER_INPUTS]
         if len(inputs[0].shape) == 3:
             inputs = [
                 ops.reshape(value, (-1, ops.shape(value)[-1]))
@@ -217,7 +223,8 @@ class AlbertModel(keras.Model):
 
         Args:
             features: `input_ids`, `input_mask`, `segment_ids` `[batch, seq]`
-                and what the heads read (see heads.py).
+                and what the heads read (see heads.py). Without a mask all
+                are tokens; without segments all are of the first.
             dropout_keys: `[batch]` uint32 or None (see ExampleDropout);
                 the choices of an example are dropped differently.
             training: whether dropout is on.
@@ -233,9 +240,13 @@ class AlbertModel(keras.Model):
             `[batch, H]`, and the outputs that the heads name.
 
         Raises:
-            UserError: when more than the heads' outputs is asked for with
-                heads_only, or more applications than there are.
+            UserError: when the features are not what the model reads, more
+                than the heads' outputs is asked for with heads_only, or more
+                applications than there are.
         """
+        features = self._checked(
+            features, self._features_of_heads(), in_graph=not training
+        )
         if heads_only:
             self._check_heads_only(output_hidden_states, output_attentions)
         places = self._places_read(features)
@@ -244,7 +255,7 @@ class AlbertModel(keras.Model):
             read_positions = _side_by_side(places, features)
         if dropout_keys is not None and len(features["input_ids"].shape) == 3:
             dropout_keys = _keys_of_choices(dropout_keys, features)
-        outputs = self.encode(
+        outputs = self._encode(
             features,
             dropout_keys,
             training,
@@ -302,6 +313,81 @@ class AlbertModel(keras.Model):
             if head.reads in head.features
         }
 
+    def _features_of_heads(self) -> tuple[str, ...]:
+        """Returns what the heads read beside the encoder's inputs."""
+        return sum((head.features for head in self.heads.values()), ())
+
+    def _learnt(self) -> dict[str, tuple[Head, Label]]:
+        """Returns the outputs that heads learn, each with its label."""
+        return {
+            label.output: (head, label)
+            for head in self.heads.values()
+            for label in head.labels
+        }
+
+    def _checked(
+        self, features: dict, needed: tuple[str, ...], in_graph: bool
+    ) -> dict:
+        """Returns the features with defaults, see `checked_features`."""
+        known = {
+            name
+            for head, label in self._learnt().values()
+            for name in (label.name, head.label_weights)
+        }
+        return checked_features(
+            features,
+            self.config,
+            needed=needed,
+            known=known.union(self._features_of_heads()),
+            in_graph=in_graph,
+        )
+
+    def fit(self, *args: object, **kwargs: object) -> object:
+        """Trains as any Keras model's `fit`; arrays are checked before."""
+        self._check_arrays(super().fit, args, kwargs)
+        return super().fit(*args, **kwargs)
+
+    def evaluate(self, *args: object, **kwargs: object) -> object:
+        """Evaluates as any Keras model; arrays are checked before."""
+        self._check_arrays(super().evaluate, args, kwargs)
+        return super().evaluate(*args, **kwargs)
+
+    def predict(self, *args: object, **kwargs: object) -> object:
+        """Predicts as any Keras model; arrays are checked before."""
+        self._check_arrays(super().predict, args, kwargs)
+        return super().predict(*args, **kwargs)
+
+    def _check_arrays(
+        self, method: Callable, args: tuple, kwargs: Mapping
+    ) -> None:
+        """Checks the arrays that one of Keras' loops is given.
+
+        Under XLA and on JAX nothing can check them later.
+
+        Raises:
+            UserError: naming the value that is wrong.
+        """
+        given = inspect.signature(method).bind(*args, **kwargs).arguments
+        x, y = given.get("x"), given.get("y")
+        if given.get("class_weight") and any(
+            head.label_weights != "example_weights"
+            for head in self.heads.values()
+        ):
+            raise UserError(
+                "class_weight weighs examples of one label; "
+                f"{type(self).__name__} has many labels in an example. Give "
+                "their weights as sample_weight, in the shape of the labels."
+            )
+        if not isinstance(x, Mapping):
+            return
+        arrays = {n: v for n, v in x.items() if isinstance(v, np.ndarray)}
+        if len(arrays) < len(x):
+            return
+        self._checked(arrays, self._features_of_heads(), in_graph=False)
+        trains = self._compile_loss is None and self._learnt()
+        if trains and method.__name__ != "predict":
+            self._labels_in_range(x, y, given.get("sample_weight"))
+
     def compute_loss(
         self,
         x: dict | None = None,
@@ -310,14 +396,16 @@ class AlbertModel(keras.Model):
         sample_weight: object = None,
         training: bool = True,
     ) -> keras.KerasTensor:
-        """Returns the sum of the heads' mean losses, for Keras' `fit`.
+        """Returns the loss and the layers' own losses, for Keras' `fit`.
 
-        Labels are taken from the features, or from `y`: a dictionary, or the
-        labels of the model's only head, whose weights `sample_weight` are
-        then. A loss given to `compile` goes first.
+        The sum of the heads' mean losses, unless `compile` was given a loss.
+        Labels and weights are taken from `y` and `sample_weight`, by the name
+        of the label or of the output that learns it, or without a name where
+        there is one label; or from the features.
 
         Raises:
-            UserError: when nothing trains the model, or a label is missing.
+            UserError: when nothing trains the model, or a label is missing,
+                unknown or out of range.
         """
         # On TensorFlow; other backends have no such attribute.
         strategy = getattr(self, "distribute_strategy", None)
@@ -327,60 +415,168 @@ class AlbertModel(keras.Model):
                 "every replica alike. bin.pretrain and bin.finetune train on "
                 "several with --strategy."
             )
+        if training:
+            # `call` leaves values alone in a graph that trains.
+            self._checked(x, self._features_of_heads(), in_graph=True)
         if self._compile_loss is not None:
-            return super().compute_loss(
-                x, y, y_pred, sample_weight, training=training
+            compared = self._compared(x, y, y_pred, sample_weight)
+            return super().compute_loss(x, *compared, training=training)
+        if self.compiled and self._compile_config.config["loss_weights"]:
+            raise UserError(
+                "loss_weights weigh losses that compile() is given, and it "
+                "was given none; give it a loss for each of these outputs."
             )
-        features = {**x, **self._labels(y, sample_weight)}
-        total = None
-        for name, head in self.heads.items():
-            missing = [
-                label
-                for label in head.labels
-                if label not in features and not label.endswith("weights")
-            ]
-            if missing:
-                raise UserError(
-                    f"The batch has no {', '.join(missing)}, which the loss "
-                    f"of the head {name} needs."
-                )
-            pair = head.loss(y_pred, features)
-            if pair is not None:
-                value, weight = pair
-                mean = value / ops.maximum(weight, 1e-12)
-                total = mean if total is None else total + mean
-        if total is None:
+        losses = [ops.sum(loss) for loss in self.losses]
+        if not losses and not self._learnt():
             raise UserError(
                 f"{type(self).__name__} has no head with a loss; give "
                 "compile() one, or train another model class."
             )
-        return total
+        labels, weights = self._labels_in_range(x, y, sample_weight)
+        for head in self.heads.values():
+            for value, weight in head.losses(y_pred, labels, weights).values():
+                losses.append(value / ops.maximum(weight, 1e-12))
+        return sum(losses)
 
-    def _labels(self, y: object, sample_weight: object) -> dict:
-        """Returns `fit`'s labels and weights by the heads' names for them."""
-        found = dict(y) if isinstance(y, Mapping) else {}
-        heads = [head for head in self.heads.values() if head.labels]
-        if isinstance(sample_weight, Mapping):
-            # Keras names weights as the labels that they belong to.
-            for head in heads:
-                if head.labels[0] in sample_weight:
-                    weights = sample_weight[head.labels[0]]
-                    found[head.labels[-1]] = weights
-            sample_weight = None
-        loose = y is not None and not isinstance(y, Mapping)
-        if not heads or not (loose or sample_weight is not None):
-            return found
-        if len(heads) > 1:
-            raise UserError(
-                f"{type(self).__name__} has {len(heads)} heads with labels; "
-                "give labels and weights by their names, in a dictionary, "
-                "not as y and sample_weight."
+    def compute_metrics(
+        self, x: dict, y: object, y_pred: dict, sample_weight: object = None
+    ) -> dict:
+        """Returns the metrics of `compile`, for Keras' `fit`."""
+        if self._compile_metrics is not None:
+            y, y_pred, sample_weight = self._compared(
+                x, y, y_pred, sample_weight
             )
-        if loose:
-            found[heads[0].labels[0]] = y
-        if sample_weight is not None:
-            found[heads[0].labels[-1]] = sample_weight
-        return found
+        return super().compute_metrics(x, y, y_pred, sample_weight)
+
+    def _compared(
+        self, x: dict, y: object, y_pred: dict, sample_weight: object
+    ) -> tuple[object, dict, object]:
+        """Returns labels, predictions and weights as Keras compares them.
+
+        By output, and only those that have a label. `[batch]` becomes
+        `[batch, 1]`, since Keras takes means over the last axis.
+
+        Raises:
+            UserError: when a label or an output is missing.
+        """
+        learnt = self._learnt()
+        if not learnt and not isinstance(y, Mapping):
+            return y, y_pred, sample_weight
+        labels, weights = self._labels(x, y, sample_weight)
+        if not isinstance(self.loss, Mapping):
+            self._require_labels(labels)
+        if "end_logits" in labels and "end_logits" not in y_pred:
+            raise UserError(END_NEEDS_START)
+        predicted = {output: y_pred[output] for output in labels}
+        for output, value in predicted.items():
+            if len(value.shape) == 1:
+                predicted[output] = ops.expand_dims(value, -1)
+                if len(labels[output].shape) == 1:
+                    labels[output] = ops.expand_dims(labels[output], -1)
+        if not weights:
+            return labels, predicted, None
+        spread = dict.fromkeys(labels)
+        for output in weights.keys() & labels.keys():
+            # Keras' losses have a value for each vector of the output.
+            spread[output] = spread_weights(
+                weights[output], predicted[output][..., 0]
+            )
+        return labels, predicted, spread
+
+    def _labels(
+        self, x: dict, y: object, sample_weight: object
+    ) -> tuple[dict, dict]:
+        """Returns labels and weights by output.
+
+        Weights in the features and `sample_weight` are multiplied.
+
+        Raises:
+            UserError: when `y` or `sample_weight` do not fit the outputs.
+        """
+        learnt = self._learnt()
+        x = dict(x)
+        for head in self.heads.values():
+            if isinstance(y, Mapping) and head.label_weights in y:
+                y = dict(y)
+                x[head.label_weights] = y.pop(head.label_weights)
+        labels, weights = {}, {}
+        for output, (head, label) in learnt.items():
+            if label.name in x:
+                labels[output] = x[label.name]
+            if head.label_weights in x:
+                weights[output] = x[head.label_weights]
+        if isinstance(y, Mapping):
+            labels.update(self._by_output(y, "y"))
+        elif y is not None and len(learnt) != 1:
+            raise UserError(
+                f"{type(self).__name__} has {len(learnt)} labels; give y by "
+                f"name: {', '.join(label.name for _, label in learnt.values())}"
+            )
+        elif y is not None:
+            labels[next(iter(learnt))] = y
+        if isinstance(sample_weight, Mapping):
+            given = self._by_output(sample_weight, "sample_weight")
+        elif sample_weight is not None:
+            given = dict.fromkeys(labels, sample_weight)
+        else:
+            given = {}
+        for output, value in given.items():
+            if value is not None and output in weights and output in labels:
+                value = spread_weights(value, labels[output])
+                value *= spread_weights(weights[output], labels[output])
+            if value is not None:
+                weights[output] = value
+        return labels, weights
+
+    def _by_output(self, values: Mapping, what: str) -> dict:
+        """Returns values by output that are named by output or by label."""
+        learnt = self._learnt()
+        outputs = {label.name: name for name, (_, label) in learnt.items()}
+        known = {"sequence_output", "pooled_output", *learnt, *outputs}
+        for head in self.heads.values():
+            known.update(head.outputs)
+        for name in values:
+            if name not in known:
+                raise UserError(
+                    f"{what} has {name!r}, which {type(self).__name__} does "
+                    f"not know; it has {', '.join(sorted(known))}."
+                )
+        return {outputs.get(name, name): v for name, v in values.items()}
+
+    def _require_labels(self, labels: dict) -> None:
+        for output, (head, label) in self._learnt().items():
+            if output not in labels:
+                raise UserError(
+                    f"The batch has no {label.name}, which the loss of the "
+                    f"head {head.name} needs."
+                )
+
+    def _labels_in_range(
+        self, x: dict, y: object, sample_weight: object
+    ) -> tuple[dict, dict]:
+        """Returns labels and weights by output, classes that there are.
+
+        A label that weighs nothing may be anything.
+
+        Raises:
+            UserError: when a label is missing, or known and out of range.
+        """
+        labels, weights = self._labels(x, y, sample_weight)
+        self._require_labels(labels)
+        for output, (head, label) in self._learnt().items():
+            if label.classes is None:
+                continue
+            kept = None
+            if output in weights:
+                kept = spread_weights(weights[output], labels[output]) > 0
+            labels[output] = in_range(
+                label.name,
+                labels[output],
+                label.classes(head, ops.shape(x["input_ids"])),
+                f"classes of the head {head.name}",
+                kept=kept,
+            )
+        return labels, weights
 
     def export(
         self,

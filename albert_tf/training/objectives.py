@@ -87,7 +87,7 @@ class HeadObjective:
     def __init__(self, head: str) -> None:
         """Takes a row of HEADS."""
         self._head = HEADS[head]
-        self._weights = self._head.labels[-1]
+        self._weights = self._head.label_weights
 
     def weights(self, features: dict) -> dict[str, tf.Tensor]:
         """Returns the weight of the loss, known before it is."""

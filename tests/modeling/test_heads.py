@@ -89,7 +89,11 @@ def batch_of(name, batch=3, length=7, seed=1):
         labels["start_positions"] *= 0
         labels["end_positions"][:] = 2
         labels["end_positions"][rows < 3] = 0
-    needed = {n for head in MODELS[name].head_names for n in HEADS[head].labels}
+    needed = {
+        label.name
+        for head in MODELS[name].head_names
+        for label in HEADS[head].labels
+    }
     return features | {n: v for n, v in labels.items() if n in needed}
 
 
@@ -329,15 +333,15 @@ def test_losses_equal_numpys(head):
     weights = rng.choice([0.0, 1.0, 0.5], expected.shape).astype("float32")
     weights.flat[:2] = 0.0, 0.5
     # What weighs nothing counts nothing, whatever its label.
-    named = HEADS[head].labels
-    weighted = features | {named[-1]: weights}
-    weighted[named[0]] = np.where(weights == 0, 0, features[named[0]])
+    named, first = HEADS[head].label_weights, HEADS[head].labels[0].name
+    weighted = features | {named: weights}
+    weighted[first] = np.where(weights == 0, 0, features[first])
     np.testing.assert_allclose(
         loss(outputs, weighted),
         ((expected * weights).sum(), weights.sum()),
         rtol=1e-5,
     )
-    nothing = features | {named[-1]: weights * 0}
+    nothing = features | {named: weights * 0}
     np.testing.assert_array_equal(loss(outputs, nothing), (0, 0))
 
 
@@ -354,7 +358,7 @@ def test_a_head_reads_and_gives_what_it_declares(name):
     without_labels = bare | {n: features[n] for n in wanted}
     assert set(model(without_labels)) == ENCODER_OUTPUTS.union(declared)
     for missing in wanted:
-        with pytest.raises(KeyError, match=missing):
+        with pytest.raises(UserError, match=f"with {missing}; got"):
             model({n: v for n, v in features.items() if n != missing})
     encoded = dict(outputs)
     encoded["word_embeddings"] = model.encoder.embeddings.word_embeddings
@@ -370,14 +374,11 @@ def test_a_head_reads_and_gives_what_it_declares(name):
             head({n: v for n, v in encoded.items() if n in others}, features)
         own = {n: outputs[n] for n in head.outputs}
         own.update({n: outputs[n] for n in given_starts})
-        for label in head.labels:
-            if label.endswith("weights"):
-                assert label == head.labels[-1]
-                continue
+        needed = {label.name: features[label.name] for label in head.labels}
+        for label in needed:
             rest = {n: v for n, v in features.items() if n != label}
             with pytest.raises(KeyError, match=label):
                 head.loss(own, rest)
-        needed = {n: features[n] for n in head.labels if n in features}
         head.loss(own, needed)
 
 
@@ -452,8 +453,8 @@ def test_the_labelled_start_decides_the_end():
     assert np.abs(outputs["end_logits"] - first).max() > 0.01
     assert not [key for key in outputs if "_top_" in key]
     with pytest.raises(UserError, match="start_positions must be among"):
-        del features["start_positions"]
-        model.heads["answerable_span"].loss(model(features), features)
+        without = {k: v for k, v in features.items() if k != "start_positions"}
+        model.heads["answerable_span"].loss(model(without), features)
 
 
 def test_more_beams_than_tokens_are_as_many_as_tokens():

@@ -35,8 +35,12 @@ def test_no_two_measures_have_one_name():
 def test_what_is_measured_is_what_the_head_predicts():
     for target in TARGETS:
         head = HEADS[target.head]
-        assert (target.labels, target.weights) == head.labels
-        assert (target.logits,) == head.outputs
+        (label,) = head.labels
+        assert (target.labels, target.weights) == (
+            label.name,
+            head.label_weights,
+        )
+        assert (target.logits,) == (label.output,) == head.outputs
 
 
 def mean_loss(logits, labels, weights):

@@ -1,0 +1,212 @@
+"""Checks what a model is called with: features, and labels out of range.
+
+Shapes and types are checked when a call is traced. Values are checked where
+they are known: in NumPy arrays and in eager tensors. A graph of TensorFlow
+carries assertions; XLA leaves them out, and a trace of another backend can
+raise nothing at all.
+"""
+
+from collections.abc import Iterable, Mapping
+
+import keras
+import numpy as np
+from keras import ops
+
+from albert_tf.config import ModelConfig, UserError
+
+ENCODER_INPUTS = ("input_ids", "input_mask", "segment_ids")
+
+
+def checked_features(
+    features: Mapping[str, keras.KerasTensor],
+    config: ModelConfig,
+    *,
+    needed: Iterable[str],
+    known: Iterable[str],
+    in_graph: bool,
+) -> dict[str, keras.KerasTensor]:
+    """Returns the features, with a mask of ones and segment 0 where absent.
+
+    Args:
+        features: by name.
+        config: of the model.
+        needed: what the heads read beside the encoder's inputs.
+        known: the names of labels and weights, which may be among them.
+        in_graph: whether a graph asserts the range of its values too.
+
+    Raises:
+        UserError: naming the feature that is missing or that the model cannot
+            read.
+    """
+    needed = tuple(needed)
+    names = list(features) if isinstance(features, Mapping) else None
+    missing = {"input_ids", *needed}.difference(names or ())
+    if missing:
+        raise UserError(
+            f"The model reads a dictionary with {', '.join(sorted(missing))}; "
+            f"got {names or type(features).__name__}."
+        )
+    absent = [name for name in ENCODER_INPUTS if name not in features]
+    unknown = set(names).difference(ENCODER_INPUTS, needed, known)
+    if absent and unknown:
+        raise UserError(
+            f"The features have no {' and no '.join(absent)}, but "
+            f"{', '.join(sorted(unknown))}, which the model does not read; "
+            f"rename or remove it (it reads {', '.join(ENCODER_INPUTS)})."
+        )
+    features = {
+        name: _tensor(value) if name in ENCODER_INPUTS + needed else value
+        for name, value in features.items()
+    }
+    ids = features["input_ids"]
+    if "input_mask" in absent:
+        features["input_mask"] = ops.ones_like(ids)
+    if "segment_ids" in absent:
+        features["segment_ids"] = ops.zeros_like(ids)
+    if len(ids.shape) not in (2, 3):
+        raise UserError(
+            "input_ids must have the shape [batch, seq] or [batch, choices, "
+            f"seq]; they have {list(ids.shape)}."
+        )
+    for name in ENCODER_INPUTS[1:]:
+        shape = features[name].shape
+        if len(shape) != len(ids.shape) or any(
+            one != two
+            for one, two in zip(shape, ids.shape, strict=True)
+            if None not in (one, two)
+        ):
+            raise UserError(
+                f"{name} must have the shape of input_ids, "
+                f"{list(ids.shape)}; they have {list(shape)}."
+            )
+    length = ids.shape[-1]
+    limit = config.max_position_embeddings
+    if length is None:
+        ids = _asserted(
+            ids,
+            ops.shape(ids)[-1] > limit,
+            f"A sequence of more than max_position_embeddings={limit} tokens:",
+            ops.shape(ids)[-1],
+        )
+    elif length > limit:
+        raise UserError(
+            f"A sequence of {length} tokens exceeds "
+            f"max_position_embeddings={limit}; shorten the data or give "
+            "the model more positions."
+        )
+    features["input_ids"] = ids
+    limits = {
+        "input_ids": (config.vocab_size, "vocab_size"),
+        "segment_ids": (config.type_vocab_size, "type_vocab_size"),
+    }
+    if "masked_lm_positions" in needed:
+        limits["masked_lm_positions"] = (ops.shape(ids)[-1], "sequence length")
+    for name, (limit, what) in limits.items():
+        values = features[name]
+        dtype = keras.backend.standardize_dtype(values.dtype)
+        if not keras.backend.is_int_dtype(dtype):
+            raise UserError(f"{name} must be integers; they are {dtype}.")
+        values = in_range(name, values, limit, what, in_graph=in_graph)
+        if dtype not in ("int32", "int64"):
+            values = ops.cast(values, "int32")
+        features[name] = values
+    return features
+
+
+def _tensor(value: object) -> keras.KerasTensor:
+    if hasattr(value, "shape"):
+        return value
+    return ops.convert_to_tensor(value)
+
+
+def in_range(
+    name: str,
+    values: object,
+    limit: object,
+    what: str,
+    *,
+    kept: object = None,
+    in_graph: bool = True,
+) -> keras.KerasTensor:
+    """Returns the values, after a check that they are from 0 to `limit` - 1.
+
+    Args:
+        name: of the values.
+        values: an array or a tensor of any shape.
+        limit: above all values.
+        what: the limit's name.
+        kept: in the values' shape, False where one may be anything.
+        in_graph: whether a graph asserts it too.
+
+    Raises:
+        UserError: naming a value that is out of range, where values are
+            known.
+        tf.errors.InvalidArgumentError: when a graph runs.
+    """
+    if any(_is_symbolic(part) for part in (values, limit, kept)):
+        if not in_graph or keras.backend.backend() != "tensorflow":
+            return values
+        numbers = ops.cast(values, "int64")
+        wrong = ops.logical_or(numbers < 0, numbers >= ops.cast(limit, "int64"))
+        if keras.backend.is_float_dtype(values.dtype):
+            whole = ops.cast(numbers, values.dtype) == values
+            wrong = ops.logical_or(wrong, ops.logical_not(whole))
+        if kept is not None:
+            wrong = ops.logical_and(wrong, kept)
+        return _asserted(
+            values,
+            ops.any(wrong),
+            f"{name} must be from 0 to below {what}; the limit, the lowest "
+            "and the highest are",
+            limit,
+            ops.min(numbers),
+            ops.max(numbers),
+        )
+    known = np.asarray(ops.convert_to_numpy(values))
+    wrong = (known < 0) | (known >= int(limit)) | (known != np.floor(known))
+    if kept is not None:
+        wrong &= np.asarray(ops.convert_to_numpy(kept))
+    if wrong.any():
+        at = [int(axis[0]) for axis in wrong.nonzero()]
+        raise UserError(
+            f"{name} must be whole numbers from 0 to {int(limit) - 1} "
+            f"({what}={int(limit)}); at {at} is {known[tuple(at)]}."
+        )
+    return values
+
+
+def _is_symbolic(value: object) -> bool:
+    """Returns whether a value is a tensor that a trace will know later."""
+    if keras.backend.is_keras_tensor(value):
+        return True
+    if keras.backend.backend() == "tensorflow":
+        import tensorflow as tf
+
+        return tf.is_symbolic_tensor(value)
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return isinstance(value, jax.core.Tracer)
+    return False
+
+
+def _asserted(
+    value: keras.KerasTensor,
+    wrong: keras.KerasTensor,
+    message: str,
+    *numbers: object,
+) -> keras.KerasTensor:
+    """Returns the value after an assertion, in a graph of TensorFlow."""
+    if keras.backend.backend() != "tensorflow" or any(
+        map(keras.backend.is_keras_tensor, (value, wrong, *numbers))
+    ):
+        return value
+    import tensorflow as tf
+
+    # Not tf.debugging's, which puts a conditional around it.
+    check = tf.raw_ops.Assert(
+        condition=tf.logical_not(wrong), data=[message, *numbers]
+    )
+    # What reads the value waits: a gather would fail first, in other words.
+    with tf.control_dependencies([check]):
+        return tf.identity(value)

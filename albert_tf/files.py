@@ -13,9 +13,10 @@ import re
 import shutil
 import struct
 import tempfile
+import uuid
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from errno import EACCES, EEXIST, EIO, ENOENT, ENOSPC, EOPNOTSUPP, EPROTO
 from typing import IO, Any, BinaryIO
 
@@ -107,8 +108,29 @@ def write(path: Path, content: bytes) -> None:
 
 
 @contextlib.contextmanager
+def new_directory(path: Path) -> Iterator[str]:
+    """Gives a new directory on disk, beside `path`, to be renamed to it.
+
+    No other file or directory has its name; it is removed with the context
+    unless it was renamed.
+    """
+    # Not `_TEMPORARY`, after which only files are looked for.
+    path = os.path.abspath(path)
+    directory = f"{path}.writing-{uuid.uuid4().hex[:12]}"
+    try:
+        os.makedirs(directory)
+    except OSError as error:
+        error.filename = path
+        raise
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@contextlib.contextmanager
 def local_directory(
-    directory: Path, last: str, *, alone: bool = False
+    directory: Path, last: str, *, replaces: Collection[str] = ()
 ) -> Iterator[str]:
     """Gives a directory on disk for what is to be written to `directory`.
 
@@ -120,7 +142,8 @@ def local_directory(
         directory: made where missing.
         last: the file that a reader looks for first; what lacks it is not
             taken for whole.
-        alone: whether whatever else lies in the bucket's directory goes.
+        replaces: names in a bucket's directory that are removed where the
+            body wrote none of that name; all other names stay.
     """
     directory = os.fspath(directory)
     if not is_remote(directory):
@@ -129,10 +152,12 @@ def local_directory(
         return
     with tempfile.TemporaryDirectory() as local:
         yield local
-        _upload(local, directory.rstrip("/"), last, alone)
+        _upload(local, directory.rstrip("/"), last, replaces)
 
 
-def _upload(source: str, target: str, last: str, alone: bool) -> None:
+def _upload(
+    source: str, target: str, last: str, replaces: Collection[str]
+) -> None:
     """Copies the files of a directory on disk into one in a bucket.
 
     A bucket renames no directories. So what stands there stays until all
@@ -160,8 +185,9 @@ def _upload(source: str, target: str, last: str, alone: bool) -> None:
             with contextlib.suppress(OSError):
                 remove(arrived)
         raise
-    if alone:
-        for name in set(_files_below(target)).difference(names):
+    for name in set(_files_below(target)).difference(names):
+        written = name.split("/")[0].split(_TEMPORARY)[0]
+        if written in replaces:
             remove(f"{target}/{name}")
 
 

@@ -69,7 +69,7 @@ def define_flags() -> None:
         "seed", 12345, "Seed of what is initialised.", lower_bound=0
     )
     flags.DEFINE_bool(
-        "overwrite", False, "Replace whatever stands at --to_path."
+        "overwrite", False, "Replace a model of another form at --to_path."
     )
     command_line.define_settings(
         ModelConfig(),

@@ -9,7 +9,6 @@ import dataclasses
 import glob
 import itertools
 import os
-import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from albert_tf.config import UserError, write_json
+from albert_tf.files import new_directory
 from albert_tf.text.records import (
     RECORD_SPECS,
     Namer,
@@ -86,35 +86,32 @@ def import_shards(
     layout = _Layout(
         max_seq_length, num_slots, int(tokenizer.vocab_size), tokenizer.cls_id
     )
-    temporary = f"{os.path.normpath(output_dir)}.tmp-{os.getpid()}"
     try:
-        os.makedirs(temporary)
-        splits, statistics = {}, {}
-        for name, paths in sorted(files.items()):
-            splits[name], statistics[name] = _write_split(
-                name, paths, temporary, layout
-            )
-        tokenizer.save(os.path.join(temporary, TOKENIZER_DIRECTORY))
-        metadata = {
-            "format_version": FORMAT_VERSION,
-            "record_kind": _STATIC.kind,
-            "sentence_objective": sentence_objective,
-            "max_seq_length": max_seq_length,
-            "num_slots": num_slots,
-            "random_seed": None,
-            "tokenizer": describe_tokenizer(tokenizer),
-            "splits": splits,
-            "statistics": {"corpus": {}, **statistics},
-            "settings": _settings(files, tokenizer.fingerprint),
-        }
-        write_json(os.path.join(temporary, METADATA_NAME), metadata)
-        os.replace(temporary, output_dir)
+        with new_directory(output_dir) as temporary:
+            splits, statistics = {}, {}
+            for name, paths in sorted(files.items()):
+                splits[name], statistics[name] = _write_split(
+                    name, paths, temporary, layout
+                )
+            tokenizer.save(os.path.join(temporary, TOKENIZER_DIRECTORY))
+            metadata = {
+                "format_version": FORMAT_VERSION,
+                "record_kind": _STATIC.kind,
+                "sentence_objective": sentence_objective,
+                "max_seq_length": max_seq_length,
+                "num_slots": num_slots,
+                "random_seed": None,
+                "tokenizer": describe_tokenizer(tokenizer),
+                "splits": splits,
+                "statistics": {"corpus": {}, **statistics},
+                "settings": _settings(files, tokenizer.fingerprint),
+            }
+            write_json(os.path.join(temporary, METADATA_NAME), metadata)
+            os.replace(temporary, output_dir)
     except OSError as error:
         raise UserError(
             f"{output_dir} cannot be written: {error.strerror}."
         ) from None
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
     return metadata
 
 

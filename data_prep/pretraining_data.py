@@ -49,6 +49,7 @@ from data_prep.local_runner import (
 )
 from data_prep.record_maker import num_slots
 from data_prep.storage import (
+    LOCK_FILE,
     TEMPORARY_SUFFIX,
     LocalStorage,
     Storage,
@@ -282,6 +283,7 @@ def build_pretraining_data(
         if METADATA_NAME in storage.sizes(output_dir):
             settings = plan_settings(*what, survey=survey)
             return _finished_metadata(storage, output_dir, settings)
+        _check_free(storage, output_dir, config)
         plan = make_plan(
             *what, survey=survey, max_bad_fraction=max_bad_fraction
         )
@@ -313,6 +315,39 @@ def _refuse_own_files(sources: Sequence[Source], output_dir: str) -> None:
                 f"The input holds {file.path}, which is in the output "
                 "directory; choose another output directory."
             )
+
+
+def _check_free(
+    storage: Storage, output_dir: str, config: PretrainingDataConfig
+) -> None:
+    """Raises UserError if a build would write over files it did not write.
+
+    A build that was begun has a plan; without one nothing is a build's.
+    """
+    if os.path.isfile(output_dir):
+        raise UserError(f"{output_dir} is a file; --output_dir is a directory.")
+    there = storage.sizes(output_dir)
+    work = storage.sizes(os.path.join(output_dir, _WORK_DIRECTORY))
+    if _PLAN_FILE in work:
+        return
+    ours = {LOCK_FILE, *filter(_TEMPORARY.fullmatch, work)}
+    splitter = os.path.basename(_splitter_path(output_dir, config))
+    foreign = [
+        *filter(_SHARD_PATTERN.fullmatch, there),
+        *({splitter} & there.keys()),
+        *(f"{_WORK_DIRECTORY}/{n}" for n in work if n not in ours),
+        *(
+            f"{TOKENIZER_DIRECTORY}/{n}"
+            for n in storage.sizes(
+                os.path.join(output_dir, TOKENIZER_DIRECTORY)
+            )
+        ),
+    ]
+    if foreign:
+        raise UserError(
+            f"{output_dir} holds {foreign[0]} but no {METADATA_NAME}; choose "
+            "another output directory or empty this one."
+        )
 
 
 def _splitter_path(output_dir: str, config: PretrainingDataConfig) -> str:
@@ -386,21 +421,12 @@ def _work_directory(
     program's.
 
     Raises:
-        UserError: if the output directory cannot be used: it holds shards of
-            something else, was begun with other settings, or another build
-            is at work in it.
+        UserError: if the output directory cannot be used: it was begun with
+            other settings, or another build is at work in it.
     """
     work_dir = os.path.join(output_dir, _WORK_DIRECTORY)
     with contextlib.ExitStack() as stack:
         try:
-            if not storage.sizes(work_dir):
-                for name in filter(
-                    _SHARD_PATTERN.fullmatch, storage.sizes(output_dir)
-                ):
-                    raise UserError(
-                        f"{output_dir} holds {name} but no {METADATA_NAME}; "
-                        "choose another output directory or empty this one."
-                    )
             stack.enter_context(storage.hold(work_dir))
         except OSError as error:
             raise UserError(

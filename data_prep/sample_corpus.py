@@ -15,13 +15,13 @@ import importlib.util
 import multiprocessing
 import os
 import platform
-import shutil
 import sysconfig
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from albert_tf.config import UserError, differences, read_json, write_json
+from albert_tf.files import new_directory
 from data_prep.docstring_prose import module_prose, split_sentences
 
 # Raised when the same settings come to give other bytes.
@@ -486,8 +486,7 @@ def _write(
     tables: Mapping[str, Sequence[str]],
     summary: Mapping[str, Any],
 ) -> None:
-    temporary = f"{output_dir}.tmp-{os.getpid()}"
-    try:
+    with new_directory(output_dir) as temporary:
         for split, packages in splits.items():
             for package, modules in packages.items():
                 path = os.path.join(temporary, split, f"{package}.txt")
@@ -497,5 +496,3 @@ def _write(
             _write_lines(path, ["text\tlabel", *rows])
         write_json(os.path.join(temporary, "summary.json"), summary)
         os.rename(temporary, output_dir)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)

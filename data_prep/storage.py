@@ -18,7 +18,7 @@ from data_prep import corpus
 
 # What a stopped build may leave of a file that was not finished.
 TEMPORARY_SUFFIX = r"\.tmp-\d+"
-_LOCK_FILE = "lock"
+LOCK_FILE = "lock"
 
 Result = TypeVar("Result")
 
@@ -134,7 +134,7 @@ class LocalStorage:
     def hold(self, directory: str) -> Iterator[None]:
         """Makes a directory and keeps other builds out of it."""
         os.makedirs(directory, exist_ok=True)
-        path = os.path.join(directory, _LOCK_FILE)
+        path = os.path.join(directory, LOCK_FILE)
         lock = os.open(path, os.O_CREAT | os.O_RDWR)
         try:
             try:

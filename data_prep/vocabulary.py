@@ -5,18 +5,17 @@ settings of google-research/albert's README: unigram pieces, the special ones
 first, and a few signs that are always pieces of their own.
 """
 
-import contextlib
 import io
 import os
 import random
 import re
-import shutil
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 
+from albert_tf import files
 from albert_tf.config import UserError, differences, read_json, write_json
 from albert_tf.text.normalization import normalize, truncate_utf8
 from albert_tf.text.tokenizer import SentencePieceTokenizer
@@ -86,7 +85,7 @@ def train_vocabulary(
     finished = _finished_summary(output_dir, settings)
     if finished is not None:
         return finished
-    with _new_directory(output_dir) as directory:
+    with files.new_directory(output_dir) as directory:
         counts = {"lines": 0, "empty_lines": 0, "sentences": 0, "bytes": 0}
         sentences = _sentences(
             lines,
@@ -111,6 +110,7 @@ def train_vocabulary(
         tokenizer.save(directory)
         _write_pieces(tokenizer, os.path.join(directory, VOCAB_FILE))
         write_json(os.path.join(directory, SUMMARY_FILE), summary)
+        os.rename(directory, output_dir)
     return summary
 
 
@@ -250,19 +250,3 @@ def _write_pieces(tokenizer: SentencePieceTokenizer, path: str) -> None:
     ).pieces
     with open(path, "w", encoding="utf-8") as file:
         file.writelines(f"{p.piece}\t{p.score:g}\n" for p in pieces)
-
-
-@contextlib.contextmanager
-def _new_directory(path: str) -> Iterator[str]:
-    """Yields a temporary directory that becomes `path` in the end."""
-    temporary = f"{path}.tmp"
-    try:
-        shutil.rmtree(temporary, ignore_errors=True)
-        os.makedirs(temporary)
-    except OSError as error:
-        raise UserError(f"{temporary}: {error.strerror}.") from None
-    try:
-        yield temporary
-        os.rename(temporary, path)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)

@@ -188,13 +188,16 @@ def test_no_half_of_a_directory_in_a_bucket_looks_whole(tmp_path, moves):
     assert below(bucket) == {"a": b"2", "b": b"2", "c": b"2"}
 
 
-def test_what_lay_in_a_bucket_goes_when_all_is_there(tmp_path, moves):
+def test_what_is_replaced_in_a_bucket_goes_when_all_is_there(tmp_path, moves):
     bucket = f"file://{tmp_path}"
     os.mkdir(tmp_path / "deep")
-    fill(tmp_path, a=b"1", b=b"1", **{"deep/z": b"1", "c.tmp-7": b"half"})
-    with files.local_directory(bucket, last="a", alone=True) as place:
+    fill(tmp_path, a=b"1", b=b"1", mine=b"1")
+    fill(tmp_path, **{"deep/z": b"1", "c.tmp-7": b"half"})
+    with files.local_directory(
+        bucket, last="a", replaces={"a", "b", "c", "deep"}
+    ) as place:
         fill(place, a=b"2")
-    assert below(bucket) == {"a": b"2"}
+    assert below(bucket) == {"a": b"2", "mine": b"1"}
     assert moves[:2] == [("remove", "a"), ("replace", "a")]
 
 
@@ -203,7 +206,7 @@ def test_a_failure_changes_nothing_in_a_bucket(tmp_path, monkeypatch):
     fill(tmp_path, a=b"1", b=b"1")
     with (
         pytest.raises(ZeroDivisionError),
-        files.local_directory(bucket, last="a", alone=True) as place,
+        files.local_directory(bucket, last="a", replaces={"b"}) as place,
     ):
         fill(place, a=b"2")
         raise ZeroDivisionError
@@ -217,7 +220,7 @@ def test_a_failure_changes_nothing_in_a_bucket(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "open", broken)
     with (
         pytest.raises(OSError, match="no more room"),
-        files.local_directory(bucket, last="b", alone=True) as place,
+        files.local_directory(bucket, last="b", replaces={"a"}) as place,
     ):
         fill(place, a=b"2", b=b"2")
     monkeypatch.undo()

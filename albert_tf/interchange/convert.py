@@ -7,12 +7,21 @@ where they go to is a row of TARGETS.
 import dataclasses
 import functools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 
 from albert_tf import files
 from albert_tf.config import UserError, override, read_json, write_json
 from albert_tf.interchange import google_tf1, keras_hub
 from albert_tf.interchange.model_directory import (
+    FILES,
+    MODEL_FILES,
+    TOKENIZER_FILES,
     InitialWeights,
     check_vocab_size,
     find_initial_weights,
@@ -32,7 +41,7 @@ from albert_tf.modeling.weight_names import (
 )
 from albert_tf.text.sentencepiece_tokenizer import MODEL_FILE
 from albert_tf.text.tokenizer import load_tokenizer, load_tokenizer_file
-from albert_tf.text.tokenizer_base import CONFIG_FILE, JSON_FILE, Tokenizer
+from albert_tf.text.tokenizer_base import JSON_FILE, Tokenizer
 from albert_tf.text.wordpiece_tokenizer import VOCAB_FILE
 
 # What `head` may be: the encoder alone, the heads of pretraining, or one.
@@ -47,8 +56,6 @@ MODEL_OF_HEAD: dict[str, type[AlbertModel]] = {
 }
 # The released checkpoints' name.
 _CHECKPOINT = "model.ckpt-best"
-_TOKENIZER_FILES = (MODEL_FILE, VOCAB_FILE, JSON_FILE, CONFIG_FILE)
-_MODEL_FILES = (pretrained.CONFIG_FILE, pretrained.WEIGHTS_FILE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,7 +114,7 @@ def convert(
         merge: how several weights become one, see `convert_weights`.
         allow_missing: whether weights that the source has not may be
             initialised, from Keras' global seed.
-        overwrite: whether to replace whatever stands at `to_path`.
+        overwrite: whether to replace a model of another form at `to_path`.
         say: is given a line for each thing that is more than a copy.
 
     Raises:
@@ -146,7 +153,14 @@ def convert(
                 f"Has no place there: {TASK_FILE}, how the model answers "
                 f"{task.task}."
             )
-    target.write(to_path, model, vocabulary, max_seq_length=length, **options)
+    target.write(
+        to_path,
+        model,
+        vocabulary,
+        max_seq_length=length,
+        replaces=_REPLACEABLE,
+        **options,
+    )
     say(f"Wrote {to_path}: {to_format}, {type(model).__name__}.")
 
 
@@ -182,17 +196,6 @@ def _within(path: str, directory: str) -> bool:
 
 def _check_free(to_path: str, to_format: str, overwrite: bool) -> None:
     """Raises UserError where writing would destroy something."""
-    if files.lexists(f"{to_path}.old") and not files.lexists(to_path):
-        raise UserError(
-            f"{to_path}.old is what stood at {to_path} before a conversion "
-            "was stopped; move it back there."
-        )
-    for leftover in (f"{to_path}.old", f"{to_path}.tmp"):
-        if files.lexists(leftover):
-            raise UserError(
-                f"{leftover} is in the way; move it, or remove it if it was "
-                "left by a conversion that was stopped."
-            )
     if not files.lexists(to_path):
         return
     if not files.isdir(to_path) or os.path.islink(to_path):
@@ -201,17 +204,21 @@ def _check_free(to_path: str, to_format: str, overwrite: bool) -> None:
             "not exist."
         )
     names = files.listdir(to_path)
+    if others := sorted(set(names) - _REPLACEABLE):
+        raise UserError(
+            f"{to_path} holds {', '.join(others[:3])}, which no conversion "
+            "writes and so none replaces; move it, or choose another --to_path."
+        )
     if names and not overwrite and _format_at(to_path, names) != to_format:
         raise UserError(
             f"{to_path} exists and holds something else than {to_format}: "
-            f"{', '.join(names[:3])}. --overwrite replaces it with all that "
-            "is in it."
+            f"{', '.join(names[:3])}. --overwrite replaces it."
         )
 
 
 def _format_at(directory: str, names: Sequence[str]) -> str | None:
     """Returns the row of TARGETS that a directory holds, and nothing else."""
-    if not set(_MODEL_FILES) - set(names):
+    if not set(MODEL_FILES) - set(names):
         # Files of the same names: ours says what transformers cannot.
         values = read_json(os.path.join(directory, pretrained.CONFIG_FILE))
         form = "model_directory" if "albert_tf" in values else "huggingface"
@@ -425,6 +432,7 @@ def _write_google_tf1(
     tokenizer: Tokenizer,
     *,
     max_seq_length: int,
+    replaces: Collection[str],
 ) -> None:
     """Writes a checkpoint with the names of the released folders.
 
@@ -435,7 +443,9 @@ def _write_google_tf1(
         model.config, file_groups=file_groups(model.config, "google")
     )
     index = f"{_CHECKPOINT}.index"
-    with replacing_directory(directory, last=index) as temporary:
+    with replacing_directory(
+        directory, last=index, replaces=replaces
+    ) as temporary:
         tokenizer.save(temporary, model.config.max_position_embeddings)
         write_json(os.path.join(temporary, google_tf1.CONFIG_FILE), values)
         google_tf1.write_checkpoint(
@@ -447,7 +457,7 @@ TARGETS: dict[str, Target] = {
     "model_directory": Target(
         library="albert_tf",
         write=save_model_directory,
-        files=frozenset((*_TOKENIZER_FILES, *_MODEL_FILES, TASK_FILE)),
+        files=FILES,
         left_out=_nothing_left_out,
         pooler=False,
         keeps_task=True,
@@ -455,7 +465,7 @@ TARGETS: dict[str, Target] = {
     "huggingface": Target(
         library="transformers",
         write=functools.partial(save_model_directory, own_settings=False),
-        files=frozenset(_TOKENIZER_FILES + _MODEL_FILES),
+        files=FILES - {TASK_FILE},
         left_out=_left_out_by_transformers,
         lacks=("answerable_span", "sentence_embedding"),
         pooler=False,
@@ -465,7 +475,7 @@ TARGETS: dict[str, Target] = {
         write=_write_google_tf1,
         files=frozenset(
             (
-                *_TOKENIZER_FILES,
+                *TOKENIZER_FILES,
                 google_tf1.CONFIG_FILE,
                 "checkpoint",
                 f"{_CHECKPOINT}.index",
@@ -484,3 +494,5 @@ TARGETS: dict[str, Target] = {
         prepare=keras_hub.imported,
     ),
 }
+# Models of any form, and nothing else.
+_REPLACEABLE = frozenset().union(*(target.files for target in TARGETS.values()))

@@ -6,7 +6,7 @@ never read: Keras' files can run code.
 
 import os
 import types
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import keras
 import numpy as np
@@ -102,6 +102,7 @@ def save_preset(
     tokenizer: Tokenizer,
     *,
     max_seq_length: int,
+    replaces: Collection[str] = FILES,
 ) -> None:
     """Writes the encoder and its tokenizer as a preset of AlbertBackbone.
 
@@ -114,7 +115,7 @@ def save_preset(
     keras_hub = imported()
     _check(model.config, tokenizer)
     backbone = _backbone(keras_hub, model)
-    with replacing_directory(directory) as temporary:
+    with replacing_directory(directory, replaces=replaces) as temporary:
         try:
             backbone.save_to_preset(temporary)
         except (OSError, RuntimeError) as error:

@@ -7,19 +7,30 @@ import contextlib
 import dataclasses
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from albert_tf import files
 from albert_tf.config import FeatureConfig, ModelConfig, UserError
 from albert_tf.interchange import google_tf1
-from albert_tf.interchange.task_record import TaskRecord, read_task_record
+from albert_tf.interchange.task_record import (
+    TASK_FILE,
+    TaskRecord,
+    read_task_record,
+)
 from albert_tf.modeling import pretrained
 from albert_tf.modeling.config_json import ModelDescription
 from albert_tf.modeling.models import MODELS, AlbertModel
 from albert_tf.modeling.stored_weights import StoredWeights
 from albert_tf.modeling.weight_names import fill_model, heads_in
+from albert_tf.text.sentencepiece_tokenizer import MODEL_FILE
 from albert_tf.text.tokenizer import load_tokenizer
-from albert_tf.text.tokenizer_base import Tokenizer
+from albert_tf.text.tokenizer_base import CONFIG_FILE, JSON_FILE, Tokenizer
+from albert_tf.text.wordpiece_tokenizer import VOCAB_FILE
+
+TOKENIZER_FILES = (MODEL_FILE, VOCAB_FILE, JSON_FILE, CONFIG_FILE)
+MODEL_FILES = (pretrained.CONFIG_FILE, pretrained.WEIGHTS_FILE)
+# What `save_model_directory` writes.
+FILES = frozenset((*TOKENIZER_FILES, *MODEL_FILES, TASK_FILE))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,38 +73,58 @@ class LoadedModel:
 
 @contextlib.contextmanager
 def replacing_directory(
-    directory: str, last: str = pretrained.CONFIG_FILE
+    directory: str,
+    last: str = pretrained.CONFIG_FILE,
+    *,
+    replaces: Collection[str] = FILES,
 ) -> Iterator[str]:
-    """Gives a temporary directory that takes `directory`'s place at the end.
+    """Gives a new directory that takes `directory`'s place at the end.
 
-    When the body fails, what stood there before still stands. `last` is the
-    file whose lack says that a directory in a bucket is not whole.
+    When the body fails, what stood there before still stands.
+
+    Args:
+        directory: made where missing.
+        last: the file whose lack says that a directory in a bucket is not
+            whole.
+        replaces: names in `directory` that are removed; what has any other
+            name stays in it.
     """
     if files.is_remote(directory):
-        with files.local_directory(directory, last, alone=True) as temporary:
+        with files.local_directory(
+            directory, last, replaces=replaces
+        ) as temporary:
             yield temporary
         return
-    directory = directory.rstrip("/")
-    os.makedirs(os.path.dirname(directory) or ".", exist_ok=True)
-    temporary, old = f"{directory}.tmp", f"{directory}.old"
-    if os.path.isdir(old) and not os.path.isdir(directory):
-        # A process was killed between the two renames below.
-        os.rename(old, directory)
-    for leftover in (temporary, old):
-        shutil.rmtree(leftover, ignore_errors=True)
-    os.makedirs(temporary)
-    try:
+    with files.new_directory(directory) as temporary:
         yield temporary
         flush_files(temporary)
+        old = f"{temporary}.old"
         if os.path.isdir(directory):
             os.rename(directory, old)
-        os.rename(temporary, directory)
-    except BaseException:
-        if os.path.isdir(old) and not os.path.isdir(directory):
-            os.rename(old, directory)
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
+        try:
+            os.rename(temporary, directory)
+        except BaseException:
+            if os.path.isdir(old):
+                os.rename(old, directory)
+            raise
+    if os.path.isdir(old):
+        _empty(old, directory, replaces)
+
+
+def _empty(old: str, directory: str, replaces: Collection[str]) -> None:
+    """Moves what is not replaced into the new directory, removes the rest."""
+    for name in os.listdir(old):
+        path, place = os.path.join(old, name), os.path.join(directory, name)
+        if name not in replaces:
+            if not os.path.lexists(place):
+                os.rename(path, place)
+        elif os.path.isdir(path) and not os.path.islink(path):
+            shutil.rmtree(path)
+        else:
+            os.remove(path)
+    # What found no place is kept there.
+    if not os.listdir(old):
+        os.rmdir(old)
 
 
 def flush_files(directory: str) -> None:
@@ -112,6 +143,7 @@ def save_model_directory(
     max_seq_length: int,
     own_settings: bool = True,
     task: TaskRecord | None = None,
+    replaces: Collection[str] = FILES,
 ) -> None:
     """Writes a model directory, replacing one that stands there.
 
@@ -123,8 +155,9 @@ def save_model_directory(
         own_settings: whether config.json says what transformers has no word
             for; without, the modes of sharing come back as layer groups.
         task: what it was fine-tuned for, if it was.
+        replaces: see `replacing_directory`.
     """
-    with replacing_directory(directory) as temporary:
+    with replacing_directory(directory, replaces=replaces) as temporary:
         if task:
             task.write(temporary)
         tokenizer.save(temporary, model.config.max_position_embeddings)

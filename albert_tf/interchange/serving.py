@@ -5,7 +5,6 @@ The graph uses only TensorFlow Text operations that released servers have.
 
 import errno
 import os
-import shutil
 
 import tensorflow as tf
 
@@ -152,14 +151,11 @@ def export_saved_model(loaded: LoadedModel, export_dir: str) -> str:
             _save(module, place)
         return target
     os.makedirs(export_dir, exist_ok=True)
-    # Not a number: a server passes it over.
-    temporary = os.path.join(export_dir, f"writing-{os.getpid()}")
-    try:
+    # Its name is not a number: a server passes it over.
+    with files.new_directory(os.path.join(export_dir, "export")) as temporary:
         _save(module, temporary)
         flush_files(temporary)
         return _publish(temporary, export_dir)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _save(module: ServingModule, directory: str) -> None:

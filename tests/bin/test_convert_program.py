@@ -59,7 +59,7 @@ def test_every_flag_has_its_effect(tmp_path, source, tiny_directory):
         os.remove(f"{source}/{name}")
     place = str(tmp_path / "target")
     pathlib.Path(place).mkdir()
-    pathlib.Path(place, "old").write_text("not needed")
+    pathlib.Path(place, "model.weights.h5").write_text("of another form")
     printed = run(
         f"--from_path={source}",
         f"--to_path={place}",
@@ -75,6 +75,7 @@ def test_every_flag_has_its_effect(tmp_path, source, tiny_directory):
         "--max_position_embeddings=32",
     )
     lines = printed.splitlines()
+    assert not pathlib.Path(place, "model.weights.h5").exists()
     assert lines[0].startswith("From the model directory ")
     assert lines[1].startswith("Initialised: albert/classification/")
     assert any("16 rows, repeated until there are 32" in s for s in lines)

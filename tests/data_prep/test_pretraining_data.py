@@ -474,17 +474,30 @@ def test_two_builds_do_not_share_a_directory(build, tmp_path):
     build()
 
 
-def test_shards_of_others_are_not_removed(build, tmp_path):
-    path = tmp_path / "out" / "train-00000-of-00001.tfrecord"
-    path.parent.mkdir()
+@pytest.mark.parametrize(
+    "name",
+    [
+        "train-00000-of-00001.tfrecord",
+        "punkt.json",
+        "tokenizer/spiece.model",
+        ".work/notes.txt",
+    ],
+)
+def test_files_of_others_are_refused_before_the_survey(
+    build, monkeypatch, tmp_path, name
+):
+    path = tmp_path / "out" / name
+    path.parent.mkdir(parents=True)
     path.write_bytes(b"precious")
-    (tmp_path / "out" / "notes.txt").write_text("mine")
-    with pytest.raises(UserError, match=r"holds train-00000-of-00001\.tfrec"):
-        build()
+    (tmp_path / "out" / "mine.txt").write_text("mine")
+    with monkeypatch.context() as patch:
+        patch.setattr(pretraining_data, "make_plan", None)
+        with pytest.raises(UserError, match=f"out holds {name} but no meta"):
+            build()
     assert path.read_bytes() == b"precious"
     path.unlink()
     build()
-    assert (tmp_path / "out" / "notes.txt").read_text() == "mine"
+    assert (tmp_path / "out" / "mine.txt").read_text() == "mine"
 
 
 PROGRAM = """
@@ -777,7 +790,11 @@ def test_a_corpus_that_changes_meanwhile_is_told(
     build(inputs=inputs, remove_duplicates=level)
 
 
-def test_nothing_temporary_is_left(build, tmp_path):
+def test_nothing_temporary_is_left(build, monkeypatch, tmp_path):
+    with monkeypatch.context() as patch:
+        patch.setattr(pretraining_data, "_check_room", None)
+        with pytest.raises(TypeError):
+            build()
     names = ["metadata.json", "tokenizer/spiece.model", ".work/part-000001-0"]
     for name in names:
         path = tmp_path / "out" / f"{name}.tmp-123"

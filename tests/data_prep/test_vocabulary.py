@@ -161,17 +161,18 @@ def test_foreign_directory_is_left_alone(tmp_path, sentences):
     (tmp_path / "file").write_text("mine")
     with pytest.raises(UserError, match=r"file exists and holds no"):
         train_vocabulary(sentences, tmp_path / "file", vocab_size=100)
-    with pytest.raises(UserError, match=r"file/v\.tmp: Not a directory"):
+    with pytest.raises(NotADirectoryError, match=r"file/v'$"):
         train_vocabulary(sentences, tmp_path / "file/v", vocab_size=100)
 
 
-def test_empty_directory_and_what_a_killed_run_left(tmp_path, sentences):
+def test_a_neighbour_of_the_new_directory_is_left_alone(tmp_path, sentences):
     (tmp_path / "v").mkdir()
     (tmp_path / "v.tmp").mkdir()
-    (tmp_path / "v.tmp/spiece.model").write_text("half")
+    (tmp_path / "v.tmp/notes.txt").write_text("mine")
     train_vocabulary(sentences, f"{tmp_path}/v/", vocab_size=100)
     assert load_tokenizer(tmp_path / "v").vocab_size == 100
-    assert os.listdir(tmp_path) == ["v"]
+    assert sorted(os.listdir(tmp_path)) == ["v", "v.tmp"]
+    assert (tmp_path / "v.tmp/notes.txt").read_text() == "mine"
 
 
 @pytest.mark.parametrize(

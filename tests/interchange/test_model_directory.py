@@ -320,14 +320,26 @@ def test_a_failed_save_keeps_what_was_there(tmp_path):
     assert os.listdir(target) == ["a"]
 
 
-def test_killed_between_two_renames(tmp_path):
-    (tmp_path / "model.old").mkdir()
-    (tmp_path / "model.old/a").write_text("good")
-    (tmp_path / "model.tmp").mkdir()
-    target = tmp_path / "model"
-    with pytest.raises(ZeroDivisionError), replacing_directory(str(target)):
-        raise ZeroDivisionError
-    assert (target / "a").read_text() == "good"
+def test_only_files_of_a_model_are_replaced(tmp_path):
+    for name in ("model", "model.old", "model.tmp"):
+        (tmp_path / name / "deep").mkdir(parents=True)
+        (tmp_path / name / "deep/notes").write_text("mine")
+    (tmp_path / "model/vocab.txt").write_text("of another tokenizer")
+    (tmp_path / "model/config.json").write_text("old")
+    with replacing_directory(str(tmp_path / "model")) as place:
+        pathlib.Path(place, "config.json").write_text("new")
+    left = {
+        str(path.relative_to(tmp_path)): path.read_text()
+        for path in tmp_path.rglob("*")
+        if path.is_file()
+    }
+    assert left == {
+        "model/config.json": "new",
+        "model/deep/notes": "mine",
+        "model.old/deep/notes": "mine",
+        "model.tmp/deep/notes": "mine",
+    }
+    assert len(os.listdir(tmp_path)) == 3
 
 
 def test_what_transformers_leaves_out_or_adds(tmp_path, tiny_tokenizer):
@@ -421,6 +433,7 @@ def test_a_model_takes_anothers_place_in_a_bucket(bucket, tiny_tokenizer):
     for config, length in ((SMALL, 20), (override(SMALL, NARROW), 12)):
         files.makedirs(bucket)
         files.write(f"{bucket}/vocab.txt", b"of another tokenizer")
+        files.write(f"{bucket}/notes.txt", b"mine")
         model = randomize(AlbertForPretraining(config))
         save_model_directory(
             bucket, model, tiny_tokenizer, max_seq_length=length
@@ -428,6 +441,7 @@ def test_a_model_takes_anothers_place_in_a_bucket(bucket, tiny_tokenizer):
     loaded = load_model_directory(bucket)
     assert (loaded.model.config, loaded.max_seq_length) == (config, 12)
     assert "vocab.txt" not in files.listdir(bucket)
+    assert "notes.txt" in files.listdir(bucket)
 
 
 def test_what_stands_in_a_bucket_outlives_a_failed_save(bucket):

@@ -129,13 +129,9 @@ def _build() -> None:
         runner=FLAGS.runner,
         runner_options=FLAGS.beam_options,
         progress=command_line.progress,
-        announce=_say,
+        announce=command_line.say,
     )
     _print_summary(metadata, output_dir)
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)
 
 
 def _print_summary(metadata: dict[str, Any], output_dir: str) -> None:

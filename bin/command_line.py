@@ -163,6 +163,11 @@ def _guarded(argv: Sequence[str], main: Callable[[list[str]], None]) -> None:
         sys.exit(_INTERRUPTED)
 
 
+def say(line: str) -> None:
+    """Prints a line, at once also where the output is a file."""
+    print(line, flush=True)
+
+
 @contextlib.contextmanager
 def progress(unit: str) -> Iterator[Callable[..., None]]:
     """Gives a function that shows how far a job has come.

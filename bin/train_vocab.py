@@ -38,6 +38,13 @@ def define_flags() -> None:
         "Lines to train on at most, drawn from all.",
         lower_bound=1000,
     )
+    flags.DEFINE_integer(
+        "sample_characters",
+        50_000_000,
+        "Characters to train on at most, drawn from all lines; each takes "
+        "some 30 bytes of memory.",
+        lower_bound=1000,
+    )
     flags.DEFINE_integer("random_seed", 12345, "Seed of the draw.")
     flags.DEFINE_integer(
         "skip_header_lines",
@@ -65,17 +72,20 @@ def main() -> None:
         read_documents,
         survey_file,
     )
-    from data_prep.vocabulary import train_vocabulary
+    from data_prep.vocabulary import check_output_directory, train_vocabulary
 
+    check_output_directory(FLAGS.output_dir)
     paths = list_files(FLAGS.input)
     files = corpus_files(paths, list(map(os.path.basename, paths)), "auto")
     skip_header_lines = FLAGS.skip_header_lines
-    surveys = [
-        survey_file(file, skip_header_lines=skip_header_lines) for file in files
-    ]
+    surveys = []
     report = CorpusReport()
-    for survey in surveys:
-        report.merge(survey.report)
+    with command_line.progress("files read") as show:
+        for file in files:
+            survey = survey_file(file, skip_header_lines=skip_header_lines)
+            surveys.append(survey)
+            report.merge(survey.report)
+            show(len(surveys), len(files))
     report.check(FLAGS.max_bad_fraction)
     if faults := report.describe_faults():
         print(f"{faults}.")
@@ -83,8 +93,10 @@ def main() -> None:
         files, skip_header_lines=skip_header_lines, report=CorpusReport()
     )
     print(
-        f"Training a vocabulary of {FLAGS.vocab_size} pieces on "
-        f"{len(files)} files; 30 MB of text take some 20 seconds.",
+        f"A vocabulary of {FLAGS.vocab_size} pieces from {len(files)} files, "
+        f"of which at most {FLAGS.sample_characters} characters are trained "
+        "on (--sample_characters); 30 million take some 20 seconds and 1 GB "
+        "of memory.",
         flush=True,
     )
     summary = train_vocabulary(
@@ -95,8 +107,10 @@ def main() -> None:
         keep_accents=FLAGS.keep_accents,
         character_coverage=FLAGS.character_coverage,
         input_sentence_size=FLAGS.input_sentence_size,
+        sample_characters=FLAGS.sample_characters,
         seed=FLAGS.random_seed,
         source=fingerprint(surveys),
+        say=command_line.say,
     )
     for name, value in summary.items():
         print(f"{name}: {value}")

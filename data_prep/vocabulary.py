@@ -5,14 +5,21 @@ settings of google-research/albert's README: unigram pieces, the special ones
 first, and a few signs that are always pieces of their own.
 """
 
+import contextlib
+import heapq
 import io
+import json
+import operator
 import os
 import random
 import re
-from collections.abc import Iterable, Iterator
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 
 from albert_tf import files
@@ -33,6 +40,10 @@ FIRST_PIECES = ["<pad>", "<unk>", *CONTROL_SYMBOLS, *USER_DEFINED_SYMBOLS]
 # SentencePiece leaves out longer lines, so they are split before.
 _MAX_SENTENCE_BYTES = 4192
 
+_NEW_SETTING = "sample_characters"
+# The training takes some 30 bytes of memory for each: 2 GB in all.
+SAMPLE_CHARACTERS = 50_000_000
+
 # The estimates are summed per thread, so that another number of threads
 # rounds them differently; a constant gives every machine the same scores.
 _NUM_THREADS = 16
@@ -47,8 +58,10 @@ def train_vocabulary(
     keep_accents: bool = False,
     seed: int = 12345,
     input_sentence_size: int = 10_000_000,
+    sample_characters: int = SAMPLE_CHARACTERS,
     character_coverage: float = 0.99995,
     source: str = "",
+    say: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
     """Returns the summary of a vocabulary, trained unless it is there already.
 
@@ -64,9 +77,11 @@ def train_vocabulary(
         keep_accents: whether accents stay.
         seed: of the sample of lines.
         input_sentence_size: most lines to train on, drawn at random.
+        sample_characters: most characters to train on, likewise.
         character_coverage: share of the characters that become pieces.
         source: what names the lines; a finished directory with another
             source is refused.
+        say: takes a line for each stage of the training.
 
     Raises:
         UserError: when there is no text, when the text does not suit
@@ -78,10 +93,12 @@ def train_vocabulary(
         "keep_accents": keep_accents,
         "seed": seed,
         "input_sentence_size": input_sentence_size,
+        "sample_characters": sample_characters,
         "character_coverage": character_coverage,
         "source": source,
     }
     output_dir = os.path.abspath(output_dir)
+    check_output_directory(output_dir)
     finished = _finished_summary(output_dir, settings)
     if finished is not None:
         return finished
@@ -93,10 +110,21 @@ def train_vocabulary(
             do_lower_case=do_lower_case,
             keep_accents=keep_accents,
         )
+        sample = _sample(
+            sentences,
+            most_sentences=input_sentence_size,
+            most_characters=sample_characters,
+            seed=seed,
+        )
+        say(
+            f"Training on {len(sample)} of {counts['sentences']} sentences, "
+            f"{sum(map(len, sample))} characters."
+        )
         model_bytes = _train(
-            _sample(sentences, input_sentence_size, seed),
+            sample,
             vocab_size=vocab_size,
             character_coverage=character_coverage,
+            say=say,
         )
         tokenizer = SentencePieceTokenizer(
             model_bytes, do_lower_case=do_lower_case, keep_accents=keep_accents
@@ -114,22 +142,32 @@ def train_vocabulary(
     return summary
 
 
-def _finished_summary(
-    output_dir: str, settings: dict[str, Any]
-) -> dict[str, Any] | None:
-    """Returns the summary of an earlier run with the same settings."""
-    if not os.path.exists(output_dir):
-        return None
-    path = os.path.join(output_dir, SUMMARY_FILE)
-    if not os.path.exists(path):
-        if os.path.isdir(output_dir) and not os.listdir(output_dir):
-            return None
+def check_output_directory(output_dir: str) -> None:
+    """Raises UserError for what is neither new, empty nor a vocabulary's."""
+    if os.path.exists(os.path.join(output_dir, SUMMARY_FILE)):
+        return
+    if os.path.isdir(output_dir) and not os.listdir(output_dir):
+        return
+    if os.path.lexists(output_dir):
         raise UserError(
             f"{output_dir} exists and holds no {SUMMARY_FILE}; choose a new "
             f"directory."
         )
+
+
+def _finished_summary(
+    output_dir: str, settings: dict[str, Any]
+) -> dict[str, Any] | None:
+    """Returns the summary of an earlier run with the same settings."""
+    path = os.path.join(output_dir, SUMMARY_FILE)
+    if not os.path.exists(path):
+        return None
     summary = read_json(path)
-    changes = differences(settings, summary.get("settings", {}))
+    theirs = summary.get("settings", {})
+    if summary.get("input", {}).get("bytes", 0) <= settings[_NEW_SETTING]:
+        # An earlier version had no such limit, and needed none here.
+        theirs = {_NEW_SETTING: settings[_NEW_SETTING], **theirs}
+    changes = differences(settings, theirs)
     if changes:
         raise UserError(
             f"{output_dir} holds a vocabulary with other settings "
@@ -175,54 +213,115 @@ def _split_long(text: str) -> Iterator[str]:
         start += len(part)
 
 
-def _sample(sentences: Iterable[str], size: int, seed: int) -> list[str]:
-    """Returns all sentences, or `size` of them drawn at random.
+def _sample(
+    sentences: Iterable[str],
+    *,
+    most_sentences: int,
+    most_characters: int,
+    seed: int,
+) -> list[str]:
+    """Returns all sentences, or as many as may be, drawn at random.
 
-    Not left to SentencePiece, whose sample is another one in every process,
-    whatever its seed.
+    Not left to SentencePiece, which reads everything into memory first, and
+    whose sample is another one in every process, whatever its seed.
     """
     rng = random.Random(seed)
-    sample: list[str] = []
+    # The sentences of the lowest priorities; the highest of them first.
+    kept: list[tuple[float, int, str]] = []
+    num_characters = 0
+    limit = 1.0
     for number, sentence in enumerate(sentences):
-        if number < size:
-            sample.append(sentence)
-        elif (place := rng.randrange(number + 1)) < size:
-            sample[place] = sentence
-    return sample
+        priority = rng.random()
+        if priority >= limit:
+            continue
+        heapq.heappush(kept, (-priority, number, sentence))
+        num_characters += len(sentence)
+        while len(kept) > most_sentences or num_characters > most_characters:
+            negative_priority, _, dropped = heapq.heappop(kept)
+            limit = -negative_priority
+            num_characters -= len(dropped)
+    kept.sort(key=operator.itemgetter(1))
+    return [sentence for _, _, sentence in kept]
+
+
+# A process of its own: it reports how far it is, while SentencePiece holds
+# Python's lock; and what ends it for lack of memory does not end this one.
+_TRAINER = """
+import json, signal, sys, sentencepiece
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+lines = open(0, encoding="utf-8", newline="\\n")
+sentencepiece.SentencePieceTrainer.train(
+    sentence_iterator=(line.rstrip("\\n") for line in lines),
+    model_writer=sys.stdout.buffer,
+    **json.loads(sys.argv[1]),
+)
+"""
+# What it logs of its stages, of which the second of two EM steps adds nothing.
+_STAGE = re.compile(r"unigram_model_trainer.*LOG\(INFO\) (?!EM sub_iter=1)(.*)")
 
 
 def _train(
-    sentences: list[str], *, vocab_size: int, character_coverage: float
+    sentences: list[str],
+    *,
+    vocab_size: int,
+    character_coverage: float,
+    say: Callable[[str], None],
 ) -> bytes:
     """Returns a SentencePiece model by the recipe."""
     if not sentences:
         raise UserError("The input holds no text to train a vocabulary on.")
-    model = io.BytesIO()
-    try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(sentences),
-            model_writer=model,
-            model_type="unigram",
-            vocab_size=vocab_size,
-            pad_id=0,
-            unk_id=1,
-            bos_id=-1,
-            eos_id=-1,
-            control_symbols=CONTROL_SYMBOLS,
-            user_defined_symbols=USER_DEFINED_SYMBOLS,
-            shuffle_input_sentence=False,
-            character_coverage=character_coverage,
-            max_sentence_length=_MAX_SENTENCE_BYTES,
-            num_threads=_NUM_THREADS,
-            minloglevel=2,
+    settings = {
+        "model_type": "unigram",
+        "vocab_size": vocab_size,
+        "pad_id": 0,
+        "unk_id": 1,
+        "bos_id": -1,
+        "eos_id": -1,
+        "control_symbols": CONTROL_SYMBOLS,
+        "user_defined_symbols": USER_DEFINED_SYMBOLS,
+        "shuffle_input_sentence": False,
+        "character_coverage": character_coverage,
+        "max_sentence_length": _MAX_SENTENCE_BYTES,
+        "num_threads": _NUM_THREADS,
+        "minloglevel": 0,
+    }
+    begin = time.monotonic()
+    last = ""
+    with (
+        tempfile.TemporaryFile() as model,
+        subprocess.Popen(
+            [sys.executable, "-c", _TRAINER, json.dumps(settings)],
+            stdin=subprocess.PIPE,
+            stdout=model,
+            stderr=subprocess.PIPE,
+        ) as process,
+    ):
+        try:
+            # It logs nothing before it has read all.
+            with contextlib.suppress(BrokenPipeError), process.stdin as file:
+                file.writelines(f"{s}\n".encode() for s in sentences)
+            for line in io.TextIOWrapper(process.stderr, errors="replace"):
+                last = line
+                if stage := _STAGE.search(line):
+                    say(f"{time.monotonic() - begin:.0f} s: {stage[1]}")
+        except BaseException:
+            process.kill()
+            raise
+        process.wait()
+        if process.returncode:
+            raise UserError(_explain(process.returncode, last, vocab_size))
+        model.seek(0)
+        return model.read()
+
+
+def _explain(exit_code: int, error: str, vocab_size: int) -> str:
+    """Returns what the end of SentencePiece's trainer means for a user."""
+    if exit_code < 0:
+        return (
+            f"The training was ended by signal {-exit_code}, perhaps for lack "
+            "of memory; start the same command again, with a smaller "
+            "sample_characters if so."
         )
-    except RuntimeError as error:
-        raise UserError(_explain(str(error), vocab_size)) from None
-    return model.getvalue()
-
-
-def _explain(error: str, vocab_size: int) -> str:
-    """Returns what a message of SentencePiece's trainer means for a user."""
     if match := re.search(r"too high .* value <= (\d+)", error):
         return (
             f"vocab_size={vocab_size} is more than the text has pieces for; "

@@ -1,5 +1,6 @@
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from sentencepiece import sentencepiece_model_pb2
 
 from albert_tf.config import UserError
 from albert_tf.text.tokenizer import load_tokenizer
+from data_prep import vocabulary
 from data_prep.vocabulary import train_vocabulary
 
 
@@ -61,6 +63,7 @@ def test_files(tiny_directory, tiny_tokenizer, sentences):
             "keep_accents": False,
             "seed": 12345,
             "input_sentence_size": 10_000_000,
+            "sample_characters": 50_000_000,
             "character_coverage": 0.99995,
             "source": "",
         },
@@ -88,6 +91,7 @@ def test_settings_reach_the_clean_up(tmp_path, sentences):
 
 TRAIN = """
 import sys
+from data_prep import vocabulary
 from data_prep.vocabulary import train_vocabulary
 lines = open(sys.argv[1], encoding="utf-8").read().splitlines()
 train_vocabulary(lines, sys.argv[2], vocab_size=100, input_sentence_size=200)
@@ -221,3 +225,47 @@ def test_long_lines_are_split_and_empty_ones_counted(tmp_path, sentences):
     # Nothing is lost but the spaces between the parts.
     total = len(long.encode()) + 10_000
     assert counts["bytes"] == total - (parts - 1)
+
+
+def test_the_sample_is_bounded_in_characters(tmp_path, sentences):
+    said = []
+    options = {"vocab_size": 100, "sample_characters": 5000}
+    train_vocabulary(sentences, tmp_path / "a", **options, say=said.append)
+    found = re.match(r"Training on (\d+) of 800 sentences, (\d+) char", said[0])
+    assert 4800 < int(found[2]) <= 5000
+    # An even draw: as long on average as all are.
+    mean = sum(map(len, sentences)) / 800
+    assert int(found[2]) / int(found[1]) == pytest.approx(mean, rel=0.1)
+    train_vocabulary(sentences, tmp_path / "b", **options)
+    assert read_files(tmp_path / "a") == read_files(tmp_path / "b")
+    train_vocabulary(sentences, tmp_path / "c", seed=1, **options)
+    assert read_files(tmp_path / "a") != read_files(tmp_path / "c")
+
+
+def test_stages_of_the_training_are_reported(tmp_path, sentences):
+    said = []
+    train_vocabulary(sentences, tmp_path / "v", vocab_size=100, say=said.append)
+    stages = "\n".join(said)
+    for stage in ("Making suffix array", "EM sub_iter=0 size="):
+        assert re.search(rf"^\d+ s: {stage}", stages, re.M)
+
+
+def test_a_vocabulary_from_before_the_limit_is_finished(tmp_path, sentences):
+    train_vocabulary(sentences, tmp_path / "v", vocab_size=100)
+    path = tmp_path / "v/vocab_summary.json"
+    summary = json.loads(path.read_text())
+    del summary["settings"]["sample_characters"]
+    path.write_text(json.dumps(summary))
+    train_vocabulary([], tmp_path / "v", vocab_size=100)
+    with pytest.raises(UserError, match="sample_characters: 1000 here"):
+        train_vocabulary(
+            [], tmp_path / "v", vocab_size=100, sample_characters=1000
+        )
+
+
+def test_a_killed_trainer_is_one_line(tmp_path, sentences, monkeypatch):
+    killed = "import os; os.kill(os.getpid(), 9)"
+    monkeypatch.setattr(vocabulary, "_TRAINER", killed)
+    with pytest.raises(UserError, match=r"signal 9, perhaps.*sample_charact"):
+        train_vocabulary(sentences, tmp_path / "v", vocab_size=100)
+    assert os.listdir(tmp_path) == []

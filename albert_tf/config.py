@@ -43,11 +43,14 @@ def setting(
     maximum: float | None = None,
     words: tuple[str, ...] = (),
     may_change: bool = False,
+    flag: str = "",
 ) -> Any:
     """Returns a dataclass field that knows its help text and allowed values.
 
     Where a number is wanted, `words` are values beside the numbers. A setting
-    that `may_change` may have another value when a run goes on.
+    that `may_change` may have another value when a run goes on. `flag` is the
+    name of its flag, where that is not the field's; the field's is then an
+    alias.
     """
     return dataclasses.field(
         default=default,
@@ -58,6 +61,7 @@ def setting(
             "maximum": maximum,
             "words": words,
             "may_change": may_change,
+            "flag": flag,
         },
     )
 
@@ -335,7 +339,11 @@ class PretrainingDataConfig(_Section):
         maximum=0.5,
     )
     random_seed: int = setting(
-        12345, "Seed of everything that is drawn.", minimum=0, maximum=2**63 - 1
+        12345,
+        "Seed of everything that is drawn.",
+        minimum=0,
+        maximum=2**63 - 1,
+        flag="seed",
     )
 
 

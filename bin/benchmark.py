@@ -73,7 +73,7 @@ def define_flags() -> None:
     flags.DEFINE_string(
         "tokenizer",
         None,
-        "Directory of the tokenizer; none: a vocabulary is trained first.",
+        "Tokenizer, a directory or file; none: a vocabulary is trained first.",
     )
     flags.DEFINE_integer(
         "vocab_size",

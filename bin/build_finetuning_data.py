@@ -21,7 +21,11 @@ def define_flags() -> None:
     """Defines the program's flags."""
     tasks.define_flags("Whose examples.")
     flags.DEFINE_string("data_dir", None, "The task's files.")
-    flags.DEFINE_string("tokenizer", None, "Directory of the tokenizer.")
+    flags.DEFINE_string(
+        "tokenizer",
+        None,
+        "Tokenizer: its directory, or a .model, .vocab or vocab.txt file.",
+    )
     flags.DEFINE_string("output_dir", None, "Where the shards go.")
     flags.DEFINE_list(
         "splits", [], "Which examples; none: train and dev (MNLI: both)."
@@ -33,8 +37,9 @@ def define_flags() -> None:
         lower_bound=0,
     )
     flags.DEFINE_integer(
-        "random_seed", 12345, "Of the order of training.", lower_bound=0
+        "seed", 12345, "Of the order of training.", lower_bound=0
     )
+    flags.DEFINE_alias("random_seed", "seed")
     command_line.define_settings(FeatureConfig(), leave_out=_OF_ANSWERS)
     command_line.required("task", "data_dir", "tokenizer", "output_dir")
 
@@ -53,7 +58,7 @@ def main() -> None:
         ),
         splits=FLAGS.splits,
         num_shards=FLAGS.num_shards,
-        seed=FLAGS.random_seed,
+        seed=FLAGS.seed,
         workers=tasks.workers(),
     )
     print(f"The shards are in {FLAGS.output_dir}.")

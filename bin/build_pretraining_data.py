@@ -38,7 +38,11 @@ def define_flags() -> None:
         [],
         "Held-out text, likewise; or hold out --eval_fraction of --input.",
     )
-    flags.DEFINE_string("tokenizer", None, "Directory of the tokenizer.")
+    flags.DEFINE_string(
+        "tokenizer",
+        None,
+        "Tokenizer: its directory, or a .model, .vocab or vocab.txt file.",
+    )
     flags.DEFINE_string("output_dir", None, "Where the shards go.")
     flags.DEFINE_integer("workers", 1, "Processes.", lower_bound=1)
     flags.DEFINE_float(

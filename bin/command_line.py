@@ -246,7 +246,10 @@ def define_settings(
                 module_name=sys.argv[0],
             )
         else:
-            define[field.type](name, None, text, module_name=sys.argv[0])
+            flag = field.metadata["flag"] or name
+            define[field.type](flag, None, text, module_name=sys.argv[0])
+            if flag != name:
+                flags.DEFINE_alias(name, flag, module_name=sys.argv[0])
 
 
 class _NumberOrWord(flags.ArgumentParser):

@@ -50,8 +50,8 @@ def define_flags() -> None:
     flags.DEFINE_string(
         "tokenizer",
         "",
-        "A directory or file with the vocabulary. Default: that beside the "
-        "weights.",
+        "Tokenizer: its directory, or a .model, .vocab or vocab.txt file. "
+        "Default: that beside the weights, which a Google checkpoint may lack.",
     )
     flags.DEFINE_enum(
         "merge",

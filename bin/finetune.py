@@ -56,7 +56,10 @@ def define_flags() -> None:
     )
     flags.DEFINE_string("run_dir", None, "Where the run writes.")
     flags.DEFINE_string(
-        "tokenizer", None, "Tokenizer, where --init_from brings none."
+        "tokenizer",
+        None,
+        "Tokenizer, where --init_from brings none: its directory, or a "
+        ".model, .vocab or vocab.txt file.",
     )
     flags.DEFINE_string(
         "config_json",

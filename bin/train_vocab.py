@@ -45,7 +45,8 @@ def define_flags() -> None:
         "some 30 bytes of memory.",
         lower_bound=1000,
     )
-    flags.DEFINE_integer("random_seed", 12345, "Seed of the draw.")
+    flags.DEFINE_integer("seed", 12345, "Seed of the draw.")
+    flags.DEFINE_alias("random_seed", "seed")
     flags.DEFINE_integer(
         "skip_header_lines",
         0,
@@ -108,7 +109,7 @@ def main() -> None:
         character_coverage=FLAGS.character_coverage,
         input_sentence_size=FLAGS.input_sentence_size,
         sample_characters=FLAGS.sample_characters,
-        seed=FLAGS.random_seed,
+        seed=FLAGS.seed,
         source=fingerprint(surveys),
         say=command_line.say,
     )

@@ -39,10 +39,8 @@ from albert_tf.modeling.weight_names import (
     heads_in,
     stored_arrays,
 )
-from albert_tf.text.sentencepiece_tokenizer import MODEL_FILE
-from albert_tf.text.tokenizer import load_tokenizer, load_tokenizer_file
-from albert_tf.text.tokenizer_base import JSON_FILE, Tokenizer
-from albert_tf.text.wordpiece_tokenizer import VOCAB_FILE
+from albert_tf.text.tokenizer import load_tokenizer
+from albert_tf.text.tokenizer_base import Tokenizer
 
 # What `head` may be: the encoder alone, the heads of pretraining, or one.
 MODEL_OF_HEAD: dict[str, type[AlbertModel]] = {
@@ -231,30 +229,10 @@ def _format_at(directory: str, names: Sequence[str]) -> str | None:
 
 def _tokenizer_of(source: InitialWeights, given: str) -> Tokenizer:
     """Returns the tokenizer of the source, or the one given instead."""
-    place = given or source.directory or os.path.dirname(source.source) or "."
-    tokenizer = _open_tokenizer(place)
-    if tokenizer is None:
-        raise UserError(
-            f"{place} has no tokenizer; --tokenizer names one, a directory or "
-            "a file."
-        )
+    place = given or source.tokenizer_place
+    tokenizer = load_tokenizer(place)
     check_vocab_size(source.config, tokenizer, place)
     return tokenizer
-
-
-def _open_tokenizer(path: str) -> Tokenizer | None:
-    """Returns the tokenizer in a directory or a file, None without any."""
-    if files.isdir(path):
-        names = files.listdir(path)
-        known = MODEL_FILE in names or VOCAB_FILE in names
-        file = None if known else google_tf1.find_tokenizer_file(path)
-        if file:
-            return _open_tokenizer(file)
-        # transformers 5 writes tokenizer.json alone.
-        return load_tokenizer(path) if known or JSON_FILE in names else None
-    if not files.exists(path):
-        raise UserError(f"The tokenizer {path} does not exist.")
-    return load_tokenizer_file(path)
 
 
 def _heads_in(source: InitialWeights) -> tuple[str, ...]:

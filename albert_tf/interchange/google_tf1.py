@@ -4,7 +4,6 @@ Main entries: `find_checkpoint`, `open_weights`, `write_checkpoint`, and
 `read_config`, `config_to_json` for the `albert_config.json` beside it.
 """
 
-import fnmatch
 import os
 import re
 import tempfile
@@ -67,7 +66,6 @@ _OBJECT_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 
 _KERAS_LAYER_NORM = re.compile(r"(?<![^/])layer_normalization(_1)?(?![^/])")
 _FILE_SUFFIX = re.compile(r"\.(index|meta|data-\d{5,}-of-\d{5,})$")
-_VOCABULARIES = ("*.model", "vocab*.txt")
 _ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip")
 
 
@@ -333,27 +331,3 @@ def config_beside(path: str) -> ModelConfig:
             "configuration it was trained with in its folder."
         )
     return read_config(config)
-
-
-def find_tokenizer_file(directory: str) -> str | None:
-    """Returns the path of the vocabulary in the folder of a checkpoint.
-
-    That is the one SentencePiece model, however it is called (`*.model`), or
-    the one list of WordPiece pieces (`vocab*.txt`); None without either.
-
-    Raises:
-        UserError: naming them when there are several.
-    """
-    found = [
-        os.path.join(directory, name)
-        for name in files.listdir(directory)
-        if not name.startswith(".")
-        and any(fnmatch.fnmatchcase(name, kind) for kind in _VOCABULARIES)
-        and files.isfile(os.path.join(directory, name))
-    ]
-    if len(found) > 1:
-        raise UserError(
-            f"{directory} holds {len(found)} vocabularies, "
-            f"{', '.join(map(os.path.basename, found))}; leave one there."
-        )
-    return found[0] if found else None

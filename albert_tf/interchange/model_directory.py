@@ -253,6 +253,11 @@ class InitialWeights:
         return self.stored.source
 
     @property
+    def tokenizer_place(self) -> str:
+        """The directory to look for their tokenizer in."""
+        return self.directory or os.path.dirname(self.source) or "."
+
+    @property
     def fingerprint(self) -> str:
         """A digest of the weights, whatever the path is called."""
         return self.stored.fingerprint

@@ -8,9 +8,11 @@ with a score of 0 is a symbol that was given.
 
 import base64
 import binascii
+import io
 import math
 from typing import Any
 
+import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 
 from albert_tf.config import UserError, check_number_of_pieces
@@ -54,7 +56,65 @@ def sentencepiece_model(
         raise UserError(
             f"{path}: unk_id={unknown!r} is not the number of a piece."
         )
-    special = _special_pieces(values, path)
+    steps = _normalizers(values.get("normalizer"), path)
+    model_bytes = _model(
+        pieces,
+        unknown=unknown,
+        special=_special_pieces(values, path),
+        charsmap=_charsmap(steps, path),
+    )
+    kinds_of_steps = {step["type"] for step in steps}
+    return model_bytes, {
+        "do_lower_case": "Lowercase" in kinds_of_steps,
+        "keep_accents": not kinds_of_steps & {"NFKD", "StripAccents"},
+    }
+
+
+def model_of_pieces(rows: list, path: str) -> bytes:
+    """Returns the SentencePiece model of pairs of a piece and its score.
+
+    Its clean-up is that of SentencePiece's trainer, and of the released
+    models: nmt_nfkc.
+
+    Raises:
+        UserError: when they are no pieces, or <unk> is not among them.
+    """
+    pieces = _scored_pieces(rows, path)
+    names = [piece for piece, _ in pieces]
+    unknown = SENTENCEPIECE_SPECIALS["unk_token"]
+    if unknown not in names:
+        raise UserError(f"{path} has no piece {unknown}, which ALBERT needs.")
+    return _model(
+        pieces,
+        unknown=names.index(unknown),
+        special=set(SENTENCEPIECE_SPECIALS.values()),
+        charsmap=_trainers_charsmap(),
+    )
+
+
+def _trainers_charsmap() -> bytes:
+    """Returns the table that every model holds which is trained here."""
+    trained = io.BytesIO()
+    # SentencePiece gives its table to models only.
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["a"]),
+        model_writer=trained,
+        model_type="char",
+        hard_vocab_limit=False,
+        minloglevel=2,
+    )
+    model = sentencepiece_model_pb2.ModelProto.FromString(trained.getvalue())
+    return model.normalizer_spec.precompiled_charsmap
+
+
+def _model(
+    pieces: list[tuple[str, float]],
+    *,
+    unknown: int,
+    special: set[str],
+    charsmap: bytes,
+) -> bytes:
+    """Returns a SentencePiece model by ALBERT's recipe."""
     model = sentencepiece_model_pb2.ModelProto()
     kinds = sentencepiece_model_pb2.ModelProto.SentencePiece
     for number, (piece, score) in enumerate(pieces):
@@ -73,16 +133,11 @@ def sentencepiece_model(
     model.trainer_spec.unk_id = unknown
     model.trainer_spec.pad_id = 0
     model.trainer_spec.bos_id = model.trainer_spec.eos_id = -1
-    steps = _normalizers(values.get("normalizer"), path)
-    model.normalizer_spec.precompiled_charsmap = _charsmap(steps, path)
+    model.normalizer_spec.precompiled_charsmap = charsmap
     model.normalizer_spec.add_dummy_prefix = True
     model.normalizer_spec.remove_extra_whitespaces = True
     model.normalizer_spec.escape_whitespaces = True
-    kinds_of_steps = {step["type"] for step in steps}
-    return model.SerializeToString(), {
-        "do_lower_case": "Lowercase" in kinds_of_steps,
-        "keep_accents": not kinds_of_steps & {"NFKD", "StripAccents"},
-    }
+    return model.SerializeToString()
 
 
 def wordpiece_vocabulary(

@@ -1,13 +1,16 @@
-"""Text to token ids: `load_tokenizer` opens a directory with a vocabulary,
-`load_tokenizer_file` a vocabulary alone.
+"""Text to token ids: `load_tokenizer` opens a vocabulary or its directory.
 
-The directory holds `spiece.model` (SentencePiece, as the released English
+A directory holds `spiece.model` (SentencePiece, as the released English
 models) or `vocab.txt` (WordPiece, as the Chinese ones) and, beside it,
 `tokenizer_config.json`, which says how text is cleaned up first. A directory
-with neither may have a `tokenizer.json`, which transformers 5 writes alone.
+with neither may have one vocabulary of another name, or a `tokenizer.json`,
+which transformers 5 writes alone.
 """
 
+import fnmatch
+import itertools
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -20,6 +23,7 @@ from albert_tf.config import (
     check_number_of_pieces,
     read_at_most,
     read_json,
+    shown,
 )
 from albert_tf.text import from_tokenizer_json
 from albert_tf.text.sentencepiece_tokenizer import (
@@ -33,54 +37,62 @@ from albert_tf.text.wordpiece_tokenizer import (
     read_vocabulary,
 )
 
+# Where no file has our name: as released, then what says less than those.
+_OTHER_NAMES = (("*.model", "vocab*.txt"), (JSON_FILE,), ("*.vocab",))
+
 # transformers' class -> the file of its vocabulary.
 _FILES = {"AlbertTokenizer": MODEL_FILE, "BertTokenizer": VOCAB_FILE}
 
 
-def load_tokenizer(directory: str | os.PathLike[str]) -> Tokenizer:
-    """Returns the tokenizer that a directory holds.
+def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
+    """Returns the tokenizer of a directory, or of a vocabulary's file.
 
-    Without a `tokenizer_config.json` the settings are those of the released
+    A file is a SentencePiece model, the pieces and scores of one (`*.vocab`)
+    or a WordPiece vocabulary (`*.txt`), whatever its name. Without a
+    `tokenizer_config.json` beside it the settings are those of the released
     uncased models: lower case, no accents.
 
     Raises:
-        UserError: when the directory or its files are missing or unusable.
+        UserError: when there is none, or it is unusable.
     """
-    if not files.isdir(directory):
-        raise UserError(f"{directory} is not a directory with a tokenizer.")
+    path = os.fspath(path)
+    if not files.exists(path):
+        raise UserError(f"The tokenizer {path} does not exist.")
+    directory = path if files.isdir(path) else os.path.dirname(path)
     config_path = os.path.join(directory, CONFIG_FILE)
     config = read_json(config_path) if files.exists(config_path) else {}
-    name = _vocabulary_file(directory, config)
-    path = os.path.join(directory, name)
-    if name == JSON_FILE:
+    if files.isdir(path):
+        path = os.path.join(path, _vocabulary_file(path, config))
+    if os.path.basename(path) == JSON_FILE:
         return _from_json(path, config, config_path)
-    if name == VOCAB_FILE:
+    if path.endswith(".txt"):
         return WordPieceTokenizer(
             read_vocabulary(path),
             source=path,
             **_wordpiece_settings(config, config_path),
         )
+    read = _read_pieces if path.endswith(".vocab") else _read_model
     return SentencePieceTokenizer(
-        _read_model(path),
+        read(path),
         source=path,
         **_switches(config, config_path, "do_lower_case", "keep_accents"),
     )
 
 
-def load_tokenizer_file(path: str | os.PathLike[str]) -> Tokenizer:
-    """Returns the tokenizer of a vocabulary alone, however it is called.
-
-    A file `*.txt` is a WordPiece vocabulary, any other a SentencePiece model.
-    The settings are those of the released uncased models: lower case, no
-    accents.
-
-    Raises:
-        UserError: when the file is missing, no regular file, or unusable.
-    """
-    path = os.fspath(path)
-    if path.endswith(".txt"):
-        return WordPieceTokenizer(read_vocabulary(path), source=path)
-    return SentencePieceTokenizer(_read_model(path), source=path)
+def _read_pieces(path: str) -> bytes:
+    """Returns the SentencePiece model of a file of pieces and scores."""
+    lines = read_at_most(path, MAX_VOCABULARY_BYTES).split(b"\n")
+    rows = []
+    for number, line in enumerate(lines[:-1] if lines[-1] == b"" else lines, 1):
+        try:
+            piece, score = line.decode().rstrip("\r").split("\t")
+            rows.append([piece, float(score)])
+        except ValueError:
+            raise UserError(
+                f"{path}, line {number}: expected a piece, a tab and its "
+                f"score, got {shown(line.decode(errors='replace'))}."
+            ) from None
+    return from_tokenizer_json.model_of_pieces(rows, path)
 
 
 def _read_model(path: str) -> bytes:
@@ -120,18 +132,10 @@ def _vocabulary_file(
     directory: str | os.PathLike[str], config: dict[str, Any]
 ) -> str:
     """Returns which of the files says what the pieces are."""
-    present = [
-        name
-        for name in _FILES.values()
-        if files.exists(os.path.join(directory, name))
-    ]
+    names = files.listdir(directory)
+    present = [name for name in _FILES.values() if name in names]
     if not present:
-        if files.exists(os.path.join(directory, JSON_FILE)):
-            return JSON_FILE
-        raise UserError(
-            f"{directory} has neither {MODEL_FILE} nor {VOCAB_FILE} nor "
-            f"{JSON_FILE}; train_vocab makes a {MODEL_FILE}."
-        )
+        return _other_vocabulary_file(directory, names)
     if len(present) == 1:
         return present[0]
     # transformers 4 called a class written in Rust by this suffix.
@@ -143,6 +147,32 @@ def _vocabulary_file(
             f"{', '.join(_FILES)}."
         )
     return _FILES[kind]
+
+
+def _other_vocabulary_file(
+    directory: str | os.PathLike[str], names: Sequence[str]
+) -> str:
+    """Returns the file of a tokenizer under another name than ours."""
+    for patterns in _OTHER_NAMES:
+        found = [
+            name
+            for name in names
+            if not name.startswith(".")
+            and any(fnmatch.fnmatchcase(name, p) for p in patterns)
+            and not files.isdir(os.path.join(directory, name))
+        ]
+        if len(found) > 1:
+            raise UserError(
+                f"{directory} holds {len(found)} vocabularies, "
+                f"{', '.join(found)}; name one of them."
+            )
+        if found:
+            return found[0]
+    patterns = ", ".join(itertools.chain.from_iterable(_OTHER_NAMES))
+    raise UserError(
+        f"{directory} has no tokenizer, none of {patterns}; --tokenizer names "
+        "another directory or such a file, train_vocab makes one."
+    )
 
 
 def _wordpiece_settings(config: dict[str, Any], path: str) -> dict[str, bool]:

@@ -101,12 +101,7 @@ def run_finetuning(
     """
     runtime = runtime or RuntimeConfig()
     strategy = make_strategy(runtime)
-    directory = tokenizer_dir or initial.directory
-    if not directory:
-        raise UserError(
-            f"{initial.source} comes without a tokenizer; name one with "
-            "--tokenizer."
-        )
+    directory = tokenizer_dir or initial.tokenizer_place
     tokenizer = load_tokenizer(directory)
     model_config = override(initial.config, model_changes or {})
     check_vocab_size(model_config, tokenizer, directory)

@@ -155,6 +155,25 @@ def test_a_number_or_a_word(given, value):
     assert done.stdout == f"{{'micro_batch_size': {value}}}\n"
 
 
+@pytest.mark.parametrize("flag", ["seed", "random_seed"])
+def test_the_seed_of_shards_has_the_name_of_every_seed(flag):
+    script = (
+        "from albert_tf.config import PretrainingDataConfig as Config\n"
+        "from bin import command_line\n"
+        "command_line.run(\n"
+        "    lambda: command_line.define_settings(Config()),\n"
+        "    lambda: print(command_line.given_settings(Config())),\n"
+        ")\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, f"--{flag}=5"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "{'random_seed': 5}\n"
+
+
 def test_neither_a_number_nor_the_word():
     done = program("pass", "--micro_batch_size=most")
     assert done.returncode == 1

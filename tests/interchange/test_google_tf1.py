@@ -16,7 +16,6 @@ from albert_tf.interchange.google_tf1 import (
     config_beside,
     config_to_json,
     find_checkpoint,
-    find_tokenizer_file,
     head_of,
     open_weights,
     read_config,
@@ -425,23 +424,6 @@ def test_an_archive_is_to_be_unpacked(tmp_path, name):
         find_checkpoint(str(tmp_path / name))
 
 
-def test_the_vocabulary_of_a_folder_is_found(released, tmp_path):
-    model = str(released / "30k-clean.model")
-    assert find_tokenizer_file(str(released)) == model
-    (released / "spiece.model").touch()
-    with pytest.raises(
-        UserError, match=r"2 vocabularies, 30k-clean\.model, spiece\.model"
-    ):
-        find_tokenizer_file(str(released))
-    (tmp_path / "model").mkdir()
-    (tmp_path / "x.model").mkdir()
-    assert find_tokenizer_file(str(tmp_path)) is None
-    (tmp_path / "vocab_chinese.txt").touch()
-    assert find_tokenizer_file(str(tmp_path)) == str(
-        tmp_path / "vocab_chinese.txt"
-    )
-
-
 @pytest.mark.parametrize(
     ("shapes", "heads"),
     [
@@ -646,7 +628,6 @@ def test_a_checkpoint_in_a_bucket(released):
     assert there.fingerprint == here.fingerprint
     with pytest.raises(UserError, match="^file://.*_config.json lacks"):
         config_beside(prefix)
-    assert find_tokenizer_file(bucket) == f"{bucket}/30k-clean.model"
     os.truncate(f"{released}/model.ckpt-best.data-00000-of-00001", 1)
     with pytest.raises(UserError, match="^file://.*the file was cut"):
         open_weights(prefix)

@@ -5,13 +5,14 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from albert_tf import config as config_module
 from albert_tf import files
 from albert_tf.config import MAX_VOCABULARY_BYTES, UserError
 from albert_tf.text.sentencepiece_tokenizer import SentencePieceTokenizer
-from albert_tf.text.tokenizer import load_tokenizer, load_tokenizer_file
+from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.text.wordpiece_tokenizer import WordPieceTokenizer
 from tests.counted_work import steps_below
 
@@ -97,24 +98,22 @@ def test_two_vocabularies_and_no_class(
 
 
 def test_no_vocabulary(tmp_path):
-    with pytest.raises(UserError, match=r"nowhere is not a directory"):
+    with pytest.raises(UserError, match=r"nowhere does not exist"):
         load_tokenizer(tmp_path / "nowhere")
-    expected = r"nor vocab\.txt nor tokenizer\.json; train_vocab makes"
+    expected = r"no tokenizer, none of \*\.model, .*--tokenizer names"
     with pytest.raises(UserError, match=expected):
         load_tokenizer(tmp_path)
 
 
 def refused(tmp_path, name, text):
     """Whatever opens the vocabulary says one line, with little work."""
-    openings = [(load_tokenizer, tmp_path)]
-    if name != "tokenizer.json":
-        openings.append((load_tokenizer_file, tmp_path / name))
-    for opening, path in openings:
+    places = [tmp_path, tmp_path / name]
+    for path in places[: 1 if places[1].is_dir() else 2]:
         with (
             pytest.raises(UserError, match=text) as caught,
             steps_below(30_000),
         ):
-            opening(path)
+            load_tokenizer(path)
         assert str(caught.value).startswith(str(tmp_path / name))
         assert "\n" not in str(caught.value)
 
@@ -122,9 +121,10 @@ def refused(tmp_path, name, text):
 @pytest.mark.parametrize("name", FILES)
 def test_a_vocabulary_that_cannot_be_read(tmp_path, name):
     path = tmp_path / name
-    path.mkdir()
-    refused(tmp_path, name, f"{name}: Is a directory")
-    path.rmdir()
+    if name != "tokenizer.json":
+        path.mkdir()
+        refused(tmp_path, name, f"{name}: Is a directory")
+        path.rmdir()
     os.mkfifo(path)
     refused(tmp_path, name, "is a pipe or a device, not a file")
     path.unlink()
@@ -162,14 +162,70 @@ def test_a_vocabulary_alone(tiny_tokenizer, wordpiece_tokenizer, tmp_path):
         path = tmp_path / name
         os.replace(tmp_path / place, path)
         for found in (path, str(path)):
-            loaded = load_tokenizer_file(found)
+            loaded = load_tokenizer(found)
             assert type(loaded) is type(tokenizer)
             assert loaded.fingerprint == tokenizer.fingerprint
-    with pytest.raises(UserError, match="no.model: No such file"):
-        load_tokenizer_file(tmp_path / "no.model")
+    with pytest.raises(UserError, match="no.model does not exist"):
+        load_tokenizer(tmp_path / "no.model")
     (tmp_path / "bad.model").write_bytes(b"no model")
     with pytest.raises(UserError, match="bad.model is not a whole Sentence"):
-        load_tokenizer_file(tmp_path / "bad.model")
+        load_tokenizer(tmp_path / "bad.model")
+
+
+def test_a_vocabulary_of_another_name_in_a_directory(tiny_tokenizer, tmp_path):
+    tiny_tokenizer.save(tmp_path / "saved")
+    folder = tmp_path / "albert_base"
+    folder.mkdir()
+    os.replace(tmp_path / "saved/spiece.model", folder / "30k-clean.model")
+    (folder / "30k-clean.vocab").touch()
+    (folder / ".hidden.model").touch()
+    (folder / "deep.model").mkdir()
+    found = load_tokenizer(folder)
+    assert found.fingerprint == tiny_tokenizer.fingerprint
+    (folder / "vocab_chinese.txt").touch()
+    with pytest.raises(
+        UserError, match=r"2 vocabularies, 30k-clean\.model, vocab_chinese\.txt"
+    ):
+        load_tokenizer(folder)
+
+
+def test_settings_beside_a_vocabulary_are_those_of_the_file(
+    tiny_tokenizer, tmp_path
+):
+    tiny_tokenizer.save(tmp_path)
+    path = str(tmp_path / "tokenizer_config.json")
+    config = config_module.read_json(path)
+    config_module.write_json(path, {**config, "do_lower_case": False})
+    assert not load_tokenizer(tmp_path / "spiece.model").do_lower_case
+
+
+def test_pieces_and_scores_give_the_ids_of_the_model(
+    tiny_directory, tiny_tokenizer, sentences, tmp_path
+):
+    path = tmp_path / "30k-clean.vocab"
+    path.write_bytes((tiny_directory / "spiece.vocab").read_bytes())
+    texts = [*sentences, "Ça ﬁn [MASK] 1,234 <unk> (b) – £5", ""]
+    for place in (path, tmp_path):
+        loaded = load_tokenizer(place)
+        assert loaded.encode_batch(texts) == tiny_tokenizer.encode_batch(texts)
+        np.testing.assert_array_equal(
+            loaded.replacement_ids, tiny_tokenizer.replacement_ids
+        )
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("a\t0\nb 1\n", r"line 2: expected a piece, a tab .* got 'b 1'"),
+        ("a\tnan\n", "piece 0 is not a pair"),
+        ("a\t-1\n", "has no piece <unk>"),
+        ("", "has no list of pieces"),
+    ],
+)
+def test_pieces_and_scores_that_are_none(tmp_path, content, said):
+    (tmp_path / "x.vocab").write_text(content)
+    with pytest.raises(UserError, match=rf"x\.vocab.*{said}"):
+        load_tokenizer(tmp_path / "x.vocab")
 
 
 @pytest.mark.parametrize(
@@ -229,7 +285,7 @@ def test_a_tokenizer_may_lie_in_a_bucket(request, kind, lacking, tmp_path):
 
 
 def test_what_a_bucket_lacks_is_said():
-    with pytest.raises(UserError, match="ram://nothing is not a directory"):
+    with pytest.raises(UserError, match="ram://nothing does not exist"):
         load_tokenizer("ram://nothing")
-    with pytest.raises(UserError, match="^ram://nothing/a.model: No such f"):
-        load_tokenizer_file("ram://nothing/a.model")
+    with pytest.raises(UserError, match="ram://nothing/a.model does not exist"):
+        load_tokenizer("ram://nothing/a.model")

@@ -298,8 +298,9 @@ class PretrainingDataConfig(_Section):
     )
     sentence_splitter: str = setting(
         "punkt",
-        "punkt: NLTK's Punkt trained on the corpus itself; newline: each "
-        "line is a sentence already.",
+        "punkt: NLTK's Punkt trained on the corpus itself, and Unicode's "
+        "sentence marks of other scripts (Chinese, Hindi, Arabic ...); "
+        "newline: each line is a sentence already.",
         choices=("punkt", "newline"),
     )
     sentence_objective: str = setting(

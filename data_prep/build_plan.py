@@ -37,7 +37,11 @@ from data_prep.duplicates import DIGEST_ROW_BYTES
 from data_prep.record_maker import RecordMaker, UnitDocument
 from data_prep.record_parts import Partition
 from data_prep.segments import SENTENCE_OBJECTIVES
-from data_prep.sentences import SENTENCE_SPLITTERS, SentenceSplitter
+from data_prep.sentences import (
+    SENTENCE_SPLITTERS,
+    SentenceSplitter,
+    has_end,
+)
 from data_prep.storage import is_remote
 from data_prep.text_files import OpenFile
 
@@ -50,6 +54,10 @@ MAX_SHARDS = 4096
 _SIZE_SAMPLE_CHARS = 300_000
 # Bytes of records a character becomes at the least, in one copy.
 _LEAST_RATIO = 0.01
+# A sentence above this length without an end mark is none, most likely; the
+# user is warned if more than so much of the text is made of them.
+_LONG_WITHOUT_END = 200
+_MOST_WITHOUT_END = 0.5
 # A unit of work: a part of the corpus, within bounds of characters of text
 # and of bytes of records.
 _UNITS = 256
@@ -97,6 +105,7 @@ class BuildPlan:
         unit_characters: of text in a unit of work, about.
         num_groups: groups of documents that lend each other segments; 0 if
             none is lent.
+        warnings: lines for the user.
     """
 
     sources: tuple[Source, ...]
@@ -111,6 +120,7 @@ class BuildPlan:
     partition: Partition
     unit_characters: int
     num_groups: int
+    warnings: tuple[str, ...]
 
     @property
     def total_bytes(self) -> int:
@@ -280,6 +290,7 @@ def make_plan(
         partition=_partition(record_bytes, config),
         unit_characters=unit_characters,
         num_groups=1 + total // _GROUP_CHARS if lends else 0,
+        warnings=tuple(_sentence_warnings(sample, splitter, config)),
     )
 
 
@@ -398,6 +409,37 @@ def _bytes_per_character(sample: CorpusSample, maker: RecordMaker) -> float:
         num_characters += weight
     # Where no document of the sample makes a record, others may.
     return max(num_bytes / max(1.0, num_characters), _LEAST_RATIO)
+
+
+def _sentence_warnings(
+    sample: CorpusSample,
+    splitter: SentenceSplitter,
+    config: PretrainingDataConfig,
+) -> Iterator[str]:
+    """Yields a warning if most of the text has no recognised sentence ends."""
+    if config.sentence_splitter == "newline":
+        return
+    total = without_end = 0.0
+    first = ""
+    for weight, document in sample.weighted_documents(_SIZE_SAMPLE_CHARS):
+        lengths = [
+            len(sentence)
+            for paragraph in document.paragraphs
+            for sentence in splitter.split(paragraph)
+            if len(sentence) > _LONG_WITHOUT_END and not has_end(sentence)
+        ]
+        total += weight
+        share = sum(lengths) / sum(map(len, document.paragraphs))
+        without_end += weight * share
+        if share > _MOST_WITHOUT_END:
+            first = first or document.name
+    if first and without_end > _MOST_WITHOUT_END * total:
+        yield (
+            f"Warning: about {without_end / total:.0%} of the text (such as "
+            f"{first}) has no sentence ends in {_LONG_WITHOUT_END} characters "
+            "and more, so that segments will begin and end in mid-sentence: "
+            "put each sentence on a line and give --sentence_splitter=newline."
+        )
 
 
 def _other_bytes(

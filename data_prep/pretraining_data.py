@@ -252,7 +252,7 @@ def build_pretraining_data(
         runner: what carries the build out, a row of `RUNNERS`.
         runner_options: options for it, see `beam_runner`.
         progress: shows how far the work has come.
-        announce: is told, in a line, what is about to be written.
+        announce: is given lines: warnings, what is about to be written.
 
     Raises:
         UserError: for inputs that cannot be used, a directory begun with
@@ -287,6 +287,8 @@ def build_pretraining_data(
         plan = make_plan(
             *what, survey=survey, max_bad_fraction=max_bad_fraction
         )
+        for warning in plan.warnings:
+            announce(warning)
         with _work_directory(storage, output_dir, plan) as work_dir:
             _check_room(plan, storage, output_dir, work_dir, announce)
             # Whoever trains on the shards needs the tokenizer too.

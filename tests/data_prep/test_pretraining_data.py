@@ -324,6 +324,43 @@ def test_what_is_announced_is_what_is_written(build, kind):
     assert 0.85 < said / written < 1.15
 
 
+def thai_corpus(tmp_path):
+    """Documents of 20 sentences, which Thai parts by spaces alone."""
+    rng = random.Random(3)
+    words = ["แม่", "ไป", "ตลาด", "ซื้อ", "ปลา", "บ้าน", "กับ", "พ่อ"]
+    documents = [
+        ["".join(rng.choices(words, k=8)) for _ in range(20)] for _ in range(4)
+    ]
+    for separator in (" ", "\n"):
+        path = tmp_path / f"thai{ord(separator)}.jsonl"
+        with path.open("w", encoding="utf-8") as file:
+            for sentences in documents:
+                row = {"text": "\n\n".join([separator.join(sentences)] * 2)}
+                file.write(json.dumps(row) + "\n")
+    return str(tmp_path / "thai32.jsonl"), str(tmp_path / "thai10.jsonl")
+
+
+def test_text_without_sentence_ends_is_warned_of(build, tmp_path):
+    spaces, lines = thai_corpus(tmp_path)
+    announced = []
+    build(inputs=[spaces], announce=announced.append)
+    assert re.fullmatch(
+        r"Warning: about 100% of the text \(such as thai32\.jsonl#\d\) has no "
+        r"sentence ends in 200 characters and more, so that segments will "
+        r"begin and end in mid-sentence: put each sentence on a line and give "
+        r"--sentence_splitter=newline\.",
+        announced[0],
+    )
+    announced = []
+    build(
+        "out2",
+        inputs=[lines],
+        announce=announced.append,
+        sentence_splitter="newline",
+    )
+    assert not [line for line in announced if line.startswith("Warning")]
+
+
 def test_too_little_room_is_told(build, monkeypatch, tmp_path):
     usage = shutil.disk_usage(tmp_path)._replace(free=10_000)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)

@@ -3,8 +3,10 @@ import os
 import random
 import subprocess
 import sys
+import unicodedata
 
 import pytest
+import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,6 +15,7 @@ from data_prep.sentences import (
     NewlineSplitter,
     PunktSplitter,
     cut_long_sentences,
+    has_end,
 )
 
 NOUNS = ("door", "house", "river", "garden", "table", "road", "boat", "tree")
@@ -134,14 +137,14 @@ def test_the_order_of_hashes_does_not_matter(punkt):
         assert output == json.dumps(punkt.to_json()) + "\n"
 
 
-@pytest.mark.parametrize("unit", ["word ", "a.b", ". ", "So it is. "])
+@pytest.mark.parametrize("unit", ["word ", "a.b", ". ", "So it is. ", "走了"])
 def test_long_lines_are_split_in_pieces_and_keep_their_text(punkt, unit):
     text = unit * (300_000 // len(unit))
     sentences = punkt.split(text)
     assert "".join(sentences).replace(" ", "") == text.replace(" ", "")
     if "So" in unit:
         assert set(sentences) == {"So it is."}
-    if "a" in unit or "word" in unit:
+    if unit in ("word ", "a.b", "走了"):
         assert max(map(len, sentences)) <= 100_000
 
 
@@ -181,7 +184,7 @@ def nltk_sentences(splitter, text):
 ODD_WORDS = """
 a b C prof capt Prof. capt. U.S. e.g. J 3 3.5 1st The the door Fox she don't
 O'Hare well-known naïve Straße Éa _x x_y #4 ... .. -- . ? ! ) ( " “No No” ‘so
-so’ 'tis tis' 'a' [b] *c* d; e: f, ;g ,h 。 §5 «x x»
+so’ 'tis tis' 'a' [b] *c* d; e: f, ;g ,h 말 §5 ‼ ‽ «x x»
 """
 WORDS = st.sampled_from(ODD_WORDS.split())
 ENDS = st.sampled_from(["", ".", "!", "?", "..", "...", ".)", '."', "?!", ".'",
@@ -219,3 +222,71 @@ def test_the_quick_way_knows_abbreviations_and_collocations():
     ]:
         assert len(splitter.split(text)) == number, text
         assert splitter.split(text) == nltk_sentences(splitter, text)
+
+
+# What ends a sentence is marked with | for the reader and the test.
+SCRIPTS = {
+    "Chinese": "我们走了。|他问：“去哪里？”|“好。”，我说。|（走！？）|走",
+    "Japanese": "「寒い。」|と言った。|本は「春（はる）」、二冊。　|次は？！",
+    "Japanese full stops": "雨である．|風も３．５である.|次の日",
+    "Chinese, ASCII marks": "你好吗?|我很好!|约翰.史密斯等...走了",
+    "Hindi": "राम गया। |वह “घर” आया।” |क्या? |अंत॥",
+    "Arabic": "هل جئت؟ |«نعم؟» |قال الولد",
+    "Urdu": "یہ کتاب ہے۔ |وہ گیا۔",
+    "Armenian": "Ինչպե՞ս ես։ |Լավ եմ։",
+    "Amharic": "ሰላም። |እንዴት ነህ፧ |ደህና።",
+    "Burmese": "နေကောင်းလား။ |ကောင်းတယ်။",
+    "Khmer": "ខ្ញុំទៅ។ |គាត់មក។",
+    "mixed": "NASA.gov的3.5米。|U.S.公司？ |Prof. Fox left. |She did. |他。|So",
+    "lines": "第一行。\n|- 第二行\n还没完。 \n|「三」",
+}
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_marks_of_other_scripts_end_sentences(punkt, script):
+    text = SCRIPTS[script]
+    found = punkt.split(text.replace("|", ""))
+    assert found == [s.strip() for s in text.replace("\n", " ").split("|")]
+
+
+def test_the_marks_are_those_of_unicode():
+    """But for those of Latin text, and what lies beyond U+FFFF."""
+    latin = regex.compile(r"[\p{SB=ATerm}\x00-\x7f\u2000-\u206f\u2e00-\u2e7f]")
+    terminal = regex.compile(r"\p{Sentence_Terminal}")
+    for character in map(chr, range(0x10000)):
+        if has_end(character) and not latin.match(character):
+            assert terminal.match(character), ascii(character)
+        # Younger ones than the oldest supported Python's may be missing.
+        elif terminal.match(character) and not latin.match(character):
+            assert unicodedata.category(character) == "Cn", ascii(character)
+
+
+# Rules SB8a to SB11 of UAX #29 by Unicode's own classes.
+UNICODE_END = regex.compile(
+    r"(?>(?:\p{SB=STerm}+\p{SB=Close}*\p{SB=Sp}*)+)(?!\p{SB=SContinue})"
+)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.text("他走ではराم١،，、。！？।؟։」』）”»\u3000 —：", max_size=40))
+def test_sentences_are_those_of_unicode(punkt, text):
+    marked = UNICODE_END.sub(lambda match: match[0] + "|", text)
+    assert punkt.split(text) == [
+        s for s in map(str.strip, marked.split("|")) if s
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "ends"),
+    [
+        ("So. ", True),
+        ("他问：“去哪里？”", True),
+        ("وہ گیا۔", True),
+        ("So…", True),
+        ("A title", False),
+        ("ฉันไปตลาด พ.ศ. ก่อน", False),
+        ("", False),
+    ],
+)
+def test_an_end_mark_is_recognised(sentence, ends):
+    assert has_end(sentence) == ends

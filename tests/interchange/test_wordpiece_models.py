@@ -1,13 +1,23 @@
-"""A model with a WordPiece vocabulary: saved, tuned, asked, exported."""
+"""A WordPiece vocabulary: a model pretrained, saved, tuned, asked, exported."""
 
 import os
+import random
 import shutil
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.config import FinetuneConfig, ModelConfig, UserError, override
+from albert_tf.config import (
+    PRESETS,
+    FinetuneConfig,
+    MaskingConfig,
+    ModelConfig,
+    PretrainConfig,
+    PretrainingDataConfig,
+    UserError,
+    override,
+)
 from albert_tf.interchange.model_directory import (
     find_initial_weights,
     load_model_directory,
@@ -16,9 +26,14 @@ from albert_tf.interchange.model_directory import (
 from albert_tf.interchange.serving import export_saved_model
 from albert_tf.modeling.models import AlbertForPretraining
 from albert_tf.tasks.custom import CLASSIFICATION
+from albert_tf.text.records import RECORD_SPECS, parse_batch
+from albert_tf.text.shards import open_shards
+from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.text.wordpiece_tokenizer import WordPieceTokenizer
 from albert_tf.training.finetune import run_finetuning
 from albert_tf.training.predict import Predictor
+from albert_tf.training.pretrain import run_pretraining
+from data_prep.pretraining_data import build_pretraining_data
 
 LABELS = {"城": "北京上海", "山": "泰华衡恒"}
 PIECES = ["[PAD]", "[unused1]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -140,3 +155,71 @@ def test_a_vocabulary_of_another_size(pretrained, tmp_path):
         UserError, match=r"neither spiece\.model nor vocab\.txt"
     ):
         load_model_directory(directory)
+
+
+@pytest.fixture(scope="module")
+def chinese_shards(tmp_path_factory):
+    """Shards of Chinese documents, 12 sentences in a paragraph each."""
+    root = tmp_path_factory.mktemp("chinese")
+    rng = random.Random(3)
+    parts = ("今天|昨天|早上", "老师|妈妈|我", "看见|买了|画", "红花|小鸟|大船")
+    documents = [
+        "".join(
+            "".join(rng.choice(part.split("|")) for part in parts)
+            + rng.choice("。！？")
+            for _ in range(12)
+        )
+        for _ in range(100)
+    ]
+    (root / "corpus.txt").write_text("\n\n".join(documents), encoding="utf-8")
+    specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    vocabulary = [*specials, *sorted({*"".join(documents)})]
+    (root / "vocab.txt").write_text("\n".join(vocabulary), encoding="utf-8")
+    build_pretraining_data(
+        [str(root / "corpus.txt")],
+        str(root / "shards"),
+        tokenizer_dir=str(root),
+        config=PretrainingDataConfig(max_seq_length=48),
+        masking=MaskingConfig(),
+    )
+    return str(root / "shards")
+
+
+def test_segments_of_chinese_text_are_whole_sentences(chinese_shards):
+    shards = open_shards(chinese_shards, "train")
+    columns = parse_batch(
+        RECORD_SPECS["dynamic"],
+        shards.read(range(len(shards))),
+        max_seq_length=48,
+    )
+    tokenizer = load_tokenizer(f"{chinese_shards}/tokenizer")
+    texts = [tokenizer.pieces(ids[ids != 0]) for ids in columns["input_ids"]]
+    ends = [
+        text[place - 1]
+        for text in texts
+        for place, piece in enumerate(text)
+        if piece == "[SEP]"
+    ]
+    assert len(ends) == 2 * len(texts) > 400
+    assert {*ends} == {*"。！？"}
+
+
+def test_a_model_pretrained_on_chinese_text_fills_masks(
+    chinese_shards, tmp_path
+):
+    settings = {
+        **PRESETS["tiny"],
+        "vocab_size": load_tokenizer(f"{chinese_shards}/tokenizer").vocab_size,
+        "train_batch_size": 16,
+        "num_train_steps": 60,
+        "num_warmup_steps": 5,
+    }
+    run_pretraining(
+        override(PretrainConfig(), settings),
+        train_data=[chinese_shards],
+        eval_data=[],
+        run_dir=str(tmp_path / "run"),
+    )
+    loaded = load_model_directory(str(tmp_path / "run" / "model"))
+    (answer,) = Predictor(loaded).fill_mask(["今天老[MASK]看见小鸟。"], top_k=1)
+    assert answer.candidates[0][0][0] == "师"

@@ -38,7 +38,8 @@ def load_tensorflow() -> None:
     """Imports TensorFlow, made deterministic, without its remarks.
 
     Its libraries write to the error stream before they read any setting of
-    how much to say. When the import fails, what they said is shown.
+    how much to say. When the import fails, or GPUs are not seen, what they
+    said is shown.
     """
     _limit_arenas()
     with tempfile.TemporaryFile() as said:
@@ -46,14 +47,23 @@ def load_tensorflow() -> None:
             with _error_stream_to(said):
                 import tensorflow as tf
 
-                tf.config.list_physical_devices()
+                gpus = tf.config.list_physical_devices("GPU")
                 # The same sums in the same order at every run: a resumed run
                 # ends with the very weights of an uninterrupted one.
                 tf.config.experimental.enable_op_determinism()
+
+                from albert_tf.training.environment import unseen_gpus
         except BaseException:
-            said.seek(0)
-            sys.stderr.write(said.read().decode(errors="replace"))
+            _copy_to_error_stream(said)
             raise
+        if problem := unseen_gpus(len(gpus)):
+            _copy_to_error_stream(said)
+            print(f"WARNING: {problem}", file=sys.stderr, flush=True)
+
+
+def _copy_to_error_stream(file: IO[bytes]) -> None:
+    file.seek(0)
+    sys.stderr.write(file.read().decode(errors="replace"))
 
 
 def _limit_arenas() -> None:

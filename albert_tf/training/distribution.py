@@ -20,9 +20,10 @@ from albert_tf.training.cluster import (
     start_watchdog,
     wait_for_workers,
 )
+from albert_tf.training.environment import unseen_gpus
 from albert_tf.training.stops import TEMPORARY_FAILURE, RunStopped
 
-# What an operation over the workers ends with when one of them has gone.
+# What an operation ends with when a worker or the TPU has gone.
 _LOST = (
     tf.errors.AbortedError,
     tf.errors.CancelledError,
@@ -31,8 +32,14 @@ _LOST = (
     tf.errors.InternalError,
     tf.errors.UnavailableError,
 )
+# What a TPU that is still being made, or made anew, ends its start with.
+_NOT_READY = (
+    tf.errors.AbortedError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.UnavailableError,
+)
 _MOST_CPUS = 16
-# How long a worker that has lost another may take to end.
+# How long a process that has lost a worker or its TPU may take to end.
 _ENDING_SECONDS = 30.0
 
 
@@ -46,9 +53,7 @@ def _default(runtime: RuntimeConfig) -> tf.distribute.Strategy:
 
 
 def _mirrored(runtime: RuntimeConfig) -> tf.distribute.Strategy:
-    # Physical ones: to ask for logical devices would make them, and CPUs
-    # could not be divided any more.
-    if tf.config.list_physical_devices("GPU"):
+    if _visible_gpus():
         kind, devices = "GPU", tf.config.list_logical_devices("GPU")
     else:
         kind, devices = "CPU", _cpus(runtime.num_replicas)
@@ -62,6 +67,21 @@ def _mirrored(runtime: RuntimeConfig) -> tf.distribute.Strategy:
     # such strategies of different size cannot live in one process.
     reduction = tf.distribute.ReductionToOneDevice() if kind == "CPU" else None
     return tf.distribute.MirroredStrategy(names, reduction)
+
+
+def _visible_gpus() -> list:
+    """Returns the GPUs that TensorFlow sees.
+
+    Physical ones: to ask for logical devices would make them, and CPUs could
+    not be divided any more.
+
+    Raises:
+        UserError: when the machine has GPUs and TensorFlow sees none.
+    """
+    gpus = tf.config.list_physical_devices("GPU")
+    if problem := unseen_gpus(len(gpus)):
+        raise UserError(problem)
+    return gpus
 
 
 def _cpus(num_replicas: int) -> list:
@@ -89,7 +109,7 @@ def _divide_cpu(number: int) -> None:
 
 
 def _multi_worker(runtime: RuntimeConfig) -> tf.distribute.Strategy:
-    gpus = tf.config.list_physical_devices("GPU")
+    gpus = _visible_gpus()
     if runtime.num_replicas > max(len(gpus), 1):
         raise UserError(
             f"num_replicas={runtime.num_replicas}, but a worker on this "
@@ -136,6 +156,12 @@ def _tpu(runtime: RuntimeConfig) -> tf.distribute.Strategy:
         )
         tf.config.experimental_connect_to_cluster(resolver)
         tf.tpu.experimental.initialize_tpu_system(resolver)
+    except _NOT_READY as error:
+        raise RunStopped(
+            f"tpu={runtime.tpu!r} does not answer ({_reason(error)}): start "
+            "the same command again.",
+            TEMPORARY_FAILURE,
+        ) from error
     except (ValueError, OSError, tf.errors.OpError) as error:
         said = str(error).partition("\n")[0]
         raise UserError(f"tpu={runtime.tpu!r} cannot be used: {said}") from None
@@ -157,8 +183,10 @@ def make_strategy(runtime: RuntimeConfig) -> tf.distribute.Strategy:
     multi_worker must be made before TensorFlow has computed anything.
 
     Raises:
-        UserError: for more replicas than devices, or no cluster.
-        RunStopped: when a worker of the cluster is missing.
+        UserError: for more replicas than devices, GPUs that TensorFlow does
+            not see, or no cluster.
+        RunStopped: when a worker of the cluster is missing, or a TPU does not
+            answer.
     """
     return STRATEGIES[runtime.strategy](runtime)
 
@@ -263,11 +291,12 @@ def gathered(strategy: tf.distribute.Strategy, value: float) -> list[float]:
 
 @contextlib.contextmanager
 def lost_workers(strategy: tf.distribute.Strategy) -> Iterator[None]:
-    """Ends the run in order when a worker is lost within the context.
+    """Ends the run in order when a worker or a TPU is lost in the context.
 
-    The others learn of it in 10 seconds at most, from TensorFlow's
+    The other workers learn of it in 10 seconds at most, from TensorFlow's
     heartbeats, also when it was only stopped. A cluster cannot be mended, so
-    every worker has to end. Without other workers errors stay what they are.
+    every worker has to end; nor can a TPU's connection. In a single process
+    on CPUs and GPUs errors stay what they are.
 
     Raises:
         RunStopped: with TEMPORARY_FAILURE, for whoever starts all again.
@@ -275,18 +304,21 @@ def lost_workers(strategy: tf.distribute.Strategy) -> Iterator[None]:
     try:
         yield
     except _LOST as error:
-        if is_alone(strategy):
+        if isinstance(strategy, tf.distribute.TPUStrategy):
+            lost, then = "the TPU", "start the same command again."
+        elif is_alone(strategy):
             raise
+        else:
+            lost = "a worker"
+            then = "every worker ends; start the whole job again."
         # What remains to be closed may wait for the lost one.
         start_watchdog(
             _ENDING_SECONDS,
-            f"not ended {_ENDING_SECONDS:g} seconds after a worker was lost; "
+            f"not ended {_ENDING_SECONDS:g} seconds after {lost} was lost; "
             "killed.",
         )
         raise RunStopped(
-            f"a worker was lost ({_reason(error)}): every worker ends; start "
-            "the whole job again.",
-            TEMPORARY_FAILURE,
+            f"{lost} was lost ({_reason(error)}): {then}", TEMPORARY_FAILURE
         ) from error
 
 

@@ -2,6 +2,9 @@
 
 import os
 import platform
+import shutil
+import subprocess
+from collections.abc import Mapping
 from importlib import metadata
 
 import tensorflow as tf
@@ -14,6 +17,60 @@ _PACKAGES = (
     "sentencepiece",
     "tensorflow-text",
 )
+
+# The driver's list of GPUs, one directory each. WSL 2 has none.
+_DRIVER_GPUS = "/proc/driver/nvidia/gpus"
+_NVIDIA_SMI_SECONDS = 30.0
+
+
+def unseen_gpus(
+    visible: int,
+    *,
+    environment: Mapping[str, str] = os.environ,
+    driver_gpus: str = _DRIVER_GPUS,
+    nvidia_smi: str = "nvidia-smi",
+) -> str:
+    """Returns what is wrong when TensorFlow sees none of the NVIDIA GPUs.
+
+    "" when it sees one, when the machine has none, and when an empty
+    CUDA_VISIBLE_DEVICES or -1 hides them, which is the user's wish.
+
+    Args:
+        visible: the number of GPUs that TensorFlow sees.
+        environment: the variables of the process.
+        driver_gpus: a directory with an entry for each GPU.
+        nvidia_smi: the program that lists them, for machines without it.
+    """
+    if visible or environment.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
+        return ""
+    number = _nvidia_gpus(driver_gpus, nvidia_smi)
+    if not number:
+        return ""
+    return (
+        f"NVIDIA GPUs of this machine: {number}; visible to TensorFlow: 0. "
+        "Install the CUDA libraries (pip install -r requirements-gpu.txt); in "
+        "a container, also ask for the GPUs (docker run --gpus=all, "
+        "nvidia.com/gpu). To compute on CPUs, set CUDA_VISIBLE_DEVICES=-1."
+    )
+
+
+def _nvidia_gpus(driver_gpus: str, nvidia_smi: str) -> int:
+    """Returns the number of NVIDIA GPUs, found without TensorFlow."""
+    if os.path.isdir(driver_gpus):
+        return len(os.listdir(driver_gpus))
+    if not shutil.which(nvidia_smi):
+        return 0
+    try:
+        listed = subprocess.run(
+            [nvidia_smi, "-L"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_NVIDIA_SMI_SECONDS,
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    return sum(line.startswith("GPU ") for line in listed.splitlines())
 
 
 def describe_environment() -> dict[str, str]:

@@ -129,6 +129,8 @@ class _Loop:
         )
         self.step = 0
         self.progress = Progress()
+        # Pairs of a phase's number and a depth.
+        self.compiled: set[tuple[int, int | None]] = set()
         self.window = RunningMeans()
         self.watch = LossWatch(config.max_loss_spike)
         self.monitor: Monitor | None = None
@@ -319,16 +321,37 @@ class _Loop:
             while not self.progress.finished:
                 call, batches = self._next(source)
                 self.profiler.before(call.start)
-                results = self.trainer.train_steps(
-                    batches,
-                    self.job.depths.at(call.start),
-                    loss_limit=self.watch.limit(),
-                    stop_requested=self.interruption.received is not None,
-                )
+                with self._compiling(call.start):
+                    results = self.trainer.train_steps(
+                        batches,
+                        self.job.depths.at(call.start),
+                        loss_limit=self.watch.limit(),
+                        stop_requested=self.interruption.received is not None,
+                    )
                 self.profiler.after(call.stop)
                 for batch, result in zip(batches, results, strict=True):
                     self._account(batch, result)
                 self._act(results[-1])
+
+    @contextlib.contextmanager
+    def _compiling(self, step: int) -> Iterator[None]:
+        """Reports a call that compiles the step, which may take minutes.
+
+        That is the first one, and the first of a phase or a depth.
+        """
+        made = (self.job.phases.number(step), self.job.depths.at(step))
+        if made in self.compiled:
+            yield
+            return
+        self.compiled.add(made)
+        self.monitor.say(
+            f"Compiling the training step for {self.trainer.devices()} "
+            "(first call) ..."
+        )
+        begin = time.monotonic()
+        yield
+        seconds = time.monotonic() - begin
+        self.monitor.say(f"The first call took {seconds:.1f} seconds.")
 
     def _next(self, source: Iterator) -> tuple[range, list[Batch]]:
         begin = time.monotonic()
@@ -477,6 +500,9 @@ class _Loop:
         if better or due or stop or self.progress.finished:
             self._save(best=better, needed=stop or self.progress.finished)
         if stop and not self.progress.finished:
+            # What starts workers ends those that are left when one has gone:
+            # none may go before the chief has saved.
+            agreed(self.trainer.strategy, 0.0)
             raise self._stopped()
 
     def _best(self) -> str:

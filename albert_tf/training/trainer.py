@@ -88,6 +88,12 @@ class _TracePerShape:
         return self._by_shape[shape](*args)
 
 
+def _accelerator() -> str:
+    """Returns "TPU", "GPU" or, where neither computes, ""."""
+    kinds = ("TPU", "GPU")
+    return next((k for k in kinds if tf.config.list_logical_devices(k)), "")
+
+
 class Trainer:
     """A model, its optimizer and their replicas.
 
@@ -164,9 +170,13 @@ class Trainer:
 
         The logical CPUs of a machine are parts of one.
         """
-        devices = tf.config.list_logical_devices("GPU")
-        devices += tf.config.list_logical_devices("TPU")
-        return self.strategy.num_replicas_in_sync if devices else 1
+        return self.strategy.num_replicas_in_sync if _accelerator() else 1
+
+    def devices(self) -> str:
+        """Returns the replicas in words, such as `8 replicas on GPU`."""
+        number = self.strategy.num_replicas_in_sync
+        replicas = "1 replica" if number == 1 else f"{number} replicas"
+        return f"{replicas} on {_accelerator() or 'CPU'}"
 
     def variables(self) -> dict[str, tf.Variable]:
         """Returns every variable that a checkpoint must hold, by its path."""

@@ -142,6 +142,27 @@ def test_a_run_that_is_stopped_says_why_and_ends_with_its_code():
     assert done.stderr == "-c: no disk left\n"
 
 
+def test_gpus_that_are_not_used_are_named(tmp_path, monkeypatch):
+    nvidia_smi = tmp_path / "nvidia-smi"
+    nvidia_smi.write_text("#!/bin/sh\necho 'GPU 0: NVIDIA A100 (UUID: 1)'\n")
+    nvidia_smi.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    # A TensorFlow in name only, that says why and sees none.
+    done = program(
+        "from unittest import mock; tf = mock.MagicMock(); "
+        "sys.modules['tensorflow'] = tf; "
+        "tf.config.list_physical_devices = "
+        "lambda kind: os.write(2, b'Cannot dlopen.\\n') and []; "
+        "command_line.load_tensorflow()"
+    )
+    assert done.returncode == 0, done.stderr
+    reason, warning = done.stderr.splitlines()
+    assert reason == "Cannot dlopen."
+    assert warning.startswith("WARNING: NVIDIA GPUs of this machine: ")
+    assert "visible to TensorFlow: 0. Install the CUDA libraries" in warning
+
+
 def test_flags_of_the_runtime():
     text = "print(command_line.given_runtime())"
     done = program(text, "--strategy=mirrored", "--num_replicas=3")

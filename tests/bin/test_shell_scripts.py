@@ -1,9 +1,11 @@
-"""bin/environment.sh: which Python, and an environment left half made."""
+"""Scripts: bin/environment.sh, bin/test, and those of docs/launching.md."""
 
 import os
 import pathlib
 import re
+import signal
 import subprocess
+import sys
 
 import pytest
 
@@ -173,7 +175,9 @@ def test_parity_uses_environments_of_its_own(tmp_path, root, there):
 def ranges(file):
     """{package: its versions} of a requirement file's own lines."""
     lines = (ROOT / file).read_text().splitlines()
-    found = (re.match(r"([\w-]+)([<>=][^ ]*)", line) for line in lines)
+    found = (
+        re.match(r"([\w-]+)(?:\[[\w-]+\])?([<>=][^ ]*)", line) for line in lines
+    )
     return {match[1]: match[2] for match in found if match}
 
 
@@ -185,3 +189,78 @@ def test_the_tests_run_with_the_same_tools_everywhere():
     both = here.keys() & there.keys()
     assert both == {"pytest", "pytest-xdist", "hypothesis"}
     assert {n: here[n] for n in both} == {n: there[n] for n in both}
+
+
+def test_gpus_need_the_same_packages_and_cuda():
+    lines = (ROOT / "requirements-gpu.txt").read_text().splitlines()
+    assert "-r requirements.txt" in lines
+    (version,) = ranges("requirements-gpu.txt").items()
+    assert version in ranges("requirements.txt").items()
+    assert lines[-1].startswith("tensorflow[and-cuda]>=")
+
+
+def test_tpus_need_the_same_packages_and_another_tensorflow():
+    here, there = ranges("requirements.txt"), ranges("requirements-tpu.txt")
+    assert here.pop("tensorflow") == here.pop("tensorflow-text")
+    assert there.pop("tensorflow-tpu") == "==2.20.*"
+    assert here == there
+
+
+def launching(heading, language):
+    """Returns the first block of a language after a heading."""
+    text = (ROOT / "docs/launching.md").read_text(encoding="utf-8")
+    section = text.partition(f"\n## {heading}\n")[2]
+    return section.partition(f"```{language}\n")[2].partition("```")[0]
+
+
+def test_the_image_copies_what_is_there():
+    image = launching("Kubernetes", "dockerfile")
+    copied = [
+        source
+        for line in image.splitlines()
+        if line.startswith("COPY ")
+        for source in line.split()[1:-1]
+    ]
+    assert {"requirements-gpu.txt", "albert_tf", "data_prep", "bin"} <= set(
+        copied
+    )
+    assert [name for name in copied if not (ROOT / name).exists()] == []
+
+
+# What srun does for a run: starts, and ends with a status when it is told to.
+SRUN = f"""#!{sys.executable}
+import os, signal, sys
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(int(os.environ["STATUS"])))
+print("started", *sys.argv[1:5], flush=True)
+signal.pause()
+"""
+
+
+@pytest.mark.parametrize(
+    ("status", "requeued"),
+    # Saved; the other ends are not helped by another start.
+    [(143, "scontrol requeue 17\n"), (74, ""), (0, "")],
+)
+def test_slurm_at_its_time_limit(tmp_path, status, requeued):
+    executable(tmp_path / "python", f'exec {sys.executable} "$@"')
+    executable(tmp_path / "scontrol", 'echo "scontrol $*"')
+    pathlib.Path(executable(tmp_path / "srun", "")).write_text(SRUN)
+    script = executable(tmp_path / "job", launching("SLURM", "bash"))
+    with subprocess.Popen(
+        ["bash", script],
+        cwd=ROOT,
+        env={
+            "PATH": f"{tmp_path}:{os.environ['PATH']}",
+            "SLURM_JOB_ID": "17",
+            "STATUS": str(status),
+        },
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as job:
+        assert job.stdout.readline() == (
+            "started --kill-on-bad-exit=1 python -m bin.pretrain\n"
+        )
+        job.send_signal(signal.SIGUSR1)
+        said, _ = job.communicate(timeout=60)
+    assert said == requeued
+    assert job.returncode == status

@@ -27,7 +27,7 @@ from albert_tf.training.distribution import (
     make_strategy,
     padded_batch_size,
 )
-from albert_tf.training.stops import RunStopped
+from albert_tf.training.stops import RESTARTABLE, RunStopped
 
 # A worker: makes the strategy, then does what the test asks.
 WORKER = """
@@ -206,6 +206,31 @@ def test_strategies_that_cannot_be(changes, said):
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize("name", ["mirrored", "multi_worker"])
+def test_gpus_that_tensorflow_does_not_see_are_no_cpus(monkeypatch, name):
+    monkeypatch.setattr(
+        distribution, "unseen_gpus", lambda visible: f"sees {visible} of 8"
+    )
+    with pytest.raises(UserError, match="^sees 0 of 8$"):
+        make_strategy(RuntimeConfig(strategy=name, num_replicas=1))
+
+
+def test_a_tpu_that_does_not_answer_may_do_so_later(monkeypatch):
+    def unavailable(resolver):
+        raise tf.errors.UnavailableError(None, None, "Socket closed")
+
+    monkeypatch.setattr(
+        tf.config, "experimental_connect_to_cluster", unavailable
+    )
+    with pytest.raises(RunStopped) as stopped:
+        make_strategy(RuntimeConfig(strategy="tpu", tpu="grpc://10.0.0.2:8470"))
+    assert stopped.value.exit_code == 75
+    assert str(stopped.value) == (
+        "tpu='grpc://10.0.0.2:8470' does not answer (UnavailableError: Socket "
+        "closed): start the same command again."
+    )
+
+
 def test_multi_worker_is_made_before_anything_is_computed(monkeypatch):
     (cluster,) = local_clusters(1)
     monkeypatch.setenv("TF_CONFIG", cluster.tf_config())
@@ -323,3 +348,33 @@ def test_the_line_of_a_lost_worker(monkeypatch, message):
         "Reset): every worker ends; start the whole job again."
     )
     assert watched == [30.0]
+
+
+@pytest.mark.parametrize(
+    "error", [tf.errors.UnavailableError, tf.errors.AbortedError]
+)
+def test_a_process_that_loses_its_tpu_may_be_started_again(monkeypatch, error):
+    watched = []
+    monkeypatch.setattr(
+        distribution,
+        "start_watchdog",
+        lambda seconds, line: watched.append(line),
+    )
+    # There is none here to make one of.
+    strategy = object.__new__(tf.distribute.TPUStrategy)
+    with pytest.raises(RunStopped) as stopped, lost_workers(strategy):
+        raise error(None, None, "{{function_node x}} Socket closed")
+    assert stopped.value.exit_code in RESTARTABLE
+    assert str(stopped.value) == (
+        f"the TPU was lost ({error.__name__}: Socket closed): start the same "
+        "command again."
+    )
+    assert watched == ["not ended 30 seconds after the TPU was lost; killed."]
+
+
+def test_errors_of_a_single_process_stay_what_they_are():
+    with (
+        pytest.raises(tf.errors.UnavailableError, match="Socket closed"),
+        lost_workers(make_strategy(RuntimeConfig())),
+    ):
+        raise tf.errors.UnavailableError(None, None, "Socket closed")

@@ -192,7 +192,8 @@ def test_a_signal_saves_at_the_next_step(
     number, finished, small_config, shards_dir, tmp_path, monkeypatch
 ):
     plain_steps = loop.Trainer.train_steps
-    calls = []
+    calls, saved_when_all_met = [], []
+    saved = tmp_path / "run/checkpoints/step-7"
 
     def signalled(self, *args, **kwargs):
         results = plain_steps(self, *args, **kwargs)
@@ -201,9 +202,14 @@ def test_a_signal_saves_at_the_next_step(
             os.kill(os.getpid(), number)
         return results
 
+    def meeting(strategy, value):
+        saved_when_all_met.append(saved.exists())
+        return value
+
     before = signal.getsignal(number)
     with monkeypatch.context() as patch:
         patch.setattr(loop.Trainer, "train_steps", signalled)
+        patch.setattr(loop, "agreed", meeting)
         with pytest.raises(RunStopped) as raised:
             run(small_config, shards_dir, tmp_path / "run")
     assert str(raised.value) == (
@@ -211,7 +217,8 @@ def test_a_signal_saves_at_the_next_step(
     )
     assert raised.value.exit_code == 128 + number
     assert signal.getsignal(number) == before
-    assert "step-7" in os.listdir(tmp_path / "run/checkpoints")
+    # No worker ends, which would end the others, before that.
+    assert saved_when_all_met[-1]
     whole, evaluation = finished
     assert run(small_config, shards_dir, tmp_path / "run") == evaluation
     assert (tmp_path / "run/metrics.jsonl").read_bytes() == (

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 
 import keras
@@ -195,7 +196,9 @@ def test_two_phases_in_one_run(
 
 
 @pytest.mark.slow
-def test_depths_that_grow(small_config, shards_dir, tmp_path, monkeypatch):
+def test_depths_that_grow(
+    small_config, shards_dir, tmp_path, monkeypatch, capsys
+):
     depths = []
     plain_steps = loop.Trainer.train_steps
 
@@ -207,6 +210,15 @@ def test_depths_that_grow(small_config, shards_dir, tmp_path, monkeypatch):
     config = override(small_config, {"depth_schedule": "0:1,5:2"})
     run(config, shards_dir, tmp_path / "run")
     assert depths == [1] * 5 + [2] * 7
+    # Each depth is compiled, and the reader of the log learns of it before.
+    lines = capsys.readouterr().out.splitlines()
+    compiling = "Compiling the training step for 1 replica on CPU (first call)"
+    begins = [n for n, ln in enumerate(lines) if ln == f"{compiling} ..."]
+    assert len(begins) == 2
+    for begin in begins:
+        assert re.fullmatch(
+            r"The first call took \d+\.\d seconds\.", lines[begin + 1]
+        )
 
 
 @pytest.mark.slow

@@ -26,6 +26,7 @@ from albert_tf.training.interruption import Interruption, exit_code
 from albert_tf.training.job import Job, Progress, is_better, is_loss
 from albert_tf.training.loss_watch import LossWatch
 from albert_tf.training.means import RunningMeans
+from albert_tf.training.micro_batch import out_of_memory
 from albert_tf.training.monitor import Monitor
 from albert_tf.training.phases import Place
 from albert_tf.training.profiling import Profiler
@@ -68,7 +69,7 @@ def train(
     Raises:
         RunStopped: when a signal, a loss that is not finite, a full disk or a
             reader that hangs ends it before; its exit code says which.
-        UserError: for settings that do not fit the job.
+        UserError: for settings that do not fit the job or the memory.
     """
     if job.best_metric not in job.measures:
         raise UserError(
@@ -78,6 +79,7 @@ def train(
     changes: dict[str, list] = {}
     with contextlib.ExitStack() as stack:
         stack.enter_context(lost_workers(trainer.strategy))
+        stack.enter_context(out_of_memory())
         if is_chief(trainer.strategy):
             stack.enter_context(locked(run_dir))
             # Only now that everything fits: a corrected command may use the

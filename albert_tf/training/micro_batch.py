@@ -65,6 +65,22 @@ def resolved_micro_batch(
         return int(agreed(strategy, found))
 
 
+@contextlib.contextmanager
+def out_of_memory() -> Iterator[None]:
+    """Raises a UserError where a device's memory runs out in the context."""
+    try:
+        yield
+    except tf.errors.ResourceExhaustedError as error:
+        # "OOM when allocating tensor ..."; XLA: "Out of memory while ...".
+        said = str(error.message).strip().splitlines() or [""]
+        why = [ln for ln in said if "OOM" in ln or "ut of memory" in ln] or said
+        raise UserError(
+            f"memory has run out ({why[0].rpartition('}} ')[2]}): give a smaller "
+            "--micro_batch_size, --precision=bfloat16 or --remat=full; "
+            "docs/launching.md shows what fits."
+        ) from error
+
+
 def _recorded(run_dir: str) -> int | None:
     """Returns the micro-batch of a run that has begun, else None."""
     path = os.path.join(run_dir, "config.json")

@@ -22,6 +22,7 @@ from albert_tf.training.distribution import make_strategy
 from albert_tf.training.micro_batch import (
     free_memory,
     largest_micro_batch,
+    out_of_memory,
     resolved_micro_batch,
 )
 from albert_tf.training.workload import Workload, random_batch
@@ -186,3 +187,18 @@ def test_replicas_share_the_memory(tmp_path, monkeypatch):
 
 def test_free_memory_is_that_of_this_machine():
     assert 2**26 < free_memory() < 2**44
+
+
+def test_memory_that_runs_out_in_a_run():
+    message = (
+        "Graph execution error:\n\nat node x\n{{function_node y}} OOM when "
+        "allocating tensor with shape[512,12,512,512]\n\t [[{{node z}}]]"
+    )
+    with pytest.raises(UserError) as error, out_of_memory():
+        raise tf.errors.ResourceExhaustedError(None, None, message)
+    assert str(error.value) == (
+        "memory has run out (OOM when allocating tensor with "
+        "shape[512,12,512,512]): give a smaller --micro_batch_size, "
+        "--precision=bfloat16 or --remat=full; docs/launching.md shows what "
+        "fits."
+    )

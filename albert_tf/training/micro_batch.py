@@ -75,9 +75,9 @@ def out_of_memory() -> Iterator[None]:
         said = str(error.message).strip().splitlines() or [""]
         why = [ln for ln in said if "OOM" in ln or "ut of memory" in ln] or said
         raise UserError(
-            f"memory has run out ({why[0].rpartition('}} ')[2]}): give a smaller "
-            "--micro_batch_size, --precision=bfloat16 or --remat=full; "
-            "docs/launching.md shows what fits."
+            f"memory has run out ({why[0].rpartition('}} ')[2]}): give a "
+            "smaller --micro_batch_size, --precision=bfloat16 or "
+            "--remat=full; docs/launching.md shows what fits."
         ) from error
 
 

@@ -280,9 +280,10 @@ class PretrainingDataConfig(_Section):
     document_separator: str = setting(
         "auto",
         "Where a document of plain text ends: with its file, at a blank "
-        "line, or auto: blank_line for a single file of plain text and for "
-        "one sentence a line, else file. A Markdown file is a document, and "
-        "so is a line of JSON lines.",
+        "line, or auto: blank_line for a single file of plain text that is "
+        "not hard-wrapped and for one sentence a line, else file. A Markdown "
+        "file is a document, and so are a line of JSON lines and a <doc> of "
+        "WikiExtractor.",
         choices=("auto", "file", "blank_line"),
     )
     skip_header_lines: int = setting(

@@ -17,6 +17,7 @@ from albert_tf.tasks.choices import MultipleChoice
 from albert_tf.tasks.spans import AnswerableSpans, Spans
 from albert_tf.tasks.texts import Regression, shown_texts
 from albert_tf.tasks.token_classification import TokenClassification
+from albert_tf.text.encoding import refuse_utf16
 from bin import command_line
 
 FLAGS = flags.FLAGS
@@ -58,6 +59,7 @@ def _texts() -> list[str]:
     else:
         with files.open(FLAGS.input) as file:
             data = file.read()
+    refuse_utf16(FLAGS.input, data)
     texts = []
     for number, line in enumerate(data.split(b"\n"), start=1):
         try:

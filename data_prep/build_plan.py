@@ -21,6 +21,11 @@ from albert_tf.config import (
 )
 from albert_tf.text import counter_rng
 from albert_tf.text.tokenizer import Tokenizer
+from data_prep.build_estimate import (
+    build_warnings,
+    estimate_build,
+    sentence_end_warnings,
+)
 from data_prep.corpus import (
     CorpusFile,
     CorpusReport,
@@ -37,11 +42,7 @@ from data_prep.duplicates import DIGEST_ROW_BYTES
 from data_prep.record_maker import RecordMaker, UnitDocument
 from data_prep.record_parts import Partition
 from data_prep.segments import SENTENCE_OBJECTIVES
-from data_prep.sentences import (
-    SENTENCE_SPLITTERS,
-    SentenceSplitter,
-    has_end,
-)
+from data_prep.sentences import SENTENCE_SPLITTERS, SentenceSplitter
 from data_prep.storage import is_remote
 from data_prep.text_files import OpenFile
 
@@ -50,14 +51,6 @@ SHARD_BYTES = 64_000_000
 # metadata.json, which names every shard, stays a file that is read.
 MAX_SHARDS = 4096
 
-# Characters that records are made of to learn how large they are.
-_SIZE_SAMPLE_CHARS = 300_000
-# Bytes of records a character becomes at the least, in one copy.
-_LEAST_RATIO = 0.01
-# A sentence above this length without an end mark is none, most likely; the
-# user is warned if more than so much of the text is made of them.
-_LONG_WITHOUT_END = 200
-_MOST_WITHOUT_END = 0.5
 # A unit of work: a part of the corpus, within bounds of characters of text
 # and of bytes of records.
 _UNITS = 256
@@ -67,9 +60,6 @@ _MAX_UNIT_BYTES = 64_000_000
 # Documents that may lend each other segments: about so much text, drawn at
 # random from the whole corpus.
 _GROUP_CHARS = 8_000_000
-
-# A TFRecord's length and its two checksums.
-_RECORD_OVERHEAD = 16
 
 FindFiles = Callable[[Sequence[str]], list[str]]
 Survey = Callable[[Sequence[CorpusFile]], Iterable[FileSurvey]]
@@ -98,6 +88,7 @@ class BuildPlan:
         splitter_parameters: what the sentence splitter has learned, as JSON.
         settings: what decides the records, to recognise a finished build by.
         report: the account of reading the corpus.
+        warnings: what is likely wrong with the text or the settings.
         num_characters: of text, duplicates included.
         record_bytes: how much will be written, by split, about.
         other_bytes: how much room the work takes beside records, about.
@@ -105,7 +96,6 @@ class BuildPlan:
         unit_characters: of text in a unit of work, about.
         num_groups: groups of documents that lend each other segments; 0 if
             none is lent.
-        warnings: lines for the user.
     """
 
     sources: tuple[Source, ...]
@@ -114,13 +104,13 @@ class BuildPlan:
     splitter_parameters: Mapping[str, Any]
     settings: Mapping[str, Any]
     report: CorpusReport
+    warnings: Sequence[str]
     num_characters: int
     record_bytes: Mapping[str, int]
     other_bytes: int
     partition: Partition
     unit_characters: int
     num_groups: int
-    warnings: tuple[str, ...]
 
     @property
     def total_bytes(self) -> int:
@@ -257,9 +247,8 @@ def make_plan(
     )
     once = dataclasses.replace(config, dupe_factor=1)
     maker = RecordMaker(tokenizer, splitter, once, masking)
-    bytes_per_character = config.dupe_factor * _bytes_per_character(
-        sample, maker
-    )
+    estimate = estimate_build(sample, maker, config.max_seq_length)
+    bytes_per_character = config.dupe_factor * estimate.bytes_per_character
     record_bytes = {
         split: int(count * bytes_per_character)
         for split, count in characters.items()
@@ -284,13 +273,24 @@ def make_plan(
         splitter_parameters=splitter.to_json(),
         settings=_settings(sources, of_sources, tokenizer, config, masking),
         report=report,
+        warnings=[
+            *build_warnings(
+                estimate,
+                config,
+                forms={
+                    file.form for source in sources for file in source.files
+                },
+                sample=sample,
+                tokenizer=tokenizer,
+            ),
+            *sentence_end_warnings(sample, splitter, config),
+        ],
         num_characters=total,
         record_bytes=record_bytes,
         other_bytes=_other_bytes(report, sample, config),
         partition=_partition(record_bytes, config),
         unit_characters=unit_characters,
         num_groups=1 + total // _GROUP_CHARS if lends else 0,
-        warnings=tuple(_sentence_warnings(sample, splitter, config)),
     )
 
 
@@ -380,66 +380,18 @@ def _check_held_out(
             found.add(_is_held_out(name, config))
             if len(found) == 2:
                 return
+    other = "choose another fraction or --seed, or " * (total > 1)
     for held_out in found:
         raise UserError(
             f"eval_fraction={config.eval_fraction} holds out "
             f"{'all' if held_out else 'none'} of the {total} documents, which "
-            "are drawn one by one; choose another fraction or random_seed, or "
-            "give an evaluation input."
+            f"are drawn one by one; {other}give an evaluation input."
         )
 
 
 def _is_held_out(name: str, config: PretrainingDataConfig) -> bool:
     key = counter_rng.key(config.random_seed, "eval_fraction", name)
     return bool(counter_rng.uniforms(key, 1)[0, 0] < config.eval_fraction)
-
-
-def _bytes_per_character(sample: CorpusSample, maker: RecordMaker) -> float:
-    """Returns about how many bytes of records a character of text becomes."""
-    num_bytes = num_characters = 0.0
-    for weight, document in sample.weighted_documents(_SIZE_SAMPLE_CHARS):
-        excerpt = Document(document.name, document.paragraphs)
-        unit = [UnitDocument(TRAIN, TRAIN, excerpt)]
-        of_excerpt = sum(
-            len(record) + _RECORD_OVERHEAD
-            for batch in maker(unit, Counter())
-            for record in batch.serialized
-        )
-        num_bytes += weight * of_excerpt / sum(map(len, document.paragraphs))
-        num_characters += weight
-    # Where no document of the sample makes a record, others may.
-    return max(num_bytes / max(1.0, num_characters), _LEAST_RATIO)
-
-
-def _sentence_warnings(
-    sample: CorpusSample,
-    splitter: SentenceSplitter,
-    config: PretrainingDataConfig,
-) -> Iterator[str]:
-    """Yields a warning if most of the text has no recognised sentence ends."""
-    if config.sentence_splitter == "newline":
-        return
-    total = without_end = 0.0
-    first = ""
-    for weight, document in sample.weighted_documents(_SIZE_SAMPLE_CHARS):
-        lengths = [
-            len(sentence)
-            for paragraph in document.paragraphs
-            for sentence in splitter.split(paragraph)
-            if len(sentence) > _LONG_WITHOUT_END and not has_end(sentence)
-        ]
-        total += weight
-        share = sum(lengths) / sum(map(len, document.paragraphs))
-        without_end += weight * share
-        if share > _MOST_WITHOUT_END:
-            first = first or document.name
-    if first and without_end > _MOST_WITHOUT_END * total:
-        yield (
-            f"Warning: about {without_end / total:.0%} of the text (such as "
-            f"{first}) has no sentence ends in {_LONG_WITHOUT_END} characters "
-            "and more, so that segments will begin and end in mid-sentence: "
-            "put each sentence on a line and give --sentence_splitter=newline."
-        )
 
 
 def _other_bytes(

@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import glob
 import hashlib
+import html
 import itertools
 import json
 import os
@@ -61,6 +62,18 @@ _FAULTS = (
 )
 _LAST_SPACE = re.compile(r"\s\S*\Z")
 _BLANK_LINE = re.compile(r"\n[^\S\n]*\n")
+# What WikiExtractor writes in front of an article and behind it.
+_ARTICLE = re.compile(r'<doc id=".*>')
+_ARTICLE_END = "</doc>"
+_ARTICLE_TITLE = re.compile(r'\btitle="(.*)"\s*>')
+
+# Characters of a file that show whether its lines are wrapped.
+_WRAP_SAMPLE_CHARS = 1_000_000
+# Widths that text is wrapped to; a line of hand-wrapped text falls short of
+# its width by some characters that a word would have had room for.
+_WRAP_WIDTHS = range(40, 133)
+_WRAP_SLACK = 5
+_LEAST_WRAPPED_LINES = 20
 
 # Returns the next line with its end, or as much of it as is asked for.
 ReadLine = Callable[[int], str]
@@ -85,9 +98,11 @@ class CorpusFile:
         path: where it is.
         name: what its documents are called after.
         form: how it is read: `file`, one document whose paragraphs are parted
-            by blank lines; `blank_line`, a document between blank lines,
-            each line a paragraph; `markdown`, as `file` without the marks;
-            `json_lines`, a document per line, the `text` of an object.
+            by blank lines; `wrapped`, the same, recognised by its lines;
+            `blank_line`, a document between blank lines, each line a
+            paragraph; `markdown`, as `file` without the marks; `json_lines`,
+            a document per line, the `text` of an object. Plain text that
+            begins with a <doc> of WikiExtractor is read by these tags.
     """
 
     path: str
@@ -217,7 +232,8 @@ def corpus_files(
     The suffix tells the form. Without a known one a file is JSON lines if
     its first line is a JSON object, and plain text otherwise. Plain text is
     read as `document_separator` says: `file` or `blank_line`; `auto` is
-    `blank_line` if one file among all is plain text, and `file` otherwise.
+    `file` for several files of plain text. A single one is `wrapped` if it
+    is hard-wrapped prose, and `blank_line` otherwise.
 
     Raises:
         UserError: for a file that cannot be read.
@@ -225,7 +241,12 @@ def corpus_files(
     forms = [_form(path, open_file) for path in files]
     plain_form = document_separator
     if document_separator == "auto":
-        plain_form = "blank_line" if forms.count("plain") == 1 else "file"
+        plain_form = "file"
+        if forms.count("plain") == 1:
+            path = files[forms.index("plain")]
+            plain_form = (
+                "wrapped" if _is_wrapped(path, open_file) else "blank_line"
+            )
     return [
         CorpusFile(path, name, plain_form if form == "plain" else form)
         for path, name, form in zip(files, names, forms, strict=True)
@@ -241,6 +262,41 @@ def _form(path: str, open_file: OpenFile) -> str:
             if line.strip():
                 return "plain" if _json_object(line) is None else "json_lines"
     return "plain"
+
+
+def _is_wrapped(path: str, open_file: OpenFile) -> bool:
+    """Returns whether the head of a file is hard-wrapped prose.
+
+    The evidence is in lines with a line behind them. In wrapped prose the
+    next line's first word would not have fit, and most next lines begin in
+    the middle of a sentence, without a capital. Neither holds of sentences,
+    paragraphs, verses, list items or log entries on lines of their own.
+    """
+    with open_text(path, open_file) as stream:
+        text = stream.read(_WRAP_SAMPLE_CHARS)
+    lines = [line.strip() for line in text.split("\n")]
+    lengths = sorted(len(line) for line in lines if line)
+    pairs = [
+        (len(line), following.split(maxsplit=1)[0])
+        for line, following in itertools.pairwise(lines)
+        if line and following
+    ]
+    if len(pairs) < max(_LEAST_WRAPPED_LINES, len(lengths) / 4):
+        return False
+    width = lengths[len(lengths) * 49 // 50]  # a few lines may be longer
+    # A word of half a line comes of a script that writes no spaces.
+    full = sum(
+        length + 1 + len(word) > width - _WRAP_SLACK and 2 * len(word) < width
+        for length, word in pairs
+    )
+    continued = sum(
+        word[0].isalpha() and word[0] == word[0].lower() for _, word in pairs
+    )
+    return (
+        width in _WRAP_WIDTHS
+        and full >= 0.75 * len(pairs)
+        and continued >= 0.5 * len(pairs)
+    )
 
 
 def survey_file(
@@ -332,7 +388,7 @@ def read_file(
 def document_names(file: CorpusFile) -> Iterator[str]:
     """Yields what the documents of a file are called, without an end."""
     # A file that is one document has further ones if it is read in parts.
-    if file.form in ("file", "markdown"):
+    if file.form in ("file", "wrapped", "markdown"):
         yield file.name
         yield from (f"{file.name}#{number}" for number in itertools.count(2))
     yield from (f"{file.name}#{number}" for number in itertools.count(1))
@@ -403,6 +459,13 @@ class _Reader:
         lines = self._lines(stream.readline)
         if self._file.form == "markdown":
             lines = clean_markdown_lines(lines)
+        else:
+            lines = itertools.dropwhile(lambda line: not line, lines)
+            first = list(itertools.islice(lines, 1))
+            lines = itertools.chain(first, lines)
+            if first and _ARTICLE.fullmatch(first[0]):
+                yield from self._articles(lines)
+                return
         blocks = _blocks(lines, counts)
         if self._file.form == "blank_line":
             yield from self._or_fault(blocks)
@@ -443,6 +506,24 @@ class _Reader:
                 yield from self._line_parts(line, readline)
             else:
                 yield self._clean(line.rstrip("\n")).strip()
+
+    def _articles(self, lines: Iterator[str]) -> Iterator[list[str]]:
+        """Yields the paragraphs of each <doc>, every line one.
+
+        The title is left out where it is repeated as the first line, so that
+        the documents are those of WikiExtractor's JSON.
+        """
+        number = 0
+
+        def number_of(line: str) -> int:
+            nonlocal number
+            number += bool(_ARTICLE.fullmatch(line))
+            return number
+
+        for _, article in itertools.groupby(lines, number_of):
+            paragraphs = _article_paragraphs(article)
+            parts = _parts(paragraphs, self._report.counts)
+            yield from self._or_fault(parts)
 
     def _line_parts(self, line: str, readline: ReadLine) -> Iterator[str]:
         """Yields a line that begins with `line` in parts."""
@@ -520,6 +601,16 @@ def _skip_line(stream: TextIO) -> bool:
     while line and line[-1] != "\n":
         line = stream.readline(MAX_LINE_CHARS)
     return found
+
+
+def _article_paragraphs(lines: Iterator[str]) -> Iterator[str]:
+    """Yields the lines of an article, without its tags and repeated title."""
+    title = _ARTICLE_TITLE.search(next(lines))
+    text = (line for line in lines if line and line != _ARTICLE_END)
+    for first in itertools.islice(text, 1):
+        if not title or html.unescape(first) != html.unescape(title[1]).strip():
+            yield first
+    yield from text
 
 
 def _last_space(text: str) -> int:

@@ -252,7 +252,8 @@ def build_pretraining_data(
         runner: what carries the build out, a row of `RUNNERS`.
         runner_options: options for it, see `beam_runner`.
         progress: shows how far the work has come.
-        announce: is given lines: warnings, what is about to be written.
+        announce: is called with a line for each hard-wrapped file, each
+            warning and what is about to be written.
 
     Raises:
         UserError: for inputs that cannot be used, a directory begun with
@@ -284,6 +285,7 @@ def build_pretraining_data(
             settings = plan_settings(*what, survey=survey)
             return _finished_metadata(storage, output_dir, settings)
         _check_free(storage, output_dir, config)
+        _announce_wrapped(sources, announce)
         plan = make_plan(
             *what, survey=survey, max_bad_fraction=max_bad_fraction
         )
@@ -350,6 +352,20 @@ def _check_free(
             f"{output_dir} holds {foreign[0]} but no {METADATA_NAME}; choose "
             "another output directory or empty this one."
         )
+
+
+def _announce_wrapped(
+    sources: Sequence[Source], announce: Callable[[str], None]
+) -> None:
+    """Announces the files that are read as hard-wrapped."""
+    for file in (file for source in sources for file in source.files):
+        if file.form == "wrapped":
+            announce(
+                f"{file.path} is hard-wrapped: it is read as one document of "
+                "paragraphs between blank lines. With "
+                "--document_separator=blank_line each block would be a "
+                "document, each line a paragraph."
+            )
 
 
 def _splitter_path(output_dir: str, config: PretrainingDataConfig) -> str:

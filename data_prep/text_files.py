@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import BinaryIO, TextIO
 
 from albert_tf.config import UserError
+from albert_tf.text.encoding import HEAD_BYTES, refuse_utf16
 
 GZIP_SUFFIX = ".gz"
 
@@ -40,8 +41,8 @@ def open_text(
             ends there.
 
     Raises:
-        UserError: for a file that cannot be opened or read, or that is not
-            gzipped although it is called so.
+        UserError: for a file that cannot be opened or read, that is UTF-16 or
+            UTF-32, or that is not gzipped although it is called so.
     """
     try:
         with contextlib.ExitStack() as stack:
@@ -50,6 +51,7 @@ def open_text(
             if _is_gzipped(path, binary):
                 unpacking = _Unpacking(binary, on_damage)
                 binary = io.BufferedReader(unpacking, _BUFFER_BYTES)
+            refuse_utf16(path, binary.peek(HEAD_BYTES))
             yield io.TextIOWrapper(
                 binary, encoding="utf-8-sig", errors="surrogateescape"
             )

@@ -8,6 +8,7 @@ from typing import Any
 from albert_tf import files
 from albert_tf.config import UserError, shown
 from albert_tf.tasks.tables import read_lines
+from albert_tf.text.encoding import refuse_utf16
 
 _KINDS = {
     int: "a whole number",
@@ -28,9 +29,12 @@ def read_large_json(path: str) -> Any:
     """
     try:
         with files.open(path) as file:
-            text = file.read().decode("utf-8-sig")
+            content = file.read()
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}.") from None
+    refuse_utf16(path, content)
+    try:
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise UserError(
             f"{path}: byte {error.start} is not UTF-8; convert the file first."

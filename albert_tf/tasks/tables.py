@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from albert_tf import files
 from albert_tf.config import UserError
+from albert_tf.text.encoding import refuse_utf16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +41,8 @@ def read_lines(path: str, advice: str) -> Iterator[tuple[int, str]]:
 
     Raises:
         UserError: naming file and line, for a file that is missing or empty,
-            one whose lines end with CR alone, or a line that is not UTF-8.
+            one that is UTF-16 or whose lines end with CR alone, or a line
+            that is not UTF-8.
     """
     try:
         with files.open(path) as file:
@@ -52,6 +54,7 @@ def read_lines(path: str, advice: str) -> Iterator[tuple[int, str]]:
         lines.pop()
     if not lines:
         raise UserError(f"{path} is empty; {advice}")
+    refuse_utf16(path, content)
     if b"\n" not in content and b"\r" in content.rstrip(b"\r"):
         # As old programs of the Mac write them.
         raise UserError(

@@ -281,6 +281,11 @@ def test_scores_are_json_and_remarks_are_not(tmp_path):
             ["--mode=classify", "--model_dir={t}", "--input={t}/latin1.txt"],
             "line 1: byte 3 is not UTF-8",
         ),
+        (
+            "predict",
+            ["--mode=classify", "--model_dir={t}", "--input={t}/utf16.txt"],
+            "utf16.txt is UTF-16, expected UTF-8",
+        ),
         ("show_results", ["--run_dirs={t}"], "not a run directory"),
         (
             "score",
@@ -305,6 +310,7 @@ def test_scores_are_json_and_remarks_are_not(tmp_path):
 def test_mistakes(tmp_path, name, flags, said):
     (tmp_path / "empty.txt").write_text("")
     (tmp_path / "latin1.txt").write_bytes("caf\xe9".encode("latin1"))
+    (tmp_path / "utf16.txt").write_bytes("Tea.".encode("utf-16"))
     flags = [flag.format(t=tmp_path) for flag in flags]
     if name == "train_vocab":
         flags.append(f"--output_dir={tmp_path}/out")

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import pickle
+import textwrap
 import tracemalloc
 from pathlib import Path
 
@@ -263,9 +264,12 @@ def test_suffixes_tell_the_form(tmp_path):
     assert forms("blank_line", *names) == expected
 
 
-def test_one_plain_text_among_all_has_blank_lines_between_documents():
-    assert forms("auto", "a.txt") == ["blank_line"]
-    assert forms("auto", "a.md", "b.txt.gz") == ["markdown", "blank_line"]
+def test_one_plain_text_among_all_has_blank_lines_between_documents(tmp_path):
+    a = write(tmp_path / "a.txt", "one\n\ntwo\n")
+    b = write(tmp_path / "b.txt.gz", gzip.compress(b"one\n\ntwo\n"))
+    assert forms("auto", a) == ["blank_line"]
+    assert forms("auto", "a.md", b) == ["markdown", "blank_line"]
+    # Several are not opened.
     assert forms("auto", "a.txt", "b.txt") == ["file", "file"]
     assert forms("file", "a.txt") == ["file"]
     assert forms("blank_line", "a.txt", "b.txt") == ["blank_line"] * 2
@@ -298,6 +302,142 @@ def test_files_keep_their_names():
     assert corpus_files(["x/a.txt"], ["a"], "file") == [
         CorpusFile("x/a.txt", "a", "file")
     ]
+
+
+# -------------------------------------------------------- hard-wrapped text
+
+
+def prose(sentences):
+    """Returns paragraphs of one to seven sentences of many lengths."""
+    joined = [" ".join(sentences[i : i + 1 + i % 3]) for i in range(120)]
+    joined = [text[0].upper() + text[1:].lower() for text in joined]
+    return [" ".join(joined[i : i + 1 + i % 3]) for i in range(0, 120, 3)]
+
+
+def wrapped(paragraphs, width):
+    return "\n\n".join(textwrap.fill(text, width) for text in paragraphs)
+
+
+@pytest.mark.parametrize("width", [65, 72, 80])
+def test_a_hard_wrapped_file_is_one_document(tmp_path, sentences, width):
+    expected = prose(sentences)
+    path = write(tmp_path / "a.txt", wrapped(expected, width))
+    (document,) = read(path)
+    assert document.name == path
+    joined = [text.replace("\n", " ") for text in document.paragraphs]
+    assert joined == expected
+
+
+def test_hand_wrapped_lines_and_a_heading_are_hard_wrapped(tmp_path, sentences):
+    lines = ["THE BOOK", "", "Table of contents " + "." * 80, ""]
+    for number, text in enumerate(prose(sentences)):
+        lines += [*textwrap.wrap(text, 72 - number % 5), ""]
+    path = write(tmp_path / "a.txt", "\r\n".join(lines))
+    assert forms("auto", path) == ["wrapped"]
+
+
+def test_a_setting_overrules_that_lines_are_wrapped(tmp_path, sentences):
+    path = write(tmp_path / "a.txt", wrapped(prose(sentences), 72))
+    assert forms("blank_line", path) == ["blank_line"]
+    assert forms("file", path) == ["file"]
+
+
+def spaced(blocks):
+    return "\n\n".join("\n".join(lines) for lines in blocks)
+
+
+NOT_WRAPPED = {
+    "a sentence a line": lambda s: spaced(
+        [s[i : i + 9] for i in range(0, 400, 9)]
+    ),
+    "a sentence a line without capitals": lambda s: spaced(
+        [[x.lower().strip(".") for x in s[:400]]]
+    ),
+    "a paragraph a line": lambda s: "\n".join(prose(s)),
+    "a paragraph a block": lambda s: "\n\n".join(prose(s)),
+    "a wrapped notice before paragraphs": lambda s: (
+        wrapped(prose(s)[:20], 72) + "\n\n" + "\n\n".join(prose(s) * 3)
+    ),
+    "few wrapped lines": lambda s: wrapped(prose(s)[:3], 72),
+    "verses": lambda s: spaced(
+        [x.capitalize() for x in textwrap.wrap(text, 30 + 5 * (n % 7))]
+        for n, text in enumerate(prose(s))
+    ),
+    "a list": lambda s: spaced([[f"- {x}" for x in s[:300]]]),
+    "words": lambda s: "\n".join(" ".join(s[:100]).lower().split()),
+    "a log": lambda s: spaced(
+        [[f"2024-03-01 10:{n % 60:02} INFO {x}" for n, x in enumerate(s)]]
+    ),
+    "a table": lambda s: "\n".join(f"{n:>20} {n * n:>40}" for n in range(200)),
+    "sequences": lambda s: "\n".join(["acgt" * 15] * 200),
+    "a script without spaces": lambda s: spaced(
+        [["\u6587\u5b57\u6587" * 16 for _ in range(8)] for _ in range(20)]
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", NOT_WRAPPED)
+def test_other_lines_are_not_taken_for_wrapped_ones(tmp_path, sentences, kind):
+    path = write(tmp_path / "a.txt", NOT_WRAPPED[kind](sentences))
+    assert forms("auto", path) == ["blank_line"]
+
+
+# ------------------------------------------------------------ WikiExtractor
+
+ARTICLES = """\
+<doc id="7" url="https://wiki.example/?curid=7" title="Salt &amp; "pepper"">
+Salt & "pepper"
+
+Salt is white. Pepper is black.
+
+History.
+Both are old.
+
+</doc>
+<doc id="9" url="https://wiki.example/?curid=9" title="Tea">
+Tea is a drink.
+</doc>
+"""
+
+
+@pytest.mark.parametrize("separator", ["auto", "file", "blank_line"])
+@pytest.mark.parametrize("name", ["wiki_00", "wiki_00.gz", "all.txt"])
+def test_articles_of_wikiextractor_are_documents(tmp_path, name, separator):
+    data = ARTICLES.encode()
+    data = gzip.compress(data) if name.endswith("gz") else data
+    path = write(tmp_path / name, data)
+    assert paragraphs(path, separator=separator) == [
+        (
+            "Salt is white. Pepper is black.",
+            "History.",
+            "Both are old.",
+        ),
+        ("Tea is a drink.",),
+    ]
+
+
+def test_articles_have_names_of_their_own_whatever_their_form(tmp_path):
+    path = write(tmp_path / "wiki_00", ARTICLES)
+    for separator in ("file", "blank_line"):
+        names = [document.name for document in read(path, separator=separator)]
+        assert len(set(names)) == 2
+
+
+def test_an_article_of_its_title_alone_is_empty(tmp_path):
+    text = '<doc id="1" url="u" title="Tea">\nTea\n\n</doc>\n' + ARTICLES
+    path = write(tmp_path / "wiki_00", text)
+    assert len(read(path)) == 2
+    assert faults(path) == {"bad/empty_documents": 1, "bad_lines": 1}
+
+
+def test_text_behind_an_article_is_not_lost(tmp_path):
+    path = write(tmp_path / "wiki_00", f"\n{ARTICLES}\nMore tea.\n")
+    assert paragraphs(path)[1] == ("Tea is a drink.", "More tea.")
+
+
+def test_tags_within_a_text_are_text(tmp_path):
+    path = write(tmp_path / "a.txt", f"First.\n{ARTICLES}")
+    assert paragraphs(path)[0][:2] == ("First.", ARTICLES.split("\n")[0])
 
 
 # ---------------------------------------------------------------- plain text
@@ -583,6 +723,19 @@ def test_a_gzip_by_another_name_is_unpacked(tmp_path, name, text, expected):
     assert faults(path, separator="file") == {}
     path = write(tmp_path / name, gzipped([text])[:-1])
     assert faults(path, separator="file") == {"bad/cut_gzip": 1, "bad_lines": 1}
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+@pytest.mark.parametrize("name", ["a.txt", "a.jsonl", "wiki_00"])
+def test_utf16_is_refused_by_name(tmp_path, name, pack):
+    good = write(tmp_path / "good.txt", "fine")
+    path = write(tmp_path / name, pack("One. Two.".encode("utf-16")))
+    with pytest.raises(UserError) as raised:
+        read(good, path)
+    assert str(raised.value) == (
+        f"{path} is UTF-16, expected UTF-8; convert the file, for example "
+        "with iconv -f UTF-16 -t UTF-8."
+    )
 
 
 @pytest.mark.parametrize("head", [b"\x1f", b"\x1fx", b"x\x8b"])

@@ -85,6 +85,7 @@ def test_rows_of_json_lines(tmp_path):
         ("t.tsv", "a\tb\nxy\n", "line 2: 1 tab-separated fields.*'xy'"),
         ("t.tsv", "a\tb\nx\ty\n\nx\ty\n", "line 3: 1 tab-separated fields"),
         ("t.tsv", b"a\tb\nx\xff\ty\n", r"line 2: byte 1 \(0xff\) is not UTF-8"),
+        ("t.tsv", "a\tb\n".encode("utf-16"), "t.tsv is UTF-16, expected UTF-8"),
         ("t.jsonl", "", "is empty; a task of your own needs train.tsv"),
         ("t.jsonl", "\n", "has no examples"),
         ("t.jsonl", '{"a": "b"}\n{"a" 1}', "line 2: it is not valid JSON"),

@@ -135,6 +135,9 @@ def test_files_that_cannot_be_read(tmp_path):
     (tmp_path / "latin.json").write_bytes(b'{"data": "\xff"}')
     with pytest.raises(UserError, match="byte 10 is not UTF-8"):
         read_squad(str(tmp_path / "latin.json"))
+    (tmp_path / "wide.json").write_bytes('{"data": []}'.encode("utf-16"))
+    with pytest.raises(UserError, match=r"wide\.json is UTF-16, expected"):
+        read_squad(str(tmp_path / "wide.json"))
     (tmp_path / "long.json").write_text("7" * 5000)
     with pytest.raises(UserError, match="a number with too many digits"):
         read_squad(str(tmp_path / "long.json"))

@@ -33,8 +33,8 @@ def test_a_hard_wrapped_file_loses_nothing_and_is_named(
     build, sentences, tmp_path
 ):
     text = "\n\n".join(
-        textwrap.fill(" ".join(sentences[i : i + 5]).lower(), 70)
-        for i in range(0, 400, 5)
+        textwrap.fill(" ".join(sentences[i : i + 9]).lower(), 70)
+        for i in range(0, 450, 9)
     )
     lines, counts = build(text)
     assert lines[0].startswith(f"{tmp_path}/a.txt is hard-wrapped: it is read")

@@ -308,10 +308,10 @@ def test_files_keep_their_names():
 
 
 def prose(sentences):
-    """Returns paragraphs of one to seven sentences of many lengths."""
-    joined = [" ".join(sentences[i : i + 1 + i % 3]) for i in range(120)]
-    joined = [text[0].upper() + text[1:].lower() for text in joined]
-    return [" ".join(joined[i : i + 1 + i % 3]) for i in range(0, 120, 3)]
+    """Returns 40 paragraphs of one to six sentences, each of some lines."""
+    joined = [" ".join(sentences[i : i + 4]) for i in range(0, 560, 4)]
+    joined = [text.capitalize() for text in joined]
+    return [" ".join(joined[3 * i : 3 * i + 1 + i % 6]) for i in range(40)]
 
 
 def wrapped(paragraphs, width):
@@ -357,6 +357,9 @@ NOT_WRAPPED = {
     "a paragraph a block": lambda s: "\n\n".join(prose(s)),
     "a wrapped notice before paragraphs": lambda s: (
         wrapped(prose(s)[:20], 72) + "\n\n" + "\n\n".join(prose(s) * 3)
+    ),
+    "a wrapped notice before short blocks": lambda s: (
+        wrapped(prose(s)[:12], 72) + "\n\n" + "\n\n".join(s[:400])
     ),
     "few wrapped lines": lambda s: wrapped(prose(s)[:3], 72),
     "verses": lambda s: spaced(

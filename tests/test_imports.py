@@ -34,7 +34,10 @@ OUTSIDE_PACKAGES = {
     "tasks": ("numpy", "scipy", "sklearn"),
 }
 # What a single module may import beside these, within its functions.
-OUTSIDE_MODULES = {"albert_tf.modeling.fused": ("tensorflow",)}
+OUTSIDE_MODULES = {
+    "albert_tf.modeling.fused": ("tensorflow",),
+    "albert_tf.modeling.inputs": ("jax", "tensorflow"),
+}
 # Places whose modules load without waiting seconds for TensorFlow; what is
 # TensorFlow through and through stands among the heavy.
 LIGHT = ("albert_tf.files", "albert_tf.text", "albert_tf.tasks", "data_prep")

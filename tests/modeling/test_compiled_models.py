@@ -127,7 +127,7 @@ def test_heads_losses_and_metrics(name, way):
     if way == "in a list":
         metrics = list(metrics.values())
         metrics = metrics[0] if len(metrics) == 1 else metrics
-    model = compiled(name, metrics=metrics, run_eagerly=way == "in a list")
+    model = compiled(name, metrics=metrics, run_eagerly=True)
     outputs = {n: np.asarray(v) for n, v in model(inputs | labels).items()}
     expected = {}
     for output, y in labels.items():
@@ -297,10 +297,9 @@ def test_fit_on_a_dataset_with_class_weights_and_validation():
         model.fit(tokens, labels["logits"], class_weight={0: 2.0})
 
 
-@pytest.mark.parametrize(
-    "name", ["AlbertForRegression", "AlbertForPretraining"]
-)
-def test_a_compiled_model_is_saved_with_its_losses_and_metrics(name, tmp_path):
+@pytest.mark.slow
+def test_a_compiled_model_is_saved_with_its_losses_and_metrics(tmp_path):
+    name = "AlbertForPretraining"
     inputs, labels = parted(name)
     model = compiled(
         name,

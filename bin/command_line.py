@@ -1,5 +1,6 @@
 """What every program shares: flags from settings, errors in one line."""
 
+import concurrent.futures.process
 import contextlib
 import ctypes
 import dataclasses
@@ -158,6 +159,12 @@ def _guarded(argv: Sequence[str], main: Callable[[list[str]], None]) -> None:
     except RunStopped as stopped:
         print(f"{program}: {stopped}", file=sys.stderr)
         sys.exit(stopped.exit_code)
+    except concurrent.futures.process.BrokenProcessPool:
+        fewer = ", with fewer --workers" if "workers" in FLAGS else ""
+        sys.exit(
+            f"{program}: a worker process was killed, most likely for lack of "
+            f"memory; start the same command again{fewer}."
+        )
     except BrokenPipeError:
         # Whoever read the output has gone; nothing more can be said to them.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

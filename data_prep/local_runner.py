@@ -5,7 +5,7 @@ work; each becomes a part on disk (`record_parts`). Then the shards are made
 of the parts. Both parts and shards that a killed build has finished are kept.
 """
 
-import concurrent.futures.process
+import concurrent.futures
 import contextlib
 import ctypes
 import dataclasses
@@ -23,7 +23,6 @@ from typing import NamedTuple, TypeVar
 from albert_tf.config import (
     MaskingConfig,
     PretrainingDataConfig,
-    UserError,
     read_json,
     write_json,
 )
@@ -132,16 +131,9 @@ class Workers:
         waiting: deque[concurrent.futures.Future],
     ) -> Iterator[Result]:
         while waiting:
-            try:
-                result = waiting.popleft().result()
-                for item in itertools.islice(items, 1):
-                    waiting.append(self._pool.submit(function, item))
-            except concurrent.futures.process.BrokenProcessPool:
-                raise UserError(
-                    "A worker process was ended from outside, perhaps for "
-                    "lack of memory; start the same command again, with fewer "
-                    "workers if so."
-                ) from None
+            result = waiting.popleft().result()
+            for item in itertools.islice(items, 1):
+                waiting.append(self._pool.submit(function, item))
             yield result
 
     def __enter__(self) -> "Workers":

@@ -10,6 +10,7 @@ corpus that no runner and no number of workers can change.
 
 import contextlib
 import dataclasses
+import errno
 import functools
 import logging
 import os
@@ -454,7 +455,19 @@ def _work_directory(
         tokenizer_dir = os.path.join(output_dir, TOKENIZER_DIRECTORY)
         for directory in (output_dir, work_dir, tokenizer_dir):
             _remove_temporaries(storage, directory)
-        yield work_dir
+        try:
+            yield work_dir
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            needed = _needed(plan, storage, output_dir, work_dir)
+            raise UserError(
+                f"{error.filename or output_dir}: {error.strerror}; about "
+                f"{_size(needed)} more are needed, "
+                f"{_size(storage.free_bytes(output_dir) or 0)} are free. Make "
+                "room and start the same command again: it goes on where it "
+                "stopped."
+            ) from None
 
 
 def _remove_temporaries(storage: Storage, directory: str) -> None:
@@ -529,22 +542,30 @@ def _check_room(
     if free is None:
         announce(f"{records}.")
         return
-    needed = 2 * plan.total_bytes + plan.other_bytes
+    whole = 2 * plan.total_bytes + plan.other_bytes
+    needed = _needed(plan, storage, output_dir, work_dir)
+    announce(
+        f"{records}; about {_size(whole)} on disk while at work, "
+        f"{_size(free)} are free."
+    )
+    if needed > free:
+        raise UserError(
+            f"{output_dir} needs about {_size(needed)} while at work "
+            f"and has {_size(free)} free; choose another output directory, a "
+            "smaller dupe_factor or record_kind=dynamic."
+        )
+
+
+def _needed(
+    plan: BuildPlan, storage: Storage, output_dir: str, work_dir: str
+) -> float:
+    """Returns how many bytes a build will still write, about."""
     there = sum(storage.sizes(work_dir).values()) + sum(
         size
         for name, size in storage.sizes(output_dir).items()
         if _SHARD_PATTERN.fullmatch(name)
     )
-    announce(
-        f"{records}; about {_size(needed)} on disk while at work, "
-        f"{_size(free)} are free."
-    )
-    if needed - there > free:
-        raise UserError(
-            f"{output_dir} needs about {_size(needed - there)} while at work "
-            f"and has {_size(free)} free; choose another output directory, a "
-            "smaller dupe_factor or record_kind=dynamic."
-        )
+    return max(0, 2 * plan.total_bytes + plan.other_bytes - there)
 
 
 def _size(num_bytes: float) -> str:

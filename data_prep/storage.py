@@ -135,7 +135,7 @@ class LocalStorage:
         """Makes a directory and keeps other builds out of it."""
         os.makedirs(directory, exist_ok=True)
         path = os.path.join(directory, LOCK_FILE)
-        lock = os.open(path, os.O_CREAT | os.O_RDWR)
+        lock = os.open(path, os.O_CREAT | os.O_RDWR, 0o666)
         try:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

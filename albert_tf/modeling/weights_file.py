@@ -10,6 +10,7 @@ import json
 import math
 import os
 import shlex
+import stat
 import tempfile
 
 import numpy as np
@@ -107,8 +108,12 @@ def write_weights(path: str, values: dict[str, np.ndarray]) -> None:
         name: np.asarray(value, np.float32, order="C")
         for name, value in values.items()
     }
+    # safetensors replaces the file by one that its owner alone may read.
+    with open(path, "wb") as file:
+        mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
     try:
         safetensors.numpy.save_file(arrays, path, metadata={"format": "pt"})
+        os.chmod(path, mode)
     except safetensors.SafetensorError as error:
         # Its own word for a full disk.
         raise OSError(errno.EIO, str(error), path) from None

@@ -15,13 +15,32 @@ from typing import Any
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 
-from albert_tf.config import UserError, check_number_of_pieces
+from albert_tf.config import UserError, check_number_of_pieces, shown
 from albert_tf.text import wordpiece
 from albert_tf.text.tokenizer_json import (
     DIGIT_COMMA_PENALTY,
     SENTENCEPIECE_SPECIALS,
     ends_in_digit_comma,
+    normalizers,
+    replace,
+    word_normalizers,
 )
+
+# Steps of a clean-up that ours does as well: those that are written here,
+# and transformers' own.
+_STEPS = {
+    "Unigram": (
+        *normalizers(b"", do_lower_case=True, keep_accents=False),
+        {"type": "StripAccents"},
+        {"type": "Strip", "strip_left": True, "strip_right": True},
+        replace("Regex", " {2,}", " "),
+    ),
+    "WordPiece": (
+        *word_normalizers(do_lower_case=True, keep_accents=False),
+        {"type": "StripAccents"},
+    ),
+}
+_STEPS_WITH_VALUES = {"Unigram": "Precompiled", "WordPiece": "BertNormalizer"}
 
 Settings = dict[str, bool]
 
@@ -56,7 +75,7 @@ def sentencepiece_model(
         raise UserError(
             f"{path}: unk_id={unknown!r} is not the number of a piece."
         )
-    steps = _normalizers(values.get("normalizer"), path)
+    steps = _checked_steps(values, path)
     model_bytes = _model(
         pieces,
         unknown=unknown,
@@ -157,7 +176,7 @@ def wordpiece_vocabulary(
         raise UserError(
             f"{path}: the vocabulary does not number its pieces 0 to n - 1."
         )
-    steps = _normalizers(values.get("normalizer"), path)
+    steps = _checked_steps(values, path)
     bert = [step for step in steps if step["type"] == "BertNormalizer"]
     if bert:
         lower = bool(bert[0].get("lowercase", True))
@@ -209,7 +228,24 @@ def _special_pieces(values: dict[str, Any], path: str) -> set[str]:
     return named.union(SENTENCEPIECE_SPECIALS.values())
 
 
-def _normalizers(value: Any, path: str) -> list[dict[str, Any]]:
+def _checked_steps(values: dict[str, Any], path: str) -> list[dict[str, Any]]:
+    """Returns the steps of the clean-up, each of which ours does as well."""
+    kind = values["model"]["type"]
+    steps = _steps(values.get("normalizer"), path)
+    for step in steps:
+        cleans = step.get("clean_text", True)
+        if step["type"] == _STEPS_WITH_VALUES[kind] and cleans:
+            continue
+        if step not in _STEPS[kind]:
+            raise UserError(
+                f"{path}: the normalizer {shown(step)} is none that an ALBERT "
+                f"tokenizer has; its ids would be others here. Use a tokenizer "
+                "without it."
+            )
+    return steps
+
+
+def _steps(value: Any, path: str) -> list[dict[str, Any]]:
     """Returns the steps of a normalizer, sequences opened up."""
     if value is None:
         return []
@@ -220,7 +256,7 @@ def _normalizers(value: Any, path: str) -> list[dict[str, Any]]:
     parts = value.get("normalizers")
     if not isinstance(parts, list):
         raise UserError(f"{path}: a sequence of normalizers is not a list.")
-    return [step for part in parts for step in _normalizers(part, path)]
+    return [step for part in parts for step in _steps(part, path)]
 
 
 def _charsmap(steps: list[dict[str, Any]], path: str) -> bytes:

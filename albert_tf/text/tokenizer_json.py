@@ -58,7 +58,7 @@ def sentencepiece_json(
         specials={
             name: pieces.index(name) for name in SENTENCEPIECE_SPECIALS.values()
         },
-        normalizers=_normalizers(
+        normalizers=normalizers(
             model.normalizer_spec.precompiled_charsmap,
             do_lower_case=do_lower_case,
             keep_accents=keep_accents,
@@ -90,7 +90,7 @@ def wordpiece_json(
     lone = wordpiece.LONE[tokenize_chinese_chars].pattern
     return _tokenizer_json(
         specials={name: ids[name] for name in WORDPIECE_SPECIALS.values()},
-        normalizers=_word_normalizers(
+        normalizers=word_normalizers(
             do_lower_case=do_lower_case, keep_accents=keep_accents
         ),
         pre_tokenizers=[
@@ -159,16 +159,16 @@ def _added_token(name: str, index: int) -> dict[str, Any]:
     }
 
 
-def _normalizers(
+def normalizers(
     charsmap: bytes, *, do_lower_case: bool, keep_accents: bool
 ) -> list[dict[str, Any]]:
     """Returns the steps of `normalization.normalize`, then the model's own."""
     # Some control characters are white space to Python alone.
-    steps = [_replace("Regex", normalization.WHITE_SPACE, " ")]
-    steps += [_replace("String", *pair) for pair in normalization.QUOTES]
+    steps = [replace("Regex", normalization.WHITE_SPACE, " ")]
+    steps += [replace("String", *pair) for pair in normalization.QUOTES]
     steps.append(_UNSETTLED)
     if not keep_accents:
-        accents = _replace("Regex", normalization.COMBINING.pattern, "")
+        accents = replace("Regex", normalization.COMBINING.pattern, "")
         steps += [{"type": "NFKD"}, accents]
     if do_lower_case:
         steps.append(_LOWERCASE)
@@ -178,26 +178,27 @@ def _normalizers(
     return steps
 
 
-def _word_normalizers(
+def word_normalizers(
     *, do_lower_case: bool, keep_accents: bool
 ) -> list[dict[str, Any]]:
     """Returns the steps of `wordpiece.split_words` before it splits."""
-    steps = [_replace("Regex", wordpiece.CONTROL.pattern, ""), _UNSETTLED]
+    steps = [replace("Regex", wordpiece.CONTROL.pattern, ""), _UNSETTLED]
     if do_lower_case:
         steps.append(_LOWERCASE)
     if not keep_accents:
         steps += [
             {"type": "NFD"},
-            _replace("Regex", wordpiece.MARKS.pattern, ""),
+            replace("Regex", wordpiece.MARKS.pattern, ""),
         ]
     return steps
 
 
-def _replace(kind: str, pattern: str, content: str) -> dict[str, Any]:
+def replace(kind: str, pattern: str, content: str) -> dict[str, Any]:
+    """Returns the step that replaces a pattern: a "String" or a "Regex"."""
     return {"type": "Replace", "pattern": {kind: pattern}, "content": content}
 
 
-_UNSETTLED = _replace(
+_UNSETTLED = replace(
     "Regex", normalization.UNSETTLED.pattern, normalization.REPLACEMENT
 )
 # Letter by letter, so that capital sigma is never the final one.

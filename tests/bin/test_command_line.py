@@ -163,6 +163,22 @@ def test_gpus_that_are_not_used_are_named(tmp_path, monkeypatch):
     assert "visible to TensorFlow: 0. Install the CUDA libraries" in warning
 
 
+def test_a_killed_worker_is_one_line():
+    text = (
+        "from concurrent.futures import ProcessPoolExecutor\n"
+        "    import signal\n"
+        "    ProcessPoolExecutor(1).submit(\n"
+        "        signal.raise_signal, signal.SIGKILL\n"
+        "    ).result()"
+    )
+    done = program(text)
+    assert (done.returncode, done.stderr) == (
+        1,
+        "-c: a worker process was killed, most likely for lack of memory; "
+        "start the same command again.\n",
+    )
+
+
 def test_flags_of_the_runtime():
     text = "print(command_line.given_runtime())"
     done = program(text, "--strategy=mirrored", "--num_replicas=3")

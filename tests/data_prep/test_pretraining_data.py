@@ -1,4 +1,5 @@
 import contextlib
+import errno
 import fcntl
 import gzip
 import hashlib
@@ -370,6 +371,21 @@ def test_too_little_room_is_told(build, monkeypatch, tmp_path):
         build(record_kind="static")
     monkeypatch.undo()
     build(record_kind="static")
+
+
+def test_a_disk_that_gets_full_is_named(build, monkeypatch, tmp_path):
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(local_runner, "write_shard", full)
+        with pytest.raises(
+            UserError,
+            match=r"/out: No space left on device; about \S+ kB more are "
+            r"needed, \S+ \wB are free\. Make room and start the same",
+        ):
+            build()
+    build()
 
 
 def test_a_finished_directory_is_left_as_it_is(build, tmp_path):
@@ -880,19 +896,6 @@ def test_units_are_bounded(build, monkeypatch):
     monkeypatch.setattr(build_plan, "_MAX_UNIT_BYTES", 60_000)
     build("bytes", record_kind="static", dupe_factor=5)
     assert len(sizes) >= 9
-
-
-def killed(number):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-@pytest.mark.slow
-def test_a_killed_worker_is_told():
-    with (
-        pytest.raises(UserError, match="A worker process was ended from out"),
-        local_runner.Workers(2) as workers,
-    ):
-        list(workers.map(killed, range(3)))
 
 
 PEAK = """

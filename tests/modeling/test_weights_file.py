@@ -5,6 +5,7 @@ import os
 import pickle
 import resource
 import shlex
+import stat
 
 import ml_dtypes
 import numpy as np
@@ -518,3 +519,13 @@ def test_what_cannot_be_written_is_an_error_of_the_system(tmp_path):
             write_weights(str(tmp_path / "x"), {"weight": np.zeros(10**5)})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o027, 0o640)])
+def test_the_umask_decides_who_reads_the_weights(tmp_path, umask, mode):
+    before = os.umask(umask)
+    try:
+        write_weights(str(tmp_path / "x"), {"weight": np.zeros(1)})
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(os.stat(tmp_path / "x").st_mode) == mode

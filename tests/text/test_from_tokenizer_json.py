@@ -91,6 +91,35 @@ def test_the_normalizer_of_bert(wordpiece_tokenizer, tmp_path):
     }
 
 
+def test_the_normalizers_of_transformers(tiny_tokenizer, tmp_path):
+    library = tokenizers.normalizers
+    directory = resaved(tiny_tokenizer, tmp_path)
+    path = directory / "tokenizer.json"
+    opened = tokenizers.Tokenizer.from_file(str(path))
+    opened.normalizer = library.Sequence(
+        [
+            library.Replace("``", '"'),
+            library.Replace("''", '"'),
+            library.NFKD(),
+            library.StripAccents(),
+            library.Lowercase(),
+            library.Replace(tokenizers.Regex(" {2,}"), " "),
+        ]
+    )
+    opened.save(str(path))
+    assert load_tokenizer(directory).settings == tiny_tokenizer.settings
+
+
+def test_bert_without_its_clean_up_is_refused(wordpiece_tokenizer, tmp_path):
+    directory = resaved(wordpiece_tokenizer, tmp_path)
+    path = directory / "tokenizer.json"
+    opened = tokenizers.Tokenizer.from_file(str(path))
+    opened.normalizer = tokenizers.normalizers.BertNormalizer(clean_text=False)
+    opened.save(str(path))
+    with pytest.raises(UserError, match=r"normalizer {'type': 'BertNorm"):
+        load_tokenizer(directory)
+
+
 def test_the_settings_beside_it_go_first(tiny_tokenizer, tmp_path):
     directory = resaved(tiny_tokenizer, tmp_path)
     (directory / "tokenizer_config.json").write_text('{"do_lower_case": false}')
@@ -124,6 +153,26 @@ def test_the_settings_beside_it_go_first(tiny_tokenizer, tmp_path):
                 }
             },
             "precompiled_charsmap is not base64",
+        ),
+        (
+            {"normalizer": {"type": "NFKC"}},
+            r"the normalizer {'type': 'NFKC'} is none that an ALBERT",
+        ),
+        (
+            {
+                "normalizer": {
+                    "type": "Sequence",
+                    "normalizers": [
+                        {"type": "Lowercase"},
+                        {
+                            "type": "Replace",
+                            "pattern": {"String": "a"},
+                            "content": "b",
+                        },
+                    ],
+                }
+            },
+            "the normalizer {'type': 'Replace', .* is none that an ALBERT",
         ),
     ],
 )

@@ -64,7 +64,7 @@ class Block:
         """Returns (program, arguments) of every command in the block."""
         lines = self.text.replace("\\\n", " ").splitlines()
         return [
-            (program, shlex.split(rest, comments=True))
+            (program, shlex.split(rest.rstrip("& "), comments=True))
             for line in lines
             if not line.lstrip().startswith("#")
             for program, rest in _programs(line)

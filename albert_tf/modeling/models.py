@@ -593,9 +593,9 @@ class AlbertModel(keras.Model):
         """
         if input_signature is None:
             read = [n for head in self.heads.values() for n in head.features]
-            axes = dict.fromkeys((*_ENCODER_INPUTS, *read), 2)
+            axes = dict.fromkeys((*ENCODER_INPUTS, *read), 2)
             if "multiple_choice" in self.head_names:
-                axes |= dict.fromkeys(_ENCODER_INPUTS, 3)
+                axes |= dict.fromkeys(ENCODER_INPUTS, 3)
             input_signature = [
                 {
                     name: keras.InputSpec("int32", (None,) * number, name=name)

@@ -23,7 +23,7 @@ from albert_tf.tasks.classes import (
 )
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.race import ChoiceExample
-from albert_tf.tasks.texts import framed
+from albert_tf.tasks.texts import empty_text_remarks, framed
 from albert_tf.text.tokenizer_base import Tokenizer
 
 
@@ -58,6 +58,13 @@ class MultipleChoice(Kind):
                     f"{example.place}: {len(example.choices)} choices, where "
                     f"{examples[0].place} has {number}; all need as many."
                 )
+
+    def remarks(
+        self, examples: Sequence[ChoiceExample], *, training: bool
+    ) -> list[str]:
+        """Returns how many examples have an empty context or choice."""
+        texts = ((example.context, *example.choices) for example in examples)
+        return empty_text_remarks(examples, texts)
 
     def features(
         self,

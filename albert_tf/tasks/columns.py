@@ -2,7 +2,9 @@
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from albert_tf import files
 from albert_tf.config import UserError, shown
@@ -17,30 +19,53 @@ from albert_tf.tasks.race import (
     ChoiceExample,
     question_with_option,
 )
-from albert_tf.tasks.tables import read_table
+from albert_tf.tasks.tables import read_quoted_table
 
 LABEL_COLUMN = "label"
 
-_TABLE, _JSON_LINES = ".tsv", ".jsonl"
+# What parts the fields of a table.
+_DELIMITERS = {".tsv": "\t", ".csv": ","}
+_JSON_LINES = ".jsonl"
+EXTENSIONS = (*_DELIMITERS, _JSON_LINES)
 _ADVICE = (
-    "a task of your own needs train.tsv and dev.tsv (or .jsonl) in its data "
-    "directory; the first line of a table names its columns, and a line of "
-    "JSON is an object."
+    "a task of your own needs train.tsv and dev.tsv (or .csv, or .jsonl) in "
+    "its data directory; the first line of a table names its columns, and a "
+    "line of JSON is an object."
 )
+# The index of a data frame, as pandas writes it and as it reads that again.
+_UNNAMED = re.compile(r"\s*|Unnamed: [0-9]+")
 
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """A line: what stands in each column.
+    """A row or line: what stands in each column.
 
     Attributes:
-        values: texts, and lists of texts, by column; a number or a truth
-            value of JSON is the text that it is written as.
+        values: texts of a table, values of JSON, numbers as they are written,
+            by column; those of columns that nobody reads are not checked.
         place: file and line, for messages.
     """
 
-    values: Mapping[str, str | tuple[str, ...]]
+    values: Mapping[str, Any]
     place: str
+
+    def value(self, name: str) -> str | tuple[str, ...]:
+        """Returns the text of a column, or its list of texts.
+
+        Raises:
+            UserError: for JSON that is neither, nor a number or truth value.
+        """
+        found = self.values[name]
+        if isinstance(found, bool):
+            return shown_json(found)
+        if isinstance(found, list) and all(isinstance(v, str) for v in found):
+            return tuple(found)
+        if not isinstance(found, str):
+            raise UserError(
+                f"{self.place}: {shown(name)} is {shown_json(found)}; it must "
+                "be a string, a number, true, false or a list of strings."
+            )
+        return found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,25 +83,26 @@ class Rows:
     records: list[Record]
 
 
-def read_rows(path: str) -> Rows:
+def read_rows(path: str, say: Callable[[str], None]) -> Rows:
     """Returns the lines of a file, and the names of its columns.
 
     Args:
-        path: of a table (`.tsv`: a header, one tab between fields, quotes
-            mean nothing) or of JSON lines (`.jsonl`: an object in each line,
-            of strings, numbers, truth values and lists of strings).
+        path: of a table with a header (`.tsv`, `.csv`; `read_quoted_table`)
+            or of JSON lines (`.jsonl`: an object in each line).
+        say: takes a line on how a table's quotes are read.
 
     Raises:
         UserError: naming file and line, for a file of another kind, one that
             is missing, empty, not UTF-8 or without lines, two columns of one
-            name, and a line with another number of fields or other values.
+            name, and a line with another number of fields.
     """
-    if path.endswith(_TABLE):
-        return _read_table(path)
-    if not path.endswith(_JSON_LINES):
-        raise UserError(f"{path} is neither {_TABLE} nor {_JSON_LINES}.")
+    extension = os.path.splitext(path)[1]
+    if extension in _DELIMITERS:
+        return _read_table(path, _DELIMITERS[extension], say)
+    if extension != _JSON_LINES:
+        raise UserError(f"{path} ends with none of {', '.join(EXTENSIONS)}.")
     records = [
-        Record(_checked(value, place), place)
+        Record(of_kind(value, dict, f"{place}: it"), place)
         # Numbers stay as they are written.
         for place, value in read_json_lines(path, _ADVICE, number=str)
     ]
@@ -85,21 +111,15 @@ def read_rows(path: str) -> Rows:
     return Rows(list(records[0].values), records[0].place, records)
 
 
-def _read_table(path: str) -> Rows:
-    header, *rows = read_table(path, _ADVICE)
+def _read_table(path: str, delimiter: str, say: Callable[[str], None]) -> Rows:
+    header, *rows = read_quoted_table(path, _ADVICE, delimiter, say)
     names = header.fields
-    if len(set(names)) < len(names):
+    named = [name for name in names if not _UNNAMED.fullmatch(name)]
+    if len(set(named)) < len(named):
         raise UserError(
             f"{header.place}: the columns are {_listed(names)}; each needs a "
             "name of its own."
         )
-    for row in rows:
-        if len(row.fields) != len(names):
-            raise UserError(
-                f"{row.place}: {len(row.fields)} tab-separated fields "
-                f"where {len(names)} are needed: "
-                f"{chr(9).join(row.fields)[:60]!r}."
-            )
     if not rows:
         raise UserError(f"{path} has a header but no examples.")
     records = [
@@ -109,31 +129,10 @@ def _read_table(path: str) -> Rows:
     return Rows(names, header.place, records)
 
 
-def _checked(value: object, place: str) -> dict[str, str | tuple[str, ...]]:
-    """Returns an object's values as texts and lists of texts."""
-    texts: dict[str, str | tuple[str, ...]] = {}
-    for name, found in of_kind(value, dict, f"{place}: it").items():
-        if isinstance(found, bool):
-            found = shown_json(found)
-        elif isinstance(found, list) and _are_texts(found):
-            found = tuple(found)
-        elif not isinstance(found, str):
-            raise UserError(
-                f"{place}: {shown(name)} is {shown_json(found)}; it must be a "
-                "string, a number, true, false or a list of strings."
-            )
-        texts[name] = found
-    return texts
-
-
-def _are_texts(values: list[object]) -> bool:
-    return all(isinstance(value, str) for value in values)
-
-
 def find_split(
     data_dir: str,
     split: str,
-    extensions: Sequence[str] = (_TABLE, _JSON_LINES),
+    extensions: Sequence[str] = EXTENSIONS,
 ) -> str:
     """Returns the path of the one file of a split.
 
@@ -159,21 +158,20 @@ def find_split(
     return found[0]
 
 
-def read_texts(
-    path: str, columns: Sequence[str], *, labelled: bool = True
+def text_examples(
+    rows: Rows, columns: Sequence[str], *, labelled: bool = True
 ) -> list[Example]:
     """Returns the examples of a file: a text or a pair, and a label.
 
     Args:
-        path: see `read_rows`.
+        rows: of the file.
         columns: one or two of texts, then that of the label.
         labelled: whether the file must have the label's column.
 
     Raises:
-        UserError: see `read_rows`; for columns that are not there, and an
+        UserError: for columns that are not there or hold no texts, and an
             empty label.
     """
-    rows = read_rows(path)
     *texts, label = columns
     has_label = _has_label(rows, texts, label, labelled)
     return [
@@ -186,19 +184,23 @@ def read_texts(
     ]
 
 
-def own_columns(path: str, *, labelled: bool = True) -> list[str]:
+def own_columns(
+    rows: Rows, say: Callable[[str], None], *, labelled: bool = True
+) -> list[str]:
     """Returns the columns of a file: one or two of texts, then `label`.
 
     Args:
-        path: see `read_rows`.
-        labelled: whether the file must have the latter.
+        rows: of the file.
+        say: takes a line on columns without a name, which are left out, and
+            on which make a pair.
+        labelled: whether the file must have the label's column.
 
     Raises:
-        UserError: see `read_rows`; for other columns than these, and lines of
-            JSON that differ in theirs.
+        UserError: for other columns than these, and lines of JSON that differ
+            in theirs.
     """
-    rows = read_rows(path)
-    texts = [name for name in rows.names if name != LABEL_COLUMN]
+    unnamed = [name for name in rows.names if _UNNAMED.fullmatch(name)]
+    texts = [n for n in rows.names if n != LABEL_COLUMN and n not in unnamed]
     if labelled and LABEL_COLUMN not in rows.names:
         raise UserError(
             f"{rows.place}: the columns are {_listed(rows.names)}; one must "
@@ -219,11 +221,21 @@ def own_columns(path: str, *, labelled: bool = True) -> list[str]:
                 f"and those of the first line {_listed(rows.names)}; say "
                 "which are meant with --columns."
             )
+    if unnamed:
+        say(
+            f"{rows.place}: {', '.join(map(repr, unnamed))} is no column's "
+            "name but that of an index, and not read."
+        )
+    if len(texts) == 2:
+        say(
+            f"{rows.place}: {_listed(texts)} are read as pairs; --columns "
+            "names others."
+        )
     return [*texts, LABEL_COLUMN]
 
 
-def read_choices(
-    path: str,
+def choice_examples(
+    rows: Rows,
     context: str,
     of_choices: Sequence[str],
     label: str,
@@ -238,7 +250,7 @@ def read_choices(
     from 0.
 
     Args:
-        path: see `read_rows`.
+        rows: of the file.
         context: its column.
         of_choices: theirs; what stands there is a text or a list of texts.
         label: its column.
@@ -246,11 +258,10 @@ def read_choices(
         labelled: whether the file must have the label's column.
 
     Raises:
-        UserError: see `read_rows`; for columns that are not there, a label
+        UserError: for columns that are not there or hold no texts, a label
             that is no choice, fewer than two choices, and lines with more or
             fewer choices than the first.
     """
-    rows = read_rows(path)
     texts = [context, *of_choices, *([question] if question else [])]
     has_label = _has_label(rows, texts, label, labelled)
     examples: list[ChoiceExample] = []
@@ -282,7 +293,7 @@ def read_choices(
 def _choices(record: Record, columns: Sequence[str]) -> list[str]:
     choices: list[str] = []
     for name in columns:
-        value = record.values[name]
+        value = record.value(name)
         choices += [value] if isinstance(value, str) else value
     if len(choices) < 2:
         raise UserError(
@@ -343,7 +354,7 @@ def _has_label(
 
 
 def _text(record: Record, name: str) -> str:
-    return of_kind(record.values[name], str, f"{record.place}: {name}")
+    return of_kind(record.value(name), str, f"{record.place}: {name}")
 
 
 def _label(record: Record, name: str) -> str:

@@ -1,6 +1,7 @@
 """Your own tasks: which columns of your files are what says the kind."""
 
 import dataclasses
+import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -11,19 +12,21 @@ from albert_tf.tasks import metrics
 from albert_tf.tasks.base import Kind, Metric, Task
 from albert_tf.tasks.choices import MultipleChoice
 from albert_tf.tasks.columns import (
+    EXTENSIONS,
+    choice_examples,
     find_split,
     own_columns,
-    read_choices,
-    read_texts,
+    read_rows,
+    text_examples,
 )
 from albert_tf.tasks.conll import count_columns, read_conll
 from albert_tf.tasks.texts import Classification, Regression
 from albert_tf.tasks.token_classification import TokenClassification
 
-_TABLES = (".tsv", ".jsonl")
 _SENTENCES = (".conll", ".txt", ".tsv")
 # Column names by their roles.
 _Columns = Mapping[str, list[str]]
+_Say = Callable[[str], None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,24 +34,23 @@ class OwnFiles:
     """Files train, dev and test of a directory; test need not have labels.
 
     Attributes:
-        read_file: (path, whether labels are needed) -> examples.
+        read_file: (path, whether labels are needed, what takes a line for
+            people) -> examples.
         extensions: that a file may end with.
     """
 
-    read_file: Callable[[str, bool], Sequence[Any]]
-    extensions: tuple[str, ...] = _TABLES
+    read_file: Callable[[str, bool, _Say], Sequence[Any]]
+    extensions: tuple[str, ...] = EXTENSIONS
     splits: tuple[str, ...] = ("train", "dev", "test")
 
-    def read(
-        self, data_dir: str, split: str, say: Callable[[str], None]
-    ) -> Sequence[Any]:
+    def read(self, data_dir: str, split: str, say: _Say) -> Sequence[Any]:
         """Returns the examples of a split.
 
         Raises:
             UserError: naming file and line.
         """
         path = find_split(data_dir, split, self.extensions)
-        return self.read_file(path, split != "test")
+        return self.read_file(path, split != "test", say)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,27 +61,32 @@ class _Form:
         texts: role -> how many columns may have it, in their order.
         answer: the role of the column that is learned.
         kind: of the task.
-        read: (column names by role, path, whether labels are needed) ->
-            examples.
+        read: (column names by role, path, whether labels are needed, what
+            takes a line for people) -> examples.
         metrics: of the task; the first chooses the best model.
     """
 
     texts: Mapping[str, range]
     answer: str
     kind: Kind
-    read: Callable[[_Columns, str, bool], Sequence[Any]]
+    read: Callable[[_Columns, str, bool, _Say], Sequence[Any]]
     metrics: Mapping[str, Metric]
-    extensions: tuple[str, ...] = _TABLES
+    extensions: tuple[str, ...] = EXTENSIONS
 
 
-def _read_texts(found: _Columns, path: str, labelled: bool) -> Sequence[Any]:
+def _read_texts(
+    found: _Columns, path: str, labelled: bool, say: _Say
+) -> Sequence[Any]:
     (answer,) = found.get("label") or found["number"]
-    return read_texts(path, [*found["text"], answer], labelled=labelled)
+    columns = [*found["text"], answer]
+    return text_examples(read_rows(path, say), columns, labelled=labelled)
 
 
-def _read_choices(found: _Columns, path: str, labelled: bool) -> Sequence[Any]:
-    return read_choices(
-        path,
+def _read_choices(
+    found: _Columns, path: str, labelled: bool, say: _Say
+) -> Sequence[Any]:
+    return choice_examples(
+        read_rows(path, say),
         found["context"][0],
         found["choice"],
         found["label"][0],
@@ -88,7 +95,9 @@ def _read_choices(found: _Columns, path: str, labelled: bool) -> Sequence[Any]:
     )
 
 
-def _read_words(found: _Columns, path: str, labelled: bool) -> Sequence[Any]:
+def _read_words(
+    found: _Columns, path: str, labelled: bool, say: _Say
+) -> Sequence[Any]:
     word, tag = (_column_number(found[role][0]) for role in ("word", "tag"))
     if word == tag:
         raise UserError(
@@ -204,7 +213,7 @@ def _task(form: _Form, found: Mapping[str, list[str]]) -> Task:
         name="custom",
         kind=form.kind,
         reader=OwnFiles(
-            lambda path, labelled: form.read(found, path, labelled),
+            functools.partial(form.read, found),
             form.extensions,
         ),
         metrics=form.metrics,
@@ -220,14 +229,23 @@ def _training_file(path: str, extensions: Sequence[str]) -> str:
     return ""
 
 
-def _read_own_texts(path: str, labelled: bool) -> Sequence[Any]:
+def _read_own_texts(path: str, labelled: bool, say: _Say) -> Sequence[Any]:
     """Returns the examples of a file, its columns those of the training file.
 
     Or a test file with other columns would be taken for pairs.
     """
-    source = _training_file(path, _TABLES) or path
-    columns = own_columns(source, labelled=labelled or source != path)
-    return read_texts(path, columns, labelled=labelled)
+    rows = read_rows(path, say)
+    training = _training_file(path, EXTENSIONS)
+    if training in ("", path):
+        columns = own_columns(rows, say, labelled=labelled)
+    else:
+        # What is to be said of that file is said where it is read.
+        columns = own_columns(read_rows(training, _nothing), _nothing)
+    return text_examples(rows, columns, labelled=labelled)
+
+
+def _nothing(line: str) -> None:
+    return
 
 
 # Without --columns: `label`, and one or two others.

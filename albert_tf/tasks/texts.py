@@ -2,7 +2,8 @@
 
 import dataclasses
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -164,6 +165,28 @@ def shown_texts(texts: Sequence[str]) -> dict[str, object]:
     return {"texts": list(texts)}
 
 
+def empty_text_remarks(
+    examples: Sequence[Any], texts: Iterable[Sequence[str]]
+) -> list[str]:
+    """Returns a line on how many examples have an empty text, if any has.
+
+    Args:
+        examples: with their places.
+        texts: of each of them.
+    """
+    places = [
+        example.place
+        for example, own in zip(examples, texts, strict=True)
+        if not all(text.strip() for text in own)
+    ]
+    if not places:
+        return []
+    return [
+        f"{len(places)} of {len(examples)} examples have an empty text, the "
+        f"first {places[0]}."
+    ]
+
+
 class Texts(Kind):
     """What single texts and pairs have in common."""
 
@@ -174,6 +197,12 @@ class Texts(Kind):
     def example(self, texts: tuple[str, ...], number: int) -> Example:
         """Returns the example of a text, or pair, without a label."""
         return Example(texts, None, f"text {number}")
+
+    def remarks(
+        self, examples: Sequence[Example], *, training: bool
+    ) -> list[str]:
+        """Returns how many examples have an empty text."""
+        return empty_text_remarks(examples, (e.texts for e in examples))
 
     def is_told(self, example: Example) -> bool:
         """Returns whether the file tells the label, or number."""

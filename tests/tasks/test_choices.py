@@ -93,6 +93,14 @@ def test_parts_are_as_the_whole(tiny_tokenizer):
         np.testing.assert_array_equal(joined.batch(rows, 32)[name], values)
 
 
+def test_empty_texts_are_counted():
+    examples = [*EXAMPLES, dataclasses.replace(EXAMPLES[0], context=" ")]
+    assert KIND.remarks(examples, training=True) == [
+        "2 of 4 examples have an empty text, the first f, 3."
+    ]
+    assert KIND.remarks(EXAMPLES[:2], training=True) == []
+
+
 @pytest.mark.parametrize("choice", [13, 100])
 def test_a_choice_that_leaves_no_room(tiny_tokenizer, choice):
     said = (

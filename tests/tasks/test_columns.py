@@ -1,6 +1,8 @@
 """Your own files: which columns are read, and what is said of mistakes."""
 
+import csv
 import json
+import re
 
 import pytest
 
@@ -8,11 +10,11 @@ from albert_tf.config import UserError
 from albert_tf.tasks.base import Example
 from albert_tf.tasks.columns import (
     Record,
+    choice_examples,
     find_split,
     own_columns,
-    read_choices,
     read_rows,
-    read_texts,
+    text_examples,
 )
 from albert_tf.tasks.race import ChoiceExample
 
@@ -33,8 +35,24 @@ def lines(tmp_path, *values):
     return write(tmp_path / "t.jsonl", text)
 
 
+def quiet(path):
+    return read_rows(path, pytest.fail)
+
+
+def columns_of(path):
+    return own_columns(quiet(path), lambda line: None)
+
+
+def read_texts(path, columns, **options):
+    return text_examples(quiet(path), columns, **options)
+
+
+def read_choices(path, *arguments, **options):
+    return choice_examples(quiet(path), *arguments, **options)
+
+
 def read_own(path):
-    return read_texts(path, own_columns(path))
+    return read_texts(path, columns_of(path))
 
 
 def assert_told(function, path, said, **options):
@@ -45,13 +63,147 @@ def assert_told(function, path, said, **options):
 
 
 def test_rows_of_a_table(tmp_path):
-    path = table(tmp_path, "a\tb", '"x\t y ', "\t1")
-    rows = read_rows(path)
+    path = table(tmp_path, "a\tb", 'x"\t y ', "\t1")
+    rows = quiet(path)
     assert (rows.names, rows.place) == (["a", "b"], f"{path}, line 1")
     assert rows.records == [
-        Record({"a": '"x', "b": " y "}, f"{path}, line 2"),
+        Record({"a": 'x"', "b": " y "}, f"{path}, line 2"),
         Record({"a": "", "b": "1"}, f"{path}, line 3"),
     ]
+
+
+def written_by_csv(path, rows, **options):
+    with open(path, "w", encoding="utf-8", newline="") as file:
+        csv.writer(file, **options).writerows(rows)
+    return str(path)
+
+
+TEXTS = [
+    'He said "no"',
+    '"no," he said',
+    "two\nlines",
+    'a tab\tand "\n\n"',
+    "",
+    '"',
+    '""',
+    "plain",
+]
+
+
+@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+@pytest.mark.parametrize(
+    ("extension", "delimiter"), [("tsv", "\t"), ("csv", ",")]
+)
+def test_rows_that_the_csv_module_wrote(
+    tmp_path, extension, delimiter, ends, quoting
+):
+    table = [["text", "label"], *([text, "x"] for text in TEXTS)]
+    path = written_by_csv(
+        tmp_path / f"t.{extension}",
+        table,
+        delimiter=delimiter,
+        lineterminator=ends,
+        quoting=quoting,
+    )
+    said = []
+    rows = read_rows(path, said.append)
+    assert [[*r.values.values()] for r in rows.records] == table[1:]
+    # The first line of each row.
+    lines = [2, 3, 4, 6, 9, 10, 11, 12]
+    assert [r.place for r in rows.records] == [
+        f"{path}, line {n}" for n in lines
+    ]
+    quoted = 6 if quoting == csv.QUOTE_MINIMAL else 18
+    assert said == [
+        f"{path}: {quoted} fields are read without their quotes, as CSV files "
+        "have them: 12 lines hold 9 rows, the header among them."
+    ]
+
+
+def test_quotes_within_lines_are_the_rule_in_csv_alone(tmp_path):
+    said = []
+    for name, delimiter in (("t.csv", ","), ("t.tsv", "\t")):
+        rows = [["a", "b"], ['"x"', "y"]]
+        path = written_by_csv(tmp_path / name, rows, delimiter=delimiter)
+        (record,) = read_rows(path, said.append).records
+        assert record.values == {"a": '"x"', "b": "y"}
+    (line,) = said
+    assert line.startswith(f"{path}: 1 fields are read without their quotes,")
+
+
+def test_a_quoted_field_that_is_all_of_its_row(tmp_path):
+    path = written_by_csv(tmp_path / "t.csv", [["text"], ["two\nlines"], [""]])
+    (first, second) = read_rows(path, lambda line: None).records
+    assert (first.values, second.values) == (
+        {"text": "two\nlines"},
+        {"text": ""},
+    )
+
+
+def test_a_quoted_field_of_any_length(tmp_path):
+    text = 'a "word" ' * 30_000
+    path = written_by_csv(tmp_path / "t.csv", [["text"], [text]])
+    assert quiet(path).records[0].values == {"text": text}
+
+
+@pytest.mark.parametrize(
+    ("rows", "fault"),
+    [
+        # Of a dialogue: what opens in one row ends in another.
+        (
+            ["a\tb", 'x\t"I am here', "y\tand so", 'z\tare you"', "u\tv"],
+            "line 2: a quoted field would join it with the next line, and "
+            "every line is a row by itself.",
+        ),
+        (
+            ["a\tb", "x\ty", 'x\t"I am here', 'z\tare you"'],
+            "line 3: a quoted field would join it with the next line, and "
+            "every line is a row by itself.",
+        ),
+        (
+            ["a\tb", "x\ty", '"I am here\tx', "and so\ty"],
+            "line 3: a field begins with a quote, and no quote ends it.",
+        ),
+        (
+            ["a\tb", '"I" am here\tx'],
+            "line 2: a field begins with a quote, and no quote ends it.",
+        ),
+        # Both fields are of the quote.
+        (
+            ["a\tb", "x\ty", '"I am here\tand so"'],
+            "line 3: 1 tab-separated fields where 2 are needed: 'I am here.*'.",
+        ),
+    ],
+)
+def test_a_stray_quote_swallows_no_row(tmp_path, rows, fault):
+    path = table(tmp_path, *rows)
+    said = []
+    found = [[*r.values.values()] for r in read_rows(path, said.append).records]
+    assert found == [row.split("\t") for row in rows[1:]]
+    (line,) = said
+    assert re.fullmatch(
+        f"{path}, {fault} All quotes of the file are read literally.", line
+    )
+
+
+def test_a_table_that_fits_neither_way(tmp_path):
+    path = table(tmp_path, "a\tb", '"x\ny"\tz', "x\ty\tz")
+    said = (
+        r"line 4: 3 tab-separated fields where 2 are needed: 'x\\ty\\tz'. With "
+        r"literal quotes, \S*, line 2: 1 tab-separated fields where 2 are need"
+    )
+    assert_told(quiet, path, said)
+
+
+def test_blank_lines_at_the_end_are_no_rows(tmp_path):
+    for content in ("a\tb\nx\ty\n\n\r\n", 'a\tb\n"x"\ty\n\n'):
+        path = write(tmp_path / "t.tsv", content)
+        (record,) = read_rows(path, lambda line: None).records
+        assert record.values == {"a": "x", "b": "y"}
+    # Of one column they are empty texts.
+    path = write(tmp_path / "t.tsv", "a\nx\n\n")
+    assert [r.values["a"] for r in quiet(path).records] == ["x", ""]
 
 
 def test_rows_of_json_lines(tmp_path):
@@ -60,18 +212,20 @@ def test_rows_of_json_lines(tmp_path):
         tmp_path / "t.jsonl",
         '\n{"a": "x\\ty", "b": 1.50, "c": true}\n{"b": -7, "a": ["x", "y"]}',
     )
-    rows = read_rows(path)
+    rows = quiet(path)
     assert (rows.names, rows.place) == (["a", "b", "c"], f"{path}, line 2")
-    assert rows.records == [
-        Record({"a": "x\ty", "b": "1.50", "c": "true"}, f"{path}, line 2"),
-        Record({"b": "-7", "a": ("x", "y")}, f"{path}, line 3"),
-    ]
+    first, second = rows.records
+    assert (first.place, second.place) == (f"{path}, line 2", f"{path}, line 3")
+    assert [first.value(n) for n in "abc"] == ["x\ty", "1.50", "true"]
+    assert (second.value("b"), second.value("a")) == ("-7", ("x", "y"))
 
 
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("t.csv", "a,b\n", "t.csv is neither .tsv nor .jsonl"),
+        ("t.txt", "a,b\n", "t.txt ends with none of .tsv, .csv, .jsonl"),
+        ("t.csv", "a,b\n", "has a header but no examples"),
+        ("t.csv", "a,b\nx\n", "line 2: 1 comma-separated fields.*2 are need"),
         ("t.tsv", "", "is empty; a task of your own needs train.tsv"),
         ("t.tsv", "a\tlabel\n", "has a header but no examples"),
         ("t.tsv", "a\tlabel\r\n", "has a header but no examples"),
@@ -90,19 +244,51 @@ def test_rows_of_json_lines(tmp_path):
         ("t.jsonl", "\n", "has no examples"),
         ("t.jsonl", '{"a": "b"}\n{"a" 1}', "line 2: it is not valid JSON"),
         ("t.jsonl", "[1]", r'line 1: it is \["1"\], and must be an object'),
-        ("t.jsonl", '{"a": null}', "line 1: 'a' is null; it must be a string"),
-        ("t.jsonl", '{"a": {}}', r"line 1: 'a' is \{\}; it must be a string"),
-        ("t.jsonl", '{"a": NaN}', "line 1: 'a' is NaN; it must be a string"),
-        ("t.jsonl", '{"a": ["b", []]}', r"'a' is \[\"b\", \[\]\]; it must be"),
     ],
 )
 def test_files_of_another_form(tmp_path, name, content, said):
     path = write(tmp_path / name, content)
-    assert path in assert_told(read_rows, path, said)
+    assert path in assert_told(quiet, path, said)
+
+
+@pytest.mark.parametrize("value", [None, {}, float("nan"), ["b", []]])
+def test_json_is_checked_where_it_is_read(tmp_path, value):
+    path = lines(tmp_path, {"a": value, "text": "x", "label": "y"})
+    assert read_texts(path, ["text", "label"]) == [Example(("x",), "y")]
+    said = f"line 1: 'a' is {re.escape(json.dumps(value))}; it must be a string"
+    assert path in assert_told(
+        read_texts, path, said, columns=["a", "text", "label"]
+    )
+
+
+@pytest.mark.parametrize("name", ["", " ", "Unnamed: 0"])
+def test_the_index_of_a_data_frame_is_no_text(tmp_path, name):
+    rows = [[name, "text", "label"], ["0", "a", "x"], ["1", "b", "y"]]
+    path = written_by_csv(tmp_path / "t.csv", rows)
+    said = []
+    assert own_columns(quiet(path), said.append) == ["text", "label"]
+    assert said == [
+        f"{path}, line 1: {name!r} is no column's name but that of an index, "
+        "and not read."
+    ]
+
+
+def test_which_columns_make_pairs_is_said(tmp_path):
+    path = table(tmp_path, "id\ttext\tlabel", "7\ta\tx")
+    said = []
+    own_columns(quiet(path), said.append)
+    assert said == [
+        f"{path}, line 1: id, text are read as pairs; --columns names others."
+    ]
 
 
 def test_the_file_of_a_split(tmp_path):
-    assert_told(find_split, str(tmp_path), "no dev.tsv or dev.js", split="dev")
+    assert_told(
+        find_split,
+        str(tmp_path),
+        "no dev.tsv or dev.csv or dev.js",
+        split="dev",
+    )
     path = write(tmp_path / "dev.jsonl", "{}")
     assert find_split(str(tmp_path), "dev") == path
     bucket = f"file://{tmp_path}"
@@ -141,7 +327,7 @@ def test_a_text_and_its_label_in_either_order(tmp_path, content):
 
 def test_pairs_in_the_order_of_their_columns(tmp_path):
     path = table(tmp_path, "b\tlabel\ta", "x\t0\ty")
-    assert own_columns(path) == ["b", "a", "label"]
+    assert columns_of(path) == ["b", "a", "label"]
     assert read_own(path) == [Example(("x", "y"), "0")]
     path = lines(tmp_path, {"b": "x", "a": "y", "label": 0.5})
     assert read_own(path) == [Example(("x", "y"), "0.5")]
@@ -187,7 +373,7 @@ def test_without_labels(tmp_path):
 )
 def test_columns_that_do_not_tell_themselves(tmp_path, rows, said):
     path = table(tmp_path, *rows)
-    assert path in assert_told(own_columns, path, said)
+    assert path in assert_told(columns_of, path, said)
 
 
 @pytest.mark.parametrize(

@@ -321,7 +321,9 @@ def test_mistakes_in_files_are_told(tmp_path):
         UserError, match=r"train\.tsv, line 2: the label is emp"
     ):
         task.read(str(tmp_path), "train")
-    with pytest.raises(UserError, match="has no test.tsv or test.jsonl, which"):
+    with pytest.raises(
+        UserError, match="has no test.tsv or test.csv or test.js"
+    ):
         task.read(str(tmp_path), "test")
     with pytest.raises(
         UserError, match="custom has no split 'eval'; it has tra"
@@ -430,7 +432,9 @@ def test_a_training_file_that_does_not_tell_its_columns(tmp_path):
 
 
 def test_missing_file(tmp_path):
-    with pytest.raises(UserError, match="has no dev.tsv or dev.jsonl, which"):
+    with pytest.raises(
+        UserError, match="has no dev.tsv or dev.csv or dev.jsonl"
+    ):
         CLASSIFICATION.read(str(tmp_path), "dev")
 
 

@@ -57,6 +57,17 @@ def test_official_lines(tmp_path, task, split):
     assert examples[1].place == f"{path}, line {2 + len(header)}"
 
 
+@pytest.mark.parametrize("task", ["CoLA", "SST-2", "QQP"])
+def test_blank_lines_at_the_end_are_no_examples(tmp_path, task):
+    line, *_ = LINES[task, "train"]
+    header = "" if task == "CoLA" else "the\tcolumns\n"
+    (tmp_path / "train.tsv").write_text(f"{header}{line}\n\n\n")
+    said = []
+    examples = GLUE_TASKS[task].read(str(tmp_path), "train", said.append)
+    assert len(examples) == 1
+    assert not any("too few" in line for line in said)
+
+
 def test_every_task_is_there_with_its_labels_in_order():
     assert list(GLUE_TASKS) == [
         *("CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI"),

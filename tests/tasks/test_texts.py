@@ -126,6 +126,18 @@ def test_texts_are_in_their_order(tiny_tokenizer):
     assert found.padding["input_ids"] == tiny_tokenizer.pad_id
 
 
+def test_empty_texts_are_counted():
+    examples = [
+        Example(texts, "x", f"file, line {n}")
+        for n, texts in enumerate([("a", "b"), ("a", ""), (" \t", "b")])
+    ]
+    for kind in (Classification(), Regression()):
+        assert kind.remarks(examples, training=True) == [
+            "2 of 3 examples have an empty text, the first file, line 1."
+        ]
+        assert kind.remarks(examples[:1], training=False) == []
+
+
 def test_the_numbers_of_labels():
     examples = [Example(("a",), label) for label in ("yes", None, "perhaps")]
     found = label_numbers(examples, LABELS)

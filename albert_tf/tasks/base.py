@@ -139,6 +139,15 @@ class Kind(abc.ABC):
         """
         return []
 
+    def feature_remarks(
+        self,
+        examples: Sequence[Any],
+        features: Features,
+        config: FeatureConfig,
+    ) -> list[str]:
+        """Returns how many right answers no model could give, if any."""
+        return []
+
     def in_both_orders(self, examples: Sequence[Any]) -> list[Any]:
         """Returns examples, and after them each with its texts swapped.
 

@@ -19,7 +19,7 @@ from albert_tf.tasks.features import Features, concatenated
 from albert_tf.text.tokenizer_base import Tokenizer
 
 # Counts up when features change though nothing that decides them does.
-_VERSION = 2
+_VERSION = 3
 # Examples that a process takes at a time, and so many for each process at
 # least: to start one takes as long as some thousands of examples.
 _CHUNK = 1000
@@ -56,7 +56,8 @@ class FeatureBuilder:
     def build(self, examples: Sequence[Any], *, training: bool) -> Features:
         """Returns the features of examples, from the cache where they are.
 
-        What is wrong with examples, and how many are cut, is said.
+        What is wrong with examples, how many are cut, and how many answers
+        cannot be predicted, is said.
 
         Raises:
             UserError: for examples that no features can be made of.
@@ -73,6 +74,9 @@ class FeatureBuilder:
                 f"--max_seq_length={self.config.max_seq_length} and the like "
                 "decide."
             )
+        remarks = self.kind.feature_remarks(examples, features, self.config)
+        for remark in remarks:
+            self.say(remark)
         return features
 
     def _cached(self, examples: Sequence[Any], training: bool) -> Features:
@@ -188,6 +192,7 @@ def write_features(path: str, features: Features) -> None:
         "padding": dict(features.padding),
         "choices": features.choices,
         "cut": list(features.cut),
+        "answer_lengths": list(features.answer_lengths),
     }
     arrays["rest"] = np.frombuffer(json.dumps(rest).encode(), np.uint8)
     with files.replacing(path) as file:

@@ -22,6 +22,9 @@ class Features:
         choices: sequences of a row; 0: one, without an axis for them.
         decoding: int32 `[tokens]` by name, for `Kind.scores` alone.
         cut: numbers of the examples of which something found no room.
+        answer_lengths: of each question the tokens of the shortest gold answer
+            that can be predicted; 0: it has none, below 0: none can be
+            (`span_windows`). Of other kinds empty.
     """
 
     sequences: Mapping[str, np.ndarray]
@@ -32,6 +35,7 @@ class Features:
     choices: int = 0
     decoding: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
     cut: Sequence[int] = ()
+    answer_lengths: Sequence[int] = ()
 
     def __len__(self) -> int:
         return len(self.example_numbers)
@@ -115,4 +119,5 @@ def concatenated(parts: Sequence[Features]) -> Features:
         choices=first.choices,
         decoding=joined("decoding"),
         cut=cut,
+        answer_lengths=[n for part in parts for n in part.answer_lengths],
     )

@@ -8,6 +8,7 @@ import numpy as np
 from albert_tf.config import FeatureConfig, UserError
 from albert_tf.tasks.features import Features, flat
 from albert_tf.tasks.squad import Question
+from albert_tf.tasks.squad_scores import normalize_answer
 from albert_tf.text.tokenizer_base import Tokenizer
 
 # [CLS] and two [SEP].
@@ -18,6 +19,10 @@ _PARAGRAPH_TOKENS = 8
 _SEQUENCES = ("input_ids", "segment_ids", "p_mask")
 _SCALARS = ("start_positions", "end_positions", "is_impossible")
 _DECODING = ("char_starts", "char_ends", "max_context")
+
+# In place of a number of tokens: no gold answer stands whole in the window
+# that its first token is predicted from; none begins and ends with tokens.
+IN_NO_WINDOW, NOT_OF_TOKENS = -1, -2
 
 
 def window_features(
@@ -56,6 +61,7 @@ def window_features(
     rows = []
     numbers = []
     cut = []
+    answer_lengths = []
     for number, question in enumerate(questions):
         context = question.context
         if context not in paragraphs:
@@ -63,7 +69,13 @@ def window_features(
         query = queries[number][: config.max_query_length]
         answer = paragraphs[context].tokens(spans.get(question.id))
         first = len(rows)
-        for window in _windows(paragraphs[context], len(query), config):
+        windows = list(_windows(paragraphs[context], len(query), config))
+        answer_lengths.append(
+            _answer_length(
+                question, spans.get(question.id), paragraphs[context], windows
+            )
+        )
+        for window in windows:
             rows.append(
                 _sequence(query, window, tokenizer)
                 | _labels(len(query), window, answer)
@@ -91,6 +103,7 @@ def window_features(
         example_numbers=np.array(numbers, np.int64),
         decoding={name: tokens(name) for name in _DECODING if decoding},
         cut=cut,
+        answer_lengths=answer_lengths,
     )
 
 
@@ -176,6 +189,82 @@ def _windows(
         owner[better] = number
     for number, (begin, end) in enumerate(zip(begins, ends, strict=True)):
         yield _Window(paragraph, begin, end, owner[begin:end] == number)
+
+
+def _answer_length(
+    question: Question,
+    span: tuple[int, int] | None,
+    paragraph: _Paragraph,
+    windows: Sequence[_Window],
+) -> int:
+    """Returns the fewest tokens that match a gold answer exactly.
+
+    Where several answers, or places of one, can be predicted, those of the
+    shortest; 0 where there is no answer.
+
+    Args:
+        question: with its gold answers.
+        span: characters of the first one, where it was found.
+        paragraph: that of the question.
+        windows: all of them.
+    """
+    if not question.answers:
+        return 0
+    # Where the window ends in which each token may begin an answer.
+    limits = np.zeros(len(paragraph.ids), np.int64)
+    for window in windows:
+        window.cut(limits)[window.max_context] = window.end
+    lengths = []
+    found = NOT_OF_TOKENS
+    for text in dict.fromkeys(answer.text for answer in question.answers):
+        places = _occurrences(text, question.context)
+        if text == question.answers[0].text and span is not None:
+            places.add(span)
+        for place in places:
+            matches = _matches(text, place, question.context, paragraph)
+            for first, last in matches:
+                found = IN_NO_WINDOW
+                if last < limits[first]:
+                    lengths.append(int(last - first + 1))
+    return min(lengths, default=found)
+
+
+def _occurrences(text: str, context: str) -> set[tuple[int, int]]:
+    """Returns the characters of all places where a text stands."""
+    places = set()
+    text = text.strip()
+    start = context.find(text) if text else -1
+    while start >= 0:
+        places.add((start, start + len(text)))
+        start = context.find(text, start + 1)
+    return places
+
+
+def _matches(
+    text: str, place: tuple[int, int], context: str, paragraph: _Paragraph
+) -> Iterator[tuple[int, int]]:
+    """Yields the first and last tokens of matches of a gold answer.
+
+    Those that touch its characters, and within them with a later beginning,
+    up to the shortest: exact match disregards articles and punctuation.
+    """
+    touched = paragraph.tokens(place)
+    if touched is None:
+        return
+    wanted = normalize_answer(text)
+
+    def matches(first: int, last: int) -> bool:
+        start, end = paragraph.starts[first], paragraph.ends[last]
+        return start < end and normalize_answer(context[start:end]) == wanted
+
+    first, last = touched
+    if not matches(first, last):
+        return
+    while first < last and matches(first, last - 1):
+        last -= 1
+    while first <= last and matches(first, last):
+        yield first, last
+        first += 1
 
 
 def _sequence(

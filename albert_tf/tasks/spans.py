@@ -18,7 +18,11 @@ from albert_tf.tasks.base import (
 )
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.span_answers import QuestionScores
-from albert_tf.tasks.span_windows import window_features
+from albert_tf.tasks.span_windows import (
+    IN_NO_WINDOW,
+    NOT_OF_TOKENS,
+    window_features,
+)
 from albert_tf.tasks.squad import Question
 from albert_tf.tasks.squad_scores import scores_v2, token_f1
 from albert_tf.text.tokenizer_base import Tokenizer
@@ -68,6 +72,49 @@ class Spans(Kind):
         if training:
             found.refuse_missing()
         return found.remarks()
+
+    def feature_remarks(
+        self,
+        examples: Sequence[Question],
+        features: Features,
+        config: FeatureConfig,
+    ) -> list[str]:
+        """Returns how many gold answers no prediction matches, and why."""
+        lengths = np.array(features.answer_lengths)
+        longest = config.max_answer_length
+        missed = (lengths < 0) | (lengths > longest)
+        if not missed.any():
+            return []
+        reasons = []
+        too_long = np.sum(lengths > longest)
+        if too_long:
+            enough, share = lengths.max(), "all"
+            most = np.quantile(
+                lengths[lengths > 0], 0.99, method="inverted_cdf"
+            )
+            if most > longest:
+                enough, share = most, "99 %"
+            reasons.append(
+                f"{too_long} longer than max_answer_length={longest} tokens "
+                f"(max_answer_length={enough} has room for {share})"
+            )
+        for code, what in (
+            (
+                IN_NO_WINDOW,
+                "whole in no window that predicts from their first token "
+                f"(max_seq_length={config.max_seq_length}, "
+                f"doc_stride={config.doc_stride})",
+            ),
+            (NOT_OF_TOKENS, "not in the paragraph, or a part of a token"),
+        ):
+            if code in lengths:
+                reasons.append(f"{np.sum(lengths == code)} {what}")
+        number, answered = missed.sum(), np.count_nonzero(lengths)
+        first = examples[missed.argmax()].place
+        return [
+            f"{number} of {answered} gold answers ({number / answered:.2%}) "
+            f"cannot be predicted, the first {first}: {'; '.join(reasons)}."
+        ]
 
     def features(
         self,

@@ -88,6 +88,7 @@ def assert_equal(mine, theirs):
         assert ours.dtype == others.dtype
     assert mine.padding == theirs.padding
     assert (mine.choices, mine.cut) == (theirs.choices, theirs.cut)
+    assert list(mine.answer_lengths) == list(theirs.answer_lengths)
 
 
 def test_what_was_made_once_is_read(builder, said):
@@ -218,6 +219,34 @@ def test_what_finds_no_room_is_said(builder, said):
         ]
         * 2
     )
+
+
+def test_answers_that_cannot_be_predicted_are_said(builder, said):
+    config = FeatureConfig(
+        max_seq_length=16, max_query_length=4, max_answer_length=1
+    )
+    builder = dataclasses.replace(
+        builder, kind=AnswerableSpans(), config=config, labels=[]
+    )
+    text = "the of and"
+    golds = [(Answer("of", 4),), (Answer("of and", 4),), ()]
+    questions = [
+        Question(str(n), "the?", text, answers, f"squad.json, {n}")
+        for n, answers in enumerate(golds)
+    ]
+    # In training, where it is evaluated, and out of the cache.
+    for training in (True, False, False):
+        builder.build(questions, training=training)
+        assert said.pop().startswith(
+            "1 of 2 gold answers (50.00%) cannot be predicted, the first "
+            "squad.json, 1: 1 longer than max_answer_length=1 tokens"
+        )
+        assert not said
+    # The length is none that features depend on.
+    longer = override(config, {"max_answer_length": 9})
+    builder = dataclasses.replace(builder, config=longer)
+    builder.build(questions, training=False)
+    assert (said, len(kept(builder))) == ([], 2)
 
 
 def test_digests_do_not_hang_on_the_version_of_python():

@@ -10,11 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from albert_tf.config import FeatureConfig, UserError
+from albert_tf.tasks import span_windows
 from albert_tf.tasks.base import Answers
 from albert_tf.tasks.features import concatenated
 from albert_tf.tasks.span_answers import QuestionScores
 from albert_tf.tasks.spans import AnswerableSpans, Spans
 from albert_tf.tasks.squad import Answer, Question
+from albert_tf.tasks.squad_scores import normalize_answer
 
 Encoding = collections.namedtuple("Encoding", "ids starts ends")
 # A piece is up to three characters and their accents, with one white space
@@ -528,6 +530,103 @@ def test_answerable_spans_by_loop():
         assert scores.no_answer == min(
             logits[features.example_numbers == number]
         )
+
+
+def shortest_by_loop(question, features, rows):
+    """The tokens of the shortest span that the decoder takes and that matches
+    a gold answer; None where there is none."""
+    golds = {normalize_answer(answer.text) for answer in question.answers}
+    lengths = set()
+    for row in rows:
+        starts, ends, chosen = (
+            features.row(row, name)
+            for name in ("char_starts", "char_ends", "max_context")
+        )
+        for first in np.flatnonzero(chosen):
+            for last in range(first, len(starts)):
+                start, end = starts[first], ends[last]
+                text = question.context[start:end]
+                if start < end and normalize_answer(text) in golds:
+                    lengths.add(last - first + 1)
+    return min(lengths, default=None)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.text("bcd", min_size=1, max_size=9), min_size=1, max_size=20),
+    st.integers(1, 20),
+    st.integers(15, 30),
+    st.data(),
+)
+def test_answers_that_can_be_predicted_by_loop(words, stride, length, data):
+    context = " ".join(words)
+    start = data.draw(st.integers(0, len(context) - 1))
+    end = data.draw(st.integers(start + 1, len(context)))
+    asked = question(context, (context[start:end], start))
+    config = dataclasses.replace(
+        SMALL, max_seq_length=length, doc_stride=stride
+    )
+    features = Spans().features(
+        [asked], FakeTokenizer(), config, training=False
+    )
+    (found,) = features.answer_lengths
+    expected = shortest_by_loop(asked, features, range(len(features)))
+    assert (found if found > 0 else None) == expected
+
+
+@pytest.mark.parametrize(
+    ("answers", "length"),
+    [
+        ([], 0),
+        (["Köln"], 2),
+        # The shortest of several, and of several places the one that fits.
+        (["met in\n\nKöln", "Köln"], 2),
+        # Articles and punctuation are not needed.
+        (["nobody came to the end."], 7),
+        (["ears"], span_windows.NOT_OF_TOKENS),
+        ([("Rome", 3)], span_windows.NOT_OF_TOKENS),
+        # Longer than every window.
+        (ANSWERS[-1:], span_windows.IN_NO_WINDOW),
+    ],
+)
+def test_how_long_answers_are(answers, length):
+    features = AnswerableSpans().features(
+        [question(TEXT, *answers)], FakeTokenizer(), SMALL, training=False
+    )
+    assert features.answer_lengths == [length]
+
+
+def reported(lengths, **settings):
+    kind, config = Spans(), FeatureConfig(**settings)
+    questions = [question("x", "x", id_=str(n)) for n in range(len(lengths))]
+    features = kind.features(questions, FakeTokenizer(), config, training=False)
+    features = dataclasses.replace(features, answer_lengths=lengths)
+    return kind.feature_remarks(questions, features, config)
+
+
+def test_answers_that_cannot_be_predicted_are_reported():
+    assert reported([30] * 5) == []
+    assert reported([0] * 5 + [1]) == []
+    assert reported([30, 0, 35, -2, -1, -1]) == [
+        "4 of 5 gold answers (80.00%) cannot be predicted, the first place of "
+        "2: 1 longer than max_answer_length=30 tokens (max_answer_length=35 "
+        "has room for 99 %); 2 whole in no window that predicts from their "
+        "first token (max_seq_length=512, doc_stride=128); 1 not in the "
+        "paragraph, or a part of a token."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "said"),
+    [
+        # 99 % of those that any length has room for.
+        ([1] * 90 + [40] * 8 + [55] + [90] + [-1], "=55 has room for 99 %"),
+        ([1] * 198 + [55, 90], "=90 has room for all"),
+    ],
+)
+def test_the_length_that_has_room_for_most_answers(lengths, said):
+    (line,) = reported(lengths)
+    assert f"(max_answer_length{said})" in line
 
 
 @pytest.mark.parametrize("answer", ANSWERS[:-1])

@@ -28,6 +28,7 @@ MAX_PIECES = 1_000_000
 # configuration that asks for more is a mistake or a trap.
 _MOST_BLOCKS = 1024
 _MOST_WEIGHTS = 1 << 38
+_MOST_TOKENS = 1 << 20
 
 
 class UserError(ValueError):
@@ -178,7 +179,7 @@ class ModelConfig(_Section):
         512,
         "Longest sequence the model can read, in tokens.",
         minimum=4,
-        maximum=2**20,
+        maximum=_MOST_TOKENS,
     )
     type_vocab_size: int = setting(2, "Segments.", minimum=1, maximum=2**10)
     initializer_range: float = setting(
@@ -648,26 +649,38 @@ class FeatureConfig(_Section):
         "Tokens of an example, special ones included; no more than the model "
         "has positions.",
         minimum=8,
+        maximum=_MOST_TOKENS,
     )
     doc_stride: int = setting(
         128,
         "Tokens between the starts of two windows on a paragraph (questions).",
         minimum=1,
+        maximum=_MOST_TOKENS,
     )
     max_query_length: int = setting(
-        64, "Tokens of a question; what is longer is cut.", minimum=1
+        64,
+        "Tokens of a question; what is longer is cut.",
+        minimum=1,
+        maximum=_MOST_TOKENS,
     )
     max_answer_length: int = setting(
-        30, "Tokens of an answer that the model may give.", minimum=1
+        30,
+        "Tokens of an answer that the model may give.",
+        minimum=1,
+        maximum=_MOST_TOKENS,
     )
     n_best_size: int = setting(
-        20, "Likeliest answers that are kept of a question.", minimum=1
+        20,
+        "Likeliest answers that are kept of a question.",
+        minimum=1,
+        maximum=_MOST_TOKENS,
     )
     max_choice_length: int = setting(
         128,
         "Tokens of a question with one of its options (multiple choice); the "
         "last ones are kept.",
         minimum=1,
+        maximum=_MOST_TOKENS,
     )
     null_threshold: float = setting(
         0.0,

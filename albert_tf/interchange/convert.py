@@ -142,10 +142,16 @@ def convert(
     for line in target.left_out(model, vocabulary, length):
         say(line)
     options = {}
-    task = source.directory and read_task_record(source.directory)
+    task = source.directory and read_task_record(
+        source.directory, source.config.max_position_embeddings
+    )
     if task and not head:
         if target.keeps_task:
-            options["task"] = task
+            shorter = min(task.features.max_seq_length, length)
+            options["task"] = dataclasses.replace(
+                task,
+                features=override(task.features, {"max_seq_length": shorter}),
+            )
         else:
             say(
                 f"Has no place there: {TASK_FILE}, how the model answers "

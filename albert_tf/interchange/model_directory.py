@@ -186,6 +186,9 @@ def load_model_directory(directory: str, dtype: str = "float32") -> LoadedModel:
     description, stored = pretrained.read_model_files(directory)
     tokenizer = load_tokenizer(directory)
     check_vocab_size(description.config, tokenizer, directory)
+    task = read_task_record(
+        directory, description.config.max_position_embeddings
+    )
     model = MODELS[description.kind](
         description.config,
         dtype=dtype,
@@ -196,7 +199,7 @@ def load_model_directory(directory: str, dtype: str = "float32") -> LoadedModel:
         model=model,
         tokenizer=tokenizer,
         max_seq_length=description.max_seq_length,
-        task=read_task_record(directory),
+        task=task,
     )
 
 

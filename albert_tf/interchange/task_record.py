@@ -37,11 +37,17 @@ class TaskRecord:
         )
 
 
-def read_task_record(directory: str) -> TaskRecord | None:
+def read_task_record(
+    directory: str, max_position_embeddings: int
+) -> TaskRecord | None:
     """Returns what a model directory says of its task, None if nothing.
 
+    Args:
+        directory: with the file, or without.
+        max_position_embeddings: the longest sequence that the model reads.
+
     Raises:
-        UserError: when the file is damaged.
+        UserError: when the file is damaged, or its sequences are longer.
     """
     path = os.path.join(directory, TASK_FILE)
     if not files.isfile(path):
@@ -53,4 +59,10 @@ def read_task_record(directory: str) -> TaskRecord | None:
         raise UserError(
             f"{path} must have a string 'task' and an object 'features'."
         )
-    return TaskRecord(task, from_dict(FeatureConfig, features, path))
+    config = from_dict(FeatureConfig, features, path)
+    if config.max_seq_length > max_position_embeddings:
+        raise UserError(
+            f"{path}: max_seq_length={config.max_seq_length} exceeds the "
+            f"model's max_position_embeddings={max_position_embeddings}."
+        )
+    return TaskRecord(task, config)

@@ -20,6 +20,8 @@ SPLITS = ("train", "dev", "test")
 # What an answer is written as, by the number of its option.
 LETTERS = string.ascii_uppercase
 
+# The answer in files that keep answers secret.
+_UNTOLD = ""
 _ALL = "all.txt"
 _ADVICE = (
     "the data directory is the folder RACE of the benchmark's archive, where "
@@ -154,7 +156,7 @@ def _questions(
     id_ = json_files.member(article, "id", str, place)
     questions = json_files.member(article, "questions", list, place)
     options = json_files.member(article, "options", list, place)
-    answers: Sequence[Any] = [None] * len(questions)
+    answers: Sequence[Any] = [_UNTOLD] * len(questions)
     if labelled or "answers" in article:
         answers = json_files.member(article, "answers", list, place)
     if not len(questions) == len(options) == len(answers):
@@ -169,8 +171,13 @@ def _questions(
         where = f"{place}, question {number + 1} (id {name[:60]!r})"
         choices = _choices(question, texts, where)
         label = None
-        if labelled or "answers" in article:
+        if answer != _UNTOLD:
             label = _number(answer, len(choices), f"{where}: the answer")
+        elif labelled:
+            raise UserError(
+                f"{where}: the answer is empty; only the files of test may "
+                "keep their answers secret."
+            )
         yield ChoiceExample(context, choices, label, where, name, level)
 
 

@@ -20,7 +20,7 @@ class Question:
     """A question on a paragraph.
 
     Attributes:
-        id: of the benchmark.
+        id: of the benchmark; a number as it is written.
         question: the text.
         context: the paragraph.
         answers: () where the paragraph has none (version 2.0); None where
@@ -68,7 +68,9 @@ def read_squad(path: str) -> list[Question]:
 
 
 def _question(row: Any, context: str, place: str) -> Question:
-    id_ = member(row, "id", str, place)
+    # SQuAD's are strings, those of files in its format often numbers.
+    numbered = isinstance(row, dict) and type(row.get("id")) is int
+    id_ = str(member(row, "id", int if numbered else str, place))
     answers = None
     # Test files have none.
     if "answers" in row:

@@ -461,15 +461,16 @@ def test_a_changed_model_keeps_its_beams(tmp_path, tiny_tokenizer):
 
 def test_what_a_task_needs_is_kept_or_said(saved, tiny_tokenizer):
     directory = saved("answerable_span")
-    record = TaskRecord("SQuAD2.0", FeatureConfig(null_threshold=1.5))
+    features = FeatureConfig(max_seq_length=16, null_threshold=1.5)
+    record = TaskRecord("SQuAD2.0", features)
     record.write(directory)
     kept, said = converted(directory, "model_directory")
-    assert read_task_record(kept) == record
+    assert read_task_record(kept, 16) == record
     assert not [line for line in said if "task.json" in line]
     # Once more, over what it has written.
     converted(directory, "model_directory")
     lost, said = converted(directory, "google_tf1")
-    assert read_task_record(lost) is None
+    assert read_task_record(lost, 16) is None
     assert "Has no place there: task.json, how the model answers SQuAD2.0." in (
         said
     )
@@ -477,7 +478,15 @@ def test_what_a_task_needs_is_kept_or_said(saved, tiny_tokenizer):
     other, _ = converted(
         directory, "model_directory", head="none", overwrite=True
     )
-    assert read_task_record(other) is None
+    assert read_task_record(other, 16) is None
+    # A shorter table of positions takes shorter sequences.
+    short, _ = converted(
+        directory,
+        "model_directory",
+        changes={"max_position_embeddings": 8},
+        overwrite=True,
+    )
+    assert load_model_directory(short).features.max_seq_length == 8
 
 
 def test_merging(saved):

@@ -26,7 +26,7 @@ FEATURES = FeatureConfig(
 def test_what_is_written_is_read(tmp_path):
     record = TaskRecord("SQuAD2.0", FEATURES)
     record.write(str(tmp_path))
-    assert read_task_record(str(tmp_path)) == record
+    assert read_task_record(str(tmp_path), 512) == record
     # Every setting was another than without a word.
     plain = dataclasses.asdict(FeatureConfig())
     assert all(plain[n] != v for n, v in dataclasses.asdict(FEATURES).items())
@@ -36,8 +36,8 @@ def test_what_is_written_is_read(tmp_path):
 
 
 def test_a_model_without_a_task(tmp_path):
-    assert read_task_record(str(tmp_path)) is None
-    assert read_task_record(str(tmp_path / "nowhere")) is None
+    assert read_task_record(str(tmp_path), 512) is None
+    assert read_task_record(str(tmp_path / "nowhere"), 512) is None
 
 
 @pytest.mark.parametrize(
@@ -63,6 +63,18 @@ def test_a_model_without_a_task(tmp_path):
             "max_seq_length=7 is below the least allowed, 8",
         ),
         (
+            '{"task": "RTE", "features": {"max_seq_length": 513}}',
+            "max_seq_length=513 exceeds the model's max_position_embeddings=",
+        ),
+        *(
+            (
+                f'{{"task": "RTE", "features": {{"{name}": 1000000000}}}}',
+                f"{name}=1000000000 is above the most allowed, 1048576",
+            )
+            for name, value in dataclasses.asdict(FEATURES).items()
+            if isinstance(value, int)
+        ),
+        (
             '{"task": "RTE", "features": {"null_threshold": NaN}}',
             "null_threshold",
         ),
@@ -72,7 +84,7 @@ def test_a_damaged_record(tmp_path, content, said):
     path = tmp_path / TASK_FILE
     path.write_text(content)
     with pytest.raises(UserError, match=said) as raised:
-        read_task_record(str(tmp_path))
+        read_task_record(str(tmp_path), 512)
     assert str(path) in str(raised.value)
     assert "\n" not in str(raised.value)
 
@@ -81,4 +93,4 @@ def test_settings_that_are_not_told_are_as_without_a_word(tmp_path):
     values = {"task": "RTE", "features": {"max_seq_length": 64}}
     (tmp_path / TASK_FILE).write_text(json.dumps(values))
     expected = FeatureConfig(max_seq_length=64)
-    assert read_task_record(str(tmp_path)) == TaskRecord("RTE", expected)
+    assert read_task_record(str(tmp_path), 512) == TaskRecord("RTE", expected)

@@ -101,6 +101,17 @@ def test_only_test_may_keep_its_answers(tmp_path):
         read_race(data_dir, "dev", ("high",))
 
 
+def test_empty_answers_are_untold(tmp_path):
+    hidden = article(questions=["Which?", "What?"], answers=["", ""])
+    for split in ("test", "train"):
+        data_dir = write(tmp_path, {"high/1.txt": [hidden]}, split)
+    found = read_race(data_dir, "test", ("high",))
+    assert [example.label for example in found] == [None, None]
+    said = r"1.txt, question 1 \(id 'high1.txt-0'\): the answer is empty; on"
+    with pytest.raises(UserError, match=said):
+        read_race(data_dir, "train", ("high",))
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [

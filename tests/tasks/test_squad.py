@@ -52,6 +52,11 @@ def test_questions_in_their_order(tmp_path):
     ]
 
 
+def test_ids_that_are_numbers(tmp_path):
+    path = write(tmp_path, dataset(row(5), row("x")))
+    assert [q.id for q in read_squad(path)] == ["5", "x"]
+
+
 def test_what_is_impossible_need_not_be_said(tmp_path):
     path = write(tmp_path, dataset(row("a"), row("b", answers=[])))
     assert [len(q.answers) for q in read_squad(path)] == [1, 0]
@@ -105,7 +110,12 @@ def test_answers_that_contradict_what_is_said(tmp_path, changes, said):
         ({"data": []}, "has no questions"),
         ({"data": [7]}, "article 1 is 7, and no object"),
         ({"data": [{"paragraphs": [{}]}]}, "paragraph 1 has no 'context'"),
-        (dataset(row(id_=5)), "question 1: id is 5, and must be a string"),
+        (dataset(row(id_=5.0)), "question 1: id is 5.0, and must be a string"),
+        (dataset(row(id_=True)), "question 1: id is true, and must be a str"),
+        (
+            dataset(row(5), row("5")),
+            r'question 2 \(id "5"\): there was .* this id before',
+        ),
         (dataset(row(question=None)), "question is null, and must be a string"),
         (
             dataset(row(answers=[{"text": "a", "answer_start": True}])),

@@ -11,6 +11,7 @@ from apache_beam.io.filesystem import BeamIOError, FileMetadata, FileSystem
 from albert_tf.config import MaskingConfig, PretrainingDataConfig, UserError
 from data_prep import beam_runner, build_plan, pretraining_data
 from data_prep.beam_storage import RemoteStorage, storage_of
+from data_prep.build_estimate import BuildEstimate
 from data_prep.pretraining_data import build_pretraining_data
 from data_prep.record_maker import RecordMaker
 from data_prep.storage import LocalStorage
@@ -161,7 +162,8 @@ def test_a_failed_build_is_told_of_and_begun_anew(build, tmp_path, monkeypatch):
         raise RuntimeError("a worker's bug")
 
     with monkeypatch.context() as patch:
-        patch.setattr(build_plan, "_bytes_per_character", lambda *_: 1.0)
+        estimate = BuildEstimate(1.0, 0.0, 0.0, 0.0)
+        patch.setattr(build_plan, "estimate_build", lambda *_: estimate)
         patch.setattr(RecordMaker, "__call__", fail)
         with pytest.raises(RuntimeError, match=r"a worker's bug.*running 'Ma"):
             build("beam", runner="beam")

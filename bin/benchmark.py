@@ -34,14 +34,14 @@ from albert_tf.config import (
     preset,
     setting_fields,
     to_dict,
-    write_json,
 )
+from albert_tf.io.json_files import write_json
+from albert_tf.jobs.workload import Workload
 from albert_tf.tasks.base import Task
-from albert_tf.training.peers import PEERS, find_peers
-from albert_tf.training.workload import Workload
 from bin import command_line, tasks
 from bin.benchmarking.machine import describe_machine
 from bin.benchmarking.measures import run_stage, stage_table
+from bin.benchmarking.peers import PEERS, find_peers
 from bin.benchmarking.stages import STAGES, find_stage
 from bin.benchmarking.workplace import Workplace
 
@@ -246,7 +246,7 @@ def _workload(seq_length: int, masking: MaskingConfig) -> Workload:
 def _check_paths() -> None:
     """Raises UserError at once for what would only fail after minutes."""
     from albert_tf.text.tokenizer import load_tokenizer
-    from data_prep.corpus import list_files
+    from data_prep.corpus.reading import list_files
 
     if FLAGS.input:
         list_files(FLAGS.input)

@@ -117,7 +117,7 @@ def _configs() -> tuple[PretrainingDataConfig, MaskingConfig]:
 
 def _build() -> None:
     """Builds the shards and prints a summary."""
-    from data_prep.pretraining_data import build_pretraining_data
+    from data_prep.pretraining.pretraining_data import build_pretraining_data
 
     tokenizer_dir, output_dir = _needed("tokenizer", "output_dir")
     config, masking = _configs()
@@ -161,7 +161,7 @@ def _print_summary(metadata: dict[str, Any], output_dir: str) -> None:
 def _inspect() -> None:
     """Prints records as text."""
     command_line.load_tensorflow()
-    from data_prep.inspection import inspect_shard
+    from data_prep.shard_tools.inspection import inspect_shard
 
     _, masking = _configs()
     for block in inspect_shard(
@@ -176,7 +176,7 @@ def _inspect() -> None:
 def _verify() -> None:
     """Checks every record; exits 1 if one is not as it should be."""
     command_line.load_tensorflow()
-    from data_prep.verification import verify_directory
+    from data_prep.shard_tools.verification import verify_directory
 
     report = verify_directory(FLAGS.verify, progress=command_line.progress)
     print("\n".join(report.lines()))
@@ -187,7 +187,7 @@ def _verify() -> None:
 def _import_shards() -> None:
     """Takes over shards of google-research/albert."""
     command_line.load_tensorflow()
-    from data_prep.foreign_shards import import_shards
+    from data_prep.shard_tools.foreign_shards import import_shards
 
     tokenizer_dir, output_dir = _needed("tokenizer", "output_dir")
     config, _ = _configs()

@@ -14,15 +14,10 @@ from typing import IO, Any
 from absl import app, flags, logging
 from tqdm import tqdm
 
-from albert_tf.config import (
-    RuntimeConfig,
-    UserError,
-    override,
-    read_json,
-    setting_fields,
-)
-from albert_tf.training.cluster import local_size
-from albert_tf.training.stops import RunStopped
+from albert_tf.cluster.clusters import local_size
+from albert_tf.cluster.stops import RunStopped
+from albert_tf.config import RuntimeConfig, UserError, override, setting_fields
+from albert_tf.io.json_files import read_json
 from bin.local_cluster import run_local_cluster
 
 FLAGS = flags.FLAGS
@@ -53,7 +48,7 @@ def load_tensorflow() -> None:
                 # ends with the very weights of an uninterrupted one.
                 tf.config.experimental.enable_op_determinism()
 
-                from albert_tf.training.environment import unseen_gpus
+                from albert_tf.cluster.environment import unseen_gpus
         except BaseException:
             _copy_to_error_stream(said)
             raise

@@ -14,17 +14,12 @@ from typing import Any
 
 from absl import flags
 
-from albert_tf import files
-from albert_tf.config import (
-    MaskingConfig,
-    UserError,
-    override,
-    setting_fields,
-    write_json,
-)
+from albert_tf.config import MaskingConfig, UserError, override, setting_fields
+from albert_tf.io import files
+from albert_tf.io.json_files import write_json
 from albert_tf.tasks.base import Task
+from albert_tf.tasks.kinds.spans import AnswerableSpans
 from albert_tf.tasks.prediction_files import add_to_submission, prediction_files
-from albert_tf.tasks.spans import AnswerableSpans
 from bin import command_line, tasks
 from bin.results_table import lacks_sentence_objective
 
@@ -131,7 +126,7 @@ def _refuse(names: Iterable[str], why: str) -> None:
 
 def _evaluate_pretraining() -> None:
     command_line.load_tensorflow()
-    from albert_tf.training.evaluate import evaluate_pretrained
+    from albert_tf.jobs.evaluate import evaluate_pretrained
 
     if len(FLAGS.model_dir) > 1:
         raise UserError("--task=pretraining evaluates one --model_dir.")
@@ -155,7 +150,7 @@ def _evaluate_pretraining() -> None:
 
 def _evaluate_task(task: Task, split: str, ending: str) -> dict[str, float]:
     """Prints a split's evaluation, writes its files, returns its measures."""
-    from albert_tf.training.task_evaluation import evaluate_task
+    from albert_tf.jobs.task_evaluation import evaluate_task
 
     with command_line.progress("examples") as progress:
         result = evaluate_task(
@@ -233,7 +228,7 @@ def _print_errors(predictions: list) -> None:
 
 
 def _write_metrics(measures: dict[str, float]) -> None:
-    from albert_tf.training.run_results import json_measures
+    from albert_tf.rundir.run_results import json_measures
 
     files.makedirs(FLAGS.output_dir)
     path = os.path.join(FLAGS.output_dir, "metrics.json")

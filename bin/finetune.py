@@ -19,8 +19,8 @@ from albert_tf.config import (
     from_dict,
     override,
 )
+from albert_tf.rundir.run_directory import check_not_in_use
 from albert_tf.tasks.base import Task
-from albert_tf.training.run_directory import check_not_in_use
 from bin import command_line, tasks
 from bin.results_table import results_table
 
@@ -101,8 +101,8 @@ def main() -> None:
         check_not_in_use(FLAGS.run_dir)
     command_line.load_tensorflow()
     from albert_tf.interchange.model_directory import find_initial_weights
-    from albert_tf.training.finetune import run_finetuning
-    from albert_tf.training.repeated_runs import RESULTS_FILE, repeat
+    from albert_tf.jobs.finetune import run_finetuning
+    from albert_tf.jobs.repeated_runs import RESULTS_FILE, repeat
 
     initial = find_initial_weights(FLAGS.init_from)
     config, model_changes = settings(task)

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Sequence
 
-from albert_tf.training.cluster import local_clusters
+from albert_tf.cluster.clusters import local_clusters
 from bin.children import Children, exit_status
 
 # Workers notice in 10 seconds that one is lost, and say so themselves.

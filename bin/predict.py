@@ -11,13 +11,13 @@ import sys
 
 from absl import flags
 
-from albert_tf import files
 from albert_tf.config import UserError
-from albert_tf.tasks.choices import MultipleChoice
-from albert_tf.tasks.spans import AnswerableSpans, Spans
-from albert_tf.tasks.texts import Regression, shown_texts
-from albert_tf.tasks.token_classification import TokenClassification
-from albert_tf.text.encoding import refuse_utf16
+from albert_tf.io import files
+from albert_tf.io.encoding import refuse_utf16
+from albert_tf.tasks.kinds.choices import MultipleChoice
+from albert_tf.tasks.kinds.spans import AnswerableSpans, Spans
+from albert_tf.tasks.kinds.texts import Regression, shown_texts
+from albert_tf.tasks.kinds.token_classification import TokenClassification
 from bin import command_line
 
 FLAGS = flags.FLAGS
@@ -82,7 +82,7 @@ def main() -> None:
     texts = _texts()
     command_line.load_tensorflow()
     from albert_tf.interchange.model_directory import load_model_directory
-    from albert_tf.training.predict import Predictor
+    from albert_tf.jobs.predict import Predictor
 
     loaded = load_model_directory(FLAGS.model_dir)
     predictor = Predictor(loaded, FLAGS.batch_size)

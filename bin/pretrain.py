@@ -16,7 +16,7 @@ from albert_tf.config import (
     override,
     preset,
 )
-from albert_tf.training.run_directory import check_not_in_use
+from albert_tf.rundir.run_directory import check_not_in_use
 from bin import command_line
 from bin.results_table import results_table
 
@@ -61,8 +61,8 @@ def main() -> None:
         check_not_in_use(FLAGS.run_dir)
     command_line.load_tensorflow()
     from albert_tf.interchange.model_directory import find_initial_weights
-    from albert_tf.text.shards import read_metadata, shard_directory
-    from albert_tf.training.pretrain import run_pretraining
+    from albert_tf.jobs.pretrain import run_pretraining
+    from albert_tf.records.shards import read_metadata, shard_directory
 
     config = PretrainConfig()
     # The vocabulary is that of the shards, unless something says otherwise;

@@ -1,6 +1,6 @@
 """Evaluations as a table: each measure beside what guessing reaches."""
 
-from albert_tf.training.targets import MASKED_LM, SENTENCE_TARGETS, TARGETS
+from albert_tf.inputs.targets import MASKED_LM, SENTENCE_TARGETS, TARGETS
 from bin.command_line import format_table
 
 

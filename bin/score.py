@@ -10,9 +10,9 @@ import sys
 
 from absl import flags
 
-from albert_tf.config import write_json
+from albert_tf.io.json_files import write_json
+from albert_tf.rundir.run_results import json_measures
 from albert_tf.tasks.scoring import SCORED_TASKS, score
-from albert_tf.training.run_results import json_measures
 from bin import command_line
 
 FLAGS = flags.FLAGS

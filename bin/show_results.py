@@ -5,7 +5,7 @@ python -m bin.show_results --run_dirs=runs/tiny,runs/mytask
 
 from absl import flags
 
-from albert_tf.training.run_results import evaluations
+from albert_tf.rundir.run_results import evaluations
 from bin import command_line
 from bin.results_table import results_table
 

@@ -15,9 +15,9 @@ import time
 
 from absl import flags
 
-from albert_tf import files
+from albert_tf.cluster.stops import RESTARTABLE
 from albert_tf.config import UserError
-from albert_tf.training.stops import RESTARTABLE
+from albert_tf.io import files
 from bin import command_line
 from bin.children import Children, exit_status
 

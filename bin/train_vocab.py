@@ -65,7 +65,7 @@ def define_flags() -> None:
 
 def main() -> None:
     """Trains the vocabulary and prints a summary."""
-    from data_prep.corpus import (
+    from data_prep.corpus.reading import (
         CorpusReport,
         corpus_files,
         fingerprint,

@@ -16,14 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf import files
-from albert_tf.config import FeatureConfig, UserError, to_dict, write_json
-from albert_tf.tasks.base import Task
-from albert_tf.tasks.feature_building import FeatureBuilder
-from albert_tf.tasks.features import Features
-from albert_tf.text import counter_rng
-from albert_tf.text.example_wire import encode_examples
-from albert_tf.text.shards import (
+from albert_tf.config import FeatureConfig, UserError, to_dict
+from albert_tf.io import files
+from albert_tf.io.json_files import write_json
+from albert_tf.records import counter_rng
+from albert_tf.records.example_wire import encode_examples
+from albert_tf.records.shards import (
     FORMAT_VERSION,
     METADATA_NAME,
     TOKENIZER_DIRECTORY,
@@ -31,6 +29,9 @@ from albert_tf.text.shards import (
     shard_name,
     write_shard,
 )
+from albert_tf.tasks.base import Task
+from albert_tf.tasks.feature_building import FeatureBuilder
+from albert_tf.tasks.features import Features
 from albert_tf.text.tokenizer import load_tokenizer
 
 TRAIN = "train"

@@ -20,8 +20,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from albert_tf.config import UserError, differences, read_json, write_json
-from albert_tf.files import new_directory
+from albert_tf.config import UserError, differences
+from albert_tf.io.files import new_directory
+from albert_tf.io.json_files import read_json, write_json
 from data_prep.docstring_prose import module_prose, split_sentences
 
 # Raised when the same settings come to give other bytes.

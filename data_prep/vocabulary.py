@@ -22,8 +22,9 @@ from typing import Any
 
 from sentencepiece import sentencepiece_model_pb2
 
-from albert_tf import files
-from albert_tf.config import UserError, differences, read_json, write_json
+from albert_tf.config import UserError, differences
+from albert_tf.io import files
+from albert_tf.io.json_files import read_json, write_json
 from albert_tf.text.normalization import normalize, truncate_utf8
 from albert_tf.text.tokenizer import SentencePieceTokenizer
 

@@ -9,6 +9,8 @@ from sentencepiece import sentencepiece_model_pb2
 from albert_tf.text.tokenizer import SentencePieceTokenizer, load_tokenizer
 from data_prep.vocabulary import train_vocabulary
 
+pytest_plugins = ["training_fixtures", "wordpiece_fixtures"]
+
 # Before anything starts TensorFlow: replicas need devices of their own.
 tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices("CPU")[0],

@@ -7,8 +7,6 @@ import os
 import pytest
 
 from albert_tf.config import (
-    MAX_JSON_BYTES,
-    MAX_PIECES,
     PRESETS,
     FinetuneConfig,
     FinetuneSettings,
@@ -20,17 +18,20 @@ from albert_tf.config import (
     PretrainingSettings,
     TrainingConfig,
     UserError,
-    check_number_of_pieces,
     differences,
     from_dict,
     override,
     preset,
-    read_at_most,
-    read_json,
     setting_fields,
     to_dict,
+)
+from albert_tf.io.json_files import (
+    MAX_JSON_BYTES,
+    read_at_most,
+    read_json,
     write_json,
 )
+from albert_tf.text.vocabulary_limits import MAX_PIECES, check_number_of_pieces
 from tests.counted_work import steps_below
 
 SECTIONS = (
@@ -470,7 +471,7 @@ def test_a_file_that_hides_its_size_is_not_read_to_its_end(
 ):
     path = tmp_path / "growing.json"
     path.write_bytes(b" " * (MAX_JSON_BYTES + 9))
-    monkeypatch.setattr("albert_tf.files.size", lambda path: 0)
+    monkeypatch.setattr("albert_tf.io.files.size", lambda path: 0)
     with pytest.raises(UserError, match="has 1048577 bytes; .* is refused"):
         read_json(path)
 

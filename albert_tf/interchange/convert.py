@@ -15,8 +15,7 @@ from collections.abc import (
     Sequence,
 )
 
-from albert_tf import files
-from albert_tf.config import UserError, override, read_json, write_json
+from albert_tf.config import UserError, override
 from albert_tf.interchange import google_tf1, keras_hub
 from albert_tf.interchange.model_directory import (
     FILES,
@@ -29,11 +28,13 @@ from albert_tf.interchange.model_directory import (
     save_model_directory,
 )
 from albert_tf.interchange.task_record import TASK_FILE, read_task_record
-from albert_tf.modeling import pretrained
-from albert_tf.modeling.conversion import convert_weights
+from albert_tf.io import files
+from albert_tf.io.json_files import read_json, write_json
 from albert_tf.modeling.heads import HEADS
 from albert_tf.modeling.models import MODELS, AlbertForPretraining, AlbertModel
-from albert_tf.modeling.weight_names import (
+from albert_tf.modeling.weights import pretrained
+from albert_tf.modeling.weights.conversion import convert_weights
+from albert_tf.modeling.weights.names import (
     file_groups,
     fill_model,
     heads_in,

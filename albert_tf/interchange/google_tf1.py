@@ -11,18 +11,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from albert_tf import files
-from albert_tf.config import (
-    ModelConfig,
-    UserError,
-    override,
-    read_json,
-    shown,
-)
+from albert_tf.config import ModelConfig, UserError, override, shown
 from albert_tf.interchange import tensor_bundle
-from albert_tf.modeling.config_json import check_architecture_is_said
-from albert_tf.modeling.stored_weights import StoredWeights
-from albert_tf.modeling.weight_names import check_groups
+from albert_tf.io import files
+from albert_tf.io.json_files import read_json
+from albert_tf.modeling.weights.config_json import check_architecture_is_said
+from albert_tf.modeling.weights.names import check_groups
+from albert_tf.modeling.weights.stored_weights import StoredWeights
 
 CONFIG_FILE = "albert_config.json"
 

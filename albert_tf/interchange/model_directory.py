@@ -9,7 +9,6 @@ import os
 import shutil
 from collections.abc import Collection, Iterator
 
-from albert_tf import files
 from albert_tf.config import FeatureConfig, ModelConfig, UserError
 from albert_tf.interchange import google_tf1
 from albert_tf.interchange.task_record import (
@@ -17,11 +16,12 @@ from albert_tf.interchange.task_record import (
     TaskRecord,
     read_task_record,
 )
-from albert_tf.modeling import pretrained
-from albert_tf.modeling.config_json import ModelDescription
+from albert_tf.io import files
 from albert_tf.modeling.models import MODELS, AlbertModel
-from albert_tf.modeling.stored_weights import StoredWeights
-from albert_tf.modeling.weight_names import fill_model, heads_in
+from albert_tf.modeling.weights import pretrained
+from albert_tf.modeling.weights.config_json import ModelDescription
+from albert_tf.modeling.weights.names import fill_model, heads_in
+from albert_tf.modeling.weights.stored_weights import StoredWeights
 from albert_tf.text.sentencepiece_tokenizer import MODEL_FILE
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.text.tokenizer_base import CONFIG_FILE, JSON_FILE, Tokenizer

@@ -8,12 +8,12 @@ import os
 
 import tensorflow as tf
 
-from albert_tf import files
 from albert_tf.config import UserError
 from albert_tf.interchange.model_directory import (
     LoadedModel,
     flush_files,
 )
+from albert_tf.io import files
 from albert_tf.modeling.heads import mean_of_tokens
 from albert_tf.modeling.models import AlbertModel
 from albert_tf.text.in_graph import InGraphTokenizer

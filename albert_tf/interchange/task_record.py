@@ -4,15 +4,9 @@ import dataclasses
 import os
 from typing import Any
 
-from albert_tf import files
-from albert_tf.config import (
-    FeatureConfig,
-    UserError,
-    from_dict,
-    read_json,
-    to_dict,
-    write_json,
-)
+from albert_tf.config import FeatureConfig, UserError, from_dict, to_dict
+from albert_tf.io import files
+from albert_tf.io.json_files import read_json, write_json
 
 TASK_FILE = "task.json"
 

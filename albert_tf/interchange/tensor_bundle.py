@@ -20,8 +20,8 @@ from collections.abc import Iterator
 import google_crc32c
 import numpy as np
 
-from albert_tf import files
 from albert_tf.config import UserError
+from albert_tf.io import files
 
 _MAGIC = struct.pack("<Q", 0xDB4775248B80FB57)
 _FOOTER_BYTES = 48

@@ -7,9 +7,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from albert_tf import files
 from albert_tf.config import ModelConfig, UserError, to_dict
-from albert_tf.modeling import pretrained
+from albert_tf.io import files
 from albert_tf.modeling.dropout import fold_in
 from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.modeling.heads import END_NEEDS_START, HEADS, Head, Label
@@ -20,7 +19,8 @@ from albert_tf.modeling.layers import (
     states_at,
 )
 from albert_tf.modeling.losses import spread_weights
-from albert_tf.modeling.weight_names import fill_model, heads_in
+from albert_tf.modeling.weights import pretrained
+from albert_tf.modeling.weights.names import fill_model, heads_in
 
 # The stream of dropout keys that heads use; the encoder's sites count from 0.
 _HEAD_SITE = 1 << 20

@@ -7,7 +7,7 @@ import numpy as np
 
 from albert_tf.config import UserError
 from albert_tf.tasks.base import Example, Task
-from albert_tf.tasks.texts import (
+from albert_tf.tasks.kinds.texts import (
     Classification,
     Regression,
     label_numbers,

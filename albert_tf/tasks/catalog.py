@@ -3,16 +3,17 @@
 import dataclasses
 from collections.abc import Callable, Sequence
 
-from albert_tf.tasks import metrics, race
+from albert_tf.tasks import metrics
 from albert_tf.tasks.base import Kind, Task
-from albert_tf.tasks.choices import MultipleChoice
-from albert_tf.tasks.columns import find_split
 from albert_tf.tasks.custom import CLASSIFICATION
+from albert_tf.tasks.formats import race
+from albert_tf.tasks.formats.columns import find_split
+from albert_tf.tasks.formats.race import ChoiceExample
+from albert_tf.tasks.formats.squad import Question, read_squad
 from albert_tf.tasks.glue import GLUE_TASKS
-from albert_tf.tasks.race import ChoiceExample
+from albert_tf.tasks.kinds.choices import MultipleChoice
+from albert_tf.tasks.kinds.spans import AnswerableSpans, Spans
 from albert_tf.tasks.recipes import recipe
-from albert_tf.tasks.spans import AnswerableSpans, Spans
-from albert_tf.tasks.squad import Question, read_squad
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,12 +6,11 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from albert_tf import files
 from albert_tf.config import UserError
+from albert_tf.io import files
 from albert_tf.tasks import metrics
 from albert_tf.tasks.base import Kind, Metric, Task
-from albert_tf.tasks.choices import MultipleChoice
-from albert_tf.tasks.columns import (
+from albert_tf.tasks.formats.columns import (
     EXTENSIONS,
     choice_examples,
     find_split,
@@ -19,9 +18,10 @@ from albert_tf.tasks.columns import (
     read_rows,
     text_examples,
 )
-from albert_tf.tasks.conll import count_columns, read_conll
-from albert_tf.tasks.texts import Classification, Regression
-from albert_tf.tasks.token_classification import TokenClassification
+from albert_tf.tasks.formats.conll import count_columns, read_conll
+from albert_tf.tasks.kinds.choices import MultipleChoice
+from albert_tf.tasks.kinds.texts import Classification, Regression
+from albert_tf.tasks.kinds.token_classification import TokenClassification
 
 _SENTENCES = (".conll", ".txt", ".tsv")
 # Column names by their roles.

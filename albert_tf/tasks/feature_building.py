@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf import files
 from albert_tf.config import FeatureConfig, to_dict
+from albert_tf.io import files
 from albert_tf.tasks.base import Kind
 from albert_tf.tasks.features import Features, concatenated
 from albert_tf.text.tokenizer_base import Tokenizer

@@ -8,14 +8,14 @@ from typing import Any
 from albert_tf.config import UserError
 from albert_tf.tasks import metrics
 from albert_tf.tasks.base import Example, Metric, Task
-from albert_tf.tasks.recipes import recipe
-from albert_tf.tasks.tables import Row, read_table
-from albert_tf.tasks.texts import (
+from albert_tf.tasks.formats.tables import Row, read_table
+from albert_tf.tasks.kinds.texts import (
     Classification,
     Regression,
     is_number,
     number_of,
 )
+from albert_tf.tasks.recipes import recipe
 
 # Lines that a remark names.
 _NAMED = 3

@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 
 from albert_tf.config import UserError
-from albert_tf.tasks import race, squad_scores
+from albert_tf.tasks import squad_scores
 from albert_tf.tasks.base import Kind, Task
 from albert_tf.tasks.catalog import TASKS, RaceFiles, SquadFiles
+from albert_tf.tasks.formats import race
+from albert_tf.tasks.formats.json_values import read_large_json, shown_json
+from albert_tf.tasks.formats.squad import Question, read_squad
+from albert_tf.tasks.formats.tables import read_table
 from albert_tf.tasks.glue import GlueFiles
-from albert_tf.tasks.json_files import read_large_json, shown_json
-from albert_tf.tasks.spans import AnswerableSpans
-from albert_tf.tasks.squad import Question, read_squad
-from albert_tf.tasks.tables import read_table
+from albert_tf.tasks.kinds.spans import AnswerableSpans
 
 # Ids that a remark names before it counts.
 _NAMED = 3

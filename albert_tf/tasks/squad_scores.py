@@ -11,7 +11,7 @@ import string
 from collections.abc import Callable, Mapping, Sequence
 
 from albert_tf.config import UserError
-from albert_tf.tasks.squad import Question
+from albert_tf.tasks.formats.squad import Question
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)

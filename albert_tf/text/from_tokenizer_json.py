@@ -15,7 +15,7 @@ from typing import Any
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 
-from albert_tf.config import UserError, check_number_of_pieces, shown
+from albert_tf.config import UserError, shown
 from albert_tf.text import wordpiece
 from albert_tf.text.tokenizer_json import (
     DIGIT_COMMA_PENALTY,
@@ -25,6 +25,7 @@ from albert_tf.text.tokenizer_json import (
     replace,
     word_normalizers,
 )
+from albert_tf.text.vocabulary_limits import check_number_of_pieces
 
 # Steps of a clean-up that ours does as well: those that are written here,
 # and transformers' own.

@@ -10,8 +10,9 @@ import sentencepiece
 from google.protobuf.message import DecodeError
 from sentencepiece import sentencepiece_model_pb2
 
-from albert_tf import files
-from albert_tf.config import UserError, write_json
+from albert_tf.config import UserError
+from albert_tf.io import files
+from albert_tf.io.json_files import write_json
 from albert_tf.text.normalization import normalize, trace_normalized
 from albert_tf.text.offsets import TracedText
 from albert_tf.text.tokenizer_base import (

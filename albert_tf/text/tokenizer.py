@@ -16,21 +16,19 @@ from typing import Any
 from google.protobuf.message import DecodeError
 from sentencepiece import sentencepiece_model_pb2
 
-from albert_tf import files
-from albert_tf.config import (
-    MAX_VOCABULARY_BYTES,
-    UserError,
-    check_number_of_pieces,
-    read_at_most,
-    read_json,
-    shown,
-)
+from albert_tf.config import UserError, shown
+from albert_tf.io import files
+from albert_tf.io.json_files import read_at_most, read_json
 from albert_tf.text import from_tokenizer_json
 from albert_tf.text.sentencepiece_tokenizer import (
     MODEL_FILE,
     SentencePieceTokenizer,
 )
 from albert_tf.text.tokenizer_base import CONFIG_FILE, JSON_FILE, Tokenizer
+from albert_tf.text.vocabulary_limits import (
+    MAX_VOCABULARY_BYTES,
+    check_number_of_pieces,
+)
 from albert_tf.text.wordpiece_tokenizer import (
     VOCAB_FILE,
     WordPieceTokenizer,

@@ -9,14 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf import files
-from albert_tf.config import (
-    MAX_VOCABULARY_BYTES,
-    UserError,
-    check_number_of_pieces,
-    read_at_most,
-    write_json,
-)
+from albert_tf.config import UserError
+from albert_tf.io import files
+from albert_tf.io.json_files import read_at_most, write_json
 from albert_tf.text import wordpiece
 from albert_tf.text.tokenizer_base import (
     CONFIG_FILE,
@@ -27,6 +22,10 @@ from albert_tf.text.tokenizer_base import (
     fingerprint,
 )
 from albert_tf.text.tokenizer_json import WORDPIECE_SPECIALS, wordpiece_json
+from albert_tf.text.vocabulary_limits import (
+    MAX_VOCABULARY_BYTES,
+    check_number_of_pieces,
+)
 
 VOCAB_FILE = "vocab.txt"
 

@@ -3,8 +3,8 @@
 import dataclasses
 from collections.abc import Callable, Collection, Mapping
 
-from albert_tf.training.input_pipeline import Batch
-from albert_tf.training.phases import DepthSchedule, Phases
+from albert_tf.inputs.input_pipeline import Batch
+from albert_tf.inputs.phases import DepthSchedule, Phases
 
 # Words in the names of measures.
 _LOWER_IS_BETTER = {"loss", "perplexity", "error"}

@@ -11,33 +11,33 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
-from albert_tf.config import RuntimeConfig, TrainingConfig, UserError
-from albert_tf.training.ceiling import matmul_rate
-from albert_tf.training.checkpoints import Checkpoints, remove_leftovers
-from albert_tf.training.distribution import (
+from albert_tf.cluster.distribution import (
     agreed,
     is_alone,
     is_chief,
     lost_workers,
+    out_of_memory,
 )
-from albert_tf.training.environment import describe_environment, markdown_table
-from albert_tf.training.input_pipeline import Batch, ReaderStalled, prefetch
-from albert_tf.training.interruption import Interruption, exit_code
-from albert_tf.training.job import Job, Progress, is_better, is_loss
-from albert_tf.training.loss_watch import LossWatch
-from albert_tf.training.means import RunningMeans
-from albert_tf.training.micro_batch import out_of_memory
-from albert_tf.training.monitor import Monitor
-from albert_tf.training.phases import Place
-from albert_tf.training.profiling import Profiler
-from albert_tf.training.run_directory import claim, locked, record_changes
-from albert_tf.training.saving import Saving
-from albert_tf.training.stops import (
+from albert_tf.cluster.environment import describe_environment, markdown_table
+from albert_tf.cluster.matmul_rate import matmul_rate
+from albert_tf.cluster.stops import (
     DIVERGED,
     TEMPORARY_FAILURE,
     RunStopped,
 )
-from albert_tf.training.stragglers import Stragglers
+from albert_tf.cluster.stragglers import Stragglers
+from albert_tf.config import RuntimeConfig, TrainingConfig, UserError
+from albert_tf.inputs.input_pipeline import Batch, ReaderStalled, prefetch
+from albert_tf.inputs.phases import Place
+from albert_tf.rundir.checkpoints import Checkpoints, remove_leftovers
+from albert_tf.rundir.monitor import Monitor
+from albert_tf.rundir.profiling import Profiler
+from albert_tf.rundir.run_directory import claim, locked, record_changes
+from albert_tf.training.interruption import Interruption, exit_code
+from albert_tf.training.job import Job, Progress, is_better, is_loss
+from albert_tf.training.loss_watch import LossWatch
+from albert_tf.training.means import RunningMeans
+from albert_tf.training.saving import Saving
 from albert_tf.training.trainer import Trainer
 
 # Steps without an update, or roll-backs without a checkpoint between them,

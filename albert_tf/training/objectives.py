@@ -6,9 +6,9 @@ trainer can add them over replicas and batches and divide once.
 
 import tensorflow as tf
 
+from albert_tf.inputs.targets import MASKED_LM, SentenceTargets, Target
 from albert_tf.modeling.heads import HEADS
 from albert_tf.modeling.losses import weighted_correct
-from albert_tf.training.targets import MASKED_LM, SentenceTargets, Target
 
 Pairs = dict[str, tuple[tf.Tensor, tf.Tensor]]
 

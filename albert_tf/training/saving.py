@@ -3,11 +3,11 @@
 import os
 from collections.abc import Callable, Mapping
 
-from albert_tf import files
-from albert_tf.training.checkpoints import Checkpoints, SaveFailed
-from albert_tf.training.distribution import agreed, is_chief
-from albert_tf.training.run_directory import CONFIG
-from albert_tf.training.stops import WRITING_FAILED, RunStopped
+from albert_tf.cluster.distribution import agreed, is_chief
+from albert_tf.cluster.stops import WRITING_FAILED, RunStopped
+from albert_tf.io import files
+from albert_tf.rundir.checkpoints import Checkpoints, SaveFailed
+from albert_tf.rundir.run_directory import CONFIG
 from albert_tf.training.trainer import Trainer
 
 # Failures without a checkpoint between them: then there will be no room.

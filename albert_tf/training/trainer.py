@@ -15,18 +15,18 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.cluster.distribution import distribute_rows, local_rows
 from albert_tf.config import OptimizerConfig, TrainingConfig, UserError
+from albert_tf.inputs.input_pipeline import Batch
 from albert_tf.modeling.dropout import example_keys
-from albert_tf.modeling.moving_average import MovingAverage
-from albert_tf.modeling.optimizers import Lamb, build_optimizer
-from albert_tf.modeling.schedules import learning_rate_at
-from albert_tf.modeling.variable_rules import (
+from albert_tf.optim.moving_average import MovingAverage
+from albert_tf.optim.optimizers import Lamb, build_optimizer
+from albert_tf.optim.schedules import learning_rate_at
+from albert_tf.optim.variable_rules import (
     rate_multipliers,
     trained_variables,
 )
-from albert_tf.training.distribution import distribute_rows, local_rows
 from albert_tf.training.gradients import GradientComputation, named_pairs
-from albert_tf.training.input_pipeline import Batch
 from albert_tf.training.loss_scale import LossScale
 
 DTYPE_POLICIES = {

@@ -10,7 +10,7 @@ from bin.benchmarking.measures import Measured
 from bin.benchmarking.workplace import Workplace
 
 if TYPE_CHECKING:
-    from data_prep.build_benchmark import BuildTimes, StepTimes
+    from bin.benchmarking.build_benchmark import BuildTimes, StepTimes
 
 _BATCH_SIZES = (64, 256)
 _READING_SECONDS = 2.0
@@ -18,7 +18,7 @@ _READING_SECONDS = 2.0
 
 def data_preparation(place: Workplace) -> Iterator[Measured]:
     """Yields the figures of building records, by one worker and by two."""
-    from data_prep.build_benchmark import measure_build, measure_steps
+    from bin.benchmarking.build_benchmark import measure_build, measure_steps
 
     def in_process(
         num_cores: int, function: Callable, **more: int
@@ -111,7 +111,7 @@ def _read(shards: dict[str, str], masking: MaskingConfig) -> list[Measured]:
     What it gives its parent must not make that load TensorFlow.
     """
     command_line.load_tensorflow()
-    from albert_tf.training.reading_benchmark import measure_reading
+    from bin.benchmarking.reading_benchmark import measure_reading
 
     times = measure_reading(
         shards, _BATCH_SIZES, masking_config=masking, seconds=_READING_SECONDS

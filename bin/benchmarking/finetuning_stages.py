@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from albert_tf.training.workload import TaskWork
 from bin import command_line
 from bin.benchmarking.machine import in_fresh_process
 from bin.benchmarking.measures import Measured
+from bin.benchmarking.workload import TaskWork
 from bin.benchmarking.workplace import Workplace
 
 if TYPE_CHECKING:
-    from albert_tf.training.finetuning_benchmark import FeatureTimes, Round
+    from bin.benchmarking.finetuning_benchmark import FeatureTimes, Round
 
 # What the time of features is told for.
 _MANY = 10_000
@@ -37,7 +37,7 @@ def finetuning(place: Workplace, repeats: int) -> Iterator[Iterable[Measured]]:
 def _measure_features(task: TaskWork) -> list[Measured]:
     """Returns figures; they come from a fresh process."""
     command_line.load_tensorflow()
-    from albert_tf.training.finetuning_benchmark import measure_features
+    from bin.benchmarking.finetuning_benchmark import measure_features
 
     return [
         one
@@ -56,7 +56,7 @@ def _of_features(name: str, times: "FeatureTimes") -> Iterator[Measured]:
 def _measure_batches(task: TaskWork, repeats: int) -> list[list[Measured]]:
     """Returns rounds; they come from a fresh process."""
     command_line.load_tensorflow()
-    from albert_tf.training.finetuning_benchmark import measure_batches
+    from bin.benchmarking.finetuning_benchmark import measure_batches
 
     rounds = []
     for one in measure_batches(task, repeats):

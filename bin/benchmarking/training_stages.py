@@ -6,15 +6,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from albert_tf.config import REMAT, MaskingConfig, override
-from albert_tf.training.peers import OURS, PEERS, SideKind, find_peers
-from albert_tf.training.workload import JOBS, Workload
+from albert_tf.jobs.workload import Workload
 from bin import command_line
 from bin.benchmarking.machine import in_fresh_process
 from bin.benchmarking.measures import Measured
+from bin.benchmarking.peers import OURS, PEERS, SideKind, find_peers
+from bin.benchmarking.workload import JOBS
 from bin.benchmarking.workplace import Workplace
 
 if TYPE_CHECKING:
-    from albert_tf.training.step_benchmark import Prepared, Round
+    from bin.benchmarking.step_benchmark import Prepared, Round
 
 _WAITING_SECONDS = 5.0
 _MIB = 2**20
@@ -40,7 +41,7 @@ def _measure_training(
 ) -> tuple[list[str], list[list[Measured]]]:
     """Returns notes and rounds; they come from a fresh process."""
     command_line.load_tensorflow()
-    from albert_tf.training.step_benchmark import (
+    from bin.benchmarking.step_benchmark import (
         fastest_variants,
         measure_rounds,
         prepare,
@@ -155,7 +156,7 @@ def _kind(name: str) -> SideKind:
 def _fast_variants(name: str, work: Workload) -> dict[str, str]:
     """Returns a side's variants that might be its fastest; what each does."""
     command_line.load_tensorflow()
-    from albert_tf.training.step_benchmark import prepare
+    from bin.benchmarking.step_benchmark import prepare
 
     found = prepare(_kind(name), work, jobs=("train_step",), say=_say)
     return {
@@ -167,9 +168,9 @@ def _peak(name: str, work: Workload, variant: str) -> int:
     """Returns bytes; they come from a fresh process."""
     if name != "transformers":
         command_line.load_tensorflow()
-    from albert_tf.training.memory_benchmark import peak_of_training
+    from bin.benchmarking.step_memory import peak_of_side
 
-    return peak_of_training(_kind(name), work, variant)
+    return peak_of_side(_kind(name), work, variant)
 
 
 def recomputation(place: Workplace) -> Iterator[Measured]:
@@ -198,7 +199,7 @@ def _step_memory(work: Workload) -> tuple[float, ...]:
     os.environ["TF_CPU_ALLOCATOR_USE_BFC"] = "1"
     os.environ["TF_CPU_BFC_MEM_LIMIT_IN_MB"] = str(1 << 24)
     command_line.load_tensorflow()
-    from albert_tf.training.memory_benchmark import measure_step
+    from bin.benchmarking.step_memory import measure_step
 
     return tuple(measure_step(work))
 
@@ -228,7 +229,7 @@ def _measure_waiting(
 ) -> list[tuple[float, ...]]:
     """Returns Waiting's figures by round; they come from a fresh process."""
     command_line.load_tensorflow()
-    from albert_tf.training.waiting_benchmark import measure_waiting
+    from bin.benchmarking.waiting_benchmark import measure_waiting
 
     return [
         tuple(one)

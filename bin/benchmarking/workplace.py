@@ -17,12 +17,13 @@ from albert_tf.config import (
     UserError,
     override,
 )
+from albert_tf.jobs.workload import Workload
 from albert_tf.tasks.base import Example, Task
-from albert_tf.tasks.texts import Classification
-from albert_tf.training.peers import SideKind
-from albert_tf.training.workload import TaskWork, Workload
+from albert_tf.tasks.kinds.texts import Classification
 from bin import command_line
 from bin.benchmarking.machine import available_cores, in_fresh_process
+from bin.benchmarking.peers import SideKind
+from bin.benchmarking.workload import TaskWork
 
 # Lines of a corpus that make a vocabulary good enough to time.
 _VOCABULARY_LINES = 50_000
@@ -156,8 +157,8 @@ class Workplace:
 
     def _paragraphs(self) -> Iterator[tuple[str, str]]:
         """Yields the corpus's paragraphs, and the name of each's document."""
-        from data_prep.build_plan import list_sources
-        from data_prep.corpus import CorpusReport, read_documents
+        from data_prep.corpus.reading import CorpusReport, read_documents
+        from data_prep.pretraining.build_plan import list_sources
 
         (source,) = list_sources(self.inputs, [], self.config)
         documents = read_documents(
@@ -176,7 +177,9 @@ class Workplace:
         return self._shards[kind]
 
     def _build(self, kind: str) -> str:
-        from data_prep.pretraining_data import build_pretraining_data
+        from data_prep.pretraining.pretraining_data import (
+            build_pretraining_data,
+        )
 
         self.say(f"Building {kind} shards to read.")
         directory = os.path.join(self.directory, kind)
@@ -211,8 +214,8 @@ class Workplace:
 
 def _ceiling_sequences(work: Workload) -> float:
     command_line.load_tensorflow()
-    from albert_tf.training.ceiling import matmul_rate
-    from albert_tf.training.our_side import our_training_flops
+    from albert_tf.cluster.matmul_rate import matmul_rate
+    from bin.benchmarking.our_side import our_training_flops
 
     rate = matmul_rate(work.training.precision)
     return rate / our_training_flops(work) * work.batch_size

@@ -18,13 +18,9 @@ from albert_tf.config import (
     TrainingConfig,
     UserError,
 )
+from albert_tf.jobs.workload import Workload
 from albert_tf.tasks.base import Example
 from albert_tf.tasks.catalog import TASKS
-from albert_tf.training.finetuning_benchmark import FeatureTimes
-from albert_tf.training.finetuning_benchmark import Round as FinetuningRound
-from albert_tf.training.finetuning_benchmark import Turn as FinetuningTurn
-from albert_tf.training.step_benchmark import Prepared, Round, Turn
-from albert_tf.training.workload import Workload
 from bin.benchmarking import (
     data_stages,
     finetuning_stages,
@@ -33,8 +29,12 @@ from bin.benchmarking import (
     training_stages,
     workplace,
 )
+from bin.benchmarking.finetuning_benchmark import FeatureTimes
+from bin.benchmarking.finetuning_benchmark import Round as FinetuningRound
+from bin.benchmarking.finetuning_benchmark import Turn as FinetuningTurn
 from bin.benchmarking.measures import Measured, Stage
 from bin.benchmarking.stages import STAGES
+from bin.benchmarking.step_benchmark import Prepared, Round, Turn
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 

@@ -120,7 +120,7 @@ def program(text, *arguments):
     script = (
         "import os, sys\n"
         "from albert_tf.config import RuntimeConfig, TrainingConfig\n"
-        "from albert_tf.training.stops import RunStopped\n"
+        "from albert_tf.cluster.stops import RunStopped\n"
         "from bin import command_line\n"
         "def define():\n"
         "    command_line.define_settings(RuntimeConfig())\n"

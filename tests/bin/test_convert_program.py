@@ -15,11 +15,11 @@ from albert_tf.interchange.model_directory import (
     load_model_directory,
     save_model_directory,
 )
-from albert_tf.modeling.conversion import MERGES
 from albert_tf.modeling.models import (
     AlbertForClassification,
     AlbertForPretraining,
 )
+from albert_tf.modeling.weights.conversion import MERGES
 from bin import convert
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

@@ -12,9 +12,9 @@ import pytest
 
 from albert_tf.config import FinetuneConfig, override, to_dict
 from albert_tf.tasks.base import Example
-from albert_tf.tasks.conll import WordsExample
-from albert_tf.tasks.race import ChoiceExample
-from albert_tf.tasks.squad import Question
+from albert_tf.tasks.formats.conll import WordsExample
+from albert_tf.tasks.formats.race import ChoiceExample
+from albert_tf.tasks.formats.squad import Question
 from bin import predict
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]

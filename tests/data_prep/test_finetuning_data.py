@@ -7,13 +7,13 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.config import FeatureConfig, UserError
+from albert_tf.inputs.input_pipeline import check_shards
+from albert_tf.records.shards import open_shards
 from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.custom import custom_task
-from albert_tf.text.shards import open_shards
-from albert_tf.training.input_pipeline import check_shards
 from data_prep import finetuning_data
 from data_prep.finetuning_data import build_finetuning_data
-from data_prep.inspection import inspect_shard
+from data_prep.shard_tools.inspection import inspect_shard
 
 WORDS = ["bada", "gule", "mizo", "tepu", "rika", "sovu"]
 LENGTH = 64

@@ -13,7 +13,6 @@ import pytest
 import safetensors.numpy
 import tensorflow as tf
 
-from albert_tf import files
 from albert_tf.config import (
     FeatureConfig,
     ModelConfig,
@@ -27,8 +26,9 @@ from albert_tf.interchange.model_directory import (
     save_model_directory,
 )
 from albert_tf.interchange.task_record import TaskRecord, read_task_record
+from albert_tf.io import files
 from albert_tf.modeling.models import MODELS, AlbertForAnswerableQuestions
-from albert_tf.modeling.weight_names import stored_arrays
+from albert_tf.modeling.weights.names import stored_arrays
 
 TINY = ModelConfig(
     vocab_size=200,

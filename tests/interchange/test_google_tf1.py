@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf import files
 from albert_tf.config import ModelConfig, UserError, override
 from albert_tf.interchange.google_tf1 import (
     config_beside,
@@ -21,8 +20,9 @@ from albert_tf.interchange.google_tf1 import (
     read_config,
     write_checkpoint,
 )
+from albert_tf.io import files
 from albert_tf.modeling.models import AlbertForPretraining
-from albert_tf.modeling.weight_names import assign_weights, named_weights
+from albert_tf.modeling.weights.names import assign_weights, named_weights
 
 ARCHITECTURE = (
     "vocab_size",

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
-from albert_tf import files
 from albert_tf.config import ModelConfig, UserError, override
 from albert_tf.interchange.model_directory import (
     find_initial_weights,
@@ -18,6 +17,7 @@ from albert_tf.interchange.model_directory import (
     replacing_directory,
     save_model_directory,
 )
+from albert_tf.io import files
 from albert_tf.modeling.models import (
     AlbertForClassification,
     AlbertForPretraining,

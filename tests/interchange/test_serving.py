@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf import files
 from albert_tf.config import ModelConfig, UserError
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.interchange.serving import export_saved_model
+from albert_tf.io import files
+from albert_tf.jobs.predict import Predictor
 from albert_tf.modeling.models import (
     AlbertForClassification,
     AlbertForPretraining,
@@ -21,7 +22,6 @@ from albert_tf.modeling.models import (
     AlbertForSentenceEmbedding,
     AlbertForTokenClassification,
 )
-from albert_tf.training.predict import Predictor
 
 TEXTS = [
     "The bada of gule.",

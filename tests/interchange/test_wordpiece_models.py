@@ -24,16 +24,16 @@ from albert_tf.interchange.model_directory import (
     save_model_directory,
 )
 from albert_tf.interchange.serving import export_saved_model
+from albert_tf.jobs.finetune import run_finetuning
+from albert_tf.jobs.predict import Predictor
+from albert_tf.jobs.pretrain import run_pretraining
 from albert_tf.modeling.models import AlbertForPretraining
+from albert_tf.records.schemas import RECORD_SPECS, parse_batch
+from albert_tf.records.shards import open_shards
 from albert_tf.tasks.custom import CLASSIFICATION
-from albert_tf.text.records import RECORD_SPECS, parse_batch
-from albert_tf.text.shards import open_shards
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.text.wordpiece_tokenizer import WordPieceTokenizer
-from albert_tf.training.finetune import run_finetuning
-from albert_tf.training.predict import Predictor
-from albert_tf.training.pretrain import run_pretraining
-from data_prep.pretraining_data import build_pretraining_data
+from data_prep.pretraining.pretraining_data import build_pretraining_data
 
 LABELS = {"城": "北京上海", "山": "泰华衡恒"}
 PIECES = ["[PAD]", "[unused1]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]

@@ -14,7 +14,7 @@ from test_heads import CONFIG, LABELS, batch_of
 
 from albert_tf.config import UserError, override
 from albert_tf.modeling.models import MODELS, AlbertModel
-from albert_tf.modeling.optimizers import Lamb
+from albert_tf.optim.optimizers import Lamb
 
 # By output: its label, and the loss's factor in the sum of the heads' losses.
 LEARNT = {

@@ -34,7 +34,7 @@ from albert_tf.modeling.models import (
     AlbertForSentenceEmbedding,
     AlbertModel,
 )
-from albert_tf.modeling.optimizers import Lamb
+from albert_tf.optim.optimizers import Lamb
 
 CONFIG = override(SMALL, DROPOUT)
 # The block of a group shares its attention with others.

@@ -11,6 +11,7 @@ import pytest
 import tensorflow as tf
 from numpy_albert import DROPOUT, SMALL, random_features, randomise
 
+from albert_tf.cluster.distribution import make_strategy
 from albert_tf.config import (
     REMAT,
     SHARING,
@@ -21,15 +22,14 @@ from albert_tf.config import (
     UserError,
     override,
 )
+from albert_tf.inputs.targets import SENTENCE_TARGETS
 from albert_tf.modeling.dropout import example_keys
 from albert_tf.modeling.models import (
     AlbertForClassification,
     AlbertForPretraining,
     AlbertModel,
 )
-from albert_tf.training.distribution import make_strategy
 from albert_tf.training.objectives import pretraining_objective
-from albert_tf.training.targets import SENTENCE_TARGETS
 from albert_tf.training.trainer import Trainer
 
 

@@ -11,8 +11,8 @@ import keras
 import numpy as np
 import pytest
 
-from albert_tf.modeling import optimizers
-from albert_tf.modeling.optimizers import Lamb
+from albert_tf.optim import optimizers
+from albert_tf.optim.optimizers import Lamb
 
 NUM_PROBLEMS = 24
 NUM_STEPS = 6

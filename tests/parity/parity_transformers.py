@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from albert_tf.config import ModelConfig, override, setting_fields
 from albert_tf.modeling.models import MODELS
-from albert_tf.modeling.weight_names import named_weights
+from albert_tf.modeling.weights.names import named_weights
 
 # Relative to the largest entry of each tensor. A float32 has 6e-8; a block is
 # some ten roundings in a row, and normalisation divides by what is left of

@@ -4,7 +4,7 @@ import pytest
 
 from albert_tf.config import FeatureConfig, UserError
 from albert_tf.tasks.base import Answers, Example, Task
-from albert_tf.tasks.texts import Classification, Regression
+from albert_tf.tasks.kinds.texts import Classification, Regression
 
 
 class TwoSplits:

@@ -16,9 +16,9 @@ from albert_tf.config import (
 from albert_tf.modeling.heads import HEADS
 from albert_tf.tasks.base import Answers, Example
 from albert_tf.tasks.catalog import TASKS
-from albert_tf.tasks.race import ChoiceExample
-from albert_tf.tasks.span_answers import QuestionScores
-from albert_tf.tasks.squad import Answer, Question
+from albert_tf.tasks.formats.race import ChoiceExample
+from albert_tf.tasks.formats.squad import Answer, Question
+from albert_tf.tasks.kinds.span_answers import QuestionScores
 
 # Table 14 of the paper: learning rate, batch, dropout of the encoder, that of
 # the classifier, steps, warm-up, longest sequence.

@@ -6,9 +6,9 @@ import pytest
 
 from albert_tf.config import FeatureConfig, UserError
 from albert_tf.tasks.base import Example
-from albert_tf.tasks.conll import WordsExample
 from albert_tf.tasks.custom import CLASSIFICATION, custom_task
-from albert_tf.tasks.race import ChoiceExample
+from albert_tf.tasks.formats.conll import WordsExample
+from albert_tf.tasks.formats.race import ChoiceExample
 
 
 def write(path, content):

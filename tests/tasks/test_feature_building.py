@@ -17,9 +17,9 @@ from albert_tf.tasks.feature_building import (
     write_features,
 )
 from albert_tf.tasks.features import Features
-from albert_tf.tasks.spans import AnswerableSpans
-from albert_tf.tasks.squad import Answer, Question
-from albert_tf.tasks.texts import Classification, Regression
+from albert_tf.tasks.formats.squad import Answer, Question
+from albert_tf.tasks.kinds.spans import AnswerableSpans
+from albert_tf.tasks.kinds.texts import Classification, Regression
 
 EXAMPLES = [
     Example(("the of", "and"), "yes", "a.tsv, line 2"),

@@ -11,14 +11,14 @@ from albert_tf.config import FeatureConfig, UserError
 from albert_tf.tasks.base import Answers, Example
 from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.custom import CLASSIFICATION, custom_task
+from albert_tf.tasks.formats.race import ChoiceExample
+from albert_tf.tasks.formats.squad import Answer, Question
+from albert_tf.tasks.kinds.span_answers import QuestionScores
 from albert_tf.tasks.prediction_files import (
     add_to_submission,
     prediction_files,
 )
-from albert_tf.tasks.race import ChoiceExample
 from albert_tf.tasks.scoring import SCORED_TASKS, score
-from albert_tf.tasks.span_answers import QuestionScores
-from albert_tf.tasks.squad import Answer, Question
 
 CONFIG = FeatureConfig()
 

@@ -3,7 +3,7 @@
 import pytest
 
 from albert_tf.config import UserError
-from albert_tf.tasks.squad import Answer, Question
+from albert_tf.tasks.formats.squad import Answer, Question
 from albert_tf.tasks.squad_scores import (
     exact_match,
     normalize_answer,

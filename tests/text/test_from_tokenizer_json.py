@@ -6,10 +6,11 @@ import pytest
 import tokenizers
 from sentencepiece import sentencepiece_model_pb2
 
-from albert_tf.config import MAX_PIECES, UserError
+from albert_tf.config import UserError
 from albert_tf.text import from_tokenizer_json
 from albert_tf.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from albert_tf.text.tokenizer import load_tokenizer
+from albert_tf.text.vocabulary_limits import MAX_PIECES
 from albert_tf.text.wordpiece_tokenizer import WordPieceTokenizer
 
 CONFIGS = [(True, False), (True, True), (False, True), (False, False)]

@@ -8,11 +8,13 @@ import sys
 import numpy as np
 import pytest
 
-from albert_tf import config as config_module
-from albert_tf import files
-from albert_tf.config import MAX_VOCABULARY_BYTES, UserError
+from albert_tf.config import UserError
+from albert_tf.io import files
+from albert_tf.io.json_files import read_json, write_json
+from albert_tf.text import vocabulary_limits
 from albert_tf.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from albert_tf.text.tokenizer import load_tokenizer
+from albert_tf.text.vocabulary_limits import MAX_VOCABULARY_BYTES
 from albert_tf.text.wordpiece_tokenizer import WordPieceTokenizer
 from tests.counted_work import steps_below
 
@@ -145,9 +147,9 @@ def test_a_vocabulary_of_too_many_pieces(
     tokenizer.save(tmp_path / "saved")
     os.replace(tmp_path / "saved" / name, tmp_path / name)
     size = tokenizer.vocab_size
-    monkeypatch.setattr(config_module, "MAX_PIECES", size)
+    monkeypatch.setattr(vocabulary_limits, "MAX_PIECES", size)
     assert load_tokenizer(tmp_path).vocab_size == size
-    monkeypatch.setattr(config_module, "MAX_PIECES", size - 1)
+    monkeypatch.setattr(vocabulary_limits, "MAX_PIECES", size - 1)
     text = f"{name} has {size} pieces; the most allowed is {size - 1}"
     refused(tmp_path, name, text)
 
@@ -194,8 +196,8 @@ def test_settings_beside_a_vocabulary_are_those_of_the_file(
 ):
     tiny_tokenizer.save(tmp_path)
     path = str(tmp_path / "tokenizer_config.json")
-    config = config_module.read_json(path)
-    config_module.write_json(path, {**config, "do_lower_case": False})
+    config = read_json(path)
+    write_json(path, {**config, "do_lower_case": False})
     assert not load_tokenizer(tmp_path / "spiece.model").do_lower_case
 
 
@@ -279,8 +281,8 @@ def test_a_tokenizer_may_lie_in_a_bucket(request, kind, lacking, tmp_path):
     )
     assert found.settings == tokenizer.settings
     path = f"{bucket}/tokenizer_config.json"
-    config = config_module.read_json(path)
-    config_module.write_json(path, {**config, "do_lower_case": False})
+    config = read_json(path)
+    write_json(path, {**config, "do_lower_case": False})
     assert not load_tokenizer(bucket).do_lower_case
 
 

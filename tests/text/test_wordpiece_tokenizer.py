@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from albert_tf.config import MAX_PIECES, UserError
+from albert_tf.config import UserError
 from albert_tf.text.tokenizer import load_tokenizer
+from albert_tf.text.vocabulary_limits import MAX_PIECES
 from albert_tf.text.wordpiece import split_words
 from albert_tf.text.wordpiece_tokenizer import (
     WordPieceTokenizer,

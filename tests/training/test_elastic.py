@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
+from albert_tf.cluster.stops import RunStopped
 from albert_tf.config import RuntimeConfig, override, to_dict
+from albert_tf.jobs.pretrain import run_pretraining
 from albert_tf.training import loop
-from albert_tf.training.pretrain import run_pretraining
-from albert_tf.training.stops import RunStopped
 
 # A process of its own, for it has CPUs of its own.
 STOPPED_PROGRAM = """

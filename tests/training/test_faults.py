@@ -13,14 +13,16 @@ import numpy as np
 import pytest
 from pretraining_runs import PowerCut, cut_power, lines_of, run, weights_of
 
-from albert_tf import files
+from albert_tf.cluster.stops import RunStopped
 from albert_tf.config import RuntimeConfig, UserError, override
-from albert_tf.text.shards import open_shards
-from albert_tf.training import input_pipeline, loop, pretrain
-from albert_tf.training.checkpoints import SaveFailed
-from albert_tf.training.input_pipeline import PretrainingBatches
-from albert_tf.training.phases import Phases
-from albert_tf.training.stops import RunStopped
+from albert_tf.inputs import input_pipeline
+from albert_tf.inputs.input_pipeline import PretrainingBatches
+from albert_tf.inputs.phases import Phases
+from albert_tf.io import files
+from albert_tf.jobs import pretrain
+from albert_tf.records.shards import open_shards
+from albert_tf.rundir.checkpoints import SaveFailed
+from albert_tf.training import loop
 
 
 @pytest.mark.slow

@@ -18,11 +18,11 @@ import pytest
 import tensorflow as tf
 from pretraining_runs import assert_same_run
 
-from albert_tf import files
 from albert_tf.config import override, to_dict
 from albert_tf.interchange import model_directory
+from albert_tf.io import files
+from albert_tf.rundir.checkpoints import Checkpoints
 from albert_tf.training import loop, trainer
-from albert_tf.training.checkpoints import Checkpoints
 from bin import command_line
 from bin import pretrain as program
 

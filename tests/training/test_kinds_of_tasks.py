@@ -19,16 +19,16 @@ from albert_tf.interchange.model_directory import (
     load_model_directory,
     save_model_directory,
 )
+from albert_tf.jobs.finetune import run_finetuning
+from albert_tf.jobs.predict import Predictor
+from albert_tf.jobs.task_evaluation import evaluate_task
 from albert_tf.modeling.models import AlbertForPretraining
 from albert_tf.tasks.catalog import TASKS
-from albert_tf.tasks.choices import MultipleChoice
 from albert_tf.tasks.custom import custom_task
+from albert_tf.tasks.formats.race import ChoiceExample
+from albert_tf.tasks.kinds.choices import MultipleChoice
 from albert_tf.tasks.prediction_files import prediction_files
-from albert_tf.tasks.race import ChoiceExample
 from albert_tf.tasks.scoring import score
-from albert_tf.training.finetune import run_finetuning
-from albert_tf.training.predict import Predictor
-from albert_tf.training.task_evaluation import evaluate_task
 
 SEA, LAND = ["bada", "gule", "mizo"], ["tepu", "rika", "sovu"]
 

@@ -13,9 +13,9 @@ from pretraining_runs import run, weights_of
 
 from albert_tf.config import UserError, override
 from albert_tf.interchange.model_directory import find_initial_weights
+from albert_tf.jobs.pretrain import run_pretraining
 from albert_tf.modeling.models import AlbertForPretraining
 from albert_tf.training import loop
-from albert_tf.training.pretrain import run_pretraining
 
 
 @pytest.mark.slow

@@ -7,25 +7,25 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from albert_tf.cluster.distribution import make_strategy
 from albert_tf.config import (
     MaskingConfig,
     ModelConfig,
     RuntimeConfig,
     override,
 )
-from albert_tf.modeling import optimizers
+from albert_tf.inputs.input_pipeline import PretrainingBatches
+from albert_tf.inputs.targets import SENTENCE_TARGETS
+from albert_tf.jobs.evaluate import evaluate_pretraining
 from albert_tf.modeling.models import (
     AlbertForClassification,
     AlbertForPretraining,
 )
-from albert_tf.modeling.optimizers import Lamb
-from albert_tf.text.shards import open_shards
-from albert_tf.training.distribution import make_strategy
-from albert_tf.training.evaluate import evaluate_pretraining
-from albert_tf.training.input_pipeline import PretrainingBatches
+from albert_tf.optim import optimizers
+from albert_tf.optim.optimizers import Lamb
+from albert_tf.records.shards import open_shards
 from albert_tf.training.means import RunningMeans
 from albert_tf.training.objectives import HeadObjective, pretraining_objective
-from albert_tf.training.targets import SENTENCE_TARGETS
 from albert_tf.training.trainer import DTYPE_POLICIES, Trainer
 
 

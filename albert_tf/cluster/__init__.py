@@ -1,0 +1,1 @@
+"""Replicas, workers and hardware."""

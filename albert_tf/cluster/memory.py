@@ -1,0 +1,45 @@
+"""The memory of this machine and of this process."""
+
+import contextlib
+import os
+import resource
+import sys
+
+
+def peak_resident() -> int:
+    """Returns the bytes resident at this process's peak."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    # macOS counts bytes, Linux kilobytes.
+    return peak * (1 if sys.platform == "darwin" else 1024)
+
+
+def free_memory() -> int:
+    """Returns the bytes that a process may take now, by the system's word.
+
+    On Linux what is available, or what the container's limit leaves; elsewhere
+    all memory.
+    """
+    found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    with contextlib.suppress(OSError), open("/proc/meminfo") as file:
+        lines = dict(line.split(":") for line in file)
+        found.append(1024 * int(lines["MemAvailable"].split()[0]))
+    for limit, used, statistics in (
+        ("memory.max", "memory.current", "memory.stat"),
+        (
+            "memory/memory.limit_in_bytes",
+            "memory/memory.usage_in_bytes",
+            "memory/memory.stat",
+        ),
+    ):
+        # A limit that is none reads "max".
+        with contextlib.suppress(OSError, ValueError):
+            free = int(_cgroup(limit)) - int(_cgroup(used))
+            # What was read from disks is given up when memory is wanted.
+            lines = dict(map(str.split, _cgroup(statistics).splitlines()))
+            found.append(free + int(lines.get("inactive_file", 0)))
+    return min(found)
+
+
+def _cgroup(name: str) -> str:
+    with open(os.path.join("/sys/fs/cgroup", name)) as file:
+        return file.read()

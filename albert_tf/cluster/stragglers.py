@@ -1,0 +1,93 @@
+"""Which worker holds up the others.
+
+In a step all wait for the slowest, so that its time tells nothing: what each
+one needs for the same small piece of work does, and how long it has waited for
+its own data.
+"""
+
+import statistics
+import time
+from collections.abc import Sequence
+
+import tensorflow as tf
+
+from albert_tf.cluster.distribution import gathered, is_alone
+from albert_tf.cluster.matmul_rate import small_work_seconds
+
+# Slower than the median of the others by so much, twice in a row: no accident.
+_SLOWER = 1.5
+# The share of its time that a worker may wait for its data.
+_WAITING_SHARE = 0.1
+
+
+class Stragglers:
+    """Compares the workers of a job now and then.
+
+    Args:
+        strategy: the replicas.
+        dtype: of the arithmetic.
+    """
+
+    def __init__(self, strategy: tf.distribute.Strategy, dtype: str) -> None:
+        self._strategy = strategy
+        self._dtype = dtype
+        self._slow_before: set[str] = set()
+        self._waited = 0.0
+        self._begin = time.monotonic()
+
+    def waited(self, seconds: float) -> None:
+        """Takes in time in which this worker's data were waited for."""
+        self._waited += seconds
+
+    def compare(self) -> list[str]:
+        """Returns a line for each worker that is slow, now and the last time.
+
+        All workers must call it, equally often; none has anything to say of
+        a worker that is alone.
+        """
+        if is_alone(self._strategy):
+            return []
+        now = time.monotonic()
+        lines = slow_workers(
+            gathered(self._strategy, small_work_seconds(self._dtype)),
+            gathered(self._strategy, self._waited / (now - self._begin)),
+        )
+        self._begin, self._waited = now, 0.0
+        again = [
+            line for who, line in lines.items() if who in self._slow_before
+        ]
+        self._slow_before = set(lines)
+        return again
+
+
+def slow_workers(
+    seconds: Sequence[float], waiting: Sequence[float]
+) -> dict[str, str]:
+    """Returns a line by what is slow, for each worker that is.
+
+    Args:
+        seconds: of the same work, by worker.
+        waiting: the share of its time that each waited for its data.
+    """
+    lines = {}
+    count = len(seconds)
+    for number, mine in enumerate(seconds):
+        ratio = mine / _median_of_others(seconds, number)
+        if ratio >= _SLOWER:
+            lines[f"work of {number}"] = (
+                f"Worker {number} of {count} takes {ratio:.1f} times as long "
+                "as the others for the same work, and all wait for it."
+            )
+    for number, mine in enumerate(waiting):
+        usual = _median_of_others(waiting, number)
+        if mine >= _WAITING_SHARE and mine >= _SLOWER * usual:
+            lines[f"data of {number}"] = (
+                f"Worker {number} of {count} spends {mine:.0%} of its time "
+                f"waiting for its data (the others {usual:.0%}), and all wait "
+                "for it."
+            )
+    return lines
+
+
+def _median_of_others(values: Sequence[float], number: int) -> float:
+    return statistics.median([*values[:number], *values[number + 1 :]])

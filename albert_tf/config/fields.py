@@ -1,0 +1,190 @@
+"""Settings as dataclass fields: checked, overridden, compared, as JSON.
+
+`setting` makes a field; `override` is the one way to change a setting: presets,
+task rows, flags and tests all go through it.
+"""
+
+import dataclasses
+import difflib
+import math
+import sys
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+
+class UserError(ValueError):
+    """A user's mistake, told in one line: what, the value, what is allowed."""
+
+
+def setting(
+    default: Any,
+    help: str,
+    *,
+    choices: tuple[str, ...] | None = None,
+    minimum: float | None = None,
+    maximum: float | None = None,
+    words: tuple[str, ...] = (),
+    may_change: bool = False,
+    flag: str = "",
+) -> Any:
+    """Returns a dataclass field that knows its help text and allowed values.
+
+    Where a number is wanted, `words` are values beside the numbers. A setting
+    that `may_change` may have another value when a run goes on. `flag` is the
+    name of its flag, where that is not the field's; the field's is then an
+    alias.
+    """
+    return dataclasses.field(
+        default=default,
+        metadata={
+            "help": help,
+            "choices": choices,
+            "minimum": minimum,
+            "maximum": maximum,
+            "words": words,
+            "may_change": may_change,
+            "flag": flag,
+        },
+    )
+
+
+def shown(value: Any) -> str:
+    """Returns a value for an error message: one line, never a long one."""
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def _check_value(field: dataclasses.Field, value: Any) -> Any:
+    """Returns `value` as the field's type or raises UserError."""
+    name, kind = field.name, field.type
+    words = field.metadata["words"]
+    if type(value) is str and value in words:
+        return value
+    if kind is float and type(value) is int and abs(value) < sys.float_info.max:
+        value = float(value)
+    if type(value) is not kind:
+        raise UserError(
+            f"{name}={shown(value)} is of type {type(value).__name__}; "
+            f"{' or '.join([kind.__name__, *words])} is needed."
+        )
+    choices = field.metadata["choices"]
+    if choices and value not in choices:
+        allowed = ", ".join(choice or "''" for choice in choices)
+        raise UserError(f"{name}={shown(value)} is not one of {allowed}.")
+    low, high = field.metadata["minimum"], field.metadata["maximum"]
+    if kind is float and not math.isfinite(value):
+        raise UserError(f"{name}={value} is not a finite number.")
+    if low is not None and value < low:
+        raise UserError(
+            f"{name}={shown(value)} is below the least allowed, {low}."
+        )
+    if high is not None and value > high:
+        raise UserError(
+            f"{name}={shown(value)} is above the most allowed, {high}."
+        )
+    return value
+
+
+class Section:
+    """Checks every field's type, choices and bounds when it is made."""
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            value = _check_value(field, getattr(self, field.name))
+            object.__setattr__(self, field.name, value)
+
+
+Config = TypeVar("Config")
+
+
+def setting_fields(config: Any) -> dict[str, dataclasses.Field]:
+    """Returns every setting's field by name, sections opened up.
+
+    `config` is a dataclass or an instance of one; the names are unique over
+    its sections, which the tests check.
+    """
+    fields = {}
+    for field in dataclasses.fields(config):
+        if dataclasses.is_dataclass(field.type):
+            fields.update(setting_fields(field.type))
+        else:
+            fields[field.name] = field
+    return fields
+
+
+def override(config: Config, changes: Mapping[str, Any]) -> Config:
+    """Returns `config` with the named settings changed.
+
+    Names are those of the fields, of the config's own or of any section.
+
+    Raises:
+        UserError: for an unknown name (the nearest valid ones are offered),
+            a wrong type, or a value out of bounds.
+    """
+    known = setting_fields(config)
+    for name in changes:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=3)
+            hint = (
+                f"did you mean {' or '.join(near)}?"
+                if near
+                else (f"known settings: {', '.join(sorted(known))}.")
+            )
+            raise UserError(f"{shown(name)} is not a setting; {hint}")
+    replaced = {}
+    for field in dataclasses.fields(config):  # type: ignore[arg-type]
+        if dataclasses.is_dataclass(field.type):
+            names = setting_fields(field.type)
+            mine = {k: v for k, v in changes.items() if k in names}
+            if mine:
+                section = getattr(config, field.name)
+                replaced[field.name] = override(section, mine)
+        elif field.name in changes:
+            replaced[field.name] = changes[field.name]
+    return dataclasses.replace(config, **replaced)  # type: ignore[type-var]
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+    """Returns the config as JSON-ready dictionaries, section by section."""
+    return dataclasses.asdict(config)
+
+
+def from_dict(
+    kind: type[Config], values: Mapping[str, Any], source: str
+) -> Config:
+    """Returns a `kind` from `to_dict` output; errors name its `source`."""
+    try:
+        flat: dict[str, Any] = {}
+        sections = {
+            field.name: field.type
+            for field in dataclasses.fields(kind)  # type: ignore[arg-type]
+            if dataclasses.is_dataclass(field.type)
+        }
+        for name, value in values.items():
+            if name in sections:
+                if not isinstance(value, Mapping):
+                    raise UserError(f"{name} is not an object.")
+                unknown = set(value) - set(setting_fields(sections[name]))
+                if unknown:
+                    names = ", ".join(shown(n) for n in sorted(unknown)[:9])
+                    raise UserError(f"{name} has no setting {names}.")
+                flat.update(value)
+            else:
+                flat[name] = value
+        return override(kind(), flat)
+    except UserError as error:
+        raise UserError(f"{source}: {error}") from None
+
+
+def differences(
+    ours: Mapping[str, Any], theirs: Mapping[str, Any], prefix: str = ""
+) -> list[str]:
+    """Returns one line for each setting in which two dictionaries differ."""
+    lines = []
+    for name in sorted(set(ours) | set(theirs)):
+        a, b = ours.get(name), theirs.get(name)
+        if isinstance(a, Mapping) and isinstance(b, Mapping):
+            lines += differences(a, b, f"{prefix}{name}.")
+        elif a != b:
+            lines.append(f"{prefix}{name}: {a!r} here, {b!r} there")
+    return lines

@@ -1,0 +1,1 @@
+"""Batches as pure functions of the step."""

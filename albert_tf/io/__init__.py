@@ -1,0 +1,1 @@
+"""Files: on disks and in buckets, JSON, encodings."""

@@ -1,0 +1,92 @@
+"""JSON documents: read within bounds and strictly, written atomically."""
+
+import json
+import math
+import os
+import stat
+from typing import Any
+
+from albert_tf.config import UserError, shown
+from albert_tf.io import files
+
+# Files that users bring are refused above so many bytes: JSON documents, and
+# vocabularies of whatever form (the largest of ALBERT's have 2 million).
+MAX_JSON_BYTES = 1 << 20
+
+
+def _json_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Returns the object of these pairs or says which key is at fault."""
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"the key {shown(name)} appears twice")
+        if not _is_finite(value):
+            raise ValueError(
+                f"the key {shown(name)} holds a number that is not finite"
+            )
+        found[name] = value
+    return found
+
+
+def _is_finite(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(map(_is_finite, value))
+    return not isinstance(value, float) or math.isfinite(value)
+
+
+def read_at_most(path: str | os.PathLike[str], limit: int) -> bytes:
+    """Returns the bytes of a file, of which there are at most `limit`.
+
+    Raises:
+        UserError: when the file is missing, cannot be read, is no regular
+            file, or is larger.
+    """
+    try:
+        # Opening a pipe would wait for its writer, and a device has no end.
+        if not files.is_remote(path):
+            mode = os.stat(path).st_mode
+            if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+                raise UserError(f"{path} is a pipe or a device, not a file.")
+        with files.open(path) as file:
+            size = files.size(path)
+            # What is said of the size is not always so.
+            content = file.read(limit + 1) if size <= limit else b""
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror}.") from None
+    if max(size, len(content)) > limit:
+        raise UserError(
+            f"{path} has {max(size, len(content))} bytes; more than {limit} "
+            "is refused."
+        )
+    return content
+
+
+def read_json(
+    path: str | os.PathLike[str], limit: int = MAX_JSON_BYTES
+) -> dict[str, Any]:
+    """Returns the JSON object in a file of at most `limit` bytes.
+
+    Raises:
+        UserError: when the file is missing, no regular file, too large, not
+            UTF-8, not JSON or not an object, nested too deeply, has a key
+            twice, or holds NaN, Infinity or a number too large for a float.
+    """
+    try:
+        text = read_at_most(path, limit).decode("utf-8")
+        value = json.loads(text, object_pairs_hook=_json_object)
+    except UserError:
+        raise
+    except RecursionError:
+        raise UserError(f"{path} is nested too deeply.") from None
+    except ValueError as error:
+        raise UserError(f"{path} is not valid JSON: {error}.") from None
+    if not isinstance(value, dict):
+        raise UserError(f"{path} is not a JSON object.")
+    return value
+
+
+def write_json(path: str | os.PathLike[str], value: Any) -> None:
+    """Writes JSON under a temporary name, flushes it to disk and renames."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    with files.replacing(path) as file:
+        file.write(f"{text}\n".encode())

@@ -1,0 +1,1 @@
+"""Whole jobs: pretraining, fine-tuning, evaluation, prediction."""

@@ -1,0 +1,63 @@
+"""A probe of training: a few steps of a model on random tokens.
+
+`micro_batch_size=auto` measures their memory; the benchmark measures the same
+work beside other libraries.
+"""
+
+from collections.abc import Mapping
+
+import keras
+import numpy as np
+
+from albert_tf.cluster.distribution import make_strategy
+from albert_tf.cluster.memory import peak_resident
+from albert_tf.config import (
+    RuntimeConfig,
+    override,
+)
+from albert_tf.inputs.targets import SENTENCE_TARGETS
+from albert_tf.jobs.workload import Workload, random_batch
+from albert_tf.modeling.models import AlbertForPretraining
+from albert_tf.training.objectives import pretraining_objective
+from albert_tf.training.trainer import DTYPE_POLICIES, Trainer
+
+# Steps of which the peak is taken.
+PROBE_STEPS = 3
+
+
+def probe_batch(batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Returns a batch as a Trainer takes it: with `example_numbers`."""
+    rows = len(batch["input_ids"])
+    return {**batch, "example_numbers": np.arange(rows, dtype=np.int32)}
+
+
+def make_probe(work: Workload) -> Trainer:
+    """Returns a Trainer for the work on one device, its model pretraining's."""
+    training = override(work.training, {"train_batch_size": work.batch_size})
+    strategy = make_strategy(RuntimeConfig())
+    with strategy.scope():
+        keras.utils.set_random_seed(training.seed)
+        model = AlbertForPretraining(
+            work.model,
+            remat=training.remat,
+            dtype=DTYPE_POLICIES[training.precision],
+        )
+        return Trainer(
+            model,
+            pretraining_objective(SENTENCE_TARGETS["sop"]),
+            strategy=strategy,
+            optimizer_config=work.optimizer,
+            training_config=training,
+        )
+
+
+def peak_of_training(work: Workload) -> int:
+    """Returns the bytes resident at the peak of a few training steps.
+
+    Call in a process of its own: the libraries count, and so would whatever
+    else it has done.
+    """
+    trainer, batch = make_probe(work), probe_batch(random_batch(work))
+    for _ in range(PROBE_STEPS):
+        trainer.train_step(batch)
+    return peak_resident()

@@ -1,0 +1,71 @@
+"""A training step's work: a model, a batch of a shape, a precision."""
+
+import dataclasses
+
+import numpy as np
+
+from albert_tf.config import ModelConfig, OptimizerConfig, TrainingConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class Workload:
+    """What is trained and how.
+
+    Attributes:
+        model: the architecture.
+        batch_size: sequences of a step.
+        seq_length: tokens of each; none is padding.
+        num_predictions: positions of each that masked LM predicts.
+        training: precision and so on; what a single step does not know,
+            such as its schedule, does not matter.
+        optimizer: of this project's steps; others have their own.
+    """
+
+    model: ModelConfig
+    batch_size: int
+    seq_length: int
+    num_predictions: int
+    training: TrainingConfig
+    optimizer: OptimizerConfig = dataclasses.field(
+        default_factory=OptimizerConfig
+    )
+
+    @property
+    def shape(self) -> dict[str, int]:
+        """What the formulas of arithmetic.py want to know of a batch."""
+        return {
+            "batch_size": self.batch_size,
+            "seq_length": self.seq_length,
+            "num_predictions": self.num_predictions,
+        }
+
+
+def random_batch(work: Workload) -> dict[str, np.ndarray]:
+    """Returns features and labels of pretraining, always the same ones.
+
+    The two segments are halves; no position is predicted twice. Ids and
+    labels are int32, weights float32 and all 1.
+    """
+    rng = np.random.default_rng(1)
+    shape = (work.batch_size, work.seq_length)
+    slots = (work.batch_size, work.num_predictions)
+    order = rng.permuted(
+        np.tile(np.arange(work.seq_length), (work.batch_size, 1)), axis=1
+    )
+    vocab_size = work.model.vocab_size
+    batch = {
+        "input_ids": rng.integers(vocab_size, size=shape),
+        "input_mask": np.ones(shape),
+        "segment_ids": np.tile(
+            np.arange(work.seq_length) * 2 // work.seq_length,
+            (work.batch_size, 1),
+        ),
+        "masked_lm_positions": np.sort(order[:, : work.num_predictions]),
+        "masked_lm_ids": rng.integers(vocab_size, size=slots),
+        "sentence_order_labels": rng.integers(2, size=work.batch_size),
+    }
+    return {
+        **{name: value.astype(np.int32) for name, value in batch.items()},
+        "masked_lm_weights": np.ones(slots, np.float32),
+        "example_weights": np.ones(work.batch_size, np.float32),
+    }

@@ -1,0 +1,1 @@
+"""Weights: names, files, config.json, conversion."""

@@ -1,0 +1,152 @@
+"""A model's two files in a directory: config.json and model.safetensors.
+
+transformers opens them as they are. What transformers saves is read here.
+"""
+
+import dataclasses
+import math
+import os
+from collections.abc import Mapping
+
+import keras
+
+from albert_tf.config import ModelConfig, UserError, override
+from albert_tf.io import files
+from albert_tf.io.json_files import read_json, write_json
+from albert_tf.modeling.parameter_count import parameter_count
+from albert_tf.modeling.weights import config_json, weights_file
+from albert_tf.modeling.weights.config_json import ModelDescription
+from albert_tf.modeling.weights.names import (
+    file_groups,
+    needs_projection,
+    stored_arrays,
+)
+from albert_tf.modeling.weights.stored_weights import StoredWeights
+
+CONFIG_FILE = "config.json"
+WEIGHTS_FILE = "model.safetensors"
+# A file may lack weights, but not most of them.
+_MOST_TIMES = 10
+# In each block of a file: four dense layers of attention and two of the
+# feed-forward part, two normalisations; each has two.
+_ARRAYS_OF_A_BLOCK = 16
+
+
+def describe(
+    model: keras.Model, max_seq_length: int | None = None
+) -> ModelDescription:
+    """Returns what a model's config.json says.
+
+    Args:
+        model: of a class of models.MODELS.
+        max_seq_length: longest text it was trained on; by default what it
+            can read.
+    """
+    return ModelDescription(
+        kind=type(model).__name__,
+        config=model.config,
+        max_seq_length=max_seq_length or model.config.max_position_embeddings,
+        labels=model.labels,
+        pooler=model.encoder.pooler is not None,
+        head_options=model.head_options,
+    )
+
+
+def read_model_files(directory: str) -> tuple[ModelDescription, StoredWeights]:
+    """Returns what a directory says of its model, and the weights.
+
+    The weights are compared with the description before they are read.
+
+    Raises:
+        UserError: for anything missing, damaged or too large.
+    """
+    path = os.path.join(directory, CONFIG_FILE)
+    if not files.isfile(path):
+        raise UserError(
+            f"{directory} is not a model directory: it has no {CONFIG_FILE}. "
+            "A run writes its model to RUN_DIR/model when it ends."
+        )
+    description = config_json.from_json(read_json(path), path)
+    weights_file.refuse_pickle(directory)
+    stored = weights_file.open_weights(os.path.join(directory, WEIGHTS_FILE))
+    check_size(description.config, stored, path)
+    if needs_projection(description.config, stored):
+        description = dataclasses.replace(
+            description,
+            config=override(
+                description.config, {"always_project_embeddings": True}
+            ),
+        )
+    return description, stored
+
+
+def check_size(config: ModelConfig, stored: StoredWeights, path: str) -> None:
+    """Raises UserError where the model would be far larger than its file.
+
+    So that a few bytes of configuration, read from `path`, can neither fill
+    the memory nor build thousands of blocks of next to nothing.
+    """
+    held = sum(math.prod(shape) for shape in stored.shapes.values())
+    needed = parameter_count(config, heads=()).encoder
+    if needed > _MOST_TIMES * held:
+        raise UserError(
+            f"{path} describes an encoder of {needed:,} weights and "
+            f"{stored.source} holds {held:,}; they do not belong together."
+        )
+    blocks = file_groups(config, stored.form) * config.inner_group_num
+    arrays = blocks * _ARRAYS_OF_A_BLOCK
+    if arrays > _MOST_TIMES * len(stored.shapes):
+        raise UserError(
+            f"{path} describes {blocks} blocks of {_ARRAYS_OF_A_BLOCK} arrays "
+            f"each and {stored.source} holds {len(stored.shapes)} arrays; they "
+            "do not belong together."
+        )
+
+
+def constructor_arguments(
+    description: ModelDescription, stored: StoredWeights
+) -> dict:
+    """Returns the arguments of the model class beside the architecture."""
+    pooler = description.pooler
+    if pooler is None:
+        # transformers leaves it out where its class does not read it.
+        pooler = any(".pooler." in name for name in stored.shapes)
+    return {
+        "labels": description.labels,
+        "pooler": pooler,
+        "head_options": description.head_options,
+    }
+
+
+def write_model_files(
+    directory: str,
+    model: keras.Model,
+    description: ModelDescription,
+    *,
+    special_ids: Mapping[str, int] = config_json.SPECIAL_IDS,
+    own_settings: bool = True,
+) -> None:
+    """Writes both files to a directory on disk, under temporary names first.
+
+    Raises:
+        UserError: when transformers could not read the model's layer groups.
+    """
+    values = config_json.to_json(
+        description,
+        file_groups=file_groups(model.config),
+        special_ids=special_ids,
+        own_settings=own_settings,
+    )
+    path = os.path.join(directory, WEIGHTS_FILE)
+    temporary = f"{path}.tmp-{os.getpid()}"
+    try:
+        weights_file.write_weights(
+            temporary, stored_arrays(model, "huggingface")
+        )
+        with open(temporary, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        if os.path.exists(temporary):
+            os.remove(temporary)
+    write_json(os.path.join(directory, CONFIG_FILE), values)

@@ -1,0 +1,277 @@
+"""A model's `model.safetensors`, under Hugging Face's names.
+
+A file may come from anyone: its header is checked before its data are
+touched, and nothing in it is ever run or used as a path.
+"""
+
+import dataclasses
+import errno
+import json
+import math
+import os
+import shlex
+import stat
+import tempfile
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+from albert_tf.config import UserError
+from albert_tf.io import files
+from albert_tf.modeling.weights.stored_weights import StoredWeights
+
+# A layer group takes some 2,500 bytes of the header, so this is plenty, and
+# is read in a fraction of a second.
+MAX_HEADER_BYTES = 4 << 20
+# The longest of ALBERT's names has about 90 characters.
+_MAX_NAME = 200
+
+# The forms of a weight; bfloat16 is read as the upper half of a float32.
+_DTYPES = {"F16": "<f2", "BF16": "<u2", "F32": "<f4", "F64": "<f8"}
+
+# Weights that Hugging Face ties to others and may or may not write.
+_TIED = {
+    "predictions.decoder.weight": "albert.embeddings.word_embeddings.weight",
+    "predictions.decoder.bias": "predictions.bias",
+}
+# Numbers that older releases of transformers wrote among the weights.
+_POSITION_IDS = "albert.embeddings.position_ids"
+
+# Loads a directory's weights, whatever their form, and saves them in ours.
+_RESAVE = (
+    'python -c "import sys, transformers as t; d = sys.argv[1]; '
+    "getattr(t, t.AutoConfig.from_pretrained(d).architectures[0])"
+    ".from_pretrained(d{}).save_pretrained(d, max_shard_size='99GB')\" {}"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Tensor:
+    """Where an array lies in a file, and what it is."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int
+
+
+def open_weights(path: str) -> StoredWeights:
+    """Returns the weights in a safetensors file under their full names.
+
+    A bare encoder's names get the prefix `albert.`; the position numbers
+    that older releases wrote are dropped. So are tied weights, once they
+    are found equal to what they are tied to: their shapes here, their bits
+    when the other one is read. Arrays are read one at a time, as float32.
+
+    Raises:
+        UserError: when the file is missing, not a regular one, damaged,
+            repeats a name, holds anything but floating-point weights, or
+            tied weights that differ; from `read`, when it has been cut since.
+    """
+    tensors = _tensors(path)
+    tensors.pop(_POSITION_IDS, None)
+    for name, tensor in tensors.items():
+        _check_tensor(path, name, tensor)
+    copies = {
+        original: (name, tensors.pop(name))
+        for name, original in _TIED.items()
+        if name in tensors
+    }
+    for original, (name, tensor) in copies.items():
+        if original in tensors and tensors[original].shape != tensor.shape:
+            raise _untied(path, name, original)
+
+    def read(name: str) -> np.ndarray:
+        value = _read(path, name, tensors[name])
+        if name in copies:
+            copy, tensor = copies[name]
+            if _read(path, copy, tensor).tobytes() != value.tobytes():
+                raise _untied(path, copy, name)
+        return value
+
+    return StoredWeights(
+        source=path,
+        form="huggingface",
+        shapes={name: tensor.shape for name, tensor in tensors.items()},
+        read=read,
+    )
+
+
+def write_weights(path: str, values: dict[str, np.ndarray]) -> None:
+    """Writes a safetensors file that every transformers release reads.
+
+    The arrays are written as float32; equal arrays give equal bytes. NaN is
+    written as it is, so that a model that diverged can be looked at; a
+    model is not loaded from it.
+    """
+    arrays = {
+        name: np.asarray(value, np.float32, order="C")
+        for name, value in values.items()
+    }
+    # safetensors replaces the file by one that its owner alone may read.
+    with open(path, "wb") as file:
+        mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+    try:
+        safetensors.numpy.save_file(arrays, path, metadata={"format": "pt"})
+        os.chmod(path, mode)
+    except safetensors.SafetensorError as error:
+        # Its own word for a full disk.
+        raise OSError(errno.EIO, str(error), path) from None
+
+
+def refuse_pickle(directory: str) -> None:
+    """Raises UserError where weights lie in a form that is not read here.
+
+    That is: there is no model.safetensors, but a pickle (pytorch_model.bin),
+    parts of a safetensors file, or TensorFlow's or Flax' form of it. The
+    message says how to convert it. No such file is opened.
+    """
+    names = files.listdir(directory) if files.isdir(directory) else []
+    if "model.safetensors" in names:
+        return
+    place = shlex.quote(str(directory))
+    if "model.safetensors.index.json" in names:
+        raise UserError(
+            f"{directory}: the weights are split into several safetensors "
+            "files, and one is read here. With torch and transformers, "
+            f"{_RESAVE.format('', place)} joins them."
+        )
+    # By its name first: beside it there may be pickles that are no weights.
+    names.sort(key=lambda name: not name.startswith("pytorch_model"))
+    for name in names:
+        path = os.path.join(directory, name)
+        if name.endswith((".bin", ".pt", ".pth", ".pkl")):
+            raise UserError(
+                f"{path} is a pickle, which can run any code when it is "
+                "read, so it is never opened here. If you trust it, "
+                f"{_RESAVE.format('', place)} in an environment with torch "
+                "and transformers writes the model.safetensors that is read."
+            )
+        for ending, option in ((".h5", "from_tf"), (".msgpack", "from_flax")):
+            if name.endswith(ending):
+                raise UserError(
+                    f"{path} is not read here, only model.safetensors is. If "
+                    "you trust it, "
+                    f"{_RESAVE.format(f', {option}=True', place)} in an "
+                    "environment with transformers 4 writes that."
+                )
+
+
+def _tensors(path: str) -> dict[str, _Tensor]:
+    """Returns where each array lies, by full name."""
+    header, length = _header(path)
+    header.pop("__metadata__", None)
+    if not header:
+        raise UserError(f"{path} holds no weights.")
+    bare = not any(name.startswith("albert.") for name in header)
+    return {
+        f"albert.{name}" if bare else name: _Tensor(
+            entry["dtype"],
+            tuple(entry["shape"]),
+            8 + length + entry["data_offsets"][0],
+        )
+        for name, entry in header.items()
+    }
+
+
+def _header(path: str) -> tuple[dict, int]:
+    """Returns the checked header of a safetensors file, and its bytes."""
+    if not files.isfile(path):
+        # A pipe or a device could keep its reader waiting for ever.
+        found = files.exists(path)
+        raise UserError(
+            f"{path} is {'not a regular file' if found else 'missing'}."
+        )
+    try:
+        size = files.size(path)
+        with files.open(path) as file:
+            length = int.from_bytes(file.read(8), "little")
+            if length > size - 8:
+                raise ValueError(
+                    f"a header of {length} bytes is longer than the file, "
+                    f"which has {size}"
+                )
+            if length > MAX_HEADER_BYTES:
+                raise ValueError(
+                    f"its header of {length} bytes is above the most "
+                    f"allowed, {MAX_HEADER_BYTES}"
+                )
+            header = file.read(length)
+        # Opening refuses deep nesting, and checks that types, shapes and
+        # offsets agree with one another and with the size of the file. It
+        # takes names that are there twice.
+        if files.is_remote(path):
+            _check_offsets(header, size)
+        else:
+            with safetensors.safe_open(path, framework="np"):
+                pass
+        return json.loads(header, object_pairs_hook=_unique), length
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror or error}.") from None
+    except (safetensors.SafetensorError, ValueError) as error:
+        raise _unreadable(path, str(error)) from None
+
+
+def _check_offsets(header: bytes, size: int) -> None:
+    """Has safetensors check a file it cannot open: one with no data in it."""
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(len(header).to_bytes(8, "little") + header)
+        file.truncate(size)
+        file.flush()
+        with safetensors.safe_open(file.name, framework="np"):
+            pass
+
+
+def _unique(pairs: list) -> dict:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        raise ValueError("a name appears twice in the header")
+    return values
+
+
+def _check_tensor(path: str, name: str, tensor: _Tensor) -> None:
+    """Raises UserError for what cannot be a weight."""
+    if not name.isprintable() or len(name) > _MAX_NAME:
+        raise _unreadable(path, f"{name[:_MAX_NAME]} is no name of a weight")
+    if tensor.dtype not in _DTYPES:
+        raise UserError(
+            f"{path}: {name} holds {tensor.dtype}; a weight holds one of "
+            f"{', '.join(_DTYPES)}."
+        )
+    if len(tensor.shape) > 4 or 0 in tensor.shape:
+        raise _unreadable(
+            path, f"{name} has {len(tensor.shape)} axes or an empty one"
+        )
+
+
+def _read(path: str, name: str, tensor: _Tensor) -> np.ndarray:
+    """Returns an array as float32."""
+    count = math.prod(tensor.shape)
+    try:
+        with files.open(path) as file:
+            file.seek(tensor.offset)
+            stored = np.empty(count, _DTYPES[tensor.dtype])
+            num_bytes = file.readinto(stored)
+    except OSError as error:
+        raise UserError(f"{path}: {error.strerror or error}.") from None
+    if num_bytes < stored.nbytes:
+        raise _unreadable(path, f"it has been cut, {name} is not there")
+    if tensor.dtype == "BF16":
+        value = (stored.astype(np.uint32) << 16).view(np.float32)
+    else:
+        # What float32 cannot hold becomes infinite, and is refused as such.
+        with np.errstate(over="ignore"):
+            value = stored.astype(np.float32, copy=False)
+    return value.reshape(tensor.shape)
+
+
+def _unreadable(path: str, reason: str) -> UserError:
+    # The reason may quote the file: keep it to one short line.
+    shown = reason.encode("unicode_escape").decode("ascii")
+    if len(shown) > 300:
+        shown = shown[:300] + "..."
+    return UserError(f"{path} is not a readable safetensors file: {shown}.")
+
+
+def _untied(path: str, name: str, original: str) -> UserError:
+    return UserError(f"{path}: {name} differs from {original}.")

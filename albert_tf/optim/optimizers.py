@@ -1,0 +1,353 @@
+"""LAMB and AdamW as Keras optimizers.
+
+Both follow the released models' code: decoupled weight decay inside the
+update, moments without bias correction unless asked for, layer normalisation
+and biases left out of decay and (LAMB) of the layer-wise adaptation. Keras'
+own `Lamb` differs in all of that, and matches exclusions against names
+("gamma") that no longer tell a layer normalisation apart.
+"""
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import keras
+import numpy as np
+from keras import ops
+
+from albert_tf.config import OptimizerConfig
+from albert_tf.modeling.fused import compiled
+from albert_tf.optim.variable_rules import matches, path_patterns
+
+# Variables, by path, that neither decay nor adapt (the original's list).
+EXCLUDED_PATTERNS = ("LayerNorm", "layer_norm", "bias")
+# A variable of more values is updated in one compiled pass over memory. For
+# the others the small operations themselves are faster (they take a half to
+# three quarters of the time), and compiling takes a tenth of a second for
+# every shape.
+MOST_UNCOMPILED = 2**15
+
+
+class VariableRule(NamedTuple):
+    """How one variable is updated."""
+
+    path: str
+    decays: bool
+    adapts: bool
+
+
+@keras.saving.register_keras_serializable(package="albert_tf")
+class Lamb(keras.optimizers.Optimizer):
+    """LAMB (You et al. 2020, algorithm 2) in the form that trained ALBERT.
+
+    m, v are moving averages of g and g². u = m / (√v + ε) + decay · w, and
+    w -= lr · r · u with trust ratio r = ‖w‖ / ‖u‖ when both norms are
+    positive, else 1. Variables whose path matches a pattern (a regular
+    expression, found anywhere) of `exclude_from_weight_decay` have no decay;
+    of `exclude_from_layer_adaptation`, r = 1. `variable_rules` shows what
+    that came to.
+
+    By default m and v are used as they are, like the released models'. With
+    `bias_correction` they are divided by 1 - βᵗ first, as in the paper and
+    tensorflow-addons. With `layer_adaptation` off this is AdamW in the same
+    form.
+
+    Arithmetic and moments are float32 for float16 and bfloat16 variables,
+    which could not hold g² nor β; they themselves move only by what their
+    type resolves, so mixed precision (float32 variables) trains better.
+    Norms neither overflow nor vanish. But g² of a gradient above 1.8e19 is
+    infinite in float32, and so is v from then on: u is then decay · w alone.
+    A g² below 1e-38 is 0, which is nothing beside ε.
+    """
+
+    def __init__(
+        self,
+        learning_rate: float | object = 0.00176,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-6,
+        weight_decay_rate: float = 0.01,
+        bias_correction: bool = False,
+        layer_adaptation: bool = True,
+        exclude_from_weight_decay: Sequence[str] = EXCLUDED_PATTERNS,
+        exclude_from_layer_adaptation: Sequence[str] = EXCLUDED_PATTERNS,
+        name: str = "lamb",
+        **kwargs: object,
+    ) -> None:
+        # It would act beside the update, outside the trust ratio.
+        if kwargs.get("weight_decay") is not None:
+            raise ValueError(
+                f"weight_decay={kwargs['weight_decay']} is Keras' own decay, "
+                "which Lamb does not use; give weight_decay_rate."
+            )
+        super().__init__(learning_rate=learning_rate, name=name, **kwargs)
+        self.beta_1 = beta_1
+        self.beta_2 = beta_2
+        self.epsilon = epsilon
+        self.weight_decay_rate = weight_decay_rate
+        self.bias_correction = bias_correction
+        self.layer_adaptation = layer_adaptation
+        self.exclude_from_weight_decay_patterns = _patterns(
+            "exclude_from_weight_decay", exclude_from_weight_decay
+        )
+        self.exclude_from_layer_adaptation_patterns = _patterns(
+            "exclude_from_layer_adaptation", exclude_from_layer_adaptation
+        )
+
+    def build(self, variables: list[keras.Variable]) -> None:
+        """Creates both moments of every variable, and the trust ratios."""
+        if self.built:
+            return
+        super().build(variables)
+        self.momentums = []
+        self.velocities = []
+        self.last_trust_ratios = []  # None where a variable does not adapt
+        self.decays = []
+        self.adapts = []
+        for variable in variables:
+            decays = not matches(
+                variable.path, self.exclude_from_weight_decay_patterns
+            )
+            adapts = self.layer_adaptation and not matches(
+                variable.path, self.exclude_from_layer_adaptation_patterns
+            )
+            self.decays.append(decays)
+            self.adapts.append(adapts)
+            self.momentums.append(self._add_moment(variable, "momentum"))
+            self.velocities.append(self._add_moment(variable, "velocity"))
+            self.last_trust_ratios.append(
+                self.add_variable(
+                    shape=(),
+                    initializer="ones",
+                    dtype="float32",
+                    name=_slot_name(variable, "trust_ratio"),
+                )
+                if adapts
+                else None
+            )
+
+    def _add_moment(self, variable: keras.Variable, name: str) -> object:
+        dtype = keras.backend.result_type(variable.dtype, "float32")
+        if dtype == variable.dtype:
+            return self.add_variable_from_reference(variable, name=name)
+        return self.add_variable(
+            shape=variable.shape, dtype=dtype, name=_slot_name(variable, name)
+        )
+
+    def variable_rules(self) -> list[VariableRule]:
+        """Returns one row for every variable, in the order of building.
+
+        Raises:
+            ValueError: when nothing was built, when a variable was given
+                twice, or when two have the same path, so that no pattern can
+                tell them apart.
+        """
+        if not self.built:
+            raise ValueError(f"{self.name} has no variables yet: build it.")
+        claimed = {}
+        rules = []
+        for variable, decays, adapts in zip(
+            self._trainable_variables, self.decays, self.adapts, strict=True
+        ):
+            path = variable.path
+            if claimed.get(path) is variable:
+                raise ValueError(
+                    f"{self.name} was given the variable {path} twice and "
+                    "would update it twice; give each variable once."
+                )
+            if path in claimed:
+                raise ValueError(
+                    f"{self.name} was given two variables with the path "
+                    f"{path}; give their layers different names."
+                )
+            claimed[path] = variable
+            rules.append(VariableRule(path, decays, adapts))
+        return rules
+
+    def trust_ratios(self) -> dict[str, float]:
+        """Returns the last trust ratio of each adapted variable, by path.
+
+        It is 1 before the first update. Not for use inside a compiled
+        function: `last_trust_ratios` holds the variables.
+
+        Raises:
+            ValueError: as `variable_rules` does.
+        """
+        return {
+            rule.path: float(ops.convert_to_numpy(ratio))
+            for rule, ratio in zip(
+                self.variable_rules(), self.last_trust_ratios, strict=True
+            )
+            if rule.adapts
+        }
+
+    def exclude_from_weight_decay(
+        self, var_list: list | None = None, var_names: list | None = None
+    ) -> None:
+        """Always raises NotImplementedError: Keras' own rule has no effect.
+
+        It acts on Keras' own decay, by names and not by paths.
+        """
+        raise NotImplementedError(
+            "Lamb chooses variables by path: give it the patterns, "
+            "Lamb(exclude_from_weight_decay=[...])."
+        )
+
+    def _betas(self) -> tuple[float, float]:
+        """Returns both decay rates as the update uses them.
+
+        With bias correction the moment and its correction must hold the same
+        number: 1 - 0.999 in double precision and 1 - float32(0.999) differ
+        by 5e-5 of their value, and the error would not cancel. Without it
+        the original multiplies by the double's complement.
+        """
+        if self.bias_correction:
+            return float(np.float32(self.beta_1)), float(
+                np.float32(self.beta_2)
+            )
+        return self.beta_1, self.beta_2
+
+    def update_step(
+        self,
+        gradient: keras.KerasTensor,
+        variable: keras.Variable,
+        learning_rate: keras.KerasTensor,
+    ) -> None:
+        """Updates one variable, its moments and its trust ratio."""
+        index = self._get_variable_index(variable)
+        momentum, velocity = self.momentums[index], self.velocities[index]
+        dtype = momentum.dtype
+        weight = ops.cast(variable, dtype)
+        # The sum is dense where TensorFlow gives the rows of an embedding
+        # (IndexedSlices), some of them several times.
+        gradient = ops.zeros(momentum.shape, dtype) + ops.cast(gradient, dtype)
+        decay = self.weight_decay_rate if self.decays[index] else 0.0
+        large = math.prod(momentum.shape) > MOST_UNCOMPILED
+        m, v, update = (compiled if large else functools.partial)(
+            _moments_and_update,
+            *self._betas(),
+            self.epsilon,
+            decay,
+            self.bias_correction,
+        )(gradient, momentum, velocity, weight, self.iterations)
+        self.assign(momentum, m)
+        self.assign(velocity, v)
+        if self.adapts[index]:
+            update, ratio = adapt(weight, update)
+            self.assign(self.last_trust_ratios[index], ratio)
+        update = ops.cast(learning_rate, dtype) * update
+        self.assign_sub(variable, ops.cast(update, variable.dtype))
+
+    def get_config(self) -> dict:
+        """Returns the constructor's arguments."""
+        config = super().get_config()
+        config.update(
+            beta_1=self.beta_1,
+            beta_2=self.beta_2,
+            epsilon=self.epsilon,
+            weight_decay_rate=self.weight_decay_rate,
+            bias_correction=self.bias_correction,
+            layer_adaptation=self.layer_adaptation,
+            exclude_from_weight_decay=list(
+                self.exclude_from_weight_decay_patterns
+            ),
+            exclude_from_layer_adaptation=list(
+                self.exclude_from_layer_adaptation_patterns
+            ),
+        )
+        return config
+
+
+def _moments_and_update(
+    beta_1: float,
+    beta_2: float,
+    epsilon: float,
+    decay: float,
+    bias_correction: bool,
+    gradient: keras.KerasTensor,
+    momentum: keras.KerasTensor,
+    velocity: keras.KerasTensor,
+    weight: keras.KerasTensor,
+    iterations: keras.KerasTensor,
+) -> tuple[keras.KerasTensor, keras.KerasTensor, keras.KerasTensor]:
+    """Returns both moments and the update before layer adaptation."""
+    m = beta_1 * momentum + (1.0 - beta_1) * gradient
+    v = beta_2 * velocity + (1.0 - beta_2) * ops.square(gradient)
+    first, second = m, v
+    if bias_correction:
+        step = ops.cast(iterations + 1, m.dtype)
+        first = m / (1.0 - ops.power(ops.cast(beta_1, m.dtype), step))
+        second = v / (1.0 - ops.power(ops.cast(beta_2, m.dtype), step))
+    update = first / (ops.sqrt(second) + epsilon)
+    if decay:
+        update = update + decay * weight
+    return m, v, update
+
+
+def _patterns(argument: str, patterns: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(patterns, str):
+        # Each of its letters would be a pattern.
+        raise ValueError(
+            f"{argument}={patterns!r} is one string; give a list of patterns."
+        )
+    return tuple(patterns)
+
+
+def _slot_name(variable: keras.Variable, name: str) -> str:
+    """Returns a slot's name as `add_variable_from_reference` makes it."""
+    return f"{variable.path.replace('/', '_')}_{name}"
+
+
+def adapt(
+    weight: keras.KerasTensor, update: keras.KerasTensor
+) -> tuple[keras.KerasTensor, keras.KerasTensor]:
+    """Returns r · update and r = ‖weight‖ / ‖update‖, 1 if a norm is 0.
+
+    Norms are taken of values divided by the largest one, since float32 holds
+    squares of 1e-19 to 1e19 only; and r · update is made from the update's
+    direction, so that it is right where r itself is beyond float32.
+    """
+    weight_size = ops.max(ops.abs(weight), initial=0.0)
+    update_size = ops.max(ops.abs(update), initial=0.0)
+    usable = ops.logical_and(weight_size > 0.0, update_size > 0.0)
+    weight_size = ops.where(usable, weight_size, 1.0)
+    update_size = ops.where(usable, update_size, 1.0)
+    direction = update / update_size
+    length = weight_size * (_norm(weight / weight_size) / _norm(direction))
+    length = ops.where(usable, length, 1.0)
+    return length * direction, length / update_size
+
+
+def _norm(values: keras.KerasTensor) -> keras.KerasTensor:
+    return ops.sqrt(ops.sum(ops.square(values)))
+
+
+def build_optimizer(config: OptimizerConfig) -> Lamb:
+    """Returns the optimizer of a configuration, its learning rate unset.
+
+    The learning rate is computed by `learning_rate_at` and handed to
+    `update_step`; clipping belongs to the trainer, after the reduction over
+    replicas.
+
+    Raises:
+        UserError: for an exclusion that is no regular expression.
+    """
+    exclusions = {
+        name: path_patterns(name, getattr(config, name))
+        for name in (
+            "exclude_from_weight_decay",
+            "exclude_from_layer_adaptation",
+        )
+    }
+    return Lamb(
+        learning_rate=config.learning_rate,
+        beta_1=config.beta_1,
+        beta_2=config.beta_2,
+        epsilon=config.epsilon,
+        weight_decay_rate=config.weight_decay_rate,
+        bias_correction=config.bias_correction,
+        layer_adaptation=config.optimizer == "lamb",
+        **exclusions,
+        name=config.optimizer,
+    )

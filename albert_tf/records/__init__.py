@@ -1,0 +1,1 @@
+"""Records: schemas, wire format, shards, masking, random numbers."""

@@ -1,0 +1,327 @@
+"""N-gram masking of a batch of sequences (paper, section 4.1, equation 1).
+
+`mask_batch` serves both readers of dynamic records and writers of static
+ones. It follows google-research/albert's create_masked_lm_predictions with
+its faults removed; each removal is marked below. What happens to a row
+depends on the row and its key alone: not on the other rows, not on padding.
+
+The work is done on the words of the whole batch in flat arrays; the one loop
+goes over the rank of a candidate within its row, every operation of it is on
+all rows at once.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from albert_tf.config import MaskingConfig
+from albert_tf.records import counter_rng
+
+# Streams of random numbers under a row's key, each counted by token position,
+# the lengths of n-grams by the number of the n-gram.
+_ORDER, _NGRAM, _ACTION, _REPLACEMENT = range(4)
+
+_KEEP_PROB = 0.1
+_MASK_PROB = 0.8  # the rest is replaced by a random piece
+
+# The bits that hold a word's number within its row while words are sorted.
+_NUMBER = np.uint64(2**24 - 1)
+
+
+class MaskedBatch(NamedTuple):
+    """A batch with tokens hidden and the account of what was hidden."""
+
+    input_ids: np.ndarray  # [batch, seq] int32
+    masked_lm_positions: np.ndarray  # [batch, slots] int32, ascending
+    masked_lm_ids: np.ndarray  # [batch, slots] int32
+    masked_lm_weights: np.ndarray  # [batch, slots] float32, 1 or 0
+    ngram_counts: np.ndarray  # [max_ngram + 1] how many n-grams of n words
+
+    def account(self, mask_id: int) -> dict[str, int]:
+        """Returns what was done, by name: shares are made of these counts."""
+        rows = np.arange(len(self.input_ids))[:, None]
+        shown = self.input_ids[rows, self.masked_lm_positions]
+        real = self.masked_lm_weights > 0
+        as_mask = int((real & (shown == mask_id)).sum())
+        as_is = int((real & (shown == self.masked_lm_ids)).sum())
+        masked = int(real.sum())
+        return {
+            "masked_tokens": masked,
+            "masked_tokens/as_mask": as_mask,
+            "masked_tokens/as_is": as_is,
+            "masked_tokens/as_random": masked - as_mask - as_is,
+            **{
+                f"masked_ngrams/{n}": int(count)
+                for n, count in enumerate(self.ngram_counts)
+                if n
+            },
+        }
+
+
+class _Words(NamedTuple):
+    """The words of a batch, row after row, in flat arrays."""
+
+    row: np.ndarray  # [words] which sequence
+    start: np.ndarray  # [words] first token
+    end: np.ndarray  # [words] past the last token
+    words_left: np.ndarray  # [words] to the end of the run, this one included
+    first: np.ndarray  # [batch + 1] number of a row's first word
+
+
+def maskable_tokens(
+    input_ids: np.ndarray, input_mask: np.ndarray, special_ids: tuple[int, ...]
+) -> np.ndarray:
+    """Returns which tokens `[batch, seq]` are text: not special, not padding.
+
+    Differs from google-research/albert: <unk> is special too; to predict it
+    teaches nothing.
+    """
+    return input_mask.astype(bool) & ~np.isin(input_ids, special_ids)
+
+
+def mask_batch(
+    input_ids: np.ndarray,
+    word_starts: np.ndarray,
+    segment_ids: np.ndarray,
+    maskable: np.ndarray,
+    keys: np.ndarray,
+    *,
+    lengths: np.ndarray,
+    config: MaskingConfig,
+    num_slots: int,
+    mask_id: int,
+    replacement_ids: np.ndarray,
+) -> MaskedBatch:
+    """Returns the batch with n-grams of whole words masked.
+
+    The length n of each n-gram is drawn with p(n) ~ 1/n (or ~ n), and its
+    place is the first, in a random order of the words, where n words of one
+    segment are free. What is left of the budget may shorten the last. A token
+    of a chosen n-gram becomes [MASK] with 0.8, stays with 0.1 and becomes a
+    random piece with 0.1. The budget of a row is `masked_lm_prob` of its
+    length, and at least 1; it is met to the token if whole words can make
+    that sum, and else as far as they can.
+
+    Args:
+        input_ids: `[batch, seq]` int32.
+        word_starts: `[batch, seq]` bool, pieces that begin a word.
+        segment_ids: `[batch, seq]`.
+        maskable: `[batch, seq]` bool, see `maskable_tokens`.
+        keys: `[batch]` uint64, see `counter_rng`.
+        lengths: `[batch]` tokens without padding, special ones included.
+        config: what is masked, but its max_predictions_per_seq.
+        num_slots: P, the most tokens masked in a row.
+        mask_id: id of [MASK].
+        replacement_ids: `[n]` ids a random replacement is drawn from.
+    """
+    word_starts = word_starts.astype(bool)
+    if not config.whole_word_masking:
+        word_starts = np.ones_like(word_starts)
+    words = _find_words(word_starts, segment_ids, maskable)
+    budgets = np.maximum(1, np.rint(config.masked_lm_prob * lengths))
+    budgets = np.minimum(num_slots, budgets).astype(np.int64)
+    chosen, ngram_counts = _choose_words(words, keys, budgets, config)
+    row, position = _tokens_of(words, chosen)
+
+    action = counter_rng.uniform_at(
+        counter_rng.fold_in(keys, _ACTION)[row], position
+    )
+    draw = counter_rng.uniform_at(
+        counter_rng.fold_in(keys, _REPLACEMENT)[row], position
+    )
+    # Differs from google-research/albert, which draws replacements from the
+    # whole vocabulary, [CLS], [SEP] and <pad> included.
+    random_ids = replacement_ids[(draw * len(replacement_ids)).astype(np.int64)]
+    original_ids = input_ids[row, position]
+    masked_ids = np.array(input_ids, np.int32)
+    masked_ids[row, position] = np.select(
+        [action < _MASK_PROB, action < _MASK_PROB + _KEEP_PROB],
+        [mask_id, original_ids],
+        random_ids,
+    )
+
+    per_row = np.bincount(row, minlength=len(input_ids))
+    slot = np.arange(len(row)) - (np.cumsum(per_row) - per_row)[row]
+    shape = (len(input_ids), num_slots)
+    result = MaskedBatch(
+        masked_ids,
+        np.zeros(shape, np.int32),
+        np.zeros(shape, np.int32),
+        np.zeros(shape, np.float32),
+        ngram_counts,
+    )
+    result.masked_lm_positions[row, slot] = position
+    result.masked_lm_ids[row, slot] = original_ids
+    result.masked_lm_weights[row, slot] = 1.0
+    return result
+
+
+def _find_words(
+    word_starts: np.ndarray, segment_ids: np.ndarray, maskable: np.ndarray
+) -> _Words:
+    """Returns the words: maximal, within one run of text of one segment.
+
+    Differs from google-research/albert, where a piece behind [SEP] that does
+    not start a word is glued to the last word of the segment before.
+    """
+    maskable = maskable.astype(bool)
+    continues_run = np.zeros_like(maskable)
+    continues_run[:, 1:] = (
+        maskable[:, 1:]
+        & maskable[:, :-1]
+        & (segment_ids[:, 1:] == segment_ids[:, :-1])
+    )
+    begins_run = maskable & ~continues_run
+    begins_word = begins_run | (maskable & word_starts)
+    ends_word = maskable.copy()
+    ends_word[:, :-1] &= begins_word[:, 1:] | ~continues_run[:, 1:]
+
+    begin = np.flatnonzero(begins_word)
+    row, start = np.divmod(begin, maskable.shape[1])
+    end = np.flatnonzero(ends_word) - (begin - start) + 1
+    starts_run = begins_run.ravel()[begin]
+    run_borders = np.append(np.flatnonzero(starts_run), len(row))
+    words_left = run_borders[np.cumsum(starts_run)] - np.arange(len(row))
+    first = np.searchsorted(row, np.arange(len(maskable) + 1))
+    return _Words(row, start, end, words_left, first)
+
+
+def _choose_words(
+    words: _Words, keys: np.ndarray, budgets: np.ndarray, config: MaskingConfig
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns which words are hidden and by how many n-grams of each length.
+
+    The first is bool `[words]`, the second `[max_ngram + 1]`.
+    """
+    chosen = np.zeros(len(words.row), bool)
+    ngram_counts = np.zeros(config.max_ngram + 1, np.int64)
+    remaining = budgets.copy()
+    order = _random_order(words, keys)
+    ngrams = _draw_ngrams(keys, int(budgets.max(initial=1)), config)
+    # Differs from google-research/albert, which may end below its budget:
+    # what no n-gram filled is filled with single words.
+    for lengths in (ngrams, np.ones_like(ngrams)):
+        _fill_budgets(words, order, lengths, remaining, chosen, ngram_counts)
+    for row in np.flatnonzero(remaining):
+        _complete_row(words, order[row], row, budgets[row], chosen)
+    return chosen, ngram_counts
+
+
+def _random_order(words: _Words, keys: np.ndarray) -> np.ndarray:
+    """Returns `[batch, words of the longest row]`: a row's words, shuffled.
+
+    An entry is the word's number within its row. A row's unused end holds
+    entries without meaning.
+    """
+    number = np.arange(len(words.row)) - words.first[words.row]
+    width = int(number.max(initial=-1)) + 1
+    bits = counter_rng.random_bits(
+        counter_rng.fold_in(keys, _ORDER)[words.row], words.start
+    )
+    # The word's number rides in the lowest bits of what is sorted, which
+    # makes sorting cheap and its outcome unique.
+    ranks = np.full((len(keys), width), np.iinfo(np.uint64).max)
+    ranks[words.row, number] = (bits & ~_NUMBER) | number.astype(np.uint64)
+    ranks.sort(axis=1)
+    return (ranks & _NUMBER).astype(np.int64)
+
+
+def _draw_ngrams(
+    keys: np.ndarray, number: int, config: MaskingConfig
+) -> np.ndarray:
+    """Returns the lengths `[batch, number]`, in words, of a row's n-grams."""
+    weights = np.arange(1, config.max_ngram + 1, dtype=np.float64)
+    if config.favor_shorter_ngram:
+        weights = 1.0 / weights
+    cumulative = np.cumsum(weights)
+    draw = counter_rng.uniforms(counter_rng.fold_in(keys, _NGRAM), number)
+    draw *= cumulative[-1]
+    return 1 + (draw[..., None] >= cumulative[:-1]).sum(axis=-1)
+
+
+def _fill_budgets(
+    words: _Words,
+    order: np.ndarray,
+    ngrams: np.ndarray,
+    remaining: np.ndarray,
+    chosen: np.ndarray,
+    ngram_counts: np.ndarray,
+) -> None:
+    """Chooses the n-grams that fit; updates the last three arrays.
+
+    Differs from google-research/albert, where each place draws its own n and
+    long n-grams, which find less room, come out too rare: here a length that
+    was drawn waits for the first place with room for it.
+    """
+    num_words = np.diff(words.first)
+    num_chosen = np.zeros(len(ngrams), np.int64)
+    longest = int(ngrams.max(initial=1))
+    for rank in range(order.shape[1]):
+        rows = np.flatnonzero((remaining > 0) & (num_words > rank))
+        if not rows.size:
+            break
+        word = words.first[rows] + order[rows, rank]
+        ngram = ngrams[rows, num_chosen[rows]]
+        fits = ngram <= words.words_left[word]
+        rows, word, ngram = rows[fits], word[fits], ngram[fits]
+        size = words.end[word + ngram - 1] - words.start[word]
+        for _ in range(longest - 1):
+            ngram -= (size > remaining[rows]) & (ngram > 1)
+            size = words.end[word + ngram - 1] - words.start[word]
+        fits = size <= remaining[rows]
+        for step in range(longest):
+            fits &= ~chosen[word + np.minimum(step, ngram - 1)]
+        rows, word, ngram = rows[fits], word[fits], ngram[fits]
+        remaining[rows] -= size[fits]
+        num_chosen[rows] += 1
+        ngram_counts += np.bincount(ngram, minlength=len(ngram_counts))
+        for step in range(longest):
+            chosen[word + np.minimum(step, ngram - 1)] = True
+
+
+def _complete_row(
+    words: _Words,
+    order: np.ndarray,
+    row: int,
+    budget: int,
+    chosen: np.ndarray,
+) -> None:
+    """Chooses other words of a row if those fill its budget better.
+
+    Rarely called: where every word that is left is too long for what is left.
+    Which sums whole words can make is a knapsack; those chosen already come
+    first, so that they stay where they can.
+    """
+    first, end = words.first[row], words.first[row + 1]
+    if chosen[first:end].all():
+        return
+    candidates = first + order[: end - first]
+    candidates = candidates[np.argsort(~chosen[candidates], kind="stable")]
+    sizes = words.end - words.start
+    # For every sum that words can make, the last word of it.
+    last_word = {0: -1}
+    for word in candidates.tolist():
+        size = int(sizes[word])
+        for total in sorted(last_word, reverse=True):
+            if total + size <= budget:
+                last_word.setdefault(total + size, word)
+        if budget in last_word:
+            break
+    chosen[first:end] = False
+    total = max(last_word)
+    while total:
+        word = last_word[total]
+        chosen[word] = True
+        total -= int(sizes[word])
+
+
+def _tokens_of(
+    words: _Words, chosen: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns row and position of every token of the chosen words, in order."""
+    start = words.start[chosen]
+    sizes = words.end[chosen] - start
+    row = np.repeat(words.row[chosen], sizes)
+    before = np.cumsum(sizes) - sizes
+    position = np.arange(len(row)) + np.repeat(start - before, sizes)
+    return row, position

@@ -1,0 +1,343 @@
+"""Directories of pretraining records: shards and their account.
+
+Records lie in shards, TFRecord files named in the directory's
+`metadata.json`, which is written last: a directory without it is unfinished.
+`write_shard` writes one; `open_shards` checks them against the account and
+gives random access by record number. Shards in a bucket are copied to a disk
+first: there a read takes a thousandth of the time. Nothing else here needs
+TensorFlow.
+"""
+
+import concurrent.futures
+import dataclasses
+import fnmatch
+import glob
+import hashlib
+import os
+import shutil
+import tempfile
+import types
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from albert_tf.config import UserError
+from albert_tf.io import files
+from albert_tf.io.json_files import read_json
+from albert_tf.records.tfrecord import record_spans, write_records
+
+METADATA_NAME = "metadata.json"
+# The tokenizer of the records, beside them.
+TOKENIZER_DIRECTORY = "tokenizer"
+FORMAT_VERSION = 1
+_COPIED_AT_ONCE = 1 << 24
+
+
+@dataclasses.dataclass(frozen=True)
+class ShardInfo:
+    """What metadata.json says of a shard."""
+
+    name: str
+    num_records: int
+    num_bytes: int
+    sha256: str
+
+
+def shard_name(split: str, shard: int, num_shards: int) -> str:
+    """Returns the file name of a split's shard, `train-00000-of-00008...`."""
+    return f"{split}-{shard:05}-of-{num_shards:05}.tfrecord"
+
+
+def write_shard(
+    path: str | os.PathLike[str], records: Iterable[bytes]
+) -> ShardInfo:
+    """Returns the account of a TFRecord file written with `records`.
+
+    The file has its name only when it is complete and on disk; if `records`
+    fails, nothing is left.
+    """
+    with files.replacing(path) as file:
+        account = write_records(file, records)
+    return ShardInfo(os.path.basename(path), *account)
+
+
+def id_ranges(ids: np.ndarray) -> list[list[int]]:
+    """Returns sorted `ids` as half-open ranges `[first, past the last]`."""
+    runs = np.split(ids, np.flatnonzero(np.diff(ids) != 1) + 1)
+    return [[int(run[0]), int(run[-1]) + 1] for run in runs if len(run)]
+
+
+def ids_in_ranges(ranges: Sequence[Sequence[int]]) -> np.ndarray:
+    """Returns the ids, int32, that `id_ranges` made `ranges` of."""
+    parts = [np.arange(first, last, dtype=np.int32) for first, last in ranges]
+    return np.concatenate(parts or [np.zeros(0, np.int32)])
+
+
+def describe_tokenizer(tokenizer: Any) -> dict[str, Any]:
+    """Returns what a reader must know of the tokenizer to mask and to check."""
+    return {
+        "fingerprint": tokenizer.fingerprint,
+        "vocab_size": int(tokenizer.vocab_size),
+        "pad_id": int(tokenizer.pad_id),
+        "unk_id": int(tokenizer.unk_id),
+        "cls_id": int(tokenizer.cls_id),
+        "sep_id": int(tokenizer.sep_id),
+        "mask_id": int(tokenizer.mask_id),
+        "special_ids": [int(i) for i in tokenizer.special_ids],
+        "replacement_id_ranges": id_ranges(tokenizer.replacement_ids),
+    }
+
+
+class ShardSet:
+    """The records of a split, read by number; safe to read from threads.
+
+    `metadata` is the directory's metadata.json; `fingerprint` names the
+    contents of its shards.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        shards: Sequence[ShardInfo],
+        metadata: dict[str, Any],
+        cache_dir: str | None = None,
+    ) -> None:
+        self.directory = directory
+        self.metadata = metadata
+        # What the records are, whatever the directory is called.
+        self.fingerprint = hashlib.sha256(
+            "".join(shard.sha256 for shard in shards).encode()
+        ).hexdigest()
+        self._paths = [os.path.join(directory, shard.name) for shard in shards]
+        local = self._paths
+        if files.is_remote(directory):
+            cache = os.path.join(cache_dir or _own_cache(), self.fingerprint)
+            local = [os.path.join(cache, shard.name) for shard in shards]
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            spans = list(pool.map(_spans, self._paths, local, shards))
+        counts = [len(offsets) for offsets, _ in spans]
+        self._first = np.cumsum([0, *counts])
+        self._offsets = np.concatenate([offsets for offsets, _ in spans])
+        self._lengths = np.concatenate([lengths for _, lengths in spans])
+        self._descriptors = [os.open(path, os.O_RDONLY) for path in local]
+        self._close = weakref.finalize(self, _close_all, self._descriptors)
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def read(self, record_numbers: Iterable[int]) -> list[bytes]:
+        """Returns the records with these numbers, in their order."""
+        numbers = np.asarray(record_numbers, np.int64)
+        if numbers.size and not (
+            0 <= numbers.min() <= numbers.max() < len(self)
+        ):
+            raise IndexError(f"A record number is outside range({len(self)}).")
+        shards = np.searchsorted(self._first, numbers, side="right") - 1
+        return [
+            os.pread(self._descriptors[shard], length, offset)
+            for shard, length, offset in zip(
+                shards.tolist(),
+                self._lengths[numbers].tolist(),
+                self._offsets[numbers].tolist(),
+                strict=True,
+            )
+        ]
+
+    def location(self, record_number: int) -> str:
+        """Returns where a record lies, for messages: file and record."""
+        shard = int(np.searchsorted(self._first, record_number, "right")) - 1
+        within = record_number - int(self._first[shard])
+        return f"{self._paths[shard]}, record {within}"
+
+    def close(self) -> None:
+        """Closes the files."""
+        self._close()
+
+    def __enter__(self) -> "ShardSet":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: types.TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def shard_directory(path: str | os.PathLike[str]) -> str:
+    """Returns the directory of the shards that a path or glob names."""
+    path = os.fspath(path)
+    if files.isdir(path) or glob.escape(path) == path:
+        return path
+    return os.path.dirname(path)
+
+
+def open_shards(
+    path: str | os.PathLike[str], split: str, cache_dir: str | None = None
+) -> ShardSet:
+    """Returns the records of `split` in a shard directory.
+
+    Args:
+        path: the directory or a glob of shard files in it, which selects
+            some of the split's shards. Shards behind a scheme (`gs://`) are
+            copied to a disk unless they are there.
+        split: whose records.
+        cache_dir: where the copies lie, by fingerprint; for the next time
+            as well. The user's own place among the system's temporary files
+            when not given.
+
+    Raises:
+        UserError: if the directory is unfinished or has no such split, or a
+            shard is missing, cut, changed or foreign; it names the file.
+    """
+    path = os.fspath(path)
+    directory = shard_directory(path)
+    pattern = None if directory == path else os.path.basename(path)
+    metadata = read_metadata(directory)
+    splits = metadata["splits"]
+    if split not in splits:
+        raise UserError(
+            f"{directory} has no split {split!r}; it has "
+            f"{', '.join(sorted(splits))}."
+        )
+    shards = [ShardInfo(**shard) for shard in splits[split]["shards"]]
+    for shard in shards:
+        if shard.name != os.path.basename(shard.name):
+            raise UserError(
+                f"{os.path.join(directory, METADATA_NAME)} names the shard "
+                f"{shard.name!r}; a name within the directory is needed."
+            )
+    if pattern is not None:
+        _refuse_foreign(directory, pattern, splits)
+        shards = [s for s in shards if fnmatch.fnmatchcase(s.name, pattern)]
+        if not shards:
+            raise UserError(f"{path} names no shard of the split {split!r}.")
+    return ShardSet(directory, shards, metadata, cache_dir)
+
+
+def read_metadata(directory: str | os.PathLike[str]) -> dict[str, Any]:
+    """Returns a shard directory's metadata.json.
+
+    Raises:
+        UserError: if the directory is missing or unfinished, or written by
+            another version of the format.
+    """
+    directory = os.fspath(directory)
+    if not files.isdir(directory or "."):
+        raise UserError(f"{directory} is not a directory of shards.")
+    path = os.path.join(directory, METADATA_NAME)
+    if not files.isfile(path):
+        raise UserError(
+            f"{directory or '.'} has no {METADATA_NAME}, so its shards are "
+            "unfinished; run build_pretraining_data again with this output "
+            "directory to finish it."
+        )
+    metadata = read_json(path)
+    if metadata.get("format_version") != FORMAT_VERSION:
+        raise UserError(
+            f"{path} has format_version={metadata.get('format_version')!r}; "
+            f"{FORMAT_VERSION} is needed. Build the shards again."
+        )
+    return metadata
+
+
+def _refuse_foreign(
+    directory: str, pattern: str, splits: Mapping[str, Any]
+) -> None:
+    """Raises UserError if the glob matches a file that is no known shard."""
+    known = {
+        shard["name"] for split in splits.values() for shard in split["shards"]
+    }
+    known.add(METADATA_NAME)
+    for name in files.listdir(directory or "."):
+        if fnmatch.fnmatchcase(name, pattern) and name not in known:
+            raise UserError(
+                f"{os.path.join(directory, name)} is not a shard that "
+                f"{METADATA_NAME} names; take a narrower pattern than "
+                f"{pattern!r}."
+            )
+
+
+def _own_cache() -> str:
+    """Returns a directory for copies that other users cannot write to."""
+    path = os.path.join(tempfile.gettempdir(), f"albert_tf-{os.getuid()}")
+    os.makedirs(path, 0o700, exist_ok=True)
+    return path
+
+
+def _spans(
+    path: str, local: str, shard: ShardInfo
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns offsets and lengths of a shard's records, or raises UserError.
+
+    A shard whose `local` path is not its own is copied there, unless a good
+    copy is there.
+    """
+    try:
+        return _verified_spans(path, local, shard)
+    except UserError:
+        if local == path:
+            raise
+    _copy(path, local, shard)
+    return _verified_spans(path, local, shard)
+
+
+def _copy(path: str, local: str, shard: ShardInfo) -> None:
+    try:
+        source = files.open(path)
+    except OSError as error:
+        raise _missing(path, error) from None
+    try:
+        os.makedirs(os.path.dirname(local), exist_ok=True)
+        with source, files.replacing(local) as target:
+            shutil.copyfileobj(source, target, _COPIED_AT_ONCE)
+    except OSError as error:
+        raise UserError(
+            f"{path} ({shard.num_bytes} bytes) cannot be copied to {local}: "
+            f"{error.strerror}."
+        ) from None
+
+
+def _verified_spans(
+    path: str, local: str, shard: ShardInfo
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns offsets and lengths of the records at `local`, once checked."""
+    try:
+        num_bytes = os.path.getsize(local)
+    except OSError as error:
+        raise _missing(path, error) from None
+    if num_bytes != shard.num_bytes:
+        raise UserError(
+            f"{path} has {num_bytes} bytes, {METADATA_NAME} says "
+            f"{shard.num_bytes}: it was cut or replaced. Copy it again or "
+            "build the shards again."
+        )
+    with open(local, "rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if digest != shard.sha256:
+            raise UserError(
+                f"{path} has sha256 {digest}, {METADATA_NAME} says "
+                f"{shard.sha256}: its contents changed. Copy it again or "
+                "build the shards again."
+            )
+        spans = record_spans(file.fileno())
+    if len(spans[0]) != shard.num_records:
+        raise UserError(
+            f"{path} has {len(spans[0])} records, {METADATA_NAME} says "
+            f"{shard.num_records}."
+        )
+    return spans
+
+
+def _missing(path: str, error: OSError) -> UserError:
+    return UserError(
+        f"{path} is missing ({error.strerror}); {METADATA_NAME} names it."
+    )
+
+
+def _close_all(descriptors: Sequence[int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)

@@ -1,0 +1,140 @@
+"""What TensorBoard reads: a file of events, written by ourselves.
+
+tf.summary's writer has no way to say that a run was resumed, and what becomes
+of its events on a full disk is out of a program's hands.
+"""
+
+import io
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping
+
+from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.plugins.image.metadata import create_summary_metadata
+from tensorboard.plugins.scalar.summary_v2 import scalar_pb
+from tensorboard.plugins.text.summary_v2 import text_pb
+from tensorboard.util.tensor_util import make_tensor_proto
+
+from albert_tf.records.tfrecord import write_records
+from albert_tf.rundir.append_log import AppendLog
+
+# The group that TensorBoard shows a scalar in, by how its name ends: it opens
+# and closes whole groups.
+_GROUPS = {
+    ("loss", "perplexity"): "loss",
+    ("accuracy",): "accuracy",
+    ("_per_second", "share_of_ceiling", "data_wait_share"): "speed",
+    (
+        "learning_rate",
+        "_norm",
+        "loss_scale",
+        "skipped_steps",
+        "records_crc32",
+        "trust_ratio_min",
+        "trust_ratio_median",
+        "trust_ratio_max",
+    ): "updates",
+}
+# What the names of scalars of single variables begin with; a path follows.
+TRUST_RATIO = "trust_ratio/"
+
+
+def tag(name: str) -> str:
+    """Returns the tag of a scalar in TensorBoard: `group/title`.
+
+    Trust ratios are grouped by block or head. Of a title TensorBoard elides
+    everything but what follows the last slash, so there is only one:
+    `trust_ratio/albert/encoder/block/attention/query/kernel` becomes
+    `trust_ratio_block/attention.query`.
+    """
+    if name.startswith(TRUST_RATIO):
+        path = name.removeprefix(TRUST_RATIO).removesuffix("/kernel")
+        parts = path.split("/")[1:] or [path]
+        if parts[0] == "encoder":
+            parts = parts[1:]
+        group = f"trust_ratio_{parts[0]}" if len(parts) > 1 else "trust_ratio"
+        return f"{group}/{'.'.join(parts[1:] or parts)}"
+    if "/" in name:
+        return name
+    for endings, group in _GROUPS.items():
+        if name.endswith(endings):
+            return f"{group}/{name}"
+    return f"measures/{name}"
+
+
+class EventFile:
+    """A new file of events in a directory that may hold earlier ones.
+
+    It begins with the mark of a (re)start: TensorBoard then drops what
+    earlier files hold of later steps, so that steps made twice are seen once.
+    """
+
+    def __init__(
+        self, directory: str, start_step: int, say: Callable[[str], None]
+    ) -> None:
+        """Begins the file.
+
+        Args:
+            directory: what TensorBoard calls a run.
+            start_step: updates already made.
+            say: prints a line.
+        """
+        # Files are read in the order of their names.
+        name = (
+            f"events.out.tfevents.{time.time():017.6f}."
+            f"{socket.gethostname()}.{os.getpid()}"
+        )
+        self._log = AppendLog(os.path.join(directory, name), say)
+        self._write(Event(file_version="brain.Event:2"))
+        # What a run that starts at 0 left before belongs to no step of it.
+        first = start_step + 1 if start_step else 0
+        self._write(
+            Event(step=first, session_log=SessionLog(status=SessionLog.START))
+        )
+
+    def scalars(self, step: int, values: Mapping[str, float]) -> None:
+        """Writes scalars, all in one event: there may be hundreds."""
+        summary = Summary()
+        for name, value in values.items():
+            summary.MergeFrom(scalar_pb(tag(name), value))
+        self.summary(step, summary)
+
+    def text(self, step: int, name: str, text: str) -> None:
+        """Writes a text in Markdown."""
+        self.summary(step, text_pb(name, text))
+
+    def image(
+        self, step: int, name: str, png: bytes, size: tuple[int, int]
+    ) -> None:
+        """Writes a picture of `size`, width and height in pixels."""
+        value = Summary.Value(
+            tag=name,
+            metadata=create_summary_metadata(
+                display_name=name, description="", converted_to_tensor=False
+            ),
+        )
+        content = [str(side).encode() for side in size]
+        value.tensor.CopyFrom(make_tensor_proto([*content, png]))
+        self.summary(step, Summary(value=[value]))
+
+    def summary(self, step: int, summary: Summary) -> None:
+        """Writes what a plugin of TensorBoard made."""
+        # Of TensorFlow's class or of TensorBoard's own, as the plugin likes.
+        content = Summary.FromString(summary.SerializeToString())
+        self._write(Event(step=step, summary=content))
+
+    def _write(self, event: Event) -> None:
+        event.wall_time = time.time()
+        frame = io.BytesIO()
+        write_records(frame, [event.SerializeToString()])
+        self._log.append(frame.getvalue())
+
+    def sync(self) -> None:
+        """Brings every event to the disk."""
+        self._log.sync()
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._log.close()

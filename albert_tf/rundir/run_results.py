@@ -1,0 +1,52 @@
+"""What runs have reached, read from their logs."""
+
+import json
+import math
+import os
+from collections.abc import Mapping
+
+from albert_tf.config import UserError
+from albert_tf.io import files
+
+# What a run computes, a line for each log and evaluation.
+METRICS_FILE = "metrics.jsonl"
+
+
+def json_measures(measures: Mapping[str, float]) -> dict[str, float | None]:
+    """Returns measures as JSON can hold them: null where not defined."""
+    return {name: finite(value) for name, value in measures.items()}
+
+
+def finite(value: float) -> float | None:
+    """Returns a number, None where it is not finite."""
+    return value if math.isfinite(value) else None
+
+
+def evaluations(run_dir: str) -> list[dict]:
+    """Returns the evaluations in a run's log, with their steps.
+
+    Raises:
+        UserError: when there is no log, no evaluation in it, or a damaged
+            line before others.
+    """
+    path = os.path.join(run_dir, METRICS_FILE)
+    if not files.isfile(path):
+        raise UserError(f"{run_dir} is not a run directory: no {path}.")
+    found = []
+    with files.open(path) as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                values = json.loads(line)
+            except ValueError:
+                if not next(file, None):
+                    # It is being written, or its run was killed.
+                    break
+                raise UserError(
+                    f"{path}, line {number} is damaged; the run's own "
+                    "command, started again, removes it."
+                ) from None
+            if values["split"] == "eval":
+                found.append(values)
+    if not found:
+        raise UserError(f"{path} has no evaluation yet.")
+    return found

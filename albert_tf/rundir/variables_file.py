@@ -1,0 +1,196 @@
+"""A file of variables by path: bit-exact, and known to be whole or not.
+
+It is a safetensors file, which other programs read as well. Its metadata
+hold a JSON object about the variables; its last entry is the SHA-256 of every
+byte before it. Variables pass through memory one at a time.
+"""
+
+import dataclasses
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, BinaryIO
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.config import UserError
+from albert_tf.io import files
+
+# The names of types in safetensors files.
+_TYPES = {
+    "bool": "BOOL",
+    "uint8": "U8",
+    "uint16": "U16",
+    "uint32": "U32",
+    "uint64": "U64",
+    "int8": "I8",
+    "int16": "I16",
+    "int32": "I32",
+    "int64": "I64",
+    "float16": "F16",
+    "bfloat16": "BF16",
+    "float32": "F32",
+    "float64": "F64",
+}
+_DIGEST = "sha256"
+_DIGEST_BYTES = 32
+_ABOUT = "about"
+_CHUNK_BYTES = 1 << 22
+
+
+class Damaged(Exception):
+    """A file that was cut or changed since it was written; says how."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Entry:
+    """What a file says of a variable, in the header's terms."""
+
+    dtype: str
+    shape: list[int]
+    data_offsets: list[int]
+
+
+def write_variables(
+    path: str, variables: Mapping[str, tf.Variable], about: dict[str, Any]
+) -> None:
+    """Writes variables and `about`; the file appears when it is on disk.
+
+    Raises:
+        OSError: when it cannot be written; what had the name before stays.
+    """
+    digest = hashlib.sha256()
+    with files.replacing(path) as file:
+
+        def write(content: Any) -> None:
+            file.write(content)
+            digest.update(content)
+
+        header = _header(variables, about)
+        write(len(header).to_bytes(8, "little"))
+        write(header)
+        for variable in variables.values():
+            values = np.ascontiguousarray(variable.numpy()).reshape(-1)
+            write(values.view(np.uint8).data)
+        file.write(digest.digest())
+
+
+def read_about(path: str) -> dict[str, Any]:
+    """Returns what was written about the variables, without a check.
+
+    Raises:
+        Damaged: when this little is not there to read.
+        OSError: when the file cannot be read.
+    """
+    with files.open(path) as file:
+        return _read_header(file, files.size(path))[0]
+
+
+def check_variables(path: str) -> dict[str, Any]:
+    """Returns what was written about the variables, once all is checked.
+
+    Raises:
+        Damaged: when a byte is missing or differs.
+        OSError: when the file cannot be read.
+    """
+    num_bytes = files.size(path)
+    digest = hashlib.sha256()
+    left = num_bytes - _DIGEST_BYTES
+    with files.open(path) as file:
+        while left > 0 and (chunk := file.read(min(left, _CHUNK_BYTES))):
+            digest.update(chunk)
+            left -= len(chunk)
+        if file.read() != digest.digest():
+            raise Damaged(
+                f"of its {num_bytes} bytes some are missing or have changed "
+                "since it was written"
+            )
+        file.seek(0)
+        return _read_header(file, num_bytes)[0]
+
+
+def fill_variables(path: str, variables: Mapping[str, tf.Variable]) -> None:
+    """Assigns to every variable what the file, checked before, holds.
+
+    Raises:
+        UserError: when it holds other variables; none is assigned then.
+        OSError: when the file cannot be read.
+    """
+    with files.open(path) as file:
+        _, entries = _read_header(file, files.size(path))
+        _refuse_others(path, entries, variables)
+        for name, entry in entries.items():
+            variable = variables[name]
+            first, end = entry.data_offsets
+            values = np.frombuffer(
+                file.read(end - first), variable.dtype.as_numpy_dtype
+            )
+            variable.assign(values.reshape(entry.shape))
+
+
+def _header(
+    variables: Mapping[str, tf.Variable], about: dict[str, Any]
+) -> bytes:
+    header: dict[str, Any] = {"__metadata__": {_ABOUT: json.dumps(about)}}
+    end = 0
+
+    def add(name: str, dtype: str, shape: list[int], num_bytes: int) -> None:
+        nonlocal end
+        entry = _Entry(dtype, shape, [end, end + num_bytes])
+        header[name] = dataclasses.asdict(entry)
+        end += num_bytes
+
+    for name, variable in variables.items():
+        shape = variable.shape.as_list()
+        num_bytes = math.prod(shape) * variable.dtype.size
+        add(name, _TYPES[variable.dtype.name], shape, num_bytes)
+    add(_DIGEST, "U8", [_DIGEST_BYTES], _DIGEST_BYTES)
+    text = json.dumps(header).encode()
+    # Readers that map the file want the data to begin at a multiple of 8.
+    return text.ljust(-(-len(text) // 8) * 8)
+
+
+def _read_header(
+    file: BinaryIO, num_bytes: int
+) -> tuple[dict[str, Any], dict[str, _Entry]]:
+    """Returns `about` and the variables; the file stands at their data."""
+    length = int.from_bytes(file.read(8), "little")
+    if length > num_bytes:
+        raise Damaged(f"its {num_bytes} bytes hold no header")
+    try:
+        header = json.loads(file.read(length))
+        about = json.loads(header.pop("__metadata__")[_ABOUT])
+        header.pop(_DIGEST)
+        entries = {name: _Entry(**entry) for name, entry in header.items()}
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise Damaged("its header cannot be read") from None
+    return about, entries
+
+
+def _refuse_others(
+    path: str,
+    entries: Mapping[str, _Entry],
+    variables: Mapping[str, tf.Variable],
+) -> None:
+    """Raises UserError unless a file has just these variables."""
+    faults = [f"{name} is missing" for name in variables if name not in entries]
+    for name, entry in entries.items():
+        there = (entry.dtype, entry.shape)
+        if name not in variables:
+            faults.append(f"{name} is not of this model")
+            continue
+        variable = variables[name]
+        here = (_TYPES[variable.dtype.name], variable.shape.as_list())
+        if there != here:
+            faults.append(
+                f"{name} is {there[0]} {there[1]} and not {here[0]} {here[1]}"
+            )
+    if faults:
+        more = f"; and {len(faults) - 5} more" if len(faults) > 5 else ""
+        raise UserError(
+            f"{path} is a checkpoint of another model: "
+            f"{'; '.join(faults[:5])}{more}. Give the settings that it was "
+            "made with, or another --run_dir."
+        )

@@ -1,0 +1,1 @@
+"""Kinds of tasks: what an example is, and how it is scored."""

@@ -1,0 +1,306 @@
+"""Questions on long paragraphs as windows: [CLS] question [SEP] part [SEP]."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from albert_tf.config import FeatureConfig, UserError
+from albert_tf.tasks.features import Features, flat
+from albert_tf.tasks.formats.squad import Question
+from albert_tf.tasks.squad_scores import normalize_answer
+from albert_tf.text.tokenizer_base import Tokenizer
+
+# [CLS] and two [SEP].
+_SPECIAL_TOKENS = 3
+# What a window must have room for.
+_PARAGRAPH_TOKENS = 8
+
+_SEQUENCES = ("input_ids", "segment_ids", "p_mask")
+_SCALARS = ("start_positions", "end_positions", "is_impossible")
+_DECODING = ("char_starts", "char_ends", "max_context")
+
+# In place of a number of tokens: no gold answer stands whole in the window
+# that its first token is predicted from; none begins and ends with tokens.
+IN_NO_WINDOW, NOT_OF_TOKENS = -1, -2
+
+
+def window_features(
+    questions: Sequence[Question],
+    tokenizer: Tokenizer,
+    config: FeatureConfig,
+    spans: Mapping[str, tuple[int, int]],
+    *,
+    decoding: bool,
+) -> Features:
+    """Returns a row for each window of each question, in order.
+
+    The windows are those of google-research/albert's run_squad: all that the
+    question leaves of max_seq_length, doc_stride apart. `p_mask` is 1 where
+    no answer can be: at the question, [SEP] and padding. `start_positions`
+    and `end_positions` are of the answer's tokens; a window that has not all
+    of them points at [CLS] and is `is_impossible`.
+
+    Args:
+        questions: none is left out; one on an empty paragraph has one row.
+        tokenizer: the model's.
+        config: lengths.
+        spans: characters of the answer, by the question's id.
+        decoding: whether to tell what answers are cut by: `char_starts` and
+            `char_ends`, a token's characters without white space at either
+            end, -1 outside of the paragraph; `max_context`, 1 where no other
+            window has more of what is around the token.
+
+    Raises:
+        UserError: when max_seq_length is too small for max_query_length.
+    """
+    _check_lengths(config)
+    queries = tokenizer.encode_batch([q.question for q in questions])
+    # Many questions are on one paragraph.
+    paragraphs: dict[str, _Paragraph] = {}
+    rows = []
+    numbers = []
+    cut = []
+    answer_lengths = []
+    for number, question in enumerate(questions):
+        context = question.context
+        if context not in paragraphs:
+            paragraphs[context] = _paragraph(context, tokenizer)
+        query = queries[number][: config.max_query_length]
+        answer = paragraphs[context].tokens(spans.get(question.id))
+        first = len(rows)
+        windows = list(_windows(paragraphs[context], len(query), config))
+        answer_lengths.append(
+            _answer_length(
+                question, spans.get(question.id), paragraphs[context], windows
+            )
+        )
+        for window in windows:
+            rows.append(
+                _sequence(query, window, tokenizer)
+                | _labels(len(query), window, answer)
+            )
+            numbers.append(number)
+        # An answer longer than every window, or of characters that the
+        # tokenizer drops, stands in none of them.
+        lost = question.id in spans and all(
+            row["is_impossible"] for row in rows[first:]
+        )
+        if lost or len(queries[number]) > len(query):
+            cut.append(number)
+
+    def tokens(name: str) -> np.ndarray:
+        return flat([row[name] for row in rows])[0]
+
+    return Features(
+        sequences={name: tokens(name) for name in _SEQUENCES},
+        offsets=flat([row["input_ids"] for row in rows])[1],
+        scalars={
+            name: np.array([row[name] for row in rows], np.int32)
+            for name in _SCALARS
+        },
+        padding={"input_ids": tokenizer.pad_id, "segment_ids": 0, "p_mask": 1},
+        example_numbers=np.array(numbers, np.int64),
+        decoding={name: tokens(name) for name in _DECODING if decoding},
+        cut=cut,
+        answer_lengths=answer_lengths,
+    )
+
+
+def _check_lengths(config: FeatureConfig) -> None:
+    needed = config.max_query_length + _SPECIAL_TOKENS + _PARAGRAPH_TOKENS
+    if config.max_seq_length < needed:
+        raise UserError(
+            f"max_seq_length is {config.max_seq_length}, too short for a "
+            f"question of max_query_length={config.max_query_length} tokens, "
+            f"{_SPECIAL_TOKENS} special ones and {_PARAGRAPH_TOKENS} of a "
+            f"paragraph; set max_seq_length to {needed} or more, or "
+            "max_query_length to less."
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Paragraph:
+    """A paragraph's tokens, and which characters they are of.
+
+    `starts` and `ends` `[tokens]` leave out white space at either end; a
+    token of nothing else ends before it starts, or where it does.
+    """
+
+    ids: np.ndarray
+    starts: np.ndarray
+    ends: np.ndarray
+
+    def tokens(self, span: tuple[int, int] | None) -> tuple[int, int] | None:
+        """Returns the first and the last token of characters; None where no
+        token is of them."""
+        if span is None:
+            return None
+        touched = np.flatnonzero(
+            np.maximum(self.starts, span[0]) < np.minimum(self.ends, span[1])
+        )
+        return (touched[0], touched[-1]) if len(touched) else None
+
+
+def _paragraph(context: str, tokenizer: Tokenizer) -> _Paragraph:
+    encoding = tokenizer.encode_with_offsets(context)
+    visible = np.flatnonzero([not c.isspace() for c in context])
+    # The visible characters before each offset, and what follows them.
+    starts = np.searchsorted(visible, encoding.starts)
+    ends = np.searchsorted(visible, encoding.ends)
+    return _Paragraph(
+        np.array(encoding.ids, np.int32),
+        np.append(visible, len(context))[starts],
+        np.insert(visible + 1, 0, 0)[ends],
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Window:
+    """The tokens of a paragraph from `begin` on that fit, and which of them
+    have no more around them in another window."""
+
+    paragraph: _Paragraph
+    begin: int
+    end: int
+    max_context: np.ndarray
+
+    def cut(self, values: np.ndarray) -> np.ndarray:
+        """Returns its part of `[tokens of the paragraph]`."""
+        return values[self.begin : self.end]
+
+
+def _windows(
+    paragraph: _Paragraph, query_length: int, config: FeatureConfig
+) -> Iterator[_Window]:
+    length = len(paragraph.ids)
+    room = config.max_seq_length - _SPECIAL_TOKENS - query_length
+    step = min(room, config.doc_stride)
+    begins = range(0, max(length - room, 0) + step, step)
+    ends = [min(begin + room, length) for begin in begins]
+    best = np.full(length, -1.0)
+    owner = np.zeros(length, np.int32)
+    for number, (begin, end) in enumerate(zip(begins, ends, strict=True)):
+        left = np.arange(end - begin)
+        context = np.minimum(left, left[::-1]) + 0.01 * (end - begin)
+        # Of equal windows the first.
+        better = begin + np.flatnonzero(context > best[begin:end])
+        best[better] = context[better - begin]
+        owner[better] = number
+    for number, (begin, end) in enumerate(zip(begins, ends, strict=True)):
+        yield _Window(paragraph, begin, end, owner[begin:end] == number)
+
+
+def _answer_length(
+    question: Question,
+    span: tuple[int, int] | None,
+    paragraph: _Paragraph,
+    windows: Sequence[_Window],
+) -> int:
+    """Returns the fewest tokens that match a gold answer exactly.
+
+    Where several answers, or places of one, can be predicted, those of the
+    shortest; 0 where there is no answer.
+
+    Args:
+        question: with its gold answers.
+        span: characters of the first one, where it was found.
+        paragraph: that of the question.
+        windows: all of them.
+    """
+    if not question.answers:
+        return 0
+    # Where the window ends in which each token may begin an answer.
+    limits = np.zeros(len(paragraph.ids), np.int64)
+    for window in windows:
+        window.cut(limits)[window.max_context] = window.end
+    lengths = []
+    found = NOT_OF_TOKENS
+    for text in dict.fromkeys(answer.text for answer in question.answers):
+        places = _occurrences(text, question.context)
+        if text == question.answers[0].text and span is not None:
+            places.add(span)
+        for place in places:
+            matches = _matches(text, place, question.context, paragraph)
+            for first, last in matches:
+                found = IN_NO_WINDOW
+                if last < limits[first]:
+                    lengths.append(int(last - first + 1))
+    return min(lengths, default=found)
+
+
+def _occurrences(text: str, context: str) -> set[tuple[int, int]]:
+    """Returns the characters of all places where a text stands."""
+    places = set()
+    text = text.strip()
+    start = context.find(text) if text else -1
+    while start >= 0:
+        places.add((start, start + len(text)))
+        start = context.find(text, start + 1)
+    return places
+
+
+def _matches(
+    text: str, place: tuple[int, int], context: str, paragraph: _Paragraph
+) -> Iterator[tuple[int, int]]:
+    """Yields the first and last tokens of matches of a gold answer.
+
+    Those that touch its characters, and within them with a later beginning,
+    up to the shortest: exact match disregards articles and punctuation.
+    """
+    touched = paragraph.tokens(place)
+    if touched is None:
+        return
+    wanted = normalize_answer(text)
+
+    def matches(first: int, last: int) -> bool:
+        start, end = paragraph.starts[first], paragraph.ends[last]
+        return start < end and normalize_answer(context[start:end]) == wanted
+
+    first, last = touched
+    if not matches(first, last):
+        return
+    while first < last and matches(first, last - 1):
+        last -= 1
+    while first <= last and matches(first, last):
+        yield first, last
+        first += 1
+
+
+def _sequence(
+    query: list[int], window: _Window, tokenizer: Tokenizer
+) -> dict[str, np.ndarray]:
+    front = [tokenizer.cls_id, *query, tokenizer.sep_id]
+    part = window.cut(window.paragraph.ids)
+    input_ids = np.concatenate([front, part, [tokenizer.sep_id]])
+    places = np.arange(len(input_ids))
+    inside = slice(len(front), -1)
+
+    def of_paragraph(values: np.ndarray, outside: int) -> np.ndarray:
+        everywhere = np.full(len(input_ids), outside, np.int32)
+        everywhere[inside] = values
+        return everywhere
+
+    p_mask = of_paragraph(0, 1)
+    p_mask[0] = 0
+    return {
+        "input_ids": input_ids,
+        "segment_ids": places >= len(front),
+        "p_mask": p_mask,
+        "char_starts": of_paragraph(window.cut(window.paragraph.starts), -1),
+        "char_ends": of_paragraph(window.cut(window.paragraph.ends), -1),
+        "max_context": of_paragraph(window.max_context, 0),
+    }
+
+
+def _labels(
+    query_length: int, window: _Window, answer: tuple[int, int] | None
+) -> dict[str, int]:
+    if answer is None or answer[0] < window.begin or answer[1] >= window.end:
+        return dict(zip(_SCALARS, (0, 0, 1), strict=True))
+    moved = query_length + 2 - window.begin
+    return {
+        "start_positions": answer[0] + moved,
+        "end_positions": answer[1] + moved,
+        "is_impossible": 0,
+    }

@@ -1,0 +1,1 @@
+"""Text of any form -> documents -> sentences."""

@@ -1,0 +1,1 @@
+"""Documents -> pretraining shards."""

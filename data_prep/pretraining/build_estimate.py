@@ -1,0 +1,194 @@
+"""Estimates from a sample what a build will make of its corpus.
+
+Main entries: `estimate_build` and `build_warnings`.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from albert_tf.config import PretrainingDataConfig
+from albert_tf.text.tokenizer import Tokenizer
+from data_prep.corpus.reading import Document
+from data_prep.corpus.sample import CorpusSample
+from data_prep.corpus.sentences import SentenceSplitter, has_end
+from data_prep.pretraining.record_maker import RecordMaker, UnitDocument
+
+# Whose random draws are taken.
+_SPLIT = "train"
+# Characters that records are made of to learn how large they are.
+_SIZE_SAMPLE_CHARS = 300_000
+# Bytes of records a character becomes at the least, in one copy.
+_LEAST_RATIO = 0.01
+# A TFRecord's length and its two checksums.
+_RECORD_OVERHEAD = 16
+
+# Above these shares something is wrong with the text or the settings.
+_MOST_PADDING = 0.3
+_MOST_LOST = 0.01
+_MOST_UNKNOWN = 0.02
+# A sentence above this length without an end mark is none, most likely; the
+# user is warned if more than so much of the text is made of them.
+_LONG_WITHOUT_END = 200
+_MOST_WITHOUT_END = 0.5
+# Unknown words in a warning, and characters of each.
+_SHOWN_WORDS = 5
+_SHOWN_CHARS = 20
+
+
+class BuildEstimate(NamedTuple):
+    """What a build will make of its corpus, about.
+
+    Attributes:
+        bytes_per_character: bytes of records from a character, in one copy.
+        padding_share: of the tokens in records, those that are padding.
+        lost_share: of the text's tokens, those that are in no record.
+        unknown_share: of the text's tokens, those that are unknown.
+    """
+
+    bytes_per_character: float
+    padding_share: float
+    lost_share: float
+    unknown_share: float
+
+
+def estimate_build(
+    sample: CorpusSample, maker: RecordMaker, max_seq_length: int
+) -> BuildEstimate:
+    """Returns an estimate from records made of sampled documents."""
+    num_bytes = num_characters = room = 0.0
+    expected: dict[str, float] = defaultdict(float)
+    for weight, document in sample.weighted_documents(_SIZE_SAMPLE_CHARS):
+        excerpt = Document(document.name, document.paragraphs)
+        counts: Counter[str] = Counter()
+        of_excerpt = sum(
+            len(record) + _RECORD_OVERHEAD
+            for batch in maker([UnitDocument(_SPLIT, _SPLIT, excerpt)], counts)
+            for record in batch.serialized
+        )
+        size = sum(map(len, document.paragraphs))
+        num_bytes += weight * of_excerpt / size
+        num_characters += weight
+        for name, count in counts.items():
+            expected[name] += weight * count / size
+        instances = counts[f"{_SPLIT}/instances"]
+        if size < document.num_characters:
+            # The excerpt's end cuts its last instance, about in the middle.
+            instances -= 0.5 * bool(instances)
+        room += weight * instances * max_seq_length / size
+    tokens = max(1.0, expected[f"{_SPLIT}/tokens"])
+    filled = expected[f"{_SPLIT}/instance_tokens"] / max(1.0, room)
+    return BuildEstimate(
+        # Where no document of the sample makes a record, others may.
+        max(num_bytes / max(1.0, num_characters), _LEAST_RATIO),
+        max(0.0, 1 - filled) if room else 0.0,
+        expected[f"{_SPLIT}/skipped/tokens"] / tokens,
+        expected[f"{_SPLIT}/unknown_tokens"] / tokens,
+    )
+
+
+def build_warnings(
+    estimate: BuildEstimate,
+    config: PretrainingDataConfig,
+    *,
+    forms: Iterable[str],
+    sample: CorpusSample,
+    tokenizer: Tokenizer,
+) -> list[str]:
+    """Returns a line for each share that is too large, with what to set.
+
+    Args:
+        estimate: of the build.
+        config: how a corpus becomes records.
+        forms: of the corpus' files, see `corpus.CorpusFile`.
+        sample: of the corpus.
+        tokenizer: of the records.
+    """
+    separator = ""
+    if "blank_line" in forms:
+        separator = (
+            "--document_separator=file if blank lines are between "
+            "paragraphs rather than documents"
+        )
+    splitter = ""
+    if config.sentence_splitter == "newline":
+        splitter = "--sentence_splitter=punkt if lines hold several sentences"
+    shorter = "a lower --max_seq_length"
+    if config.short_seq_prob > _MOST_PADDING:
+        shorter = "a lower --short_seq_prob"
+    found = []
+    if estimate.padding_share > _MOST_PADDING:
+        found.append(
+            f"{_percent(estimate.padding_share)} of the records will be "
+            f"padding at max_seq_length={config.max_seq_length}; consider "
+            f"{_alternatives(separator, shorter)}."
+        )
+    if estimate.lost_share > _MOST_LOST:
+        kept = _alternatives(separator, splitter, "--sentence_objective=none")
+        found.append(
+            f"{_percent(estimate.lost_share)} of the tokens will be in no "
+            "record, since a document of one sentence makes no pair of "
+            f"segments; consider {kept}."
+        )
+    if estimate.unknown_share > _MOST_UNKNOWN:
+        words = ", ".join(_unknown_words(sample, tokenizer))
+        found.append(
+            f"{_percent(estimate.unknown_share)} of the tokens will be unknown "
+            f"to the tokenizer, most often in {words}; consider another "
+            "--tokenizer, such as one trained on this text (bin.train_vocab), "
+            "or text without these."
+        )
+    return [f"Warning: about {line}" for line in found]
+
+
+def sentence_end_warnings(
+    sample: CorpusSample,
+    splitter: SentenceSplitter,
+    config: PretrainingDataConfig,
+) -> Iterator[str]:
+    """Yields a warning if most of the text has no recognised sentence ends."""
+    if config.sentence_splitter == "newline":
+        return
+    total = without_end = 0.0
+    first = ""
+    for weight, document in sample.weighted_documents(_SIZE_SAMPLE_CHARS):
+        lengths = [
+            len(sentence)
+            for paragraph in document.paragraphs
+            for sentence in splitter.split(paragraph)
+            if len(sentence) > _LONG_WITHOUT_END and not has_end(sentence)
+        ]
+        total += weight
+        share = sum(lengths) / sum(map(len, document.paragraphs))
+        without_end += weight * share
+        if share > _MOST_WITHOUT_END:
+            first = first or document.name
+    if first and without_end > _MOST_WITHOUT_END * total:
+        yield (
+            f"Warning: about {without_end / total:.0%} of the text (such as "
+            f"{first}) has no sentence ends in {_LONG_WITHOUT_END} characters "
+            "and more, so that segments will begin and end in mid-sentence: "
+            "put each sentence on a line and give --sentence_splitter=newline."
+        )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2g}%"
+
+
+def _alternatives(*settings: str) -> str:
+    return ", or ".join(filter(None, settings))
+
+
+def _unknown_words(sample: CorpusSample, tokenizer: Tokenizer) -> list[str]:
+    """Returns the most frequent words of a sample with unknown tokens."""
+    words = Counter(word for text in sample.texts() for word in text.split())
+    ranked = sorted(words, key=lambda word: (-words[word], word))
+    unknown = [
+        repr(word[:_SHOWN_CHARS])
+        for word, ids in zip(
+            ranked, tokenizer.encode_batch(ranked), strict=True
+        )
+        if tokenizer.unk_id in ids
+    ]
+    return unknown[:_SHOWN_WORDS]

@@ -1,0 +1,291 @@
+"""Makes pretraining records of documents.
+
+Main entry: `RecordMaker`. What it makes of a unit of documents depends on the
+documents, the seed and the settings alone, so any driver may call it: a loop,
+a pool of processes, a cluster.
+"""
+
+import contextlib
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from albert_tf.config import MaskingConfig, PretrainingDataConfig
+from albert_tf.records import counter_rng
+from albert_tf.records.masking import mask_batch, maskable_tokens
+from albert_tf.records.schemas import RECORD_SPECS, serialize_batch
+from albert_tf.text.tokenizer import Tokenizer
+from data_prep.corpus.reading import Document
+from data_prep.corpus.sentences import SentenceSplitter, cut_long_sentences
+from data_prep.pretraining.segments import (
+    SENTENCE_OBJECTIVES,
+    CutSettings,
+    Instance,
+    TokenizedDocument,
+    cut_document,
+)
+
+_BATCH = 512
+# The stream of masks under an instance's key, beside those of `segments`.
+_MASKS = 2
+
+# The flat array of tokens begins with these, so that a batch is one look-up.
+_PAD, _CLS, _SEP, _NUM_FRAMING = range(4)
+
+
+Clock = Callable[[str], contextlib.AbstractContextManager[object]]
+
+
+class UnitDocument(NamedTuple):
+    """A document, its split, and the input list it comes from.
+
+    The origin keeps files of one name in two lists apart.
+    """
+
+    split: str
+    origin: str
+    document: Document
+
+
+class RecordBatch(NamedTuple):
+    """Serialised records of one split, each with a random key."""
+
+    split: str
+    keys: np.ndarray  # [batch] uint64
+    serialized: list[bytes]
+
+
+class _Tokens(NamedTuple):
+    """The tokens of all documents of a unit, one after another."""
+
+    ids: np.ndarray  # int32, <pad> [CLS] [SEP] first
+    word_starts: np.ndarray  # bool
+
+
+class RecordMaker:
+    """Makes the records of documents; the same whatever drives it.
+
+    Args:
+        tokenizer: of the records.
+        splitter: says where sentences end.
+        config: how documents become records.
+        masking: how static ones are masked.
+        clock: `with clock(step):` surrounds each step, to time it.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        splitter: SentenceSplitter,
+        config: PretrainingDataConfig,
+        masking: MaskingConfig,
+        clock: Clock = contextlib.nullcontext,
+    ) -> None:
+        self._clock = clock
+        self._tokenizer = tokenizer
+        self._splitter = splitter
+        self._config = config
+        self._masking = masking
+        self._objective = SENTENCE_OBJECTIVES[config.sentence_objective]
+        self._spec = RECORD_SPECS[config.record_kind]
+        self._cut_settings = CutSettings(
+            config.max_seq_length, config.short_seq_prob, config.dupe_factor
+        )
+        # [CLS] and [SEP] start words, as in the original's token_boundary.
+        self._word_start = np.array(tokenizer.word_start)
+        self._word_start[[tokenizer.cls_id, tokenizer.sep_id]] = True
+        self._word_start[tokenizer.pad_id] = False
+
+    def __call__(
+        self, unit: Sequence[UnitDocument], counts: Counter[str]
+    ) -> Iterator[RecordBatch]:
+        """Yields the records of a unit of documents.
+
+        Counts are named `split/what`.
+        """
+        for split in sorted({item.split for item in unit}):
+            of_split: Counter[str] = Counter()
+            items = [item for item in unit if item.split == split]
+            documents, tokens = self._tokenize(items, of_split)
+            instances = itertools.chain.from_iterable(
+                cut_document(
+                    self._objective,
+                    documents,
+                    number,
+                    tokens.word_starts,
+                    self._cut_settings,
+                    of_split,
+                )
+                for number in range(len(documents))
+            )
+            while batch := self._cut(instances):
+                yield self._record_batch(split, batch, tokens, of_split)
+            counts.update({f"{split}/{n}": c for n, c in of_split.items()})
+
+    def _cut(self, instances: Iterator[Instance]) -> list[Instance]:
+        """Returns the next instances of a lazy iterator."""
+        with self._clock("cutting segments"):
+            return list(itertools.islice(instances, _BATCH))
+
+    def _tokenize(
+        self, items: Sequence[UnitDocument], counts: Counter[str]
+    ) -> tuple[list[TokenizedDocument], _Tokens]:
+        tokenizer = self._tokenizer
+        flat = [tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id]
+        documents = []
+        for item in items:
+            with self._clock("splitting sentences"):
+                sentences = self._sentences(item.document)
+            borders = [len(flat)]
+            with self._clock("tokenising"):
+                for ids in tokenizer.encode_batch(sentences):
+                    if ids:
+                        flat += ids
+                        borders.append(len(flat))
+            counts["sentences"] += len(borders) - 1
+            counts["skipped/sentences_without_tokens"] += (
+                len(sentences) - len(borders) + 1
+            )
+            key = counter_rng.key(
+                self._config.random_seed, item.origin, item.document.name
+            )
+            documents.append(
+                TokenizedDocument(item.document.name, borders, key)
+            )
+        ids = np.array(flat, np.int32)
+        counts["documents"] += len(documents)
+        counts["tokens"] += len(ids) - _NUM_FRAMING
+        counts["unknown_tokens"] += int((ids == tokenizer.unk_id).sum())
+        return documents, _Tokens(ids, self._word_start[ids])
+
+    def _sentences(self, document: Document) -> list[str]:
+        return [
+            piece
+            for paragraph in document.paragraphs
+            for piece in cut_long_sentences(self._splitter.split(paragraph))
+        ]
+
+    def _record_batch(
+        self,
+        split: str,
+        instances: Sequence[Instance],
+        tokens: _Tokens,
+        counts: Counter[str],
+    ) -> RecordBatch:
+        with self._clock("arranging"):
+            keys, lengths, columns = self._arrange(instances, tokens, counts)
+        if self._config.record_kind == "dynamic":
+            columns = _without_padding(columns, lengths)
+        else:
+            with self._clock("masking"):
+                self._mask(columns, keys, lengths, counts)
+        with self._clock("serialising"):
+            serialized = serialize_batch(self._spec, columns)
+        return RecordBatch(split, keys, serialized)
+
+    def _arrange(
+        self,
+        instances: Sequence[Instance],
+        tokens: _Tokens,
+        counts: Counter[str],
+    ) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
+        """Returns keys, numbers of tokens `[batch]`, columns `[batch, seq]`."""
+        spans = np.array([instance[:4] for instance in instances])
+        keys = np.array([instance.key for instance in instances], np.uint64)
+        labels = np.array([instance.label for instance in instances])
+        first, second = spans[:, 1] - spans[:, 0], spans[:, 3] - spans[:, 2]
+        lengths = first + second + self._objective.num_special_tokens
+        counts["instances"] += len(instances)
+        counts["instance_tokens"] += int(lengths.sum())
+        counts["label_1"] += int(labels.sum())
+        places = self._places(spans, first, second)
+        columns = {
+            "input_ids": tokens.ids[places],
+            "segment_ids": self._segment_ids(first, lengths),
+            "word_starts": tokens.word_starts[places],
+            "input_mask": np.arange(places.shape[1]) < lengths[:, None],
+            "sentence_order_label": labels[:, None],
+        }
+        return keys, lengths, columns
+
+    def _places(
+        self, spans: np.ndarray, first: np.ndarray, second: np.ndarray
+    ) -> np.ndarray:
+        """Returns where in the flat tokens each `[batch, seq]` comes from."""
+        column = np.arange(self._config.max_seq_length)
+        first, second = first[:, None], second[:, None]
+        places = np.where(
+            column <= first,
+            column + spans[:, :1] - 1,
+            column + spans[:, 2:3] - first - 2,
+        )
+        places[:, 0] = _CLS
+        end = first + 1
+        places[column == end] = _SEP
+        if self._objective.num_special_tokens == 3:
+            end = end + second + 1
+            places[column == end] = _SEP
+        places[column > end] = _PAD
+        return places
+
+    def _segment_ids(
+        self, first: np.ndarray, lengths: np.ndarray
+    ) -> np.ndarray:
+        column = np.arange(self._config.max_seq_length)
+        return (column > first[:, None] + 1) & (column < lengths[:, None])
+
+    def _mask(
+        self,
+        columns: dict[str, np.ndarray],
+        keys: np.ndarray,
+        lengths: np.ndarray,
+        counts: Counter[str],
+    ) -> None:
+        """Turns the columns into those of static records."""
+        tokenizer = self._tokenizer
+        input_ids, word_starts = columns["input_ids"], columns["word_starts"]
+        masked = mask_batch(
+            input_ids,
+            word_starts,
+            columns["segment_ids"],
+            maskable_tokens(
+                input_ids, columns["input_mask"], tokenizer.special_ids
+            ),
+            counter_rng.fold_in(keys, _MASKS),
+            lengths=lengths,
+            config=self._masking,
+            num_slots=num_slots(self._config, self._masking),
+            mask_id=tokenizer.mask_id,
+            replacement_ids=tokenizer.replacement_ids,
+        )
+        columns["token_boundary"] = columns.pop("word_starts")
+        columns["input_ids"] = masked.input_ids
+        columns["masked_lm_positions"] = masked.masked_lm_positions
+        columns["masked_lm_ids"] = masked.masked_lm_ids
+        columns["masked_lm_weights"] = masked.masked_lm_weights
+        counts.update(masked.account(tokenizer.mask_id))
+
+
+def _without_padding(
+    columns: dict[str, np.ndarray], lengths: np.ndarray
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Returns the columns of dynamic records: flat values and their sizes."""
+    mask = columns["input_mask"]
+    ones = np.ones_like(lengths)
+    return {
+        name: (values[:, 0], ones)
+        if name == "sentence_order_label"
+        else (values[mask], lengths)
+        for name, values in columns.items()
+        if name != "input_mask"
+    }
+
+
+def num_slots(config: PretrainingDataConfig, masking: MaskingConfig) -> int:
+    """Returns P of static records; dynamic ones are masked by their reader."""
+    if config.record_kind == "dynamic":
+        return 0
+    return masking.prediction_slots(config.max_seq_length)

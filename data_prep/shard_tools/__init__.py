@@ -1,0 +1,1 @@
+"""Tools for shards: inspect, verify, import."""

@@ -1,0 +1,326 @@
+"""Takes in pretraining records that google-research/albert has written.
+
+Main entry: `import_shards`. Its TFRecord files have the schema of our
+`static` records, but no account of what they hold: they are checked record by
+record and become a shard directory, which training reads like any other.
+"""
+
+import dataclasses
+import glob
+import itertools
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from albert_tf.config import UserError
+from albert_tf.io.files import new_directory
+from albert_tf.io.json_files import write_json
+from albert_tf.records.schemas import (
+    RECORD_SPECS,
+    Namer,
+    parse_batch,
+    parse_columns,
+)
+from albert_tf.records.shards import (
+    FORMAT_VERSION,
+    METADATA_NAME,
+    TOKENIZER_DIRECTORY,
+    describe_tokenizer,
+    shard_name,
+    write_shard,
+)
+from albert_tf.records.tfrecord import read_records
+from albert_tf.text.tokenizer import load_tokenizer
+
+_STATIC = RECORD_SPECS["static"]
+# Records checked at a time.
+_BATCH = 256
+_VOCABULARY = " in the vocabulary given; was it made with another one?"
+
+
+@dataclasses.dataclass(frozen=True)
+class _Layout:
+    """What all records must agree in."""
+
+    max_seq_length: int
+    num_slots: int
+    vocab_size: int
+    cls_id: int
+
+
+def import_shards(
+    inputs: Sequence[str],
+    output_dir: str,
+    *,
+    tokenizer_dir: str,
+    split: str = "train",
+    eval_inputs: Sequence[str] = (),
+    sentence_objective: str = "sop",
+) -> dict[str, Any]:
+    """Returns the metadata of the shard directory that it writes.
+
+    Every file becomes a shard with the same bytes, in the order of their
+    paths. The lengths are those of the first record. The directory has its
+    name only when it is complete.
+
+    Args:
+        inputs: TFRecord files, directories of them and globs.
+        output_dir: the directory to write; missing or empty.
+        tokenizer_dir: the vocabulary of the records, see
+            `tokenizer.load_tokenizer`.
+        split: what `inputs` become.
+        eval_inputs: what becomes the split `eval`.
+        sentence_objective: what the records' labels mean; the original's are
+            sentence orders unless it ran with `random_next_sentence`.
+
+    Raises:
+        UserError: for inputs that are missing, damaged or hold other records;
+            it names the file and the record.
+    """
+    files = _files_by_split(inputs, split, eval_inputs)
+    _check_free(output_dir)
+    tokenizer = load_tokenizer(tokenizer_dir)
+    max_seq_length, num_slots = _common_lengths(files)
+    layout = _Layout(
+        max_seq_length, num_slots, int(tokenizer.vocab_size), tokenizer.cls_id
+    )
+    try:
+        with new_directory(output_dir) as temporary:
+            splits, statistics = {}, {}
+            for name, paths in sorted(files.items()):
+                splits[name], statistics[name] = _write_split(
+                    name, paths, temporary, layout
+                )
+            tokenizer.save(os.path.join(temporary, TOKENIZER_DIRECTORY))
+            metadata = {
+                "format_version": FORMAT_VERSION,
+                "record_kind": _STATIC.kind,
+                "sentence_objective": sentence_objective,
+                "max_seq_length": max_seq_length,
+                "num_slots": num_slots,
+                "random_seed": None,
+                "tokenizer": describe_tokenizer(tokenizer),
+                "splits": splits,
+                "statistics": {"corpus": {}, **statistics},
+                "settings": _settings(files, tokenizer.fingerprint),
+            }
+            write_json(os.path.join(temporary, METADATA_NAME), metadata)
+            os.replace(temporary, output_dir)
+    except OSError as error:
+        raise UserError(
+            f"{output_dir} cannot be written: {error.strerror}."
+        ) from None
+    return metadata
+
+
+def _files_by_split(
+    inputs: Sequence[str], split: str, eval_inputs: Sequence[str]
+) -> dict[str, list[str]]:
+    """Returns the sorted files of each split."""
+    files = {split: _list_files(inputs)}
+    if not eval_inputs:
+        return files
+    if split == "eval":
+        raise UserError(
+            "split='eval' and eval_inputs were both given; one of them is "
+            "needed, not both."
+        )
+    files["eval"] = _list_files(eval_inputs)
+    both = set.intersection(
+        *(set(map(os.path.realpath, paths)) for paths in files.values())
+    )
+    for path in sorted(both):
+        raise UserError(f"{path} is in the input and the evaluation input.")
+    return files
+
+
+def _list_files(inputs: Sequence[str]) -> list[str]:
+    """Returns the files that `inputs` name, sorted, each once."""
+    found: dict[str, str] = {}
+    for path in inputs:
+        pattern = path
+        if os.path.exists(path):
+            pattern = glob.escape(path)
+        if os.path.isdir(path):
+            pattern = os.path.join(pattern, "*")
+        files = [file for file in glob.glob(pattern) if os.path.isfile(file)]
+        if not files:
+            raise UserError(f"{path} names no file of records.")
+        for file in files:
+            directory, name = os.path.split(file)
+            if name == METADATA_NAME:
+                raise UserError(
+                    f"{directory or '.'} is a shard directory already, by its "
+                    f"{METADATA_NAME}; nothing is to be imported: train on it "
+                    "with --train_data."
+                )
+        found.update((os.path.abspath(file), file) for file in files)
+    return [found[path] for path in sorted(found)]
+
+
+def _check_free(output_dir: str) -> None:
+    """Raises UserError if the directory to write holds something."""
+    if os.path.exists(output_dir) and (
+        not os.path.isdir(output_dir) or os.listdir(output_dir)
+    ):
+        raise UserError(
+            f"{output_dir} is there already and is not empty; choose another "
+            "output directory."
+        )
+
+
+def _settings(
+    files: Mapping[str, Sequence[str]], tokenizer_fingerprint: str
+) -> dict[str, Any]:
+    """Returns what the shards were made of."""
+    return {
+        "tokenizer_fingerprint": tokenizer_fingerprint,
+        "imported_files": {
+            split: [os.path.basename(path) for path in paths]
+            for split, paths in sorted(files.items())
+        },
+    }
+
+
+def read_lengths(path: str) -> tuple[int, int] | None:
+    """Returns max_seq_length and P of a file's first record, None without any.
+
+    Raises:
+        UserError: for a record that has not the original's features.
+    """
+    record = next(read_records(path), None)
+    if record is None:
+        return None
+    namer = f"{path}, record {{}}".format
+    columns = parse_columns(_STATIC, [record], namer)
+    missing = [name for name, (_, sizes) in columns.items() if not sizes[0]]
+    if missing and _is_dynamic(record, namer):
+        raise UserError(
+            f"{namer(0)} is one of ours, of the kind dynamic; "
+            "google-research/albert writes static ones. Leave the shard in "
+            "its directory: training reads that as it is."
+        )
+    if missing:
+        raise UserError(
+            f"{namer(0)} has no feature {missing[0]!r}; records of "
+            f"google-research/albert have {', '.join(columns)}."
+        )
+    num_tokens, num_slots = (
+        int(columns[name][1][0])
+        for name in ("input_ids", "masked_lm_positions")
+    )
+    return num_tokens, num_slots
+
+
+def _is_dynamic(record: bytes, namer: Namer) -> bool:
+    """Returns whether a record has every feature of our dynamic ones."""
+    columns = parse_columns(RECORD_SPECS["dynamic"], [record], namer)
+    return all(sizes[0] for _, sizes in columns.values())
+
+
+def _common_lengths(files: Mapping[str, Sequence[str]]) -> tuple[int, int]:
+    """Returns max_seq_length and P of the first record of all.
+
+    Raises:
+        UserError: for a file of another schema, a split without records.
+    """
+    found = []
+    for split, paths in files.items():
+        of_split = [lengths for p in paths if (lengths := read_lengths(p))]
+        if not of_split:
+            raise UserError(f"The split {split} has no records: {paths[0]}.")
+        found += of_split
+    return found[0]
+
+
+def _write_split(
+    split: str, paths: Sequence[str], directory: str, layout: _Layout
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Returns metadata.json's account of a split's shards, and statistics."""
+    counts: Counter[str] = Counter()
+    shards = [
+        write_shard(
+            os.path.join(directory, shard_name(split, number, len(paths))),
+            _checked_records(path, layout, counts),
+        )
+        for number, path in enumerate(paths)
+    ]
+    account = {
+        "num_records": sum(shard.num_records for shard in shards),
+        "shards": [dataclasses.asdict(shard) for shard in shards],
+    }
+    return account, _statistics(counts, layout)
+
+
+def _checked_records(
+    path: str, layout: _Layout, counts: Counter[str]
+) -> Iterator[bytes]:
+    """Yields a file's records, or raises UserError at the first wrong one."""
+    records = read_records(path)
+    begin = 0
+    while batch := list(itertools.islice(records, _BATCH)):
+
+        def namer(number: int, begin: int = begin) -> str:
+            return f"{path}, record {begin + number}"
+
+        parsed = parse_batch(
+            _STATIC,
+            batch,
+            max_seq_length=layout.max_seq_length,
+            num_slots=layout.num_slots,
+            namer=namer,
+        )
+        _check_values(parsed, layout, namer)
+        counts["instances"] += len(batch)
+        counts["instance_tokens"] += int(parsed["input_mask"].sum())
+        counts["masked_tokens"] += int(
+            np.count_nonzero(parsed["masked_lm_weights"])
+        )
+        counts["label_1"] += int(parsed["sentence_order_label"].sum())
+        yield from batch
+        begin += len(batch)
+
+
+def _check_values(
+    parsed: Mapping[str, np.ndarray], layout: _Layout, namer: Namer
+) -> None:
+    """Raises UserError for the first value that training could not take."""
+    highest = {
+        "input_ids": layout.vocab_size - 1,
+        "masked_lm_ids": layout.vocab_size - 1,
+        "masked_lm_positions": layout.max_seq_length - 1,
+    }
+    for feature in _STATIC.features:
+        values = parsed[feature.name]
+        limit = highest.get(feature.name, 1)
+        # Said so that NaN is wrong too.
+        for place in np.argwhere(~((values >= 0) & (values <= limit))):
+            is_piece = feature.name in ("input_ids", "masked_lm_ids")
+            raise UserError(
+                f"{namer(place[0])}: feature {feature.stored_name!r} has the "
+                f"value {values[tuple(place)]}; 0 to {limit} are allowed"
+                f"{_VOCABULARY if is_piece else '.'}"
+            )
+    firsts = parsed["input_ids"][:, 0]
+    for number in np.flatnonzero(firsts != layout.cls_id):
+        raise UserError(
+            f"{namer(number)} begins with the id {firsts[number]}; [CLS] is "
+            f"{layout.cls_id}{_VOCABULARY}"
+        )
+
+
+def _statistics(counts: Counter[str], layout: _Layout) -> dict[str, Any]:
+    """Returns a split's counts and the shares one wants to know of it."""
+    room = counts["instances"] * layout.max_seq_length
+    shares = {
+        "masked_share": counts["masked_tokens"]
+        / max(1, counts["instance_tokens"]),
+        "padding_share": 1 - counts["instance_tokens"] / room,
+        "label_1_share": counts["label_1"] / counts["instances"],
+    }
+    return dict(sorted(counts.items())) | {
+        name: round(share, 6) for name, share in shares.items()
+    }

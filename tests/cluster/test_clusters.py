@@ -1,0 +1,255 @@
+"""Clusters: what environments say, and waiting for the others."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from albert_tf.cluster.clusters import (
+    Cluster,
+    find_cluster,
+    killed_after,
+    local_clusters,
+    local_size,
+    wait_for_workers,
+)
+from albert_tf.cluster.stops import RunStopped
+from albert_tf.config import UserError
+
+
+def tf_config(monkeypatch, jobs, kind="worker", index=0):
+    config = {"cluster": jobs, "task": {"type": kind, "index": index}}
+    monkeypatch.setenv("TF_CONFIG", json.dumps(config))
+
+
+def test_tf_config_as_given(monkeypatch):
+    tf_config(monkeypatch, {"worker": ["a:1", "b:2"]}, index=1)
+    assert find_cluster("") == Cluster(("a:1", "b:2"), 1)
+    assert find_cluster("tf_config") == find_cluster("")
+
+
+def test_a_chief_is_the_first_worker(monkeypatch):
+    jobs = {"worker": ["a:1", "b:2"], "chief": ["c:3"]}
+    tf_config(monkeypatch, jobs, "chief")
+    assert find_cluster("") == Cluster(("c:3", "a:1", "b:2"), 0)
+    tf_config(monkeypatch, jobs, "worker", 1)
+    assert find_cluster("") == Cluster(("c:3", "a:1", "b:2"), 2)
+
+
+def test_what_is_written_is_what_is_read(monkeypatch):
+    ours = Cluster(("a:1", "b:2"), 1)
+    monkeypatch.setenv("TF_CONFIG", ours.tf_config())
+    assert find_cluster("tf_config") == ours
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "TF_CONFIG is not set. Every worker needs it"),
+        ("{", "TF_CONFIG={ is not usable"),
+        ("[]", "TF_CONFIG=[] is not usable"),
+        ('{"task": {}}', "'cluster' is missing"),
+        (
+            '{"cluster": {"worker": ["a:1"]}, "task": {"index": 0}}',
+            "'type' is missing",
+        ),
+        (
+            '{"cluster": {"worker": ["a:1"]},'
+            ' "task": {"type": "worker", "index": 1}}',
+            "there is no worker 1 among 1",
+        ),
+        (
+            '{"cluster": {"worker": ["a:1"]},'
+            ' "task": {"type": "ps", "index": 0}}',
+            "a task of type 'ps' trains nothing",
+        ),
+        (
+            '{"cluster": {"worker": ["a:1"], "ps": ["b:1"]},'
+            ' "task": {"type": "worker", "index": 0}}',
+            "a job of ps is not known here",
+        ),
+        (
+            '{"cluster": {"worker": ["a"]},'
+            ' "task": {"type": "worker", "index": 0}}',
+            "'a' is not host:port",
+        ),
+    ],
+)
+def test_a_tf_config_that_is_not_usable(monkeypatch, text, said):
+    monkeypatch.setenv("TF_CONFIG", text)
+    with pytest.raises(UserError) as error:
+        find_cluster("")
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_jobset(monkeypatch):
+    monkeypatch.setenv("JOBSET_NAME", "albert")
+    monkeypatch.setenv("JOB_COMPLETION_INDEX", "2")
+    monkeypatch.setattr(socket, "gethostname", lambda: "albert-w-0-2")
+    assert find_cluster("jobset:3") == Cluster(
+        tuple(f"albert-w-0-{n}.albert:2222" for n in range(3)), 2
+    )
+    with pytest.raises(UserError, match="is not one of 2 indexed workers"):
+        find_cluster("jobset:2")
+    with pytest.raises(UserError, match="needs the number of workers"):
+        find_cluster("jobset")
+    monkeypatch.delenv("JOBSET_NAME")
+    with pytest.raises(UserError, match="The variable JOBSET_NAME is not set"):
+        find_cluster("jobset:3")
+
+
+def test_slurm(monkeypatch):
+    variables = {
+        "SLURM_PROCID": "2",
+        "SLURM_STEP_NUM_TASKS": "3",
+        "SLURM_STEP_NODELIST": "n[1-2]",
+        "SLURM_STEP_TASKS_PER_NODE": "2,1",
+    }
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert find_cluster("slurm") == Cluster(
+        ("n1:2222", "n1:2223", "n2:2222"), 2
+    )
+    monkeypatch.delenv("SLURM_PROCID")
+    with pytest.raises(UserError, match="SLURM_PROCID is not set. Start the"):
+        find_cluster("slurm")
+
+
+def test_unknown_clusters_and_local_ones():
+    with pytest.raises(UserError, match="'mpi' is not one of tf_config, loc"):
+        find_cluster("mpi")
+    with pytest.raises(UserError, match="local:3: the programs in bin/ start"):
+        find_cluster("local:3")
+    assert local_size("local:3") == 3
+    assert local_size("tf_config") == local_size("") == 0
+    for bad in ("local", "local:", "local:0", "local:x", "local:65"):
+        with pytest.raises(UserError, match="local:N starts N processes"):
+            local_size(bad)
+
+
+def test_local_clusters_agree_on_ports_of_their_own():
+    clusters = local_clusters(5)
+    assert [cluster.index for cluster in clusters] == list(range(5))
+    (workers,) = {cluster.workers for cluster in clusters}
+    assert len(set(workers)) == 5
+
+
+def test_workers_that_come_one_after_the_other_find_each_other():
+    clusters = local_clusters(3)
+    waiting = [
+        threading.Thread(target=wait_for_workers, args=(cluster, 20.0))
+        for cluster in clusters
+    ]
+    for thread in waiting[:2]:
+        thread.start()
+    time.sleep(0.5)
+    assert all(thread.is_alive() for thread in waiting[:2])
+    waiting[2].start()
+    # Whoever has seen all leaves its address to TensorFlow's server.
+    opened = [False] * 3
+    deadline = time.monotonic() + 20
+    servers = []
+    while not all(opened) and time.monotonic() < deadline:
+        for number, thread in enumerate(waiting):
+            if not thread.is_alive() and not opened[number]:
+                port = int(clusters[0].workers[number].rpartition(":")[2])
+                servers.append(socket.create_server(("", port)))
+                opened[number] = True
+        time.sleep(0.01)
+    assert all(opened)
+    for server in servers:
+        server.close()
+
+
+def test_a_missing_worker_is_named():
+    clusters = local_clusters(3)
+    present, missing = clusters[1].workers[1:]
+    with (
+        socket.create_server(("localhost", int(present.rpartition(":")[2]))),
+        pytest.raises(RunStopped) as stopped,
+    ):
+        wait_for_workers(clusters[0], 0.5)
+    assert stopped.value.exit_code == 75
+    said = str(stopped.value)
+    assert said.startswith(
+        f"worker 0 of 3 has waited 0.5 seconds for {missing}: no answer."
+    )
+    assert present not in said
+
+
+def test_an_address_that_is_taken():
+    (cluster,) = local_clusters(1)
+    port = int(cluster.workers[0].rpartition(":")[2])
+    with (
+        socket.create_server(("", port)),
+        pytest.raises(RunStopped, match="worker 0 cannot be reached") as stop,
+    ):
+        wait_for_workers(cluster, 1.0)
+    assert stop.value.exit_code == 75
+
+
+# Held up where Python does not run, the interpreter locked.
+STUCK = """
+import ctypes
+from albert_tf.cluster.clusters import killed_after
+with killed_after(1.0, "worker 0: stuck; killed."):
+    ctypes.PyDLL(None).sleep(60)
+"""
+
+
+def test_a_process_that_is_stuck_is_killed_with_a_line():
+    begin = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", STUCK], stderr=subprocess.PIPE, timeout=50
+    )
+    assert done.returncode == -signal.SIGKILL
+    assert done.stderr == b"worker 0: stuck; killed.\n"
+    assert time.monotonic() - begin < 30
+
+
+def test_a_watch_that_ended_kills_nobody():
+    with killed_after(1.0, "never said"):
+        pass
+    time.sleep(1.5)
+
+
+def test_the_watch_ends_with_its_process():
+    script = (
+        "import os\n"
+        "from albert_tf.cluster.clusters import start_watchdog\n"
+        "print(start_watchdog(600.0, 'never said').pid, flush=True)\n"
+        "os._exit(0)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, timeout=50
+    )
+    watchdog = int(done.stdout)
+    deadline = time.monotonic() + 20
+    while _runs(watchdog):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def _runs(process):
+    try:
+        with open(f"/proc/{process}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_starting_workers_needs_no_tensorflow():
+    script = (
+        "import sys, albert_tf.cluster.clusters\n"
+        "print('tensorflow' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, timeout=50
+    )
+    assert done.stdout == b"False\n"

@@ -1,0 +1,396 @@
+"""Strategies: rows over replicas and processes, and workers that are lost."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.cluster import distribution
+from albert_tf.cluster.clusters import local_clusters
+from albert_tf.cluster.distribution import (
+    STRATEGIES,
+    agreed,
+    distribute_rows,
+    gathered,
+    is_alone,
+    is_chief,
+    local_rows,
+    lost_workers,
+    make_strategy,
+    out_of_memory,
+    padded_batch_size,
+)
+from albert_tf.cluster.stops import RESTARTABLE, RunStopped
+from albert_tf.config import RuntimeConfig, UserError
+
+# A worker: makes the strategy, then does what the test asks.
+WORKER = """
+import json, sys, time
+from bin.command_line import load_tensorflow
+load_tensorflow()
+import numpy as np
+import tensorflow as tf
+from albert_tf.config import RuntimeConfig
+from albert_tf.cluster.distribution import *
+from albert_tf.cluster.stops import RunStopped
+
+strategy = make_strategy(
+    RuntimeConfig(strategy="multi_worker", cluster_timeout_secs=60.0)
+)
+"""
+NUMBERS = """
+rows = local_rows(7, strategy)
+found = {
+    "rows": list(rows),
+    "chief": is_chief(strategy),
+    "alone": is_alone(strategy),
+    "agreed": agreed(strategy, 0.1 if is_chief(strategy) else 0.7),
+    "speeds": gathered(strategy, 1.0 if is_chief(strategy) else 4.0),
+}
+values = np.arange(8 * 3, dtype=np.float32).reshape(8, 3)
+
+@tf.function
+def total(batch):
+    def of_replica(batch):
+        context = tf.distribute.get_replica_context()
+        return context.all_reduce("sum", tf.reduce_sum(batch["x"] ** 2, 0))
+    return strategy.run(of_replica, args=(batch,))
+
+found["total"] = total(
+    distribute_rows(strategy, {"x": values[rows.start : rows.stop]})
+).numpy().tolist()
+stacked = np.stack([values, 2 * values])
+found["stacked"] = distribute_rows(
+    strategy, {"x": stacked[:, rows.start : rows.stop]}, axis=1
+)["x"].values[0].numpy().tolist()
+print(json.dumps(found), flush=True)
+agreed(strategy, 0.0)
+"""
+ENDLESS = """
+try:
+    with lost_workers(strategy):
+        while True:
+            agreed(strategy, 1.0)
+            print("going", flush=True)
+            time.sleep(0.05)
+except RunStopped as stopped:
+    print(stopped, flush=True)
+    sys.exit(stopped.exit_code)
+"""
+
+
+@contextlib.contextmanager
+def workers(script, number):
+    """Gives processes that are the workers of one cluster."""
+    processes = []
+    try:
+        for cluster in local_clusters(number):
+            environment = {
+                **os.environ,
+                "TF_CONFIG": cluster.tf_config(),
+                "TF_CPP_MIN_LOG_LEVEL": "3",
+            }
+            processes.append(
+                subprocess.Popen(
+                    [sys.executable, "-c", WORKER + script],
+                    stdout=subprocess.PIPE,
+                    env=environment,
+                    text=True,
+                )
+            )
+        yield processes
+    finally:
+        for process in processes:
+            process.kill()
+            process.stdout.close()
+            process.wait()
+
+
+def mirrored(number):
+    return make_strategy(
+        RuntimeConfig(strategy="mirrored", num_replicas=number)
+    )
+
+
+def test_strategies_are_the_choices_of_the_setting():
+    (field,) = [
+        field
+        for field in RuntimeConfig.__dataclass_fields__.values()
+        if field.name == "strategy"
+    ]
+    assert tuple(STRATEGIES) == tuple(field.metadata["choices"])
+
+
+def test_one_process_feeds_all_rows():
+    two = mirrored(2)
+    assert padded_batch_size(8, two) == 8
+    assert padded_batch_size(7, two) == 8
+    assert padded_batch_size(1, two) == 2
+    assert local_rows(7, two) == range(8)
+    one = make_strategy(RuntimeConfig())
+    assert padded_batch_size(7, one) == 7
+    assert local_rows(7, one) == range(7)
+    for strategy in (one, two):
+        assert is_alone(strategy)
+        assert is_chief(strategy)
+        assert agreed(strategy, 0.3) == 0.3
+        assert gathered(strategy, 2.0) == [2.0]
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_rows_go_to_the_replicas_in_order(axis):
+    values = np.arange(2 * 4 * 3).reshape(2, 4, 3)
+    values = values if axis else values[0]
+    names = np.array([[b"a", b"b", b"c", b"d"]] * 2)
+    names = names if axis else names[0]
+    strategy = mirrored(2)
+    spread = distribute_rows(strategy, {"x": values, "name": names}, axis)
+    for name, whole in (("x", values), ("name", names)):
+        shares = strategy.experimental_local_results(spread[name])
+        for share, expected in zip(
+            shares, np.split(whole, 2, axis), strict=True
+        ):
+            np.testing.assert_array_equal(share.numpy(), expected)
+    (alone,) = distribute_rows(
+        make_strategy(RuntimeConfig()), {"x": values}
+    ).values()
+    np.testing.assert_array_equal(alone.numpy(), values)
+
+
+def test_strategies_of_different_size_live_in_one_process():
+    for number in (2, 1, 2):
+        strategy = mirrored(number)
+        batch = distribute_rows(strategy, {"x": np.ones((4, 1), np.float32)})
+
+        def of_replica(batch):
+            context = tf.distribute.get_replica_context()
+            return context.all_reduce("sum", tf.reduce_sum(batch["x"]))
+
+        result = tf.function(
+            lambda batch, strategy=strategy, of_replica=of_replica: (
+                strategy.run(of_replica, args=(batch,))
+            )
+        )(batch)
+        assert strategy.experimental_local_results(result)[0] == 4.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"num_replicas": 2}, "num_replicas=2 needs --strategy=mirrored"),
+        ({"strategy": "mirrored", "num_replicas": 9}, "2 CPU devices"),
+        (
+            {"strategy": "mirrored", "num_replicas": 17},
+            "num_replicas=17 on CPUs: .* at most 16",
+        ),
+        (
+            {"strategy": "multi_worker", "num_replicas": 2},
+            "num_replicas=2, but a worker on this machine has 0 GPUs",
+        ),
+        (
+            {"strategy": "multi_worker", "cluster": "local:2"},
+            "the programs in bin/ start the processes",
+        ),
+        ({"strategy": "tpu", "tpu": "none-such"}, "cannot be used"),
+    ],
+)
+def test_strategies_that_cannot_be(changes, said):
+    with pytest.raises(UserError, match=said) as error:
+        make_strategy(RuntimeConfig(**changes))
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["mirrored", "multi_worker"])
+def test_gpus_that_tensorflow_does_not_see_are_no_cpus(monkeypatch, name):
+    monkeypatch.setattr(
+        distribution, "unseen_gpus", lambda visible: f"sees {visible} of 8"
+    )
+    with pytest.raises(UserError, match="^sees 0 of 8$"):
+        make_strategy(RuntimeConfig(strategy=name, num_replicas=1))
+
+
+def test_a_tpu_that_does_not_answer_may_do_so_later(monkeypatch):
+    def unavailable(resolver):
+        raise tf.errors.UnavailableError(None, None, "Socket closed")
+
+    monkeypatch.setattr(
+        tf.config, "experimental_connect_to_cluster", unavailable
+    )
+    with pytest.raises(RunStopped) as stopped:
+        make_strategy(RuntimeConfig(strategy="tpu", tpu="grpc://10.0.0.2:8470"))
+    assert stopped.value.exit_code == 75
+    assert str(stopped.value) == (
+        "tpu='grpc://10.0.0.2:8470' does not answer (UnavailableError: Socket "
+        "closed): start the same command again."
+    )
+
+
+def test_multi_worker_is_made_before_anything_is_computed(monkeypatch):
+    (cluster,) = local_clusters(1)
+    monkeypatch.setenv("TF_CONFIG", cluster.tf_config())
+    assert tf.constant(1.0) + 1.0 == 2.0
+    with pytest.raises(UserError, match="must be made once in a process, bef"):
+        make_strategy(RuntimeConfig(strategy="multi_worker"))
+
+
+def test_errors_of_one_worker_stay_what_they_are():
+    with (
+        pytest.raises(tf.errors.InternalError),
+        lost_workers(mirrored(2)),
+    ):
+        raise tf.errors.InternalError(None, None, "a bug")
+
+
+@pytest.mark.slow
+def test_two_workers_compute_the_numbers_of_one_process():
+    with workers(NUMBERS, 2) as processes:
+        outputs = [process.communicate(timeout=100) for process in processes]
+    found = [json.loads(out.splitlines()[-1]) for out, _ in outputs]
+    assert [process.returncode for process in processes] == [0, 0]
+    values = np.arange(8 * 3, dtype=np.float32).reshape(8, 3)
+    for number, share in enumerate((values[:4], values[4:])):
+        mine = found[number]
+        assert mine["rows"] == list(range(4 * number, 4 * number + 4))
+        assert mine["chief"] == (number == 0)
+        assert not mine["alone"]
+        # The very bits of the chief's.
+        assert mine["agreed"] == 0.1
+        assert mine["speeds"] == [1.0, 4.0]
+        assert mine["total"] == (values**2).sum(0).tolist()
+        assert mine["stacked"] == [share.tolist(), (2 * share).tolist()]
+
+
+def test_sigterm_ends_a_worker_that_has_no_handler():
+    script = "print('made', flush=True)\ntime.sleep(60)"
+    with workers(script, 1) as (process,):
+        assert process.stdout.readline() == "made\n"
+        process.terminate()
+        assert process.wait(timeout=50) == -signal.SIGTERM
+
+
+# The chief leads the others' operations; TensorFlow notices the two in
+# different ways.
+@pytest.mark.parametrize(
+    ("number", "lost"),
+    [
+        (signal.SIGKILL, 0),
+        (signal.SIGKILL, 1),
+        (signal.SIGSTOP, 0),
+        (signal.SIGSTOP, 1),
+    ],
+)
+@pytest.mark.slow
+def test_a_lost_worker_ends_the_others(number, lost):
+    with workers(ENDLESS, 2) as processes:
+        for process in processes:
+            assert process.stdout.readline() == "going\n"
+        processes[lost].send_signal(number)
+        begin = time.monotonic()
+        survivor = processes[1 - lost]
+        out, _ = survivor.communicate(timeout=60)
+        assert survivor.returncode == 75
+        assert time.monotonic() - begin < 60
+    last = out.splitlines()[-1]
+    assert last.startswith("a worker was lost (")
+    assert last.endswith("every worker ends; start the whole job again.")
+
+
+@pytest.mark.slow
+def test_a_worker_that_is_missing_at_the_start():
+    script = WORKER.replace("60.0", "1.0")
+    cluster = local_clusters(2)[1]
+    code = (
+        "import sys\nfrom albert_tf.cluster.stops import RunStopped\n"
+        f"try:\n    exec({script!r})\n"
+        "except RunStopped as stopped:\n"
+        "    print(stopped)\n    sys.exit(stopped.exit_code)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "TF_CONFIG": cluster.tf_config()},
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 75
+    assert done.stdout.startswith(
+        f"worker 1 of 2 has waited 1 seconds for {cluster.workers[0]}:"
+    )
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "{{function_node x}} Collective ops is aborted by: Reset\nmore",
+        "Graph execution error:\n\nat node x\nCollective ops is aborted by: "
+        "Reset\n\t [[{{node x}}]]",
+    ],
+)
+def test_the_line_of_a_lost_worker(monkeypatch, message):
+    watched = []
+    monkeypatch.setattr(distribution, "is_alone", lambda strategy: False)
+    monkeypatch.setattr(
+        distribution,
+        "start_watchdog",
+        lambda seconds, line: watched.append(seconds),
+    )
+    with pytest.raises(RunStopped) as stopped, lost_workers(mirrored(1)):
+        raise tf.errors.UnavailableError(None, None, message)
+    assert stopped.value.exit_code == 75
+    assert str(stopped.value) == (
+        "a worker was lost (UnavailableError: Collective ops is aborted by: "
+        "Reset): every worker ends; start the whole job again."
+    )
+    assert watched == [30.0]
+
+
+@pytest.mark.parametrize(
+    "error", [tf.errors.UnavailableError, tf.errors.AbortedError]
+)
+def test_a_process_that_loses_its_tpu_may_be_started_again(monkeypatch, error):
+    watched = []
+    monkeypatch.setattr(
+        distribution,
+        "start_watchdog",
+        lambda seconds, line: watched.append(line),
+    )
+    # There is none here to make one of.
+    strategy = object.__new__(tf.distribute.TPUStrategy)
+    with pytest.raises(RunStopped) as stopped, lost_workers(strategy):
+        raise error(None, None, "{{function_node x}} Socket closed")
+    assert stopped.value.exit_code in RESTARTABLE
+    assert str(stopped.value) == (
+        f"the TPU was lost ({error.__name__}: Socket closed): start the same "
+        "command again."
+    )
+    assert watched == ["not ended 30 seconds after the TPU was lost; killed."]
+
+
+def test_errors_of_a_single_process_stay_what_they_are():
+    with (
+        pytest.raises(tf.errors.UnavailableError, match="Socket closed"),
+        lost_workers(make_strategy(RuntimeConfig())),
+    ):
+        raise tf.errors.UnavailableError(None, None, "Socket closed")
+
+
+def test_memory_that_runs_out_in_a_run():
+    message = (
+        "Graph execution error:\n\nat node x\n{{function_node y}} OOM when "
+        "allocating tensor with shape[512,12,512,512]\n\t [[{{node z}}]]"
+    )
+    with pytest.raises(UserError) as error, out_of_memory():
+        raise tf.errors.ResourceExhaustedError(None, None, message)
+    assert str(error.value) == (
+        "memory has run out (OOM when allocating tensor with "
+        "shape[512,12,512,512]): give a smaller --micro_batch_size, "
+        "--precision=bfloat16 or --remat=full; docs/launching.md shows what "
+        "fits."
+    )

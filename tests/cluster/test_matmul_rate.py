@@ -1,0 +1,55 @@
+"""What is called the ceiling is a number of operations by their time."""
+
+import pytest
+import tensorflow as tf
+
+from albert_tf.cluster import matmul_rate as ceiling
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_rate_is_operations_by_the_median_of_times(dtype, monkeypatch):
+    made = []
+    multiply = tf.matmul
+
+    def matmul(left, right):
+        made.append((left, right))
+        return multiply(left, right)
+
+    # The first product, which nothing should be read of, and one of the
+    # others take long.
+    lasting = iter([9.0, 0.5, 0.3, 7.0, 0.4, 0.6])
+    times = iter([t for seconds in lasting for t in (0.0, seconds)])
+    monkeypatch.setattr(ceiling.tf, "matmul", matmul)
+    monkeypatch.setattr(ceiling.time, "perf_counter", lambda: next(times))
+    rate = ceiling.matmul_rate(dtype)
+    assert len(made) == 6
+    for left, right in made:
+        assert left.dtype == right.dtype == dtype
+        (rows, inner), (_, columns) = left.shape, right.shape
+        assert columns == 4 * inner
+        assert rate == pytest.approx(2 * rows * inner * columns / 0.5)
+
+
+def test_small_work_is_timed_over_many_products(monkeypatch):
+    # Held up once: it counts, divided by all.
+    times = iter([10.0, 10.05, 10.25, 10.4])
+    monkeypatch.setattr(ceiling, "_product_times", lambda *given: None)
+    monkeypatch.setattr(ceiling.time, "perf_counter", lambda: next(times))
+    assert ceiling.small_work_seconds("float32") == pytest.approx(0.4 / 3)
+
+
+def test_a_fast_device_gets_larger_products(monkeypatch):
+    asked = []
+
+    def seconds(rows, width, dtype):
+        asked.append((rows, width))
+        return rows * width * 4 * width * 2 / 1e15
+
+    monkeypatch.setattr(ceiling, "_product_seconds", seconds)
+    assert ceiling.matmul_rate("bfloat16") == pytest.approx(1e15)
+    assert asked == [(1024 * n, 1024 * n) for n in (1, 2, 4, 8)]
+
+
+def test_a_device_without_measurable_time_ends_it(monkeypatch):
+    monkeypatch.setattr(ceiling, "_product_seconds", lambda *product: 1e-9)
+    assert ceiling.matmul_rate("float32") == 2 * 4 * 16384**3 / 1e-9

@@ -1,0 +1,131 @@
+import time
+
+import pytest
+
+from data_prep.corpus import markdown
+from data_prep.corpus.markdown import clean_markdown, clean_markdown_lines
+
+
+@pytest.mark.parametrize(
+    ("marked", "plain"),
+    [
+        ("## Chapter *One* ##", "\nChapter One\n"),
+        ("#hashtag and C#", "#hashtag and C#"),
+        ("a **bold** _word_ and ***both***", "a bold word and both"),
+        ("_he said_, (_softly_), '_so_'", "he said, (softly), 'so'"),
+        ("snake_case and __init__", "snake_case and init"),
+        ("2 * 3 * 4", "2 * 3 * 4"),
+        ("one\n\n* * *\n\ntwo", "one\n\n\n\ntwo"),
+        ("one\n---\ntwo", "one\n\ntwo"),
+        ("Title\n=====", "Title\n"),
+        ("---|---\na | b", "\na | b"),
+        ("...\n-- and --", "...\n-- and --"),
+        ("> quoted\n>> twice", "quoted\ntwice"),
+        ("* one\n- two\n+ three\n-four", "one\ntwo\nthree\n-four"),
+        ("see [the text](http://x.org/a_b 'not')", None),
+        ('see [the text](http://x.org/a_b "title").', "see the text."),
+        ("see [the text](http://x.org/a_b_c).", "see the text."),
+        ("![a *picture*](p.png) here", "a picture here"),
+        ("[text][ref]\n[ref]: http://x.org", "text\n"),
+        ("[an aside] stays", "[an aside] stays"),
+        ("a<!-- hidden\n\nlines -->b", "ab"),
+        ("a <!-- open", "a <!-- open"),
+        ("one\n```python\nx = 1\n```\ntwo", "one\n\ntwo"),
+        ("one\n```\nnever closed", "one\n```\nnever closed"),
+        (r"1\. a \*star\* and \_", "1. a *star* and _"),
+        ("'tis `code`", "'tis `code`"),
+        ("# > *quoted* #head # #", "\nquoted #head #\n"),
+        ("## ---", "\n---\n"),
+        ("> # no heading", "# no heading"),
+        ("> * item", "item"),
+        ("-- -", ""),
+        ("- -", "-"),
+        ("_", "_"),
+        ("__a__b__", "a__b"),
+        (r"\*a* \_b_", "*a _b"),
+        ("a<!-- x --> b <!---> c --> d", "a b  d"),
+        ("<!-- a <!-- b --> c", " c"),
+        ("a <!-- b\n--> c <!-- d\n\n--> e", "a  c  e"),
+        ("<!<!-- x -->-- a -->", "<!-- a -->"),
+        ("```\n<!-- x\n```\n-->\n```\nb", "\nb"),
+        ("```a`b\nc\n```\nd", "```a`b\nc\n```\nd"),
+        ("   ``` \na\n``` b\n ```\t\nc\n```\nd", "\nc\n```\nd"),
+        ("", ""),
+    ],
+)
+def test_markdown_loses_its_marks(marked, plain):
+    if plain is None:  # a title in other quotes is not understood
+        assert clean_markdown(marked) == marked
+    else:
+        assert clean_markdown(marked) == plain
+
+
+def test_a_long_line_is_cleaned_in_no_time():
+    text = "word _word_ [a](b) " * 50_000 + "(" * 1000 + "*" * 1000
+    assert clean_markdown(text).startswith("word word a word")
+
+
+def test_lines_are_cleaned_as_they_come():
+    asked = []
+
+    def lines():
+        for number in range(10):
+            asked.append(number)
+            yield f"*{number}*"
+
+    cleaned = clean_markdown_lines(lines())
+    assert [next(cleaned), next(cleaned)] == ["0", "1"]
+    assert asked == [0, 1]
+
+
+def test_what_is_long_open_stays(monkeypatch):
+    monkeypatch.setattr(markdown, "MAX_SPAN_CHARS", 30)
+    for opens, closes in (("<!--", "-->"), ("```", "```")):
+        near = [opens, *["12345"] * 5, closes, "end"]
+        assert clean_markdown("\n".join(near)) == "\nend"
+        far = [opens, *["12345"] * 8, closes, "end"]
+        assert clean_markdown("\n".join(far)) == "\n".join(far)
+
+
+def test_what_is_open_does_not_hide_what_is_closed(monkeypatch):
+    monkeypatch.setattr(markdown, "MAX_SPAN_CHARS", 30)
+    lines = ["<!-- open", *["12345"] * 8, "a <!-- b", "c --> d", "-->"]
+    kept = [*lines[:-3], "a  d", "-->"]
+    assert clean_markdown("\n".join(lines)) == "\n".join(kept)
+
+
+HOSTILE = [
+    "<!--\n",
+    "<!-- ",
+    "```\n~",
+    "```x\n",
+    "# " + " #",
+    "# a" + " " * 1000 + "b",
+    "[",
+    "[a](",
+    "[a](b ",
+    '[a](b "',
+    "[a][",
+    "![",
+    "_",
+    "*",
+    "_a",
+    "a*",
+    "\\",
+    ">",
+    "> ",
+    "- ",
+    "-=*_",
+    "|",
+    "`",
+    "\t",
+]
+
+
+@pytest.mark.parametrize("piece", HOSTILE)
+def test_hostile_text_takes_no_long_time(piece):
+    text = piece * (400_000 // len(piece))
+    begin = time.process_time()
+    clean_markdown(text + "x")
+    clean_markdown("# a" + text + "x")
+    assert time.process_time() - begin < 5

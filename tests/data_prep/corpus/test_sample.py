@@ -1,0 +1,93 @@
+import json
+import random
+
+import pytest
+
+from data_prep.corpus import sample as corpus_sample
+from data_prep.corpus.sample import CorpusSample
+
+
+@pytest.fixture(autouse=True)
+def small_samples(monkeypatch):
+    """Samples of 24 documents, each of which counts for the same."""
+    monkeypatch.setattr(corpus_sample, "SAMPLE_CHARS", 24 * 10_000)
+    monkeypatch.setattr(corpus_sample, "_LEAST_CHARS", 10_000)
+    monkeypatch.setattr(corpus_sample, "_EXCERPT_CHARS", 10_000)
+
+
+def sampled(documents):
+    sample = CorpusSample()
+    for name, size in documents:
+        sample.add(name, ("x" * size,))
+    return sample
+
+
+def estimate(sample, ratio):
+    """The estimated share of characters of which `ratio` says 1."""
+    weighted = sample.weighted_documents(240_000)
+    total = sum(weight for weight, _ in weighted)
+    return sum(w * ratio(d.name) for w, d in weighted) / total
+
+
+def test_a_small_corpus_is_sampled_whole():
+    sizes = {f"d{n}": 10 * n + 1 for n in range(24)}
+    weighted = sampled(sizes.items()).weighted_documents(240_000)
+    assert {d.name: weight for weight, d in weighted} == sizes
+
+
+def test_estimates_are_unbiased_whatever_the_sizes():
+    # A third of the text is in one-liners, two thirds in seven books.
+    errors = []
+    for trial in range(60):
+        lines = [(f"{trial} line {n}", 20) for n in range(3000)]
+        books = [(f"{trial} book {n}", 17_000) for n in range(7)]
+        share = estimate(sampled(lines + books), lambda name: "book" in name)
+        errors.append(share - 7 * 17_000 / (60_000 + 7 * 17_000))
+    assert abs(sum(errors) / len(errors)) < 0.05
+    assert max(map(abs, errors)) < 0.35
+
+
+def test_samples_merge_to_that_of_the_whole():
+    rng = random.Random(1)
+    documents = [(f"d{n}", rng.randint(0, 500)) for n in range(400)]
+    merged = CorpusSample()
+    for begin in range(0, 400, 70):
+        merged.merge(sampled(documents[begin : begin + 70]))
+    whole = sampled(documents)
+    assert merged == whole
+    assert sampled(documents[::-1]) == whole
+    assert merged != sampled(documents[:-200])
+
+
+def test_a_sample_comes_back_from_json():
+    sample = sampled([(f"d{n}", n) for n in range(60)])
+    again = CorpusSample.from_json(json.loads(json.dumps(sample.to_json())))
+    assert again == sample
+    assert again.weighted_documents(240_000) == sample.weighted_documents(
+        240_000
+    )
+
+
+def test_a_sample_has_the_size_that_was_asked_for(monkeypatch):
+    monkeypatch.setattr(corpus_sample, "_LEAST_CHARS", 1)
+    rng = random.Random(2)
+    for most in (5, 300, 9000):
+        sizes = [rng.randint(1, most) for _ in range(240_000 // most * 4)]
+        sample = sampled((f"d{n}", size) for n, size in enumerate(sizes))
+        weighted = sample.weighted_documents(240_000)
+        found = sum(d.num_characters for _, d in weighted)
+        assert 240_000 <= found < 240_000 + most
+        total = sum(weight for weight, _ in weighted)
+        assert abs(total / sum(sizes) - 1) < 0.2
+        assert len(sample.texts()) == len(weighted) + 1
+
+
+@pytest.mark.parametrize("size", [10, 1000, 10**6])
+def test_excerpts_are_bounded(monkeypatch, size):
+    monkeypatch.setattr(corpus_sample, "_EXCERPT_CHARS", 100)
+    sample = CorpusSample()
+    sample.add("a", ["ab" * 20] * (size // 40 + 1))
+    ((_, document),) = sample.weighted_documents(240_000)
+    assert document.num_characters == 40 * (size // 40 + 1)
+    kept = sum(map(len, document.paragraphs))
+    assert kept == min(100, document.num_characters)

@@ -1,0 +1,465 @@
+import gzip
+import io
+import json
+import posixpath
+import sys
+from pathlib import Path
+
+import pytest
+from apache_beam.io.filesystem import BeamIOError, FileMetadata, FileSystem
+
+from albert_tf.config import MaskingConfig, PretrainingDataConfig, UserError
+from data_prep.pretraining import beam_runner, build_plan, pretraining_data
+from data_prep.pretraining.beam_storage import RemoteStorage, storage_of
+from data_prep.pretraining.build_estimate import BuildEstimate
+from data_prep.pretraining.pretraining_data import build_pretraining_data
+from data_prep.pretraining.record_maker import RecordMaker
+from data_prep.pretraining.storage import LocalStorage
+
+
+def texts(sentences):
+    """A corpus by file name: all forms; paragraphs and documents again."""
+    paragraphs = [" ".join(sentences[i : i + 4]) for i in range(0, 400, 4)]
+
+    def text(begin, end):
+        return "\n\n".join(paragraphs[begin:end])
+
+    json_lines = [
+        json.dumps({"text": text(i, i + 3)}) for i in range(40, 70, 3)
+    ]
+    return {
+        "a.txt": text(0, 20),
+        "b/again.txt": text(10, 30),
+        "b/whole.txt": text(0, 20),
+        "b/packed.txt.gz": text(30, 40),
+        "c.jsonl": "\n".join([*json_lines, json_lines[0]]),
+        "d.jsonl.gz": "\n".join(json_lines[:2]),
+        "e.md": f"# {sentences[0]}\n\n{text(70, 90)}",
+        "empty.txt": "\n",
+        "one.txt": "Only one sentence",
+    }
+
+
+def stored(name, text):
+    data = text.encode()
+    return gzip.compress(data, mtime=0) if name.endswith(".gz") else data
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory, sentences):
+    directory = tmp_path_factory.mktemp("corpus")
+    for name, text in texts(sentences).items():
+        path = directory / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(stored(name, text))
+    return str(directory)
+
+
+@pytest.fixture
+def build(corpus, tiny_directory, tmp_path):
+    """Builds with small settings; keywords change them."""
+
+    def call(output, inputs=(corpus,), settings=None, **keywords):
+        settings = {"max_seq_length": 48} | (settings or {})
+        path = output if "://" in output else str(tmp_path / output)
+        return build_pretraining_data(
+            list(inputs),
+            path,
+            tokenizer_dir=str(tiny_directory),
+            config=PretrainingDataConfig(**settings),
+            masking=MaskingConfig(),
+            max_bad_fraction=0.5,
+            **keywords,
+        )
+
+    return call
+
+
+def contents(directory):
+    """The bytes of every file, at any depth, by name."""
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in directory.rglob("*")
+        if path.is_file()
+    }
+
+
+def assert_same(tmp_path):
+    local, by_beam = (contents(tmp_path / name) for name in ("local", "beam"))
+    assert "metadata.json" in local
+    assert sorted(by_beam) == sorted(local)
+    assert by_beam == local
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"num_shards": 3},
+        {"record_kind": "static", "dupe_factor": 2},
+        {"sentence_objective": "nsp", "num_shards": 2, "eval_fraction": 0.3},
+        {"sentence_objective": "none", "sentence_splitter": "newline"},
+        {"remove_duplicates": "paragraphs", "eval_fraction": 0.3},
+        {"remove_duplicates": "documents", "sentence_objective": "nsp"},
+        {"skip_header_lines": 2, "num_shards": 40},
+    ],
+    ids=str,
+)
+def test_the_bytes_are_those_of_the_local_runner(
+    build, tmp_path, settings, monkeypatch
+):
+    # Many units and groups even of a small corpus.
+    monkeypatch.setattr(build_plan, "_GROUP_CHARS", 10_000)
+    monkeypatch.setattr(build_plan, "_MIN_UNIT_CHARS", 1000)
+    metadata = build("local", settings=settings)
+    assert build("beam", settings=settings, runner="beam") == metadata
+    assert_same(tmp_path)
+    counts = metadata["statistics"]
+    assert counts["train"]["instances"] > 20
+    if "remove_duplicates" in settings:
+        assert counts["corpus"]["duplicate_documents"] >= 2
+    if settings.get("num_shards") == 40:
+        shards = metadata["splits"]["train"]["shards"]
+        assert min(shard["num_records"] for shard in shards) == 0
+
+
+def test_an_evaluation_input_and_a_finished_directory(build, tmp_path, corpus):
+    """A finished directory is surveyed but not written again."""
+    inputs = [f"{corpus}/b", f"{corpus}/c.jsonl"]
+    keywords = {
+        "inputs": inputs,
+        "eval_inputs": [f"{corpus}/a.txt", f"{corpus}/e.md"],
+        "settings": {"remove_duplicates": "paragraphs"},
+    }
+    build("local", **keywords)
+    metadata = build("beam", runner="beam", **keywords)
+    assert_same(tmp_path)
+    # The evaluation's first file was in the training's, which comes first.
+    assert metadata["statistics"]["eval"]["documents"] == 1
+    times = {p: p.stat().st_mtime_ns for p in (tmp_path / "beam").rglob("*")}
+    assert build("beam", runner="beam", **keywords) == metadata
+    assert {p: p.stat().st_mtime_ns for p in times} == times
+    assert_same(tmp_path)
+    with pytest.raises(UserError, match="finished with other settings"):
+        build("beam", runner="beam", inputs=inputs)
+
+
+@pytest.mark.slow
+def test_processes_write_the_same_bytes(build, tmp_path, monkeypatch):
+    """Workers of their own: all that they need can be sent to them."""
+    root = str(Path(beam_runner.__file__).parents[1])
+    monkeypatch.setenv("PYTHONPATH", root)
+    settings = {"remove_duplicates": "paragraphs", "num_shards": 2}
+    build("local", settings=settings)
+    build("beam", settings=settings, runner="beam", workers=2)
+    assert_same(tmp_path)
+
+
+def test_a_failed_build_is_told_of_and_begun_anew(build, tmp_path, monkeypatch):
+    build("local")
+
+    def fail(self, unit, counts):
+        raise RuntimeError("a worker's bug")
+
+    with monkeypatch.context() as patch:
+        estimate = BuildEstimate(1.0, 0.0, 0.0, 0.0)
+        patch.setattr(build_plan, "estimate_build", lambda *_: estimate)
+        patch.setattr(RecordMaker, "__call__", fail)
+        with pytest.raises(RuntimeError, match=r"a worker's bug.*running 'Ma"):
+            build("beam", runner="beam")
+    (tmp_path / "beam" / "train-00000-of-00001.tfrecord.tmp-12").touch()
+    assert not (tmp_path / "beam" / "metadata.json").exists()
+    build("beam", runner="beam")
+    assert_same(tmp_path)
+
+
+def test_a_build_stopped_behind_its_shards_only_ends(
+    build, tmp_path, monkeypatch
+):
+    build("local")
+    with monkeypatch.context() as patch:
+        patch.setattr(pretraining_data, "check_splits", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            build("beam", runner="beam")
+    with pytest.raises(UserError, match="begun with other settings"):
+        build("beam", runner="beam", settings={"random_seed": 7})
+    shard = tmp_path / "beam" / "train-00000-of-00001.tfrecord"
+    whole = shard.read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(beam_runner, "_build", lambda *_: 1 / 0)
+        shard.write_bytes(whole[:-1])
+        with pytest.raises(ZeroDivisionError):
+            build("beam", runner="beam")
+        shard.write_bytes(whole)
+        build("beam", runner="beam")
+    assert_same(tmp_path)
+
+
+def test_one_runner_ends_what_the_other_began(build, tmp_path, monkeypatch):
+    build("local")
+    with monkeypatch.context() as patch:
+        patch.setattr(pretraining_data, "check_splits", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            build("beam")
+    build("beam", runner="beam")
+    assert_same(tmp_path)
+
+
+class MemoryFileSystem(FileSystem):
+    """Files in a dictionary, memory://..., with the habits of HDFS.
+
+    What does not exist cannot be listed, directories have no size, and a
+    file is renamed to a free name only.
+    """
+
+    files: dict[str, bytes] = {}  # noqa: RUF012
+
+    @classmethod
+    def scheme(cls):
+        return "memory"
+
+    def join(self, basepath, *paths):
+        return posixpath.join(basepath, *paths)
+
+    def split(self, path):
+        return posixpath.split(path)
+
+    def has_dirs(self):
+        return True
+
+    def mkdirs(self, path):
+        raise AssertionError("A file makes its directory.")
+
+    def _under(self, directory):
+        prefix = directory.rstrip("/") + "/"
+        return [path for path in self.files if path.startswith(prefix)]
+
+    def _list(self, dir_or_prefix):
+        if not self.exists(dir_or_prefix):
+            raise BeamIOError("missing", {dir_or_prefix: "missing"})
+        return [self.metadata(path) for path in self._under(dir_or_prefix)]
+
+    def create(self, path, mime_type="", compression_type="auto"):
+        assert compression_type == "uncompressed"
+        files = self.files
+
+        class Written(io.BytesIO):
+            def close(self):
+                if not self.closed:
+                    files[path] = self.getvalue()
+                super().close()
+
+        return Written()
+
+    def open(self, path, mime_type="", compression_type="auto"):
+        assert compression_type == "uncompressed"
+        if path not in self.files:
+            raise BeamIOError(f"{path} is missing")
+        return io.BytesIO(self.files[path])
+
+    def copy(self, source_file_names, destination_file_names):
+        raise AssertionError("Nothing is copied.")
+
+    def rename(self, source_file_names, destination_file_names):
+        for source, destination in zip(
+            source_file_names, destination_file_names, strict=True
+        ):
+            if destination in self.files:
+                raise BeamIOError("exists", {(source, destination): "exists"})
+            self.files[destination] = self.files.pop(source)
+
+    def exists(self, path):
+        return path in self.files or bool(self._under(path))
+
+    def size(self, path):
+        return len(self.files[path])
+
+    def last_updated(self, path):
+        return 0.0
+
+    def checksum(self, path):
+        return ""
+
+    def metadata(self, path):
+        if path not in self.files:
+            raise BeamIOError(f"{path} is no file")
+        return FileMetadata(path, len(self.files[path]), 0.0)
+
+    def delete(self, paths):
+        for path in paths:
+            for name in self._under(path) or [path]:
+                del self.files[name]
+
+
+@pytest.fixture
+def remote(sentences, monkeypatch):
+    """Remote files by path; the corpus is memory://store/corpus."""
+    files = {
+        f"memory://store/corpus/{name}": stored(name, text)
+        for name, text in texts(sentences).items()
+    }
+    files["memory://store/corpus/notes.doc"] = b"no text"
+    monkeypatch.setattr(MemoryFileSystem, "files", files)
+    return files
+
+
+def test_remote_paths_give_the_same_bytes(build, tmp_path, remote):
+    """The same corpus has the same names wherever it lies."""
+    metadata = build("local")
+    keywords = {"inputs": ["memory://store/corpus"], "runner": "beam"}
+    assert build("memory://store/out", **keywords) == metadata
+    prefix = "memory://store/out/"
+    written = {
+        path.removeprefix(prefix): data
+        for path, data in remote.items()
+        if path.startswith(prefix)
+    }
+    assert written == contents(tmp_path / "local")
+    assert build("memory://store/out", **keywords) == metadata
+    with pytest.raises(UserError, match="finished with other settings"):
+        build("memory://store/out", settings={"num_shards": 2}, **keywords)
+
+
+def test_remote_and_local_inputs_are_told_apart(build, corpus, remote):
+    inputs = ["memory://store/corpus/*.txt", f"{corpus}/c.jsonl"]
+    metadata = build("both", inputs=inputs, runner="beam")
+    described = metadata["settings"]["inputs"]["train"]
+    assert described["num_files"] == 4
+    with pytest.raises(UserError, match="memory://.*/a.txt is in the input an"):
+        build(
+            "other",
+            inputs=inputs,
+            eval_inputs=["memory://store/corpus/a.txt"],
+            runner="beam",
+        )
+
+
+def test_a_remote_build_begun_with_other_settings(build, remote, monkeypatch):
+    keywords = {"inputs": ["memory://store/corpus"], "runner": "beam"}
+    with monkeypatch.context() as patch:
+        patch.setattr(pretraining_data, "check_splits", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            build("memory://store/out", **keywords)
+    with pytest.raises(UserError, match="begun with other settings"):
+        build("memory://store/out", settings={"num_shards": 2}, **keywords)
+    shards = {
+        f"memory://store/foreign/{posixpath.basename(path)}": data
+        for path, data in remote.items()
+        if path.endswith(".tfrecord")
+    }
+    remote.update(shards)
+    with pytest.raises(UserError, match="foreign holds train-00000-of-.* but"):
+        build("memory://store/foreign", **keywords)
+
+
+@pytest.mark.parametrize("place", ["memory://store/x", "local"])
+def test_storages_do_the_same(place, remote, tmp_path):
+    """A file is replaced whole, and a failed one changes nothing."""
+    directory = place if "://" in place else str(tmp_path)
+    storage = storage_of(directory)
+    kind = RemoteStorage if "://" in place else LocalStorage
+    assert isinstance(storage, kind)
+    path = f"{directory}/sub/file"
+    assert storage.sizes(f"{directory}/sub") == {}
+    storage.remove_directory(f"{directory}/sub")
+    assert storage.write(path, lambda file: file.write(b"first")) == 5
+    storage.write(path, lambda file: file.write(b"second"))
+    assert storage.sizes(f"{directory}/sub") == {"file": 6}
+    with storage.open_file(path) as file:
+        assert file.read() == b"second"
+    with pytest.raises(ZeroDivisionError):
+        storage.write(path, lambda file: 1 / 0)
+    with storage.open_file(path) as file:
+        assert file.read() == b"second"
+    storage.write(f"{directory}/sub/other", lambda file: file.write(b""))
+    storage.remove([path])
+    names = storage.sizes(f"{directory}/sub")
+    assert [name for name in names if ".tmp-" not in name] == ["other"]
+    storage.remove_directory(f"{directory}/sub")
+    assert storage.sizes(f"{directory}/sub") == {}
+
+
+def test_a_file_that_cannot_be_used_is_told_in_one_line(build, tmp_path):
+    """The first of two is named, as by the local runner."""
+    for name in ("x.txt.gz", "y.txt.gz"):
+        (tmp_path / name).write_bytes(b"plain text")
+    said = []
+    for runner in ("local", "beam"):
+        with pytest.raises(UserError, match="x.txt.gz is not gzipped") as info:
+            build("out", inputs=[str(tmp_path)], runner=runner)
+        said.append(str(info.value))
+    assert said[0] == said[1]
+    assert not (tmp_path / "out" / ".survey").exists()
+
+
+@pytest.mark.parametrize(
+    ("output", "keywords", "message"),
+    [
+        ("gs://x/out", {}, "gs://x/out is not on this machine; runner=beam"),
+        ("out", {"inputs": ["s3://x/y"]}, "s3://x/y is not on this machine"),
+        ("out", {"runner_options": ["--a=b"]}, "local takes no options .'--a="),
+        ("out", {"runner": "spark"}, "runner='spark' is none of local, beam"),
+        (
+            "out",
+            {"runner": "beam", "runner_options": ["parallelism=4"]},
+            "The Beam option 'parallelism=4' does not look like --name=value",
+        ),
+        (
+            "out",
+            {"runner": "beam", "runner_options": ["--runner=None such"]},
+            "Beam refuses its options: Unexpected pipeline runner: None such",
+        ),
+        (
+            "out",
+            {"runner": "beam", "runner_options": ["--parallelism=four"]},
+            "refuses its options: argument --parallelism: invalid int value",
+        ),
+        (
+            "nowhere://x/out",
+            {"runner": "beam"},
+            "nowhere://x/out cannot be used: Unable to get filesystem",
+        ),
+        (
+            "out",
+            {"runner": "beam", "inputs": ["memory://store/none"]},
+            "'memory://store/none' does not exist or holds no text",
+        ),
+        (
+            "out",
+            {"runner": "beam", "inputs": ["memory://store/*.doc"]},
+            "'memory://store/.*.doc' does not exist or holds no text",
+        ),
+        (
+            "/proc/none/out",
+            {"runner": "beam"},
+            "/proc/none/out cannot be written",
+        ),
+    ],
+)
+def test_mistakes_are_told_in_one_line(
+    build, remote, output, keywords, message
+):
+    with pytest.raises(UserError, match=message) as info:
+        build(output, **keywords)
+    assert "\n" not in str(info.value)
+
+
+def test_a_pipeline_that_is_not_run_is_told_of(build, monkeypatch):
+    class Made:
+        state = "STOPPED"
+
+        def wait_until_finish(self):
+            return None
+
+    monkeypatch.setattr(beam_runner.beam.Pipeline, "run", lambda self: Made())
+    with pytest.raises(UserError, match="ended as STOPPED and left no result"):
+        build("out", runner="beam")
+
+
+def test_without_beam_the_message_says_what_to_install(build, monkeypatch):
+    for name in ("beam_runner", "beam_storage"):
+        monkeypatch.delitem(sys.modules, f"data_prep.{name}")
+        monkeypatch.delattr(f"data_prep.{name}")
+    monkeypatch.setitem(sys.modules, "apache_beam", None)
+    with pytest.raises(UserError, match="pip install -r requirements-beam.txt"):
+        build("out", runner="beam")

@@ -1,0 +1,138 @@
+import textwrap
+
+import pytest
+
+from albert_tf.config import MaskingConfig, PretrainingDataConfig, UserError
+from data_prep.corpus.sample import CorpusSample
+from data_prep.pretraining.build_estimate import BuildEstimate, build_warnings
+from data_prep.pretraining.pretraining_data import build_pretraining_data
+
+
+@pytest.fixture
+def build(tiny_directory, tmp_path):
+    """Builds from a text; returns the lines announced and the statistics."""
+
+    def call(text, **config):
+        path = tmp_path / "a.txt"
+        path.write_text(text)
+        lines = []
+        metadata = build_pretraining_data(
+            [str(path)],
+            str(tmp_path / "out"),
+            tokenizer_dir=str(tiny_directory),
+            config=PretrainingDataConfig(**{"max_seq_length": 48} | config),
+            masking=MaskingConfig(),
+            announce=lines.append,
+        )
+        return lines, metadata["statistics"]["train"]
+
+    return call
+
+
+def test_a_hard_wrapped_file_loses_nothing_and_is_named(
+    build, sentences, tmp_path
+):
+    text = "\n\n".join(
+        textwrap.fill(" ".join(sentences[i : i + 9]).lower(), 70)
+        for i in range(0, 450, 9)
+    )
+    lines, counts = build(text)
+    assert lines[0].startswith(f"{tmp_path}/a.txt is hard-wrapped: it is read")
+    assert "--document_separator=blank_line" in lines[0]
+    assert [line for line in lines if "Warning" in line] == []
+    assert counts["documents"] == 1
+    assert counts["lost_share"] == 0
+
+
+def test_padding_and_lost_tokens_are_warned_of_before_anything_is_written(
+    build, sentences
+):
+    blocks = [" ".join(sentences[i : i + 1 + i % 3]) for i in range(200)]
+    lines, counts = build("\n\n".join(blocks))
+    padding, lost, written = lines
+    separator = (
+        "--document_separator=file if blank lines are between paragraphs "
+        "rather than documents"
+    )
+    assert padding == (
+        f"Warning: about {100 * counts['padding_share']:.2g}% of the records "
+        f"will be padding at max_seq_length=48; consider {separator}, or a "
+        "lower --max_seq_length."
+    )
+    assert lost == (
+        f"Warning: about {100 * counts['lost_share']:.2g}% of the tokens will "
+        "be in no record, since a document of one sentence makes no pair of "
+        f"segments; consider {separator}, or --sentence_objective=none."
+    )
+    assert written.startswith("About ")
+
+
+def test_unknown_tokens_are_warned_of_with_their_words(build, sentences):
+    text = " ".join(sentences[:100]).replace(" the ", " <ж> ")
+    lines, counts = build(text, document_separator="file")
+    assert counts["unknown_share"] > 0.02
+    assert lines[0].startswith(
+        f"Warning: about {100 * counts['unknown_share']:.2g}% of the tokens "
+        "will be unknown to the tokenizer, most often in '<ж>'; consider "
+    )
+
+
+def test_a_long_document_is_estimated_though_its_excerpt_is_cut(
+    build, sentences
+):
+    # An excerpt of 15,000 characters has about 6,000 tokens: the second of
+    # its two records is nearly empty, which no other record will be.
+    lines, counts = build(
+        " ".join(sentences * 8),
+        document_separator="file",
+        max_seq_length=5000,
+        short_seq_prob=0.0,
+    )
+    assert counts["padding_share"] < 0.3
+    (line,) = lines
+    assert line.startswith("About ")
+
+
+@pytest.mark.parametrize(
+    ("estimate", "config", "said"),
+    [
+        ((0.29, 0.009, 0.019), {}, []),
+        ((0.31, 0.0, 0.0), {}, ["consider a lower --max_seq_length."]),
+        (
+            (0.31, 0.0, 0.0),
+            {"short_seq_prob": 0.9},
+            ["consider a lower --short_seq_prob."],
+        ),
+        (
+            (0.0, 0.011, 0.0),
+            {"sentence_splitter": "newline"},
+            [
+                "consider --sentence_splitter=punkt if lines hold several "
+                "sentences, or --sentence_objective=none."
+            ],
+        ),
+    ],
+)
+def test_warnings_name_the_settings_that_matter(
+    estimate, config, said, tiny_tokenizer
+):
+    lines = build_warnings(
+        BuildEstimate(1.0, *estimate),
+        PretrainingDataConfig(**config),
+        forms={"file"},
+        sample=CorpusSample(),
+        tokenizer=tiny_tokenizer,
+    )
+    assert [line[line.index("consider") :] for line in lines] == said
+
+
+def test_one_document_is_not_held_out_by_another_fraction(build, sentences):
+    with pytest.raises(
+        UserError,
+        match="none of the 1 documents, .* one by one; give an evaluation inp",
+    ):
+        build(
+            " ".join(sentences[:50]),
+            document_separator="file",
+            eval_fraction=1e-9,
+        )

@@ -1,0 +1,964 @@
+import contextlib
+import errno
+import fcntl
+import gzip
+import hashlib
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from albert_tf.config import MaskingConfig, PretrainingDataConfig, UserError
+from albert_tf.records.schemas import RECORD_SPECS, parse_batch
+from albert_tf.records.shards import ids_in_ranges, open_shards
+from data_prep.pretraining import (
+    build_plan,
+    local_runner,
+    pretraining_data,
+    record_parts,
+)
+from data_prep.pretraining.pretraining_data import (
+    build_pretraining_data,
+    no_progress,
+)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory, sentences):
+    """Eight files of some 100 sentences, and two files that yield nothing."""
+    directory = tmp_path_factory.mktemp("corpus")
+    for number in range(8):
+        part = sentences[number * 100 : (number + 1) * 100]
+        paragraphs = [" ".join(part[i : i + 4]) for i in range(0, 100, 4)]
+        path = directory / "books" / f"{number}.txt"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("\n\n".join(paragraphs), encoding="utf-8")
+    (directory / "books" / "one.txt").write_text("Only one sentence")
+    (directory / "empty.txt").write_text("\n")
+    return str(directory)
+
+
+@pytest.fixture
+def build(corpus, tiny_directory, tmp_path):
+    """Builds with small settings; keywords change them."""
+
+    def call(
+        output="out",
+        inputs=(corpus,),
+        masking=MaskingConfig(),  # noqa: B008 (frozen)
+        eval_inputs=(),
+        workers=1,
+        progress=no_progress,
+        announce=lambda line: None,
+        max_bad_fraction=0.1,
+        **config,
+    ):
+        return build_pretraining_data(
+            list(inputs),
+            str(tmp_path / output),
+            tokenizer_dir=str(tiny_directory),
+            config=PretrainingDataConfig(**{"max_seq_length": 48} | config),
+            masking=masking,
+            eval_inputs=list(eval_inputs),
+            max_bad_fraction=max_bad_fraction,
+            workers=workers,
+            progress=progress,
+            announce=announce,
+        )
+
+    return call
+
+
+def digests(directory):
+    """sha256 of every file, at any depth, by name."""
+    return {
+        str(path.relative_to(directory)): hashlib.sha256(
+            path.read_bytes()
+        ).hexdigest()
+        for path in directory.rglob("*")
+        if path.is_file()
+    }
+
+
+def work_in_pieces(patch):
+    """Makes units and runs small, and sorts little at a time."""
+    patch.setattr(build_plan, "_MAX_UNIT_CHARS", 1500)
+    patch.setattr(build_plan, "_MIN_UNIT_CHARS", 1500)
+    patch.setattr(record_parts, "SORTED_BYTES", 3000)
+    patch.setattr(record_parts, "RUN_BYTES", 2000)
+
+
+def read_split(directory, split="train"):
+    with open_shards(directory, split) as shards:
+        metadata = shards.metadata
+        return parse_batch(
+            RECORD_SPECS[metadata["record_kind"]],
+            shards.read(range(len(shards))),
+            max_seq_length=metadata["max_seq_length"],
+            num_slots=metadata["num_slots"],
+        )
+
+
+def test_a_directory_of_dynamic_records(build, tmp_path, tiny_tokenizer):
+    metadata = build(num_shards=3)
+    assert sorted(os.listdir(tmp_path / "out")) == [
+        "metadata.json",
+        "punkt.json",
+        "tokenizer",
+        *[f"train-{i:05}-of-00003.tfrecord" for i in range(3)],
+    ]
+    assert json.loads((tmp_path / "out/metadata.json").read_text()) == metadata
+    batch = read_split(tmp_path / "out")
+    counts = metadata["statistics"]["train"]
+    shards = metadata["splits"]["train"]["shards"]
+    sizes = [shard["num_records"] for shard in shards]
+    assert sum(sizes) == len(batch["input_ids"]) == counts["instances"]
+    assert min(sizes) > 0.7 * sum(sizes) / 3
+    assert counts["documents"] == 9
+    assert counts["skipped/single_sentence_documents"] == 1
+    corpus = metadata["statistics"]["corpus"]
+    assert corpus["bad/empty_documents"] == corpus["bad_lines"] == 1
+    assert corpus["documents"] == 9
+    assert metadata["sentence_objective"] == "sop"
+    assert counts["instance_tokens"] == batch["input_mask"].sum()
+    assert counts["label_1"] == batch["sentence_order_label"].sum()
+    padding = 1 - batch["input_mask"].mean()
+    assert counts["padding_share"] == pytest.approx(padding, abs=1e-6)
+    described = metadata["tokenizer"]
+    assert described["fingerprint"] == tiny_tokenizer.fingerprint
+    assert described["special_ids"] == [0, 1, 2, 3, 4]
+    np.testing.assert_array_equal(
+        ids_in_ranges(described["replacement_id_ranges"]),
+        tiny_tokenizer.replacement_ids,
+    )
+
+
+def test_static_records_are_masked(build, tmp_path):
+    metadata = build(record_kind="static")
+    batch = read_split(tmp_path / "out")
+    assert metadata["num_slots"] == round(0.15 * 48) == 7
+    assert batch["masked_lm_ids"].shape[1] == 7
+    row, slot = np.nonzero(batch["masked_lm_weights"])
+    hidden = batch["input_ids"][row, batch["masked_lm_positions"][row, slot]]
+    assert 0.7 < np.mean(hidden == 4) < 0.9
+    counts = metadata["statistics"]["train"]
+    assert counts["masked_tokens"] == len(row)
+    assert counts["masked_share"] == pytest.approx(0.15, abs=0.02)
+
+
+def test_pairs_are_stretches_of_the_corpus(
+    build, tmp_path, tiny_tokenizer, sentences
+):
+    build()
+    batch = read_split(tmp_path / "out")
+    encoded = tiny_tokenizer.encode_batch(sentences)
+    text = f" {' '.join(str(i) for ids in encoded for i in ids)} "
+    labels = batch["sentence_order_label"]
+    for ids, segments, mask, label in zip(
+        batch["input_ids"],
+        batch["segment_ids"],
+        batch["input_mask"],
+        labels,
+        strict=True,
+    ):
+        first = ids[(segments == 0) & (mask == 1)][1:-1]
+        second = ids[segments == 1][:-1]
+        pair = [f"{' '.join(map(str, part))} " for part in (first, second)]
+        if label:
+            pair.reverse()
+        # Nothing is lost between the two.
+        assert f" {pair[0]}{pair[1]}" in text
+    assert 0.4 < labels.mean() < 0.6
+
+
+@pytest.mark.parametrize("kind", ["dynamic", "static"])
+def test_the_bytes_do_not_hang_on_how_they_were_made(
+    build, tmp_path, monkeypatch, corpus, kind
+):
+    keywords = {"record_kind": kind, "num_shards": 2, "dupe_factor": 2}
+    build("one", **keywords)
+    expected = digests(tmp_path / "one")
+    # Smaller units, another place and order of the files.
+    work_in_pieces(monkeypatch)
+    moved = tmp_path / "moved"
+    shutil.copytree(corpus, moved)
+    build(
+        "other",
+        [str(moved / "empty.txt"), str(moved / "books")],
+        **keywords,
+    )
+    assert digests(tmp_path / "other") == expected
+
+
+@pytest.mark.slow
+def test_the_bytes_do_not_hang_on_the_number_of_workers(
+    build, tmp_path, monkeypatch
+):
+    build("one", eval_fraction=0.3)
+    work_in_pieces(monkeypatch)
+    monkeypatch.setenv("PYTHONHASHSEED", "11")
+    monkeypatch.setenv("LC_ALL", "C")
+    build("two", workers=2, eval_fraction=0.3)
+    assert digests(tmp_path / "two") == digests(tmp_path / "one")
+
+
+def test_records_are_shuffled_over_the_corpus(
+    build, tmp_path, tiny_tokenizer, sentences
+):
+    build()
+    # Where in the corpus a record's first sentence begins to be, by its rare
+    # runs of tokens.
+    place = {}
+    for number, ids in enumerate(tiny_tokenizer.encode_batch(sentences)):
+        for start in range(len(ids) - 7):
+            place.setdefault(tuple(ids[start : start + 8]), number)
+    places = []
+    records = read_split(tmp_path / "out")["input_ids"].tolist()
+    for ids in records:
+        runs = (tuple(ids[i : i + 8]) for i in range(40))
+        found = [place[run] for run in runs if run in place]
+        places += found[:1]
+    # Nearly every record was recognised, and there are enough of them for
+    # the bound below to mean something.
+    assert len(places) > 0.95 * len(records)
+    assert len(records) > 250
+    correlation = np.corrcoef(places[1:], places[:-1])[0, 1]
+    assert abs(correlation) < 4 / len(places) ** 0.5
+
+
+def test_inputs_may_be_relative_and_absolute(
+    build, tmp_path, corpus, monkeypatch
+):
+    build("absolute", num_shards=1)
+    monkeypatch.chdir(corpus)
+    build("mixed", ["books", f"{corpus}/empty.txt"], num_shards=1)
+    expected = digests(tmp_path / "absolute")
+    assert digests(tmp_path / "mixed") == expected
+
+
+def test_another_seed_gives_other_records(build, tmp_path):
+    build("a")
+    build("b", random_seed=1)
+    first, second = (
+        read_split(tmp_path / name)["input_ids"].tolist() for name in "ab"
+    )
+    assert sorted(first) != sorted(second)
+
+
+def test_evaluation_documents_can_be_held_out(build, tmp_path, corpus):
+    whole = build("whole")["statistics"]["train"]
+    metadata = build("parts", eval_fraction=0.4)
+    train, held_out = (
+        metadata["statistics"][split] for split in ("train", "eval")
+    )
+    assert held_out["instances"] > 0
+    for name in ("documents", "sentences", "tokens", "instances", "label_1"):
+        assert train[name] + held_out[name] == whole[name]
+    both = [
+        record
+        for split in ("train", "eval")
+        for record in read_split(tmp_path / "parts", split)[
+            "input_ids"
+        ].tolist()
+    ]
+    everything = read_split(tmp_path / "whole")["input_ids"].tolist()
+    assert sorted(both) == sorted(everything)
+
+
+def test_the_seed_decides_what_is_held_out(build):
+    tokens = {
+        build(f"{seed}", random_seed=seed, eval_fraction=0.4)["statistics"][
+            "eval"
+        ]["tokens"]
+        for seed in (1, 2, 3, 4)
+    }
+    assert len(tokens) > 1
+
+
+def test_evaluation_can_have_files_of_its_own(build, tmp_path, corpus):
+    books = f"{corpus}/books"
+    metadata = build(
+        inputs=[f"{books}/[0-5].txt"], eval_inputs=[f"{books}/[67].txt"]
+    )
+    assert metadata["statistics"]["train"]["documents"] == 6
+    assert metadata["statistics"]["eval"]["documents"] == 2
+    assert len(read_split(tmp_path / "out", "eval")["input_ids"]) > 5
+
+
+def test_progress_is_told(build, monkeypatch):
+    work_in_pieces(monkeypatch)
+    told = {}
+
+    @contextlib.contextmanager
+    def progress(unit):
+        told[unit] = []
+        yield lambda *done, **beside: told[unit].append((*done, beside))
+
+    lines = []
+    metadata = build(progress=progress, announce=lines.append, num_shards=2)
+    characters = metadata["statistics"]["corpus"]["characters"]
+    records = metadata["splits"]["train"]["num_records"]
+    assert told["files read"][-1] == (10, 10, {})
+    assert len(told["characters"]) > 5
+    assert told["characters"][-1] == (
+        characters,
+        characters,
+        {"documents": 9, "instances": records},
+    )
+    assert told["shards"] == [(1, 2, {}), (2, 2, {})]
+    (line,) = lines
+    assert re.fullmatch(
+        r"About \S+ kB of records in 2 shards; about \S+ kB on disk while at "
+        r"work, \S+ \SB are free\.",
+        line,
+    )
+
+
+@pytest.mark.parametrize("kind", ["dynamic", "static"])
+def test_what_is_announced_is_what_is_written(build, kind):
+    lines = []
+    metadata = build(record_kind=kind, announce=lines.append, dupe_factor=3)
+    number, unit = lines[0].split()[1:3]
+    said = float(number) * {"kB": 1e3, "MB": 1e6}[unit]
+    shards = metadata["splits"]["train"]["shards"]
+    written = sum(shard["num_bytes"] for shard in shards)
+    assert 0.85 < said / written < 1.15
+
+
+def thai_corpus(tmp_path):
+    """Documents of 20 sentences, which Thai parts by spaces alone."""
+    rng = random.Random(3)
+    words = ["แม่", "ไป", "ตลาด", "ซื้อ", "ปลา", "บ้าน", "กับ", "พ่อ"]
+    documents = [
+        ["".join(rng.choices(words, k=8)) for _ in range(20)] for _ in range(4)
+    ]
+    for separator in (" ", "\n"):
+        path = tmp_path / f"thai{ord(separator)}.jsonl"
+        with path.open("w", encoding="utf-8") as file:
+            for sentences in documents:
+                row = {"text": "\n\n".join([separator.join(sentences)] * 2)}
+                file.write(json.dumps(row) + "\n")
+    return str(tmp_path / "thai32.jsonl"), str(tmp_path / "thai10.jsonl")
+
+
+def test_text_without_sentence_ends_is_warned_of(build, tmp_path):
+    spaces, lines = thai_corpus(tmp_path)
+    announced = []
+    build(inputs=[spaces], announce=announced.append)
+    assert re.fullmatch(
+        r"Warning: about 100% of the text \(such as thai32\.jsonl#\d\) has no "
+        r"sentence ends in 200 characters and more, so that segments will "
+        r"begin and end in mid-sentence: put each sentence on a line and give "
+        r"--sentence_splitter=newline\.",
+        announced[0],
+    )
+    announced = []
+    build(
+        "out2",
+        inputs=[lines],
+        announce=announced.append,
+        sentence_splitter="newline",
+    )
+    assert not [line for line in announced if line.startswith("Warning")]
+
+
+def test_too_little_room_is_told(build, monkeypatch, tmp_path):
+    usage = shutil.disk_usage(tmp_path)._replace(free=10_000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+    with pytest.raises(
+        UserError, match=r"out needs about \S+ kB while at work and has 10 kB"
+    ):
+        build(record_kind="static")
+    monkeypatch.undo()
+    build(record_kind="static")
+
+
+def test_a_disk_that_gets_full_is_named(build, monkeypatch, tmp_path):
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(local_runner, "write_shard", full)
+        with pytest.raises(
+            UserError,
+            match=r"/out: No space left on device; about \S+ kB more are "
+            r"needed, \S+ \wB are free\. Make room and start the same",
+        ):
+            build()
+    build()
+
+
+def test_a_finished_directory_is_left_as_it_is(build, tmp_path):
+    metadata = build()
+    before = {
+        path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()
+    }
+    os.mkdir(tmp_path / "out" / ".work")
+    assert build() == metadata
+    assert build(workers=2) == metadata
+    assert before == {
+        path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()
+    }
+
+
+def test_other_settings_are_told_apart(build, tmp_path, corpus):
+    build()
+    with pytest.raises(
+        UserError, match="random_seed: 5 here, 12345 there.*another output"
+    ):
+        build(random_seed=5)
+    with pytest.raises(UserError, match=r"inputs\.train\.num_files: 1 here"):
+        build(inputs=[f"{corpus}/books/0.txt"])
+    # What does not touch dynamic records is no other setting.
+    build(masking=MaskingConfig(max_ngram=1))
+    build("static", record_kind="static")
+    with pytest.raises(UserError, match=r"masking\.max_ngram: 1 here, 3"):
+        build(
+            "static", record_kind="static", masking=MaskingConfig(max_ngram=1)
+        )
+
+
+def test_an_interrupted_build_goes_on_with_the_shards_that_are_missing(
+    build, tmp_path, monkeypatch
+):
+    work_in_pieces(monkeypatch)
+    build("whole", num_shards=3)
+    written = []
+    write_shard = local_runner.write_shard
+
+    def failing(path, records):
+        if len(written) == 1:
+            (tmp_path / "out" / "train-00001-of-00003.tfrecord.tmp-1").touch()
+            raise OSError("disk full")
+        written.append(os.path.basename(path))
+        return write_shard(path, records)
+
+    monkeypatch.setattr(local_runner, "write_shard", failing)
+    with pytest.raises(OSError, match="disk full"):
+        build("out", num_shards=3)
+    with pytest.raises(UserError, match="unfinished"):
+        open_shards(tmp_path / "out", "train")
+
+    def counting(path, records):
+        written.append(os.path.basename(path))
+        return write_shard(path, records)
+
+    def refusing(*arguments):
+        raise AssertionError("A part is made again.")
+
+    monkeypatch.setattr(local_runner, "write_shard", counting)
+    monkeypatch.setattr(local_runner.PartWriter, "finish", refusing)
+    build("out", num_shards=3)
+    assert written == [f"train-{n:05}-of-00003.tfrecord" for n in range(3)]
+    assert digests(tmp_path / "out") == digests(tmp_path / "whole")
+
+
+def test_an_interrupted_build_goes_on_with_the_parts_that_are_missing(
+    build, tmp_path, monkeypatch
+):
+    work_in_pieces(monkeypatch)
+    finish = local_runner.PartWriter.finish
+    finished = []
+    most = 10**6
+
+    def counting(writer, counts):
+        if len(finished) == most:
+            raise OSError("disk full")
+        finished.append(writer)
+        finish(writer, counts)
+
+    monkeypatch.setattr(local_runner.PartWriter, "finish", counting)
+    build("whole")
+    number_of_parts = len(finished)
+    finished.clear()
+    most = 4
+    with pytest.raises(OSError, match="disk full"):
+        build("out")
+    most = 10**6
+    build("out")
+    assert len(finished) == number_of_parts > 8
+    assert digests(tmp_path / "out") == digests(tmp_path / "whole")
+
+
+def test_a_shard_that_was_damaged_meanwhile_is_made_again(
+    build, tmp_path, monkeypatch
+):
+    build("whole", num_shards=2)
+    write_json = pretraining_data.write_json
+
+    def failing(storage, path, value):
+        if str(path).endswith("metadata.json"):
+            raise OSError("disk full")
+        write_json(storage, path, value)
+
+    monkeypatch.setattr(pretraining_data, "write_json", failing)
+    with pytest.raises(OSError, match="disk full"):
+        build(num_shards=2)
+    monkeypatch.undo()
+    shard = tmp_path / "out" / "train-00001-of-00002.tfrecord"
+    shard.write_bytes(bytes(len(shard.read_bytes())))
+    build(num_shards=2)
+    assert digests(tmp_path / "out") == digests(tmp_path / "whole")
+
+
+def test_a_build_is_not_continued_with_other_settings(
+    build, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(
+        local_runner, "write_shard", lambda path, records: 1 / 0
+    )
+    with pytest.raises(ZeroDivisionError):
+        build()
+    monkeypatch.undo()
+    with pytest.raises(
+        UserError, match=r"begun with other settings \(settings"
+    ):
+        build(random_seed=3)
+    build()
+
+
+def test_two_builds_do_not_share_a_directory(build, tmp_path):
+    os.makedirs(tmp_path / "out" / ".work")
+    lock = os.open(tmp_path / "out/.work/lock", os.O_CREAT | os.O_RDWR)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    with pytest.raises(UserError, match="Another build is at work in"):
+        build()
+    os.close(lock)
+    build()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "train-00000-of-00001.tfrecord",
+        "punkt.json",
+        "tokenizer/spiece.model",
+        ".work/notes.txt",
+    ],
+)
+def test_files_of_others_are_refused_before_the_survey(
+    build, monkeypatch, tmp_path, name
+):
+    path = tmp_path / "out" / name
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"precious")
+    (tmp_path / "out" / "mine.txt").write_text("mine")
+    with monkeypatch.context() as patch:
+        patch.setattr(pretraining_data, "make_plan", None)
+        with pytest.raises(UserError, match=f"out holds {name} but no meta"):
+            build()
+    assert path.read_bytes() == b"precious"
+    path.unlink()
+    build()
+    assert (tmp_path / "out" / "mine.txt").read_text() == "mine"
+
+
+PROGRAM = """
+import contextlib, sys
+from albert_tf.config import MaskingConfig, PretrainingDataConfig
+from data_prep.pretraining import build_plan
+from data_prep.pretraining.pretraining_data import build_pretraining_data
+build_plan._MIN_UNIT_CHARS = build_plan._MAX_UNIT_CHARS = 1500
+@contextlib.contextmanager
+def progress(unit):
+    yield lambda *done, **beside: print(unit, flush=True)
+if __name__ == '__main__':
+    build_pretraining_data([sys.argv[1]], sys.argv[2],
+        tokenizer_dir=sys.argv[3], progress=progress,
+        workers=int(sys.argv[4]),
+        config=PretrainingDataConfig(max_seq_length=48,
+            num_shards=3, eval_fraction=0.3),
+        masking=MaskingConfig())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_killed_build_goes_on(
+    build, tmp_path, corpus, tiny_directory, monkeypatch, workers
+):
+    keywords = {"num_shards": 3, "eval_fraction": 0.3}
+    build("whole", **keywords)
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    arguments = [corpus, str(tmp_path / "out"), str(tiny_directory)]
+    # Killed while files, units and shards are at work, one after the other.
+    for unit, lines in [(b"files", 2), (b"char", 3), (b"char", 5), (b"sh", 2)]:
+        with subprocess.Popen(
+            [sys.executable, program, *arguments, str(workers)],
+            env=os.environ | {"PYTHONPATH": ":".join(sys.path)},
+            stdout=subprocess.PIPE,
+        ) as process:
+            for line in process.stdout:
+                lines -= line.startswith(unit)
+                if not lines:
+                    break
+            process.send_signal(signal.SIGKILL)
+            assert lines == 0
+        assert not (tmp_path / "out" / "metadata.json").exists()
+    monkeypatch.setattr(build_plan, "_MAX_UNIT_CHARS", 1500)
+    monkeypatch.setattr(build_plan, "_MIN_UNIT_CHARS", 1500)
+    build("out", **keywords)
+    assert digests(tmp_path / "out") == digests(tmp_path / "whole")
+
+
+@pytest.mark.slow
+def test_workers_end_with_the_process_that_started_them(tmp_path):
+    code = (
+        "import os, time\n"
+        "from data_prep.pretraining.local_runner import Workers\n"
+        "def pid(number):\n"
+        "    time.sleep(0.3)\n"
+        "    return os.getpid()\n"
+        "if __name__ == '__main__':\n"
+        "    with Workers(2) as workers:\n"
+        "        pids = set(workers.map(pid, range(6)))\n"
+        "        print(*pids, flush=True)\n"
+        "        time.sleep(60)\n"
+    )
+    program = tmp_path / "program.py"
+    program.write_text(code)
+    with subprocess.Popen(
+        [sys.executable, program],
+        env=os.environ | {"PYTHONPATH": ":".join(sys.path)},
+        stdout=subprocess.PIPE,
+    ) as process:
+        pids = list(map(int, process.stdout.readline().split()))
+        process.send_signal(signal.SIGKILL)
+    assert len(pids) == 2
+    deadline = time.monotonic() + 20
+    while any(is_running(pid) for pid in pids):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def is_running(pid):
+    try:
+        os.kill(pid, 0)
+        with open(f"/proc/{pid}/stat") as file:
+            return " Z " not in file.read()
+    except OSError:
+        return False
+
+
+def test_shards_have_about_64_megabytes(build, monkeypatch):
+    assert len(build()["splits"]["train"]["shards"]) == 1
+    monkeypatch.setattr(build_plan, "SHARD_BYTES", 10_000)
+    shards = build("small")["splits"]["train"]["shards"]
+    num_bytes = sum(shard["num_bytes"] for shard in shards)
+    assert len(shards) > 1
+    assert 5_000 < num_bytes / len(shards) < 15_000
+
+
+@pytest.mark.parametrize(
+    ("keywords", "message"),
+    [
+        ({"workers": 0}, "workers=0 is below"),
+        ({"inputs": ["missing"]}, "'missing' does not exist"),
+        ({"num_shards": 5000}, "num_shards=5000 is above the most allowed"),
+        ({"eval_fraction": 1e-9}, "1e-09 holds out none of the 9 documents"),
+        ({"random_seed": 2**63}, "is above the most allowed"),
+        (
+            {"eval_fraction": 0.1, "eval_inputs": ["missing"]},
+            "one of them is needed, not both",
+        ),
+    ],
+)
+def test_mistakes_are_told(build, keywords, message):
+    with pytest.raises(UserError, match=message):
+        build(**keywords)
+
+
+def test_a_file_in_training_and_evaluation_is_told(build, corpus):
+    with pytest.raises(UserError, match=r"3\.txt is in the input and the eval"):
+        build(eval_inputs=[f"{corpus}/books/3.txt"])
+
+
+def test_a_corpus_without_pairs_is_told(build, corpus, tmp_path):
+    with pytest.raises(
+        UserError, match="split train has no records: 1 documents, 1 of them"
+    ):
+        build(inputs=[f"{corpus}/books/one.txt"])
+    assert not (tmp_path / "out" / "metadata.json").exists()
+
+
+def test_an_empty_corpus_is_told(build, corpus):
+    inputs = [f"{corpus}/empty.txt"]
+    with pytest.raises(UserError, match=r"Bad lines: 1 of 1 \(100%\): 1 empty"):
+        build(inputs=inputs)
+    with pytest.raises(UserError, match="train has no records: 0 documents"):
+        build(inputs=inputs, max_bad_fraction=1.0)
+
+
+def test_bad_text_is_told_before_anything_is_written(build, tmp_path):
+    text = b"Caf\xe9. Good.\n" * 3 + b"Good.\n" * 7
+    (tmp_path / "bad.txt").write_bytes(text)
+    said = r"3 of 10 \(30%\): 3 not UTF-8 \(first: .*bad\.txt, line 1\)"
+    with pytest.raises(UserError, match=said):
+        build(inputs=[str(tmp_path / "bad.txt")])
+    assert not (tmp_path / "out").exists()
+    metadata = build(
+        inputs=[str(tmp_path / "bad.txt")],
+        max_bad_fraction=0.3,
+        document_separator="file",
+    )
+    assert metadata["statistics"]["corpus"]["bad/not_utf8"] == 3
+
+
+@pytest.mark.parametrize("objective", ["nsp", "none"])
+def test_other_sentence_objectives(build, tmp_path, monkeypatch, objective):
+    keywords = {"sentence_objective": objective, "eval_fraction": 0.3}
+    metadata = build("one", **keywords)
+    assert metadata["sentence_objective"] == objective
+    work_in_pieces(monkeypatch)
+    build("pieces", **keywords)
+    assert digests(tmp_path / "pieces") == digests(tmp_path / "one")
+    batch = read_split(tmp_path / "one")
+    separators = (batch["input_ids"] == 3).sum(axis=1)
+    assert set(separators.tolist()) == {1 if objective == "none" else 2}
+    share = batch["sentence_order_label"].mean()
+    assert 0.4 < share < 0.6 if objective == "nsp" else share == 0
+
+
+def test_next_sentences_come_from_a_group(build, tmp_path, monkeypatch):
+    monkeypatch.setattr(build_plan, "_GROUP_CHARS", 10_000)
+    first = build("one", sentence_objective="nsp")
+    work_in_pieces(monkeypatch)
+    build("pieces", sentence_objective="nsp")
+    assert digests(tmp_path / "pieces") == digests(tmp_path / "one")
+    assert 0.3 < first["statistics"]["train"]["label_1_share"] < 0.6
+
+
+@pytest.mark.parametrize("level", ["documents", "paragraphs"])
+def test_duplicates_are_left_out(build, tmp_path, corpus, monkeypatch, level):
+    whole = build("whole")["statistics"]["train"]
+    twice = tmp_path / "twice"
+    shutil.copytree(corpus, twice / "a")
+    shutil.copytree(corpus, twice / "b")
+    metadata = build("out", [str(twice)], remove_duplicates=level)
+    counts = metadata["statistics"]["train"]
+    assert counts["documents"] == whole["documents"]
+    assert counts["tokens"] == whole["tokens"]
+    assert metadata["statistics"]["corpus"]["duplicate_documents"] == 9
+    work_in_pieces(monkeypatch)
+    build("pieces", [str(twice)], remove_duplicates=level)
+    assert digests(tmp_path / "pieces") == digests(tmp_path / "out")
+
+
+def test_what_was_trained_on_is_no_evaluation(build, corpus, tmp_path):
+    held_out = tmp_path / "held out"
+    held_out.mkdir()
+    shutil.copy(f"{corpus}/books/3.txt", held_out / "copy.txt")
+    shutil.copy(f"{corpus}/books/1.txt", held_out / "other.txt")
+    metadata = build(
+        inputs=[f"{corpus}/books/[2-5].txt"],
+        eval_inputs=[str(held_out)],
+        remove_duplicates="documents",
+    )
+    assert metadata["statistics"]["train"]["documents"] == 4
+    assert metadata["statistics"]["eval"]["documents"] == 1
+
+
+def test_corpora_of_every_form_together(build, tmp_path, sentences):
+    mixed = tmp_path / "mixed"
+    mixed.mkdir()
+    lines = [*sentences[:10], "", *sentences[10:20]]
+    (mixed / "a.txt").write_text("\n".join(lines))
+    (mixed / "b.md").write_text("# Head\n\n" + " ".join(sentences[20:40]))
+    texts = [" ".join(sentences[n : n + 5]) for n in (50, 60)]
+    with gzip.open(mixed / "c.jsonl.gz", "wt") as file:
+        file.write("\n".join(json.dumps({"text": text}) for text in texts))
+    counts = build(inputs=[str(mixed)])["statistics"]["train"]
+    assert counts["documents"] == 2 + 1 + 2
+    assert counts["sentences"] >= 50
+
+
+def test_a_directory_that_cannot_be_made_is_told(build, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="file/out cannot be written: Not a"):
+        build("file/out")
+
+
+def test_hostile_text_is_survived(build, tmp_path):
+    hostile = tmp_path / "hostile"
+    hostile.mkdir()
+    (hostile / "a.txt").write_bytes(
+        b"\xef\xbb\xbfNul \x00 here. Then \xe2\x80\xa8 more.\r\nAnd more. "
+        b"So.\r\n\r\n" + "\u0301".encode() * 1000 + b" marks. More. "
+    )
+    (hostile / "b.txt").write_bytes(b"word " * 200_000)
+    (hostile / "c.txt").write_bytes(b"x" * 1_000_000)
+    begin = time.monotonic()
+    metadata = build(
+        inputs=[str(hostile)],
+        sentence_splitter="newline",
+        document_separator="file",
+        max_bad_fraction=1.0,
+    )
+    assert time.monotonic() - begin < 20
+    assert metadata["statistics"]["corpus"]["bad/control_characters"] == 1
+
+
+def test_an_empty_evaluation_is_told_before_anything_is_written(
+    build, tmp_path
+):
+    with pytest.raises(UserError, match="holds out none of the 9 documents"):
+        build(eval_fraction=1e-9)
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_output_is_no_input(build, tmp_path, corpus):
+    shutil.copytree(corpus, tmp_path / "corpus")
+    inputs = [str(tmp_path / "corpus")]
+    build("corpus/out", inputs, num_shards=1)
+    with pytest.raises(
+        UserError, match=r"holds .*corpus/out/.*, which is in the output"
+    ):
+        build("corpus/out", inputs)
+
+
+@pytest.mark.parametrize("level", ["none", "paragraphs"])
+def test_a_corpus_that_changes_meanwhile_is_told(
+    build, tmp_path, corpus, monkeypatch, level
+):
+    shutil.copytree(corpus, tmp_path / "corpus")
+    changed = tmp_path / "corpus" / "books" / "7.txt"
+    text = changed.read_text()
+    check_room = pretraining_data._check_room
+
+    def checking(*arguments):
+        check_room(*arguments)
+        changed.write_text(text.replace("the", "eht", 1))
+
+    monkeypatch.setattr(pretraining_data, "_check_room", checking)
+    inputs = [str(tmp_path / "corpus")]
+    with pytest.raises(UserError, match=r"7\.txt has changed while"):
+        build(inputs=inputs, remove_duplicates=level)
+    assert not (tmp_path / "out" / "metadata.json").exists()
+    monkeypatch.undo()
+    # What was begun was begun with another text.
+    with pytest.raises(UserError, match="begun with other settings"):
+        build(inputs=inputs, remove_duplicates=level)
+    changed.write_text(text)
+    build(inputs=inputs, remove_duplicates=level)
+
+
+def test_nothing_temporary_is_left(build, monkeypatch, tmp_path):
+    with monkeypatch.context() as patch:
+        patch.setattr(pretraining_data, "_check_room", None)
+        with pytest.raises(TypeError):
+            build()
+    names = ["metadata.json", "tokenizer/spiece.model", ".work/part-000001-0"]
+    for name in names:
+        path = tmp_path / "out" / f"{name}.tmp-123"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("half")
+    build()
+    assert not list((tmp_path / "out").rglob("*.tmp-*"))
+
+
+def test_room_for_the_rest_of_the_work_is_counted(build):
+    said = {}
+
+    def needed(**keywords):
+        lines = []
+        build(str(keywords), announce=lines.append, **keywords)
+        number, unit = re.search(
+            r"about (\S+) (\SB) on disk", lines[0]
+        ).groups()
+        return float(number) * {"kB": 1e3, "MB": 1e6}[unit]
+
+    said = {name: needed(sentence_objective=name) for name in ("sop", "nsp")}
+    assert said["nsp"] - said["sop"] > 10_000
+    assert needed(remove_duplicates="paragraphs") - said["sop"] > 4_000
+
+
+def test_units_are_bounded(build, monkeypatch):
+    sizes = []
+    make_part = local_runner._make_part
+
+    def noting(*arguments):
+        sizes.append(arguments[-1].num_characters)
+        return make_part(*arguments)
+
+    monkeypatch.setattr(local_runner, "_make_part", noting)
+    monkeypatch.setattr(build_plan, "_MIN_UNIT_CHARS", 1)
+    build("many")
+    longest = max(sizes)
+    assert len(sizes) >= 9
+    sizes.clear()
+    monkeypatch.setattr(build_plan, "_MIN_UNIT_CHARS", 10**9)
+    monkeypatch.setattr(build_plan, "_MAX_UNIT_CHARS", 9000)
+    build("characters")
+    assert 9000 <= max(sizes) < 9000 + longest
+    sizes.clear()
+    monkeypatch.setattr(build_plan, "_MAX_UNIT_CHARS", 10**9)
+    monkeypatch.setattr(build_plan, "_MAX_UNIT_BYTES", 60_000)
+    build("bytes", record_kind="static", dupe_factor=5)
+    assert len(sizes) >= 9
+
+
+PEAK = """
+import re, sys
+from data_prep.pretraining import record_parts
+record_parts.SORTED_BYTES = record_parts.RUN_BYTES = 10_000_000
+from albert_tf.config import MaskingConfig, PretrainingDataConfig
+from data_prep.pretraining.pretraining_data import build_pretraining_data
+build_pretraining_data([sys.argv[1]], sys.argv[2], tokenizer_dir=sys.argv[3],
+    config=PretrainingDataConfig(max_seq_length=64, record_kind='static',
+        document_separator='blank_line', num_shards=1,
+        dupe_factor=int(sys.argv[4])),
+    masking=MaskingConfig())
+status = open('/proc/self/status').read()
+print(re.search(r'VmHWM:\\s+(\\d+)', status)[1])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    not os.path.exists("/proc/self/status"), reason="asks Linux for its memory"
+)
+def test_memory_does_not_grow_with_what_is_written(
+    tmp_path, sentences, tiny_directory
+):
+    # One-liners, which make no record, before long documents.
+    rng = random.Random(3)
+    with open(tmp_path / "corpus.txt", "w") as file:
+        file.writelines(f"Title {n}\n\n" for n in range(20_000))
+        for _ in range(4):
+            text = " ".join(rng.choices(sentences, k=4000))
+            file.write(f"{text}\n\n")
+    peaks = {}
+    for copies in (2, 40):
+        output = tmp_path / str(copies)
+        done = subprocess.run(
+            [sys.executable, "-c", PEAK, tmp_path / "corpus.txt", output,
+             tiny_directory, str(copies)],
+            env=os.environ | {"PYTHONPATH": ":".join(sys.path)},
+            stdout=subprocess.PIPE,
+            check=True,
+        )  # fmt: skip
+        shards = output.glob("*.tfrecord")
+        written = sum(shard.stat().st_size for shard in shards)
+        peaks[copies] = int(done.stdout) / 1e3, written / 1e6
+    (few, _), (many, written) = peaks.values()
+    assert written > 70
+    # Runs of 10 MB, and as much sorted at a time, of one shard of 80.
+    assert many - few < 60
+
+
+def test_a_directory_made_again_learns_anew(build, tmp_path, corpus):
+    # In one process: what was learned of another corpus is not used.
+    build("out", [f"{corpus}/books/[0-3].txt"])
+    shutil.rmtree(tmp_path / "out")
+    made = local_runner._record_maker.cache_info().misses
+    build("out", [f"{corpus}/books/[4-7].txt"])
+    assert local_runner._record_maker.cache_info().misses == made + 1

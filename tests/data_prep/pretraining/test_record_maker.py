@@ -1,0 +1,298 @@
+import dataclasses
+from collections import Counter
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from albert_tf.config import MaskingConfig, PretrainingDataConfig
+from albert_tf.records import counter_rng
+from albert_tf.records.masking import mask_batch, maskable_tokens
+from albert_tf.records.schemas import RECORD_SPECS, parse_batch
+from data_prep.corpus.reading import Document
+from data_prep.corpus.sentences import NewlineSplitter
+from data_prep.pretraining.record_maker import (
+    RecordMaker,
+    UnitDocument,
+    num_slots,
+)
+
+CONFIG = PretrainingDataConfig(
+    sentence_splitter="newline", max_seq_length=24, short_seq_prob=0.2
+)
+
+
+class LetterTokenizer:
+    """Ids 5 to 30 for the letters a to z; <unk> for the rest."""
+
+    vocab_size = 31
+    pad_id, unk_id, cls_id, sep_id, mask_id = range(5)
+    special_ids = (0, 1, 2, 3, 4)
+    replacement_ids = np.arange(5, 31, dtype=np.int32)
+    # Vowels begin words; so do the pieces in <>, as the original has it.
+    word_start = np.isin(np.arange(31), [0, 1, 5, 9, 13, 19, 25])
+    fingerprint = "letters"
+
+    def encode_batch(self, texts):
+        return [
+            [ord(c) - 92 if "a" <= c <= "z" else 1 for c in t.replace(" ", "")]
+            for t in texts
+        ]
+
+
+class MadeRecord(NamedTuple):
+    """A record read back, without padding if it is dynamic."""
+
+    split: str
+    key: int
+    example: dict
+
+
+def parsed(batch, config):
+    spec = RECORD_SPECS[config.record_kind]
+    columns = parse_batch(
+        spec,
+        batch.serialized,
+        max_seq_length=config.max_seq_length,
+        num_slots=num_slots(config, MaskingConfig()),
+    )
+    for row, key in enumerate(batch.keys.tolist()):
+        example = {f.name: columns[f.name][row] for f in spec.features}
+        if config.record_kind == "dynamic":
+            length = columns["input_mask"][row].sum()
+            for name in ("input_ids", "segment_ids", "word_starts"):
+                assert not example[name][length:].any()
+                example[name] = example[name][:length]
+        yield MadeRecord(batch.split, key, example)
+
+
+def make_units(items, config=CONFIG, tokenizer=None):
+    maker = RecordMaker(
+        tokenizer or LetterTokenizer(),
+        NewlineSplitter(),
+        config,
+        MaskingConfig(),
+    )
+    counts = Counter()
+    batches = list(maker([UnitDocument(*item) for item in items], counts))
+    return [r for batch in batches for r in parsed(batch, config)], counts
+
+
+def make(documents, config=CONFIG, split="train", origin="train"):
+    return make_units([(split, origin, d) for d in documents], config)
+
+
+LINES = [
+    "".join(chr(97 + (7 * i + j) % 26) for j in range(3 + i % 9))
+    for i in range(60)
+]
+LONG = Document("long.txt", ("\n".join(LINES),))
+SHORT = Document("short.txt", ("alone",))
+EMPTY = Document("empty.txt", ("  ",))
+
+
+def test_dynamic_records_hold_a_pair_of_segments():
+    records, counts = make([LONG])
+    assert len(records) == counts["train/instances"] > 10
+    for record in records:
+        example = record.example
+        ids = example["input_ids"]
+        assert record.split == "train"
+        assert sorted(example) == [
+            "input_ids",
+            "segment_ids",
+            "sentence_order_label",
+            "word_starts",
+        ]
+        assert len(ids) == len(example["segment_ids"]) <= 24
+        first_separator = ids.tolist().index(3)
+        assert ids[0] == 2 and ids[-1] == 3 and (ids == 3).sum() == 2
+        after = np.arange(len(ids)) > first_separator
+        assert (example["segment_ids"] == after).all()
+        starts = np.isin(ids, [1, 2, 3, 5, 9, 13, 19, 25])
+        assert (example["word_starts"] == starts).all()
+        assert example["sentence_order_label"] in (0, 1)
+
+
+def test_static_records_are_the_dynamic_ones_masked():
+    dynamic, _ = make([LONG])
+    config = dataclasses.replace(CONFIG, record_kind="static")
+    static, counts = make([LONG], config)
+    assert [r.key for r in static] == [r.key for r in dynamic]
+    masked_tokens = 0
+    for before, record in zip(dynamic, static, strict=True):
+        example = record.example
+        length = len(before.example["input_ids"])
+        ids = np.pad(before.example["input_ids"], (0, 24 - length))
+        segments = np.pad(before.example["segment_ids"], (0, 24 - length))
+        starts = np.pad(before.example["word_starts"], (0, 24 - length))
+        assert not starts[length:].any()
+        mask = np.arange(24) < length
+        expected = mask_batch(
+            ids[None],
+            starts[None],
+            segments[None],
+            maskable_tokens(ids, mask, (0, 1, 2, 3, 4))[None],
+            counter_rng.fold_in(np.uint64(record.key), 2),
+            lengths=np.array([length]),
+            config=MaskingConfig(),
+            num_slots=4,
+            mask_id=4,
+            replacement_ids=LetterTokenizer.replacement_ids,
+        )
+        for name in (
+            "input_ids",
+            "masked_lm_positions",
+            "masked_lm_ids",
+            "masked_lm_weights",
+        ):
+            np.testing.assert_array_equal(
+                example[name], getattr(expected, name)[0]
+            )
+        np.testing.assert_array_equal(example["input_mask"], mask)
+        np.testing.assert_array_equal(example["segment_ids"], segments)
+        np.testing.assert_array_equal(example["token_boundary"], starts)
+        assert (
+            example["sentence_order_label"]
+            == before.example["sentence_order_label"]
+        )
+        masked_tokens += int(expected.masked_lm_weights.sum())
+    assert counts["train/masked_tokens"] == masked_tokens > 0
+
+
+def signature(records):
+    return [
+        (r.key, {name: v.tolist() for name, v in sorted(r.example.items())})
+        for r in records
+    ]
+
+
+@pytest.mark.parametrize("kind", ["dynamic", "static"])
+def test_a_document_does_not_see_its_unit(kind):
+    config = dataclasses.replace(CONFIG, record_kind=kind)
+    other = Document("other.txt", ("\n".join(LINES[::-1]),))
+    alone, _ = make([LONG], config)
+    together, _ = make([other, LONG, EMPTY], config)
+    assert signature(alone) == signature(together[-len(alone) :])
+    assert len(together) > len(alone) > 10
+
+
+def test_name_origin_seed_and_copy_draw_anew():
+    renamed = dataclasses.replace(LONG, name="renamed.txt")
+    variants = [
+        make([LONG])[0],
+        make([renamed])[0],
+        make([LONG], origin="eval")[0],
+        make([LONG], dataclasses.replace(CONFIG, random_seed=1))[0],
+    ]
+    twice, counts = make([LONG], dataclasses.replace(CONFIG, dupe_factor=2))
+    first = variants[0]
+    assert signature(twice[: len(first)]) == signature(first)
+    variants.append(twice[len(first) :])
+    keys = [record.key for records in variants for record in records]
+    assert len(set(keys)) == len(keys)
+    texts = {str([e for _, e in signature(r)]) for r in variants}
+    assert len(texts) == len(variants)
+    assert counts["train/documents"] == 1
+
+
+def test_what_happened_is_counted():
+    records, counts = make([LONG, SHORT, EMPTY])
+    tokens = sum(map(len, LINES))
+    assert counts["train/documents"] == 3
+    assert counts["train/sentences"] == len(LINES) + 1
+    assert counts["train/tokens"] == tokens + 5
+    assert counts["train/skipped/single_sentence_documents"] == 1
+    assert counts["train/skipped/empty_documents"] == 1
+    assert counts["train/skipped/tokens"] == 5
+    assert counts["train/label_1"] == sum(
+        int(r.example["sentence_order_label"]) for r in records
+    )
+    kept = sum(len(r.example["input_ids"]) for r in records)
+    assert counts["train/instance_tokens"] == kept
+    framing = 3 * len(records)
+    assert kept - framing == tokens + counts["train/repeated_tokens"]
+
+
+def test_unknown_and_empty_sentences_are_counted():
+    document = Document("a.txt", ("abc\ndé!f\nghi",))
+    _, counts = make([document])
+    assert counts["train/unknown_tokens"] == 2
+    tokenizer = LetterTokenizer()
+    tokenizer.encode_batch = lambda texts: [[5], [], [6]]
+    _, counts = make_units([("train", "train", document)], tokenizer=tokenizer)
+    assert counts["train/skipped/sentences_without_tokens"] == 1
+    assert counts["train/sentences"] == 2
+
+
+def test_splits_are_counted_apart():
+    held_out = dataclasses.replace(LONG, name="held out")
+    records, counts = make_units(
+        [
+            ("train", "train", LONG),
+            ("eval", "train", held_out),
+            ("train", "train", SHORT),
+        ]
+    )
+    assert counts["train/documents"] == 2
+    assert counts["eval/documents"] == 1
+    assert {r.split for r in records} == {"train", "eval"}
+    of_eval = [r for r in records if r.split == "eval"]
+    assert signature(of_eval) == signature(make([held_out])[0])
+
+
+def test_single_segments_have_one_separator_and_no_label():
+    config = dataclasses.replace(CONFIG, sentence_objective="none")
+    records, counts = make([LONG, SHORT, EMPTY], config)
+    for record in records:
+        ids = record.example["input_ids"].tolist()
+        assert ids[0] == 2 and ids.index(3) == len(ids) - 1 <= 23
+        assert not record.example["segment_ids"].any()
+        assert record.example["sentence_order_label"] == 0
+    kept = sum(len(r.example["input_ids"]) - 2 for r in records)
+    assert kept == counts["train/tokens"] == sum(map(len, LINES)) + 5
+    assert counts["train/skipped/single_sentence_documents"] == 0
+
+
+def test_next_sentences_come_from_the_documents_of_the_same_split():
+    # Each document has a letter of its own.
+    letters = {
+        name: Document(name, ("\n".join([letter * 5] * 40),))
+        for name, letter in [("a", "f"), ("b", "g"), ("c", "h"), ("d", "j")]
+    }
+    config = dataclasses.replace(CONFIG, sentence_objective="nsp")
+    split_of = {"a": "train", "b": "train", "c": "eval", "d": "eval"}
+    records, counts = make_units(
+        [(split_of[n], "train", d) for n, d in letters.items()], config
+    )
+    seen = Counter()
+    for record in records:
+        ids = record.example["input_ids"]
+        found = set(ids.tolist()) - {2, 3}
+        label = int(record.example["sentence_order_label"])
+        assert len(found) == 1 + label
+        pair = {ord("f") - 92, ord("g") - 92}
+        if record.split == "eval":
+            pair = {ord("h") - 92, ord("j") - 92}
+        assert found <= pair
+        seen[record.split, label] += 1
+    assert min(seen.values()) > 7 and len(seen) == 4
+    assert counts["train/label_1"] == seen["train", 1]
+    assert counts["train/without_other_document"] == 0
+
+
+def test_splits_may_come_mixed():
+    config = dataclasses.replace(CONFIG, sentence_objective="nsp")
+    others = [dataclasses.replace(LONG, name=name) for name in ("x", "y", "z")]
+    items = [
+        ("train", "train", LONG),
+        ("eval", "train", others[0]),
+        ("train", "train", others[1]),
+        ("eval", "train", others[2]),
+    ]
+    mixed, counts = make_units(items, config)
+    apart, _ = make_units([items[1], items[3], items[0], items[2]], config)
+    assert sorted(map(str, signature(mixed))) == sorted(
+        map(str, signature(apart))
+    )
+    assert counts["eval/documents"] == 2

@@ -1,0 +1,155 @@
+import itertools
+import os
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from albert_tf.records import counter_rng
+from data_prep.pretraining import record_parts
+from data_prep.pretraining.record_maker import RecordBatch
+from data_prep.pretraining.record_parts import (
+    Partition,
+    PartWriter,
+    list_runs,
+    part_counts,
+    shard_records,
+)
+
+PARTITION = Partition({"train": 12, "eval": 2})
+
+
+def random_batches(seed, number=7):
+    rng = np.random.default_rng(seed)
+    for count in range(number):
+        size = int(rng.integers(0, 40))
+        keys = counter_rng.fold_in(counter_rng.key(seed, count), range(size))
+        yield RecordBatch(
+            "eval" if rng.random() < 0.3 else "train",
+            keys,
+            [rng.bytes(int(rng.integers(0, 50))) for _ in range(size)],
+        )
+
+
+def all_records(directory, partition):
+    runs = list_runs(directory)
+    return {
+        split: [
+            record
+            for shard in range(number)
+            for record in shard_records(runs, partition, split, shard)
+        ]
+        for split, number in partition.num_shards.items()
+    }
+
+
+def by_key(batches, split):
+    pairs = [
+        (key, record)
+        for batch in batches
+        if batch.split == split
+        for key, record in zip(
+            batch.keys.tolist(), batch.serialized, strict=True
+        )
+    ]
+    return [record for _, record in sorted(pairs)]
+
+
+@pytest.mark.parametrize("run_bytes", [1, 500, 10**9])
+@pytest.mark.parametrize("sorted_bytes", [1, 100, 10**9])
+def test_shards_hold_all_records_in_the_order_of_their_keys(
+    tmp_path, monkeypatch, run_bytes, sorted_bytes
+):
+    monkeypatch.setattr(record_parts, "RUN_BYTES", run_bytes)
+    monkeypatch.setattr(record_parts, "SORTED_BYTES", sorted_bytes)
+    parts = [list(random_batches(seed)) for seed in (1, 2, 3)]
+    for number, batches in enumerate(parts):
+        writer = PartWriter(str(tmp_path), number, PARTITION)
+        for batch in batches:
+            writer.add(batch)
+        writer.finish({})
+    together = [batch for batches in parts for batch in batches]
+    found = all_records(str(tmp_path), PARTITION)
+    for split in ("train", "eval"):
+        assert found[split] == by_key(together, split)
+        assert len(found[split]) > 50
+    assert PARTITION.to_json() == Partition(**PARTITION.to_json()).to_json()
+
+
+@pytest.mark.parametrize("number", [1, 3, 12, 4096])
+def test_a_shard_is_a_range_of_keys(number):
+    partition = Partition({"train": number})
+    keys = counter_rng.fold_in(5, np.arange(20_000))
+    shards = partition.shards_of("train", keys)
+    counts = np.bincount(shards.astype(int), minlength=number)
+    assert len(counts) == number
+    expected = 20_000 / number
+    assert np.abs(counts - expected).max() < 6 * expected**0.5
+    ranges = [partition.key_range("train", n) for n in range(number)]
+    assert ranges[0][0] == 0 and ranges[-1][1] == 2**64
+    for one, other in itertools.pairwise(ranges):
+        assert one[1] == other[0]
+    borders = [key for begin, end in ranges for key in (begin, end - 1)]
+    shards = partition.shards_of("train", np.array(borders, np.uint64))
+    assert shards.tolist() == [n for n in range(number) for _ in range(2)]
+
+
+def test_a_large_shard_is_gathered_in_steps(tmp_path, monkeypatch):
+    partition = Partition({"train": 1})
+    for number in range(5):
+        writer = PartWriter(str(tmp_path), number, partition)
+        keys = counter_rng.fold_in(number, np.arange(1000))
+        writer.add(RecordBatch("train", keys, [bytes(88)] * 1000))
+        writer.finish({})
+    monkeypatch.setattr(record_parts, "SORTED_BYTES", 20_000)
+    steps = []
+    below = record_parts._Segment.entries_below
+
+    def counting(segment, key):
+        entries = below(segment, key)
+        steps.append((key, len(entries)))
+        return entries
+
+    monkeypatch.setattr(record_parts._Segment, "entries_below", counting)
+    runs = list_runs(str(tmp_path))
+    assert sum(1 for _ in shard_records(runs, partition, "train", 0)) == 5000
+    # 500 kB of entries in steps of about 20 kB, 200 entries.
+    in_memory = Counter()
+    for key, number in steps:
+        in_memory[key] += number
+    assert len(in_memory) == 26
+    assert max(in_memory.values()) < 300
+
+
+def test_equal_keys_fall_back_on_the_records(tmp_path):
+    keys = np.full(4, 7, np.uint64)
+    partition = Partition({"train": 1})
+    for number, records in enumerate([[b"d", b"b"], [b"a", b"c"]]):
+        writer = PartWriter(str(tmp_path), number, partition)
+        writer.add(RecordBatch("train", keys[:2], records))
+        writer.finish({})
+    found = all_records(str(tmp_path), partition)
+    assert found == {"train": [b"a", b"b", b"c", b"d"]}
+
+
+def test_a_part_counts_when_it_is_finished(tmp_path, monkeypatch):
+    monkeypatch.setattr(record_parts, "RUN_BYTES", 1)
+    directory = str(tmp_path)
+    writer = PartWriter(directory, 4, PARTITION)
+    for batch in random_batches(1):
+        writer.add(batch)
+    assert part_counts(directory, 4) is None
+    assert list_runs(directory) == []
+    writer.finish({"train/documents": 3})
+    assert part_counts(directory, 4) == Counter({"train/documents": 3})
+    runs = list_runs(directory)
+    assert len(runs) > 1
+    assert sorted(os.listdir(directory)) == sorted(
+        [*(os.path.basename(run) for run in runs), "part-000004.json"]
+    )
+
+
+def test_a_part_may_be_empty(tmp_path):
+    PartWriter(str(tmp_path), 0, PARTITION).finish({})
+    assert part_counts(str(tmp_path), 0) == Counter()
+    assert all_records(str(tmp_path), PARTITION) == {"train": [], "eval": []}

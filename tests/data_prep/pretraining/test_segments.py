@@ -1,0 +1,326 @@
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from albert_tf.records import counter_rng
+from data_prep.pretraining.segments import (
+    SENTENCE_OBJECTIVES,
+    CutSettings,
+    TokenizedDocument,
+    cut_document,
+)
+
+FRAMING = 3  # tokens of the flat array that belong to no document
+
+
+def document(sizes, name="a", begin=FRAMING):
+    borders = (begin + np.cumsum([0, *sizes])).tolist()
+    return TokenizedDocument(name, borders, counter_rng.key(1, name))
+
+
+def library(*all_sizes):
+    documents, begin = [], FRAMING
+    for number, sizes in enumerate(all_sizes):
+        documents.append(document(sizes, f"d{number}", begin))
+        begin = documents[-1].borders[-1]
+    return documents
+
+
+def cut(
+    objective,
+    documents,
+    number=0,
+    *,
+    max_seq_length=32,
+    short_seq_prob=0.1,
+    copies=1,
+    word_starts=None,
+):
+    counts = Counter()
+    if word_starts is None:
+        word_starts = np.ones(documents[-1].borders[-1], bool)
+    instances = cut_document(
+        SENTENCE_OBJECTIVES[objective],
+        documents,
+        number,
+        word_starts,
+        CutSettings(max_seq_length, short_seq_prob, copies),
+        counts,
+    )
+    return list(instances), counts
+
+
+def in_text_order(instance):
+    first, second = instance[:2], instance[2:4]
+    return (second, first) if instance.label else (first, second)
+
+
+sentence_sizes = st.lists(st.integers(1, 40), min_size=1, max_size=30)
+settings_of_a_cut = st.fixed_dictionaries(
+    {
+        "max_seq_length": st.integers(8, 64),
+        "short_seq_prob": st.sampled_from([0.0, 0.1, 1.0]),
+        "copies": st.integers(1, 3),
+    }
+)
+every_second_word = st.integers(1, 9)
+
+
+@settings(max_examples=300, deadline=None)
+@given(sentence_sizes, settings_of_a_cut, every_second_word)
+def test_sentence_order_pairs_are_consecutive_text_of_bounded_length(
+    sizes, how, word_size
+):
+    word_starts = np.arange(2000) % word_size == 0
+    documents = library(sizes)
+    begin, end = documents[0].borders[0], documents[0].borders[-1]
+    instances, counts = cut("sop", documents, word_starts=word_starts, **how)
+    for instance in instances:
+        (a, b), (c, d) = in_text_order(instance)
+        assert begin <= a < b == c < d <= end
+        assert d - a <= how["max_seq_length"] - 3
+    assert len({instance.key for instance in instances}) == len(instances)
+    if not instances:
+        assert len(sizes) == 1
+        assert counts["skipped/single_sentence_documents"] == 1
+        assert counts["skipped/tokens"] == sum(sizes)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.sampled_from(["sop", "none"]),
+    sentence_sizes,
+    settings_of_a_cut,
+    every_second_word,
+)
+def test_every_token_is_in_an_instance_of_every_copy(
+    objective, sizes, how, word_size
+):
+    word_starts = np.arange(2000) % word_size == 0
+    documents = library(sizes)
+    instances, counts = cut(
+        objective, documents, word_starts=word_starts, **how
+    )
+    if not instances:
+        return
+    times = np.zeros(documents[0].borders[-1], int)
+    for instance in instances:
+        times[instance.first_begin : instance.first_end] += 1
+        times[instance.second_begin : instance.second_end] += 1
+    copies = how["copies"]
+    assert (times[FRAMING:] >= copies).all()
+    # What is there twice is the company of a last sentence, and counted.
+    assert times.sum() == copies * sum(sizes) + counts["repeated_tokens"]
+    if objective == "none":
+        assert counts["repeated_tokens"] == 0
+
+
+@settings(max_examples=200, deadline=None)
+@given(sentence_sizes, st.integers(16, 64))
+def test_segments_begin_at_sentences_or_at_words_of_long_ones(sizes, length):
+    word_starts = np.arange(2000) % 3 == 0
+    documents = library(sizes)
+    borders = set(documents[0].borders)
+    instances, _ = cut(
+        "sop",
+        documents,
+        word_starts=word_starts,
+        max_seq_length=length,
+    )
+    for instance in instances:
+        (begin, split), (_, end) = in_text_order(instance)
+        for place in (begin, split, end):
+            # A last sentence that all but fills an instance leaves its
+            # company no room for a whole word.
+            no_room = place == begin and split - begin < 3
+            assert place in borders or word_starts[place] or no_room
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(sentence_sizes, min_size=1, max_size=4),
+    settings_of_a_cut,
+    st.data(),
+)
+def test_next_sentences_follow_or_are_of_another_document(all_sizes, how, data):
+    documents = library(*all_sizes)
+    number = data.draw(st.integers(0, len(documents) - 1))
+    own = documents[number].borders
+    instances, counts = cut("nsp", documents, number, **how)
+    for instance in instances:
+        a, b, c, d = instance[:4]
+        assert own[0] <= a < b <= own[-1]
+        assert c < d
+        assert (b - a) + (d - c) <= how["max_seq_length"] - 3
+        if instance.label == 0:
+            assert b == c and d <= own[-1]
+        else:
+            other = next(
+                o for o in documents if o.borders[0] <= c < o.borders[-1]
+            )
+            assert other.name != documents[number].name
+            assert c in other.borders
+            assert d <= other.borders[-1]
+    if len(documents) == 1:
+        assert not any(instance.label for instance in instances)
+        assert counts["without_other_document"] <= len(instances)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(sentence_sizes, min_size=2, max_size=4), settings_of_a_cut)
+def test_next_sentence_loses_no_text(all_sizes, how):
+    documents = library(*all_sizes)
+    instances, _ = cut("nsp", documents, **how)
+    if not instances:
+        return
+    own = documents[0].borders
+    times = np.zeros(documents[-1].borders[-1], int)
+    for instance in instances:
+        times[instance.first_begin : instance.first_end] += 1
+        if not instance.label:
+            times[instance.second_begin : instance.second_end] += 1
+    assert (times[own[0] : own[-1]] >= how["copies"]).all()
+
+
+@pytest.mark.parametrize("objective", ["sop", "nsp"])
+def test_labels_are_balanced(objective):
+    documents = library(*([[9, 8, 7, 11, 5] * 40] * 5))
+    labels = [
+        instance.label
+        for number in range(5)
+        for instance in cut(objective, documents, number, copies=40)[0]
+    ]
+    # Five standard deviations of a fair coin.
+    assert abs(np.mean(labels) - 0.5) < 2.5 / np.sqrt(len(labels))
+    assert len(labels) > 5000
+
+
+@pytest.mark.parametrize("objective", ["sop", "nsp", "none"])
+def test_lengths_are_drawn_for_each_instance_not_for_each_document(objective):
+    documents = library([3] * 4000, [3] * 4000)
+    instances, _ = cut(
+        objective, documents, max_seq_length=64, short_seq_prob=0.1, copies=10
+    )
+    if objective == "nsp":
+        instances = [i for i in instances if not i.label]
+    lengths = np.array(
+        [
+            i.first_end - i.first_begin + i.second_end - i.second_begin
+            for i in instances
+        ]
+    )
+    # Twenty sentences fill a sequence; a target of 59 and less leaves one out.
+    short = (lengths < 60).mean()
+    expected = 0.1 * 58 / 60
+    assert abs(short - expected) < 5 * np.sqrt(expected / len(lengths))
+    assert {*range(9, 61, 3)} <= {*lengths.tolist()}
+
+
+def test_splits_between_sentences_are_uniform():
+    documents = library([10] * 6000)
+    instances, _ = cut("sop", documents, max_seq_length=63, short_seq_prob=0.0)
+    ordered = [in_text_order(instance) for instance in instances]
+    sizes = Counter(b - a for (a, b), _ in ordered)
+    assert sorted(sizes) == [10, 20, 30, 40, 50]
+    expected = len(instances) / 5
+    for count in sizes.values():
+        assert abs(count - expected) < 5 * np.sqrt(expected)
+
+
+def test_copies_differ_and_an_instance_depends_on_its_document_alone():
+    alone, _ = cut("sop", [document([5, 6, 7, 8] * 20)], copies=3)
+    documents = [
+        document([5, 6, 7, 8] * 20),
+        document([4] * 9, "b", begin=FRAMING + 26 * 20),
+    ]
+    among_others, _ = cut("sop", documents, copies=3)
+    assert alone == among_others
+    fewer, _ = cut("sop", documents, copies=2)
+    assert alone[: len(fewer)] == fewer
+    assert fewer[: len(fewer) // 2] != fewer[len(fewer) // 2 :]
+
+
+def test_a_last_sentence_is_paired_with_the_one_before():
+    documents = [document([10, 10, 10, 10, 3])]
+    instances, counts = cut(
+        "sop", documents, max_seq_length=23, short_seq_prob=0.0
+    )
+    spans = sorted(in_text_order(instance) for instance in instances)
+    assert spans == [
+        ((3, 13), (13, 23)),
+        ((23, 33), (33, 43)),
+        ((33, 43), (43, 46)),
+    ]
+    assert counts["repeated_tokens"] == 10
+
+
+def test_a_sentence_too_long_goes_on_in_the_next_instance():
+    documents = [document([5, 100, 5])]
+    instances, _ = cut("sop", documents, max_seq_length=43, short_seq_prob=0.0)
+    spans = sorted(in_text_order(instance) for instance in instances)
+    assert spans == [
+        ((3, 8), (8, 43)),
+        ((43, 63), (63, 83)),
+        ((83, 108), (108, 113)),
+    ]
+
+
+def test_a_long_document_of_one_sentence_is_parted_where_words_begin():
+    word_starts = np.arange(200) % 4 == 0
+    instances, counts = cut(
+        "sop",
+        [document([100])],
+        max_seq_length=33,
+        short_seq_prob=0.0,
+        word_starts=word_starts,
+    )
+    assert instances and not counts["skipped/single_sentence_documents"]
+    for instance in instances:
+        (a, b), (_, d) = in_text_order(instance)
+        assert a % 4 == 0 or a == FRAMING
+        assert b % 4 == 0
+        assert d % 4 == 0 or d == FRAMING + 100
+
+
+def test_single_segments_take_documents_of_one_sentence():
+    instances, counts = cut("none", [document([4])])
+    assert [instance[:5] for instance in instances] == [(3, 7, 7, 7, 0)]
+    assert not counts
+    instances, counts = cut("none", [document([])])
+    assert not instances and counts["skipped/empty_documents"] == 1
+
+
+def test_a_cut_spares_the_sentence_before():
+    # The second sentence is too long, and no word of it begins in reach.
+    word_starts = np.isin(np.arange(100), [3, 25, 60])
+    instances, _ = cut(
+        "sop",
+        [document([30, 50])],
+        max_seq_length=43,
+        short_seq_prob=0.0,
+        word_starts=word_starts,
+    )
+    spans = sorted(in_text_order(instance) for instance in instances)
+    assert [(a, d) for (a, _), (_, d) in spans] == [(3, 33), (33, 60), (43, 83)]
+
+
+@settings(max_examples=100, deadline=None)
+@given(sentence_sizes, settings_of_a_cut)
+def test_single_segments_fit(sizes, how):
+    instances, _ = cut("none", library(sizes), **how)
+    lengths = [i.first_end - i.first_begin for i in instances]
+    assert max(lengths) <= how["max_seq_length"] - 2
+    assert all(i.second_begin == i.second_end for i in instances)
+
+
+def test_a_last_sentence_may_be_followed_by_another_document():
+    documents = library([10, 10, 3], [10] * 9)
+    end = documents[0].borders[-1]
+    instances, _ = cut(
+        "nsp", documents, max_seq_length=23, short_seq_prob=0.0, copies=40
+    )
+    ends = Counter((i.first_begin, i.first_end, i.label) for i in instances)
+    assert ends[end - 3, end, 1] > 5

@@ -1,0 +1,362 @@
+import os
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.config import MaskingConfig, UserError
+from albert_tf.inputs.input_pipeline import PretrainingBatches
+from albert_tf.io.json_files import read_json
+from albert_tf.records.schemas import RECORD_SPECS, serialize
+from albert_tf.records.shards import open_shards, read_metadata
+from albert_tf.text.tokenizer import load_tokenizer
+from data_prep.shard_tools import foreign_shards
+from data_prep.shard_tools.foreign_shards import import_shards
+
+LENGTH, SLOTS = 12, 3
+
+
+def foreign_values(number):
+    """What google-research/albert holds of a record with 9 tokens."""
+    return {
+        "input_ids": [2, 10 + number, 4, 12, 3, 13, 14, 15, 3, 0, 0, 0],
+        "input_mask": [1] * 9 + [0] * 3,
+        "segment_ids": [0] * 5 + [1] * 4 + [0] * 3,
+        "token_boundary": [1, 1, 0, 1, 1, 1, 1, 0, 1, 0, 0, 0],
+        "masked_lm_positions": [2, 6, 0],
+        "masked_lm_ids": [20 + number, 14, 0],
+        "masked_lm_weights": [1.0, 1.0, 0.0],
+        "next_sentence_labels": [number % 2],
+    }
+
+
+def foreign_record(number=0, **changes):
+    features = {}
+    for name, values in (foreign_values(number) | changes).items():
+        if values is None:
+            continue
+        if name == "masked_lm_weights":
+            kind = {"float_list": tf.train.FloatList(value=values)}
+        else:
+            kind = {"int64_list": tf.train.Int64List(value=values)}
+        features[name] = tf.train.Feature(**kind)
+    features = tf.train.Features(feature=features)
+    return tf.train.Example(features=features).SerializeToString()
+
+
+def write_file(path, records):
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for record in records:
+            writer.write(record)
+
+
+@pytest.fixture
+def originals(tmp_path):
+    """Seven records in three files, the second one empty."""
+    directory = tmp_path / "theirs"
+    directory.mkdir()
+    write_file(directory / "wiki.b", map(foreign_record, range(4, 7)))
+    write_file(directory / "wiki.a2", [])
+    write_file(directory / "wiki.a", map(foreign_record, range(4)))
+    return directory
+
+
+def test_training_reads_foreign_records(originals, tmp_path, tiny_directory):
+    output = str(tmp_path / "ours")
+    metadata = import_shards(
+        [str(originals)], output, tokenizer_dir=str(tiny_directory)
+    )
+    assert metadata == read_metadata(output)
+    assert metadata["record_kind"] == "static"
+    assert (metadata["max_seq_length"], metadata["num_slots"]) == (12, 3)
+    assert sorted(os.listdir(tmp_path)) == ["ours", "theirs"]
+    batches = PretrainingBatches(
+        open_shards(output, "train"),
+        masking_config=MaskingConfig(),
+        batch_size=7,
+        seed=1,
+        training=False,
+    )
+    batch = batches.batch(0)
+    expected = {
+        name: np.array([foreign_values(n)[name] for n in range(7)])
+        for name in foreign_values(0)
+    }
+    for name in (
+        "input_ids",
+        "input_mask",
+        "segment_ids",
+        "masked_lm_positions",
+        "masked_lm_ids",
+        "masked_lm_weights",
+    ):
+        np.testing.assert_array_equal(batch[name], expected[name])
+    np.testing.assert_array_equal(
+        batch["sentence_order_labels"], expected["next_sentence_labels"][:, 0]
+    )
+
+
+def test_files_become_shards_byte_for_byte(originals, tmp_path, tiny_directory):
+    output = tmp_path / "ours"
+    metadata = import_shards(
+        [f"{originals}/wiki.b", f"{originals}/wiki.*"],
+        str(output),
+        tokenizer_dir=str(tiny_directory),
+    )
+    names = [f"train-0000{n}-of-00003.tfrecord" for n in range(3)]
+    for name, original in zip(names, ("wiki.a", "wiki.a2", "wiki.b"), strict=1):
+        theirs = (originals / original).read_bytes()
+        assert (output / name).read_bytes() == theirs
+    train = metadata["splits"]["train"]
+    assert [shard["name"] for shard in train["shards"]] == names
+    assert [shard["num_records"] for shard in train["shards"]] == [4, 0, 3]
+    assert train["num_records"] == 7
+    assert sorted(os.listdir(output)) == ["metadata.json", "tokenizer", *names]
+
+
+def test_the_account_is_that_of_the_records(
+    originals, tmp_path, tiny_directory, tiny_tokenizer
+):
+    output = str(tmp_path / "ours")
+    metadata = import_shards(
+        [f"{originals}/wiki.a"],
+        output,
+        tokenizer_dir=str(tiny_directory),
+        eval_inputs=[f"{originals}/wiki.b"],
+        sentence_objective="nsp",
+    )
+    saved = load_tokenizer(f"{output}/tokenizer")
+    assert saved.fingerprint == tiny_tokenizer.fingerprint
+    assert metadata["tokenizer"]["fingerprint"] == saved.fingerprint
+    assert metadata["sentence_objective"] == "nsp"
+    assert metadata["random_seed"] is None
+    assert metadata["statistics"]["train"] == {
+        "instances": 4,
+        "instance_tokens": 36,
+        "masked_tokens": 8,
+        "label_1": 2,
+        "masked_share": round(8 / 36, 6),
+        "padding_share": 0.25,
+        "label_1_share": 0.5,
+    }
+    assert metadata["statistics"]["eval"]["instances"] == 3
+    assert metadata["settings"]["imported_files"] == {
+        "train": ["wiki.a"],
+        "eval": ["wiki.b"],
+    }
+    with open_shards(output, "eval") as shards:
+        assert len(shards) == 3
+    assert read_json(f"{output}/metadata.json") == metadata
+
+
+WITH_VOCABULARY = " are allowed in the vocabulary given"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"input_ids": [2, 200] + [3] * 10},
+            f"'input_ids' has the value 200; 0 to 199{WITH_VOCABULARY}",
+        ),
+        (
+            {"masked_lm_ids": [5, -1, 0]},
+            f"'masked_lm_ids' has the value -1; 0 to 199{WITH_VOCABULARY}",
+        ),
+        (
+            {"input_ids": [101] + [3] * 11},
+            r" begins with the id 101; \[CLS\] is 2 in the vocabulary given",
+        ),
+        (
+            {"input_ids": [2] * 11},
+            "'input_ids' has 11 values; 12 are needed",
+        ),
+        (
+            {"masked_lm_weights": [1.0, 1.0]},
+            "'masked_lm_weights' has 2 values; 3 are needed",
+        ),
+        (
+            {"masked_lm_positions": [2, 12, 0]},
+            r"'masked_lm_positions' has the value 12; 0 to 11 are allowed\.",
+        ),
+        (
+            {"masked_lm_weights": [1.0, float("nan"), 0.0]},
+            "'masked_lm_weights' has the value nan; 0 to 1 are allowed",
+        ),
+        (
+            {"segment_ids": [2] * 12},
+            "'segment_ids' has the value 2; 0 to 1 are allowed",
+        ),
+        (
+            {"next_sentence_labels": [2]},
+            "'next_sentence_labels' has the value 2; 0 to 1 are allowed",
+        ),
+        ({"token_boundary": None}, "has no feature 'token_boundary'"),
+    ],
+)
+@pytest.mark.parametrize("batch", [2, 256])
+def test_a_wrong_record_is_named(
+    tmp_path, tiny_directory, monkeypatch, changes, message, batch
+):
+    monkeypatch.setattr(foreign_shards, "_BATCH", batch)
+    write_file(tmp_path / "a", map(foreign_record, range(3)))
+    wrong = foreign_record(5, **changes)
+    records = [foreign_record(3), foreign_record(4), foreign_record(5), wrong]
+    write_file(tmp_path / "b", records)
+    with pytest.raises(
+        UserError, match=f"{tmp_path}/b, record 3:? ?(feature )?{message}"
+    ):
+        import_shards(
+            [str(tmp_path)],
+            str(tmp_path / "ours"),
+            tokenizer_dir=str(tiny_directory),
+        )
+    assert sorted(os.listdir(tmp_path)) == ["a", "b"]
+
+
+def test_a_first_record_of_another_schema_is_named(tmp_path, tiny_directory):
+    write_file(tmp_path / "a", [foreign_record(input_ids=None)])
+    with pytest.raises(
+        UserError,
+        match="a, record 0 has no feature 'input_ids'; records of "
+        "google-research/albert have input_ids, input_mask, ",
+    ):
+        import_shards(
+            [str(tmp_path / "a")],
+            str(tmp_path / "ours"),
+            tokenizer_dir=str(tiny_directory),
+        )
+    write_file(tmp_path / "a", [b"\xff"])
+    with pytest.raises(UserError, match="a, record 0 is not a static record"):
+        import_shards(
+            [str(tmp_path / "a")],
+            str(tmp_path / "ours"),
+            tokenizer_dir=str(tiny_directory),
+        )
+
+
+def test_the_lengths_are_those_of_the_first_file(tmp_path, tiny_directory):
+    changes = {name: value[:-1] for name, value in foreign_values(0).items()}
+    changes["next_sentence_labels"] = [0]
+    write_file(tmp_path / "a", [foreign_record()])
+    write_file(tmp_path / "b", [foreign_record(**changes)])
+    with pytest.raises(
+        UserError, match="b, record 0: .* has 11 values; 12 are needed"
+    ):
+        import_shards(
+            [str(tmp_path)],
+            str(tmp_path / "ours"),
+            tokenizer_dir=str(tiny_directory),
+        )
+
+
+def dynamic_record(num_tokens):
+    return serialize(
+        RECORD_SPECS["dynamic"],
+        {
+            "input_ids": [2, *[10] * (num_tokens - 2), 3],
+            "segment_ids": [0] * num_tokens,
+            "word_starts": [1] * num_tokens,
+            "sentence_order_label": [0],
+        },
+    )
+
+
+@pytest.mark.parametrize("in_front", [[], [foreign_record()]])
+def test_dynamic_records_are_told_to_be_ours(
+    tmp_path, tiny_directory, in_front
+):
+    write_file(tmp_path / "a", in_front)
+    write_file(tmp_path / "b", map(dynamic_record, (9, 12)))
+    with pytest.raises(UserError) as caught:
+        import_shards(
+            [str(tmp_path / "a"), str(tmp_path / "b")],
+            str(tmp_path / "ours"),
+            tokenizer_dir=str(tiny_directory),
+        )
+    assert str(caught.value) == (
+        f"{tmp_path}/b, record 0 is one of ours, of the kind dynamic; "
+        "google-research/albert writes static ones. Leave the shard in its "
+        "directory: training reads that as it is."
+    )
+
+
+@pytest.mark.parametrize("inputs", ["", "/", "/*"])
+def test_a_shard_directory_is_not_imported_again(
+    originals, tmp_path, tiny_directory, inputs
+):
+    output = tmp_path / "ours"
+    import_shards(
+        [str(originals)], str(output), tokenizer_dir=str(tiny_directory)
+    )
+    with pytest.raises(UserError) as caught:
+        import_shards(
+            [f"{output}{inputs}"],
+            str(tmp_path / "again"),
+            tokenizer_dir=str(tiny_directory),
+        )
+    assert str(caught.value) == (
+        f"{output} is a shard directory already, by its metadata.json; "
+        "nothing is to be imported: train on it with --train_data."
+    )
+
+
+def test_a_damaged_file_is_named(originals, tmp_path, tiny_directory):
+    data = bytearray((originals / "wiki.b").read_bytes())
+    data[-30] ^= 1
+    (originals / "wiki.b").write_bytes(data)
+    with pytest.raises(UserError, match=r"wiki\.b, record 2 at .* checksum"):
+        import_shards(
+            [str(originals)],
+            str(tmp_path / "ours"),
+            tokenizer_dir=str(tiny_directory),
+        )
+    assert os.listdir(tmp_path) == ["theirs"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"inputs": ["{}/nothing"]}, "/nothing names no file of records"),
+        ({"inputs": ["{}/nothing*"]}, "/nothing\\* names no file of records"),
+        ({"inputs": ["{}/wiki.a2"]}, "The split train has no records: .*a2"),
+        ({"eval_inputs": ["{}/wiki.a2"]}, "The split eval has no records"),
+        ({"eval_inputs": ["{}/wiki.a"]}, "wiki.a is in the input and the eval"),
+        (
+            {"split": "eval", "eval_inputs": ["{}/wiki.b"]},
+            "split='eval' and eval_inputs were both given",
+        ),
+        ({"output_dir": "{}"}, "theirs is there already and is not empty"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_told(
+    originals, tmp_path, tiny_directory, arguments, message
+):
+    given = {
+        "inputs": ["{}/wiki.a"],
+        "output_dir": str(tmp_path / "ours"),
+        "tokenizer_dir": str(tiny_directory),
+    } | arguments
+    given = {
+        name: value.format(originals)
+        if isinstance(value, str)
+        else [part.format(originals) for part in value]
+        for name, value in given.items()
+    }
+    with pytest.raises(UserError, match=message):
+        import_shards(**given)
+    assert os.listdir(tmp_path) == ["theirs"]
+
+
+def test_an_empty_directory_may_be_there(originals, tmp_path, tiny_directory):
+    output = tmp_path / "nested" / "ours"
+    output.mkdir(parents=True)
+    import_shards(
+        [str(originals)],
+        f"{output}/",
+        tokenizer_dir=str(tiny_directory),
+        split="eval",
+    )
+    assert os.listdir(output.parent) == ["ours"]
+    with open_shards(output, "eval") as shards:
+        assert len(shards) == 7

@@ -1,0 +1,278 @@
+import dataclasses
+import re
+import shutil
+
+import pytest
+
+from albert_tf.config import MaskingConfig, UserError, to_dict
+from albert_tf.io.json_files import write_json
+from albert_tf.records.schemas import RECORD_SPECS, serialize
+from albert_tf.records.shards import shard_name, write_shard
+from albert_tf.text.wordpiece_tokenizer import WordPieceTokenizer
+from data_prep.shard_tools.inspection import inspect_shard
+
+LENGTH, SLOTS = 16, 4
+PIECES = ["▁the", "▁cat", "▁sat", "▁dog", "s", ".", "▁", "é"]
+THE, CAT, SAT, DOG, S, DOT, SPACE, ACCENT = range(5, 13)
+CLS, SEP, MASK = 2, 3, 4
+
+
+@pytest.fixture
+def vocabulary(tmp_path, make_model):
+    directory = tmp_path / "vocabulary"
+    directory.mkdir()
+    model = make_model(dict.fromkeys(PIECES, -1.0))
+    (directory / "spiece.model").write_bytes(model)
+    return directory
+
+
+def padded(values, size=LENGTH):
+    return [*values, *[0] * (size - len(values))]
+
+
+def static_record(**changes):
+    """The cats sat. | The dog, of which five tokens are to be predicted."""
+    ids = [CLS, THE, MASK, S, SAT, DOT, SEP, THE, CAT, SPACE, MASK, SEP]
+    values = {
+        "input_ids": padded(ids),
+        "input_mask": padded([1] * 12),
+        "segment_ids": padded([0] * 7 + [1] * 5),
+        "token_boundary": padded([1, 1, 1, 0, 1, 1, 1, 1, 1, 1, 1, 1]),
+        "masked_lm_positions": [2, 4, 8, 10],
+        "masked_lm_ids": [CAT, SAT, DOG, SPACE],
+        "masked_lm_weights": [1.0, 1.0, 1.0, 1.0],
+        "sentence_order_label": [1],
+    }
+    return serialize(RECORD_SPECS["static"], values | changes)
+
+
+def dynamic_record():
+    ids = [CLS, THE, CAT, S, SAT, DOT, SEP, THE, DOG, DOT, SEP]
+    return serialize(
+        RECORD_SPECS["dynamic"],
+        {
+            "input_ids": ids,
+            "segment_ids": [0] * 7 + [1] * 4,
+            "word_starts": [1, 1, 1, 0, 1, 1, 1, 1, 1, 1, 1],
+            "sentence_order_label": [0],
+        },
+    )
+
+
+@pytest.fixture
+def shard(tmp_path, vocabulary):
+    """Writes a directory of one shard; returns the shard's path."""
+
+    def write(records, kind, objective="sop", **changes):
+        directory = tmp_path / "shards"
+        shutil.copytree(vocabulary, directory / "tokenizer")
+        path = directory / shard_name("train", 0, 1)
+        info = write_shard(path, records)
+        metadata = {
+            "format_version": 1,
+            "record_kind": kind,
+            "sentence_objective": objective,
+            "max_seq_length": LENGTH,
+            "num_slots": SLOTS if kind == "static" else 0,
+            "splits": {"train": {"shards": [dataclasses.asdict(info)]}},
+            "settings": {"masking": to_dict(MaskingConfig(masked_lm_prob=0.5))},
+        }
+        write_json(directory / "metadata.json", metadata | changes)
+        return path
+
+    return write
+
+
+def test_a_static_record_as_text(shard):
+    path = shard([static_record()], "static")
+    legend, block = inspect_shard(path)
+    assert legend.startswith(
+        f"{path}: static records of at most {LENGTH} tokens.\n[word→[MASK]]"
+    )
+    assert "one draw" not in legend
+    assert block == (
+        "record 0: 12 tokens, 4 of padding; swapped; 4 masked of a budget "
+        "of 4\n"
+        "  A: the [cat→[MASK]]s [sat=sat].\n"
+        "  B: the [dog→cat] [▁→[MASK]]"
+    )
+
+
+def test_slots_out_of_use_are_not_shown(shard):
+    record = static_record(
+        masked_lm_positions=[2, 0, 0, 0],
+        masked_lm_ids=[CAT, 0, 0, 0],
+        masked_lm_weights=[1.0, 0.0, 0.0, 0.0],
+    )
+    _, block = inspect_shard(shard([record], "static"))
+    assert "; 1 masked of a budget of 4\n" in block
+    assert "  A: the [cat→[MASK]]s sat.\n" in block
+
+
+@pytest.mark.parametrize(
+    ("objective", "label", "words"),
+    [
+        ("sop", 0, "; in order; "),
+        ("sop", 1, "; swapped; "),
+        ("nsp", 0, "; B follows A; "),
+        ("nsp", 1, "; B is random; "),
+        ("none", 0, "padding; 4 masked"),
+        ("none", 1, "; label 1; "),
+        ("sop", 7, "; label 7; "),
+    ],
+)
+def test_the_label_in_words(shard, objective, label, words):
+    record = static_record(sentence_order_label=[label])
+    _, block = inspect_shard(shard([record], "static", objective))
+    assert words in block
+
+
+def test_a_single_segment(shard):
+    ids = [CLS, THE, CAT, S, SEP]
+    record = serialize(
+        RECORD_SPECS["dynamic"],
+        {
+            "input_ids": ids,
+            "segment_ids": [0] * 5,
+            "word_starts": [1, 1, 1, 0, 1],
+            "sentence_order_label": [0],
+        },
+    )
+    path = shard([record], "dynamic", "none")
+    _, block = inspect_shard(path)
+    assert block.startswith("record 0: 5 tokens, 11 of padding; 1 masked of")
+    assert "\n  A: " in block and "  B: " not in block
+
+
+def unmasked(block):
+    """The text as it was before masking."""
+    return re.sub(r"\[([^\[\]]+)[=→](\[MASK\]|[^\[\]]*)\]", r"\1", block)
+
+
+def test_a_dynamic_record_is_masked_by_one_draw_of_many(shard):
+    path = shard([dynamic_record()] * 20, "dynamic")
+    masking = MaskingConfig(masked_lm_prob=0.4)
+    legend, *blocks = inspect_shard(path, num_records=20, masking=masking)
+    assert legend.endswith("every reading of a record draws anew.")
+    assert (
+        blocks == list(inspect_shard(path, num_records=20, masking=masking))[1:]
+    )
+    for number, block in enumerate(blocks):
+        assert unmasked(block) == (
+            f"record {number}: 11 tokens, 5 of padding; in order; 4 masked of "
+            "a budget of 4\n  A: the cats sat.\n  B: the dog."
+        )
+        assert len(re.findall("=|→", block)) == 4
+    assert len({block.partition("\n")[2] for block in blocks}) > 10
+
+
+def test_the_first_records_are_shown(shard):
+    path = shard(
+        [static_record(sentence_order_label=[n % 2]) for n in range(150)],
+        "static",
+    )
+    assert len(list(inspect_shard(path))) == 1 + 10
+    _, *blocks = inspect_shard(path, num_records=130)
+    assert len(blocks) == 130
+    for number, block in enumerate(blocks):
+        assert block.startswith(f"record {number}: ")
+        assert ("swapped" if number % 2 else "in order") in block
+    assert len(list(inspect_shard(path, num_records=1000))) == 1 + 150
+
+
+def test_a_file_of_the_original(tmp_path, vocabulary):
+    path = tmp_path / "wiki.tfrecord"
+    write_shard(path, [static_record()])
+    with pytest.raises(UserError, match="give the directory of its tokenizer"):
+        list(inspect_shard(path))
+    _, block = inspect_shard(path, tokenizer_dir=vocabulary)
+    assert block.startswith(
+        "record 0: 12 tokens, 4 of padding; swapped, or B is random; 4 "
+        "masked, room for 4\n  A: the [cat"
+    )
+
+
+def test_a_file_that_metadata_does_not_name(shard, vocabulary):
+    path = shard([dynamic_record()], "dynamic")
+    other = path.parent / "other.tfrecord"
+    write_shard(other, [static_record()])
+    with pytest.raises(UserError, match="other.tfrecord is not named in"):
+        list(inspect_shard(other))
+    _, block = inspect_shard(other, tokenizer_dir=vocabulary)
+    assert "[cat→[MASK]]" in block
+
+
+def test_records_of_an_import(shard):
+    path = shard([static_record()], "static", settings={"imported_files": {}})
+    _, block = inspect_shard(path)
+    assert "; swapped; 4 masked, room for 4\n" in block
+
+
+def test_another_vocabulary_is_taken_if_given(shard, tmp_path):
+    names = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        "un",
+        "##do",
+        "it",
+        "x",
+        "##y",
+        "!",
+        "zz",
+        "w",
+    ]
+    WordPieceTokenizer(names).save(tmp_path / "wordpiece")
+    record = static_record(
+        input_ids=padded([CLS, 5, 6, 7, 10, SEP, 8, 8, MASK, SEP]),
+        input_mask=padded([1] * 10),
+        segment_ids=padded([0] * 6 + [1] * 4),
+        masked_lm_positions=[2, 7, 8, 0],
+        masked_lm_ids=[6, 9, 9, 0],
+        masked_lm_weights=[1.0, 1.0, 1.0, 0.0],
+    )
+    _, block = inspect_shard(
+        shard([record], "static"), tokenizer_dir=tmp_path / "wordpiece"
+    )
+    assert block.endswith("  A: un[do=do] it !\n  B: x[y→x][y→[MASK]]")
+
+
+def test_ids_beyond_the_vocabulary_are_shown_as_numbers(shard):
+    ids = padded([CLS, THE, 99, S, SAT, DOT, SEP, THE, CAT, SPACE, MASK, SEP])
+    _, block = inspect_shard(shard([static_record(input_ids=ids)], "static"))
+    assert "  A: the [cat→<no piece 99>]s " in block
+
+
+def test_an_empty_shard(tmp_path, vocabulary, shard):
+    assert len(list(inspect_shard(shard([], "static")))) == 1
+    write_shard(tmp_path / "empty", [])
+    blocks = list(inspect_shard(tmp_path / "empty", tokenizer_dir=vocabulary))
+    assert len(blocks) == 1
+
+
+def test_what_is_no_shard(tmp_path, vocabulary):
+    for path in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(UserError, match="is not a file; the path of one"):
+            list(inspect_shard(path))
+    text = tmp_path / "notes.txt"
+    text.write_text("Nothing but a line of plain text.\n")
+    with pytest.raises(UserError, match=r"notes.txt, record 0 at byte 0: "):
+        list(inspect_shard(text, tokenizer_dir=vocabulary))
+
+
+def test_a_record_of_another_kind_is_named(tmp_path, vocabulary):
+    path = tmp_path / "a.tfrecord"
+    write_shard(path, [static_record(), dynamic_record()])
+    with pytest.raises(
+        UserError, match=r"a.tfrecord, record 1: feature 'input_ids'"
+    ):
+        list(inspect_shard(path, tokenizer_dir=vocabulary))
+
+
+def test_a_dynamic_shard_out_of_its_directory(shard, vocabulary):
+    path = shard([dynamic_record()], "dynamic")
+    other = path.rename(path.parent / "other.tfrecord")
+    with pytest.raises(UserError, match="record 0 is one of ours, of the kind"):
+        list(inspect_shard(other, tokenizer_dir=vocabulary))

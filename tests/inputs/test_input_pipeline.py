@@ -1,0 +1,279 @@
+"""Batches are functions of the step."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from albert_tf.config import MaskingConfig, ModelConfig, UserError
+from albert_tf.inputs import input_pipeline
+from albert_tf.inputs.input_pipeline import (
+    PretrainingBatches,
+    check_shards,
+    prefetch,
+    sentence_targets,
+    training_positions,
+)
+from albert_tf.records.shards import open_shards
+
+
+def test_every_epoch_holds_every_example_once():
+    drawn = training_positions(np.arange(60), 20, seed=3)
+    for epoch in range(3):
+        part = drawn[epoch * 20 : (epoch + 1) * 20]
+        assert sorted(part) == list(range(20))
+    assert list(drawn[:20]) != list(drawn[20:40])
+    assert list(drawn[:20]) != list(range(20))
+
+
+def test_order_depends_on_the_seed():
+    places = np.arange(20)
+    one, other = (training_positions(places, 20, seed) for seed in (1, 2))
+    assert list(one) != list(other)
+
+
+def batches(shards_dir, **changes):
+    options = {
+        "masking_config": MaskingConfig(),
+        "batch_size": 8,
+        "seed": 5,
+        "training": True,
+    }
+    split = "train" if changes.get("training", True) else "eval"
+    return PretrainingBatches(
+        open_shards(shards_dir, split), **{**options, **changes}
+    )
+
+
+def test_a_step_always_gives_the_same_batch(shards_dir):
+    one, other = batches(shards_dir), batches(shards_dir)
+    other.batch(0)
+    for name, value in one.batch(3).items():
+        np.testing.assert_array_equal(value, other.batch(3)[name])
+
+
+def test_masks_change_between_epochs_and_not_between_evaluations(shards_dir):
+    train = batches(shards_dir, batch_size=1)
+    size = train.num_examples
+    by_text = {}
+    for step in range(2 * size):
+        batch = train.batch(step)
+        restored = batch["input_ids"][0].copy()
+        real = batch["masked_lm_weights"][0] > 0
+        places = batch["masked_lm_positions"][0][real]
+        restored[places] = batch["masked_lm_ids"][0][real]
+        by_text.setdefault(restored.tobytes(), []).append(tuple(places))
+    assert len(by_text) == size
+    changed = sum(len(set(masks)) == 2 for masks in by_text.values())
+    assert changed > 0.8 * size
+    held_out = batches(shards_dir, training=False)
+    np.testing.assert_array_equal(
+        held_out.batch(0)["masked_lm_positions"],
+        held_out.batch(0)["masked_lm_positions"],
+    )
+
+
+def test_padding_of_the_last_evaluation_batch_weighs_nothing(shards_dir):
+    held_out = batches(shards_dir, training=False, batch_size=7)
+    assert held_out.num_examples % 7
+    last = held_out.batch(held_out.num_steps - 1)
+    real = held_out.num_examples % 7
+    assert list(last["example_weights"]) == [1.0] * real + [0.0] * (7 - real)
+    assert not last["masked_lm_weights"][real:].any()
+    assert last["masked_lm_weights"][:real].any()
+
+
+def test_shapes_and_types(shards_dir):
+    batch = batches(shards_dir).batch(0)
+    slots = round(0.15 * 32)
+    expected = {
+        "input_ids": ((8, 32), "int32"),
+        "input_mask": ((8, 32), "int32"),
+        "segment_ids": ((8, 32), "int32"),
+        "masked_lm_positions": ((8, slots), "int32"),
+        "masked_lm_ids": ((8, slots), "int32"),
+        "masked_lm_weights": ((8, slots), "float32"),
+        "sentence_order_labels": ((8,), "int32"),
+        "example_weights": ((8,), "float32"),
+        "example_numbers": ((8,), "int32"),
+    }
+    assert {
+        name: (value.shape, str(value.dtype)) for name, value in batch.items()
+    } == expected
+
+
+def test_shards_that_the_model_cannot_read(shards_dir, tiny_tokenizer):
+    shards = open_shards(shards_dir, "train")
+    with pytest.raises(UserError, match="vocabulary of 200 pieces.*=300"):
+        check_shards(ModelConfig(vocab_size=300), shards, tiny_tokenizer)
+    with pytest.raises(UserError, match="sequences of 32 tokens.*=16"):
+        check_shards(
+            ModelConfig(
+                vocab_size=tiny_tokenizer.vocab_size,
+                max_position_embeddings=16,
+            ),
+            shards,
+            tiny_tokenizer,
+        )
+
+
+@pytest.mark.parametrize("kind", ["dynamic", "static"])
+def test_single_segments(objective_shards, tiny_tokenizer, kind):
+    source = batches(objective_shards("none", kind), batch_size=40)
+    batch = source.batch(0)
+    lengths = batch["input_mask"].sum(axis=1)
+    assert len(set(lengths)) > 5
+    assert not batch["segment_ids"].any()
+    assert not batch["sentence_order_labels"].any()
+    masked = 0
+    for row, length in enumerate(lengths):
+        real = batch["masked_lm_weights"][row] > 0
+        places = batch["masked_lm_positions"][row][real]
+        masked += len(places)
+        # Never [CLS] or the one [SEP] at the end.
+        assert places.min() > 0
+        assert places.max() < length - 1
+        text = batch["input_ids"][row].copy()
+        text[places] = batch["masked_lm_ids"][row][real]
+        ends = np.flatnonzero(text == tiny_tokenizer.sep_id)
+        assert list(ends) == [length - 1]
+        assert text[0] == tiny_tokenizer.cls_id
+        assert not text[length:].any()
+    assert masked >= 40
+
+
+def with_objective(directory, **changes):
+    """The open shards of a directory whose metadata says something else."""
+    shards = open_shards(directory, "train")
+    metadata = {**shards.metadata, **changes}
+    shards.metadata = {k: v for k, v in metadata.items() if v is not None}
+    return shards
+
+
+def test_the_sentence_objective_is_that_of_the_shards(
+    shards_dir, next_sentences, single_segments
+):
+    for directory, name in ((next_sentences, "nsp"), (single_segments, "none")):
+        parts = [open_shards(directory, s) for s in ("train", "eval")]
+        assert sentence_targets(*parts).name == name
+    # Shards of before there was a choice do not say.
+    silent = with_objective(shards_dir, sentence_objective=None)
+    assert "sentence_objective" not in silent.metadata
+    assert sentence_targets(silent).name == "sop"
+    assert sentence_targets(silent, open_shards(shards_dir, "eval"))
+
+
+@pytest.mark.parametrize("unknown", ["order", None, ["sop"], 3])
+def test_an_unknown_sentence_objective(next_sentences, unknown):
+    shards = with_objective(next_sentences)
+    shards.metadata["sentence_objective"] = unknown
+    with pytest.raises(UserError) as raised:
+        sentence_targets(shards)
+    assert str(raised.value) == (
+        f"{next_sentences}: metadata.json has sentence_objective="
+        f"{unknown!r}, which is not one of sop, nsp, none."
+    )
+
+
+def test_training_and_evaluation_of_different_objectives(
+    next_sentences, single_segments
+):
+    parts = [
+        open_shards(directory, split)
+        for directory, split in (
+            (next_sentences, "train"),
+            (single_segments, "eval"),
+        )
+    ]
+    with pytest.raises(UserError) as raised:
+        sentence_targets(*parts)
+    assert str(raised.value) == (
+        f"{next_sentences} was built with sentence_objective=nsp and "
+        f"{single_segments} with sentence_objective=none; a run needs shards "
+        "of one: build both with the same --sentence_objective."
+    )
+
+
+def test_prefetch_keeps_order_and_passes_errors_on():
+    assert list(prefetch(lambda step: step * 2, range(5, 9))) == [
+        10,
+        12,
+        14,
+        16,
+    ]
+
+    def broken(step):
+        if step == 2:
+            raise UserError("record 17 is damaged")
+        return step
+
+    seen = []
+    with pytest.raises(UserError, match="record 17"):
+        for item in prefetch(broken, range(5)):
+            seen.append(item)
+    assert seen == [0, 1]
+
+
+def test_prefetch_stops_when_it_is_left(monkeypatch):
+    made = []
+
+    def make(step):
+        made.append(step)
+        return step
+
+    for item in input_pipeline.prefetch(make, range(1000), depth=2):
+        if item == 3:
+            break
+    assert len(made) < 20
+
+
+def test_a_bad_record_is_named_with_its_place(objective_shards):
+    directory = objective_shards("sop", "dynamic")
+    with open_shards(directory, "train") as shards:
+        batches = PretrainingBatches(
+            shards,
+            masking_config=MaskingConfig(),
+            batch_size=4,
+            seed=1,
+            training=False,
+        )
+        # As if the sequences had been promised to be shorter.
+        batches.max_seq_length = 8
+        said = r"train-00000-of-00001\.tfrecord, record \d+ has \d+ tokens"
+        with pytest.raises(UserError, match=said):
+            batches.batch(0)
+
+
+def test_evaluation_takes_every_example_once(shards_dir):
+    source = batches(shards_dir, training=False, batch_size=6)
+    seen, total = [], 0.0
+    for step in range(source.num_steps):
+        weights = source.batch(step)["example_weights"]
+        seen += list(source.record_numbers(step)[weights > 0])
+        total += weights.sum()
+    assert seen == list(range(source.num_examples))
+    assert source.num_examples % 6
+    assert total == source.num_examples
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_rows_are_those_of_the_whole_batch(shards_dir, training):
+    """Padding beyond the batch weighs nothing."""
+    source = batches(shards_dir, training=training)
+    whole = source.batch(3)
+    parts = [source.batch(3, range(first, first + 3)) for first in (0, 3, 6)]
+    for name, value in whole.items():
+        joined = np.concatenate([part[name] for part in parts])
+        np.testing.assert_array_equal(joined[:8], value, err_msg=name)
+    assert parts[2]["example_weights"].tolist()[-1] == 0
+    assert not parts[2]["masked_lm_weights"][-1].any()
+    assert parts[2]["example_numbers"].tolist() == [6, 7, 8]
+
+
+@pytest.mark.slow
+def test_prefetch_gives_up_on_a_batch_that_takes_too_long():
+    hold = threading.Event()
+    with pytest.raises(input_pipeline.ReaderStalled):
+        for _ in prefetch(lambda _: hold.wait(30), range(3), timeout=0.2):
+            pass
+    hold.set()

@@ -1,0 +1,288 @@
+"""Batches by length: every example in its turn, little padding, no history."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from albert_tf.config import UserError
+from albert_tf.inputs.length_buckets import TaskBatches, bucket_widths
+from albert_tf.tasks.features import Features, flat
+
+WIDTHS = (4, 8, 16, 32)
+
+
+def features(lengths):
+    """Returns rows of these lengths, each filled with its number."""
+    rows = [[number] * length for number, length in enumerate(lengths)]
+    ids, offsets = flat(rows)
+    return Features(
+        sequences={"input_ids": ids, "label_weights": np.ones_like(ids)},
+        offsets=offsets,
+        scalars={"label_ids": np.arange(len(rows), dtype=np.int32)},
+        padding={"input_ids": -1, "label_weights": 0},
+        example_numbers=np.arange(len(rows)),
+    )
+
+
+def random_features(count, seed=0, longest=32):
+    rng = np.random.default_rng(seed)
+    return features(rng.integers(1, longest + 1, count))
+
+
+def training(of, batch_size=4, seed=1, widths=WIDTHS):
+    return TaskBatches(
+        of,
+        batch_size=batch_size,
+        seed=seed,
+        widths=widths,
+        training=True,
+    )
+
+
+def evaluation(of, batch_size=4, **options):
+    options = {"widths": WIDTHS, "seed": 1, **options}
+    return TaskBatches(of, batch_size=batch_size, **options)
+
+
+@pytest.mark.parametrize(
+    ("longest", "widths"),
+    [
+        (8, (8,)),
+        (16, (16,)),
+        (17, (16, 17)),
+        (100, (16, 24, 32, 48, 64, 96, 100)),
+        (128, (16, 24, 32, 48, 64, 96, 128)),
+    ],
+)
+def test_widths(longest, widths):
+    assert bucket_widths(longest) == widths
+    assert bucket_widths(2048)[-2:] == (512, 2048)
+
+
+@pytest.mark.parametrize(
+    ("count", "batch_size"),
+    [
+        # 16 steps an epoch, and so many epochs in 64.
+        (64, 4),
+        # 70: a window and a short one.
+        (280, 4),
+        # Batches that span two epochs, or several.
+        (67, 4),
+        (283, 4),
+        (3, 8),
+        (1, 2),
+    ],
+)
+def test_every_epoch_has_every_example_once(count, batch_size):
+    batches = training(random_features(count), batch_size)
+    seen, step = Counter(), 0
+    for epoch in range(1, 6):
+        while step * batch_size < epoch * count:
+            seen.update(batches.record_numbers(step).tolist())
+            step += 1
+        # What goes beyond is of a last batch that spans two epochs.
+        beyond = step * batch_size - epoch * count
+        assert sorted(seen) == list(range(count))
+        more = sum(times - epoch for times in seen.values())
+        assert min(seen.values()) >= epoch
+        assert more == beyond < batch_size
+
+
+def test_no_batch_has_an_example_twice():
+    # Else copies of one, which are of equal length, would be sorted together.
+    batches = training(random_features(64))
+    for step in range(200):
+        assert len(set(batches.record_numbers(step))) == 4
+
+
+@pytest.mark.parametrize("count", [64, 67, 283])
+def test_the_order_is_another_in_every_epoch_and_for_every_seed(count):
+    def epoch(batches, number):
+        first = -(-number * count // 4)
+        steps = range(first, first + count // 4)
+        return np.concatenate([batches.record_numbers(s) for s in steps])
+
+    of = random_features(count)
+    ours = training(of)
+    assert (epoch(ours, 0) != epoch(ours, 1)).mean() > 0.5
+    assert (epoch(ours, 0) != epoch(training(of, seed=2), 0)).mean() > 0.5
+
+
+def test_which_examples_meet_is_another_in_every_epoch_and_for_every_seed():
+    of = random_features(4 * 128)
+
+    def window(batches, first):
+        steps = range(first, first + 64)
+        return {n for s in steps for n in batches.record_numbers(s).tolist()}
+
+    ours, theirs = training(of), training(of, seed=2)
+    # Of two halves drawn by chance half is the same.
+    for other in (window(ours, 128), window(theirs, 0)):
+        assert 64 < len(window(ours, 0) & other) < 192
+    assert not window(ours, 0) & window(ours, 64)
+
+
+def test_long_and_short_batches_are_mixed():
+    batches = training(random_features(4 * 64))
+    widest = [
+        batches.features.lengths[batches.record_numbers(step)].max()
+        for step in range(64)
+    ]
+    # Batches in the order of their length would correlate with 1 or -1.
+    assert abs(np.corrcoef(widest, np.arange(64))[0, 1]) < 0.5
+
+
+@pytest.mark.parametrize("count", [67, 1000])
+def test_a_batch_is_a_function_of_its_step(count):
+    of = random_features(count)
+    forwards = training(of)
+    there = [forwards.batch(step) for step in range(150)]
+    for step in (149, 3, 70, 64, 63, 0):
+        # One that has read nothing, as after a restart.
+        again = training(of).batch(step)
+        assert again.keys() == there[step].keys()
+        for name, values in again.items():
+            np.testing.assert_array_equal(values, there[step][name])
+
+
+def test_steps_go_on_and_on():
+    # After a roll-back the examples of some steps are left out, so later ones
+    # than were planned are read.
+    batches = training(random_features(1000))
+    for step in (0, 249, 250, 251, 999, 10**6):
+        assert len(batches.record_numbers(step)) == 4
+        assert batches.batch(step)["example_weights"].tolist() == [1.0] * 4
+
+
+def test_a_batch_holds_its_rows():
+    of = random_features(67)
+    batches = training(of)
+    for step in (0, 16, 40):
+        numbers, batch = batches.record_numbers(step), batches.batch(step)
+        assert batch["label_ids"].tolist() == numbers.tolist()
+        lengths = of.lengths[numbers]
+        assert batch["input_mask"].sum(axis=1).tolist() == lengths.tolist()
+        for row, number, length in zip(
+            batch["input_ids"], numbers, lengths, strict=True
+        ):
+            assert set(row[:length]) == {number}
+            assert set(row[length:]) <= {-1}
+        assert batch["example_numbers"].tolist() == [0, 1, 2, 3]
+        assert batch["example_numbers"].dtype == np.int32
+        assert batch["example_weights"].tolist() == [1.0] * 4
+        assert batch["example_weights"].dtype == np.float32
+
+
+def test_the_width_is_the_least_that_fits():
+    of = features([1, 4, 5, 8, 9, 16, 17, 32])
+    batches = evaluation(of, batch_size=1)
+    found = [batches.width(step) for step in range(8)]
+    assert found == [32, 32, 16, 16, 8, 8, 4, 4]
+    for step, width in enumerate(found):
+        assert batches.batch(step)["input_ids"].shape == (1, width)
+
+
+def test_what_is_longer_than_the_widest_batch_is_as_wide():
+    batches = evaluation(features([40, 3]), batch_size=2)
+    assert batches.batch(0)["input_ids"].shape == (2, 32)
+
+
+@pytest.mark.parametrize("make", [training, evaluation])
+def test_rows_of_a_part_are_those_of_the_whole(make):
+    batches = make(random_features(14))
+    for step in range(4):
+        whole = batches.batch(step)
+        for rows in (range(0, 2), range(2, 4), range(1, 2), range(3, 4)):
+            part = batches.batch(step, rows)
+            assert part.keys() == whole.keys()
+            for name, values in part.items():
+                expected = whole[name][list(rows)]
+                # Padding is of weight 0, and what it holds is of no matter.
+                real = expected.shape[0] and part["example_weights"] > 0
+                np.testing.assert_array_equal(values[real], expected[real])
+                assert values.shape == expected.shape
+                assert values.dtype == expected.dtype
+
+
+def test_an_evaluation_takes_every_example_once_the_longest_first():
+    of = random_features(62)
+    batches = evaluation(of)
+    assert batches.num_steps == 16
+    taken = [batches.record_numbers(step) for step in range(16)]
+    assert [len(numbers) for numbers in taken] == [4] * 15 + [2]
+    numbers = np.concatenate(taken)
+    assert sorted(numbers) == list(range(62))
+    lengths = of.lengths[numbers]
+    assert (np.diff(lengths) <= 0).all()
+    # Those of equal length stay in their order.
+    same = np.diff(lengths) == 0
+    assert same.any() and (np.diff(numbers)[same] > 0).all()
+
+
+def test_padding_rows_have_no_weight():
+    batches = evaluation(features([3, 2, 3, 1, 2]))
+    batch = batches.batch(1)
+    assert batch["example_weights"].tolist() == [1.0, 0.0, 0.0, 0.0]
+    assert batch["label_weights"].sum(axis=1).tolist() == [1, 0, 0, 0]
+    assert batch["example_numbers"].tolist() == [0, 1, 2, 3]
+    whole = batches.batch(0)
+    assert whole["label_weights"].sum(axis=1).tolist() == [3, 3, 2, 2]
+    padding = batches.batch(1, range(2, 4))
+    assert padding["example_weights"].tolist() == [0.0, 0.0]
+    assert not padding["label_weights"].any()
+
+
+def test_weights_of_labels_are_no_wider_than_the_rest():
+    # float64 would be twice the memory, and another trace of the step.
+    for batches in (training(random_features(8)), evaluation(features([2]))):
+        dtype = batches.batch(0)["label_weights"].dtype
+        assert dtype in (np.int32, np.float32)
+
+
+@pytest.mark.parametrize("count", [4096, 300])
+def test_little_is_padded(count):
+    of = random_features(count, longest=128)
+    widths = bucket_widths(128)
+    batches = training(of, batch_size=8, widths=widths)
+    rng, lengths = np.random.default_rng(1), of.lengths
+    sorted_tokens = unsorted_tokens = real = 0
+    for step in range(128):
+        numbers = batches.record_numbers(step)
+        real += lengths[numbers].sum()
+        sorted_tokens += batches.batch(step)["input_ids"].size
+        longest = lengths[rng.choice(count, 8, replace=False)].max()
+        unsorted_tokens += 8 * min(w for w in widths if w >= longest)
+    # Of a width, what is padded is at most what is beyond the next lower one,
+    # on average half of that; without sorting it is nearly half of all.
+    assert unsorted_tokens > 1.7 * real
+    assert sorted_tokens < 1.25 * real
+
+
+def test_batches_are_as_narrow_as_if_sorted_and_less_alike():
+    of = random_features(64 * 8, longest=128)
+    widths = bucket_widths(128)
+    batches = training(of, batch_size=8, widths=widths)
+    found = sorted(batches.width(step) for step in range(64))
+    longest = np.sort(of.lengths).reshape(64, 8).max(axis=1)
+    assert found == [min(w for w in widths if w >= n) for n in longest]
+    # Of a width's 96 to 128 tokens, a batch has nearly all lengths.
+    spans = [
+        np.ptp(of.lengths[batches.record_numbers(step)])
+        for step in range(64)
+        if batches.width(step) == 128
+    ]
+    assert len(spans) > 10
+    assert np.median(spans) > 18
+
+
+def test_no_examples():
+    with pytest.raises(UserError, match=r"^There are no examples\.$"):
+        evaluation(features([]))
+
+
+def test_the_name_of_a_row():
+    of = features([1, 2])
+    assert evaluation(of).record_name(1) == "row 1"
+    named = evaluation(of, name_of="f.tsv, line {}".format)
+    assert named.record_name(1) == "f.tsv, line 1"

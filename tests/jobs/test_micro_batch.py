@@ -1,0 +1,183 @@
+"""The largest micro-batch that fits is found in few tries."""
+
+import dataclasses
+import itertools
+import json
+import math
+import multiprocessing
+
+import pytest
+import tensorflow as tf
+
+from albert_tf.cluster.distribution import make_strategy
+from albert_tf.config import (
+    ModelConfig,
+    OptimizerConfig,
+    RuntimeConfig,
+    TrainingConfig,
+    UserError,
+    override,
+)
+from albert_tf.jobs import micro_batch
+from albert_tf.jobs.micro_batch import (
+    largest_micro_batch,
+    resolved_micro_batch,
+)
+from albert_tf.jobs.training_probe import make_probe, probe_batch
+from albert_tf.jobs.workload import Workload, random_batch
+
+TWO = RuntimeConfig(strategy="mirrored", num_replicas=2)
+ALONE = tf.distribute.get_strategy()
+TINY = {
+    "vocab_size": 60,
+    "embedding_size": 8,
+    "hidden_size": 16,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 32,
+    "max_position_embeddings": 32,
+}
+
+
+def work(batch_size=6):
+    return Workload(
+        model=override(ModelConfig(), TINY),
+        batch_size=batch_size,
+        seq_length=16,
+        num_predictions=3,
+        training=override(TrainingConfig(), {"micro_batch_size": "auto"}),
+    )
+
+
+def tries(share, limit, base=100, each=10):
+    """Returns what is found on a machine whose peaks are a line."""
+    tried = []
+
+    def peak_of(size):
+        tried.append(size)
+        peak = base + each * size
+        return peak if peak <= 1.3 * limit else math.inf
+
+    return largest_micro_batch(share, limit, peak_of), tried
+
+
+@pytest.mark.parametrize(
+    ("share", "limit", "expected"),
+    [(32, 1e9, 32), (32, 270, 16), (32, 259, 11), (7, 145, 4), (1, 110, 1)],
+)
+def test_the_largest_part_that_fits(share, limit, expected):
+    found, tried = tries(share, limit)
+    assert found == expected
+    assert len(tried) <= 5
+    # Never far beyond what is known to fit.
+    assert all(b <= max(4, 16 * a) for a, b in itertools.pairwise(tried))
+
+
+def test_where_only_failure_tells():
+    sizes = []
+
+    def peak_of(size):
+        sizes.append(size)
+        return 1.0 if size <= 37 else math.inf
+
+    assert largest_micro_batch(512, math.inf, peak_of) == 37
+    assert len(sizes) <= 10
+
+
+def test_peaks_that_bend_upwards():
+    assert largest_micro_batch(64, 1000, lambda n: 100 + n * n) == 22
+
+
+def test_not_even_one():
+    with pytest.raises(UserError, match="one sequence already takes 2 MiB"):
+        largest_micro_batch(8, 2**20, lambda size: 2 * 2**20)
+
+
+def test_a_number_is_taken_as_it_is(tmp_path):
+    assert resolved_micro_batch(3, ALONE, str(tmp_path), work()) == 3
+
+
+def test_a_run_keeps_its_number(tmp_path):
+    config = {"config": {"training": {"micro_batch_size": 5}}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert resolved_micro_batch("auto", ALONE, str(tmp_path), work()) == 5
+
+
+@pytest.mark.slow
+def test_it_is_tried_in_other_processes(tmp_path, capsys):
+    found = resolved_micro_batch("auto", ALONE, str(tmp_path), work())
+    assert found == 6
+    said = capsys.readouterr().out
+    assert "Micro-batch of 1: " in said
+    assert "micro_batch_size=6 of 6, with room for " in said
+
+
+@pytest.mark.slow
+def test_micro_batches_that_do_not_divide_the_share(monkeypatch):
+    tried = []
+    peak = micro_batch.peak_of_training
+
+    def peak_of_training(work):
+        tried.append((work.batch_size, work.training.micro_batch_size))
+        return peak(work)
+
+    def here(work, size, share):
+        monkeypatch.setattr(micro_batch, "peak_of_training", peak_of_training)
+        reader, writer = multiprocessing.Pipe()
+        micro_batch._tell_peak(micro_batch._part(work, size, share), writer)
+        return reader.recv()
+
+    for size in (3, 5):
+        assert 0 < here(work(5), size, 5) < math.inf
+    assert tried == [(6, 3), (5, 5)]
+
+
+def test_the_runs_optimizer_is_tried(monkeypatch):
+    """With its moving average, which is as large as the weights."""
+    config = OptimizerConfig(
+        optimizer="adamw", ema_decay=0.9, freeze="classifier", layer_decay=0.5
+    )
+    tried = []
+
+    def peak_of_training(work):
+        trainer = make_probe(work)
+        trainer.train_step(probe_batch(random_batch(work)))
+        tried.append(trainer)
+        return 1
+
+    monkeypatch.setattr(micro_batch, "peak_of_training", peak_of_training)
+    reader, writer = multiprocessing.Pipe()
+    given = dataclasses.replace(work(), optimizer=config)
+    micro_batch._tell_peak(micro_batch._part(given, 3, 6), writer)
+    assert reader.recv() == 1
+    (trainer,) = tried
+    held = trainer.variables()
+    weights = sum(w.value.shape.num_elements() for w in trainer.model.weights)
+    numbers = sum(v.shape.num_elements() for v in held.values())
+    # Weights, two moments, the average; and a few counters.
+    assert 4 * weights <= numbers <= 4 * weights + 10
+
+
+def test_a_process_that_fails_says_why(monkeypatch):
+    with pytest.raises(
+        RuntimeError, match="batch of 1 ended with exit status 1: "
+    ):
+        micro_batch._peak_in_a_process(
+            dataclasses.replace(work(), seq_length=99), 1, 1
+        )
+
+
+def test_replicas_share_the_memory(tmp_path, monkeypatch):
+    limits = []
+
+    def found(share, limit, peak_of):
+        limits.append((share, limit))
+        return 1
+
+    monkeypatch.setattr(micro_batch, "largest_micro_batch", found)
+    monkeypatch.setattr(micro_batch, "free_memory", lambda: 1000)
+    for strategy in (ALONE, make_strategy(TWO)):
+        assert (
+            resolved_micro_batch("auto", strategy, str(tmp_path), work()) == 1
+        )
+    assert limits == [(6, 800), (3, 400)]

@@ -1,0 +1,73 @@
+"""Pictures of how a model answers, and TensorBoard reading them."""
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+from tensorboard.backend.event_processing.event_accumulator import (
+    EventAccumulator,
+)
+
+from albert_tf.jobs.pictures import draw
+from albert_tf.rundir.monitor import Monitor
+from albert_tf.tasks.base import ConfusionMatrix, Distributions
+
+
+def pixels(png):
+    return np.asarray(Image.open(io.BytesIO(png)).convert("RGB"), np.float64)
+
+
+def matrix(counts):
+    return ConfusionMatrix(["no", "yes"], np.array(counts))
+
+
+def test_a_row_is_shaded_by_its_shares():
+    """Fields are dark where nearly all of the answers of a label are."""
+    right = pixels(draw(matrix([[90, 0], [0, 3]]), "t"))
+    wrong = pixels(draw(matrix([[0, 90], [3, 0]]), "t"))
+    assert right.shape == wrong.shape
+    changed = np.abs(right - wrong).sum(axis=-1) > 300
+    # Both labels' rows change their shade, however few examples one has.
+    rows = np.flatnonzero(changed.any(axis=1))
+    assert np.ptp(rows) > right.shape[0] / 2
+    assert changed.mean() > 0.2
+
+
+@pytest.mark.parametrize(
+    "picture",
+    [
+        ConfusionMatrix([f"label {n}" for n in range(40)], np.eye(40)),
+        matrix([[0, 0], [0, 0]]),
+        Distributions("x", {"one": np.arange(9.0), "none": np.zeros(0)}),
+        Distributions("x", {"one": np.full(3, 2.0)}),
+        Distributions("x", {"none": np.zeros(0)}),
+        ConfusionMatrix(["$$", "$_$"], np.eye(2)),
+        ConfusionMatrix(["\u597d", "\U0001f600"], np.eye(2)),
+    ],
+)
+def test_anything_can_be_drawn(picture, recwarn):
+    assert pixels(draw(picture, "$_$")).std() > 1
+    assert not recwarn.list
+
+
+def test_distributions_differ():
+    low = Distributions("x", {"a": np.arange(10.0), "b": np.arange(10.0)})
+    high = Distributions("x", {"a": np.arange(10.0), "b": np.full(10, 9.0)})
+    assert (pixels(draw(low, "t")) != pixels(draw(high, "t"))).any()
+
+
+def test_tensorboard_has_the_picture(tmp_path):
+    monitor = Monitor(str(tmp_path), num_steps=5, start_step=0)
+    png = draw(matrix([[1, 2], [3, 4]]), "MRPC, dev")
+    monitor.image("answers", png, split="eval", step=3)
+    monitor.close()
+    events = EventAccumulator(str(tmp_path / "tensorboard" / "eval"))
+    events.Reload()
+    (event,) = events.Tensors("answers")
+    width, height, content = event.tensor_proto.string_val
+    assert event.step == 3
+    assert content == png
+    assert (int(width), int(height)) == Image.open(io.BytesIO(png)).size
+    metadata = events.SummaryMetadata("answers")
+    assert metadata.plugin_data.plugin_name == "images"

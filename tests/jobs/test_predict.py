@@ -1,0 +1,158 @@
+"""What a Predictor takes for texts, and what it refuses."""
+
+import re
+
+import numpy as np
+import pytest
+
+from albert_tf.config import ModelConfig, UserError
+from albert_tf.interchange.model_directory import LoadedModel
+from albert_tf.jobs.predict import Predictor
+from albert_tf.modeling.models import MODELS
+from albert_tf.tasks.base import Example
+from albert_tf.tasks.formats.race import ChoiceExample
+from albert_tf.tasks.formats.squad import Question
+from albert_tf.tasks.kinds.choices import MultipleChoice
+from albert_tf.tasks.kinds.spans import Spans
+from albert_tf.tasks.kinds.texts import Classification, Regression
+from albert_tf.tasks.kinds.token_classification import TokenClassification
+
+
+@pytest.fixture(scope="module")
+def predictor_of(tiny_tokenizer):
+    """Returns Predictors of small models with random weights, by class."""
+    config = ModelConfig(
+        vocab_size=tiny_tokenizer.vocab_size,
+        embedding_size=8,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=256,
+    )
+    made = {}
+
+    def predictor(name):
+        if name not in made:
+            kind = MODELS[name]
+            labels = {"labels": ["a", "b"]} if kind.takes_labels() else {}
+            model = kind(config, **labels)
+            rng = np.random.default_rng(8)
+            for variable in model.trainable_variables:
+                variable.assign(rng.normal(size=variable.shape) * 0.5)
+            made[name] = Predictor(LoadedModel(model, tiny_tokenizer, 256))
+        return made[name]
+
+    return predictor
+
+
+@pytest.mark.parametrize(
+    ("given", "texts"),
+    [
+        ("the bada", ("the bada",)),
+        ("", ("",)),
+        (("the bada",), ("the bada",)),
+        (("the", "bada"), ("the", "bada")),
+        (["the", "bada"], ("the", "bada")),
+    ],
+)
+def test_a_string_is_one_text_and_two_are_a_pair(predictor_of, given, texts):
+    predictor = predictor_of("AlbertForClassification")
+    (found,) = predictor.classify([given])
+    assert found.texts == texts
+    (expected,) = predictor.predict(Classification(), [Example(texts, None)])
+    assert found.probabilities == expected.fields["probabilities"]
+    (again,) = predictor.predict(Classification(), iter([given]))
+    assert again.fields == expected.fields
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "texts", "example"),
+    [
+        (
+            "AlbertForQuestionAnswering",
+            Spans(),
+            ("the bada", "of the bada"),
+            Question("1", "the bada", "of the bada", None, ""),
+        ),
+        (
+            "AlbertForMultipleChoice",
+            MultipleChoice(),
+            ("the bada", "of the", "tepu"),
+            ChoiceExample("the bada", ("of the", "tepu"), None, id="1"),
+        ),
+    ],
+)
+def test_pairs_and_triples_are_what_the_kind_reads(
+    predictor_of, name, kind, texts, example
+):
+    (found,) = predictor_of(name).predict(kind, [texts])
+    (expected,) = predictor_of(name).predict(kind, [example])
+    assert found.fields == expected.fields
+
+
+_ONE_OR_TWO = "expected a string, or two (on a line, with a tab between them)."
+_QUESTION = "a question and its paragraph (on a line, with a tab between them)."
+
+
+@pytest.mark.parametrize(
+    ("kind", "item", "message"),
+    [
+        (
+            Classification(),
+            ("a", "b", "c"),
+            f"Text 2 is ('a', 'b', 'c'); {_ONE_OR_TWO}",
+        ),
+        (Classification(), (), f"Text 2 is (); {_ONE_OR_TWO}"),
+        (Classification(), None, f"Text 2 is None; {_ONE_OR_TWO}"),
+        (Classification(), b"a", f"Text 2 is b'a'; {_ONE_OR_TWO}"),
+        (Classification(), ("a", 1), f"Text 2 is ('a', 1); {_ONE_OR_TWO}"),
+        (Regression(), {"a": 1}, f"Text 2 is {{'a': 1}}; {_ONE_OR_TWO}"),
+        (Spans(), "a", f"Text 2 is 'a'; expected two strings, {_QUESTION}"),
+        (MultipleChoice(), ("a", "b"), "three strings or more, a text and its"),
+        (TokenClassification(), ("a", "b"), "expected one string, of words wi"),
+        (TokenClassification(), " ", "Text 2 has no words."),
+    ],
+)
+def test_other_items_are_refused(predictor_of, kind, item, message):
+    predictor = predictor_of(
+        {
+            "classification": "AlbertForClassification",
+            "regression": "AlbertForRegression",
+            "span": "AlbertForQuestionAnswering",
+            "multiple_choice": "AlbertForMultipleChoice",
+            "token_classification": "AlbertForTokenClassification",
+        }[kind.head]
+    )
+    good = ("a", "b", "c")[: kind.text_counts[0]]
+    with pytest.raises(UserError, match=re.escape(message)):
+        list(predictor.predict(kind, [good, item]))
+
+
+@pytest.mark.parametrize("texts", ["Any", b"Any", {"Any": 1}, None, 7])
+def test_texts_that_are_no_list_are_refused(predictor_of, texts):
+    predictor = predictor_of("AlbertForPretraining")
+    for method in (predictor.embed, predictor.fill_mask):
+        with pytest.raises(UserError) as error:
+            list(method(texts))
+        assert str(error.value) == (
+            f"The texts are {texts!r}; expected a list, each item of it one "
+            "string."
+        )
+    with pytest.raises(UserError, match="expected a list, each item of it a "):
+        list(predictor_of("AlbertForClassification").classify(texts))
+
+
+@pytest.mark.parametrize("item", [("a [MASK]", "b"), (), 5, None, b"[MASK]"])
+def test_single_texts_are_strings(predictor_of, item):
+    predictor = predictor_of("AlbertForPretraining")
+    for method in (predictor.embed, predictor.fill_mask):
+        with pytest.raises(UserError) as error:
+            list(method([item]))
+        assert str(error.value) == f"Text 1 is {item!r}; expected one string."
+
+
+def test_an_example_is_made_of_a_tuple():
+    for texts in ("Any text.", ["a", "b"], (), ("a", "b", "c")):
+        with pytest.raises(UserError, match="expected a tuple of one or two"):
+            Example(texts, None)

@@ -1,0 +1,377 @@
+"""A pretraining run as a whole: what it leaves, reads and refuses."""
+
+import json
+import os
+import re
+import shutil
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from pretraining_runs import lines_of, run, weights_of
+from tensorboard.backend.event_processing.event_accumulator import (
+    EventAccumulator,
+)
+
+from albert_tf.config import (
+    MaskingConfig,
+    PretrainingDataConfig,
+    RuntimeConfig,
+    UserError,
+    override,
+    to_dict,
+)
+from albert_tf.inputs.input_pipeline import PretrainingBatches
+from albert_tf.interchange.model_directory import find_initial_weights
+from albert_tf.jobs.pretrain import run_pretraining
+from albert_tf.rundir import monitor
+from albert_tf.rundir.event_file import tag
+from albert_tf.training import loop
+from data_prep.pretraining.pretraining_data import build_pretraining_data
+
+
+def test_artifacts(finished, small_config):
+    run_dir, evaluation = finished
+    assert sorted(os.listdir(run_dir)) == [
+        "best_model",
+        "checkpoints",
+        "config.json",
+        "metrics.jsonl",
+        "model",
+        "tensorboard",
+        "timing.jsonl",
+    ]
+    written = json.loads((run_dir / "config.json").read_text())
+    assert written["config"] == to_dict(small_config)
+    lines = [
+        json.loads(line)
+        for line in (run_dir / "metrics.jsonl").read_text().splitlines()
+    ]
+    assert [(line["step"], line["split"]) for line in lines] == [
+        (5, "train"),
+        (6, "eval"),
+        (10, "train"),
+        (12, "train"),
+        (12, "eval"),
+    ]
+    last = lines[-1]
+    assert {k: last[k] for k in evaluation} == evaluation
+    boards = [path.name for path in (run_dir / "tensorboard").iterdir()]
+    # Beside them one file with the settings, to compare runs by.
+    assert {"eval", "train"} < set(boards) and len(boards) == 3
+    assert sorted(os.listdir(run_dir / "checkpoints")) == ["step-12", "step-8"]
+
+
+@pytest.mark.slow
+def test_recomputing_layers_changes_nothing(
+    finished, small_config, shards_dir, tmp_path, monkeypatch
+):
+    made = []
+    remat = keras.remat
+    monkeypatch.setattr(keras, "remat", lambda f: made.append(f) or remat(f))
+    config = override(small_config, {"remat": "selective"})
+    evaluation = run(config, shards_dir, tmp_path / "remat")
+    assert evaluation == pytest.approx(finished[1], rel=1e-5)
+    assert made
+    written = json.loads((tmp_path / "remat/config.json").read_text())
+    assert written["config"]["training"]["remat"] == "selective"
+
+
+def test_trust_ratios_are_logged(finished):
+    """Every matrix in TensorBoard, their spread in metrics.jsonl."""
+    run_dir, _ = finished
+    logged = []
+    for text in (run_dir / "metrics.jsonl").read_text().splitlines():
+        line = json.loads(text)
+        spread = {k: v for k, v in line.items() if "trust_ratio_" in k}
+        assert len(spread) == (3 if line["split"] == "train" else 0)
+        logged += [spread] if spread else []
+    events = EventAccumulator(
+        str(run_dir / "tensorboard/train"), {"tensors": 0}
+    )
+    events.Reload()
+    weights = weights_of(run_dir)
+    shown = [
+        events.Tensors(tag(f"trust_ratio/{path}"))
+        for path, value in weights.items()
+        if value.ndim == 2
+    ]
+    tags = [t for t in events.Tags()["tensors"] if t[:7] != "updates"]
+    assert len(shown) == str(tags).count("trust_ratio")
+    for number, (step, spread) in enumerate(
+        zip((5, 10, 12), logged, strict=True)
+    ):
+        assert {events[number].step for events in shown} == {step}
+        values = [
+            float(tf.make_ndarray(events[number].tensor_proto))
+            for events in shown
+        ]
+        assert spread == {
+            "trust_ratio_min": min(values),
+            "trust_ratio_median": np.median(values),
+            "trust_ratio_max": max(values),
+        }
+        assert 0 < min(values) < max(values)
+    assert logged[0] != logged[1]
+    assert monitor.summarize_trust_ratios({}) == {}
+
+
+def test_another_configuration_is_refused(finished, small_config, shards_dir):
+    run_dir, _ = finished
+    other = override(small_config, {"learning_rate": 0.02, "seed": 4})
+    before = sorted(os.walk(run_dir))
+    with pytest.raises(UserError) as raised:
+        run(other, shards_dir, run_dir)
+    message = str(raised.value)
+    assert "learning_rate: 0.02 here, 0.01 there" in message
+    assert "seed: 4 here, 12345 there" in message
+    assert sorted(os.walk(run_dir)) == before
+
+
+@pytest.mark.slow
+def test_early_stopping_keeps_the_best(small_config, shards_dir, tmp_path):
+    """At a rate of 0 no evaluation is better than the first."""
+    config = override(
+        small_config,
+        {
+            "learning_rate": 0.0,
+            "eval_steps": 2,
+            "early_stopping_patience": 2,
+            "best_metric": "masked_lm_accuracy",
+        },
+    )
+    run(config, shards_dir, tmp_path / "run")
+    assert [x["step"] for x in lines_of(tmp_path / "run", "eval")] == [2, 4, 6]
+    assert "step-2" in os.listdir(tmp_path / "run/checkpoints")
+    assert (tmp_path / "run/best_model/model.safetensors").read_bytes() == (
+        tmp_path / "run/model/model.safetensors"
+    ).read_bytes()
+    # It is over: the same command trains no further.
+    run(config, shards_dir, tmp_path / "run")
+    assert len(lines_of(tmp_path / "run", "eval")) == 3
+
+
+def test_a_measure_that_there_is_not(small_config, shards_dir, tmp_path):
+    config = override(small_config, {"best_metric": "f1"})
+    with pytest.raises(UserError, match="best_metric='f1' is not measured"):
+        run(config, shards_dir, tmp_path / "run")
+    # At once, and a corrected command finds no other run there.
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_two_phases_in_one_run(
+    small_config, shards_dir, single_segments, tmp_path, monkeypatch
+):
+    """Each from its first batch, with its own batch size; interrupted."""
+    seen = []
+    plain_batch = PretrainingBatches.batch
+
+    def batch(self, step, rows=None):
+        if self.training:
+            seen.append((self.batch_size, step))
+        return plain_batch(self, step, rows)
+
+    monkeypatch.setattr(PretrainingBatches, "batch", batch)
+    config = override(
+        small_config, {"phases": "8,4", "phase_batch_sizes": "8,2"}
+    )
+    evaluation = run_pretraining(
+        config,
+        train_data=[shards_dir, shards_dir],
+        eval_data=[shards_dir],
+        run_dir=str(tmp_path / "run"),
+    )
+    assert seen == [(8, step) for step in range(8)] + [
+        (2, step) for step in range(4)
+    ]
+    assert np.isfinite(evaluation["loss"])
+    with pytest.raises(UserError, match="phases=8,3 makes 11 steps, and"):
+        run_pretraining(
+            override(config, {"phases": "8,3"}),
+            train_data=[shards_dir, shards_dir],
+            eval_data=[shards_dir],
+            run_dir=str(tmp_path / "other"),
+        )
+
+
+@pytest.mark.slow
+def test_depths_that_grow(
+    small_config, shards_dir, tmp_path, monkeypatch, capsys
+):
+    depths = []
+    plain_steps = loop.Trainer.train_steps
+
+    def watched(self, batches, num_applications, **options):
+        depths.append(num_applications)
+        return plain_steps(self, batches, num_applications, **options)
+
+    monkeypatch.setattr(loop.Trainer, "train_steps", watched)
+    config = override(small_config, {"depth_schedule": "0:1,5:2"})
+    run(config, shards_dir, tmp_path / "run")
+    assert depths == [1] * 5 + [2] * 7
+    # Each depth is compiled, and the reader of the log learns of it before.
+    lines = capsys.readouterr().out.splitlines()
+    compiling = "Compiling the training step for 1 replica on CPU (first call)"
+    begins = [n for n, ln in enumerate(lines) if ln == f"{compiling} ..."]
+    assert len(begins) == 2
+    for begin in begins:
+        assert re.fullmatch(
+            r"The first call took \d+\.\d seconds\.", lines[begin + 1]
+        )
+
+
+@pytest.mark.slow
+def test_settings_for_steps_after_the_last_are_told(
+    small_config, shards_dir, tmp_path, capsys
+):
+    changes = {
+        "depth_schedule": "0:1,1:2",
+        "num_train_steps": 1,
+        "num_warmup_steps": 2,
+    }
+    run_pretraining(
+        override(small_config, changes),
+        train_data=[shards_dir],
+        eval_data=[shards_dir],
+        run_dir=str(tmp_path / "run"),
+        runtime=RuntimeConfig(profile_steps="12,14"),
+    )
+    said = capsys.readouterr().out
+    for name, step in (("depth_schedule", 1), ("profile_steps", 12)):
+        assert (
+            f"{name} has something to do after step {step}, but the run ends "
+            "with step 1." in said
+        )
+    assert "num_warmup_steps=2 is more than num_train_steps=1" in said
+
+
+@pytest.mark.slow
+def test_several_steps_per_call_are_the_same_run(
+    finished, small_config, shards_dir, tmp_path
+):
+    config = override(small_config, {"steps_per_loop": 5})
+    evaluation = run(config, shards_dir, tmp_path / "run")
+    assert evaluation == pytest.approx(finished[1], rel=1e-4)
+    ours, theirs = lines_of(tmp_path / "run"), lines_of(finished[0])
+    assert [x["step"] for x in ours] == [5, 10, 12]
+    for one, other in zip(ours, theirs, strict=True):
+        assert one["records_crc32"] == other["records_crc32"]
+        assert one["masked_lm_loss"] == pytest.approx(
+            other["masked_lm_loss"], rel=1e-5
+        )
+
+
+def test_shards_of_another_vocabulary_of_the_same_size(
+    small_config, shards_dir, tmp_path
+):
+    copy = tmp_path / "shards"
+    shutil.copytree(shards_dir, copy)
+    metadata = json.loads((copy / "metadata.json").read_text())
+    metadata["tokenizer"]["fingerprint"] = "0" * 64
+    (copy / "metadata.json").write_text(json.dumps(metadata))
+    with pytest.raises(UserError, match="another vocabulary than the model's"):
+        run_pretraining(
+            small_config,
+            train_data=[shards_dir],
+            eval_data=[str(copy)],
+            run_dir=str(tmp_path / "run"),
+        )
+
+
+@pytest.mark.slow
+def test_static_shards_train_too(
+    small_config, tiny_directory, sentences, tmp_path
+):
+    text = "\n\n".join("\n".join(sentences[n : n + 8]) for n in range(300))
+    (tmp_path / "text.txt").write_text(text, encoding="utf-8")
+    build_pretraining_data(
+        [str(tmp_path / "text.txt")],
+        str(tmp_path / "shards"),
+        tokenizer_dir=str(tiny_directory),
+        config=PretrainingDataConfig(
+            document_separator="blank_line",
+            sentence_splitter="newline",
+            record_kind="static",
+            max_seq_length=32,
+            eval_fraction=0.2,
+        ),
+        masking=MaskingConfig(),
+    )
+    config = override(
+        small_config, {"num_train_steps": 2, "precision": "bfloat16"}
+    )
+    evaluation = run(config, str(tmp_path / "shards"), tmp_path / "run")
+    assert 4 < evaluation["masked_lm_loss"] < 6
+
+
+def test_a_directory_of_something_else_is_refused(
+    small_config, shards_dir, tmp_path
+):
+    (tmp_path / "letter.txt").write_text("dear diary")
+    with pytest.raises(UserError, match="not a run directory"):
+        run(small_config, shards_dir, tmp_path)
+
+
+def test_vocabulary_of_another_size(small_config, shards_dir, tmp_path):
+    config = override(small_config, {"vocab_size": 300})
+    with pytest.raises(UserError, match="200 pieces and.*vocab_size=300"):
+        run(config, shards_dir, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_starts_from_given_weights(
+    finished, small_config, shards_dir, tmp_path
+):
+    run_dir, _ = finished
+    config = override(small_config, {"learning_rate": 0.0})
+    initial = find_initial_weights(str(run_dir))
+    run(config, shards_dir, tmp_path / "next", initial=initial)
+    expected = weights_of(run_dir)
+    for path, value in weights_of(tmp_path / "next").items():
+        np.testing.assert_array_equal(value, expected[path], err_msg=path)
+
+
+@pytest.mark.slow
+def test_it_learns(small_config, tiny_directory, tmp_path):
+    """On text whose every word and order follows from its neighbours."""
+    words = ["bada", "gule", "mizo", "tepu", "rika", "sovu", "naje", "hobi"]
+    sentences = [
+        f"The {words[n % 8]} of {words[(n + 1) % 8]} and the "
+        f"{words[(n + 3) % 8]} {'(first)' if n % 8 == 0 else ''}."
+        for n in range(64)
+    ]
+    text = "\n\n".join("\n".join(sentences[n:]) for n in range(48))
+    (tmp_path / "text.txt").write_text(text)
+    build_pretraining_data(
+        [str(tmp_path / "text.txt")],
+        str(tmp_path / "shards"),
+        tokenizer_dir=str(tiny_directory),
+        config=PretrainingDataConfig(
+            document_separator="blank_line",
+            sentence_splitter="newline",
+            max_seq_length=32,
+            eval_fraction=0.2,
+        ),
+        masking=MaskingConfig(),
+    )
+    config = override(
+        small_config,
+        {
+            "hidden_dropout_prob": 0.0,
+            "attention_probs_dropout_prob": 0.0,
+            "hidden_size": 32,
+            "num_train_steps": 600,
+            "num_warmup_steps": 50,
+            "train_batch_size": 32,
+            "learning_rate": 0.02,
+            "eval_steps": 0,
+        },
+    )
+    evaluation = run(config, str(tmp_path / "shards"), tmp_path / "run")
+    assert (
+        evaluation["masked_lm_accuracy"]
+        > 2 * evaluation["most_frequent_token_accuracy"]
+    )

@@ -1,0 +1,223 @@
+"""Several seeds: what is told of them."""
+
+import itertools
+import json
+import math
+import pathlib
+
+import keras
+import pytest
+
+from albert_tf.config import FinetuneConfig, ModelConfig, UserError, override
+from albert_tf.interchange.model_directory import (
+    find_initial_weights,
+    save_model_directory,
+)
+from albert_tf.jobs.finetune import run_finetuning
+from albert_tf.jobs.repeated_runs import RESULTS_FILE, repeat
+from albert_tf.modeling.models import AlbertForPretraining
+from albert_tf.rundir.run_results import evaluations
+from albert_tf.tasks.custom import CLASSIFICATION
+from albert_tf.training import loop
+
+# By seed: accuracy at each evaluation.
+ACCURACIES = {7: [0.5, 0.9, 0.8], 8: [0.6, 0.6, 0.7], 9: [None, 0.2, 0.1]}
+
+
+def fake_run(config, run_dir):
+
+    directory = pathlib.Path(run_dir)
+    directory.mkdir(parents=True)
+    values = ACCURACIES[config.training.seed]
+    lines = [{"step": 5, "split": "train", "loss": 1.0}]
+    for number, accuracy in enumerate(values, start=1):
+        lines.append(
+            {"step": 10 * number, "split": "eval", "accuracy": accuracy}
+        )
+    text = "".join(f"{json.dumps(line)}\n" for line in lines)
+    (directory / "metrics.jsonl").write_text(text + '{"step": 40, "spl')
+    settings = {"training": {"best_metric": "accuracy"}}
+    (directory / "config.json").write_text(json.dumps({"config": settings}))
+    return {"loss": 1.0 / config.training.seed, "accuracy": values[-1]}
+
+
+def test_median_spread_and_best(tmp_path):
+    found = repeat(
+        fake_run,
+        override(FinetuneConfig(), {"seed": 7}),
+        num_runs=3,
+        run_dir=str(tmp_path),
+    )
+    assert [run.seed for run in found.runs] == [7, 8, 9]
+    assert [(run.best, run.best_step) for run in found.runs] == [
+        (0.9, 20),
+        (0.7, 30),
+        (0.2, 20),
+    ]
+    summary = found.summary()
+    assert list(summary) == [
+        "loss",
+        "accuracy",
+        "accuracy of the best checkpoint",
+    ]
+    accuracy = summary["accuracy"]
+    assert accuracy.values == [0.8, 0.7, 0.1]
+    assert accuracy.median == 0.7
+    assert accuracy.spread == pytest.approx(0.7)
+    assert summary["accuracy of the best checkpoint"].median == 0.7
+    written = json.loads((tmp_path / RESULTS_FILE).read_text())
+    assert written == found.to_json()
+    assert written["runs"][1]["run_dir"] == f"{tmp_path}/run-2"
+    assert written["summary"]["accuracy"]["median"] == 0.7
+
+
+def test_what_is_not_defined_is_null(tmp_path):
+    def undefined(config, run_dir):
+        fake_run(config, run_dir)
+        return {"loss": 1.0, "accuracy": math.nan}
+
+    found = repeat(
+        undefined,
+        override(FinetuneConfig(), {"seed": 9}),
+        num_runs=1,
+        run_dir=str(tmp_path),
+    )
+    written = json.loads((tmp_path / RESULTS_FILE).read_text())
+    assert written["runs"][0]["last"] == {"loss": 1.0, "accuracy": None}
+    assert found.runs[0].best == 0.2
+
+
+def test_a_median_of_what_is_not_always_defined_is_not_defined(tmp_path):
+    def undefined(config, run_dir):
+        fake_run(config, run_dir)
+        seed = config.training.seed
+        return {"accuracy": math.nan if seed == 8 else 1.0 / seed}
+
+    found = repeat(
+        undefined,
+        override(FinetuneConfig(), {"seed": 7}),
+        num_runs=3,
+        run_dir=str(tmp_path),
+    )
+    accuracy = found.summary()["accuracy"]
+    assert math.isnan(accuracy.median)
+    assert math.isnan(accuracy.spread)
+    written = json.loads((tmp_path / RESULTS_FILE).read_text())
+    assert written["summary"]["accuracy"] == {
+        "values": [1 / 7, None, 1 / 9],
+        "median": None,
+        "spread": None,
+    }
+
+
+def test_what_is_finished_is_kept_when_the_next_run_fails(tmp_path):
+    def failing(config, run_dir):
+        if config.training.seed == 8:
+            raise KeyboardInterrupt
+        return fake_run(config, run_dir)
+
+    with pytest.raises(KeyboardInterrupt):
+        repeat(
+            failing,
+            override(FinetuneConfig(), {"seed": 7}),
+            num_runs=3,
+            run_dir=str(tmp_path),
+        )
+    written = json.loads((tmp_path / RESULTS_FILE).read_text())
+    assert [run["seed"] for run in written["runs"]] == [7]
+
+
+class PowerCut(BaseException):
+    """What ends a run without letting it tidy up."""
+
+
+@pytest.mark.slow
+def test_cut_and_started_again_is_as_if_never_cut(
+    tiny_tokenizer, tmp_path, monkeypatch
+):
+    """What is finished stays, what was cut goes on; dropout is on."""
+    keras.utils.set_random_seed(1)
+    model = AlbertForPretraining(
+        ModelConfig(
+            vocab_size=tiny_tokenizer.vocab_size,
+            embedding_size=8,
+            hidden_size=8,
+            num_hidden_layers=1,
+            num_attention_heads=2,
+            intermediate_size=8,
+            max_position_embeddings=16,
+        )
+    )
+    pretrained = str(tmp_path / "pretrained")
+    save_model_directory(pretrained, model, tiny_tokenizer, max_seq_length=16)
+    rows = [f"{'the of ' * (n % 4)}and\t{n % 2}" for n in range(20)]
+    for split in ("train", "dev"):
+        (tmp_path / f"{split}.tsv").write_text("\n".join(["a\tlabel", *rows]))
+    config = override(
+        FinetuneConfig(),
+        {
+            "max_seq_length": 16,
+            "num_train_steps": 4,
+            "train_batch_size": 4,
+            "save_checkpoints_steps": 2,
+            "eval_steps": 2,
+            "log_steps": 1,
+        },
+    )
+
+    def run(config, run_dir):
+        return run_finetuning(
+            config,
+            CLASSIFICATION,
+            data_dir=str(tmp_path),
+            run_dir=run_dir,
+            initial=find_initial_weights(pretrained),
+            model_changes={"hidden_dropout_prob": 0.1},
+        )
+
+    steps = itertools.count(1)
+    plain_steps = loop.Trainer.train_steps
+
+    def failing_steps(self, *args, **kwargs):
+        # At the second run's last step; the one before is not saved.
+        if next(steps) == 8:
+            raise PowerCut
+        return plain_steps(self, *args, **kwargs)
+
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    expected = repeat(run, config, num_runs=2, run_dir=str(whole))
+    with monkeypatch.context() as patch:
+        patch.setattr(loop.Trainer, "train_steps", failing_steps)
+        with pytest.raises(PowerCut):
+            repeat(run, config, num_runs=2, run_dir=str(cut))
+    found = repeat(run, config, num_runs=2, run_dir=str(cut))
+    assert found.summary() == expected.summary()
+    for name in ("metrics.jsonl", "model/model.safetensors"):
+        files = [
+            [(root / f"run-{n}" / name).read_bytes() for n in (1, 2)]
+            for root in (whole, cut)
+        ]
+        assert files[0] == files[1], name
+        # Seeds of their own.
+        assert files[0][0] != files[0][1], name
+
+
+def test_the_directory_of_a_single_run(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(UserError, match="is the directory of one run; name an"):
+        repeat(fake_run, FinetuneConfig(), num_runs=2, run_dir=str(tmp_path))
+
+
+def test_logs_without_an_evaluation(tmp_path):
+    with pytest.raises(UserError, match="is not a run directory: no "):
+        evaluations(str(tmp_path))
+    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "split": "train"}\n')
+    with pytest.raises(UserError, match="metrics.jsonl has no evaluation yet"):
+        evaluations(str(tmp_path))
+
+
+def test_a_damaged_line_before_others_is_refused(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 5, "spl\n{"step": 9, "split": "eval"}\n')
+    with pytest.raises(UserError, match="jsonl, line 1 is damaged; the run's"):
+        evaluations(str(tmp_path))

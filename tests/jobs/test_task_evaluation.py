@@ -1,0 +1,82 @@
+"""What models say of examples, put together from batches."""
+
+import numpy as np
+import pytest
+
+from albert_tf.config import FeatureConfig, UserError
+from albert_tf.jobs.task_evaluation import EvaluatedExamples, scores_of
+from albert_tf.tasks.base import Example
+from albert_tf.tasks.feature_building import FeatureBuilder
+from albert_tf.tasks.kinds.texts import Regression
+
+CONFIG = FeatureConfig(max_seq_length=32)
+
+
+class Trainer:
+    """Says of each row how many tokens it has, or what `wrong` has instead."""
+
+    def __init__(self, wrong=None):
+        self.wrong = wrong or {}
+
+    def evaluation_rows(self, batch_size):
+        return range(batch_size)
+
+    def answers(self, batch):
+        lengths = batch["input_mask"].sum(axis=1).astype(np.float32)
+        weights = batch["example_weights"]
+        measures = {
+            "sum:loss": float((lengths * weights).sum()),
+            "weight:loss": float(weights.sum()),
+        }
+        found = [self.wrong.get(length, length) for length in lengths]
+        return measures, {"predictions": np.array(found)}
+
+
+@pytest.fixture
+def evaluated(tiny_tokenizer):
+    examples = [
+        Example(("bada " * count,), "1", f"f.tsv, line {line}")
+        for line, count in enumerate((3, 1, 5, 2, 4), start=2)
+    ]
+    builder = FeatureBuilder(Regression(), tiny_tokenizer, CONFIG, [])
+    return EvaluatedExamples.made(
+        builder, examples, batch_size=2, widths=(16, 32)
+    )
+
+
+def lengths(evaluated, tokenizer):
+    return [
+        2 + len(tokenizer.encode(example.texts[0]))
+        for example in evaluated.examples
+    ]
+
+
+def test_scores_are_in_the_order_of_the_examples(evaluated, tiny_tokenizer):
+    expected = lengths(evaluated, tiny_tokenizer)
+    seen = []
+    loss, scores = scores_of(
+        Trainer(),
+        Regression(),
+        evaluated,
+        CONFIG,
+        lambda *done: seen.append(done),
+    )
+    assert scores == expected
+    # The row that fills the last batch up counts for nothing.
+    assert loss == pytest.approx(np.mean(expected))
+    assert seen == [(2, 5), (4, 5), (5, 5)]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_outputs_that_are_no_numbers_are_no_answers(
+    evaluated, tiny_tokenizer, value
+):
+    fourth = lengths(evaluated, tiny_tokenizer)[3]
+    trainer = Trainer(wrong={fourth: value})
+    with pytest.raises(UserError) as error:
+        scores_of(trainer, Regression(), evaluated, CONFIG)
+    assert str(error.value) == (
+        "f.tsv, line 5: the model's outputs are not finite; its numbers grow "
+        "beyond the precision's range (float32 and bfloat16 have more than "
+        "float16)."
+    )

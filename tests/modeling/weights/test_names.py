@@ -1,0 +1,389 @@
+"""Every weight has its name in files, and filling a model is all or nothing."""
+
+import numpy as np
+import pytest
+
+from albert_tf.config import SHARING, ModelConfig, UserError, override
+from albert_tf.modeling.models import (
+    AlbertForClassification,
+    AlbertForPretraining,
+)
+from albert_tf.modeling.weights.names import (
+    assign_weights,
+    file_groups,
+    named_weights,
+)
+from albert_tf.modeling.weights.stored_weights import StoredWeights
+
+SMALL = override(
+    ModelConfig(),
+    {
+        "vocab_size": 23,
+        "embedding_size": 6,
+        "hidden_size": 8,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 2,
+        "intermediate_size": 12,
+        "max_position_embeddings": 16,
+    },
+)
+# The names that google-research/albert and transformers give, written out.
+GOOGLE_TRUNK = [
+    "bert/embeddings/word_embeddings",
+    "bert/embeddings/token_type_embeddings",
+    "bert/embeddings/position_embeddings",
+    "bert/embeddings/LayerNorm/beta",
+    "bert/embeddings/LayerNorm/gamma",
+    "bert/encoder/embedding_hidden_mapping_in/kernel",
+    "bert/encoder/embedding_hidden_mapping_in/bias",
+    "bert/pooler/dense/kernel",
+    "bert/pooler/dense/bias",
+]
+GOOGLE_BLOCK = [
+    "bert/encoder/transformer/group_{g}/inner_group_{i}/" + name
+    for name in [
+        "attention_1/self/query/kernel",
+        "attention_1/self/query/bias",
+        "attention_1/self/key/kernel",
+        "attention_1/self/key/bias",
+        "attention_1/self/value/kernel",
+        "attention_1/self/value/bias",
+        "attention_1/output/dense/kernel",
+        "attention_1/output/dense/bias",
+        "LayerNorm/beta",
+        "LayerNorm/gamma",
+        "ffn_1/intermediate/dense/kernel",
+        "ffn_1/intermediate/dense/bias",
+        "ffn_1/intermediate/output/dense/kernel",
+        "ffn_1/intermediate/output/dense/bias",
+        "LayerNorm_1/beta",
+        "LayerNorm_1/gamma",
+    ]
+]
+GOOGLE_HEADS = [
+    "cls/predictions/transform/dense/kernel",
+    "cls/predictions/transform/dense/bias",
+    "cls/predictions/transform/LayerNorm/beta",
+    "cls/predictions/transform/LayerNorm/gamma",
+    "cls/predictions/output_bias",
+    "cls/seq_relationship/output_weights",
+    "cls/seq_relationship/output_bias",
+]
+HUGGINGFACE_TRUNK = [
+    "albert.embeddings.word_embeddings.weight",
+    "albert.embeddings.token_type_embeddings.weight",
+    "albert.embeddings.position_embeddings.weight",
+    "albert.embeddings.LayerNorm.weight",
+    "albert.embeddings.LayerNorm.bias",
+    "albert.encoder.embedding_hidden_mapping_in.weight",
+    "albert.encoder.embedding_hidden_mapping_in.bias",
+    "albert.pooler.weight",
+    "albert.pooler.bias",
+]
+HUGGINGFACE_BLOCK = [
+    "albert.encoder.albert_layer_groups.{g}.albert_layers.{i}." + name + end
+    for name in [
+        "attention.query",
+        "attention.key",
+        "attention.value",
+        "attention.dense",
+        "attention.LayerNorm",
+        "ffn",
+        "ffn_output",
+        "full_layer_layer_norm",
+    ]
+    for end in (".weight", ".bias")
+]
+HUGGINGFACE_HEADS = [
+    "predictions.dense.weight",
+    "predictions.dense.bias",
+    "predictions.LayerNorm.weight",
+    "predictions.LayerNorm.bias",
+    "predictions.bias",
+    "sop_classifier.classifier.weight",
+    "sop_classifier.classifier.bias",
+]
+
+
+def names(trunk, block, heads, groups, inner):
+    blocks = [
+        name.format(g=g, i=i)
+        for g in range(groups)
+        for i in range(inner)
+        for name in block
+    ]
+    return sorted(trunk + blocks + heads)
+
+
+def randomise(model, seed):
+    rng = np.random.default_rng(seed)
+    for variable in model.trainable_variables:
+        variable.assign(rng.normal(size=variable.shape) * 0.4)
+    return model
+
+
+def written(model, form):
+    """Returns the model's weights by name, laid out as in files."""
+    values = {}
+    for row in named_weights(model):
+        value = np.asarray(row.variable)
+        if getattr(row, form + "_transposed"):
+            value = value.T
+        values[getattr(row, form)] = value
+    return values
+
+
+def stored(values, form):
+    """Returns arrays as if they lay in a file."""
+    shapes = {name: value.shape for name, value in values.items()}
+    return StoredWeights("a file", form, shapes, values.__getitem__)
+
+
+@pytest.mark.parametrize("sharing", SHARING)
+@pytest.mark.parametrize(
+    ("groups", "inner"), [(1, 1), (2, 1), (1, 2), (2, 2), (3, 1)]
+)
+def test_every_weight_is_named_as_elsewhere(sharing, groups, inner):
+    config = override(
+        SMALL,
+        {
+            "sharing": sharing,
+            "num_hidden_groups": groups,
+            "inner_group_num": inner,
+            "hidden_dropout_prob": 0.1,
+        },
+    )
+    model = AlbertForPretraining(config)
+    rows = named_weights(model)
+    assert {id(row.variable) for row in rows} == {
+        id(variable) for variable in model.trainable_variables
+    }
+    # Files know groups; whatever shares by parts has one for every layer.
+    count = groups if sharing == "all" else 3
+    assert file_groups(config) == count
+    assert sorted(row.google for row in rows) == names(
+        GOOGLE_TRUNK, GOOGLE_BLOCK, GOOGLE_HEADS, count, inner
+    )
+    assert sorted(row.huggingface for row in rows) == names(
+        HUGGINGFACE_TRUNK, HUGGINGFACE_BLOCK, HUGGINGFACE_HEADS, count, inner
+    )
+    encoder = {id(variable) for variable in model.encoder.trainable_variables}
+    assert all((not row.head) == (id(row.variable) in encoder) for row in rows)
+
+
+def test_the_same_name_is_the_same_weight_in_both_forms():
+    pairs = {
+        row.google: row.huggingface
+        for row in named_weights(AlbertForPretraining(SMALL))
+    }
+    google = "bert/encoder/transformer/group_0/inner_group_0/"
+    ours = "albert.encoder.albert_layer_groups.0.albert_layers.0."
+    for a, b in {
+        "attention_1/self/query/kernel": "attention.query.weight",
+        "attention_1/self/key/bias": "attention.key.bias",
+        "attention_1/self/value/kernel": "attention.value.weight",
+        "attention_1/output/dense/kernel": "attention.dense.weight",
+        "LayerNorm/gamma": "attention.LayerNorm.weight",
+        "LayerNorm/beta": "attention.LayerNorm.bias",
+        "ffn_1/intermediate/dense/kernel": "ffn.weight",
+        "ffn_1/intermediate/output/dense/bias": "ffn_output.bias",
+        "LayerNorm_1/gamma": "full_layer_layer_norm.weight",
+    }.items():
+        assert pairs[google + a] == ours + b
+    assert pairs["cls/predictions/output_bias"] == "predictions.bias"
+    assert pairs["cls/seq_relationship/output_weights"] == (
+        "sop_classifier.classifier.weight"
+    )
+    assert pairs["bert/pooler/dense/kernel"] == "albert.pooler.weight"
+
+
+def test_a_classifier_has_the_names_of_fine_tuned_files():
+    model = AlbertForClassification(SMALL, 3)
+    heads = {row.google: row for row in named_weights(model) if row.head}
+    assert set(heads) == {"output_weights", "output_bias"}
+    assert heads["output_weights"].huggingface == "classifier.weight"
+    assert heads["output_bias"].huggingface == "classifier.bias"
+    assert written(model, "google")["output_weights"].shape == (3, 8)
+    assert written(model, "huggingface")["classifier.weight"].shape == (3, 8)
+
+
+def test_no_projection_no_name():
+    config = override(SMALL, {"embedding_size": 8})
+    rows = named_weights(AlbertForPretraining(config))
+    assert not [row for row in rows if "mapping_in" in row.google]
+
+
+def test_kernels_are_laid_out_as_in_files():
+    model = AlbertForPretraining(SMALL)
+    google, huggingface = (
+        written(model, form) for form in ("google", "huggingface")
+    )
+    block = "bert/encoder/transformer/group_0/inner_group_0/"
+    assert google[block + "ffn_1/intermediate/dense/kernel"].shape == (8, 12)
+    assert google["cls/seq_relationship/output_weights"].shape == (2, 8)
+    assert google["bert/embeddings/word_embeddings"].shape == (23, 6)
+    block = "albert.encoder.albert_layer_groups.0.albert_layers.0."
+    assert huggingface[block + "ffn.weight"].shape == (12, 8)
+    assert huggingface["sop_classifier.classifier.weight"].shape == (2, 8)
+    assert huggingface["predictions.dense.weight"].shape == (6, 8)
+    assert huggingface["albert.embeddings.word_embeddings.weight"].shape == (
+        23,
+        6,
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "attention", "feed_forward"),
+    [
+        # One number per (group, inner) of the file, in that order.
+        ({"num_hidden_groups": 2}, [0, 1], [0, 1]),
+        (
+            {"num_hidden_groups": 2, "inner_group_num": 2},
+            [0, 1, 2, 3],
+            [0, 1, 2, 3],
+        ),
+        ({"sharing": "attention"}, [0, 0, 0], [0, 1, 2]),
+        ({"sharing": "ffn"}, [0, 1, 2], [0, 0, 0]),
+        ({"sharing": "none"}, [0, 1, 2], [0, 1, 2]),
+        (
+            {"sharing": "ffn", "num_hidden_groups": 2, "inner_group_num": 2},
+            [0, 1, 2, 3, 4, 5],
+            [0, 1, 0, 1, 2, 3],
+        ),
+    ],
+)
+def test_groups_of_files_hold_the_right_layers(
+    changes, attention, feed_forward
+):
+    model = AlbertForPretraining(override(SMALL, changes))
+    for ending, part, expected in (
+        ("query.weight", "attention", attention),
+        ("ffn.weight", "feed_forward", feed_forward),
+    ):
+        rows = sorted(
+            (row.huggingface, row.variable.path)
+            for row in named_weights(model)
+            if row.huggingface.endswith(ending)
+        )
+        layers = [path.split("/")[-3] for _, path in rows]
+        assert layers == [f"{part}_{n}" if n else part for n in expected]
+
+
+@pytest.mark.parametrize("form", ["google", "huggingface"])
+@pytest.mark.parametrize("sharing", SHARING)
+def test_weights_travel_in_either_form(form, sharing):
+    config = override(SMALL, {"sharing": sharing})
+    one = randomise(AlbertForPretraining(config), 1)
+    two = randomise(AlbertForPretraining(config), 2)
+    assign_weights(named_weights(two), stored(written(one, form), form))
+    for a, b in zip(
+        one.trainable_variables, two.trainable_variables, strict=True
+    ):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_files_may_hold_more_and_other_precisions():
+    model = AlbertForPretraining(SMALL)
+    values = written(randomise(AlbertForPretraining(SMALL), 1), "google")
+    halves = {name: v.astype("float16") for name, v in values.items()}
+    halves["bert/something_else"] = np.float16([np.nan])
+    assign_weights(named_weights(model), stored(halves, "google"))
+    for name, value in written(model, "google").items():
+        assert value.dtype == np.float32
+        np.testing.assert_array_equal(value, halves[name])
+
+
+def assert_refused(model, values, form="google"):
+    """Returns the message; not one weight may have changed."""
+    before = [np.asarray(v) for v in model.trainable_variables]
+    with pytest.raises(UserError) as caught:
+        assign_weights(named_weights(model), stored(values, form))
+    for variable, old in zip(model.trainable_variables, before, strict=True):
+        np.testing.assert_array_equal(variable, old)
+    message = str(caught.value)
+    assert message.startswith("a file does not fit the model: ")
+    assert "\n" not in message
+    return message
+
+
+def test_every_fault_is_told_and_nothing_assigned():
+    model = randomise(AlbertForPretraining(SMALL), 0)
+    values = written(randomise(AlbertForPretraining(SMALL), 1), "google")
+    del values["bert/pooler/dense/bias"]
+    del values["cls/predictions/output_bias"]
+    values["bert/embeddings/word_embeddings"] = np.zeros((22, 6))
+    values["cls/seq_relationship/output_weights"] = np.zeros((8, 2))
+    values["bert/embeddings/LayerNorm/beta"] = np.full(6, np.nan)
+    values["bert/embeddings/LayerNorm/gamma"] = np.array([np.inf] * 6)
+    message = assert_refused(model, values)
+    for part in (
+        "missing: bert/pooler/dense/bias, cls/predictions/output_bias;",
+        "bert/embeddings/word_embeddings has shape [22, 6] and the model "
+        "needs [23, 6];",
+        "cls/seq_relationship/output_weights has shape [8, 2] and the model "
+        "needs [2, 8] (its axes are swapped)",
+    ):
+        assert part in message
+    # Values are read when names and shapes fit.
+    values = written(randomise(AlbertForPretraining(SMALL), 1), "google")
+    values["bert/embeddings/LayerNorm/beta"] = np.full(6, np.nan)
+    values["bert/embeddings/LayerNorm/gamma"] = np.array([np.inf] * 6)
+    message = assert_refused(model, values)
+    for part in (
+        "bert/embeddings/LayerNorm/beta holds NaN or infinity",
+        "bert/embeddings/LayerNorm/gamma holds NaN or infinity",
+    ):
+        assert part in message
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("bert/pooler/dense/bias", None, "missing: bert/pooler/dense/bias."),
+        ("bert/pooler/dense/bias", np.zeros(9), "has shape [9] and"),
+        ("bert/pooler/dense/bias", np.full(8, np.nan), "holds NaN"),
+        ("bert/pooler/dense/bias", np.full(8, -np.inf), "holds NaN or inf"),
+        ("bert/pooler/dense/kernel", np.zeros(64), "has shape [64] and"),
+    ],
+)
+def test_one_fault_is_enough(name, value, text):
+    model = randomise(AlbertForPretraining(SMALL), 0)
+    values = written(randomise(AlbertForPretraining(SMALL), 1), "google")
+    del values[name]
+    if value is not None:
+        values[name] = value
+    assert text in assert_refused(model, values)
+
+
+def test_a_missing_kernel_is_named_in_the_form_of_the_file():
+    model = randomise(AlbertForPretraining(SMALL), 0)
+    values = written(model, "huggingface")
+    del values["albert.pooler.weight"]
+    message = assert_refused(model, values, "huggingface")
+    assert message.endswith("missing: albert.pooler.weight.")
+
+
+@pytest.mark.parametrize(
+    ("sharing", "part"),
+    [("attention", "attention.query"), ("ffn", "ffn_output")],
+)
+def test_repeated_weights_must_be_equal(sharing, part):
+    config = override(SMALL, {"sharing": sharing})
+    model = randomise(AlbertForPretraining(config), 0)
+    values = written(randomise(AlbertForPretraining(config), 1), "huggingface")
+    layer = "albert.encoder.albert_layer_groups.{}.albert_layers.0." + part
+    name = layer.format(1) + ".weight"
+    values[name] = values[name] + np.eye(*values[name].shape) * 1e-3
+    message = assert_refused(model, values, "huggingface")
+    first = layer.format(0) + ".weight"
+    assert f"{name} should equal {first}: they share a weight" in message
+
+
+def test_a_weight_without_a_name_is_our_own_mistake():
+    class WithMore(AlbertForPretraining):
+        def build(self):
+            self.extra = self.add_weight(shape=(1,), name="extra")
+            super().build()
+
+    with pytest.raises(AssertionError, match="extra has no name in files"):
+        named_weights(WithMore(SMALL))

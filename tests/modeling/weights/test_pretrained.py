@@ -1,0 +1,536 @@
+"""Directories of models: there and back, from one class to another, and
+what is wrong with them."""
+
+import json
+import shutil
+
+import keras
+import numpy as np
+import pytest
+from numpy_albert import SMALL, random_features, randomise
+from safetensors.numpy import load_file, save_file
+from test_heads import batch_of, model_of
+
+from albert_tf.config import ModelConfig, UserError, override, to_dict
+from albert_tf.io import files
+from albert_tf.modeling.models import (
+    MODELS,
+    AlbertForAnswerableQuestions,
+    AlbertForClassification,
+    AlbertForMultipleChoice,
+    AlbertForPretraining,
+    AlbertForQuestionAnswering,
+    AlbertForRegression,
+    AlbertForTokenClassification,
+    AlbertModel,
+)
+from albert_tf.modeling.weights.config_json import labels_from_json
+from albert_tf.modeling.weights.names import named_weights
+from albert_tf.modeling.weights.pretrained import check_size
+from albert_tf.modeling.weights.stored_weights import StoredWeights
+from tests.counted_work import steps_below
+
+TINY = {
+    "vocab_size": 9,
+    "embedding_size": 1,
+    "hidden_size": 1,
+    "num_attention_heads": 1,
+    "intermediate_size": 1,
+    "max_position_embeddings": 4,
+}
+MAPPING = "albert.encoder.embedding_hidden_mapping_in."
+
+
+def values_of(model):
+    """Returns weights by their path within the model."""
+    return {
+        v.path.split("/", 1)[1]: np.asarray(v)
+        for v in model.trainable_variables
+    }
+
+
+def assert_same(ours, theirs):
+    assert set(ours) == set(theirs)
+    for name, value in theirs.items():
+        np.testing.assert_array_equal(ours[name], value)
+
+
+def changed(directory, change=lambda values: None, **own):
+    """Changes a directory's config.json."""
+    path = directory / "config.json"
+    values = json.loads(path.read_text())
+    change(values)
+    values.get("albert_tf", {}).update(own)
+    path.write_text(json.dumps(values))
+
+
+def reweighed(directory, change):
+    """Changes a directory's weights."""
+    weights = load_file(directory / "model.safetensors")
+    change(weights)
+    save_file(weights, directory / "model.safetensors")
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """Returns a function: the directory of a class's model, to be read."""
+    root = tmp_path_factory.mktemp("models")
+
+    def directory(name):
+        path = root / name
+        if not path.exists():
+            model_of(name).save_pretrained(path)
+        return path
+
+    return directory
+
+
+@pytest.fixture
+def copied(saved, tmp_path):
+    """Returns a function: the same, to be changed."""
+
+    def directory(name):
+        return shutil.copytree(saved(name), tmp_path / name)
+
+    return directory
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_there_and_back(name, saved, capsys):
+    model = model_of(name)
+    again = type(model).from_pretrained(saved(name))
+    assert capsys.readouterr().out == ""
+    assert again.config == model.config
+    assert again.labels == model.labels
+    assert again.head_options == model.head_options
+    assert_same(values_of(again), values_of(model))
+    features = batch_of(name)
+    assert_same(again(features), model(features))
+
+
+def test_a_pooler_that_was_left_out_stays_out(tmp_path):
+    model = randomise(AlbertForQuestionAnswering(SMALL, pooler=False))
+    model.save_pretrained(tmp_path)
+    again = AlbertForQuestionAnswering.from_pretrained(tmp_path)
+    assert again.encoder.pooler is None
+    assert_same(values_of(again), values_of(model))
+
+
+def test_arguments_of_the_constructor_are_taken(saved):
+    model = AlbertForClassification.from_pretrained(
+        saved("AlbertForClassification"),
+        remat="full",
+        dtype=keras.DTypePolicy("mixed_bfloat16"),
+        name="mine",
+    )
+    assert (model.name, model.remat) == ("mine", "full")
+    assert model.encoder.compute_dtype == "bfloat16"
+
+
+def test_labels_are_those_of_the_file_or_new(copied, capsys):
+    directory = copied("AlbertForClassification")
+    names = ["no", "maybe", "yes"]
+
+    def rename(values):
+        values["id2label"] = {str(n): name for n, name in enumerate(names)}
+
+    changed(directory, rename)
+    for arguments in ({}, {"num_labels": 3}, {"labels": names}):
+        again = AlbertForClassification.from_pretrained(directory, **arguments)
+        assert again.labels == names
+        assert_same(
+            values_of(again), values_of(model_of("AlbertForClassification"))
+        )
+    for arguments in ({"num_labels": 2}, {"labels": names[::-1]}):
+        with pytest.raises(UserError, match="new head classification, which"):
+            AlbertForClassification.from_pretrained(directory, **arguments)
+        assert capsys.readouterr().out == ""
+        new = AlbertForClassification.from_pretrained(
+            directory, allow_missing=True, **arguments
+        )
+        printed = capsys.readouterr().out
+        assert "Initialised: albert/classification/classifier/bias" in printed
+        assert "Not needed: classifier.bias, classifier.weight" in printed
+        assert new.num_labels == len(new.labels) in (2, 3)
+        assert not np.asarray(new.classification.classifier.bias).any()
+
+
+@pytest.mark.parametrize(
+    ("source", "kind", "arguments", "head"),
+    [
+        ("AlbertForPretraining", AlbertForClassification, 3, "classification"),
+        ("AlbertForClassification", AlbertForRegression, None, "regression"),
+        (
+            "AlbertForClassification",
+            AlbertForTokenClassification,
+            3,
+            "token_classification",
+        ),
+        (
+            "AlbertForRegression",
+            AlbertForMultipleChoice,
+            None,
+            "multiple_choice",
+        ),
+        (
+            "AlbertForQuestionAnswering",
+            AlbertForAnswerableQuestions,
+            None,
+            "answerable_span",
+        ),
+    ],
+)
+def test_another_classs_directory_gives_its_encoder(
+    source, kind, arguments, head, saved, capsys
+):
+    arguments = {"num_labels": arguments} if arguments else {}
+    with pytest.raises(
+        UserError, match=f"holds an {source} .*a new head {head}, which"
+    ):
+        kind.from_pretrained(saved(source), **arguments)
+    model = kind.from_pretrained(saved(source), allow_missing=True, **arguments)
+    printed = capsys.readouterr().out
+    assert f"albert/{head}/" in printed
+    assert_same(values_of(model.encoder), values_of(model_of(source).encoder))
+    theirs = values_of(model_of(source))
+    for path, value in values_of(model).items():
+        if path.startswith(head) and value.ndim == 2:
+            assert not any(np.array_equal(value, v) for v in theirs.values())
+
+
+def test_heads_that_both_classes_have_are_taken(saved, capsys):
+    directory = saved("AlbertForPretraining")
+    theirs = values_of(model_of("AlbertForPretraining"))
+    for kind in (AlbertModel, MODELS["AlbertForMaskedLM"]):
+        model = kind.from_pretrained(directory)
+        ours = values_of(model)
+        assert_same(ours, {name: theirs[name] for name in ours})
+        printed = capsys.readouterr().out
+        assert "Not needed: " in printed
+        assert "sop_classifier.classifier.bias" in printed
+        assert "Initialised" not in printed
+    with pytest.raises(UserError, match="a new head sentence_order, which"):
+        AlbertForPretraining.from_pretrained(saved("AlbertForMaskedLM"))
+
+
+def test_a_number_of_classes_is_needed_or_has_no_place(saved):
+    with pytest.raises(UserError, match="needs num_labels"):
+        AlbertForClassification.from_pretrained(saved("AlbertForPretraining"))
+    with pytest.raises(UserError, match="has no classes; num_labels=2"):
+        AlbertForPretraining.from_pretrained(
+            saved("AlbertForPretraining"), num_labels=2
+        )
+
+
+def test_files_without_a_pooler(copied, capsys):
+    """As transformers writes classes that do not read it."""
+    directory = copied("AlbertForQuestionAnswering")
+
+    def remove(weights):
+        for ending in ("weight", "bias"):
+            del weights[f"albert.pooler.{ending}"]
+
+    reweighed(directory, remove)
+    changed(directory, lambda values: values.pop("albert_tf"))
+    model = AlbertForQuestionAnswering.from_pretrained(directory)
+    assert model.encoder.pooler is None
+    original = model_of("AlbertForQuestionAnswering")
+    features = batch_of("AlbertForQuestionAnswering")
+    np.testing.assert_array_equal(
+        model(features)["end_logits"], original(features)["end_logits"]
+    )
+    assert AlbertModel.from_pretrained(directory).encoder.pooler is None
+    # A head that reads it needs a new one, which is said.
+    with pytest.raises(UserError, match="a new head classification, which"):
+        AlbertForClassification.from_pretrained(directory, num_labels=2)
+    capsys.readouterr()
+    AlbertForClassification.from_pretrained(
+        directory, num_labels=2, allow_missing=True
+    )
+    assert "albert/encoder/pooler/kernel" in capsys.readouterr().out
+    # Where the description promises one, it is missing.
+    other = copied("AlbertForPretraining")
+    reweighed(other, remove)
+    with pytest.raises(
+        UserError, match="missing: albert.pooler.bias, albert.pooler.weight"
+    ):
+        AlbertForPretraining.from_pretrained(other)
+
+
+def test_missing_and_unexpected_weights_are_listed(copied, capsys):
+    directory = copied("AlbertForPretraining")
+
+    def change(weights):
+        weights["albert.extra.weight"] = np.zeros((2, 2), np.float32)
+        weights["more"] = np.zeros(2, np.float32)
+        del weights["predictions.bias"]
+
+    reweighed(directory, change)
+    with pytest.raises(UserError) as error:
+        AlbertForPretraining.from_pretrained(directory)
+    assert "missing: predictions.bias" in str(error.value)
+    assert "unexpected: albert.extra.weight, more" in str(error.value)
+    assert "\n" not in str(error.value)
+    reweighed(
+        directory,
+        lambda weights: [
+            weights.pop(name) for name in ("albert.extra.weight", "more")
+        ],
+    )
+    model = AlbertForPretraining.from_pretrained(directory, allow_missing=True)
+    assert (
+        capsys.readouterr().out
+        == "Initialised: albert/masked_lm/output_bias.\n"
+    )
+    assert not np.asarray(model.masked_lm.output_bias).any()
+
+
+def test_equal_widths_with_the_mapping_of_transformers(tmp_path):
+    config = override(SMALL, {"embedding_size": 8})
+    model = randomise(AlbertForPretraining(config))
+    model.save_pretrained(tmp_path)
+    features = random_features(config)
+    expected = model(features)
+    # An identity is written for transformers and dropped here.
+    weights = load_file(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(weights[MAPPING + "weight"], np.eye(8))
+    again = AlbertForPretraining.from_pretrained(tmp_path)
+    assert again.encoder.projection is None
+    assert_same(again(features), expected)
+    rng = np.random.default_rng(0)
+
+    def map_it(weights):
+        weights[MAPPING + "weight"] = rng.normal(size=(8, 8)).astype("float32")
+
+    reweighed(tmp_path, map_it)
+    mapped = AlbertForPretraining.from_pretrained(tmp_path)
+    assert mapped.config.always_project_embeddings
+    kernel = np.asarray(mapped.encoder.projection.kernel)
+    np.testing.assert_array_equal(
+        kernel.T, load_file(tmp_path / "model.safetensors")[MAPPING + "weight"]
+    )
+    assert (
+        np.abs(
+            mapped(features)["pooled_output"] - expected["pooled_output"]
+        ).max()
+        > 0.01
+    )
+    mapped.save_pretrained(tmp_path / "again")
+    twice = AlbertForPretraining.from_pretrained(tmp_path / "again")
+    assert twice.config == mapped.config
+    assert_same(twice(features), mapped(features))
+
+
+# --- Hostile directories --------------------------------------------------
+
+
+def settings(**changes):
+    return lambda values: values.update(changes)
+
+
+@pytest.mark.parametrize(
+    ("change", "own", "text"),
+    [
+        (settings(hidden_size=65536, num_attention_heads=2), {}, "belong"),
+        (settings(vocab_size=2**24), {}, "do not belong together"),
+        (settings(num_hidden_layers=1024), {"sharing": "none"}, "belong"),
+        (settings(num_hidden_layers=10**30), {}, "above the most allowed"),
+        (settings(), {"model": "os.system"}, "model 'os.system' is not one of"),
+        (settings(), {"model": ["AlbertModel"]}, "is not one of AlbertModel"),
+        (settings(), {"model": None}, "model None is not one of"),
+        (settings(), {"model": {"a": 1}}, "is not one of AlbertModel"),
+        (settings(), {"sharing": 3}, "sharing=3 is of type int"),
+        (settings(), {"sharing": "most"}, "sharing='most' is not one of"),
+        (settings(), {"num_hidden_groups": "1"}, "num_hidden_groups='1'"),
+        (settings(), {"max_seq_length": 17}, "max_seq_length=17 must be"),
+        (settings(), {"max_seq_length": 9.0}, "max_seq_length=9.0 must be"),
+        (settings(), {"pooler": "yes"}, "pooler='yes' is not true or false"),
+        (settings(), {"pooler": 1}, "pooler=1 is not true or false"),
+        (settings(), {"pooler": [True]}, "is not true or false"),
+        (settings(), {"head_options": [3]}, "head_options=.* an object of"),
+        (settings(), {"head_options": {"start_n_top": 0}}, "whole numbers"),
+        (settings(), {"head_options": {"end_n_top": 10**9}}, "to 1000"),
+        (settings(), {"head_options": {"end_n_top": True}}, "whole numbers"),
+        (settings(), {"head_options": {"depth": 3}}, "head option 'depth'"),
+        (settings(albert_tf=[]), {}, "albert_tf=.* is not an object"),
+        (settings(id2label={"1": "a"}), {}, ""),
+    ],
+)
+def test_hostile_descriptions(change, own, text, copied):
+    directory = copied("AlbertForAnswerableQuestions")
+    values = json.loads((directory / "config.json").read_text())
+    change(values)
+    if isinstance(values["albert_tf"], dict):
+        values["albert_tf"].update(own)
+    (directory / "config.json").write_text(json.dumps(values))
+    if not text:
+        AlbertForAnswerableQuestions.from_pretrained(directory)
+        return
+    with pytest.raises(UserError, match=text) as error, steps_below(30_000):
+        AlbertForAnswerableQuestions.from_pretrained(directory)
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 2000
+
+
+def described(config, arrays):
+    """Returns a file of so many tensors, large enough for any small model."""
+    shapes = {f"w{n}": (1000,) for n in range(arrays)}
+    return StoredWeights("the file", "huggingface", shapes, shapes.get)
+
+
+@pytest.mark.parametrize(
+    ("changes", "blocks"),
+    [
+        ({"num_hidden_layers": 40, "num_hidden_groups": 40}, 40),
+        ({"num_hidden_layers": 64, "sharing": "attention"}, 64),
+        ({"num_hidden_layers": 32, "inner_group_num": 2}, 2),
+        (
+            {
+                "num_hidden_layers": 64,
+                "sharing": "none",
+                "inner_group_num": 2,
+            },
+            128,
+        ),
+    ],
+)
+def test_more_blocks_than_the_file_could_hold(changes, blocks):
+    config = override(ModelConfig(), TINY | changes)
+    # A tenth of the arrays may do, and no fewer.
+    least = -(-16 * blocks // 10)
+    check_size(config, described(config, least), "c.json")
+    with pytest.raises(
+        UserError,
+        match=f"^c.json describes {blocks} blocks of 16 arrays each and the "
+        f"file holds {least - 1} arrays; they do not belong together",
+    ):
+        check_size(config, described(config, least - 1), "c.json")
+
+
+def test_a_block_has_as_many_arrays_as_are_counted():
+    config = override(
+        ModelConfig(), TINY | {"num_hidden_layers": 2, "sharing": "none"}
+    )
+    for form in ("google", "huggingface"):
+        names = {
+            getattr(row, form)
+            for row in named_weights(AlbertModel(config), form)
+        }
+        assert sum("/group_0/" in n or "groups.0." in n for n in names) == 16
+
+
+@pytest.mark.parametrize(
+    "absent",
+    [
+        ["num_attention_heads"],
+        [
+            "vocab_size",
+            "embedding_size",
+            "hidden_size",
+            "num_hidden_layers",
+            "num_attention_heads",
+            "intermediate_size",
+        ],
+    ],
+)
+def test_what_decides_the_architecture_is_never_a_default(absent, copied):
+    """Others take 64 heads where nothing is said; no shape would tell."""
+    directory = copied("AlbertModel")
+    changed(directory, lambda values: [values.pop(name) for name in absent])
+    with pytest.raises(
+        UserError,
+        match=rf"config\.json lacks {' and '.join(absent)}; it must say them",
+    ):
+        AlbertModel.from_pretrained(directory)
+
+
+@pytest.mark.parametrize(
+    ("values", "labels"),
+    [
+        ({}, ["LABEL_0", "LABEL_1"]),
+        ({"num_labels": None}, ["LABEL_0", "LABEL_1"]),
+        ({"num_labels": 3}, ["LABEL_0", "LABEL_1", "LABEL_2"]),
+        ({"num_labels": 1, "id2label": None}, ["LABEL_0"]),
+        ({"num_labels": 2, "id2label": {"0": "a", "1": "b"}}, ["a", "b"]),
+        ({"num_labels": 1, "id2label": {"0": "a", "1": "b"}}, ["LABEL_0"]),
+    ],
+)
+def test_classes_that_are_only_counted(values, labels):
+    assert labels_from_json(values, "c.json") == labels
+
+
+@pytest.mark.parametrize("count", [0, -1, True, "3", 2.0, 10**9, [3]])
+def test_hostile_numbers_of_classes(count):
+    with pytest.raises(
+        UserError, match=r"^c\.json: num_labels=.* from 1 to 65536\.$"
+    ):
+        labels_from_json({"num_labels": count}, "c.json")
+
+
+@pytest.mark.parametrize(
+    ("labels", "text"),
+    [
+        ([], "id2label"),
+        ({"0": "a", "2": "b"}, "id2label"),
+        ({"0": "a", "1": "a"}, "all different"),
+        ({"0": 1}, "id2label"),
+        ({str(n): str(n) for n in range(20000)}, "shape|not belong|id2label"),
+    ],
+)
+def test_hostile_labels(labels, text, copied):
+    directory = copied("AlbertForClassification")
+    changed(directory, lambda values: values.update(id2label=labels))
+    with pytest.raises(UserError, match=text) as error:
+        AlbertForClassification.from_pretrained(directory)
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 2000
+
+
+def test_what_is_no_directory_of_a_model(tmp_path):
+    with pytest.raises(UserError, match="it has no config.json"):
+        AlbertModel.from_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(to_dict(SMALL) | {"model_type": "bert"}))
+    with pytest.raises(UserError, match="model_type is 'bert'; only 'albert'"):
+        AlbertModel.from_pretrained(tmp_path)
+    path.write_text(json.dumps(to_dict(SMALL) | {"model_type": "albert"}))
+    with pytest.raises(UserError, match="architectures is None; one of"):
+        AlbertModel.from_pretrained(tmp_path)
+    path.write_text(
+        json.dumps(
+            to_dict(SMALL)
+            | {"model_type": "albert", "architectures": ["AlbertModel"]}
+        )
+    )
+    with pytest.raises(UserError, match="model.safetensors"):
+        AlbertModel.from_pretrained(tmp_path)
+
+
+def test_a_head_without_weights_needs_no_leave(tmp_path):
+    directory = str(tmp_path)
+    source = model_of("AlbertForPretraining")
+    source.save_pretrained(directory)
+    model = MODELS["AlbertForSentenceEmbedding"].from_pretrained(directory)
+    for ours, theirs in zip(
+        model.encoder.weights, source.encoder.weights, strict=True
+    ):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_model_may_lie_in_a_bucket(saved, tmp_path):
+    model = model_of("AlbertForClassification")
+    bucket = "ram://pretrained/model"
+    for _ in range(2):
+        model.save_pretrained(bucket)
+    with files.open(f"{bucket}/config.json") as file:
+        described = file.read()
+    model.save_pretrained(str(tmp_path))
+    assert (tmp_path / "config.json").read_bytes() == described
+    assert files.listdir(bucket) == ["config.json", "model.safetensors"]
+    loaded = AlbertForClassification.from_pretrained(bucket)
+    assert_same(values_of(loaded), values_of(model))
+    files.remove(f"{bucket}/config.json")
+    with pytest.raises(UserError, match=f"{bucket} is not a model directory"):
+        AlbertForClassification.from_pretrained(bucket)
+    with pytest.raises(UserError, match="config.json is a file; name a dir"):
+        model.save_pretrained(f"file://{tmp_path}/config.json")

@@ -1,0 +1,531 @@
+"""The weights file of a model directory: what is read, and what is not."""
+
+import json
+import os
+import pickle
+import resource
+import shlex
+import stat
+
+import ml_dtypes
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from albert_tf.config import UserError
+from albert_tf.modeling.weights.weights_file import (
+    MAX_HEADER_BYTES,
+    open_weights,
+    refuse_pickle,
+    write_weights,
+)
+from tests.counted_work import steps_below
+
+WORDS = "albert.embeddings.word_embeddings.weight"
+DECODER = "predictions.decoder.weight"
+
+
+def entry(**changes):
+    """Returns the header's entry of one float32 number."""
+    return {"dtype": "F32", "shape": [1], "data_offsets": [0, 4], **changes}
+
+
+def file_of(tmp_path, header, data=b"\0" * 4, length=None):
+    """Writes a safetensors file by hand: any header, any data."""
+    if isinstance(header, dict):
+        header = json.dumps(header)
+    if isinstance(header, str):
+        header = header.encode()
+    length = len(header) if length is None else length
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(length.to_bytes(8, "little") + header + data)
+    return str(path)
+
+
+def written(tmp_path, **arrays):
+    """Writes a file with the library; `__` in a name stands for a dot."""
+    path = str(tmp_path / "model.safetensors")
+    safetensors.numpy.save_file(
+        {
+            name.replace("__", "."): np.asarray(value)
+            for name, value in arrays.items()
+        },
+        path,
+    )
+    return path
+
+
+def refused(path):
+    """Returns the line that refuses a file, however much is in it."""
+    with pytest.raises(UserError) as raised, steps_below(2000):
+        open_weights(path)
+    text = str(raised.value)
+    assert text.startswith(path)
+    assert len(text) < len(path) + 500
+    assert text[len(path) :].isascii() and text.isprintable()
+    return text
+
+
+def test_there_and_back(tmp_path):
+    rng = np.random.default_rng(1)
+    arrays = {
+        "albert.b": rng.normal(size=(3, 2)).astype("float32"),
+        "albert.a": np.float32([np.nan, -0.0, np.inf]),
+        "predictions.bias": rng.normal(size=(4,)),
+    }
+    path = str(tmp_path / "model.safetensors")
+    write_weights(path, arrays)
+    weights = open_weights(path)
+    assert (weights.source, weights.form) == (path, "huggingface")
+    assert weights.shapes == {
+        "albert.a": (3,),
+        "albert.b": (3, 2),
+        "predictions.bias": (4,),
+    }
+    for name, value in arrays.items():
+        found = weights.read(name)
+        assert found.dtype == np.float32
+        assert found.tobytes() == value.astype("float32").tobytes()
+        assert found.shape == value.shape
+    with safetensors.safe_open(path, framework="np") as file:
+        assert file.metadata() == {"format": "pt"}
+
+
+def test_equal_weights_make_equal_bytes(tmp_path):
+    kernel = np.arange(6, dtype="float32").reshape(2, 3)
+    files = []
+    for number, arrays in enumerate(
+        (
+            {"a": kernel, "b": kernel.T},
+            {"b": np.ascontiguousarray(kernel.T), "a": kernel.astype(">f8")},
+        )
+    ):
+        files.append(tmp_path / str(number))
+        write_weights(str(files[-1]), arrays)
+    assert files[0].read_bytes() == files[1].read_bytes()
+    np.testing.assert_array_equal(
+        safetensors.numpy.load_file(files[0])["b"], kernel.T
+    )
+
+
+@pytest.mark.parametrize("form", ["float16", "float32", "float64", "bfloat16"])
+def test_every_floating_form_becomes_float32(tmp_path, form):
+    kind = np.dtype(getattr(ml_dtypes, form, form))
+    value = (np.arange(-7, 8).reshape(5, 3) * 0.3).astype(kind)
+    value[0] = [np.nan, np.inf, -0.0]
+    path = written(tmp_path, albert__x=np.zeros(3, "float32"), albert__y=value)
+    found = open_weights(path).read("albert.y")
+    assert found.dtype == np.float32
+    assert found.tobytes() == value.astype("float32").tobytes()
+
+
+def test_what_float32_cannot_hold_is_infinite(tmp_path, recwarn):
+    path = written(tmp_path, albert__x=[1e39, -1e300, 1.5])
+    found = open_weights(path).read("albert.x")
+    assert found.tolist() == [np.inf, -np.inf, 1.5]
+    assert not recwarn.list
+
+
+def test_a_bare_encoder_gets_its_prefix(tmp_path):
+    path = written(
+        tmp_path,
+        pooler__weight=np.float32([[1, 2]]),
+        embeddings__position_ids=np.arange(4)[None],
+    )
+    weights = open_weights(path)
+    assert weights.shapes == {"albert.pooler.weight": (1, 2)}
+    assert weights.read("albert.pooler.weight").tolist() == [[1, 2]]
+
+
+def test_position_numbers_are_dropped(tmp_path):
+    path = written(
+        tmp_path,
+        albert__embeddings__position_ids=np.arange(4)[None],
+        predictions__bias=np.float32([1]),
+        albert__x=np.float32([1]),
+    )
+    assert set(open_weights(path).shapes) == {"albert.x", "predictions.bias"}
+
+
+def test_tied_weights_are_compared_and_dropped(tmp_path):
+    words = np.float32([[1, np.nan], [0, 3]])
+    bias = np.float32([4, 5])
+    path = written(
+        tmp_path,
+        **{
+            WORDS: words,
+            DECODER: words,
+            "predictions.bias": bias,
+            "predictions.decoder.bias": bias,
+        },
+    )
+    weights = open_weights(path)
+    assert set(weights.shapes) == {WORDS, "predictions.bias"}
+    assert weights.read(WORDS).tobytes() == words.tobytes()
+    assert weights.read("predictions.bias").tobytes() == bias.tobytes()
+
+
+@pytest.mark.parametrize("other", [[[1, 2], [-0.0, 3]], [[1, 2], [0, 4]]])
+def test_tied_weights_that_differ_in_a_bit_are_refused(tmp_path, other):
+    path = written(
+        tmp_path,
+        **{WORDS: np.float32([[1, 2], [0, 3]]), DECODER: np.float32(other)},
+    )
+    weights = open_weights(path)
+    with pytest.raises(UserError, match=f"{DECODER} differs from {WORDS}"):
+        weights.read(WORDS)
+
+
+def test_tied_weights_of_another_shape_are_refused_unread(tmp_path):
+    path = written(
+        tmp_path,
+        **{WORDS: np.zeros((2, 2), "float32"), DECODER: np.zeros(4, "float32")},
+    )
+    assert f"{DECODER} differs from {WORDS}" in refused(path)
+
+
+def test_a_tied_weight_alone_is_dropped(tmp_path):
+    zero = np.zeros(1, "float32")
+    path = written(tmp_path, **{DECODER: zero, "albert.x": zero})
+    assert set(open_weights(path).shapes) == {"albert.x"}
+
+
+def test_a_link_to_a_file_is_a_file(tmp_path):
+    write_weights(str(tmp_path / "blob"), {"albert.x": np.float32([7])})
+    link = tmp_path / "model.safetensors"
+    link.symlink_to("blob")
+    assert open_weights(str(link)).read("albert.x").tolist() == [7]
+
+
+def test_a_name_is_never_a_path(tmp_path):
+    (tmp_path / "secret").write_bytes(b"\1" * 4)
+    names = ["../secret", str(tmp_path / "secret"), "secret", "a/../b"]
+    header = {
+        name: entry(data_offsets=[4 * place, 4 * place + 4])
+        for place, name in enumerate(names)
+    }
+    weights = open_weights(file_of(tmp_path, header, b"\0" * 16))
+    assert set(weights.shapes) == {f"albert.{name}" for name in names}
+    assert all(weights.read(name) == 0 for name in weights.shapes)
+    assert sorted(os.listdir(tmp_path)) == ["model.safetensors", "secret"]
+
+
+def test_only_the_array_that_is_asked_for_is_read(tmp_path):
+    """The file claims 40 GB of zeros, which it has as a hole."""
+    count = 10**10
+    header = {
+        "albert.x": entry(),
+        "albert.y": entry(shape=[count], data_offsets=[4, 4 + 4 * count]),
+    }
+    path = file_of(tmp_path, header, np.float32([3]).tobytes())
+    os.truncate(path, os.path.getsize(path) + 4 * count)
+    weights = open_weights(path)
+    assert weights.shapes["albert.y"] == (count,)
+    assert weights.read("albert.x").tolist() == [3]
+
+
+def test_a_file_that_is_cut_after_it_was_opened(tmp_path):
+    path = written(tmp_path, albert__x=np.ones(4, "float32"))
+    weights = open_weights(path)
+    os.truncate(path, os.path.getsize(path) - 1)
+    with pytest.raises(UserError, match="been cut, albert.x is not there"):
+        weights.read("albert.x")
+    os.remove(path)
+    with pytest.raises(UserError, match="No such file"):
+        weights.read("albert.x")
+
+
+DEEP = 200_000
+THIRD = MAX_HEADER_BYTES // 3
+ENTRY = json.dumps(entry())
+TWICE = '{"a": ' + ENTRY + ', "a": ' + ENTRY + "}"
+INNER_TWICE = '{"a": {"x": 1, "x": 1, ' + ENTRY[1:] + "}"
+DEEP_WITHIN = '{"a": {"x": ' + "[" * DEEP + "]" * DEEP + ", " + ENTRY[1:] + "}"
+
+
+@pytest.mark.parametrize(
+    ("header", "data", "said"),
+    [
+        ("", b"", "invalid JSON"),
+        ("[]", b"", "invalid JSON"),
+        ("1", b"", "invalid JSON"),
+        ("{}", b"", "holds no weights"),
+        ('{"__metadata__": {"a": "b"}}', b"", "holds no weights"),
+        ('{"a": ', b"", "invalid JSON"),
+        (b'{"a\xff": 1}', b"", "invalid UTF-8"),
+        (r'{"a\ud800": ' + ENTRY + "}", b"\0" * 4, "invalid JSON"),
+        ('{"a":' * DEEP, b"", "recursion limit"),
+        ("[" * DEEP, b"", "invalid JSON"),
+        (DEEP_WITHIN, b"\0" * 4, "recursion limit"),
+        (TWICE, b"\0" * 4, "appears twice"),
+        (INNER_TWICE, b"\0" * 4, "appears twice"),
+        ({"a": entry(), "b": entry()}, b"\0" * 4, "invalid offset"),
+        (
+            {"a": entry(), "b": entry(data_offsets=[8, 12])},
+            b"\0" * 12,
+            "invalid offset",
+        ),
+        ({"a": entry(data_offsets=[4, 0])}, b"\0" * 4, "offset"),
+        ({"a": entry()}, b"\0" * 5, "not fully covered"),
+        ({"a": entry()}, b"\0" * 3, "not fully covered"),
+        ({"a": entry()}, b"", "not fully covered"),
+        ({"a": entry(shape=[2])}, b"\0" * 4, "invalid shape"),
+        ({"a": entry(dtype="F64")}, b"\0" * 4, "invalid shape"),
+        ({"a": entry(shape=[-1])}, b"\0" * 4, "integer `-1`"),
+        ({"a": entry(shape=[1.0])}, b"\0" * 4, "floating point"),
+        ({"a": entry(shape=[2**63, 2])}, b"", "overflow"),
+        (
+            {"a": entry(shape=[2**62], data_offsets=[0, 2**64 - 1])},
+            b"",
+            "overflow",
+        ),
+        ({"a": entry(shape=[2**80])}, b"", "floating point"),
+        ({"a": entry(dtype="float32")}, b"\0" * 4, "unknown variant"),
+        ({"a": entry(dtype="x\n\x1b" * 500)}, b"\0" * 4, r"`x\\n\\x1bx\\n"),
+        ({"a": entry(dtype="I32")}, b"\0" * 4, "albert.a holds I32; .*BF16"),
+        (
+            {"a": entry(dtype="F8_E4M3", shape=[4])},
+            b"\0" * 4,
+            "holds F8_E4M3; a weight holds one of F16, BF16, F32, F64",
+        ),
+        (
+            {"a": entry(shape=[0, 2**40], data_offsets=[0, 0])},
+            b"",
+            "has 2 axes or an empty one",
+        ),
+        ({"a": entry(shape=[1] * 70)}, b"\0" * 4, "has 70 axes"),
+        ({"a\0\n\x1b[31mred": entry()}, b"\0" * 4, r"a\\x00\\n\\x1b\[31mred"),
+        ({"a\u202eb": entry()}, b"\0" * 4, r"a\\u202eb is no name"),
+        ({"n" * 10_000: entry()}, b"\0" * 4, "n{100} is no name"),
+        ({"\n" * 10_000: entry(shape=[2])}, b"\0" * 4, "invalid shape"),
+    ],
+    ids=lambda value: ascii(value)[:30],
+)
+def test_a_malformed_file_is_refused(tmp_path, header, data, said):
+    text = refused(file_of(tmp_path, header, data))
+    with pytest.raises(UserError, match=said):
+        raise UserError(text)
+
+
+@pytest.mark.parametrize(
+    "length", [5, 10**9, MAX_HEADER_BYTES + 1, 2**63, 2**64 - 1]
+)
+def test_a_header_that_is_longer_than_the_file(tmp_path, length):
+    text = refused(file_of(tmp_path, "{}", b"", length=length))
+    assert f"a header of {length} bytes is longer than the file" in text
+
+
+def test_a_header_that_is_too_large(tmp_path):
+    path = file_of(tmp_path, " " * 10, b"", length=MAX_HEADER_BYTES + 1)
+    os.truncate(path, 10**10)
+    text = refused(path)
+    assert f"{MAX_HEADER_BYTES + 1} bytes is above the most allowed" in text
+
+
+def names_of(count):
+    rows = (
+        f'"n{number}":{{"dtype":"F32","shape":[1],'
+        f'"data_offsets":[{4 * number},{4 * number + 4}]}}'
+        for number in range(count)
+    )
+    return "{" + ",".join(rows) + "}"
+
+
+@pytest.mark.parametrize(
+    "fill",
+    [
+        '{"a": [' + "{}," * (THIRD - 9) + "{}]}",
+        '{"a": {"x": [' + "[]," * (THIRD - 99) + "[]], " + ENTRY[1:] + "}",
+        names_of(50_000),
+    ],
+    ids=["empty objects", "empty lists", "many names"],
+)
+def test_the_largest_headers_are_refused_with_little_work(tmp_path, fill):
+    """Their data are missing by a byte."""
+    assert len(fill) <= MAX_HEADER_BYTES
+    refused(file_of(tmp_path, fill, b"\0" * 3))
+
+
+def test_a_header_of_many_names_is_read_name_by_name(tmp_path):
+    path = file_of(tmp_path, names_of(20_000), b"\0" * 80_000)
+    with steps_below(50 * 20_000):
+        assert len(open_weights(path).shapes) == 20_000
+
+
+class Boobytrap:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (self.path,)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\0" * 7,
+        b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n",
+        b"PK\x03\x04" + b"\0" * 100,
+        b"\x89HDF\r\n\x1a\n" + b"\0" * 100,
+    ],
+)
+def test_a_file_of_another_kind_is_refused(tmp_path, content):
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(content)
+    assert "is not a readable safetensors file" in refused(str(path))
+
+
+def test_a_renamed_pickle_is_refused_and_not_run(tmp_path):
+    path, trace = tmp_path / "model.safetensors", tmp_path / "it ran"
+    path.write_bytes(pickle.dumps(Boobytrap(str(trace))))
+    assert "header of" in refused(str(path))
+    assert not trace.exists()
+    pickle.loads(path.read_bytes())
+    assert trace.exists()
+
+
+def test_what_is_no_regular_file_is_refused_without_waiting(tmp_path):
+    pipe = str(tmp_path / "model.safetensors")
+    os.mkfifo(pipe)
+    for path in (pipe, str(tmp_path), "/dev/zero"):
+        assert refused(path) == f"{path} is not a regular file."
+    link = tmp_path / "link"
+    link.symlink_to("nowhere")
+    for path in (str(link), str(tmp_path / "nowhere")):
+        assert refused(path) == f"{path} is missing."
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["pytorch_model.bin"],
+        ["config.json", "a.pt", "pytorch_model.bin", "training_args.bin"],
+        ["pytorch_model-00001-of-00002.bin", "pytorch_model.bin.index.json"],
+        ["weights.pt"],
+        ["weights.pth"],
+    ],
+)
+def test_pickles_are_never_opened(tmp_path, names):
+    for name in names:
+        # Whoever opens a pipe that nobody writes to waits for ever.
+        os.mkfifo(tmp_path / name)
+    with pytest.raises(UserError) as raised:
+        refuse_pickle(str(tmp_path))
+    text = str(raised.value)
+    assert "\n" not in text
+    shown = next((n for n in names if n.startswith("pytorch")), names[0])
+    assert text.startswith(f"{tmp_path}/{shown} is a pickle, which can run")
+
+
+@pytest.mark.parametrize(
+    ("name", "said", "option"),
+    [
+        ("pytorch_model.bin", "If you trust it", "(d)"),
+        ("model.safetensors.index.json", "several safetensors files", "(d)"),
+        ("tf_model.h5", "transformers 4", "(d, from_tf=True)"),
+        ("flax_model.msgpack", "transformers 4", "(d, from_flax=True)"),
+    ],
+)
+def test_the_way_to_convert_is_a_command(tmp_path, name, said, option):
+    """It is given to a shell with a python and a transformers of our own."""
+    directory = tmp_path / "it's my $HOME"
+    directory.mkdir()
+    (directory / name).touch()
+    with pytest.raises(UserError, match=said) as raised:
+        refuse_pickle(str(directory))
+    text = str(raised.value)
+    assert "\n" not in text
+    end = shlex.quote(str(directory))
+    command = text[text.index("python -c") : text.index(end) + len(end)]
+    program, _, code, place = shlex.split(command)
+    assert (program, place) == ("python", str(directory))
+    assert f".from_pretrained{option}.save_pretrained(d, " in code
+    compile(code, "the command", "exec")
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        [],
+        ["config.json", "spiece.model", "model.ckpt-1.index"],
+        ["model.safetensors", "pytorch_model.bin", "tf_model.h5"],
+        ["model.safetensors", "model.safetensors.index.json"],
+    ],
+)
+def test_what_is_left_to_others(tmp_path, names):
+    for name in names:
+        (tmp_path / name).touch()
+    refuse_pickle(str(tmp_path))
+    refuse_pickle(str(tmp_path / "nowhere"))
+
+
+def test_weights_in_a_bucket_are_read_array_by_array(tmp_path, monkeypatch):
+    rng = np.random.default_rng(1)
+    words = rng.normal(size=(300, 1000)).astype("float32")
+    half = rng.normal(size=7).astype(ml_dtypes.bfloat16)
+    path = written(tmp_path, **{WORDS: words, DECODER: words, "b": half})
+    bucket = f"file://{path}"
+    near, far = open_weights(path), open_weights(bucket)
+    assert far.source == bucket
+    assert far.shapes == near.shapes == {WORDS: (300, 1000), "b": (7,)}
+    assert far.read(WORDS).tobytes() == words.tobytes()
+    assert far.read("b").tobytes() == near.read("b").tobytes()
+    assert far.fingerprint == near.fingerprint
+    os.truncate(path, os.path.getsize(path) - 4)
+    with pytest.raises(UserError, match="^file://.*has been cut"):
+        [far.read(name) for name in far.shapes]
+
+
+@pytest.mark.parametrize(
+    ("header", "data", "length", "said"),
+    [
+        ({"a": entry()}, b"\0" * 3, None, "is not a readable"),
+        ({"a": entry()}, b"\0" * 5, None, "is not a readable"),
+        ({"a": entry(shape=[2])}, b"\0" * 4, None, "is not a readable"),
+        ({"a": entry(data_offsets=[4, 8])}, b"\0" * 8, None, "not a readable"),
+        ({"a": entry()}, b"\0" * 4, 1 << 60, "longer than the file"),
+        ("[" * 5000, b"", None, "is not a readable"),
+        ("", b"", None, "is not a readable"),
+        (
+            {"a": entry(dtype="I64", shape=[1], data_offsets=[0, 8])},
+            b"\0" * 8,
+            None,
+            "a holds I64; a weight holds one of",
+        ),
+    ],
+)
+def test_a_bucket_is_trusted_no_more(tmp_path, header, data, length, said):
+    bucket = f"file://{file_of(tmp_path, header, data, length)}"
+    assert said in refused(bucket)
+
+
+def test_what_is_no_weights_file_in_a_bucket(tmp_path):
+    bucket = f"file://{tmp_path}"
+    assert "model.safetensors is missing" in refused(
+        f"{bucket}/model.safetensors"
+    )
+    assert "is not a regular file" in refused(bucket)
+    (tmp_path / "pytorch_model.bin").touch()
+    with pytest.raises(UserError, match=f"^{bucket}/pytorch_model.bin is a pi"):
+        refuse_pickle(bucket)
+
+
+def test_what_cannot_be_written_is_an_error_of_the_system(tmp_path):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10**4, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            write_weights(str(tmp_path / "x"), {"weight": np.zeros(10**5)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o027, 0o640)])
+def test_the_umask_decides_who_reads_the_weights(tmp_path, umask, mode):
+    before = os.umask(umask)
+    try:
+        write_weights(str(tmp_path / "x"), {"weight": np.zeros(1)})
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(os.stat(tmp_path / "x").st_mode) == mode

@@ -1,0 +1,725 @@
+"""LAMB and AdamW against NumPy, and what they leave out."""
+
+import functools
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from albert_tf.config import (
+    SHARING,
+    ModelConfig,
+    OptimizerConfig,
+    UserError,
+    override,
+)
+from albert_tf.modeling.models import (
+    AlbertForClassification,
+    AlbertForPretraining,
+)
+from albert_tf.optim import optimizers
+from albert_tf.optim.optimizers import (
+    Lamb,
+    VariableRule,
+    build_optimizer,
+)
+
+SMALL = override(
+    ModelConfig(),
+    {
+        "vocab_size": 23,
+        "embedding_size": 6,
+        "hidden_size": 8,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 12,
+        "max_position_embeddings": 16,
+        "hidden_dropout_prob": 0.1,
+    },
+)
+RULES = {
+    "learning_rate": 0.02,
+    "beta_1": 0.8,
+    "beta_2": 0.95,
+    "epsilon": 1e-3,
+    "weight_decay_rate": 0.1,
+}
+
+
+def numpy_steps(
+    weight, gradients, *, decays, adapts, bias_correction, rules=RULES
+):
+    """Yields weight and trust ratio of each update, in double precision."""
+    w = weight.astype("float64")
+    m = v = np.zeros_like(w)
+    b1, b2 = rules["beta_1"], rules["beta_2"]
+    if bias_correction:
+        b1, b2 = float(np.float32(b1)), float(np.float32(b2))
+    for t, g in enumerate(gradients.astype("float64"), 1):
+        m = b1 * m + (1 - b1) * g
+        v = b2 * v + (1 - b2) * g**2
+        scales = (1 - b1**t, 1 - b2**t) if bias_correction else (1, 1)
+        u = m / scales[0] / (np.sqrt(v / scales[1]) + rules["epsilon"])
+        if decays:
+            u = u + rules["weight_decay_rate"] * w
+        ratio = 1.0
+        norms = np.sqrt((w**2).sum()), np.sqrt((u**2).sum())
+        if adapts and min(norms) > 0:
+            ratio = norms[0] / norms[1]
+        w = w - rules["learning_rate"] * ratio * u
+        yield w, ratio
+
+
+# name: (shape, is it left out of decay and adaptation)
+VARIABLES = {
+    "kernel": ((4, 3), False),
+    "embeddings": ((7, 2), False),
+    "tensor": ((2, 3, 2), False),
+    "dense_bias": ((3,), True),
+    "output_bias": ((5,), True),
+    "layer_norm_gamma": ((3,), True),
+    "layer_norm_beta": ((3,), True),
+    "zero_weight": ((3, 2), False),
+    "zero_gradient": ((3, 2), False),
+    "all_zero": ((2, 2), False),
+    "number": ((), False),
+    "empty": ((0, 2), False),
+    "zero_gradient_bias": ((3,), True),
+}
+
+
+def problem(steps=6, seed=0):
+    rng = np.random.default_rng(seed)
+    weights, gradients = {}, {}
+    for name, (shape, _) in VARIABLES.items():
+        weight = rng.normal(size=shape)
+        gradient = rng.normal(size=(steps, *shape))
+        gradient *= 10.0 ** rng.integers(
+            -3, 2, size=(steps,) + (1,) * len(shape)
+        )
+        if name in ("zero_weight", "all_zero"):
+            weight *= 0
+        if name.startswith("zero_gradient") or name == "all_zero":
+            gradient *= 0
+        weights[name] = weight.astype("float32")
+        gradients[name] = gradient.astype("float32")
+    return weights, gradients
+
+
+@pytest.fixture(scope="module", params=[-1, optimizers.MOST_UNCOMPILED])
+def both_ways(request):
+    """Every variable's update compiled, and in small operations."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(optimizers, "MOST_UNCOMPILED", request.param)
+        yield
+
+
+def test_only_large_variables_are_updated_in_one_pass(monkeypatch):
+    shapes = []
+
+    def compiled(function, *constants):
+        def call(gradient, *others):
+            shapes.append(tuple(gradient.shape))
+            return function(*constants, gradient, *others)
+
+        return call
+
+    monkeypatch.setattr(optimizers, "compiled", compiled)
+    weights = {
+        "kernel": np.ones((128, 256), "float32"),
+        "large_kernel": np.ones((129, 256), "float32"),
+        "large_bias": np.ones(2**15 + 1, "float32"),
+    }
+    optimizer, _ = build_lamb(weights)
+    optimizer.apply([tf.constant(value) for value in weights.values()])
+    assert shapes == [(129, 256), (2**15 + 1,)]
+
+
+@pytest.mark.usefixtures("both_ways")
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("kind", ["lamb", "adamw"])
+@pytest.mark.parametrize("bias_correction", [False, True])
+def test_updates_equal_numpys(seed, kind, bias_correction):
+    weights, gradients = problem(seed=seed)
+    variables = [
+        keras.Variable(value, name=name) for name, value in weights.items()
+    ]
+    optimizer = build_optimizer(
+        override(
+            OptimizerConfig(),
+            RULES | {"optimizer": kind, "bias_correction": bias_correction},
+        )
+    )
+    optimizer.build(variables)
+    expected = {
+        name: numpy_steps(
+            weights[name],
+            gradients[name],
+            decays=not excluded,
+            adapts=kind == "lamb" and not excluded,
+            bias_correction=bias_correction,
+        )
+        for name, (_, excluded) in VARIABLES.items()
+    }
+    for step in range(6):
+        optimizer.apply([tf.constant(gradients[n][step]) for n in weights])
+        ratios = optimizer.trust_ratios()
+        for variable, name in zip(variables, weights, strict=True):
+            weight, ratio = next(expected[name])
+            np.testing.assert_allclose(variable, weight, rtol=2e-5, atol=2e-6)
+            assert ratios.get(name, 1.0) == pytest.approx(ratio, rel=2e-5)
+    assert len(ratios) == (0 if kind == "adamw" else 8)
+    assert int(optimizer.iterations) == 6
+    final = dict(zip(weights, map(np.asarray, variables), strict=True))
+    # Decay alone shrinks; what has neither gradient nor decay stays.
+    assert np.linalg.norm(final["zero_gradient"]) < np.linalg.norm(
+        weights["zero_gradient"]
+    )
+    np.testing.assert_array_equal(
+        final["zero_gradient_bias"], weights["zero_gradient_bias"]
+    )
+    assert not final["all_zero"].any()
+    assert final["zero_weight"].any()
+
+
+def test_the_first_lamb_update_moves_by_the_rate_times_the_weights_norm():
+    weights, gradients = problem()
+    variable = keras.Variable(weights["kernel"], name="kernel")
+    optimizer = Lamb(learning_rate=0.03)
+    optimizer.build([variable])
+    optimizer.apply([tf.constant(gradients["kernel"][0])])
+    moved = np.linalg.norm(np.asarray(variable) - weights["kernel"])
+    size = np.linalg.norm(weights["kernel"])
+    assert moved == pytest.approx(0.03 * size, rel=1e-5)
+
+
+def test_the_defaults_are_the_released_recipe():
+    optimizer = build_optimizer(OptimizerConfig())
+    assert (
+        optimizer.beta_1,
+        optimizer.beta_2,
+        optimizer.epsilon,
+        optimizer.weight_decay_rate,
+        optimizer.bias_correction,
+        optimizer.layer_adaptation,
+        float(optimizer.learning_rate),
+    ) == (0.9, 0.999, 1e-6, 0.01, False, True, pytest.approx(0.00176))
+    assert optimizer.weight_decay is None
+    assert optimizer.global_clipnorm is None
+
+
+MODELS = {
+    "pretraining": AlbertForPretraining,
+    "classification": functools.partial(AlbertForClassification, num_labels=2),
+}
+
+
+@pytest.mark.parametrize("sharing", SHARING)
+@pytest.mark.parametrize("model", MODELS)
+def test_every_variable_is_claimed_once(model, sharing):
+    """Matrices decay and adapt; ALBERT's vectors (biases, γ, β) do not."""
+    model = MODELS[model](override(SMALL, {"sharing": sharing}))
+    variables = model.trainable_variables
+    for kind in ("lamb", "adamw"):
+        optimizer = build_optimizer(OptimizerConfig(optimizer=kind))
+        optimizer.build(variables)
+        rules = optimizer.variable_rules()
+        assert [rule.path for rule in rules] == [v.path for v in variables]
+        matrices = {v.path for v in variables if len(v.shape) == 2}
+        vectors = {v.path for v in variables if len(v.shape) == 1}
+        assert matrices and vectors
+        assert len(matrices) + len(vectors) == len(variables)
+        assert {rule.path for rule in rules if rule.decays} == matrices
+        assert {rule.path for rule in rules if not rule.decays} == vectors
+        adapting = matrices if kind == "lamb" else set()
+        assert {rule.path for rule in rules if rule.adapts} == adapting
+        assert set(optimizer.trust_ratios()) == adapting
+        # Both moments of each, the ratios, iterations and learning rate.
+        assert len(optimizer.variables) == (
+            2 * len(variables) + len(adapting) + 2
+        )
+
+
+def test_a_variable_that_is_claimed_twice_is_named():
+    kernel = keras.Variable(np.ones((2, 2)), name="kernel")
+    same_path = keras.Variable(np.ones((3, 2)), name="kernel")
+    other = keras.Variable(np.ones((3, 2)), name="other")
+    for variables, message in (
+        ([kernel, other, kernel], "lamb was given the variable kernel twice"),
+        ([kernel, other, same_path], "two variables with the path kernel;"),
+    ):
+        optimizer = Lamb()
+        optimizer.build(variables)
+        for method in (optimizer.variable_rules, optimizer.trust_ratios):
+            with pytest.raises(ValueError, match=message):
+                method()
+    with pytest.raises(ValueError, match="lamb has no variables yet"):
+        Lamb().variable_rules()
+
+
+def test_exclusions_are_by_path_and_can_differ():
+    variables = []
+    for scope in ("layer_norm", "LayerNorm", "bias_free", "norm"):
+        with keras.name_scope(scope):
+            variables.append(keras.Variable(np.ones(2), name="gamma"))
+    optimizer = Lamb()
+    optimizer.build(variables)
+    assert optimizer.variable_rules() == [
+        VariableRule("layer_norm/gamma", False, False),
+        VariableRule("LayerNorm/gamma", False, False),
+        VariableRule("bias_free/gamma", False, False),
+        VariableRule("norm/gamma", True, True),
+    ]
+    optimizer = Lamb(
+        exclude_from_weight_decay=["^layer_norm"],
+        exclude_from_layer_adaptation=(),
+    )
+    optimizer.build(variables)
+    assert optimizer.decays == [False, True, True, True]
+    assert optimizer.adapts == [True, True, True, True]
+
+
+def test_exclusions_of_a_configuration():
+    config = override(
+        OptimizerConfig(),
+        {
+            "exclude_from_weight_decay": "bias, gamma$ ,",
+            "exclude_from_layer_adaptation": "",
+        },
+    )
+    optimizer = build_optimizer(config)
+    optimizer.build(AlbertForPretraining(SMALL).trainable_variables)
+    rules = {rule.path: rule for rule in optimizer.variable_rules()}
+    assert all(rule.adapts for rule in rules.values())
+    kept = {path for path, rule in rules.items() if not rule.decays}
+    assert kept == {p for p in rules if "bias" in p or p.endswith("gamma")}
+    assert 0 < len(kept) < len(rules)
+    bad = override(config, {"exclude_from_layer_adaptation": "bias,(gamma"})
+    with pytest.raises(UserError, match="exclude_from_layer_adap.*'.gamma'"):
+        build_optimizer(bad)
+
+
+def test_arguments_that_would_mean_something_else():
+    for name in ("exclude_from_weight_decay", "exclude_from_layer_adaptation"):
+        with pytest.raises(ValueError, match=f"{name}='bias' is one string"):
+            Lamb(**{name: "bias"})
+    with pytest.raises(ValueError, match="weight_decay=0.1.*weight_decay_rate"):
+        Lamb(weight_decay=0.1)
+    with pytest.raises(NotImplementedError, match="by path: give it"):
+        Lamb().exclude_from_weight_decay(var_names=["bias"])
+
+
+def build_lamb(weights, **arguments):
+    variables = [
+        keras.Variable(value, name=name, dtype=value.dtype)
+        for name, value in weights.items()
+    ]
+    optimizer = Lamb(**arguments)
+    optimizer.build(variables)
+    return optimizer, variables
+
+
+def extreme_problem(seed):
+    """Five variables from 1e-30 to 1e15, some 0, and their gradients."""
+    rng = np.random.default_rng(seed)
+    weights, gradients = {}, {}
+    for number in range(5):
+        name = f"{rng.choice(['kernel', 'bias'], p=[0.8, 0.2])}_{number}"
+        shape = tuple(rng.integers(1, 5, size=rng.integers(0, 4)))
+        weight = rng.normal(size=shape) * 10 ** rng.uniform(-30, 15)
+        # The size may differ from one step to the next.
+        size = (3, *[1] * len(shape)) if rng.random() < 0.5 else 1
+        gradient = rng.normal(size=(3, *shape))
+        gradient *= 10 ** rng.uniform(-30, 15, size)
+        weights[name] = np.float32(weight * (rng.random() > 0.1))
+        gradients[name] = np.float32(gradient * (rng.random() > 0.1))
+    return weights, gradients
+
+
+@pytest.mark.usefixtures("both_ways")
+@settings(max_examples=15, deadline=None, derandomize=True)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    bias_correction=st.booleans(),
+    weight_decay_rate=st.sampled_from([0.0, 0.01]),
+    learning_rate=st.sampled_from([1e-3, 0.7]),
+)
+def test_updates_of_any_size_equal_numpys(
+    seed, bias_correction, weight_decay_rate, learning_rate
+):
+    weights, gradients = extreme_problem(seed)
+    rules = {
+        "learning_rate": learning_rate,
+        "beta_1": 0.9,
+        "beta_2": 0.999,
+        "epsilon": 1e-6,
+        "weight_decay_rate": weight_decay_rate,
+    }
+    optimizer, variables = build_lamb(
+        weights, **rules, bias_correction=bias_correction
+    )
+    expected = {
+        name: numpy_steps(
+            weights[name],
+            gradients[name],
+            decays="kernel" in name,
+            adapts="kernel" in name,
+            bias_correction=bias_correction,
+            rules=rules,
+        )
+        for name in weights
+    }
+    for step in range(3):
+        optimizer.apply([tf.constant(gradients[n][step]) for n in weights])
+        ratios = optimizer.trust_ratios()
+        for variable, name in zip(variables, weights, strict=True):
+            weight, ratio = next(expected[name])
+            error = np.abs(np.asarray(variable, "float64") - weight).max()
+            assert error <= 2e-5 * np.abs(weight).max()
+            # Beyond float32 the ratio itself is infinite, the weight not.
+            with np.errstate(over="ignore"):
+                ratio = float(np.float32(ratio))
+            assert ratios.get(name, 1.0) == pytest.approx(ratio, rel=1e-4)
+
+
+@pytest.mark.usefixtures("both_ways")
+def test_a_ratio_beyond_float32_makes_a_finite_update():
+    weight = np.full((2, 2), 1e15, "float32")
+    optimizer, (variable,) = build_lamb(
+        {"kernel": weight}, learning_rate=0.25, weight_decay_rate=0.0
+    )
+    optimizer.apply([tf.fill((2, 2), 1e-30)])
+    assert optimizer.trust_ratios() == {"kernel": float("inf")}
+    np.testing.assert_allclose(variable, 0.75 * weight, rtol=1e-6)
+
+
+@pytest.mark.usefixtures("both_ways")
+def test_a_gradient_whose_square_is_infinite_leaves_the_decay():
+    weight = np.float32([[1, -2], [3, 4]])
+    optimizer, (variable,) = build_lamb({"kernel": weight}, learning_rate=0.25)
+    for gradient in (1e20, 1.0):
+        expected = 0.75 * np.array(variable)
+        optimizer.apply([tf.fill((2, 2), gradient)])
+        np.testing.assert_allclose(variable, expected, rtol=1e-6)
+
+
+@pytest.mark.usefixtures("both_ways")
+def test_a_gradient_that_is_not_a_number_is_not_hidden():
+    optimizer, variables = build_lamb({"kernel": np.ones((2, 2), "float32")})
+    optimizer.apply([tf.constant([[1.0, np.nan], [1.0, 1.0]])])
+    assert np.isnan(variables[0]).any()
+
+
+@pytest.mark.usefixtures("both_ways")
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+def test_other_types_of_variables(dtype):
+    """Half precision trains with float32 moments: g² and β have no room."""
+    weights, gradients = problem(steps=3)
+    weight, gradients = weights["kernel"], gradients["kernel"] * 1e-3
+    variable = keras.Variable(weight, name="kernel", dtype=dtype)
+    weight = np.asarray(tf.cast(variable.value, "float64"))
+    rules = RULES | {"beta_2": 0.999, "epsilon": 1e-6}
+    optimizer = Lamb(**rules, bias_correction=True)
+    optimizer.build([variable])
+    kept = "float64" if dtype == "float64" else "float32"
+    assert optimizer.momentums[0].dtype == kept
+    assert optimizer.velocities[0].dtype == kept
+    assert optimizer.momentums[0].path == "lamb/kernel_momentum"
+    (ratio,) = optimizer.last_trust_ratios
+    assert (ratio.path, ratio.dtype) == ("lamb/kernel_trust_ratio", "float32")
+    for step, (expected, _) in enumerate(
+        numpy_steps(
+            weight,
+            gradients,
+            decays=True,
+            adapts=True,
+            bias_correction=True,
+            rules=rules,
+        )
+    ):
+        optimizer.apply([tf.cast(gradients[step], dtype)])
+        np.testing.assert_allclose(
+            tf.cast(variable.value, "float64"),
+            expected,
+            atol={"float16": 2e-3, "bfloat16": 2e-2}.get(dtype, 1e-6),
+        )
+
+
+@pytest.mark.usefixtures("both_ways")
+def test_rows_of_an_embedding_are_summed():
+    """TensorFlow's gradient of a look-up, with a row that came twice."""
+    table = np.float32([[1, 2], [3, 4], [5, 6]])
+    rows = tf.IndexedSlices(
+        tf.constant([[1.0, -2.0], [3.0, 0.5]]), tf.constant([1, 1]), (3, 2)
+    )
+    dense = tf.constant([[0, 0], [4, -1.5], [0, 0]])
+    (one, sparse), (other, full) = (
+        build_lamb({"table": table}, **RULES) for _ in range(2)
+    )
+    for _ in range(2):
+        one.apply([rows])
+        other.apply([dense])
+    np.testing.assert_array_equal(sparse[0], full[0])
+
+
+@pytest.mark.usefixtures("both_ways")
+@pytest.mark.parametrize("bias_correction", [False, True])
+def test_accumulated_gradients_are_one_update_with_their_mean(bias_correction):
+    weights, gradients = problem(steps=6)
+    arguments = RULES | {"bias_correction": bias_correction}
+    one, expected = build_lamb(weights, **arguments)
+    other, variables = build_lamb(
+        weights, **arguments, gradient_accumulation_steps=3
+    )
+    for update in range(2):
+        three = [g[3 * update : 3 * update + 3] for g in gradients.values()]
+        before = [np.array(v) for v in variables]
+        ratios = other.trust_ratios()
+        for micro in range(3):
+            assert int(other.iterations) == update
+            assert other.trust_ratios() == ratios
+            for value, variable in zip(before, variables, strict=True):
+                np.testing.assert_array_equal(variable, value)
+            other.apply([tf.constant(g[micro]) for g in three])
+        one.apply([tf.constant(g.mean(axis=0)) for g in three])
+        for a, b in zip(expected, variables, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+        assert other.trust_ratios() == pytest.approx(
+            one.trust_ratios(), rel=1e-5
+        )
+    assert int(other.iterations) == int(one.iterations) == 2
+
+
+@pytest.mark.usefixtures("both_ways")
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_updates_in_a_graph(jit_compile):
+    weights, gradients = problem(steps=2)
+    names = ("kernel", "dense_bias", "zero_weight")
+    weights = {name: weights[name] for name in names}
+    eager, expected = build_lamb(weights, **RULES)
+    compiled, variables = build_lamb(weights, **RULES)
+    step = tf.function(compiled.apply, jit_compile=jit_compile)
+    for number in range(2):
+        given = [tf.constant(gradients[name][number]) for name in names]
+        eager.apply(given)
+        step(given)
+        for a, b in zip(expected, variables, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)
+        ratios = compiled.trust_ratios()
+        assert ratios == pytest.approx(eager.trust_ratios(), rel=1e-5)
+        assert ratios["kernel"] != 1.0
+    assert int(compiled.iterations) == 2
+
+
+@pytest.mark.usefixtures("both_ways")
+def test_keras_own_way_over_replicas():
+    """The sum of the replicas' gradients; each has the trust ratio."""
+    weights, gradients = problem(steps=2)
+    weights = {"kernel": weights["kernel"]}
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    with strategy.scope():
+        optimizer, variables = build_lamb(weights, **RULES)
+    one, expected = build_lamb(weights, **RULES)
+
+    @tf.function
+    def step(gradient):
+        strategy.run(lambda: optimizer.apply([gradient / 2]))
+
+    for gradient in gradients["kernel"]:
+        step(tf.constant(gradient))
+        one.apply([tf.constant(gradient)])
+    np.testing.assert_allclose(variables[0], expected[0], rtol=1e-5)
+    assert optimizer.trust_ratios() == pytest.approx(one.trust_ratios())
+    copies = strategy.experimental_local_results(
+        optimizer.last_trust_ratios[0].value
+    )
+    assert len(copies) == 2
+    assert float(copies[0]) == float(copies[1]) != 1.0
+
+
+def small_keras_model():
+    return keras.Sequential(
+        [
+            keras.Input((4,), dtype="int32"),
+            keras.layers.Embedding(7, 3),
+            keras.layers.Flatten(),
+            keras.layers.LayerNormalization(),
+            keras.layers.Dense(1),
+        ]
+    )
+
+
+def small_examples():
+    ids = np.random.default_rng(0).integers(7, size=(8, 4))
+    return ids, np.float32(ids.mean(axis=1, keepdims=True))
+
+
+def test_a_saved_model_goes_on_where_it_was(tmp_path):
+    keras.utils.set_random_seed(3)
+    model = small_keras_model()
+    optimizer = Lamb(0.1, bias_correction=True)
+    model.compile(optimizer, "mse", jit_compile=False)
+    for _ in range(3):
+        model.train_on_batch(*small_examples())
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    assert type(again.optimizer) is Lamb
+    # The model's name is no part of the paths in the one that was read.
+    ratios, ratios_again = (
+        list(one.optimizer.trust_ratios().values()) for one in (model, again)
+    )
+    assert ratios == ratios_again
+    assert len(ratios) == 2
+    assert 1.0 not in ratios
+    before = model.get_weights()
+    for one in (model, again):
+        one.train_on_batch(*small_examples())
+    assert int(again.optimizer.iterations) == 4
+    for old, a, b in zip(
+        before, model.get_weights(), again.get_weights(), strict=True
+    ):
+        np.testing.assert_array_equal(a, b)
+        assert not np.array_equal(old, a)
+    for a, b in zip(
+        model.optimizer.variables, again.optimizer.variables, strict=True
+    ):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.usefixtures("both_ways")
+def test_float16_with_keras_loss_scaling():
+    keras.utils.set_random_seed(3)
+    model = keras.Sequential(
+        [
+            keras.Input((4,), dtype="int32"),
+            keras.layers.Dense(1, dtype="mixed_float16"),
+        ]
+    )
+    inner = Lamb(0.05)
+    # The first scales make float16 infinite: those steps change nothing.
+    optimizer = keras.optimizers.LossScaleOptimizer(inner, initial_scale=2**17)
+    model.compile(optimizer, "mse", jit_compile=False)
+    before = model.get_weights()
+    model.train_on_batch(*small_examples())
+    assert int(inner.iterations) == 0
+    for old, new in zip(before, model.get_weights(), strict=True):
+        np.testing.assert_array_equal(old, new)
+    ids, targets = (np.repeat(a, 10, axis=0) for a in small_examples())
+    fit = model.fit(ids, targets, batch_size=8, epochs=3, verbose=0)
+    assert fit.history["loss"][-1] < 0.5 * fit.history["loss"][0]
+    assert 20 < int(inner.iterations) < 30
+    assert 1.0 not in inner.trust_ratios().values()
+    again = keras.optimizers.deserialize(
+        json.loads(json.dumps(keras.optimizers.serialize(optimizer)))
+    )
+    assert again.inner_optimizer.get_config() == inner.get_config()
+
+
+ON_JAX = """
+import sys
+import jax
+import keras
+import numpy as np
+from albert_tf.optim.optimizers import Lamb
+assert keras.backend.backend() == "jax"
+assert "tensorflow" not in sys.modules
+problem = dict(np.load(sys.argv[1]))
+names = ["kernel", "dense_bias", "zero_weight"]
+variables = [keras.Variable(problem[n + ":weight"], name=n) for n in names]
+optimizer = Lamb(0.02, 0.8, 0.95, 1e-3, 0.1, bias_correction=True)
+optimizer.build(variables)
+step = jax.jit(optimizer.stateless_apply)
+for number in range(2):
+    weights, state = step(
+        [v.value for v in optimizer.variables],
+        [problem[n + ":gradients"][number] for n in names],
+        [v.value for v in variables],
+    )
+    for variable, value in zip(
+        [*variables, *optimizer.variables], [*weights, *state], strict=True
+    ):
+        variable.assign(value)
+found = {n: np.asarray(v) for n, v in zip(names, variables, strict=True)}
+ratios = {"ratio:" + n: r for n, r in optimizer.trust_ratios().items()}
+np.savez(sys.argv[2], **found, **ratios)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    importlib.util.find_spec("jax") is None, reason="JAX is not installed"
+)
+def test_jax_makes_the_same_updates(tmp_path):
+    weights, gradients = problem(steps=2)
+    names = ("kernel", "dense_bias", "zero_weight")
+    arrays = {f"{name}:weight": weights[name] for name in names}
+    arrays |= {f"{name}:gradients": gradients[name] for name in names}
+    np.savez(tmp_path / "problem.npz", **arrays)
+    subprocess.run(
+        [sys.executable, "-c", ON_JAX, "problem.npz", "updated.npz"],
+        cwd=tmp_path,
+        env=os.environ
+        | {
+            "KERAS_BACKEND": "jax",
+            "PYTHONPATH": os.path.abspath(
+                os.path.join(os.path.dirname(__file__), "..", "..")
+            ),
+        },
+        check=True,
+    )
+    updated = np.load(tmp_path / "updated.npz")
+    for name in names:
+        *_, (weight, ratio) = numpy_steps(
+            weights[name],
+            gradients[name],
+            decays=name != "dense_bias",
+            adapts=name != "dense_bias",
+            bias_correction=True,
+        )
+        np.testing.assert_allclose(updated[name], weight, rtol=2e-5, atol=2e-6)
+        if name != "dense_bias":
+            got = float(updated[f"ratio:{name}"])
+            assert got == pytest.approx(ratio, rel=2e-5)
+
+
+def test_keras_serialises_it():
+    schedule = keras.optimizers.schedules.CosineDecay(0.1, 10)
+    for optimizer in (
+        Lamb(schedule, gradient_accumulation_steps=2, clipnorm=1.0),
+        build_optimizer(OptimizerConfig(optimizer="adamw")),
+    ):
+        written = json.dumps(keras.optimizers.serialize(optimizer))
+        assert '"registered_name": "albert_tf>Lamb"' in written
+        again = keras.optimizers.deserialize(json.loads(written))
+        assert type(again) is Lamb
+        assert again.get_config() == optimizer.get_config()
+
+
+def test_its_configuration_makes_it_again():
+    optimizer = Lamb(
+        **RULES,
+        bias_correction=True,
+        layer_adaptation=False,
+        exclude_from_weight_decay=("a", "b"),
+        exclude_from_layer_adaptation=("c",),
+        name="mine",
+    )
+    config = json.loads(json.dumps(optimizer.get_config()))
+    again = Lamb.from_config(config)
+    assert again.get_config() == optimizer.get_config()
+    for name in ("beta_1", "beta_2", "epsilon", "weight_decay_rate"):
+        assert config[name] == RULES[name]
+    assert config["bias_correction"] is True
+    assert config["layer_adaptation"] is False
+    assert config["exclude_from_weight_decay"] == ["a", "b"]
+    assert config["exclude_from_layer_adaptation"] == ["c"]
+    assert config["name"] == "mine"
+    assert config["learning_rate"] == pytest.approx(0.02)

@@ -1,0 +1,190 @@
+"""The learning rate of every step, against NumPy and by hand."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.config import OptimizerConfig, override, setting_fields
+from albert_tf.optim.schedules import (
+    DECAYS,
+    learning_rate_at,
+    warm_up_remarks,
+)
+
+
+def rates(steps, total, **changes):
+    config = override(OptimizerConfig(), {"learning_rate": 1.0} | changes)
+    return [
+        float(learning_rate_at(np.int64(step), config, total)) for step in steps
+    ]
+
+
+@pytest.mark.parametrize(
+    ("total", "changes", "expected"),
+    [
+        # Four steps up, eight steps down; 0 after the last.
+        (
+            12,
+            {"num_warmup_steps": 4},
+            [n / 4 for n in (1, 2, 3, 4)]
+            + [n / 8 for n in (8, 7, 6, 5, 4, 3, 2, 1)]
+            + [0, 0],
+        ),
+        (
+            6,
+            {"num_warmup_steps": 2, "decay_power": 2.0, "learning_rate": 3},
+            [1.5, 3, 3, 3 * 9 / 16, 3 / 4, 3 / 16, 0],
+        ),
+        (4, {"num_warmup_steps": 0}, [1, 0.75, 0.5, 0.25, 0, 0]),
+        (3, {"num_warmup_steps": 1}, [1, 1, 0.5, 0]),
+        (3, {"num_warmup_steps": 0, "decay_power": 0.0}, [1, 1, 1]),
+        # A warm-up that is never left.
+        (2, {"num_warmup_steps": 4}, [0.25, 0.5]),
+        (4, {"num_warmup_steps": 4}, [0.25, 0.5, 0.75, 1.0]),
+        (1, {"num_warmup_steps": 0}, [1, 0]),
+    ],
+)
+def test_the_schedule_by_hand(total, changes, expected):
+    steps = range(len(expected))
+    assert rates(steps, total, **changes) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("power", [0.5, 1.0, 3.0])
+def test_the_released_schedule_has_no_jump_and_never_rests(power):
+    steps = [*range(3000, 3300), *range(124_900, 125_000)]
+    values = rates(
+        steps,
+        125_000,
+        learning_rate=0.00176,
+        num_warmup_steps=3125,
+        decay_power=power,
+    )
+    joint = np.array(values[:300])
+    assert np.abs(np.diff(joint)).max() < 0.00176 / 3000
+    assert joint.max() == pytest.approx(0.00176, rel=1e-6)
+    assert int(joint.argmax()) == 3124 - 3000
+    assert min(values) > 0
+    assert rates([125_000], 125_000) == [0]
+
+
+@pytest.mark.parametrize(("warmup", "told"), [(100, ()), (101, (100,))])
+def test_a_run_that_ends_within_its_warm_up_is_told(warmup, told):
+    config = OptimizerConfig(learning_rate=0.01, num_warmup_steps=warmup)
+    assert warm_up_remarks(config, 100) == tuple(
+        f"num_warmup_steps=101 is more than num_train_steps={steps}: the "
+        "learning rate never reaches its peak of 0.01."
+        for steps in told
+    )
+
+
+def test_the_schedule_runs_in_a_graph():
+    config = OptimizerConfig(learning_rate=1.0, num_warmup_steps=4)
+    step = tf.Variable(2, dtype=tf.int64)
+    rate = tf.function(lambda: learning_rate_at(step, config, 10))
+    assert rate().dtype == tf.float32
+    assert float(rate()) == 0.75
+    step.assign(9)
+    assert float(rate()) == pytest.approx(1 / 6)
+
+
+def of_google(step, base, warmup, total, power):
+    """optimization.py of google-research/albert, in double precision."""
+    if warmup and step < warmup:
+        return base * step / warmup
+    return base * (1 - min(step, total) / total) ** power
+
+
+@pytest.mark.parametrize(
+    ("total", "warmup", "power"),
+    [(12, 4, 1.0), (12, 0, 1.0), (20, 7, 2.0), (5, 9, 1.0), (1, 0, 0.5)],
+)
+def test_the_original_schedule(total, warmup, power):
+    steps = range(total + 3)
+    found = rates(
+        steps,
+        total,
+        learning_rate=0.00176,
+        num_warmup_steps=warmup,
+        decay_power=power,
+        original_schedule=True,
+    )
+    expected = [of_google(n, 0.00176, warmup, total, power) for n in steps]
+    assert found == pytest.approx(expected, rel=1e-5, abs=1e-10)
+
+
+def test_the_original_jumps_at_the_joint_and_begins_with_nothing():
+    at = [0, 1, 3124, 3125]
+    found = rates(at, 125_000, num_warmup_steps=3125, original_schedule=True)
+    assert found[0] == 0
+    assert found[1:] == pytest.approx([1 / 3125, 3124 / 3125, 0.975])
+    ours = rates(at, 125_000, num_warmup_steps=3125)
+    assert ours == pytest.approx([1 / 3125, 2 / 3125, 1, 1])
+
+
+SHAPES = {
+    "polynomial": lambda left: left**2.0,
+    "cosine": lambda left: (1 + np.cos(np.pi * (1 - left))) / 2,
+    "constant": lambda left: 1.0,
+}
+
+
+@pytest.mark.parametrize("warmup", [0, 5])
+@pytest.mark.parametrize("decay", SHAPES)
+def test_every_decay(decay, warmup):
+    total, base, end = 25, 3.0, 0.5
+    steps = range(total + 3)
+    found = rates(
+        steps,
+        total,
+        learning_rate=base,
+        learning_rate_decay=decay,
+        end_learning_rate=end,
+        decay_power=2.0,
+        num_warmup_steps=warmup,
+    )
+    expected = []
+    for n in range(1, len(steps) + 1):
+        left = min(1, max(0, 1 - (n - 1 - warmup) / (total - warmup)))
+        after = end + (base - end) * SHAPES[decay](left)
+        expected.append(base * n / warmup if n < warmup else after)
+    assert found == pytest.approx(expected, rel=1e-5)
+    # No jump at the joint, and the end is what was asked for.
+    assert found[warmup] == base
+    assert found[total] == (base if decay == "constant" else end)
+    assert found[total] == found[total + 2]
+
+
+def test_every_decay_of_the_configuration_has_a_row():
+    field = setting_fields(OptimizerConfig)["learning_rate_decay"]
+    assert set(DECAYS) == set(field.metadata["choices"]) == set(SHAPES)
+
+
+@pytest.mark.parametrize("original", [False, True])
+@pytest.mark.parametrize("decay", SHAPES)
+def test_numbers_and_compiled_functions_agree(decay, original):
+    config = override(
+        OptimizerConfig(),
+        {
+            "learning_rate_decay": decay,
+            "num_warmup_steps": 3,
+            "original_schedule": original,
+        },
+    )
+    compiled = tf.function(
+        lambda step: learning_rate_at(step, config, 9), jit_compile=True
+    )
+    for step in range(11):
+        rate = learning_rate_at(step, config, 9)
+        assert keras.backend.standardize_dtype(rate.dtype) == "float32"
+        assert rate.shape == ()
+        in_graph = float(compiled(tf.constant(step, tf.int64)))
+        assert in_graph == pytest.approx(float(rate), rel=1e-6, abs=1e-10)
+
+
+def test_ten_million_steps_keep_falling():
+    steps = range(9_999_990, 10_000_000)
+    for decay in ("polynomial", "cosine"):
+        found = rates(steps, 10_000_000, learning_rate_decay=decay)
+        assert found[-1] > 0
+        assert found == sorted(found, reverse=True)

@@ -1,0 +1,191 @@
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from albert_tf.records import counter_rng
+
+MASK = 2**64 - 1
+
+
+def mix(value):
+    """splitmix64's finaliser with Python's own integers."""
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & MASK
+    return value ^ (value >> 31)
+
+
+def test_random_bits_are_splitmix64():
+    # The first outputs of splitmix64 with seed 1234567, as published with
+    # the reference implementation.
+    bits = counter_rng.random_bits(1234567, np.arange(5))
+    assert bits.tolist() == [
+        6457827717110365317,
+        3203168211198807973,
+        9817491932198370423,
+        4593380528125082431,
+        16408922859458223821,
+    ]
+
+
+def test_fold_in_agrees_with_plain_integers():
+    key, number = 987654321987654321, 42
+    parent = mix(key ^ 0xD1B54A32D192ED03)
+    expected = mix((parent + number * 0x9E3779B97F4A7C15) & MASK)
+    assert int(counter_rng.fold_in(key, number)[0]) == expected
+
+
+def test_recorded_values_stay():
+    key = counter_rng.key(12345, "document", b"\x00", -1)
+    assert int(key) == 329880550568275795
+    assert int(counter_rng.fold_in(key, 7)[0]) == 3221190331009967421
+    assert counter_rng.uniforms(key, 2)[0].tolist() == [
+        0.3168290597436967,
+        0.8594269747953791,
+    ]
+    shuffled = counter_rng.shuffled_position(np.arange(10), 10, key)
+    assert shuffled.tolist() == [3, 9, 5, 6, 1, 4, 0, 7, 2, 8]
+
+
+def test_key_tells_its_parts_apart():
+    parts = [
+        (),
+        (1,),
+        (1, 2),
+        (2, 1),
+        (12,),
+        ("1",),
+        (b"1",),
+        ("1", "2"),
+        ("12",),
+        ("1", "", "2"),
+        (-1,),
+        (MASK,),
+        ("é",),
+        ("e\u0301",),
+    ]
+    assert len({int(counter_rng.key(*p)) for p in parts}) == len(parts)
+
+
+def test_key_refuses_what_is_too_large():
+    with pytest.raises(OverflowError):
+        counter_rng.key(2**72)
+
+
+def test_keys_that_numpy_would_round_are_refused():
+    with pytest.raises(TypeError, match="float64 holds no 64-bit integers"):
+        counter_rng.fold_in([1, 2**63 + 1], 0)
+
+
+def test_key_does_not_hang_on_the_hash_seed():
+    code = (
+        "from albert_tf.records.counter_rng import key;print(key(3, 'a', b'b'))"
+    )
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
+            capture_output=True,
+            check=True,
+            text=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert outputs == {f"{counter_rng.key(3, 'a', b'b')}\n"}
+
+
+def test_a_longer_row_begins_with_the_shorter_one():
+    keys = counter_rng.fold_in(counter_rng.key("rows"), np.arange(5))
+    long, short = counter_rng.uniforms(keys, 9), counter_rng.uniforms(keys, 4)
+    np.testing.assert_array_equal(long[:, :4], short)
+    np.testing.assert_array_equal(counter_rng.uniform_at(keys, 7), long[:, 7])
+    np.testing.assert_array_equal(counter_rng.uniforms(keys[3], 9)[0], long[3])
+
+
+def test_uniforms_are_uniform_and_uncorrelated():
+    keys = counter_rng.fold_in(counter_rng.key("statistics"), np.arange(1000))
+    draws = counter_rng.uniforms(keys, 1000)
+    assert draws.min() >= 0.0 and draws.max() < 1.0
+    # A mean of 1e6 draws has the standard deviation 1/sqrt(12e6) = 2.9e-4.
+    assert abs(draws.mean() - 0.5) < 4 * 2.9e-4
+    counts = np.bincount((draws.ravel() * 256).astype(int), minlength=256)
+    chi_square = np.sum((counts - 1e6 / 256) ** 2) / (1e6 / 256)
+    assert abs(chi_square - 255) < 4 * math.sqrt(2 * 255)
+    centred = draws - 0.5
+    along_rows = 12 * np.mean(centred[:, 1:] * centred[:, :-1])
+    along_keys = 12 * np.mean(centred[1:] * centred[:-1])
+    assert abs(along_rows) < 4e-3 and abs(along_keys) < 4e-3
+
+
+def test_a_folded_key_has_nothing_of_its_parent():
+    keys = counter_rng.fold_in(counter_rng.key("parents"), np.arange(1000))
+    own = counter_rng.uniforms(keys, 20)
+    for number in range(3):
+        folded = counter_rng.uniforms(counter_rng.fold_in(keys, number), 20)
+        assert not np.intersect1d(own, folded).size
+        correlation = np.corrcoef(own.ravel(), folded.ravel())[0, 1]
+        assert abs(correlation) < 4 / math.sqrt(20_000)
+
+
+def test_fold_in_minds_the_order():
+    key = counter_rng.key("order")
+    ab = counter_rng.fold_in(counter_rng.fold_in(key, 1), 2)
+    ba = counter_rng.fold_in(counter_rng.fold_in(key, 2), 1)
+    assert ab[0] != ba[0]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 7, 8, 9, 100, 1023, 4097])
+def test_shuffled_position_is_a_permutation(size):
+    key = counter_rng.key("permutation", size)
+    positions = counter_rng.shuffled_position(np.arange(size), size, key)
+    assert sorted(positions.tolist()) == list(range(size))
+
+
+def test_shuffled_position_of_some_is_that_of_all():
+    key = counter_rng.key("some")
+    everything = counter_rng.shuffled_position(np.arange(1000), 1000, key)
+    some = np.array([999, 0, 17, 17])
+    np.testing.assert_array_equal(
+        counter_rng.shuffled_position(some, 1000, key), everything[some]
+    )
+
+
+def test_other_keys_give_other_permutations():
+    first, second = (
+        counter_rng.shuffled_position(np.arange(1000), 1000, key)
+        for key in (counter_rng.key(0), counter_rng.key(1))
+    )
+    # Two random permutations agree in one place on average.
+    assert np.sum(first == second) < 8
+
+
+@pytest.mark.parametrize("size", [10_000, 100_003, 1_000_000])
+def test_neighbours_are_sent_to_unrelated_places(size):
+    key = counter_rng.key("neighbours", size)
+    positions = counter_rng.shuffled_position(np.arange(size), size, key)
+    correlation = np.corrcoef(positions[1:], positions[:-1])[0, 1]
+    assert abs(correlation) < 4 / math.sqrt(size)
+    steps = np.diff(positions) % size
+    counts = np.bincount(steps * 256 // size, minlength=256)
+    expected = np.diff(-(-np.arange(257) * size // 256))
+    chi_square = np.sum((counts - expected) ** 2 / expected)
+    assert abs(chi_square - 255) < 5 * math.sqrt(2 * 255)
+
+
+def test_every_order_of_few_occurs():
+    orders = {}
+    for seed in range(2400):
+        key = counter_rng.key("orders", seed)
+        order = tuple(counter_rng.shuffled_position(np.arange(4), 4, key))
+        orders[order] = orders.get(order, 0) + 1
+    # 100 of each are expected, with a standard deviation of 10.
+    assert len(orders) == 24
+    assert min(orders.values()) > 55 and max(orders.values()) < 145
+
+
+@pytest.mark.parametrize("index", [[-1], [5], [0, 5]])
+def test_an_index_outside_is_refused(index):
+    with pytest.raises(ValueError, match=r"outside range\(5\)"):
+        counter_rng.shuffled_position(index, 5, counter_rng.key(1))

@@ -1,0 +1,514 @@
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from albert_tf.config import MaskingConfig
+from albert_tf.records import counter_rng, masking
+from tests.counted_work import steps_below
+
+PAD, UNK, CLS, SEP, MASK = 0, 1, 2, 3, 4
+SPECIAL = (PAD, UNK, CLS, SEP, MASK)
+REPLACEMENTS = np.arange(5, 1000, dtype=np.int32)
+
+
+@dataclasses.dataclass
+class Row:
+    """A sequence without padding."""
+
+    ids: list
+    starts: list
+    segments: list
+    key: int
+
+
+def make_row(first, second, key):
+    """[CLS] A [SEP] B [SEP] of (id, starts a word) pairs."""
+    tokens = [(CLS, True), *first, (SEP, True), *second, (SEP, True)]
+    return Row(
+        [token for token, _ in tokens],
+        [start for _, start in tokens],
+        [0] * (len(first) + 2) + [1] * (len(second) + 1),
+        key,
+    )
+
+
+def random_rows(count, length, seed, *, starts=0.7):
+    """Rows of `length` tokens, about `starts` of which begin a word."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for number in range(count):
+        tokens = [
+            (int(token), bool(start))
+            for token, start in zip(
+                rng.integers(5, 1000, length - 3),
+                rng.random(length - 3) < starts,
+                strict=True,
+            )
+        ]
+        split = int(rng.integers(1, length - 3))
+        key = int(counter_rng.key("row", seed, number))
+        rows.append(make_row(tokens[:split], tokens[split:], key))
+    return rows
+
+
+def mask_rows(rows, config=None, *, num_slots=80, width=None):
+    config = config or MaskingConfig()
+    lengths = np.array([len(row.ids) for row in rows])
+    width = width or int(lengths.max())
+
+    def padded(lists, dtype):
+        array = np.zeros((len(rows), width), dtype)
+        for row, values in enumerate(lists):
+            array[row, : len(values)] = values
+        return array
+
+    input_ids = padded([row.ids for row in rows], np.int32)
+    input_mask = np.arange(width) < lengths[:, None]
+    return masking.mask_batch(
+        input_ids,
+        padded([row.starts for row in rows], bool),
+        padded([row.segments for row in rows], np.int32),
+        masking.maskable_tokens(input_ids, input_mask, SPECIAL),
+        np.array([row.key for row in rows], np.uint64),
+        lengths=lengths,
+        config=config,
+        num_slots=num_slots,
+        mask_id=MASK,
+        replacement_ids=REPLACEMENTS,
+    )
+
+
+# ------------------------------------------------------------ the oracle
+
+
+def words_of(row, config):
+    """(start, end, run) of every word, read off token by token."""
+    words, run, inside = [], 0, False
+    for position, token in enumerate(row.ids):
+        if token in SPECIAL:
+            inside = False
+            continue
+        same_run = (
+            inside and row.segments[position] == row.segments[position - 1]
+        )
+        if not same_run:
+            run += 1
+        starts = row.starts[position] or not config.whole_word_masking
+        if same_run and not starts:
+            words[-1] = (words[-1][0], position + 1, run)
+        else:
+            words.append((position, position + 1, run))
+        inside = True
+    return words
+
+
+def draw(row, stream, position):
+    keys = counter_rng.fold_in(np.uint64(row.key), stream)
+    return float(counter_rng.uniform_at(keys, position)[0])
+
+
+def choose_sequentially(row, config, budget):
+    """The words that are hidden: one candidate after the other."""
+    words = words_of(row, config)
+
+    def order(number):
+        keys = counter_rng.fold_in(np.uint64(row.key), 0)
+        bits = counter_rng.random_bits(keys, words[number][0])
+        return int(bits[0]) >> 24, number
+
+    weights = [float(n) for n in range(1, config.max_ngram + 1)]
+    if config.favor_shorter_ngram:
+        weights = [1 / n for n in range(1, config.max_ngram + 1)]
+    total = sum(weights)
+
+    def ngram_length(count):
+        point, n, passed = draw(row, 1, count) * total, 0, 0.0
+        while n < len(weights) and passed <= point:
+            passed += weights[n]
+            n += 1
+        return n
+
+    hidden = set()
+    size = 0
+    for single in (False, True):
+        count = 0
+        for number in sorted(range(len(words)), key=order):
+            if size == budget:
+                break
+            length = 1 if single else ngram_length(count)
+            ngram = words[number : number + length]
+            if len(ngram) < length or ngram[-1][2] != ngram[0][2]:
+                continue
+
+            def tokens(ngram):
+                return sum(end - start for start, end, _ in ngram)
+
+            while len(ngram) > 1 and size + tokens(ngram) > budget:
+                ngram = ngram[:-1]
+            if size + tokens(ngram) > budget or hidden & set(ngram):
+                continue
+            hidden |= set(ngram)
+            size += tokens(ngram)
+            count += 1
+    return sorted(hidden)
+
+
+def budget_of(row, config, num_slots):
+    return min(max(1, round(config.masked_lm_prob * len(row.ids))), num_slots)
+
+
+def best_sum(row, config, budget):
+    """The most tokens, up to the budget, that whole words can make."""
+    sums = {0}
+    for start, end, _ in words_of(row, config):
+        sums |= {total + end - start for total in sums}
+    return max(total for total in sums if total <= budget)
+
+
+def mask_sequentially(row, config, num_slots, hidden):
+    """Ids, positions and labels of one row whose words are chosen."""
+    positions = [p for start, end, _ in hidden for p in range(start, end)]
+    ids = list(row.ids)
+    for position in positions:
+        action = draw(row, 2, position)
+        if action < 0.8:
+            ids[position] = MASK
+        elif action >= 0.9:
+            choice = draw(row, 3, position) * len(REPLACEMENTS)
+            ids[position] = int(REPLACEMENTS[int(choice)])
+    return ids, positions, [row.ids[p] for p in positions]
+
+
+def assert_same(batch, number, row, config, num_slots):
+    budget = budget_of(row, config, num_slots)
+    hidden = choose_sequentially(row, config, budget)
+    if sum(end - start for start, end, _ in hidden) < budget:
+        # Then others may have been chosen, to come closer to it.
+        masked = batch.masked_lm_weights[number] > 0
+        positions = set(batch.masked_lm_positions[number][masked].tolist())
+        hidden = [w for w in words_of(row, config) if w[0] in positions]
+        size = sum(end - start for start, end, _ in hidden)
+        assert size == len(positions) == best_sum(row, config, budget)
+    ids, positions, labels = mask_sequentially(row, config, num_slots, hidden)
+    count = len(positions)
+    assert batch.input_ids[number].tolist()[: len(ids)] == ids
+    assert batch.masked_lm_positions[number, :count].tolist() == positions
+    assert batch.masked_lm_ids[number, :count].tolist() == labels
+    assert batch.masked_lm_weights[number].tolist() == (
+        [1.0] * count + [0.0] * (num_slots - count)
+    )
+    assert not batch.masked_lm_positions[number, count:].any()
+    assert not batch.masked_lm_ids[number, count:].any()
+
+
+CONFIGS = [
+    MaskingConfig(),
+    MaskingConfig(favor_shorter_ngram=False),
+    MaskingConfig(max_ngram=1),
+    MaskingConfig(max_ngram=7, masked_lm_prob=0.4),
+    MaskingConfig(masked_lm_prob=0.9),
+]
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+@pytest.mark.parametrize("starts", [0.0, 0.2, 0.7, 1.0])
+def test_it_agrees_with_one_candidate_at_a_time(config, starts):
+    rows = [
+        row
+        for length in (5, 9, 30, 64)
+        for row in random_rows(4, length, length, starts=starts)
+    ]
+    batch = mask_rows(rows, config, num_slots=20)
+    for number, row in enumerate(rows):
+        assert_same(batch, number, row, config, 20)
+
+
+TOKENS = st.lists(
+    st.tuples(
+        st.one_of(st.integers(5, 999), st.sampled_from(SPECIAL)), st.booleans()
+    ),
+    min_size=1,
+    max_size=25,
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    rows=st.lists(
+        st.builds(make_row, TOKENS, TOKENS, st.integers(0, 2**64 - 1)),
+        min_size=1,
+        max_size=4,
+    ),
+    config=st.builds(
+        MaskingConfig,
+        masked_lm_prob=st.floats(0.0, 0.9),
+        max_ngram=st.integers(1, 10),
+        favor_shorter_ngram=st.booleans(),
+        whole_word_masking=st.booleans(),
+    ),
+    num_slots=st.integers(1, 30),
+    padding=st.integers(0, 5),
+)
+def test_invariants(rows, config, num_slots, padding):
+    width = max(len(row.ids) for row in rows) + padding
+    batch = mask_rows(rows, config, num_slots=num_slots, width=width)
+    for number, row in enumerate(rows):
+        assert_same(batch, number, row, config, num_slots)
+        count = int(batch.masked_lm_weights[number].sum())
+        positions = batch.masked_lm_positions[number, :count].tolist()
+        budget = max(1, round(config.masked_lm_prob * len(row.ids)))
+        left = min(budget, num_slots) - count
+        assert left >= 0
+        assert positions == sorted(set(positions))
+        for start, end, _ in words_of(row, config):
+            hidden = [p in positions for p in range(start, end)]
+            # Whole words only, and none that would still fit is left.
+            assert all(hidden) or not any(hidden)
+            assert all(hidden) or end - start > left
+        for position, token in enumerate(row.ids):
+            assert token not in SPECIAL or position not in positions
+            if position not in positions:
+                assert batch.input_ids[number, position] == token
+        assert not batch.input_ids[number, len(row.ids) :].any()
+
+
+def test_a_row_does_not_see_its_batch_or_its_padding():
+    rows = random_rows(40, 50, 3) + random_rows(3, 20, 4)
+    together = mask_rows(rows, width=80)
+    for number, row in enumerate(rows):
+        alone = mask_rows([row])
+        length = len(row.ids)
+        np.testing.assert_array_equal(
+            alone.input_ids[0], together.input_ids[number, :length]
+        )
+        for field in masking.MaskedBatch._fields[1:4]:
+            np.testing.assert_array_equal(
+                getattr(alone, field)[0], getattr(together, field)[number]
+            )
+
+
+def test_other_keys_hide_other_tokens():
+    (row,) = random_rows(1, 100, 5)
+    twin = dataclasses.replace(row, key=row.key + 1)
+    batch = mask_rows([row, twin])
+    assert (
+        batch.masked_lm_positions[0].tolist()
+        != batch.masked_lm_positions[1].tolist()
+    )
+
+
+@pytest.mark.parametrize(
+    ("length", "prob", "num_slots", "expected"),
+    [
+        (100, 0.15, 80, 15),
+        (110, 0.15, 80, 16),  # 16.5 to the even number, as Python rounds
+        (90, 0.15, 80, 14),  # 13.5 likewise
+        (512, 0.15, 20, 20),
+        (20, 0.0, 20, 1),
+        (5, 0.15, 20, 1),
+    ],
+)
+def test_the_budget_is_met_to_the_token(length, prob, num_slots, expected):
+    rows = random_rows(20, length, 6, starts=1.0)
+    config = MaskingConfig(masked_lm_prob=prob)
+    batch = mask_rows(rows, config, num_slots=num_slots)
+    assert batch.masked_lm_weights.sum(axis=1).tolist() == [expected] * 20
+
+
+def test_the_budget_is_met_if_any_words_can():
+    # Of words of two and three tokens, 3 is one of three or none at all.
+    pieces = [(10, True), (11, False)]
+    rows = [
+        make_row(pieces * 2 + [*pieces, (12, False)] * 2, pieces * 2, seed)
+        for seed in range(300)
+    ]
+    config = MaskingConfig(masked_lm_prob=3 / 17)
+    batch = mask_rows(rows, config, num_slots=5)
+    assert (batch.masked_lm_weights.sum(axis=1) == 3).all()
+    chosen = {tuple(p[:3]) for p in batch.masked_lm_positions.tolist()}
+    assert chosen == {(5, 6, 7), (8, 9, 10)}
+    # 7 is 2 + 2 + 3, whichever.
+    batch = mask_rows(rows, MaskingConfig(masked_lm_prob=7 / 17))
+    assert (batch.masked_lm_weights.sum(axis=1) == 7).all()
+
+
+def test_a_word_too_long_for_the_budget_is_not_cut():
+    word = [(10, True), (11, False), (12, False)]
+    batch = mask_rows([make_row(word, word, 1)])
+    assert not batch.masked_lm_weights.any()
+
+
+def test_nothing_is_hidden_where_nothing_may_be():
+    row = make_row([(UNK, True)], [(MASK, True)], 7)
+    batch = mask_rows([row])
+    assert batch.input_ids[0].tolist() == row.ids
+    assert not batch.masked_lm_weights.any()
+
+
+def test_no_word_and_no_ngram_crosses_a_segment():
+    # One word of A, then a piece behind [SEP] that starts no word. The
+    # budget is 2: an n-gram across [SEP] would hide both at once.
+    config = MaskingConfig(masked_lm_prob=0.3, max_ngram=10)
+    filler = [(UNK, True)]
+    rows = [
+        make_row([*filler, (10, True)], [(11, False), *filler], seed)
+        for seed in range(50)
+    ]
+    batch = mask_rows(rows, config, num_slots=1)
+    chosen = batch.masked_lm_positions[:, 0]
+    assert set(chosen.tolist()) == {2, 4}
+    assert (batch.masked_lm_weights.sum(axis=1) == 1).all()
+
+
+def test_a_segment_ends_a_word_even_without_a_special_token():
+    # One word of six pieces would be too long for the budget of 3.
+    row = Row([10] * 6, [False] * 6, [0, 0, 0, 1, 1, 1], 5)
+    config = MaskingConfig(masked_lm_prob=0.5, max_ngram=2)
+    batch = mask_rows([row], config, num_slots=3)
+    assert batch.masked_lm_positions[0].tolist() in ([0, 1, 2], [3, 4, 5])
+    assert_same(batch, 0, row, config, 3)
+
+
+@pytest.mark.parametrize(
+    ("config", "probs"),
+    [
+        (MaskingConfig(), [6 / 11, 3 / 11, 2 / 11]),
+        (MaskingConfig(favor_shorter_ngram=False), [1 / 6, 2 / 6, 3 / 6]),
+        (MaskingConfig(max_ngram=2), [2 / 3, 1 / 3]),
+    ],
+)
+def test_lengths_of_ngrams_have_their_distribution(config, probs):
+    # Words of one token, and room for a third of them: the account of the
+    # n-grams, but for the last of a row, which the budget may shorten.
+    count, length = 400, 400
+    batch = mask_rows(random_rows(count, length, 8, starts=1.0), config)
+    lengths = batch.ngram_counts[1:]
+    n = lengths.sum()
+    assert n > 400 * 25
+    assert lengths @ np.arange(1, len(probs) + 1) == count * 60
+    for share, prob in zip(lengths / n, probs, strict=True):
+        deviation = math.sqrt(prob * (1 - prob) / n)
+        assert abs(share - prob) < 5 * deviation + count / n / 2
+
+
+def test_ngrams_are_seen_in_the_text_as_they_are_counted():
+    # Few n-grams in long rows: hardly any two are neighbours.
+    config = MaskingConfig(masked_lm_prob=0.02)
+    rows = random_rows(300, 1000, 8, starts=1.0)
+    batch = mask_rows(rows, config)
+    runs = np.zeros(30, int)
+    for positions in batch.masked_lm_positions[:, :20]:
+        cuts = np.flatnonzero(np.diff(positions) != 1) + 1
+        for run in np.split(positions, cuts):
+            runs[len(run)] += 1
+    expected = batch.ngram_counts[1:]
+    assert np.abs(runs[1:4] - expected).max() < 0.06 * expected.sum()
+
+
+def test_pieces_are_words_without_whole_word_masking():
+    word = [(10, True)] + [(11, False)] * 30
+    rows = [make_row(word, word, seed) for seed in range(20)]
+    whole = mask_rows(rows)
+    assert not whole.masked_lm_weights.any()
+    pieces = mask_rows(rows, MaskingConfig(whole_word_masking=False))
+    assert (pieces.masked_lm_weights.sum(axis=1) == 10).all()
+
+
+def test_the_account_says_what_was_done():
+    batch = mask_rows(random_rows(50, 100, 14))
+    account = batch.account(MASK)
+    row, slot = np.nonzero(batch.masked_lm_weights)
+    new = batch.input_ids[row, batch.masked_lm_positions[row, slot]]
+    old = batch.masked_lm_ids[row, slot]
+    assert account["masked_tokens"] == len(new) == 50 * 15
+    assert account["masked_tokens/as_mask"] == (new == MASK).sum()
+    assert account["masked_tokens/as_is"] == (new == old).sum()
+    assert (
+        account["masked_tokens/as_random"]
+        == ((new != MASK) & (new != old)).sum()
+    )
+    assert [account[f"masked_ngrams/{n}"] for n in (1, 2, 3)] == (
+        batch.ngram_counts[1:].tolist()
+    )
+
+
+def test_every_position_is_hidden_about_equally_often():
+    rows = random_rows(4000, 43, 9, starts=1.0)
+    batch = mask_rows(rows)
+    hidden = np.zeros((4000, 43), bool)
+    row, slot = np.nonzero(batch.masked_lm_weights)
+    hidden[row, batch.masked_lm_positions[row, slot]] = True
+    share = hidden.mean(axis=0)[1:-1]
+    # 6 of 40 tokens: 0.15; n-grams reach the start of a segment less often.
+    assert share.min() > 0.08 and share.max() < 0.2
+    assert abs(hidden.sum() / (4000 * 40) - 0.15) < 1e-3
+
+
+def test_eight_of_ten_masked_one_kept_one_replaced():
+    rows = random_rows(700, 200, 10)
+    batch = mask_rows(rows)
+    row, slot = np.nonzero(batch.masked_lm_weights)
+    new = batch.input_ids[row, batch.masked_lm_positions[row, slot]]
+    old = batch.masked_lm_ids[row, slot]
+    n = len(new)
+    assert n == 700 * 30
+    # A random piece is the old one in 1 of 995 cases.
+    kept = 0.1 + 0.1 / len(REPLACEMENTS)
+    for share, prob in (
+        (np.mean(new == MASK), 0.8),
+        (np.mean(new == old), kept),
+        (np.mean((new != MASK) & (new != old)), 0.2 - kept),
+    ):
+        assert abs(share - prob) < 4 * math.sqrt(prob * (1 - prob) / n)
+    replaced = new[(new != MASK) & (new != old)]
+    assert set(replaced.tolist()) <= set(REPLACEMENTS.tolist())
+    mean, deviation = 502, 995 / math.sqrt(12 * len(replaced))
+    assert abs(replaced.mean() - mean) < 4 * deviation
+
+
+def test_actions_are_drawn_per_token_not_per_ngram():
+    word = [(10, True)] + [(11, False)] * 5
+    rows = [make_row(word, word, seed) for seed in range(200)]
+    batch = mask_rows(rows, MaskingConfig(masked_lm_prob=0.4))
+    masked = (batch.input_ids == MASK).sum(axis=1)
+    assert (batch.masked_lm_weights.sum(axis=1) == 6).all()
+    assert len(set(masked.tolist())) >= 4
+
+
+def test_the_input_is_left_as_it_was():
+    (row,) = random_rows(1, 60, 11)
+    ids = np.array([row.ids], np.int32)
+    ids.flags.writeable = False
+    masking.mask_batch(
+        ids,
+        np.array([row.starts]),
+        np.array([row.segments]),
+        masking.maskable_tokens(ids, np.ones_like(ids), SPECIAL),
+        np.array([row.key], np.uint64),
+        lengths=np.array([len(row.ids)]),
+        config=MaskingConfig(),
+        num_slots=20,
+        mask_id=MASK,
+        replacement_ids=REPLACEMENTS,
+    )
+    assert ids[0].tolist() == row.ids
+
+
+def test_types_and_shapes():
+    batch = mask_rows(random_rows(3, 30, 12), num_slots=9, width=40)
+    assert batch.input_ids.dtype == batch.masked_lm_ids.dtype == np.int32
+    assert batch.masked_lm_positions.dtype == np.int32
+    assert batch.masked_lm_weights.dtype == np.float32
+    assert batch.input_ids.shape == (3, 40)
+    assert batch.masked_lm_positions.shape == (3, 9)
+
+
+def test_no_loop_over_tokens_makes_it_slow():
+    """Some steps per row, and none per token, of which there are 512."""
+    rows = random_rows(256, 512, 13)
+    with steps_below(256 * 64):
+        mask_rows(rows)

@@ -1,0 +1,386 @@
+import dataclasses
+import struct
+
+import numpy as np
+import pytest
+
+from albert_tf.config import UserError
+from albert_tf.records import schemas as records
+from albert_tf.records.example_wire import encode_examples
+from albert_tf.records.schemas import RECORD_SPECS
+
+DYNAMIC, STATIC = RECORD_SPECS["dynamic"], RECORD_SPECS["static"]
+
+
+def dynamic_example(length=6, label=1):
+    return {
+        "input_ids": [2, *range(10, 10 + length - 2), 3],
+        "segment_ids": [0] * (length - 2) + [1, 1],
+        "word_starts": [True] * length,
+        "sentence_order_label": [label],
+    }
+
+
+def static_example(length=8, slots=3):
+    return {
+        "input_ids": [2, 11, 4, 3, 13, 3, 0, 0][:length],
+        "input_mask": [1, 1, 1, 1, 1, 1, 0, 0][:length],
+        "segment_ids": [0, 0, 0, 0, 1, 1, 0, 0][:length],
+        "token_boundary": [1, 1, 0, 1, 1, 1, 0, 0][:length],
+        "masked_lm_positions": [2, 4, 0][:slots],
+        "masked_lm_ids": [12, 13, 0][:slots],
+        "masked_lm_weights": [1.0, 1.0, 0.0][:slots],
+        "sentence_order_label": [0],
+    }
+
+
+def unchecked(spec, example):
+    """A record of whatever `example` holds of the spec's features."""
+    return encode_examples(
+        {
+            feature.stored_name: (
+                np.array(example[feature.name], feature.dtype),
+                [len(example[feature.name])],
+            )
+            for feature in spec.features
+            if feature.name in example
+        }
+    )[0]
+
+
+def decode_example(data):
+    """Reads a tf.train.Example's wire format by hand: {name: values}."""
+
+    def fields(data):
+        position = 0
+
+        def varint():
+            nonlocal position
+            value = shift = 0
+            while True:
+                byte = data[position]
+                position += 1
+                value |= (byte & 0x7F) << shift
+                shift += 7
+                if byte < 0x80:
+                    return value
+
+        while position < len(data):
+            number, kind = divmod(varint(), 8)
+            assert kind == 2
+            length = varint()
+            yield number, data[position : position + length]
+            position += length
+
+    def varints(data):
+        value = shift = 0
+        for byte in data:
+            value |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                yield value
+                value = shift = 0
+
+    features = {}
+    ((_, body),) = fields(data)
+    for _, entry in fields(body):
+        name, feature = (value for _, value in fields(entry))
+        ((kind, values),) = fields(feature)
+        ((_, packed),) = fields(values) if values else ((1, b""),)
+        if kind == 2:
+            count = len(packed) // 4
+            features[name.decode()] = list(struct.unpack(f"<{count}f", packed))
+        else:
+            assert kind == 3
+            features[name.decode()] = list(varints(packed))
+    return features
+
+
+def test_a_static_record_has_the_schema_of_google_research_albert():
+    stored = decode_example(records.serialize(STATIC, static_example()))
+    example = static_example()
+    # Names in the order of their bytes, as deterministic protobuf has them.
+    assert list(stored) == [
+        "input_ids",
+        "input_mask",
+        "masked_lm_ids",
+        "masked_lm_positions",
+        "masked_lm_weights",
+        "next_sentence_labels",
+        "segment_ids",
+        "token_boundary",
+    ]
+    assert stored.pop("next_sentence_labels") == [0]
+    assert example.pop("sentence_order_label") == [0]
+    assert stored == example
+    assert isinstance(stored["masked_lm_weights"][0], float)
+
+
+def test_a_dynamic_record_has_its_schema():
+    stored = decode_example(records.serialize(DYNAMIC, dynamic_example()))
+    assert stored == {
+        name: [int(value) for value in values]
+        for name, values in dynamic_example().items()
+    }
+
+
+def test_equal_examples_give_equal_bytes():
+    example = static_example()
+    backwards = dict(reversed(example.items()))
+    as_arrays = {
+        name: np.array(values, np.int16 if name != "masked_lm_weights" else "f")
+        for name, values in example.items()
+    }
+    expected = records.serialize(STATIC, example)
+    assert records.serialize(STATIC, backwards) == expected
+    assert records.serialize(STATIC, as_arrays) == expected
+
+
+def test_a_batch_is_its_records():
+    examples = [dynamic_example(6, label=1), dynamic_example(9, label=0)]
+    columns = {
+        name: (
+            np.concatenate([example[name] for example in examples]),
+            np.array([len(example[name]) for example in examples]),
+        )
+        for name in examples[0]
+    }
+    expected = [records.serialize(DYNAMIC, example) for example in examples]
+    assert records.serialize_batch(DYNAMIC, columns) == expected
+    columns["sentence_order_label"] = np.array([1, 0], np.int8)
+    assert records.serialize_batch(DYNAMIC, columns) == expected
+
+
+def test_a_batch_of_none_has_no_records():
+    columns = {name: np.zeros((0, 8)) for name in static_example()}
+    columns = {
+        name: values.astype("f" if "weights" in name else int)
+        for name, values in columns.items()
+    }
+    assert records.serialize_batch(STATIC, columns) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"segment_ids": None}, "A dynamic record has .*'segment_ids'"),
+        ({"labels": [[0, 0]]}, "given are .*'labels'"),
+        ({"input_ids": [[2.5] * 6] * 2}, "'input_ids' has float64, not int"),
+        ({"input_ids": [[2, -7, 3, 4, 5, 6]] * 2}, "'input_ids' has a value"),
+        (
+            {"word_starts": [[1] * 5] * 2},
+            "Example 0: 'word_starts' has 5 values; 6 are needed",
+        ),
+        (
+            {"segment_ids": ([0] * 11, [6, 5])},
+            "Example 1: 'segment_ids' has 5 values; 6 are needed",
+        ),
+        (
+            {"segment_ids": ([0] * 11, [6, 6])},
+            "'segment_ids' has 11 values; its sizes add up to 12",
+        ),
+        (
+            {"segment_ids": [[0] * 6] * 3},
+            "'segment_ids' has 3 examples; another feature has 2",
+        ),
+        (
+            {"sentence_order_label": [[0, 1]] * 2},
+            "'sentence_order_label' has 2 values; 1 are needed",
+        ),
+    ],
+)
+def test_columns_that_do_not_fit_are_refused(changes, message):
+    columns = {name: [v, v] for name, v in dynamic_example(6).items()} | changes
+    columns = {
+        name: tuple(map(np.array, values))
+        if isinstance(values, tuple)
+        else np.array(values)
+        for name, values in columns.items()
+        if values is not None
+    }
+    with pytest.raises(ValueError, match=message):
+        records.serialize_batch(DYNAMIC, columns)
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes"),
+    [("segment_ids", [8, 7]), ("masked_lm_ids", [3, 2]), ("input_ids", [0, 0])],
+)
+def test_static_columns_are_padded_to_one_length(name, sizes):
+    columns = {
+        key: (np.array([*v, *v]), np.array([len(v)] * 2))
+        for key, v in static_example().items()
+    }
+    columns[name] = np.ones(sum(sizes), int), np.array(sizes)
+    with pytest.raises(ValueError, match=f"'{name}' has {sizes[1]} values"):
+        records.serialize_batch(STATIC, columns)
+
+
+def test_the_original_reads_static_records():
+    import tensorflow as tf
+
+    # As google-research/albert's trainer describes them.
+    description = {
+        name: tf.io.FixedLenFeature([length], dtype)
+        for name, length, dtype in [
+            ("input_ids", 8, tf.int64),
+            ("input_mask", 8, tf.int64),
+            ("segment_ids", 8, tf.int64),
+            ("token_boundary", 8, tf.int64),
+            ("masked_lm_positions", 3, tf.int64),
+            ("masked_lm_ids", 3, tf.int64),
+            ("masked_lm_weights", 3, tf.float32),
+            ("next_sentence_labels", 1, tf.int64),
+        ]
+    }
+    columns = {
+        name: np.array([values, values])
+        for name, values in static_example().items()
+    }
+    expected = static_example()
+    expected["next_sentence_labels"] = expected.pop("sentence_order_label")
+    for record in records.serialize_batch(STATIC, columns):
+        parsed = tf.io.parse_single_example(record, description)
+        assert {
+            name: value.numpy().tolist() for name, value in parsed.items()
+        } == expected
+
+
+def test_dynamic_records_are_padded():
+    batch = records.parse_batch(
+        DYNAMIC,
+        [
+            records.serialize(DYNAMIC, dynamic_example(5, label=1)),
+            records.serialize(DYNAMIC, dynamic_example(7, label=0)),
+        ],
+        max_seq_length=7,
+    )
+    assert batch["input_ids"].tolist() == [
+        [2, 10, 11, 12, 3, 0, 0],
+        [2, 10, 11, 12, 13, 14, 3],
+    ]
+    assert batch["segment_ids"].tolist() == [
+        [0, 0, 0, 1, 1, 0, 0],
+        [0, 0, 0, 0, 0, 1, 1],
+    ]
+    assert batch["word_starts"][0].tolist() == [1, 1, 1, 1, 1, 0, 0]
+    assert batch["input_mask"].tolist() == [
+        [1, 1, 1, 1, 1, 0, 0],
+        [1, 1, 1, 1, 1, 1, 1],
+    ]
+    assert batch["sentence_order_label"].tolist() == [1, 0]
+    assert {array.dtype for array in batch.values()} == {np.dtype(np.int32)}
+
+
+def test_static_records_come_back():
+    example = static_example()
+    batch = records.parse_batch(
+        STATIC,
+        [records.serialize(STATIC, example)] * 2,
+        max_seq_length=8,
+        num_slots=3,
+    )
+    assert batch.pop("sentence_order_label").tolist() == [0, 0]
+    for name, values in batch.items():
+        assert values.tolist() == [example[name]] * 2
+    assert batch["masked_lm_weights"].dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("spec", "example", "missing"),
+    [
+        (DYNAMIC, dynamic_example(), "word_starts"),
+        (DYNAMIC, dynamic_example(), "input_ids"),
+        (STATIC, static_example(), "token_boundary"),
+        (STATIC, static_example(), "sentence_order_label"),
+    ],
+)
+def test_a_missing_feature_is_named(spec, example, missing):
+    whole = records.serialize(spec, example)
+    lacking = unchecked(
+        spec, {name: v for name, v in example.items() if name != missing}
+    )
+    name = next(f.stored_name for f in spec.features if f.name == missing)
+    with pytest.raises(UserError, match=f"Record 1 .*{name}"):
+        records.parse_batch(
+            spec, [whole, lacking], max_seq_length=8, num_slots=3
+        )
+
+
+@pytest.mark.parametrize(
+    ("spec", "example", "message"),
+    [
+        (
+            STATIC,
+            static_example(length=7),
+            "Record 0: feature 'input_ids' has 7 values; 8 are needed",
+        ),
+        (
+            STATIC,
+            static_example(slots=2),
+            "feature 'masked_lm_positions' has 2 values; 3 are needed",
+        ),
+        (
+            DYNAMIC,
+            dynamic_example() | {"segment_ids": [0, 1]},
+            "feature 'segment_ids' has 2 values; 6 are needed",
+        ),
+        (
+            DYNAMIC,
+            dynamic_example() | {"sentence_order_label": [0, 1]},
+            "feature 'sentence_order_label' has 2 values; 1 are needed",
+        ),
+        (
+            DYNAMIC,
+            dynamic_example(9),
+            "Record 0 has 9 tokens; at most max_seq_length=8",
+        ),
+    ],
+)
+def test_a_wrong_length_is_named(spec, example, message):
+    serialized = unchecked(spec, example)
+    with pytest.raises(UserError, match=message):
+        records.parse_batch(spec, [serialized], max_seq_length=8, num_slots=3)
+
+
+def test_a_wrong_type_is_named():
+    features = tuple(
+        dataclasses.replace(f, dtype="float32") for f in DYNAMIC.features
+    )
+    floats = unchecked(
+        records.RecordSpec("floats", features), dynamic_example()
+    )
+    good = records.serialize(DYNAMIC, dynamic_example())
+    with pytest.raises(UserError, match=r"Record 1 is not a dynamic record"):
+        records.parse_batch(DYNAMIC, [good, floats], max_seq_length=8)
+
+
+def test_bytes_that_are_no_example_are_named():
+    with pytest.raises(UserError, match="Record 0 is not a dynamic record"):
+        records.parse_batch(DYNAMIC, [b"\xff\xff"], max_seq_length=8)
+
+
+@pytest.mark.parametrize("place", [0, -1])
+def test_a_value_beyond_int32_is_named(place):
+    good = records.serialize(DYNAMIC, dynamic_example())
+    example = dynamic_example()
+    example["input_ids"][place] = 2**32 + 5
+    large = records.serialize(DYNAMIC, example)
+    with pytest.raises(
+        UserError, match=r"Record 1: feature 'input_ids' .* 4294967301, which"
+    ):
+        records.parse_batch(DYNAMIC, [good, large, good], max_seq_length=8)
+
+
+@pytest.mark.parametrize("wrong", [b"\xff", b"", "long"])
+def test_a_record_is_called_what_the_caller_says(wrong):
+    if wrong == "long":
+        wrong = records.serialize(DYNAMIC, dynamic_example(9))
+    good = records.serialize(DYNAMIC, dynamic_example())
+    with pytest.raises(UserError, match="^file a, record 8"):
+        records.parse_batch(
+            DYNAMIC,
+            [good, wrong],
+            max_seq_length=8,
+            namer=lambda number: f"file a, record {7 + number}",
+        )

@@ -1,0 +1,382 @@
+import dataclasses
+import errno
+import hashlib
+import json
+import os
+import threading
+
+import numpy as np
+import pytest
+
+from albert_tf.config import UserError
+from albert_tf.io.json_files import write_json
+from albert_tf.records.shards import (
+    ShardInfo,
+    describe_tokenizer,
+    id_ranges,
+    ids_in_ranges,
+    open_shards,
+    read_metadata,
+    shard_name,
+    write_shard,
+)
+
+
+def numbered(count, prefix=b"record"):
+    """Records of many sizes, the empty one included."""
+    return [prefix * (number % 7) + b"%d" % number for number in range(count)]
+
+
+@pytest.fixture
+def directory(tmp_path):
+    """Two splits; train has the records 0 to 24 in three shards."""
+    contents = numbered(25)
+    parts = [contents[:10], contents[10:11], contents[11:]]
+    shards = [
+        write_shard(tmp_path / f"train-{number:05}-of-00003.tfrecord", part)
+        for number, part in enumerate(parts)
+    ]
+    held_out = write_shard(
+        tmp_path / "eval-00000-of-00001.tfrecord", [b"", b"held out"]
+    )
+    write_json(
+        tmp_path / "metadata.json",
+        {
+            "format_version": 1,
+            "record_kind": "dynamic",
+            "splits": {
+                "train": {"shards": [dataclasses.asdict(s) for s in shards]},
+                "eval": {"shards": [dataclasses.asdict(held_out)]},
+            },
+        },
+    )
+    return tmp_path
+
+
+def test_a_shard_is_a_tfrecord_file_with_a_true_account(tmp_path):
+    import tensorflow as tf
+
+    path = tmp_path / "train-00000-of-00001.tfrecord"
+    info = write_shard(path, iter(numbered(30)))
+    data = path.read_bytes()
+    assert info == ShardInfo(
+        path.name, 30, len(data), hashlib.sha256(data).hexdigest()
+    )
+    read = tf.data.TFRecordDataset([str(path)])
+    assert list(read.as_numpy_iterator()) == numbered(30)
+    assert os.listdir(tmp_path) == [path.name]
+
+
+def test_a_shard_that_fails_leaves_nothing(tmp_path):
+    def failing():
+        yield b"one"
+        raise RuntimeError("no more")
+
+    with pytest.raises(RuntimeError, match="no more"):
+        write_shard(tmp_path / "a.tfrecord", failing())
+    assert os.listdir(tmp_path) == []
+
+
+def test_records_are_read_by_number(directory):
+    contents = numbered(25)
+    with open_shards(directory, "train") as shards:
+        assert len(shards) == 25
+        assert shards.metadata["record_kind"] == "dynamic"
+        assert shards.read(range(25)) == contents
+        order = [24, 0, 10, 10, 9, 11]
+        assert shards.read(np.array(order)) == [contents[n] for n in order]
+        assert shards.read([]) == []
+    with open_shards(str(directory), "eval") as shards:
+        assert shards.read([1, 0]) == [b"held out", b""]
+
+
+def test_shards_may_be_empty(tmp_path):
+    parts = [[], [b"0", b"1"], [], [], [b"2"], []]
+    names = [shard_name("train", n, len(parts)) for n in range(len(parts))]
+    infos = [
+        write_shard(tmp_path / name, part)
+        for name, part in zip(names, parts, strict=True)
+    ]
+    assert infos[0] == ShardInfo(
+        names[0], 0, 0, hashlib.sha256(b"").hexdigest()
+    )
+    write_json(
+        tmp_path / "metadata.json",
+        {
+            "format_version": 1,
+            "splits": {
+                "train": {"shards": [dataclasses.asdict(i) for i in infos]},
+                "eval": {"shards": [dataclasses.asdict(infos[0])]},
+            },
+        },
+    )
+    with open_shards(tmp_path, "train") as shards:
+        assert len(shards) == 3
+        assert shards.read([2, 0, 1]) == [b"2", b"0", b"1"]
+        assert [shards.location(n) for n in range(3)] == [
+            f"{tmp_path}/train-00001-of-00006.tfrecord, record 0",
+            f"{tmp_path}/train-00001-of-00006.tfrecord, record 1",
+            f"{tmp_path}/train-00004-of-00006.tfrecord, record 0",
+        ]
+    with open_shards(tmp_path, "eval") as shards:
+        assert len(shards) == 0
+        assert shards.read([]) == []
+
+
+@pytest.mark.parametrize("number", [-1, 25])
+def test_a_number_out_of_range_is_refused(directory, number):
+    with (
+        open_shards(directory, "train") as shards,
+        pytest.raises(IndexError, match=r"range\(25\)"),
+    ):
+        shards.read([0, number])
+
+
+def test_a_record_can_be_located(directory):
+    with open_shards(directory, "train") as shards:
+        assert shards.location(12) == (
+            f"{directory}/train-00002-of-00003.tfrecord, record 1"
+        )
+
+
+def test_many_threads_read_the_same(directory):
+    contents = numbered(25)
+    wrong = []
+    with open_shards(directory, "train") as shards:
+
+        def read(seed):
+            rng = np.random.default_rng(seed)
+            for _ in range(200):
+                numbers = rng.integers(0, 25, 8)
+                if shards.read(numbers) != [contents[n] for n in numbers]:
+                    wrong.append(seed)
+
+        threads = [threading.Thread(target=read, args=(s,)) for s in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not wrong
+
+
+def test_a_glob_selects_shards_of_the_split(directory, monkeypatch):
+    contents = numbered(25)
+    pattern = f"{directory}/train-0000[12]-of-00003.tfrecord"
+    with open_shards(pattern, "train") as shards:
+        assert shards.read(range(len(shards))) == contents[10:]
+    with open_shards(f"{directory}/*.tfrecord", "train") as shards:
+        assert len(shards) == 25
+    monkeypatch.chdir(directory)
+    with open_shards("train-*", "train") as shards:
+        assert len(shards) == 25
+    with pytest.raises(UserError, match="names no shard of the split 'eval'"):
+        open_shards("train-*", "eval")
+
+
+def test_a_foreign_file_in_a_glob_is_named(directory):
+    (directory / "train-00009-of-00010.tfrecord").write_bytes(b"")
+    with pytest.raises(UserError, match=r"00009-of-00010\.tfrecord is not"):
+        open_shards(f"{directory}/train-*", "train")
+    open_shards(directory, "train").close()
+
+
+def damage_missing(path):
+    path.unlink()
+
+
+def damage_cut(path):
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+def damage_emptied(path):
+    path.write_bytes(b"")
+
+
+def damage_flipped(path):
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def damage_swapped(path):
+    data = path.read_bytes()
+    other = path.with_name("train-00000-of-00003.tfrecord")
+    path.write_bytes(other.read_bytes()[: len(data)].ljust(len(data)))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (damage_missing, "is missing"),
+        (damage_cut, r"bytes, metadata.json says \d+: it was cut"),
+        (damage_emptied, "has 0 bytes, metadata.json says"),
+        (damage_flipped, "sha256 .* its contents changed"),
+        (damage_swapped, "sha256 .* its contents changed"),
+    ],
+)
+def test_a_damaged_shard_is_named(directory, damage, message):
+    name = "train-00002-of-00003.tfrecord"
+    damage(directory / name)
+    with pytest.raises(UserError, match=f"{name} .*{message}|{name} {message}"):
+        open_shards(directory, "train")
+    # Another split has nothing to do with it.
+    open_shards(directory, "eval").close()
+
+
+def test_an_unfinished_directory_says_how_to_finish_it(directory):
+    (directory / "metadata.json").unlink()
+    with pytest.raises(
+        UserError, match="unfinished; run build_pretraining_data again"
+    ):
+        open_shards(directory, "train")
+
+
+def test_other_wrong_paths_are_told(directory, tmp_path):
+    with pytest.raises(UserError, match="has no split 'dev'; it has eval, tra"):
+        open_shards(directory, "dev")
+    with pytest.raises(UserError, match="nowhere is not a directory"):
+        open_shards(tmp_path / "nowhere" / "train-*", "train")
+
+
+def test_another_format_is_told(directory):
+    write_json(directory / "metadata.json", {"format_version": 2})
+    with pytest.raises(UserError, match="format_version=2; 1 is needed"):
+        open_shards(directory, "train")
+
+
+def test_a_shard_outside_the_directory_is_refused(directory):
+    metadata = read_metadata(directory)
+    metadata["splits"]["train"]["shards"][0]["name"] = "../other.tfrecord"
+    write_json(directory / "metadata.json", metadata)
+    with pytest.raises(UserError, match="a name within the directory"):
+        open_shards(directory, "train")
+
+
+@pytest.mark.parametrize(
+    ("ids", "ranges"),
+    [
+        ([], []),
+        ([7], [[7, 8]]),
+        ([5, 6, 7, 9, 11, 12], [[5, 8], [9, 10], [11, 13]]),
+    ],
+)
+def test_ids_travel_as_ranges(ids, ranges):
+    assert id_ranges(np.array(ids, np.int32)) == ranges
+    back = ids_in_ranges(ranges)
+    assert back.tolist() == ids
+    assert back.dtype == np.int32
+
+
+def test_a_tokenizer_is_described_for_readers(tiny_tokenizer):
+    description = json.loads(json.dumps(describe_tokenizer(tiny_tokenizer)))
+    ranges = description.pop("replacement_id_ranges")
+    np.testing.assert_array_equal(
+        ids_in_ranges(ranges), tiny_tokenizer.replacement_ids
+    )
+    assert description.pop("fingerprint") == tiny_tokenizer.fingerprint
+    assert description == {
+        "vocab_size": 200,
+        "pad_id": 0,
+        "unk_id": 1,
+        "cls_id": 2,
+        "sep_id": 3,
+        "mask_id": 4,
+        "special_ids": [0, 1, 2, 3, 4],
+    }
+
+
+# Shards in a bucket, for which `file://` stands.
+
+
+def copies(cache):
+    return sorted(path.name for path in cache.rglob("*") if path.is_file())
+
+
+def test_shards_in_a_bucket_are_copied_once(directory, tmp_path, monkeypatch):
+    cache = tmp_path / "cache"
+    contents = numbered(25)
+    numbers = np.random.default_rng(3).integers(0, 25, 60).tolist()
+    with open_shards(directory, "train") as shards:
+        fingerprint, order = shards.fingerprint, shards.read(numbers)
+    bucket = f"file://{directory}"
+    with open_shards(bucket, "train", str(cache)) as shards:
+        assert shards.fingerprint == fingerprint
+        assert shards.read(range(25)) == contents
+        assert shards.read(numbers) == order
+        assert shards.location(12) == (
+            f"{bucket}/train-00002-of-00003.tfrecord, record 1"
+        )
+    assert [path.name for path in cache.iterdir()] == [fingerprint]
+    assert copies(cache) == [shard_name("train", n, 3) for n in range(3)]
+    # The next time all is there, if only some of it is asked for.
+    for path in directory.glob("train-*"):
+        path.unlink()
+    with open_shards(bucket, "train", str(cache)) as shards:
+        assert shards.read(numbers) == order
+    # Where no place is given: one of the user's own.
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "system"))
+    with open_shards(bucket, "eval") as shards:
+        assert shards.read([1]) == [b"held out"]
+    (own,) = (tmp_path / "system").iterdir()
+    assert own.name == f"albert_tf-{os.getuid()}"
+    assert own.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_bucket_s_shards_are_selected_and_refused_alike(directory, tmp_path):
+    bucket, cache = f"file://{directory}", str(tmp_path / "cache")
+    with open_shards(f"{bucket}/train-0000[12]*", "train", cache) as shards:
+        assert shards.read(range(len(shards))) == numbered(25)[10:]
+    with pytest.raises(UserError, match="has no split 'dev'"):
+        open_shards(bucket, "dev", cache)
+    with pytest.raises(UserError, match="nowhere is not a directory"):
+        open_shards(f"{bucket}/nowhere", "train", cache)
+    (directory / "train-00009-of-00010.tfrecord").write_bytes(b"")
+    with pytest.raises(UserError, match=r"00009-of-00010\.tfrecord is not"):
+        open_shards(f"{bucket}/train-*", "train", cache)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (damage_missing, "is missing"),
+        (damage_cut, r"bytes, metadata.json says \d+: it was cut"),
+        (damage_flipped, "sha256 .* its contents changed"),
+    ],
+)
+def test_a_damaged_shard_in_a_bucket_is_named(
+    directory, tmp_path, damage, message
+):
+    name = "train-00002-of-00003.tfrecord"
+    damage(directory / name)
+    cache = str(tmp_path / "cache")
+    with pytest.raises(UserError, match=f"^file://.*{name}.*{message}"):
+        open_shards(f"file://{directory}", "train", cache)
+
+
+@pytest.mark.parametrize("damage", [damage_cut, damage_flipped])
+def test_a_damaged_copy_is_made_anew(directory, tmp_path, damage):
+    bucket, cache = f"file://{directory}", tmp_path / "cache"
+    open_shards(bucket, "train", str(cache)).close()
+    (copy,) = cache.rglob("train-00002*")
+    damage(copy)
+    with open_shards(bucket, "train", str(cache)) as shards:
+        assert shards.read(range(25)) == numbered(25)
+
+
+def test_no_room_for_copies_is_told(directory, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("shutil.copyfileobj", full)
+    with pytest.raises(UserError, match="cannot be copied to .*: No space"):
+        open_shards(f"file://{directory}", "train", str(tmp_path / "cache"))
+    assert copies(tmp_path / "cache") == []
+
+
+def test_records_are_read_from_a_bucket(directory):
+    from albert_tf.records.tfrecord import read_records
+
+    path = f"file://{directory}/train-00000-of-00003.tfrecord"
+    assert list(read_records(path)) == numbered(10)
+    with pytest.raises(UserError, match="nowhere cannot be read: "):
+        next(read_records(f"file://{directory}/nowhere"))

@@ -1,0 +1,122 @@
+"""A log outlives a full disk, whole entry by whole entry."""
+
+import errno
+import os
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import (
+    EventAccumulator,
+)
+
+from albert_tf.io import files
+from albert_tf.rundir import append_log
+from albert_tf.rundir.append_log import AppendLog
+from albert_tf.rundir.monitor import Monitor
+
+
+@pytest.fixture
+def disk(monkeypatch):
+    """A disk with so much room left; what is written takes of it."""
+
+    class Disk:
+        room = 10**9
+
+    real = os.write
+
+    def write(descriptor, data):
+        if not Disk.room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        number = real(descriptor, bytes(data[: Disk.room]))
+        Disk.room -= number
+        return number
+
+    monkeypatch.setattr(append_log.os, "write", write)
+    return Disk
+
+
+def test_entries_wait_until_there_is_room(tmp_path, disk):
+    path, said = tmp_path / "deep" / "log", []
+    log = AppendLog(str(path), said.append)
+    log.append(b"one\n")
+    disk.room = 2
+    log.append(b"two\n")
+    log.append(b"three\n")
+    log.sync()
+    # No half entry, and told once.
+    assert path.read_bytes() == b"one\n"
+    assert len(said) == 1
+    assert f"{path} cannot be written: No space left on device." in said[0]
+    disk.room = 1000
+    log.append(b"four\n")
+    assert path.read_bytes() == b"one\ntwo\nthree\nfour\n"
+    assert said[1:] == [f"{path} can be written again."]
+    log.close()
+    assert len(said) == 2
+
+
+def test_waiting_entries_are_bounded(tmp_path, disk, monkeypatch):
+    monkeypatch.setattr(append_log, "MAX_WAITING_BYTES", 10)
+    path, said = tmp_path / "log", []
+    log = AppendLog(str(path), said.append)
+    disk.room = 0
+    for number in range(8):
+        log.append(b"%03d\n" % number)
+    disk.room = 1000
+    log.sync()
+    assert path.read_bytes() == b"006\n007\n"
+    assert said[-1] == f"{path} can be written again; 6 entries are lost."
+
+
+def test_what_is_never_written_is_told(tmp_path, disk):
+    path, said = tmp_path / "log", []
+    log = AppendLog(str(path), said.append)
+    disk.room = 0
+    log.append(b"one\n")
+    log.append(b"two\n")
+    log.close()
+    assert "its last 2 entries are lost" in said[-1]
+
+
+def test_a_file_that_cannot_be_made_is_tried_again(tmp_path):
+    directory, said = tmp_path / "directory", []
+    directory.write_text("in the way")
+    log = AppendLog(str(directory / "log"), said.append)
+    log.append(b"one\n")
+    assert "cannot be written" in said[0]
+    directory.unlink()
+    log.append(b"two\n")
+    log.close()
+    assert (directory / "log").read_bytes() == b"one\ntwo\n"
+
+
+def test_in_a_bucket_entries_arrive_when_they_are_to(tmp_path):
+    path = f"file://{tmp_path}/deep/log"
+    for entry in (b"one\n", b"two\n"):
+        log = AppendLog(path, pytest.fail)
+        log.append(entry)
+        assert not files.exists(path) or entry not in files.open(path).read()
+        log.sync()
+        assert entry in files.open(path).read()
+        log.append(b"last\n")
+        log.close()
+    assert files.open(path).read() == b"one\nlast\ntwo\nlast\n"
+
+
+def test_a_run_outlives_a_full_disk(tmp_path, disk, capsys):
+    monitor = Monitor(str(tmp_path), num_steps=9, start_step=0)
+    for step, room in ((1, 10**6), (2, 40), (3, 0), (4, 10**6)):
+        disk.room = room
+        monitor.log(step, {"loss": float(step)}, {})
+        monitor.flush()
+    monitor.close()
+    steps = [
+        line.split(",")[0]
+        for line in (tmp_path / "metrics.jsonl").read_text().splitlines()
+    ]
+    assert steps == [f'{{"step": {n}' for n in (1, 2, 3, 4)]
+    events = EventAccumulator(str(tmp_path / "tensorboard/train"))
+    events.Reload()
+    assert [e.step for e in events.Tensors("loss/loss")] == [1, 2, 3, 4]
+    said = capsys.readouterr().out
+    assert said.count("cannot be written") == 3
+    assert said.count("can be written again.") == 3

@@ -1,0 +1,632 @@
+"""Checkpoints are whole, or another one is taken."""
+
+import contextlib
+import errno
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.numpy
+import tensorflow as tf
+
+from albert_tf.config import UserError
+from albert_tf.io import files
+from albert_tf.rundir.checkpoints import Checkpoints, SaveFailed
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def variables():
+    # Two of one shape: a slot restored by position would not be noticed.
+    return {
+        "model/dense/kernel": tf.Variable([1.0, 2.0]),
+        "lamb/momentum": tf.Variable([3.0, 4.0]),
+        "lamb/iterations": tf.Variable(0, dtype=tf.int64),
+    }
+
+
+def fill(variables, number):
+    for offset, variable in enumerate(variables.values()):
+        variable.assign(tf.cast(variable * 0 + number + offset, variable.dtype))
+
+
+def values(variables):
+    return {path: v.numpy().tolist() for path, v in variables.items()}
+
+
+def saved(directory, variables, steps=(1, 2, 3), keep=5, best=()):
+    checkpoints = Checkpoints(str(directory), variables, keep)
+    for step in steps:
+        fill(variables, 10 * step)
+        checkpoints.save(
+            step, {"window": {"sum:loss": step / 3}}, best=step in best
+        )
+    fill(variables, 0)
+    return checkpoints
+
+
+def test_restores_values_and_state_exactly(tmp_path, variables):
+    checkpoints = saved(tmp_path, variables)
+    restored, problems = checkpoints.restore_latest()
+    assert (restored.step, problems) == (3, [])
+    assert restored.state == {"window": {"sum:loss": 1.0}}
+    assert values(variables) == {
+        "model/dense/kernel": [30.0, 30.0],
+        "lamb/momentum": [31.0, 31.0],
+        "lamb/iterations": 32,
+    }
+
+
+TYPES = ("float16", "float32", "float64", "int32", "int64", "uint8", "uint64")
+
+
+def test_every_bit_of_every_type_comes_back(tmp_path):
+    rng = np.random.default_rng(5)
+    variables = {
+        f"{dtype}/{shape}": tf.Variable(
+            np.frombuffer(
+                rng.bytes(np.prod(shape, dtype=int) * np.dtype(dtype).itemsize),
+                dtype,
+            ).reshape(shape)
+        )
+        for dtype in TYPES
+        for shape in ((), (3,), (2, 0), (2, 3, 5))
+    }
+    # What has no equal, and what is easily lost.
+    variables["odd"] = tf.Variable([np.nan, np.inf, -0.0, 1e-45])
+    variables["half"] = tf.Variable([1.5, -0.0], dtype=tf.bfloat16)
+    variables["truth"] = tf.Variable([True, False, True])
+    before = {path: v.numpy().tobytes() for path, v in variables.items()}
+    checkpoints = Checkpoints(str(tmp_path), variables, 1)
+    checkpoints.save(7, {})
+    for variable in variables.values():
+        variable.assign(tf.zeros(variable.shape, variable.dtype))
+    assert checkpoints.restore_latest()[0].step == 7
+    after = {path: v.numpy().tobytes() for path, v in variables.items()}
+    assert after == before
+
+
+def test_other_programs_can_read_it(tmp_path, variables):
+    saved(tmp_path, variables, steps=(4,))
+    arrays = safetensors.numpy.load_file(tmp_path / "step-4")
+    assert arrays.pop("sha256").shape == (32,)
+    assert {path: a.tolist() for path, a in arrays.items()} == {
+        "model/dense/kernel": [40.0, 40.0],
+        "lamb/momentum": [41.0, 41.0],
+        "lamb/iterations": 42,
+    }
+
+
+def test_order_of_variables_does_not_matter(tmp_path, variables):
+    saved(tmp_path, variables)
+    turned = dict(reversed(variables.items()))
+    Checkpoints(str(tmp_path), turned, 5).restore_latest()
+    assert values(variables)["lamb/momentum"] == [31.0, 31.0]
+
+
+def test_no_checkpoint_yet(tmp_path, variables):
+    checkpoints = Checkpoints(str(tmp_path / "new"), variables, 1)
+    assert checkpoints.restore_latest() == (None, [])
+    assert checkpoints.steps() == []
+    assert checkpoints.best_step() is None
+
+
+def test_keeps_the_newest_and_leaves_nothing_else(tmp_path, variables):
+    checkpoints = saved(tmp_path, variables, steps=(1, 2, 10, 11), keep=2)
+    assert checkpoints.steps() == [10, 11]
+    assert sorted(os.listdir(tmp_path)) == ["step-10", "step-11"]
+
+
+def test_keeps_the_newest_best_one_beside_them(tmp_path, variables):
+    checkpoints = saved(
+        tmp_path, variables, steps=(1, 2, 3, 4, 5), keep=2, best=(1, 2)
+    )
+    assert checkpoints.steps() == [2, 4, 5]
+    # A restart knows of it, too.
+    again = Checkpoints(str(tmp_path), variables, 2)
+    assert again.best_step() == 2
+    again.save(6, {}, best=True)
+    again.save(7, {})
+    assert again.steps() == [6, 7]
+    assert again.restore(6).step == 6
+
+
+def test_a_step_can_be_restored(tmp_path, variables):
+    checkpoints = saved(tmp_path, variables)
+    assert checkpoints.restore(1).state == {"window": {"sum:loss": 1 / 3}}
+    assert values(variables)["lamb/momentum"] == [11.0, 11.0]
+    with pytest.raises(UserError, match="step-9 cannot be read: No such file"):
+        checkpoints.restore(9)
+    flip(tmp_path / "step-1")
+    with pytest.raises(UserError, match="step-1 is damaged: of its"):
+        checkpoints.restore(1)
+
+
+def test_a_step_saved_again_takes_the_place_of_the_first(tmp_path, variables):
+    checkpoints = saved(tmp_path, variables, steps=(1,))
+    fill(variables, 70)
+    checkpoints.save(1, {"again": 1})
+    fill(variables, 0)
+    assert checkpoints.restore_latest()[0].state == {"again": 1}
+    assert values(variables)["lamb/momentum"] == [71.0, 71.0]
+
+
+def test_who_does_not_write_changes_nothing(tmp_path, variables):
+    saved(tmp_path, variables)
+    (tmp_path / "step-4.tmp-17").write_bytes(b"half")
+    flip(tmp_path / "step-3")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    reader = Checkpoints(str(tmp_path), variables, 1, writes=False)
+    reader.save(4, {})
+    restored, (problem,) = reader.restore_latest()
+    assert restored.step == 2
+    assert "step-3: of its" in problem
+    assert "passed over" in problem
+    after = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert after == before
+    new = Checkpoints(str(tmp_path / "new"), variables, 1, writes=False)
+    new.save(1, {})
+    assert not (tmp_path / "new").exists()
+
+
+# Each case damages the newest of three checkpoints, of steps 1 to 3.
+
+
+def flip(path, place=0.5, bit=0):
+    content = bytearray(path.read_bytes())
+    content[int(place * (len(content) - 1))] ^= 1 << bit
+    path.write_bytes(content)
+
+
+def cut(path, keep):
+    os.truncate(path, keep(path.stat().st_size))
+
+
+def swap_with_the_one_before(path):
+    other = path.with_name("step-2")
+    path.write_bytes(other.read_bytes())
+
+
+DAMAGES = {
+    **{
+        f"bit {n % 8} at {n / 63:.3f}": lambda path, n=n: flip(
+            path, n / 63, n % 8
+        )
+        for n in range(64)
+    },
+    "one byte cut": lambda path: cut(path, lambda size: size - 1),
+    "the checksum cut": lambda path: cut(path, lambda size: size - 32),
+    "half": lambda path: cut(path, lambda size: size // 2),
+    "the header's length only": lambda path: cut(path, lambda size: 8),
+    "less than the header's length": lambda path: cut(path, lambda size: 7),
+    "empty": lambda path: cut(path, lambda size: 0),
+    "one byte more": lambda path: cut(path, lambda size: size + 1),
+    "zeros": lambda path: path.write_bytes(bytes(path.stat().st_size)),
+    "another file": lambda path: path.write_text("{}"),
+    "that of another step": swap_with_the_one_before,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
+def test_a_damaged_one_is_set_aside_for_the_one_before(
+    tmp_path, variables, damage
+):
+    checkpoints = saved(tmp_path, variables)
+    damage(tmp_path / "step-3")
+    restored, problems = checkpoints.restore_latest()
+    assert restored.step == 2
+    assert values(variables)["model/dense/kernel"] == [20.0, 20.0]
+    (problem,) = problems
+    assert problem.startswith(f"{tmp_path}/step-3: ")
+    assert problem.endswith(f"; set aside as {tmp_path}/step-3.damaged.")
+    assert "\n" not in problem
+    assert sorted(os.listdir(tmp_path)) == [
+        "step-1",
+        "step-2",
+        "step-3.damaged",
+    ]
+    # The run goes on, and is not held up again.
+    checkpoints.save(3, {})
+    assert checkpoints.restore_latest() == (checkpoints.restore(3), [])
+
+
+def test_the_damage_is_told(tmp_path, variables):
+    checkpoints = saved(tmp_path, variables)
+    os.rename(tmp_path / "step-3", tmp_path / "step-12")
+    flip(tmp_path / "step-2")
+    size = (tmp_path / "step-2").stat().st_size
+    restored, problems = checkpoints.restore_latest()
+    assert restored.step == 1
+    assert "step-12: it is the checkpoint of step 3; set aside" in problems[0]
+    assert f"step-2: of its {size} bytes some are missing or" in problems[1]
+
+
+def test_two_that_were_swapped_are_both_noticed(tmp_path, variables):
+    checkpoints = saved(tmp_path, variables)
+    os.rename(tmp_path / "step-3", tmp_path / "x")
+    os.rename(tmp_path / "step-2", tmp_path / "step-3")
+    os.rename(tmp_path / "x", tmp_path / "step-2")
+    restored, problems = checkpoints.restore_latest()
+    assert (restored.step, len(problems)) == (1, 2)
+
+
+def test_a_bad_sector_is_damage_and_a_lost_connection_is_not(
+    tmp_path, variables, monkeypatch
+):
+    checkpoints = saved(tmp_path, variables)
+    number = errno.ESTALE
+
+    def failing(path):
+        if path.endswith("step-3"):
+            raise OSError(number, os.strerror(number))
+        return os.path.getsize(path)
+
+    monkeypatch.setattr("albert_tf.io.files.size", failing)
+    with pytest.raises(UserError, match="step-3 cannot be read: Stale"):
+        checkpoints.restore_latest()
+    assert checkpoints.steps() == [1, 2, 3]
+    number = errno.EIO
+    restored, (problem,) = checkpoints.restore_latest()
+    assert restored.step == 2
+    assert "reading it fails (Input/output error)" in problem
+
+
+def test_never_starts_afresh_over_lost_work(tmp_path, variables):
+    checkpoints = saved(tmp_path, variables, steps=(1, 2))
+    for step in (1, 2):
+        flip(tmp_path / f"step-{step}")
+    with pytest.raises(UserError, match="No checkpoint in .* is good"):
+        checkpoints.restore_latest()
+    assert values(variables)["model/dense/kernel"] == [0.0, 0.0]
+    # Nor at the next try, when both have been set aside.
+    with pytest.raises(UserError, match="No checkpoint in .* is good"):
+        checkpoints.restore_latest()
+
+
+def test_another_model_is_told_by_its_variables(tmp_path, variables):
+    checkpoints = saved(tmp_path, variables)
+    others = {
+        "model/dense/kernel": tf.Variable([1.0, 2.0, 3.0]),
+        "lamb/momentum": tf.Variable([1, 2]),
+        "model/dense/bias": tf.Variable(7.0),
+    }
+    with pytest.raises(UserError) as error:
+        Checkpoints(str(tmp_path), others, 5).restore_latest()
+    assert str(error.value) == (
+        f"{tmp_path}/step-3 is a checkpoint of another model: "
+        "model/dense/bias is missing; "
+        "model/dense/kernel is F32 [2] and not F32 [3]; "
+        "lamb/momentum is F32 [2] and not I32 [2]; "
+        "lamb/iterations is not of this model. "
+        "Give the settings that it was made with, or another --run_dir."
+    )
+    assert others["model/dense/bias"].numpy() == 7.0
+    # It is no damage: nothing was set aside.
+    assert checkpoints.steps() == [1, 2, 3]
+    many = {f"layer/{n}": tf.Variable(0.0) for n in range(40)}
+    with pytest.raises(UserError, match="layer/4 is missing; and 38 more"):
+        Checkpoints(str(tmp_path), many, 5).restore_latest()
+
+
+# A disk that is full, and stops at every moment of a save.
+
+
+class Stop(BaseException):
+    """Stands for a signal: no clean-up is to see it as an error."""
+
+
+def at_call(monkeypatch, owner, name, number, act):
+    """Lets the call of that number of a function run `act` instead."""
+    original, calls = getattr(owner, name), 0
+
+    def replaced(*args, **kwargs):
+        nonlocal calls
+        calls += 1
+        return act() if calls == number else original(*args, **kwargs)
+
+    monkeypatch.setattr(owner, name, replaced)
+
+
+def raises(error):
+    def act():
+        raise error
+
+    return act
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "reason"),
+    [
+        ("open", 1, errno.ENOSPC),
+        ("fsync", 1, errno.EDQUOT),
+        ("fsync", 1, errno.EIO),
+        ("replace", 1, errno.EROFS),
+        ("makedirs", 1, errno.EACCES),
+    ],
+)
+def test_a_save_that_fails_leaves_what_was_there(
+    tmp_path, variables, monkeypatch, name, number, reason
+):
+    checkpoints = saved(tmp_path, variables, keep=3)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    error = OSError(reason, os.strerror(reason))
+    owner = "albert_tf.io.files.builtins" if name == "open" else "os"
+    with monkeypatch.context() as patch:
+        at_call(
+            patch,
+            sys.modules[owner.split(".")[-1]],
+            name,
+            number,
+            raises(error),
+        )
+        with pytest.raises(SaveFailed) as failure:
+            checkpoints.save(4, {})
+    assert str(failure.value) == (
+        f"The checkpoint of step 4 could not be saved in {tmp_path}: "
+        f"{os.strerror(reason)}."
+    )
+    after = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert after == before
+    checkpoints.save(4, {})
+    assert checkpoints.steps() == [2, 3, 4]
+
+
+def test_a_full_disk_while_old_ones_are_removed_is_told(
+    tmp_path, variables, monkeypatch
+):
+    checkpoints = saved(tmp_path, variables, keep=3)
+    error = OSError(errno.EROFS, os.strerror(errno.EROFS))
+    with monkeypatch.context() as patch:
+        at_call(patch, os, "remove", 1, raises(error))
+        with pytest.raises(SaveFailed, match="Read-only file system"):
+            checkpoints.save(4, {})
+    checkpoints.save(5, {})
+    assert checkpoints.steps() == [3, 4, 5]
+
+
+class Written:
+    """A file that runs `act` before its write of that number."""
+
+    def __init__(self, file, number, act):
+        self._file, self._left, self._act = file, number, act
+
+    def write(self, content):
+        self._left -= 1
+        if self._left == 0:
+            self._act()
+        return self._file.write(content)
+
+    def __getattr__(self, name):
+        return getattr(self._file, name)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._file.close()
+
+
+def at_write(monkeypatch, number, act):
+    original = files.open
+    monkeypatch.setattr(
+        files,
+        "open",
+        lambda path, mode="rb": (
+            original(path, mode)
+            if mode == "rb"
+            else Written(original(path, mode), number, act)
+        ),
+    )
+
+
+MOMENTS = {
+    "before data": lambda patch, act: at_call(patch, files, "open", 1, act),
+    "mid data": lambda patch, act: at_write(patch, 4, act),
+    "before the checksum": lambda patch, act: at_write(patch, 6, act),
+    "before it is on disk": lambda patch, act: at_call(
+        patch, os, "fsync", 1, act
+    ),
+    "before it has its name": lambda patch, act: at_call(
+        patch, os, "replace", 1, act
+    ),
+    "before old ones go": lambda patch, act: at_call(
+        patch, Checkpoints, "_prune", 1, act
+    ),
+    "while old ones go": lambda patch, act: at_call(
+        patch, os, "remove", 2, act
+    ),
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_stop_during_a_save(tmp_path, variables, monkeypatch, moment):
+    saved(tmp_path, variables, keep=4, steps=(1, 2, 3, 4))
+    # Three old ones are to go, so that one can be gone and others not.
+    checkpoints = Checkpoints(str(tmp_path), variables, 2)
+    fill(variables, 50)
+    with monkeypatch.context() as patch:
+        MOMENTS[moment](patch, raises(Stop()))
+        # A process that is killed cleans nothing up.
+        if moment != "while old ones go":
+            patch.setattr(files, "remove", lambda path: None)
+        with pytest.raises(Stop):
+            checkpoints.save(5, {"window": {"sum:loss": 5 / 3}})
+    complete = moment.endswith("old ones go")
+    restored, problems = checkpoints.restore_latest()
+    newest = 5 if complete else 4
+    assert (restored.step, problems) == (newest, [])
+    assert restored.state == {"window": {"sum:loss": newest / 3}}
+    assert values(variables)["lamb/momentum"] == [10.0 * newest + 1] * 2
+    # Nothing is there but checkpoints, and the next save puts all right.
+    assert all(name.startswith("step-") for name in os.listdir(tmp_path))
+    assert not any("." in name for name in os.listdir(tmp_path))
+    checkpoints.save(6, {})
+    assert set(os.listdir(tmp_path)) == {f"step-{newest}", "step-6"}
+
+
+KILLED = """
+import os, signal, sys
+import tensorflow as tf
+from albert_tf.rundir.checkpoints import Checkpoints
+
+variables = {name: tf.Variable(tf.ones([400_000])) for name in "abc"}
+checkpoints = Checkpoints(sys.argv[1], variables, 2)
+checkpoints.save(1, {"n": 1})
+if len(sys.argv) > 2:
+    os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)
+    checkpoints.save(2, {"n": 2})
+"""
+
+
+def run(script, *arguments):
+    return subprocess.run(
+        [sys.executable, "-c", script, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+    )
+
+
+def test_a_process_that_is_killed_in_a_save(tmp_path):
+    assert run(KILLED, tmp_path, "kill").returncode == -signal.SIGKILL
+    one, two = sorted(os.listdir(tmp_path))
+    assert one == "step-1"
+    assert two.startswith("step-2.tmp-")
+    variables = {name: tf.Variable(tf.zeros([400_000])) for name in "abc"}
+    checkpoints = Checkpoints(str(tmp_path), variables, 2)
+    assert checkpoints.restore_latest()[0].state == {"n": 1}
+    assert os.listdir(tmp_path) == ["step-1"]
+    assert variables["c"].numpy().tolist() == [1.0] * 400_000
+
+
+LIMITED = """
+import resource, sys
+import tensorflow as tf
+from albert_tf.rundir.checkpoints import Checkpoints, SaveFailed
+
+variables = {"a": tf.Variable(tf.ones([500_000]))}
+checkpoints = Checkpoints(sys.argv[1], variables, 2)
+checkpoints.save(1, {})
+resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 2_000_000))
+for step in (2, 3):
+    try:
+        checkpoints.save(step, {})
+    except SaveFailed as error:
+        print(error)
+resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, 2_000_000))
+variables["a"].assign(tf.zeros([500_000]))
+print(checkpoints.restore_latest(), sum(variables["a"].numpy()))
+"""
+
+
+def test_a_file_that_may_not_grow_is_a_failed_save(tmp_path):
+    done = run(LIMITED, tmp_path)
+    assert done.returncode == 0, done.stderr
+    *failures, restored = done.stdout.splitlines()
+    assert failures == [
+        f"The checkpoint of step {step} could not be saved in {tmp_path}: "
+        "File too large."
+        for step in (2, 3)
+    ]
+    assert restored == "(Restored(step=1, state={}), []) 500000.0"
+    assert os.listdir(tmp_path) == ["step-1"]
+
+
+# Buckets, for which `file://` stands, and several processes.
+
+
+def test_checkpoints_in_a_bucket(tmp_path, variables):
+    checkpoints = saved(f"file://{tmp_path}/run", variables, keep=2, best=(1,))
+    assert checkpoints.steps() == [1, 2, 3]
+    assert checkpoints.best_step() == 1
+    (tmp_path / "run" / "step-4.tmp-17").write_bytes(b"half")
+    flip(tmp_path / "run" / "step-3")
+    restored, (problem,) = checkpoints.restore_latest()
+    assert restored.step == 2
+    assert values(variables)["lamb/momentum"] == [21.0, 21.0]
+    assert f"set aside as file://{tmp_path}/run/step-3.damaged" in problem
+    assert set(os.listdir(tmp_path / "run")) == {
+        "step-1",
+        "step-2",
+        "step-3.damaged",
+    }
+
+
+def test_a_bucket_that_cannot_be_written_is_a_failed_save(tmp_path, variables):
+    (tmp_path / "file").write_text("")
+    checkpoints = Checkpoints(f"file://{tmp_path}/file/a", variables, 2)
+    with pytest.raises(SaveFailed, match="step 1 could not be .*: .*file"):
+        checkpoints.save(1, {})
+
+
+WORKER = """
+import sys
+import keras
+import tensorflow as tf
+from albert_tf.rundir.checkpoints import Checkpoints
+
+chief = sys.argv[2] == "0"
+strategy = tf.distribute.MultiWorkerMirroredStrategy()
+with strategy.scope():
+    kernel = keras.Variable([1.0, 2.0]).value
+variables = {"kernel": kernel}
+checkpoints = Checkpoints(sys.argv[1], variables, 2, writes=chief)
+
+@tf.function
+def step():
+    def replica_step():
+        context = tf.distribute.get_replica_context()
+        kernel.assign_add(context.all_reduce("sum", tf.ones([2])))
+    strategy.run(replica_step)
+
+step()
+checkpoints.save(1, {"n": 1})
+# Its all-reduce is also a barrier: the chief has saved.
+step()
+print(kernel.numpy().tolist())
+print(checkpoints.restore(1).state, kernel.numpy().tolist())
+step()
+print(kernel.numpy().tolist())
+"""
+
+
+@pytest.mark.slow
+def test_only_the_chief_of_several_processes_writes(tmp_path):
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(2)]
+        for each in sockets:
+            each.bind(("localhost", 0))
+        workers = [f"localhost:{each.getsockname()[1]}" for each in sockets]
+    processes = []
+    for index in range(2):
+        task = {"type": "worker", "index": index}
+        cluster = {"cluster": {"worker": workers}, "task": task}
+        processes.append(
+            subprocess.Popen(
+                [sys.executable, "-c", WORKER, tmp_path, str(index)],
+                env={**os.environ, "TF_CONFIG": json.dumps(cluster)},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                cwd=ROOT,
+            )
+        )
+    try:
+        for process in processes:
+            out, err = process.communicate(timeout=120)
+            assert out.splitlines() == [
+                "[5.0, 6.0]",
+                "{'n': 1} [3.0, 4.0]",
+                "[5.0, 6.0]",
+            ], err
+    finally:
+        for process in processes:
+            process.kill()
+    assert os.listdir(tmp_path) == ["step-1"]

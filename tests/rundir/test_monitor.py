@@ -1,0 +1,420 @@
+"""The log of a run: lines of JSON, what TensorBoard reads, the screen."""
+
+import json
+
+import pytest
+import tensorflow as tf
+from tensorboard.backend.event_processing.plugin_event_accumulator import (
+    EventAccumulator,
+)
+from tensorboard.plugins.hparams import metadata
+
+from albert_tf.config import OptimizerConfig, UserError, to_dict
+from albert_tf.rundir import speed
+from albert_tf.rundir.event_file import tag
+from albert_tf.rundir.monitor import Monitor
+
+
+def make(run_dir, start_step=0, **options):
+    return Monitor(str(run_dir), num_steps=20, start_step=start_step, **options)
+
+
+def lines(run_dir, name="metrics.jsonl"):
+    return [
+        json.loads(line) for line in (run_dir / name).read_text().splitlines()
+    ]
+
+
+def events(run_dir, split):
+    # 0 keeps all points of a plugin.
+    found = EventAccumulator(
+        str(run_dir / "tensorboard" / split),
+        tensor_size_guidance={"scalars": 0, "text": 0},
+    )
+    found.Reload()
+    return found
+
+
+def series(run_dir, split, name):
+    """Returns (step, value) of each point that TensorBoard shows."""
+    return [
+        (event.step, tf.make_ndarray(event.tensor_proto).item())
+        for event in events(run_dir, split).Tensors(name)
+    ]
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock that goes on when it is told to."""
+
+    class Clock:
+        now = 100.0
+
+        def monotonic(self):
+            return self.now
+
+    clock = Clock()
+    monkeypatch.setattr(speed, "time", clock)
+    return clock
+
+
+def test_what_is_computed_reaches_every_log(tmp_path, clock):
+    monitor = make(tmp_path, ceiling=1000.0)
+    # The first step compiles.
+    clock.now += 60
+    monitor.waited(30)
+    monitor.advance(loss=1.0, sequences=4, tokens=40, flops=200)
+    for step in (5, 10):
+        for _ in range(5):
+            clock.now += 2
+            monitor.waited(0.5)
+            monitor.advance(loss=1.0, sequences=4, tokens=40, flops=200)
+        monitor.log(step, {"loss": 1 / step}, {"a/b/c/kernel": step / 20})
+    monitor.scalars("eval", 10, {"accuracy": 0.5})
+    monitor.close()
+    spread = [f"trust_ratio_{name}" for name in ("min", "median", "max")]
+    ratios = [*spread, "trust_ratio/a/b/c/kernel"]
+    # A rate is a clock time: another file has it.
+    assert lines(tmp_path) == [
+        {
+            "step": 5,
+            "split": "train",
+            "loss": 0.2,
+            **dict.fromkeys(ratios, 0.25),
+        },
+        {
+            "step": 10,
+            "split": "train",
+            "loss": 0.1,
+            **dict.fromkeys(ratios, 0.5),
+        },
+        {"step": 10, "split": "eval", "accuracy": 0.5},
+    ]
+    rates = {
+        "sequences_per_second": 2.0,
+        "tokens_per_second": 20.0,
+        "flops_per_second": 100.0,
+        "share_of_ceiling": 0.1,
+        "data_wait_share": 0.25,
+    }
+    timing = lines(tmp_path, "timing.jsonl")
+    assert [line.pop("unix_time") > 1.7e9 for line in timing] == [True, True]
+    assert timing == [
+        {"step": step, "split": "train", **rates} for step in (5, 10)
+    ]
+    assert series(tmp_path, "train", "trust_ratio_b/c") == [
+        (5, 0.25),
+        (10, 0.5),
+    ]
+    for name, value in rates.items():
+        found = series(tmp_path, "train", f"speed/{name}")
+        assert found == [(5, pytest.approx(value)), (10, pytest.approx(value))]
+    assert series(tmp_path, "eval", "accuracy/accuracy") == [(10, 0.5)]
+    assert sorted(events(tmp_path, "train").Tags()["tensors"]) == sorted(
+        [
+            "loss/loss",
+            "trust_ratio_b/c",
+            *(f"updates/{name}" for name in spread),
+            *(f"speed/{name}" for name in rates),
+        ]
+    )
+
+
+def test_evaluations_are_no_part_of_the_rates(tmp_path, clock):
+    monitor = make(tmp_path)
+    monitor.advance(sequences=100)
+    monitor.advance(sequences=100)
+    monitor.waited(3)
+    clock.now += 50
+    monitor.scalars("eval", 1, {"accuracy": 0.5})
+    monitor.advance(sequences=6)
+    clock.now += 2
+    monitor.log(2, {}, {})
+    monitor.close()
+    (line,) = lines(tmp_path, "timing.jsonl")
+    assert line["sequences_per_second"] == 3
+    assert line["data_wait_share"] == 0
+    # Unknown is not 0.
+    assert "tokens_per_second" not in line
+    assert "share_of_ceiling" not in line
+
+
+def test_a_step_at_a_time(tmp_path):
+    monitor = make(tmp_path)
+    for step in (1, 2):
+        monitor.advance(loss=1.0, sequences=4)
+        monitor.log(step, {"loss": 1.0}, {})
+    monitor.close()
+    first, second = lines(tmp_path, "timing.jsonl")
+    assert sorted(first) == ["split", "step", "unix_time"]
+    assert second["sequences_per_second"] > 0
+
+
+def test_what_json_cannot_hold_is_null(tmp_path):
+    monitor = make(tmp_path)
+    monitor.scalars("train", 1, {"loss": float("nan"), "norm": float("inf")})
+    monitor.close()
+    assert lines(tmp_path) == [
+        {"step": 1, "split": "train", "loss": None, "norm": None}
+    ]
+
+
+def test_a_resumed_log_is_cut_back_to_its_step(tmp_path):
+    monitor = make(tmp_path)
+    for step in (5, 10, 15):
+        monitor.log(step, {"loss": float(step)}, {})
+        monitor.event({"step": step, "what": "spike"})
+    monitor.close()
+    for name in ("metrics.jsonl", "timing.jsonl"):
+        with open(tmp_path / name, "a") as file:
+            file.write('{"step": 20, "spl')
+    monitor = make(tmp_path, start_step=10)
+    # TensorBoard drops what was not made again, too.
+    monitor.log(12, {"loss": 1.0}, {})
+    monitor.close()
+    expected = [(5, 5.0), (10, 10.0), (12, 1.0)]
+    assert [
+        (line["step"], line["loss"]) for line in lines(tmp_path)
+    ] == expected
+    timing = lines(tmp_path, "timing.jsonl")
+    assert [line["step"] for line in timing] == [5, 10, 12]
+    assert series(tmp_path, "train", "loss/loss") == expected
+    # What happened stays on record.
+    found = lines(tmp_path, "events.jsonl")
+    assert [line["step"] for line in found] == [5, 10, 15]
+
+
+def cut_within_the_last_line(text):
+    return text[:-9]
+
+
+def without_the_middle(text):
+    return "".join(text.splitlines(keepends=True)[i] for i in (0, 1, 5))
+
+
+def with_a_damaged_line(text):
+    first, second, third, *rest = text.splitlines(keepends=True)
+    return "".join([first, second, third[:9] + "\0\0\n", *rest])
+
+
+@pytest.mark.parametrize(
+    ("damage", "steps", "hole"),
+    [
+        (cut_within_the_last_line, [2, 4, 6, 8, 10], "10 to 12"),
+        (without_the_middle, [2, 4, 12], "4 to 12"),
+        (with_a_damaged_line, [2, 4, 8, 10, 12], "4 to 8"),
+        (lambda text: "", [], "0 to 12"),
+    ],
+)
+@pytest.mark.parametrize("name", ["metrics.jsonl", "events.jsonl"])
+def test_a_damaged_log_is_repaired_and_what_it_lacks_is_reported(
+    tmp_path, capsys, name, damage, steps, hole
+):
+    monitor = make(tmp_path)
+    for step in range(2, 13, 2):
+        monitor.log(step, {"loss": float(step)}, {})
+        monitor.event({"step": step, "loss": "nan"})
+    written = monitor.written()
+    monitor.close()
+    path = tmp_path / name
+    path.write_text(damage(path.read_text()))
+    capsys.readouterr()
+    monitor = make(tmp_path, start_step=12, written=written)
+    monitor.log(14, {"loss": 1.0}, {})
+    monitor.event({"step": 14, "loss": "inf"})
+    monitor.close()
+    assert [line["step"] for line in lines(tmp_path, name)] == [*steps, 14]
+    said = capsys.readouterr().out
+    # Of what happened in a run nothing says how much there was.
+    assert ("WARNING" in said) == (name == "metrics.jsonl")
+    if name == "metrics.jsonl":
+        assert (
+            f"{path} is not as this run left it at step 12: it has "
+            f"{len(steps)} of 6 lines; the longest stretch without one is "
+            f"from step {hole}." in said
+        )
+
+
+def test_a_missing_log_is_reported(tmp_path, capsys):
+    written = {"lines": 3, "crc32": 1}
+    make(tmp_path, start_step=12, written=written).close()
+    assert "it has 0 of 3 lines; " in capsys.readouterr().out
+
+
+def test_a_log_without_its_last_line_break_goes_on_in_a_new_line(
+    tmp_path, capsys
+):
+    monitor = make(tmp_path)
+    monitor.log(5, {"loss": 1.0}, {})
+    written = monitor.written()
+    monitor.close()
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(path.read_text().rstrip("\n"))
+    monitor = make(tmp_path, start_step=5, written=written)
+    monitor.log(10, {"loss": 1.0}, {})
+    monitor.close()
+    assert [line["step"] for line in lines(tmp_path)] == [5, 10]
+    assert "WARNING" not in capsys.readouterr().out
+
+
+def test_a_run_that_starts_again_shows_nothing_of_the_first_try(tmp_path):
+    for value in (1.0, 2.0):
+        monitor = make(tmp_path)
+        monitor.text("configuration", f"try {value}")
+        monitor.log(5, {"loss": value}, {})
+        monitor.close()
+    assert series(tmp_path, "train", "loss/loss") == [(5, 2.0)]
+    assert series(tmp_path, "train", "configuration") == [(0, b"try 2.0")]
+
+
+def test_a_log_that_cannot_be_cut_back_is_a_users_mistake(tmp_path):
+    (tmp_path / "metrics.jsonl").mkdir()
+    with pytest.raises(UserError, match="metrics.jsonl cannot be cut back"):
+        make(tmp_path, start_step=1)
+
+
+def test_tensorboard_groups_scalars():
+    names = "masked_lm_loss learning_rate weight_norm f1 trust_ratio_min a/loss"
+    assert list(map(tag, names.split())) == [
+        "loss/masked_lm_loss",
+        "updates/learning_rate",
+        "updates/weight_norm",
+        "measures/f1",
+        "updates/trust_ratio_min",
+        "a/loss",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("encoder/embeddings/word_embeddings", "_embeddings/word_embeddings"),
+        ("encoder/pooler/kernel", "/pooler"),
+        ("encoder/block/attention/output/kernel", "_block/attention.output"),
+        (
+            "encoder/block_3/feed_forward_3/output/kernel",
+            "_block_3/feed_forward_3.output",
+        ),
+        ("masked_lm/transform/kernel", "_masked_lm/transform"),
+    ],
+)
+def test_titles_of_trust_ratios_are_not_elided(path, expected):
+    """TensorBoard groups by the first slash and elides up to the last."""
+    assert tag(f"trust_ratio/albert/{path}") == f"trust_ratio{expected}"
+
+
+def test_texts(tmp_path):
+    monitor = make(tmp_path)
+    monitor.text("guesses", "| a |", split="eval", step=7)
+    monitor.close()
+    assert series(tmp_path, "eval", "guesses") == [(7, b"| a |")]
+
+
+@pytest.mark.parametrize(
+    ("job", "first"),
+    [
+        ("pretrain", ["optimizer", "learning_rate", "hidden_size"]),
+        ("finetune", ["task", "learning_rate", "seed"]),
+    ],
+)
+def test_runs_are_compared_by_their_first_evaluation(job, first, tmp_path):
+    config = {
+        "optimizer": to_dict(OptimizerConfig()),
+        "training": {"seed": 3},
+        "data": ["a", "b"],
+    }
+    model = {"hidden_size": 8}
+    monitor = make(tmp_path)
+    monitor.compare(
+        {
+            "job": job,
+            "task": "MRPC",
+            "config": config,
+            "model": model,
+            "init_from": "left out",
+        }
+    )
+    monitor.log(5, {"loss": 1.0}, {"a": 0.5})
+    assert not (tmp_path / "tensorboard" / "events").exists()
+    for step in (5, 10):
+        monitor.scalars("eval", step, {"loss": 1.0, "accuracy": step / 20})
+    monitor.close()
+    found = EventAccumulator(str(tmp_path / "tensorboard"))
+    found.Reload()
+    content = {
+        tag: found.SummaryMetadata(tag).plugin_data.content
+        for tag in (metadata.EXPERIMENT_TAG, metadata.SESSION_START_INFO_TAG)
+    }
+    experiment = metadata.parse_experiment_plugin_data(
+        content[metadata.EXPERIMENT_TAG]
+    )
+    assert [i.name for i in experiment.hparam_infos if i.differs] == first
+    # No trust ratio of a variable.
+    assert [(m.name.group, m.name.tag) for m in experiment.metric_infos] == [
+        ("eval", "loss/loss"),
+        ("eval", "accuracy/accuracy"),
+    ]
+    start = metadata.parse_session_start_info_plugin_data(
+        content[metadata.SESSION_START_INFO_TAG]
+    )
+    assert start.hparams["learning_rate"].number_value == 0.00176
+    assert start.hparams["optimizer"].string_value == "lamb"
+    assert start.hparams["bias_correction"].bool_value is False
+    assert start.hparams["data"].string_value == "['a', 'b']"
+    assert start.hparams["hidden_size"].number_value == 8
+    assert "init_from" not in start.hparams
+    assert {i.name for i in experiment.hparam_infos} == set(start.hparams)
+
+
+def test_other_processes_write_and_say_nothing(tmp_path, capsys):
+    monitor = make(tmp_path, writes=False)
+    monitor.compare({"job": "pretrain", "config": {"seed": 1}})
+    monitor.text("configuration", "a")
+    monitor.advance(loss=1.0, sequences=4)
+    monitor.waited(1.0)
+    monitor.log(1, {"loss": 1.0}, {"a": 1.0})
+    monitor.scalars("eval", 1, {"loss": 1.0})
+    monitor.event({"step": 1})
+    monitor.say("something")
+    monitor.flush()
+    monitor.close()
+    assert list(tmp_path.iterdir()) == []
+    assert capsys.readouterr() == ("", "")
+
+
+def test_plain_lines_where_there_is_no_terminal(tmp_path, capsys, clock):
+    monitor = make(tmp_path)
+    monitor.advance(loss=0.5, sequences=8)
+    # Nothing is known of the pace yet.
+    monitor.log(1, {"loss": 0.5}, {})
+    clock.now += 30
+    monitor.advance(steps=2, loss=0.5, sequences=16)
+    monitor.log(3, {"loss": 0.25, "weight_norm": 2.0}, {"a": 1.0})
+    monitor.scalars("eval", 3, {"loss": 0.75, "perplexity": 2.0})
+    monitor.close()
+    shown = capsys.readouterr()
+    assert shown.out == (
+        "step 1/20  train  loss 0.5\n"
+        "step 3/20  train  loss 0.25  sequences_per_second 0.5333  "
+        "time_left 0:04:15\n"
+        "step 3/20  eval  loss 0.75  perplexity 2\n"
+    )
+    assert shown.err == ""
+
+
+def test_a_bar_on_a_terminal(tmp_path, capsys, clock, monkeypatch):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "100")
+    monitor = make(tmp_path, start_step=3)
+    monitor.advance(loss=0.5, sequences=8)
+    clock.now += 30
+    monitor.advance(steps=2, loss=0.5, sequences=16)
+    monitor.log(6, {"masked_lm_loss": 0.25}, {})
+    monitor.advance(loss=0.375, sequences=16)
+    monitor.close()
+    shown = capsys.readouterr()
+    last = shown.err.replace("\n", "\r").strip("\r").split("\r")[-1]
+    assert last.startswith("step 7/20 |")
+    for part in ("loss 0.375", "0.5333 sequences/s", "0:02:10 left"):
+        assert part in last
+    assert "masked_lm_loss 0.25" in shown.out

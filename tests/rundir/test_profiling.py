@@ -1,0 +1,94 @@
+"""A few steps are recorded, and only these."""
+
+import itertools
+
+import pytest
+import tensorflow as tf
+
+from albert_tf.config import UserError
+from albert_tf.rundir.profiling import Profiler
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    made = []
+
+    class Trace:
+        def __init__(self, name, step_num, _r):
+            self.label = f"{name} {step_num}"
+
+        def __enter__(self):
+            made.append(f"> {self.label}")
+
+        def __exit__(self, *_):
+            made.append(f"< {self.label}")
+
+    module = tf.profiler.experimental
+    monkeypatch.setattr(module, "start", lambda path: made.append(path))
+    monkeypatch.setattr(module, "stop", lambda: made.append("stop"))
+    monkeypatch.setattr(module, "Trace", Trace)
+    return made
+
+
+def pass_through(profiler, boundaries):
+    for start, stop in itertools.pairwise(boundaries):
+        profiler.before(start)
+        profiler.after(stop)
+    profiler.close()
+
+
+TWO = ["d", "> train 2", "< train 2", "> train 3", "< train 3", "stop"]
+
+
+@pytest.mark.parametrize(
+    ("steps", "boundaries", "expected"),
+    [
+        ("", range(9), []),
+        ("2,4", range(9), TWO),
+        # Several steps a call; then one that goes on within, or ends within.
+        ("2, 4", [0, 2, 4, 6], ["d", "> train 2", "< train 2", "stop"]),
+        ("2,4", [3, 4, 5], ["d", "> train 3", "< train 3", "stop"]),
+        ("2,4", [0, 1, 2, 3], ["d", "> train 2", "< train 2", "stop"]),
+        ("2,4", range(4, 9), []),
+    ],
+)
+def test_what_is_recorded(calls, steps, boundaries, expected):
+    profiler = Profiler(steps, "d")
+    assert list(profiler.steps) == ([2, 4] if steps else [])
+    pass_through(profiler, list(boundaries))
+    assert calls == expected
+
+
+def test_one_of_several_workers_records(calls):
+    profiler = Profiler("2,4", "d", writes=False)
+    pass_through(profiler, list(range(9)))
+    # All make the same calls.
+    assert profiler.steps == (2, 4)
+    assert not calls
+
+
+@pytest.mark.parametrize("steps", ["10", "4,2", "3,3", "1,2,3", "a,b", "-1,4"])
+def test_errors(steps):
+    with pytest.raises(UserError, match=f"profile_steps='{steps}' must be two"):
+        Profiler(steps, "d")
+
+
+def test_a_recording_lies_where_tensorboard_looks(tmp_path):
+    profiler = Profiler("1,2", str(tmp_path))
+    for step in range(3):
+        profiler.before(step)
+        tf.matmul(tf.ones((8, 8)), tf.ones((8, 8)))
+        profiler.after(step + 1)
+    (recording,) = tmp_path.glob("plugins/profile/*/*.xplane.pb")
+    content = recording.read_bytes()
+    assert b"MatMul" in content
+    assert b"train" in content
+
+
+def test_it_ends_with_its_last_step(calls):
+    profiler = Profiler("2,4", "d")
+    for step in (2, 3):
+        assert "stop" not in calls
+        profiler.before(step)
+        profiler.after(step + 1)
+    assert calls[-1] == "stop"

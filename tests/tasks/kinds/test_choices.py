@@ -1,0 +1,213 @@
+"""Multiple choice: contexts with each choice, and what is said of them."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from albert_tf.config import FeatureConfig, UserError
+from albert_tf.tasks import feature_building, metrics
+from albert_tf.tasks.base import Answers
+from albert_tf.tasks.features import concatenated
+from albert_tf.tasks.formats.race import ChoiceExample
+from albert_tf.tasks.kinds.choices import MultipleChoice, letter
+
+KIND = MultipleChoice()
+EXAMPLES = [
+    ChoiceExample("the of and the", ("of", "the and"), 1, "f, 1", "q1", "high"),
+    ChoiceExample("and", ("the of and of", "the"), 0, "f, 2", "q2", "middle"),
+    ChoiceExample("and", ("", "of of"), None, "f, 3", "q3", "high"),
+]
+SCORES = [
+    np.array([0.25, 0.75]),
+    np.array([0.1, 0.9]),
+    np.array([0.5, 0.5]),
+]
+
+
+def features(tokenizer, examples, length=32, choice=8):
+    config = FeatureConfig(max_seq_length=length, max_choice_length=choice)
+    return KIND.features(examples, tokenizer, config, labels=[], training=True)
+
+
+def naive(tokenizer, example, length, choice):
+    """Returns ids and segments of each choice, cut token by token."""
+    rows = []
+    for text in example.choices:
+        context, ids = tokenizer.encode(example.context), tokenizer.encode(text)
+        while len(ids) > choice:
+            ids = ids[1:]
+        while len(context) + len(ids) + 3 > length:
+            context = context[:-1]
+        first = [tokenizer.cls_id, *context, tokenizer.sep_id]
+        second = [*ids, tokenizer.sep_id]
+        rows.append((first + second, [0] * len(first) + [1] * len(second)))
+    return rows
+
+
+@pytest.mark.parametrize(("length", "choice"), [(32, 8), (9, 2), (8, 4)])
+def test_rows(tiny_tokenizer, length, choice):
+    found = features(tiny_tokenizer, EXAMPLES, length, choice)
+    batch = found.batch(np.arange(3), length)
+    assert batch["input_ids"].shape == (3, 2, length)
+    for number, example in enumerate(EXAMPLES):
+        expected = naive(tiny_tokenizer, example, length, choice)
+        for which, (ids, segments) in enumerate(expected):
+            rest = length - len(ids)
+            row = batch["input_ids"][number, which].tolist()
+            assert row == ids + [tiny_tokenizer.pad_id] * rest
+            row = batch["segment_ids"][number, which].tolist()
+            assert row == segments + [0] * rest
+            assert batch["input_mask"][number, which].sum() == len(ids)
+    # Where nothing is told the number is 0.
+    assert batch["label_ids"].tolist() == [1, 0, 0]
+    assert batch["label_ids"].dtype == np.int32
+    assert (len(found), found.choices) == (3, 2)
+    assert found.example_numbers.tolist() == [0, 1, 2]
+
+
+def test_examples_of_which_something_is_cut(tiny_tokenizer):
+    # Each counts once, whether a choice, the context or both are cut.
+    texts = [e.context for e in EXAMPLES] + [
+        choice for e in EXAMPLES for choice in e.choices
+    ]
+    longest = max(len(tiny_tokenizer.encode(text)) for text in texts)
+    whole = features(tiny_tokenizer, EXAMPLES, 2 * longest + 3, longest)
+    assert whole.cut == []
+    # The second example alone has a choice of so many tokens.
+    of = [
+        max(len(tiny_tokenizer.encode(choice)) for choice in e.choices)
+        for e in EXAMPLES
+    ]
+    assert of[1] > max(of[0], of[2])
+    found = features(tiny_tokenizer, EXAMPLES, 2 * longest + 3, of[1] - 1)
+    assert found.cut == [1]
+    assert features(tiny_tokenizer, EXAMPLES, 8, 1).cut == [0, 1, 2]
+
+
+def test_parts_are_as_the_whole(tiny_tokenizer):
+    parts = [features(tiny_tokenizer, [example]) for example in EXAMPLES]
+    joined, whole = concatenated(parts), features(tiny_tokenizer, EXAMPLES)
+    rows = np.arange(3)
+    for name, values in whole.batch(rows, 32).items():
+        np.testing.assert_array_equal(joined.batch(rows, 32)[name], values)
+
+
+def test_empty_texts_are_counted():
+    examples = [*EXAMPLES, dataclasses.replace(EXAMPLES[0], context=" ")]
+    assert KIND.remarks(examples, training=True) == [
+        "2 of 4 examples have an empty text, the first f, 3."
+    ]
+    assert KIND.remarks(EXAMPLES[:2], training=True) == []
+
+
+@pytest.mark.parametrize("choice", [13, 100])
+def test_a_choice_that_leaves_no_room(tiny_tokenizer, choice):
+    said = (
+        f"max_choice_length={choice} leaves the context no room within "
+        "max_seq_length=16; lower it."
+    )
+    with pytest.raises(UserError, match=said):
+        features(tiny_tokenizer, EXAMPLES, 16, choice)
+    features(tiny_tokenizer, EXAMPLES, 16, 12)
+
+
+def test_examples_with_more_choices_than_the_first(tiny_tokenizer, monkeypatch):
+    more = ChoiceExample("the", ("of", "and", "the"), None, "f, 4")
+    said = "^f, 4: 3 choices, where f, 1 has 2; all need as many.$"
+    with pytest.raises(UserError, match=said):
+        KIND.check([*EXAMPLES, more])
+    KIND.check(EXAMPLES)
+    # Wherever the parts that features are made in end.
+    monkeypatch.setattr(feature_building, "_CHUNK", 3)
+    builder = feature_building.FeatureBuilder(
+        KIND, tiny_tokenizer, FeatureConfig(), []
+    )
+    with pytest.raises(UserError, match=said):
+        builder.build([*EXAMPLES, more, more], training=True)
+
+
+def test_scores_and_their_mean():
+    logits = [np.array([0.0, np.log(3.0)], np.float32), np.zeros(2, np.float32)]
+    scores = KIND.scores([], None, {"logits": logits}, FeatureConfig())
+    np.testing.assert_allclose(scores, [[0.25, 0.75], [0.5, 0.5]], rtol=1e-6)
+    averaged = KIND.averaged([scores, [np.array([1, 0]), np.array([0, 1])]])
+    np.testing.assert_allclose(averaged, [[0.625, 0.375], [0.25, 0.75]])
+
+
+def test_measures_beside_the_most_frequent_choice():
+    examples = [EXAMPLES[0], EXAMPLES[1], EXAMPLES[1]]
+    found = KIND.measures(
+        Answers(
+            examples,
+            [SCORES[0], SCORES[1], np.array([0.9, 0.1])],
+            FeatureConfig(),
+            [],
+        ),
+        {"accuracy": metrics.accuracy},
+    )
+    assert found == pytest.approx(
+        {
+            "accuracy": 2 / 3,
+            "majority_class_accuracy": 2 / 3,
+            # As RACE's are told.
+            "accuracy_high": 1.0,
+            "accuracy_middle": 1 / 2,
+        }
+    )
+    own = [dataclasses.replace(example, part="") for example in examples]
+    found = KIND.measures(
+        Answers(own, SCORES, FeatureConfig(), []),
+        {"accuracy": metrics.accuracy},
+    )
+    assert list(found) == ["accuracy", "majority_class_accuracy"]
+    assert KIND.measured({"accuracy": metrics.accuracy}, []) == ("accuracy",)
+
+
+def test_what_is_told():
+    assert [KIND.is_told(example) for example in EXAMPLES] == [
+        True,
+        True,
+        False,
+    ]
+
+
+def test_predictions():
+    found = KIND.predictions(Answers(EXAMPLES, SCORES, FeatureConfig(), []))
+    assert found[0].fields == {
+        "id": "q1",
+        "context": "the of and the",
+        "choices": ["of", "the and"],
+        "label": "B",
+        "prediction": "B",
+        "probabilities": [0.25, 0.75],
+    }
+    assert [p.fields["label"] for p in found] == ["B", "A", None]
+    assert [p.fields["prediction"] for p in found] == ["B", "B", "A"]
+    assert [p.place for p in found] == ["f, 1", "f, 2", "f, 3"]
+    # Wrong by as much as the answer was likelier than the right one.
+    assert [p.error for p in found] == pytest.approx([0.0, 0.8, 0.0])
+
+
+def test_a_picture_of_choices():
+    examples = [EXAMPLES[0], EXAMPLES[1], EXAMPLES[1]]
+    picture = KIND.picture(
+        Answers(examples, [*SCORES[:2], SCORES[1]], FeatureConfig(), [])
+    )
+    assert picture.labels == ["A", "B"]
+    # A row is of the right choice, a column of that given.
+    assert picture.counts.tolist() == [[0, 2], [0, 1]]
+
+
+def test_a_choice_that_is_the_answer_to_all():
+    assert KIND.only_answer(Answers([], SCORES[:2], FeatureConfig(), [])) == "B"
+    assert KIND.only_answer(Answers([], SCORES, FeatureConfig(), [])) is None
+    # One answer is always the only one.
+    assert (
+        KIND.only_answer(Answers([], SCORES[:1], FeatureConfig(), [])) is None
+    )
+
+
+def test_letters():
+    numbers = (0, 3, 25, 26, None)
+    assert [letter(n) for n in numbers] == ["A", "D", "Z", "26", None]

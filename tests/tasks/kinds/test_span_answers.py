@@ -1,0 +1,277 @@
+"""Answers and measures of scores that are made up."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from albert_tf.config import UserError
+from albert_tf.tasks.formats.squad import Answer, Question
+from albert_tf.tasks.kinds.span_answers import (
+    QuestionScores,
+    answer_text,
+    averaged_scores,
+    best_spans,
+    measures,
+    nbest,
+    null_odds,
+    predictions,
+)
+from albert_tf.tasks.squad_scores import scores_v1, scores_v2
+
+CONTEXT = "😀 Red e\u0301 and red, blue"
+RED, ACCENT, LOWER, BLUE = (2, 5), (6, 8), (13, 16), (18, 22)
+
+
+def question(id_, *answers, context=CONTEXT):
+    golds = tuple(Answer(text, 0) for text in answers)
+    return Question(id_, "?", context, golds, f"place {id_}")
+
+
+def scores(*spans, none=None):
+    return QuestionScores(tuple((*span, score) for span, score in spans), none)
+
+
+def test_best_spans():
+    starts, ends, values = np.array(
+        [(4, 6, 1), (0, 8, 2), (4, 6, 7), (4, 5, 2), (0, 2, 2), (9, 9, 0)]
+    ).T
+    expected = ((4, 6, 7.0), (0, 2, 2.0), (0, 8, 2.0), (4, 5, 2.0))
+    assert best_spans(starts, ends, values * 1.0, 4) == expected
+    assert best_spans(starts, ends, values * 1.0, 1) == expected[:1]
+    assert best_spans(starts[:0], ends[:0], values[:0], 4) == ()
+
+
+def test_averages():
+    one = scores((RED, 4.0), (BLUE, 1.0), none=1.0)
+    two = scores((BLUE, 5.0), (ACCENT, 3.0), (LOWER, 2.0), none=-2.0)
+    # 4, 5 and what counts for a span that is missing: 1 and 2.
+    both = averaged_scores([one, two])
+    assert both == scores((RED, 3.0), (BLUE, 3.0), (ACCENT, 2.0), none=-0.5)
+    assert averaged_scores([two, one]) == both
+    # One without a span has no say in them, but in whether there is any.
+    assert averaged_scores([one, scores(none=3.0)]) == scores(
+        (RED, 4.0), (BLUE, 1.0), none=2.0
+    )
+    assert averaged_scores([scores(), scores()]) == scores()
+    assert averaged_scores([two]) == two
+
+
+def test_the_text_is_the_paragraphs():
+    texts = [
+        answer_text(question("q"), (*span, 0.0))
+        for span in (RED, ACCENT, LOWER, BLUE)
+    ]
+    assert texts == ["Red", "e\u0301", "red", "blue"]
+
+
+def test_predictions_at_the_threshold():
+    """On it a question is answered, above it not."""
+    questions = [question(str(n)) for n in range(4)]
+    rows = [
+        scores((RED, 1.0), none=0.5),
+        scores((RED, 1.0), none=math.nextafter(0.5, 1)),
+        scores(none=-9.0),
+        scores((RED, 1.0), none=-9.0),
+    ]
+    assert predictions(questions, rows, 0.5) == {
+        "0": "Red",
+        "1": "",
+        "2": "",
+        "3": "Red",
+    }
+    assert null_odds(questions, rows)["1"] > 0.5
+    # Version 1.1 knows no threshold.
+    rows = [scores((BLUE, 1.0), (RED, 0.0)), scores()]
+    assert predictions(questions[:2], rows, -9.0) == {"0": "blue", "1": ""}
+
+
+def test_nbest():
+    context = "red and red, blue"
+    a, b = question("a", context=context), question("b", context=context)
+    spans = ((8, 11), 2.0), ((13, 17), 1.0), ((0, 3), 0.0)
+    found = nbest([a, b], [scores(*spans), scores()])
+    power = math.exp(2.0) + math.exp(1.0)
+    assert [e["text"] for e in found["a"]] == ["red", "blue"]
+    assert [e["score"] for e in found["a"]] == [2.0, 1.0]
+    assert [e["probability"] for e in found["a"]] == pytest.approx(
+        [math.exp(2.0) / power, math.exp(1.0) / power]
+    )
+    assert found["b"] == []
+
+    found = nbest([a, b], [scores(*spans, none=-1.5), scores(none=-800.0)])
+    none = 1 / (1 + math.exp(1.5))
+    assert [e["text"] for e in found["a"]] == ["red", "blue", ""]
+    assert [e["probability"] for e in found["a"]] == pytest.approx(
+        [
+            (1 - none) * math.exp(2.0) / power,
+            (1 - none) * math.exp(1.0) / power,
+            none,
+        ]
+    )
+    assert found["a"][2]["score"] == -1.5
+    # Nothing else is offered.
+    assert found["b"] == [{"text": "", "probability": 1.0, "score": -800.0}]
+    # No overflow, however sure.
+    (far,) = nbest([a], [scores((RED, 9e3), none=-9e3)]).values()
+    assert [e["probability"] for e in far] == [1.0, 0.0]
+
+
+def test_measures_of_version_1():
+    questions = [
+        question("a", "red"),
+        question("b", "blue"),
+        question("c", "e"),
+    ]
+    rows = [scores((LOWER, 1.0), (BLUE, 0.5)), scores((RED, 2.0)), scores()]
+    found = measures(questions, rows)
+    assert found == scores_v1(questions, {"a": "red", "b": "Red", "c": ""})
+    assert found["exact_match"] == pytest.approx(100 / 3)
+
+
+def test_measures_of_version_2():
+    questions = [
+        question("right", "red"),
+        question("late", "red", "and red, blue"),
+        question("none", *[]),
+    ]
+    rows = [
+        scores((RED, 1.0), none=-1.0),
+        # Two words of the three.
+        scores(((13, 22), 1.0), none=2.0),
+        scores((RED, 1.0), none=3.0),
+    ]
+    found = measures(questions, rows, 0.0)
+    official = scores_v2(questions, {"right": "Red", "late": "", "none": ""})
+    assert {name: found[name] for name in official} == official
+    assert found["best_f1"] == pytest.approx((100 + 80 + 100) / 3)
+    # Midway between what is answered and what is not.
+    assert found["best_f1_thresh"] == 2.5
+    assert found["majority_class_f1"] == pytest.approx(100 / 3)
+    assert found["majority_class_exact"] == pytest.approx(100 / 3)
+
+
+def test_equal_odds_are_answered_together():
+    """Best would be to answer the first alone; no threshold does."""
+    questions = [question("right", "red"), question("a"), question("b")]
+    found = measures(questions, [scores((RED, 1.0), none=-1.0)] * 3)
+    assert found["f1"] == pytest.approx(100 / 3)
+    assert found["best_f1"] == pytest.approx(200 / 3)
+    # One below the lowest.
+    assert found["best_f1_thresh"] == -2.0
+
+
+@pytest.mark.parametrize(
+    ("rows", "threshold"),
+    [
+        # All are answered: one above the highest.
+        ([("red", -1.0), ("red", 4.0)], 5.0),
+        ([("red", 4.0)], 5.0),
+        # None is.
+        ([(None, 4.0), (None, 6.0)], 3.0),
+        ([("red", -1.0), (None, 4.0)], 1.5),
+        # What brings nothing is not answered: the lowest of the best.
+        ([("red", -1.0), ("blue", 5.0), ("blue", 9.0)], 2.0),
+        # Between neighbours there is no number; on the lower it is answered.
+        ([("red", 1.0), (None, math.nextafter(1.0, 2.0))], 1.0),
+        ([("red", math.nextafter(1.0, 0.0)), (None, 1.0)], 1.0 - 2.0**-53),
+    ],
+)
+def test_where_the_tuned_threshold_lies(rows, threshold):
+    questions = [
+        question(str(n), *([gold] if gold else []))
+        for n, (gold, _) in enumerate(rows)
+    ]
+    answers = [scores((RED, 1.0), none=none) for _, none in rows]
+    found = measures(questions, answers)
+    assert found["best_f1_thresh"] == threshold
+    tuned = scores_v2(questions, predictions(questions, answers, threshold))
+    assert tuned["f1"] == found["best_f1"]
+
+
+def test_what_is_not_told_is_not_scored():
+    untold = Question("u", "?", CONTEXT, None, "place u")
+    with pytest.raises(UserError, match="place u does not tell its answers"):
+        measures([untold], [scores(none=1.0)])
+
+
+GOLDS = st.sampled_from([(), ("red",), ("red and", "blue"), ("the",)])
+ROWS = st.builds(
+    lambda spans, none: scores(
+        *zip(spans, (1.0, 0.0), strict=False), none=none
+    ),
+    st.lists(
+        st.sampled_from([RED, BLUE, (9, 16), (9, 12)]), unique=True, max_size=2
+    ),
+    # Often equal ones.
+    st.sampled_from([-2.0, -1.0, -0.5, 0.0, 1.0, 1.5, 3.0])
+    | st.floats(-4, 4, width=32),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(GOLDS, ROWS), min_size=1, max_size=8))
+def test_the_tuned_threshold_gives_what_it_promises(drawn):
+    """The F1 that it was chosen for, which no other exceeds."""
+    questions = [question(str(n), *golds) for n, (golds, _) in enumerate(drawn)]
+    rows = [row for _, row in drawn]
+    found = measures(questions, rows)
+    threshold = found["best_f1_thresh"]
+    assert math.isfinite(threshold)
+
+    def f1(threshold):
+        answers = predictions(questions, rows, threshold)
+        return scores_v2(questions, answers)["f1"]
+
+    assert f1(threshold) == found["best_f1"]
+    assert measures(questions, rows, threshold)["f1"] == found["best_f1"]
+    for other in (-math.inf, *(row.no_answer for row in rows)):
+        assert f1(other) <= found["best_f1"] + 1e-9
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        # Equal, or a thousandth apart.
+        st.tuples(GOLDS, ROWS, st.integers(-9, 9), st.sampled_from([-1, 1])),
+        min_size=1,
+        max_size=8,
+    )
+)
+def test_the_last_digits_of_odds_do_not_change_what_is_tuned(drawn):
+    """Another device, or other batches, move them."""
+    questions, rows, moved = [], [], []
+    for number, (golds, row, thousandths, sign) in enumerate(drawn):
+        odds = thousandths / 1000
+        questions.append(question(str(number), *golds))
+        rows.append(dataclasses.replace(row, no_answer=odds))
+        moved.append(dataclasses.replace(row, no_answer=odds + sign * 1e-6))
+    found = measures(questions, rows)
+    elsewhere = measures(questions, moved, found["best_f1_thresh"])
+    assert elsewhere["f1"] == found["best_f1"]
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(
+        st.tuples(GOLDS.filter(lambda g: g != ("the",)), ROWS),
+        min_size=1,
+        max_size=8,
+        unique_by=lambda row: row[1].no_answer,
+    )
+)
+def test_the_best_f1_is_the_official_one(drawn):
+    """Where no two questions have equal odds."""
+    questions = [question(str(n), *golds) for n, (golds, _) in enumerate(drawn)]
+    rows = [row for _, row in drawn]
+    official = scores_v2(
+        questions,
+        predictions(questions, rows, math.inf),
+        null_odds(questions, rows),
+    )
+    assert measures(questions, rows)["best_f1"] == pytest.approx(
+        official["best_f1"]
+    )

@@ -1,0 +1,284 @@
+"""Words as rows of pieces, and what is said of each word."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from albert_tf.config import FeatureConfig, UserError
+from albert_tf.tasks.base import Answers
+from albert_tf.tasks.features import concatenated
+from albert_tf.tasks.formats.conll import WordsExample, entity_scores
+from albert_tf.tasks.kinds.token_classification import TokenClassification
+from albert_tf.text.tokenizer import SentencePieceTokenizer
+
+KIND = TokenClassification()
+LABELS = ["B-A", "I-A", "O"]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(make_model):
+    """Every letter is a piece, and the space before a word is one of it."""
+    scores = dict.fromkeys(["▁a", "▁b", "▁c", "a", "b", "c"], -1.0)
+    return SentencePieceTokenizer(make_model({"▁": -9.0, **scores}))
+
+
+def features(tokenizer, examples, length=8, training=False):
+    config = FeatureConfig(max_seq_length=length)
+    return KIND.features(
+        examples, tokenizer, config, labels=LABELS, training=training
+    )
+
+
+def pieces(tokenizer, found, row):
+    return tokenizer.pieces(found.row(row, "input_ids"))
+
+
+def test_labels_stand_at_first_pieces(tokenizer):
+    example = WordsExample(("abc", "b", "ca"), ("O", "B-A", "I-A"), "")
+    found = features(tokenizer, [example], length=10)
+    assert pieces(tokenizer, found, 0) == [
+        *("[CLS]", "▁a", "b", "c", "▁b", "▁c", "a", "[SEP]")
+    ]
+    rows = {name: found.row(0, name).tolist() for name in found.sequences}
+    del rows["input_ids"]
+    assert rows == {
+        "segment_ids": [0] * 8,
+        "label_ids": [0, 2, 0, 0, 0, 1, 0, 0],
+        "label_weights": [0, 1, 0, 0, 1, 1, 0, 0],
+    }
+    numbers = found.row(0, "word_numbers").tolist()
+    assert numbers == [-1, 0, -1, -1, 1, 2, -1, -1]
+    assert all(v.dtype == np.int32 for v in found.sequences.values())
+    assert found.decoding["word_numbers"].dtype == np.int32
+    assert not found.scalars
+    batch = found.batch(np.array([0]), 10)
+    assert batch["input_ids"][0, 8:].tolist() == [tokenizer.pad_id] * 2
+    assert batch["label_weights"].sum() == 3
+
+
+def test_training_needs_no_word_numbers(tokenizer):
+    example = WordsExample(("a",), ("O",), "")
+    assert not features(tokenizer, [example], training=True).decoding
+
+
+def test_words_without_pieces_are_not_lost(tokenizer):
+    # An accent without its letter is normalised to nothing.
+    example = WordsExample(("a", "\u0301", "b"), None, "")
+    assert tokenizer.encode("\u0301") == []
+    found = features(tokenizer, [example])
+    assert pieces(tokenizer, found, 0)[1:-1] == ["▁a", "<unk>", "▁b"]
+    # What has no tags has labels nevertheless, for one form of all batches.
+    assert found.row(0, "label_weights").tolist() == [0, 1, 1, 1, 0]
+    assert found.row(0, "label_ids").tolist() == [0] * 5
+
+
+def test_long_sentences_are_cut_between_words(tokenizer):
+    short = WordsExample(("a",), None, "")
+    words = ("abc", "ab", "ab", "abc", "a", "abcabcabc", "a")
+    found = features(tokenizer, [short, WordsExample(words, None, "")])
+    assert found.example_numbers.tolist() == [0, 1, 1, 1, 1]
+    assert [pieces(tokenizer, found, row)[1:-1] for row in range(1, 5)] == [
+        ["▁a", "b", "c", "▁a", "b"],
+        # As many words as there is room for.
+        ["▁a", "b", "▁a", "b", "c", "▁a"],
+        # Six pieces of the nine find room.
+        ["▁a", "b", "c", "a", "b", "c"],
+        ["▁a"],
+    ]
+    numbers = [found.row(row, "word_numbers") for row in range(1, 5)]
+    assert [max(row) for row in numbers] == [1, 4, 5, 6]
+    assert found.cut == [1]
+
+
+@settings(
+    deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.lists(
+        st.lists(st.text("abc", min_size=1, max_size=9), min_size=1), min_size=1
+    ),
+    st.integers(8, 20),
+    st.integers(0, 99),
+)
+def test_every_word_gets_the_probabilities_of_its_first_piece(
+    tokenizer, sentences, length, seed
+):
+    examples = [WordsExample(tuple(words), None, "") for words in sentences]
+    found = features(tokenizer, examples, length)
+    assert found.lengths.max() <= length
+    # Padded on the right by different amounts.
+    rng = np.random.default_rng(seed)
+    logits = [
+        rng.normal(size=(n + rng.integers(3), 3)).astype(np.float32)
+        for n in found.lengths
+    ]
+    scores = KIND.scores(examples, found, {"logits": logits}, FeatureConfig())
+    # Walk the tokens: a word begins where a piece begins with a blank.
+    expected = [[] for _ in examples]
+    for row, number in enumerate(found.example_numbers):
+        for position, piece in enumerate(pieces(tokenizer, found, row)):
+            if piece.startswith("▁"):
+                powers = [math.exp(x) for x in logits[row][position]]
+                expected[number].append([p / sum(powers) for p in powers])
+    for words, score, rows in zip(sentences, scores, expected, strict=True):
+        assert score.shape == (len(words), 3)
+        assert score.dtype == np.float32
+        np.testing.assert_allclose(score, rows, rtol=1e-5)
+
+
+def test_parts_side_by_side_are_the_whole(tokenizer):
+    examples = [
+        WordsExample(("abc", "abc", "abc"), ("O", "B-A", "I-A"), ""),
+        WordsExample(("b",), ("B-A",), ""),
+    ]
+    whole = features(tokenizer, examples)
+    parts = [features(tokenizer, [example]) for example in examples]
+    joined = concatenated(parts)
+    assert joined.example_numbers.tolist() == [0, 0, 1]
+    for field in ("sequences", "decoding"):
+        for name, values in getattr(whole, field).items():
+            np.testing.assert_array_equal(values, getattr(joined, field)[name])
+
+
+def test_labels():
+    examples = [
+        WordsExample(("a", "b"), ("O", "B-A"), ""),
+        WordsExample(("a",), ("I-A",), ""),
+    ]
+    assert KIND.labels(examples) == LABELS
+    assert [KIND.is_told(e) for e in examples] == [True, True]
+    assert not KIND.is_told(WordsExample(("a",), None, ""))
+    with pytest.raises(UserError, match="t.txt, line 1.* one tag only, 'O'"):
+        KIND.labels([WordsExample(("a", "b"), ("O", "O"), "t.txt, line 1")])
+
+
+def test_tags_of_which_some_only_are_of_entities():
+    examples = [
+        WordsExample(("a", "b"), ("O", "B-A"), "t.txt, line 1"),
+        WordsExample(("a",), ("DT",), "t.txt, line 4"),
+    ]
+    said = "^t.txt, line 1 and what follows: the tag 'DT' is neither O nor beg"
+    with pytest.raises(UserError, match=said):
+        KIND.labels(examples)
+    # Parts of speech are no entities, all of them.
+    examples[0] = WordsExample(("a", "b"), ("O", "NN"), "t.txt, line 1")
+    assert KIND.labels(examples) == ["DT", "NN", "O"]
+
+
+def test_an_unknown_tag_is_told(tokenizer):
+    example = WordsExample(("a", "b"), ("O", "B-B"), "t.txt, line 7")
+    said = "line 7: the tag of 'b' is 'B-B'; the model's labels are B-A, I-A, O"
+    with pytest.raises(UserError, match=said):
+        features(tokenizer, [example])
+
+
+EXAMPLES = [
+    WordsExample(("Mia", "B.", "sits"), ("B-A", "I-A", "O"), "one"),
+    WordsExample(("Ulm",), ("B-A",), "two"),
+]
+SCORES = [
+    np.array([[0.7, 0.2, 0.1], [0.5, 0.25, 0.25], [0, 0, 1]], np.float32),
+    np.array([[0.6, 0.3, 0.1]], np.float32),
+]
+
+
+def test_models_are_averaged():
+    other = [score[:, ::-1] for score in SCORES]
+    mean = KIND.averaged([SCORES, other])
+    np.testing.assert_allclose(mean[0][0], [0.4, 0.2, 0.4])
+    np.testing.assert_allclose(mean[1], [[0.35, 0.3, 0.35]])
+
+
+def test_measures():
+    found = KIND.measures(
+        Answers(EXAMPLES, SCORES, FeatureConfig(), LABELS), {}
+    )
+    gold = [example.tags for example in EXAMPLES]
+    predicted = [["B-A", "B-A", "O"], ["B-A"]]
+    assert found == entity_scores(gold, predicted) | {
+        "majority_class_accuracy": 0.5
+    }
+    # The first entity is cut in two.
+    assert found["precision"] == pytest.approx(1 / 3)
+    assert found["recall"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("labels", "measured"),
+    [
+        (LABELS, ("f1", "precision", "recall", "accuracy")),
+        (["DT", "NN", "O"], ("accuracy",)),
+    ],
+)
+def test_what_may_choose_the_best_model_is_measured(labels, measured):
+    assert KIND.measured({}, labels) == measured
+    example = WordsExample(("a", "b"), tuple(labels[:2]))
+    scores = [np.eye(3, dtype=np.float32)[:2]]
+    found = KIND.measures(
+        Answers([example], scores, FeatureConfig(), labels), {}
+    )
+    assert set(measured) <= found.keys()
+
+
+def test_a_picture_of_tags():
+    picture = KIND.picture(Answers(EXAMPLES, SCORES, FeatureConfig(), LABELS))
+    assert picture.labels == LABELS
+    # A row is of the right tag: the I-A is taken for a B-A.
+    assert picture.counts.tolist() == [[2, 0, 0], [1, 0, 0], [0, 0, 1]]
+
+
+def test_a_picture_of_very_many_tags():
+    labels = [*LABELS, *(f"I-{number}" for number in range(98))]
+    scores = [
+        np.concatenate([words, np.zeros((len(words), 98))], axis=1)
+        for words in SCORES
+    ]
+    picture = KIND.picture(Answers(EXAMPLES, scores, FeatureConfig(), labels))
+    groups = {name: list(values) for name, values in picture.groups.items()}
+    assert groups == {
+        "right": pytest.approx([0.7, 1.0, 0.6]),
+        "wrong": pytest.approx([0.5]),
+    }
+
+
+def test_a_tag_that_is_the_answer_to_all():
+    assert (
+        KIND.only_answer(Answers([], SCORES, FeatureConfig(), LABELS)) is None
+    )
+    # Another in the second sentence alone.
+    others = [SCORES[0][:2], SCORES[0][2:]]
+    assert (
+        KIND.only_answer(Answers([], others, FeatureConfig(), LABELS)) is None
+    )
+    firsts = [SCORES[0][:2], SCORES[1]]
+    assert (
+        KIND.only_answer(Answers([], firsts, FeatureConfig(), LABELS)) == "B-A"
+    )
+    other = ["X", "Y", "O"]
+    assert KIND.only_answer(Answers([], firsts, FeatureConfig(), other)) == "X"
+    # One answer is always the only one.
+    assert (
+        KIND.only_answer(Answers([], SCORES[1:], FeatureConfig(), LABELS))
+        is None
+    )
+
+
+def test_predictions():
+    examples = [EXAMPLES[0], WordsExample(("Ulm",), None, "two")]
+    first, second = KIND.predictions(
+        Answers(examples, SCORES, FeatureConfig(), LABELS)
+    )
+    assert first.fields == {
+        "words": ["Mia", "B.", "sits"],
+        "label": ["B-A", "I-A", "O"],
+        "prediction": ["B-A", "B-A", "O"],
+        "probabilities": pytest.approx([0.7, 0.5, 1.0]),
+    }
+    # Of the second word, the only one in error.
+    assert (first.place, first.error) == ("one", pytest.approx(0.25))
+    assert second.fields["label"] is None
+    assert second.fields["prediction"] == ["B-A"]
+    assert (second.place, second.error) == ("two", 0.0)

@@ -41,8 +41,8 @@ def define_flags() -> None:
     flags.DEFINE_integer(
         "sample_characters",
         50_000_000,
-        "Characters to train on at most, drawn from all lines; each takes "
-        "some 30 bytes of memory.",
+        "Characters to train on at most, drawn from all lines, each of which "
+        "counts for ten more; a character takes some 30 bytes of memory.",
         lower_bound=1000,
     )
     flags.DEFINE_integer("seed", 12345, "Seed of the draw.")

@@ -253,7 +253,7 @@ def rewrite_config(directory, change):
                 os.remove(f"{d}/{name}")
                 for name in ("spiece.model", "tokenizer.json")
             ],
-            "has neither spiece.model",
+            "has no tokenizer, none of",
         ),
     ],
 )

@@ -201,9 +201,13 @@ def _files_below(directory: str, within: str = "") -> Iterator[str]:
             yield place
 
 
-def is_temporary(name: str) -> bool:
-    """Returns whether a file's name is one that `replacing` writes under."""
-    return re.search(rf"{re.escape(_TEMPORARY)}\d+$", name) is not None
+def unfinished(name: str) -> str:
+    """Returns the name of the file that `replacing` writes as `name`.
+
+    Empty where it writes under no such name.
+    """
+    found = re.fullmatch(rf"(.*){re.escape(_TEMPORARY)}\d+", name)
+    return found[1] if found else ""
 
 
 def replace(source: Path, target: Path) -> None:

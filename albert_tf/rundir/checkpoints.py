@@ -25,6 +25,8 @@ from albert_tf.rundir.variables_file import (
 
 _NAME = re.compile(r"step-(\d+)")
 _DAMAGED = ".damaged"
+# Names of files in a run directory and among its checkpoints.
+_OF_A_RUN = re.compile(r"step-\d+|\w+\.jsonl?")
 
 
 class SaveFailed(Exception):
@@ -40,9 +42,12 @@ class Restored:
 
 
 def remove_leftovers(directory: str) -> None:
-    """Removes what processes that were killed had begun to write."""
+    """Removes what processes that were killed had begun to write.
+
+    Only of files that a run consists of: others may be somebody's.
+    """
     for name in files.listdir(directory):
-        if files.is_temporary(name):
+        if _OF_A_RUN.fullmatch(files.unfinished(name)):
             files.remove(os.path.join(directory, name))
 
 

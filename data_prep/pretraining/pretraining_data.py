@@ -65,7 +65,12 @@ _SPLITTER_FILE = "{}.json"  # after the sentence splitter: punkt.json
 _SHARD_PATTERN = re.compile(
     rf"\w+-\d{{5}}-of-\d{{5}}\.tfrecord({TEMPORARY_SUFFIX})?"
 )
+# What a build that was stopped leaves: in `.work`, and beside its results.
 _TEMPORARY = re.compile(rf".*{TEMPORARY_SUFFIX}")
+_UNFINISHED = re.compile(
+    r"(\w+-\d{5}-of-\d{5}\.tfrecord|metadata\.json|punkt\.json|newline\.json"
+    rf"|spiece\.\w+|vocab\.txt|tokenizer\w*\.json){TEMPORARY_SUFFIX}"
+)
 
 
 class Runner(Protocol):
@@ -453,7 +458,8 @@ def _work_directory(
             ) from None
         _check_begun(storage, output_dir, work_dir, plan)
         tokenizer_dir = os.path.join(output_dir, TOKENIZER_DIRECTORY)
-        for directory in (output_dir, work_dir, tokenizer_dir):
+        _remove_temporaries(storage, work_dir, _TEMPORARY)
+        for directory in (output_dir, tokenizer_dir):
             _remove_temporaries(storage, directory)
         try:
             yield work_dir
@@ -470,9 +476,14 @@ def _work_directory(
             ) from None
 
 
-def _remove_temporaries(storage: Storage, directory: str) -> None:
-    """Removes what was not finished when a build was stopped."""
-    names = filter(_TEMPORARY.fullmatch, storage.sizes(directory))
+def _remove_temporaries(
+    storage: Storage, directory: str, pattern: re.Pattern[str] = _UNFINISHED
+) -> None:
+    """Removes what was not finished when a build was stopped.
+
+    Only of files that a build writes: others may be somebody's.
+    """
+    names = filter(pattern.fullmatch, storage.sizes(directory))
     storage.remove([os.path.join(directory, name) for name in names])
 
 

@@ -102,13 +102,13 @@ def test_a_file_that_is_replaced_is_whole_or_as_before(directory):
     with files.replacing(path) as file:
         file.write(b"first")
         (name,) = files.listdir(directory)
-        assert files.is_temporary(name)
+        assert files.unfinished(name) == "a"
         assert not files.exists(path)
     with pytest.raises(RuntimeError), files.replacing(path) as file:
         file.write(b"sec")
         raise RuntimeError
     assert files.listdir(directory) == ["a"]
-    assert not files.is_temporary("a")
+    assert files.unfinished("a") == files.unfinished("a.tmp-x") == ""
     assert read(path) == b"first"
 
 

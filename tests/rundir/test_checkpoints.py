@@ -547,6 +547,7 @@ def test_checkpoints_in_a_bucket(tmp_path, variables):
     assert checkpoints.steps() == [1, 2, 3]
     assert checkpoints.best_step() == 1
     (tmp_path / "run" / "step-4.tmp-17").write_bytes(b"half")
+    (tmp_path / "run" / "notes.tmp-17").write_bytes(b"somebody's")
     flip(tmp_path / "run" / "step-3")
     restored, (problem,) = checkpoints.restore_latest()
     assert restored.step == 2
@@ -556,6 +557,7 @@ def test_checkpoints_in_a_bucket(tmp_path, variables):
         "step-1",
         "step-2",
         "step-3.damaged",
+        "notes.tmp-17",
     }
 
 

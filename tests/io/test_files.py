@@ -281,7 +281,7 @@ def test_an_unknown_scheme_is_an_error_of_the_system():
 
 def test_plain_paths_do_without_tensorflow(tmp_path):
     code = (
-        "import sys; from albert_tf import files\n"
+        "import sys; from albert_tf.io import files\n"
         f"with files.replacing({str(tmp_path / 'a')!r}) as f: f.write(b'1')\n"
         f"print(files.listdir({str(tmp_path)!r}), 'tensorflow' in sys.modules)"
     )

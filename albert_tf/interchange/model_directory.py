@@ -31,6 +31,8 @@ TOKENIZER_FILES = (MODEL_FILE, VOCAB_FILE, JSON_FILE, CONFIG_FILE)
 MODEL_FILES = (pretrained.CONFIG_FILE, pretrained.WEIGHTS_FILE)
 # What `save_model_directory` writes.
 FILES = frozenset((*TOKENIZER_FILES, *MODEL_FILES, TASK_FILE))
+# What a directory is called while another takes its place.
+_OLD = ".old"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +100,7 @@ def replacing_directory(
     with files.new_directory(directory) as temporary:
         yield temporary
         flush_files(temporary)
-        old = f"{temporary}.old"
+        old = f"{temporary}{_OLD}"
         if os.path.isdir(directory):
             os.rename(directory, old)
         try:
@@ -109,6 +111,29 @@ def replacing_directory(
             raise
     if os.path.isdir(old):
         _empty(old, directory, replaces)
+
+
+def recover_directory(
+    directory: str, *, replaces: Collection[str] = FILES
+) -> None:
+    """Ends what `replacing_directory` had begun in a process that was killed.
+
+    Only for a place where no other process writes. What stood there before
+    is put back if it was already out of the way.
+    """
+    if files.is_remote(directory):
+        return
+    parent, name = os.path.split(os.path.abspath(directory))
+    for found in files.listdir(parent):
+        if not files.is_new_directory(found, name):
+            continue
+        path = os.path.join(parent, found)
+        if not path.endswith(_OLD):
+            shutil.rmtree(path)
+        elif os.path.isdir(directory):
+            _empty(path, directory, replaces)
+        else:
+            os.rename(path, directory)
 
 
 def _empty(old: str, directory: str, replaces: Collection[str]) -> None:

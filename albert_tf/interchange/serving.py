@@ -90,14 +90,17 @@ class ServingModule(tf.Module):
                 "texts; models with one of these heads can be exported: "
                 f"{', '.join(_ANSWERS)}."
             )
-        self._head_answer = _ANSWERS[heads[0]] if heads else _embeddings
-        self._model = loaded.model
+        head_answer = _ANSWERS[heads[0]] if heads else _embeddings
+        labels = tf.constant(loaded.labels) if loaded.labels else None
+        # The model is in a function, which is not tracked, and its variables
+        # are: of a Keras variable a server that runs the graph finds no value,
+        # and tracking both would write every weight twice.
+        self._answer = lambda features: head_answer(
+            loaded.model, features, labels
+        )
+        self.weights = [variable.value for variable in loaded.model.weights]
         self._max_seq_length = loaded.max_seq_length
         self.tokenizer = InGraphTokenizer(loaded.tokenizer)
-        self.labels = tf.constant(loaded.labels) if loaded.labels else None
-
-    def _answer(self, features: dict) -> dict[str, tf.Tensor]:
-        return self._head_answer(self._model, features, self.labels)
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "text")])
     def answer_text(self, text: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -128,6 +128,12 @@ def new_directory(path: Path) -> Iterator[str]:
         shutil.rmtree(directory, ignore_errors=True)
 
 
+def is_new_directory(found: str, name: str) -> bool:
+    """Returns whether `new_directory` gave a directory to become `name`."""
+    pattern = rf"{re.escape(name)}\.writing-[0-9a-f]{{12}}(\.old)?"
+    return re.fullmatch(pattern, found) is not None
+
+
 @contextlib.contextmanager
 def local_directory(
     directory: Path, last: str, *, replaces: Collection[str] = ()

@@ -29,6 +29,7 @@ from albert_tf.cluster.stragglers import Stragglers
 from albert_tf.config import RuntimeConfig, TrainingConfig, UserError
 from albert_tf.inputs.input_pipeline import Batch, ReaderStalled, prefetch
 from albert_tf.inputs.phases import Place
+from albert_tf.interchange.model_directory import recover_directory
 from albert_tf.rundir.checkpoints import Checkpoints, remove_leftovers
 from albert_tf.rundir.monitor import Monitor
 from albert_tf.rundir.profiling import Profiler
@@ -40,6 +41,10 @@ from albert_tf.training.means import RunningMeans
 from albert_tf.training.saving import Saving
 from albert_tf.training.trainer import Trainer
 
+# Model directories within the run directory: of the end, of the best
+# evaluation.
+MODEL = "model"
+BEST_MODEL = "best_model"
 # Steps without an update, or roll-backs without a checkpoint between them,
 # after which a run has no hope.
 _MOST_SKIPPED_IN_A_ROW = 10
@@ -88,6 +93,8 @@ def train(
                 run_dir, description, extends=bool(runtime.extend_to_steps)
             )
             remove_leftovers(run_dir)
+            for name in (BEST_MODEL, MODEL):
+                recover_directory(os.path.join(run_dir, name))
         loop = _Loop(trainer, job, run_dir, config, runtime, description)
         loop.changes = changes
         loop.interruption = stack.enter_context(Interruption())
@@ -164,7 +171,7 @@ class _Loop:
             except _RollBack:
                 self._roll_back()
         # The model is written again where a run was killed just before.
-        self.saving.model("model", self.progress.evaluation, needed=True)
+        self.saving.model(MODEL, self.progress.evaluation, needed=True)
         # No worker leaves before the last one is here: the others would take
         # it for lost.
         agreed(self.trainer.strategy, 0.0)
@@ -584,7 +591,7 @@ class _Loop:
             self.progress.without_better += 1
             return False
         self.progress.without_better = 0
-        if not self.saving.model("best_model", measures, needed=last):
+        if not self.saving.model(BEST_MODEL, measures, needed=last):
             return False
         self.progress.best = {"step": self.step, "value": value}
         return True

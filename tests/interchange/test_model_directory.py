@@ -14,6 +14,7 @@ from albert_tf.interchange.model_directory import (
     find_initial_weights,
     initialize,
     load_model_directory,
+    recover_directory,
     replacing_directory,
     save_model_directory,
 )
@@ -340,6 +341,21 @@ def test_only_files_of_a_model_are_replaced(tmp_path):
         "model.tmp/deep/notes": "mine",
     }
     assert len(os.listdir(tmp_path)) == 3
+
+
+@pytest.mark.parametrize("renamed", [False, True])
+def test_a_directory_is_recovered_after_a_kill(tmp_path, renamed):
+    """Killed before or between the two renames."""
+    half = tmp_path / "model.writing-0123456789ab"
+    half.mkdir()
+    (half / "config.json").write_text("half")
+    (tmp_path / "model.writing-notes").mkdir()
+    old = tmp_path / (f"{half.name}.old" if renamed else "model")
+    old.mkdir()
+    (old / "config.json").write_text("old")
+    recover_directory(str(tmp_path / "model"))
+    assert sorted(os.listdir(tmp_path)) == ["model", "model.writing-notes"]
+    assert (tmp_path / "model/config.json").read_text() == "old"
 
 
 def test_what_transformers_leaves_out_or_adds(tmp_path, tiny_tokenizer):

@@ -459,7 +459,7 @@ def test_a_pipeline_that_is_not_run_is_told_of(build, monkeypatch):
 def test_without_beam_the_message_says_what_to_install(build, monkeypatch):
     for name in ("beam_runner", "beam_storage"):
         monkeypatch.delitem(sys.modules, f"data_prep.pretraining.{name}")
-        monkeypatch.delattr(f"data_prep.{name}")
+        monkeypatch.delattr(f"data_prep.pretraining.{name}")
     monkeypatch.setitem(sys.modules, "apache_beam", None)
     with pytest.raises(UserError, match="pip install -r requirements-beam.txt"):
         build("out", runner="beam")

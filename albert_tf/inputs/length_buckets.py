@@ -1,6 +1,7 @@
-"""Batches of a task's examples: of about equal length, and no wider."""
+"""Batches of a task's examples, bucketed by length within each batch."""
 
 import functools
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -13,9 +14,12 @@ from albert_tf.tasks.features import Features
 # Every width is a trace of the step, so there are few. From 16 on at most a
 # third of the tokens is padding.
 _WIDTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
-# Batches whose examples are sorted together. More of them waste less padding,
+# Steps whose examples are sorted together. More of them waste less padding,
 # and leave less to chance which examples meet.
 _WINDOW = 64
+# Parts of a batch, from the shortest examples to the longest. Batches of one
+# length have noisier gradients and learn more slowly.
+_PARTS = 4
 
 
 def bucket_widths(max_seq_length: int) -> tuple[int, ...]:
@@ -29,14 +33,18 @@ class TaskBatches:
 
     `batch(step)` has what `Features.batch` gives, padded to the least of the
     widths that the global batch fits into, `example_weights` float32
-    `[batch]` and `example_numbers` int32 `[batch]` within the global batch.
+    `[batch]` and `example_numbers` int32 `[batch]` within the global batch;
+    whole batches of training also `part_widths` int32 `[parts]`: they have
+    equal parts of rows, each of examples of about the same length, which need
+    these widths.
 
     In training the order of examples is that of `training_positions`. A
     window of some steps takes its examples from there, sorts them by the width
-    they need, cuts them into batches, and shuffles the batches; windows end
-    where epochs do, so that none has an example twice but those of a batch
-    that spans two. In evaluation all examples are sorted, the longest first,
-    so that what memory needs is known at once.
+    they need and cuts them into parts; each batch gets a part of the shortest
+    quarter and one of each longer quarter, so that batches are alike, and are
+    shuffled. Windows end where epochs do, so that none has an example twice
+    but those of a batch that spans two. In evaluation all examples are sorted,
+    the longest first, so that what memory needs is known at once.
     """
 
     def __init__(
@@ -68,6 +76,7 @@ class TaskBatches:
         self.widths = widths
         self.training = training
         self.num_steps = -(-len(features) // batch_size)
+        self._parts = math.gcd(batch_size, _PARTS)
         self.record_name = name_of
         self._lengths = np.minimum(features.lengths, widths[-1])
         self._longest_first = np.argsort(-self._lengths, kind="stable")
@@ -95,6 +104,8 @@ class TaskBatches:
         batch = self.features.batch(chosen, self.width(step))
         if "label_weights" in batch:
             batch["label_weights"] *= real[:, None]
+        if self.training and len(wanted) == self.batch_size:
+            batch["part_widths"] = self._part_widths(numbers)
         return batch | {
             "example_weights": weights,
             "example_numbers": wanted.astype(np.int32),
@@ -104,6 +115,12 @@ class TaskBatches:
         """Returns how many tokens wide the batch of a step is."""
         longest = self._lengths[self.record_numbers(step)].max()
         return self.widths[np.searchsorted(self.widths, longest)]
+
+    def _part_widths(self, numbers: np.ndarray) -> np.ndarray:
+        """Returns the widths `[parts]` that the parts of a batch need."""
+        longest = self._lengths[numbers].reshape(self._parts, -1).max(axis=1)
+        widths = np.array(self.widths, np.int32)
+        return widths[np.searchsorted(self.widths, longest)]
 
     def _window_of(self, step: int) -> tuple[int, int]:
         """Returns the first step of a step's window, and that after it.
@@ -122,11 +139,15 @@ class TaskBatches:
         numbers = training_positions(
             np.arange(start * size, end * size), len(self.features), self.seed
         )
-        # By the width they need, and not by their very length: the batches
+        # By the width they need, and not by their very length: the parts
         # are as narrow, and of more different examples.
         widths = np.searchsorted(self.widths, self._lengths[numbers])
         by_width = np.argsort(widths, kind="stable")
-        batches = numbers[by_width].reshape(steps, size)
+        parts = numbers[by_width].reshape(self._parts, steps, -1)
+        # Every other quarter the longest first, to even out the batches. In
+        # this order few combinations of widths occur, each of which is a trace.
+        parts[1::2] = parts[1::2, ::-1].copy()
+        batches = parts.swapaxes(0, 1).reshape(steps, size)
         order = counter_rng.shuffled_position(
             np.arange(steps), steps, counter_rng.key(self.seed, "window", start)
         )

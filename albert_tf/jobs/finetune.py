@@ -246,13 +246,17 @@ def run_finetuning(
         )
 
     def flops(step: int, batch: Batch) -> int:
-        return training_flops(
-            model_config,
-            batch_size=config.training.train_batch_size
-            * max(features.choices, 1),
-            seq_length=batch["input_ids"].shape[-1],
-            num_predictions=0,
-            read_positions_only=model.reads_places_only(),
+        widths = trainer.widths(batch)
+        rows = config.training.train_batch_size // len(widths)
+        return sum(
+            training_flops(
+                model_config,
+                batch_size=rows * max(features.choices, 1),
+                seq_length=width,
+                num_predictions=0,
+                read_positions_only=model.reads_places_only(),
+            )
+            for width in widths
         )
 
     return train(

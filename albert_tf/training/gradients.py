@@ -1,6 +1,9 @@
 """Loss sums and gradients of a replica's share, one micro-batch at a time."""
 
-from collections.abc import Mapping, Sequence
+import collections
+import functools
+import itertools
+from collections.abc import Callable, Mapping, Sequence
 
 import keras
 import tensorflow as tf
@@ -20,8 +23,9 @@ def named_pairs(pairs: Mapping[str, tuple]) -> dict[str, tf.Tensor]:
 class GradientComputation:
     """Forward and backward of the rows that a replica holds.
 
-    Several micro-batches go through one compiled loop that adds up; what is
-    reduced over replicas happens outside, once.
+    Several micro-batches go through one compiled loop (gradient accumulation),
+    parts of the rows of several widths one after the other; what is reduced
+    over replicas happens outside, once.
 
     Args:
         model: the Keras model.
@@ -41,10 +45,16 @@ class GradientComputation:
         self._model = model
         self._objective = objective
         self._variables = list(variables)
-        self._compute = tf.function(
-            self._forward_and_backward,
+        self._jit_compile = True if xla else None
+        # By width: TensorFlow would warn of many traces of one function.
+        self._compute = collections.defaultdict(self._function)
+
+    def _function(self) -> Callable:
+        """Returns forward and backward as a compiled function of its own."""
+        return tf.function(
+            functools.partial(self._forward_and_backward),
             autograph=False,
-            jit_compile=True if xla else None,
+            jit_compile=self._jit_compile,
         )
 
     def __call__(
@@ -55,6 +65,7 @@ class GradientComputation:
         *,
         micro_batch_size: int,
         num_applications: int | None,
+        part_widths: Sequence[int] = (),
     ) -> tuple[dict[str, tf.Tensor], list[tf.Tensor | None]]:
         """Returns `sum:` and `weight:` scalars, and a gradient per variable.
 
@@ -67,10 +78,62 @@ class GradientComputation:
             factors: what each loss's sum is multiplied with, by its name.
             micro_batch_size: rows at a time.
             num_applications: of the model's blocks; None: all.
+            part_widths: of equal parts of the rows; what is beyond them is
+                padding. Empty: all rows are one part.
         """
+        rows, full = keys.shape[0], features["input_ids"].shape[-1]
+        widths = part_widths or (full,)
+        share = rows // len(widths)
+        parts = [(width, share) for width in widths]
+        if micro_batch_size == rows:
+            # Neighbours of one width are one part.
+            parts = [
+                (width, share * len(list(group)))
+                for width, group in itertools.groupby(widths)
+            ]
+        sums: dict[str, tf.Tensor] = {}
+        totals: list[tf.Tensor | None] = []
+        first = 0
+        for width, size in parts:
+            of_part = slice(first, first + size)
+            first += size
+            more, gradients = self._accumulated(
+                {
+                    name: value[of_part, ..., :width]
+                    if len(value.shape) > 1 and value.shape[-1] == full
+                    else value[of_part]
+                    for name, value in features.items()
+                }
+                if size < rows
+                else features,
+                keys[of_part],
+                functools.partial(
+                    self._compute[width],
+                    factors=factors,
+                    num_applications=num_applications,
+                ),
+                min(micro_batch_size, size),
+            )
+            sums = {n: sums[n] + v if sums else v for n, v in more.items()}
+            totals = [
+                gradient if total is None else total + gradient
+                for total, gradient in zip(
+                    totals or [None] * len(gradients), gradients, strict=True
+                )
+            ]
+        return sums, totals
+
+    def _accumulated(
+        self,
+        features: Features,
+        keys: tf.Tensor,
+        compute_part: Callable,
+        micro_batch_size: int,
+    ) -> tuple[dict[str, tf.Tensor], list[tf.Tensor | None]]:
+        """Returns the sums over micro-batches of rows of one width."""
         rows = keys.shape[0]
         if rows == micro_batch_size:
-            return self._compute(features, keys, factors, num_applications)
+            return compute_part(features, keys)
         parts = rows // micro_batch_size
 
         def split(value: tf.Tensor) -> tf.Tensor:
@@ -82,9 +145,7 @@ class GradientComputation:
 
         def compute(number: tf.Tensor | int) -> tuple[dict, list]:
             part = {name: v[number] for name, v in split_features.items()}
-            return self._compute(
-                part, split_keys[number], factors, num_applications
-            )
+            return compute_part(part, split_keys[number])
 
         # The first one says which variables are reached.
         sums, gradients = compute(0)

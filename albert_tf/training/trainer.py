@@ -71,21 +71,27 @@ class _TracePerShape:
         self._function = function
         self._by_shape: dict[tuple, Callable] = {}
 
-    def __call__(self, batch: Batch, *args: object) -> Any:
+    def __call__(self, batch: Batch, *args: object, **options: object) -> Any:
         """Returns what the function gives for the arguments.
 
         Args:
             batch: whose shape it is.
             *args: of the function.
+            **options: of the function, hashable; others are another trace.
         """
-        shape = batch["input_ids"].shape
+        shape = batch["input_ids"].shape, tuple(options.items())
         if shape not in self._by_shape:
             # TensorFlow counts the traces of functions with the same code
             # together, and warns of several; a partial has none.
             self._by_shape[shape] = tf.function(
-                functools.partial(self._function), autograph=False
+                functools.partial(self._function, **options), autograph=False
             )
         return self._by_shape[shape](*args)
+
+
+def _arrays_of_rows(batch: Batch) -> Batch:
+    """Returns what of a batch has a value for each of its rows."""
+    return {n: value for n, value in batch.items() if n != "part_widths"}
 
 
 def _accelerator() -> str:
@@ -213,6 +219,21 @@ class Trainer:
             replicas * (-(-share // micro) * micro), self.strategy
         )
 
+    def widths(self, batch: Batch) -> tuple[int, ...]:
+        """Returns the widths at which equal parts of a batch are computed.
+
+        Parts are for CPUs, which take as long as there are tokens: several
+        replicas would wait for one another, and accelerators for small parts.
+        There all rows are one part, as wide as the batch is.
+        """
+        whole = (batch["input_ids"].shape[-1],)
+        if self.strategy.num_replicas_in_sync > 1 or _accelerator():
+            return whole
+        widths = tuple(map(int, batch.get("part_widths", whole)))
+        rows = len(batch["example_numbers"])
+        share = rows // len(widths)
+        return whole if share % min(self._micro_batch(rows), share) else widths
+
     def evaluation_rows(self, batch_size: int) -> range:
         """Returns the same for batches of an evaluation."""
         return local_rows(batch_size, self.strategy)
@@ -262,9 +283,10 @@ class Trainer:
             table = [
                 self._train(
                     batch,
-                    distribute_rows(self.strategy, batch),
+                    distribute_rows(self.strategy, _arrays_of_rows(batch)),
                     controls,
                     num_applications,
+                    part_widths=self.widths(batch),
                 )
                 for batch in batches
             ]
@@ -274,7 +296,7 @@ class Trainer:
             padded = [*batches, *[batches[-1]] * (size - len(batches))]
             stack = {
                 name: np.stack([batch[name] for batch in padded])
-                for name in batches[0]
+                for name in _arrays_of_rows(batches[0])
             }
             table = self._train_many(
                 stack,
@@ -388,10 +410,13 @@ class Trainer:
         controls: tf.Tensor,
         num_applications: int | None,
         number: tf.Tensor | None = None,
+        part_widths: tuple[int, ...] = (),
     ) -> tf.Tensor:
         """Returns the scalars of a step as one vector (see `_names`)."""
         step = functools.partial(
-            self._replica_train_step, num_applications=num_applications
+            self._replica_train_step,
+            num_applications=num_applications,
+            part_widths=part_widths,
         )
         results = self.strategy.run(step, args=(batch, controls, number))
         return self.strategy.experimental_local_results(results)[0]
@@ -446,6 +471,7 @@ class Trainer:
         controls: tf.Tensor,
         number: tf.Tensor | None,
         num_applications: int | None,
+        part_widths: tuple[int, ...],
     ) -> tf.Tensor:
         if number is not None:
             features = {name: v[number] for name, v in features.items()}
@@ -466,6 +492,7 @@ class Trainer:
             },
             micro_batch_size=self._micro_batch(numbers.shape[0]),
             num_applications=num_applications,
+            part_widths=part_widths,
         )
         # A variable that no loss reaches (the pooler and the sentence head,
         # where segments have no label) is left alone, as in

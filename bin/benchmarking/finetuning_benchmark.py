@@ -1,5 +1,6 @@
 """Times fine-tuning: making features, and batches by length or padded."""
 
+import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -164,11 +165,15 @@ class _Side:
         }
 
     def warm_up(self, job: str, padding: str) -> None:
-        """Does a step of every width that `turn` meets."""
+        """Does a step of every shape that `turn` meets."""
         batches = self._batches[job, padding]
-        of_width = {batches.width(n): n for n in _steps(batches, padding)}
-        for number in of_width.values():
-            self._do(job, batches.batch(number))
+        seen = set()
+        for number in _steps(batches, padding):
+            batch = batches.batch(number)
+            widths = self._widths(job, batch)
+            if widths not in seen:
+                self._do(job, batch)
+            seen.add(widths)
 
     def turn(self, job: str, padding: str) -> Turn:
         """Returns what the steps of a job take, the making of batches too."""
@@ -180,7 +185,12 @@ class _Side:
             batch = batches.batch(number)
             self._do(job, batch)
             num_rows += int(batch["example_weights"].sum())
-            num_tokens += batch["input_mask"].size
+            widths = self._widths(job, batch)
+            num_tokens += (
+                batch["input_mask"].size
+                * sum(widths)
+                // (len(widths) * batch["input_mask"].shape[-1])
+            )
             num_real += int(batch["input_mask"].sum())
             flops += self._flops(job, batches.features, batch)
         seconds = time.perf_counter() - begin
@@ -192,15 +202,26 @@ class _Side:
         else:
             self._trainer.answers(batch)
 
-    def _flops(self, job: str, features: Features, batch: Batch) -> int:
-        shape = {
-            "batch_size": self._work.batch_size * max(features.choices, 1),
-            "seq_length": batch["input_ids"].shape[-1],
-            "read_positions_only": self._model.reads_places_only(),
-        }
+    def _widths(self, job: str, batch: Batch) -> tuple[int, ...]:
         if job == "training":
-            return training_flops(self._work.model, num_predictions=0, **shape)
-        return encoder_flops(self._work.model, **shape)
+            return self._trainer.widths(batch)
+        return (batch["input_ids"].shape[-1],)
+
+    def _flops(self, job: str, features: Features, batch: Batch) -> int:
+        widths = self._widths(job, batch)
+        rows = self._work.batch_size * max(features.choices, 1)
+        count = encoder_flops
+        if job == "training":
+            count = functools.partial(training_flops, num_predictions=0)
+        return sum(
+            count(
+                self._work.model,
+                batch_size=rows // len(widths),
+                seq_length=width,
+                read_positions_only=self._model.reads_places_only(),
+            )
+            for width in widths
+        )
 
 
 def _steps(batches: TaskBatches, padding: str) -> Sequence[int]:

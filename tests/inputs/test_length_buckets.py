@@ -195,7 +195,7 @@ def test_rows_of_a_part_are_those_of_the_whole(make):
         whole = batches.batch(step)
         for rows in (range(0, 2), range(2, 4), range(1, 2), range(3, 4)):
             part = batches.batch(step, rows)
-            assert part.keys() == whole.keys()
+            assert part.keys() == whole.keys() - {"part_widths"}
             for name, values in part.items():
                 expected = whole[name][list(rows)]
                 # Padding is of weight 0, and what it holds is of no matter.
@@ -250,7 +250,7 @@ def test_little_is_padded(count):
     for step in range(128):
         numbers = batches.record_numbers(step)
         real += lengths[numbers].sum()
-        sorted_tokens += batches.batch(step)["input_ids"].size
+        sorted_tokens += 2 * batches.batch(step)["part_widths"].sum()
         longest = lengths[rng.choice(count, 8, replace=False)].max()
         unsorted_tokens += 8 * min(w for w in widths if w >= longest)
     # Of a width, what is padded is at most what is beyond the next lower one,
@@ -259,21 +259,35 @@ def test_little_is_padded(count):
     assert sorted_tokens < 1.25 * real
 
 
-def test_batches_are_as_narrow_as_if_sorted_and_less_alike():
+def test_parts_are_as_narrow_as_if_sorted_and_batches_are_alike():
     of = random_features(64 * 8, longest=128)
     widths = bucket_widths(128)
     batches = training(of, batch_size=8, widths=widths)
-    found = sorted(batches.width(step) for step in range(64))
-    longest = np.sort(of.lengths).reshape(64, 8).max(axis=1)
-    assert found == [min(w for w in widths if w >= n) for n in longest]
-    # Of a width's 96 to 128 tokens, a batch has nearly all lengths.
-    spans = [
-        np.ptp(of.lengths[batches.record_numbers(step)])
-        for step in range(64)
-        if batches.width(step) == 128
+    found = np.array([batches.batch(n)["part_widths"] for n in range(64)])
+    longest = np.sort(of.lengths).reshape(4 * 64, 2).max(axis=1)
+    assert sorted(found.ravel()) == [
+        min(w for w in widths if w >= n) for n in longest
     ]
-    assert len(spans) > 10
-    assert np.median(spans) > 18
+    numbers = np.array([batches.record_numbers(n) for n in range(64)])
+    for step in range(64):
+        lengths = of.lengths[numbers[step]].reshape(4, 2)
+        assert batches.width(step) == found[step].max()
+        assert (lengths.max(axis=1) <= found[step]).all()
+    # Random batches differ in their mean lengths by 13 tokens.
+    assert of.lengths[numbers].mean(axis=1).std() < 7
+
+
+def test_few_combinations_of_widths_occur():
+    of = random_features(64 * 8 * 4, longest=128)
+    batches = training(of, batch_size=8, widths=bucket_widths(128))
+    found = {tuple(batches.batch(n)["part_widths"]) for n in range(256)}
+    assert 4 <= len(found) <= 20
+
+
+@pytest.mark.parametrize(("batch_size", "parts"), [(6, 2), (7, 1)])
+def test_parts_are_equal(batch_size, parts):
+    batches = training(random_features(100), batch_size=batch_size)
+    assert batches.batch(0)["part_widths"].shape == (parts,)
 
 
 def test_no_examples():

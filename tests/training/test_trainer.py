@@ -20,6 +20,7 @@ from albert_tf.jobs.evaluate import evaluate_pretraining
 from albert_tf.modeling.models import (
     AlbertForClassification,
     AlbertForPretraining,
+    AlbertForTokenClassification,
 )
 from albert_tf.optim import optimizers
 from albert_tf.optim.optimizers import Lamb
@@ -712,3 +713,59 @@ def test_batches_of_many_widths_draw_no_warning(caplog):
     finally:
         tf.get_logger().removeHandler(caplog.handler)
     assert not [r for r in caplog.records if "retracing" in r.getMessage()]
+
+
+@pytest.mark.parametrize(
+    ("micro_batch_size", "widths"),
+    [(0, (4, 4, 8, 12)), (1, (4, 4, 8, 12)), (4, (4, 4, 8, 12))],
+)
+def test_parts_of_a_batch_are_as_wide_as_they_need(
+    small_config, micro_batch_size, widths
+):
+    """The step is that of the whole batch; only padding is cut."""
+    config = override(
+        small_config,
+        {
+            "hidden_dropout_prob": 0.0,
+            "attention_probs_dropout_prob": 0.0,
+            "classifier_dropout_prob": 0.0,
+            "train_batch_size": 8,
+            "num_warmup_steps": 0,
+        },
+    )
+    rng = np.random.default_rng(3)
+    lengths = np.array([2, 4, 3, 4, 8, 5, 12, 9])
+    mask = (np.arange(12) < lengths[:, None]).astype(np.int32)
+    batch = {
+        "input_ids": rng.integers(5, 100, (8, 12)).astype(np.int32) * mask,
+        "input_mask": mask,
+        "segment_ids": np.zeros_like(mask),
+        "label_ids": rng.integers(0, 3, (8, 12)).astype(np.int32),
+        "label_weights": mask.astype(np.float32),
+        "example_numbers": np.arange(8, dtype=np.int32),
+    }
+
+    def step(batch, micro_batch_size):
+        training = override(
+            config.training, {"micro_batch_size": micro_batch_size}
+        )
+        strategy = make_strategy(RuntimeConfig())
+        keras.utils.set_random_seed(1)
+        trainer = Trainer(
+            AlbertForTokenClassification(config.model, labels=["a", "b", "c"]),
+            HeadObjective("token_classification"),
+            strategy=strategy,
+            optimizer_config=config.optimizer,
+            training_config=training,
+        )
+        return trainer, trainer.train_step(batch)
+
+    parts = {**batch, "part_widths": np.array([4, 4, 8, 12], np.int32)}
+    trainer, found = step(parts, micro_batch_size)
+    assert trainer.widths(parts) == widths
+    reference, expected = step(batch, 0)
+    assert found == pytest.approx(expected, rel=1e-5)
+    for path, value in weights_of(reference).items():
+        np.testing.assert_allclose(
+            weights_of(trainer)[path], value, rtol=1e-4, atol=1e-6
+        )

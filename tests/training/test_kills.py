@@ -175,7 +175,7 @@ class Server:
         self.process = subprocess.Popen(
             [sys.executable, __file__],
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": ROOT},
+            env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/tests"},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

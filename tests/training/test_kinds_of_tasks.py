@@ -180,6 +180,7 @@ def finished(request, tmp_path_factory, pretrained):
             "doc_stride": 8,
             "learning_rate": 2e-3,
             "num_train_steps": 240,
+            "seed": 1,
             "train_batch_size": 16,
             "eval_batch_size": 16,
             "log_steps": 60,

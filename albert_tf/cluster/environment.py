@@ -30,7 +30,7 @@ def unseen_gpus(
     driver_gpus: str = _DRIVER_GPUS,
     nvidia_smi: str = "nvidia-smi",
 ) -> str:
-    """Returns what is wrong when TensorFlow sees none of the NVIDIA GPUs.
+    """Returns a warning if TensorFlow sees none of the NVIDIA GPUs.
 
     "" when it sees one, when the machine has none, and when an empty
     CUDA_VISIBLE_DEVICES or -1 hides them, which is the user's wish.

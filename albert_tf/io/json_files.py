@@ -49,7 +49,7 @@ def read_at_most(path: str | os.PathLike[str], limit: int) -> bytes:
                 raise UserError(f"{path} is a pipe or a device, not a file.")
         with files.open(path) as file:
             size = files.size(path)
-            # What is said of the size is not always so.
+            # The reported size may be wrong.
             content = file.read(limit + 1) if size <= limit else b""
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}.") from None

@@ -314,7 +314,7 @@ class AlbertModel(keras.Model):
         }
 
     def _features_of_heads(self) -> tuple[str, ...]:
-        """Returns what the heads read beside the encoder's inputs."""
+        """Returns the features of the heads beside the encoder's inputs."""
         return sum((head.features for head in self.heads.values()), ())
 
     def _learnt(self) -> dict[str, tuple[Head, Label]]:

@@ -89,7 +89,7 @@ def claim(
 def _changes(
     run_dir: str, description: dict, recorded: dict, extends: bool
 ) -> dict[str, list]:
-    """Returns what has changed of what may; raises UserError for the rest."""
+    """Returns the changed settings that may change; refuses other changes."""
     recorded.pop(_CHANGES, None)
     ours, theirs = _training(description), _training(recorded)
     names = [

@@ -145,7 +145,7 @@ class Kind(abc.ABC):
         features: Features,
         config: FeatureConfig,
     ) -> list[str]:
-        """Returns how many right answers no model could give, if any."""
+        """Returns a remark on gold answers that no prediction can match."""
         return []
 
     def in_both_orders(self, examples: Sequence[Any]) -> list[Any]:

@@ -239,7 +239,7 @@ def _read_own_texts(path: str, labelled: bool, say: _Say) -> Sequence[Any]:
     if training in ("", path):
         columns = own_columns(rows, say, labelled=labelled)
     else:
-        # What is to be said of that file is said where it is read.
+        # Remarks on that file are reported when it is read itself.
         columns = own_columns(read_rows(training, _nothing), _nothing)
     return text_examples(rows, columns, labelled=labelled)
 

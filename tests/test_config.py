@@ -20,8 +20,10 @@ from albert_tf.config import (
     UserError,
     differences,
     from_dict,
+    lookup,
     override,
     preset,
+    require,
     setting_fields,
     to_dict,
 )
@@ -576,3 +578,20 @@ def test_the_file_appears_by_renaming(tmp_path, monkeypatch):
     write_json(path, {"new": 1})
     assert seen == {"old": {"old": 1}, "new": {"new": 1}, "same_folder": True}
     assert read_json(path) == {"new": 1}
+
+
+def test_a_condition_that_does_not_hold_is_a_user_error():
+    require(True, "not raised")
+    with pytest.raises(UserError, match="^steps=0: expected more$"):
+        require(False, "steps=0: expected more")
+
+
+def test_a_name_that_a_table_lacks_is_answered_with_its_rows():
+    table = {"adamw": 1, "lamb": 2}
+    assert lookup(table, "lamb", "optimizer") == 2
+    for name, end in {"lamp": "; did you mean lamb?", "sgd": "."}.items():
+        with pytest.raises(UserError) as caught:
+            lookup(table, name, "optimizer")
+        assert str(caught.value) == (
+            f"optimizer='{name}' is not one of adamw, lamb{end}"
+        )

@@ -11,9 +11,31 @@ import sys
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+Row = TypeVar("Row")
+
 
 class UserError(ValueError):
     """A user's mistake, told in one line: what, the value, what is allowed."""
+
+
+def require(condition: bool, message: str) -> None:
+    """Raises UserError with `message` unless `condition` holds."""
+    if not condition:
+        raise UserError(message)
+
+
+def lookup(table: Mapping[str, Row], name: str, setting: str) -> Row:
+    """Returns the row `name` of a table that a setting chooses from.
+
+    Raises:
+        UserError: where the table has no such row, with those that it has.
+    """
+    if name in table:
+        return table[name]
+    near = difflib.get_close_matches(name, table, n=1)
+    hint = f"; did you mean {near[0]}?" if near else "."
+    rows = ", ".join(table)
+    raise UserError(f"{setting}={shown(name)} is not one of {rows}{hint}")
 
 
 def setting(

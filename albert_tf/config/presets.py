@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from albert_tf.config.fields import UserError
+from albert_tf.config.fields import lookup
 
 # The paper's sizes (Table 1); the feed-forward layer is four times as wide
 # as the hidden states.
@@ -140,6 +140,4 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 def preset(name: str) -> dict[str, Any]:
     """Returns a copy of the preset's row or raises UserError."""
-    if name not in PRESETS:
-        raise UserError(f"preset={name!r} is not one of {', '.join(PRESETS)}.")
-    return dict(PRESETS[name])
+    return dict(lookup(PRESETS, name, "preset"))

@@ -14,11 +14,13 @@ from albert_tf.config import (
     override,
     preset,
 )
-from albert_tf.experiments.parameter_tables import TABLES, Comparison, compare
-from albert_tf.modeling.parameter_count import (
+from albert_tf.modeling.accounting import (
     HEAD_WEIGHTS,
+    PAPER_TABLES,
     PRETRAINING_HEADS,
+    Comparison,
     ParameterCount,
+    compare,
     parameter_count,
 )
 from bin import command_line
@@ -79,7 +81,7 @@ def sharing_table() -> str:
 def paper_table(title: str) -> str:
     """Returns a table of the paper beside our counts."""
     return command_line.format_table(
-        [_paper_row(compare(row)) for row in TABLES[title]],
+        [_paper_row(compare(row)) for row in PAPER_TABLES[title]],
         [f"paper, {title}", "published", "encoder", "pooler", "published is"],
     )
 
@@ -124,7 +126,7 @@ def main() -> None:
         count = parameter_count(config, FLAGS.heads, FLAGS.num_labels)
         print(parts_table(count))
         return
-    tables = [presets_table(), sharing_table(), *map(paper_table, TABLES)]
+    tables = [presets_table(), sharing_table(), *map(paper_table, PAPER_TABLES)]
     print("\n\n".join(tables))
 
 

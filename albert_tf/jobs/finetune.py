@@ -28,7 +28,7 @@ from albert_tf.jobs.micro_batch import AUTO, resolved_micro_batch
 from albert_tf.jobs.pictures import draw
 from albert_tf.jobs.task_evaluation import EvaluatedExamples, scores_of
 from albert_tf.jobs.workload import Workload
-from albert_tf.modeling.arithmetic import training_flops
+from albert_tf.modeling.accounting import training_flops
 from albert_tf.modeling.encoder import sharing_plan
 from albert_tf.modeling.models import model_class
 from albert_tf.optim.schedules import warm_up_remarks

@@ -36,7 +36,7 @@ from albert_tf.jobs.evaluate import (
 from albert_tf.jobs.micro_batch import resolved_micro_batch
 from albert_tf.jobs.sample_predictions import masked_sentences
 from albert_tf.jobs.workload import Workload
-from albert_tf.modeling.arithmetic import training_flops
+from albert_tf.modeling.accounting import training_flops
 from albert_tf.modeling.encoder import sharing_plan
 from albert_tf.modeling.models import AlbertForPretraining
 from albert_tf.optim.schedules import warm_up_remarks

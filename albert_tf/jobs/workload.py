@@ -32,7 +32,7 @@ class Workload:
 
     @property
     def shape(self) -> dict[str, int]:
-        """What the formulas of arithmetic.py want to know of a batch."""
+        """A batch's sizes, as accounting.py takes them."""
         return {
             "batch_size": self.batch_size,
             "seq_length": self.seq_length,

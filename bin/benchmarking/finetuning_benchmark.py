@@ -13,7 +13,7 @@ from albert_tf.cluster.matmul_rate import matmul_rate
 from albert_tf.config import RuntimeConfig, override
 from albert_tf.inputs.input_pipeline import Batch
 from albert_tf.inputs.length_buckets import TaskBatches, bucket_widths
-from albert_tf.modeling.arithmetic import encoder_flops, training_flops
+from albert_tf.modeling.accounting import encoder_flops, training_flops
 from albert_tf.modeling.models import model_class
 from albert_tf.tasks.feature_building import FeatureBuilder
 from albert_tf.tasks.features import Features

@@ -6,7 +6,7 @@ import numpy as np
 
 from albert_tf.config import UserError, override
 from albert_tf.jobs.workload import Workload
-from albert_tf.modeling.arithmetic import encoder_flops, training_flops
+from albert_tf.modeling.accounting import encoder_flops, training_flops
 
 _POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 # Whether Keras compiles with XLA.

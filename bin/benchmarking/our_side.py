@@ -8,7 +8,7 @@ import tensorflow as tf
 from albert_tf.inputs.input_pipeline import Batch
 from albert_tf.jobs.training_probe import make_probe, probe_batch
 from albert_tf.jobs.workload import Workload
-from albert_tf.modeling.arithmetic import encoder_flops, training_flops
+from albert_tf.modeling.accounting import encoder_flops, training_flops
 
 
 def our_training_flops(work: Workload) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 
 from albert_tf.config import ModelConfig, UserError, override
 from albert_tf.jobs.workload import Workload
-from albert_tf.modeling.arithmetic import encoder_flops, training_flops
+from albert_tf.modeling.accounting import encoder_flops, training_flops
 
 _ACTIVATIONS = {"gelu": "gelu_new", "gelu_exact": "gelu", "relu": "relu"}
 # Their config's names are ours, but for these.

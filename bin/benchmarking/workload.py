@@ -51,7 +51,7 @@ class Side(Protocol):
 
     Attributes:
         does: for people, by job: how it does it, where libraries differ.
-        flops: operations that it carries out, by job (see arithmetic.py);
+        flops: operations that it carries out, by job (see accounting.py);
             without a job that it does not do, or only as another work.
     """
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from albert_tf.config import PRESETS
-from albert_tf.experiments.parameter_tables import TABLES
+from albert_tf.modeling.accounting import PAPER_TABLES
 from bin.count_parameters import paper_table, presets_table, sharing_table
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -66,7 +66,7 @@ def everything():
 
 
 def test_without_flags_every_table_is_printed(everything):
-    tables = [presets_table(), sharing_table(), *map(paper_table, TABLES)]
+    tables = [presets_table(), sharing_table(), *map(paper_table, PAPER_TABLES)]
     assert everything == "\n\n".join(tables) + "\n"
 
 

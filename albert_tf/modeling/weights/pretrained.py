@@ -13,7 +13,7 @@ import keras
 from albert_tf.config import ModelConfig, UserError, override
 from albert_tf.io import files
 from albert_tf.io.json_files import read_json, write_json
-from albert_tf.modeling.parameter_count import parameter_count
+from albert_tf.modeling.accounting import parameter_count
 from albert_tf.modeling.weights import config_json, weights_file
 from albert_tf.modeling.weights.config_json import ModelDescription
 from albert_tf.modeling.weights.names import (

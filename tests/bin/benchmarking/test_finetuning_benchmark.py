@@ -10,7 +10,7 @@ from albert_tf.config import (
     TrainingConfig,
 )
 from albert_tf.jobs.workload import Workload
-from albert_tf.modeling.arithmetic import encoder_flops, training_flops
+from albert_tf.modeling.accounting import encoder_flops, training_flops
 from albert_tf.tasks.base import Example
 from albert_tf.tasks.feature_building import FeatureBuilder
 from albert_tf.tasks.kinds.texts import Classification

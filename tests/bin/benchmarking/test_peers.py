@@ -14,7 +14,7 @@ from albert_tf.config import (
     override,
 )
 from albert_tf.jobs.workload import Workload, random_batch
-from albert_tf.modeling.arithmetic import encoder_flops, training_flops
+from albert_tf.modeling.accounting import encoder_flops, training_flops
 from bin.benchmarking import peers
 from bin.benchmarking.peers import OURS, PEERS, find_peers
 

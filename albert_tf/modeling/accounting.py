@@ -1,0 +1,343 @@
+"""Parameters and FLOPs of a model by formula: nothing is built.
+
+Main entries: `parameter_count`, `training_flops`, and `compare` for the counts
+that the paper publishes.
+
+Assumptions of the FLOPs:
+
+1. A product of matrices [m, k] and [k, n] is 2 m k n operations: a
+   multiplication and an addition for each of m k n.
+2. Products of matrices only. Biases, activations, softmax, normalisation,
+   dropout, losses and the optimizer's update are not part of a machine's rate
+   of matrix multiplication; they are what keeps a program below it.
+3. Embeddings are look-ups, although segments are looked up by a product with
+   one-hot rows.
+4. Every position counts, padding as well.
+5. The backward pass has two products of the same size for each product of the
+   forward pass, so a training step is three forward passes.
+6. What --remat computes again is not counted, so that rates with and without
+   it compare.
+7. The word embeddings' gradient from the tied output is such a product (5);
+   that from the look-up is none.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from albert_tf.config import (
+    ModelConfig,
+    PretrainConfig,
+    UserError,
+    override,
+    preset,
+)
+
+# The heads of AlbertForPretraining.
+PRETRAINING_HEADS = ("masked_lm", "sentence_order")
+
+
+def _has_projection(config: ModelConfig) -> bool:
+    return (
+        config.embedding_size != config.hidden_size
+        or config.always_project_embeddings
+    )
+
+
+def forward_terms(
+    config: ModelConfig,
+    *,
+    batch_size: int,
+    seq_length: int,
+    num_predictions: int = 0,
+    read_positions_only: bool,
+    num_applications: int | None = None,
+) -> dict[str, int]:
+    """Returns the operations of a forward pass in pretraining, part by part.
+
+    Args:
+        config: the architecture.
+        batch_size: sequences.
+        seq_length: tokens of each.
+        num_predictions: masked positions of each.
+        read_positions_only: whether the last block computes only the states
+            that heads read, [CLS] and the masked positions. It still needs
+            keys and values everywhere.
+        num_applications: applications of blocks; default: the architecture's.
+
+    Returns:
+        `projection`, `query`, `key_value`, `attention` (the products of
+        queries and keys, and of weights and values), `attention_output`,
+        `feed_forward`, `pooler`, `masked_lm` and `sentence_order`.
+    """
+    hidden, embedding = config.hidden_size, config.embedding_size
+    blocks = num_applications
+    if blocks is None:
+        blocks = config.num_hidden_layers * config.inner_group_num
+    tokens = batch_size * seq_length
+    predicted = batch_size * num_predictions
+    # States that blocks compute, summed over the blocks.
+    states = blocks * tokens
+    if read_positions_only:
+        states += predicted + batch_size - tokens
+    products = {
+        "projection": tokens * embedding * hidden * _has_projection(config),
+        "query": states * hidden**2,
+        "key_value": 2 * blocks * tokens * hidden**2,
+        # Over all heads; each has its part of the hidden states.
+        "attention": 2 * states * hidden * seq_length,
+        "attention_output": states * hidden**2,
+        "feed_forward": 2 * states * hidden * config.intermediate_size,
+        "pooler": batch_size * hidden**2,
+        "masked_lm": predicted * embedding * (hidden + config.vocab_size),
+        "sentence_order": batch_size * hidden * 2,
+    }
+    return {name: 2 * size for name, size in products.items()}
+
+
+def encoder_flops(config: ModelConfig, **batch: Any) -> int:
+    """Returns the operations of the encoder and its pooler, without heads.
+
+    Arguments as `forward_terms`'; only the first position is read.
+    """
+    terms = forward_terms(config, **batch)
+    return sum(terms.values()) - sum(terms[head] for head in PRETRAINING_HEADS)
+
+
+def training_flops(config: ModelConfig, **batch: Any) -> int:
+    """Returns the operations of a training step: three forward passes.
+
+    Arguments as `forward_terms`'.
+    """
+    return 3 * sum(forward_terms(config, **batch).values())
+
+
+@dataclasses.dataclass(frozen=True)
+class ParameterCount:
+    """Weights by parts; normalisations count with the part they close."""
+
+    embeddings: int
+    projection: int
+    attention: int
+    feed_forward: int
+    pooler: int
+    heads: Mapping[str, int]
+
+    @property
+    def encoder(self) -> int:
+        """The weights of the encoder, with its pooler."""
+        return (
+            self.embeddings
+            + self.projection
+            + self.attention
+            + self.feed_forward
+            + self.pooler
+        )
+
+    @property
+    def total(self) -> int:
+        """The weights of the encoder and its heads."""
+        return self.encoder + sum(self.heads.values())
+
+
+def _dense(inputs: int, outputs: int) -> int:
+    return (inputs + 1) * outputs
+
+
+def _layer_norm(width: int) -> int:
+    return 2 * width
+
+
+def _masked_lm(config: ModelConfig, num_labels: int) -> int:
+    # The decoder is the table of word embeddings; only its bias is new.
+    width = config.embedding_size
+    transform = _dense(config.hidden_size, width) + _layer_norm(width)
+    return transform + config.vocab_size
+
+
+def _answerable_span(config: ModelConfig, num_labels: int) -> int:
+    width = config.hidden_size
+    end = _dense(2 * width, width) + _layer_norm(width) + _dense(width, 1)
+    # Without bias in its last layer.
+    answerability = _dense(2 * width, width) + width
+    return _dense(width, 1) + end + answerability
+
+
+def _classifier(
+    outputs: int | None = None,
+) -> Callable[[ModelConfig, int], int]:
+    """Returns the count of a dense layer; by default one output per label."""
+    return lambda config, num_labels: _dense(
+        config.hidden_size, outputs or num_labels
+    )
+
+
+# The weights of a head, from the configuration and the number of its labels.
+# (Not in the Head classes: bin.count_parameters starts without Keras.)
+HEAD_WEIGHTS: dict[str, Callable[[ModelConfig, int], int]] = {
+    "masked_lm": _masked_lm,
+    "sentence_order": _classifier(2),
+    "classification": _classifier(),
+    "regression": _classifier(1),
+    "multiple_choice": _classifier(1),
+    "token_classification": _classifier(),
+    "span": _classifier(2),
+    "answerable_span": _answerable_span,
+    "sentence_embedding": lambda config, num_labels: 0,
+}
+
+
+def parameter_count(
+    config: ModelConfig,
+    heads: Sequence[str] = (),
+    num_labels: int = 2,
+    pooler: bool = True,
+) -> ParameterCount:
+    """Returns the exact number of weights of a model, part by part.
+
+    Args:
+        config: the architecture.
+        heads: rows of HEAD_WEIGHTS that sit on the encoder.
+        num_labels: of the heads that classify.
+        pooler: whether the encoder has one.
+
+    Raises:
+        UserError: for an unknown head.
+    """
+    for head in heads:
+        if head not in HEAD_WEIGHTS:
+            raise UserError(
+                f"head={head!r} is not one of {', '.join(HEAD_WEIGHTS)}."
+            )
+    embedding, hidden = config.embedding_size, config.hidden_size
+    ids = (
+        config.vocab_size
+        + config.type_vocab_size
+        + config.max_position_embeddings
+    )
+    attention = 4 * _dense(hidden, hidden) + _layer_norm(hidden)
+    feed_forward = (
+        _dense(hidden, config.intermediate_size)
+        + _dense(config.intermediate_size, hidden)
+        + _layer_norm(hidden)
+    )
+    shared = config.num_hidden_groups * config.inner_group_num
+    own = config.num_hidden_layers * config.inner_group_num
+    attentions = shared if config.sharing in ("all", "attention") else own
+    feed_forwards = shared if config.sharing in ("all", "ffn") else own
+    return ParameterCount(
+        embeddings=ids * embedding + _layer_norm(embedding),
+        projection=_dense(embedding, hidden) * _has_projection(config),
+        attention=attentions * attention,
+        feed_forward=feed_forwards * feed_forward,
+        pooler=_dense(hidden, hidden) * pooler,
+        heads={head: HEAD_WEIGHTS[head](config, num_labels) for head in heads},
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class PublishedCount:
+    """A row of the paper: a preset with changes, and its size in millions."""
+
+    name: str
+    millions: int
+    preset: str
+    changes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def model(self) -> ModelConfig:
+        """The row's architecture."""
+        changes = preset(self.preset) | self.changes
+        return override(PretrainConfig(), changes).model
+
+
+def _albert_base(
+    embedding_size: int, sharing: str, millions: int
+) -> PublishedCount:
+    return PublishedCount(
+        f"E={embedding_size} sharing={sharing}",
+        millions,
+        "base",
+        {"embedding_size": embedding_size, "sharing": sharing},
+    )
+
+
+PAPER_TABLES: dict[str, tuple[PublishedCount, ...]] = {
+    "Table 1, sizes": (
+        PublishedCount("BERT base", 108, "bert_base"),
+        PublishedCount("BERT large", 334, "bert_large"),
+        PublishedCount("BERT xlarge", 1270, "bert_xlarge"),
+        PublishedCount("ALBERT base", 12, "base"),
+        PublishedCount("ALBERT large", 18, "large"),
+        PublishedCount("ALBERT xlarge", 60, "xlarge"),
+        PublishedCount("ALBERT xxlarge", 235, "xxlarge"),
+    ),
+    "Table 3, embedding size": (
+        _albert_base(64, "none", 87),
+        _albert_base(128, "none", 89),
+        _albert_base(256, "none", 93),
+        _albert_base(768, "none", 108),
+        _albert_base(64, "all", 10),
+        _albert_base(128, "all", 12),
+        _albert_base(256, "all", 16),
+        _albert_base(768, "all", 31),
+    ),
+    "Table 4, sharing": (
+        _albert_base(768, "all", 31),
+        _albert_base(768, "attention", 83),
+        _albert_base(768, "ffn", 57),
+        _albert_base(768, "none", 108),
+        _albert_base(128, "all", 12),
+        _albert_base(128, "attention", 64),
+        _albert_base(128, "ffn", 38),
+        _albert_base(128, "none", 89),
+    ),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """A published count beside the exact one.
+
+    Attributes:
+        published: the paper's row.
+        count: of our model with the heads of pretraining.
+        readings: every way in which the published number follows from the
+            count, the plainest first; empty if there is none.
+    """
+
+    published: PublishedCount
+    count: ParameterCount
+    readings: tuple[str, ...]
+
+    @property
+    def excess(self) -> float:
+        """The published number over the encoder's, minus 1."""
+        return self.published.millions * 10**6 / self.count.encoder - 1
+
+
+def compare(published: PublishedCount) -> Comparison:
+    """Returns our exact count beside a row of the paper.
+
+    One reading explains all published numbers but two: the encoder's weights,
+    rounded; with the pooler where layers share something, without it where
+    nothing is shared, BERT's sizes included. The heads of pretraining are
+    counted nowhere. The two are ALBERT xlarge (60 million; 58.7 make 59) and
+    xxlarge (235 million; 222.6 make 223), which no way of counting reaches.
+    """
+    count = parameter_count(published.model, PRETRAINING_HEADS)
+    counted = {
+        "encoder": count.encoder,
+        "encoder without pooler": count.encoder - count.pooler,
+        "encoder and heads": count.total,
+    }
+    # The paper gives three figures at most.
+    unit = 10**6 * (10 if published.millions >= 1000 else 1)
+    target = published.millions * 10**6 // unit
+    readings = [
+        f"{name}, {way}"
+        for way, added in (("rounded", unit // 2), ("cut", 0))
+        for name, weights in counted.items()
+        if (weights + added) // unit == target
+    ]
+    return Comparison(published, count, tuple(readings))

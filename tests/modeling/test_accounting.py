@@ -1,0 +1,348 @@
+"""The formulas against models as they are built and as TensorFlow traces them.
+
+And the paper's published numbers.
+"""
+
+import functools
+import math
+import random
+
+import keras
+import pytest
+import tensorflow as tf
+
+from albert_tf.config import (
+    SHARING,
+    ModelConfig,
+    PretrainConfig,
+    UserError,
+    override,
+    preset,
+)
+from albert_tf.modeling.accounting import (
+    HEAD_WEIGHTS,
+    PAPER_TABLES,
+    PRETRAINING_HEADS,
+    PublishedCount,
+    compare,
+    encoder_flops,
+    forward_terms,
+    parameter_count,
+    training_flops,
+)
+from albert_tf.modeling.encoder import AlbertEncoder
+from albert_tf.modeling.heads import HEADS
+from albert_tf.modeling.models import AlbertForPretraining, AlbertModel
+
+# No size of a product is that of another, and none but the table of segments
+# has 3 of anything: that one is a look-up and does not count.
+TYPES = 3
+SMALL = {
+    "vocab_size": 31,
+    "embedding_size": 7,
+    "hidden_size": 10,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 2,
+    "intermediate_size": 23,
+    "max_position_embeddings": 17,
+    "type_vocab_size": TYPES,
+}
+BATCH, LENGTH, PREDICTIONS = 4, 11, 6
+SHAPE = {
+    "batch_size": BATCH,
+    "seq_length": LENGTH,
+    "num_predictions": PREDICTIONS,
+}
+ARCHITECTURES = {
+    "shared": {},
+    "no projection": {"embedding_size": 10},
+    "a projection all the same": {
+        "embedding_size": 10,
+        "always_project_embeddings": True,
+    },
+    "groups of two blocks": {
+        "num_hidden_layers": 2,
+        "num_hidden_groups": 2,
+        "inner_group_num": 2,
+    },
+    "not shared": {"sharing": "none"},
+}
+PAPER_ROWS = [row for rows in PAPER_TABLES.values() for row in rows]
+
+
+# --- FLOPs ------------------------------------------------------------------
+
+
+def graphs_called(graph, operation):
+    """Yields the graphs of the functions that an operation calls."""
+    for name in operation.node_def.attr:
+        attribute = operation.node_def.attr[name]
+        if attribute.HasField("func"):
+            yield graph._get_function(attribute.func.name).graph
+
+
+def traced_flops(graph):
+    """Returns the operations of all products in a graph, from their shapes."""
+    total = 0
+    for operation in graph.get_operations():
+        total += sum(map(traced_flops, graphs_called(graph, operation)))
+        if operation.type not in ("MatMul", "BatchMatMul", "BatchMatMulV2"):
+            assert operation.type not in ("Einsum", "Conv2D", "While")
+            continue
+        flag = "transpose_a" if operation.type == "MatMul" else "adj_x"
+        left = operation.inputs[0].shape.as_list()
+        inner = left[-2] if operation.get_attr(flag) else left[-1]
+        *batch, rows, columns = operation.outputs[0].shape.as_list()
+        if TYPES not in (rows, inner, columns):
+            total += 2 * math.prod(batch) * rows * inner * columns
+    return total
+
+
+def features():
+    shape = (BATCH, LENGTH)
+    return {
+        "input_ids": tf.zeros(shape, tf.int32),
+        "input_mask": tf.ones(shape, tf.int32),
+        "segment_ids": tf.zeros(shape, tf.int32),
+        "masked_lm_positions": tf.zeros((BATCH, PREDICTIONS), tf.int32),
+    }
+
+
+def traced_forward(call):
+    return traced_flops(
+        tf.function(call).get_concrete_function(features()).graph
+    )
+
+
+def traced_training(model, **options):
+    variables = [v.value for v in model.trainable_variables]
+
+    def step(batch):
+        with tf.GradientTape() as tape:
+            outputs = model(batch, training=True, **options)
+            loss = tf.add_n(
+                [
+                    tf.reduce_sum(tf.square(outputs[name]))
+                    for name in ("masked_lm_logits", "sentence_order_logits")
+                ]
+            )
+        return tape.gradient(loss, variables)
+
+    return traced_forward(step)
+
+
+@pytest.mark.parametrize("heads_only", [False, True])
+@pytest.mark.parametrize("changes", ARCHITECTURES.values(), ids=ARCHITECTURES)
+def test_a_step_has_the_counted_products(changes, heads_only):
+    config = override(ModelConfig(), SMALL | changes)
+    model = AlbertForPretraining(config)
+    shape = SHAPE | {"read_positions_only": heads_only}
+    forward = sum(forward_terms(config, **shape).values())
+    call = functools.partial(model, heads_only=heads_only)
+    assert traced_forward(call) == forward
+    step = training_flops(config, **shape)
+    assert traced_training(model, heads_only=heads_only) == step == 3 * forward
+
+
+def test_an_encoder_has_no_heads():
+    config = override(ModelConfig(), SMALL)
+    shape = {"batch_size": BATCH, "seq_length": LENGTH}
+    model = AlbertModel(config)
+    assert traced_forward(model) == encoder_flops(
+        config, **shape, read_positions_only=False
+    )
+    nothing = tf.zeros((BATCH, 0), tf.int32)
+    assert traced_forward(
+        functools.partial(model.encode, read_positions=nothing)
+    ) == encoder_flops(config, **shape, read_positions_only=True)
+
+
+@pytest.mark.parametrize("read_positions_only", [False, True])
+def test_fewer_applications_are_a_shallower_model(read_positions_only):
+    shape = SHAPE | {"read_positions_only": read_positions_only}
+    deep = override(ModelConfig(), SMALL)
+    shallow = override(ModelConfig(), SMALL | {"num_hidden_layers": 2})
+    assert forward_terms(deep, **shape, num_applications=2) == forward_terms(
+        shallow, **shape
+    )
+
+
+# --- Parameters -------------------------------------------------------------
+
+
+class EveryHead(AlbertModel):
+    """An encoder with all the heads there are."""
+
+    head_names = tuple(HEADS)
+
+
+@pytest.fixture
+def shapes_only():
+    """Lets models be made without memory for their weights."""
+    with keras.StatelessScope(initialize_variables=False):
+        yield
+    # Forgets the variables that still wait for their values.
+    keras.utils.clear_session()
+
+
+def weights(*layers):
+    """Returns the number of different weights in layers, or in none."""
+    variables = {
+        id(variable): variable
+        for layer in layers
+        if layer
+        for variable in layer.trainable_variables
+    }
+    return sum(math.prod(v.shape) for v in variables.values())
+
+
+def assert_counted(encoder, count):
+    blocks = encoder.blocks
+    assert count.embeddings == weights(encoder.embeddings)
+    assert count.projection == weights(encoder.projection)
+    assert count.attention == weights(*(block.attention for block in blocks))
+    assert count.feed_forward == weights(*(b.feed_forward for b in blocks))
+    assert count.pooler == weights(encoder.pooler)
+    assert count.encoder == weights(encoder)
+
+
+def random_config(rng, sharing):
+    heads = rng.randint(1, 3)
+    hidden = heads * rng.randint(1, 4)
+    layers = rng.randint(1, 5)
+    return ModelConfig(
+        vocab_size=rng.randint(6, 40),
+        embedding_size=rng.choice([hidden, rng.randint(1, 9)]),
+        hidden_size=hidden,
+        num_hidden_layers=layers,
+        num_hidden_groups=rng.randint(1, layers),
+        inner_group_num=rng.randint(1, 3),
+        num_attention_heads=heads,
+        intermediate_size=rng.randint(1, 15),
+        max_position_embeddings=rng.randint(4, 20),
+        type_vocab_size=rng.randint(2, 5),
+        sharing=sharing,
+        always_project_embeddings=rng.random() < 0.3,
+    )
+
+
+@pytest.mark.parametrize("sharing", SHARING)
+def test_an_encoder_is_counted_part_by_part(sharing, shapes_only):
+    rng = random.Random(f"encoders sharing {sharing}")
+    for pooler in (True, True, True, False):
+        config = random_config(rng, sharing)
+        encoder = AlbertEncoder(config, pooler=pooler)
+        encoder.build()
+        assert_counted(encoder, parameter_count(config, pooler=pooler))
+
+
+@pytest.mark.parametrize("embedding_size", [6, 10])
+def test_heads_are_counted_one_by_one(embedding_size, shapes_only):
+    changes = SMALL | {"embedding_size": embedding_size}
+    config = override(ModelConfig(), changes)
+    model = EveryHead(config, num_labels=5)
+    count = parameter_count(config, tuple(HEAD_WEIGHTS), num_labels=5)
+    assert count.heads == {
+        name: weights(head) for name, head in model.heads.items()
+    }
+    assert count.total == weights(model)
+
+
+def test_an_unknown_head_is_refused():
+    with pytest.raises(UserError, match="head='qa' is not one of masked_lm, s"):
+        parameter_count(ModelConfig(), ("masked_lm", "qa"))
+
+
+# --- The paper --------------------------------------------------------------
+
+
+def model_of(name, **changes):
+    return override(PretrainConfig(), preset(name) | changes).model
+
+
+# The encoder in the four modes of sharing, and the heads of pretraining.
+RELEASED = {
+    "base": ((11_683_584, 63_647_232, 37_686_528, 89_650_176), 130_226),
+    "large": ((17_683_968, 210_786_816, 114_294_272, 307_397_120), 163_506),
+    "xlarge": (
+        (58_724_864, 830_806_528, 444_883_456, 1_216_965_120),
+        296_626,
+    ),
+    "xxlarge": (
+        (222_595_584, 1_699_305_984, 961_063_424, 2_437_773_824),
+        562_866,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RELEASED)
+def test_the_papers_sizes_have_their_parameters(name):
+    encoders, heads = RELEASED[name]
+    for sharing, encoder in zip(
+        ("all", "attention", "ffn", "none"), encoders, strict=True
+    ):
+        config = model_of(name, sharing=sharing)
+        count = parameter_count(config, PRETRAINING_HEADS)
+        assert (count.encoder, count.total) == (encoder, encoder + heads)
+
+
+def test_the_factorization_that_the_paper_works_out():
+    # 30,000 pieces, H = 1,024: 30,720,000 weights, or 3,971,072 with E = 128.
+    wide = parameter_count(model_of("large", embedding_size=1024))
+    narrow = parameter_count(model_of("large"))
+    others = 512 + 2 + 2  # Positions, segments, scale and offset.
+    bias = 1024
+    assert wide.embeddings + wide.projection == 30_720_000 + others * 1024
+    assert (
+        narrow.embeddings + narrow.projection == 3_971_072 + others * 128 + bias
+    )
+
+
+@pytest.mark.slow
+def test_every_row_of_the_paper_is_built_as_counted(shapes_only):
+    for config in {row.model for row in PAPER_ROWS}:
+        model = AlbertForPretraining(config)
+        count = parameter_count(config, PRETRAINING_HEADS)
+        assert_counted(model.encoder, count)
+        assert weights(model) == count.total
+
+
+@pytest.mark.parametrize("row", PAPER_ROWS, ids=lambda row: row.name)
+def test_all_published_numbers_but_two_are_explained(row):
+    readings = compare(row).readings
+    if row.name in ("ALBERT xlarge", "ALBERT xxlarge"):
+        assert readings == ()
+    elif row.model.sharing == "none":
+        assert readings[0] == "encoder without pooler, rounded"
+    else:
+        assert readings[0] == "encoder, rounded"
+
+
+@pytest.mark.parametrize(
+    ("millions", "preset_name", "readings"),
+    [
+        # 11.684 with the pooler, 11.093 without it, 11.814 with the heads.
+        (
+            11,
+            "base",
+            (
+                "encoder without pooler, rounded",
+                "encoder, cut",
+                "encoder without pooler, cut",
+                "encoder and heads, cut",
+            ),
+        ),
+        (12, "base", ("encoder, rounded", "encoder and heads, rounded")),
+        (13, "base", ()),
+        # Four figures, given to the ten: 1275.29 with the pooler, 1279.53
+        # with the heads.
+        (
+            1280,
+            "bert_xlarge",
+            ("encoder, rounded", "encoder and heads, rounded"),
+        ),
+    ],
+)
+def test_readings_of_a_published_number(millions, preset_name, readings):
+    comparison = compare(PublishedCount("x", millions, preset_name))
+    assert comparison.readings == readings

@@ -2,15 +2,8 @@
 
 import contextlib
 import dataclasses
-import errno
-import fcntl
-import json
 import os
-import socket
-import threading
-import time
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from collections.abc import Iterator
 
 from albert_tf.config import (
     Config,
@@ -20,18 +13,14 @@ from albert_tf.config import (
     differences,
     override,
 )
-from albert_tf.io import files
+from albert_tf.io import files, locks
 from albert_tf.io.json_files import read_json, write_json
 
 CONFIG = "config.json"
 _LOCK = "lock"
 # Where config.json has the settings that changed while the run went on.
 _CHANGES = "changes"
-# A system's lock reaches as far as the system. For jobs elsewhere the holder
-# renews the file, and is given up when it has been silent for so long; the
-# clocks of two machines need not agree.
-_RENEWAL_SECONDS = 4.0
-_SILENCE_SECONDS = 60.0
+_IN_USE_HINT = "End that job first, or give another --run_dir."
 
 
 def extended(config: Config, runtime: RuntimeConfig) -> Config:
@@ -153,53 +142,22 @@ def record_changes(
 def locked(run_dir: str) -> Iterator[None]:
     """Keeps every other job off a run directory, which is made if missing.
 
-    The lock of a job that is gone is taken over: at once where it ran on this
-    machine and the directory is on a disk, else when it has given no sign of
-    life for a minute.
-
     Raises:
-        UserError: when another job holds it (its process, machine and
-            beginning are told), or it cannot be written.
+        UserError: when another job holds it (see `locks.locked`), or it
+            cannot be written.
     """
-    path = os.path.join(run_dir, _LOCK)
-    us = {
-        "pid": os.getpid(),
-        "host": socket.gethostname(),
-        "since": datetime.now(UTC).isoformat(" ", "seconds"),
-    }
-    take = _lock_in_a_bucket if files.is_remote(path) else _lock_on_a_disk
     with contextlib.ExitStack() as stack:
         with _told(run_dir):
             _refuse_foreign(run_dir)
             files.makedirs(run_dir)
-            renew = stack.enter_context(take(path, us))
-        stack.enter_context(_repeating(renew))
+            lock = locks.locked(os.path.join(run_dir, _LOCK), _IN_USE_HINT)
+            stack.enter_context(lock)
         yield
 
 
 def check_not_in_use(run_dir: str) -> None:
-    """Raises UserError where the system knows that another job holds it.
-
-    For programs that have yet to load TensorFlow; `locked` decides. Buckets,
-    and file systems without locks, are left to it.
-    """
-    path = os.path.join(run_dir, _LOCK)
-    if files.is_remote(path):
-        return
-    try:
-        descriptor = os.open(path, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        # Shared: two jobs that look at once are not in each other's way.
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        held = os.pread(descriptor, 1000, 0).decode(errors="replace")
-        raise _held(path, held) from None
-    except OSError:
-        return
-    finally:
-        os.close(descriptor)
+    """Raises UserError where the system knows that another job holds it."""
+    locks.check_free(os.path.join(run_dir, _LOCK), _IN_USE_HINT)
 
 
 @contextlib.contextmanager
@@ -228,162 +186,3 @@ def _refuse_foreign(run_dir: str) -> None:
             f"{run_dir} exists and is not a run directory (it has no "
             f"{CONFIG}); give another --run_dir."
         )
-
-
-@contextlib.contextmanager
-def _lock_on_a_disk(path: str, us: dict) -> Iterator[Callable[[], None]]:
-    """Holds a file that the system locks; gives what renews it.
-
-    The system frees the lock when the process ends, however it ends.
-    """
-    descriptor, reached = _locked_descriptor(path)
-    try:
-        before = os.pread(descriptor, 1000, 0).decode(errors="replace")
-        here = reached and _holder(before).get("host") == us["host"]
-        if before and not here:
-            _wait_for_silence(path, before)
-        count = 0
-
-        def renew() -> None:
-            nonlocal count
-            count += 1
-            content = _content(us, count)
-            os.pwrite(descriptor, content, 0)
-            os.ftruncate(descriptor, len(content))
-
-        renew()
-        try:
-            yield renew
-        finally:
-            # Before it is freed: whoever gets it then sees that its file is
-            # gone, and makes one anew.
-            with contextlib.suppress(OSError):
-                os.remove(path)
-    finally:
-        os.close(descriptor)
-
-
-def _locked_descriptor(path: str) -> tuple[int, bool]:
-    """Returns the open file of a name, and whether the system locks it."""
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            named = os.stat(path)
-            if os.path.samestat(named, os.fstat(descriptor)):
-                return descriptor, True
-        except FileNotFoundError:
-            # Its holder has just ended.
-            pass
-        except BlockingIOError:
-            held = os.pread(descriptor, 1000, 0).decode(errors="replace")
-            os.close(descriptor)
-            raise _held(path, held) from None
-        except OSError as error:
-            # Some network file systems know no locks: the renewal is all.
-            if error.errno in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
-                return descriptor, False
-            os.close(descriptor)
-            raise
-        os.close(descriptor)
-
-
-@contextlib.contextmanager
-def _lock_in_a_bucket(path: str, us: dict) -> Iterator[Callable[[], None]]:
-    """Holds a file that is renewed while the job runs; gives what renews it.
-
-    Buckets know no locks. Of two jobs that begin in the same second the one
-    that wrote first gives way.
-    """
-    before = _text(path)
-    if before:
-        _wait_for_silence(path, before)
-    count = 0
-
-    def renew() -> None:
-        nonlocal count
-        count += 1
-        with files.open(path, "wb") as file:
-            file.write(_content(us, count))
-
-    renew()
-    time.sleep(1)
-    written = _text(path)
-    if written != _content(us, count).decode():
-        raise _held(path, written)
-    try:
-        yield renew
-    finally:
-        with contextlib.suppress(OSError):
-            files.remove(path)
-
-
-def _wait_for_silence(path: str, before: str) -> None:
-    """Returns when the holder gives no sign of life; else raises UserError."""
-    print(
-        f"{path} was left by another job; if it gives no sign of life within "
-        f"{_SILENCE_SECONDS:g} seconds, this one takes over.",
-        flush=True,
-    )
-    until = time.monotonic() + _SILENCE_SECONDS
-    while time.monotonic() < until:
-        time.sleep(_RENEWAL_SECONDS / 8)
-        now = _text(path)
-        if now != before:
-            raise _held(path, now or before)
-
-
-@contextlib.contextmanager
-def _repeating(renew: Callable[[], None]) -> Iterator[None]:
-    """Renews the lock in a thread for as long as the context lasts."""
-    ended = threading.Event()
-
-    def repeat() -> None:
-        while not ended.wait(_RENEWAL_SECONDS):
-            # A full disk or a lost connection: the next time may succeed.
-            with contextlib.suppress(OSError):
-                renew()
-
-    thread = threading.Thread(target=repeat, name="lock", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
-
-
-def _content(us: dict, count: int) -> bytes:
-    return (json.dumps({**us, "renewed": count}) + "\n").encode()
-
-
-def _text(path: str) -> str:
-    """Returns what is written in a lock; nothing where it is gone."""
-    try:
-        with files.open(path) as file:
-            return file.read(1000).decode(errors="replace")
-    except FileNotFoundError:
-        return ""
-
-
-def _holder(content: str) -> dict:
-    """Returns what a lock says of its holder; nothing where it is cut."""
-    try:
-        value = json.loads(content)
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
-def _held(path: str, content: str) -> UserError:
-    holder = _holder(content)
-    who = "another job"
-    if holder:
-        who = (
-            f"process {holder.get('pid')} on {holder.get('host')}, which "
-            f"runs since {holder.get('since')}"
-        )
-    return UserError(
-        f"{os.path.dirname(path)} is in use by {who}. End that job first, or "
-        "give another --run_dir."
-    )

@@ -1,0 +1,237 @@
+"""Lock files: one job at a time works in a directory.
+
+On a disk the system holds the lock (flock) and frees it when the process
+ends, however it ends. That reaches as far as the system does: for jobs on
+other machines, and in buckets, which have no locks, the holder rewrites the
+file every few seconds, and its lock is taken over after a minute without.
+The clocks of two machines need not agree.
+"""
+
+import contextlib
+import errno
+import fcntl
+import itertools
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+
+from albert_tf.config import UserError
+from albert_tf.io import files
+
+_RENEWAL_SECONDS = 4.0
+_SILENCE_SECONDS = 60.0
+_MAX_BYTES = 1000
+
+
+class _HeldError(Exception):
+    """Another job holds the lock; the argument is the lock file's content."""
+
+
+@contextlib.contextmanager
+def locked(path: str, hint: str) -> Iterator[None]:
+    """Holds the lock file `path` for as long as the context lasts.
+
+    The lock of a job that is gone is taken over: at once where that ran on
+    this machine and the file is on a disk, else after a minute of silence.
+
+    Args:
+        path: the lock file; its directory must exist.
+        hint: the end of the message when another job holds it.
+
+    Raises:
+        UserError: when another job holds it, with its process, machine and
+            start.
+        OSError: when it cannot be written.
+    """
+    owner = {
+        "pid": os.getpid(),
+        "host": socket.gethostname(),
+        "since": datetime.now(UTC).isoformat(" ", "seconds"),
+    }
+    contents = (
+        (json.dumps({**owner, "renewed": count}) + "\n").encode()
+        for count in itertools.count(1)
+    )
+    take = _take_remote if files.is_remote(path) else _take_local
+    with contextlib.ExitStack() as stack:
+        try:
+            write = stack.enter_context(take(path, next(contents)))
+        except _HeldError as error:
+            raise _in_use(path, str(error), hint) from None
+        stack.enter_context(_renewed(write, contents))
+        yield
+
+
+def check_free(path: str, hint: str) -> None:
+    """Raises UserError where the system knows that a job holds the lock.
+
+    For programs that have yet to load TensorFlow; `locked` decides. Buckets,
+    and file systems without locks, are left to it.
+    """
+    if files.is_remote(path):
+        return
+    try:
+        descriptor = os.open(path, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        # Shared: two jobs that look at once are not in each other's way.
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise _in_use(path, _content(descriptor), hint) from None
+    except OSError:
+        return
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _take_local(path: str, content: bytes) -> Iterator[Callable[[bytes], None]]:
+    """Gives the function that rewrites a lock file that the system locks."""
+    descriptor, has_locks = _locked_descriptor(path)
+
+    def write(content: bytes) -> None:
+        os.pwrite(descriptor, content, 0)
+        os.ftruncate(descriptor, len(content))
+
+    try:
+        before = _content(descriptor)
+        same_host = _holder(before).get("host") == socket.gethostname()
+        if before and not (has_locks and same_host):
+            _wait_for_silence(path, before)
+        write(content)
+        try:
+            yield write
+        finally:
+            # Before it is freed: whoever gets it then sees that its file is
+            # gone, and makes one anew.
+            with contextlib.suppress(OSError):
+                os.remove(path)
+    finally:
+        os.close(descriptor)
+
+
+def _locked_descriptor(path: str) -> tuple[int, bool]:
+    """Returns the open lock file, and whether its file system has locks."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.stat(path), os.fstat(descriptor)):
+                return descriptor, True
+        except FileNotFoundError:
+            # Its holder has just ended.
+            pass
+        except BlockingIOError:
+            held = _content(descriptor)
+            os.close(descriptor)
+            raise _HeldError(held) from None
+        except OSError as error:
+            # Some network file systems have no locks: renewals must do.
+            if error.errno in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS):
+                return descriptor, False
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _take_remote(
+    path: str, content: bytes
+) -> Iterator[Callable[[bytes], None]]:
+    """Gives the function that rewrites a lock file in a bucket.
+
+    Of two jobs that start in the same second the one that wrote first gives
+    way.
+    """
+    before = _content_at(path)
+    if before:
+        _wait_for_silence(path, before)
+
+    def write(content: bytes) -> None:
+        with files.open(path, "wb") as file:
+            file.write(content)
+
+    write(content)
+    time.sleep(1)
+    written = _content_at(path)
+    if written != content.decode():
+        raise _HeldError(written)
+    try:
+        yield write
+    finally:
+        with contextlib.suppress(OSError):
+            files.remove(path)
+
+
+def _wait_for_silence(path: str, before: str) -> None:
+    """Returns when the lock has not been renewed for long enough."""
+    print(
+        f"{path} was left by another job; if it gives no sign of life within "
+        f"{_SILENCE_SECONDS:g} seconds, this one takes over.",
+        flush=True,
+    )
+    deadline = time.monotonic() + _SILENCE_SECONDS
+    while time.monotonic() < deadline:
+        time.sleep(_RENEWAL_SECONDS / 8)
+        now = _content_at(path)
+        if now != before:
+            raise _HeldError(now or before)
+
+
+@contextlib.contextmanager
+def _renewed(
+    write: Callable[[bytes], None], contents: Iterator[bytes]
+) -> Iterator[None]:
+    """Rewrites the lock file in a thread for as long as the context lasts."""
+    ended = threading.Event()
+
+    def renew() -> None:
+        while not ended.wait(_RENEWAL_SECONDS):
+            # A full disk or a lost connection: the next time may succeed.
+            with contextlib.suppress(OSError):
+                write(next(contents))
+
+    thread = threading.Thread(target=renew, name="lock", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _content(descriptor: int) -> str:
+    return os.pread(descriptor, _MAX_BYTES, 0).decode(errors="replace")
+
+
+def _content_at(path: str) -> str:
+    """Returns the content of a lock file by its path; "" where it is gone."""
+    try:
+        with files.open(path) as file:
+            return file.read(_MAX_BYTES).decode(errors="replace")
+    except FileNotFoundError:
+        return ""
+
+
+def _holder(content: str) -> dict:
+    """Returns the owner that a lock file names, {} where it is cut."""
+    try:
+        value = json.loads(content)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _in_use(path: str, content: str, hint: str) -> UserError:
+    who = "another job"
+    if holder := _holder(content):
+        who = (
+            f"process {holder.get('pid')} on {holder.get('host')}, which "
+            f"runs since {holder.get('since')}"
+        )
+    return UserError(f"{os.path.dirname(path)} is in use by {who}. {hint}")

@@ -1,0 +1,205 @@
+"""Of several jobs one holds the lock; that of a job that is gone is free."""
+
+import contextlib
+import errno
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from albert_tf.config import UserError
+from albert_tf.io import files, locks
+
+HINT = "Choose another."
+HOLDER = """
+import sys, time
+from albert_tf.io import locks
+with locks.locked(sys.argv[1], ""):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def locked(directory):
+    return locks.locked(f"{directory}/lock", HINT)
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Shortens the waits, in proportion."""
+    monkeypatch.setattr(locks, "_RENEWAL_SECONDS", 0.04)
+    monkeypatch.setattr(locks, "_SILENCE_SECONDS", 0.6)
+
+
+def test_a_second_job_is_refused_until_the_first_is_killed(tmp_path):
+    path = str(tmp_path / "lock")
+    locks.check_free(path, HINT)
+    first = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, path],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).resolve().parents[2],
+    )
+    with first:
+        try:
+            assert first.stdout.readline() == "held\n"
+            # The first refusal does not free the lock.
+            for attempt in (locked, locked):
+                with pytest.raises(UserError) as error, attempt(tmp_path):
+                    pass
+            with pytest.raises(UserError, match=f"by process {first.pid}"):
+                locks.check_free(path, HINT)
+        finally:
+            first.kill()
+    year = time.strftime("%Y", time.gmtime())
+    assert str(error.value).startswith(
+        f"{tmp_path} is in use by process {first.pid} on "
+        f"{socket.gethostname()}, which runs since {year}-"
+    )
+    assert str(error.value).endswith(f". {HINT}")
+    assert os.listdir(tmp_path) == ["lock"]
+    locks.check_free(path, HINT)
+    locks.check_free(f"file://{path}", HINT)
+    with locked(tmp_path):
+        assert json.loads((tmp_path / "lock").read_text())["pid"] == os.getpid()
+    assert os.listdir(tmp_path) == []
+
+
+def test_the_lock_is_free_again_when_the_job_fails(tmp_path):
+    with pytest.raises(RuntimeError), locked(tmp_path):
+        raise RuntimeError
+    assert not any(t.name == "lock" for t in threading.enumerate())
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("another", [False, True])
+def test_a_lock_that_went_with_its_holder_is_made_anew(
+    tmp_path, monkeypatch, another
+):
+    """The holder ends between our opening the file and our locking it."""
+    path = tmp_path / "lock"
+    original, calls = locks.fcntl.flock, 0
+
+    def flock(*arguments):
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            path.unlink()
+            if another:
+                path.touch()
+        original(*arguments)
+
+    monkeypatch.setattr(locks.fcntl, "flock", flock)
+    with locked(tmp_path):
+        assert path.exists()
+        with pytest.raises(UserError, match="in use by process"):
+            locked(tmp_path).__enter__()
+    assert calls == 3
+
+
+def write_foreign_lock(path, count):
+    content = {"pid": 7, "host": "elsewhere", "since": "2026", "renewed": count}
+    with files.open(path, "w") as file:
+        file.write(json.dumps(content))
+
+
+@contextlib.contextmanager
+def a_job_elsewhere(path):
+    """Renews a lock that the system does not hold."""
+    ended = threading.Event()
+
+    def renew():
+        count = 0
+        while not ended.wait(0.05):
+            count += 1
+            write_foreign_lock(path, count)
+
+    write_foreign_lock(path, 0)
+    thread = threading.Thread(target=renew)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+@pytest.fixture(params=["disk", "disk without locks", "bucket"])
+def anywhere(request, tmp_path, monkeypatch):
+    if request.param == "disk without locks":
+
+        def flock(*_):
+            raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+        monkeypatch.setattr(locks.fcntl, "flock", flock)
+    return f"file://{tmp_path}" if request.param == "bucket" else str(tmp_path)
+
+
+def test_a_job_on_another_machine_is_noticed_by_its_renewals(anywhere, quick):
+    files.makedirs(anywhere)
+    with (
+        a_job_elsewhere(f"{anywhere}/lock"),
+        pytest.raises(UserError, match="process 7 on elsewhere, which runs s"),
+        locked(anywhere),
+    ):
+        pass
+
+
+def test_a_job_that_died_elsewhere_is_taken_over(anywhere, quick):
+    files.makedirs(anywhere)
+    write_foreign_lock(f"{anywhere}/lock", 3)
+    with locked(anywhere):
+        with files.open(f"{anywhere}/lock", "r") as file:
+            first = json.load(file)
+        assert (first["pid"], first["renewed"]) == (os.getpid(), 1)
+        until = time.monotonic() + 5
+        renewed = first
+        while renewed == first and time.monotonic() < until:
+            with (
+                contextlib.suppress(ValueError),
+                files.open(f"{anywhere}/lock", "r") as file,
+            ):
+                renewed = json.load(file)
+        assert renewed["renewed"] > 1
+    assert files.listdir(anywhere) == []
+
+
+def test_of_two_that_begin_at_once_in_a_bucket_one_gives_way(
+    tmp_path, monkeypatch
+):
+    directory = f"file://{tmp_path}"
+    monkeypatch.setattr(
+        locks.time,
+        "sleep",
+        lambda _: write_foreign_lock(f"{directory}/lock", 1),
+    )
+    with pytest.raises(UserError, match="process 7 on else"), locked(directory):
+        pass
+    # It is the other's.
+    assert files.listdir(directory) == ["lock"]
+
+
+def test_a_full_disk_does_not_end_the_renewals(tmp_path, quick, monkeypatch):
+    with locked(tmp_path):
+        original, failures = os.pwrite, []
+
+        def pwrite(*arguments):
+            if len(failures) < 2:
+                failures.append(arguments)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return original(*arguments)
+
+        monkeypatch.setattr(os, "pwrite", pwrite)
+        before = (tmp_path / "lock").read_text()
+        until = time.monotonic() + 5
+        while time.monotonic() < until:
+            if (tmp_path / "lock").read_text() not in (before, ""):
+                break
+        assert len(failures) == 2
+        assert (tmp_path / "lock").read_text() != before

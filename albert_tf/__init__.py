@@ -1,1 +1,56 @@
-"""ALBERT from raw text to a served model."""
+"""ALBERT from raw text to a served model.
+
+The public names below are imported when they are first used, so that
+`import albert_tf` loads neither TensorFlow nor Keras.
+"""
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+# Public name -> the module that defines it.
+_MODULES = {
+    name: f"albert_tf.{module}"
+    for module, names in {
+        "config": (
+            *("FeatureConfig", "FinetuneConfig", "MaskingConfig"),
+            *("ModelConfig", "OptimizerConfig", "PRESETS", "PretrainConfig"),
+            *("RuntimeConfig", "TrainingConfig", "UserError"),
+            *("override", "preset"),
+        ),
+        "text.tokenizer": ("load_tokenizer",),
+        "modeling.models": (
+            *("AlbertForAnswerableQuestions", "AlbertForClassification"),
+            *("AlbertForMaskedLM", "AlbertForMultipleChoice"),
+            *("AlbertForPretraining", "AlbertForQuestionAnswering"),
+            *("AlbertForRegression", "AlbertForSentenceEmbedding"),
+            *("AlbertForTokenClassification", "AlbertModel", "MODELS"),
+        ),
+        "optim.optimizers": ("Lamb",),
+        "tasks.catalog": ("TASKS",),
+        "interchange.model_directory": (
+            *("find_initial_weights", "load_model_directory"),
+            "save_model_directory",
+        ),
+        "interchange.serving": ("export_saved_model",),
+        "jobs.finetune": ("run_finetuning",),
+        "jobs.predict": ("Predictor",),
+        "jobs.pretrain": ("run_pretraining",),
+        "jobs.task_evaluation": ("evaluate_task",),
+    }.items()
+    for name in names
+}
+__all__ = ["__version__", *sorted(_MODULES)]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(_MODULES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

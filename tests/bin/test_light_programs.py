@@ -1,0 +1,57 @@
+"""Programs answer --helpshort at once, and train_vocab needs no TensorFlow."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = sorted(
+    path.stem
+    for path in (ROOT / "bin").glob("*.py")
+    if '__name__ == "__main__"' in path.read_text(encoding="utf-8")
+)
+# Runs every command of argv[1] in a fork of its own and prints its exit
+# status and the heavy modules that it has loaded.
+RUN = """
+import json, os, runpy, sys
+for program, *flags in json.loads(sys.argv[1]):
+    if os.fork():
+        os.wait()
+        continue
+    sys.argv = [program, *flags]
+    try:
+        runpy.run_module(f"bin.{program}", run_name="__main__")
+    except SystemExit as end:
+        heavy = {"tensorflow", "keras", "sklearn"} & set(sys.modules)
+        print("ended:", program, end.code, sorted(heavy), flush=True)
+    os._exit(0)
+"""
+
+
+def run(commands):
+    """Returns {program: "exit status and heavy modules"} and the output."""
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, json.dumps(commands)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    lines = [line.split(maxsplit=2) for line in done.stdout.splitlines()]
+    ends = {line[1]: line[2] for line in lines if line[:1] == ["ended:"]}
+    return ends, done.stdout + done.stderr
+
+
+def test_helpshort_of_every_program_loads_no_tensorflow():
+    ends, output = run([[name, "--helpshort"] for name in PROGRAMS])
+    assert ends == dict.fromkeys(PROGRAMS, "1 []"), output
+    for name in PROGRAMS:
+        assert f"\n{name}:\n" in output
+
+
+def test_a_vocabulary_is_trained_without_tensorflow(tmp_path, sentences):
+    (tmp_path / "text.txt").write_text("\n".join(sentences), encoding="utf-8")
+    flags = [f"--input={tmp_path}/text.txt", f"--output_dir={tmp_path}/vocab"]
+    ends, output = run([["train_vocab", *flags, "--vocab_size=200"]])
+    assert ends == {"train_vocab": "None []"}, output
+    assert (tmp_path / "vocab" / "spiece.model").is_file()

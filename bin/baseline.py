@@ -7,7 +7,7 @@ python -m bin.baseline --task=SST-2 --data_dir=glue/SST-2
 
 from absl import flags
 
-from albert_tf.tasks.baseline import baseline_measures
+from albert_tf.tasks.baseline import baseline_metrics
 from bin import command_line, tasks
 
 FLAGS = flags.FLAGS
@@ -29,7 +29,7 @@ def main() -> None:
         held_out = task.read(FLAGS.data_dir, split)
         rows += [
             [f"{name}{ending}", f"{value:.4f}"]
-            for name, value in baseline_measures(task, train, held_out).items()
+            for name, value in baseline_metrics(task, train, held_out).items()
         ]
     print(command_line.format_table(rows, ["measure", "baseline"]))
 

@@ -18,7 +18,7 @@ from albert_tf.config import MaskingConfig, UserError, override, setting_fields
 from albert_tf.io import files
 from albert_tf.io.json_files import write_json
 from albert_tf.tasks.base import Task
-from albert_tf.tasks.kinds.spans import AnswerableSpans
+from albert_tf.tasks.kinds.question_answering import AnswerableSpans
 from albert_tf.tasks.prediction_files import add_to_submission, prediction_files
 from bin import command_line, tasks
 from bin.results_table import lacks_sentence_objective
@@ -222,7 +222,7 @@ def _print_errors(predictions: list) -> None:
     )
     print(f"\nThe worst of {len(wrong)} mistakes:")
     for prediction in wrong[: FLAGS.errors]:
-        print(f"{prediction.place} (off by {prediction.error:.4g})")
+        print(f"{prediction.location} (off by {prediction.error:.4g})")
         for name, value in prediction.fields.items():
             print(f"    {name}: {value}")
 

@@ -14,8 +14,8 @@ from absl import flags
 from albert_tf.config import UserError
 from albert_tf.io import files
 from albert_tf.io.encoding import refuse_utf16
-from albert_tf.tasks.kinds.choices import MultipleChoice
-from albert_tf.tasks.kinds.spans import AnswerableSpans, Spans
+from albert_tf.tasks.kinds.multiple_choice import MultipleChoice
+from albert_tf.tasks.kinds.question_answering import AnswerableSpans, Spans
 from albert_tf.tasks.kinds.texts import Regression, shown_texts
 from albert_tf.tasks.kinds.token_classification import TokenClassification
 from bin import command_line

@@ -59,9 +59,9 @@ def main() -> None:
         null_odds=FLAGS.null_odds or "",
         threshold=FLAGS.null_threshold,
     )
-    for remark in result.remarks:
-        print(remark, file=sys.stderr, flush=True)
-    measures = json_measures(result.measures)
+    for warning in result.warnings:
+        print(warning, file=sys.stderr, flush=True)
+    measures = json_measures(result.metrics)
     print(json.dumps(measures, indent=2))
     if FLAGS.output:
         write_json(FLAGS.output, measures)

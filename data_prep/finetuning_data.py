@@ -88,7 +88,7 @@ def build_finetuning_data(
         training = examples.get(TRAIN) or task.read(data_dir, TRAIN, say)
         labels = task.kind.labels(training)
     builder = FeatureBuilder(
-        task.kind, tokenizer, config, labels, workers, say=say
+        task.kind, tokenizer, config, labels, workers, log=say
     )
     features_of = {
         split: builder.build(of_split, training=split == TRAIN)

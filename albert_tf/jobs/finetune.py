@@ -33,8 +33,9 @@ from albert_tf.modeling.encoder import sharing_plan
 from albert_tf.modeling.models import model_class
 from albert_tf.optim.schedules import warm_up_remarks
 from albert_tf.rundir.run_directory import extended
-from albert_tf.tasks.base import Answers, Picture, Task
+from albert_tf.tasks.base import Task
 from albert_tf.tasks.feature_building import FeatureBuilder, examples_digest
+from albert_tf.tasks.kinds.base import Answers, Figure
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.training.job import Job
 from albert_tf.training.loop import train
@@ -135,7 +136,7 @@ def run_finetuning(
     )
     features = builder.build(examples["train"], training=True)
     config = extended(resolve_steps(config, len(features)), runtime)
-    measured = kind.measured(task.metrics, labels)
+    measured = kind.metric_names(task.metrics, labels)
     if features.choices and config.training.micro_batch_size == AUTO:
         raise UserError(
             "micro_batch_size=auto tries single sequences, and an example of "
@@ -174,7 +175,7 @@ def run_finetuning(
         widths=widths,
         training=True,
         name_of=lambda row: (
-            examples["train"][features.example_numbers[row]].place
+            examples["train"][features.example_numbers[row]].location
         ),
     )
     most = config.training.max_eval_steps * config.training.eval_batch_size
@@ -219,24 +220,24 @@ def run_finetuning(
         )
 
     # Of the last evaluation.
-    pictures: dict[str, Picture] = {}
+    pictures: dict[str, Figure] = {}
 
     def evaluate(step: int) -> dict[str, float]:
         measures: dict[str, float] = {}
         for ending, part in evaluated.items():
             loss, scores = scores_of(trainer, kind, part, config.features)
             answers = Answers(part.examples, scores, config.features, labels)
-            pictures[ending] = kind.picture(answers)
-            only = kind.only_answer(answers)
+            pictures[ending] = kind.figure(answers)
+            only = kind.constant_prediction(answers)
             if only and step >= config.optimizer.num_warmup_steps:
                 split = task.evaluated[ending]
                 say(_collapse(only, split, step, config))
-            found = {"loss": loss} | kind.measures(answers, task.metrics)
+            found = {"loss": loss} | kind.compute_metrics(answers, task.metrics)
             measures |= {f"{n}{ending}": value for n, value in found.items()}
         return measures
 
     def export(place: str, evaluation: Mapping[str, float]) -> None:
-        kept = kind.kept(config.features, evaluation)
+        kept = kind.config_to_save(config.features, evaluation)
         save_model_directory(
             place,
             model,
@@ -316,9 +317,9 @@ def _doubled(task: Task, examples: Sequence[Any]) -> Sequence[Any]:
 
 
 def _check_told(task: Task, examples: Sequence[Any], split: str) -> None:
-    untold = next((e for e in examples if not task.kind.is_told(e)), None)
+    untold = next((e for e in examples if not task.kind.has_label(e)), None)
     if untold is not None:
         raise UserError(
-            f"{untold.place} has no answer; {split} examples of {task.name} "
+            f"{untold.location} has no answer; {split} examples of {task.name} "
             "need one."
         )

@@ -5,7 +5,7 @@ import warnings
 
 import numpy as np
 
-from albert_tf.tasks.base import ConfusionMatrix, Distributions, Picture
+from albert_tf.tasks.kinds.base import ConfusionMatrix, Distributions, Figure
 
 # Labels beyond which numbers in the fields are too small to be read.
 _MOST_NUMBERS = 12
@@ -15,7 +15,7 @@ _PLAIN = {"parse_math": False}
 _DOTS_PER_INCH = 110
 
 
-def draw(picture: Picture, title: str) -> bytes:
+def draw(picture: Figure, title: str) -> bytes:
     """Returns a PNG.
 
     A confusion matrix has a row for each label, shaded by the share of its
@@ -24,9 +24,9 @@ def draw(picture: Picture, title: str) -> bytes:
     # It takes a second to load, and a run without pictures needs none. The
     # figure is drawn in memory, whatever screen there is.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Canvas
 
-    figure = Figure(figsize=(5.2, 4.4), layout="constrained")
+    figure = Canvas(figsize=(5.2, 4.4), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
     axes.set_title(title, **_PLAIN)

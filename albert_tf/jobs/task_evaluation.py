@@ -11,9 +11,10 @@ from albert_tf.config import FeatureConfig, UserError, override
 from albert_tf.inputs.input_pipeline import prefetch
 from albert_tf.inputs.length_buckets import TaskBatches, bucket_widths
 from albert_tf.interchange.model_directory import load_model_directory
-from albert_tf.tasks.base import Answers, Kind, Prediction, Table, Task
+from albert_tf.tasks.base import Task
 from albert_tf.tasks.feature_building import FeatureBuilder
 from albert_tf.tasks.features import Features
+from albert_tf.tasks.kinds.base import Answers, Kind, Prediction, Table
 from albert_tf.training.means import RunningMeans
 from albert_tf.training.objectives import HeadObjective
 from albert_tf.training.trainer import Trainer
@@ -100,9 +101,9 @@ def _check_numbers(
         row = numbers[wrong.argmax()]
         example = evaluated.examples[evaluated.features.example_numbers[row]]
         raise UserError(
-            f"{example.place}: the model's outputs are not finite; its numbers "
-            "grow beyond the precision's range (float32 and bfloat16 have more "
-            "than float16)."
+            f"{example.location}: the model's outputs are not finite; its "
+            "numbers grow beyond the precision's range (float32 and bfloat16 "
+            "have more than float16)."
         )
 
 
@@ -195,7 +196,7 @@ def evaluate_task(
     measured: list[dict[str, float]] = []
     if told:
         measured = [
-            kind.measures(answers, task.metrics)
+            kind.compute_metrics(answers, task.metrics)
             for answers in (*members, together)
         ]
     *of_members, measures = measured or [{}]
@@ -207,7 +208,7 @@ def _averaged(kind: Kind, members: Sequence[Answers]) -> Answers:
     thresholds = [answers.config.null_threshold for answers in members]
     return dataclasses.replace(
         members[0],
-        scores=kind.averaged([answers.scores for answers in members]),
+        scores=kind.ensemble([answers.scores for answers in members]),
         config=override(
             members[0].config, {"null_threshold": float(np.mean(thresholds))}
         ),
@@ -220,11 +221,11 @@ def _are_told(kind: Kind, examples: Sequence[Any]) -> bool:
     Raises:
         UserError: when some do and some do not.
     """
-    told = [kind.is_told(example) for example in examples]
+    told = [kind.has_label(example) for example in examples]
     if any(told) and not all(told):
         raise UserError(
-            f"{examples[told.index(False)].place} has no answer, though others "
-            "have; a split tells all or none."
+            f"{examples[told.index(False)].location} has no answer, though "
+            "others have; a split tells all or none."
         )
     return all(told)
 

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from albert_tf.config import UserError
-from albert_tf.tasks.base import Example, Task
+from albert_tf.tasks.base import Task
+from albert_tf.tasks.examples import Example
 from albert_tf.tasks.kinds.texts import (
     Classification,
     Regression,
@@ -15,7 +16,7 @@ from albert_tf.tasks.kinds.texts import (
 )
 
 
-def baseline_measures(
+def baseline_metrics(
     task: Task, train: Sequence[Example], held_out: Sequence[Example]
 ) -> dict[str, float]:
     """Returns a task's metrics of a linear model on TF-IDF (scikit-learn).
@@ -44,7 +45,7 @@ def baseline_measures(
     texts = [text for example in train for text in example.texts]
     if not any(map(str.strip, texts)):
         raise UserError(
-            f"{train[0].place} and what follows: every text is empty."
+            f"{train[0].location} and what follows: every text is empty."
         )
     vectorizer.fit(texts)
 
@@ -78,4 +79,4 @@ def baseline_measures(
 
 
 def _numbers(examples: Sequence[Example]) -> np.ndarray:
-    return np.array([number_of(e.label, e.place) for e in examples])
+    return np.array([number_of(e.label, e.location) for e in examples])

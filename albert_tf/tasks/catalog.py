@@ -3,16 +3,17 @@
 import dataclasses
 from collections.abc import Callable, Sequence
 
-from albert_tf.tasks import metrics
-from albert_tf.tasks.base import Kind, Task
+from albert_tf.tasks.base import Task
 from albert_tf.tasks.custom import CLASSIFICATION
+from albert_tf.tasks.examples import ChoiceExample, Question
 from albert_tf.tasks.formats import race
 from albert_tf.tasks.formats.columns import find_split
-from albert_tf.tasks.formats.race import ChoiceExample
-from albert_tf.tasks.formats.squad import Question, read_squad
+from albert_tf.tasks.formats.squad import read_squad
 from albert_tf.tasks.glue import GLUE_TASKS
-from albert_tf.tasks.kinds.choices import MultipleChoice
-from albert_tf.tasks.kinds.spans import AnswerableSpans, Spans
+from albert_tf.tasks.kinds.base import Kind
+from albert_tf.tasks.kinds.multiple_choice import MultipleChoice
+from albert_tf.tasks.kinds.question_answering import AnswerableSpans, Spans
+from albert_tf.tasks.metrics import scalar
 from albert_tf.tasks.recipes import recipe
 
 
@@ -28,7 +29,7 @@ class SquadFiles:
     splits: tuple[str, ...] = ("train", "dev", "test")
 
     def read(
-        self, data_dir: str, split: str, say: Callable[[str], None]
+        self, data_dir: str, split: str, log: Callable[[str], None]
     ) -> list[Question]:
         """Returns the questions of a split.
 
@@ -51,7 +52,7 @@ class RaceFiles:
     splits: tuple[str, ...] = race.SPLITS
 
     def read(
-        self, data_dir: str, split: str, say: Callable[[str], None]
+        self, data_dir: str, split: str, log: Callable[[str], None]
     ) -> Sequence[ChoiceExample]:
         """Returns the questions of a split.
 
@@ -75,7 +76,7 @@ def _race(name: str, levels: tuple[str, ...]) -> Task:
         name=name,
         kind=MultipleChoice(),
         reader=RaceFiles(levels),
-        metrics={"accuracy": metrics.accuracy},
+        metrics={"accuracy": scalar.accuracy},
         settings=recipe(2e-5, 32, 0.1, 12000, 1000),
         # With 2e-5 and dropout the large second models diverge.
         settings_v2=recipe(1e-5, 32, 0.0, 12000, 1000),

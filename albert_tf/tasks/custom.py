@@ -8,8 +8,7 @@ from typing import Any
 
 from albert_tf.config import UserError
 from albert_tf.io import files
-from albert_tf.tasks import metrics
-from albert_tf.tasks.base import Kind, Metric, Task
+from albert_tf.tasks.base import Task
 from albert_tf.tasks.formats.columns import (
     EXTENSIONS,
     choice_examples,
@@ -19,14 +18,16 @@ from albert_tf.tasks.formats.columns import (
     text_examples,
 )
 from albert_tf.tasks.formats.conll import count_columns, read_conll
-from albert_tf.tasks.kinds.choices import MultipleChoice
+from albert_tf.tasks.kinds.base import Kind, Metric
+from albert_tf.tasks.kinds.multiple_choice import MultipleChoice
 from albert_tf.tasks.kinds.texts import Classification, Regression
 from albert_tf.tasks.kinds.token_classification import TokenClassification
+from albert_tf.tasks.metrics import scalar
 
 _SENTENCES = (".conll", ".txt", ".tsv")
 # Column names by their roles.
 _Columns = Mapping[str, list[str]]
-_Say = Callable[[str], None]
+_Log = Callable[[str], None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,18 +40,18 @@ class OwnFiles:
         extensions: that a file may end with.
     """
 
-    read_file: Callable[[str, bool, _Say], Sequence[Any]]
+    read_file: Callable[[str, bool, _Log], Sequence[Any]]
     extensions: tuple[str, ...] = EXTENSIONS
     splits: tuple[str, ...] = ("train", "dev", "test")
 
-    def read(self, data_dir: str, split: str, say: _Say) -> Sequence[Any]:
+    def read(self, data_dir: str, split: str, log: _Log) -> Sequence[Any]:
         """Returns the examples of a split.
 
         Raises:
             UserError: naming file and line.
         """
         path = find_split(data_dir, split, self.extensions)
-        return self.read_file(path, split != "test", say)
+        return self.read_file(path, split != "test", log)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,24 +70,24 @@ class _Form:
     texts: Mapping[str, range]
     answer: str
     kind: Kind
-    read: Callable[[_Columns, str, bool, _Say], Sequence[Any]]
+    read: Callable[[_Columns, str, bool, _Log], Sequence[Any]]
     metrics: Mapping[str, Metric]
     extensions: tuple[str, ...] = EXTENSIONS
 
 
 def _read_texts(
-    found: _Columns, path: str, labelled: bool, say: _Say
+    found: _Columns, path: str, labelled: bool, log: _Log
 ) -> Sequence[Any]:
     (answer,) = found.get("label") or found["number"]
     columns = [*found["text"], answer]
-    return text_examples(read_rows(path, say), columns, labelled=labelled)
+    return text_examples(read_rows(path, log), columns, labelled=labelled)
 
 
 def _read_choices(
-    found: _Columns, path: str, labelled: bool, say: _Say
+    found: _Columns, path: str, labelled: bool, log: _Log
 ) -> Sequence[Any]:
     return choice_examples(
-        read_rows(path, say),
+        read_rows(path, log),
         found["context"][0],
         found["choice"],
         found["label"][0],
@@ -96,7 +97,7 @@ def _read_choices(
 
 
 def _read_words(
-    found: _Columns, path: str, labelled: bool, say: _Say
+    found: _Columns, path: str, labelled: bool, log: _Log
 ) -> Sequence[Any]:
     word, tag = (_column_number(found[role][0]) for role in ("word", "tag"))
     if word == tag:
@@ -142,8 +143,8 @@ def _column_number(text: str) -> int:
         ) from None
 
 
-_CLASSES = {"accuracy": metrics.accuracy, "macro_f1": metrics.macro_f1}
-_NUMBERS = {"pearson": metrics.pearson, "spearman": metrics.spearman}
+_CLASSES = {"accuracy": scalar.accuracy, "macro_f1": scalar.macro_f1}
+_NUMBERS = {"pearson": scalar.pearson, "spearman": scalar.spearman}
 
 _FORMS = (
     _Form(
@@ -155,7 +156,7 @@ _FORMS = (
         "label",
         MultipleChoice(),
         _read_choices,
-        {"accuracy": metrics.accuracy},
+        {"accuracy": scalar.accuracy},
     ),
     _Form(
         {"word": range(1, 2)},
@@ -229,15 +230,15 @@ def _training_file(path: str, extensions: Sequence[str]) -> str:
     return ""
 
 
-def _read_own_texts(path: str, labelled: bool, say: _Say) -> Sequence[Any]:
+def _read_own_texts(path: str, labelled: bool, log: _Log) -> Sequence[Any]:
     """Returns the examples of a file, its columns those of the training file.
 
     Or a test file with other columns would be taken for pairs.
     """
-    rows = read_rows(path, say)
+    rows = read_rows(path, log)
     training = _training_file(path, EXTENSIONS)
     if training in ("", path):
-        columns = own_columns(rows, say, labelled=labelled)
+        columns = own_columns(rows, log, labelled=labelled)
     else:
         # Remarks on that file are reported when it is read itself.
         columns = own_columns(read_rows(training, _nothing), _nothing)

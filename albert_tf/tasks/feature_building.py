@@ -14,8 +14,8 @@ import numpy as np
 
 from albert_tf.config import FeatureConfig, to_dict
 from albert_tf.io import files
-from albert_tf.tasks.base import Kind
 from albert_tf.tasks.features import Features, concatenated
+from albert_tf.tasks.kinds.base import Kind
 from albert_tf.text.tokenizer_base import Tokenizer
 
 # Counts up when features change though nothing that decides them does.
@@ -42,7 +42,7 @@ class FeatureBuilder:
         labels: of the model.
         workers: processes; 1: this one.
         cache_dir: where features are kept; empty: nowhere.
-        say: takes a line for people.
+        log: takes a line for people.
     """
 
     kind: Kind
@@ -51,7 +51,7 @@ class FeatureBuilder:
     labels: Sequence[str]
     workers: int = 1
     cache_dir: str = ""
-    say: Callable[[str], None] = print
+    log: Callable[[str], None] = print
 
     def build(self, examples: Sequence[Any], *, training: bool) -> Features:
         """Returns the features of examples, from the cache where they are.
@@ -63,20 +63,20 @@ class FeatureBuilder:
             UserError: for examples that no features can be made of.
         """
         self.kind.check(examples)
-        for remark in self.kind.remarks(examples, training=training):
-            self.say(remark)
+        for warning in self.kind.warnings(examples, training=training):
+            self.log(warning)
         features = self._cached(examples, training)
         if features.cut:
-            first = examples[features.cut[0]].place
-            self.say(
+            first = examples[features.cut[0]].location
+            self.log(
                 f"Of {len(features.cut)} of {len(examples)} examples something "
                 f"finds no room and is cut, the first {first}: "
                 f"--max_seq_length={self.config.max_seq_length} and the like "
                 "decide."
             )
-        remarks = self.kind.feature_remarks(examples, features, self.config)
-        for remark in remarks:
-            self.say(remark)
+        warnings = self.kind.feature_warnings(examples, features, self.config)
+        for warning in warnings:
+            self.log(warning)
         return features
 
     def _cached(self, examples: Sequence[Any], training: bool) -> Features:
@@ -84,7 +84,7 @@ class FeatureBuilder:
         if self.cache_dir:
             name = f"{self._digest(examples, training)}.npz"
             path = os.path.join(self.cache_dir, name)
-            found = read_features(path, self.say)
+            found = read_features(path, self.log)
             if found is not None:
                 return found
         features = concatenated(list(self._parts(examples, training)))
@@ -133,7 +133,7 @@ class FeatureBuilder:
             files.makedirs(self.cache_dir)
             write_features(path, features)
         except OSError as error:
-            self.say(
+            self.log(
                 f"{path}: {error.strerror or error}; the features are not "
                 "kept, and the next run makes them again (--feature_cache)."
             )
@@ -145,7 +145,7 @@ def examples_digest(examples: Sequence[Any]) -> str:
     names = [
         field.name
         for field in dataclasses.fields(examples[0])
-        if field.name != "place"
+        if field.name != "location"
     ]
     for example in examples:
         fields = [getattr(example, name) for name in names]
@@ -199,7 +199,7 @@ def write_features(path: str, features: Features) -> None:
         np.savez(file, **arrays)
 
 
-def read_features(path: str, say: Callable[[str], None]) -> Features | None:
+def read_features(path: str, log: Callable[[str], None]) -> Features | None:
     """Returns the features in a file; None where it is missing or damaged."""
     if not files.isfile(path):
         return None
@@ -207,7 +207,7 @@ def read_features(path: str, say: Callable[[str], None]) -> Features | None:
         with files.open(path) as file:
             content = file.read()
     except OSError as error:
-        say(f"{path}: {error.strerror or error}; its features are made again.")
+        log(f"{path}: {error.strerror or error}; its features are made again.")
         return None
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as stored:
@@ -219,5 +219,5 @@ def read_features(path: str, say: Callable[[str], None]) -> Features | None:
             parts[field][key] = arrays.pop(name)
         return Features(**arrays, **parts, **rest)
     except (*files.ZIP_FAULTS, TypeError):
-        say(f"{path} is damaged; its features are made again.")
+        log(f"{path} is damaged; its features are made again.")
         return None

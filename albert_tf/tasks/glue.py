@@ -6,18 +6,20 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from albert_tf.config import UserError
-from albert_tf.tasks import metrics
-from albert_tf.tasks.base import Example, Metric, Task
+from albert_tf.tasks.base import Task
+from albert_tf.tasks.examples import Example
 from albert_tf.tasks.formats.tables import Row, read_table
+from albert_tf.tasks.kinds.base import Metric
 from albert_tf.tasks.kinds.texts import (
     Classification,
     Regression,
     is_number,
     number_of,
 )
+from albert_tf.tasks.metrics import scalar
 from albert_tf.tasks.recipes import recipe
 
-# Lines that a remark names.
+# Lines that a warning names.
 _NAMED = 3
 # Share of the lines that may be left out; QQP has some in 360,000.
 _MOST_SHORT = 0.01
@@ -63,7 +65,7 @@ class GlueFiles:
         return tuple(self.files)
 
     def read(
-        self, data_dir: str, split: str, say: Callable[[str], None]
+        self, data_dir: str, split: str, log: Callable[[str], None]
     ) -> list[Example]:
         """Returns the examples of a split.
 
@@ -76,7 +78,7 @@ class GlueFiles:
                 named.
         """
         file = self.files[split]
-        return self._read(os.path.join(data_dir, file.name), file, say)
+        return self._read(os.path.join(data_dir, file.name), file, log)
 
     def read_gold(self, path: str) -> list[Example]:
         """Returns the examples of a file with labels, laid out as dev's.
@@ -90,7 +92,7 @@ class GlueFiles:
         return self._read(path, self.files["dev"], lambda line: None)
 
     def _read(
-        self, path: str, file: TableFile, say: Callable[[str], None]
+        self, path: str, file: TableFile, log: Callable[[str], None]
     ) -> list[Example]:
         rows = read_table(path, "download GLUE's own file.")
         if file.header:
@@ -100,7 +102,7 @@ class GlueFiles:
             taken = "are not read"
             if file.label == -1:
                 taken = "are not read, but for the last, the label"
-            _report(wide, f"more fields than the header; these {taken}", say)
+            _report(wide, f"more fields than the header; these {taken}", log)
         if not rows:
             raise UserError(f"{path} has no examples.")
         whole = [row for row in rows if _is_whole(row, file)]
@@ -112,7 +114,7 @@ class GlueFiles:
                     f"fields, the first in line {short[0].number}; download "
                     "the file anew."
                 )
-            _report(short, "too few fields and are left out", say)
+            _report(short, "too few fields and are left out", log)
         return [self._example(row, file) for row in whole]
 
     def _check_header(self, header: Row, file: TableFile) -> None:
@@ -122,7 +124,7 @@ class GlueFiles:
         label = header.fields[file.label].strip()
         if label in self.labels or (not self.labels and is_number(label)):
             raise UserError(
-                f"{header.place} is an example, where the columns' names "
+                f"{header.location} is an example, where the columns' names "
                 "should be; download GLUE's own file."
             )
 
@@ -130,11 +132,11 @@ class GlueFiles:
         label = None
         if file.label is not None:
             label = row.fields[file.label].strip()
-            self.label_number(label, row.place)
+            self.label_number(label, row.location)
         return Example(
             tuple(row.fields[column] for column in file.texts),
             label,
-            row.place,
+            row.location,
         )
 
     def label_number(self, label: str, place: str) -> float:
@@ -153,11 +155,11 @@ class GlueFiles:
         return self.labels.index(label)
 
 
-def _report(rows: list[Row], what: str, say: Callable[[str], None]) -> None:
+def _report(rows: list[Row], what: str, log: Callable[[str], None]) -> None:
     if rows:
         numbers = ", ".join(str(row.number) for row in rows[:_NAMED])
         more = " and others" if len(rows) > _NAMED else ""
-        say(f"{rows[0].path}: {len(rows)} lines have {what}: {numbers}{more}.")
+        log(f"{rows[0].path}: {len(rows)} lines have {what}: {numbers}{more}.")
 
 
 def _is_whole(row: Row, file: TableFile) -> bool:
@@ -175,8 +177,8 @@ def _is_whole(row: Row, file: TableFile) -> bool:
     if file.short_rows:
         return False
     raise UserError(
-        f"{row.place}: {len(row.fields)} tab-separated fields, where at least "
-        f"{needed} are needed: {chr(9).join(row.fields)[:60]!r}."
+        f"{row.location}: {len(row.fields)} tab-separated fields, where at "
+        f"least {needed} are needed: {chr(9).join(row.fields)[:60]!r}."
     )
 
 
@@ -193,10 +195,10 @@ def _split_files(
     }
 
 
-_ACCURACY = {"accuracy": metrics.accuracy}
-_ACCURACY_AND_F1 = _ACCURACY | {"f1": metrics.f1}
-_MATTHEWS = {"matthews_correlation": metrics.matthews_correlation}
-_CORRELATIONS = {"pearson": metrics.pearson, "spearman": metrics.spearman}
+_ACCURACY = {"accuracy": scalar.accuracy}
+_ACCURACY_AND_F1 = _ACCURACY | {"f1": scalar.f1}
+_MATTHEWS = {"matthews_correlation": scalar.matthews_correlation}
+_CORRELATIONS = {"pearson": scalar.pearson, "spearman": scalar.spearman}
 _BINARY = ("0", "1")
 _ENTAILMENT = ("entailment", "not_entailment")
 _INFERENCE = ("contradiction", "entailment", "neutral")

@@ -8,11 +8,12 @@ from typing import Any
 
 from albert_tf.config import UserError
 from albert_tf.io import files
-from albert_tf.tasks.base import Answers, Prediction, Task
+from albert_tf.tasks.base import Task
 from albert_tf.tasks.glue import GLUE_TASKS
 from albert_tf.tasks.kinds import span_answers
-from albert_tf.tasks.kinds.choices import MultipleChoice
-from albert_tf.tasks.kinds.spans import AnswerableSpans, Spans
+from albert_tf.tasks.kinds.base import Answers, Prediction
+from albert_tf.tasks.kinds.multiple_choice import MultipleChoice
+from albert_tf.tasks.kinds.question_answering import AnswerableSpans, Spans
 
 # GLUE takes scores of STS-B from 0 to 5.
 _LEAST_SCORE, _GREATEST_SCORE = 0.0, 5.0

@@ -8,17 +8,19 @@ from typing import Any
 import numpy as np
 
 from albert_tf.config import UserError
-from albert_tf.tasks import squad_scores
-from albert_tf.tasks.base import Kind, Task
+from albert_tf.tasks.base import Task
 from albert_tf.tasks.catalog import TASKS, RaceFiles, SquadFiles
+from albert_tf.tasks.examples import Question
 from albert_tf.tasks.formats import race
 from albert_tf.tasks.formats.json_values import read_large_json, shown_json
-from albert_tf.tasks.formats.squad import Question, read_squad
+from albert_tf.tasks.formats.squad import read_squad
 from albert_tf.tasks.formats.tables import read_table
 from albert_tf.tasks.glue import GlueFiles
-from albert_tf.tasks.kinds.spans import AnswerableSpans
+from albert_tf.tasks.kinds.base import Kind
+from albert_tf.tasks.kinds.question_answering import AnswerableSpans
+from albert_tf.tasks.metrics import squad
 
-# Ids that a remark names before it counts.
+# Ids that a warning names before it counts.
 _NAMED = 3
 # Of SQuAD 2.0's script, where nobody says another.
 _OFFICIAL_THRESHOLD = 1.0
@@ -29,12 +31,12 @@ class Score:
     """What a prediction file reaches.
 
     Attributes:
-        measures: by name, in the official script's order.
-        remarks: lines for people: what is missing or left over.
+        metrics: by name, in the official script's order.
+        warnings: lines for people: what is missing or left over.
     """
 
-    measures: dict[str, float]
-    remarks: list[str]
+    metrics: dict[str, float]
+    warnings: list[str]
 
 
 def score(
@@ -90,7 +92,7 @@ SCORED_TASKS = tuple(
 def _score_race(levels: Sequence[str], gold: str, predictions: str) -> Score:
     examples = race.read_levels(gold, levels)
     chosen = race.read_race_answers(predictions, examples)
-    return Score(race.score_race(examples, chosen), _remarks(examples, chosen))
+    return Score(race.score_race(examples, chosen), _warnings(examples, chosen))
 
 
 def _score_squad(
@@ -104,17 +106,17 @@ def _score_squad(
     for question in questions:
         if question.answers is None:
             raise UserError(
-                f"{question.place} has no 'answers': a file that keeps them "
+                f"{question.location} has no 'answers': a file that keeps them "
                 "secret is no gold."
             )
     answers = _by_id(predictions, _is_string, "a string")
-    remarks = _remarks(questions, answers)
+    warnings = _warnings(questions, answers)
     if not isinstance(kind, AnswerableSpans):
-        return Score(squad_scores.scores_v1(questions, answers), remarks)
+        return Score(squad.scores_v1(questions, answers), warnings)
     odds = None
     if null_odds:
         odds = _by_id(null_odds, _is_number, "a finite number")
-    measures = squad_scores.scores_v2(
+    measures = squad.scores_v2(
         questions,
         answers,
         odds,
@@ -122,12 +124,12 @@ def _score_squad(
     )
     if odds is not None:
         if threshold is None:
-            remarks += _overruled(questions, answers, odds)
-        remarks.append(
+            warnings += _overruled(questions, answers, odds)
+        warnings.append(
             "best_exact and best_f1 are what the best threshold on these very "
             "questions would give: no results."
         )
-    return Score(measures, remarks)
+    return Score(measures, warnings)
 
 
 def _overruled(
@@ -157,18 +159,18 @@ def _score_glue(task: Task, gold: str, predictions: str) -> Score:
     examples = task.reader.read_gold(gold)
     found = _read_submission(task, predictions, len(examples))
     labels = np.array(
-        [task.reader.label_number(e.label, e.place) for e in examples]
+        [task.reader.label_number(e.label, e.location) for e in examples]
     )
     measures = {
         name: metric(labels, found) for name, metric in task.metrics.items()
     }
-    remarks = [
+    warnings = [
         f"{name} is not defined for these numbers, as where all labels or all "
         "predictions are equal."
         for name, value in measures.items()
         if math.isnan(value)
     ]
-    return Score(measures, remarks)
+    return Score(measures, warnings)
 
 
 def _read_submission(task: Task, path: str, number: int) -> np.ndarray:
@@ -176,7 +178,7 @@ def _read_submission(task: Task, path: str, number: int) -> np.ndarray:
     header, *rows = read_table(path, "it is to hold GLUE's predictions.")
     if header.fields != ["index", "prediction"]:
         raise UserError(
-            f"{header.place}: the columns are "
+            f"{header.location}: the columns are "
             f"{', '.join(header.fields)[:60]!r}; "
             "they must be index and prediction."
         )
@@ -185,18 +187,20 @@ def _read_submission(task: Task, path: str, number: int) -> np.ndarray:
     for row in rows:
         if len(row.fields) != 2:
             raise UserError(
-                f"{row.place}: {len(row.fields)} tab-separated fields, where "
-                "two are needed."
+                f"{row.location}: {len(row.fields)} tab-separated fields, "
+                "where two are needed."
             )
         index, label = row.fields
         if index not in indices:
             raise UserError(
-                f"{row.place}: the index is {index[:60]!r}; the gold file has "
-                f"examples 0 to {number - 1}."
+                f"{row.location}: the index is {index[:60]!r}; the gold file "
+                f"has examples 0 to {number - 1}."
             )
         if not math.isnan(found[int(index)]):
-            raise UserError(f"{row.place}: the index {index} came before.")
-        found[int(index)] = task.reader.label_number(label.strip(), row.place)
+            raise UserError(f"{row.location}: the index {index} came before.")
+        found[int(index)] = task.reader.label_number(
+            label.strip(), row.location
+        )
     missing = np.flatnonzero(np.isnan(found))
     if len(missing):
         raise UserError(
@@ -237,7 +241,7 @@ def _is_number(value: Any) -> bool:
         return False
 
 
-def _remarks(
+def _warnings(
     questions: Sequence[Question | race.ChoiceExample],
     answers: Collection[str],
 ) -> list[str]:
@@ -246,18 +250,18 @@ def _remarks(
         question.id for question in questions if question.id not in answers
     ]
     extra = [id_ for id_ in answers if id_ not in ids]
-    remarks = []
+    warnings = []
     if missing:
-        remarks.append(
+        warnings.append(
             f"{len(missing)} of {len(questions)} questions have no "
             f"prediction and score 0: {_some(missing)}."
         )
     if extra:
-        remarks.append(
+        warnings.append(
             f"{len(extra)} predictions are of no question here and do not "
             f"count: {_some(extra)}."
         )
-    return remarks
+    return warnings
 
 
 def _some(names: list[str]) -> str:

@@ -70,7 +70,7 @@ class Round(NamedTuple):
 def _builder(task: TaskWork, say: Callable[[str], None]) -> FeatureBuilder:
     """Returns what makes features in this process, and keeps none."""
     return FeatureBuilder(
-        task.kind, task.tokenizer, task.features, task.labels, say=say
+        task.kind, task.tokenizer, task.features, task.labels, log=say
     )
 
 

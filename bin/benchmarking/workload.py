@@ -13,7 +13,7 @@ import numpy as np
 
 from albert_tf.config import FeatureConfig
 from albert_tf.jobs.workload import Workload
-from albert_tf.tasks.base import Kind
+from albert_tf.tasks.kinds.base import Kind
 from albert_tf.text.tokenizer_base import Tokenizer
 
 

@@ -18,7 +18,8 @@ from albert_tf.config import (
     override,
 )
 from albert_tf.jobs.workload import Workload
-from albert_tf.tasks.base import Example, Task
+from albert_tf.tasks.base import Task
+from albert_tf.tasks.examples import Example
 from albert_tf.tasks.kinds.texts import Classification
 from bin import command_line
 from bin.benchmarking.machine import available_cores, in_fresh_process

@@ -19,8 +19,8 @@ from albert_tf.config import (
     UserError,
 )
 from albert_tf.jobs.workload import Workload
-from albert_tf.tasks.base import Example
 from albert_tf.tasks.catalog import TASKS
+from albert_tf.tasks.examples import Example
 from bin.benchmarking import (
     data_stages,
     finetuning_stages,

@@ -11,10 +11,12 @@ import zipfile
 import pytest
 
 from albert_tf.config import FinetuneConfig, override, to_dict
-from albert_tf.tasks.base import Example
-from albert_tf.tasks.formats.conll import WordsExample
-from albert_tf.tasks.formats.race import ChoiceExample
-from albert_tf.tasks.formats.squad import Question
+from albert_tf.tasks.examples import (
+    ChoiceExample,
+    Example,
+    Question,
+    WordsExample,
+)
 from bin import predict
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -330,7 +332,7 @@ def test_a_line_of_each_mode_of_prediction():
         kind, tabs = predict.ANSWERS[mode]
         example = kind.example(*predict._split([line], tabs), 7)
         assert (example, example.place) == (expected, "text 7")
-        assert not kind.is_told(example)
+        assert not kind.has_label(example)
 
 
 @pytest.mark.slow

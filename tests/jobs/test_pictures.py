@@ -11,7 +11,7 @@ from tensorboard.backend.event_processing.event_accumulator import (
 
 from albert_tf.jobs.pictures import draw
 from albert_tf.rundir.monitor import Monitor
-from albert_tf.tasks.base import ConfusionMatrix, Distributions
+from albert_tf.tasks.kinds.base import ConfusionMatrix, Distributions
 
 
 def pixels(png):

@@ -9,11 +9,9 @@ from albert_tf.config import ModelConfig, UserError
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.jobs.predict import Predictor
 from albert_tf.modeling.models import MODELS
-from albert_tf.tasks.base import Example
-from albert_tf.tasks.formats.race import ChoiceExample
-from albert_tf.tasks.formats.squad import Question
-from albert_tf.tasks.kinds.choices import MultipleChoice
-from albert_tf.tasks.kinds.spans import Spans
+from albert_tf.tasks.examples import ChoiceExample, Example, Question
+from albert_tf.tasks.kinds.multiple_choice import MultipleChoice
+from albert_tf.tasks.kinds.question_answering import Spans
 from albert_tf.tasks.kinds.texts import Classification, Regression
 from albert_tf.tasks.kinds.token_classification import TokenClassification
 

@@ -5,7 +5,7 @@ import pytest
 
 from albert_tf.config import FeatureConfig, UserError
 from albert_tf.jobs.task_evaluation import EvaluatedExamples, scores_of
-from albert_tf.tasks.base import Example
+from albert_tf.tasks.examples import Example
 from albert_tf.tasks.feature_building import FeatureBuilder
 from albert_tf.tasks.kinds.texts import Regression
 

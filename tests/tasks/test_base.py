@@ -3,15 +3,17 @@
 import pytest
 
 from albert_tf.config import FeatureConfig, UserError
-from albert_tf.tasks.base import Answers, Example, Task
+from albert_tf.tasks.base import Task
+from albert_tf.tasks.examples import Example
+from albert_tf.tasks.kinds.base import Answers
 from albert_tf.tasks.kinds.texts import Classification, Regression
 
 
 class TwoSplits:
     splits = ("train", "dev")
 
-    def read(self, data_dir, split, say):
-        say(f"{split} lacks a line")
+    def read(self, data_dir, split, log):
+        log(f"{split} lacks a line")
         return [Example((data_dir, split), None)]
 
 
@@ -50,16 +52,16 @@ def test_a_kind_that_says_no_more():
     kind, config = Regression(), FeatureConfig(null_threshold=1.5)
     assert kind.labels([Example(("a",), "1")]) == []
     # Only questions without answers keep something of a measurement.
-    assert kind.kept(config, {"best_f1_thresh": 7.0}) == config
+    assert kind.config_to_save(config, {"best_f1_thresh": 7.0}) == config
     assert (
         kind.table(Answers([Example(("a",), "1")], [1.0], FeatureConfig(), []))
         is None
     )
     for training in (True, False):
-        assert kind.remarks([Example(("a",), "1")], training=training) == []
+        assert kind.warnings([Example(("a",), "1")], training=training) == []
 
 
 def test_the_first_metric_chooses_the_best_model():
     metrics = {"z": max, "a": min}
-    assert Classification().measured(metrics, ["x", "y"]) == ("z", "a")
-    assert Classification().measured({}, ["x", "y"]) == ()
+    assert Classification().metric_names(metrics, ["x", "y"]) == ("z", "a")
+    assert Classification().metric_names({}, ["x", "y"]) == ()

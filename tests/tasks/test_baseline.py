@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from albert_tf.config import UserError
-from albert_tf.tasks.base import Example
-from albert_tf.tasks.baseline import baseline_measures
+from albert_tf.tasks.baseline import baseline_metrics
 from albert_tf.tasks.catalog import TASKS
+from albert_tf.tasks.examples import Example
 
 
 def test_single_texts():
@@ -15,7 +15,7 @@ def test_single_texts():
         for number in range(20)
         for word in [["bad", "good"][number % 2]]
     ]
-    measures = baseline_measures(TASKS["SST-2"], examples[:10], examples[10:])
+    measures = baseline_metrics(TASKS["SST-2"], examples[:10], examples[10:])
     assert measures == {"accuracy": 1.0}
 
 
@@ -30,7 +30,7 @@ def test_pairs_are_compared():
         examples.append(
             Example((" ".join(first), " ".join(second)), str(number % 2))
         )
-    measures = baseline_measures(TASKS["MRPC"], examples[:300], examples[300:])
+    measures = baseline_metrics(TASKS["MRPC"], examples[:300], examples[300:])
     assert measures["accuracy"] > 0.95
     assert measures["f1"] > 0.95
 
@@ -40,7 +40,7 @@ def test_numbers():
         Example(("wet " * (number % 6) + "dry", "x"), str(number % 6))
         for number in range(60)
     ]
-    measures = baseline_measures(TASKS["STS-B"], examples[:30], examples[30:])
+    measures = baseline_metrics(TASKS["STS-B"], examples[:30], examples[30:])
     assert measures["pearson"] > 0.9
 
 
@@ -52,14 +52,14 @@ def of(label, text="it is good"):
 def test_a_label_that_is_alone(name):
     said = "^train.tsv, line 2 and what follows: .* one label only, '1'; a cla"
     with pytest.raises(UserError, match=said):
-        baseline_measures(TASKS[name], [of("1")] * 4, [of("0")])
+        baseline_metrics(TASKS[name], [of("1")] * 4, [of("0")])
 
 
 @pytest.mark.parametrize("name", ["SST-2", "STS-B"])
 def test_texts_without_words(name):
     train = [of("0", ""), of("1", " \t")]
     with pytest.raises(UserError) as raised:
-        baseline_measures(TASKS[name], train, [of("0")])
+        baseline_metrics(TASKS[name], train, [of("0")])
     assert str(raised.value) == (
         "train.tsv, line 2 and what follows: every text is empty."
     )
@@ -67,10 +67,10 @@ def test_texts_without_words(name):
 
 def test_a_text_without_words_among_others():
     train = [of("0", ""), of("1", "good"), of("1", "good !")] * 2
-    found = baseline_measures(TASKS["SST-2"], train, train)
+    found = baseline_metrics(TASKS["SST-2"], train, train)
     assert found == {"accuracy": 1.0}
 
 
 def test_another_kind():
     with pytest.raises(UserError, match="RACE is of multiple choice; the base"):
-        baseline_measures(TASKS["RACE"], [], [])
+        baseline_metrics(TASKS["RACE"], [], [])

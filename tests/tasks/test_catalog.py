@@ -14,10 +14,9 @@ from albert_tf.config import (
     setting_fields,
 )
 from albert_tf.modeling.heads import HEADS
-from albert_tf.tasks.base import Answers, Example
 from albert_tf.tasks.catalog import TASKS
-from albert_tf.tasks.formats.race import ChoiceExample
-from albert_tf.tasks.formats.squad import Answer, Question
+from albert_tf.tasks.examples import Answer, ChoiceExample, Example, Question
+from albert_tf.tasks.kinds.base import Answers
 from albert_tf.tasks.kinds.span_answers import QuestionScores
 
 # Table 14 of the paper: learning rate, batch, dropout of the encoder, that of
@@ -112,10 +111,10 @@ def answered(task):
 @pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
 def test_what_may_choose_the_best_model_is_measured(task):
     examples, scores, labels = answered(task)
-    found = task.kind.measures(
+    found = task.kind.compute_metrics(
         Answers(examples, scores, FeatureConfig(), labels), task.metrics
     )
-    measured = task.kind.measured(task.metrics, labels)
+    measured = task.kind.metric_names(task.metrics, labels)
     assert set(measured) <= found.keys()
     assert len(set(measured)) == len(measured) > 0
     # Every metric of the task is there.
@@ -124,7 +123,7 @@ def test_what_may_choose_the_best_model_is_measured(task):
 
 def test_the_best_metrics_are_those_of_the_original():
     found = {
-        name: task.kind.measured(task.metrics, task.labels)[0]
+        name: task.kind.metric_names(task.metrics, task.labels)[0]
         for name, task in TASKS.items()
     }
     assert found["CoLA"] == "matthews_correlation"

@@ -5,10 +5,8 @@ import json
 import pytest
 
 from albert_tf.config import FeatureConfig, UserError
-from albert_tf.tasks.base import Example
 from albert_tf.tasks.custom import CLASSIFICATION, custom_task
-from albert_tf.tasks.formats.conll import WordsExample
-from albert_tf.tasks.formats.race import ChoiceExample
+from albert_tf.tasks.examples import ChoiceExample, Example, WordsExample
 
 
 def write(path, content):
@@ -98,7 +96,7 @@ def test_choices(tmp_path, tiny_tokenizer):
 )
 def test_what_chooses_the_best_model(columns, labels, best):
     task = custom_task(columns)
-    assert task.kind.measured(task.metrics, labels)[0] == best
+    assert task.kind.metric_names(task.metrics, labels)[0] == best
 
 
 def test_choices_with_a_question(tmp_path):
@@ -162,7 +160,7 @@ def test_a_test_file_need_not_tell(tmp_path, columns, content, answer):
     write(tmp_path / "dev.tsv", content)
     (example,) = task.read(str(tmp_path), "test")
     assert getattr(example, answer) is None
-    assert not task.kind.is_told(example)
+    assert not task.kind.has_label(example)
     with pytest.raises(UserError, match=r"dev\.tsv, line 1: "):
         task.read(str(tmp_path), "dev")
 
@@ -185,7 +183,7 @@ def test_what_a_test_file_tells_is_read(tmp_path, columns, content, answer):
     write(tmp_path / "test.tsv", content)
     (example,) = task.read(str(tmp_path), "test")
     assert {name: getattr(example, name) for name in answer} == answer
-    assert task.kind.is_told(example)
+    assert task.kind.has_label(example)
 
 
 @pytest.mark.parametrize(
@@ -354,7 +352,9 @@ def test_reads_either_order(tmp_path, content):
         Example(('Good, "quoted" text',), "pos"),
         Example(("",), "neg"),
     ]
-    assert [e.place for e in examples] == [f"{path}, line {n}" for n in (2, 3)]
+    assert [e.location for e in examples] == [
+        f"{path}, line {n}" for n in (2, 3)
+    ]
 
 
 @pytest.mark.parametrize(

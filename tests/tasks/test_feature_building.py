@@ -9,7 +9,7 @@ import pytest
 
 from albert_tf.config import FeatureConfig, UserError, override
 from albert_tf.tasks import feature_building
-from albert_tf.tasks.base import Example
+from albert_tf.tasks.examples import Answer, Example, Question
 from albert_tf.tasks.feature_building import (
     FeatureBuilder,
     examples_digest,
@@ -17,8 +17,7 @@ from albert_tf.tasks.feature_building import (
     write_features,
 )
 from albert_tf.tasks.features import Features
-from albert_tf.tasks.formats.squad import Answer, Question
-from albert_tf.tasks.kinds.spans import AnswerableSpans
+from albert_tf.tasks.kinds.question_answering import AnswerableSpans
 from albert_tf.tasks.kinds.texts import Classification, Regression
 
 EXAMPLES = [
@@ -67,11 +66,11 @@ def builder(tmp_path, tiny_tokenizer, said):
         CONFIG,
         ["no", "yes"],
         cache_dir=str(tmp_path / "cache" / "features"),
-        say=said.append,
+        log=said.append,
     )
 
 
-def kept(builder):
+def cached(builder):
     return sorted(os.listdir(builder.cache_dir))
 
 
@@ -93,7 +92,7 @@ def assert_equal(mine, theirs):
 
 def test_what_was_made_once_is_read(builder, said):
     first = builder.build(EXAMPLES, training=True)
-    (name,) = kept(builder)
+    (name,) = cached(builder)
     again = builder.build(EXAMPLES, training=True)
     assert builder.kind.parts == [3]
     assert_equal(again, first)
@@ -105,7 +104,7 @@ def test_what_was_made_once_is_read(builder, said):
         training=True,
     )
     assert_equal(again, direct)
-    assert kept(builder) == [name]
+    assert cached(builder) == [name]
     assert not said
 
 
@@ -157,7 +156,7 @@ def test_what_decides_features_decides_their_name(
     other.kind.parts.clear()
     other.build(examples, training=training)
     assert other.kind.parts == [len(examples)]
-    assert len(kept(builder)) == 2
+    assert len(cached(builder)) == 2
 
 
 def test_another_tokenizer_is_another_name(builder):
@@ -165,12 +164,12 @@ def test_another_tokenizer_is_another_name(builder):
     other = dataclasses.replace(builder, tokenizer=Disguised(builder.tokenizer))
     other.build(EXAMPLES, training=True)
     assert builder.kind.parts == [3, 3]
-    assert len(kept(builder)) == 2
+    assert len(cached(builder)) == 2
 
 
 def test_what_does_not_decide_features_does_not(builder):
     builder.build(EXAMPLES, training=True)
-    moved = [dataclasses.replace(e, place="b.tsv") for e in EXAMPLES]
+    moved = [dataclasses.replace(e, location="b.tsv") for e in EXAMPLES]
     builder.build(moved, training=True)
     for changes in (
         # They decide which answers are given.
@@ -183,12 +182,12 @@ def test_what_does_not_decide_features_does_not(builder):
         other = dataclasses.replace(builder, **changes)
         other.build(tuple(EXAMPLES), training=True)
     assert builder.kind.parts == [3]
-    assert len(kept(builder)) == 1
+    assert len(cached(builder)) == 1
 
 
 def test_what_examples_are_remarked_on_is_said(builder, said):
     class Particular(Counted):
-        def remarks(self, examples, *, training):
+        def warnings(self, examples, *, training):
             if training:
                 raise UserError("Nobody learns this.")
             return [f"{len(examples)} are odd.", "Another thing."]
@@ -214,7 +213,7 @@ def test_what_finds_no_room_is_said(builder, said):
         said
         == [
             "Of 2 of 4 examples something finds no room and is cut, the first "
-            f"{EXAMPLES[0].place}: "
+            f"{EXAMPLES[0].location}: "
             "--max_seq_length=16 and the like decide."
         ]
         * 2
@@ -246,7 +245,7 @@ def test_answers_that_cannot_be_predicted_are_said(builder, said):
     longer = override(config, {"max_answer_length": 9})
     builder = dataclasses.replace(builder, config=longer)
     builder.build(questions, training=False)
-    assert (said, len(kept(builder))) == ([], 2)
+    assert (said, len(cached(builder))) == ([], 2)
 
 
 def test_digests_do_not_hang_on_the_version_of_python():
@@ -268,7 +267,7 @@ def test_digests_do_not_hang_on_the_version_of_python():
 def test_digests_of_questions():
     question = Question("1", "Who?", "Me.", (Answer("Me", 0),), "here")
     digest = examples_digest([question])
-    elsewhere = dataclasses.replace(question, place="there")
+    elsewhere = dataclasses.replace(question, location="there")
     assert examples_digest([elsewhere]) == digest
     for changes in (
         {"id": "2"},
@@ -351,7 +350,7 @@ def test_whatever_happened_to_a_file(tmp_path, said):
             damaged += 1
             assert said == [f"{path} is damaged; its features are made again."]
         else:
-            # A bit of a time, say, that nobody reads.
+            # A bit of a time, log, that nobody reads.
             assert_equal(found, features)
     assert damaged > len(broken) / 4
 
@@ -370,7 +369,7 @@ def test_an_array_that_is_missing_or_too_many(tmp_path, said):
 
 def test_a_damaged_file_is_made_again(builder, said):
     first = builder.build(EXAMPLES, training=True)
-    (name,) = kept(builder)
+    (name,) = cached(builder)
     path = os.path.join(builder.cache_dir, name)
     with open(path, "r+b") as file:
         file.truncate(100)
@@ -408,7 +407,7 @@ def test_a_full_disk(builder, said, monkeypatch):
     monkeypatch.setattr(feature_building.np, "savez", Full.savez)
     assert len(builder.build(EXAMPLES, training=True)) == 3
     assert "No space left on device; the features are not kept" in said[0]
-    assert kept(builder) == []
+    assert cached(builder) == []
 
 
 def test_parts_are_as_the_whole(builder, monkeypatch):

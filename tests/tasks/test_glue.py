@@ -54,7 +54,7 @@ def test_official_lines(tmp_path, task, split):
     path.write_bytes("\r\n".join([*header, line, line, ""]).encode())
     examples = GLUE_TASKS[task].read(str(tmp_path), split)
     assert [(e.texts, e.label) for e in examples] == [(texts, label)] * 2
-    assert examples[1].place == f"{path}, line {2 + len(header)}"
+    assert examples[1].location == f"{path}, line {2 + len(header)}"
 
 
 @pytest.mark.parametrize("task", ["CoLA", "SST-2", "QQP"])
@@ -110,7 +110,7 @@ def test_short_lines_of_qqp_are_left_out_and_said(tmp_path):
     assert [e.texts for e in examples] == [
         (f"A{n}?", "B?") for n in range(200) if n not in (2, 7)
     ]
-    assert examples[2].place == f"{path}, line 5"
+    assert examples[2].location == f"{path}, line 5"
     assert said == [
         f"{path}: 2 lines have too few fields and are left out: 4, 9."
     ]

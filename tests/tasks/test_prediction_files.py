@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from albert_tf.config import FeatureConfig, UserError
-from albert_tf.tasks.base import Answers, Example
 from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.custom import CLASSIFICATION, custom_task
-from albert_tf.tasks.formats.race import ChoiceExample
-from albert_tf.tasks.formats.squad import Answer, Question
+from albert_tf.tasks.examples import Answer, ChoiceExample, Example, Question
+from albert_tf.tasks.kinds.base import Answers
 from albert_tf.tasks.kinds.span_answers import QuestionScores
 from albert_tf.tasks.prediction_files import (
     add_to_submission,
@@ -64,10 +63,10 @@ def test_a_table_of_glue_scores_as_it_was_measured(tmp_path, name):
     assert found.keys() == {"predictions.jsonl", f"{name}-dev.tsv"}
     table = tmp_path / "table.tsv"
     table.write_text(found[f"{name}-dev.tsv"])
-    measured = task.kind.measures(
+    measured = task.kind.compute_metrics(
         Answers(examples, scores, CONFIG, task.labels), task.metrics
     )
-    again = score(name, str(tmp_path / file), str(table)).measures
+    again = score(name, str(tmp_path / file), str(table)).metrics
     assert again.keys() == task.metrics.keys()
     assert again == {n: measured[n] for n in again}
     # Or any table would do.
@@ -178,7 +177,7 @@ def test_files_of_squad_1(tmp_path):
     path = tmp_path / "predictions.json"
     path.write_text(found["predictions.json"])
     gold = squad_gold(tmp_path, QUESTIONS[:2])
-    assert score("SQuAD1.1", gold, str(path)).measures["exact_match"] == 50.0
+    assert score("SQuAD1.1", gold, str(path)).metrics["exact_match"] == 50.0
 
 
 @pytest.mark.parametrize(
@@ -211,10 +210,10 @@ def test_files_of_squad_2(tmp_path, threshold, answers):
         (tmp_path / name).write_text(found[name])
         paths[name] = str(tmp_path / name)
     gold = squad_gold(tmp_path, QUESTIONS)
-    measured = TASKS["SQuAD2.0"].kind.measures(
+    measured = TASKS["SQuAD2.0"].kind.compute_metrics(
         Answers(QUESTIONS, spans(-1.0, 0.5, 2.0), config, []), {}
     )
-    again = score("SQuAD2.0", gold, paths["predictions.json"]).measures
+    again = score("SQuAD2.0", gold, paths["predictions.json"]).metrics
     for name in ("exact", "f1"):
         assert again[name] == pytest.approx(measured[name])
 

@@ -32,8 +32,8 @@ def test_accuracy_and_f1(tmp_path):
     gold, predictions = mrpc(tmp_path, "110100", "101100")
     found = score("MRPC", gold, predictions)
     # 2 of 3 ones are found, and 2 of 3 that are predicted are right.
-    assert found.measures == pytest.approx({"accuracy": 4 / 6, "f1": 2 / 3})
-    assert found.remarks == []
+    assert found.metrics == pytest.approx({"accuracy": 4 / 6, "f1": 2 / 3})
+    assert found.warnings == []
 
 
 def test_labels_by_name(tmp_path):
@@ -49,7 +49,7 @@ def test_labels_by_name(tmp_path):
         ("index", "prediction"),
         *((str(n), name) for n, name in enumerate(names[::-1])),
     )
-    assert score("MNLI", gold, predictions).measures == {"accuracy": 0.5}
+    assert score("MNLI", gold, predictions).metrics == {"accuracy": 0.5}
 
 
 def numbers(tmp_path, labels, predictions):
@@ -67,7 +67,7 @@ def numbers(tmp_path, labels, predictions):
 
 def test_correlations(tmp_path):
     labels, found = [0.0, 1.5, 5.0, 3.0], [1.0, 1.0, 4.0, 5.0]
-    measures = score("STS-B", *numbers(tmp_path, labels, found)).measures
+    measures = score("STS-B", *numbers(tmp_path, labels, found)).metrics
     # Equal predictions share their mean rank.
     ranks = np.corrcoef([1, 2, 4, 3], [1.5, 1.5, 3, 4])[0, 1]
     assert measures == pytest.approx(
@@ -77,11 +77,11 @@ def test_correlations(tmp_path):
 
 def test_a_correlation_that_is_not_defined_is_told(tmp_path):
     found = score("STS-B", *numbers(tmp_path, [0.0, 1.0], [2.0, 2.0]))
-    assert np.isnan(found.measures["pearson"])
-    assert found.remarks[0].startswith("pearson is not defined for these num")
+    assert np.isnan(found.metrics["pearson"])
+    assert found.warnings[0].startswith("pearson is not defined for these num")
     found = score("STS-B", *numbers(tmp_path, [1.0], [2.0]))
-    assert np.isnan(found.measures["spearman"])
-    assert len(found.remarks) == 2
+    assert np.isnan(found.metrics["spearman"])
+    assert len(found.warnings) == 2
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_matthews_correlation(tmp_path, labels, predictions, correlation):
         ("index", "prediction"),
         *((str(n), label) for n, label in enumerate(predictions)),
     )
-    assert score("CoLA", gold, found).measures == pytest.approx(
+    assert score("CoLA", gold, found).metrics == pytest.approx(
         {"matthews_correlation": correlation}
     )
 
@@ -159,8 +159,8 @@ def squad(tmp_path, predictions, name="predictions.json"):
 def test_questions_without_a_prediction_and_the_reverse(tmp_path):
     given = {"0": "red", "5": "", "x": "red", "y": "red"}
     found = score("SQuAD2.0", *squad(tmp_path, given))
-    assert found.measures["exact"] == pytest.approx(100 * 2 / 6)
-    assert found.remarks == [
+    assert found.metrics["exact"] == pytest.approx(100 * 2 / 6)
+    assert found.warnings == [
         "4 of 6 questions have no prediction and score 0: 1, 2, 3 and others.",
         "2 predictions are of no question here and do not count: x, y.",
     ]
@@ -172,9 +172,9 @@ def test_the_best_threshold_is_no_result(tmp_path):
     odds = {str(n): n - 4 for n in range(6)}
     _, path = squad(tmp_path, odds, "null_odds.json")
     found = score("SQuAD2.0", *squad(tmp_path, given), null_odds=path)
-    assert found.measures["exact"] == pytest.approx(100 * 5 / 6)
-    assert found.measures["best_exact"] == 100.0
-    assert "no results" in found.remarks[-1]
+    assert found.metrics["exact"] == pytest.approx(100 * 5 / 6)
+    assert found.metrics["best_exact"] == 100.0
+    assert "no results" in found.warnings[-1]
     with pytest.raises(UserError, match="null_odds is for SQuAD2.0, and not"):
         score("SQuAD1.1", *squad(tmp_path, given), null_odds=path)
 
@@ -239,12 +239,12 @@ def test_a_threshold_needs_odds(tmp_path):
             threshold=float("nan"),
         )
     options = {"null_odds": odds, "threshold": 2.0}
-    answered = score("SQuAD2.0", gold, predictions, **options).measures
+    answered = score("SQuAD2.0", gold, predictions, **options).metrics
     # By default it is 1, as in the script.
     none = score("SQuAD2.0", gold, predictions, null_odds=odds)
     assert answered["HasAns_exact"] == 20.0
-    assert none.measures["HasAns_exact"] == 0.0
-    assert none.remarks[1] == (
+    assert none.metrics["HasAns_exact"] == 0.0
+    assert none.warnings[1] == (
         "1 answers count as none, for their null odds are above the official "
         "script's threshold, 1: 0; give your own with --null_threshold."
     )
@@ -258,8 +258,8 @@ def test_no_answer_is_taken_away_unasked(tmp_path, answer, number, threshold):
     gold, predictions = squad(tmp_path, {"0": answer})
     _, odds = squad(tmp_path, {"0": number, "x": 9.0}, "null_odds.json")
     options = {"null_odds": odds, "threshold": threshold}
-    remarks = score("SQuAD2.0", gold, predictions, **options).remarks
-    assert not any("count as none" in remark for remark in remarks)
+    warnings = score("SQuAD2.0", gold, predictions, **options).warnings
+    assert not any("count as none" in warning for warning in warnings)
 
 
 def test_a_file_that_keeps_its_answers_secret(tmp_path):
@@ -294,20 +294,20 @@ def test_levels_of_race(tmp_path):
     given = {"middle-0": "A", "high-0": "B", "high-2": "A", "x-0": "C"}
     gold, predictions = race(tmp_path, given)
     found = score("RACE", gold, predictions)
-    assert found.measures == pytest.approx(
+    assert found.metrics == pytest.approx(
         {
             "accuracy": 2 / 4,
             "accuracy_middle": 1.0,
             "accuracy_high": 1 / 3,
         }
     )
-    assert found.remarks == [
+    assert found.warnings == [
         "1 of 4 questions have no prediction and score 0: high-1.",
         "1 predictions are of no question here and do not count: x-0.",
     ]
-    found = score("RACE-middle", gold, predictions).measures
+    found = score("RACE-middle", gold, predictions).metrics
     assert found == {"accuracy": 1.0, "accuracy_middle": 1.0}
-    found = score("RACE-high", gold, predictions).measures
+    found = score("RACE-high", gold, predictions).metrics
     assert found["accuracy"] == pytest.approx(1 / 3)
 
 

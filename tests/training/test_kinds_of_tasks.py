@@ -25,8 +25,8 @@ from albert_tf.jobs.task_evaluation import evaluate_task
 from albert_tf.modeling.models import AlbertForPretraining
 from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.custom import custom_task
-from albert_tf.tasks.formats.race import ChoiceExample
-from albert_tf.tasks.kinds.choices import MultipleChoice
+from albert_tf.tasks.examples import ChoiceExample
+from albert_tf.tasks.kinds.multiple_choice import MultipleChoice
 from albert_tf.tasks.prediction_files import prediction_files
 from albert_tf.tasks.scoring import score
 
@@ -286,7 +286,7 @@ def test_answers_handed_in_score_as_measured(finished, tmp_path):
         task.name,
         os.path.join(root, "dev.json"),
         str(tmp_path / "predictions.json"),
-    ).measures
+    ).metrics
     for name, value in official.items():
         assert found.measures[name] == pytest.approx(value), name
 

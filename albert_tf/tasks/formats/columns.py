@@ -8,17 +8,13 @@ from typing import Any
 
 from albert_tf.config import UserError, shown
 from albert_tf.io import files
-from albert_tf.tasks.base import Example
+from albert_tf.tasks.examples import ChoiceExample, Example
 from albert_tf.tasks.formats.json_values import (
     of_kind,
     read_json_lines,
     shown_json,
 )
-from albert_tf.tasks.formats.race import (
-    LETTERS,
-    ChoiceExample,
-    question_with_option,
-)
+from albert_tf.tasks.formats.race import LETTERS, question_with_option
 from albert_tf.tasks.formats.tables import read_quoted_table
 
 LABEL_COLUMN = "label"
@@ -43,11 +39,11 @@ class Record:
     Attributes:
         values: texts of a table, values of JSON, numbers as they are written,
             by column; those of columns that nobody reads are not checked.
-        place: file and line, for messages.
+        location: file and line, for messages.
     """
 
     values: Mapping[str, Any]
-    place: str
+    location: str
 
     def value(self, name: str) -> str | tuple[str, ...]:
         """Returns the text of a column, or its list of texts.
@@ -62,8 +58,8 @@ class Record:
             return tuple(found)
         if not isinstance(found, str):
             raise UserError(
-                f"{self.place}: {shown(name)} is {shown_json(found)}; it must "
-                "be a string, a number, true, false or a list of strings."
+                f"{self.location}: {shown(name)} is {shown_json(found)}; it "
+                "must be a string, a number, true, false or a list of strings."
             )
         return found
 
@@ -74,22 +70,22 @@ class Rows:
 
     Attributes:
         names: of the columns; of JSON lines those of the first one.
-        place: where these stand, for messages.
+        location: where these stand, for messages.
         records: one at least.
     """
 
     names: list[str]
-    place: str
+    location: str
     records: list[Record]
 
 
-def read_rows(path: str, say: Callable[[str], None]) -> Rows:
+def read_rows(path: str, log: Callable[[str], None]) -> Rows:
     """Returns the lines of a file, and the names of its columns.
 
     Args:
         path: of a table with a header (`.tsv`, `.csv`; `read_quoted_table`)
             or of JSON lines (`.jsonl`: an object in each line).
-        say: takes a line on how a table's quotes are read.
+        log: takes a line on how a table's quotes are read.
 
     Raises:
         UserError: naming file and line, for a file of another kind, one that
@@ -98,7 +94,7 @@ def read_rows(path: str, say: Callable[[str], None]) -> Rows:
     """
     extension = os.path.splitext(path)[1]
     if extension in _DELIMITERS:
-        return _read_table(path, _DELIMITERS[extension], say)
+        return _read_table(path, _DELIMITERS[extension], log)
     if extension != _JSON_LINES:
         raise UserError(f"{path} ends with none of {', '.join(EXTENSIONS)}.")
     records = [
@@ -108,25 +104,25 @@ def read_rows(path: str, say: Callable[[str], None]) -> Rows:
     ]
     if not records:
         raise UserError(f"{path} has no examples.")
-    return Rows(list(records[0].values), records[0].place, records)
+    return Rows(list(records[0].values), records[0].location, records)
 
 
-def _read_table(path: str, delimiter: str, say: Callable[[str], None]) -> Rows:
-    header, *rows = read_quoted_table(path, _ADVICE, delimiter, say)
+def _read_table(path: str, delimiter: str, log: Callable[[str], None]) -> Rows:
+    header, *rows = read_quoted_table(path, _ADVICE, delimiter, log)
     names = header.fields
     named = [name for name in names if not _UNNAMED.fullmatch(name)]
     if len(set(named)) < len(named):
         raise UserError(
-            f"{header.place}: the columns are {_listed(names)}; each needs a "
-            "name of its own."
+            f"{header.location}: the columns are {_listed(names)}; each needs "
+            "a name of its own."
         )
     if not rows:
         raise UserError(f"{path} has a header but no examples.")
     records = [
-        Record(dict(zip(names, row.fields, strict=True)), row.place)
+        Record(dict(zip(names, row.fields, strict=True)), row.location)
         for row in rows
     ]
-    return Rows(names, header.place, records)
+    return Rows(names, header.location, records)
 
 
 def find_split(
@@ -178,20 +174,20 @@ def text_examples(
         Example(
             tuple(_text(record, name) for name in texts),
             _label(record, label) if has_label else None,
-            record.place,
+            record.location,
         )
         for record in rows.records
     ]
 
 
 def own_columns(
-    rows: Rows, say: Callable[[str], None], *, labelled: bool = True
+    rows: Rows, log: Callable[[str], None], *, labelled: bool = True
 ) -> list[str]:
     """Returns the columns of a file: one or two of texts, then `label`.
 
     Args:
         rows: of the file.
-        say: takes a line on columns without a name, which are left out, and
+        log: takes a line on columns without a name, which are left out, and
             on which make a pair.
         labelled: whether the file must have the label's column.
 
@@ -203,13 +199,13 @@ def own_columns(
     texts = [n for n in rows.names if n != LABEL_COLUMN and n not in unnamed]
     if labelled and LABEL_COLUMN not in rows.names:
         raise UserError(
-            f"{rows.place}: the columns are {_listed(rows.names)}; one must "
+            f"{rows.location}: the columns are {_listed(rows.names)}; one must "
             f"be called {LABEL_COLUMN!r}, or say which are meant with "
             "--columns."
         )
     if len(texts) not in (1, 2):
         raise UserError(
-            f"{rows.place}: the columns are {_listed(rows.names)}; beside "
+            f"{rows.location}: the columns are {_listed(rows.names)}; beside "
             f"{LABEL_COLUMN!r} there must be one or two with texts, or say "
             "which are meant with --columns."
         )
@@ -217,18 +213,18 @@ def own_columns(
         # Or the second text of some lines would be passed over in silence.
         if record.values.keys() != set(rows.names):
             raise UserError(
-                f"{record.place}: the columns are {_listed(record.values)}, "
+                f"{record.location}: the columns are {_listed(record.values)}, "
                 f"and those of the first line {_listed(rows.names)}; say "
                 "which are meant with --columns."
             )
     if unnamed:
-        say(
-            f"{rows.place}: {', '.join(map(repr, unnamed))} is no column's "
+        log(
+            f"{rows.location}: {', '.join(map(repr, unnamed))} is no column's "
             "name but that of an index, and not read."
         )
     if len(texts) == 2:
-        say(
-            f"{rows.place}: {_listed(texts)} are read as pairs; --columns "
+        log(
+            f"{rows.location}: {_listed(texts)} are read as pairs; --columns "
             "names others."
         )
     return [*texts, LABEL_COLUMN]
@@ -269,7 +265,7 @@ def choice_examples(
         choices = _choices(record, of_choices)
         if examples and len(choices) != len(examples[0].choices):
             raise UserError(
-                f"{record.place}: {len(choices)} choices, where the first "
+                f"{record.location}: {len(choices)} choices, where the first "
                 f"example has {len(examples[0].choices)}; all need as many."
             )
         right = None
@@ -283,7 +279,7 @@ def choice_examples(
                 _text(record, context),
                 tuple(choices),
                 right,
-                record.place,
+                record.location,
                 str(number),
             )
         )
@@ -297,9 +293,9 @@ def _choices(record: Record, columns: Sequence[str]) -> list[str]:
         choices += [value] if isinstance(value, str) else value
     if len(choices) < 2:
         raise UserError(
-            f"{record.place}: {_listed(columns)} has {len(choices)} choices; "
-            "two or more are needed, as a list in JSON lines or each in a "
-            "column that --columns names."
+            f"{record.location}: {_listed(columns)} has {len(choices)} "
+            "choices; two or more are needed, as a list in JSON lines or each "
+            "in a column that --columns names."
         )
     return choices
 
@@ -319,7 +315,7 @@ def _choice_number(
     if label not in allowed:
         also = f", or one of {_listed(names)}" if one_each else ""
         raise UserError(
-            f"{record.place}: the label is {shown(label)}; it must be a "
+            f"{record.location}: the label is {shown(label)}; it must be a "
             f"number from 0 to {number - 1}, a letter from A to {letters[-1]}"
             f"{also}."
         )
@@ -340,8 +336,10 @@ def _has_label(
         raise UserError(
             f"--columns={','.join([*texts, label])} names a column twice."
         )
-    places = [(rows.place, rows.names)]
-    places += [(record.place, list(record.values)) for record in rows.records]
+    places = [(rows.location, rows.names)]
+    places += [
+        (record.location, list(record.values)) for record in rows.records
+    ]
     for place, names in places:
         for name in needed:
             if name not in names:
@@ -354,13 +352,13 @@ def _has_label(
 
 
 def _text(record: Record, name: str) -> str:
-    return of_kind(record.value(name), str, f"{record.place}: {name}")
+    return of_kind(record.value(name), str, f"{record.location}: {name}")
 
 
 def _label(record: Record, name: str) -> str:
     label = _text(record, name).strip()
     if not label:
-        raise UserError(f"{record.place}: the label is empty.")
+        raise UserError(f"{record.location}: the label is empty.")
     return label
 
 

@@ -1,11 +1,11 @@
 """Words with tags: files of one word a line, and scores of entities."""
 
-import dataclasses
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from albert_tf.config import UserError
+from albert_tf.tasks.examples import WordsExample
 from albert_tf.tasks.formats.tables import read_lines
 
 Tags = Sequence[Sequence[str]]
@@ -19,21 +19,6 @@ _ADVICE = (
 _DOCUMENT = "-DOCSTART-"
 _OUTSIDE = "O"
 _ENTITY = re.compile("([BIES])-(.+)")
-
-
-@dataclasses.dataclass(frozen=True)
-class WordsExample:
-    """A sentence in words, and a tag for each.
-
-    Attributes:
-        words: one or more.
-        tags: as many; None where the file does not tell.
-        place: file and line of the first word, for messages.
-    """
-
-    words: tuple[str, ...]
-    tags: tuple[str, ...] | None
-    place: str = dataclasses.field(default="", compare=False)
 
 
 def read_conll(

@@ -4,7 +4,6 @@ Lai et al., RACE: Large-scale ReAding Comprehension Dataset From Examinations,
 2017.
 """
 
-import dataclasses
 import os
 import re
 import string
@@ -13,6 +12,7 @@ from typing import Any
 
 from albert_tf.config import UserError, shown
 from albert_tf.io import files
+from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.formats import json_values
 
 LEVELS = ("middle", "high")
@@ -27,27 +27,6 @@ _ADVICE = (
     "the data directory is the folder RACE of the benchmark's archive, where "
     "train, dev and test each have middle and high with files .txt."
 )
-
-
-@dataclasses.dataclass(frozen=True)
-class ChoiceExample:
-    """A text, what may be said of it, and which of that is right.
-
-    Attributes:
-        context: the first text of every sequence.
-        choices: the second ones, two or more.
-        label: number of the right one; None where the file does not tell.
-        place: for messages.
-        id: by which predictions are told.
-        part: of the benchmark, for scores of its own: RACE's level.
-    """
-
-    context: str
-    choices: tuple[str, ...]
-    label: int | None
-    place: str = dataclasses.field(default="", compare=False)
-    id: str = ""
-    part: str = ""
 
 
 def question_with_option(question: str, option: str) -> str:
@@ -107,8 +86,8 @@ def read_levels(
             for example in _questions(article, place, level, labelled):
                 if example.id in seen:
                     raise UserError(
-                        f"{example.place}: there was a question with this id "
-                        "before; every id is of one article."
+                        f"{example.location}: there was a question with this "
+                        "id before; every id is of one article."
                     )
                 seen.add(example.id)
                 examples.append(example)
@@ -121,8 +100,8 @@ def read_levels(
 def _check_number(example: ChoiceExample, first: ChoiceExample) -> None:
     if len(example.choices) != len(first.choices):
         raise UserError(
-            f"{example.place}: {len(example.choices)} options, where the first "
-            f"question has {len(first.choices)}; all need as many."
+            f"{example.location}: {len(example.choices)} options, where the "
+            f"first question has {len(first.choices)}; all need as many."
         )
 
 
@@ -254,7 +233,7 @@ def score_race(
     for example in examples:
         if example.label is None:
             raise UserError(
-                f"{example.place} has no answer: a file that keeps them "
+                f"{example.location} has no answer: a file that keeps them "
                 "secret is no gold."
             )
         found = answers.get(example.id) == example.label

@@ -1,42 +1,14 @@
 """SQuAD's files: questions on paragraphs, with answers cut from them."""
 
-import dataclasses
 from typing import Any
 
 from albert_tf.config import UserError
+from albert_tf.tasks.examples import Answer, Question
 from albert_tf.tasks.formats.json_values import (
     member,
     read_large_json,
     shown_json,
 )
-
-
-@dataclasses.dataclass(frozen=True)
-class Answer:
-    """A gold answer, and where the file says that it begins."""
-
-    text: str
-    start: int
-
-
-@dataclasses.dataclass(frozen=True)
-class Question:
-    """A question on a paragraph.
-
-    Attributes:
-        id: of the benchmark; a number as it is written.
-        question: the text.
-        context: the paragraph.
-        answers: () where the paragraph has none (version 2.0); None where
-            the file does not tell.
-        place: for messages.
-    """
-
-    id: str
-    question: str
-    context: str
-    answers: tuple[Answer, ...] | None
-    place: str
 
 
 def read_squad(path: str) -> list[Question]:
@@ -61,8 +33,8 @@ def read_squad(path: str) -> list[Question]:
                 question = _question(row, context, f"{where}, question {q}")
                 if question.id in seen:
                     raise UserError(
-                        f"{question.place}: there was a question with this id "
-                        "before; every id is of one question."
+                        f"{question.location}: there was a question with this "
+                        "id before; every id is of one question."
                     )
                 seen.add(question.id)
                 questions.append(question)
@@ -94,7 +66,7 @@ def _question(row: Any, context: str, place: str) -> Question:
         question=member(row, "question", str, place),
         context=context,
         answers=answers,
-        place=f"{place} (id {shown_json(id_)})",
+        location=f"{place} (id {shown_json(id_)})",
     )
 
 

@@ -28,7 +28,7 @@ class Row:
     path: str
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """File and line, for messages."""
         return f"{self.path}, line {self.number}"
 
@@ -89,7 +89,7 @@ def read_table(path: str, advice: str) -> list[Row]:
 
 
 def read_quoted_table(
-    path: str, advice: str, delimiter: str, say: Callable[[str], None]
+    path: str, advice: str, delimiter: str, log: Callable[[str], None]
 ) -> list[Row]:
     """Returns the rows of a table, its header first, all equally long.
 
@@ -114,7 +114,7 @@ def read_quoted_table(
             misquoted = _first_joined(rows, literal)
         if not misquoted:
             if len(rows) < len(lines) or delimiter == "\t":
-                say(
+                log(
                     f"{path}: {quoted} fields are read without their quotes, "
                     f"as CSV files have them: {len(lines)} lines hold "
                     f"{len(rows)} rows, the header among them."
@@ -123,7 +123,7 @@ def read_quoted_table(
         if fault and fault != misquoted:
             fault = f"{misquoted} With literal quotes, {fault}"
         elif not fault:
-            say(f"{misquoted} All quotes of the file are read literally.")
+            log(f"{misquoted} All quotes of the file are read literally.")
     if fault:
         raise UserError(fault)
     return literal
@@ -135,7 +135,7 @@ def _first_joined(rows: Sequence[Row], lines: Sequence[Row]) -> str:
     after = (n for n, (row, line) in pairs if row.number != line.number)
     row = rows[next(after, len(rows)) - 1]
     return (
-        f"{row.place}: a quoted field would join it with the next line, and "
+        f"{row.location}: a quoted field would join it with the next line, and "
         "every line is a row by itself."
     )
 
@@ -161,8 +161,9 @@ def _wrong_width(rows: Sequence[Row], delimiter: str) -> str:
     for row in rows:
         if len(row.fields) != width:
             return (
-                f"{row.place}: {len(row.fields)} {name}-separated fields where "
-                f"{width} are needed: {delimiter.join(row.fields)[:60]!r}."
+                f"{row.location}: {len(row.fields)} {name}-separated fields "
+                f"where {width} are needed: "
+                f"{delimiter.join(row.fields)[:60]!r}."
             )
     return ""
 

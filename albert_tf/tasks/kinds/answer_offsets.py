@@ -8,7 +8,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 
 from albert_tf.config import UserError
-from albert_tf.tasks.formats.squad import Answer, Question
+from albert_tf.tasks.examples import Answer, Question
 
 _NAMED = 3
 _Span = tuple[int, int]
@@ -33,7 +33,7 @@ class AnswerCheck:
     respelled: tuple[str, ...]
     missing: tuple[str, ...]
 
-    def remarks(self) -> list[str]:
+    def warnings(self) -> list[str]:
         """Returns a line for each sort of error, with the first few places."""
         return [
             f"{len(places)} questions have an answer that {what}: "
@@ -82,7 +82,7 @@ def check_answers(questions: Sequence[Question]) -> AnswerCheck:
         if not question.answers:
             continue
         how, span = _found(question.answers[0], question.context)
-        places[how].append(question.place)
+        places[how].append(question.location)
         if span is not None:
             spans[question.id] = span
     moved, respelled, missing = (

@@ -4,16 +4,16 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from albert_tf.tasks.base import (
+from albert_tf.tasks.kinds.base import (
     ConfusionMatrix,
     Distributions,
+    Figure,
     Metric,
-    Picture,
     Table,
 )
-from albert_tf.tasks.metrics import precision_recall_f1
+from albert_tf.tasks.metrics.scalar import precision_recall_f1
 
-# Labels that a message names, and a picture shows.
+# Labels that a message names, and a figure shows.
 _NAMED = 12
 _DRAWN = 100
 
@@ -35,7 +35,7 @@ def softmax(logits: np.ndarray) -> np.ndarray:
     return powers / powers.sum(axis=-1, keepdims=True)
 
 
-def class_measures(
+def class_metrics(
     numbers: np.ndarray,
     probabilities: Sequence[np.ndarray],
     metrics: Mapping[str, Metric],
@@ -57,7 +57,7 @@ def class_measures(
     }
 
 
-def only_class(
+def constant_class(
     probabilities: Sequence[np.ndarray], labels: Sequence[str]
 ) -> str | None:
     """Returns the label that is the likeliest everywhere, if there is one."""
@@ -67,9 +67,9 @@ def only_class(
     return labels[classes.pop()]
 
 
-def class_picture(
+def class_figure(
     numbers: np.ndarray, probabilities: np.ndarray, labels: Sequence[str]
-) -> Picture:
+) -> Figure:
     """Returns which labels were given for which.
 
     With very many labels, how sure the model is of right and wrong ones.

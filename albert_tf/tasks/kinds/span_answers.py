@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from albert_tf.config import UserError
-from albert_tf.tasks.formats.squad import Question
-from albert_tf.tasks.squad_scores import scores_v1, scores_v2
+from albert_tf.tasks.examples import Question
+from albert_tf.tasks.metrics.squad import scores_v1, scores_v2
 
 Span = tuple[int, int, float]
 
@@ -56,7 +56,7 @@ def best_spans(
     return tuple((*span, score) for span, score in spans.items())
 
 
-def averaged_scores(members: Sequence[QuestionScores]) -> QuestionScores:
+def ensemble_scores(members: Sequence[QuestionScores]) -> QuestionScores:
     """Returns the mean of what several models say of one question.
 
     A span that a model does not have counts there as the worst one it has; a
@@ -181,7 +181,7 @@ def _sigmoid(x: float) -> float:
     return 0.5 * (1.0 + math.tanh(0.5 * x))
 
 
-def measures(
+def compute_metrics(
     questions: Sequence[Question],
     scores: Sequence[QuestionScores],
     null_threshold: float = 0.0,
@@ -201,7 +201,7 @@ def measures(
     for question in questions:
         if question.answers is None:
             raise UserError(
-                f"{question.place} does not tell its answers; it can be "
+                f"{question.location} does not tell its answers; it can be "
                 "answered, and not scored."
             )
     found = predictions(questions, scores, null_threshold)

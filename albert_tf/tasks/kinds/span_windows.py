@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from albert_tf.config import FeatureConfig, UserError
+from albert_tf.tasks.examples import Question
 from albert_tf.tasks.features import Features, flat
-from albert_tf.tasks.formats.squad import Question
-from albert_tf.tasks.squad_scores import normalize_answer
+from albert_tf.tasks.metrics.squad import normalize_answer
 from albert_tf.text.tokenizer_base import Tokenizer
 
 # [CLS] and two [SEP].

@@ -8,24 +8,24 @@ from typing import Any
 import numpy as np
 
 from albert_tf.config import FeatureConfig, UserError
-from albert_tf.tasks.base import (
+from albert_tf.tasks.examples import Example
+from albert_tf.tasks.features import Features, flat
+from albert_tf.tasks.kinds.base import (
     Answers,
     Distributions,
-    Example,
+    Figure,
     Kind,
     Metric,
-    Picture,
     Prediction,
     Table,
 )
-from albert_tf.tasks.features import Features, flat
 from albert_tf.tasks.kinds.classes import (
     class_error,
-    class_measures,
-    class_picture,
+    class_figure,
+    class_metrics,
+    constant_class,
     label_table,
     listed,
-    only_class,
     softmax,
 )
 from albert_tf.text.tokenizer_base import Tokenizer
@@ -133,7 +133,7 @@ def label_numbers(
     for example in examples:
         if example.label not in numbers:
             raise UserError(
-                f"{example.place}: the label is {example.label[:60]!r}; the "
+                f"{example.location}: the label is {example.label[:60]!r}; the "
                 f"model's labels are {listed(labels)}."
             )
     return np.array([numbers[e.label] for e in examples], np.int32)
@@ -165,7 +165,7 @@ def shown_texts(texts: Sequence[str]) -> dict[str, object]:
     return {"texts": list(texts)}
 
 
-def empty_text_remarks(
+def empty_text_warnings(
     examples: Sequence[Any], texts: Iterable[Sequence[str]]
 ) -> list[str]:
     """Returns a line on how many examples have an empty text, if any has.
@@ -175,7 +175,7 @@ def empty_text_remarks(
         texts: of each of them.
     """
     places = [
-        example.place
+        example.location
         for example, own in zip(examples, texts, strict=True)
         if not all(text.strip() for text in own)
     ]
@@ -198,13 +198,13 @@ class Texts(Kind):
         """Returns the example of a text, or pair, without a label."""
         return Example(texts, None, f"text {number}")
 
-    def remarks(
+    def warnings(
         self, examples: Sequence[Example], *, training: bool
     ) -> list[str]:
         """Returns how many examples have an empty text."""
-        return empty_text_remarks(examples, (e.texts for e in examples))
+        return empty_text_warnings(examples, (e.texts for e in examples))
 
-    def is_told(self, example: Example) -> bool:
+    def has_label(self, example: Example) -> bool:
         """Returns whether the file tells the label, or number."""
         return example.label is not None
 
@@ -217,8 +217,8 @@ class Texts(Kind):
         for example in examples:
             if len(example.texts) != 2:
                 raise UserError(
-                    f"{example.place}: double_unordered is for pairs of texts, "
-                    "and this is a single one."
+                    f"{example.location}: double_unordered is for pairs of "
+                    "texts, and this is a single one."
                 )
         swapped = [
             dataclasses.replace(example, texts=example.texts[::-1])
@@ -243,13 +243,13 @@ class Classification(Texts):
         labels = sorted({e.label for e in examples if e.label is not None})
         if len(labels) < 2:
             raise UserError(
-                f"{examples[0].place} and what follows: the training examples "
-                f"have one label only, {', '.join(labels)!r}; a classifier "
-                "needs at least two."
+                f"{examples[0].location} and what follows: the training "
+                f"examples have one label only, {', '.join(labels)!r}; a "
+                "classifier needs at least two."
             )
         if len(labels) > max(_MANY, len(examples) / 2):
             raise UserError(
-                f"{examples[0].place} and what follows: {len(examples)} "
+                f"{examples[0].location} and what follows: {len(examples)} "
                 f"training examples have {len(labels)} different labels "
                 f"({listed(labels)}); is that the right column? Numbers are "
                 "learned with --task=custom --columns=text=...,number=...."
@@ -281,16 +281,16 @@ class Classification(Texts):
         """Returns the probabilities `[labels]` of each example."""
         return list(softmax(np.array(outputs["logits"])))
 
-    def averaged(self, members: Sequence[list[np.ndarray]]) -> list[np.ndarray]:
+    def ensemble(self, members: Sequence[list[np.ndarray]]) -> list[np.ndarray]:
         """Returns the mean probabilities."""
         return list(np.mean(members, axis=0))
 
-    def measures(
+    def compute_metrics(
         self, answers: Answers, metrics: Mapping[str, Metric]
     ) -> dict[str, float]:
         """Returns the metrics, and those of the most frequent label."""
         numbers = label_numbers(answers.examples, answers.labels)
-        return class_measures(numbers, answers.scores, metrics)
+        return class_metrics(numbers, answers.scores, metrics)
 
     def table(self, answers: Answers) -> Table:
         """Returns precision, recall and F1 of each label."""
@@ -312,11 +312,11 @@ class Classification(Texts):
                         for name, value in zip(labels, row, strict=True)
                     },
                 },
-                example.place,
+                example.location,
                 class_error(
                     row,
                     labels.index(example.label)
-                    if self.is_told(example)
+                    if self.has_label(example)
                     else None,
                 ),
             )
@@ -325,17 +325,17 @@ class Classification(Texts):
             )
         ]
 
-    def picture(self, answers: Answers) -> Picture:
+    def figure(self, answers: Answers) -> Figure:
         """Returns which labels were given for which.
 
         With very many labels, how sure the model is of right and wrong ones.
         """
         numbers = label_numbers(answers.examples, answers.labels)
-        return class_picture(numbers, np.array(answers.scores), answers.labels)
+        return class_figure(numbers, np.array(answers.scores), answers.labels)
 
-    def only_answer(self, answers: Answers) -> str | None:
+    def constant_prediction(self, answers: Answers) -> str | None:
         """Returns the label that all examples get."""
-        return only_class(answers.scores, answers.labels)
+        return constant_class(answers.scores, answers.labels)
 
 
 class Regression(Texts):
@@ -344,7 +344,7 @@ class Regression(Texts):
     name = "regression"
     head = "regression"
 
-    def measured(
+    def metric_names(
         self, metrics: Mapping[str, Metric], labels: Sequence[str]
     ) -> tuple[str, ...]:
         """Returns the metrics, and the squared error."""
@@ -375,11 +375,11 @@ class Regression(Texts):
         """Returns the number of each example."""
         return [float(value) for value in outputs["predictions"]]
 
-    def averaged(self, members: Sequence[list[float]]) -> list[float]:
+    def ensemble(self, members: Sequence[list[float]]) -> list[float]:
         """Returns the mean numbers."""
         return np.mean(members, axis=0).tolist()
 
-    def measures(
+    def compute_metrics(
         self, answers: Answers, metrics: Mapping[str, Metric]
     ) -> dict[str, float]:
         """Returns the metrics, `mean_squared_error`, and that of the mean.
@@ -404,9 +404,9 @@ class Regression(Texts):
                     "label": example.label,
                     "prediction": score,
                 },
-                example.place,
-                abs(score - number_of(example.label, example.place))
-                if self.is_told(example)
+                example.location,
+                abs(score - number_of(example.label, example.location))
+                if self.has_label(example)
                 else 0.0,
             )
             for example, score in zip(
@@ -414,7 +414,7 @@ class Regression(Texts):
             )
         ]
 
-    def picture(self, answers: Answers) -> Distributions:
+    def figure(self, answers: Answers) -> Distributions:
         """Returns the numbers that were to be given, and those given."""
         return Distributions(
             "number",
@@ -424,7 +424,7 @@ class Regression(Texts):
             },
         )
 
-    def only_answer(self, answers: Answers) -> str | None:
+    def constant_prediction(self, answers: Answers) -> str | None:
         """Returns the number that all examples get, to three digits."""
         numbers = {f"{score:.3g}" for score in answers.scores}
         several = len(answers.scores) > 1
@@ -434,7 +434,7 @@ class Regression(Texts):
 def _numbers(examples: Sequence[Example]) -> np.ndarray:
     return np.array(
         [
-            0.0 if e.label is None else number_of(e.label, e.place)
+            0.0 if e.label is None else number_of(e.label, e.location)
             for e in examples
         ]
     )

@@ -7,26 +7,26 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from albert_tf.config import FeatureConfig, UserError
-from albert_tf.tasks.base import (
-    Answers,
-    Kind,
-    Metric,
-    Picture,
-    Prediction,
-    Table,
-)
+from albert_tf.tasks.examples import WordsExample
 from albert_tf.tasks.features import Features, flat
 from albert_tf.tasks.formats.conll import (
-    WordsExample,
     are_of_entities,
     entity_scores,
     entity_table,
 )
+from albert_tf.tasks.kinds.base import (
+    Answers,
+    Figure,
+    Kind,
+    Metric,
+    Prediction,
+    Table,
+)
 from albert_tf.tasks.kinds.classes import (
     class_error,
-    class_picture,
+    class_figure,
+    constant_class,
     listed,
-    only_class,
     softmax,
 )
 from albert_tf.text.tokenizer_base import Tokenizer
@@ -70,18 +70,18 @@ class TokenClassification(Kind):
         tags = sorted({tag for e in examples for tag in e.tags or ()})
         if len(tags) < 2:
             raise UserError(
-                f"{examples[0].place} and what follows: the training examples "
-                f"have one tag only, {', '.join(tags)!r}; a classifier needs "
-                "at least two."
+                f"{examples[0].location} and what follows: the training "
+                f"examples have one tag only, {', '.join(tags)!r}; a "
+                "classifier needs at least two."
             )
         try:
             are_of_entities(set(tags))
         except UserError as error:
-            place = examples[0].place
+            place = examples[0].location
             raise UserError(f"{place} and what follows: {error}") from None
         return tags
 
-    def is_told(self, example: WordsExample) -> bool:
+    def has_label(self, example: WordsExample) -> bool:
         """Returns whether the file tells the tags."""
         return example.tags is not None
 
@@ -170,13 +170,13 @@ class TokenClassification(Kind):
             found[number][words[firsts]] = softmax(logits[row][firsts])
         return found
 
-    def averaged(self, members: Sequence[list[np.ndarray]]) -> list[np.ndarray]:
+    def ensemble(self, members: Sequence[list[np.ndarray]]) -> list[np.ndarray]:
         """Returns the mean probabilities of each word."""
         return [
             np.mean(models, axis=0) for models in zip(*members, strict=True)
         ]
 
-    def measures(
+    def compute_metrics(
         self, answers: Answers, metrics: Mapping[str, Metric]
     ) -> dict[str, float]:
         """Returns `entity_scores`, and `majority_class_accuracy`.
@@ -202,7 +202,7 @@ class TokenClassification(Kind):
                     "prediction": likeliest,
                     "probabilities": words.max(axis=-1).tolist(),
                 },
-                example.place,
+                example.location,
                 _error(example, words, answers.labels),
             )
             for example, words, likeliest in zip(
@@ -213,7 +213,7 @@ class TokenClassification(Kind):
             )
         ]
 
-    def measured(
+    def metric_names(
         self, metrics: Mapping[str, Metric], labels: Sequence[str]
     ) -> tuple[str, ...]:
         """Returns those of entities, or accuracy where tags are of none."""
@@ -236,16 +236,18 @@ class TokenClassification(Kind):
             ],
         )
 
-    def picture(self, answers: Answers) -> Picture:
+    def figure(self, answers: Answers) -> Figure:
         """Returns which tags were given for which."""
         labels = answers.labels
         gold = [n for e in answers.examples for n in _tag_numbers(e, labels)]
         words = np.concatenate(answers.scores)
-        return class_picture(np.array(gold), words, labels)
+        return class_figure(np.array(gold), words, labels)
 
-    def only_answer(self, answers: Answers) -> str | None:
+    def constant_prediction(self, answers: Answers) -> str | None:
         """Returns the tag that all words get."""
-        return only_class(list(np.concatenate(answers.scores)), answers.labels)
+        return constant_class(
+            list(np.concatenate(answers.scores)), answers.labels
+        )
 
 
 def _all_likeliest(answers: Answers) -> list[list[str]]:
@@ -285,8 +287,8 @@ def _tag_numbers(example: WordsExample, labels: Sequence[str]) -> list[int]:
     for word, tag in zip(example.words, example.tags, strict=True):
         if tag not in numbers:
             raise UserError(
-                f"{example.place}: the tag of {word[:60]!r} is {tag[:60]!r}; "
-                f"the model's labels are {listed(labels)}."
+                f"{example.location}: the tag of {word[:60]!r} is "
+                f"{tag[:60]!r}; the model's labels are {listed(labels)}."
             )
     return [numbers[tag] for tag in example.tags]
 

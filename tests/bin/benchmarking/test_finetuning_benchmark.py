@@ -11,7 +11,7 @@ from albert_tf.config import (
 )
 from albert_tf.jobs.workload import Workload
 from albert_tf.modeling.accounting import encoder_flops, training_flops
-from albert_tf.tasks.base import Example
+from albert_tf.tasks.examples import Example
 from albert_tf.tasks.feature_building import FeatureBuilder
 from albert_tf.tasks.kinds.texts import Classification
 from bin.benchmarking import finetuning_benchmark

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from albert_tf.config import UserError
-from albert_tf.tasks.base import Example
+from albert_tf.tasks.examples import ChoiceExample, Example
 from albert_tf.tasks.formats.columns import (
     Record,
     choice_examples,
@@ -16,7 +16,6 @@ from albert_tf.tasks.formats.columns import (
     read_rows,
     text_examples,
 )
-from albert_tf.tasks.formats.race import ChoiceExample
 
 
 def write(path, content):
@@ -65,7 +64,7 @@ def assert_told(function, path, said, **options):
 def test_rows_of_a_table(tmp_path):
     path = table(tmp_path, "a\tb", 'x"\t y ', "\t1")
     rows = quiet(path)
-    assert (rows.names, rows.place) == (["a", "b"], f"{path}, line 1")
+    assert (rows.names, rows.location) == (["a", "b"], f"{path}, line 1")
     assert rows.records == [
         Record({"a": 'x"', "b": " y "}, f"{path}, line 2"),
         Record({"a": "", "b": "1"}, f"{path}, line 3"),
@@ -111,7 +110,7 @@ def test_rows_that_the_csv_module_wrote(
     assert [[*r.values.values()] for r in rows.records] == table[1:]
     # The first line of each row.
     lines = [2, 3, 4, 6, 9, 10, 11, 12]
-    assert [r.place for r in rows.records] == [
+    assert [r.location for r in rows.records] == [
         f"{path}, line {n}" for n in lines
     ]
     quoted = 6 if quoting == csv.QUOTE_MINIMAL else 18
@@ -213,9 +212,12 @@ def test_rows_of_json_lines(tmp_path):
         '\n{"a": "x\\ty", "b": 1.50, "c": true}\n{"b": -7, "a": ["x", "y"]}',
     )
     rows = quiet(path)
-    assert (rows.names, rows.place) == (["a", "b", "c"], f"{path}, line 2")
+    assert (rows.names, rows.location) == (["a", "b", "c"], f"{path}, line 2")
     first, second = rows.records
-    assert (first.place, second.place) == (f"{path}, line 2", f"{path}, line 3")
+    assert (first.location, second.location) == (
+        f"{path}, line 2",
+        f"{path}, line 3",
+    )
     assert [first.value(n) for n in "abc"] == ["x\ty", "1.50", "true"]
     assert (second.value("b"), second.value("a")) == ("-7", ("x", "y"))
 
@@ -322,7 +324,7 @@ def test_a_text_and_its_label_in_either_order(tmp_path, content):
         Example(('Good, "quoted" text',), "pos"),
         Example(("",), "neg"),
     ]
-    assert examples[1].place == f"{path}, line 3"
+    assert examples[1].location == f"{path}, line 3"
 
 
 def test_pairs_in_the_order_of_their_columns(tmp_path):
@@ -450,7 +452,7 @@ def test_choices_in_columns(tmp_path):
         ChoiceExample("A _ man", ("walks", "runs", "sits"), 2, id="0"),
         ChoiceExample("It", ("is", "was", "shall"), 0, id="1"),
     ]
-    assert found[1].place == f"{path}, line 3"
+    assert found[1].location == f"{path}, line 3"
     found = read_choices(path, "start", ends, "gold", labelled=False)
     assert [e.label for e in found] == [None, None]
     # What is there is read.

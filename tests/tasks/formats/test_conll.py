@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from albert_tf.config import UserError
+from albert_tf.tasks.examples import WordsExample
 from albert_tf.tasks.formats.conll import (
-    WordsExample,
     entity_scores,
     entity_table,
     read_conll,
@@ -38,7 +38,7 @@ def test_sentences(tmp_path):
         WordsExample(("10\xa0km",), ("O",)),
         WordsExample(("Ulm",), ("B-LOC",)),
     ]
-    assert [e.place for e in examples] == [
+    assert [e.location for e in examples] == [
         f"{path}, line {number}" for number in (3, 6, 10)
     ]
 

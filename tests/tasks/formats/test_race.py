@@ -5,8 +5,8 @@ import json
 import pytest
 
 from albert_tf.config import UserError
+from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.formats.race import (
-    ChoiceExample,
     question_with_option,
     read_levels,
     read_race,
@@ -58,7 +58,7 @@ def test_an_example(tmp_path):
     )
     assert one.choices[3] == "Which? new"
     assert (one.label, one.id) == (1, "middle7.txt-1")
-    assert one.place == (
+    assert one.location == (
         f"{data_dir}/train/middle/7.txt, question 2 (id 'middle7.txt-1')"
     )
     assert (high.label, high.part) == (0, "high")
@@ -84,7 +84,7 @@ def test_all_txt_goes_before_the_others(tmp_path):
     )
     found = read_race(data_dir, "train", ("high",))
     assert [e.id for e in found] == ["high5.txt-0", "high3.txt-0"]
-    assert "all.txt, line 3, question 1 " in found[1].place
+    assert "all.txt, line 3, question 1 " in found[1].location
 
 
 def test_only_test_may_keep_its_answers(tmp_path):

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from albert_tf.config import UserError
-from albert_tf.tasks.formats.squad import Answer, Question, read_squad
+from albert_tf.tasks.examples import Answer, Question
+from albert_tf.tasks.formats.squad import read_squad
 
 
 def dataset(*questions, context="Made up in Käse."):

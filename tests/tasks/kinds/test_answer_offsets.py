@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert_tf.config import UserError
-from albert_tf.tasks.formats.squad import Answer, Question
+from albert_tf.tasks.examples import Answer, Question
 from albert_tf.tasks.kinds.answer_offsets import check_answers
 
 CONTEXT = "An Été in Paris. The été of\u00a0 São Paulo, the été; straße ½."
@@ -109,7 +109,7 @@ def test_every_sort_of_error_is_told_with_its_places():
         question("paris", 10, id_="respelled"),
         question("Rome", 10, id_="missing"),
     ]
-    assert check_answers(asked).remarks() == [
+    assert check_answers(asked).warnings() == [
         "4 questions have an answer that does not stand at its answer_start; "
         "the nearest place where it does is taken: place moved 0; place moved "
         "1; place moved 2, and others.",
@@ -118,4 +118,4 @@ def test_every_sort_of_error_is_told_with_its_places():
         "1 questions have an answer that does not stand in the paragraph at "
         "all: place missing.",
     ]
-    assert check_answers(asked[:1]).remarks() == []
+    assert check_answers(asked[:1]).warnings() == []

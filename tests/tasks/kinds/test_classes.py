@@ -6,17 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import special
 
-from albert_tf.tasks import metrics
-from albert_tf.tasks.base import ConfusionMatrix, Distributions
+from albert_tf.tasks.kinds.base import ConfusionMatrix, Distributions
 from albert_tf.tasks.kinds.classes import (
     class_error,
-    class_measures,
-    class_picture,
+    class_figure,
+    class_metrics,
+    constant_class,
     label_table,
     listed,
-    only_class,
     softmax,
 )
+from albert_tf.tasks.metrics import scalar
 
 LABELS = ["no", "perhaps", "yes"]
 
@@ -38,10 +38,10 @@ def test_softmax(rows):
 def test_measures_beside_the_most_frequent_class():
     numbers = np.array([2, 0, 2, 2, 1])
     probabilities = np.eye(3)[[2, 2, 2, 0, 1]] * 0.7 + 0.1
-    found = class_measures(
+    found = class_metrics(
         numbers,
         list(probabilities),
-        {"accuracy": metrics.accuracy, "macro_f1": metrics.macro_f1},
+        {"accuracy": scalar.accuracy, "macro_f1": scalar.macro_f1},
     )
     # Class 0: none right. Class 1: perfect. Class 2: 2 of 3 found, 2 of 3
     # that are predicted right. Always 2: precision 3/5, recall 1.
@@ -58,10 +58,10 @@ def test_measures_beside_the_most_frequent_class():
 def test_the_most_frequent_class_does_not_hang_on_the_predictions():
     numbers = np.array([1, 1, 1, 0])
     for found in ([0, 0, 0, 0], [1, 1, 1, 1]):
-        measures = class_measures(
+        measures = class_metrics(
             numbers,
             list(np.eye(2)[found]),
-            {"accuracy": metrics.accuracy},
+            {"accuracy": scalar.accuracy},
         )
         assert measures["majority_class_accuracy"] == 0.75
 
@@ -84,11 +84,11 @@ def test_how_wrong_a_class_is():
 
 def test_a_class_that_is_the_answer_to_all():
     rows = [np.array([0.1, 0.9]), np.array([0.4, 0.6])]
-    assert only_class(rows, ["no", "yes"]) == "yes"
-    assert only_class(rows, ["yes", "no"]) == "no"
-    assert only_class([*rows, np.array([0.6, 0.4])], ["no", "yes"]) is None
+    assert constant_class(rows, ["no", "yes"]) == "yes"
+    assert constant_class(rows, ["yes", "no"]) == "no"
+    assert constant_class([*rows, np.array([0.6, 0.4])], ["no", "yes"]) is None
     # One answer is always the only one.
-    assert only_class(rows[:1], ["no", "yes"]) is None
+    assert constant_class(rows[:1], ["no", "yes"]) is None
 
 
 def test_labels_in_a_message():
@@ -106,21 +106,21 @@ def test_a_picture_of_which_label_for_which(count):
     rng = np.random.default_rng(0)
     right = rng.integers(count, size=50)
     rows = rng.dirichlet(np.ones(count), size=50)
-    picture = class_picture(right, rows, labels)
-    assert isinstance(picture, ConfusionMatrix)
-    assert picture.labels == labels
+    figure = class_figure(right, rows, labels)
+    assert isinstance(figure, ConfusionMatrix)
+    assert figure.labels == labels
     expected = np.zeros((count, count))
     for number, row in zip(right, rows, strict=True):
         expected[number, np.argmax(row)] += 1
-    np.testing.assert_array_equal(picture.counts, expected)
+    np.testing.assert_array_equal(figure.counts, expected)
 
 
 def test_a_picture_of_more_labels_than_can_be_drawn():
     labels = [f"label {number}" for number in range(101)]
     rows = np.full((3, 101), 0.001)
     rows[[0, 1, 2], [100, 7, 0]] = (0.9, 0.4, 0.6)
-    picture = class_picture(np.array([100, 8, 0]), rows, labels)
-    assert isinstance(picture, Distributions)
-    assert picture.measure == "probability of the answer"
-    groups = {name: list(values) for name, values in picture.groups.items()}
+    figure = class_figure(np.array([100, 8, 0]), rows, labels)
+    assert isinstance(figure, Distributions)
+    assert figure.measure == "probability of the answer"
+    groups = {name: list(values) for name, values in figure.groups.items()}
     assert groups == {"right": [0.9, 0.6], "wrong": [0.4]}

@@ -9,18 +9,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from albert_tf.config import UserError
-from albert_tf.tasks.formats.squad import Answer, Question
+from albert_tf.tasks.examples import Answer, Question
 from albert_tf.tasks.kinds.span_answers import (
     QuestionScores,
     answer_text,
-    averaged_scores,
     best_spans,
-    measures,
+    compute_metrics,
+    ensemble_scores,
     nbest,
     null_odds,
     predictions,
 )
-from albert_tf.tasks.squad_scores import scores_v1, scores_v2
+from albert_tf.tasks.metrics.squad import scores_v1, scores_v2
 
 CONTEXT = "😀 Red e\u0301 and red, blue"
 RED, ACCENT, LOWER, BLUE = (2, 5), (6, 8), (13, 16), (18, 22)
@@ -49,15 +49,15 @@ def test_averages():
     one = scores((RED, 4.0), (BLUE, 1.0), none=1.0)
     two = scores((BLUE, 5.0), (ACCENT, 3.0), (LOWER, 2.0), none=-2.0)
     # 4, 5 and what counts for a span that is missing: 1 and 2.
-    both = averaged_scores([one, two])
+    both = ensemble_scores([one, two])
     assert both == scores((RED, 3.0), (BLUE, 3.0), (ACCENT, 2.0), none=-0.5)
-    assert averaged_scores([two, one]) == both
+    assert ensemble_scores([two, one]) == both
     # One without a span has no say in them, but in whether there is any.
-    assert averaged_scores([one, scores(none=3.0)]) == scores(
+    assert ensemble_scores([one, scores(none=3.0)]) == scores(
         (RED, 4.0), (BLUE, 1.0), none=2.0
     )
-    assert averaged_scores([scores(), scores()]) == scores()
-    assert averaged_scores([two]) == two
+    assert ensemble_scores([scores(), scores()]) == scores()
+    assert ensemble_scores([two]) == two
 
 
 def test_the_text_is_the_paragraphs():
@@ -127,7 +127,7 @@ def test_measures_of_version_1():
         question("c", "e"),
     ]
     rows = [scores((LOWER, 1.0), (BLUE, 0.5)), scores((RED, 2.0)), scores()]
-    found = measures(questions, rows)
+    found = compute_metrics(questions, rows)
     assert found == scores_v1(questions, {"a": "red", "b": "Red", "c": ""})
     assert found["exact_match"] == pytest.approx(100 / 3)
 
@@ -144,7 +144,7 @@ def test_measures_of_version_2():
         scores(((13, 22), 1.0), none=2.0),
         scores((RED, 1.0), none=3.0),
     ]
-    found = measures(questions, rows, 0.0)
+    found = compute_metrics(questions, rows, 0.0)
     official = scores_v2(questions, {"right": "Red", "late": "", "none": ""})
     assert {name: found[name] for name in official} == official
     assert found["best_f1"] == pytest.approx((100 + 80 + 100) / 3)
@@ -157,7 +157,7 @@ def test_measures_of_version_2():
 def test_equal_odds_are_answered_together():
     """Best would be to answer the first alone; no threshold does."""
     questions = [question("right", "red"), question("a"), question("b")]
-    found = measures(questions, [scores((RED, 1.0), none=-1.0)] * 3)
+    found = compute_metrics(questions, [scores((RED, 1.0), none=-1.0)] * 3)
     assert found["f1"] == pytest.approx(100 / 3)
     assert found["best_f1"] == pytest.approx(200 / 3)
     # One below the lowest.
@@ -186,7 +186,7 @@ def test_where_the_tuned_threshold_lies(rows, threshold):
         for n, (gold, _) in enumerate(rows)
     ]
     answers = [scores((RED, 1.0), none=none) for _, none in rows]
-    found = measures(questions, answers)
+    found = compute_metrics(questions, answers)
     assert found["best_f1_thresh"] == threshold
     tuned = scores_v2(questions, predictions(questions, answers, threshold))
     assert tuned["f1"] == found["best_f1"]
@@ -195,7 +195,7 @@ def test_where_the_tuned_threshold_lies(rows, threshold):
 def test_what_is_not_told_is_not_scored():
     untold = Question("u", "?", CONTEXT, None, "place u")
     with pytest.raises(UserError, match="place u does not tell its answers"):
-        measures([untold], [scores(none=1.0)])
+        compute_metrics([untold], [scores(none=1.0)])
 
 
 GOLDS = st.sampled_from([(), ("red",), ("red and", "blue"), ("the",)])
@@ -218,7 +218,7 @@ def test_the_tuned_threshold_gives_what_it_promises(drawn):
     """The F1 that it was chosen for, which no other exceeds."""
     questions = [question(str(n), *golds) for n, (golds, _) in enumerate(drawn)]
     rows = [row for _, row in drawn]
-    found = measures(questions, rows)
+    found = compute_metrics(questions, rows)
     threshold = found["best_f1_thresh"]
     assert math.isfinite(threshold)
 
@@ -227,7 +227,7 @@ def test_the_tuned_threshold_gives_what_it_promises(drawn):
         return scores_v2(questions, answers)["f1"]
 
     assert f1(threshold) == found["best_f1"]
-    assert measures(questions, rows, threshold)["f1"] == found["best_f1"]
+    assert compute_metrics(questions, rows, threshold)["f1"] == found["best_f1"]
     for other in (-math.inf, *(row.no_answer for row in rows)):
         assert f1(other) <= found["best_f1"] + 1e-9
 
@@ -249,8 +249,8 @@ def test_the_last_digits_of_odds_do_not_change_what_is_tuned(drawn):
         questions.append(question(str(number), *golds))
         rows.append(dataclasses.replace(row, no_answer=odds))
         moved.append(dataclasses.replace(row, no_answer=odds + sign * 1e-6))
-    found = measures(questions, rows)
-    elsewhere = measures(questions, moved, found["best_f1_thresh"])
+    found = compute_metrics(questions, rows)
+    elsewhere = compute_metrics(questions, moved, found["best_f1_thresh"])
     assert elsewhere["f1"] == found["best_f1"]
 
 
@@ -272,6 +272,6 @@ def test_the_best_f1_is_the_official_one(drawn):
         predictions(questions, rows, math.inf),
         null_odds(questions, rows),
     )
-    assert measures(questions, rows)["best_f1"] == pytest.approx(
+    assert compute_metrics(questions, rows)["best_f1"] == pytest.approx(
         official["best_f1"]
     )

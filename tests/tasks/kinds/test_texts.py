@@ -8,11 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from albert_tf.config import FeatureConfig, UserError
-from albert_tf.tasks import metrics
-from albert_tf.tasks.base import (
-    Answers,
-    Example,
-)
+from albert_tf.tasks.examples import Example
+from albert_tf.tasks.kinds.base import Answers
 from albert_tf.tasks.kinds.texts import (
     Classification,
     Regression,
@@ -23,6 +20,7 @@ from albert_tf.tasks.kinds.texts import (
     number_of,
     text_features,
 )
+from albert_tf.tasks.metrics import scalar
 
 CONFIG = FeatureConfig()
 LABELS = ["no", "perhaps", "yes"]
@@ -132,10 +130,10 @@ def test_empty_texts_are_counted():
         for n, texts in enumerate([("a", "b"), ("a", ""), (" \t", "b")])
     ]
     for kind in (Classification(), Regression()):
-        assert kind.remarks(examples, training=True) == [
+        assert kind.warnings(examples, training=True) == [
             "2 of 3 examples have an empty text, the first file, line 1."
         ]
-        assert kind.remarks(examples[:1], training=False) == []
+        assert kind.warnings(examples[:1], training=False) == []
 
 
 def test_the_numbers_of_labels():
@@ -267,7 +265,7 @@ def test_features_of_classes(tiny_tokenizer):
     assert found.scalars["label_ids"].tolist() == [2, 0, 0]
     assert found.scalars["label_ids"].dtype == np.int32
     assert found.lengths.max() <= 8
-    assert [KIND.is_told(example) for example in EXAMPLES] == [
+    assert [KIND.has_label(example) for example in EXAMPLES] == [
         True,
         True,
         False,
@@ -278,7 +276,7 @@ def test_probabilities_and_their_mean():
     logits = [np.log(np.array(row, np.float32)) for row in SCORES]
     scores = KIND.scores(EXAMPLES, None, {"logits": logits}, CONFIG)
     np.testing.assert_allclose(scores, SCORES, atol=1e-6)
-    averaged = KIND.averaged([SCORES, SCORES[::-1], SCORES])
+    averaged = KIND.ensemble([SCORES, SCORES[::-1], SCORES])
     expected = [
         (2 * a + b) / 3 for a, b in zip(SCORES, SCORES[::-1], strict=True)
     ]
@@ -286,11 +284,11 @@ def test_probabilities_and_their_mean():
 
 
 def test_measures_and_table_of_classes():
-    of_task = {"accuracy": metrics.accuracy}
+    of_task = {"accuracy": scalar.accuracy}
     answers = Answers(EXAMPLES[:2], SCORES[:2], CONFIG, LABELS)
-    found = KIND.measures(answers, of_task)
+    found = KIND.compute_metrics(answers, of_task)
     assert found == {"accuracy": 0.5, "majority_class_accuracy": 0.5}
-    assert KIND.measured(of_task, LABELS) == ("accuracy",)
+    assert KIND.metric_names(of_task, LABELS) == ("accuracy",)
     table = KIND.table(answers)
     assert [row[-1] for row in table.rows] == ["1", "0", "1"]
     assert table.rows[2][:4] == ["yes", "1.0000", "1.0000", "1.0000"]
@@ -307,12 +305,12 @@ def test_predictions_of_classes():
     assert found[1].fields["texts"] == ["of", "and"]
     assert [p.fields["label"] for p in found] == ["yes", "no", None]
     assert [p.fields["prediction"] for p in found] == ["yes", "perhaps", "no"]
-    assert [p.place for p in found] == [e.place for e in EXAMPLES]
+    assert [p.location for p in found] == [e.location for e in EXAMPLES]
     assert [p.error for p in found] == pytest.approx([0.0, 0.3, 0.0])
 
 
 def test_a_picture_of_classes():
-    picture = KIND.picture(
+    figure = KIND.figure(
         Answers(
             [EXAMPLES[0], EXAMPLES[1], EXAMPLES[0], EXAMPLES[0]],
             [SCORES[0], SCORES[1], SCORES[2], SCORES[0]],
@@ -320,20 +318,21 @@ def test_a_picture_of_classes():
             LABELS,
         )
     )
-    assert picture.labels == LABELS
+    assert figure.labels == LABELS
     # A row is of what was right: of "yes" two are found, one is said "no".
-    assert picture.counts.tolist() == [[0, 1, 0], [0, 0, 0], [1, 0, 2]]
+    assert figure.counts.tolist() == [[0, 1, 0], [0, 0, 0], [1, 0, 2]]
     many = [*LABELS, *(f"z{number}" for number in range(98))]
     rows = [np.append(row, np.zeros(98)) for row in SCORES[:2]]
-    picture = KIND.picture(Answers(EXAMPLES[:2], rows, CONFIG, many))
-    groups = {name: list(values) for name, values in picture.groups.items()}
+    figure = KIND.figure(Answers(EXAMPLES[:2], rows, CONFIG, many))
+    groups = {name: list(values) for name, values in figure.groups.items()}
     assert groups == {"right": [0.7], "wrong": [0.5]}
 
 
 def test_a_label_that_is_the_answer_to_all():
-    assert KIND.only_answer(Answers([], SCORES, CONFIG, LABELS)) is None
+    assert KIND.constant_prediction(Answers([], SCORES, CONFIG, LABELS)) is None
     assert (
-        KIND.only_answer(Answers([], SCORES[:1] * 2, CONFIG, LABELS)) == "yes"
+        KIND.constant_prediction(Answers([], SCORES[:1] * 2, CONFIG, LABELS))
+        == "yes"
     )
 
 
@@ -354,7 +353,7 @@ def test_features_of_numbers(tiny_tokenizer):
     )
     assert found.scalars["label_ids"].tolist() == [1.5, -2.0, 4.0, 0.0]
     assert found.scalars["label_ids"].dtype == np.float32
-    assert [NUMBERS.is_told(example) for example in GRADED] == [True] * 3 + [
+    assert [NUMBERS.has_label(example) for example in GRADED] == [True] * 3 + [
         False
     ]
     wrong = Example(("a",), "good", "f, line 9")
@@ -371,15 +370,15 @@ def test_numbers_and_their_mean():
     scores = NUMBERS.scores(GRADED[:2], None, outputs, CONFIG)
     assert scores == [0.5, 2.0]
     assert {type(score) for score in scores} == {float}
-    averaged = NUMBERS.averaged([[1.0, 2.0], [3.0, 4.0], [8.0, 0.0]])
+    averaged = NUMBERS.ensemble([[1.0, 2.0], [3.0, 4.0], [8.0, 0.0]])
     assert averaged == [4.0, 2.0]
     assert {type(score) for score in averaged} == {float}
 
 
 def test_measures_of_numbers():
     labels, found = np.array([1.5, -2.0, 4.0]), np.array([1.0, 0.0, 3.0])
-    of_task = {"pearson": metrics.pearson, "spearman": metrics.spearman}
-    measures = NUMBERS.measures(
+    of_task = {"pearson": scalar.pearson, "spearman": scalar.spearman}
+    measures = NUMBERS.compute_metrics(
         Answers(GRADED[:3], found.tolist(), CONFIG, []), of_task
     )
     squares = np.mean((labels - found) ** 2)
@@ -392,10 +391,10 @@ def test_measures_of_numbers():
             "mean_guess_mean_squared_error": guessed,
         }
     )
-    measured = NUMBERS.measured(of_task, [])
+    measured = NUMBERS.metric_names(of_task, [])
     assert measured == ("pearson", "spearman", "mean_squared_error")
     assert set(measured) <= measures.keys()
-    assert NUMBERS.measured({}, []) == ("mean_squared_error",)
+    assert NUMBERS.metric_names({}, []) == ("mean_squared_error",)
     assert not any(map(math.isnan, measures.values()))
 
 
@@ -406,20 +405,25 @@ def test_predictions_of_numbers():
     assert found[0].fields == {"text": "the", "label": "1.5", "prediction": 1.0}
     assert found[1].fields["texts"] == ["of", "and"]
     assert [p.error for p in found] == [0.5, 2.0, 0.0, 0.0]
-    assert [p.place for p in found] == [e.place for e in GRADED]
+    assert [p.location for p in found] == [e.location for e in GRADED]
 
 
 def test_a_picture_of_numbers():
-    picture = NUMBERS.picture(Answers(GRADED[:3], [1.0, 0.0, 4.0], CONFIG, []))
-    assert picture.measure == "number"
-    groups = {name: list(values) for name, values in picture.groups.items()}
+    figure = NUMBERS.figure(Answers(GRADED[:3], [1.0, 0.0, 4.0], CONFIG, []))
+    assert figure.measure == "number"
+    groups = {name: list(values) for name, values in figure.groups.items()}
     assert groups == {"labels": [1.5, -2.0, 4.0], "answers": [1.0, 0.0, 4.0]}
 
 
 def test_a_number_that_is_the_answer_to_all():
     assert (
-        NUMBERS.only_answer(Answers([], [2.501, 2.499, 2.5], CONFIG, []))
+        NUMBERS.constant_prediction(
+            Answers([], [2.501, 2.499, 2.5], CONFIG, [])
+        )
         == "2.5"
     )
-    assert NUMBERS.only_answer(Answers([], [2.5, 2.53], CONFIG, [])) is None
-    assert NUMBERS.only_answer(Answers([], [2.5], CONFIG, [])) is None
+    assert (
+        NUMBERS.constant_prediction(Answers([], [2.5, 2.53], CONFIG, []))
+        is None
+    )
+    assert NUMBERS.constant_prediction(Answers([], [2.5], CONFIG, [])) is None

@@ -8,9 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from albert_tf.config import FeatureConfig, UserError
-from albert_tf.tasks.base import Answers
+from albert_tf.tasks.examples import WordsExample
 from albert_tf.tasks.features import concatenated
-from albert_tf.tasks.formats.conll import WordsExample, entity_scores
+from albert_tf.tasks.formats.conll import entity_scores
+from albert_tf.tasks.kinds.base import Answers
 from albert_tf.tasks.kinds.token_classification import TokenClassification
 from albert_tf.text.tokenizer import SentencePieceTokenizer
 
@@ -149,8 +150,8 @@ def test_labels():
         WordsExample(("a",), ("I-A",), ""),
     ]
     assert KIND.labels(examples) == LABELS
-    assert [KIND.is_told(e) for e in examples] == [True, True]
-    assert not KIND.is_told(WordsExample(("a",), None, ""))
+    assert [KIND.has_label(e) for e in examples] == [True, True]
+    assert not KIND.has_label(WordsExample(("a",), None, ""))
     with pytest.raises(UserError, match="t.txt, line 1.* one tag only, 'O'"):
         KIND.labels([WordsExample(("a", "b"), ("O", "O"), "t.txt, line 1")])
 
@@ -187,13 +188,13 @@ SCORES = [
 
 def test_models_are_averaged():
     other = [score[:, ::-1] for score in SCORES]
-    mean = KIND.averaged([SCORES, other])
+    mean = KIND.ensemble([SCORES, other])
     np.testing.assert_allclose(mean[0][0], [0.4, 0.2, 0.4])
     np.testing.assert_allclose(mean[1], [[0.35, 0.3, 0.35]])
 
 
 def test_measures():
-    found = KIND.measures(
+    found = KIND.compute_metrics(
         Answers(EXAMPLES, SCORES, FeatureConfig(), LABELS), {}
     )
     gold = [example.tags for example in EXAMPLES]
@@ -214,20 +215,20 @@ def test_measures():
     ],
 )
 def test_what_may_choose_the_best_model_is_measured(labels, measured):
-    assert KIND.measured({}, labels) == measured
+    assert KIND.metric_names({}, labels) == measured
     example = WordsExample(("a", "b"), tuple(labels[:2]))
     scores = [np.eye(3, dtype=np.float32)[:2]]
-    found = KIND.measures(
+    found = KIND.compute_metrics(
         Answers([example], scores, FeatureConfig(), labels), {}
     )
     assert set(measured) <= found.keys()
 
 
 def test_a_picture_of_tags():
-    picture = KIND.picture(Answers(EXAMPLES, SCORES, FeatureConfig(), LABELS))
-    assert picture.labels == LABELS
+    figure = KIND.figure(Answers(EXAMPLES, SCORES, FeatureConfig(), LABELS))
+    assert figure.labels == LABELS
     # A row is of the right tag: the I-A is taken for a B-A.
-    assert picture.counts.tolist() == [[2, 0, 0], [1, 0, 0], [0, 0, 1]]
+    assert figure.counts.tolist() == [[2, 0, 0], [1, 0, 0], [0, 0, 1]]
 
 
 def test_a_picture_of_very_many_tags():
@@ -236,8 +237,8 @@ def test_a_picture_of_very_many_tags():
         np.concatenate([words, np.zeros((len(words), 98))], axis=1)
         for words in SCORES
     ]
-    picture = KIND.picture(Answers(EXAMPLES, scores, FeatureConfig(), labels))
-    groups = {name: list(values) for name, values in picture.groups.items()}
+    figure = KIND.figure(Answers(EXAMPLES, scores, FeatureConfig(), labels))
+    groups = {name: list(values) for name, values in figure.groups.items()}
     assert groups == {
         "right": pytest.approx([0.7, 1.0, 0.6]),
         "wrong": pytest.approx([0.5]),
@@ -246,22 +247,30 @@ def test_a_picture_of_very_many_tags():
 
 def test_a_tag_that_is_the_answer_to_all():
     assert (
-        KIND.only_answer(Answers([], SCORES, FeatureConfig(), LABELS)) is None
+        KIND.constant_prediction(Answers([], SCORES, FeatureConfig(), LABELS))
+        is None
     )
     # Another in the second sentence alone.
     others = [SCORES[0][:2], SCORES[0][2:]]
     assert (
-        KIND.only_answer(Answers([], others, FeatureConfig(), LABELS)) is None
+        KIND.constant_prediction(Answers([], others, FeatureConfig(), LABELS))
+        is None
     )
     firsts = [SCORES[0][:2], SCORES[1]]
     assert (
-        KIND.only_answer(Answers([], firsts, FeatureConfig(), LABELS)) == "B-A"
+        KIND.constant_prediction(Answers([], firsts, FeatureConfig(), LABELS))
+        == "B-A"
     )
     other = ["X", "Y", "O"]
-    assert KIND.only_answer(Answers([], firsts, FeatureConfig(), other)) == "X"
+    assert (
+        KIND.constant_prediction(Answers([], firsts, FeatureConfig(), other))
+        == "X"
+    )
     # One answer is always the only one.
     assert (
-        KIND.only_answer(Answers([], SCORES[1:], FeatureConfig(), LABELS))
+        KIND.constant_prediction(
+            Answers([], SCORES[1:], FeatureConfig(), LABELS)
+        )
         is None
     )
 
@@ -278,7 +287,7 @@ def test_predictions():
         "probabilities": pytest.approx([0.7, 0.5, 1.0]),
     }
     # Of the second word, the only one in error.
-    assert (first.place, first.error) == ("one", pytest.approx(0.25))
+    assert (first.location, first.error) == ("one", pytest.approx(0.25))
     assert second.fields["label"] is None
     assert second.fields["prediction"] == ["B-A"]
-    assert (second.place, second.error) == ("two", 0.0)
+    assert (second.location, second.error) == ("two", 0.0)

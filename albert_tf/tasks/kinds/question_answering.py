@@ -7,24 +7,24 @@ from typing import ClassVar
 import numpy as np
 
 from albert_tf.config import FeatureConfig, UserError
-from albert_tf.tasks.base import (
+from albert_tf.tasks.examples import Question
+from albert_tf.tasks.features import Features
+from albert_tf.tasks.kinds import span_answers
+from albert_tf.tasks.kinds.answer_offsets import check_answers
+from albert_tf.tasks.kinds.base import (
     Answers,
     Distributions,
     Kind,
     Metric,
     Prediction,
 )
-from albert_tf.tasks.features import Features
-from albert_tf.tasks.formats.squad import Question
-from albert_tf.tasks.kinds import span_answers
-from albert_tf.tasks.kinds.answer_offsets import check_answers
 from albert_tf.tasks.kinds.span_answers import QuestionScores
 from albert_tf.tasks.kinds.span_windows import (
     IN_NO_WINDOW,
     NOT_OF_TOKENS,
     window_features,
 )
-from albert_tf.tasks.squad_scores import scores_v2, token_f1
+from albert_tf.tasks.metrics.squad import scores_v2, token_f1
 from albert_tf.text.tokenizer_base import Tokenizer
 
 _Outputs = Mapping[str, Sequence[np.ndarray]]
@@ -50,17 +50,17 @@ class Spans(Kind):
         """Returns the question on a paragraph, without answers."""
         return Question(str(number), *texts, None, f"text {number}")
 
-    def measured(
+    def metric_names(
         self, metrics: Mapping[str, Metric], labels: Sequence[str]
     ) -> tuple[str, ...]:
         """Returns those of the official script, F1 first."""
         return ("f1", "exact_match")
 
-    def is_told(self, example: Question) -> bool:
+    def has_label(self, example: Question) -> bool:
         """Returns whether the file tells an answer."""
         return bool(example.answers)
 
-    def remarks(
+    def warnings(
         self, examples: Sequence[Question], *, training: bool
     ) -> list[str]:
         """Returns how many gold answers are not where the file says.
@@ -71,9 +71,9 @@ class Spans(Kind):
         found = check_answers(examples)
         if training:
             found.refuse_missing()
-        return found.remarks()
+        return found.warnings()
 
-    def feature_remarks(
+    def feature_warnings(
         self,
         examples: Sequence[Question],
         features: Features,
@@ -110,7 +110,7 @@ class Spans(Kind):
             if code in lengths:
                 reasons.append(f"{np.sum(lengths == code)} {what}")
         number, answered = missed.sum(), np.count_nonzero(lengths)
-        first = examples[missed.argmax()].place
+        first = examples[missed.argmax()].location
         return [
             f"{number} of {answered} gold answers ({number / answered:.2%}) "
             f"cannot be predicted, the first {first}: {'; '.join(reasons)}."
@@ -151,7 +151,7 @@ class Spans(Kind):
     def _check_label(self, question: Question) -> None:
         if not question.answers:
             raise UserError(
-                f"{question.place} has no answer; train on such files with "
+                f"{question.location} has no answer; train on such files with "
                 "the task of SQuAD 2.0, which knows questions without one."
             )
 
@@ -217,20 +217,20 @@ class Spans(Kind):
     ) -> float | None:
         return None
 
-    def averaged(
+    def ensemble(
         self, members: Sequence[list[QuestionScores]]
     ) -> list[QuestionScores]:
-        """Returns the mean of what several models say (`averaged_scores`)."""
+        """Returns the mean of what several models say (`ensemble_scores`)."""
         return [
-            span_answers.averaged_scores(of_question)
+            span_answers.ensemble_scores(of_question)
             for of_question in zip(*members, strict=True)
         ]
 
-    def measures(
+    def compute_metrics(
         self, answers: Answers, metrics: Mapping[str, Metric]
     ) -> dict[str, float]:
         """Returns the measures of the official script, in percent."""
-        return span_answers.measures(
+        return span_answers.compute_metrics(
             answers.examples, answers.scores, answers.config.null_threshold
         )
 
@@ -246,7 +246,7 @@ class Spans(Kind):
             )
         ]
 
-    def picture(self, answers: Answers) -> Distributions:
+    def figure(self, answers: Answers) -> Distributions:
         """Returns how sure the model is of answers, by how right they are."""
         groups: dict[str, list[float]] = {
             "right": [],
@@ -266,7 +266,7 @@ class Spans(Kind):
             {name: np.array(values) for name, values in groups.items()},
         )
 
-    def only_answer(self, answers: Answers) -> str | None:
+    def constant_prediction(self, answers: Answers) -> str | None:
         """Returns None: answers are of their paragraphs."""
         return None
 
@@ -279,17 +279,17 @@ class AnswerableSpans(Spans):
     inputs = (*Spans.inputs, "p_mask")
     targets = (*Spans.targets, "is_impossible")
 
-    def measured(
+    def metric_names(
         self, metrics: Mapping[str, Metric], labels: Sequence[str]
     ) -> tuple[str, ...]:
         """Returns those of the official script, F1 first."""
         return ("f1", "exact", "best_f1")
 
-    def is_told(self, example: Question) -> bool:
+    def has_label(self, example: Question) -> bool:
         """Returns whether the file tells the answers, or that there is none."""
         return example.answers is not None
 
-    def kept(
+    def config_to_save(
         self, config: FeatureConfig, measures: Mapping[str, float]
     ) -> FeatureConfig:
         """Returns the threshold that gave the best F1 on what was measured."""
@@ -300,8 +300,8 @@ class AnswerableSpans(Spans):
     def _check_label(self, question: Question) -> None:
         if question.answers is None:
             raise UserError(
-                f"{question.place} does not tell its answers, nor that there "
-                "are none; it cannot be trained on."
+                f"{question.location} does not tell its answers, nor that "
+                "there are none; it cannot be trained on."
             )
 
     def _pairs(
@@ -320,7 +320,7 @@ class AnswerableSpans(Spans):
             first.astype(np.float64) + last,
         )
 
-    def picture(self, answers: Answers) -> Distributions:
+    def figure(self, answers: Answers) -> Distributions:
         """Returns the scores of there being no answer, where there is one."""
         odds = np.array([row.no_answer for row in answers.scores])
         has_answer = np.array([bool(q.answers) for q in answers.examples])
@@ -329,7 +329,7 @@ class AnswerableSpans(Spans):
             {"with an answer": odds[has_answer], "without": odds[~has_answer]},
         )
 
-    def only_answer(self, answers: Answers) -> str | None:
+    def constant_prediction(self, answers: Answers) -> str | None:
         """Returns "no answer" where no question gets one."""
         threshold = answers.config.null_threshold
         if len(answers.scores) > 1 and all(
@@ -388,4 +388,4 @@ def _prediction(
         fields["answers"] = [gold.text for gold in question.answers]
         f1 = scores_v2([question], {question.id: answer})["f1"] / 100
         error = probability * (1 - f1)
-    return Prediction(fields, question.place, error)
+    return Prediction(fields, question.location, error)

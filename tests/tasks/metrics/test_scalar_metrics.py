@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from albert_tf.tasks.metrics import accuracy
+from albert_tf.tasks.metrics.scalar import accuracy
 
 
 @pytest.mark.parametrize(

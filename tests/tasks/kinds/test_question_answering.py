@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from albert_tf.config import FeatureConfig, UserError
-from albert_tf.tasks.base import Answers
+from albert_tf.tasks.examples import Answer, Question
 from albert_tf.tasks.features import concatenated
-from albert_tf.tasks.formats.squad import Answer, Question
 from albert_tf.tasks.kinds import span_windows
+from albert_tf.tasks.kinds.base import Answers
+from albert_tf.tasks.kinds.question_answering import AnswerableSpans, Spans
 from albert_tf.tasks.kinds.span_answers import QuestionScores
-from albert_tf.tasks.kinds.spans import AnswerableSpans, Spans
-from albert_tf.tasks.squad_scores import normalize_answer
+from albert_tf.tasks.metrics.squad import normalize_answer
 
 Encoding = collections.namedtuple("Encoding", "ids starts ends")
 # A piece is up to three characters and their accents, with one white space
@@ -383,15 +383,15 @@ UNTOLD = Question("u", "who", "One", None, "place of u")
 def test_questions_that_do_not_tell():
     tokenizer = FakeTokenizer()
     for kind in (Spans(), AnswerableSpans()):
-        assert not kind.is_told(UNTOLD)
-        assert kind.is_told(question("One", "One"))
+        assert not kind.has_label(UNTOLD)
+        assert kind.has_label(question("One", "One"))
         rows = kind.features([UNTOLD], tokenizer, SMALL, training=False)
         assert rows.scalars["start_positions"].tolist() == [0]
         with pytest.raises(UserError, match="place of u"):
             kind.features([UNTOLD], tokenizer, SMALL, training=True)
     # That there is no answer is one, for those alone who know of such.
-    assert AnswerableSpans().is_told(question("One"))
-    assert not Spans().is_told(question("One"))
+    assert AnswerableSpans().has_label(question("One"))
+    assert not Spans().has_label(question("One"))
     with pytest.raises(UserError, match=r"place of q has no answer; .* 2\.0"):
         Spans().features([question("One")], tokenizer, SMALL, training=True)
     AnswerableSpans().features(
@@ -410,15 +410,15 @@ def test_answers_that_are_not_there():
     for kind in (Spans(), AnswerableSpans()):
         # Before any features are made, or read from where they are kept.
         with pytest.raises(UserError, match="answers of 1 questions .*of q"):
-            kind.remarks([wrong], training=True)
-        (said,) = kind.remarks([wrong], training=False)
+            kind.warnings([wrong], training=True)
+        (said,) = kind.warnings([wrong], training=False)
         assert said == (
             "1 questions have an answer that does not stand in the paragraph "
             "at all: place of q."
         )
     off = question("One. Two. One.", ("One", 9))
     for training in (True, False):
-        (said,) = Spans().remarks([off], training=training)
+        (said,) = Spans().warnings([off], training=training)
         assert said.endswith(
             "the nearest place where it does is taken: place of q."
         )
@@ -601,7 +601,7 @@ def reported(lengths, **settings):
     questions = [question("x", "x", id_=str(n)) for n in range(len(lengths))]
     features = kind.features(questions, FakeTokenizer(), config, training=False)
     features = dataclasses.replace(features, answer_lengths=lengths)
-    return kind.feature_remarks(questions, features, config)
+    return kind.feature_warnings(questions, features, config)
 
 
 def test_answers_that_cannot_be_predicted_are_reported():
@@ -651,7 +651,7 @@ def test_a_model_that_knows_is_right(answer):
 def test_averaged_question_by_question():
     one = [QuestionScores(((0, 3, 1.0),), 4.0), QuestionScores((), 1.0)]
     two = [QuestionScores(((0, 3, 2.0),), 0.0), QuestionScores((), 2.0)]
-    assert AnswerableSpans().averaged([one, two]) == [
+    assert AnswerableSpans().ensemble([one, two]) == [
         QuestionScores(((0, 3, 1.5),), 2.0),
         QuestionScores((), 1.5),
     ]
@@ -669,7 +669,7 @@ def test_predictions_for_people():
     found = Spans().predictions(Answers(questions, scores, SMALL, []))
     assert [p.fields["prediction"] for p in found] == ["Two"] * 3 + [""]
     assert [p.error for p in found] == [0.0, 0.5, 0.5, 0.0]
-    assert found[1].place == "place of wrong"
+    assert found[1].location == "place of wrong"
     assert found[1].fields == {
         "id": "wrong",
         "question": "who is it",
@@ -690,7 +690,7 @@ def test_predictions_for_people():
         assert row.fields["prediction"] == answer
         assert row.fields["probability"] == 0.5
         assert row.error == error
-        measures = AnswerableSpans().measures(
+        measures = AnswerableSpans().compute_metrics(
             Answers(questions[:1], scores, config, []), {}
         )
         assert measures["exact"] == 100.0 * (answer == "Two")
@@ -703,10 +703,12 @@ def test_what_may_choose_the_best_model_is_measured():
         (Spans(), ("f1", "exact_match")),
         (AnswerableSpans(), ("f1", "exact", "best_f1")),
     ):
-        assert kind.measured({}, []) == measured
+        assert kind.metric_names({}, []) == measured
         none = 0.0 if isinstance(kind, AnswerableSpans) else None
         rows = [dataclasses.replace(row, no_answer=none)]
-        found = kind.measures(Answers(questions[:1], rows, SMALL, []), {})
+        found = kind.compute_metrics(
+            Answers(questions[:1], rows, SMALL, []), {}
+        )
         assert set(measured) <= found.keys()
 
 
@@ -729,9 +731,9 @@ def test_a_picture_of_answers():
         QuestionScores((), None),
         QuestionScores(((*three, 0.0), (*one, -2.0)), None),
     ]
-    picture = Spans().picture(Answers(questions, rows, FeatureConfig(), []))
-    assert picture.measure == "probability of the answer"
-    groups = {name: list(values) for name, values in picture.groups.items()}
+    figure = Spans().figure(Answers(questions, rows, FeatureConfig(), []))
+    assert figure.measure == "probability of the answer"
+    groups = {name: list(values) for name, values in figure.groups.items()}
     assert groups == {
         "right": pytest.approx(
             [1 / (1 + np.exp(-1.0)), 1 / (1 + np.exp(-2.0))]
@@ -742,7 +744,7 @@ def test_a_picture_of_answers():
     # Groups of nobody are there, too.
     groups = (
         Spans()
-        .picture(Answers(questions[:1], rows[:1], FeatureConfig(), []))
+        .figure(Answers(questions[:1], rows[:1], FeatureConfig(), []))
         .groups
     )
     assert {name: len(values) for name, values in groups.items()} == {
@@ -759,11 +761,11 @@ def test_a_picture_of_there_being_no_answer():
         question("One", "One", id_="c"),
     ]
     rows = [QuestionScores((), none) for none in (-3.0, 2.0, 0.5)]
-    picture = AnswerableSpans().picture(
+    figure = AnswerableSpans().figure(
         Answers(questions, rows, FeatureConfig(), [])
     )
-    assert picture.measure == "score of there being no answer"
-    groups = {name: list(values) for name, values in picture.groups.items()}
+    assert figure.measure == "score of there being no answer"
+    groups = {name: list(values) for name, values in figure.groups.items()}
     assert groups == {"with an answer": [-3.0, 0.5], "without": [2.0]}
 
 
@@ -777,13 +779,15 @@ def test_no_answer_to_all():
         QuestionScores((), -9.0),
     ]
     kind = AnswerableSpans()
-    assert kind.only_answer(Answers([], rows, config, [])) == "no answer"
+    assert (
+        kind.constant_prediction(Answers([], rows, config, [])) == "no answer"
+    )
     # The threshold that the answers are given by, and on it is one.
     higher = dataclasses.replace(config, null_threshold=0.6)
-    assert kind.only_answer(Answers([], rows, higher, [])) is None
+    assert kind.constant_prediction(Answers([], rows, higher, [])) is None
     # Of version 1.1 each has an answer of its own.
     rows = [QuestionScores(span, None)] * 2
-    assert Spans().only_answer(Answers([], rows, config, [])) is None
+    assert Spans().constant_prediction(Answers([], rows, config, [])) is None
 
 
 def test_with_a_tokenizer_of_ours(tiny_tokenizer, sentences):

@@ -3,8 +3,8 @@
 import pytest
 
 from albert_tf.config import UserError
-from albert_tf.tasks.formats.squad import Answer, Question
-from albert_tf.tasks.squad_scores import (
+from albert_tf.tasks.examples import Answer, Question
+from albert_tf.tasks.metrics.squad import (
     exact_match,
     normalize_answer,
     scores_v1,

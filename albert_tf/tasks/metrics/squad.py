@@ -11,7 +11,7 @@ import string
 from collections.abc import Callable, Mapping, Sequence
 
 from albert_tf.config import UserError
-from albert_tf.tasks.formats.squad import Question
+from albert_tf.tasks.examples import Question
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -68,7 +68,7 @@ def scores_v1(
     for question in questions:
         if not question.answers:
             raise UserError(
-                f"{question.place} has no answer; score such files with "
+                f"{question.location} has no answer; score such files with "
                 "--task=SQuAD2.0."
             )
         if question.id not in predictions:
@@ -121,7 +121,7 @@ def scores_v2(
             continue
         if question.id not in odds:
             raise UserError(
-                f"{question.place} has a prediction and no null odds; give "
+                f"{question.location} has a prediction and no null odds; give "
                 "files of one model's answers."
             )
         exact[question.id] = max(exact_match(g, prediction) for g in golds)

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 
 from albert_tf.config import FeatureConfig, UserError
-from albert_tf.tasks import feature_building, metrics
-from albert_tf.tasks.base import Answers
+from albert_tf.tasks import feature_building
+from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.features import concatenated
-from albert_tf.tasks.formats.race import ChoiceExample
-from albert_tf.tasks.kinds.choices import MultipleChoice, letter
+from albert_tf.tasks.kinds.base import Answers
+from albert_tf.tasks.kinds.multiple_choice import MultipleChoice, letter
+from albert_tf.tasks.metrics import scalar
 
 KIND = MultipleChoice()
 EXAMPLES = [
@@ -95,10 +96,10 @@ def test_parts_are_as_the_whole(tiny_tokenizer):
 
 def test_empty_texts_are_counted():
     examples = [*EXAMPLES, dataclasses.replace(EXAMPLES[0], context=" ")]
-    assert KIND.remarks(examples, training=True) == [
+    assert KIND.warnings(examples, training=True) == [
         "2 of 4 examples have an empty text, the first f, 3."
     ]
-    assert KIND.remarks(EXAMPLES[:2], training=True) == []
+    assert KIND.warnings(EXAMPLES[:2], training=True) == []
 
 
 @pytest.mark.parametrize("choice", [13, 100])
@@ -131,20 +132,20 @@ def test_scores_and_their_mean():
     logits = [np.array([0.0, np.log(3.0)], np.float32), np.zeros(2, np.float32)]
     scores = KIND.scores([], None, {"logits": logits}, FeatureConfig())
     np.testing.assert_allclose(scores, [[0.25, 0.75], [0.5, 0.5]], rtol=1e-6)
-    averaged = KIND.averaged([scores, [np.array([1, 0]), np.array([0, 1])]])
+    averaged = KIND.ensemble([scores, [np.array([1, 0]), np.array([0, 1])]])
     np.testing.assert_allclose(averaged, [[0.625, 0.375], [0.25, 0.75]])
 
 
 def test_measures_beside_the_most_frequent_choice():
     examples = [EXAMPLES[0], EXAMPLES[1], EXAMPLES[1]]
-    found = KIND.measures(
+    found = KIND.compute_metrics(
         Answers(
             examples,
             [SCORES[0], SCORES[1], np.array([0.9, 0.1])],
             FeatureConfig(),
             [],
         ),
-        {"accuracy": metrics.accuracy},
+        {"accuracy": scalar.accuracy},
     )
     assert found == pytest.approx(
         {
@@ -156,16 +157,16 @@ def test_measures_beside_the_most_frequent_choice():
         }
     )
     own = [dataclasses.replace(example, part="") for example in examples]
-    found = KIND.measures(
+    found = KIND.compute_metrics(
         Answers(own, SCORES, FeatureConfig(), []),
-        {"accuracy": metrics.accuracy},
+        {"accuracy": scalar.accuracy},
     )
     assert list(found) == ["accuracy", "majority_class_accuracy"]
-    assert KIND.measured({"accuracy": metrics.accuracy}, []) == ("accuracy",)
+    assert KIND.metric_names({"accuracy": scalar.accuracy}, []) == ("accuracy",)
 
 
 def test_what_is_told():
-    assert [KIND.is_told(example) for example in EXAMPLES] == [
+    assert [KIND.has_label(example) for example in EXAMPLES] == [
         True,
         True,
         False,
@@ -184,27 +185,34 @@ def test_predictions():
     }
     assert [p.fields["label"] for p in found] == ["B", "A", None]
     assert [p.fields["prediction"] for p in found] == ["B", "B", "A"]
-    assert [p.place for p in found] == ["f, 1", "f, 2", "f, 3"]
+    assert [p.location for p in found] == ["f, 1", "f, 2", "f, 3"]
     # Wrong by as much as the answer was likelier than the right one.
     assert [p.error for p in found] == pytest.approx([0.0, 0.8, 0.0])
 
 
 def test_a_picture_of_choices():
     examples = [EXAMPLES[0], EXAMPLES[1], EXAMPLES[1]]
-    picture = KIND.picture(
+    figure = KIND.figure(
         Answers(examples, [*SCORES[:2], SCORES[1]], FeatureConfig(), [])
     )
-    assert picture.labels == ["A", "B"]
+    assert figure.labels == ["A", "B"]
     # A row is of the right choice, a column of that given.
-    assert picture.counts.tolist() == [[0, 2], [0, 1]]
+    assert figure.counts.tolist() == [[0, 2], [0, 1]]
 
 
 def test_a_choice_that_is_the_answer_to_all():
-    assert KIND.only_answer(Answers([], SCORES[:2], FeatureConfig(), [])) == "B"
-    assert KIND.only_answer(Answers([], SCORES, FeatureConfig(), [])) is None
+    assert (
+        KIND.constant_prediction(Answers([], SCORES[:2], FeatureConfig(), []))
+        == "B"
+    )
+    assert (
+        KIND.constant_prediction(Answers([], SCORES, FeatureConfig(), []))
+        is None
+    )
     # One answer is always the only one.
     assert (
-        KIND.only_answer(Answers([], SCORES[:1], FeatureConfig(), [])) is None
+        KIND.constant_prediction(Answers([], SCORES[:1], FeatureConfig(), []))
+        is None
     )
 
 

@@ -7,23 +7,17 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from albert_tf.config import FeatureConfig, UserError
-from albert_tf.tasks.base import (
-    Answers,
-    Kind,
-    Metric,
-    Picture,
-    Prediction,
-)
+from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.features import Features
-from albert_tf.tasks.formats.race import ChoiceExample
+from albert_tf.tasks.kinds.base import Answers, Figure, Kind, Metric, Prediction
 from albert_tf.tasks.kinds.classes import (
     class_error,
-    class_measures,
-    class_picture,
-    only_class,
+    class_figure,
+    class_metrics,
+    constant_class,
     softmax,
 )
-from albert_tf.tasks.kinds.texts import empty_text_remarks, framed
+from albert_tf.tasks.kinds.texts import empty_text_warnings, framed
 from albert_tf.text.tokenizer_base import Tokenizer
 
 
@@ -45,7 +39,7 @@ class MultipleChoice(Kind):
         place = f"text {number}"
         return ChoiceExample(context, tuple(choices), None, place, str(number))
 
-    def is_told(self, example: ChoiceExample) -> bool:
+    def has_label(self, example: ChoiceExample) -> bool:
         """Returns whether the file tells which choice is right."""
         return example.label is not None
 
@@ -55,16 +49,17 @@ class MultipleChoice(Kind):
         for example in examples:
             if len(example.choices) != number:
                 raise UserError(
-                    f"{example.place}: {len(example.choices)} choices, where "
-                    f"{examples[0].place} has {number}; all need as many."
+                    f"{example.location}: {len(example.choices)} choices, "
+                    f"where {examples[0].location} has {number}; "
+                    "all need as many."
                 )
 
-    def remarks(
+    def warnings(
         self, examples: Sequence[ChoiceExample], *, training: bool
     ) -> list[str]:
         """Returns how many examples have an empty context or choice."""
         texts = ((example.context, *example.choices) for example in examples)
-        return empty_text_remarks(examples, texts)
+        return empty_text_warnings(examples, texts)
 
     def features(
         self,
@@ -131,11 +126,11 @@ class MultipleChoice(Kind):
         """Returns the probabilities `[choices]` of each example."""
         return list(softmax(np.array(outputs["logits"])))
 
-    def averaged(self, members: Sequence[list[np.ndarray]]) -> list[np.ndarray]:
+    def ensemble(self, members: Sequence[list[np.ndarray]]) -> list[np.ndarray]:
         """Returns the mean probabilities."""
         return list(np.mean(members, axis=0))
 
-    def measures(
+    def compute_metrics(
         self, answers: Answers, metrics: Mapping[str, Metric]
     ) -> dict[str, float]:
         """Returns the metrics, those of the most frequent choice, and those of
@@ -152,7 +147,7 @@ class MultipleChoice(Kind):
             for part in dict.fromkeys(e.part for e in examples if e.part)
             for name, metric in metrics.items()
         }
-        return class_measures(numbers, answers.scores, metrics) | of_parts
+        return class_metrics(numbers, answers.scores, metrics) | of_parts
 
     def predictions(self, answers: Answers) -> list[Prediction]:
         """Returns the likeliest choice of each example, by its letter."""
@@ -166,7 +161,7 @@ class MultipleChoice(Kind):
                     "prediction": letter(int(row.argmax())),
                     "probabilities": row.tolist(),
                 },
-                example.place,
+                example.location,
                 class_error(row, example.label),
             )
             for example, row in zip(
@@ -174,15 +169,15 @@ class MultipleChoice(Kind):
             )
         ]
 
-    def picture(self, answers: Answers) -> Picture:
+    def figure(self, answers: Answers) -> Figure:
         """Returns which choices were taken for which."""
         numbers = np.array([example.label for example in answers.examples])
         probabilities = np.array(answers.scores)
-        return class_picture(numbers, probabilities, _letters(probabilities[0]))
+        return class_figure(numbers, probabilities, _letters(probabilities[0]))
 
-    def only_answer(self, answers: Answers) -> str | None:
+    def constant_prediction(self, answers: Answers) -> str | None:
         """Returns the choice that is taken of all examples."""
-        return only_class(answers.scores, _letters(answers.scores[0]))
+        return constant_class(answers.scores, _letters(answers.scores[0]))
 
 
 def _letters(choices: np.ndarray) -> list[str]:

@@ -1,0 +1,93 @@
+"""Examples of tasks: one class for each form."""
+
+import dataclasses
+
+from albert_tf.config import UserError, shown
+
+
+@dataclasses.dataclass(frozen=True)
+class Example:
+    """One text, or a pair, and what is to be said of it.
+
+    Attributes:
+        texts: one or two.
+        label: the name of a class, or a number as it is written; None where
+            the file does not tell.
+        location: file and line, for messages.
+    """
+
+    texts: tuple[str, ...]
+    label: str | None
+    location: str = dataclasses.field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        """Refuses a string, whose characters would be taken for texts."""
+        if not isinstance(self.texts, tuple) or len(self.texts) not in (1, 2):
+            raise UserError(
+                f"An example's texts are {shown(self.texts)}; expected a "
+                "tuple of one or two strings."
+            )
+
+
+@dataclasses.dataclass(frozen=True)
+class ChoiceExample:
+    """A text, what may be said of it, and which of that is right.
+
+    Attributes:
+        context: the first text of every sequence.
+        choices: the second ones, two or more.
+        label: number of the right one; None where the file does not tell.
+        location: for messages.
+        id: by which predictions are told.
+        part: of the benchmark, for scores of its own: RACE's level.
+    """
+
+    context: str
+    choices: tuple[str, ...]
+    label: int | None
+    location: str = dataclasses.field(default="", compare=False)
+    id: str = ""
+    part: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class WordsExample:
+    """A sentence in words, and a tag for each.
+
+    Attributes:
+        words: one or more.
+        tags: as many; None where the file does not tell.
+        location: file and line of the first word, for messages.
+    """
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...] | None
+    location: str = dataclasses.field(default="", compare=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """A gold answer, and where the file says that it begins."""
+
+    text: str
+    start: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """A question on a paragraph.
+
+    Attributes:
+        id: of the benchmark; a number as it is written.
+        question: the text.
+        context: the paragraph.
+        answers: () where the paragraph has none (version 2.0); None where
+            the file does not tell.
+        location: for messages.
+    """
+
+    id: str
+    question: str
+    context: str
+    answers: tuple[Answer, ...] | None
+    location: str

@@ -1,0 +1,1 @@
+"""Metrics of tasks, as pure functions."""

@@ -1,6 +1,7 @@
 """Evaluations as a table: each measure beside what guessing reaches."""
 
-from albert_tf.inputs.targets import MASKED_LM, SENTENCE_TARGETS, TARGETS
+from albert_tf.records.sentence_objectives import pretraining_targets
+from albert_tf.records.targets import MASKED_LM
 from bin.command_line import format_table
 
 
@@ -21,10 +22,10 @@ def _rows(evaluation: dict[str, float]) -> list[list[str]]:
         [
             target.title,
             f"{evaluation[target.accuracy]:.1%}",
-            f"{evaluation[target.guessing]:.1%}",
-            target.guess,
+            f"{evaluation[target.baseline]:.1%}",
+            target.baseline_label,
         ]
-        for target in TARGETS
+        for target in pretraining_targets()
         if target.accuracy in evaluation
     ]
     if lacks_sentence_objective(evaluation):
@@ -76,8 +77,8 @@ def _remark(name: str) -> str:
 
 def lacks_sentence_objective(evaluation: dict[str, float]) -> bool:
     """Returns whether this is of pretraining on single segments."""
-    return MASKED_LM.accuracy in evaluation and not any(
-        target.accuracy in evaluation
-        for row in SENTENCE_TARGETS.values()
-        for target in row.targets
-    )
+    return [
+        target
+        for target in pretraining_targets()
+        if target.accuracy in evaluation
+    ] == [MASKED_LM]

@@ -126,7 +126,6 @@ def test_an_integer_serves_as_a_float():
         ("sharing", "some", "'some' is not one of all, attention, ffn, none"),
         ("hidden_act", "swish", "not one of gelu, gelu_exact, relu"),
         ("optimizer", "sgd", "optimizer='sgd' is not one of lamb, adamw"),
-        ("sentence_objective", "x", "'x' is not one of '', sop, nsp, none."),
         ("vocab_size", 5, "vocab_size=5 is below the least allowed, 6"),
         ("beta_1", 1.0, "beta_1=1.0 is above the most allowed, 0.9999999"),
         ("hidden_dropout_prob", -0.1, "-0.1 is below the least allowed, 0.0"),

@@ -19,7 +19,6 @@ from albert_tf.config.presets import (
 )
 from albert_tf.config.settings import (
     REMAT,
-    SENTENCE_OBJECTIVES,
     SHARING,
     FeatureConfig,
     FinetuneConfig,
@@ -37,7 +36,6 @@ from albert_tf.config.settings import (
 __all__ = [
     "PRESETS",
     "REMAT",
-    "SENTENCE_OBJECTIVES",
     "SHARING",
     "Config",
     "FeatureConfig",

@@ -15,7 +15,6 @@ _MOST_WEIGHTS = 1 << 38
 _MOST_TOKENS = 1 << 20
 SHARING = ("all", "attention", "ffn", "none")
 REMAT = ("none", "selective", "full")
-SENTENCE_OBJECTIVES = ("sop", "nsp", "none")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -207,9 +206,8 @@ class PretrainingDataConfig(Section):
     )
     sentence_objective: str = setting(
         "sop",
-        "What a pair of segments teaches: sop, sentence order (paper, "
-        "section 3.1); nsp, next sentence (BERT); none: single segments.",
-        choices=SENTENCE_OBJECTIVES,
+        "Sentence objective: sop, sentence order (paper, section 3.1); nsp, "
+        "next sentence (BERT); none: single segments.",
     )
     record_kind: str = setting(
         "dynamic",
@@ -446,9 +444,8 @@ class PretrainingSettings(Section):
 
     sentence_objective: str = setting(
         "",
-        "What the shards must teach beside masked LM: sop, nsp or none; "
-        "empty: whatever they do.",
-        choices=("", *SENTENCE_OBJECTIVES),
+        "Sentence objective that the shards must have: sop, nsp or none; "
+        "empty: any.",
     )
     phases: str = setting(
         "",

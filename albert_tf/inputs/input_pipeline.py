@@ -16,9 +16,12 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from albert_tf.config import MaskingConfig, ModelConfig, UserError
-from albert_tf.inputs.targets import SENTENCE_TARGETS, SentenceTargets
 from albert_tf.records import counter_rng, masking
 from albert_tf.records import schemas as records
+from albert_tf.records.sentence_objectives import (
+    SENTENCE_OBJECTIVES,
+    SentenceObjective,
+)
 from albert_tf.records.shards import ShardSet, ids_in_ranges
 from albert_tf.text.tokenizer_base import Tokenizer
 
@@ -154,8 +157,8 @@ def check_shards(
         )
 
 
-def sentence_targets(*parts: ShardSet) -> SentenceTargets:
-    """Returns what the segments of these shards teach; "sop" if unsaid.
+def sentence_objective(*parts: ShardSet) -> SentenceObjective:
+    """Returns the sentence objective of shards; "sop" where none is named.
 
     Raises:
         UserError: when a directory names no known objective, or the parts
@@ -163,11 +166,11 @@ def sentence_targets(*parts: ShardSet) -> SentenceTargets:
     """
     names = [part.metadata.get("sentence_objective", "sop") for part in parts]
     for part, name in zip(parts, names, strict=True):
-        if name not in tuple(SENTENCE_TARGETS):
+        if name not in tuple(SENTENCE_OBJECTIVES):
             raise UserError(
                 f"{part.directory}: metadata.json has sentence_objective="
                 f"{name!r}, which is not one of "
-                f"{', '.join(SENTENCE_TARGETS)}."
+                f"{', '.join(SENTENCE_OBJECTIVES)}."
             )
         if name != names[0]:
             raise UserError(
@@ -176,7 +179,7 @@ def sentence_targets(*parts: ShardSet) -> SentenceTargets:
                 f"sentence_objective={name}; a run needs shards of one: build "
                 "both with the same --sentence_objective."
             )
-    return SENTENCE_TARGETS[names[0]]
+    return SENTENCE_OBJECTIVES[names[0]]
 
 
 class PretrainingBatches:
@@ -186,8 +189,8 @@ class PretrainingBatches:
     `[batch, seq]`, `masked_lm_positions`, `masked_lm_ids` int32 and
     `masked_lm_weights` float32 `[batch, predictions]`,
     `sentence_order_labels` int32 and `example_weights` float32 `[batch]`.
-    What the sentence labels mean is the shards' `sentence_objective` (see
-    targets.py); those of single segments are 0 and mean nothing.
+    The sentence labels are those of the shards' `sentence_objective` (see
+    records/sentence_objectives.py); those of single segments are 0.
     """
 
     def __init__(

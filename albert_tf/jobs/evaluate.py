@@ -11,11 +11,11 @@ from albert_tf.inputs.input_pipeline import (
     PretrainingBatches,
     check_shards,
     prefetch,
-    sentence_targets,
+    sentence_objective,
 )
-from albert_tf.inputs.targets import Target
 from albert_tf.interchange.model_directory import load_model_directory
 from albert_tf.records.shards import open_shards
+from albert_tf.records.targets import Target
 from albert_tf.training.means import RunningMeans
 from albert_tf.training.objectives import pretraining_objective
 from albert_tf.training.trainer import Trainer
@@ -29,12 +29,9 @@ def evaluate_pretraining(
 ) -> dict[str, float]:
     """Returns the loss and the accuracy of each target of pretraining.
 
-    `masked_lm_perplexity` is exp of the loss. Beside `masked_lm_accuracy`
-    stands `most_frequent_token_accuracy`, that of always guessing the token
-    that is masked most often in these very examples; beside the accuracy of
-    the sentence objective, where the segments have a label, that of always
-    guessing the more frequent one (see targets.py). `loss` is the sum of
-    the losses, which training minimises.
+    `masked_lm_perplexity` is exp of the loss. Beside each accuracy stands its
+    majority-class baseline on these very examples (see records/targets.py).
+    `loss` is the sum of the losses, which training minimises.
     """
     means, guesses = _evaluate(trainer, batches, max_steps, num_applications)
     losses = [means[target.loss] for target in trainer.objective.targets]
@@ -51,7 +48,7 @@ def pretraining_measures(targets: Sequence[Target]) -> set[str]:
     """Returns the names of what `evaluate_pretraining` gives."""
     names = {"loss", "masked_lm_perplexity"}
     for target in targets:
-        names |= {target.loss, target.accuracy, target.guessing}
+        names |= {target.loss, target.accuracy, target.baseline}
     return names
 
 
@@ -75,8 +72,8 @@ def _evaluate(
         for name, count in of_labels.items():
             counts[name] = counts.get(name, 0) + count.astype(np.float64)
     guesses = {
-        target.guessing: float(
-            counts[target.guessing].max() / counts[target.guessing].sum()
+        target.baseline: float(
+            counts[target.baseline].max() / counts[target.baseline].sum()
         )
         for target in targets
     }
@@ -115,7 +112,7 @@ def evaluate_pretrained(
     check_shards(loaded.model.config, shards, loaded.tokenizer)
     trainer = Trainer(
         loaded.model,
-        pretraining_objective(sentence_targets(shards)),
+        pretraining_objective(sentence_objective(shards)),
         strategy=tf.distribute.get_strategy(),
     )
     batches = PretrainingBatches(

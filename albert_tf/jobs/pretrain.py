@@ -11,6 +11,7 @@ from albert_tf.config import (
     PretrainConfig,
     RuntimeConfig,
     UserError,
+    lookup,
     override,
     to_dict,
 )
@@ -19,10 +20,9 @@ from albert_tf.inputs.input_pipeline import (
     PretrainingBatches,
     check_same_vocabulary,
     check_shards,
-    sentence_targets,
+    sentence_objective,
 )
 from albert_tf.inputs.phases import DepthSchedule, Phases, numbers_of
-from albert_tf.inputs.targets import SentenceTargets
 from albert_tf.interchange.model_directory import (
     InitialWeights,
     check_vocab_size,
@@ -40,6 +40,10 @@ from albert_tf.modeling.accounting import training_flops
 from albert_tf.modeling.encoder import sharing_plan
 from albert_tf.modeling.models import AlbertForPretraining
 from albert_tf.optim.schedules import warm_up_remarks
+from albert_tf.records.sentence_objectives import (
+    SENTENCE_OBJECTIVES,
+    SentenceObjective,
+)
 from albert_tf.records.shards import (
     TOKENIZER_DIRECTORY,
     ShardSet,
@@ -65,6 +69,7 @@ def shard_tokenizer(shards: ShardSet) -> Tokenizer:
 def _check_objective(wanted: str, taught: str, directory: str) -> None:
     """Raises UserError where shards teach another objective than wanted."""
     if wanted and wanted != taught:
+        lookup(SENTENCE_OBJECTIVES, wanted, "sentence_objective")
         raise UserError(
             f"{directory} was built with sentence_objective={taught}, and "
             f"this run is to learn sentence_objective={wanted}: build its "
@@ -84,7 +89,7 @@ class _Data:
         tokenizer: of all of them.
         steps: of each phase.
         batch_sizes: of each phase.
-        sentence: what their pairs of segments teach.
+        sentence: their sentence objective.
     """
 
     train: list[ShardSet]
@@ -92,7 +97,7 @@ class _Data:
     tokenizer: Tokenizer
     steps: list[int]
     batch_sizes: list[int]
-    sentence: SentenceTargets
+    sentence: SentenceObjective
 
 
 def _open_data(
@@ -130,7 +135,7 @@ def _open_data(
         tokenizer=tokenizer,
         steps=steps,
         batch_sizes=sizes,
-        sentence=sentence_targets(*shards, *held_out),
+        sentence=sentence_objective(*shards, *held_out),
     )
 
 

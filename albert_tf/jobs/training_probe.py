@@ -15,9 +15,9 @@ from albert_tf.config import (
     RuntimeConfig,
     override,
 )
-from albert_tf.inputs.targets import SENTENCE_TARGETS
 from albert_tf.jobs.workload import Workload, random_batch
 from albert_tf.modeling.models import AlbertForPretraining
+from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.training.objectives import pretraining_objective
 from albert_tf.training.trainer import DTYPE_POLICIES, Trainer
 
@@ -44,7 +44,7 @@ def make_probe(work: Workload) -> Trainer:
         )
         return Trainer(
             model,
-            pretraining_objective(SENTENCE_TARGETS["sop"]),
+            pretraining_objective(SENTENCE_OBJECTIVES["sop"]),
             strategy=strategy,
             optimizer_config=work.optimizer,
             training_config=training,

@@ -6,9 +6,10 @@ trainer can add them over replicas and batches and divide once.
 
 import tensorflow as tf
 
-from albert_tf.inputs.targets import MASKED_LM, SentenceTargets, Target
 from albert_tf.modeling.heads import HEADS
 from albert_tf.modeling.losses import weighted_correct
+from albert_tf.records.sentence_objectives import SentenceObjective
+from albert_tf.records.targets import MASKED_LM, Target
 
 Pairs = dict[str, tuple[tf.Tensor, tf.Tensor]]
 
@@ -17,7 +18,7 @@ class TargetsObjective:
     """The loss of each target's head, a mean over its own labels.
 
     Attributes:
-        targets: rows of targets.py.
+        targets: rows of records/targets.py.
         loss_names: of the losses that are added up.
     """
 
@@ -56,12 +57,12 @@ class TargetsObjective:
         }
 
     def label_weights(self, outputs: dict, features: dict) -> dict:
-        """Returns the weight of each class, `[classes]`, by `guessing`.
+        """Returns the weight of each class, `[classes]`, by `baseline`.
 
-        What always guessing the most frequent label would reach.
+        The majority-class baseline is computed from them.
         """
         return {
-            target.guessing: tf.math.unsorted_segment_sum(
+            target.baseline: tf.math.unsorted_segment_sum(
                 tf.reshape(features[target.weights], [-1]),
                 tf.reshape(features[target.labels], [-1]),
                 outputs[target.logits].shape[-1],
@@ -70,8 +71,8 @@ class TargetsObjective:
         }
 
 
-def pretraining_objective(sentence: SentenceTargets) -> TargetsObjective:
-    """Returns masked LM beside what the pairs of segments teach, if any."""
+def pretraining_objective(sentence: SentenceObjective) -> TargetsObjective:
+    """Returns the objective of masked LM and the sentence objective."""
     return TargetsObjective(MASKED_LM, *sentence.targets)
 
 

@@ -20,6 +20,7 @@ from albert_tf.config import (
     to_dict,
 )
 from albert_tf.records import counter_rng
+from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.text.tokenizer import Tokenizer
 from data_prep.corpus.duplicates import DIGEST_ROW_BYTES
 from data_prep.corpus.reading import (
@@ -43,7 +44,6 @@ from data_prep.pretraining.build_estimate import (
 )
 from data_prep.pretraining.record_maker import RecordMaker, UnitDocument
 from data_prep.pretraining.record_parts import Partition
-from data_prep.pretraining.segments import SENTENCE_OBJECTIVES
 from data_prep.pretraining.storage import is_remote
 
 TRAIN, EVAL = "train", "eval"

@@ -24,7 +24,9 @@ from albert_tf.config import (
     PretrainingDataConfig,
     UserError,
     differences,
+    lookup,
 )
+from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.records.shards import (
     FORMAT_VERSION,
     METADATA_NAME,
@@ -270,6 +272,7 @@ def build_pretraining_data(
         raise UserError(f"workers={workers} is below the least allowed, 1.")
     if runner not in RUNNERS:
         raise UserError(f"runner={runner!r} is none of {', '.join(RUNNERS)}.")
+    lookup(SENTENCE_OBJECTIVES, config.sentence_objective, "sentence_objective")
     tokenizer = load_tokenizer(tokenizer_dir)
     with RUNNERS[runner](
         output_dir, workers, runner_options, progress

@@ -17,19 +17,14 @@ from albert_tf.config import MaskingConfig, PretrainingDataConfig
 from albert_tf.records import counter_rng
 from albert_tf.records.masking import mask_batch, maskable_tokens
 from albert_tf.records.schemas import RECORD_SPECS, serialize_batch
+from albert_tf.records.segments import CutSettings, TokenizedDocument
+from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES, Instance
 from albert_tf.text.tokenizer import Tokenizer
 from data_prep.corpus.reading import Document
 from data_prep.corpus.sentences import SentenceSplitter, cut_long_sentences
-from data_prep.pretraining.segments import (
-    SENTENCE_OBJECTIVES,
-    CutSettings,
-    Instance,
-    TokenizedDocument,
-    cut_document,
-)
 
 _BATCH = 512
-# The stream of masks under an instance's key, beside those of `segments`.
+# The stream of masks under an instance's key, beside those of `DocumentCutter`.
 _MASKS = 2
 
 # The flat array of tokens begins with these, so that a batch is one look-up.
@@ -90,6 +85,7 @@ class RecordMaker:
         self._config = config
         self._masking = masking
         self._objective = SENTENCE_OBJECTIVES[config.sentence_objective]
+        self._num_special_tokens = self._objective.num_segments + 1
         self._spec = RECORD_SPECS[config.record_kind]
         self._cut_settings = CutSettings(
             config.max_seq_length, config.short_seq_prob, config.dupe_factor
@@ -111,8 +107,7 @@ class RecordMaker:
             items = [item for item in unit if item.split == split]
             documents, tokens = self._tokenize(items, of_split)
             instances = itertools.chain.from_iterable(
-                cut_document(
-                    self._objective,
+                self._objective.instances(
                     documents,
                     number,
                     tokens.word_starts,
@@ -197,7 +192,7 @@ class RecordMaker:
         keys = np.array([instance.key for instance in instances], np.uint64)
         labels = np.array([instance.label for instance in instances])
         first, second = spans[:, 1] - spans[:, 0], spans[:, 3] - spans[:, 2]
-        lengths = first + second + self._objective.num_special_tokens
+        lengths = first + second + self._num_special_tokens
         counts["instances"] += len(instances)
         counts["instance_tokens"] += int(lengths.sum())
         counts["label_1"] += int(labels.sum())
@@ -225,7 +220,7 @@ class RecordMaker:
         places[:, 0] = _CLS
         end = first + 1
         places[column == end] = _SEP
-        if self._objective.num_special_tokens == 3:
+        if self._objective.num_segments == 2:
             end = end + second + 1
             places[column == end] = _SEP
         places[column > end] = _PAD

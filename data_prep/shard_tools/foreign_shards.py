@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf.config import UserError
+from albert_tf.config import UserError, lookup
 from albert_tf.io.files import new_directory
 from albert_tf.io.json_files import write_json
 from albert_tf.records.schemas import (
@@ -24,6 +24,7 @@ from albert_tf.records.schemas import (
     parse_batch,
     parse_columns,
 )
+from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.records.shards import (
     FORMAT_VERSION,
     METADATA_NAME,
@@ -73,13 +74,14 @@ def import_shards(
             `tokenizer.load_tokenizer`.
         split: what `inputs` become.
         eval_inputs: what becomes the split `eval`.
-        sentence_objective: what the records' labels mean; the original's are
-            sentence orders unless it ran with `random_next_sentence`.
+        sentence_objective: of the records; `sop` unless the original ran with
+            `random_next_sentence`, then `nsp`.
 
     Raises:
         UserError: for inputs that are missing, damaged or hold other records;
             it names the file and the record.
     """
+    lookup(SENTENCE_OBJECTIVES, sentence_objective, "sentence_objective")
     files = _files_by_split(inputs, split, eval_inputs)
     _check_free(output_dir)
     tokenizer = load_tokenizer(tokenizer_dir)

@@ -14,6 +14,7 @@ from albert_tf.config import MaskingConfig, UserError, from_dict
 from albert_tf.records import counter_rng
 from albert_tf.records.masking import mask_batch, maskable_tokens
 from albert_tf.records.schemas import RECORD_SPECS, parse_batch, record_spec
+from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.records.shards import (
     METADATA_NAME,
     TOKENIZER_DIRECTORY,
@@ -28,14 +29,8 @@ from data_prep.shard_tools.foreign_shards import read_lengths
 
 _BATCH = 64
 
-# What the labels 0 and 1 mean, by sentence objective.
-_LABELS = {
-    "sop": ("in order", "swapped"),
-    "nsp": ("B follows A", "B is random"),
-    "none": ("",),
-    # Files of google-research/albert do not say which of the two it is.
-    "": ("B follows A", "swapped, or B is random"),
-}
+# Files of google-research/albert do not name their objective, sop or nsp.
+_ORIGINAL_LABELS = ("B follows A", "swapped, or B is random")
 
 
 class _Layout(NamedTuple):
@@ -223,7 +218,8 @@ def _describe(
 
 
 def _label(label: int, layout: _Layout) -> str:
-    words = _LABELS.get(layout.sentence_objective, ())
+    objective = SENTENCE_OBJECTIVES.get(layout.sentence_objective)
+    words = objective.label_words if objective else _ORIGINAL_LABELS
     return words[label] if 0 <= label < len(words) else f"label {label}"
 
 

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from albert_tf.config import MaskingConfig
+from albert_tf.records.sentence_objectives import SentenceObjective
 from albert_tf.text.tokenizer import Tokenizer
 
 DYNAMIC, STATIC = "dynamic", "static"
@@ -30,7 +31,7 @@ class RecordRules:
     """
 
     kind: str
-    sentence_objective: str
+    objective: SentenceObjective
     max_seq_length: int
     num_slots: int
     masking: MaskingConfig | None
@@ -66,7 +67,7 @@ class RecordRules:
     @property
     def num_separators(self) -> int:
         """How many [SEP] a record has."""
-        return 1 if self.sentence_objective == "none" else 2
+        return self.objective.num_segments
 
     def _among(self, ids: np.typing.ArrayLike) -> np.ndarray:
         return np.isin(np.arange(self.tokenizer.vocab_size), ids)
@@ -337,8 +338,8 @@ def _special_tokens(batch: ParsedBatch) -> Wrong:
 
 
 def _labels(batch: ParsedBatch) -> Wrong:
-    highest = 0 if batch.rules.sentence_objective == "none" else 1
-    wrong = (batch.labels < 0) | (batch.labels > highest)
+    num_labels = len(batch.rules.objective.label_words)
+    wrong = (batch.labels < 0) | (batch.labels >= num_labels)
     return Wrong(wrong, {"label": batch.labels})
 
 

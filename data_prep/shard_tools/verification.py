@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from albert_tf.config import MaskingConfig, UserError, from_dict
+from albert_tf.config import MaskingConfig, UserError, from_dict, lookup
 from albert_tf.records.schemas import RECORD_SPECS, parse_batch, record_spec
+from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.records.shards import (
     METADATA_NAME,
     TOKENIZER_DIRECTORY,
@@ -69,7 +70,7 @@ class Share:
         expected: the probability.
         least: the fewest of `whole` that are judged.
         kinds: of records that it applies to.
-        objectives: sentence objectives that it applies to.
+        num_labels: of the sentence objectives that it applies to, 0: any.
         of_original: whether google-research/albert promises it too.
     """
 
@@ -79,7 +80,7 @@ class Share:
     expected: float
     least: int
     kinds: tuple[str, ...] = (DYNAMIC, STATIC)
-    objectives: tuple[str, ...] = ("sop", "nsp", "none")
+    num_labels: int = 0
     of_original: bool = True
 
 
@@ -105,7 +106,7 @@ SHARES: tuple[Share, ...] = (
         "instances",
         0.5,
         200,
-        objectives=("sop", "nsp"),
+        num_labels=2,
         # There a document of one chunk always gets 1.
         of_original=False,
     ),
@@ -264,7 +265,11 @@ def _rules(directory: str, metadata: Mapping[str, Any]) -> RecordRules:
         masking = from_dict(MaskingConfig, masking, path)
     return RecordRules(
         kind=kind,
-        sentence_objective=_entry(metadata, "sentence_objective", path),
+        objective=lookup(
+            SENTENCE_OBJECTIVES,
+            _entry(metadata, "sentence_objective", path),
+            f"{path}: sentence_objective",
+        ),
         max_seq_length=_entry(metadata, "max_seq_length", path),
         num_slots=_entry(metadata, "num_slots", path),
         masking=masking,
@@ -555,12 +560,11 @@ def _check_shares(
     coincidence = 0.1 / len(rules.tokenizer.replacement_ids)
     for share in SHARES:
         part, whole = counts[share.part], counts[share.whole]
-        applies = rules.kind in share.kinds
-        if (
-            not whole
-            or not applies
-            or (rules.sentence_objective not in share.objectives)
-        ):
+        applies = rules.kind in share.kinds and share.num_labels in (
+            0,
+            len(rules.objective.label_words),
+        )
+        if not whole or not applies:
             continue
         chance = math.sqrt(share.expected * (1 - share.expected) / whole)
         bound = _DEVIATIONS * chance + coincidence

@@ -11,7 +11,7 @@ from albert_tf.inputs.input_pipeline import (
     PretrainingBatches,
     check_shards,
     prefetch,
-    sentence_targets,
+    sentence_objective,
     training_positions,
 )
 from albert_tf.records.shards import open_shards
@@ -155,12 +155,12 @@ def test_the_sentence_objective_is_that_of_the_shards(
 ):
     for directory, name in ((next_sentences, "nsp"), (single_segments, "none")):
         parts = [open_shards(directory, s) for s in ("train", "eval")]
-        assert sentence_targets(*parts).name == name
+        assert sentence_objective(*parts).name == name
     # Shards of before there was a choice do not say.
     silent = with_objective(shards_dir, sentence_objective=None)
     assert "sentence_objective" not in silent.metadata
-    assert sentence_targets(silent).name == "sop"
-    assert sentence_targets(silent, open_shards(shards_dir, "eval"))
+    assert sentence_objective(silent).name == "sop"
+    assert sentence_objective(silent, open_shards(shards_dir, "eval"))
 
 
 @pytest.mark.parametrize("unknown", ["order", None, ["sop"], 3])
@@ -168,7 +168,7 @@ def test_an_unknown_sentence_objective(next_sentences, unknown):
     shards = with_objective(next_sentences)
     shards.metadata["sentence_objective"] = unknown
     with pytest.raises(UserError) as raised:
-        sentence_targets(shards)
+        sentence_objective(shards)
     assert str(raised.value) == (
         f"{next_sentences}: metadata.json has sentence_objective="
         f"{unknown!r}, which is not one of sop, nsp, none."
@@ -186,7 +186,7 @@ def test_training_and_evaluation_of_different_objectives(
         )
     ]
     with pytest.raises(UserError) as raised:
-        sentence_targets(*parts)
+        sentence_objective(*parts)
     assert str(raised.value) == (
         f"{next_sentences} was built with sentence_objective=nsp and "
         f"{single_segments} with sentence_objective=none; a run needs shards "

@@ -22,13 +22,13 @@ from albert_tf.config import (
     UserError,
     override,
 )
-from albert_tf.inputs.targets import SENTENCE_TARGETS
 from albert_tf.modeling.dropout import example_keys
 from albert_tf.modeling.models import (
     AlbertForClassification,
     AlbertForPretraining,
     AlbertModel,
 )
+from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.training.objectives import pretraining_objective
 from albert_tf.training.trainer import Trainer
 
@@ -267,7 +267,7 @@ def test_replicas_that_recompute_make_the_same_step():
             randomise(model)
             trainer = Trainer(
                 model,
-                pretraining_objective(SENTENCE_TARGETS["sop"]),
+                pretraining_objective(SENTENCE_OBJECTIVES["sop"]),
                 strategy=strategy,
                 optimizer_config=OptimizerConfig(
                     learning_rate=0.01, num_warmup_steps=0

@@ -15,7 +15,6 @@ from albert_tf.config import (
     override,
 )
 from albert_tf.inputs.input_pipeline import PretrainingBatches
-from albert_tf.inputs.targets import SENTENCE_TARGETS
 from albert_tf.jobs.evaluate import evaluate_pretraining
 from albert_tf.modeling.models import (
     AlbertForClassification,
@@ -24,6 +23,7 @@ from albert_tf.modeling.models import (
 )
 from albert_tf.optim import optimizers
 from albert_tf.optim.optimizers import Lamb
+from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.records.shards import open_shards
 from albert_tf.training.means import RunningMeans
 from albert_tf.training.objectives import HeadObjective, pretraining_objective
@@ -45,7 +45,7 @@ def make_trainer(config, strategy=None, objective="sop"):
         )
         return Trainer(
             model,
-            pretraining_objective(SENTENCE_TARGETS[objective]),
+            pretraining_objective(SENTENCE_OBJECTIVES[objective]),
             strategy=strategy,
             optimizer_config=config.optimizer,
             training_config=config.training,

@@ -20,6 +20,7 @@ from albert_tf.records.schemas import (
     parse_batch,
     serialize,
 )
+from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.records.shards import describe_tokenizer, shard_name, write_shard
 from data_prep.corpus.reading import Document
 from data_prep.corpus.sentences import NewlineSplitter
@@ -70,7 +71,7 @@ def make_records(documents, tokenizer, config, masking=MASKING):
 def rules_of(tokenizer, config, masking=MASKING):
     return RecordRules(
         config.record_kind,
-        config.sentence_objective,
+        SENTENCE_OBJECTIVES[config.sentence_objective],
         config.max_seq_length,
         num_slots(config, masking),
         masking,

@@ -5,35 +5,29 @@ import collections
 import numpy as np
 import pytest
 
-from albert_tf.config import PretrainingDataConfig, setting_fields
-from albert_tf.inputs.targets import SENTENCE_TARGETS, TARGETS
 from albert_tf.modeling.heads import HEADS
+from albert_tf.records.sentence_objectives import (
+    SENTENCE_OBJECTIVES,
+    pretraining_targets,
+)
 from albert_tf.training.objectives import (
     HeadObjective,
     pretraining_objective,
 )
 
 
-def test_a_row_for_every_choice_of_the_setting():
-    field = setting_fields(PretrainingDataConfig)["sentence_objective"]
-    assert tuple(SENTENCE_TARGETS) == field.metadata["choices"]
-    assert [row.name for row in SENTENCE_TARGETS.values()] == [
-        *SENTENCE_TARGETS
-    ]
-
-
 def test_no_two_measures_have_one_name():
     names = collections.Counter(
         name
-        for target in TARGETS
-        for name in (target.loss, target.accuracy, target.guessing)
+        for target in pretraining_targets()
+        for name in (target.loss, target.accuracy, target.baseline)
     )
     assert set(names.values()) == {1}
     assert len(names) == 3 * 3
 
 
 def test_what_is_measured_is_what_the_head_predicts():
-    for target in TARGETS:
+    for target in pretraining_targets():
         head = HEADS[target.head]
         (label,) = head.labels
         assert (target.labels, target.weights) == (
@@ -92,7 +86,7 @@ def test_losses_and_metrics(masked_lm, sentence, name, prefix):
         "sentence_order_labels": sentence[1],
         "example_weights": sentence[2],
     }
-    objective = pretraining_objective(SENTENCE_TARGETS[name])
+    objective = pretraining_objective(SENTENCE_OBJECTIVES[name])
     pairs = objective.losses(outputs, features)
     measured = {name: float(a / b) for name, (a, b) in pairs.items()}
     expected = {"masked_lm_loss": mean_loss(*masked_lm)}

@@ -6,12 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from albert_tf.records import counter_rng
-from data_prep.pretraining.segments import (
-    SENTENCE_OBJECTIVES,
-    CutSettings,
-    TokenizedDocument,
-    cut_document,
-)
+from albert_tf.records.segments import CutSettings, TokenizedDocument
+from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 
 FRAMING = 3  # tokens of the flat array that belong to no document
 
@@ -42,8 +38,7 @@ def cut(
     counts = Counter()
     if word_starts is None:
         word_starts = np.ones(documents[-1].borders[-1], bool)
-    instances = cut_document(
-        SENTENCE_OBJECTIVES[objective],
+    instances = SENTENCE_OBJECTIVES[objective].instances(
         documents,
         number,
         word_starts,

@@ -1,0 +1,187 @@
+"""Sentence objectives: how segments are drawn, labelled and learned.
+
+`SENTENCE_OBJECTIVES` has a row for each. To add one, add a row: builds,
+verification, training and reports read it from here.
+"""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from albert_tf.records.segments import (
+    CutSettings,
+    DocumentCutter,
+    Draws,
+    Step,
+    TokenizedDocument,
+    pick,
+    random_segment,
+)
+from albert_tf.records.targets import MASKED_LM, Target, sentence_target
+
+
+class Instance(NamedTuple):
+    """Two spans of tokens, in the order in which the model reads them."""
+
+    first_begin: int
+    first_end: int
+    second_begin: int  # the second span of a single segment is empty
+    second_end: int
+    label: int
+    key: int  # unique to the instance
+
+
+@dataclasses.dataclass(frozen=True)
+class SentenceObjective:
+    """A way to cut documents into instances, and its labels.
+
+    Attributes:
+        name: value of the setting `sentence_objective`.
+        meaning: one line for reports.
+        step: returns the instance at a position of the document, given its
+            draws.
+        label_words: meaning of each label. Where there are two, each is drawn
+            half of the time.
+        targets: of the heads that learn the labels.
+        num_segments: of an instance.
+        needs_other_documents: True if instances may take a segment from
+            another document.
+    """
+
+    name: str
+    meaning: str
+    step: Callable[[DocumentCutter, int, Draws], Step]
+    label_words: tuple[str, ...]
+    targets: tuple[Target, ...]
+    num_segments: int = 2
+    needs_other_documents: bool = False
+
+    def instances(
+        self,
+        documents: Sequence[TokenizedDocument],
+        number: int,
+        word_starts: np.ndarray,
+        settings: CutSettings,
+        counts: Counter[str],
+    ) -> Iterator[Instance]:
+        """Yields the instances of `documents[number]`, copy after copy.
+
+        See `DocumentCutter` for the arguments.
+        """
+        cutter = DocumentCutter(
+            documents, number, word_starts, settings, self.num_segments, counts
+        )
+        if not cutter.is_cuttable(self.num_segments):
+            return
+        begin, end = cutter.borders[0], cutter.borders[-1]
+        for draws_of_copy in cutter.draws():
+            position = begin
+            while position < end:
+                key, draws = next(draws_of_copy)
+                step = self.step(cutter, position, draws)
+                yield Instance(*step.first, *step.second, step.label, key)
+                position = step.resume
+
+
+def _sentence_order(
+    cutter: DocumentCutter, position: int, draws: Draws
+) -> Step:
+    """Returns consecutive segments, half of the time swapped.
+
+    Unlike google-research/albert, never segments of two documents, where a
+    label 1 would be given away by the topic.
+    """
+    begin, split, end, resume = cutter.chunk(position, draws)
+    cutter.counts["repeated_tokens"] += position - begin
+    if draws.label < 0.5:
+        return Step((split, end), (begin, split), 1, resume)
+    return Step((begin, split), (split, end), 0, resume)
+
+
+def _next_sentence(cutter: DocumentCutter, position: int, draws: Draws) -> Step:
+    """Returns a pair whose second half is random half of the time.
+
+    As in BERT, the text that the random segment replaced begins the next
+    instance. Without another document all pairs are real.
+    """
+    begin, split, end, resume = cutter.chunk(position, draws)
+    is_random = draws.label < 0.5
+    if is_random and not cutter.partners:
+        cutter.counts["without_other_document"] += 1
+    if not is_random or not cutter.partners:
+        cutter.counts["repeated_tokens"] += position - begin
+        return Step((begin, split), (split, end), 0, resume)
+    if begin < position:  # a last sentence alone: it needs no text before it
+        begin, split, end = position, end, end + split - begin
+    partners = cutter.partners
+    segment = random_segment(
+        partners[pick(draws.partner, 0, len(partners))].borders,
+        draws.partner_sentence,
+        end - split,
+        cutter.max_tokens - (split - begin),
+    )
+    return Step((begin, split), segment, 1, split)
+
+
+def _single_segment(
+    cutter: DocumentCutter, position: int, draws: Draws
+) -> Step:
+    begin, end = cutter.run(position, draws)
+    return Step((begin, end), (end, end), 0, end)
+
+
+SENTENCE_OBJECTIVES: dict[str, SentenceObjective] = {
+    row.name: row
+    for row in (
+        # Paper, section 3.1, inter-sentence coherence loss.
+        SentenceObjective(
+            "sop",
+            "are two segments in their order",
+            _sentence_order,
+            label_words=("in order", "swapped"),
+            targets=(
+                sentence_target(
+                    title="sentence-order accuracy",
+                    loss="sentence_order_loss",
+                    accuracy="sentence_order_accuracy",
+                    baseline="majority_order_accuracy",
+                    baseline_label="more frequent order",
+                ),
+            ),
+        ),
+        SentenceObjective(
+            "nsp",
+            "does the second segment follow the first",
+            _next_sentence,
+            label_words=("B follows A", "B is random"),
+            targets=(
+                sentence_target(
+                    title="next-sentence accuracy",
+                    loss="next_sentence_loss",
+                    accuracy="next_sentence_accuracy",
+                    baseline="majority_next_sentence_accuracy",
+                    baseline_label="more frequent answer",
+                ),
+            ),
+            needs_other_documents=True,
+        ),
+        SentenceObjective(
+            "none",
+            "single segments, masked LM alone; the pooler and the sentence "
+            "head stay as they are",
+            _single_segment,
+            label_words=("",),
+            targets=(),
+            num_segments=1,
+        ),
+    )
+}
+
+
+def pretraining_targets() -> tuple[Target, ...]:
+    """Returns masked LM and the targets of all sentence objectives."""
+    rows = SENTENCE_OBJECTIVES.values()
+    return (MASKED_LM, *(target for row in rows for target in row.targets))

@@ -1,0 +1,68 @@
+"""Labels that heads predict in pretraining, and the names of their metrics.
+
+Losses, metrics, majority-class baselines and tables of results are all made
+from `Target` rows. TensorFlow is not needed to read them.
+"""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """Labels that a head predicts, and the names of its metrics.
+
+    Attributes:
+        title: of the accuracy, in tables.
+        loss: name of the mean cross-entropy.
+        accuracy: name of the accuracy.
+        baseline: name of the majority-class accuracy.
+        baseline_label: the majority class, in tables.
+        head: row of modeling.heads.HEADS that computes the loss.
+        logits: name of the model output, `[..., classes]`.
+        labels: name of the batch's feature, `[...]`.
+        weights: name of the batch's feature, `[...]`.
+    """
+
+    title: str
+    loss: str
+    accuracy: str
+    baseline: str
+    baseline_label: str
+    head: str
+    logits: str
+    labels: str
+    weights: str
+
+
+MASKED_LM = Target(
+    title="masked-LM accuracy",
+    loss="masked_lm_loss",
+    accuracy="masked_lm_accuracy",
+    baseline="most_frequent_token_accuracy",
+    baseline_label="most frequent token",
+    head="masked_lm",
+    logits="masked_lm_logits",
+    labels="masked_lm_ids",
+    weights="masked_lm_weights",
+)
+
+
+def sentence_target(
+    title: str, loss: str, accuracy: str, baseline: str, baseline_label: str
+) -> Target:
+    """Returns a target of the sentence head.
+
+    The head, its weights and the feature are the same for every sentence
+    objective, so that a model can go on with another one.
+    """
+    return Target(
+        title,
+        loss,
+        accuracy,
+        baseline,
+        baseline_label,
+        head="sentence_order",
+        logits="sentence_order_logits",
+        labels="sentence_order_labels",
+        weights="example_weights",
+    )

@@ -228,11 +228,11 @@ def _print_errors(predictions: list) -> None:
 
 
 def _write_metrics(measures: dict[str, float]) -> None:
-    from albert_tf.rundir.run_results import json_measures
+    from albert_tf.rundir.run_results import json_metrics
 
     files.makedirs(FLAGS.output_dir)
     path = os.path.join(FLAGS.output_dir, "metrics.json")
-    write_json(path, json_measures(measures))
+    write_json(path, json_metrics(measures))
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import sys
 from absl import flags
 
 from albert_tf.io.json_files import write_json
-from albert_tf.rundir.run_results import json_measures
+from albert_tf.rundir.run_results import json_metrics
 from albert_tf.tasks.scoring import SCORED_TASKS, score
 from bin import command_line
 
@@ -61,7 +61,7 @@ def main() -> None:
     )
     for warning in result.warnings:
         print(warning, file=sys.stderr, flush=True)
-    measures = json_measures(result.metrics)
+    measures = json_metrics(result.metrics)
     print(json.dumps(measures, indent=2))
     if FLAGS.output:
         write_json(FLAGS.output, measures)

@@ -257,7 +257,7 @@ def distribute_rows(
     return strategy.experimental_distribute_values_from_function(of_replica)
 
 
-def agreed(strategy: tf.distribute.Strategy, value: float) -> float:
+def broadcast(strategy: tf.distribute.Strategy, value: float) -> float:
     """Returns the chief's value on every worker, once all have asked.
 
     So it is a barrier too: every worker must call it, equally often.
@@ -272,7 +272,7 @@ def agreed(strategy: tf.distribute.Strategy, value: float) -> float:
     return float(strategy.reduce(tf.distribute.ReduceOp.SUM, values, None))
 
 
-def gathered(strategy: tf.distribute.Strategy, value: float) -> list[float]:
+def all_gather(strategy: tf.distribute.Strategy, value: float) -> list[float]:
     """Returns what each worker gives here, in order; a barrier too."""
     if is_alone(strategy):
         return [value]

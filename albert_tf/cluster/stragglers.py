@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from albert_tf.cluster.distribution import gathered, is_alone
+from albert_tf.cluster.distribution import all_gather, is_alone
 from albert_tf.cluster.matmul_rate import small_work_seconds
 
 # Slower than the median of the others by so much, twice in a row: no accident.
@@ -49,8 +49,8 @@ class Stragglers:
             return []
         now = time.monotonic()
         lines = slow_workers(
-            gathered(self._strategy, small_work_seconds(self._dtype)),
-            gathered(self._strategy, self._waited / (now - self._begin)),
+            all_gather(self._strategy, small_work_seconds(self._dtype)),
+            all_gather(self._strategy, self._waited / (now - self._begin)),
         )
         self._begin, self._waited = now, 0.0
         again = [

@@ -28,7 +28,7 @@ class Source(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
-class Place:
+class DataPosition:
     """Where in its data a run is.
 
     Attributes:
@@ -60,20 +60,20 @@ class Phases:
         """Returns the source of a step."""
         return self.sources[self.number(step)]
 
-    def batch(self, place: Place, rows: range) -> Batch:
+    def batch(self, place: DataPosition, rows: range) -> Batch:
         """Returns rows of the global batch at a place."""
         return self.source(place.step).batch(self._step(place), rows)
 
-    def record_numbers(self, place: Place) -> np.ndarray:
+    def record_numbers(self, place: DataPosition) -> np.ndarray:
         """Returns the numbers of the records at a place."""
         return self.source(place.step).record_numbers(self._step(place))
 
-    def record_names(self, place: Place) -> list[str]:
+    def record_names(self, place: DataPosition) -> list[str]:
         """Returns where the records at a place lie, for messages."""
         name = self.source(place.step).record_name
         return [name(int(number)) for number in self.record_numbers(place)]
 
-    def _step(self, place: Place) -> int:
+    def _step(self, place: DataPosition) -> int:
         """Returns the step as its source counts."""
         start = self.starts[self.number(place.step)]
         return place.step - start + place.passed_over

@@ -16,8 +16,8 @@ from albert_tf.inputs.input_pipeline import (
 from albert_tf.interchange.model_directory import load_model_directory
 from albert_tf.records.shards import open_shards
 from albert_tf.records.targets import Target
-from albert_tf.training.means import RunningMeans
 from albert_tf.training.objectives import pretraining_objective
+from albert_tf.training.running_statistics import RunningMeans
 from albert_tf.training.trainer import Trainer
 
 

@@ -31,7 +31,7 @@ from albert_tf.jobs.workload import Workload
 from albert_tf.modeling.accounting import training_flops
 from albert_tf.modeling.encoder import sharing_plan
 from albert_tf.modeling.models import model_class
-from albert_tf.optim.schedules import warm_up_remarks
+from albert_tf.optim.schedules import warm_up_warnings
 from albert_tf.rundir.run_directory import extended
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.feature_building import FeatureBuilder, examples_digest
@@ -267,20 +267,20 @@ def run_finetuning(
             depths=DepthSchedule("", len(sharing_plan(model_config))),
             evaluate=evaluate,
             best_metric=config.training.best_metric,
-            measures=[
+            metric_names=[
                 f"{name}{ending}"
                 for ending in task.evaluated
                 for name in ("loss", *measured)
             ],
             export=export,
             flops=flops,
-            pictures=lambda: {
+            figures=lambda: {
                 f"answers{ending}": draw(
                     picture, f"{task.name}, {task.evaluated[ending]}"
                 )
                 for ending, picture in pictures.items()
             },
-            remarks=warm_up_remarks(
+            warnings=warm_up_warnings(
                 config.optimizer, config.training.num_train_steps
             ),
         ),

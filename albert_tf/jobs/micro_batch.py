@@ -18,7 +18,7 @@ from typing import IO
 
 import tensorflow as tf
 
-from albert_tf.cluster.distribution import agreed, is_chief, lost_workers
+from albert_tf.cluster.distribution import broadcast, is_chief, lost_workers
 from albert_tf.cluster.memory import free_memory
 from albert_tf.config import UserError, override
 from albert_tf.io import files
@@ -63,7 +63,7 @@ def resolved_micro_batch(
         recorded = _recorded(run_dir)
         found = _measured(strategy, work) if recorded is None else recorded
     with lost_workers(strategy):
-        return int(agreed(strategy, found))
+        return int(broadcast(strategy, found))
 
 
 def _recorded(run_dir: str) -> int | None:

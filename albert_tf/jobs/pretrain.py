@@ -39,7 +39,7 @@ from albert_tf.jobs.workload import Workload
 from albert_tf.modeling.accounting import training_flops
 from albert_tf.modeling.encoder import sharing_plan
 from albert_tf.modeling.models import AlbertForPretraining
-from albert_tf.optim.schedules import warm_up_remarks
+from albert_tf.optim.schedules import warm_up_warnings
 from albert_tf.records.sentence_objectives import (
     SENTENCE_OBJECTIVES,
     SentenceObjective,
@@ -314,7 +314,7 @@ def run_pretraining(
             depths=depths,
             evaluate=evaluate,
             best_metric=config.training.best_metric or "loss",
-            measures=pretraining_measures(trainer.objective.targets),
+            metric_names=pretraining_measures(trainer.objective.targets),
             export=lambda directory, evaluation: save_model_directory(
                 directory,
                 model,
@@ -323,9 +323,9 @@ def run_pretraining(
             ),
             flops=flops,
             samples=samples,
-            remarks=(
+            warnings=(
                 *_remarks(data),
-                *warm_up_remarks(
+                *warm_up_warnings(
                     config.optimizer, config.training.num_train_steps
                 ),
             ),

@@ -10,7 +10,7 @@ from albert_tf.config import FinetuneConfig, UserError, override
 from albert_tf.io import files
 from albert_tf.io.json_files import read_json, write_json
 from albert_tf.rundir.run_directory import CONFIG
-from albert_tf.rundir.run_results import evaluations, finite, json_measures
+from albert_tf.rundir.run_results import evaluations, finite, json_metrics
 from albert_tf.training.job import is_better
 
 RESULTS_FILE = "results.json"
@@ -76,7 +76,7 @@ class RepeatedRuns:
                 {
                     "run_dir": run.run_dir,
                     "seed": run.seed,
-                    "last": json_measures(run.last),
+                    "last": json_metrics(run.last),
                     "best": finite(run.best),
                     "best_step": run.best_step,
                 }

@@ -15,8 +15,8 @@ from albert_tf.tasks.base import Task
 from albert_tf.tasks.feature_building import FeatureBuilder
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds.base import Answers, Kind, Prediction, Table
-from albert_tf.training.means import RunningMeans
 from albert_tf.training.objectives import HeadObjective
+from albert_tf.training.running_statistics import RunningMeans
 from albert_tf.training.trainer import Trainer
 
 

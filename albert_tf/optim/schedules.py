@@ -55,7 +55,7 @@ def learning_rate_at(
     return ops.where(number < warmup, rising, falling)
 
 
-def warm_up_remarks(
+def warm_up_warnings(
     config: OptimizerConfig, num_train_steps: int
 ) -> tuple[str, ...]:
     """Returns a line for the log where a run ends within its warm-up."""

@@ -1,7 +1,7 @@
-"""What TensorBoard reads: a file of events, written by ourselves.
+"""TensorBoard event files that survive resumed runs and full disks.
 
-tf.summary's writer has no way to say that a run was resumed, and what becomes
-of its events on a full disk is out of a program's hands.
+TensorFlow's own summary writer cannot mark a restart, after which TensorBoard
+drops the points of steps that are made again.
 """
 
 import io
@@ -20,8 +20,7 @@ from tensorboard.util.tensor_util import make_tensor_proto
 from albert_tf.records.tfrecord import write_records
 from albert_tf.rundir.append_log import AppendLog
 
-# The group that TensorBoard shows a scalar in, by how its name ends: it opens
-# and closes whole groups.
+# TensorBoard's groups of scalars, by the ends of their names.
 _GROUPS = {
     ("loss", "perplexity"): "loss",
     ("accuracy",): "accuracy",
@@ -37,7 +36,7 @@ _GROUPS = {
         "trust_ratio_max",
     ): "updates",
 }
-# What the names of scalars of single variables begin with; a path follows.
+# Prefix of a variable's path in the name of its trust ratio.
 TRUST_RATIO = "trust_ratio/"
 
 
@@ -65,30 +64,27 @@ def tag(name: str) -> str:
 
 
 class EventFile:
-    """A new file of events in a directory that may hold earlier ones.
-
-    It begins with the mark of a (re)start: TensorBoard then drops what
-    earlier files hold of later steps, so that steps made twice are seen once.
-    """
+    """A new event file in a directory that may hold earlier ones."""
 
     def __init__(
-        self, directory: str, start_step: int, say: Callable[[str], None]
+        self, directory: str, start_step: int, log: Callable[[str], None]
     ) -> None:
-        """Begins the file.
+        """Begins the file with the mark of a (re)start.
 
         Args:
-            directory: what TensorBoard calls a run.
+            directory: the TensorBoard run.
             start_step: updates already made.
-            say: prints a line.
+            log: takes one line about failures.
         """
-        # Files are read in the order of their names.
+        # TensorBoard reads files in the order of their names.
         name = (
             f"events.out.tfevents.{time.time():017.6f}."
             f"{socket.gethostname()}.{os.getpid()}"
         )
-        self._log = AppendLog(os.path.join(directory, name), say)
+        self._file = AppendLog(os.path.join(directory, name), log)
+        self.sync, self.close = self._file.sync, self._file.close
         self._write(Event(file_version="brain.Event:2"))
-        # What a run that starts at 0 left before belongs to no step of it.
+        # A run that starts at 0 invalidates all earlier events.
         first = start_step + 1 if start_step else 0
         self._write(
             Event(step=first, session_log=SessionLog(status=SessionLog.START))
@@ -108,7 +104,7 @@ class EventFile:
     def image(
         self, step: int, name: str, png: bytes, size: tuple[int, int]
     ) -> None:
-        """Writes a picture of `size`, width and height in pixels."""
+        """Writes an image of `size`, width and height in pixels."""
         value = Summary.Value(
             tag=name,
             metadata=create_summary_metadata(
@@ -120,7 +116,7 @@ class EventFile:
         self.summary(step, Summary(value=[value]))
 
     def summary(self, step: int, summary: Summary) -> None:
-        """Writes what a plugin of TensorBoard made."""
+        """Writes the summary of a TensorBoard plugin."""
         # Of TensorFlow's class or of TensorBoard's own, as the plugin likes.
         content = Summary.FromString(summary.SerializeToString())
         self._write(Event(step=step, summary=content))
@@ -129,12 +125,4 @@ class EventFile:
         event.wall_time = time.time()
         frame = io.BytesIO()
         write_records(frame, [event.SerializeToString()])
-        self._log.append(frame.getvalue())
-
-    def sync(self) -> None:
-        """Brings every event to the disk."""
-        self._log.sync()
-
-    def close(self) -> None:
-        """Closes the file."""
-        self._log.close()
+        self._file.append(frame.getvalue())

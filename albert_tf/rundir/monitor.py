@@ -1,4 +1,4 @@
-"""What a run shows: progress, TensorBoard, and lines of JSON."""
+"""The logs of a run: console, TensorBoard and lines of JSON."""
 
 import itertools
 import json
@@ -14,24 +14,25 @@ from typing import Any
 from albert_tf.config import UserError
 from albert_tf.io import files
 from albert_tf.rundir.append_log import AppendLog
-from albert_tf.rundir.comparison import Comparison
 from albert_tf.rundir.event_file import TRUST_RATIO, EventFile
-from albert_tf.rundir.progress import Progress
-from albert_tf.rundir.run_results import METRICS_FILE, json_measures
-from albert_tf.rundir.speed import Speed
+from albert_tf.rundir.hparams import hparams_summaries
+from albert_tf.rundir.progress_bar import ProgressBar
+from albert_tf.rundir.run_results import METRICS_FILE, json_metrics
+from albert_tf.rundir.throughput import Throughput
 
-# Scalars that a clock decides, and what happened.
+# Scalars that depend on clocks, and exceptional events.
 TIMING_FILE = "timing.jsonl"
 EVENTS_FILE = "events.jsonl"
 
 
 class Monitor:
-    """The log of a run.
+    """Writes the logs of a run.
 
-    Writes `metrics.jsonl` and `timing.jsonl` (one object per line: `step`,
-    `split`, the scalars) and TensorBoard events under `tensorboard/train` and
-    `tensorboard/eval`. On a terminal it shows a bar; elsewhere plain lines.
-    A log that cannot be written does not stop the run (see AppendLog).
+    `metrics.jsonl` and `timing.jsonl` have one object per line: `step`,
+    `split` and scalars. metrics.jsonl holds no clock times, so that an
+    interrupted run ends with the lines of an uninterrupted one. TensorBoard
+    events are under `tensorboard/train` and `tensorboard/eval`. A log that
+    cannot be written does not stop the run (see AppendLog).
     """
 
     def __init__(
@@ -41,168 +42,147 @@ class Monitor:
         num_steps: int,
         start_step: int,
         written: Mapping[str, int] | None = None,
-        ceiling: float | None = None,
+        peak_flops: float | None = None,
         writes: bool = True,
     ) -> None:
-        """Opens the log, cut back to `start_step` where a run is resumed.
+        """Opens the logs, truncated to `start_step` where a run is resumed.
 
-        Damaged lines are removed. What is missing of the lines up to
-        `start_step` is reported.
+        Damaged lines are removed; lines missing up to `start_step` are
+        reported.
 
         Args:
             run_dir: the run directory.
             num_steps: updates of the whole run.
             start_step: updates already made.
-            written: `written()` at that step, where it is known.
-            ceiling: floating-point operations per second that the devices
-                manage at best, for share_of_ceiling.
-            writes: whether this process has the log of the run; others of its
-                processes write and say nothing.
+            written: `written()` at that step, where known.
+            peak_flops: see Throughput.
+            writes: False in the workers that are not the chief, which write
+                and print nothing.
 
         Raises:
-            UserError: when the log of an earlier process cannot be cut back.
+            UserError: when an earlier log cannot be truncated.
         """
         self._run_dir = run_dir
         self._start_step = start_step
         self._num_steps = num_steps
         self._writes = writes
         self.lines_cut = 0
-        self._progress = Progress(
+        self._bar = ProgressBar(
             num_steps=num_steps, start_step=start_step, silent=not writes
         )
-        self._speed = Speed(ceiling)
+        self._throughput = Throughput(peak_flops)
         self._step = start_step
-        self._comparison: Comparison | None = None
+        self._description: Mapping[str, Any] | None = None
         self._events: dict[str, EventFile] = {}
         self._lines: dict[str, AppendLog] = {}
         self._written = {"lines": 0, "crc32": 0}
+        self.log = self._bar.print
+        self.waited = self._throughput.wait
+        self.restart_clock = self._throughput.restart
         if writes:
             self._repair(written)
 
     def _repair(self, written: Mapping[str, int] | None) -> None:
-        """Cuts the log back to the first step, without damaged lines."""
         path = os.path.join(self._run_dir, METRICS_FILE)
-        lines, self.lines_cut = _repaired(path, self._start_step)
+        lines, self.lines_cut = _truncate(path, self._start_step)
         for line in lines:
             self._count(line)
         if written and written != self._written:
-            self.say(_damage(path, lines, written, self._start_step))
-        _repaired(os.path.join(self._run_dir, TIMING_FILE), self._start_step)
-        _repaired(os.path.join(self._run_dir, EVENTS_FILE), math.inf)
+            self.log(_damage(path, lines, written, self._start_step))
+        _truncate(os.path.join(self._run_dir, TIMING_FILE), self._start_step)
+        _truncate(os.path.join(self._run_dir, EVENTS_FILE), math.inf)
 
     def written(self) -> dict[str, int]:
-        """Returns `lines` and `crc32` of all of metrics.jsonl.
-
-        A checkpoint keeps it, so that a damaged log is noticed.
-        """
+        """Returns `lines` and `crc32` of metrics.jsonl, for a checkpoint."""
         return dict(self._written)
 
     def advance(
         self, steps: int = 1, *, loss: float | None = None, **done: float
     ) -> None:
-        """Takes in updates that were made.
+        """Counts updates.
 
         Args:
-            steps: how many.
+            steps: number of updates.
             loss: of the last one, for the bar.
-            **done: `sequences`, `tokens`, `flops`, for the rates.
+            **done: `sequences`, `tokens`, `flops`, for the throughput.
         """
         self._step += steps
-        self._speed.add(steps, **done)
-        self._progress.advance(steps, loss, self._seconds_left())
+        self._throughput.add(steps, **done)
+        self._bar.advance(steps, loss, self._seconds_left())
 
-    def waited(self, seconds: float) -> None:
-        """Takes in time in which data were waited for."""
-        self._speed.wait(seconds)
-
-    def log(
+    def log_training(
         self,
         step: int,
         values: Mapping[str, float],
         trust_ratios: Mapping[str, float],
     ) -> None:
-        """Writes what training computed since the last time, and its rates.
+        """Writes the scalars of training, and the throughput since last time.
 
         Args:
             step: updates made.
             values: scalars.
-            trust_ratios: by variable, as many as there are: not for the
-                screen.
+            trust_ratios: by variable; only their summary is printed.
         """
         values = {**values, **summarize_trust_ratios(trust_ratios)}
-        rates = self._speed.rates()
+        rates = self._throughput.rates()
         details = {TRUST_RATIO + path: r for path, r in trust_ratios.items()}
         self._line(METRICS_FILE, step, "train", {**values, **details})
         self._line(
             TIMING_FILE, step, "train", {**rates, "unix_time": time.time()}
         )
-        self.details("train", step, {**values, **details, **rates})
-        self._progress.show_training(
-            step, {**values, **rates}, self._seconds_left()
-        )
+        if self._writes:
+            self._event_file("train").scalars(
+                step, {**values, **details, **rates}
+            )
+        self._bar.show_training(step, {**values, **rates}, self._seconds_left())
 
-    def scalars(
+    def log_scalars(
         self, split: str, step: int, values: Mapping[str, float]
     ) -> None:
-        """Writes scalars that are no training, whose time no rate counts.
-
-        metrics.jsonl holds what the run computes and no clock times, so that
-        an interrupted run ends with the lines of an uninterrupted one.
-        """
+        """Writes scalars of an evaluation; its time is in no rate."""
         self._line(METRICS_FILE, step, split, values)
-        self.details(split, step, values)
-        if self._comparison:
-            for summary in self._comparison.begin(split, values):
-                self._event_file("").summary(step, summary)
-        self._progress.show(split, step, values)
-        self._speed.restart()
-
-    def restart_clock(self) -> None:
-        """Keeps the time since the last log out of the rates."""
-        self._speed.restart()
-
-    def event(self, event: Mapping[str, object]) -> None:
-        """Writes a line to events.jsonl, which is never cut back."""
-        self._json(EVENTS_FILE, event)
-
-    def details(
-        self, split: str, step: int, values: Mapping[str, float]
-    ) -> None:
-        """Writes scalars to TensorBoard alone."""
         if self._writes:
             self._event_file(split).scalars(step, values)
+        if self._description:
+            for summary in hparams_summaries(self._description, split, values):
+                self._event_file("").summary(step, summary)
+            self._description = None
+        self._bar.show(split, step, values)
+        self.restart_clock()
 
-    def text(
+    def log_event(self, event: Mapping[str, object]) -> None:
+        """Writes a line to events.jsonl, which is never truncated."""
+        self._json(EVENTS_FILE, event)
+
+    def log_text(
         self, name: str, text: str, *, split: str = "train", step: int = 0
     ) -> None:
         """Writes a text in Markdown to TensorBoard."""
         if self._writes:
             self._event_file(split).text(step, name, text)
 
-    def image(self, name: str, png: bytes, *, split: str, step: int) -> None:
-        """Writes a picture to TensorBoard."""
+    def log_figure(
+        self, name: str, png: bytes, *, split: str, step: int
+    ) -> None:
+        """Writes a PNG image to TensorBoard."""
         if self._writes:
-            # Width and height stand at fixed places of a PNG.
+            # Width and height have fixed offsets in a PNG.
             size = struct.unpack(">II", png[16:24])
             self._event_file(split).image(step, name, png, size)
 
-    def compare(self, description: Mapping[str, Any]) -> None:
-        """Lets TensorBoard set runs side by side (HParams).
+    def set_hparams(self, description: Mapping[str, Any]) -> None:
+        """Sets what TensorBoard compares runs by (HParams).
 
-        The measures of the first evaluation are what runs are compared by.
+        It is written with the first evaluation, whose metrics it names.
 
         Args:
-            description: of the run, as its config.json has it.
+            description: of the run, as in config.json.
         """
         if self._writes:
-            self._comparison = Comparison(description)
-
-    def say(self, line: str) -> None:
-        """Prints a line without breaking the bar."""
-        self._progress.say(line)
+            self._description = description
 
     def flush(self) -> None:
-        """Brings everything to disk, as a checkpoint is about to."""
+        """Writes everything to durable storage."""
         for log in (*self._lines.values(), *self._events.values()):
             log.sync()
 
@@ -210,24 +190,22 @@ class Monitor:
         """Closes files and bar."""
         for log in (*self._lines.values(), *self._events.values()):
             log.close()
-        self._progress.close()
+        self._bar.close()
 
     def _seconds_left(self) -> float | None:
-        return self._speed.seconds_left(self._num_steps - self._step)
+        return self._throughput.seconds_left(self._num_steps - self._step)
 
     def _line(
         self, file: str, step: int, split: str, values: Mapping[str, float]
     ) -> None:
-        self._json(
-            file, {"step": step, "split": split, **json_measures(values)}
-        )
+        self._json(file, {"step": step, "split": split, **json_metrics(values)})
 
     def _json(self, file: str, line: Mapping[str, object]) -> None:
         if not self._writes:
             return
         if file not in self._lines:
             self._lines[file] = AppendLog(
-                os.path.join(self._run_dir, file), self.say
+                os.path.join(self._run_dir, file), self.log
             )
         entry = json.dumps(line, allow_nan=False).encode() + b"\n"
         self._lines[file].append(entry)
@@ -235,7 +213,6 @@ class Monitor:
             self._count(entry)
 
     def _count(self, entry: bytes) -> None:
-        """Takes a line of metrics.jsonl into `written`."""
         self._written["lines"] += 1
         self._written["crc32"] = zlib.crc32(entry, self._written["crc32"])
 
@@ -244,16 +221,16 @@ class Monitor:
             self._events[split] = EventFile(
                 os.path.join(self._run_dir, "tensorboard", split),
                 self._start_step,
-                self.say,
+                self.log,
             )
         return self._events[split]
 
 
-def _repaired(path: str, step: float) -> tuple[list[bytes], int]:
-    """Removes from a log what is damaged or of later steps than `step`.
+def _truncate(path: str, step: float) -> tuple[list[bytes], int]:
+    """Removes damaged lines, and lines of later steps than `step`.
 
     Returns:
-        The lines that are left, and how many were removed.
+        The remaining lines, and the number of removed ones.
     """
     try:
         if not files.exists(path):
@@ -263,17 +240,16 @@ def _repaired(path: str, step: float) -> tuple[list[bytes], int]:
         found = [line for line in content.split(b"\n") if line]
         kept = [line + b"\n" for line in found if _step(line) <= step]
         if b"".join(kept) != content:
-            with files.replacing(path) as file:
-                file.write(b"".join(kept))
+            files.write(path, b"".join(kept))
     except OSError as error:
         raise UserError(
-            f"{path} cannot be cut back to step {step}: {error.strerror}."
+            f"{path} cannot be truncated to step {step}: {error.strerror}."
         ) from None
     return kept, len(found) - len(kept)
 
 
 def _step(line: bytes) -> float:
-    """Returns the step of a line of a log; NaN of a damaged line."""
+    """Returns the step of a log line; NaN of a damaged line."""
     try:
         return float(json.loads(line)["step"])
     except (ValueError, TypeError, KeyError):
@@ -284,9 +260,9 @@ def _step(line: bytes) -> float:
 def _damage(
     path: str, lines: Sequence[bytes], written: Mapping[str, int], step: int
 ) -> str:
-    """Returns a warning of a log that is not as it was at a step."""
+    """Returns a warning about a log that differs from its checkpoint."""
     steps = sorted({0.0, *map(_step, lines), float(step)}, reverse=True)
-    # Of several the last one: where a file is cut.
+    # The longest gap, and of several the last: where a file was cut.
     end, begin = max(
         itertools.pairwise(steps), key=lambda span: span[0] - span[1]
     )
@@ -298,8 +274,8 @@ def _damage(
     )
 
 
-def summarize_trust_ratios(ratios: dict[str, float]) -> dict[str, float]:
-    """Returns `trust_ratio_min`, `_median` and `_max`; nothing of nothing."""
+def summarize_trust_ratios(ratios: Mapping[str, float]) -> dict[str, float]:
+    """Returns `trust_ratio_min`, `_median` and `_max`, if there are any."""
     if not ratios:
         return {}
     return {

@@ -12,7 +12,7 @@ from albert_tf.io import files
 METRICS_FILE = "metrics.jsonl"
 
 
-def json_measures(measures: Mapping[str, float]) -> dict[str, float | None]:
+def json_metrics(measures: Mapping[str, float]) -> dict[str, float | None]:
     """Returns measures as JSON can hold them: null where not defined."""
     return {name: finite(value) for name, value in measures.items()}
 

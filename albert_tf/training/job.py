@@ -1,4 +1,4 @@
-"""What a job hands to the outer loop, and where and how well its run stands."""
+"""A job's hooks for the training loop, and the progress in checkpoints."""
 
 import dataclasses
 from collections.abc import Callable, Collection, Mapping
@@ -6,54 +6,53 @@ from collections.abc import Callable, Collection, Mapping
 from albert_tf.inputs.input_pipeline import Batch
 from albert_tf.inputs.phases import DepthSchedule, Phases
 
-# Words in the names of measures.
+# Words in the names of metrics.
 _LOWER_IS_BETTER = {"loss", "perplexity", "error"}
 
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """What a job hands to the loop.
+    """The data and callbacks of a job.
 
     Attributes:
         phases: its batches.
-        depths: how many layers are applied.
-        evaluate: (step) -> measures of the held-out examples.
-        best_metric: the measure that says which model is best.
-        measures: the names of what `evaluate` gives.
-        export: writes a model directory at a path, of a model that was
-            evaluated so.
-        flops: (step, its batch) -> floating point operations of that step.
-        samples: () -> text that shows what the model does, or None.
-        pictures: () -> PNG files by their names, of the last evaluation.
-        remarks: lines for the reader of the log.
+        depths: the number of layers applied at each step.
+        evaluate: (step) -> metrics of the held-out examples.
+        best_metric: the metric that selects the best model.
+        metric_names: the keys that `evaluate` returns.
+        export: (directory, metrics) -> None; writes a model directory.
+        flops: (step, batch) -> floating-point operations of that step.
+        samples: () -> Markdown that shows predictions.
+        figures: () -> PNG files by name, of the last evaluation.
+        warnings: lines for the log.
     """
 
     phases: Phases
     depths: DepthSchedule
     evaluate: Callable[[int], dict[str, float]]
     best_metric: str
-    measures: Collection[str]
+    metric_names: Collection[str]
     export: Callable[[str, Mapping[str, float]], None]
     flops: Callable[[int, Batch], int]
     samples: Callable[[], str] | None = None
-    pictures: Callable[[], Mapping[str, bytes]] | None = None
-    remarks: tuple[str, ...] = ()
+    figures: Callable[[], Mapping[str, bytes]] | None = None
+    warnings: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass
 class Progress:
-    """Where a run is; what a checkpoint holds beside the variables.
+    """The state of a run that a checkpoint holds beside the variables.
 
     Attributes:
         passed_over: batches that roll-backs have left out.
-        roll_backs: since the last evaluation that was finite.
-        window: sums since the last line of the log.
-        losses: of the last steps, where spikes are watched for.
-        skipped_steps: that changed nothing.
-        skipped_in_a_row: those just now.
+        roll_backs: since the last finite evaluation.
+        window: sums since the last logged step.
+        losses: of the last steps, for the detection of spikes.
+        skipped_steps: steps without an update.
+        skipped_in_a_row: the latest of them without one in between.
         records_crc32: of the numbers of all records consumed.
-        evaluation: the last one.
-        best: `step` and `value` of the best one.
+        evaluation: metrics of the last evaluation.
+        best: `step` and `value` of the best evaluation.
         without_better: evaluations since then.
         finished: whether the run has ended, early perhaps.
         log: `Monitor.written`; empty in older checkpoints.
@@ -74,7 +73,7 @@ class Progress:
 
 
 def is_better(metric: str, value: float, than: float) -> bool:
-    """Returns whether a measure's value is better than another.
+    """Returns whether a value of a metric is better than another.
 
     Losses, perplexities and errors are better when lower, all others when
     higher.
@@ -85,5 +84,5 @@ def is_better(metric: str, value: float, than: float) -> bool:
 
 
 def is_loss(name: str) -> bool:
-    """Returns whether a measure is a loss, of whichever split."""
+    """Returns whether a metric is a loss, of whichever split."""
     return "loss" in name.split("_")

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Mapping
 
-from albert_tf.cluster.distribution import agreed, is_chief
+from albert_tf.cluster.distribution import broadcast, is_chief
 from albert_tf.cluster.stops import WRITING_FAILED, RunStopped
 from albert_tf.io import files
 from albert_tf.rundir.checkpoints import Checkpoints, SaveFailed
@@ -28,7 +28,7 @@ class Saving:
         run_dir: str,
         export: Callable[[str, Mapping[str, float]], None],
         *,
-        say: Callable[[str], None],
+        log: Callable[[str], None],
     ) -> None:
         """Takes what is written, and where.
 
@@ -38,13 +38,13 @@ class Saving:
             run_dir: where model directories go.
             export: writes a model directory at a path, of a model that was
                 evaluated so.
-            say: takes a line for the log.
+            log: takes one line.
         """
         self._trainer = trainer
         self._checkpoints = checkpoints
         self._run_dir = run_dir
         self._export = export
-        self._say = say
+        self._log = log
         self._failures = 0
 
     def checkpoint(
@@ -88,7 +88,7 @@ class Saving:
             said = f"{path} could not be written: {error.strerror or error}."
             self._failed(said, needed)
             written = False
-        return bool(agreed(self._trainer.strategy, float(written)))
+        return bool(broadcast(self._trainer.strategy, float(written)))
 
     def _check_directory(self) -> None:
         """Raises RunStopped if the run directory is gone.
@@ -120,4 +120,4 @@ class Saving:
                 "same command again.",
                 WRITING_FAILED,
             )
-        self._say(f"{said} The run goes on; the next one is tried at its time.")
+        self._log(f"{said} The run goes on; the next one is tried at its time.")

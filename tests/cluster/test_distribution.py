@@ -16,9 +16,9 @@ from albert_tf.cluster import distribution
 from albert_tf.cluster.clusters import local_clusters
 from albert_tf.cluster.distribution import (
     STRATEGIES,
-    agreed,
+    all_gather,
+    broadcast,
     distribute_rows,
-    gathered,
     is_alone,
     is_chief,
     local_rows,
@@ -51,8 +51,8 @@ found = {
     "rows": list(rows),
     "chief": is_chief(strategy),
     "alone": is_alone(strategy),
-    "agreed": agreed(strategy, 0.1 if is_chief(strategy) else 0.7),
-    "speeds": gathered(strategy, 1.0 if is_chief(strategy) else 4.0),
+    "broadcast": broadcast(strategy, 0.1 if is_chief(strategy) else 0.7),
+    "speeds": all_gather(strategy, 1.0 if is_chief(strategy) else 4.0),
 }
 values = np.arange(8 * 3, dtype=np.float32).reshape(8, 3)
 
@@ -71,13 +71,13 @@ found["stacked"] = distribute_rows(
     strategy, {"x": stacked[:, rows.start : rows.stop]}, axis=1
 )["x"].values[0].numpy().tolist()
 print(json.dumps(found), flush=True)
-agreed(strategy, 0.0)
+broadcast(strategy, 0.0)
 """
 ENDLESS = """
 try:
     with lost_workers(strategy):
         while True:
-            agreed(strategy, 1.0)
+            broadcast(strategy, 1.0)
             print("going", flush=True)
             time.sleep(0.05)
 except RunStopped as stopped:
@@ -140,8 +140,8 @@ def test_one_process_feeds_all_rows():
     for strategy in (one, two):
         assert is_alone(strategy)
         assert is_chief(strategy)
-        assert agreed(strategy, 0.3) == 0.3
-        assert gathered(strategy, 2.0) == [2.0]
+        assert broadcast(strategy, 0.3) == 0.3
+        assert all_gather(strategy, 2.0) == [2.0]
 
 
 @pytest.mark.parametrize("axis", [0, 1])
@@ -261,7 +261,7 @@ def test_two_workers_compute_the_numbers_of_one_process():
         assert mine["chief"] == (number == 0)
         assert not mine["alone"]
         # The very bits of the chief's.
-        assert mine["agreed"] == 0.1
+        assert mine["broadcast"] == 0.1
         assert mine["speeds"] == [1.0, 4.0]
         assert mine["total"] == (values**2).sum(0).tolist()
         assert mine["stacked"] == [share.tolist(), (2 * share).tolist()]

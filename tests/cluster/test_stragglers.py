@@ -40,11 +40,11 @@ def test_only_what_is_slow_twice_in_a_row(monkeypatch):
     times = iter([[1, 1, 3], [0] * 3, [1, 2, 1], [0] * 3, [1, 2, 1], [0] * 3])
     given = []
 
-    def gathered(strategy, value):
+    def all_gather(strategy, value):
         given.append(value)
         return next(times)
 
-    monkeypatch.setattr(stragglers, "gathered", gathered)
+    monkeypatch.setattr(stragglers, "all_gather", all_gather)
     watch = Stragglers(tf.distribute.get_strategy(), "float32")
     watch.waited(0.5)
     assert not watch.compare()

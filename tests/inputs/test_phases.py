@@ -5,9 +5,9 @@ import pytest
 
 from albert_tf.config import UserError
 from albert_tf.inputs.phases import (
+    DataPosition,
     DepthSchedule,
     Phases,
-    Place,
     numbers_of,
 )
 
@@ -32,11 +32,14 @@ class Numbered:
 def test_each_phase_begins_at_its_beginning():
     phases = Phases([Numbered("a", 2), Numbered("b", 3)], [5, 4])
     assert phases.starts == [0, 5]
-    made = [phases.batch(Place(step), range(1))[:2] for step in range(9)]
+    made = [phases.batch(DataPosition(step), range(1))[:2] for step in range(9)]
     assert made == [("a", n) for n in range(5)] + [("b", n) for n in range(4)]
-    assert phases.record_names(Place(6)) == ["b3", "b4", "b5"]
+    assert phases.record_names(DataPosition(6)) == ["b3", "b4", "b5"]
     # After a roll-back the phase is still that of the step.
-    assert phases.batch(Place(6, passed_over=2), range(1))[:2] == ("b", 3)
+    assert phases.batch(DataPosition(6, passed_over=2), range(1))[:2] == (
+        "b",
+        3,
+    )
 
 
 @pytest.mark.parametrize(

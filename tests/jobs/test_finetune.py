@@ -327,8 +327,8 @@ def write_task(tmp_path, train, dev):
             ["a\tx", "b\ty"],
             ["a\tx"],
             {"best_metric": "f1"},
-            "best_metric='f1' is not measured; this job has accuracy, loss, "
-            "macro_f1",
+            "best_metric='f1' is not a metric of this job: expected one of "
+            "accuracy, loss, macro_f1",
         ),
     ],
 )

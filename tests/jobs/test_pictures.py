@@ -60,7 +60,7 @@ def test_distributions_differ():
 def test_tensorboard_has_the_picture(tmp_path):
     monitor = Monitor(str(tmp_path), num_steps=5, start_step=0)
     png = draw(matrix([[1, 2], [3, 4]]), "MRPC, dev")
-    monitor.image("answers", png, split="eval", step=3)
+    monitor.log_figure("answers", png, split="eval", step=3)
     monitor.close()
     events = EventAccumulator(str(tmp_path / "tensorboard" / "eval"))
     events.Reload()

@@ -154,7 +154,7 @@ def test_early_stopping_keeps_the_best(small_config, shards_dir, tmp_path):
 
 def test_a_measure_that_there_is_not(small_config, shards_dir, tmp_path):
     config = override(small_config, {"best_metric": "f1"})
-    with pytest.raises(UserError, match="best_metric='f1' is not measured"):
+    with pytest.raises(UserError, match="best_metric='f1' is not a metric"):
         run(config, shards_dir, tmp_path / "run")
     # At once, and a corrected command finds no other run there.
     assert not (tmp_path / "run").exists()
@@ -241,8 +241,8 @@ def test_settings_for_steps_after_the_last_are_told(
     said = capsys.readouterr().out
     for name, step in (("depth_schedule", 1), ("profile_steps", 12)):
         assert (
-            f"{name} has something to do after step {step}, but the run ends "
-            "with step 1." in said
+            f"{name} starts at step {step}, beyond num_train_steps=1: it has "
+            "no effect." in said
         )
     assert "num_warmup_steps=2 is more than num_train_steps=1" in said
 

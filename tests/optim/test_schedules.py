@@ -9,7 +9,7 @@ from albert_tf.config import OptimizerConfig, override, setting_fields
 from albert_tf.optim.schedules import (
     DECAYS,
     learning_rate_at,
-    warm_up_remarks,
+    warm_up_warnings,
 )
 
 
@@ -71,7 +71,7 @@ def test_the_released_schedule_has_no_jump_and_never_rests(power):
 @pytest.mark.parametrize(("warmup", "told"), [(100, ()), (101, (100,))])
 def test_a_run_that_ends_within_its_warm_up_is_told(warmup, told):
     config = OptimizerConfig(learning_rate=0.01, num_warmup_steps=warmup)
-    assert warm_up_remarks(config, 100) == tuple(
+    assert warm_up_warnings(config, 100) == tuple(
         f"num_warmup_steps=101 is more than num_train_steps={steps}: the "
         "learning rate never reaches its peak of 0.01."
         for steps in told

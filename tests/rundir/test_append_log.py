@@ -54,19 +54,6 @@ def test_entries_wait_until_there_is_room(tmp_path, disk):
     assert len(said) == 2
 
 
-def test_waiting_entries_are_bounded(tmp_path, disk, monkeypatch):
-    monkeypatch.setattr(append_log, "MAX_WAITING_BYTES", 10)
-    path, said = tmp_path / "log", []
-    log = AppendLog(str(path), said.append)
-    disk.room = 0
-    for number in range(8):
-        log.append(b"%03d\n" % number)
-    disk.room = 1000
-    log.sync()
-    assert path.read_bytes() == b"006\n007\n"
-    assert said[-1] == f"{path} can be written again; 6 entries are lost."
-
-
 def test_what_is_never_written_is_told(tmp_path, disk):
     path, said = tmp_path / "log", []
     log = AppendLog(str(path), said.append)
@@ -106,7 +93,7 @@ def test_a_run_outlives_a_full_disk(tmp_path, disk, capsys):
     monitor = Monitor(str(tmp_path), num_steps=9, start_step=0)
     for step, room in ((1, 10**6), (2, 40), (3, 0), (4, 10**6)):
         disk.room = room
-        monitor.log(step, {"loss": float(step)}, {})
+        monitor.log_training(step, {"loss": float(step)}, {})
         monitor.flush()
     monitor.close()
     steps = [

@@ -10,7 +10,7 @@ from tensorboard.backend.event_processing.plugin_event_accumulator import (
 from tensorboard.plugins.hparams import metadata
 
 from albert_tf.config import OptimizerConfig, UserError, to_dict
-from albert_tf.rundir import speed
+from albert_tf.rundir import throughput
 from albert_tf.rundir.event_file import tag
 from albert_tf.rundir.monitor import Monitor
 
@@ -54,12 +54,12 @@ def clock(monkeypatch):
             return self.now
 
     clock = Clock()
-    monkeypatch.setattr(speed, "time", clock)
+    monkeypatch.setattr(throughput, "time", clock)
     return clock
 
 
 def test_what_is_computed_reaches_every_log(tmp_path, clock):
-    monitor = make(tmp_path, ceiling=1000.0)
+    monitor = make(tmp_path, peak_flops=1000.0)
     # The first step compiles.
     clock.now += 60
     monitor.waited(30)
@@ -69,8 +69,10 @@ def test_what_is_computed_reaches_every_log(tmp_path, clock):
             clock.now += 2
             monitor.waited(0.5)
             monitor.advance(loss=1.0, sequences=4, tokens=40, flops=200)
-        monitor.log(step, {"loss": 1 / step}, {"a/b/c/kernel": step / 20})
-    monitor.scalars("eval", 10, {"accuracy": 0.5})
+        monitor.log_training(
+            step, {"loss": 1 / step}, {"a/b/c/kernel": step / 20}
+        )
+    monitor.log_scalars("eval", 10, {"accuracy": 0.5})
     monitor.close()
     spread = [f"trust_ratio_{name}" for name in ("min", "median", "max")]
     ratios = [*spread, "trust_ratio/a/b/c/kernel"]
@@ -126,10 +128,10 @@ def test_evaluations_are_no_part_of_the_rates(tmp_path, clock):
     monitor.advance(sequences=100)
     monitor.waited(3)
     clock.now += 50
-    monitor.scalars("eval", 1, {"accuracy": 0.5})
+    monitor.log_scalars("eval", 1, {"accuracy": 0.5})
     monitor.advance(sequences=6)
     clock.now += 2
-    monitor.log(2, {}, {})
+    monitor.log_training(2, {}, {})
     monitor.close()
     (line,) = lines(tmp_path, "timing.jsonl")
     assert line["sequences_per_second"] == 3
@@ -143,7 +145,7 @@ def test_a_step_at_a_time(tmp_path):
     monitor = make(tmp_path)
     for step in (1, 2):
         monitor.advance(loss=1.0, sequences=4)
-        monitor.log(step, {"loss": 1.0}, {})
+        monitor.log_training(step, {"loss": 1.0}, {})
     monitor.close()
     first, second = lines(tmp_path, "timing.jsonl")
     assert sorted(first) == ["split", "step", "unix_time"]
@@ -152,7 +154,9 @@ def test_a_step_at_a_time(tmp_path):
 
 def test_what_json_cannot_hold_is_null(tmp_path):
     monitor = make(tmp_path)
-    monitor.scalars("train", 1, {"loss": float("nan"), "norm": float("inf")})
+    monitor.log_scalars(
+        "train", 1, {"loss": float("nan"), "norm": float("inf")}
+    )
     monitor.close()
     assert lines(tmp_path) == [
         {"step": 1, "split": "train", "loss": None, "norm": None}
@@ -162,15 +166,15 @@ def test_what_json_cannot_hold_is_null(tmp_path):
 def test_a_resumed_log_is_cut_back_to_its_step(tmp_path):
     monitor = make(tmp_path)
     for step in (5, 10, 15):
-        monitor.log(step, {"loss": float(step)}, {})
-        monitor.event({"step": step, "what": "spike"})
+        monitor.log_training(step, {"loss": float(step)}, {})
+        monitor.log_event({"step": step, "what": "spike"})
     monitor.close()
     for name in ("metrics.jsonl", "timing.jsonl"):
         with open(tmp_path / name, "a") as file:
             file.write('{"step": 20, "spl')
     monitor = make(tmp_path, start_step=10)
     # TensorBoard drops what was not made again, too.
-    monitor.log(12, {"loss": 1.0}, {})
+    monitor.log_training(12, {"loss": 1.0}, {})
     monitor.close()
     expected = [(5, 5.0), (10, 10.0), (12, 1.0)]
     assert [
@@ -212,16 +216,16 @@ def test_a_damaged_log_is_repaired_and_what_it_lacks_is_reported(
 ):
     monitor = make(tmp_path)
     for step in range(2, 13, 2):
-        monitor.log(step, {"loss": float(step)}, {})
-        monitor.event({"step": step, "loss": "nan"})
+        monitor.log_training(step, {"loss": float(step)}, {})
+        monitor.log_event({"step": step, "loss": "nan"})
     written = monitor.written()
     monitor.close()
     path = tmp_path / name
     path.write_text(damage(path.read_text()))
     capsys.readouterr()
     monitor = make(tmp_path, start_step=12, written=written)
-    monitor.log(14, {"loss": 1.0}, {})
-    monitor.event({"step": 14, "loss": "inf"})
+    monitor.log_training(14, {"loss": 1.0}, {})
+    monitor.log_event({"step": 14, "loss": "inf"})
     monitor.close()
     assert [line["step"] for line in lines(tmp_path, name)] == [*steps, 14]
     said = capsys.readouterr().out
@@ -245,13 +249,13 @@ def test_a_log_without_its_last_line_break_goes_on_in_a_new_line(
     tmp_path, capsys
 ):
     monitor = make(tmp_path)
-    monitor.log(5, {"loss": 1.0}, {})
+    monitor.log_training(5, {"loss": 1.0}, {})
     written = monitor.written()
     monitor.close()
     path = tmp_path / "metrics.jsonl"
     path.write_text(path.read_text().rstrip("\n"))
     monitor = make(tmp_path, start_step=5, written=written)
-    monitor.log(10, {"loss": 1.0}, {})
+    monitor.log_training(10, {"loss": 1.0}, {})
     monitor.close()
     assert [line["step"] for line in lines(tmp_path)] == [5, 10]
     assert "WARNING" not in capsys.readouterr().out
@@ -260,8 +264,8 @@ def test_a_log_without_its_last_line_break_goes_on_in_a_new_line(
 def test_a_run_that_starts_again_shows_nothing_of_the_first_try(tmp_path):
     for value in (1.0, 2.0):
         monitor = make(tmp_path)
-        monitor.text("configuration", f"try {value}")
-        monitor.log(5, {"loss": value}, {})
+        monitor.log_text("configuration", f"try {value}")
+        monitor.log_training(5, {"loss": value}, {})
         monitor.close()
     assert series(tmp_path, "train", "loss/loss") == [(5, 2.0)]
     assert series(tmp_path, "train", "configuration") == [(0, b"try 2.0")]
@@ -269,7 +273,7 @@ def test_a_run_that_starts_again_shows_nothing_of_the_first_try(tmp_path):
 
 def test_a_log_that_cannot_be_cut_back_is_a_users_mistake(tmp_path):
     (tmp_path / "metrics.jsonl").mkdir()
-    with pytest.raises(UserError, match="metrics.jsonl cannot be cut back"):
+    with pytest.raises(UserError, match="metrics.jsonl cannot be truncated"):
         make(tmp_path, start_step=1)
 
 
@@ -305,7 +309,7 @@ def test_titles_of_trust_ratios_are_not_elided(path, expected):
 
 def test_texts(tmp_path):
     monitor = make(tmp_path)
-    monitor.text("guesses", "| a |", split="eval", step=7)
+    monitor.log_text("guesses", "| a |", split="eval", step=7)
     monitor.close()
     assert series(tmp_path, "eval", "guesses") == [(7, b"| a |")]
 
@@ -325,7 +329,7 @@ def test_runs_are_compared_by_their_first_evaluation(job, first, tmp_path):
     }
     model = {"hidden_size": 8}
     monitor = make(tmp_path)
-    monitor.compare(
+    monitor.set_hparams(
         {
             "job": job,
             "task": "MRPC",
@@ -334,10 +338,10 @@ def test_runs_are_compared_by_their_first_evaluation(job, first, tmp_path):
             "init_from": "left out",
         }
     )
-    monitor.log(5, {"loss": 1.0}, {"a": 0.5})
+    monitor.log_training(5, {"loss": 1.0}, {"a": 0.5})
     assert not (tmp_path / "tensorboard" / "events").exists()
     for step in (5, 10):
-        monitor.scalars("eval", step, {"loss": 1.0, "accuracy": step / 20})
+        monitor.log_scalars("eval", step, {"loss": 1.0, "accuracy": step / 20})
     monitor.close()
     found = EventAccumulator(str(tmp_path / "tensorboard"))
     found.Reload()
@@ -368,14 +372,14 @@ def test_runs_are_compared_by_their_first_evaluation(job, first, tmp_path):
 
 def test_other_processes_write_and_say_nothing(tmp_path, capsys):
     monitor = make(tmp_path, writes=False)
-    monitor.compare({"job": "pretrain", "config": {"seed": 1}})
-    monitor.text("configuration", "a")
+    monitor.set_hparams({"job": "pretrain", "config": {"seed": 1}})
+    monitor.log_text("configuration", "a")
     monitor.advance(loss=1.0, sequences=4)
     monitor.waited(1.0)
-    monitor.log(1, {"loss": 1.0}, {"a": 1.0})
-    monitor.scalars("eval", 1, {"loss": 1.0})
-    monitor.event({"step": 1})
-    monitor.say("something")
+    monitor.log_training(1, {"loss": 1.0}, {"a": 1.0})
+    monitor.log_scalars("eval", 1, {"loss": 1.0})
+    monitor.log_event({"step": 1})
+    monitor.log("something")
     monitor.flush()
     monitor.close()
     assert list(tmp_path.iterdir()) == []
@@ -386,11 +390,11 @@ def test_plain_lines_where_there_is_no_terminal(tmp_path, capsys, clock):
     monitor = make(tmp_path)
     monitor.advance(loss=0.5, sequences=8)
     # Nothing is known of the pace yet.
-    monitor.log(1, {"loss": 0.5}, {})
+    monitor.log_training(1, {"loss": 0.5}, {})
     clock.now += 30
     monitor.advance(steps=2, loss=0.5, sequences=16)
-    monitor.log(3, {"loss": 0.25, "weight_norm": 2.0}, {"a": 1.0})
-    monitor.scalars("eval", 3, {"loss": 0.75, "perplexity": 2.0})
+    monitor.log_training(3, {"loss": 0.25, "weight_norm": 2.0}, {"a": 1.0})
+    monitor.log_scalars("eval", 3, {"loss": 0.75, "perplexity": 2.0})
     monitor.close()
     shown = capsys.readouterr()
     assert shown.out == (
@@ -409,7 +413,7 @@ def test_a_bar_on_a_terminal(tmp_path, capsys, clock, monkeypatch):
     monitor.advance(loss=0.5, sequences=8)
     clock.now += 30
     monitor.advance(steps=2, loss=0.5, sequences=16)
-    monitor.log(6, {"masked_lm_loss": 0.25}, {})
+    monitor.log_training(6, {"masked_lm_loss": 0.25}, {})
     monitor.advance(loss=0.375, sequences=16)
     monitor.close()
     shown = capsys.readouterr()

@@ -211,7 +211,7 @@ def test_a_signal_saves_at_the_next_step(
     before = signal.getsignal(number)
     with monkeypatch.context() as patch:
         patch.setattr(loop.Trainer, "train_steps", signalled)
-        patch.setattr(loop, "agreed", meeting)
+        patch.setattr(loop, "broadcast", meeting)
         with pytest.raises(RunStopped) as raised:
             run(small_config, shards_dir, tmp_path / "run")
     assert str(raised.value) == (

@@ -69,7 +69,7 @@ class Victim:
         self.at("start-up")
         plain_open, plain_replace = files.open, files.replace
         plain_evaluation = trainer.Trainer.evaluation_step
-        plain_scalars = loop.Monitor.scalars
+        plain_scalars = loop.Monitor.log_scalars
         plain_write = model_directory.pretrained.write_model_files
 
         def before(_, step):
@@ -120,7 +120,7 @@ class Victim:
 
         loop.Profiler.before, loop.Profiler.after = before, after
         trainer.Trainer.evaluation_step = evaluation_step
-        loop.Monitor.scalars = scalars
+        loop.Monitor.log_scalars = scalars
         files.open, files.replace = open_file, replace
         model_directory.pretrained.write_model_files = write_model_files
 

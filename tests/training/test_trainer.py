@@ -25,8 +25,8 @@ from albert_tf.optim import optimizers
 from albert_tf.optim.optimizers import Lamb
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.records.shards import open_shards
-from albert_tf.training.means import RunningMeans
 from albert_tf.training.objectives import HeadObjective, pretraining_objective
+from albert_tf.training.running_statistics import RunningMeans
 from albert_tf.training.trainer import DTYPE_POLICIES, Trainer
 
 

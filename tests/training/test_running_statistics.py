@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 
-from albert_tf.training.loss_watch import LossWatch
+from albert_tf.training.running_statistics import SpikeDetector
 
 
 def test_the_limit_is_so_many_deviations_above_the_mean():
-    watch = LossWatch(6.0)
+    watch = SpikeDetector(6.0)
     losses = np.random.default_rng(1).normal(5.0, 0.1, 300)
     for number, loss in enumerate(losses):
         # Of fewer than 32 the spread says little.
@@ -20,15 +20,15 @@ def test_the_limit_is_so_many_deviations_above_the_mean():
 
 
 def test_a_restored_watch_has_the_same_limit():
-    watch = LossWatch(3.0)
+    watch = SpikeDetector(3.0)
     for loss in range(40):
         watch.add(float(loss))
-    assert LossWatch(3.0, watch.losses).limit() == watch.limit()
+    assert SpikeDetector(3.0, watch.losses).limit() == watch.limit()
 
 
 def test_no_false_alarm_in_a_thousand_steps():
     rng = np.random.default_rng(2)
-    watch = LossWatch(6.0)
+    watch = SpikeDetector(6.0)
     for step in range(1000):
         loss = float(10 * math.exp(-step / 300) + rng.normal(0, 0.2))
         assert loss <= watch.limit()
@@ -37,7 +37,7 @@ def test_no_false_alarm_in_a_thousand_steps():
 
 
 def test_off_it_keeps_nothing():
-    watch = LossWatch(0.0)
+    watch = SpikeDetector(0.0)
     for _ in range(200):
         watch.add(1.0)
     assert watch.losses == []

@@ -1,4 +1,4 @@
-"""A run on the screen: a bar on a terminal, plain lines in a log."""
+"""Console output of a run: a bar on a terminal, plain lines elsewhere."""
 
 import contextlib
 import datetime
@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 from tqdm import tqdm
 
-# The bar's own rate and estimate would forget evaluations.
+# Without tqdm's own rate and estimate, which ignore evaluations.
 _BAR = "step {n_fmt}/{total_fmt} |{bar}|{postfix}"
-# How the names end of what a line of training shows; TensorBoard has it all.
-_ON_SCREEN = (
+# Ends of the names of the training scalars that are printed.
+_PRINTED = (
     "loss",
     "accuracy",
     "learning_rate",
@@ -19,8 +19,8 @@ _ON_SCREEN = (
 )
 
 
-class Progress:
-    """Shows steps, scalars and what else is said."""
+class ProgressBar:
+    """Shows steps, scalars and log lines."""
 
     def __init__(
         self, *, num_steps: int, start_step: int, silent: bool = False
@@ -34,7 +34,7 @@ class Progress:
         """
         self._num_steps = num_steps
         self._silent = silent
-        self._beside = {"loss": "", "rate": "", "left": ""}
+        self._postfix = {"loss": "", "rate": "", "left": ""}
         self._bar = tqdm(
             total=num_steps,
             initial=start_step,
@@ -42,17 +42,18 @@ class Progress:
             dynamic_ncols=True,
             disable=silent or not sys.stderr.isatty(),
         )
+        self.close = self._bar.close
 
     def advance(
         self, steps: int, loss: float | None, seconds_left: float | None
     ) -> None:
-        """Moves the bar on; beside it stand loss, rate and time left."""
+        """Moves the bar on, with loss, rate and time left beside it."""
         if loss is not None:
-            self._beside["loss"] = f"loss {loss:.4g}"
+            self._postfix["loss"] = f"loss {loss:.4g}"
         if seconds_left is not None:
-            self._beside["left"] = f"{_duration(seconds_left)} left"
+            self._postfix["left"] = f"{_duration(seconds_left)} left"
         self._bar.set_postfix_str(
-            "  ".join(filter(None, self._beside.values())), refresh=False
+            "  ".join(filter(None, self._postfix.values())), refresh=False
         )
         self._bar.update(steps)
 
@@ -62,42 +63,31 @@ class Progress:
         values: Mapping[str, float],
         seconds_left: float | None,
     ) -> None:
-        """Prints the scalars that one watches, and the time left."""
+        """Prints the main scalars and the time left."""
         if "sequences_per_second" in values:
             rate = values["sequences_per_second"]
-            self._beside["rate"] = f"{rate:.4g} sequences/s"
-        left = []
-        if seconds_left is not None:
-            left.append(f"time_left {_duration(seconds_left)}")
-        watched = {n: v for n, v in values.items() if n.endswith(_ON_SCREEN)}
-        self._print("train", step, [*_texts(watched), *left])
+            self._postfix["rate"] = f"{rate:.4g} sequences/s"
+        printed = {n: v for n, v in values.items() if n.endswith(_PRINTED)}
+        left = "" if seconds_left is None else _duration(seconds_left)
+        self.show("train", step, printed, f"  time_left {left}" if left else "")
 
-    def show(self, split: str, step: int, values: Mapping[str, float]) -> None:
-        """Prints scalars."""
-        self._print(split, step, _texts(values))
+    def show(
+        self, split: str, step: int, values: Mapping[str, float], end: str = ""
+    ) -> None:
+        """Prints scalars, and a text after them."""
+        text = "  ".join(f"{name} {v:.4g}" for name, v in values.items())
+        self.print(f"step {step}/{self._num_steps}  {split}  {text}{end}")
 
-    def _print(self, split: str, step: int, texts: list[str]) -> None:
-        self.say(f"step {step}/{self._num_steps}  {split}  {'  '.join(texts)}")
-
-    def say(self, line: str) -> None:
+    def print(self, line: str) -> None:
         """Prints a line without breaking the bar."""
         if self._silent:
             return
-        # A log on a full disk, a pipe without a reader: nobody is left to be
-        # told, and the run goes on.
+        # A log on a full disk or a closed pipe must not end the run.
         with contextlib.suppress(OSError):
             if self._bar.disable:
                 print(line, flush=True)
             else:
                 self._bar.write(line)
-
-    def close(self) -> None:
-        """Leaves the bar as it is."""
-        self._bar.close()
-
-
-def _texts(values: Mapping[str, float]) -> list[str]:
-    return [f"{name} {value:.4g}" for name, value in values.items()]
 
 
 def _duration(seconds: float) -> str:

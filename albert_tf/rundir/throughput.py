@@ -1,33 +1,26 @@
-"""How fast a run goes."""
+"""The throughput of a run."""
 
 import time
 from collections import Counter
 
-# What a rate is called, by what is counted.
-_RATES = {
-    "sequences": "sequences_per_second",
-    "tokens": "tokens_per_second",
-    "flops": "flops_per_second",
-}
 
+class Throughput:
+    """Rates over the time since they were last read."""
 
-class Speed:
-    """Rates over the time since they were last asked for."""
-
-    def __init__(self, ceiling: float | None = None) -> None:
+    def __init__(self, peak_flops: float | None = None) -> None:
         """Waits for the first update, which compiles and is not timed.
 
         Args:
-            ceiling: floating-point operations per second that the devices
-                manage at best; None: unknown.
+            peak_flops: floating-point operations per second that the devices
+                reach in a matrix product; None: unknown.
         """
-        self._ceiling = ceiling
+        self._peak_flops = peak_flops
         self._began: float | None = None
         self._num_steps = 0
         self.restart()
 
     def restart(self) -> None:
-        """Leaves out what passed since: an evaluation is no training."""
+        """Excludes the time since the last reading, as of an evaluation."""
         self._last = time.monotonic()
         self._done: Counter[str] = Counter()
         self._waited = 0.0
@@ -42,35 +35,33 @@ class Speed:
         self._done.update(done)
 
     def wait(self, seconds: float) -> None:
-        """Counts time in which data were waited for."""
+        """Counts time spent waiting for data."""
         self._waited += seconds
 
     def rates(self) -> dict[str, float]:
         """Returns the rates since the last call or restart, by name.
 
-        One per second of everything counted, share_of_ceiling where the
-        ceiling is known, and data_wait_share. Nothing where no time passed
-        that counts.
+        `<work>_per_second` of everything counted, share_of_ceiling (of the
+        peak FLOP/s, where known) and data_wait_share; nothing where no time
+        has passed.
         """
         done, waited = self._done, self._waited
         seconds = time.monotonic() - self._last
         self.restart()
         if not done or seconds <= 0:
             return {}
-        rates = {
-            rate: done[what] / seconds
-            for what, rate in _RATES.items()
-            if what in done
-        }
-        if self._ceiling and "flops" in done:
-            rates["share_of_ceiling"] = done["flops"] / seconds / self._ceiling
+        rates = {f"{name}_per_second": n / seconds for name, n in done.items()}
+        if self._peak_flops and "flops" in done:
+            rates["share_of_ceiling"] = (
+                done["flops"] / seconds / self._peak_flops
+            )
         return {**rates, "data_wait_share": waited / seconds}
 
     def seconds_left(self, num_steps: int) -> float | None:
-        """Returns how long further steps take at the pace until now.
+        """Returns the time of further steps at the average pace so far.
 
-        Evaluations and checkpoints are part of that pace. None before there
-        is one.
+        Evaluations and checkpoints are part of that pace. None before the
+        first timed step.
         """
         if not self._num_steps:
             return None

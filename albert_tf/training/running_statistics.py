@@ -1,0 +1,71 @@
+"""Statistics over the steps of a run, in double precision."""
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+
+_SPIKE_WINDOW = 128
+# The standard deviation of fewer losses is not reliable.
+_MIN_LOSSES = 32
+
+
+class RunningMeans:
+    """Sums of (weighted sum, weight) pairs, divided on request.
+
+    The sums are Python floats: a float32 total stops growing in a long run.
+    """
+
+    def __init__(self, sums: Mapping[str, float] | None = None) -> None:
+        self.sums = dict(sums or {})
+
+    def add(self, results: Mapping[str, float]) -> None:
+        """Adds the `sum:` and `weight:` scalars of one step."""
+        for name, value in results.items():
+            if name.startswith(("sum:", "weight:")):
+                self.sums[name] = self.sums.get(name, 0.0) + float(value)
+
+    def means(self) -> dict[str, float]:
+        """Returns the mean of every name; NaN where the weight is 0."""
+        names = [
+            name.removeprefix("sum:")
+            for name in self.sums
+            if name.startswith("sum:")
+        ]
+        return {
+            name: self.sums[f"sum:{name}"] / weight if weight else math.nan
+            for name in names
+            for weight in (self.sums[f"weight:{name}"],)
+        }
+
+
+class SpikeDetector:
+    """A limit for the loss, from the mean and deviation of the last 128.
+
+    Attributes:
+        losses: of the last steps that were not skipped.
+    """
+
+    def __init__(
+        self, max_deviations: float, losses: Sequence[float] = ()
+    ) -> None:
+        """Starts from the losses of a restored run.
+
+        Args:
+            max_deviations: standard deviations above the mean; 0: no limit.
+            losses: earlier losses.
+        """
+        self._max_deviations = max_deviations
+        self.losses = list(losses)
+
+    def limit(self) -> float:
+        """Returns the largest loss that is no spike, perhaps infinity."""
+        if not self._max_deviations or len(self.losses) < _MIN_LOSSES:
+            return math.inf
+        mean = statistics.fmean(self.losses)
+        deviation = statistics.pstdev(self.losses, mean)
+        return mean + self._max_deviations * deviation
+
+    def add(self, loss: float) -> None:
+        """Adds the loss of a step."""
+        if self._max_deviations:
+            self.losses = [*self.losses, loss][-_SPIKE_WINDOW:]

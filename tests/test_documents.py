@@ -1,4 +1,4 @@
-"""Every code block of README.md and docs/ is run, or marked as not run.
+"""Every code block of the documents is run, or marked as not run.
 
 A block is run unless the line before it is `<!-- not run: why -->`. What is
 run must be Python, or commands `python -m bin.PROGRAM`, which take the files
@@ -33,7 +33,11 @@ from albert_tf.modeling.models import MODELS
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 
 ROOT = Path(__file__).resolve().parents[1]
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    ROOT / "RESULTS.md",
+]
 NOT_RUN = re.compile(r"<!-- not run: .+ -->")
 COMMAND = re.compile(r"python -m bin\.(\w+)\b(.*)")
 # What makes the commands of the documents small: values of flags that they
@@ -108,6 +112,15 @@ def blocks_of(text, name):
     return found
 
 
+def inline_commands(text, name):
+    """Returns the commands within lines of prose and tables, not to be run."""
+    return [
+        Block(f"{name}:{number}", "", command, False)
+        for number, line in enumerate(text.splitlines(), 1)
+        for command in re.findall(r"`(python -m bin\.[^`]+)`", line)
+    ]
+
+
 def all_blocks():
     """Returns the blocks of all documents, with `$NAME` filled in."""
     found = []
@@ -115,7 +128,7 @@ def all_blocks():
         name = path.relative_to(ROOT).as_posix()
         text = path.read_text(encoding="utf-8")
         values = dict(re.findall(r'^([A-Z]+)="(.*)"$', text, re.MULTILINE))
-        for block in blocks_of(text, name):
+        for block in blocks_of(text, name) + inline_commands(text, name):
             filled = string.Template(block.text).safe_substitute(values)
             found.append(dataclasses.replace(block, text=filled))
     return found
@@ -250,6 +263,9 @@ def write_files(place, sentences):
         ("null_odds", {"1": 0.5}),
     ):
         write(f"{name}.json", [json.dumps(content)])
+    labelled = [f"{s}\t{'ab'[n % 2]}" for n, s in enumerate(sentences[:12])]
+    for split in ("train", "dev"):
+        write(f"mytask/{split}.tsv", ["text\tlabel", *labelled])
     write("texts.txt", sentences[:3])
     write("questions.txt", [f"who\t{sentence}" for sentence in sentences[:2]])
 
@@ -268,23 +284,23 @@ def smaller(program, arguments):
 def test_commands_run(tmp_path, sentences, tiny_tokenizer):
     """In one process, which loads TensorFlow once."""
     write_files(tmp_path, sentences)
-    save_classifier(tmp_path, tiny_tokenizer)
     save_model(
         tmp_path / "runs/squad/run-1",
         "AlbertForAnswerableQuestions",
         tiny_tokenizer,
     )
-    commands = [
-        (block.place, program, smaller(program, arguments))
-        for block in BLOCKS
-        if block.is_run
-        for program, arguments in block.commands()
-    ]
+    commands = {}  # README and a page may show the same one
+    for block in BLOCKS:
+        for program, arguments in block.commands() if block.is_run else ():
+            commands.setdefault(
+                (program, *arguments),
+                (block.place, program, smaller(program, arguments)),
+            )
     done = subprocess.run(
         [sys.executable, __file__],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
-        input=json.dumps(commands),
+        input=json.dumps(list(commands.values())),
         capture_output=True,
         text=True,
     )

@@ -343,5 +343,5 @@ def out_of_memory() -> Iterator[None]:
         raise UserError(
             f"memory has run out ({why[0].rpartition('}} ')[2]}): give a "
             "smaller --micro_batch_size, --precision=bfloat16 or "
-            "--remat=full; docs/launching.md shows what fits."
+            "--remat=full; docs/performance.md shows what fits."
         ) from error

@@ -391,6 +391,6 @@ def test_memory_that_runs_out_in_a_run():
     assert str(error.value) == (
         "memory has run out (OOM when allocating tensor with "
         "shape[512,12,512,512]): give a smaller --micro_batch_size, "
-        "--precision=bfloat16 or --remat=full; docs/launching.md shows what "
+        "--precision=bfloat16 or --remat=full; docs/performance.md shows what "
         "fits."
     )

@@ -7,7 +7,7 @@ The public names below are imported when they are first used, so that
 import importlib
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Public name -> the module that defines it.
 _MODULES = {

@@ -23,6 +23,7 @@ import numpy as np
 import pytest
 from absl import flags
 
+import albert_tf
 from albert_tf.config import ModelConfig
 from albert_tf.interchange.model_directory import (
     LoadedModel,
@@ -230,6 +231,12 @@ def test_python_blocks_run(tmp_path, monkeypatch, tiny_tokenizer):
             stack.enter_context(mock.patch.dict(table))
         for block in PYTHON:
             exec(compile(block.text, block.place, "exec"), dict(names))
+
+
+def test_the_interface_is_documented():
+    page = (ROOT / "docs/library.md").read_text(encoding="utf-8")
+    names = set(albert_tf.__all__) - {"__version__"}
+    assert [name for name in sorted(names) if f"`{name}`" not in page] == []
 
 
 def write_files(place, sentences):

@@ -77,7 +77,8 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     before stays.
     """
     path = os.fspath(path)
-    temporary = f"{path}{_TEMPORARY}{os.getpid()}"
+    # Processes on several machines may write one path at the same time.
+    temporary = f"{path}{_TEMPORARY}{uuid.uuid4().int}"
     try:
         with _open_beside(path, temporary) as file:
             yield file
@@ -276,6 +277,18 @@ def size(path: Path) -> int:
     return os.path.getsize(path)
 
 
+def sizes(path: Path) -> dict[str, int]:
+    """Returns the bytes of each file right in a directory, by sorted name.
+
+    A directory that does not exist has none.
+    """
+    paths = {
+        name: os.path.join(path, name)
+        for name in (listdir(path) if isdir(path) else ())
+    }
+    return {name: size(file) for name, file in paths.items() if isfile(file)}
+
+
 def makedirs(path: Path) -> None:
     """Makes a directory and those above it, where missing."""
     if is_remote(path):
@@ -292,6 +305,18 @@ def remove(path: Path) -> None:
             gfile.remove(path)
     else:
         os.remove(path)
+
+
+def remove_tree(path: Path) -> None:
+    """Removes a directory with all that it holds, if it exists."""
+    if is_remote(path):
+        with (
+            contextlib.suppress(FileNotFoundError),
+            _as_os_errors(path) as gfile,
+        ):
+            gfile.rmtree(path)
+    else:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 @contextlib.contextmanager

@@ -89,6 +89,18 @@ def test_directories(directory):
     assert files.listdir(f"{directory}/x") == ["b", "y"]
 
 
+def test_sizes_and_removal_of_a_directory(directory):
+    place = f"{directory}/sub"
+    assert files.sizes(place) == {}
+    files.remove_tree(place)
+    files.makedirs(f"{place}/deep")
+    write(f"{place}/b", b"12")
+    write(f"{place}/a", b"")
+    assert list(files.sizes(place).items()) == [("a", 0), ("b", 2)]
+    files.remove_tree(place)
+    assert not files.exists(place)
+
+
 def test_a_rename_replaces(directory):
     write(f"{directory}/a", b"new")
     write(f"{directory}/b", b"old")

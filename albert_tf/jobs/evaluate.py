@@ -1,4 +1,4 @@
-"""Evaluation of pretraining, beside what a guess would reach."""
+"""Evaluation of pretraining, with majority-class baselines."""
 
 import math
 from collections.abc import Sequence
@@ -13,11 +13,11 @@ from albert_tf.inputs.input_pipeline import (
     prefetch,
     sentence_objective,
 )
+from albert_tf.records.targets import Target
 from albert_tf.interchange.model_directory import load_model_directory
 from albert_tf.records.shards import open_shards
-from albert_tf.records.targets import Target
-from albert_tf.training.objectives import pretraining_objective
 from albert_tf.training.running_statistics import RunningMeans
+from albert_tf.training.objectives import pretraining_objective
 from albert_tf.training.trainer import Trainer
 
 
@@ -29,55 +29,45 @@ def evaluate_pretraining(
 ) -> dict[str, float]:
     """Returns the loss and the accuracy of each target of pretraining.
 
-    `masked_lm_perplexity` is exp of the loss. Beside each accuracy stands its
-    majority-class baseline on these very examples (see records/targets.py).
-    `loss` is the sum of the losses, which training minimises.
+    `loss` is the sum of the losses, which training minimises;
+    `masked_lm_perplexity` is exp of the masked-LM loss. Each accuracy comes
+    with its majority-class baseline on the same examples (see records/targets.py),
+    such as `most_frequent_token_accuracy`.
     """
-    means, guesses = _evaluate(trainer, batches, max_steps, num_applications)
-    losses = [means[target.loss] for target in trainer.objective.targets]
-    perplexity = math.exp(min(means["masked_lm_loss"], 700.0))
-    return {
-        "loss": sum(losses),
-        **means,
-        "masked_lm_perplexity": perplexity,
-        **guesses,
-    }
-
-
-def pretraining_measures(targets: Sequence[Target]) -> set[str]:
-    """Returns the names of what `evaluate_pretraining` gives."""
-    names = {"loss", "masked_lm_perplexity"}
-    for target in targets:
-        names |= {target.loss, target.accuracy, target.baseline}
-    return names
-
-
-def _evaluate(
-    trainer: Trainer,
-    batches: PretrainingBatches,
-    max_steps: int,
-    num_applications: int | None,
-) -> tuple[dict[str, float], dict[str, float]]:
-    """Returns the mean of every measure, and what guessing would reach."""
     means = RunningMeans()
     targets = trainer.objective.targets
-    counts: dict[str, np.ndarray] = {}
+    label_counts: dict[str, np.ndarray] = {}
     rows = trainer.evaluation_rows(batches.batch_size)
     num_steps = min(batches.num_steps, max_steps or batches.num_steps)
     for batch in prefetch(
         lambda step: batches.batch(step, rows), range(num_steps)
     ):
-        results, of_labels = trainer.evaluation_step(batch, num_applications)
+        results, counts = trainer.evaluation_step(batch, num_applications)
         means.add(results)
-        for name, count in of_labels.items():
-            counts[name] = counts.get(name, 0) + count.astype(np.float64)
-    guesses = {
-        target.baseline: float(
-            counts[target.baseline].max() / counts[target.baseline].sum()
-        )
-        for target in targets
+        for name, count in counts.items():
+            total = label_counts.get(name, 0)
+            label_counts[name] = total + count.astype(np.float64)
+    metrics = means.means()
+    return {
+        "loss": sum(metrics[target.loss] for target in targets),
+        **metrics,
+        "masked_lm_perplexity": math.exp(min(metrics["masked_lm_loss"], 700.0)),
+        **{
+            target.baseline: float(
+                label_counts[target.baseline].max()
+                / label_counts[target.baseline].sum()
+            )
+            for target in targets
+        },
     }
-    return means.means(), guesses
+
+
+def pretraining_metric_names(targets: Sequence[Target]) -> list[str]:
+    """Returns the names of what `evaluate_pretraining` returns."""
+    names = ["loss", "masked_lm_perplexity"]
+    for target in targets:
+        names += [target.loss, target.accuracy, target.baseline]
+    return names
 
 
 def evaluate_pretrained(
@@ -89,15 +79,15 @@ def evaluate_pretrained(
     seed: int,
     masking: MaskingConfig | None = None,
 ) -> dict[str, float]:
-    """Returns what `evaluate_pretraining` gives, of a model directory.
+    """Returns the metrics of `evaluate_pretraining` for a model directory.
 
     Args:
         model_dir: of a pretrained model.
         data: a directory of shards, or a glob.
         split: of the shards.
-        batch_size: sequences at a time.
+        batch_size: sequences per batch.
         seed: of the masks.
-        masking: how dynamic records are masked; by default as in the paper.
+        masking: of dynamic records; by default as in the paper.
 
     Raises:
         UserError: when the model has no pretraining heads or cannot read

@@ -1,17 +1,18 @@
 """The fine-tuning job: a task's head on a pretrained encoder."""
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import keras
-
 from albert_tf.cluster.distribution import make_strategy
 from albert_tf.config import (
     FinetuneConfig,
+    ModelConfig,
     RuntimeConfig,
     UserError,
     override,
+    require,
     to_dict,
 )
 from albert_tf.inputs.input_pipeline import Batch
@@ -20,51 +21,27 @@ from albert_tf.inputs.phases import DepthSchedule, Phases
 from albert_tf.interchange.model_directory import (
     InitialWeights,
     check_vocab_size,
-    initialize,
     save_model_directory,
 )
 from albert_tf.interchange.task_record import TaskRecord
-from albert_tf.jobs.micro_batch import AUTO, resolved_micro_batch
-from albert_tf.jobs.pictures import draw
-from albert_tf.jobs.task_evaluation import EvaluatedExamples, scores_of
+from albert_tf.jobs.figures import draw
+from albert_tf.jobs.micro_batch import AUTO
+from albert_tf.jobs.task_evaluation import EvaluatedExamples, compute_scores
+from albert_tf.jobs.training_job import (
+    Environment,
+    TrainingJob,
+    resolve_for_machine,
+)
 from albert_tf.jobs.workload import Workload
 from albert_tf.modeling.accounting import training_flops
 from albert_tf.modeling.encoder import sharing_plan
-from albert_tf.modeling.models import model_class
-from albert_tf.optim.schedules import warm_up_warnings
-from albert_tf.rundir.run_directory import extended
+from albert_tf.modeling.models import AlbertModel, model_class
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.feature_building import FeatureBuilder, examples_digest
+from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds.base import Answers, Figure
 from albert_tf.text.tokenizer import load_tokenizer
-from albert_tf.training.job import Job
-from albert_tf.training.loop import train
 from albert_tf.training.objectives import HeadObjective
-from albert_tf.training.trainer import DTYPE_POLICIES, Trainer
-
-
-def resolve_steps(config: FinetuneConfig, num_rows: int) -> FinetuneConfig:
-    """Returns the configuration with steps in place of epochs.
-
-    Raises:
-        UserError: when neither is given.
-    """
-    steps = config.training.num_train_steps or math.ceil(
-        config.finetuning.num_train_epochs
-        * num_rows
-        / config.training.train_batch_size
-    )
-    if not steps:
-        raise UserError(
-            "num_train_steps and num_train_epochs are both 0; "
-            "fine-tuning needs at least 1 step."
-        )
-    warmup = config.optimizer.num_warmup_steps or round(
-        config.finetuning.warmup_proportion * steps
-    )
-    return override(
-        config, {"num_train_steps": steps, "num_warmup_steps": warmup}
-    )
 
 
 def run_finetuning(
@@ -75,99 +52,51 @@ def run_finetuning(
     run_dir: str,
     initial: InitialWeights,
     tokenizer_dir: str = "",
-    model_changes: dict | None = None,
+    model_changes: Mapping[str, Any] | None = None,
     runtime: RuntimeConfig | None = None,
     workers: int = 1,
     cache_dir: str = "",
-    say: Callable[[str], None] = print,
+    log: Callable[[str], None] = print,
 ) -> dict[str, float]:
-    """Fine-tunes to the end and returns the evaluation on the dev examples.
+    """Fine-tunes to the last step and returns the evaluation on dev examples.
 
     Args:
-        config: every setting; the architecture is that of `initial`.
-        task: what to learn.
+        config: all settings but the architecture, which is that of `initial`.
+        task: a row of the catalog, or a custom task.
         data_dir: the task's files.
-        run_dir: made where missing; as in `run_pretraining`.
+        run_dir: created if missing; resumed as in `run_pretraining`.
         initial: the pretrained weights.
-        tokenizer_dir: where `initial` brings no tokenizer.
+        tokenizer_dir: where `initial` has no tokenizer.
         model_changes: settings of the architecture to change (dropout).
-        runtime: where and how it runs.
-        workers: processes that make features.
-        cache_dir: where features are kept; empty: nowhere.
-        say: takes a line for people.
+        runtime: settings that do not decide the result.
+        workers: processes that build features.
+        cache_dir: caches features for the next run; empty: no cache.
+        log: takes a line.
 
     Raises:
-        UserError: for anything that does not fit together.
+        UserError: for settings, data and weights that do not fit together.
         RunStopped: when it ends before its last step (see loop.py).
     """
     runtime = runtime or RuntimeConfig()
-    strategy = make_strategy(runtime)
-    directory = tokenizer_dir or initial.tokenizer_place
-    tokenizer = load_tokenizer(directory)
+    environment = Environment(make_strategy(runtime), run_dir, runtime)
+    tokenizer_path = tokenizer_dir or initial.tokenizer_place
+    tokenizer = load_tokenizer(tokenizer_path)
     model_config = override(initial.config, model_changes or {})
-    check_vocab_size(model_config, tokenizer, directory)
-    max_seq_length = config.features.max_seq_length
-    if max_seq_length > model_config.max_position_embeddings:
-        raise UserError(
-            f"max_seq_length={max_seq_length} exceeds the model's "
-            f"max_position_embeddings={model_config.max_position_embeddings}; "
-            "lower --max_seq_length."
-        )
-    if (
-        config.finetuning.padding == "bucket"
-        and config.training.steps_per_loop > 1
-    ):
-        raise UserError(
-            f"steps_per_loop={config.training.steps_per_loop} needs batches of "
-            "one width; give --padding=max too."
-        )
-    examples = {
-        split: task.read(data_dir, split, say)
-        for split in ("train", *task.evaluated.values())
-    }
-    kind = task.kind
-    labels = list(task.labels) or kind.labels(examples["train"])
-    for split, of_split in examples.items():
-        _check_told(task, of_split, split)
-    if config.finetuning.double_unordered:
-        examples["train"] = _doubled(task, examples["train"])
+    check_vocab_size(model_config, tokenizer, tokenizer_path)
+    _check_lengths(config, model_config)
+    examples = _read_examples(config, task, data_dir, log)
+    labels = list(task.labels) or task.kind.labels(examples["train"])
     builder = FeatureBuilder(
-        kind, tokenizer, config.features, labels, workers, cache_dir, say
+        task.kind, tokenizer, config.features, labels, workers, cache_dir, log
     )
     features = builder.build(examples["train"], training=True)
-    config = extended(resolve_steps(config, len(features)), runtime)
-    measured = kind.metric_names(task.metrics, labels)
-    if features.choices and config.training.micro_batch_size == AUTO:
-        raise UserError(
-            "micro_batch_size=auto tries single sequences, and an example of "
-            f"{task.name} has {features.choices}; give a number of examples."
-        )
-    config = override(
-        config,
-        {
-            "best_metric": config.training.best_metric or measured[0],
-            "micro_batch_size": resolved_micro_batch(
-                config.training.micro_batch_size,
-                strategy,
-                run_dir,
-                # The head is a trifle beside the encoder, and so is the
-                # masked-LM head at one position.
-                Workload(
-                    model=model_config,
-                    batch_size=config.training.train_batch_size,
-                    seq_length=max_seq_length,
-                    num_predictions=1,
-                    training=config.training,
-                    optimizer=config.optimizer,
-                ),
-            ),
-        },
+    metrics = task.kind.metric_names(task.metrics, labels)
+    config = resolve_config(
+        config, task, features, model_config, metrics[0], environment
     )
-    widths = (
-        bucket_widths(max_seq_length)
-        if config.finetuning.padding == "bucket"
-        else (max_seq_length,)
-    )
+    widths = (config.features.max_seq_length,)
+    if config.finetuning.padding == "bucket":
+        widths = bucket_widths(*widths)
     batches = TaskBatches(
         features,
         batch_size=config.training.train_batch_size,
@@ -178,148 +107,245 @@ def run_finetuning(
             examples["train"][features.example_numbers[row]].location
         ),
     )
-    most = config.training.max_eval_steps * config.training.eval_batch_size
-    evaluated = {
-        ending: EvaluatedExamples.made(
-            builder,
-            examples[split][: most or None],
-            batch_size=config.training.eval_batch_size,
-            widths=widths,
-        )
-        for ending, split in task.evaluated.items()
-    }
-    description = {
-        "job": "finetune",
-        "task": task.name,
-        "config": to_dict(config),
-        "model": to_dict(model_config),
-        "labels": labels,
-        "train_examples": examples_digest(examples["train"]),
-        "dev_examples": [
-            examples_digest(examples[split])
-            for split in task.evaluated.values()
+    max_examples = (
+        config.training.max_eval_steps * config.training.eval_batch_size
+    )
+    job = _Finetuning(
+        config=config,
+        environment=environment,
+        model_config=model_config,
+        tokenizer=tokenizer,
+        initial=initial,
+        objective=HeadObjective(task.kind.head),
+        phases=Phases([batches], [config.training.num_train_steps]),
+        depths=DepthSchedule("", len(sharing_plan(model_config))),
+        best_metric=config.training.best_metric,
+        metric_names=[
+            f"{name}{ending}"
+            for ending in task.evaluated
+            for name in ("loss", *metrics)
         ],
-        "tokenizer": tokenizer.fingerprint,
-        "init_from": initial.fingerprint,
+        log=log,
+        task=task,
+        labels=labels,
+        examples=examples,
+        num_choices=features.choices,
+        evaluated={
+            ending: EvaluatedExamples.build(
+                builder,
+                examples[split][: max_examples or None],
+                batch_size=config.training.eval_batch_size,
+                widths=widths,
+            )
+            for ending, split in task.evaluated.items()
+        },
+    )
+    return job.run()
+
+
+def _check_lengths(config: FinetuneConfig, model_config: ModelConfig) -> None:
+    max_seq_length = config.features.max_seq_length
+    positions = model_config.max_position_embeddings
+    require(
+        max_seq_length <= positions,
+        f"max_seq_length={max_seq_length} exceeds the model's "
+        f"max_position_embeddings={positions}; lower --max_seq_length.",
+    )
+    steps_per_loop = config.training.steps_per_loop
+    require(
+        config.finetuning.padding != "bucket" or steps_per_loop == 1,
+        f"steps_per_loop={steps_per_loop} needs batches of one width; give "
+        "--padding=max too.",
+    )
+
+
+def _read_examples(
+    config: FinetuneConfig,
+    task: Task,
+    data_dir: str,
+    log: Callable[[str], None],
+) -> dict[str, Sequence[Any]]:
+    """Returns the labelled examples of each split that the run needs."""
+    examples = {
+        split: task.read(data_dir, split, log)
+        for split in ("train", *task.evaluated.values())
     }
-    with strategy.scope():
-        keras.utils.set_random_seed(config.training.seed)
-        model = model_class(kind.head)(
-            model_config,
-            **({"labels": labels} if kind.labelled else {}),
-            remat=config.training.remat,
-            dtype=DTYPE_POLICIES[config.training.precision],
+    for split, of_split in examples.items():
+        for example in of_split:
+            require(
+                task.kind.has_label(example),
+                f"{example.location} has no label; {split} examples of "
+                f"{task.name} need one.",
+            )
+    if config.finetuning.double_unordered:
+        require(
+            not task.ordered,
+            "double_unordered swaps the texts of pairs, and the labels of "
+            f"{task.name} depend on their order.",
         )
-        say(initialize(model, initial))
-        trainer = Trainer(
-            model,
-            HeadObjective(kind.head),
-            strategy=strategy,
-            optimizer_config=config.optimizer,
-            training_config=config.training,
+        examples["train"] = task.kind.in_both_orders(examples["train"])
+    return examples
+
+
+def resolve_config(
+    config: FinetuneConfig,
+    task: Task,
+    features: Features,
+    model_config: ModelConfig,
+    default_metric: str,
+    environment: Environment,
+) -> FinetuneConfig:
+    """Returns the configuration with all that the data and machine decide.
+
+    Steps in place of epochs, the warm-up, the metric of the best model and
+    the micro-batch.
+    """
+    config = resolve_steps(config, len(features))
+    training = config.training
+    if features.choices and training.micro_batch_size == AUTO:
+        raise UserError(
+            "micro_batch_size=auto tries single sequences, and an example of "
+            f"{task.name} has {features.choices}; give a number of examples."
+        )
+    # The head needs little memory beside the encoder, as does the masked-LM
+    # head at one position.
+    largest = Workload(
+        model=model_config,
+        batch_size=training.train_batch_size,
+        seq_length=config.features.max_seq_length,
+        num_predictions=1,
+        training=training,
+        optimizer=config.optimizer,
+    )
+    return override(
+        resolve_for_machine(config, environment, largest),
+        {"best_metric": training.best_metric or default_metric},
+    )
+
+
+def resolve_steps(config: FinetuneConfig, num_rows: int) -> FinetuneConfig:
+    """Returns the configuration with steps in place of epochs.
+
+    Raises:
+        UserError: if both are 0.
+    """
+    steps = config.training.num_train_steps or math.ceil(
+        config.finetuning.num_train_epochs
+        * num_rows
+        / config.training.train_batch_size
+    )
+    require(
+        steps > 0,
+        "num_train_steps and num_train_epochs are both 0; fine-tuning needs "
+        "at least 1 step.",
+    )
+    warmup = config.optimizer.num_warmup_steps or round(
+        config.finetuning.warmup_proportion * steps
+    )
+    return override(
+        config, {"num_train_steps": steps, "num_warmup_steps": warmup}
+    )
+
+
+@dataclasses.dataclass(kw_only=True)
+class _Finetuning(TrainingJob):
+    """Fine-tuning on a task.
+
+    Attributes:
+        labels: names of the classes, if the task has any.
+        examples: by split.
+        num_choices: rows per example of multiple choice; else 0.
+        evaluated: the held-out examples by the suffix of their metrics.
+    """
+
+    task: Task
+    labels: list[str]
+    examples: dict[str, Sequence[Any]]
+    num_choices: int
+    evaluated: dict[str, EvaluatedExamples]
+    _last_figures: dict[str, Figure] = dataclasses.field(default_factory=dict)
+
+    def build_model(self, **options: str) -> AlbertModel:
+        labels = {"labels": self.labels} if self.task.kind.labelled else {}
+        build = model_class(self.task.kind.head)
+        return build(self.model_config, **labels, **options)
+
+    def description(self) -> dict:
+        return {
+            "job": "finetune",
+            "task": self.task.name,
+            "config": to_dict(self.config),
+            "model": to_dict(self.model_config),
+            "labels": self.labels,
+            "train_examples": examples_digest(self.examples["train"]),
+            "dev_examples": [
+                examples_digest(self.examples[split])
+                for split in self.task.evaluated.values()
+            ],
+            "tokenizer": self.tokenizer.fingerprint,
+            "init_from": self.initial.fingerprint,
+        }
+
+    def evaluate(self, step: int) -> dict[str, float]:
+        kind, features = self.task.kind, self.config.features
+        metrics: dict[str, float] = {}
+        for ending, part in self.evaluated.items():
+            loss, scores = compute_scores(self.trainer, kind, part, features)
+            answers = Answers(part.examples, scores, features, self.labels)
+            self._last_figures[ending] = kind.figure(answers)
+            constant = kind.constant_prediction(answers)
+            if constant and step >= self.config.optimizer.num_warmup_steps:
+                self.log(self._collapse(constant, ending, step))
+            found = kind.compute_metrics(answers, self.task.metrics)
+            for name, value in ({"loss": loss} | found).items():
+                metrics[f"{name}{ending}"] = value
+        return metrics
+
+    def _collapse(self, constant: str, ending: str, step: int) -> str:
+        """Returns the warning on a constant prediction.
+
+        The large second models have been reported to collapse with the
+        paper's learning rates (google-research/albert's README lowers RACE's).
+        """
+        rate = self.config.optimizer.learning_rate
+        return (
+            f"All {self.task.evaluated[ending]} examples get the same answer "
+            f"at step {step}: {constant}. The model has diverged or has not "
+            "learned anything yet. If this persists, start again in another "
+            f"--run_dir: if the learning rate is high, with "
+            f"--learning_rate={rate / 2:g}; if it is low, with more steps or "
+            "a higher rate."
         )
 
-    # Of the last evaluation.
-    pictures: dict[str, Figure] = {}
-
-    def evaluate(step: int) -> dict[str, float]:
-        measures: dict[str, float] = {}
-        for ending, part in evaluated.items():
-            loss, scores = scores_of(trainer, kind, part, config.features)
-            answers = Answers(part.examples, scores, config.features, labels)
-            pictures[ending] = kind.figure(answers)
-            only = kind.constant_prediction(answers)
-            if only and step >= config.optimizer.num_warmup_steps:
-                split = task.evaluated[ending]
-                say(_collapse(only, split, step, config))
-            found = {"loss": loss} | kind.compute_metrics(answers, task.metrics)
-            measures |= {f"{n}{ending}": value for n, value in found.items()}
-        return measures
-
-    def export(place: str, evaluation: Mapping[str, float]) -> None:
-        kept = kind.config_to_save(config.features, evaluation)
-        save_model_directory(
-            place,
-            model,
-            tokenizer,
-            max_seq_length=max_seq_length,
-            task=TaskRecord(task.name, kept),
-        )
-
-    def flops(step: int, batch: Batch) -> int:
-        widths = trainer.widths(batch)
-        rows = config.training.train_batch_size // len(widths)
+    def flops(self, step: int, batch: Batch) -> int:
+        widths = self.trainer.widths(batch)
+        rows = self.config.training.train_batch_size // len(widths)
         return sum(
             training_flops(
-                model_config,
-                batch_size=rows * max(features.choices, 1),
+                self.model_config,
+                batch_size=rows * max(self.num_choices, 1),
                 seq_length=width,
                 num_predictions=0,
-                read_positions_only=model.reads_places_only(),
+                read_positions_only=self.trainer.model.reads_places_only(),
             )
             for width in widths
         )
 
-    return train(
-        trainer,
-        Job(
-            phases=Phases([batches], [config.training.num_train_steps]),
-            depths=DepthSchedule("", len(sharing_plan(model_config))),
-            evaluate=evaluate,
-            best_metric=config.training.best_metric,
-            metric_names=[
-                f"{name}{ending}"
-                for ending in task.evaluated
-                for name in ("loss", *measured)
-            ],
-            export=export,
-            flops=flops,
-            figures=lambda: {
-                f"answers{ending}": draw(
-                    picture, f"{task.name}, {task.evaluated[ending]}"
-                )
-                for ending, picture in pictures.items()
-            },
-            warnings=warm_up_warnings(
-                config.optimizer, config.training.num_train_steps
-            ),
-        ),
-        run_dir=run_dir,
-        config=config.training,
-        runtime=runtime,
-        description=description,
-    )
-
-
-def _collapse(only: str, split: str, step: int, config: FinetuneConfig) -> str:
-    """Returns what to say of a model with one answer to everything.
-
-    The large second models have been reported to end so with the paper's
-    learning rates (google-research/albert's README lowers RACE's for them).
-    """
-    rate = config.optimizer.learning_rate
-    return (
-        f"All {split} examples get the same answer at step {step}: "
-        f"{only}. The model has diverged, or learned nothing yet; if it stays "
-        f"so, start again in another --run_dir, with "
-        f"--learning_rate={rate / 2:g} where it is a large one, and more steps "
-        "or a higher rate where it is a small one."
-    )
-
-
-def _doubled(task: Task, examples: Sequence[Any]) -> Sequence[Any]:
-    if task.ordered:
-        raise UserError(
-            f"double_unordered swaps the texts of pairs, and the labels of "
-            f"{task.name} depend on their order."
+    def export(self, directory: str, evaluation: Mapping[str, float]) -> None:
+        features = self.config.features
+        to_save = self.task.kind.config_to_save(features, evaluation)
+        save_model_directory(
+            directory,
+            self.trainer.model,
+            self.tokenizer,
+            max_seq_length=features.max_seq_length,
+            task=TaskRecord(self.task.name, to_save),
         )
-    return task.kind.in_both_orders(examples)
 
-
-def _check_told(task: Task, examples: Sequence[Any], split: str) -> None:
-    untold = next((e for e in examples if not task.kind.has_label(e)), None)
-    if untold is not None:
-        raise UserError(
-            f"{untold.location} has no answer; {split} examples of {task.name} "
-            "need one."
-        )
+    def figures(self) -> dict[str, bytes]:
+        return {
+            f"answers{ending}": draw(
+                figure, f"{self.task.name}, {self.task.evaluated[ending]}"
+            )
+            for ending, figure in self._last_figures.items()
+        }

@@ -35,7 +35,7 @@ _FIRST_GUESS = 4
 _MOST_GROWTH = 16
 
 
-def resolved_micro_batch(
+def resolve_micro_batch(
     setting: int | str,
     strategy: tf.distribute.Strategy,
     run_dir: str,

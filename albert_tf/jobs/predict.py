@@ -1,4 +1,4 @@
-"""Using a model on raw texts."""
+"""Predictions of a loaded model for raw texts."""
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.config import UserError, shown
+from albert_tf.config import UserError, require, shown
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.modeling.heads import SentenceEmbeddingHead
 from albert_tf.tasks.features import Features
@@ -42,65 +42,58 @@ class FilledMask:
     candidates: list[list[tuple[str, float]]]
 
 
-def _padded(features: Features) -> dict[str, np.ndarray]:
-    """Returns all rows as one batch, as wide as the longest."""
-    return features.batch(np.arange(len(features)), features.lengths.max())
-
-
-def _listed(texts: Iterable[Any], takes: str) -> list[Any]:
+def _check_list(texts: Iterable[Any], expected: str) -> list[Any]:
     """Returns the items; refuses a string, which would be its characters."""
-    if isinstance(texts, str | bytes | Mapping) or not isinstance(
-        texts, Iterable
-    ):
-        raise UserError(
-            f"The texts are {shown(texts)}; expected a list, each item of it "
-            f"{takes}."
-        )
+    require(
+        isinstance(texts, Iterable)
+        and not isinstance(texts, str | bytes | Mapping),
+        f"The texts are {shown(texts)}; expected a list, each item of it "
+        f"{expected}.",
+    )
     return list(texts)
 
 
-def _as_tuple(
-    item: Any, number: int, counts: range, takes: str
+def _check_item(
+    item: Any, number: int, counts: range, expected: str
 ) -> tuple[str, ...]:
-    """Returns a string, or several, as a tuple; refuses what is neither."""
+    """Returns a string, or several, as a tuple."""
     texts = (item,) if isinstance(item, str) else item
-    if (
-        not isinstance(texts, tuple | list)
-        or len(texts) not in counts
-        or not all(isinstance(text, str) for text in texts)
-    ):
-        raise UserError(f"Text {number} is {shown(item)}; expected {takes}.")
+    require(
+        isinstance(texts, tuple | list)
+        and len(texts) in counts
+        and all(isinstance(text, str) for text in texts),
+        f"Text {number} is {shown(item)}; expected {expected}.",
+    )
     return tuple(texts)
 
 
 def _strings(texts: Iterable[Any]) -> list[str]:
-    """Returns single texts."""
-    takes = "one string"
+    expected = "one string"
     return [
-        _as_tuple(item, number, range(1, 2), takes)[0]
-        for number, item in enumerate(_listed(texts, takes), start=1)
+        _check_item(item, number, range(1, 2), expected)[0]
+        for number, item in enumerate(_check_list(texts, expected), start=1)
     ]
 
 
 def _examples(kind: Kind, items: Iterable[Any]) -> list[Any]:
-    """Returns examples of a kind, made of strings where they are not yet."""
+    """Returns examples of a kind, built from strings where they are not yet."""
     return [
         item
         if isinstance(item, kind.example_type)
         else kind.example(
-            _as_tuple(item, number, kind.text_counts, kind.takes), number
+            _check_item(item, number, kind.text_counts, kind.takes), number
         )
-        for number, item in enumerate(_listed(items, kind.takes), start=1)
+        for number, item in enumerate(_check_list(items, kind.takes), start=1)
     ]
 
 
-def _batches(texts: Sequence, size: int) -> Iterator[Sequence]:
-    for first in range(0, len(texts), size):
-        yield texts[first : first + size]
+def _batches(items: Sequence, size: int) -> Iterator[Sequence]:
+    for first in range(0, len(items), size):
+        yield items[first : first + size]
 
 
 class Predictor:
-    """A loaded model that answers texts, a batch at a time."""
+    """A loaded model that predicts for texts, a batch at a time."""
 
     def __init__(self, loaded: LoadedModel, batch_size: int = 32) -> None:
         self.loaded = loaded
@@ -118,10 +111,7 @@ class Predictor:
             self.loaded.max_seq_length,
             {},
         )
-        return _padded(features)
-
-    def _run(self, features: dict[str, np.ndarray]) -> dict[str, tf.Tensor]:
-        return self._call({k: tf.constant(v) for k, v in features.items()})
+        return _padded(features, np.arange(len(features)))
 
     def classify(
         self, texts: Iterable[str | Sequence[str]]
@@ -146,18 +136,19 @@ class Predictor:
     def predict(
         self, kind: Kind, examples: Iterable[Any]
     ) -> Iterator[Prediction]:
-        """Yields what a fine-tuned model says of each example.
+        """Yields the prediction of a fine-tuned model for each example.
 
         Args:
             kind: whose head the model has.
-            examples: of this kind, or the strings that one is made of (see
+            examples: of this kind, or the strings that one consists of (see
                 `Kind.takes`): a question and its paragraph, for instance.
 
         Raises:
             UserError: when the model has another head, an item is not what
                 the kind takes, or examples do not go with one another.
         """
-        self.loaded.require_head(
+        loaded = self.loaded
+        loaded.require_head(
             kind.head,
             "The model directory",
             f"use a model that was fine-tuned for {kind.name}.",
@@ -165,22 +156,15 @@ class Predictor:
         examples = _examples(kind, examples)
         if examples:
             kind.check(examples)
-        config, labels = self.loaded.features, self.loaded.labels or []
+        config, labels = loaded.features, loaded.labels or []
         for batch in _batches(examples, self.batch_size):
             features = kind.features(
-                batch,
-                self.loaded.tokenizer,
-                config,
-                labels=labels,
-                training=False,
+                batch, loaded.tokenizer, config, labels=labels, training=False
             )
             outputs: dict[str, list] = {}
             # A long paragraph is many rows.
-            for start in range(0, len(features), self.batch_size):
-                rows = np.arange(len(features))[start:][: self.batch_size]
-                width = features.lengths[rows].max()
-                found = self._run(features.batch(rows, width))
-                for name, values in found.items():
+            for rows in _batches(np.arange(len(features)), self.batch_size):
+                for name, values in self._call(_padded(features, rows)).items():
                     outputs.setdefault(name, []).extend(values.numpy())
             scores = kind.scores(batch, features, outputs, config)
             yield from kind.predictions(Answers(batch, scores, config, labels))
@@ -198,11 +182,7 @@ class Predictor:
         )
         for batch in _batches(_strings(texts), self.batch_size):
             ids = self.loaded.tokenizer.encode_batch(batch)
-            features = {
-                name: tf.constant(value)
-                for name, value in self._pack(ids).items()
-            }
-            vectors = encode(features)
+            vectors = encode(self._pack(ids))
             for text, mean, cls in zip(
                 batch,
                 vectors["mean_embedding"].numpy(),
@@ -228,33 +208,33 @@ class Predictor:
         tokenizer = self.loaded.tokenizer
         for number, text in enumerate(_strings(texts), start=1):
             features = self._pack([tokenizer.encode_with_masks(text)])
-            places = np.flatnonzero(
-                features["input_ids"][0] == tokenizer.mask_id
-            )
+            (ids,) = features["input_ids"]
+            positions = np.flatnonzero(ids == tokenizer.mask_id)
             wanted = text.count("[MASK]")
             if not wanted:
                 raise UserError(f"Text {number} has no [MASK]: {text[:60]!r}.")
-            if len(places) < wanted:
-                raise UserError(
-                    f"Text {number} has a [MASK] beyond the model's "
-                    f"{self.loaded.max_seq_length} tokens: {text[:60]!r}; "
-                    "shorten the text."
-                )
-            features["masked_lm_positions"] = places[None].astype(np.int32)
-            logits = self._run(features)["masked_lm_logits"][0]
+            require(
+                len(positions) >= wanted,
+                f"Text {number} has a [MASK] beyond the model's "
+                f"{self.loaded.max_seq_length} tokens: {text[:60]!r}; shorten "
+                "the text.",
+            )
+            features["masked_lm_positions"] = positions[None].astype(np.int32)
+            logits = self._call(features)["masked_lm_logits"][0]
             probabilities = tf.nn.softmax(logits).numpy()
             best = np.argsort(-probabilities, axis=-1, kind="stable")[:, :top_k]
+            values = np.take_along_axis(probabilities, best, axis=-1)
             yield FilledMask(
                 text,
                 [
-                    [
-                        (piece, float(probabilities[place, piece_id]))
-                        for piece, piece_id in zip(
-                            tokenizer.pieces([int(i) for i in row]),
-                            row,
-                            strict=True,
-                        )
-                    ]
-                    for place, row in enumerate(best)
+                    list(zip(tokenizer.pieces(ids), row, strict=True))
+                    for ids, row in zip(
+                        best.tolist(), values.tolist(), strict=True
+                    )
                 ],
             )
+
+
+def _padded(features: Features, rows: np.ndarray) -> dict[str, np.ndarray]:
+    """Returns rows as one batch, as wide as the longest."""
+    return features.batch(rows, features.lengths[rows].max())

@@ -1,4 +1,4 @@
-"""What models say of a task's examples, and how right they are."""
+"""Evaluation of fine-tuned models, one or an ensemble, on a task's examples."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.config import FeatureConfig, UserError, override
+from albert_tf.config import FeatureConfig, UserError, override, require
 from albert_tf.inputs.input_pipeline import prefetch
 from albert_tf.inputs.length_buckets import TaskBatches, bucket_widths
 from albert_tf.interchange.model_directory import load_model_directory
@@ -22,20 +22,14 @@ from albert_tf.training.trainer import Trainer
 
 @dataclasses.dataclass(frozen=True)
 class EvaluatedExamples:
-    """Examples that are evaluated again and again.
-
-    Attributes:
-        examples: of a task.
-        features: theirs.
-        batches: of all rows.
-    """
+    """Held-out examples with their features and batches."""
 
     examples: Sequence[Any]
     features: Features
     batches: TaskBatches
 
     @classmethod
-    def made(
+    def build(
         cls,
         builder: FeatureBuilder,
         examples: Sequence[Any],
@@ -43,94 +37,90 @@ class EvaluatedExamples:
         batch_size: int,
         widths: tuple[int, ...],
     ) -> "EvaluatedExamples":
-        """Returns examples with their features and batches."""
+        """Returns the examples with features from `builder`."""
         features = builder.build(examples, training=False)
         batches = TaskBatches(
             features, batch_size=batch_size, seed=0, widths=widths
         )
         return cls(examples, features, batches)
 
+    def check_finite(self, values: np.ndarray, rows: np.ndarray) -> None:
+        """Raises UserError for outputs `[rows, ...]` that are not finite."""
+        finite = np.isfinite(values.reshape(len(values), -1)).all(axis=1)
+        if not finite.all():
+            row = rows[finite.argmin()]
+            example = self.examples[self.features.example_numbers[row]]
+            raise UserError(
+                f"{example.location}: the model's outputs are not finite; its "
+                "numbers grow beyond the precision's range (float32 and "
+                "bfloat16 have more than float16)."
+            )
 
-def scores_of(
+
+def compute_scores(
     trainer: Trainer,
     kind: Kind,
     evaluated: EvaluatedExamples,
     config: FeatureConfig,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[float, list[Any]]:
-    """Returns the mean loss, and what the model says of each example.
+    """Returns the mean loss, and the scores of each example (`Kind.scores`).
 
     Args:
         trainer: with a HeadObjective.
         kind: of the examples.
         evaluated: the examples.
-        config: how they became features.
-        progress: takes how many rows are done, and how many there are.
+        config: of their features.
+        progress: takes the numbers of rows done and in all.
     """
-    batches = evaluated.batches
+    batches, num_rows = evaluated.batches, len(evaluated.features)
     means = RunningMeans()
-    found: dict[str, list] = {}
-    num_rows = len(evaluated.features)
-    rows = trainer.evaluation_rows(batches.batch_size)
+    outputs_of_rows: dict[str, list] = {}
+    replica_rows = trainer.evaluation_rows(batches.batch_size)
     source = prefetch(
-        lambda step: (step, batches.batch(step, rows)), range(batches.num_steps)
+        lambda step: (step, batches.batch(step, replica_rows)),
+        range(batches.num_steps),
     )
     done = 0
     for step, batch in source:
-        measures, outputs = trainer.answers(batch)
-        means.add(measures)
-        numbers = batches.record_numbers(step)
+        losses, outputs = trainer.answers(batch)
+        means.add(losses)
+        rows = batches.record_numbers(step)
         for name, values in outputs.items():
-            _check_numbers(values[: len(numbers)], numbers, evaluated)
-            places = found.setdefault(name, [None] * num_rows)
-            for number, value in zip(numbers, values, strict=False):
-                places[number] = value
-        done += len(numbers)
+            evaluated.check_finite(values[: len(rows)], rows)
+            slots = outputs_of_rows.setdefault(name, [None] * num_rows)
+            for row, value in zip(rows, values, strict=False):
+                slots[row] = value
+        done += len(rows)
         progress(done, num_rows)
-    scores = kind.scores(evaluated.examples, evaluated.features, found, config)
+    scores = kind.scores(
+        evaluated.examples, evaluated.features, outputs_of_rows, config
+    )
     return means.means()["loss"], scores
-
-
-def _check_numbers(
-    values: np.ndarray, numbers: np.ndarray, evaluated: EvaluatedExamples
-) -> None:
-    """Raises UserError for outputs that are no numbers, and so no answers."""
-    finite = np.isfinite(values.reshape(len(values), -1))
-    wrong = ~finite.all(axis=1)
-    if wrong.any():
-        row = numbers[wrong.argmax()]
-        example = evaluated.examples[evaluated.features.example_numbers[row]]
-        raise UserError(
-            f"{example.location}: the model's outputs are not finite; its "
-            "numbers grow beyond the precision's range (float32 and bfloat16 "
-            "have more than float16)."
-        )
 
 
 @dataclasses.dataclass(frozen=True)
 class TaskEvaluation:
-    """What a model, or several together, say of examples.
+    """The evaluation of a model, or of an ensemble.
 
     Attributes:
-        task: theirs.
+        task: of the examples.
         answers: to the examples of one split.
-        measures: empty where the examples do not tell what is right.
-        members: the measures of each model alone.
+        metrics: empty if the examples have no labels.
+        members: the metrics of each model alone.
     """
 
     task: Task
     answers: Answers
-    measures: dict[str, float]
+    metrics: dict[str, float]
     members: list[dict[str, float]]
 
     def table(self) -> Table | None:
-        """Returns the measures of each label, or part, if there are any."""
-        if not self.measures:
-            return None
-        return self.task.kind.table(self.answers)
+        """Returns the metrics of each label, or part, if there are any."""
+        return self.task.kind.table(self.answers) if self.metrics else None
 
     def predictions(self) -> list[Prediction]:
-        """Returns what is said of each example, for people."""
+        """Returns the prediction for each example."""
         return self.task.kind.predictions(self.answers)
 
 
@@ -144,67 +134,62 @@ def evaluate_task(
     workers: int = 1,
     cache_dir: str = "",
     null_threshold: float | None = None,
-    say: Callable[[str], None] = print,
+    log: Callable[[str], None] = print,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> TaskEvaluation:
-    """Returns what models say of a split, and how right they are together.
+    """Returns the evaluation of models on a split; several are an ensemble.
 
-    Of several models the scores are averaged (an ensemble).
+    The scores of an ensemble are the mean of its members' scores.
 
     Raises:
         UserError: when a model is of another kind than the task, models have
             different labels, or an example has a label that they do not know.
     """
     kind = task.kind
-    examples = task.read(data_dir, split, say)
-    told = _are_told(kind, examples)
+    examples = task.read(data_dir, split, log)
+    has_labels = _have_labels(kind, examples)
     members: list[Answers] = []
-    labels: list[str] = []
     for model_dir in model_dirs:
         loaded = load_model_directory(model_dir)
         loaded.require_head(
             kind.head, model_dir, f"fine-tune one for {task.name} first."
         )
-        found = loaded.labels or [] if kind.labelled else []
-        _check_labels(task, model_dir, found, labels)
-        labels = labels or found
+        labels = loaded.labels or [] if kind.labelled else []
+        _check_labels(task, model_dir, labels, members)
         config = loaded.features
         if null_threshold is not None:
             config = override(config, {"null_threshold": null_threshold})
-        builder = FeatureBuilder(
-            kind, loaded.tokenizer, config, labels, workers, cache_dir, say
+        evaluated = EvaluatedExamples.build(
+            FeatureBuilder(
+                kind, loaded.tokenizer, config, labels, workers, cache_dir, log
+            ),
+            examples,
+            batch_size=batch_size,
+            widths=bucket_widths(config.max_seq_length),
         )
         trainer = Trainer(
             loaded.model,
             HeadObjective(kind.head),
             strategy=tf.distribute.get_strategy(),
         )
-        evaluated = EvaluatedExamples.made(
-            builder,
-            examples,
-            batch_size=batch_size,
-            widths=bucket_widths(config.max_seq_length),
-        )
         if loaded.task and loaded.task.task != task.name:
-            say(
-                f"{model_dir} was fine-tuned for {loaded.task.task}, and now "
-                f"answers {task.name}."
+            log(
+                f"{model_dir} was fine-tuned for {loaded.task.task}, and is "
+                f"now evaluated on {task.name}."
             )
-        _, scores = scores_of(trainer, kind, evaluated, config, progress)
+        _, scores = compute_scores(trainer, kind, evaluated, config, progress)
         members.append(Answers(examples, scores, config, labels))
-    together = _averaged(kind, members) if len(members) > 1 else members[0]
-    measured: list[dict[str, float]] = []
-    if told:
-        measured = [
-            kind.compute_metrics(answers, task.metrics)
-            for answers in (*members, together)
-        ]
-    *of_members, measures = measured or [{}]
-    return TaskEvaluation(task, together, measures, of_members)
+    answers = _ensemble(kind, members) if len(members) > 1 else members[0]
+    if not has_labels:
+        return TaskEvaluation(task, answers, {}, [])
+    *of_members, metrics = (
+        kind.compute_metrics(each, task.metrics) for each in (*members, answers)
+    )
+    return TaskEvaluation(task, answers, metrics, of_members)
 
 
-def _averaged(kind: Kind, members: Sequence[Answers]) -> Answers:
-    """Returns what several models say together, by their mean threshold."""
+def _ensemble(kind: Kind, members: Sequence[Answers]) -> Answers:
+    """Returns the answers of an ensemble, with its members' mean threshold."""
     thresholds = [answers.config.null_threshold for answers in members]
     return dataclasses.replace(
         members[0],
@@ -215,32 +200,27 @@ def _averaged(kind: Kind, members: Sequence[Answers]) -> Answers:
     )
 
 
-def _are_told(kind: Kind, examples: Sequence[Any]) -> bool:
-    """Returns whether all examples tell their answers.
-
-    Raises:
-        UserError: when some do and some do not.
-    """
-    told = [kind.has_label(example) for example in examples]
-    if any(told) and not all(told):
+def _have_labels(kind: Kind, examples: Sequence[Any]) -> bool:
+    """Returns whether all examples have a label; raises if only some have."""
+    unlabelled = [e for e in examples if not kind.has_label(e)]
+    if 0 < len(unlabelled) < len(examples):
         raise UserError(
-            f"{examples[told.index(False)].location} has no answer, though "
-            "others have; a split tells all or none."
+            f"{unlabelled[0].location} has no label, though others have; "
+            "expected labels for all examples of a split or for none."
         )
-    return all(told)
+    return not unlabelled
 
 
 def _check_labels(
-    task: Task, model_dir: str, found: list[str], others: list[str]
+    task: Task, model_dir: str, labels: list[str], members: Sequence[Answers]
 ) -> None:
     """Raises UserError unless a model has the task's and the others' labels."""
-    for source, wanted in (
-        (task.name, list(task.labels)),
-        ("the models before it", others),
-    ):
-        if task.kind.labelled and wanted and found != wanted:
-            raise UserError(
-                f"{model_dir} has the labels {', '.join(found)}; "
-                f"{source} {'has' if source == task.name else 'have'} "
-                f"{', '.join(wanted)}."
-            )
+    expected = [(f"{task.name} has", list(task.labels))]
+    if members:
+        expected.append(("the models before it have", members[0].labels))
+    for source, wanted in expected:
+        require(
+            not task.kind.labelled or not wanted or labels == wanted,
+            f"{model_dir} has the labels {', '.join(labels)}; {source} "
+            f"{', '.join(wanted)}.",
+        )

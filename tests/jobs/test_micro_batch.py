@@ -21,7 +21,7 @@ from albert_tf.config import (
 from albert_tf.jobs import micro_batch
 from albert_tf.jobs.micro_batch import (
     largest_micro_batch,
-    resolved_micro_batch,
+    resolve_micro_batch,
 )
 from albert_tf.jobs.training_probe import make_probe, probe_batch
 from albert_tf.jobs.workload import Workload, random_batch
@@ -94,18 +94,18 @@ def test_not_even_one():
 
 
 def test_a_number_is_taken_as_it_is(tmp_path):
-    assert resolved_micro_batch(3, ALONE, str(tmp_path), work()) == 3
+    assert resolve_micro_batch(3, ALONE, str(tmp_path), work()) == 3
 
 
 def test_a_run_keeps_its_number(tmp_path):
     config = {"config": {"training": {"micro_batch_size": 5}}}
     (tmp_path / "config.json").write_text(json.dumps(config))
-    assert resolved_micro_batch("auto", ALONE, str(tmp_path), work()) == 5
+    assert resolve_micro_batch("auto", ALONE, str(tmp_path), work()) == 5
 
 
 @pytest.mark.slow
 def test_it_is_tried_in_other_processes(tmp_path, capsys):
-    found = resolved_micro_batch("auto", ALONE, str(tmp_path), work())
+    found = resolve_micro_batch("auto", ALONE, str(tmp_path), work())
     assert found == 6
     said = capsys.readouterr().out
     assert "Micro-batch of 1: " in said
@@ -178,6 +178,6 @@ def test_replicas_share_the_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(micro_batch, "free_memory", lambda: 1000)
     for strategy in (ALONE, make_strategy(TWO)):
         assert (
-            resolved_micro_batch("auto", strategy, str(tmp_path), work()) == 1
+            resolve_micro_batch("auto", strategy, str(tmp_path), work()) == 1
         )
     assert limits == [(6, 800), (3, 400)]

@@ -1,0 +1,174 @@
+"""What pretraining and fine-tuning share: one job that trains a model.
+
+The order is always the same: read the data, resolve the configuration, build
+the model and its optimizer, restore, train, report. A job's module does the
+first two and describes the rest in a subclass of `TrainingJob`.
+"""
+
+import abc
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+
+import keras
+import tensorflow as tf
+
+from albert_tf.config import (
+    FinetuneConfig,
+    ModelConfig,
+    PretrainConfig,
+    RuntimeConfig,
+    override,
+)
+from albert_tf.config.fields import Config
+from albert_tf.inputs.input_pipeline import Batch
+from albert_tf.inputs.phases import DepthSchedule, Phases
+from albert_tf.interchange.model_directory import InitialWeights, initialize
+from albert_tf.jobs.micro_batch import resolve_micro_batch
+from albert_tf.jobs.workload import Workload
+from albert_tf.modeling.models import AlbertModel
+from albert_tf.optim.schedules import warm_up_warnings
+from albert_tf.rundir.run_directory import extended
+from albert_tf.text.tokenizer_base import Tokenizer
+from albert_tf.training.job import Job
+from albert_tf.training.loop import train
+from albert_tf.training.objectives import HeadObjective, TargetsObjective
+from albert_tf.training.trainer import DTYPE_POLICIES, Trainer
+
+
+@dataclasses.dataclass(frozen=True)
+class Environment:
+    """Where a job runs.
+
+    Attributes:
+        strategy: of its replicas.
+        run_dir: which may not exist yet.
+        runtime: settings that do not decide the result.
+    """
+
+    strategy: tf.distribute.Strategy
+    run_dir: str
+    runtime: RuntimeConfig
+
+
+def resolve_for_machine(
+    config: Config, environment: Environment, largest: Workload
+) -> Config:
+    """Returns the configuration, extended and with a micro-batch that fits.
+
+    Args:
+        config: with all that the data decides.
+        environment: of the run.
+        largest: a step that needs as much memory as any of the run.
+    """
+    config = extended(config, environment.runtime)
+    micro_batch_size = resolve_micro_batch(
+        config.training.micro_batch_size,
+        environment.strategy,
+        environment.run_dir,
+        largest,
+    )
+    return override(config, {"micro_batch_size": micro_batch_size})
+
+
+@dataclasses.dataclass(kw_only=True)
+class TrainingJob(abc.ABC):
+    """A job that trains a model to its last step.
+
+    Attributes:
+        config: resolved; nothing changes it while the job runs.
+        environment: where it runs.
+        model_config: the architecture.
+        tokenizer: the model's.
+        initial: weights to start from; None: random ones.
+        objective: what is minimised.
+        phases: the batches.
+        depths: how many layers are applied.
+        metric_names: of what `evaluate` returns.
+        warnings: lines for the log.
+        log: takes a line.
+        trainer: of the job's model, once `run` has built it.
+    """
+
+    config: PretrainConfig | FinetuneConfig
+    environment: Environment
+    model_config: ModelConfig
+    tokenizer: Tokenizer
+    initial: InitialWeights | None
+    objective: TargetsObjective | HeadObjective
+    phases: Phases
+    depths: DepthSchedule
+    best_metric: str
+    metric_names: list[str]
+    warnings: tuple[str, ...] = ()
+    log: Callable[[str], None] = functools.partial(print, flush=True)
+    trainer: Trainer = dataclasses.field(init=False)
+
+    @abc.abstractmethod
+    def build_model(self, **options: str) -> AlbertModel:
+        """Returns a new model; `options` are `remat` and `dtype`."""
+
+    @abc.abstractmethod
+    def description(self) -> dict:
+        """Returns everything that decides the run, as in config.json."""
+
+    @abc.abstractmethod
+    def evaluate(self, step: int) -> dict[str, float]:
+        """Returns the metrics on the held-out examples after a step."""
+
+    @abc.abstractmethod
+    def flops(self, step: int, batch: Batch) -> int:
+        """Returns the floating-point operations of a step."""
+
+    @abc.abstractmethod
+    def export(self, directory: str, evaluation: Mapping[str, float]) -> None:
+        """Writes the model directory of a model with this evaluation."""
+
+    def samples(self) -> str:
+        """Returns sample predictions in Markdown; empty: none."""
+        return ""
+
+    def figures(self) -> dict[str, bytes]:
+        """Returns PNG files of the last evaluation, by name."""
+        return {}
+
+    def run(self) -> dict[str, float]:
+        """Trains to the last step and returns the last evaluation."""
+        training, optimizer = self.config.training, self.config.optimizer
+        with self.environment.strategy.scope():
+            keras.utils.set_random_seed(training.seed)
+            model = self.build_model(
+                remat=training.remat, dtype=DTYPE_POLICIES[training.precision]
+            )
+            if self.initial:
+                self.log(initialize(model, self.initial))
+            self.trainer = Trainer(
+                model,
+                self.objective,
+                strategy=self.environment.strategy,
+                optimizer_config=optimizer,
+                training_config=training,
+            )
+        job = Job(
+            phases=self.phases,
+            depths=self.depths,
+            evaluate=self.evaluate,
+            best_metric=self.best_metric,
+            metric_names=self.metric_names,
+            export=self.export,
+            flops=self.flops,
+            samples=self.samples,
+            figures=self.figures,
+            warnings=(
+                *self.warnings,
+                *warm_up_warnings(optimizer, training.num_train_steps),
+            ),
+        )
+        return train(
+            self.trainer,
+            job,
+            run_dir=self.environment.run_dir,
+            config=training,
+            runtime=self.environment.runtime,
+            description=self.description(),
+        )

@@ -166,9 +166,9 @@ def _evaluate_task(task: Task, split: str, ending: str) -> dict[str, float]:
         )
     predictions = result.predictions()
     print(f"{task.name}, {split}: {len(result.answers.examples)} examples.")
-    if result.measures:
+    if result.metrics:
         _print_measures(result)
-        if "best_f1" in result.measures and FLAGS.null_threshold is None:
+        if "best_f1" in result.metrics and FLAGS.null_threshold is None:
             threshold = result.answers.config.null_threshold
             print(
                 f"null_threshold={threshold:.4g} was chosen "
@@ -180,7 +180,7 @@ def _evaluate_task(task: Task, split: str, ending: str) -> dict[str, float]:
             "The file does not tell the answers; nothing is measured"
             + (", and no mistake is known." if FLAGS.errors else ".")
         )
-    if FLAGS.errors and result.measures:
+    if FLAGS.errors and result.metrics:
         _print_errors(predictions)
     written = prediction_files(task, split, result.answers, predictions)
     if FLAGS.output_dir:
@@ -196,18 +196,18 @@ def _evaluate_task(task: Task, split: str, ending: str) -> dict[str, float]:
         (name,) = (name for name in written if name.endswith(".tsv"))
         names = add_to_submission(FLAGS.submission, name, written[name])
         print(f"{FLAGS.submission} holds {', '.join(names)}.")
-    return {f"{n}{ending}": value for n, value in result.measures.items()}
+    return {f"{n}{ending}": value for n, value in result.metrics.items()}
 
 
 def _print_measures(result: Any) -> None:
-    columns = [result.measures]
+    columns = [result.metrics]
     header = ["measure", "value"]
     if len(result.members) > 1:
-        columns = [*result.members, result.measures]
+        columns = [*result.members, result.metrics]
         header = ["measure", *FLAGS.model_dir, "together"]
     rows = [
         [name, *(f"{column[name]:.4f}" for column in columns)]
-        for name in result.measures
+        for name in result.metrics
     ]
     print(command_line.format_table(rows, header))
     table = result.table()

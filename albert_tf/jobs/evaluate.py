@@ -13,11 +13,11 @@ from albert_tf.inputs.input_pipeline import (
     prefetch,
     sentence_objective,
 )
-from albert_tf.records.targets import Target
 from albert_tf.interchange.model_directory import load_model_directory
 from albert_tf.records.shards import open_shards
-from albert_tf.training.running_statistics import RunningMeans
+from albert_tf.records.targets import Target
 from albert_tf.training.objectives import pretraining_objective
+from albert_tf.training.running_statistics import RunningMeans
 from albert_tf.training.trainer import Trainer
 
 
@@ -31,8 +31,8 @@ def evaluate_pretraining(
 
     `loss` is the sum of the losses, which training minimises;
     `masked_lm_perplexity` is exp of the masked-LM loss. Each accuracy comes
-    with its majority-class baseline on the same examples (see records/targets.py),
-    such as `most_frequent_token_accuracy`.
+    with its majority-class baseline on the same examples, such as
+    `most_frequent_token_accuracy` (see records/targets.py).
     """
     means = RunningMeans()
     targets = trainer.objective.targets

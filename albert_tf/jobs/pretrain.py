@@ -152,20 +152,19 @@ class _Data:
 
     def warnings(self) -> tuple[str, ...]:
         """Returns lines for the log: the objective, unequal lengths."""
-        lengths = [
-            (train, train.metadata["max_seq_length"])
-            + (held_out, held_out.metadata["max_seq_length"])
-            for train, held_out in zip(self.train, self.evaluation, strict=True)
-        ]
-        return (
-            f"Sentence objective {self.objective.name}: {self.objective.meaning}.",
-            *(
-                f"{train.directory} has sequences of {ours} tokens, and the "
-                f"held-out ones of {held_out.directory} have {theirs}."
-                for train, ours, held_out, theirs in lengths
-                if ours != theirs
-            ),
-        )
+        objective = self.objective
+        lines = [f"Sentence objective {objective.name}: {objective.meaning}."]
+        for train, held_out in zip(self.train, self.evaluation, strict=True):
+            ours, theirs = (
+                shards.metadata["max_seq_length"]
+                for shards in (train, held_out)
+            )
+            if ours != theirs:
+                lines.append(
+                    f"{train.directory} has sequences of {ours} tokens, and "
+                    f"the held-out ones of {held_out.directory} have {theirs}."
+                )
+        return tuple(lines)
 
 
 def _open_data(
@@ -219,7 +218,13 @@ def _open_data(
         evaluation=evaluation,
         tokenizer=tokenizer,
         objective=objective,
-        phases=Phases([batches(*p, True) for p in zip(train, batch_sizes)], steps),
+        phases=Phases(
+            [
+                batches(shards, size, True)
+                for shards, size in zip(train, batch_sizes, strict=True)
+            ],
+            steps,
+        ),
         held_out=[
             batches(shards, config.training.eval_batch_size, False)
             for shards in evaluation

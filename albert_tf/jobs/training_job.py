@@ -7,7 +7,6 @@ first two and describes the rest in a subclass of `TrainingJob`.
 
 import abc
 import dataclasses
-import functools
 from collections.abc import Callable, Mapping
 
 import keras
@@ -101,7 +100,7 @@ class TrainingJob(abc.ABC):
     best_metric: str
     metric_names: list[str]
     warnings: tuple[str, ...] = ()
-    log: Callable[[str], None] = functools.partial(print, flush=True)
+    log: Callable[[str], None] = print
     trainer: Trainer = dataclasses.field(init=False)
 
     @abc.abstractmethod

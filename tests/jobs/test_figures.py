@@ -1,4 +1,4 @@
-"""Pictures of how a model answers, and TensorBoard reading them."""
+"""Figures of a model, and TensorBoard reading them."""
 
 import io
 
@@ -9,7 +9,7 @@ from tensorboard.backend.event_processing.event_accumulator import (
     EventAccumulator,
 )
 
-from albert_tf.jobs.pictures import draw
+from albert_tf.jobs.figures import draw
 from albert_tf.rundir.monitor import Monitor
 from albert_tf.tasks.kinds.base import ConfusionMatrix, Distributions
 
@@ -35,7 +35,7 @@ def test_a_row_is_shaded_by_its_shares():
 
 
 @pytest.mark.parametrize(
-    "picture",
+    "figure",
     [
         ConfusionMatrix([f"label {n}" for n in range(40)], np.eye(40)),
         matrix([[0, 0], [0, 0]]),
@@ -46,8 +46,8 @@ def test_a_row_is_shaded_by_its_shares():
         ConfusionMatrix(["\u597d", "\U0001f600"], np.eye(2)),
     ],
 )
-def test_anything_can_be_drawn(picture, recwarn):
-    assert pixels(draw(picture, "$_$")).std() > 1
+def test_anything_can_be_drawn(figure, recwarn):
+    assert pixels(draw(figure, "$_$")).std() > 1
     assert not recwarn.list
 
 
@@ -57,7 +57,7 @@ def test_distributions_differ():
     assert (pixels(draw(low, "t")) != pixels(draw(high, "t"))).any()
 
 
-def test_tensorboard_has_the_picture(tmp_path):
+def test_tensorboard_has_the_figure(tmp_path):
     monitor = Monitor(str(tmp_path), num_steps=5, start_step=0)
     png = draw(matrix([[1, 2], [3, 4]]), "MRPC, dev")
     monitor.log_figure("answers", png, split="eval", step=3)

@@ -121,7 +121,7 @@ def test_evaluate_agrees_with_the_run(finished, data_dir):
         split="dev",
         batch_size=7,
     )
-    assert {"loss": evaluation["loss"], **result.measures} == pytest.approx(
+    assert {"loss": evaluation["loss"], **result.metrics} == pytest.approx(
         evaluation
     )
     rows = [prediction.fields for prediction in result.predictions()]
@@ -344,14 +344,14 @@ def test_one_answer_to_everything_is_told(data_dir, pretrained, tmp_path):
     said = []
     settings = config(learning_rate=0.5, num_train_steps=6, num_warmup_steps=1)
     evaluation = run(
-        data_dir, pretrained, tmp_path / "run", settings, say=said.append
+        data_dir, pretrained, tmp_path / "run", settings, log=said.append
     )
     assert evaluation["accuracy"] in (pytest.approx(20 / 41), 21 / 41)
     (line,) = (line for line in said if "same answer" in line)
     assert re.match(
         "All dev examples get the same answer at step 6: (sea|land)", line
     )
-    assert "with --learning_rate=0.25 where it is a large one" in line
+    assert "if the learning rate is high, with --learning_rate=0.25" in line
 
 
 @pytest.mark.slow

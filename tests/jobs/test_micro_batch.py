@@ -89,7 +89,7 @@ def test_peaks_that_bend_upwards():
 
 
 def test_not_even_one():
-    with pytest.raises(UserError, match="one sequence already takes 2 MiB"):
+    with pytest.raises(UserError, match="one sequence already needs 2 MiB"):
         largest_micro_batch(8, 2**20, lambda size: 2 * 2**20)
 
 
@@ -109,7 +109,7 @@ def test_it_is_tried_in_other_processes(tmp_path, capsys):
     assert found == 6
     said = capsys.readouterr().out
     assert "Micro-batch of 1: " in said
-    assert "micro_batch_size=6 of 6, with room for " in said
+    assert "micro_batch_size=6 of 6, within " in said
 
 
 @pytest.mark.slow
@@ -124,7 +124,7 @@ def test_micro_batches_that_do_not_divide_the_share(monkeypatch):
     def here(work, size, share):
         monkeypatch.setattr(micro_batch, "peak_of_training", peak_of_training)
         reader, writer = multiprocessing.Pipe()
-        micro_batch._tell_peak(micro_batch._part(work, size, share), writer)
+        micro_batch._send_peak(micro_batch._trial(work, size, share), writer)
         return reader.recv()
 
     for size in (3, 5):
@@ -148,7 +148,7 @@ def test_the_runs_optimizer_is_tried(monkeypatch):
     monkeypatch.setattr(micro_batch, "peak_of_training", peak_of_training)
     reader, writer = multiprocessing.Pipe()
     given = dataclasses.replace(work(), optimizer=config)
-    micro_batch._tell_peak(micro_batch._part(given, 3, 6), writer)
+    micro_batch._send_peak(micro_batch._trial(given, 3, 6), writer)
     assert reader.recv() == 1
     (trainer,) = tried
     held = trainer.variables()
@@ -177,7 +177,5 @@ def test_replicas_share_the_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(micro_batch, "largest_micro_batch", found)
     monkeypatch.setattr(micro_batch, "free_memory", lambda: 1000)
     for strategy in (ALONE, make_strategy(TWO)):
-        assert (
-            resolve_micro_batch("auto", strategy, str(tmp_path), work()) == 1
-        )
+        assert resolve_micro_batch("auto", strategy, str(tmp_path), work()) == 1
     assert limits == [(6, 800), (3, 400)]

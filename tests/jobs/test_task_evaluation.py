@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from albert_tf.config import FeatureConfig, UserError
-from albert_tf.jobs.task_evaluation import EvaluatedExamples, scores_of
+from albert_tf.jobs.task_evaluation import EvaluatedExamples, compute_scores
 from albert_tf.tasks.examples import Example
 from albert_tf.tasks.feature_building import FeatureBuilder
 from albert_tf.tasks.kinds.texts import Regression
@@ -39,7 +39,7 @@ def evaluated(tiny_tokenizer):
         for line, count in enumerate((3, 1, 5, 2, 4), start=2)
     ]
     builder = FeatureBuilder(Regression(), tiny_tokenizer, CONFIG, [])
-    return EvaluatedExamples.made(
+    return EvaluatedExamples.build(
         builder, examples, batch_size=2, widths=(16, 32)
     )
 
@@ -54,7 +54,7 @@ def lengths(evaluated, tokenizer):
 def test_scores_are_in_the_order_of_the_examples(evaluated, tiny_tokenizer):
     expected = lengths(evaluated, tiny_tokenizer)
     seen = []
-    loss, scores = scores_of(
+    loss, scores = compute_scores(
         Trainer(),
         Regression(),
         evaluated,
@@ -74,7 +74,7 @@ def test_outputs_that_are_no_numbers_are_no_answers(
     fourth = lengths(evaluated, tiny_tokenizer)[3]
     trainer = Trainer(wrong={fourth: value})
     with pytest.raises(UserError) as error:
-        scores_of(trainer, Regression(), evaluated, CONFIG)
+        compute_scores(trainer, Regression(), evaluated, CONFIG)
     assert str(error.value) == (
         "f.tsv, line 5: the model's outputs are not finite; its numbers grow "
         "beyond the precision's range (float32 and bfloat16 have more than "

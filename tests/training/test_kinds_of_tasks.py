@@ -213,10 +213,10 @@ def test_it_learns_and_its_model_answers_alike(finished):
         # The model keeps it, and now answers by it.
         record = load_model_directory(model).features
         assert record.null_threshold == expected["best_f1_thresh"]
-        assert alone.measures["f1"] == pytest.approx(expected["best_f1"])
+        assert alone.metrics["f1"] == pytest.approx(expected["best_f1"])
         expected = {name: expected[name] for name in ("best_f1",)}
     for name, value in expected.items():
-        assert alone.measures[name] == pytest.approx(value, rel=1e-4), name
+        assert alone.metrics[name] == pytest.approx(value, rel=1e-4), name
 
     together = evaluate_task(
         [model, os.path.join(root, "run")],
@@ -226,7 +226,7 @@ def test_it_learns_and_its_model_answers_alike(finished):
         batch_size=7,
     )
     assert together.members == [together.members[0]] * 2
-    assert together.measures == pytest.approx(alone.measures, rel=1e-4)
+    assert together.metrics == pytest.approx(alone.measures, rel=1e-4)
     predictions = alone.predictions()
     assert len(predictions) == len(alone.answers.examples)
     predictor = Predictor(load_model_directory(model), batch_size=3)
@@ -288,7 +288,7 @@ def test_answers_handed_in_score_as_measured(finished, tmp_path):
         str(tmp_path / "predictions.json"),
     ).metrics
     for name, value in official.items():
-        assert found.measures[name] == pytest.approx(value), name
+        assert found.metrics[name] == pytest.approx(value), name
 
 
 @pytest.mark.slow
@@ -312,7 +312,7 @@ def test_members_answer_by_their_own_thresholds(finished, tmp_path):
     (given,) = {
         evaluate_task(
             [model], task, root, split="dev", batch_size=16, null_threshold=1.0
-        ).measures["exact"]
+        ).metrics["exact"]
         for model in models
     }
     assert never["exact"] <= given <= 100

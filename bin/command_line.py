@@ -245,7 +245,7 @@ def define_settings(
             flags.DEFINE_enum(
                 name,
                 None,
-                field.metadata["choices"],
+                list(field.metadata["choices"]),
                 text,
                 module_name=sys.argv[0],
             )

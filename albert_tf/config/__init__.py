@@ -1,5 +1,10 @@
 """Settings: their fields, the dataclasses, the presets."""
 
+from albert_tf.config.data import (
+    FeatureConfig,
+    MaskingConfig,
+    PretrainingDataConfig,
+)
 from albert_tf.config.fields import (
     Config,
     UserError,
@@ -13,21 +18,23 @@ from albert_tf.config.fields import (
     shown,
     to_dict,
 )
+from albert_tf.config.model import (
+    SHARING,
+    ModelConfig,
+    Sharing,
+    shares_whole_groups,
+    sharing_plan,
+)
 from albert_tf.config.presets import (
     PRESETS,
     preset,
 )
-from albert_tf.config.settings import (
+from albert_tf.config.training import (
     REMAT,
-    SHARING,
-    FeatureConfig,
     FinetuneConfig,
     FinetuneSettings,
-    MaskingConfig,
-    ModelConfig,
     OptimizerConfig,
     PretrainConfig,
-    PretrainingDataConfig,
     PretrainingSettings,
     RuntimeConfig,
     TrainingConfig,
@@ -48,6 +55,7 @@ __all__ = [
     "PretrainingDataConfig",
     "PretrainingSettings",
     "RuntimeConfig",
+    "Sharing",
     "TrainingConfig",
     "UserError",
     "differences",
@@ -58,6 +66,8 @@ __all__ = [
     "require",
     "setting",
     "setting_fields",
+    "shares_whole_groups",
+    "sharing_plan",
     "shown",
     "to_dict",
 ]

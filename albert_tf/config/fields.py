@@ -8,7 +8,7 @@ import dataclasses
 import difflib
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
 Row = TypeVar("Row")
@@ -42,7 +42,7 @@ def setting(
     default: Any,
     help: str,
     *,
-    choices: tuple[str, ...] | None = None,
+    choices: Collection[str] = (),
     minimum: float | None = None,
     maximum: float | None = None,
     words: tuple[str, ...] = (),
@@ -78,32 +78,29 @@ def shown(value: Any) -> str:
 
 def _check_value(field: dataclasses.Field, value: Any) -> Any:
     """Returns `value` as the field's type or raises UserError."""
-    name, kind = field.name, field.type
-    words = field.metadata["words"]
-    if type(value) is str and value in words:
+    kind, limits = field.type, field.metadata
+    if type(value) is str and value in limits["words"]:
         return value
     if kind is float and type(value) is int and abs(value) < sys.float_info.max:
         value = float(value)
-    if type(value) is not kind:
-        raise UserError(
-            f"{name}={shown(value)} is of type {type(value).__name__}; "
-            f"{' or '.join([kind.__name__, *words])} is needed."
-        )
-    choices = field.metadata["choices"]
-    if choices and value not in choices:
-        allowed = ", ".join(choice or "''" for choice in choices)
-        raise UserError(f"{name}={shown(value)} is not one of {allowed}.")
-    low, high = field.metadata["minimum"], field.metadata["maximum"]
-    if kind is float and not math.isfinite(value):
-        raise UserError(f"{name}={value} is not a finite number.")
-    if low is not None and value < low:
-        raise UserError(
-            f"{name}={shown(value)} is below the least allowed, {low}."
-        )
-    if high is not None and value > high:
-        raise UserError(
-            f"{name}={shown(value)} is above the most allowed, {high}."
-        )
+    given = f"{field.name}={shown(value)}"
+    types = " or ".join([kind.__name__, *limits["words"]])
+    require(
+        type(value) is kind,
+        f"{given} is of type {type(value).__name__}; expected {types}.",
+    )
+    if limits["choices"]:
+        allowed = ", ".join(choice or "''" for choice in limits["choices"])
+        require(value in limits["choices"], f"{given} is not one of {allowed}.")
+    if kind is float:
+        require(math.isfinite(value), f"{given} is not a finite number.")
+    low, high = limits["minimum"], limits["maximum"]
+    require(
+        low is None or value >= low, f"{given} is below the minimum, {low}."
+    )
+    require(
+        high is None or value <= high, f"{given} is above the maximum, {high}."
+    )
     return value
 
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 import keras
 import numpy as np
 
-from albert_tf.config import ModelConfig, UserError
+from albert_tf.config import ModelConfig, UserError, shares_whole_groups
 from albert_tf.interchange.model_directory import replacing_directory
 from albert_tf.modeling.models import AlbertModel
 from albert_tf.text.sentencepiece_tokenizer import SentencePieceTokenizer
@@ -176,7 +176,7 @@ def _num_groups(config: ModelConfig) -> int:
     divided otherwise has a group per layer, which repeats what is shared.
     """
     layers, groups = config.num_hidden_layers, config.num_hidden_groups
-    if config.sharing == "all" and layers % groups == 0:
+    if shares_whole_groups(config) and layers % groups == 0:
         return groups
     return layers
 

@@ -13,6 +13,7 @@ from albert_tf.config import (
     UserError,
     override,
     require,
+    sharing_plan,
     to_dict,
 )
 from albert_tf.inputs.input_pipeline import Batch
@@ -34,7 +35,6 @@ from albert_tf.jobs.training_job import (
 )
 from albert_tf.jobs.workload import Workload
 from albert_tf.modeling.accounting import training_flops
-from albert_tf.modeling.encoder import sharing_plan
 from albert_tf.modeling.models import AlbertModel, model_class
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.feature_building import FeatureBuilder, examples_digest

@@ -10,6 +10,7 @@ from albert_tf.config import (
     RuntimeConfig,
     lookup,
     require,
+    sharing_plan,
     to_dict,
 )
 from albert_tf.inputs.input_pipeline import (
@@ -37,7 +38,6 @@ from albert_tf.jobs.training_job import (
 )
 from albert_tf.jobs.workload import Workload
 from albert_tf.modeling.accounting import training_flops
-from albert_tf.modeling.encoder import sharing_plan
 from albert_tf.modeling.models import AlbertForPretraining, AlbertModel
 from albert_tf.records.sentence_objectives import (
     SENTENCE_OBJECTIVES,

@@ -26,6 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from albert_tf.config import (
+    SHARING,
     ModelConfig,
     PretrainConfig,
     UserError,
@@ -221,10 +222,11 @@ def parameter_count(
         + _dense(config.intermediate_size, hidden)
         + _layer_norm(hidden)
     )
-    shared = config.num_hidden_groups * config.inner_group_num
-    own = config.num_hidden_layers * config.inner_group_num
-    attentions = shared if config.sharing in ("all", "attention") else own
-    feed_forwards = shared if config.sharing in ("all", "ffn") else own
+    layers = range(config.num_hidden_layers)
+    attentions, feed_forwards = (
+        config.inner_group_num * len({key(layer, config) for layer in layers})
+        for key in SHARING[config.sharing]
+    )
     return ParameterCount(
         embeddings=ids * embedding + _layer_norm(embedding),
         projection=_dense(embedding, hidden) * _has_projection(config),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import keras
 from keras import ops
 
-from albert_tf.config import REMAT, ModelConfig, UserError
+from albert_tf.config import REMAT, ModelConfig, UserError, sharing_plan
 from albert_tf.modeling.dropout import drawn_keys, fold_in
 from albert_tf.modeling.fused import handed_on
 from albert_tf.modeling.layers import (
@@ -20,38 +20,6 @@ from albert_tf.modeling.layers import (
     dense,
     serializable,
 )
-
-# For each sharing mode: does every layer get its own (attention, feed-forward)?
-_OWN_PER_LAYER = {
-    "all": (False, False),
-    "attention": (False, True),
-    "ffn": (True, False),
-    "none": (True, True),
-}
-
-
-def sharing_plan(config: ModelConfig) -> list[tuple[int, int]]:
-    """Returns (attention id, feed-forward id) of every block application.
-
-    Layer i belongs to group i * groups // layers (in integers: the original's
-    division of floats picks the wrong group for some depths), and applies
-    inner_group_num blocks. Equal ids share weights. The list is in the order
-    of application; ids count from 0 in the order of first use.
-    """
-    attention_own, feed_forward_own = _OWN_PER_LAYER[config.sharing]
-    ids: tuple[dict, dict] = ({}, {})
-    plan = []
-    for layer in range(config.num_hidden_layers):
-        group = layer * config.num_hidden_groups // config.num_hidden_layers
-        for inner in range(config.inner_group_num):
-            pair = []
-            for known, own in zip(
-                ids, (attention_own, feed_forward_own), strict=True
-            ):
-                key = (layer if own else group, inner)
-                pair.append(known.setdefault(key, len(known)))
-            plan.append(tuple(pair))
-    return plan
 
 
 def _name(base: str, number: int) -> str:

@@ -6,7 +6,12 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from albert_tf.config import ModelConfig, UserError, override
+from albert_tf.config import (
+    ModelConfig,
+    UserError,
+    override,
+    shares_whole_groups,
+)
 from albert_tf.jobs.workload import Workload
 from albert_tf.modeling.accounting import encoder_flops, training_flops
 
@@ -26,7 +31,7 @@ def variants(work: Workload) -> tuple[str, ...]:
     Raises:
         UserError: for what transformers has no model for.
     """
-    if work.model.sharing != "all":
+    if not shares_whole_groups(work.model):
         raise UserError(
             f"sharing={work.model.sharing}: the ALBERT of transformers shares "
             "whole layers; choose another --preset."

@@ -292,7 +292,7 @@ def test_keys_that_nothing_reads_are_passed_over(tmp_path):
         ({"layer_norm_eps": "0"}, "layer_norm_eps='0' must be 1e-12, which"),
         ({"hidden_act": "gelu_exact"}, "hidden_act='gelu_exact' is not one of"),
         ({"hidden_act": ["gelu"]}, r"hidden_act=\['gelu'\] is not one of gelu"),
-        ({"hidden_size": "8"}, "hidden_size='8' is of type str; int is needed"),
+        ({"hidden_size": "8"}, "hidden_size='8' is of type str; expected int"),
         ({"hidden_act": "swish"}, "hidden_act='swish' is not one of gelu"),
         ({"hidden_size": 770}, "hidden_size=770 is not a multiple of"),
         (

@@ -56,11 +56,11 @@ def test_a_model_without_a_task(tmp_path):
         ),
         (
             '{"task": "RTE", "features": {"max_seq_length": 1.5}}',
-            "max_seq_length=1.5 is of type float; int is needed",
+            "max_seq_length=1.5 is of type float; expected int",
         ),
         (
             '{"task": "RTE", "features": {"max_seq_length": 7}}',
-            "max_seq_length=7 is below the least allowed, 8",
+            "max_seq_length=7 is below the minimum, 8",
         ),
         (
             '{"task": "RTE", "features": {"max_seq_length": 513}}',
@@ -69,7 +69,7 @@ def test_a_model_without_a_task(tmp_path):
         *(
             (
                 f'{{"task": "RTE", "features": {{"{name}": 1000000000}}}}',
-                f"{name}=1000000000 is above the most allowed, 1048576",
+                f"{name}=1000000000 is above the maximum, 1048576",
             )
             for name, value in dataclasses.asdict(FEATURES).items()
             if isinstance(value, int)

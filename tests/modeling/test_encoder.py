@@ -14,9 +14,9 @@ from numpy_albert import (
     randomise,
 )
 
-from albert_tf.config import REMAT, ModelConfig, override
+from albert_tf.config import REMAT, ModelConfig, override, sharing_plan
 from albert_tf.modeling.dropout import example_keys
-from albert_tf.modeling.encoder import AlbertEncoder, sharing_plan
+from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.modeling.models import AlbertForPretraining, AlbertModel
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import keras
 import numpy as np
 
-from albert_tf.config import ModelConfig, UserError
+from albert_tf.config import ModelConfig, UserError, shares_whole_groups
 from albert_tf.modeling.weights.stored_weights import StoredWeights
 
 _BERT = "bert/"
@@ -208,7 +208,7 @@ def file_groups(config: ModelConfig, form: str = "huggingface") -> int:
         UserError: when they would read one group per layer wrongly as well.
     """
     counts = [config.num_hidden_layers]
-    if config.sharing == "all":
+    if shares_whole_groups(config):
         counts.insert(0, config.num_hidden_groups)
     for groups in counts:
         if _wrong_layer(config, groups, form) is None:

@@ -334,7 +334,7 @@ def settings(**changes):
         (settings(hidden_size=65536, num_attention_heads=2), {}, "belong"),
         (settings(vocab_size=2**24), {}, "do not belong together"),
         (settings(num_hidden_layers=1024), {"sharing": "none"}, "belong"),
-        (settings(num_hidden_layers=10**30), {}, "above the most allowed"),
+        (settings(num_hidden_layers=10**30), {}, "above the maximum"),
         (settings(), {"model": "os.system"}, "model 'os.system' is not one of"),
         (settings(), {"model": ["AlbertModel"]}, "is not one of AlbertModel"),
         (settings(), {"model": None}, "model None is not one of"),

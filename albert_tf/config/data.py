@@ -1,0 +1,161 @@
+"""Settings of data: masking, pretraining records, fine-tuning features."""
+
+import dataclasses
+
+from albert_tf.config.fields import Section, setting
+from albert_tf.config.model import MAX_TOKENS
+
+
+@dataclasses.dataclass(frozen=True)
+class MaskingConfig(Section):
+    """N-gram masked language modelling (paper, section 4.1)."""
+
+    masked_lm_prob: float = setting(
+        0.15,
+        "Share of the tokens to predict; at least one of each sequence.",
+        minimum=0.0,
+        maximum=0.9,
+    )
+    max_ngram: int = setting(
+        3, "Longest n-gram of words masked together.", minimum=1, maximum=10
+    )
+    favor_shorter_ngram: bool = setting(
+        True, "p(n) proportional to 1/n; off: proportional to n."
+    )
+    whole_word_masking: bool = setting(
+        True, "Mask words whole; off: each piece counts as a word."
+    )
+    max_predictions_per_seq: int = setting(
+        0,
+        "Most tokens to predict in a sequence; 0: what masked_lm_prob of "
+        "the longest sequence needs (the original: 20).",
+        minimum=0,
+    )
+
+    def prediction_slots(self, max_seq_length: int) -> int:
+        """Returns P, the masked positions that a record has room for."""
+        if self.max_predictions_per_seq:
+            return self.max_predictions_per_seq
+        return max(1, round(self.masked_lm_prob * max_seq_length))
+
+
+@dataclasses.dataclass(frozen=True)
+class PretrainingDataConfig(Section):
+    """How a corpus becomes pretraining records."""
+
+    document_separator: str = setting(
+        "auto",
+        "Where a document of plain text ends: with its file, at a blank "
+        "line, or auto: blank_line for a single file of plain text that is "
+        "not hard-wrapped and for one sentence a line, else file. A Markdown "
+        "file is a document, and so are a line of JSON lines and a <doc> of "
+        "WikiExtractor.",
+        choices=("auto", "file", "blank_line"),
+    )
+    skip_header_lines: int = setting(
+        0, "Lines at the head of each file that are not its text.", minimum=0
+    )
+    remove_duplicates: str = setting(
+        "none",
+        "Leave out what was read before, to the letter: documents, or "
+        "paragraphs as well.",
+        choices=("none", "documents", "paragraphs"),
+    )
+    sentence_splitter: str = setting(
+        "punkt",
+        "punkt: NLTK's Punkt trained on the corpus itself, and Unicode's "
+        "sentence marks of other scripts (Chinese, Hindi, Arabic ...); "
+        "newline: each line is a sentence already.",
+        choices=("punkt", "newline"),
+    )
+    sentence_objective: str = setting(
+        "sop",
+        "Sentence objective: sop, sentence order (paper, section 3.1); nsp, "
+        "next sentence (BERT); none: single segments.",
+    )
+    record_kind: str = setting(
+        "dynamic",
+        "dynamic: masked anew at every reading; static: masked here, in the "
+        "schema of google-research/albert.",
+        choices=("dynamic", "static"),
+    )
+    max_seq_length: int = setting(
+        512, "Tokens in a record, special ones included.", minimum=8
+    )
+    short_seq_prob: float = setting(
+        0.1, "Share of the instances drawn shorter.", minimum=0.0, maximum=1.0
+    )
+    dupe_factor: int = setting(
+        1,
+        "Passes over the corpus with other segment boundaries and, for "
+        "static records, other masks.",
+        minimum=1,
+    )
+    num_shards: int = setting(
+        0, "Output shards; 0: one per 64 MB of records.", minimum=0
+    )
+    eval_fraction: float = setting(
+        0.0,
+        "Share of the documents held out into a split of its own.",
+        minimum=0.0,
+        maximum=0.5,
+    )
+    random_seed: int = setting(
+        12345,
+        "Seed of everything that is drawn.",
+        minimum=0,
+        maximum=2**63 - 1,
+        flag="seed",
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class FeatureConfig(Section):
+    """How examples become sequences, and scores become answers.
+
+    A fine-tuned model keeps it.
+    """
+
+    max_seq_length: int = setting(
+        512,
+        "Tokens of an example, special ones included; no more than the model "
+        "has positions.",
+        minimum=8,
+        maximum=MAX_TOKENS,
+    )
+    doc_stride: int = setting(
+        128,
+        "Tokens between the starts of two windows on a paragraph (questions).",
+        minimum=1,
+        maximum=MAX_TOKENS,
+    )
+    max_query_length: int = setting(
+        64,
+        "Tokens of a question; what is longer is cut.",
+        minimum=1,
+        maximum=MAX_TOKENS,
+    )
+    max_answer_length: int = setting(
+        30,
+        "Tokens of an answer that the model may give.",
+        minimum=1,
+        maximum=MAX_TOKENS,
+    )
+    n_best_size: int = setting(
+        20,
+        "Likeliest answers that are kept of a question.",
+        minimum=1,
+        maximum=MAX_TOKENS,
+    )
+    max_choice_length: int = setting(
+        128,
+        "Tokens of a question with one of its options (multiple choice); the "
+        "last ones are kept.",
+        minimum=1,
+        maximum=MAX_TOKENS,
+    )
+    null_threshold: float = setting(
+        0.0,
+        "Questions that may have no answer: a score of that above this means "
+        "none. Fine-tuning chooses it on the dev examples.",
+    )

@@ -1,0 +1,336 @@
+"""Settings of training: optimizer, steps, pretraining, fine-tuning, runtime."""
+
+import dataclasses
+
+from albert_tf.config.data import (
+    FeatureConfig,
+    MaskingConfig,
+)
+from albert_tf.config.fields import Section, setting
+from albert_tf.config.model import ModelConfig
+
+REMAT = ("none", "selective", "full")
+
+
+@dataclasses.dataclass(frozen=True)
+class OptimizerConfig(Section):
+    """The optimizer and its schedule (defaults: the released recipe)."""
+
+    optimizer: str = setting("lamb", "Update rule.", choices=("lamb", "adamw"))
+    learning_rate: float = setting(0.00176, "Peak learning rate.", minimum=0.0)
+    num_warmup_steps: int = setting(3125, "Steps of linear warm-up.", minimum=0)
+    learning_rate_decay: str = setting(
+        "polynomial",
+        "How the learning rate falls after the warm-up.",
+        choices=("polynomial", "cosine", "constant"),
+    )
+    decay_power: float = setting(
+        1.0, "Power of the polynomial decay.", minimum=0.0
+    )
+    end_learning_rate: float = setting(
+        0.0, "Learning rate at the last step.", minimum=0.0
+    )
+    original_schedule: bool = setting(
+        False,
+        "The schedule as google-research/albert computes it: the first step "
+        "has rate 0, and the decay counts from the start of the run, so that "
+        "the rate jumps where the warm-up ends.",
+    )
+    layer_decay: float = setting(
+        1.0,
+        "The learning rate of a layer is so many times that of the one above "
+        "it; the heads have the full rate. Layers that share weights count "
+        "as one.",
+        minimum=0.0,
+        maximum=1.0,
+    )
+    weight_decay_rate: float = setting(
+        0.01, "Decoupled weight decay.", minimum=0.0
+    )
+    exclude_from_weight_decay: str = setting(
+        "LayerNorm,layer_norm,bias",
+        "Regular expressions, separated by commas: variables whose path "
+        "matches one have no weight decay.",
+    )
+    exclude_from_layer_adaptation: str = setting(
+        "LayerNorm,layer_norm,bias",
+        "Likewise: variables that LAMB does not rescale.",
+    )
+    freeze: str = setting(
+        "",
+        "Likewise: variables that are not trained at all (encoder: a probe "
+        "on the pretrained encoder).",
+    )
+    ema_decay: float = setting(
+        0.0,
+        "Decay of an exponential moving average of the weights, which is "
+        "evaluated and saved as the model in their place; 0: none.",
+        minimum=0.0,
+        maximum=0.9999999,
+    )
+    beta_1: float = setting(
+        0.9, "Decay of the first moment.", minimum=0.0, maximum=0.9999999
+    )
+    beta_2: float = setting(
+        0.999, "Decay of the second moment.", minimum=0.0, maximum=0.9999999
+    )
+    epsilon: float = setting(
+        1e-6, "Added to the root of the second moment.", minimum=0.0
+    )
+    bias_correction: bool = setting(
+        False,
+        "Correct the moments for their start at 0: the paper and "
+        "tensorflow-addons do, the released models' code does not.",
+    )
+    max_grad_norm: float = setting(
+        1.0, "Clip the global gradient norm; 0: never.", minimum=0.0
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingConfig(Section):
+    """How long, how wide and how often.
+
+    What may change when a run goes on leaves the mathematics of its steps as
+    it is (but for the order of floating-point sums), or is what a run that has
+    diverged needs. The interval of evaluations may change too, although
+    the best model and early stopping depend on it: the steps do not.
+    """
+
+    num_train_steps: int = setting(
+        125000,
+        "Optimizer steps; 0 (fine-tuning only): what num_train_epochs needs.",
+        minimum=0,
+    )
+    train_batch_size: int = setting(
+        4096, "Global batch: sequences per step, all replicas.", minimum=1
+    )
+    eval_batch_size: int = setting(
+        64, "Sequences per evaluation step, all replicas.", minimum=1
+    )
+    seed: int = setting(
+        12345,
+        "Seed of weights, order, masks and dropout.",
+        minimum=0,
+        maximum=2**32 - 1,
+    )
+    precision: str = setting(
+        "float32",
+        "Arithmetic of the layers; weights stay float32. float16 scales the "
+        "loss, so that small gradients are not lost.",
+        choices=("float32", "bfloat16", "float16"),
+    )
+    micro_batch_size: int = setting(
+        0,
+        "Sequences (of multiple choice: examples, with all their choices) "
+        "that a replica works on at a time; the gradients of "
+        "several such parts are added up before the update. 0: a replica's "
+        "whole share of the batch; auto: the largest that fits into memory, "
+        "which a new run tries and config.json keeps.",
+        minimum=0,
+        words=("auto",),
+        may_change=True,
+    )
+    steps_per_loop: int = setting(
+        1,
+        "Steps per call of the compiled loop: more of them keep an "
+        "accelerator busy.",
+        minimum=1,
+        may_change=True,
+    )
+    xla: bool = setting(
+        False, "Compile forward and backward of a replica with XLA."
+    )
+    remat: str = setting(
+        "none",
+        "What is computed again for the gradient instead of being kept, for "
+        "less memory, more time and the same result: selective, what is large "
+        "for its arithmetic (about half of the memory); full, the inside of "
+        "every block.",
+        choices=REMAT,
+        may_change=True,
+    )
+    save_checkpoints_steps: int = setting(
+        5000, "Steps between checkpoints.", minimum=1, may_change=True
+    )
+    keep_checkpoint_max: int = setting(
+        5,
+        "Newest checkpoints that are kept, beside the best.",
+        minimum=1,
+        may_change=True,
+    )
+    log_steps: int = setting(
+        100, "Steps between logged scalars.", minimum=1, may_change=True
+    )
+    eval_steps: int = setting(
+        5000,
+        "Steps between evaluations while training; 0: only at the end.",
+        minimum=0,
+        may_change=True,
+    )
+    max_eval_steps: int = setting(
+        0, "Most batches of one evaluation; 0: all.", minimum=0
+    )
+    best_metric: str = setting(
+        "",
+        "The measure of an evaluation by which the best model is kept; the "
+        "lowest of a loss, perplexity or error, the highest of anything else. "
+        "Empty: what suits the job.",
+    )
+    early_stopping_patience: int = setting(
+        0,
+        "End the run after so many evaluations without a better one; 0: never.",
+        minimum=0,
+    )
+    on_nonfinite: str = setting(
+        "stop",
+        "At a loss or gradient that is NaN or infinite, which is never "
+        "applied: stop the run; skip the step and go on; or rollback to the "
+        "last checkpoint and go on with other examples.",
+        choices=("stop", "skip", "rollback"),
+        may_change=True,
+    )
+    max_loss_spike: float = setting(
+        0.0,
+        "Skip a step whose loss is more than so many standard deviations "
+        "above the mean of the last 128 steps; 0: never.",
+        minimum=0.0,
+        may_change=True,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class PretrainingSettings(Section):
+    """What only pretraining has."""
+
+    sentence_objective: str = setting(
+        "",
+        "Sentence objective that the shards must have: sop, nsp or none; "
+        "empty: any.",
+    )
+    phases: str = setting(
+        "",
+        "Steps of each phase, where several directories of shards are read "
+        "one after another (short sequences, then long ones): numbers "
+        "separated by commas, which add up to num_train_steps.",
+    )
+    phase_batch_sizes: str = setting(
+        "",
+        "The global batch of each phase, likewise; empty: train_batch_size "
+        "in all.",
+    )
+    depth_schedule: str = setting(
+        "",
+        "How many of the model's layers are applied from which step on: "
+        "0:3,2000:6,4000:12. Layers that share weights make it possible: "
+        "those that train shallow go on unchanged. Empty: all, always.",
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class PretrainConfig:
+    """Everything that decides a pretraining run."""
+
+    pretraining: PretrainingSettings = PretrainingSettings()
+    model: ModelConfig = ModelConfig()
+    masking: MaskingConfig = MaskingConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
+    training: TrainingConfig = TrainingConfig()
+
+
+@dataclasses.dataclass(frozen=True)
+class FinetuneSettings(Section):
+    """What only fine-tuning has."""
+
+    num_train_epochs: float = setting(
+        3.0, "Passes over the training examples.", minimum=0.0
+    )
+    warmup_proportion: float = setting(
+        0.1,
+        "Share of the steps that warm up, where num_warmup_steps is 0.",
+        minimum=0.0,
+        maximum=1.0,
+    )
+    padding: str = setting(
+        "bucket",
+        "bucket: a batch holds examples of about the same length, and is as "
+        "wide as they need; max: every batch is max_seq_length wide, which "
+        "costs time.",
+        choices=("bucket", "max"),
+    )
+    double_unordered: bool = setting(
+        False,
+        "Train on every pair of texts in both orders; for tasks where their "
+        "order says nothing (MRPC, QQP, STS-B, your own).",
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class FinetuneConfig:
+    """Everything that decides a fine-tuning run; the model brings its own."""
+
+    finetuning: FinetuneSettings = FinetuneSettings()
+    features: FeatureConfig = FeatureConfig()
+    optimizer: OptimizerConfig = OptimizerConfig(
+        optimizer="adamw", learning_rate=2e-5, num_warmup_steps=0
+    )
+    training: TrainingConfig = TrainingConfig(
+        num_train_steps=0,
+        train_batch_size=32,
+        save_checkpoints_steps=500,
+        keep_checkpoint_max=2,
+        eval_steps=500,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class RuntimeConfig(Section):
+    """Where and how a run is carried out, and how far a job takes it.
+
+    Not part of the configuration: a run may go on with other values, with
+    more replicas, elsewhere. But for extend_to_steps none decides the result.
+    """
+
+    extend_to_steps: int = setting(
+        0,
+        "Lengthen the run in --run_dir to so many steps; the other flags stay "
+        "those it was started with. The schedule becomes that of the new "
+        "length, so that the learning rate jumps up from where it had fallen "
+        "to; the last of several --phases is the longer one. 0: do not.",
+        minimum=0,
+    )
+    strategy: str = setting(
+        "default",
+        "default: one device; mirrored: every GPU of the machine, or "
+        "num_replicas logical CPUs; multi_worker: several processes, one per "
+        "machine, see cluster; tpu: a TPU, see tpu.",
+        choices=("default", "mirrored", "multi_worker", "tpu"),
+    )
+    num_replicas: int = setting(
+        0,
+        "Replicas of mirrored, or of each worker; 0: every device.",
+        minimum=0,
+    )
+    cluster: str = setting(
+        "",
+        "How the workers of multi_worker find each other: tf_config, the "
+        "variable TF_CONFIG as it is; local:N, N processes that are started "
+        "on this machine; jobset, of Kubernetes; slurm. Empty: tf_config.",
+    )
+    cluster_timeout_secs: float = setting(
+        600.0,
+        "How long to wait for the other workers at the start.",
+        minimum=1.0,
+    )
+    tpu: str = setting("local", "The TPU's name; local: that of this machine.")
+    data_timeout_secs: float = setting(
+        600.0,
+        "How long a batch may take to be read before the run ends and tells "
+        "where it hangs.",
+        minimum=1.0,
+    )
+    profile_steps: str = setting(
+        "",
+        "Record what happens between two steps, such as 10,20, for "
+        "TensorBoard's profiler.",
+    )

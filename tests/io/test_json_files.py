@@ -1,0 +1,112 @@
+"""JSON is read strictly and within bounds, and written whole or not at all."""
+
+import os
+
+import pytest
+
+from albert_tf.config import UserError
+from albert_tf.io.json_files import (
+    MAX_JSON_BYTES,
+    read_at_most,
+    read_json,
+    write_json,
+)
+from tests.counted_work import steps_below
+
+
+def test_json_round_trip(tmp_path):
+    value = {"name": "naïve ▁ü", "list": [1, 2.5, None, True], "o": {}}
+    path = tmp_path / "a.json"
+    write_json(path, {"old": 1})
+    write_json(path, value)
+    assert read_json(path) == value
+    assert path.read_bytes().endswith(b"}\n")
+    assert "▁" in path.read_text(encoding="utf-8")
+    assert os.listdir(tmp_path) == ["a.json"]
+
+
+@pytest.mark.parametrize("value", [{"a": {1}}, {"a": float("nan")}])
+def test_a_value_that_json_cannot_hold_leaves_the_old_file(tmp_path, value):
+    path = tmp_path / "a.json"
+    write_json(path, {"old": 1})
+    with pytest.raises((TypeError, ValueError)):
+        write_json(path, value)
+    assert read_json(path) == {"old": 1}
+    assert os.listdir(tmp_path) == ["a.json"]
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (b'{"a": 1, "a": 2}', "not valid JSON: the key 'a' appears twice"),
+        (b'{"b": {"a": 1, "a": 1}}', "the key 'a' appears twice"),
+        (b'{"a": NaN}', "the key 'a' holds a number that is not finite"),
+        (b'{"a": 1, "b": 1e400}', "the key 'b' holds a number"),
+        (b'{"b": {"a": [[0, -1e400]]}}', "the key 'a' holds a number"),
+        (b"[1]", "is not a JSON object"),
+        (b"", "is not valid JSON"),
+        (b'{"a": "\xff"}', "is not valid JSON: 'utf-8' codec can't decode"),
+        ('{"a": 1}'.encode("utf-16"), "is not valid JSON: 'utf-8' codec"),
+        (b'{"a": ' + b"[" * 400_000 + b"]" * 400_000 + b"}", "nested too deep"),
+        (b'{"a": ' * 100_000 + b"1" + b"}" * 100_000, "nested too deep"),
+        (b'{"%s": 1, "%s": 1}' % (2 * (b"a" * 9**5,)), "the key 'a{76}"),
+        (b'{"a": ' + b"1" * 5000 + b"}", "is not valid JSON"),
+        (b" " * (MAX_JSON_BYTES + 1), "has 1048577 bytes; .* is refused"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_bad_json_is_refused(tmp_path, content, text):
+    path = tmp_path / "bad.json"
+    path.write_bytes(content)
+    with pytest.raises(UserError, match=text) as caught, steps_below(2000):
+        read_json(path)
+    message = str(caught.value)
+    assert str(path) in message
+    assert "\n" not in message
+    assert len(message) < 250 + len(str(path))
+
+
+def test_large_json_within_the_limit_is_read(tmp_path):
+    path = tmp_path / "large.json"
+    keys = ",".join(f'"k{i}": {i}' for i in range(30_000))
+    path.write_text(f"{{{keys}}}".ljust(MAX_JSON_BYTES))
+    assert len(read_json(path)) == 30_000
+
+
+def test_a_file_far_too_large_is_refused_unread(tmp_path):
+    path = tmp_path / "huge.json"
+    with open(path, "wb") as file:
+        file.truncate(10**11)
+    with pytest.raises(UserError, match="has 100000000000 bytes; .* refused"):
+        read_json(path)
+
+
+def test_a_file_that_hides_its_size_is_not_read_to_its_end(
+    tmp_path, monkeypatch
+):
+    path = tmp_path / "growing.json"
+    path.write_bytes(b" " * (MAX_JSON_BYTES + 9))
+    monkeypatch.setattr("albert_tf.io.files.size", lambda path: 0)
+    with pytest.raises(UserError, match="has 1048577 bytes; .* is refused"):
+        read_json(path)
+
+
+def test_pipes_and_devices_are_refused_unopened(tmp_path):
+    os.mkfifo(tmp_path / "pipe.json")
+    os.symlink(tmp_path / "pipe.json", tmp_path / "link.json")
+    for path in (tmp_path / "link.json", "/dev/zero"):
+        with pytest.raises(UserError, match="is a pipe or a device, not a f"):
+            read_json(path)
+
+
+def test_a_file_of_at_most_so_many_bytes(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"12345")
+    assert read_at_most(path, 5) == b"12345"
+    for found, text in (
+        (path, " has 5 bytes; more than 4 is refused"),
+        (tmp_path, ": Is a directory"),
+        (tmp_path / "none", ": No such file or directory"),
+    ):
+        with pytest.raises(UserError, match=f"^{found}{text}"):
+            read_at_most(found, 4)

@@ -16,7 +16,8 @@ from albert_tf.io import files
 from albert_tf.io.encoding import refuse_utf16
 from albert_tf.tasks.kinds.multiple_choice import MultipleChoice
 from albert_tf.tasks.kinds.question_answering import AnswerableSpans, Spans
-from albert_tf.tasks.kinds.texts import Regression, shown_texts
+from albert_tf.tasks.kinds.regression import Regression
+from albert_tf.tasks.kinds.texts import text_fields
 from albert_tf.tasks.kinds.token_classification import TokenClassification
 from bin import command_line
 
@@ -106,7 +107,7 @@ def main() -> None:
         for answer in predictor.classify(_split(texts, 1)):
             _print(
                 {
-                    **shown_texts(answer.texts),
+                    **text_fields(answer.texts),
                     "label": answer.label,
                     "probabilities": answer.probabilities,
                 }

@@ -12,8 +12,10 @@ from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.modeling.heads import SentenceEmbeddingHead
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds.base import Answers, Kind, Prediction
-from albert_tf.tasks.kinds.texts import Classification as TextClassification
-from albert_tf.tasks.kinds.texts import framed
+from albert_tf.tasks.kinds.classification import (
+    Classification as TextClassification,
+)
+from albert_tf.tasks.kinds.texts import sequence_features
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,7 +107,7 @@ class Predictor:
 
     def _pack(self, token_ids: list[list[int]]) -> dict[str, np.ndarray]:
         """Returns the model's inputs for single texts."""
-        features = framed(
+        features = sequence_features(
             [[ids] for ids in token_ids],
             self.loaded.tokenizer,
             self.loaded.max_seq_length,

@@ -1,19 +1,13 @@
-"""What a simple model reaches: words that count, and a linear model."""
+"""Baseline for texts: a linear model on TF-IDF features."""
 
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from albert_tf.config import UserError
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.examples import Example
-from albert_tf.tasks.kinds.texts import (
-    Classification,
-    Regression,
-    label_numbers,
-    number_of,
-)
+from albert_tf.tasks.kinds.classification import Classification
+from albert_tf.tasks.kinds.regression import Regression
 
 
 def baseline_metrics(
@@ -63,20 +57,14 @@ def baseline_metrics(
             [first, second, product, abs(first - second), similarity]
         ).tocsr()
 
-    if isinstance(task.kind, Regression):
-        model = Ridge(alpha=1.0)
-        model.fit(features(train), _numbers(train))
-        gold, found = _numbers(held_out), model.predict(features(held_out))
-    else:
-        # Refuses a label that is alone.
+    labels: Sequence[str] = ()
+    model = Ridge(alpha=1.0)
+    if isinstance(task.kind, Classification):
+        # Refuses a single label.
         occurring = task.kind.labels(train)
-        labels = list(task.labels) or occurring
+        labels = task.labels or occurring
         model = LogisticRegression(max_iter=1000, C=10.0)
-        model.fit(features(train), label_numbers(train, labels))
-        gold = label_numbers(held_out, labels)
-        found = model.predict(features(held_out))
+    model.fit(features(train), task.kind.label_ids(train, labels))
+    gold = task.kind.label_ids(held_out, labels)
+    found = model.predict(features(held_out))
     return {name: metric(gold, found) for name, metric in task.metrics.items()}
-
-
-def _numbers(examples: Sequence[Example]) -> np.ndarray:
-    return np.array([number_of(e.label, e.location) for e in examples])

@@ -19,8 +19,9 @@ from albert_tf.tasks.formats.columns import (
 )
 from albert_tf.tasks.formats.conll import count_columns, read_conll
 from albert_tf.tasks.kinds.base import Kind, Metric
+from albert_tf.tasks.kinds.classification import Classification
 from albert_tf.tasks.kinds.multiple_choice import MultipleChoice
-from albert_tf.tasks.kinds.texts import Classification, Regression
+from albert_tf.tasks.kinds.regression import Regression
 from albert_tf.tasks.kinds.token_classification import TokenClassification
 from albert_tf.tasks.metrics import scalar
 

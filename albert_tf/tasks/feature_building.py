@@ -1,13 +1,14 @@
-"""Features of many examples: built in parallel, kept for the next run."""
+"""Features of many examples: built in parallel, and cached."""
 
 import concurrent.futures
 import dataclasses
+import functools
 import hashlib
 import io
 import json
 import multiprocessing
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,31 +19,31 @@ from albert_tf.tasks.features import Features, concatenated
 from albert_tf.tasks.kinds.base import Kind
 from albert_tf.text.tokenizer_base import Tokenizer
 
-# Counts up when features change though nothing that decides them does.
+# Incremented when features change for equal examples and settings.
 _VERSION = 3
-# Examples that a process takes at a time, and so many for each process at
-# least: to start one takes as long as some thousands of examples.
+# Examples in a task of a process, and the fewest tasks for a process:
+# starting one takes as long as some thousands of examples.
 _CHUNK = 1000
-_FEWEST_CHUNKS = 4
+_MIN_CHUNKS = 4
 
-# Settings that decide answers, and no features.
-_OF_ANSWERS = ("null_threshold", "n_best_size", "max_answer_length")
+# Settings that only predictions depend on.
+_DECODING_SETTINGS = ("null_threshold", "n_best_size", "max_answer_length")
 
 _FIELDS = ("sequences", "scalars", "decoding")
 
 
 @dataclasses.dataclass(frozen=True)
 class FeatureBuilder:
-    """What makes features of examples.
+    """Builds the features of examples.
 
     Attributes:
         kind: of the task.
         tokenizer: the model's.
-        config: lengths.
+        config: maximal lengths.
         labels: of the model.
-        workers: processes; 1: this one.
-        cache_dir: where features are kept; empty: nowhere.
-        log: takes a line for people.
+        workers: processes; 1: no other than this one.
+        cache_dir: of features; empty: no cache.
+        log: takes one line.
     """
 
     kind: Kind
@@ -54,10 +55,10 @@ class FeatureBuilder:
     log: Callable[[str], None] = print
 
     def build(self, examples: Sequence[Any], *, training: bool) -> Features:
-        """Returns the features of examples, from the cache where they are.
+        """Returns the features of examples, cached ones if there are any.
 
-        What is wrong with examples, how many are cut, and how many answers
-        cannot be predicted, is said.
+        Logs warnings: of defective and of truncated examples, and of answers
+        that cannot be predicted.
 
         Raises:
             UserError: for examples that no features can be made of.
@@ -66,55 +67,66 @@ class FeatureBuilder:
         for warning in self.kind.warnings(examples, training=training):
             self.log(warning)
         features = self._cached(examples, training)
-        if features.cut:
-            first = examples[features.cut[0]].location
+        if features.truncated:
+            first = examples[features.truncated[0]].location
             self.log(
-                f"Of {len(features.cut)} of {len(examples)} examples something "
-                f"finds no room and is cut, the first {first}: "
-                f"--max_seq_length={self.config.max_seq_length} and the like "
-                "decide."
+                f"{len(features.truncated)} of {len(examples)} examples were "
+                "truncated to "
+                f"max_seq_length={self.config.max_seq_length} or a similar "
+                f"setting (first: {first})."
             )
-        warnings = self.kind.feature_warnings(examples, features, self.config)
-        for warning in warnings:
+        for warning in self.kind.feature_warnings(
+            examples, features, self.config
+        ):
             self.log(warning)
         return features
 
     def _cached(self, examples: Sequence[Any], training: bool) -> Features:
-        path = ""
-        if self.cache_dir:
-            name = f"{self._digest(examples, training)}.npz"
-            path = os.path.join(self.cache_dir, name)
-            found = read_features(path, self.log)
-            if found is not None:
-                return found
-        features = concatenated(list(self._parts(examples, training)))
-        if path:
-            self._keep(path, features)
+        if not self.cache_dir:
+            return concatenated(self._chunks(examples, training))
+        name = f"{self._digest(examples, training)}.npz"
+        path = os.path.join(self.cache_dir, name)
+        features = read_features(path, self.log)
+        if features is None:
+            features = concatenated(self._chunks(examples, training))
+            try:
+                files.makedirs(self.cache_dir)
+                write_features(path, features)
+            except OSError as error:
+                self.log(
+                    f"{path}: {error.strerror or error}; the features are not "
+                    "cached, and the next run builds them again "
+                    "(--feature_cache)."
+                )
         return features
 
-    def _parts(
+    def _chunks(
         self, examples: Sequence[Any], training: bool
-    ) -> Iterator[Features]:
+    ) -> list[Features]:
+        build = functools.partial(
+            self.kind.features,
+            tokenizer=self.tokenizer,
+            config=self.config,
+            labels=self.labels,
+            training=training,
+        )
         chunks = [
             examples[start : start + _CHUNK]
             for start in range(0, len(examples), _CHUNK)
         ]
-        workers = min(self.workers, len(chunks) // _FEWEST_CHUNKS)
-        arguments = (self.kind, self.tokenizer, self.config, self.labels)
+        workers = min(self.workers, len(chunks) // _MIN_CHUNKS)
         if workers < 2:
-            for chunk in chunks:
-                yield _features(*arguments, training, chunk)
-            return
+            return [build(chunk) for chunk in chunks]
         # Not forked: TensorFlow's threads do not survive that.
         context = multiprocessing.get_context("spawn")
         with concurrent.futures.ProcessPoolExecutor(
-            workers, context, _take, (*arguments, training)
+            workers, context, _set_build, (build,)
         ) as pool:
-            yield from pool.map(_features_here, chunks)
+            return list(pool.map(_build_chunk, chunks))
 
     def _digest(self, examples: Sequence[Any], training: bool) -> str:
         settings = to_dict(self.config)
-        for name in _OF_ANSWERS:
+        for name in _DECODING_SETTINGS:
             del settings[name]
         head = [
             _VERSION,
@@ -127,20 +139,9 @@ class FeatureBuilder:
         head.append(examples_digest(examples))
         return hashlib.sha256(json.dumps(head).encode()).hexdigest()[:32]
 
-    def _keep(self, path: str, features: Features) -> None:
-        """Writes features; a cache that takes none is said, and no more."""
-        try:
-            files.makedirs(self.cache_dir)
-            write_features(path, features)
-        except OSError as error:
-            self.log(
-                f"{path}: {error.strerror or error}; the features are not "
-                "kept, and the next run makes them again (--feature_cache)."
-            )
-
 
 def examples_digest(examples: Sequence[Any]) -> str:
-    """Returns a digest of what examples hold, wherever they lie."""
+    """Returns a digest of examples, without their locations."""
     digest = hashlib.sha256()
     names = [
         field.name
@@ -149,34 +150,21 @@ def examples_digest(examples: Sequence[Any]) -> str:
     ]
     for example in examples:
         fields = [getattr(example, name) for name in names]
-        # Of `repr` the version of Python decides which characters it shows.
+        # Which characters `repr` shows changes with the version of Python.
         digest.update(ascii(fields).encode())
     return digest.hexdigest()
 
 
-def _features(
-    kind: Kind,
-    tokenizer: Tokenizer,
-    config: FeatureConfig,
-    labels: Sequence[str],
-    training: bool,
-    examples: Sequence[Any],
-) -> Features:
-    return kind.features(
-        examples, tokenizer, config, labels=labels, training=training
-    )
+# Of a worker process, which is given the tokenizer only once.
+_build: list[Callable[[Sequence[Any]], Features]] = []
 
 
-# What a worker process was given when it started.
-_taken: list[tuple] = []
+def _set_build(build: Callable[[Sequence[Any]], Features]) -> None:
+    _build[:] = [build]
 
 
-def _take(*arguments: Any) -> None:
-    _taken[:] = [arguments]
-
-
-def _features_here(examples: Sequence[Any]) -> Features:
-    return _features(*_taken[0], examples)
+def _build_chunk(examples: Sequence[Any]) -> Features:
+    return _build[0](examples)
 
 
 def write_features(path: str, features: Features) -> None:
@@ -191,7 +179,7 @@ def write_features(path: str, features: Features) -> None:
     rest = {
         "padding": dict(features.padding),
         "choices": features.choices,
-        "cut": list(features.cut),
+        "cut": list(features.truncated),
         "answer_lengths": list(features.answer_lengths),
     }
     arrays["rest"] = np.frombuffer(json.dumps(rest).encode(), np.uint8)
@@ -207,7 +195,7 @@ def read_features(path: str, log: Callable[[str], None]) -> Features | None:
         with files.open(path) as file:
             content = file.read()
     except OSError as error:
-        log(f"{path}: {error.strerror or error}; its features are made again.")
+        log(f"{path}: {error.strerror or error}; its features are built again.")
         return None
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as stored:
@@ -217,7 +205,8 @@ def read_features(path: str, log: Callable[[str], None]) -> Features | None:
         for name in [name for name in arrays if "." in name]:
             field, _, key = name.partition(".")
             parts[field][key] = arrays.pop(name)
-        return Features(**arrays, **parts, **rest)
+        truncated = rest.pop("cut")
+        return Features(**arrays, **parts, **rest, truncated=truncated)
     except (*files.ZIP_FAULTS, TypeError):
-        log(f"{path} is damaged; its features are made again.")
+        log(f"{path} is damaged; its features are built again.")
         return None

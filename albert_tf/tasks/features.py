@@ -1,4 +1,4 @@
-"""Rows of model inputs of many lengths, side by side in flat arrays."""
+"""Sequences of many lengths, concatenated in flat arrays."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -8,23 +8,23 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class Features:
-    """What a model reads of examples, not padded yet.
+    """Model inputs of examples, not padded yet.
 
-    A row is what takes one place in a batch: one sequence, or `choices` of
-    them. The tokens of all sequences lie one after another.
+    A row of a batch is one sequence, or `choices` of them. The tokens of all
+    sequences are concatenated.
 
     Attributes:
         sequences: int32 `[tokens]` by name, `input_ids` among them.
-        offsets: int64 `[num_sequences + 1]`, where each sequence begins.
+        offsets: int64 `[num_sequences + 1]`, where each sequence starts.
         scalars: `[rows]` by name: labels, positions.
-        padding: what fills a sequence up, by name.
-        example_numbers: int64 `[rows]`, the example that a row is of.
+        padding: value by name.
+        example_numbers: int64 `[rows]`, the example of each row.
         choices: sequences of a row; 0: one, without an axis for them.
         decoding: int32 `[tokens]` by name, for `Kind.scores` alone.
-        cut: numbers of the examples of which something found no room.
+        truncated: numbers of the examples that did not fit.
         answer_lengths: of each question the tokens of the shortest gold answer
-            that can be predicted; 0: it has none, below 0: none can be
-            (`span_windows`). Of other kinds empty.
+            that can be predicted; 0 without one, below 0 if none can be
+            (`span_windows`). Empty for other kinds.
     """
 
     sequences: Mapping[str, np.ndarray]
@@ -34,7 +34,7 @@ class Features:
     example_numbers: np.ndarray
     choices: int = 0
     decoding: Mapping[str, np.ndarray] = dataclasses.field(default_factory=dict)
-    cut: Sequence[int] = ()
+    truncated: Sequence[int] = ()
     answer_lengths: Sequence[int] = ()
 
     def __len__(self) -> int:
@@ -59,12 +59,12 @@ class Features:
         lengths = self.offsets[numbers + 1] - starts
         columns = np.arange(width)
         real = columns < lengths[:, None]
-        places = np.where(real, starts[:, None] + columns, 0)
+        indices = np.where(real, starts[:, None] + columns, 0)
         shape = (len(rows), width)
         if self.choices:
             shape = (len(rows), self.choices, width)
         padded = {
-            name: np.where(real, values[places], self.padding[name])
+            name: np.where(real, values[indices], self.padding[name])
             for name, values in self.sequences.items()
         }
         padded["input_mask"] = real
@@ -94,13 +94,13 @@ def flat(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
 def concatenated(parts: Sequence[Features]) -> Features:
     """Returns the rows of all parts, whose examples follow one another."""
     first = parts[0]
-    offsets, numbers, cut = [np.zeros(1, np.int64)], [], []
+    offsets, numbers, truncated = [np.zeros(1, np.int64)], [], []
     tokens = examples = 0
     for part in parts:
         offsets.append(part.offsets[1:] + tokens)
         tokens += part.offsets[-1]
         numbers.append(part.example_numbers + examples)
-        cut += [number + examples for number in part.cut]
+        truncated += [number + examples for number in part.truncated]
         # Every example has a row at least.
         examples += int(part.example_numbers.max(initial=-1)) + 1
 
@@ -118,6 +118,6 @@ def concatenated(parts: Sequence[Features]) -> Features:
         example_numbers=np.concatenate(numbers),
         choices=first.choices,
         decoding=joined("decoding"),
-        cut=cut,
+        truncated=truncated,
         answer_lengths=[n for part in parts for n in part.answer_lengths],
     )

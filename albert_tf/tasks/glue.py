@@ -10,11 +10,11 @@ from albert_tf.tasks.base import Task
 from albert_tf.tasks.examples import Example
 from albert_tf.tasks.formats.tables import Row, read_table
 from albert_tf.tasks.kinds.base import Metric
-from albert_tf.tasks.kinds.texts import (
-    Classification,
+from albert_tf.tasks.kinds.classification import Classification
+from albert_tf.tasks.kinds.regression import (
     Regression,
     is_number,
-    number_of,
+    parse_number,
 )
 from albert_tf.tasks.metrics import scalar
 from albert_tf.tasks.recipes import recipe
@@ -146,7 +146,7 @@ class GlueFiles:
             UserError: naming `place`, for a label that the task has not.
         """
         if not self.labels:
-            return number_of(label, place)
+            return parse_number(label, place)
         if label not in self.labels:
             raise UserError(
                 f"{place}: the label is {label[:60]!r}; {self.name} has "

@@ -1,4 +1,4 @@
-"""Predictions as the benchmarks want them handed in."""
+"""Prediction files and submissions in the formats of the benchmarks."""
 
 import io
 import json
@@ -15,8 +15,8 @@ from albert_tf.tasks.kinds.base import Answers, Prediction
 from albert_tf.tasks.kinds.multiple_choice import MultipleChoice
 from albert_tf.tasks.kinds.question_answering import AnswerableSpans, Spans
 
-# GLUE takes scores of STS-B from 0 to 5.
-_LEAST_SCORE, _GREATEST_SCORE = 0.0, 5.0
+# GLUE accepts scores of STS-B from 0 to 5.
+_MIN_SCORE, _MAX_SCORE = 0.0, 5.0
 
 
 def prediction_files(
@@ -27,8 +27,8 @@ def prediction_files(
 ) -> dict[str, bytes]:
     """Returns the files of a split by their names.
 
-    `predictions.jsonl`, a line for each example, whatever the task; for GLUE
-    the table that its site takes (of STS-B's test numbers from 0 to 5); for
+    `predictions.jsonl`, a line for each example, for every task; for GLUE
+    the table that its site accepts (STS-B's test numbers from 0 to 5); for
     SQuAD `predictions.json`, `nbest_predictions.json` and, of version 2.0,
     `null_odds.json`; for multiple choice `answers.json`, letters by id.
     """
@@ -36,25 +36,26 @@ def prediction_files(
     found = {"predictions.jsonl": "".join(f"{line}\n" for line in lines)}
     if task.name in GLUE_TASKS:
         name = task.submissions.get(split, f"{task.name}-{split}")
-        handed_in = split in task.submissions
-        found[f"{name}.tsv"] = _glue_table(predictions, handed_in)
+        is_submitted = split in task.submissions
+        found[f"{name}.tsv"] = _glue_table(predictions, is_submitted)
     elif isinstance(task.kind, Spans):
-        can_be_none = isinstance(task.kind, AnswerableSpans)
         examples, scores = answers.examples, answers.scores
+        pairs = list(zip(examples, scores, strict=True))
         texts = span_answers.predictions(
             examples, scores, answers.config.null_threshold
         )
         found["predictions.json"] = _json(texts)
-        nbest = span_answers.nbest(examples, scores)
-        found["nbest_predictions.json"] = _json(nbest)
-        if can_be_none:
-            odds = span_answers.null_odds(examples, scores)
+        found["nbest_predictions.json"] = _json(
+            {q.id: span_answers.nbest(q, row) for q, row in pairs}
+        )
+        if isinstance(task.kind, AnswerableSpans):
+            odds = {q.id: row.no_answer for q, row in pairs}
             found["null_odds.json"] = _json(odds)
     elif isinstance(task.kind, MultipleChoice):
         found["answers.json"] = _json(
             {p.fields["id"]: p.fields["prediction"] for p in predictions}
         )
-    # Half of a character, which JSON files can hold, is written as in JSON.
+    # A lone surrogate, which JSON files can hold, is written as in JSON.
     return {
         name: text.encode("utf-8", "backslashreplace")
         for name, text in found.items()
@@ -65,45 +66,45 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, indent=1) + "\n"
 
 
-def _glue_table(predictions: Sequence[Prediction], handed_in: bool) -> str:
+def _glue_table(predictions: Sequence[Prediction], is_submitted: bool) -> str:
     rows = ["index\tprediction"]
     for index, prediction in enumerate(predictions):
         answer = prediction.fields["prediction"]
-        # What stays here scores as it was measured.
-        if handed_in and isinstance(answer, float):
-            answer = min(max(answer, _LEAST_SCORE), _GREATEST_SCORE)
+        # Other tables keep all digits, to be scored like the model.
+        if is_submitted and isinstance(answer, float):
+            answer = min(max(answer, _MIN_SCORE), _MAX_SCORE)
             answer = f"{answer:.4f}"
         rows.append(f"{index}\t{answer}")
     return "".join(f"{row}\n" for row in rows)
 
 
 def add_to_submission(path: str, name: str, content: bytes) -> list[str]:
-    """Puts a file into a zip, beside those that are there.
+    """Adds a file to a zip, or replaces it there.
 
     Returns:
-        The names of all files in it.
+        The names of all files in the zip.
 
     Raises:
-        UserError: when the path is of something else.
+        UserError: when the path is of anything else.
     """
-    kept: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     if files.exists(path):
         try:
             with files.open(path) as file:
                 old = zipfile.ZipFile(io.BytesIO(file.read()))
-            kept = {entry: old.read(entry) for entry in old.namelist()}
+            contents = {entry: old.read(entry) for entry in old.namelist()}
         except files.ZIP_FAULTS:
             raise UserError(
-                f"{path} is there and is no zip file; name another."
+                f"{path} exists and is no zip file; name another."
             ) from None
-    kept[name] = content
+    contents[name] = content
     with (
         files.replacing(path) as file,
         zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as new,
     ):
-        for entry in sorted(kept):
+        for entry in sorted(contents):
             # Without a clock: equal predictions are equal bytes.
             new.writestr(
-                zipfile.ZipInfo(entry), kept[entry], zipfile.ZIP_DEFLATED
+                zipfile.ZipInfo(entry), contents[entry], zipfile.ZIP_DEFLATED
             )
-    return sorted(kept)
+    return sorted(contents)

@@ -20,7 +20,7 @@ from albert_tf.config import (
 from albert_tf.jobs.workload import Workload
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.examples import Example
-from albert_tf.tasks.kinds.texts import Classification
+from albert_tf.tasks.kinds.classification import Classification
 from bin import command_line
 from bin.benchmarking.machine import available_cores, in_fresh_process
 from bin.benchmarking.peers import SideKind

@@ -10,9 +10,10 @@ from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.jobs.predict import Predictor
 from albert_tf.modeling.models import MODELS
 from albert_tf.tasks.examples import ChoiceExample, Example, Question
+from albert_tf.tasks.kinds.classification import Classification
 from albert_tf.tasks.kinds.multiple_choice import MultipleChoice
 from albert_tf.tasks.kinds.question_answering import Spans
-from albert_tf.tasks.kinds.texts import Classification, Regression
+from albert_tf.tasks.kinds.regression import Regression
 from albert_tf.tasks.kinds.token_classification import TokenClassification
 
 

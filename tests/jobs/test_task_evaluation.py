@@ -7,7 +7,7 @@ from albert_tf.config import FeatureConfig, UserError
 from albert_tf.jobs.task_evaluation import EvaluatedExamples, compute_scores
 from albert_tf.tasks.examples import Example
 from albert_tf.tasks.feature_building import FeatureBuilder
-from albert_tf.tasks.kinds.texts import Regression
+from albert_tf.tasks.kinds.regression import Regression
 
 CONFIG = FeatureConfig(max_seq_length=32)
 

@@ -2,11 +2,10 @@
 
 import pytest
 
-from albert_tf.config import FeatureConfig, UserError
+from albert_tf.config import UserError
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.examples import Example
-from albert_tf.tasks.kinds.base import Answers
-from albert_tf.tasks.kinds.texts import Classification, Regression
+from albert_tf.tasks.kinds.classification import Classification
 
 
 class TwoSplits:
@@ -46,22 +45,3 @@ def test_the_place_does_not_make_an_example_another():
 def test_a_row_that_says_no_more_evaluates_dev_and_submits_nothing():
     assert dict(TASK.evaluated) == {"": "dev"}
     assert not TASK.submissions and not TASK.settings and not TASK.labels
-
-
-def test_a_kind_that_says_no_more():
-    kind, config = Regression(), FeatureConfig(null_threshold=1.5)
-    assert kind.labels([Example(("a",), "1")]) == []
-    # Only questions without answers keep something of a measurement.
-    assert kind.config_to_save(config, {"best_f1_thresh": 7.0}) == config
-    assert (
-        kind.table(Answers([Example(("a",), "1")], [1.0], FeatureConfig(), []))
-        is None
-    )
-    for training in (True, False):
-        assert kind.warnings([Example(("a",), "1")], training=training) == []
-
-
-def test_the_first_metric_chooses_the_best_model():
-    metrics = {"z": max, "a": min}
-    assert Classification().metric_names(metrics, ["x", "y"]) == ("z", "a")
-    assert Classification().metric_names({}, ["x", "y"]) == ()

@@ -17,8 +17,9 @@ from albert_tf.tasks.feature_building import (
     write_features,
 )
 from albert_tf.tasks.features import Features
+from albert_tf.tasks.kinds.classification import Classification
 from albert_tf.tasks.kinds.question_answering import AnswerableSpans
-from albert_tf.tasks.kinds.texts import Classification, Regression
+from albert_tf.tasks.kinds.regression import Regression
 
 EXAMPLES = [
     Example(("the of", "and"), "yes", "a.tsv, line 2"),
@@ -86,7 +87,10 @@ def assert_equal(mine, theirs):
         np.testing.assert_array_equal(ours, others)
         assert ours.dtype == others.dtype
     assert mine.padding == theirs.padding
-    assert (mine.choices, mine.cut) == (theirs.choices, theirs.cut)
+    assert (mine.choices, mine.truncated) == (
+        theirs.choices,
+        theirs.truncated,
+    )
     assert list(mine.answer_lengths) == list(theirs.answer_lengths)
 
 
@@ -208,16 +212,12 @@ def test_what_finds_no_room_is_said(builder, said):
     examples += [Example(("and",), "no")] * 2
     for _ in range(2):
         found = builder.build(examples, training=True)
-        assert found.cut == [0, 1]
-    assert (
-        said
-        == [
-            "Of 2 of 4 examples something finds no room and is cut, the first "
-            f"{EXAMPLES[0].location}: "
-            "--max_seq_length=16 and the like decide."
-        ]
-        * 2
+        assert found.truncated == [0, 1]
+    line = (
+        "2 of 4 examples were truncated to max_seq_length=16 or a similar "
+        f"setting (first: {EXAMPLES[0].location})."
     )
+    assert said == [line] * 2
 
 
 def test_answers_that_cannot_be_predicted_are_said(builder, said):
@@ -297,7 +297,7 @@ def a_file(tmp_path):
         example_numbers=np.array([4], np.int64),
         choices=2,
         decoding={"words": np.array([-1, 0, 1, -1, -1], np.int32)},
-        cut=[0, 4],
+        truncated=[0, 4],
     )
     write_features(path, features)
     return path, features
@@ -326,7 +326,7 @@ def test_a_file_that_cannot_be_read_is_not_called_damaged(
 
     monkeypatch.setattr(feature_building.files, "open", refused)
     assert read_features(path, said.append) is None
-    assert said == [f"{path}: Permission denied; its features are made again."]
+    assert said == [f"{path}: Permission denied; its features are built again."]
 
 
 def test_whatever_happened_to_a_file(tmp_path, said):
@@ -348,7 +348,7 @@ def test_whatever_happened_to_a_file(tmp_path, said):
         found = read_features(path, said.append)
         if found is None:
             damaged += 1
-            assert said == [f"{path} is damaged; its features are made again."]
+            assert said == [f"{path} is damaged; its features are built again."]
         else:
             # A bit of a time, log, that nobody reads.
             assert_equal(found, features)
@@ -374,7 +374,7 @@ def test_a_damaged_file_is_made_again(builder, said):
     with open(path, "r+b") as file:
         file.truncate(100)
     again = builder.build(EXAMPLES, training=True)
-    assert said == [f"{path} is damaged; its features are made again."]
+    assert said == [f"{path} is damaged; its features are built again."]
     assert_equal(again, first)
     said.clear()
     builder.build(EXAMPLES, training=True)
@@ -392,7 +392,7 @@ def test_a_cache_that_takes_nothing(builder, tmp_path, said):
     assert_equal(builder.build(EXAMPLES, training=True), expected)
     (line,) = said
     assert line.startswith(str(tmp_path / "file"))
-    assert "Not a directory; the features are not kept, and the" in line
+    assert "Not a directory; the features are not cached, and the" in line
     assert line.endswith("(--feature_cache).")
     assert "\n" not in line
 
@@ -406,7 +406,7 @@ def test_a_full_disk(builder, said, monkeypatch):
 
     monkeypatch.setattr(feature_building.np, "savez", Full.savez)
     assert len(builder.build(EXAMPLES, training=True)) == 3
-    assert "No space left on device; the features are not kept" in said[0]
+    assert "No space left on device; the features are not cached" in said[0]
     assert cached(builder) == []
 
 

@@ -12,7 +12,7 @@ from albert_tf.tasks.features import Features, concatenated, flat
 PADDING = {"input_ids": 9, "label_ids": -1}
 
 
-def features(rows, choices=0, cut=()):
+def features(rows, choices=0, truncated=()):
     """Returns rows of sequences (lists of tokens), told apart by numbers."""
     sequences = [s for row in rows for s in row]
     ids, offsets = flat(sequences)
@@ -27,7 +27,7 @@ def features(rows, choices=0, cut=()):
         example_numbers=np.arange(len(rows)),
         choices=choices,
         decoding={"words": ids + 100},
-        cut=cut,
+        truncated=truncated,
     )
 
 
@@ -103,7 +103,7 @@ def test_parts_together_are_the_whole(given_rows, data):
     cuts = data.draw(st.sets(st.integers(1, len(rows)), max_size=3))
     edges = sorted({0, *cuts, len(rows)})
     parts = [
-        features(rows[a:b], choices, cut=range(b - a))
+        features(rows[a:b], choices, truncated=range(b - a))
         for a, b in itertools.pairwise(edges)
     ]
     joined, whole = concatenated(parts), features(rows, choices)
@@ -117,7 +117,7 @@ def test_parts_together_are_the_whole(given_rows, data):
     assert joined.scalars["weights"].tolist() == expected
     np.testing.assert_array_equal(joined.offsets, whole.offsets)
     np.testing.assert_array_equal(joined.example_numbers, range(len(rows)))
-    assert joined.cut == list(range(len(rows)))
+    assert joined.truncated == list(range(len(rows)))
     assert (joined.padding, joined.choices) == (PADDING, choices)
 
 

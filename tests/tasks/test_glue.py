@@ -206,11 +206,11 @@ def test_gold_files_are_held_against_the_same_rules(tmp_path):
         (
             "STS-B",
             "h\n" + "a\t" * 9 + "good\n",
-            "line 2: the label is 'good'; it must be a number ",
+            "line 2: the label is 'good'; expected a number ",
         ),
         ("WNLI", "h\n0\tA\t1\n", "3 tab-separated fields, where at least 4"),
-        ("STS-B", "h\n" + "a\t" * 9 + "1_0\n", "the label is '1_0'; it must"),
-        ("STS-B", "h\n" + "a\t" * 9 + "1e999\n", "the label is '1e999'; it "),
+        ("STS-B", "h\n" + "a\t" * 9 + "1_0\n", "the label is '1_0'; expected"),
+        ("STS-B", "h\n" + "a\t" * 9 + "1e999\n", "the label is '1e999'; exp"),
         ("SST-2", "h\th\n", "dev.tsv has no examples"),
         # The files of another task.
         ("QQP", "h\n1\t2\t3\ta\tb\n", "1 of 1 lines have too few fields, th"),

@@ -287,10 +287,10 @@ def test_what_is_no_zip_stays(tmp_path, content):
     with pytest.raises(UserError) as raised:
         add_to_submission(str(path), "RTE.tsv", b"")
     assert str(raised.value) == (
-        f"{path} is there and is no zip file; name another."
+        f"{path} exists and is no zip file; name another."
     )
     assert path.read_bytes() == content
-    said = "is there and is no zip file; name another"
+    said = "exists and is no zip file; name another"
     with pytest.raises(UserError, match=said):
         add_to_submission(str(tmp_path), "RTE.tsv", b"")
 

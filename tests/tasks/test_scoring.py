@@ -136,7 +136,7 @@ def test_submissions_that_do_not_fit(tmp_path, rows, said):
 
 def test_numbers_that_are_none(tmp_path):
     gold, predictions = numbers(tmp_path, [0.0, 1.0], [1.0, "nan"])
-    with pytest.raises(UserError, match="line 3: the label is 'nan'; it mu"):
+    with pytest.raises(UserError, match="line 3: the label is 'nan'; exp"):
         score("STS-B", gold, predictions)
 
 

@@ -260,7 +260,7 @@ def test_choices_are_as_many_wherever_batches_end(finished):
         ChoiceExample("The sovu", ("bada", *others), None, f"text {number}")
         for number, others in enumerate([("tepu",), ("tepu", "rika")], start=1)
     ]
-    with pytest.raises(UserError, match="text 2: 3 choices, where text 1 has"):
+    with pytest.raises(UserError, match="text 2: expected 2 choices as"):
         list(Predictor(model, batch_size=1).predict(MultipleChoice(), examples))
     (found,) = Predictor(model).predict(MultipleChoice(), examples[:1])
     assert found.fields["prediction"] == "A"

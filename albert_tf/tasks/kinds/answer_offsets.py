@@ -1,4 +1,4 @@
-"""Where gold answers stand in their paragraphs, offsets that err put right."""
+"""Offsets of gold answers in their paragraphs, checked and corrected."""
 
 import bisect
 import collections
@@ -16,16 +16,15 @@ _Span = tuple[int, int]
 
 @dataclasses.dataclass(frozen=True)
 class AnswerCheck:
-    """Where the first answer of each question stands.
+    """The offsets of the first answer of each question.
 
     Attributes:
         spans: first character and the one after the last, by the question's
             id; of every answer that was found.
-        moved: the places of questions whose answer stands elsewhere than the
-            file says.
-        respelled: the same for answers whose text stands in the paragraph in
-            other case, with other accents, or with other spaces only.
-        missing: the same for answers that are not in the paragraph.
+        moved: locations of questions whose answer is not at its answer_start.
+        respelled: of those whose answer is in the paragraph only with other
+            case, accents or spaces.
+        missing: of those whose answer is not in the paragraph.
     """
 
     spans: Mapping[str, _Span]
@@ -34,65 +33,64 @@ class AnswerCheck:
     missing: tuple[str, ...]
 
     def warnings(self) -> list[str]:
-        """Returns a line for each sort of error, with the first few places."""
+        """Returns a line for each kind of error, with the first locations."""
         return [
-            f"{len(places)} questions have an answer that {what}: "
-            f"{_some(places)}."
-            for places, what in (
+            f"{len(locations)} questions have an answer that {what}: "
+            f"{_first(locations)}."
+            for locations, what in (
                 (
                     self.moved,
-                    "does not stand at its answer_start; the nearest place "
-                    "where it does is taken",
+                    "is not at its answer_start; its nearest occurrence is "
+                    "used",
                 ),
                 (
                     self.respelled,
-                    "stands in the paragraph in another spelling only; that "
-                    "is taken",
+                    "is in the paragraph only with other case, accents or "
+                    "spaces; that is used",
                 ),
-                (self.missing, "does not stand in the paragraph at all"),
+                (self.missing, "is not in the paragraph"),
             )
-            if places
+            if locations
         ]
 
     def refuse_missing(self) -> None:
-        """Raises UserError, with the first few places, if any is missing."""
+        """Raises UserError, with the first locations, if any is missing."""
         if self.missing:
             raise UserError(
-                f"The answers of {len(self.missing)} questions do not stand "
-                f"in their paragraphs: {_some(self.missing)}; correct these "
-                "answers or "
-                "remove the questions, training would teach wrong ones."
+                f"The answers of {len(self.missing)} questions are not in "
+                f"their paragraphs: {_first(self.missing)}; correct these "
+                "answers or remove the questions before training."
             )
 
 
-def _some(places: Sequence[str]) -> str:
-    named = "; ".join(places[:_NAMED])
-    return f"{named}, and others" if len(places) > _NAMED else named
+def _first(locations: Sequence[str]) -> str:
+    named = "; ".join(locations[:_NAMED])
+    return f"{named}, and others" if len(locations) > _NAMED else named
 
 
 def check_answers(questions: Sequence[Question]) -> AnswerCheck:
-    """Returns where each question's first answer stands.
+    """Returns the offsets of each question's first answer.
 
-    An answer that is not where the file says is where the same text stands
-    nearest to it, or else the same text but for case, accents and spaces.
+    Where the file is wrong, those of the nearest occurrence of the text, or
+    else of the text with other case, accents and spaces.
     """
     spans: dict[str, _Span] = {}
-    places: dict[str, list[str]] = collections.defaultdict(list)
+    locations: dict[str, list[str]] = collections.defaultdict(list)
     for question in questions:
         if not question.answers:
             continue
         how, span = _found(question.answers[0], question.context)
-        places[how].append(question.location)
+        locations[how].append(question.location)
         if span is not None:
             spans[question.id] = span
     moved, respelled, missing = (
-        tuple(places[how]) for how in ("moved", "respelled", "missing")
+        tuple(locations[how]) for how in ("moved", "respelled", "missing")
     )
     return AnswerCheck(spans, moved, respelled, missing)
 
 
 def _found(answer: Answer, context: str) -> tuple[str, _Span | None]:
-    """Returns how the answer was found, and its characters."""
+    """Returns the kind of match, and its characters."""
     text = answer.text
     if not text.strip():
         return "missing", None
@@ -106,44 +104,41 @@ def _found(answer: Answer, context: str) -> tuple[str, _Span | None]:
     return "missing" if span is None else "respelled", span
 
 
-def _nearest(wanted: str, text: str, place: int) -> int | None:
-    """Returns where `wanted` begins nearest to a place, the first of two."""
-    place = max(place, 0)
-    after = text.find(wanted, place)
-    head = text[: place + len(wanted) - 1]
-    # Turned around, for str.rfind is not linear.
-    turned = head[::-1].find(wanted[::-1])
-    before = len(head) - len(wanted) - turned
-    found = [before] * (turned >= 0) + [after] * (after >= 0)
-    return min(found, key=lambda start: abs(start - place), default=None)
+def _nearest(wanted: str, text: str, start: int) -> int | None:
+    """Returns the occurrence of `wanted` nearest to `start`."""
+    start = max(start, 0)
+    after = text.find(wanted, start)
+    head = text[: start + len(wanted) - 1]
+    # Reversed, for str.rfind is not linear.
+    from_end = head[::-1].find(wanted[::-1])
+    before = len(head) - len(wanted) - from_end
+    found = [before] * (from_end >= 0) + [after] * (after >= 0)
+    return min(found, key=lambda place: abs(place - start), default=None)
 
 
 def _respelled(answer: Answer, context: str) -> _Span | None:
-    text, places = _simplified(context)
+    text, offsets = _simplified(context)
     wanted = _simplified(answer.text)[0].strip()
     if not wanted:
         return None
-    place = bisect.bisect_left(places, answer.start)
-    start = _nearest(wanted, text, place)
+    start = _nearest(wanted, text, bisect.bisect_left(offsets, answer.start))
     if start is None:
         return None
-    return places[start], places[start + len(wanted) - 1] + 1
+    return offsets[start], offsets[start + len(wanted) - 1] + 1
 
 
 def _simplified(text: str) -> tuple[str, list[int]]:
-    """Returns a text without case, accents and superfluous spaces.
-
-    And of which character of the text each of its characters is.
-    """
+    """Returns a text without case, accents and superfluous spaces, and the
+    offset of each of its characters in the text."""
     characters: list[str] = []
-    places = []
-    for place, character in enumerate(text):
+    offsets = []
+    for offset, character in enumerate(text):
         for part in _simple(character):
             if part == " " and characters and characters[-1] == " ":
                 continue
             characters.append(part)
-            places.append(place)
-    return "".join(characters), places
+            offsets.append(offset)
+    return "".join(characters), offsets
 
 
 @functools.lru_cache(maxsize=4096)

@@ -2,7 +2,7 @@
 
 import abc
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,17 +12,19 @@ from albert_tf.tasks.features import Features
 from albert_tf.text.tokenizer_base import Tokenizer
 
 Metric = Callable[[np.ndarray, np.ndarray], float]
+# The outputs of a head by name: an array for each row of features.
+Outputs = Mapping[str, Sequence[np.ndarray]]
 
 
 @dataclasses.dataclass(frozen=True)
 class Prediction:
-    """What a model says of one example, for people and files.
+    """A model's prediction for one example.
 
     Attributes:
-        fields: what a line of predictions.jsonl holds.
+        fields: of its line in predictions.jsonl.
         location: of the example.
-        error: 0 where the answer is right or nobody knows; else how wrong it
-            is, larger for what the model was surer of.
+        error: 0 for a right prediction or an unlabelled example; else the
+            larger, the more confident the wrong prediction is.
     """
 
     fields: dict[str, Any]
@@ -32,12 +34,12 @@ class Prediction:
 
 @dataclasses.dataclass(frozen=True)
 class Answers:
-    """What a model, or several together, say of examples.
+    """The scores of a model, or of an ensemble, for examples.
 
     Attributes:
         examples: of one kind.
         scores: of each example (`Kind.scores`).
-        config: how scores become answers.
+        config: thresholds by which scores become predictions.
         labels: of the model.
     """
 
@@ -47,16 +49,53 @@ class Answers:
     labels: Sequence[str]
 
 
-class Kind(abc.ABC):
-    """How examples become a head's inputs, and its outputs become answers.
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """Metrics of each label, formatted."""
+
+    header: list[str]
+    rows: list[list[str]]
+
+
+@dataclasses.dataclass(frozen=True)
+class ConfusionMatrix:
+    """Counts of predicted labels for each gold label.
 
     Attributes:
-        name: for people and messages.
+        labels: their names.
+        counts: `[labels, predicted labels]`.
+    """
+
+    labels: list[str]
+    counts: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Distributions:
+    """Histograms of a quantity, one for each group of examples.
+
+    Attributes:
+        measure: name of the quantity.
+        groups: its values, `[examples of the group]`, by the group's name.
+    """
+
+    measure: str
+    groups: dict[str, np.ndarray]
+
+
+Figure = ConfusionMatrix | Distributions
+
+
+class Kind(abc.ABC):
+    """Turns examples into a head's inputs, and its outputs into predictions.
+
+    Attributes:
+        name: for messages.
         head: the row of modeling.heads.HEADS.
-        labelled: whether the model has names of classes.
+        labelled: whether the model has class names.
         example_type: the class of its examples.
-        text_counts: how many texts an example is made of.
-        takes: these texts, in words.
+        text_counts: numbers of texts that make an example.
+        takes: description of these texts, for messages.
     """
 
     name: ClassVar[str]
@@ -68,49 +107,35 @@ class Kind(abc.ABC):
 
     @abc.abstractmethod
     def example(self, texts: tuple[str, ...], number: int) -> Any:
-        """Returns the example of texts whose answer is not known.
+        """Returns the unlabelled example of `text_counts` texts.
 
-        Args:
-            texts: one of `text_counts` strings.
-            number: of the example, from 1: its id, and for messages.
+        `number`, from 1, is its id and stands in messages.
         """
 
     def labels(self, examples: Sequence[Any]) -> list[str]:
-        """Returns the names of the classes that occur, sorted."""
-        return []
+        """Returns the class names that occur, sorted.
 
-    def config_to_save(
-        self, config: FeatureConfig, measures: Mapping[str, float]
-    ) -> FeatureConfig:
-        """Returns what a model keeps that was evaluated with `measures`."""
-        return config
-
-    def metric_names(
-        self, metrics: Mapping[str, Metric], labels: Sequence[str]
-    ) -> tuple[str, ...]:
-        """Returns the measures that may choose the best model.
-
-        The first does where nobody says otherwise.
+        Raises:
+            UserError: for labels that no classifier can be trained on.
         """
-        return tuple(metrics)
+        return []
 
     @abc.abstractmethod
     def has_label(self, example: Any) -> bool:
-        """Returns whether the file tells the answer."""
+        """Returns whether the gold label or answer is known."""
 
     def check(self, examples: Sequence[Any]) -> None:
-        """Raises UserError for examples that do not go with one another.
+        """Raises UserError for examples that cannot be batched together.
 
-        `features` are made part by part, and cannot tell.
+        `features` cannot check this: it sees one chunk at a time.
         """
         return
 
     def warnings(self, examples: Sequence[Any], *, training: bool) -> list[str]:
-        """Returns what is to be said of examples that are not as they should
-        be, and are used all the same.
+        """Returns one line for each defect that examples have.
 
         Raises:
-            UserError: for what training would learn wrongly from.
+            UserError: for defects that training would learn wrongly from.
         """
         return []
 
@@ -120,14 +145,14 @@ class Kind(abc.ABC):
         features: Features,
         config: FeatureConfig,
     ) -> list[str]:
-        """Returns a warning on gold answers that no prediction can match."""
+        """Returns a warning on gold answers that cannot be predicted."""
         return []
 
     def in_both_orders(self, examples: Sequence[Any]) -> list[Any]:
-        """Returns examples, and after them each with its texts swapped.
+        """Returns pairs, and after them each with its texts swapped.
 
         Raises:
-            UserError: for what has no two texts.
+            UserError: for examples that are no pairs.
         """
         raise UserError(
             "double_unordered is for pairs of texts, and an example of "
@@ -144,14 +169,17 @@ class Kind(abc.ABC):
         labels: Sequence[str],
         training: bool,
     ) -> Features:
-        """Returns the rows of examples; what can be done part by part.
+        """Returns the features of a chunk of examples.
 
         Args:
             examples: of this kind.
             tokenizer: the model's.
-            config: lengths.
-            labels: names of the classes, in the order of their numbers.
-            training: whether only what the loss needs is wanted.
+            config: maximal lengths.
+            labels: class names in the order of their ids.
+            training: leave out what only `scores` needs.
+
+        Raises:
+            UserError: with the example's location, for an unknown label.
         """
 
     @abc.abstractmethod
@@ -159,89 +187,94 @@ class Kind(abc.ABC):
         self,
         examples: Sequence[Any],
         features: Features,
-        outputs: Mapping[str, Sequence[np.ndarray]],
+        outputs: Outputs,
         config: FeatureConfig,
     ) -> list[Any]:
-        """Returns what the outputs say of each example, in numbers.
+        """Returns the scores of each example, from the head's outputs.
 
         Args:
             examples: of this kind.
             features: theirs, made with training=False.
-            outputs: of the head, by name: an array for each row of features,
-                padding at its end.
-            config: lengths.
+            outputs: of the head; rows may end in padding.
+            config: maximal lengths.
         """
 
-    @abc.abstractmethod
     def ensemble(self, members: Sequence[list[Any]]) -> list[Any]:
-        """Returns the mean of what several models say (`scores`)."""
+        """Returns the mean scores of several models."""
+        return [
+            np.mean(scores, axis=0) for scores in zip(*members, strict=True)
+        ]
+
+    def metric_names(
+        self, metrics: Mapping[str, Metric], labels: Sequence[str]
+    ) -> tuple[str, ...]:
+        """Returns the metrics that may select the best checkpoint.
+
+        The first is the default.
+        """
+        return tuple(metrics)
 
     @abc.abstractmethod
     def compute_metrics(
         self, answers: Answers, metrics: Mapping[str, Metric]
     ) -> dict[str, float]:
-        """Returns the metrics, and beside them what guessing would reach.
+        """Returns the metrics, with those of a trivial baseline.
 
         Args:
-            answers: to examples that tell what is right.
-            metrics: of the task; kinds with a script of their own need none.
+            answers: to labelled examples.
+            metrics: of the task; kinds with an official script ignore them.
         """
+
+    def config_to_save(
+        self, config: FeatureConfig, metrics: Mapping[str, float]
+    ) -> FeatureConfig:
+        """Returns the settings to store with a model that has `metrics`."""
+        return config
+
+    def predictions(self, answers: Answers) -> list[Prediction]:
+        """Returns the prediction for each example."""
+        return [
+            Prediction(*self._prediction(example, row, answers))
+            for example, row in zip(
+                answers.examples, answers.scores, strict=True
+            )
+        ]
 
     @abc.abstractmethod
-    def predictions(self, answers: Answers) -> list[Prediction]:
-        """Returns what is said of each example, for people."""
+    def _prediction(
+        self, example: Any, scores: Any, answers: Answers
+    ) -> tuple[dict[str, Any], str, float]:
+        """Returns the fields of the example's `Prediction`."""
 
-    def table(self, answers: Answers) -> "Table | None":
-        """Returns measures of each label, or part, where there are any.
-
-        The examples tell what is right, here and in `figure`.
-        """
+    def table(self, answers: Answers) -> Table | None:
+        """Returns metrics of each label of labelled examples, if any."""
         return None
 
     @abc.abstractmethod
-    def figure(self, answers: Answers) -> "Figure":
-        """Returns what shows at a glance where answers are right or wrong."""
+    def figure(self, answers: Answers) -> Figure:
+        """Returns right and wrong predictions of labelled examples."""
 
     @abc.abstractmethod
     def constant_prediction(self, answers: Answers) -> str | None:
-        """Returns the answer that is given to every example, if there is one.
+        """Returns the one prediction that all of several examples have.
 
-        In words. A model that has diverged, or learned nothing, has one.
+        None where predictions differ. A model that has diverged, or learned
+        nothing, has one.
         """
 
 
-@dataclasses.dataclass(frozen=True)
-class Table:
-    """Measures of labels, or parts, for people."""
-
-    header: list[str]
-    rows: list[list[str]]
-
-
-@dataclasses.dataclass(frozen=True)
-class ConfusionMatrix:
-    """How often each label was given for each.
-
-    Attributes:
-        labels: their names.
-        counts: `[labels, given labels]`.
-    """
-
-    labels: list[str]
-    counts: np.ndarray
-
-
-@dataclasses.dataclass(frozen=True)
-class Distributions:
-    """Numbers of groups of examples, to be drawn over one another.
-
-    Attributes:
-        measure: what they are.
-        groups: `[examples of the group]` by its name.
-    """
-
-    measure: str
-    groups: dict[str, np.ndarray]
-
-
-Figure = ConfusionMatrix | Distributions
+def empty_text_warnings(
+    examples: Sequence[Any], texts: Iterable[Sequence[str]]
+) -> list[str]:
+    """Returns a line on the number of examples with an empty text, if any."""
+    locations = [
+        example.location
+        for example, own in zip(examples, texts, strict=True)
+        if not all(text.strip() for text in own)
+    ]
+    if not locations:
+        return []
+    return [
+        f"{len(locations)} of {len(examples)} examples have an empty text, "
+        f"the first {locations[0]}."
+    ]

@@ -1,31 +1,109 @@
-"""Probabilities of classes: how right they are, and what shows it."""
+"""What kinds share that predict classes, of examples or of their words."""
 
+import abc
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
+from albert_tf.config import FeatureConfig
+from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds.base import (
+    Answers,
     ConfusionMatrix,
     Distributions,
     Figure,
+    Kind,
     Metric,
-    Table,
+    Outputs,
 )
-from albert_tf.tasks.metrics.scalar import precision_recall_f1
 
-# Labels that a message names, and a figure shows.
+# Labels that a message names, and that a confusion matrix has at most.
 _NAMED = 12
-_DRAWN = 100
+_MAX_MATRIX_LABELS = 100
 
 
-def listed(labels: Sequence[str]) -> str:
-    """Returns labels for a message: one line, and not all of many."""
-    shown = ", ".join(
-        label[:60] if label.isprintable() else repr(label[:60])
-        for label in labels[:_NAMED]
-    )
-    more = len(labels) - _NAMED
-    return f"{shown} and {more} others" if more > 0 else shown
+class ClassKind(Kind):
+    """A kind whose scores are probabilities.
+
+    Those of an example are `[classes]`, or `[words, classes]`.
+    """
+
+    @abc.abstractmethod
+    def label_ids(
+        self, examples: Sequence[Any], labels: Sequence[str]
+    ) -> np.ndarray:
+        """Returns class ids, int32 `[examples]`, or `[words of all]`.
+
+        0 where there is no label.
+
+        Raises:
+            UserError: with the example's location, for an unknown label.
+        """
+
+    def class_names(self, answers: Answers) -> Sequence[str]:
+        """Returns the names of the classes."""
+        return answers.labels
+
+    def scores(
+        self,
+        examples: Sequence[Any],
+        features: Features,
+        outputs: Outputs,
+        config: FeatureConfig,
+    ) -> list[np.ndarray]:
+        """Returns the probabilities of each example."""
+        return list(softmax(np.array(outputs["logits"])))
+
+    def compute_metrics(
+        self, answers: Answers, metrics: Mapping[str, Metric]
+    ) -> dict[str, float]:
+        """Returns the metrics, and those of a majority-class baseline.
+
+        `majority_class_<metric>` is the score of always predicting the class
+        that is most frequent in these examples.
+        """
+        label_ids = self.label_ids(answers.examples, answers.labels)
+        predicted = _probabilities(answers).argmax(axis=1)
+        majority = np.full_like(label_ids, np.bincount(label_ids).argmax())
+        return {
+            name: metric(label_ids, predicted)
+            for name, metric in metrics.items()
+        } | {
+            f"majority_class_{name}": metric(label_ids, majority)
+            for name, metric in metrics.items()
+        }
+
+    def figure(self, answers: Answers) -> Figure:
+        """Returns a confusion matrix.
+
+        With very many labels, the probabilities of right and wrong
+        predictions.
+        """
+        label_ids = self.label_ids(answers.examples, answers.labels)
+        probabilities = _probabilities(answers)
+        predicted = probabilities.argmax(axis=1)
+        names = list(self.class_names(answers))
+        if len(names) > _MAX_MATRIX_LABELS:
+            highest, right = probabilities.max(axis=1), predicted == label_ids
+            return Distributions(
+                "probability of the answer",
+                {"right": highest[right], "wrong": highest[~right]},
+            )
+        counts = np.zeros((len(names), len(names)), np.int64)
+        np.add.at(counts, (label_ids, predicted), 1)
+        return ConfusionMatrix(names, counts)
+
+    def constant_prediction(self, answers: Answers) -> str | None:
+        """Returns the class that all examples, or words, are given."""
+        classes = _probabilities(answers).argmax(axis=1)
+        if len(classes) < 2 or classes.min() < classes.max():
+            return None
+        return self.class_names(answers)[classes[0]]
+
+
+def _probabilities(answers: Answers) -> np.ndarray:
+    return np.concatenate([np.atleast_2d(row) for row in answers.scores])
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
@@ -35,78 +113,18 @@ def softmax(logits: np.ndarray) -> np.ndarray:
     return powers / powers.sum(axis=-1, keepdims=True)
 
 
-def class_metrics(
-    numbers: np.ndarray,
-    probabilities: Sequence[np.ndarray],
-    metrics: Mapping[str, Metric],
-) -> dict[str, float]:
-    """Returns metrics of the likeliest classes and of the most frequent one.
-
-    `majority_class_<metric>` is what always answering the class that is most
-    frequent in these very examples reaches.
-    """
-    found = np.array([row.argmax() for row in probabilities])
-    classes, counts = np.unique(numbers, return_counts=True)
-    guess = np.full_like(numbers, classes[counts.argmax()])
-    measures = {
-        name: metric(numbers, found) for name, metric in metrics.items()
-    }
-    return measures | {
-        f"majority_class_{name}": metric(numbers, guess)
-        for name, metric in metrics.items()
-    }
-
-
-def constant_class(
-    probabilities: Sequence[np.ndarray], labels: Sequence[str]
-) -> str | None:
-    """Returns the label that is the likeliest everywhere, if there is one."""
-    classes = {int(row.argmax()) for row in probabilities}
-    if len(classes) > 1 or len(probabilities) < 2:
-        return None
-    return labels[classes.pop()]
-
-
-def class_figure(
-    numbers: np.ndarray, probabilities: np.ndarray, labels: Sequence[str]
-) -> Figure:
-    """Returns which labels were given for which.
-
-    With very many labels, how sure the model is of right and wrong ones.
-
-    Args:
-        numbers: of the labels, `[examples]`.
-        probabilities: `[examples, labels]`.
-        labels: their names.
-    """
-    found = probabilities.argmax(axis=1)
-    if len(labels) > _DRAWN:
-        sure, right = probabilities.max(axis=1), found == numbers
-        return Distributions(
-            "probability of the answer",
-            {"right": sure[right], "wrong": sure[~right]},
-        )
-    counts = np.zeros((len(labels), len(labels)), np.int64)
-    np.add.at(counts, (numbers, found), 1)
-    return ConfusionMatrix(list(labels), counts)
-
-
-def label_table(
-    numbers: np.ndarray, found: np.ndarray, labels: Sequence[str]
-) -> Table:
-    """Returns precision, recall, F1 and the number of each label."""
-    columns = precision_recall_f1(numbers, found, len(labels))
-    return Table(
-        ["label", "precision", "recall", "f1", "examples"],
-        [
-            [label, *(f"{value:.4f}" for value in row[:3]), f"{row[3]:.0f}"]
-            for label, row in zip(labels, columns.T, strict=True)
-        ],
-    )
-
-
-def class_error(probabilities: np.ndarray, right: int | None) -> float:
-    """Returns by how much the answer is likelier than the right one."""
-    if right is None:
+def class_error(probabilities: np.ndarray, label_id: int | None) -> float:
+    """Returns how much likelier the prediction is than the gold class."""
+    if label_id is None:
         return 0.0
-    return float(probabilities.max() - probabilities[right])
+    return float(probabilities.max() - probabilities[label_id])
+
+
+def shown_labels(labels: Sequence[str]) -> str:
+    """Returns labels for a message: one line, the first few of many."""
+    shown = ", ".join(
+        label[:60] if label.isprintable() else repr(label[:60])
+        for label in labels[:_NAMED]
+    )
+    more = len(labels) - _NAMED
+    return f"{shown} and {more} others" if more > 0 else shown

@@ -1,28 +1,23 @@
 """Multiple choice: which of several texts goes with a context."""
 
 import dataclasses
+import string
 import sys
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from albert_tf.config import FeatureConfig, UserError
+from albert_tf.config import FeatureConfig, UserError, require
 from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.features import Features
-from albert_tf.tasks.kinds.base import Answers, Figure, Kind, Metric, Prediction
-from albert_tf.tasks.kinds.classes import (
-    class_error,
-    class_figure,
-    class_metrics,
-    constant_class,
-    softmax,
-)
-from albert_tf.tasks.kinds.texts import empty_text_warnings, framed
+from albert_tf.tasks.kinds.base import Answers, Metric, empty_text_warnings
+from albert_tf.tasks.kinds.classes import ClassKind, class_error
+from albert_tf.tasks.kinds.texts import sequence_features
 from albert_tf.text.tokenizer_base import Tokenizer
 
 
-class MultipleChoice(Kind):
-    """One of several texts; all examples have equally many."""
+class MultipleChoice(ClassKind):
+    """One of several texts; all examples have the same number of them."""
 
     name = "multiple choice"
     head = "multiple_choice"
@@ -34,30 +29,42 @@ class MultipleChoice(Kind):
     )
 
     def example(self, texts: tuple[str, ...], number: int) -> ChoiceExample:
-        """Returns the example of a text and its choices."""
+        """Returns the unlabelled example of a text and its choices."""
         context, *choices = texts
-        place = f"text {number}"
-        return ChoiceExample(context, tuple(choices), None, place, str(number))
+        location = f"text {number}"
+        return ChoiceExample(
+            context, tuple(choices), None, location, str(number)
+        )
 
     def has_label(self, example: ChoiceExample) -> bool:
-        """Returns whether the file tells which choice is right."""
+        """Returns whether the right choice is known."""
         return example.label is not None
 
+    def label_ids(
+        self, examples: Sequence[ChoiceExample], labels: Sequence[str]
+    ) -> np.ndarray:
+        """Returns the numbers of the right choices, 0 without a label."""
+        return np.array([example.label or 0 for example in examples], np.int32)
+
+    def class_names(self, answers: Answers) -> list[str]:
+        """Returns the letters of the choices."""
+        return [letter(number) for number in range(len(answers.scores[0]))]
+
     def check(self, examples: Sequence[ChoiceExample]) -> None:
-        """Raises UserError for more or fewer choices than the first has."""
-        number = len(examples[0].choices)
+        """Raises UserError for another number of choices than the first's."""
+        first = examples[0]
         for example in examples:
-            if len(example.choices) != number:
+            if len(example.choices) != len(first.choices):
                 raise UserError(
-                    f"{example.location}: {len(example.choices)} choices, "
-                    f"where {examples[0].location} has {number}; "
-                    "all need as many."
+                    f"{example.location}: expected {len(first.choices)} "
+                    f"choices as at {first.location}, got "
+                    f"{len(example.choices)}."
                 )
 
     def warnings(
         self, examples: Sequence[ChoiceExample], *, training: bool
     ) -> list[str]:
-        """Returns how many examples have an empty context or choice."""
+        """Returns a warning on examples with an empty context or choice."""
         texts = ((example.context, *example.choices) for example in examples)
         return empty_text_warnings(examples, texts)
 
@@ -80,112 +87,71 @@ class MultipleChoice(Kind):
             UserError: when max_choice_length leaves a context no room.
         """
         room = config.max_seq_length - 3
-        if config.max_choice_length >= room:
-            raise UserError(
-                f"max_choice_length={config.max_choice_length} leaves the "
-                f"context no room within max_seq_length="
-                f"{config.max_seq_length}; lower it."
-            )
+        require(
+            config.max_choice_length < room,
+            f"max_choice_length={config.max_choice_length} leaves the context "
+            f"no room within max_seq_length={config.max_seq_length}; lower it.",
+        )
         contexts = list(dict.fromkeys(e.context for e in examples))
         of_context = dict(
             zip(contexts, tokenizer.encode_batch(contexts), strict=True)
         )
-        choices = iter(
-            tokenizer.encode_batch(
-                [choice for example in examples for choice in example.choices]
-            )
-        )
-        pairs, cut = [], []
-        for place, example in enumerate(examples):
-            context, is_cut = of_context[example.context], False
+        choices = [choice for example in examples for choice in example.choices]
+        choice_ids = iter(tokenizer.encode_batch(choices))
+        pairs, truncated = [], []
+        for number, example in enumerate(examples):
+            context, is_truncated = of_context[example.context], False
             for _ in example.choices:
-                ids = next(choices)
-                kept = ids[-config.max_choice_length :]
-                head = context[: room - len(kept)]
-                is_cut |= len(kept) < len(ids) or len(head) < len(context)
-                pairs.append((head, kept))
-            if is_cut:
-                cut.append(place)
-        numbers = [example.label or 0 for example in examples]
-        sequences = framed(pairs, tokenizer, config.max_seq_length, {})
+                ids = next(choice_ids)
+                tail = ids[-config.max_choice_length :]
+                head = context[: room - len(tail)]
+                is_truncated |= len(tail) < len(ids) or len(head) < len(context)
+                pairs.append((head, tail))
+            if is_truncated:
+                truncated.append(number)
         return dataclasses.replace(
-            sequences,
-            scalars={"label_ids": np.array(numbers, np.int32)},
+            sequence_features(pairs, tokenizer, config.max_seq_length, {}),
+            scalars={"label_ids": self.label_ids(examples, labels)},
             example_numbers=np.arange(len(examples)),
             choices=len(examples[0].choices),
-            cut=cut,
+            truncated=truncated,
         )
-
-    def scores(
-        self,
-        examples: Sequence[ChoiceExample],
-        features: Features,
-        outputs: Mapping[str, Sequence[np.ndarray]],
-        config: FeatureConfig,
-    ) -> list[np.ndarray]:
-        """Returns the probabilities `[choices]` of each example."""
-        return list(softmax(np.array(outputs["logits"])))
-
-    def ensemble(self, members: Sequence[list[np.ndarray]]) -> list[np.ndarray]:
-        """Returns the mean probabilities."""
-        return list(np.mean(members, axis=0))
 
     def compute_metrics(
         self, answers: Answers, metrics: Mapping[str, Metric]
     ) -> dict[str, float]:
-        """Returns the metrics, those of the most frequent choice, and those of
-        each part, of RACE its levels (`accuracy_middle`).
+        """Returns the metrics with a majority-class baseline, and those of
+        each part of the examples, RACE's levels (`accuracy_middle`).
         """
-        examples = answers.examples
-        numbers = np.array([example.label for example in examples])
-        found = np.array([row.argmax() for row in answers.scores])
-        parts = np.array([example.part for example in examples])
-        of_parts = {
+        label_ids = self.label_ids(answers.examples, answers.labels)
+        predicted = np.array([row.argmax() for row in answers.scores])
+        parts = np.array([example.part for example in answers.examples])
+        return super().compute_metrics(answers, metrics) | {
             f"{name}_{part}": metric(
-                numbers[parts == part], found[parts == part]
+                label_ids[parts == part], predicted[parts == part]
             )
-            for part in dict.fromkeys(e.part for e in examples if e.part)
+            for part in dict.fromkeys(parts.tolist())
+            if part
             for name, metric in metrics.items()
         }
-        return class_metrics(numbers, answers.scores, metrics) | of_parts
 
-    def predictions(self, answers: Answers) -> list[Prediction]:
-        """Returns the likeliest choice of each example, by its letter."""
-        return [
-            Prediction(
-                {
-                    "id": example.id,
-                    "context": example.context,
-                    "choices": list(example.choices),
-                    "label": letter(example.label),
-                    "prediction": letter(int(row.argmax())),
-                    "probabilities": row.tolist(),
-                },
-                example.location,
-                class_error(row, example.label),
-            )
-            for example, row in zip(
-                answers.examples, answers.scores, strict=True
-            )
-        ]
-
-    def figure(self, answers: Answers) -> Figure:
-        """Returns which choices were taken for which."""
-        numbers = np.array([example.label for example in answers.examples])
-        probabilities = np.array(answers.scores)
-        return class_figure(numbers, probabilities, _letters(probabilities[0]))
-
-    def constant_prediction(self, answers: Answers) -> str | None:
-        """Returns the choice that is taken of all examples."""
-        return constant_class(answers.scores, _letters(answers.scores[0]))
-
-
-def _letters(choices: np.ndarray) -> list[str]:
-    return [letter(number) for number in range(len(choices))]
+    def _prediction(
+        self, example: ChoiceExample, scores: np.ndarray, answers: Answers
+    ) -> tuple[dict[str, object], str, float]:
+        fields = {
+            "id": example.id,
+            "context": example.context,
+            "choices": list(example.choices),
+            "label": letter(example.label),
+            "prediction": letter(int(scores.argmax())),
+            "probabilities": scores.tolist(),
+        }
+        return fields, example.location, class_error(scores, example.label)
 
 
 def letter(number: int | None) -> str | None:
     """Returns A for 0 and so on; the number itself after Z."""
     if number is None:
         return None
-    return chr(ord("A") + number) if number < 26 else str(number)
+    letters = string.ascii_uppercase
+    return letters[number] if number < len(letters) else str(number)

@@ -1,4 +1,4 @@
-"""The kinds whose answers are cut from a paragraph: SQuAD 1.1 and 2.0."""
+"""Extractive question answering, as in SQuAD 1.1 and 2.0."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from albert_tf.tasks.kinds.base import (
     Distributions,
     Kind,
     Metric,
-    Prediction,
+    Outputs,
 )
 from albert_tf.tasks.kinds.span_answers import QuestionScores
 from albert_tf.tasks.kinds.span_windows import (
@@ -27,7 +27,6 @@ from albert_tf.tasks.kinds.span_windows import (
 from albert_tf.tasks.metrics.squad import scores_v2, token_f1
 from albert_tf.text.tokenizer_base import Tokenizer
 
-_Outputs = Mapping[str, Sequence[np.ndarray]]
 # First tokens and last tokens of a row, and a score: shapes that broadcast.
 _Pairs = tuple[np.ndarray, np.ndarray, np.ndarray]
 
@@ -47,7 +46,7 @@ class Spans(Kind):
     targets: ClassVar[tuple[str, ...]] = ("start_positions", "end_positions")
 
     def example(self, texts: tuple[str, ...], number: int) -> Question:
-        """Returns the question on a paragraph, without answers."""
+        """Returns the unlabelled question on a paragraph."""
         return Question(str(number), *texts, None, f"text {number}")
 
     def metric_names(
@@ -57,13 +56,13 @@ class Spans(Kind):
         return ("f1", "exact_match")
 
     def has_label(self, example: Question) -> bool:
-        """Returns whether the file tells an answer."""
+        """Returns whether an answer is known."""
         return bool(example.answers)
 
     def warnings(
         self, examples: Sequence[Question], *, training: bool
     ) -> list[str]:
-        """Returns how many gold answers are not where the file says.
+        """Returns warnings on gold answers with wrong offsets.
 
         Raises:
             UserError: in training, for answers not in their paragraph.
@@ -79,7 +78,7 @@ class Spans(Kind):
         features: Features,
         config: FeatureConfig,
     ) -> list[str]:
-        """Returns how many gold answers no prediction matches, and why."""
+        """Returns a warning on gold answers that cannot be predicted."""
         lengths = np.array(features.answer_lengths)
         longest = config.max_answer_length
         missed = (lengths < 0) | (lengths > longest)
@@ -130,8 +129,8 @@ class Spans(Kind):
         The label is the first of several gold answers.
 
         Raises:
-            UserError: when lengths do not fit; in training, for questions
-                whose answer is not told or not in their paragraph.
+            UserError: when lengths do not fit; in training, for answers that
+                are unknown or not in their paragraph.
         """
         answers = check_answers(examples)
         if training:
@@ -159,47 +158,40 @@ class Spans(Kind):
         self,
         examples: Sequence[Question],
         features: Features,
-        outputs: _Outputs,
+        outputs: Outputs,
         config: FeatureConfig,
     ) -> list[QuestionScores]:
-        """Returns the best spans of each question, of all its windows.
+        """Returns the n_best_size best spans of each question's windows.
 
-        A span starts in the window that has most around its start
-        (`max_context`), and is of max_answer_length tokens at most; there are
-        n_best_size at most.
+        A span of at most max_answer_length tokens counts in the window with
+        the most context around its start (`max_context`).
         """
-        rows: list[list[int]] = [[] for _ in examples]
+        windows: list[list[int]] = [[] for _ in examples]
         for row, number in enumerate(features.example_numbers.tolist()):
-            rows[number].append(row)
-        return [self._scores(own, features, outputs, config) for own in rows]
-
-    def _scores(
-        self,
-        rows: Sequence[int],
-        features: Features,
-        outputs: _Outputs,
-        config: FeatureConfig,
-    ) -> QuestionScores:
-        spans = [
-            _characters(
-                self._pairs(row, features, outputs, config),
-                row,
-                features,
-                config,
+            windows[number].append(row)
+        found = []
+        for rows in windows:
+            spans = [
+                _spans_of_characters(
+                    self._pairs(row, features, outputs, config),
+                    row,
+                    features,
+                    config.max_answer_length,
+                )
+                for row in rows
+            ]
+            starts, ends, scores = map(np.concatenate, zip(*spans, strict=True))
+            best = span_answers.best_spans(
+                starts, ends, scores, config.n_best_size
             )
-            for row in rows
-        ]
-        starts, ends, scores = map(np.concatenate, zip(*spans, strict=True))
-        return QuestionScores(
-            span_answers.best_spans(starts, ends, scores, config.n_best_size),
-            self._no_answer(rows, outputs),
-        )
+            found.append(QuestionScores(best, self._no_answer(rows, outputs)))
+        return found
 
     def _pairs(
         self,
         row: int,
         features: Features,
-        outputs: _Outputs,
+        outputs: Outputs,
         config: FeatureConfig,
     ) -> _Pairs:
         """Returns the n_best_size best starts by as many best ends."""
@@ -212,15 +204,13 @@ class Spans(Kind):
         last = np.argpartition(ends, -count)[-count:]
         return first, last, starts[first] + ends[last]
 
-    def _no_answer(
-        self, rows: Sequence[int], outputs: _Outputs
-    ) -> float | None:
+    def _no_answer(self, rows: Sequence[int], outputs: Outputs) -> float | None:
         return None
 
     def ensemble(
         self, members: Sequence[list[QuestionScores]]
     ) -> list[QuestionScores]:
-        """Returns the mean of what several models say (`ensemble_scores`)."""
+        """Returns the mean scores of several models (`ensemble_scores`)."""
         return [
             span_answers.ensemble_scores(of_question)
             for of_question in zip(*members, strict=True)
@@ -229,32 +219,46 @@ class Spans(Kind):
     def compute_metrics(
         self, answers: Answers, metrics: Mapping[str, Metric]
     ) -> dict[str, float]:
-        """Returns the measures of the official script, in percent."""
+        """Returns the metrics of the official script, in percent."""
         return span_answers.compute_metrics(
             answers.examples, answers.scores, answers.config.null_threshold
         )
 
-    def predictions(self, answers: Answers) -> list[Prediction]:
-        """Returns the answer to each question, "" where there is none.
+    def _prediction(
+        self, example: Question, scores: QuestionScores, answers: Answers
+    ) -> tuple[dict[str, object], str, float]:
+        """Returns the answer, "" for none.
 
         The error is 1 - F1, times the probability of the answer.
         """
-        return [
-            _prediction(question, row, answers.config.null_threshold)
-            for question, row in zip(
-                answers.examples, answers.scores, strict=True
-            )
-        ]
+        (answer,) = span_answers.predictions(
+            [example], [scores], answers.config.null_threshold
+        ).values()
+        entries = span_answers.nbest(example, scores)
+        probability = {e["text"]: e["probability"] for e in entries}.get(
+            answer, 1
+        )
+        fields = {
+            "id": example.id,
+            "question": example.question,
+            "context": example.context,
+            "prediction": answer,
+            "probability": probability,
+        }
+        error = 0.0
+        if example.answers is not None:
+            fields["answers"] = [gold.text for gold in example.answers]
+            f1 = scores_v2([example], {example.id: answer})["f1"] / 100
+            error = probability * (1 - f1)
+        return fields, example.location, error
 
     def figure(self, answers: Answers) -> Distributions:
-        """Returns how sure the model is of answers, by how right they are."""
+        """Returns the probabilities of right and wrong answers."""
         groups: dict[str, list[float]] = {
-            "right": [],
-            "in part": [],
-            "wrong": [],
+            name: [] for name in ("right", "in part", "wrong")
         }
         for question, row in zip(answers.examples, answers.scores, strict=True):
-            entries = span_answers.likeliest(question, row)
+            entries = span_answers.nbest(question, row)
             if not entries:
                 continue
             golds = [answer.text for answer in question.answers]
@@ -286,13 +290,13 @@ class AnswerableSpans(Spans):
         return ("f1", "exact", "best_f1")
 
     def has_label(self, example: Question) -> bool:
-        """Returns whether the file tells the answers, or that there is none."""
+        """Returns whether the answers are known, or that there is none."""
         return example.answers is not None
 
     def config_to_save(
         self, config: FeatureConfig, measures: Mapping[str, float]
     ) -> FeatureConfig:
-        """Returns the threshold that gave the best F1 on what was measured."""
+        """Returns the settings with the threshold that gave the best F1."""
         return dataclasses.replace(
             config, null_threshold=measures["best_f1_thresh"]
         )
@@ -300,15 +304,15 @@ class AnswerableSpans(Spans):
     def _check_label(self, question: Question) -> None:
         if question.answers is None:
             raise UserError(
-                f"{question.location} does not tell its answers, nor that "
-                "there are none; it cannot be trained on."
+                f"{question.location} has no 'answers', which may be empty; it "
+                "cannot be trained on."
             )
 
     def _pairs(
         self,
         row: int,
         features: Features,
-        outputs: _Outputs,
+        outputs: Outputs,
         config: FeatureConfig,
     ) -> _Pairs:
         """Returns the beams of the head."""
@@ -321,7 +325,7 @@ class AnswerableSpans(Spans):
         )
 
     def figure(self, answers: Answers) -> Distributions:
-        """Returns the scores of there being no answer, where there is one."""
+        """Returns the no-answer scores of questions with and without one."""
         odds = np.array([row.no_answer for row in answers.scores])
         has_answer = np.array([bool(q.answers) for q in answers.examples])
         return Distributions(
@@ -338,13 +342,13 @@ class AnswerableSpans(Spans):
             return "no answer"
         return None
 
-    def _no_answer(self, rows: Sequence[int], outputs: _Outputs) -> float:
+    def _no_answer(self, rows: Sequence[int], outputs: Outputs) -> float:
         # Where one window has an answer the paragraph has one.
         return float(min(outputs["unanswerable_logits"][row] for row in rows))
 
 
-def _characters(
-    pairs: _Pairs, row: int, features: Features, config: FeatureConfig
+def _spans_of_characters(
+    pairs: _Pairs, row: int, features: Features, max_answer_length: int
 ) -> _Pairs:
     """Returns first characters, those after the last, and scores `[spans]`,
     of the pairs that can be an answer."""
@@ -355,37 +359,14 @@ def _characters(
         features.row(row, name)
         for name in ("char_starts", "char_ends", "max_context")
     )
-    kept = np.flatnonzero(
+    valid = np.flatnonzero(
         (first <= last)
-        & (last - first < config.max_answer_length)
+        & (last - first < max_answer_length)
         # Beams may be in the padding.
         & (last < len(starts))
     )
-    kept = kept[max_context[first[kept]] == 1]
-    starts, ends = starts[first[kept]], ends[last[kept]]
+    valid = valid[max_context[first[valid]] == 1]
+    starts, ends = starts[first[valid]], ends[last[valid]]
     # Not white space alone, nor up to the last [SEP], which ends at -1.
     visible = starts < ends
-    return starts[visible], ends[visible], scores[kept][visible]
-
-
-def _prediction(
-    question: Question, scores: QuestionScores, null_threshold: float
-) -> Prediction:
-    (answer,) = span_answers.predictions(
-        [question], [scores], null_threshold
-    ).values()
-    entries = span_answers.likeliest(question, scores)
-    probability = {e["text"]: e["probability"] for e in entries}.get(answer, 1)
-    fields = {
-        "id": question.id,
-        "question": question.question,
-        "context": question.context,
-        "prediction": answer,
-        "probability": probability,
-    }
-    error = 0.0
-    if question.answers is not None:
-        fields["answers"] = [gold.text for gold in question.answers]
-        f1 = scores_v2([question], {question.id: answer})["f1"] / 100
-        error = probability * (1 - f1)
-    return Prediction(fields, question.location, error)
+    return starts[visible], ends[visible], scores[valid][visible]

@@ -1,4 +1,4 @@
-"""From scores of spans to answers, files of them, and measures."""
+"""Answers to questions: from scores of spans to predictions and metrics."""
 
 import dataclasses
 import math
@@ -16,13 +16,13 @@ Span = tuple[int, int, float]
 
 @dataclasses.dataclass(frozen=True)
 class QuestionScores:
-    """What a model says of one question.
+    """Scores of the answers to one question.
 
     Attributes:
         spans: first character of the paragraph, the one after the last, and a
             score; best first, no two of the same characters.
-        no_answer: how much speaks for there being no answer; None where
-            there always is one (SQuAD 1.1).
+        no_answer: score of there being no answer; None in SQuAD 1.1, where
+            there always is one.
     """
 
     spans: tuple[Span, ...]
@@ -57,11 +57,11 @@ def best_spans(
 
 
 def ensemble_scores(members: Sequence[QuestionScores]) -> QuestionScores:
-    """Returns the mean of what several models say of one question.
+    """Returns the mean scores of several models for one question.
 
-    A span that a model does not have counts there as the worst one it has; a
-    model without any has no say in spans. As many spans are kept as the model
-    with most of them has.
+    A span that a model lacks is scored there like its worst one; models
+    without spans are left out of the mean. The result has as many spans as
+    the member with the most.
     """
     tables = [
         {(start, end): score for start, end, score in member.spans}
@@ -75,26 +75,25 @@ def ensemble_scores(members: Sequence[QuestionScores]) -> QuestionScores:
         for span in dict.fromkeys(span for table in tables for span in table)
     }
     best = sorted(means, key=lambda span: (-means[span], span))
-    kept = best[: max(map(len, tables), default=0)]
+    best = best[: max(map(len, tables), default=0)]
     no_answer = None
     if members[0].no_answer is not None:
         no_answer = float(np.mean([member.no_answer for member in members]))
     return QuestionScores(
-        tuple((*span, means[span]) for span in kept), no_answer
+        tuple((*span, means[span]) for span in best), no_answer
     )
 
 
-def answer_text(question: Question, span: Span) -> str:
-    """Returns the characters of the paragraph that a span is."""
+def _text(question: Question, span: Span) -> str:
     return question.context[span[0] : span[1]]
 
 
 def is_unanswered(scores: QuestionScores, null_threshold: float) -> bool:
-    """Returns whether the answer is that there is none.
+    """Returns whether the prediction is that there is no answer.
 
-    What is on the threshold is answered: the one rule, as in the official
-    script. google-research/albert tunes with it, and leaves the question
-    that the threshold came from unanswered when it writes.
+    At the threshold itself a question is answered, as in the official
+    script. google-research/albert tunes by that rule, but leaves the question
+    that the threshold came from unanswered in its files.
     """
     none = scores.no_answer
     return not scores.spans or (none is not None and none > null_threshold)
@@ -107,58 +106,34 @@ def predictions(
 ) -> dict[str, str]:
     """Returns the answers by the questions' ids: predictions.json.
 
-    "" where there is no answer (version 2.0), and where the model has no
-    span to offer, for which google-research/albert says "empty" in version
-    1.1; no gold answer is either.
+    "" for no answer (version 2.0), and where the model has no span, for which
+    google-research/albert writes "empty" in version 1.1.
     """
     return {
         question.id: ""
         if is_unanswered(row, null_threshold)
-        else answer_text(question, row.spans[0])
+        else _text(question, row.spans[0])
         for question, row in zip(questions, scores, strict=True)
     }
 
 
-def null_odds(
-    questions: Sequence[Question], scores: Sequence[QuestionScores]
-) -> dict[str, float]:
-    """Returns how much speaks for no answer, by id: null_odds.json.
+def nbest(question: Question, scores: QuestionScores) -> list[dict[str, Any]]:
+    """Returns a question's entry in nbest_predictions.json.
 
-    Of version 2.0 alone.
+    `text`, `probability` and `score` of distinct answers, best first; the
+    probabilities add up to 1. In version 2.0 they are multiplied by the
+    probability of there being an answer, and "" comes last, with the null
+    odds as its score and their sigmoid as its probability (1 without spans),
+    whatever the null threshold decides.
     """
-    return {
-        question.id: row.no_answer
-        for question, row in zip(questions, scores, strict=True)
-    }
-
-
-def nbest(
-    questions: Sequence[Question], scores: Sequence[QuestionScores]
-) -> dict[str, list[dict[str, Any]]]:
-    """Returns the likeliest answers by id: nbest_predictions.json.
-
-    Each is `text`, `probability` and `score`, best first and no text twice.
-    The probabilities add up to 1. In version 2.0 they are given that there is
-    an answer times the probability of that; at the end stands "", whose
-    score is the null odds and whose probability their sigmoid (1 where there
-    is no span). Which of the two wins is the null threshold's to say.
-    """
-    return {
-        question.id: likeliest(question, row)
-        for question, row in zip(questions, scores, strict=True)
-    }
-
-
-def likeliest(
-    question: Question, scores: QuestionScores
-) -> list[dict[str, Any]]:
-    """Returns the entries of `nbest` of one question."""
     texts: dict[str, float] = {}
     for span in scores.spans:
-        texts.setdefault(answer_text(question, span), span[2])
+        texts.setdefault(_text(question, span), span[2])
     none = 0.0
     if scores.no_answer is not None:
-        none = _sigmoid(scores.no_answer) if texts else 1.0
+        # The sigmoid, without overflow.
+        none = 0.5 * (1.0 + math.tanh(0.5 * scores.no_answer))
+        none = none if texts else 1.0
     highest = max(texts.values(), default=0.0)
     powers = [math.exp(score - highest) for score in texts.values()]
     total = sum(powers)
@@ -177,32 +152,27 @@ def likeliest(
     return entries
 
 
-def _sigmoid(x: float) -> float:
-    return 0.5 * (1.0 + math.tanh(0.5 * x))
-
-
 def compute_metrics(
     questions: Sequence[Question],
     scores: Sequence[QuestionScores],
     null_threshold: float = 0.0,
 ) -> dict[str, float]:
-    """Returns the official measures of the answers, in percent.
+    """Returns the official metrics of the answers, in percent.
 
-    Version 1.1: those of `scores_v1`. Version 2.0: those of `scores_v2`;
-    `best_f1`, what the best threshold for these very questions gives, and
-    that threshold, `best_f1_thresh`: with it `predictions` has just this F1.
-    The official script's own threshold does not where questions have equal
-    odds, nor where nothing should be answered. `majority_class_exact` and
-    `_f1` are those of never answering.
+    Version 1.1: `scores_v1`. Version 2.0: `scores_v2`, and `best_f1` with its
+    threshold, `best_f1_thresh`: with it `predictions` has exactly this F1.
+    (With the official script's threshold they have not where questions have
+    equal odds, nor where nothing should be answered.) `majority_class_exact`
+    and `_f1` are those of never answering.
 
     Raises:
-        UserError: for questions whose answers are not told.
+        UserError: for unlabelled questions.
     """
     for question in questions:
         if question.answers is None:
             raise UserError(
-                f"{question.location} does not tell its answers; it can be "
-                "answered, and not scored."
+                f"{question.location} has no gold answers; it can be answered, "
+                "but not scored."
             )
     found = predictions(questions, scores, null_threshold)
     if scores[0].no_answer is None:

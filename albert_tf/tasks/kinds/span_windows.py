@@ -1,11 +1,11 @@
-"""Questions on long paragraphs as windows: [CLS] question [SEP] part [SEP]."""
+"""Long paragraphs as overlapping windows: [CLS] question [SEP] part [SEP]."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from albert_tf.config import FeatureConfig, UserError
+from albert_tf.config import FeatureConfig, require
 from albert_tf.tasks.examples import Question
 from albert_tf.tasks.features import Features, flat
 from albert_tf.tasks.metrics.squad import normalize_answer
@@ -13,15 +13,16 @@ from albert_tf.text.tokenizer_base import Tokenizer
 
 # [CLS] and two [SEP].
 _SPECIAL_TOKENS = 3
-# What a window must have room for.
-_PARAGRAPH_TOKENS = 8
+# The shortest window of a paragraph.
+_MIN_PARAGRAPH_TOKENS = 8
 
 _SEQUENCES = ("input_ids", "segment_ids", "p_mask")
 _SCALARS = ("start_positions", "end_positions", "is_impossible")
 _DECODING = ("char_starts", "char_ends", "max_context")
 
-# In place of a number of tokens: no gold answer stands whole in the window
-# that its first token is predicted from; none begins and ends with tokens.
+# Answer lengths of questions whose gold answers cannot be predicted: none is
+# whole in the window that its first token is predicted from; none begins and
+# ends with tokens.
 IN_NO_WINDOW, NOT_OF_TOKENS = -1, -2
 
 
@@ -35,59 +36,64 @@ def window_features(
 ) -> Features:
     """Returns a row for each window of each question, in order.
 
-    The windows are those of google-research/albert's run_squad: all that the
-    question leaves of max_seq_length, doc_stride apart. `p_mask` is 1 where
-    no answer can be: at the question, [SEP] and padding. `start_positions`
-    and `end_positions` are of the answer's tokens; a window that has not all
-    of them points at [CLS] and is `is_impossible`.
+    The windows are those of google-research/albert's run_squad: as long as
+    the question and max_seq_length allow, doc_stride apart. `p_mask` is 1
+    where no answer can be: at the question, [SEP] and padding.
+    `start_positions` and `end_positions` are of the answer's tokens; a window
+    without all of them points at [CLS] and is `is_impossible`.
 
     Args:
-        questions: none is left out; one on an empty paragraph has one row.
+        questions: each has a row at least, even on an empty paragraph.
         tokenizer: the model's.
-        config: lengths.
+        config: maximal lengths.
         spans: characters of the answer, by the question's id.
-        decoding: whether to tell what answers are cut by: `char_starts` and
+        decoding: add what predictions are made from: `char_starts` and
             `char_ends`, a token's characters without white space at either
-            end, -1 outside of the paragraph; `max_context`, 1 where no other
-            window has more of what is around the token.
+            end, -1 outside of the paragraph; `max_context`, 1 in the window
+            with the most context around the token.
 
     Raises:
         UserError: when max_seq_length is too small for max_query_length.
     """
-    _check_lengths(config)
+    needed = config.max_query_length + _SPECIAL_TOKENS + _MIN_PARAGRAPH_TOKENS
+    require(
+        config.max_seq_length >= needed,
+        f"max_seq_length is {config.max_seq_length}, too short for a question "
+        f"of max_query_length={config.max_query_length} tokens, "
+        f"{_SPECIAL_TOKENS} special ones and {_MIN_PARAGRAPH_TOKENS} of a "
+        f"paragraph; set max_seq_length to {needed} or more, or "
+        "max_query_length to less.",
+    )
     queries = tokenizer.encode_batch([q.question for q in questions])
     # Many questions are on one paragraph.
-    paragraphs: dict[str, _Paragraph] = {}
-    rows = []
-    numbers = []
-    cut = []
-    answer_lengths = []
+    paragraphs = {
+        context: _paragraph(context, tokenizer)
+        for context in dict.fromkeys(q.context for q in questions)
+    }
+    rows, numbers, truncated, answer_lengths = [], [], [], []
     for number, question in enumerate(questions):
-        context = question.context
-        if context not in paragraphs:
-            paragraphs[context] = _paragraph(context, tokenizer)
+        paragraph = paragraphs[question.context]
         query = queries[number][: config.max_query_length]
-        answer = paragraphs[context].tokens(spans.get(question.id))
-        first = len(rows)
-        windows = list(_windows(paragraphs[context], len(query), config))
+        span = spans.get(question.id)
+        answer = paragraph.tokens(span)
+        windows = list(_windows(paragraph, len(query), config))
         answer_lengths.append(
-            _answer_length(
-                question, spans.get(question.id), paragraphs[context], windows
-            )
+            _answer_length(question, span, paragraph, windows)
         )
-        for window in windows:
-            rows.append(
-                _sequence(query, window, tokenizer)
-                | _labels(len(query), window, answer)
-            )
-            numbers.append(number)
+        of_question = [
+            _sequence(query, window, tokenizer)
+            | _labels(len(query), window, answer)
+            for window in windows
+        ]
+        rows += of_question
+        numbers += [number] * len(windows)
         # An answer longer than every window, or of characters that the
         # tokenizer drops, stands in none of them.
-        lost = question.id in spans and all(
-            row["is_impossible"] for row in rows[first:]
+        lost = span is not None and all(
+            row["is_impossible"] for row in of_question
         )
         if lost or len(queries[number]) > len(query):
-            cut.append(number)
+            truncated.append(number)
 
     def tokens(name: str) -> np.ndarray:
         return flat([row[name] for row in rows])[0]
@@ -102,26 +108,14 @@ def window_features(
         padding={"input_ids": tokenizer.pad_id, "segment_ids": 0, "p_mask": 1},
         example_numbers=np.array(numbers, np.int64),
         decoding={name: tokens(name) for name in _DECODING if decoding},
-        cut=cut,
+        truncated=truncated,
         answer_lengths=answer_lengths,
     )
 
 
-def _check_lengths(config: FeatureConfig) -> None:
-    needed = config.max_query_length + _SPECIAL_TOKENS + _PARAGRAPH_TOKENS
-    if config.max_seq_length < needed:
-        raise UserError(
-            f"max_seq_length is {config.max_seq_length}, too short for a "
-            f"question of max_query_length={config.max_query_length} tokens, "
-            f"{_SPECIAL_TOKENS} special ones and {_PARAGRAPH_TOKENS} of a "
-            f"paragraph; set max_seq_length to {needed} or more, or "
-            "max_query_length to less."
-        )
-
-
 @dataclasses.dataclass(frozen=True)
 class _Paragraph:
-    """A paragraph's tokens, and which characters they are of.
+    """A paragraph's tokens with their characters.
 
     `starts` and `ends` `[tokens]` leave out white space at either end; a
     token of nothing else ends before it starts, or where it does.
@@ -132,8 +126,7 @@ class _Paragraph:
     ends: np.ndarray
 
     def tokens(self, span: tuple[int, int] | None) -> tuple[int, int] | None:
-        """Returns the first and the last token of characters; None where no
-        token is of them."""
+        """Returns the first and the last token of characters, if any."""
         if span is None:
             return None
         touched = np.flatnonzero(
@@ -157,15 +150,17 @@ def _paragraph(context: str, tokenizer: Tokenizer) -> _Paragraph:
 
 @dataclasses.dataclass(frozen=True)
 class _Window:
-    """The tokens of a paragraph from `begin` on that fit, and which of them
-    have no more around them in another window."""
+    """A part of a paragraph's tokens.
+
+    `max_context` marks those with no more context in another window.
+    """
 
     paragraph: _Paragraph
     begin: int
     end: int
     max_context: np.ndarray
 
-    def cut(self, values: np.ndarray) -> np.ndarray:
+    def of(self, values: np.ndarray) -> np.ndarray:
         """Returns its part of `[tokens of the paragraph]`."""
         return values[self.begin : self.end]
 
@@ -197,31 +192,25 @@ def _answer_length(
     paragraph: _Paragraph,
     windows: Sequence[_Window],
 ) -> int:
-    """Returns the fewest tokens that match a gold answer exactly.
+    """Returns the length of the shortest span that matches a gold answer.
 
-    Where several answers, or places of one, can be predicted, those of the
-    shortest; 0 where there is no answer.
-
-    Args:
-        question: with its gold answers.
-        span: characters of the first one, where it was found.
-        paragraph: that of the question.
-        windows: all of them.
+    In tokens, of the spans that can be predicted; 0 without an answer.
+    `span` is the first answer's, where it was found.
     """
     if not question.answers:
         return 0
-    # Where the window ends in which each token may begin an answer.
+    # End of the window in which each token may begin an answer.
     limits = np.zeros(len(paragraph.ids), np.int64)
     for window in windows:
-        window.cut(limits)[window.max_context] = window.end
+        window.of(limits)[window.max_context] = window.end
     lengths = []
     found = NOT_OF_TOKENS
     for text in dict.fromkeys(answer.text for answer in question.answers):
-        places = _occurrences(text, question.context)
+        occurrences = _occurrences(text, question.context)
         if text == question.answers[0].text and span is not None:
-            places.add(span)
-        for place in places:
-            matches = _matches(text, place, question.context, paragraph)
+            occurrences.add(span)
+        for occurrence in occurrences:
+            matches = _matches(text, occurrence, question.context, paragraph)
             for first, last in matches:
                 found = IN_NO_WINDOW
                 if last < limits[first]:
@@ -230,25 +219,25 @@ def _answer_length(
 
 
 def _occurrences(text: str, context: str) -> set[tuple[int, int]]:
-    """Returns the characters of all places where a text stands."""
-    places = set()
+    """Returns the characters of all occurrences of a text."""
+    found = set()
     text = text.strip()
     start = context.find(text) if text else -1
     while start >= 0:
-        places.add((start, start + len(text)))
+        found.add((start, start + len(text)))
         start = context.find(text, start + 1)
-    return places
+    return found
 
 
 def _matches(
-    text: str, place: tuple[int, int], context: str, paragraph: _Paragraph
+    text: str, span: tuple[int, int], context: str, paragraph: _Paragraph
 ) -> Iterator[tuple[int, int]]:
-    """Yields the first and last tokens of matches of a gold answer.
+    """Yields the first and last tokens of exact matches of a gold answer.
 
-    Those that touch its characters, and within them with a later beginning,
-    up to the shortest: exact match disregards articles and punctuation.
+    The tokens of its characters, and shorter matches within them: exact match
+    disregards articles and punctuation.
     """
-    touched = paragraph.tokens(place)
+    touched = paragraph.tokens(span)
     if touched is None:
         return
     wanted = normalize_answer(text)
@@ -271,9 +260,8 @@ def _sequence(
     query: list[int], window: _Window, tokenizer: Tokenizer
 ) -> dict[str, np.ndarray]:
     front = [tokenizer.cls_id, *query, tokenizer.sep_id]
-    part = window.cut(window.paragraph.ids)
+    part = window.of(window.paragraph.ids)
     input_ids = np.concatenate([front, part, [tokenizer.sep_id]])
-    places = np.arange(len(input_ids))
     inside = slice(len(front), -1)
 
     def of_paragraph(values: np.ndarray, outside: int) -> np.ndarray:
@@ -285,10 +273,10 @@ def _sequence(
     p_mask[0] = 0
     return {
         "input_ids": input_ids,
-        "segment_ids": places >= len(front),
+        "segment_ids": np.arange(len(input_ids)) >= len(front),
         "p_mask": p_mask,
-        "char_starts": of_paragraph(window.cut(window.paragraph.starts), -1),
-        "char_ends": of_paragraph(window.cut(window.paragraph.ends), -1),
+        "char_starts": of_paragraph(window.of(window.paragraph.starts), -1),
+        "char_ends": of_paragraph(window.of(window.paragraph.ends), -1),
         "max_context": of_paragraph(window.max_context, 0),
     }
 
@@ -298,9 +286,9 @@ def _labels(
 ) -> dict[str, int]:
     if answer is None or answer[0] < window.begin or answer[1] >= window.end:
         return dict(zip(_SCALARS, (0, 0, 1), strict=True))
-    moved = query_length + 2 - window.begin
+    shift = query_length + 2 - window.begin
     return {
-        "start_positions": answer[0] + moved,
-        "end_positions": answer[1] + moved,
+        "start_positions": answer[0] + shift,
+        "end_positions": answer[1] + shift,
         "is_impossible": 0,
     }

@@ -13,7 +13,7 @@ from albert_tf.jobs.workload import Workload
 from albert_tf.modeling.accounting import encoder_flops, training_flops
 from albert_tf.tasks.examples import Example
 from albert_tf.tasks.feature_building import FeatureBuilder
-from albert_tf.tasks.kinds.texts import Classification
+from albert_tf.tasks.kinds.classification import Classification
 from bin.benchmarking import finetuning_benchmark
 from bin.benchmarking.finetuning_benchmark import (
     JOBS,

@@ -1,18 +1,10 @@
-"""Files of tagged words, and entities counted in another way."""
-
-import re
+"""Files of tagged words."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from albert_tf.config import UserError
 from albert_tf.tasks.examples import WordsExample
-from albert_tf.tasks.formats.conll import (
-    entity_scores,
-    entity_table,
-    read_conll,
-)
+from albert_tf.tasks.formats.conll import read_conll
 
 
 def write(tmp_path, content):
@@ -95,114 +87,3 @@ def test_mistakes(tmp_path, content, columns, said):
         read_conll(path, **columns)
     assert str(raised.value).startswith(path)
     assert "\n" not in str(raised.value)
-
-
-def entities(tags):
-    """Entities by regular expressions: a type at a time, a letter a word."""
-    found = set()
-    for kind in {tag[2:] for tag in tags} - {""}:
-        letters = "".join(t[0] if t[1:] == f"-{kind}" else "." for t in tags)
-        # One that ends in E, one cut off before an E, and a single one.
-        for match in re.finditer("[BI]I*E|[BI]I*|E|S", letters):
-            found.add((match.start(), match.end(), kind))
-    return found
-
-
-PREFIXES = {"IOB": "BI", "BIOES": "BIES"}
-
-
-@st.composite
-def tagged(draw):
-    """Sentences with two tags for each word, of one scheme, in any order."""
-    prefixes = PREFIXES[draw(st.sampled_from(sorted(PREFIXES)))]
-    tags = ["O", *(f"{p}-{kind}" for p in prefixes for kind in ("X", "Y-Z"))]
-    pair = st.tuples(st.sampled_from(tags), st.sampled_from(tags))
-    sentences = draw(st.lists(st.lists(pair, min_size=1), min_size=1))
-    return [tuple(zip(*sentence, strict=True)) for sentence in sentences]
-
-
-@settings(max_examples=150, deadline=None)
-@given(tagged())
-def test_scores_against_regular_expressions(sentences):
-    gold, predicted = zip(*sentences, strict=True)
-    true, found = (
-        {(n, *e) for n, tags in enumerate(side) for e in entities(tags)}
-        for side in (gold, predicted)
-    )
-    words = list(zip(sum(gold, ()), sum(predicted, ()), strict=True))
-    right = len(true & found)
-    precision = right / len(found) if found else 0.0
-    recall = right / len(true) if true else 0.0
-    f1 = 2 * precision * recall / (precision + recall) if right else 0.0
-    assert entity_scores(gold, predicted) == pytest.approx(
-        {
-            "precision": precision,
-            "recall": recall,
-            "f1": f1,
-            "accuracy": sum(a == b for a, b in words) / len(words),
-        }
-    )
-    table = entity_table(gold, predicted)
-    assert list(table) == sorted({e[-1] for e in true | found})
-    for kind, row in table.items():
-        t, f = ({e for e in side if e[-1] == kind} for side in (true, found))
-        assert row["support"] == len(t)
-        assert row["precision"] == (len(t & f) / len(f) if f else 0.0)
-        assert row["recall"] == (len(t & f) / len(t) if t else 0.0)
-        assert row["f1"] == pytest.approx(2 * len(t & f) / (len(t) + len(f)))
-
-
-@pytest.mark.parametrize(
-    ("tags", "same"),
-    [
-        # IOB1, IOB2, BIOES of the same entities.
-        ("I-A I-A O I-B", "B-A I-A O B-B"),
-        ("I-A B-A I-B", "B-A B-A B-B"),
-        ("I-A I-B I-B O", "S-A B-B E-B O"),
-        # An entity does not reach over its end.
-        ("E-A I-A", "S-A S-A"),
-        ("B-A E-A E-A", "B-A I-A B-A"),
-        ("S-A I-A", "B-A B-A"),
-    ],
-)
-def test_schemes(tags, same):
-    scores = entity_scores([tags.split()], [same.split()])
-    assert (scores["precision"], scores["recall"], scores["f1"]) == (1, 1, 1)
-
-
-def test_entities_end_with_their_sentence():
-    scores = entity_scores([["B-A"], ["I-A"]], [["B-A"], ["O"]])
-    assert (scores["precision"], scores["recall"]) == (1.0, 0.5)
-
-
-def test_known_numbers():
-    # Two of three are found, one of which is too long; one is invented.
-    gold = [["B-A", "I-A", "O", "B-B", "O", "B-A"]]
-    found = [["B-A", "I-A", "O", "B-B", "I-B", "O"]]
-    scores = entity_scores(gold, found)
-    assert scores == pytest.approx(
-        {"precision": 1 / 2, "recall": 1 / 3, "f1": 0.4, "accuracy": 4 / 6}
-    )
-    assert entity_table(gold, found) == {
-        "A": pytest.approx(
-            {"precision": 1, "recall": 0.5, "f1": 2 / 3, "support": 2}
-        ),
-        "B": {"precision": 0, "recall": 0, "f1": 0, "support": 1},
-    }
-
-
-def test_parts_of_speech_are_no_entities():
-    gold, found = [["NN", "IN", "O"]], [["NN", "NN", "O"]]
-    assert entity_scores(gold, found) == {"accuracy": pytest.approx(2 / 3)}
-    # But text without any entity has some that may be invented.
-    assert entity_scores([["O"]], [["O"]]) == {
-        "precision": 0.0,
-        "recall": 0.0,
-        "f1": 0.0,
-        "accuracy": 1.0,
-    }
-
-
-def test_a_scheme_that_is_not_known_is_told():
-    with pytest.raises(UserError, match="the tag 'L-A' is neither O nor begin"):
-        entity_scores([["B-A", "L-A", "U-A"]], [["B-A", "O", "O"]])

@@ -1,4 +1,4 @@
-"""Where answers stand, when the file is right and when it is not."""
+"""Offsets of answers, right and wrong ones."""
 
 import pytest
 from hypothesis import given
@@ -38,7 +38,7 @@ EXACT, MOVED, RESPELLED, MISSING = (
     [
         ("An", 0, ("An", 0, EXACT)),
         ("½.", len(CONTEXT) - 2, ("½.", len(CONTEXT) - 2, EXACT)),
-        # The first answer of the file stands where it says, not nearer.
+        # At its answer_start, though there is another before it.
         ("été", 44, ("été", 44, EXACT)),
         # Nearest before and after.
         ("été", 33, ("été", 44, MOVED)),
@@ -65,7 +65,7 @@ def test_one_answer(text, start, expected):
     assert found(text, start) == expected
 
 
-def test_the_first_of_two_that_are_as_near():
+def test_of_two_equally_near_the_first():
     assert found("a", 1, "aba") == ("a", 0, MOVED)
 
 
@@ -89,20 +89,20 @@ def test_the_nearest_is_found(text, context, start):
 def test_a_file():
     missing = [question("six", 0, id_=str(number)) for number in range(5)]
     none = Question("none", "?", CONTEXT, (), "place none")
-    untold = Question("untold", "?", CONTEXT, None, "place untold")
+    unlabelled = Question("unlabelled", "?", CONTEXT, None, "place unlabelled")
     right = question("An", 0, id_="right")
-    check = check_answers([none, untold, right, *missing])
+    check = check_answers([none, unlabelled, right, *missing])
     assert check.spans == {"right": (0, 2)}
     assert check.missing == tuple(f"place {number}" for number in range(5))
     with pytest.raises(
         UserError,
-        match="of 5 questions do not .*: place 0; place 1; place 2, and others",
+        match="of 5 questions are not .*: place 0; place 1; place 2, and oth",
     ):
         check.refuse_missing()
-    check_answers([none, untold, right]).refuse_missing()
+    check_answers([none, unlabelled, right]).refuse_missing()
 
 
-def test_every_sort_of_error_is_told_with_its_places():
+def test_warnings_name_the_first_locations():
     asked = [
         question("Paris", 10, id_="right"),
         *(question("Paris", 0, id_=f"moved {n}") for n in range(4)),
@@ -110,12 +110,12 @@ def test_every_sort_of_error_is_told_with_its_places():
         question("Rome", 10, id_="missing"),
     ]
     assert check_answers(asked).warnings() == [
-        "4 questions have an answer that does not stand at its answer_start; "
-        "the nearest place where it does is taken: place moved 0; place moved "
-        "1; place moved 2, and others.",
-        "1 questions have an answer that stands in the paragraph in another "
-        "spelling only; that is taken: place respelled.",
-        "1 questions have an answer that does not stand in the paragraph at "
-        "all: place missing.",
+        "4 questions have an answer that is not at its answer_start; its "
+        "nearest occurrence is used: place moved 0; place moved 1; place moved "
+        "2, and others.",
+        "1 questions have an answer that is in the paragraph only with other "
+        "case, accents or spaces; that is used: place respelled.",
+        "1 questions have an answer that is not in the paragraph: place "
+        "missing.",
     ]
     assert check_answers(asked[:1]).warnings() == []

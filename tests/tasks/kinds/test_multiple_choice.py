@@ -1,4 +1,4 @@
-"""Multiple choice: contexts with each choice, and what is said of them."""
+"""Multiple choice: contexts with each choice."""
 
 import dataclasses
 
@@ -32,7 +32,7 @@ def features(tokenizer, examples, length=32, choice=8):
 
 
 def naive(tokenizer, example, length, choice):
-    """Returns ids and segments of each choice, cut token by token."""
+    """Returns ids and segments of each choice, truncated by the token."""
     rows = []
     for text in example.choices:
         context, ids = tokenizer.encode(example.context), tokenizer.encode(text)
@@ -60,21 +60,21 @@ def test_rows(tiny_tokenizer, length, choice):
             row = batch["segment_ids"][number, which].tolist()
             assert row == segments + [0] * rest
             assert batch["input_mask"][number, which].sum() == len(ids)
-    # Where nothing is told the number is 0.
+    # 0 without a label.
     assert batch["label_ids"].tolist() == [1, 0, 0]
     assert batch["label_ids"].dtype == np.int32
     assert (len(found), found.choices) == (3, 2)
     assert found.example_numbers.tolist() == [0, 1, 2]
 
 
-def test_examples_of_which_something_is_cut(tiny_tokenizer):
-    # Each counts once, whether a choice, the context or both are cut.
+def test_truncated_examples(tiny_tokenizer):
+    # Each counts once, for a choice, the context or both.
     texts = [e.context for e in EXAMPLES] + [
         choice for e in EXAMPLES for choice in e.choices
     ]
     longest = max(len(tiny_tokenizer.encode(text)) for text in texts)
     whole = features(tiny_tokenizer, EXAMPLES, 2 * longest + 3, longest)
-    assert whole.cut == []
+    assert whole.truncated == []
     # The second example alone has a choice of so many tokens.
     of = [
         max(len(tiny_tokenizer.encode(choice)) for choice in e.choices)
@@ -82,8 +82,8 @@ def test_examples_of_which_something_is_cut(tiny_tokenizer):
     ]
     assert of[1] > max(of[0], of[2])
     found = features(tiny_tokenizer, EXAMPLES, 2 * longest + 3, of[1] - 1)
-    assert found.cut == [1]
-    assert features(tiny_tokenizer, EXAMPLES, 8, 1).cut == [0, 1, 2]
+    assert found.truncated == [1]
+    assert features(tiny_tokenizer, EXAMPLES, 8, 1).truncated == [0, 1, 2]
 
 
 def test_parts_are_as_the_whole(tiny_tokenizer):
@@ -102,24 +102,23 @@ def test_empty_texts_are_counted():
     assert KIND.warnings(EXAMPLES[:2], training=True) == []
 
 
-@pytest.mark.parametrize("choice", [13, 100])
-def test_a_choice_that_leaves_no_room(tiny_tokenizer, choice):
+def test_a_choice_length_without_room_for_contexts(tiny_tokenizer):
+    features(tiny_tokenizer, EXAMPLES, 16, 12)
     said = (
-        f"max_choice_length={choice} leaves the context no room within "
+        "max_choice_length=13 leaves the context no room within "
         "max_seq_length=16; lower it."
     )
     with pytest.raises(UserError, match=said):
-        features(tiny_tokenizer, EXAMPLES, 16, choice)
-    features(tiny_tokenizer, EXAMPLES, 16, 12)
+        features(tiny_tokenizer, EXAMPLES, 16, 13)
 
 
-def test_examples_with_more_choices_than_the_first(tiny_tokenizer, monkeypatch):
+def test_another_number_of_choices(tiny_tokenizer, monkeypatch):
     more = ChoiceExample("the", ("of", "and", "the"), None, "f, 4")
-    said = "^f, 4: 3 choices, where f, 1 has 2; all need as many.$"
+    said = "^f, 4: expected 2 choices as at f, 1, got 3.$"
     with pytest.raises(UserError, match=said):
         KIND.check([*EXAMPLES, more])
     KIND.check(EXAMPLES)
-    # Wherever the parts that features are made in end.
+    # In whatever chunks features are built.
     monkeypatch.setattr(feature_building, "_CHUNK", 3)
     builder = feature_building.FeatureBuilder(
         KIND, tiny_tokenizer, FeatureConfig(), []
@@ -128,15 +127,7 @@ def test_examples_with_more_choices_than_the_first(tiny_tokenizer, monkeypatch):
         builder.build([*EXAMPLES, more, more], training=True)
 
 
-def test_scores_and_their_mean():
-    logits = [np.array([0.0, np.log(3.0)], np.float32), np.zeros(2, np.float32)]
-    scores = KIND.scores([], None, {"logits": logits}, FeatureConfig())
-    np.testing.assert_allclose(scores, [[0.25, 0.75], [0.5, 0.5]], rtol=1e-6)
-    averaged = KIND.ensemble([scores, [np.array([1, 0]), np.array([0, 1])]])
-    np.testing.assert_allclose(averaged, [[0.625, 0.375], [0.25, 0.75]])
-
-
-def test_measures_beside_the_most_frequent_choice():
+def test_metrics_of_all_and_of_each_part():
     examples = [EXAMPLES[0], EXAMPLES[1], EXAMPLES[1]]
     found = KIND.compute_metrics(
         Answers(
@@ -151,7 +142,6 @@ def test_measures_beside_the_most_frequent_choice():
         {
             "accuracy": 2 / 3,
             "majority_class_accuracy": 2 / 3,
-            # As RACE's are told.
             "accuracy_high": 1.0,
             "accuracy_middle": 1 / 2,
         }
@@ -162,15 +152,6 @@ def test_measures_beside_the_most_frequent_choice():
         {"accuracy": scalar.accuracy},
     )
     assert list(found) == ["accuracy", "majority_class_accuracy"]
-    assert KIND.metric_names({"accuracy": scalar.accuracy}, []) == ("accuracy",)
-
-
-def test_what_is_told():
-    assert [KIND.has_label(example) for example in EXAMPLES] == [
-        True,
-        True,
-        False,
-    ]
 
 
 def test_predictions():
@@ -190,30 +171,17 @@ def test_predictions():
     assert [p.error for p in found] == pytest.approx([0.0, 0.8, 0.0])
 
 
-def test_a_picture_of_choices():
+def test_classes_are_letters():
     examples = [EXAMPLES[0], EXAMPLES[1], EXAMPLES[1]]
-    figure = KIND.figure(
-        Answers(examples, [*SCORES[:2], SCORES[1]], FeatureConfig(), [])
-    )
+    answers = Answers(examples, [*SCORES[:2], SCORES[1]], FeatureConfig(), [])
+    figure = KIND.figure(answers)
     assert figure.labels == ["A", "B"]
-    # A row is of the right choice, a column of that given.
+    # Gold choices by predicted ones.
     assert figure.counts.tolist() == [[0, 2], [0, 1]]
-
-
-def test_a_choice_that_is_the_answer_to_all():
-    assert (
-        KIND.constant_prediction(Answers([], SCORES[:2], FeatureConfig(), []))
-        == "B"
-    )
-    assert (
-        KIND.constant_prediction(Answers([], SCORES, FeatureConfig(), []))
-        is None
-    )
-    # One answer is always the only one.
-    assert (
-        KIND.constant_prediction(Answers([], SCORES[:1], FeatureConfig(), []))
-        is None
-    )
+    assert KIND.constant_prediction(answers) == "B"
+    assert [KIND.has_label(example) for example in EXAMPLES] == [
+        *(True, True, False)
+    ]
 
 
 def test_letters():

@@ -1,4 +1,4 @@
-"""Windows of questions, against the loops of the original's run_squad."""
+"""Questions: windows as in the original's run_squad, spans, predictions."""
 
 import collections
 import dataclasses
@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from albert_tf.config import FeatureConfig, UserError
 from albert_tf.tasks.examples import Answer, Question
-from albert_tf.tasks.features import concatenated
 from albert_tf.tasks.kinds import span_windows
 from albert_tf.tasks.kinds.base import Answers
 from albert_tf.tasks.kinds.question_answering import AnswerableSpans, Spans
@@ -203,7 +202,7 @@ def test_windows_of_the_usual_length(stride):
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     context=st.text(alphabet="ab é\u0301 \n😀\u00a0.", max_size=120),
     text=st.text(alphabet="ab \u0301", max_size=20),
@@ -227,21 +226,6 @@ def test_any_windows(context, text, stride, length, data):
     )
 
 
-def test_the_windows_put_together_are_the_paragraph():
-    questions = [question(TEXT, id_=str(n), text=t) for n, t in enumerate("a ")]
-    tokenizer = FakeTokenizer()
-    features = Spans().features(questions, tokenizer, SMALL, training=False)
-    for number in range(2):
-        ids = [
-            features.row(row, "input_ids")[
-                features.row(row, "max_context") == 1
-            ]
-            for row in np.flatnonzero(features.example_numbers == number)
-        ]
-        tokens = tokenizer.encode_with_offsets(TEXT)
-        assert np.concatenate(ids).tolist() == tokens.ids
-
-
 def test_a_paragraph_is_tokenized_once():
     tokenizer = FakeTokenizer()
     Spans().features(
@@ -253,7 +237,7 @@ def test_a_paragraph_is_tokenized_once():
     assert tokenizer.calls[TEXT] == 1
 
 
-def test_what_each_kind_gives():
+def test_names_of_features():
     questions = [question("One. Two.", "Two"), question("Three", id_="r")]
     rows = Spans().features(questions, FakeTokenizer(), SMALL, training=False)
     assert set(rows.sequences) == {"input_ids", "segment_ids"}
@@ -274,8 +258,7 @@ def test_what_each_kind_gives():
     assert not batch["segment_ids"][batch["input_mask"] == 0].any()
 
 
-def test_nothing_to_read_is_no_question_less():
-    """One row for an empty paragraph, and for one of white space."""
+def test_empty_paragraphs_have_one_row():
     questions = [
         question("", text=""),
         question(" \u2003", id_="r"),
@@ -291,31 +274,13 @@ def test_nothing_to_read_is_no_question_less():
     assert rows.scalars["start_positions"].tolist() == [0, 0, 2]
 
 
-def test_parts_one_after_another():
-    """As several workers make them."""
-    questions = [question(TEXT, a, id_=a) for a in ("Köln", "3.5", "😀")]
-    # The parts must number tokens alike.
-    tokenizer = FakeTokenizer()
-    kind = AnswerableSpans()
-    whole = kind.features(questions, tokenizer, SMALL, training=False)
-    joined = concatenated(
-        [
-            kind.features(part, tokenizer, SMALL, training=False)
-            for part in (questions[:1], questions[1:])
-        ]
-    )
-    for field in dataclasses.fields(whole):
-        a, b = getattr(whole, field.name), getattr(joined, field.name)
-        np.testing.assert_equal(a, b)
-
-
-def test_long_questions_are_cut_and_counted():
+def test_long_questions_are_truncated():
     questions = [
         question("One", "One", text="aaabbbcccdddeee"),
         question("One", "One", text="aaabbbcccddd", id_="r"),
     ]
     rows = Spans().features(questions, FakeTokenizer(), SMALL, training=True)
-    assert rows.cut == [0]
+    assert rows.truncated == [0]
     assert len(rows.row(0, "input_ids")) == 4 + 3 + 1
     np.testing.assert_equal(rows.row(0, "input_ids"), rows.row(1, "input_ids"))
 
@@ -329,31 +294,31 @@ def test_an_answer_without_tokens_is_in_no_window():
         training=True,
     )
     assert rows.scalars["is_impossible"].tolist() == [1]
-    assert rows.cut == [0]
+    assert rows.truncated == [0]
 
 
 LONG_QUESTION = "aaabbbcccdddeee"
 
 
 @pytest.mark.parametrize(
-    ("answers", "text", "cut"),
+    ("answers", "text", "truncated"),
     [
         (["Köln"], "who is it", 0),
-        # In one window of several it stands whole.
+        # Whole in one window of several.
         (["again in São"], "who is it", 0),
         (ANSWERS[-1:], "who is it", 1),
-        # A question that is cut in two ways is one.
+        # Truncated in two ways, counted once.
         (ANSWERS[-1:], LONG_QUESTION, 1),
         (["Köln"], LONG_QUESTION, 1),
         # The label is the first of them.
         ([ANSWERS[-1], "Köln"], "who is it", 1),
         (["Köln", ANSWERS[-1]], "who is it", 0),
-        # Nothing that is there is lost.
+        # Answers that are not there are not lost.
         ([], "who is it", 0),
         ([("Rome", 3)], "who is it", 0),
     ],
 )
-def test_answers_that_stand_in_no_window_are_counted(answers, text, cut):
+def test_answers_in_no_window_are_counted(answers, text, truncated):
     wanted = question(TEXT, *answers, text=text, id_="wanted")
     others = [question("One", "One", id_=str(n)) for n in range(2)]
     for kind in (Spans(), AnswerableSpans()):
@@ -363,10 +328,10 @@ def test_answers_that_stand_in_no_window_are_counted(answers, text, cut):
             SMALL,
             training=False,
         )
-        assert rows.cut == [1] * cut
+        assert rows.truncated == [1] * truncated
 
 
-def test_lengths_that_do_not_fit():
+def test_a_sequence_length_that_is_too_short():
     config = FeatureConfig(max_seq_length=74)
     with pytest.raises(
         UserError,
@@ -377,19 +342,18 @@ def test_lengths_that_do_not_fit():
     Spans().features([question("One")], FakeTokenizer(), config, training=False)
 
 
-UNTOLD = Question("u", "who", "One", None, "place of u")
+UNLABELLED = Question("u", "who", "One", None, "place of u")
 
 
-def test_questions_that_do_not_tell():
+def test_unlabelled_questions():
     tokenizer = FakeTokenizer()
     for kind in (Spans(), AnswerableSpans()):
-        assert not kind.has_label(UNTOLD)
+        assert not kind.has_label(UNLABELLED)
         assert kind.has_label(question("One", "One"))
-        rows = kind.features([UNTOLD], tokenizer, SMALL, training=False)
+        rows = kind.features([UNLABELLED], tokenizer, SMALL, training=False)
         assert rows.scalars["start_positions"].tolist() == [0]
         with pytest.raises(UserError, match="place of u"):
-            kind.features([UNTOLD], tokenizer, SMALL, training=True)
-    # That there is no answer is one, for those alone who know of such.
+            kind.features([UNLABELLED], tokenizer, SMALL, training=True)
     assert AnswerableSpans().has_label(question("One"))
     assert not Spans().has_label(question("One"))
     with pytest.raises(UserError, match=r"place of q has no answer; .* 2\.0"):
@@ -399,8 +363,8 @@ def test_questions_that_do_not_tell():
     )
 
 
-def test_answers_that_are_not_there():
-    """Training is refused, evaluation goes on; offsets that err are mended."""
+def test_wrong_offsets():
+    """Are corrected; answers that are nowhere are refused in training."""
     wrong = question("One. Two. One.", ("Six", 5))
     tokenizer = FakeTokenizer()
     with pytest.raises(UserError, match="answers of 1 questions .*place of q"):
@@ -408,20 +372,18 @@ def test_answers_that_are_not_there():
     rows = AnswerableSpans().features([wrong], tokenizer, SMALL, training=False)
     assert rows.scalars["is_impossible"].tolist() == [1]
     for kind in (Spans(), AnswerableSpans()):
-        # Before any features are made, or read from where they are kept.
+        # Before any features are built, or read from the cache.
         with pytest.raises(UserError, match="answers of 1 questions .*of q"):
             kind.warnings([wrong], training=True)
         (said,) = kind.warnings([wrong], training=False)
         assert said == (
-            "1 questions have an answer that does not stand in the paragraph "
-            "at all: place of q."
+            "1 questions have an answer that is not in the paragraph: place of "
+            "q."
         )
     off = question("One. Two. One.", ("One", 9))
     for training in (True, False):
         (said,) = Spans().warnings([off], training=training)
-        assert said.endswith(
-            "the nearest place where it does is taken: place of q."
-        )
+        assert said.endswith("its nearest occurrence is used: place of q.")
     rows = Spans().features([off], tokenizer, SMALL, training=False)
     (start,) = rows.scalars["start_positions"]
     assert rows.row(0, "char_starts")[start] == 10
@@ -551,14 +513,14 @@ def shortest_by_loop(question, features, rows):
     return min(lengths, default=None)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.text("bcd", min_size=1, max_size=9), min_size=1, max_size=20),
     st.integers(1, 20),
     st.integers(15, 30),
     st.data(),
 )
-def test_answers_that_can_be_predicted_by_loop(words, stride, length, data):
+def test_lengths_of_answers_by_loop(words, stride, length, data):
     context = " ".join(words)
     start = data.draw(st.integers(0, len(context) - 1))
     end = data.draw(st.integers(start + 1, len(context)))
@@ -581,7 +543,7 @@ def test_answers_that_can_be_predicted_by_loop(words, stride, length, data):
         (["Köln"], 2),
         # The shortest of several, and of several places the one that fits.
         (["met in\n\nKöln", "Köln"], 2),
-        # Articles and punctuation are not needed.
+        # Without articles and punctuation.
         (["nobody came to the end."], 7),
         (["ears"], span_windows.NOT_OF_TOKENS),
         ([("Rome", 3)], span_windows.NOT_OF_TOKENS),
@@ -589,7 +551,7 @@ def test_answers_that_can_be_predicted_by_loop(words, stride, length, data):
         (ANSWERS[-1:], span_windows.IN_NO_WINDOW),
     ],
 )
-def test_how_long_answers_are(answers, length):
+def test_lengths_of_answers(answers, length):
     features = AnswerableSpans().features(
         [question(TEXT, *answers)], FakeTokenizer(), SMALL, training=False
     )
@@ -630,7 +592,7 @@ def test_the_length_that_has_room_for_most_answers(lengths, said):
 
 
 @pytest.mark.parametrize("answer", ANSWERS[:-1])
-def test_a_model_that_knows_is_right(answer):
+def test_predictions_from_labels_as_logits(answer):
     """The labels as logits give the answer, and what is next to it."""
     questions = [question(TEXT, answer)]
     config = dataclasses.replace(SMALL, max_answer_length=12)
@@ -662,7 +624,7 @@ def test_predictions_for_people():
         question("One. Two.", "Two", id_="right"),
         question("One. Two.", "One", id_="wrong"),
         question("One. Two.", id_="none"),
-        UNTOLD,
+        UNLABELLED,
     ]
     scores = [QuestionScores(((5, 8, 3.0), (0, 3, 3.0)), None)] * 3
     scores = [*scores, QuestionScores((), None)]
@@ -696,23 +658,7 @@ def test_predictions_for_people():
         assert measures["exact"] == 100.0 * (answer == "Two")
 
 
-def test_what_may_choose_the_best_model_is_measured():
-    questions = [question("One. Two.", "Two"), question("One", id_="r")]
-    row = QuestionScores(((5, 8, 3.0),), 0.0)
-    for kind, measured in (
-        (Spans(), ("f1", "exact_match")),
-        (AnswerableSpans(), ("f1", "exact", "best_f1")),
-    ):
-        assert kind.metric_names({}, []) == measured
-        none = 0.0 if isinstance(kind, AnswerableSpans) else None
-        rows = [dataclasses.replace(row, no_answer=none)]
-        found = kind.compute_metrics(
-            Answers(questions[:1], rows, SMALL, []), {}
-        )
-        assert set(measured) <= found.keys()
-
-
-def test_a_picture_of_answers():
+def test_figure_of_answers():
     context = "One or two words. Three."
     questions = [
         question(context, "One", id_="right"),
@@ -741,20 +687,9 @@ def test_a_picture_of_answers():
         "in part": pytest.approx([0.5]),
         "wrong": [1.0],
     }
-    # Groups of nobody are there, too.
-    groups = (
-        Spans()
-        .figure(Answers(questions[:1], rows[:1], FeatureConfig(), []))
-        .groups
-    )
-    assert {name: len(values) for name, values in groups.items()} == {
-        "right": 1,
-        "in part": 0,
-        "wrong": 0,
-    }
 
 
-def test_a_picture_of_there_being_no_answer():
+def test_figure_of_no_answer_scores():
     questions = [
         question("One", "One", id_="a"),
         question("One", id_="b"),
@@ -769,7 +704,7 @@ def test_a_picture_of_there_being_no_answer():
     assert groups == {"with an answer": [-3.0, 0.5], "without": [2.0]}
 
 
-def test_no_answer_to_all():
+def test_constant_prediction():
     span = ((0, 3, 1.0),)
     config = dataclasses.replace(SMALL, null_threshold=0.5)
     rows = [

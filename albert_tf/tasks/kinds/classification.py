@@ -1,0 +1,97 @@
+"""Classification of single texts and pairs."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from albert_tf.config import UserError, require
+from albert_tf.tasks.examples import Example
+from albert_tf.tasks.kinds.base import Answers, Table
+from albert_tf.tasks.kinds.classes import ClassKind, class_error, shown_labels
+from albert_tf.tasks.kinds.texts import TextKind, text_fields
+from albert_tf.tasks.metrics.scalar import precision_recall_f1
+
+# More labels than this, and than half the examples, are likely a mistake.
+_MANY = 20
+
+
+class Classification(TextKind, ClassKind):
+    """One label of several."""
+
+    name = "classification"
+    head = "classification"
+    labelled = True
+    label_type = np.int32
+
+    def labels(self, examples: Sequence[Example]) -> list[str]:
+        """Returns the labels that occur, sorted.
+
+        Raises:
+            UserError: for a single label, or nearly as many as examples.
+        """
+        labels = sorted({e.label for e in examples if e.label is not None})
+        source = f"{examples[0].location} and what follows"
+        require(
+            len(labels) > 1,
+            f"{source}: the training examples have one label only, "
+            f"{', '.join(labels)!r}; a classifier needs at least two.",
+        )
+        require(
+            len(labels) <= max(_MANY, len(examples) / 2),
+            f"{source}: {len(examples)} training examples have {len(labels)} "
+            f"different labels ({shown_labels(labels)}); is that the right "
+            "column? Numbers are learned with --task=custom "
+            "--columns=text=...,number=....",
+        )
+        return labels
+
+    def label_ids(
+        self, examples: Sequence[Example], labels: Sequence[str]
+    ) -> np.ndarray:
+        """Returns label ids, int32 `[examples]`, 0 without a label.
+
+        Raises:
+            UserError: with the example's location, for an unknown label.
+        """
+        ids = {name: number for number, name in enumerate(labels)}
+        found = [
+            0 if e.label is None else ids.get(e.label, -1) for e in examples
+        ]
+        if -1 in found:
+            wrong = examples[found.index(-1)]
+            raise UserError(
+                f"{wrong.location}: the label is {wrong.label[:60]!r}; the "
+                f"model's labels are {shown_labels(labels)}."
+            )
+        return np.array(found, np.int32)
+
+    def table(self, answers: Answers) -> Table:
+        """Returns precision, recall, F1 and number of examples by label."""
+        columns = precision_recall_f1(
+            self.label_ids(answers.examples, answers.labels),
+            np.array([row.argmax() for row in answers.scores]),
+            len(answers.labels),
+        )
+        return Table(
+            ["label", "precision", "recall", "f1", "examples"],
+            [
+                [label, *(f"{value:.4f}" for value in row[:3]), f"{row[3]:.0f}"]
+                for label, row in zip(answers.labels, columns.T, strict=True)
+            ],
+        )
+
+    def _prediction(
+        self, example: Example, scores: np.ndarray, answers: Answers
+    ) -> tuple[dict[str, object], str, float]:
+        labels = list(answers.labels)
+        gold = labels.index(example.label) if self.has_label(example) else None
+        fields = {
+            **text_fields(example.texts),
+            "label": example.label,
+            "prediction": labels[int(scores.argmax())],
+            "probabilities": {
+                name: float(value)
+                for name, value in zip(labels, scores, strict=True)
+            },
+        }
+        return fields, example.location, class_error(scores, gold)

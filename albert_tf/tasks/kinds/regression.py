@@ -1,0 +1,122 @@
+"""Regression of single texts and pairs."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from albert_tf.config import FeatureConfig, UserError
+from albert_tf.tasks.examples import Example
+from albert_tf.tasks.features import Features
+from albert_tf.tasks.kinds.base import Answers, Distributions, Metric, Outputs
+from albert_tf.tasks.kinds.texts import TextKind, text_fields
+
+# Python's float() would also read 1_0.
+_NUMBER = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
+_MAX_FLOAT32 = float(np.finfo(np.float32).max)
+
+
+def is_number(label: str) -> bool:
+    """Returns whether a label is a number in the range of float32."""
+    return bool(_NUMBER.fullmatch(label)) and abs(float(label)) <= _MAX_FLOAT32
+
+
+def parse_number(label: str, location: str) -> float:
+    """Returns the number that a label is.
+
+    Raises:
+        UserError: with `location`, for any other label.
+    """
+    if not is_number(label):
+        raise UserError(
+            f"{location}: the label is {label[:60]!r}; expected a number "
+            f"(up to {_MAX_FLOAT32:.2g})."
+        )
+    return float(label)
+
+
+class Regression(TextKind):
+    """A number."""
+
+    name = "regression"
+    head = "regression"
+    label_type = np.float32
+
+    def label_ids(
+        self, examples: Sequence[Example], labels: Sequence[str]
+    ) -> np.ndarray:
+        """Returns the numbers, float64 `[examples]`, 0 without a label.
+
+        Raises:
+            UserError: with the example's location, for any other label.
+        """
+        return np.array(
+            [
+                0.0 if e.label is None else parse_number(e.label, e.location)
+                for e in examples
+            ]
+        )
+
+    def scores(
+        self,
+        examples: Sequence[Example],
+        features: Features,
+        outputs: Outputs,
+        config: FeatureConfig,
+    ) -> list[float]:
+        """Returns the number of each example."""
+        return [float(value) for value in outputs["predictions"]]
+
+    def ensemble(self, members: Sequence[list[float]]) -> list[float]:
+        """Returns the mean numbers."""
+        return np.mean(members, axis=0).tolist()
+
+    def metric_names(
+        self, metrics: Mapping[str, Metric], labels: Sequence[str]
+    ) -> tuple[str, ...]:
+        """Returns the metrics, and the squared error."""
+        return (*metrics, "mean_squared_error")
+
+    def compute_metrics(
+        self, answers: Answers, metrics: Mapping[str, Metric]
+    ) -> dict[str, float]:
+        """Returns the metrics, `mean_squared_error`, and that of the mean.
+
+        `mean_guess_mean_squared_error` is the error of always predicting the
+        mean of these examples.
+        """
+        gold = self.label_ids(answers.examples, ())
+        predicted = np.array(answers.scores)
+        return {
+            name: metric(gold, predicted) for name, metric in metrics.items()
+        } | {
+            "mean_squared_error": float(np.mean(np.square(predicted - gold))),
+            "mean_guess_mean_squared_error": float(np.var(gold)),
+        }
+
+    def _prediction(
+        self, example: Example, scores: float, answers: Answers
+    ) -> tuple[dict[str, object], str, float]:
+        error = 0.0
+        if self.has_label(example):
+            error = abs(scores - parse_number(example.label, example.location))
+        fields = {
+            **text_fields(example.texts),
+            "label": example.label,
+            "prediction": scores,
+        }
+        return fields, example.location, error
+
+    def figure(self, answers: Answers) -> Distributions:
+        """Returns the gold and the predicted numbers."""
+        gold = self.label_ids(answers.examples, ())
+        return Distributions(
+            "number", {"labels": gold, "answers": np.array(answers.scores)}
+        )
+
+    def constant_prediction(self, answers: Answers) -> str | None:
+        """Returns the number that all examples are given, to three digits."""
+        numbers = {f"{score:.3g}" for score in answers.scores}
+        if len(answers.scores) < 2 or len(numbers) > 1:
+            return None
+        return numbers.pop()

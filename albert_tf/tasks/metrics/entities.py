@@ -1,0 +1,116 @@
+"""Precision, recall and F1 of entities in tagged words, as CoNLL-2003's."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from albert_tf.config import UserError
+
+Tags = Sequence[Sequence[str]]
+_OUTSIDE = "O"
+_ENTITY = re.compile("([BIES])-(.+)")
+
+
+def entity_scores(gold: Tags, predicted: Tags) -> dict[str, float]:
+    """Returns how well entities are found, as CoNLL-2003's script counts.
+
+    An entity is right when its type and both its ends are. Tags are IOB1,
+    IOB2 or BIOES, also mixed: `I-X` after `O` or another type begins an
+    entity, and so does `B-X` everywhere.
+
+    Args:
+        gold: the tags of each sentence.
+        predicted: as many.
+
+    Returns:
+        `precision`, `recall` and `f1` of all entities, from 0 to 1, 0 where
+        there is nothing to divide by; and `accuracy`, the share of right tags.
+        The latter alone where tags are not of entities, such as parts of
+        speech: then none has a prefix.
+
+    Raises:
+        UserError: for a tag without a prefix among others with one.
+    """
+    pairs = [
+        pair
+        for sentences in zip(gold, predicted, strict=True)
+        for pair in zip(*sentences, strict=True)
+    ]
+    accuracy = {"accuracy": sum(a == b for a, b in pairs) / len(pairs)}
+    if not are_entity_tags({tag for pair in pairs for tag in pair}):
+        return accuracy
+    true, found = _entities(gold), _entities(predicted)
+    scores = _scores(len(true & found), len(true), len(found))
+    return scores | accuracy
+
+
+def entity_table(gold: Tags, predicted: Tags) -> dict[str, dict[str, float]]:
+    """Returns `precision`, `recall`, `f1` and `support` of each type.
+
+    Args:
+        gold: the tags of each sentence.
+        predicted: as many.
+
+    Returns:
+        By type, sorted; `support` is how many entities are there.
+    """
+    true, found = _entities(gold), _entities(predicted)
+    right = _by_type(true & found)
+    trues, founds = _by_type(true), _by_type(found)
+    return {
+        kind: _scores(right[kind], trues[kind], founds[kind])
+        | {"support": trues[kind]}
+        for kind in sorted(trues | founds)
+    }
+
+
+def are_entity_tags(tags: set[str]) -> bool:
+    """Returns whether tags are of entities: B-, I- and the like, and O.
+
+    Raises:
+        UserError: when some are and some are not.
+    """
+    others = {tag for tag in tags - {_OUTSIDE} if not _ENTITY.fullmatch(tag)}
+    if not others:
+        return True
+    if others == tags - {_OUTSIDE}:
+        return False
+    raise UserError(
+        f"the tag {min(others)[:60]!r} is neither O nor begins with B-, I-, E- "
+        "or S-, as other tags do; write all entities as IOB1, IOB2 or BIOES."
+    )
+
+
+def _entities(sentences: Tags) -> set[tuple[int, int, int, str]]:
+    """Returns sentence, first word, word after the last, and type of each."""
+    return {
+        (number, start, end, kind)
+        for number, tags in enumerate(sentences)
+        for start, end, kind in _spans(tags)
+    }
+
+
+def _spans(tags: Sequence[str]) -> Iterator[tuple[int, int, str]]:
+    start, open_kind, may_go_on = 0, "", False
+    for position, tag in enumerate((*tags, _OUTSIDE)):
+        match = _ENTITY.fullmatch(tag)
+        prefix, kind = match.groups() if match else ("", "")
+        if may_go_on and prefix in ("I", "E") and kind == open_kind:
+            may_go_on = prefix == "I"
+            continue
+        if open_kind:
+            yield start, position, open_kind
+        start, open_kind = position, kind
+        may_go_on = prefix in ("B", "I")
+
+
+def _by_type(entities: set[tuple[int, int, int, str]]) -> Mapping[str, int]:
+    return Counter(kind for *_, kind in entities)
+
+
+def _scores(right: int, true: int, found: int) -> dict[str, float]:
+    return {
+        "precision": right / found if found else 0.0,
+        "recall": right / true if true else 0.0,
+        "f1": 2 * right / (true + found) if true + found else 0.0,
+    }

@@ -1,0 +1,212 @@
+"""Classification of texts, and what all kinds that predict classes share."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import special
+
+from albert_tf.config import FeatureConfig, UserError
+from albert_tf.tasks.examples import Example
+from albert_tf.tasks.kinds.base import (
+    Answers,
+    ConfusionMatrix,
+    Distributions,
+)
+from albert_tf.tasks.kinds.classes import class_error, shown_labels, softmax
+from albert_tf.tasks.kinds.classification import Classification
+from albert_tf.tasks.metrics import scalar
+
+KIND = Classification()
+CONFIG = FeatureConfig()
+LABELS = ["no", "perhaps", "yes"]
+EXAMPLES = [
+    Example(("the",), "yes", "f:2"),
+    Example(("of", "and"), "no", "f:3"),
+    Example(("and",), None, "f:4"),
+]
+SCORES = [
+    np.array([0.1, 0.2, 0.7]),
+    np.array([0.2, 0.5, 0.3]),
+    np.array([0.6, 0.3, 0.1]),
+]
+
+
+def answers(gold, scores, labels=LABELS):
+    examples = [Example(("a",), labels[number]) for number in gold]
+    return Answers(examples, list(scores), CONFIG, labels)
+
+
+@given(
+    st.lists(
+        st.lists(st.floats(-1e4, 1e4, width=32), min_size=3, max_size=3),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_softmax(rows):
+    found = softmax(np.array(rows, np.float32))
+    assert found.dtype == np.float64
+    expected = special.softmax(np.array(rows), axis=-1)
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-300)
+
+
+def test_labels_in_a_message():
+    assert shown_labels(["b", "a"]) == "b, a"
+    twelve = [str(n) for n in range(12)]
+    assert shown_labels(twelve) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11"
+    assert shown_labels([*twelve, "x", "y"]).endswith(", 11 and 2 others")
+    shown = shown_labels(["a\nb", "c" * 99, "é"])
+    assert shown == f"'a\\nb', {'c' * 60}, é"
+
+
+def test_labels():
+    examples = [Example(("a",), label) for label in ("b", "a", None, "b", "B")]
+    assert KIND.labels(examples) == ["B", "a", "b"]
+    one = [Example(("a",), "b", "train.tsv:2")] * 3
+    said = "^train.tsv:2 and what follows: .* one label only, 'b'; a class"
+    with pytest.raises(UserError, match=said):
+        KIND.labels(one)
+
+
+@pytest.mark.parametrize(
+    ("labels", "examples", "refused"),
+    [
+        (20, 20, False),
+        (21, 41, True),
+        (21, 42, False),
+        (51, 100, True),
+    ],
+)
+def test_nearly_as_many_labels_as_examples(labels, examples, refused):
+    made = [
+        Example(("a",), f"{number % labels:03}", "t.tsv:2")
+        for number in range(examples)
+    ]
+    if not refused:
+        assert len(KIND.labels(made)) == labels
+        return
+    said = (
+        f"^t.tsv:2 and what follows: {examples} training examples have "
+        f"{labels} different labels .*; is that the right column"
+    )
+    with pytest.raises(UserError, match=said):
+        KIND.labels(made)
+
+
+def test_features(tiny_tokenizer):
+    config = FeatureConfig(max_seq_length=8)
+
+    def label_ids(examples, labels):
+        return KIND.features(
+            examples, tiny_tokenizer, config, labels=labels, training=True
+        ).scalars["label_ids"]
+
+    found = label_ids(EXAMPLES, LABELS)
+    assert (found.tolist(), found.dtype) == ([2, 0, 0], np.int32)
+    assert label_ids(EXAMPLES, LABELS[::-1]).tolist() == [0, 2, 0]
+    unknown = Example(("a",), "y" * 99, "dev.tsv:7")
+    said = (
+        "^dev.tsv:7: the label is 'y{60}'; the model's labels are no, "
+        "perhaps, yes.$"
+    )
+    with pytest.raises(UserError, match=said):
+        label_ids([*EXAMPLES, unknown], LABELS)
+
+
+def test_probabilities_and_their_ensemble():
+    logits = [np.log(np.array(row, np.float32)) for row in SCORES]
+    scores = KIND.scores(EXAMPLES, None, {"logits": logits}, CONFIG)
+    np.testing.assert_allclose(scores, SCORES, atol=1e-6)
+    mean = KIND.ensemble([SCORES, SCORES[::-1], SCORES])
+    expected = [
+        (2 * a + b) / 3 for a, b in zip(SCORES, SCORES[::-1], strict=True)
+    ]
+    np.testing.assert_allclose(mean, expected)
+
+
+def test_metrics_and_those_of_the_majority_class():
+    metrics = {"accuracy": scalar.accuracy, "macro_f1": scalar.macro_f1}
+    found = KIND.compute_metrics(
+        answers([2, 0, 2, 2, 1], np.eye(3)[[2, 2, 2, 0, 1]]), metrics
+    )
+    # Class 0: none right. Class 1: perfect. Class 2: 2 of 3 found, 2 of 3
+    # that are predicted right. Always 2: precision 3/5, recall 1.
+    assert found == pytest.approx(
+        {
+            "accuracy": 3 / 5,
+            "macro_f1": (0 + 1 + 2 / 3) / 3,
+            "majority_class_accuracy": 3 / 5,
+            "majority_class_macro_f1": 2 * 0.6 / 1.6 / 3,
+        }
+    )
+    assert KIND.metric_names(metrics, LABELS) == ("accuracy", "macro_f1")
+    # The majority is of the labels, not of the predictions.
+    found = KIND.compute_metrics(
+        answers([1, 1, 1, 0], np.eye(3)[[0, 0, 0, 0]]), metrics
+    )
+    assert found["majority_class_accuracy"] == 0.75
+
+
+def test_table():
+    table = KIND.table(answers([0, 0, 1, 0], np.eye(3)[[0, 1, 1, 1]]))
+    assert table.header == ["label", "precision", "recall", "f1", "examples"]
+    assert table.rows == [
+        ["no", "1.0000", "0.3333", "0.5000", "3"],
+        ["perhaps", "0.3333", "1.0000", "0.5000", "1"],
+        ["yes", "0.0000", "0.0000", "0.0000", "0"],
+    ]
+
+
+def test_predictions():
+    found = KIND.predictions(Answers(EXAMPLES, SCORES, CONFIG, LABELS))
+    assert found[0].fields == {
+        "text": "the",
+        "label": "yes",
+        "prediction": "yes",
+        "probabilities": {"no": 0.1, "perhaps": 0.2, "yes": 0.7},
+    }
+    assert found[1].fields["texts"] == ["of", "and"]
+    assert [p.fields["label"] for p in found] == ["yes", "no", None]
+    assert [p.fields["prediction"] for p in found] == ["yes", "perhaps", "no"]
+    assert [p.location for p in found] == ["f:2", "f:3", "f:4"]
+    # Wrong by as much as the prediction is likelier than the label.
+    assert [p.error for p in found] == pytest.approx([0.0, 0.3, 0.0])
+    assert class_error(SCORES[1], 2) == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize("count", [2, 100])
+def test_confusion_matrix(count):
+    rng = np.random.default_rng(0)
+    gold = rng.integers(count, size=50)
+    rows = rng.dirichlet(np.ones(count), size=50)
+    labels = [f"label {number}" for number in range(count)]
+    figure = KIND.figure(answers(gold, rows, labels))
+    assert isinstance(figure, ConfusionMatrix)
+    assert figure.labels == labels
+    expected = np.zeros((count, count))
+    for number, row in zip(gold, rows, strict=True):
+        expected[number, np.argmax(row)] += 1
+    np.testing.assert_array_equal(figure.counts, expected)
+
+
+def test_more_labels_than_a_confusion_matrix_has():
+    labels = [f"label {number}" for number in range(101)]
+    rows = np.full((3, 101), 0.001)
+    rows[[0, 1, 2], [100, 7, 0]] = (0.9, 0.4, 0.6)
+    figure = KIND.figure(answers([100, 8, 0], rows, labels))
+    assert isinstance(figure, Distributions)
+    assert figure.measure == "probability of the answer"
+    groups = {name: list(values) for name, values in figure.groups.items()}
+    assert groups == {"right": [0.9, 0.6], "wrong": [0.4]}
+
+
+def test_constant_prediction():
+    def found(scores, labels=LABELS):
+        return KIND.constant_prediction(Answers([], scores, CONFIG, labels))
+
+    assert found(SCORES) is None
+    assert found(SCORES[:1] * 2) == "yes"
+    assert found(SCORES[:1] * 2, LABELS[::-1]) == "no"
+    # A single example has no other prediction to differ from.
+    assert found(SCORES[:1]) is None

@@ -1,0 +1,136 @@
+"""Regression of texts."""
+
+import numpy as np
+import pytest
+
+from albert_tf.config import FeatureConfig, UserError
+from albert_tf.tasks.examples import Example
+from albert_tf.tasks.kinds.base import Answers
+from albert_tf.tasks.kinds.regression import (
+    Regression,
+    is_number,
+    parse_number,
+)
+from albert_tf.tasks.metrics import scalar
+
+KIND = Regression()
+CONFIG = FeatureConfig()
+EXAMPLES = [
+    Example(("the",), "1.5", "f:2"),
+    Example(("of", "and"), "-2", "f:3"),
+    Example(("and",), "4", "f:4"),
+    Example(("and",), None, "f:5"),
+]
+
+
+@pytest.mark.parametrize(
+    ("label", "number"),
+    [
+        ("3.800", 3.8),
+        ("-2", -2.0),
+        ("+.5", 0.5),
+        ("5.", 5.0),
+        ("1e-3", 1e-3),
+        ("2E+1", 20.0),
+        ("3.4e38", 3.4e38),
+    ],
+)
+def test_numbers(label, number):
+    assert parse_number(label, "") == number
+    assert is_number(label)
+
+
+@pytest.mark.parametrize(
+    "label",
+    # The largest is no float32.
+    [
+        "",
+        "good",
+        "1_0",
+        "nan",
+        "inf",
+        "1e999",
+        "-1e39",
+        "0x1",
+        " 1",
+        "1,5",
+        "٣",
+        ".",
+        "1\n",
+    ],
+)
+def test_labels_that_are_no_numbers(label):
+    with pytest.raises(UserError) as raised:
+        parse_number(label, "t.tsv:2")
+    assert str(raised.value) == (
+        f"t.tsv:2: the label is {label!r}; expected a number (up to 3.4e+38)."
+    )
+    assert not is_number(label)
+
+
+def test_features(tiny_tokenizer):
+    found = KIND.features(
+        EXAMPLES, tiny_tokenizer, CONFIG, labels=[], training=True
+    ).scalars["label_ids"]
+    assert found.tolist() == [1.5, -2.0, 4.0, 0.0]
+    assert found.dtype == np.float32
+
+
+def test_scores_and_their_ensemble():
+    outputs = {"predictions": np.array([0.5, 2.0], np.float32)}
+    scores = KIND.scores(EXAMPLES[:2], None, outputs, CONFIG)
+    assert scores == [0.5, 2.0]
+    mean = KIND.ensemble([[1.0, 2.0], [3.0, 4.0], [8.0, 0.0]])
+    assert mean == [4.0, 2.0]
+    assert {type(score) for score in scores + mean} == {float}
+
+
+def test_metrics():
+    gold, found = np.array([1.5, -2.0, 4.0]), np.array([1.0, 0.0, 3.0])
+    metrics = {"pearson": scalar.pearson, "spearman": scalar.spearman}
+    assert KIND.compute_metrics(
+        Answers(EXAMPLES[:3], found.tolist(), CONFIG, []), metrics
+    ) == pytest.approx(
+        {
+            "pearson": np.corrcoef(gold, found)[0, 1],
+            "spearman": 1.0,
+            "mean_squared_error": np.mean((gold - found) ** 2),
+            "mean_guess_mean_squared_error": np.mean((gold - gold.mean()) ** 2),
+        }
+    )
+    names = KIND.metric_names(metrics, [])
+    assert names == ("pearson", "spearman", "mean_squared_error")
+
+
+def test_predictions():
+    found = KIND.predictions(
+        Answers(EXAMPLES, [1.0, 0.0, 4.0, 9.0], CONFIG, [])
+    )
+    assert found[0].fields == {"text": "the", "label": "1.5", "prediction": 1.0}
+    assert found[1].fields["texts"] == ["of", "and"]
+    assert [p.error for p in found] == [0.5, 2.0, 0.0, 0.0]
+    assert [p.location for p in found] == [e.location for e in EXAMPLES]
+
+
+def test_figure():
+    figure = KIND.figure(Answers(EXAMPLES[:3], [1.0, 0.0, 4.0], CONFIG, []))
+    assert figure.measure == "number"
+    groups = {name: list(values) for name, values in figure.groups.items()}
+    assert groups == {"labels": [1.5, -2.0, 4.0], "answers": [1.0, 0.0, 4.0]}
+
+
+@pytest.mark.parametrize(
+    ("scores", "constant"),
+    [([2.501, 2.499, 2.5], "2.5"), ([2.5, 2.53], None), ([2.5], None)],
+)
+def test_constant_prediction(scores, constant):
+    answers = Answers([], scores, CONFIG, [])
+    assert KIND.constant_prediction(answers) == constant
+
+
+def test_defaults_of_a_kind():
+    """What only kinds with classes or thresholds have."""
+    config = FeatureConfig(null_threshold=1.5)
+    assert KIND.labels(EXAMPLES) == []
+    assert KIND.config_to_save(config, {"best_f1_thresh": 7.0}) == config
+    assert KIND.table(Answers(EXAMPLES[:1], [1.0], config, [])) is None

@@ -30,7 +30,7 @@ from albert_tf.interchange.model_directory import (
     save_model_directory,
 )
 from albert_tf.interchange.serving import export_saved_model
-from albert_tf.modeling.models import MODELS
+from albert_tf.modeling.models import models
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -192,7 +192,7 @@ def save_model(directory, name, tokenizer, **options):
         intermediate_size=32,
         max_position_embeddings=128,
     )
-    loaded = LoadedModel(MODELS[name](config, **options), tokenizer, 128)
+    loaded = LoadedModel(models()[name](config, **options), tokenizer, 128)
     os.makedirs(directory.parent, exist_ok=True)
     save_model_directory(
         str(directory), loaded.model, tokenizer, max_seq_length=128

@@ -15,7 +15,7 @@ from collections.abc import (
     Sequence,
 )
 
-from albert_tf.config import UserError, override
+from albert_tf.config import UserError, lookup, override
 from albert_tf.interchange import google_tf1, keras_hub
 from albert_tf.interchange.model_directory import (
     FILES,
@@ -30,12 +30,17 @@ from albert_tf.interchange.model_directory import (
 from albert_tf.interchange.task_record import TASK_FILE, read_task_record
 from albert_tf.io import files
 from albert_tf.io.json_files import read_json, write_json
-from albert_tf.modeling.heads import HEADS
-from albert_tf.modeling.models import MODELS, AlbertForPretraining, AlbertModel
+from albert_tf.modeling.heads import HEADS, Head
+from albert_tf.modeling.models import (
+    AlbertForPretraining,
+    AlbertModel,
+    model_class,
+    models,
+)
 from albert_tf.modeling.weights import pretrained
 from albert_tf.modeling.weights.conversion import convert_weights
-from albert_tf.modeling.weights.names import (
-    file_groups,
+from albert_tf.modeling.weights.names import file_groups
+from albert_tf.modeling.weights.stored_weights import (
     fill_model,
     heads_in,
     stored_arrays,
@@ -43,18 +48,20 @@ from albert_tf.modeling.weights.names import (
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.text.tokenizer_base import Tokenizer
 
-# What `head` may be: the encoder alone, the heads of pretraining, or one.
-MODEL_OF_HEAD: dict[str, type[AlbertModel]] = {
-    "none": AlbertModel,
-    "pretraining": AlbertForPretraining,
-    **{
-        kind.head_names[0]: kind
-        for kind in MODELS.values()
-        if len(kind.head_names) == 1
-    },
-}
 # The released checkpoints' name.
 _CHECKPOINT = "model.ckpt-best"
+
+
+def models_by_head() -> dict[str, type[AlbertModel]]:
+    """Returns the model classes by the values of `head`.
+
+    "none" for the encoder alone, "pretraining", or a row of HEADS.
+    """
+    return {
+        "none": AlbertModel,
+        "pretraining": AlbertForPretraining,
+        **{n: model_class(n) for n, head in HEADS.items() if head.model_name},
+    }
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +72,7 @@ class Target:
         library: whose it is, for messages.
         write: writes a directory, as `save_model_directory` does.
         files: the names of what it writes.
-        lacks: heads that have no place there.
+        lacks: whether there is no such head.
         pooler: whether all its models have a pooler; else it is as the
             source has it.
         left_out: gives a line for each thing that has no place there, from
@@ -78,7 +85,7 @@ class Target:
     write: Callable[..., None]
     files: frozenset[str]
     left_out: Callable[..., Iterator[str]]
-    lacks: tuple[str, ...] = ()
+    lacks: Callable[[type[Head]], bool] = lambda head: False
     pooler: bool = True
     prepare: Callable[[], object] = lambda: None
     keeps_task: bool = False
@@ -106,7 +113,7 @@ def convert(
         from_path: what `find_initial_weights` finds.
         to_path: made, or replaced where it holds a model of that form.
         to_format: a row of TARGETS.
-        head: a row of MODEL_OF_HEAD; by default what the source has.
+        head: a key of `models_by_head`; by default the source's.
         labels: names of the classes; by default the source's.
         tokenizer: a vocabulary's directory or file, by default the source's.
         changes: settings of the architecture that become others.
@@ -243,11 +250,11 @@ def _tokenizer_of(source: InitialWeights, given: str) -> Tokenizer:
 
 
 def _heads_in(source: InitialWeights) -> tuple[str, ...]:
-    """Returns the rows of MODEL_OF_HEAD that the source may be."""
+    """Returns the keys of `models_by_head` that the source may have."""
     if source.description is None:
         return google_tf1.head_of(source.stored.shapes) or ("none",)
-    kind = MODELS[source.description.kind]
-    return tuple(n for n, other in MODEL_OF_HEAD.items() if other is kind)
+    kind = models()[source.description.kind]
+    return tuple(n for n, other in models_by_head().items() if other is kind)
 
 
 def _kind_of(source: InitialWeights, head: str) -> type[AlbertModel]:
@@ -258,20 +265,16 @@ def _kind_of(source: InitialWeights, head: str) -> type[AlbertModel]:
             "say with --head which it is."
         )
     name = head or found[0]
-    if name not in MODEL_OF_HEAD:
-        raise UserError(
-            f"head={name!r} is not one of {', '.join(MODEL_OF_HEAD)}."
-        )
-    return MODEL_OF_HEAD[name]
+    return lookup(models_by_head(), name, "head")
 
 
 def _check_heads(
     kind: type[AlbertModel], target: Target, to_format: str
 ) -> None:
-    for head in kind.head_names:
-        if head in target.lacks:
+    for name, head in kind.head_classes().items():
+        if target.lacks(head):
             raise UserError(
-                f"{target.library} has no head {head}, so {to_format} cannot "
+                f"{target.library} has no head {name}, so {to_format} cannot "
                 f"hold an {kind.__name__}; --head=none takes the encoder "
                 "alone."
             )
@@ -287,8 +290,9 @@ def _read(
     say: Callable[[str], None],
 ) -> AlbertModel:
     """Returns the source's model, of a class that may have other heads."""
-    said = {h for n in _heads_in(source) for h in MODEL_OF_HEAD[n].head_names}
-    held = said | heads_in(source.stored, said)
+    classes = models_by_head()
+    declared = {h for n in _heads_in(source) for h in classes[n].head_names}
+    held = declared | heads_in(source.stored, declared)
     new_heads = tuple(name for name in kind.head_names if name not in held)
     if new_heads and not allow_missing:
         raise UserError(
@@ -303,7 +307,7 @@ def _read(
         if kind.__name__ != source.description.kind:
             arguments["head_options"] = {}
     arguments["labels"] = _labels(source, kind, labels, new_heads)
-    needed = any(HEADS[n].reads == "pooled_output" for n in kind.head_names)
+    needed = kind.reads_pooled_output()
     if target.pooler and not (arguments["pooler"] or needed or allow_missing):
         raise UserError(
             f"{source.source} has no pooler, and every model of "
@@ -411,6 +415,11 @@ def _left_out_by_google(
     yield from _length_left_out(model, max_seq_length)
 
 
+def _google_lacks(head: type[Head]) -> bool:
+    names = [google for _, google, _ in head.weight_names]
+    return not names or None in names
+
+
 def _write_google_tf1(
     directory: str,
     model: AlbertModel,
@@ -452,7 +461,7 @@ TARGETS: dict[str, Target] = {
         write=functools.partial(save_model_directory, own_settings=False),
         files=FILES - {TASK_FILE},
         left_out=_left_out_by_transformers,
-        lacks=("answerable_span", "sentence_embedding"),
+        lacks=lambda head: head.transformers_model == "AlbertModel",
         pooler=False,
     ),
     "google_tf1": Target(
@@ -468,14 +477,14 @@ TARGETS: dict[str, Target] = {
             )
         ),
         left_out=_left_out_by_google,
-        lacks=("token_classification", "sentence_embedding"),
+        lacks=_google_lacks,
     ),
     "keras_hub": Target(
         library="KerasHub's AlbertBackbone",
         write=keras_hub.save_preset,
         files=keras_hub.FILES,
         left_out=keras_hub.left_out,
-        lacks=tuple(HEADS),
+        lacks=lambda head: True,
         prepare=keras_hub.imported,
     ),
 }

@@ -15,7 +15,7 @@ from albert_tf.config import ModelConfig, UserError, override, shown
 from albert_tf.interchange import tensor_bundle
 from albert_tf.io import files
 from albert_tf.io.json_files import read_json
-from albert_tf.modeling.weights.config_json import check_architecture_is_said
+from albert_tf.modeling.weights.config_json import require_architecture
 from albert_tf.modeling.weights.names import check_groups
 from albert_tf.modeling.weights.stored_weights import StoredWeights
 
@@ -310,7 +310,7 @@ def _check_keys(values: Mapping[str, object], path: str) -> None:
             f"{path}: hidden_act={shown(activation)} is not one of "
             f"{', '.join(_THEIR_ACTIVATIONS)}."
         )
-    check_architecture_is_said(values, path)
+    require_architecture(values, path)
 
 
 def config_beside(path: str) -> ModelConfig:

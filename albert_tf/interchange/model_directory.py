@@ -17,11 +17,14 @@ from albert_tf.interchange.task_record import (
     read_task_record,
 )
 from albert_tf.io import files
-from albert_tf.modeling.models import MODELS, AlbertModel
+from albert_tf.modeling.models import AlbertModel, models
 from albert_tf.modeling.weights import pretrained
 from albert_tf.modeling.weights.config_json import ModelDescription
-from albert_tf.modeling.weights.names import fill_model, heads_in
-from albert_tf.modeling.weights.stored_weights import StoredWeights
+from albert_tf.modeling.weights.stored_weights import (
+    StoredWeights,
+    fill_model,
+    heads_in,
+)
 from albert_tf.text.sentencepiece_tokenizer import MODEL_FILE
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.text.tokenizer_base import CONFIG_FILE, JSON_FILE, Tokenizer
@@ -214,7 +217,7 @@ def load_model_directory(directory: str, dtype: str = "float32") -> LoadedModel:
     task = read_task_record(
         directory, description.config.max_position_embeddings
     )
-    model = MODELS[description.kind](
+    model = models()[description.kind](
         description.config,
         dtype=dtype,
         **pretrained.constructor_arguments(description, stored),
@@ -324,11 +327,6 @@ def find_initial_weights(path: str) -> InitialWeights:
     )
 
 
-# Heads that pretraining trains: another run goes on with them. All others
-# are of one task and its labels.
-_LASTING_HEADS = ("masked_lm", "sentence_order")
-
-
 def initialize(model: AlbertModel, weights: InitialWeights) -> str:
     """Gives the model the initial weights and returns what happened, a line.
 
@@ -343,8 +341,8 @@ def initialize(model: AlbertModel, weights: InitialWeights) -> str:
     held = heads_in(weights.stored)
     new_heads = tuple(
         name
-        for name in model.head_names
-        if name not in _LASTING_HEADS or name not in held
+        for name, head in model.heads.items()
+        if not head.is_pretrained or name not in held
     )
     filled = fill_model(
         model, weights.stored, new_heads=new_heads, drop_other_heads=True

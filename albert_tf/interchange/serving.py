@@ -14,7 +14,7 @@ from albert_tf.interchange.model_directory import (
     flush_files,
 )
 from albert_tf.io import files
-from albert_tf.modeling.heads import mean_of_tokens
+from albert_tf.modeling.heads.embedding import mean_of_tokens
 from albert_tf.modeling.models import AlbertModel
 from albert_tf.text.in_graph import InGraphTokenizer
 

@@ -326,7 +326,7 @@ class _Finetuning(TrainingJob):
                 batch_size=rows * max(self.num_choices, 1),
                 seq_length=width,
                 num_predictions=0,
-                read_positions_only=self.trainer.model.reads_places_only(),
+                read_positions_only=self.trainer.model.reads_positions_only(),
             )
             for width in widths
         )

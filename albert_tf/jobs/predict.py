@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from albert_tf.config import UserError, require, shown
 from albert_tf.interchange.model_directory import LoadedModel
-from albert_tf.modeling.heads import SentenceEmbeddingHead
+from albert_tf.modeling.heads.embedding import SentenceEmbeddingHead
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds.base import Answers, Kind, Prediction
 from albert_tf.tasks.kinds.classification import (

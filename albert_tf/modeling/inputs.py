@@ -12,7 +12,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from albert_tf.config import ModelConfig, UserError
+from albert_tf.config import ModelConfig, UserError, require
 
 ENCODER_INPUTS = ("input_ids", "input_mask", "segment_ids")
 
@@ -41,19 +41,19 @@ def checked_features(
     needed = tuple(needed)
     names = list(features) if isinstance(features, Mapping) else None
     missing = {"input_ids", *needed}.difference(names or ())
-    if missing:
-        raise UserError(
-            f"The model reads a dictionary with {', '.join(sorted(missing))}; "
-            f"got {names or type(features).__name__}."
-        )
+    require(
+        not missing,
+        f"The model reads a dictionary with {', '.join(sorted(missing))}; got "
+        f"{names or type(features).__name__}.",
+    )
     absent = [name for name in ENCODER_INPUTS if name not in features]
     unknown = set(names).difference(ENCODER_INPUTS, needed, known)
-    if absent and unknown:
-        raise UserError(
-            f"The features have no {' and no '.join(absent)}, but "
-            f"{', '.join(sorted(unknown))}, which the model does not read; "
-            f"rename or remove it (it reads {', '.join(ENCODER_INPUTS)})."
-        )
+    require(
+        not (absent and unknown),
+        f"The features have no {' and no '.join(absent)}, but "
+        f"{', '.join(sorted(unknown))}, which the model does not read; rename "
+        f"or remove it (it reads {', '.join(ENCODER_INPUTS)}).",
+    )
     features = {
         name: _tensor(value) if name in ENCODER_INPUTS + needed else value
         for name, value in features.items()
@@ -63,22 +63,22 @@ def checked_features(
         features["input_mask"] = ops.ones_like(ids)
     if "segment_ids" in absent:
         features["segment_ids"] = ops.zeros_like(ids)
-    if len(ids.shape) not in (2, 3):
-        raise UserError(
-            "input_ids must have the shape [batch, seq] or [batch, choices, "
-            f"seq]; they have {list(ids.shape)}."
-        )
+    require(
+        len(ids.shape) in (2, 3),
+        "input_ids must have the shape [batch, seq] or [batch, choices, seq]; "
+        f"they have {list(ids.shape)}.",
+    )
     for name in ENCODER_INPUTS[1:]:
         shape = features[name].shape
-        if len(shape) != len(ids.shape) or any(
-            one != two
-            for one, two in zip(shape, ids.shape, strict=True)
-            if None not in (one, two)
-        ):
-            raise UserError(
-                f"{name} must have the shape of input_ids, "
-                f"{list(ids.shape)}; they have {list(shape)}."
-            )
+        require(
+            len(shape) == len(ids.shape)
+            and all(
+                one == two or None in (one, two)
+                for one, two in zip(shape, ids.shape, strict=True)
+            ),
+            f"{name} must have the shape of input_ids, {list(ids.shape)}; they "
+            f"have {list(shape)}.",
+        )
     length = ids.shape[-1]
     limit = config.max_position_embeddings
     if length is None:
@@ -88,11 +88,12 @@ def checked_features(
             f"A sequence of more than max_position_embeddings={limit} tokens:",
             ops.shape(ids)[-1],
         )
-    elif length > limit:
-        raise UserError(
+    else:
+        require(
+            length <= limit,
             f"A sequence of {length} tokens exceeds "
-            f"max_position_embeddings={limit}; shorten the data or give "
-            "the model more positions."
+            f"max_position_embeddings={limit}; shorten the data or give the "
+            "model more positions.",
         )
     features["input_ids"] = ids
     limits = {
@@ -104,8 +105,10 @@ def checked_features(
     for name, (limit, what) in limits.items():
         values = features[name]
         dtype = keras.backend.standardize_dtype(values.dtype)
-        if not keras.backend.is_int_dtype(dtype):
-            raise UserError(f"{name} must be integers; they are {dtype}.")
+        require(
+            keras.backend.is_int_dtype(dtype),
+            f"{name} must be integers; they are {dtype}.",
+        )
         values = in_range(name, values, limit, what, in_graph=in_graph)
         if dtype not in ("int32", "int64"):
             values = ops.cast(values, "int32")
@@ -125,7 +128,7 @@ def in_range(
     limit: object,
     what: str,
     *,
-    kept: object = None,
+    counted: object = None,
     in_graph: bool = True,
 ) -> keras.KerasTensor:
     """Returns the values, after a check that they are from 0 to `limit` - 1.
@@ -135,7 +138,7 @@ def in_range(
         values: an array or a tensor of any shape.
         limit: above all values.
         what: the limit's name.
-        kept: in the values' shape, False where one may be anything.
+        counted: in the values' shape, False where a value is not checked.
         in_graph: whether a graph asserts it too.
 
     Raises:
@@ -143,7 +146,7 @@ def in_range(
             known.
         tf.errors.InvalidArgumentError: when a graph runs.
     """
-    if any(_is_symbolic(part) for part in (values, limit, kept)):
+    if any(_is_symbolic(part) for part in (values, limit, counted)):
         if not in_graph or keras.backend.backend() != "tensorflow":
             return values
         numbers = ops.cast(values, "int64")
@@ -151,8 +154,8 @@ def in_range(
         if keras.backend.is_float_dtype(values.dtype):
             whole = ops.cast(numbers, values.dtype) == values
             wrong = ops.logical_or(wrong, ops.logical_not(whole))
-        if kept is not None:
-            wrong = ops.logical_and(wrong, kept)
+        if counted is not None:
+            wrong = ops.logical_and(wrong, counted)
         return _asserted(
             values,
             ops.any(wrong),
@@ -164,8 +167,8 @@ def in_range(
         )
     known = np.asarray(ops.convert_to_numpy(values))
     wrong = (known < 0) | (known >= int(limit)) | (known != np.floor(known))
-    if kept is not None:
-        wrong &= np.asarray(ops.convert_to_numpy(kept))
+    if counted is not None:
+        wrong &= np.asarray(ops.convert_to_numpy(counted))
     if wrong.any():
         at = [int(axis[0]) for axis in wrong.nonzero()]
         raise UserError(

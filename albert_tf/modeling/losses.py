@@ -111,8 +111,8 @@ def weighted_cross_entropy(
     """
     labels = _row(ops.cast(labels, "int32"), logits[..., 0])
     if weights is not None:
-        kept = spread_weights(weights, labels) > 0
-        labels = ops.where(kept, labels, ops.zeros_like(labels))
+        counted = spread_weights(weights, labels) > 0
+        labels = ops.where(counted, labels, ops.zeros_like(labels))
     return _weighted(negative_log_likelihood(logits, labels), weights)
 
 

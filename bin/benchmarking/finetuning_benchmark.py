@@ -218,7 +218,7 @@ class _Side:
                 self._work.model,
                 batch_size=rows // len(widths),
                 seq_length=width,
-                read_positions_only=self._model.reads_places_only(),
+                read_positions_only=self._model.reads_positions_only(),
             )
             for width in widths
         )

@@ -19,7 +19,7 @@ from albert_tf.config import (
     UserError,
     override,
 )
-from albert_tf.interchange.convert import MODEL_OF_HEAD, TARGETS, convert
+from albert_tf.interchange.convert import TARGETS, convert, models_by_head
 from albert_tf.interchange.google_tf1 import write_checkpoint
 from albert_tf.interchange.model_directory import (
     load_model_directory,
@@ -27,8 +27,8 @@ from albert_tf.interchange.model_directory import (
 )
 from albert_tf.interchange.task_record import TaskRecord, read_task_record
 from albert_tf.io import files
-from albert_tf.modeling.models import MODELS, AlbertForAnswerableQuestions
-from albert_tf.modeling.weights.names import stored_arrays
+from albert_tf.modeling.models import AlbertForAnswerableQuestions, models
+from albert_tf.modeling.weights.stored_weights import stored_arrays
 
 TINY = ModelConfig(
     vocab_size=200,
@@ -87,7 +87,7 @@ HUGGINGFACE_HEADS = (
 @functools.cache
 def built(head="pretraining", *, labels=None, pooler=True, **changes):
     """Returns a model of random weights; it is not to be changed."""
-    kind = MODEL_OF_HEAD[head]
+    kind = models_by_head()[head]
     if kind.takes_labels() and not labels:
         labels = ("LABEL_0", "LABEL_1", "LABEL_2")
     model = kind(override(TINY, changes), labels=labels, pooler=pooler)
@@ -189,15 +189,15 @@ def test_the_encoder_alone_there_and_back(saved):
 
 
 def test_every_head_is_on_one_side_or_refused(saved):
-    assert set(MODEL_OF_HEAD) == {"sentence_embedding"}.union(
+    assert set(models_by_head()) == {"sentence_embedding"}.union(
         GOOGLE_HEADS, HUGGINGFACE_HEADS
     )
-    assert set(MODEL_OF_HEAD.values()) == set(MODELS.values())
+    assert set(models_by_head().values()) == set(models().values())
     for form, heads in (
         ("google_tf1", GOOGLE_HEADS),
         ("huggingface", HUGGINGFACE_HEADS),
     ):
-        for head in sorted(set(MODEL_OF_HEAD) - set(heads)):
+        for head in sorted(set(models_by_head()) - set(heads)):
             said = f"has no head {head}, .*; --head=none takes the encoder"
             with pytest.raises(UserError, match=said):
                 converted(saved(head, name=head), form)
@@ -371,7 +371,7 @@ def test_heads_are_those_of_the_weights_not_only_of_the_class(saved):
 def test_beams_that_the_original_has_no_place_for_are_said(
     tmp_path, tiny_tokenizer
 ):
-    model = MODEL_OF_HEAD["answerable_span"](
+    model = models_by_head()["answerable_span"](
         TINY, head_options={"start_n_top": 7}
     )
     source = str(tmp_path / "beams")

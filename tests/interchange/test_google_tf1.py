@@ -22,7 +22,8 @@ from albert_tf.interchange.google_tf1 import (
 )
 from albert_tf.io import files
 from albert_tf.modeling.models import AlbertForPretraining
-from albert_tf.modeling.weights.names import assign_weights, named_weights
+from albert_tf.modeling.weights.names import named_weights
+from albert_tf.modeling.weights.stored_weights import assign_weights
 
 ARCHITECTURE = (
     "vocab_size",

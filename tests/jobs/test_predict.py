@@ -8,7 +8,7 @@ import pytest
 from albert_tf.config import ModelConfig, UserError
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.jobs.predict import Predictor
-from albert_tf.modeling.models import MODELS
+from albert_tf.modeling.models import models
 from albert_tf.tasks.examples import ChoiceExample, Example, Question
 from albert_tf.tasks.kinds.classification import Classification
 from albert_tf.tasks.kinds.multiple_choice import MultipleChoice
@@ -33,7 +33,7 @@ def predictor_of(tiny_tokenizer):
 
     def predictor(name):
         if name not in made:
-            kind = MODELS[name]
+            kind = models()[name]
             labels = {"labels": ["a", "b"]} if kind.takes_labels() else {}
             model = kind(config, **labels)
             rng = np.random.default_rng(8)

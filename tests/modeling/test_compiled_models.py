@@ -13,7 +13,7 @@ from numpy_albert import randomise
 from test_heads import CONFIG, LABELS, batch_of
 
 from albert_tf.config import UserError, override
-from albert_tf.modeling.models import MODELS, AlbertModel
+from albert_tf.modeling.models import AlbertModel, models
 from albert_tf.optim.optimizers import Lamb
 
 # By output: its label, and the loss's factor in the sum of the heads' losses.
@@ -43,7 +43,7 @@ ROWS = 6
 
 @functools.cache
 def weights_of(name):
-    kind = MODELS[name]
+    kind = models()[name]
     labels = {"num_labels": LABELS} if kind.takes_labels() else {}
     config = override(CONFIG, {"num_hidden_layers": 1})
     return config, labels, randomise(kind(config, **labels)).get_weights()
@@ -52,7 +52,7 @@ def weights_of(name):
 def compiled(name, optimizer="sgd", **options):
     """Returns a model of one layer with random weights."""
     config, labels, weights = weights_of(name)
-    model = MODELS[name](config, **labels)
+    model = models()[name](config, **labels)
     model.set_weights(weights)
     model.compile(optimizer, **options)
     return model
@@ -192,7 +192,7 @@ def test_layers_own_losses_are_added(loss):
     found = evaluated(model, inputs, labels)["loss"]
     assert found == pytest.approx(plain + decay, rel=1e-5)
 
-    class WithLoss(MODELS[name]):
+    class WithLoss(models()[name]):
         def call(self, features, training=False):
             self.add_loss(keras.ops.convert_to_tensor(3.0))
             return super().call(features, training=training)

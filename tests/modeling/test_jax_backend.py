@@ -12,7 +12,7 @@ from test_heads import CONFIG, batch_of, model_of
 
 from albert_tf.config import to_dict
 from albert_tf.modeling.dropout import example_keys
-from albert_tf.modeling.models import MODELS
+from albert_tf.modeling.models import models
 
 ON_JAX = """
 import json
@@ -22,12 +22,12 @@ import keras
 assert keras.backend.backend() == "jax"
 from albert_tf.modeling.dropout import example_keys
 from albert_tf.modeling.fused import handed_on
-from albert_tf.modeling.models import MODELS
+from albert_tf.modeling.models import models
 
 given = np.load("given.npz")
 config = json.loads(str(given["config"]))
 found = {}
-for name, kind in MODELS.items():
+for name, kind in models().items():
     labels = {"num_labels": 3} if kind.takes_labels() else {}
     options = {}
     if "Answerable" in name:
@@ -55,7 +55,7 @@ features = {
     for key in given.files
     if key.startswith("AlbertModel:feature:")
 }
-model = MODELS["AlbertModel"](config)
+model = models()["AlbertModel"](config)
 variables = model.trainable_variables
 
 def loss(values):
@@ -92,7 +92,7 @@ assert jax.grad(total)(jax.numpy.ones((1, 1))) == 259.0
 )
 def test_jax_gives_the_same_outputs(tmp_path):
     given = {"config": json.dumps(to_dict(CONFIG))}
-    for name in MODELS:
+    for name in models():
         for number, variable in enumerate(model_of(name).trainable_variables):
             given[f"{name}:weight:{number}"] = np.asarray(variable)
         for key, value in batch_of(name).items():
@@ -108,7 +108,7 @@ def test_jax_gives_the_same_outputs(tmp_path):
     )
     found = np.load(tmp_path / "found.npz")
     expected = {}
-    for name in MODELS:
+    for name in models():
         for training in (False, True):
             outputs = model_of(name)(
                 batch_of(name),

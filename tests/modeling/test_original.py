@@ -13,8 +13,11 @@ import tensorflow as tf
 from albert_tf.interchange import google_tf1
 from albert_tf.modeling.losses import weighted_cross_entropy
 from albert_tf.modeling.models import AlbertForPretraining
-from albert_tf.modeling.weights.names import assign_weights, named_weights
-from albert_tf.modeling.weights.stored_weights import StoredWeights
+from albert_tf.modeling.weights.names import named_weights
+from albert_tf.modeling.weights.stored_weights import (
+    StoredWeights,
+    assign_weights,
+)
 from albert_tf.optim.optimizers import Lamb
 
 DATA = Path(__file__).resolve().parents[1] / "data"

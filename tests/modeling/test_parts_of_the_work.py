@@ -18,11 +18,11 @@ from albert_tf.config import REMAT, SHARING, UserError, override
 from albert_tf.modeling.dropout import ExampleDropout, example_keys
 from albert_tf.modeling.layers import FeedForward
 from albert_tf.modeling.models import (
-    MODELS,
     AlbertForClassification,
     AlbertForMaskedLM,
     AlbertForPretraining,
     AlbertModel,
+    models,
 )
 
 KEYS = example_keys(3, 4, np.arange(3))
@@ -90,10 +90,10 @@ def test_heads_alone_see_the_same_and_teach_the_same(changes):
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, kind in MODELS.items() if kind.head_names]
+    "name", [name for name, kind in models().items() if kind.head_names]
 )
 def test_heads_alone_of_every_model(name):
-    kind = MODELS[name]
+    kind = models()[name]
     config = override(SMALL, DROPOUT | {"num_hidden_layers": 2})
     labels = {"num_labels": 3} if kind.takes_labels() else {}
     model = randomise(kind(config, **labels))

@@ -17,7 +17,7 @@ import pytest
 
 from albert_tf.config import ModelConfig, override
 from albert_tf.modeling.dropout import example_keys
-from albert_tf.modeling.models import MODELS
+from albert_tf.modeling.models import models
 from albert_tf.optim.optimizers import Lamb
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -54,8 +54,8 @@ def architecture(shape):
 
 
 def new_model(kind, shape):
-    labels = NUM_LABELS if MODELS[kind].takes_labels() else None
-    model = MODELS[kind](architecture(shape), labels)
+    labels = NUM_LABELS if models()[kind].takes_labels() else None
+    model = models()[kind](architecture(shape), labels)
     rng = np.random.default_rng(len(kind))
     for variable in model.trainable_variables:
         # See parity_transformers.py.
@@ -173,7 +173,7 @@ def flat(group, outputs):
 
 def results(directory, kind):
     """What one model gives: all that is compared, by `<group>/<name>`."""
-    model = MODELS[kind].from_pretrained(directory)
+    model = models()[kind].from_pretrained(directory)
     keys = example_keys(3, np.int64(8), np.arange(BATCH))
     compute = {"jax": jax_outputs, "tensorflow": tensorflow_outputs}
     outputs, (loss, training_outputs), gradients = compute[
@@ -204,7 +204,7 @@ def test_jax_gives_the_same(tmp_path, record_difference, half):
     assert keras.backend.backend() == "tensorflow"
     cases = [("AlbertForPretraining", shape) for shape in SHAPES]
     shapes = itertools.cycle(SHAPES)
-    cases += zip(MODELS, shapes, strict=False)
+    cases += zip(models(), shapes, strict=False)
     # Two tests, for two processes.
     cases = dict.fromkeys(cases[half::2])
     for kind, shape in cases:

@@ -16,7 +16,7 @@ import transformers
 from hypothesis import strategies as st
 
 from albert_tf.config import ModelConfig, override, setting_fields
-from albert_tf.modeling.models import MODELS
+from albert_tf.modeling.models import models
 from albert_tf.modeling.weights.names import named_weights
 
 # Relative to the largest entry of each tensor. A float32 has 6e-8; a block is
@@ -41,7 +41,7 @@ class Counterpart:
     """A class of ours and theirs.
 
     Attributes:
-        ours: a name in MODELS.
+        ours: a name in models().
         theirs: the name in transformers.
         logits: of our outputs, their names there.
         num_labels: of a class that has them.
@@ -173,7 +173,7 @@ def random_value(rng, shape, is_scale):
 
 def our_model(counterpart, config, seed):
     rng = np.random.default_rng(seed)
-    model = MODELS[counterpart.ours](config, counterpart.num_labels)
+    model = models()[counterpart.ours](config, counterpart.num_labels)
     for variable in model.trainable_variables:
         value = random_value(rng, variable.shape, "gamma" in variable.path)
         variable.assign(value)
@@ -450,7 +450,7 @@ def test_what_they_save_is_the_same_here(
     theirs.set_attn_implementation(way)
     with tempfile.TemporaryDirectory() as directory:
         theirs.save_pretrained(directory)
-        ours = MODELS[counterpart.ours].from_pretrained(directory)
+        ours = models()[counterpart.ours].from_pretrained(directory)
     features = random_features(counterpart, config, seed)
     compare(counterpart, ours, theirs, features, record_difference)
     with tempfile.TemporaryDirectory() as directory:

@@ -7,13 +7,15 @@ from albert_tf.config import (
     ModelConfig,
     UserError,
     override,
+    require,
     setting_fields,
     shown,
 )
+from albert_tf.modeling.heads import HEADS, Head
 from albert_tf.modeling.weights.names import check_groups
 
-# What decides the shapes and the heads. A file must say it, for others take
-# other defaults, and no shape tells the number of heads.
+# What decides the shapes and the attention heads. A file must have it: others
+# take other defaults, and no shape shows the number of attention heads.
 _ARCHITECTURE = (
     "vocab_size",
     "embedding_size",
@@ -22,43 +24,40 @@ _ARCHITECTURE = (
     "num_attention_heads",
     "intermediate_size",
 )
-# The most starts or ends that a head may be asked to follow.
-_MOST_BEAMS = 1000
-# The most classes that are counted and not named.
-_MOST_LABELS = 1 << 16
+_MAX_BEAMS = 1000
+# Of labels without names.
+_MAX_LABELS = 1 << 16
 # Google's "gelu" is the tanh form; Hugging Face's "gelu" is the exact one.
 _ACTIVATIONS = {"gelu": "gelu_new", "gelu_exact": "gelu", "relu": "relu"}
-
-
-# (model class here, class in transformers). The first row of a class there
-# is what its files are read as, but see _kind_of.
-_CLASSES = (
-    ("AlbertModel", "AlbertModel"),
-    ("AlbertForPretraining", "AlbertForPreTraining"),
-    ("AlbertForMaskedLM", "AlbertForMaskedLM"),
-    ("AlbertForClassification", "AlbertForSequenceClassification"),
-    ("AlbertForRegression", "AlbertForSequenceClassification"),
-    ("AlbertForMultipleChoice", "AlbertForMultipleChoice"),
-    ("AlbertForTokenClassification", "AlbertForTokenClassification"),
-    ("AlbertForQuestionAnswering", "AlbertForQuestionAnswering"),
-    # transformers has no such heads; it opens the encoder.
-    ("AlbertForAnswerableQuestions", "AlbertModel"),
-    ("AlbertForSentenceEmbedding", "AlbertModel"),
-)
-_PROBLEM_TYPES = {
-    "AlbertForClassification": "single_label_classification",
-    "AlbertForRegression": "regression",
+_FROM_ACTIVATIONS = {
+    **{theirs: ours for ours, theirs in _ACTIVATIONS.items()},
+    # Another name of the tanh form.
+    "gelu_pytorch_tanh": "gelu",
 }
 # Ids of [PAD], [CLS] and [SEP] in the released vocabularies.
 SPECIAL_IDS = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
 
 
+def _model_heads() -> dict[str, type[Head]]:
+    """Returns the head of every model class that has one, by class name."""
+    return {h.model_name: h for h in HEADS.values() if h.model_name}
+
+
+def _transformers_models() -> dict[str, str]:
+    """Returns the class in transformers for each model class here."""
+    return {
+        "AlbertModel": "AlbertModel",
+        "AlbertForPretraining": "AlbertForPreTraining",
+        **{n: head.transformers_model for n, head in _model_heads().items()},
+    }
+
+
 @dataclasses.dataclass(frozen=True)
 class ModelDescription:
-    """What a `config.json` says.
+    """The contents of a `config.json`.
 
     Attributes:
-        kind: the name of a model class, see models.MODELS.
+        kind: the name of a model class, see `models.models`.
         config: the architecture.
         max_seq_length: longest text the model was trained on, in tokens.
         labels: names of the classes of a model that has any, else None.
@@ -89,11 +88,12 @@ def to_json(
         description: of the model.
         file_groups: layer groups in the weight file.
         special_ids: pad_token_id, bos_token_id and eos_token_id.
-        own_settings: whether to add what transformers has no word for.
+        own_settings: whether to add the settings that transformers lacks.
     """
-    config = description.config
+    config, kind = description.config, description.kind
+    head = _model_heads().get(kind)
     values = {
-        "architectures": [dict(_CLASSES)[description.kind]],
+        "architectures": [_transformers_models()[kind]],
         "model_type": "albert",
         **{
             name: getattr(config, name)
@@ -106,7 +106,7 @@ def to_json(
     }
     if own_settings:
         values["albert_tf"] = {
-            "model": description.kind,
+            "model": kind,
             "sharing": config.sharing,
             "num_hidden_groups": config.num_hidden_groups,
             "max_seq_length": description.max_seq_length,
@@ -116,112 +116,117 @@ def to_json(
     values["hidden_act"] = _ACTIVATIONS[config.hidden_act]
     values["num_hidden_groups"] = file_groups
     labels = description.labels
-    if description.kind == "AlbertForRegression":
-        # What transformers takes the number of outputs from.
+    if head and head.problem_type == "regression":
+        # From which transformers takes the number of outputs.
         labels = ["LABEL_0"]
     if labels:
         values["id2label"] = {str(n): name for n, name in enumerate(labels)}
         values["label2id"] = {name: n for n, name in enumerate(labels)}
-    if description.kind in _PROBLEM_TYPES:
-        values["problem_type"] = _PROBLEM_TYPES[description.kind]
+    if head and head.problem_type:
+        values["problem_type"] = head.problem_type
     return values
 
 
 def from_json(values: dict, path: str) -> ModelDescription:
-    """Returns what a `config.json` read from `path` says.
+    """Returns the contents of a `config.json` read from `path`.
 
     Raises:
-        UserError: naming the file and what is wrong with it.
+        UserError: naming the file and its fault.
     """
     config = config_from_json(values, path)
     own = _own_settings(values, path)
     if not own:
         check_groups(config, "huggingface", path)
     kind = _kind_of(values, own, path)
-    labels = None
-    if kind in ("AlbertForClassification", "AlbertForTokenClassification"):
-        labels = labels_from_json(values, path)
+    head = _model_heads().get(kind)
+    takes_labels = head is not None and head.takes_labels()
     options = own.get("head_options", {})
-    if not isinstance(options, dict) or any(
-        type(value) is not int or not 1 <= value <= _MOST_BEAMS
-        for value in options.values()
-    ):
-        raise UserError(
-            f"{path}: head_options={shown(options)} must be an object of whole "
-            f"numbers from 1 to {_MOST_BEAMS}."
-        )
+    require(
+        isinstance(options, dict)
+        and all(_is_count(value, _MAX_BEAMS) for value in options.values()),
+        f"{path}: head_options={shown(options)} must be an object of whole "
+        f"numbers from 1 to {_MAX_BEAMS}.",
+    )
     pooler = own.get("pooler")
-    if pooler is not None and type(pooler) is not bool:
-        raise UserError(f"{path}: pooler={shown(pooler)} is not true or false.")
+    require(
+        pooler is None or type(pooler) is bool,
+        f"{path}: pooler={shown(pooler)} is not true or false.",
+    )
     return ModelDescription(
         kind=kind,
         config=config,
-        max_seq_length=max_seq_length_from_json(values, config, path),
-        labels=labels,
+        max_seq_length=_max_seq_length(own, config, path),
+        labels=labels_from_json(values, path) if takes_labels else None,
         pooler=pooler,
         head_options=options,
         ours=bool(own),
     )
 
 
+def _is_count(value: object, maximum: int) -> bool:
+    return type(value) is int and 1 <= value <= maximum
+
+
 def _kind_of(values: dict, own: dict, path: str) -> str:
     """Returns the name of the model class of a `config.json`."""
+    classes, heads = _transformers_models(), _model_heads()
     if "model" in own:
         kind = own["model"]
-        if type(kind) is not str or kind not in dict(_CLASSES):
-            raise UserError(
-                f"{path}: the model {shown(kind)} is not one of "
-                f"{', '.join(dict(_CLASSES))}."
-            )
+        require(
+            type(kind) is str and kind in classes,
+            f"{path}: the model {shown(kind)} is not one of "
+            f"{', '.join(classes)}.",
+        )
         return kind
     names = values.get("architectures")
     theirs = names[0] if isinstance(names, list) and names else None
-    known = [kind for kind, name in _CLASSES if name == theirs]
-    if not known:
-        raise UserError(
-            f"{path}: architectures is {shown(names)}; one of "
-            f"{', '.join(dict.fromkeys(dict(_CLASSES).values()))} is needed."
-        )
-    if known[0] != "AlbertForClassification":
+    known = [kind for kind, name in classes.items() if name == theirs]
+    require(
+        bool(known),
+        f"{path}: architectures is {shown(names)}; one of "
+        f"{', '.join(dict.fromkeys(classes.values()))} is needed.",
+    )
+    problems = {
+        heads[kind].problem_type: kind
+        for kind in known
+        if kind in heads and heads[kind].problem_type
+    }
+    if not problems:
         return known[0]
-    # As transformers decides where nothing is said.
     problem = values.get("problem_type")
     if problem is None:
+        # As transformers decides.
         one = len(labels_from_json(values, path)) == 1
         problem = "regression" if one else "single_label_classification"
-    for kind, name in _PROBLEM_TYPES.items():
-        if problem == name:
-            return kind
-    raise UserError(
+    require(
+        type(problem) is str and problem in problems,
         f"{path}: problem_type={shown(problem)} is not one of "
-        f"{', '.join(_PROBLEM_TYPES.values())}."
+        f"{', '.join(problems)}.",
     )
+    return problems[problem]
 
 
 def config_from_json(values: dict, path: str) -> ModelConfig:
     """Returns the architecture in a `config.json` read from `path`.
 
     Raises:
-        UserError: naming the file and what is wrong with it.
+        UserError: naming the file and its fault.
     """
-    if values.get("model_type") != "albert":
-        raise UserError(
-            f"{path}: model_type is {shown(values.get('model_type'))}; only "
-            "'albert' can be read. (A run has a model when it has ended.)"
-        )
-    check_architecture_is_said(values, path)
+    require(
+        values.get("model_type") == "albert",
+        f"{path}: model_type is {shown(values.get('model_type'))}; only "
+        "'albert' can be read. (A run has a model when it has ended.)",
+    )
+    require_architecture(values, path)
     known = setting_fields(ModelConfig)
     changes = {name: values[name] for name in known if name in values}
-    activations = {theirs: ours for ours, theirs in _ACTIVATIONS.items()}
-    # Another name of the tanh form.
-    activations["gelu_pytorch_tanh"] = "gelu"
     act = changes.get("hidden_act", "gelu_new")
-    if type(act) is not str or act not in activations:
-        raise UserError(
-            f"{path}: hidden_act={shown(act)} is not one of "
-            f"{', '.join(activations)}."
-        )
-    changes["hidden_act"] = activations[act]
+    require(
+        type(act) is str and act in _FROM_ACTIVATIONS,
+        f"{path}: hidden_act={shown(act)} is not one of "
+        f"{', '.join(_FROM_ACTIVATIONS)}.",
+    )
+    changes["hidden_act"] = _FROM_ACTIVATIONS[act]
     own = _own_settings(values, path)
     for name in ("sharing", "num_hidden_groups"):
         if name in own:
@@ -232,83 +237,69 @@ def config_from_json(values: dict, path: str) -> ModelConfig:
         raise UserError(f"{path}: {error}") from None
 
 
-def check_architecture_is_said(values: Mapping, path: str) -> None:
-    """Raises UserError where a configuration leaves to defaults what it is.
+def require_architecture(values: Mapping, path: str) -> None:
+    """Raises UserError where a configuration lacks a part of the architecture.
 
     Args:
         values: the configuration, of any owner.
         path: where it was read.
     """
     absent = [name for name in _ARCHITECTURE if name not in values]
-    if absent:
-        raise UserError(
-            f"{path} lacks {' and '.join(absent)}; it must say them all."
-        )
+    require(
+        not absent,
+        f"{path} lacks {' and '.join(absent)}; it must say them all.",
+    )
 
 
 def labels_from_json(values: dict, path: str) -> list[str]:
     """Returns the class names in a `config.json`, in order.
 
-    As transformers: without names, or with another number of them,
-    `num_labels` says how many classes there are; without that there are two.
+    As in transformers, `num_labels` decides without names or with another
+    number of them; its default is 2.
 
     Raises:
         UserError: when they are not the names of classes 0 to n - 1.
     """
     names, count = values.get("id2label"), values.get("num_labels")
-    if count is not None and (
-        type(count) is not int or not 1 <= count <= _MOST_LABELS
+    require(
+        count is None or _is_count(count, _MAX_LABELS),
+        f"{path}: num_labels={shown(count)} must be a whole number from 1 to "
+        f"{_MAX_LABELS}.",
+    )
+    if names is None or (
+        count and isinstance(names, dict) and len(names) != count
     ):
-        raise UserError(
-            f"{path}: num_labels={shown(count)} must be a whole number from 1 "
-            f"to {_MOST_LABELS}."
-        )
-    if names is None:
-        return _unnamed_labels(count or 2)
-    if count and isinstance(names, dict) and len(names) != count:
-        return _unnamed_labels(count)
-    numbers = range(len(names)) if isinstance(names, dict) else ()
-    labels = [names[str(n)] for n in numbers if str(n) in names]
-    if (
-        not labels
-        or len(labels) != len(names)
-        or any(type(label) is not str for label in labels)
-        or len(set(labels)) < len(labels)
-    ):
-        raise UserError(
-            f"{path}: id2label={shown(names)} must give the classes 0 to "
-            "n - 1 a "
-            "name each, all different."
-        )
+        return [f"LABEL_{n}" for n in range(count or 2)]
+    labels = []
+    if isinstance(names, dict):
+        labels = [names.get(str(number)) for number in range(len(names))]
+    require(
+        bool(labels)
+        and all(type(label) is str for label in labels)
+        and len(set(labels)) == len(labels),
+        f"{path}: id2label={shown(names)} must give the classes 0 to n - 1 a "
+        "name each, all different.",
+    )
     return labels
 
 
-def _unnamed_labels(count: int) -> list[str]:
-    return [f"LABEL_{n}" for n in range(count)]
-
-
-def max_seq_length_from_json(
-    values: dict, config: ModelConfig, path: str
-) -> int:
-    """Returns the longest input in a `config.json`, by default the model's.
-
-    Raises:
-        UserError: when it is not a number of tokens that the model can read.
-    """
-    most = config.max_position_embeddings
-    length = _own_settings(values, path).get("max_seq_length", most)
-    if type(length) is not int or not 3 <= length <= most:
-        raise UserError(
-            f"{path}: max_seq_length={shown(length)} must be a whole number "
-            "from "
-            f"3 to max_position_embeddings={most}."
-        )
+def _max_seq_length(own: dict, config: ModelConfig, path: str) -> int:
+    """Returns the longest input in tokens, by default the model's."""
+    limit = config.max_position_embeddings
+    length = own.get("max_seq_length", limit)
+    require(
+        _is_count(length, limit) and length >= 3,
+        f"{path}: max_seq_length={shown(length)} must be a whole number from "
+        f"3 to max_position_embeddings={limit}.",
+    )
     return length
 
 
 def _own_settings(values: dict, path: str) -> dict:
     """Returns the part that only this project writes."""
     own = values.get("albert_tf", {})
-    if not isinstance(own, dict):
-        raise UserError(f"{path}: albert_tf={shown(own)} is not an object.")
+    require(
+        isinstance(own, dict),
+        f"{path}: albert_tf={shown(own)} is not an object.",
+    )
     return own

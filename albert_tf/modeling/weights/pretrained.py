@@ -10,23 +10,23 @@ from collections.abc import Mapping
 
 import keras
 
-from albert_tf.config import ModelConfig, UserError, override
+from albert_tf.config import ModelConfig, override, require
 from albert_tf.io import files
 from albert_tf.io.json_files import read_json, write_json
 from albert_tf.modeling.accounting import parameter_count
 from albert_tf.modeling.weights import config_json, weights_file
 from albert_tf.modeling.weights.config_json import ModelDescription
-from albert_tf.modeling.weights.names import (
-    file_groups,
+from albert_tf.modeling.weights.names import file_groups
+from albert_tf.modeling.weights.stored_weights import (
+    StoredWeights,
     needs_projection,
     stored_arrays,
 )
-from albert_tf.modeling.weights.stored_weights import StoredWeights
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 # A file may lack weights, but not most of them.
-_MOST_TIMES = 10
+_MAX_RATIO = 10
 # In each block of a file: four dense layers of attention and two of the
 # feed-forward part, two normalisations; each has two.
 _ARRAYS_OF_A_BLOCK = 16
@@ -35,10 +35,10 @@ _ARRAYS_OF_A_BLOCK = 16
 def describe(
     model: keras.Model, max_seq_length: int | None = None
 ) -> ModelDescription:
-    """Returns what a model's config.json says.
+    """Returns the contents of a model's config.json.
 
     Args:
-        model: of a class of models.MODELS.
+        model: of a class of `models.models`.
         max_seq_length: longest text it was trained on; by default what it
             can read.
     """
@@ -53,7 +53,7 @@ def describe(
 
 
 def read_model_files(directory: str) -> tuple[ModelDescription, StoredWeights]:
-    """Returns what a directory says of its model, and the weights.
+    """Returns the description of a directory's model, and its weights.
 
     The weights are compared with the description before they are read.
 
@@ -61,11 +61,11 @@ def read_model_files(directory: str) -> tuple[ModelDescription, StoredWeights]:
         UserError: for anything missing, damaged or too large.
     """
     path = os.path.join(directory, CONFIG_FILE)
-    if not files.isfile(path):
-        raise UserError(
-            f"{directory} is not a model directory: it has no {CONFIG_FILE}. "
-            "A run writes its model to RUN_DIR/model when it ends."
-        )
+    require(
+        files.isfile(path),
+        f"{directory} is not a model directory: it has no {CONFIG_FILE}. A run "
+        "writes its model to RUN_DIR/model when it ends.",
+    )
     description = config_json.from_json(read_json(path), path)
     weights_file.refuse_pickle(directory)
     stored = weights_file.open_weights(os.path.join(directory, WEIGHTS_FILE))
@@ -87,20 +87,20 @@ def check_size(config: ModelConfig, stored: StoredWeights, path: str) -> None:
     the memory nor build thousands of blocks of next to nothing.
     """
     held = sum(math.prod(shape) for shape in stored.shapes.values())
-    needed = parameter_count(config, heads=()).encoder
-    if needed > _MOST_TIMES * held:
-        raise UserError(
-            f"{path} describes an encoder of {needed:,} weights and "
-            f"{stored.source} holds {held:,}; they do not belong together."
-        )
+    needed = parameter_count(config).encoder
+    require(
+        needed <= _MAX_RATIO * held,
+        f"{path} describes an encoder of {needed:,} weights and "
+        f"{stored.source} holds {held:,}; they do not belong together.",
+    )
     blocks = file_groups(config, stored.form) * config.inner_group_num
     arrays = blocks * _ARRAYS_OF_A_BLOCK
-    if arrays > _MOST_TIMES * len(stored.shapes):
-        raise UserError(
-            f"{path} describes {blocks} blocks of {_ARRAYS_OF_A_BLOCK} arrays "
-            f"each and {stored.source} holds {len(stored.shapes)} arrays; they "
-            "do not belong together."
-        )
+    require(
+        arrays <= _MAX_RATIO * len(stored.shapes),
+        f"{path} describes {blocks} blocks of {_ARRAYS_OF_A_BLOCK} arrays each "
+        f"and {stored.source} holds {len(stored.shapes)} arrays; they do not "
+        "belong together.",
+    )
 
 
 def constructor_arguments(

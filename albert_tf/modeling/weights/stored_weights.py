@@ -1,14 +1,30 @@
-"""Weights that lie in a file: names and shapes at once, values when asked.
+"""Weights that lie in a file, and the way between files and models.
 
-So that a file that does not fit is refused before its data are read.
+Names and shapes are known at once and values are read on demand, so that a
+file that does not fit is refused before its data are read.
 """
 
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import keras
 import numpy as np
+
+from albert_tf.config import ModelConfig, require
+from albert_tf.modeling.weights.names import (
+    OWNERS,
+    NamedWeight,
+    named_weights,
+    names_of_heads,
+)
+
+# Names in one message: those of a large model, not those of a hostile file.
+_MAX_LISTED = 500
+# Names of the encoder's weights begin so.
+_ENCODER_PREFIX = {"google": "bert/", "huggingface": "albert."}
+_PROJECTION = "albert.encoder.embedding_hidden_mapping_in."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,3 +51,246 @@ class StoredWeights:
             digest.update(name.encode())
             digest.update(np.ascontiguousarray(self.read(name)).tobytes())
         return digest.hexdigest()
+
+
+def heads_in(stored: StoredWeights, declared: Iterable[str] = ()) -> set[str]:
+    """Returns the heads that a file has weights of.
+
+    Of heads that share names, as classification and regression do, only the
+    declared ones.
+
+    Args:
+        stored: the file.
+        declared: the heads of the class that is named beside it.
+    """
+    stems = names_of_heads(stored.form)
+
+    def is_stored(stem: str) -> bool:
+        if stem.endswith("*"):
+            return any(name.startswith(stem[:-1]) for name in stored.shapes)
+        prefixes = (f"{stem}/", f"{stem}.")
+        return any(n == stem or n.startswith(prefixes) for n in stored.shapes)
+
+    return {
+        head
+        for head in stems
+        if any(map(is_stored, stems[head]))
+        and (
+            head in declared
+            or not any(
+                stems[head] & stems.get(other, set()) for other in declared
+            )
+        )
+    }
+
+
+def stored_arrays(model: keras.Model, form: str) -> dict[str, np.ndarray]:
+    """Returns the model's weights, float32, as files of `form` have them.
+
+    Raises:
+        UserError: when such files cannot hold a weight.
+    """
+    values = {}
+    for row in named_weights(model, form):
+        name = getattr(row, form)
+        require(
+            name is not None,
+            f"{OWNERS[form]} has no head {row.head}; --head=none takes the "
+            "encoder alone.",
+        )
+        value = keras.ops.convert_to_numpy(row.variable)
+        values[name] = row.laid_out(np.asarray(value, np.float32), form)
+    config, width = model.config, model.config.hidden_size
+    if not model.encoder.projection and form == "huggingface":
+        # transformers maps E to H even where they are equal.
+        values[_PROJECTION + "weight"] = np.eye(width, dtype=np.float32)
+        values[_PROJECTION + "bias"] = np.zeros(width, np.float32)
+    require(
+        form != "google"
+        or not model.encoder.projection
+        or config.embedding_size != width,
+        "google-research/albert has no projection where embedding_size equals "
+        f"hidden_size, {width}; this model has one.",
+    )
+    return values
+
+
+def _square_projection(
+    config: ModelConfig, stored: StoredWeights
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Returns weight and bias of a projection in the file though E equals H."""
+    width = config.hidden_size
+    weight, bias = _PROJECTION + "weight", _PROJECTION + "bias"
+    if (
+        config.embedding_size != width
+        or stored.shapes.get(weight) != (width, width)
+        or stored.shapes.get(bias) != (width,)
+    ):
+        return None
+    return stored.read(weight), stored.read(bias)
+
+
+def _is_identity(projection: tuple[np.ndarray, np.ndarray]) -> bool:
+    weight, bias = projection
+    return np.array_equal(weight, np.eye(len(weight))) and not bias.any()
+
+
+def needs_projection(config: ModelConfig, stored: StoredWeights) -> bool:
+    """Returns whether E equals H and the file projects all the same.
+
+    transformers has a projection where the original has none; one that
+    changes nothing is not needed.
+    """
+    projection = _square_projection(config, stored)
+    return projection is not None and not _is_identity(projection)
+
+
+@dataclasses.dataclass(frozen=True)
+class Filled:
+    """The sources of a model's weights.
+
+    Attributes:
+        used: names in the file that were read.
+        fresh: paths of variables that keep their initial values.
+        unused: names in the file that nothing needed.
+    """
+
+    used: list[str]
+    fresh: list[str]
+    unused: list[str]
+
+    def lines(self) -> list[str]:
+        """Returns a line for initialised and one for unused weights, if any."""
+        lines = []
+        if self.fresh:
+            lines.append(f"Initialised: {', '.join(self.fresh)}.")
+        if self.unused:
+            lines.append(f"Not needed: {listed(self.unused)}.")
+        return lines
+
+
+def fill_model(
+    model: keras.Model,
+    stored: StoredWeights,
+    *,
+    new_heads: tuple[str, ...] = (),
+    drop_other_heads: bool = False,
+    allow_missing: bool = False,
+) -> Filled:
+    """Gives the model the weights of a file, all or none.
+
+    Args:
+        model: to fill.
+        stored: the file.
+        new_heads: heads of the model that keep their initial weights.
+        drop_other_heads: whether the file may hold heads that the model has
+            not, or that are new.
+        allow_missing: whether weights that the file lacks keep their initial
+            values.
+
+    Raises:
+        UserError: naming every weight that is missing, unexpected, has
+            another shape, is not finite, or is repeated with another value.
+    """
+    form = stored.form
+    every = named_weights(model, form)
+    rows = [row for row in every if row.head not in new_heads]
+    names = {getattr(row, form) for row in rows}
+    unused = [name for name in sorted(stored.shapes) if name not in names]
+    if not model.encoder.projection:
+        projection = _square_projection(model.config, stored)
+        if projection and _is_identity(projection):
+            unused = [n for n in unused if not n.startswith(_PROJECTION)]
+    unexpected = [
+        name
+        for name in unused
+        if not drop_other_heads or name.startswith(_ENCODER_PREFIX[form])
+    ]
+    if allow_missing:
+        rows = [row for row in rows if getattr(row, form) in stored.shapes]
+    assign_weights(rows, stored, unexpected)
+    filled = {id(row.variable) for row in rows}
+    fresh = {r.variable.path for r in every if id(r.variable) not in filled}
+    used = {getattr(row, form) for row in rows}
+    return Filled(sorted(used), sorted(fresh), unused)
+
+
+def assign_weights(
+    rows: list[NamedWeight],
+    stored: StoredWeights,
+    unexpected: Sequence[str] = (),
+) -> None:
+    """Gives every row's variable its value, all or none.
+
+    Names and shapes are compared before anything is read.
+
+    Args:
+        rows: to fill.
+        stored: the file.
+        unexpected: names in it that should not be there.
+
+    Raises:
+        UserError: naming every weight that is missing, unexpected, has
+            another shape, is not finite, or is repeated with another value.
+    """
+    missing, faults = set(), []
+    for row in rows:
+        name = getattr(row, stored.form)
+        if name in stored.shapes:
+            faults += _shape_faults(row, stored.shapes[name], stored.form)
+        else:
+            missing.add(name or f"{row.variable.path} (no name there)")
+    if unexpected:
+        faults.insert(0, f"unexpected: {listed(unexpected)}")
+    if missing:
+        faults.insert(0, f"missing: {listed(sorted(missing))}")
+    if not faults:
+        values, faults = _read(rows, stored)
+    require(
+        not faults,
+        f"{stored.source} does not fit the model: {listed(faults, '; ')}.",
+    )
+    for variable, value in values:
+        variable.assign(value)
+
+
+def listed(names: Sequence[str], separator: str = ", ") -> str:
+    """Returns names for a message; of very many the first ones."""
+    shown = separator.join(names[:_MAX_LISTED])
+    more = len(names) - _MAX_LISTED
+    return f"{shown}{separator}and {more} more" if more > 0 else shown
+
+
+def _shape_faults(
+    row: NamedWeight, shape: tuple[int, ...], form: str
+) -> list[str]:
+    needed = tuple(row.variable.shape)
+    if getattr(row, form + "_transposed"):
+        needed = needed[::-1]
+    if tuple(shape) == needed:
+        return []
+    swapped = tuple(shape) == needed[::-1]
+    return [
+        f"{getattr(row, form)} has shape {list(shape)} and the model needs "
+        f"{list(needed)}{' (its axes are swapped)' * swapped}"
+    ]
+
+
+def _read(
+    rows: list[NamedWeight], stored: StoredWeights
+) -> tuple[list[tuple[keras.Variable, np.ndarray]], list[str]]:
+    """Returns the values of the variables, in our layout, and the faults."""
+    faults: list[str] = []
+    found: dict[int, tuple[keras.Variable, np.ndarray, str]] = {}
+    for row in rows:
+        name = getattr(row, stored.form)
+        value = np.asarray(stored.read(name), np.float32)
+        value = row.laid_out(value, stored.form)
+        _, first, other = found.setdefault(
+            id(row.variable), (row.variable, value, name)
+        )
+        if not np.isfinite(value).all():
+            faults.append(f"{name} holds NaN or infinity")
+        elif not np.array_equal(first, value):
+            faults.append(f"{name} should equal {other}: they share a weight")
+    return [(variable, value) for variable, value, _ in found.values()], faults

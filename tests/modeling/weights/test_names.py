@@ -8,12 +8,11 @@ from albert_tf.modeling.models import (
     AlbertForClassification,
     AlbertForPretraining,
 )
-from albert_tf.modeling.weights.names import (
+from albert_tf.modeling.weights.names import file_groups, named_weights
+from albert_tf.modeling.weights.stored_weights import (
+    StoredWeights,
     assign_weights,
-    file_groups,
-    named_weights,
 )
-from albert_tf.modeling.weights.stored_weights import StoredWeights
 
 SMALL = override(
     ModelConfig(),

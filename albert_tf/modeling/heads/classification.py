@@ -1,0 +1,89 @@
+"""Heads of one dense layer: labels or a number for texts, choices or tokens."""
+
+import keras
+from keras import ops
+
+from albert_tf.config import require
+from albert_tf.modeling.heads.base import DenseHead, Label, Tensors
+from albert_tf.modeling.layers import serializable
+from albert_tf.modeling.losses import weighted_squared_error
+
+_CLASS = Label(
+    "logits", "label_ids", classes=lambda head, shape: head.num_labels
+)
+
+
+@serializable
+class ClassificationHead(DenseHead):
+    """One of several labels for a text: `logits` `[batch, labels]`."""
+
+    head_name = "classification"
+    model_name = "AlbertForClassification"
+    transformers_model = "AlbertForSequenceClassification"
+    problem_type = "single_label_classification"
+    labels = (_CLASS,)
+    options = ("num_labels",)
+
+
+@serializable
+class RegressionHead(DenseHead):
+    """A number for a text (STS-B): `predictions` `[batch]`."""
+
+    head_name = "regression"
+    model_name = "AlbertForRegression"
+    transformers_model = "AlbertForSequenceClassification"
+    problem_type = "regression"
+    outputs = ("predictions",)
+    labels = (Label("predictions", "label_ids", weighted_squared_error),)
+
+    def outputs_of(
+        self, scores: keras.KerasTensor, features: Tensors
+    ) -> Tensors:
+        """Returns `predictions` `[batch]`."""
+        return {"predictions": ops.squeeze(scores, -1)}
+
+
+@serializable
+class MultipleChoiceHead(DenseHead):
+    """One of several texts (RACE): `logits` `[batch, choices]`.
+
+    The batch's `input_ids` and the like are `[batch, choices, seq]`.
+    """
+
+    head_name = "multiple_choice"
+    model_name = "AlbertForMultipleChoice"
+    transformers_model = "AlbertForMultipleChoice"
+    labels = (
+        Label("logits", "label_ids", classes=lambda head, shape: shape[1]),
+    )
+
+    def outputs_of(
+        self, scores: keras.KerasTensor, features: Tensors
+    ) -> Tensors:
+        """Returns `logits` `[batch, choices]`."""
+        ids = features["input_ids"]
+        require(
+            len(ids.shape) == 3,
+            "Multiple choice reads input_ids [batch, choices, seq]; they have "
+            f"{len(ids.shape)} axes.",
+        )
+        return {"logits": ops.reshape(scores, (-1, ops.shape(ids)[1]))}
+
+
+@serializable
+class TokenClassificationHead(DenseHead):
+    """A label for every token: `logits` `[batch, seq, labels]`.
+
+    `label_ids` and `label_weights` are `[batch, seq]`; a weight of 0 leaves a
+    token out (padding, special tokens, the later pieces of a word).
+    """
+
+    head_name = "token_classification"
+    model_name = "AlbertForTokenClassification"
+    transformers_model = "AlbertForTokenClassification"
+    # google-research/albert labels no tokens.
+    weight_names = (("classifier", None, "classifier"),)
+    reads = "sequence_output"
+    labels = (_CLASS,)
+    label_weights = "label_weights"
+    options = ("num_labels",)

@@ -1,0 +1,53 @@
+"""Sentence embeddings: the states of a text as one vector."""
+
+import keras
+from keras import ops
+
+from albert_tf.modeling.heads.base import Head, Tensors
+from albert_tf.modeling.layers import serializable
+
+
+def mean_of_tokens(
+    sequence_output: keras.KerasTensor, input_mask: keras.KerasTensor
+) -> keras.KerasTensor:
+    """Returns the mean state of a text's tokens, float32 `[batch, H]`.
+
+    Args:
+        sequence_output: `[batch, seq, H]`.
+        input_mask: `[batch, seq]`, 0 for padding.
+    """
+    mask = ops.cast(input_mask, "float32")[..., None]
+    total = ops.sum(ops.cast(sequence_output, "float32") * mask, axis=1)
+    return total / ops.maximum(ops.sum(mask, axis=1), 1.0)
+
+
+@serializable
+class SentenceEmbeddingHead(Head):
+    """A vector for a text, without weights and without a loss.
+
+    `mean_embedding` is the mean of the states of the tokens, `cls_embedding`
+    the state of the first one; float32 `[batch, H]`.
+    """
+
+    head_name = "sentence_embedding"
+    model_name = "AlbertForSentenceEmbedding"
+    reads = "sequence_output"
+    outputs = ("mean_embedding", "cls_embedding")
+
+    def build(self, input_shape: object = None) -> None:
+        """Creates no weights."""
+        self.built = True
+
+    def call(
+        self,
+        encoded: Tensors,
+        features: Tensors,
+        dropout_keys: keras.KerasTensor | None = None,
+        training: bool = False,
+    ) -> Tensors:
+        """Returns `mean_embedding` and `cls_embedding` `[batch, H]`."""
+        hidden = encoded["sequence_output"]
+        return {
+            "mean_embedding": mean_of_tokens(hidden, features["input_mask"]),
+            "cls_embedding": ops.cast(hidden[:, 0], "float32"),
+        }

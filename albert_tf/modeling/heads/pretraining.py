@@ -1,0 +1,126 @@
+"""The heads of pretraining: masked language modelling and sentence order."""
+
+from collections.abc import Mapping
+
+import keras
+from keras import ops
+
+from albert_tf.config import ModelConfig
+from albert_tf.modeling.heads.base import DenseHead, Head, Label, Tensors
+from albert_tf.modeling.layers import (
+    ACTIVATIONS,
+    dense,
+    layer_norm,
+    serializable,
+)
+
+
+@serializable
+class MaskedLMHead(Head):
+    """Logits over the vocabulary at the masked positions.
+
+    Dense H to E, activation, normalisation, then the product with the word
+    embeddings (tied) plus a bias per piece. `masked_lm_logits` is
+    `[batch, predictions, vocab]`; the loss is the mean negative
+    log-likelihood over the weights (paper, section 3.1; the original adds
+    1e-5 to the weight).
+    """
+
+    head_name = "masked_lm"
+    model_name = "AlbertForMaskedLM"
+    transformers_model = "AlbertForMaskedLM"
+    is_pretrained = True
+    weight_names = (
+        (
+            "transform",
+            "cls/predictions/transform/dense",
+            "predictions.dense",
+        ),
+        (
+            "layer_norm",
+            "cls/predictions/transform/LayerNorm",
+            "predictions.LayerNorm",
+        ),
+        ("output_bias", "cls/predictions/output_bias", "predictions.bias"),
+    )
+    reads = "masked_lm_positions"
+    features = ("masked_lm_positions",)
+    outputs = ("masked_lm_logits",)
+    labels = (
+        Label(
+            "masked_lm_logits",
+            "masked_lm_ids",
+            classes=lambda head, shape: head.config.vocab_size,
+        ),
+    )
+    label_weights = "masked_lm_weights"
+
+    def __init__(self, config: ModelConfig | Mapping, **kwargs: object) -> None:
+        super().__init__(config, **kwargs)
+        config, policy = self.config, self.dtype_policy
+        self.activation = ACTIVATIONS[config.hidden_act]
+        self.transform = dense(
+            config, config.embedding_size, "transform", policy
+        )
+        self.layer_norm = layer_norm(config, policy)
+
+    def build(self, input_shape: object = None) -> None:
+        """Creates the weights."""
+        config = self.config
+        self.transform.build((None, None, config.hidden_size))
+        self.layer_norm.build((None, None, config.embedding_size))
+        self.output_bias = self.add_weight(
+            shape=(config.vocab_size,), initializer="zeros", name="output_bias"
+        )
+        self.built = True
+
+    def call(
+        self,
+        encoded: Tensors,
+        features: Tensors,
+        dropout_keys: keras.KerasTensor | None = None,
+        training: bool = False,
+    ) -> Tensors:
+        """Returns `masked_lm_logits` at `masked_lm_positions`."""
+        states = encoded[self.reads]
+        flat = ops.reshape(states, (-1, self.config.hidden_size))
+        hidden = self.layer_norm(self.activation(self.transform(flat)))
+        table = ops.cast(encoded["word_embeddings"], hidden.dtype)
+        logits = ops.matmul(hidden, ops.transpose(table))
+        logits = ops.reshape(
+            logits, (*ops.shape(states)[:2], self.config.vocab_size)
+        )
+        bias = ops.cast(self.output_bias, "float32")
+        return {"masked_lm_logits": ops.cast(logits, "float32") + bias}
+
+
+@serializable
+class SentenceOrderHead(DenseHead):
+    """Two logits `[batch, 2]` from the pooled vector: in order, swapped.
+
+    With next-sentence records the labels mean that the segment follows or is
+    of another document; single segments train nothing here. Without dropout,
+    as in the original.
+    """
+
+    head_name = "sentence_order"
+    transformers_model = "AlbertForPreTraining"
+    is_pretrained = True
+    weight_names = (
+        (
+            "classifier",
+            # output_weights [2, H] and output_bias.
+            "cls/seq_relationship/output_*",
+            "sop_classifier.classifier",
+        ),
+    )
+    outputs = ("sentence_order_logits",)
+    labels = (
+        Label(
+            "sentence_order_logits",
+            "sentence_order_labels",
+            classes=lambda head, shape: 2,
+        ),
+    )
+    width = 2
+    has_dropout = False

@@ -1,0 +1,250 @@
+"""Heads of answers in a text: SQuAD 1.1 and 2.0."""
+
+from collections.abc import Mapping
+
+import keras
+from keras import ops
+
+from albert_tf.config import ModelConfig, require
+from albert_tf.modeling.dropout import ExampleDropout
+from albert_tf.modeling.heads.base import DenseHead, Head, Label, Tensors
+from albert_tf.modeling.layers import (
+    dense,
+    layer_norm,
+    serializable,
+    states_at,
+)
+from albert_tf.modeling.losses import Pair, weighted_binary_cross_entropy
+
+# Added to logits of positions that cannot be an answer (the original's value).
+_IMPOSSIBLE = -1e30
+
+END_NEEDS_START = (
+    "The end of an answer is scored given its start: start_positions must be "
+    "among the features that the model is called with, not with the labels "
+    "alone."
+)
+
+
+def _float32(x: keras.KerasTensor) -> keras.KerasTensor:
+    return ops.cast(x, "float32")
+
+
+def _position(output: str, name: str) -> Label:
+    """Returns the label of a position: half of a span's loss."""
+    return Label(
+        output, name, classes=lambda head, shape: shape[-1], factor=0.5
+    )
+
+
+_SPAN = (
+    _position("start_logits", "start_positions"),
+    _position("end_logits", "end_positions"),
+)
+
+
+@serializable
+class SpanHead(DenseHead):
+    """Start and end logits of an answer (SQuAD 1.1) at every position.
+
+    One dense layer to two numbers, without dropout. `start_logits` and
+    `end_logits` are `[batch, seq]`; the loss is the mean of both
+    cross-entropies (the original's run_squad_v1).
+    """
+
+    head_name = "span"
+    model_name = "AlbertForQuestionAnswering"
+    transformers_model = "AlbertForQuestionAnswering"
+    weight_names = (("classifier", "cls/squad/output_*", "qa_outputs"),)
+    reads = "sequence_output"
+    outputs = ("start_logits", "end_logits")
+    labels = _SPAN
+    width = 2
+    has_dropout = False
+
+    def outputs_of(
+        self, scores: keras.KerasTensor, features: Tensors
+    ) -> Tensors:
+        """Returns `start_logits` and `end_logits` `[batch, seq]`."""
+        return {"start_logits": scores[..., 0], "end_logits": scores[..., 1]}
+
+
+@serializable
+class AnswerableSpanHead(Head):
+    """The span of an answer and its absence (SQuAD 2.0).
+
+    The original's run_squad_v2. The end is scored given a start: the labelled
+    one where the batch has `start_positions`, and each of the start_n_top
+    likeliest ones. `p_mask` `[batch, seq]` is 1 where no answer can be
+    (question, separators) and 0 elsewhere; in padding there is none either.
+
+    Outputs, float32: `start_logits` `[batch, seq]`;
+    `unanswerable_logits` `[batch]`, high where there is no answer; the beams
+    `start_top_log_probs` and `start_top_positions` `[batch, start_n_top]`,
+    `end_top_log_probs` and `end_top_positions`
+    `[batch, start_n_top, end_n_top]`; and `end_logits` `[batch, seq]` where
+    the batch has `start_positions`. In training there are no beams. A
+    sequence of fewer tokens than that has as many beams as tokens.
+
+    The loss is half the sum of the cross-entropies of start and end, plus
+    half the binary cross-entropy of `is_impossible`.
+    """
+
+    head_name = "answerable_span"
+    model_name = "AlbertForAnswerableQuestions"
+    # transformers has no such head for ALBERT.
+    weight_names = tuple(
+        (attribute, name, name.replace("/", "."))
+        for attribute, name in (
+            ("start", "start_logits/dense"),
+            ("end_hidden", "end_logits/dense_0"),
+            ("end_layer_norm", "end_logits/LayerNorm"),
+            ("end", "end_logits/dense_1"),
+            ("answer_hidden", "answer_class/dense_0"),
+            ("answer", "answer_class/dense_1"),
+        )
+    )
+    reads = "sequence_output"
+    features = ("p_mask",)
+    outputs = (
+        "start_logits",
+        "unanswerable_logits",
+        "start_top_log_probs",
+        "start_top_positions",
+        "end_top_log_probs",
+        "end_top_positions",
+    )
+    labels = (
+        *_SPAN,
+        Label(
+            "unanswerable_logits",
+            "is_impossible",
+            weighted_binary_cross_entropy,
+            classes=lambda head, shape: 2,
+            factor=0.5,
+        ),
+    )
+    options = ("start_n_top", "end_n_top")
+
+    def __init__(
+        self,
+        config: ModelConfig | Mapping,
+        start_n_top: int = 5,
+        end_n_top: int = 5,
+        **kwargs: object,
+    ) -> None:
+        super().__init__(config, **kwargs)
+        self.start_n_top = start_n_top
+        self.end_n_top = end_n_top
+        config, policy = self.config, self.dtype_policy
+        width = config.hidden_size
+        self.start = dense(config, 1, "start", policy)
+        self.end_hidden = dense(config, width, "end_hidden", policy)
+        self.end_layer_norm = layer_norm(config, policy, "end_layer_norm")
+        self.end = dense(config, 1, "end", policy)
+        self.answer_hidden = dense(config, width, "answer_hidden", policy)
+        self.dropout = ExampleDropout(
+            config.classifier_dropout_prob, dtype=policy
+        )
+        self.answer = dense(config, 1, "answer", policy, use_bias=False)
+
+    def build(self, input_shape: object = None) -> None:
+        """Creates the weights."""
+        width = self.config.hidden_size
+        for part in (self.start, self.end, self.answer, self.end_layer_norm):
+            part.build((None, width))
+        for part in (self.end_hidden, self.answer_hidden):
+            part.build((None, 2 * width))
+        self.built = True
+
+    def _end_logits(
+        self, hidden: keras.KerasTensor, start: keras.KerasTensor
+    ) -> keras.KerasTensor:
+        """Returns unmasked `[batch, starts, seq]`.
+
+        Args:
+            hidden: `[batch, seq, H]`.
+            start: states of the starts, `[batch, starts, H]`.
+        """
+        states = ops.expand_dims(hidden, 1)
+        given = ops.expand_dims(start, 2)
+        shape = ops.shape(ops.add(states[..., :1], given[..., :1]))[:3]
+        width = (self.config.hidden_size,)
+        pair = ops.concatenate(
+            [
+                ops.broadcast_to(states, tuple(shape) + width),
+                ops.broadcast_to(given, tuple(shape) + width),
+            ],
+            axis=-1,
+        )
+        inner = self.end_layer_norm(ops.tanh(self.end_hidden(pair)))
+        return _float32(ops.squeeze(self.end(inner), -1))
+
+    def call(
+        self,
+        encoded: Tensors,
+        features: Tensors,
+        dropout_keys: keras.KerasTensor | None = None,
+        training: bool = False,
+    ) -> Tensors:
+        """Returns the outputs that the class names."""
+        hidden = encoded["sequence_output"]
+        allowed = 1.0 - _float32(features["p_mask"])
+        allowed = allowed * _float32(features["input_mask"])
+        barred = (1.0 - allowed) * _IMPOSSIBLE
+
+        def masked(logits: keras.KerasTensor) -> keras.KerasTensor:
+            if len(logits.shape) == 3:
+                return logits * allowed[:, None] + barred[:, None]
+            return logits * allowed + barred
+
+        start_logits = masked(_float32(self.start(hidden))[..., 0])
+        probs = ops.softmax(start_logits, axis=-1)
+        summary = ops.matmul(
+            ops.expand_dims(ops.cast(probs, hidden.dtype), 1), hidden
+        )[:, 0]
+        answer = ops.concatenate([summary, hidden[:, 0]], axis=-1)
+        answer = ops.tanh(self.answer_hidden(answer))
+        answer = self.dropout(answer, keys=dropout_keys, training=training)
+        outputs = {
+            "start_logits": start_logits,
+            "unanswerable_logits": _float32(self.answer(answer))[..., 0],
+        }
+        if "start_positions" in features:
+            gold = ops.cast(features["start_positions"], "int32")[:, None]
+            end_logits = self._end_logits(hidden, states_at(hidden, gold))
+            outputs["end_logits"] = masked(end_logits)[:, 0]
+        if training:
+            return outputs
+        log_probs, starts = _likeliest(start_logits, self.start_n_top)
+        end_logits = self._end_logits(hidden, states_at(hidden, starts))
+        end_log_probs, ends = _likeliest(masked(end_logits), self.end_n_top)
+        outputs["start_top_log_probs"] = log_probs
+        outputs["start_top_positions"] = starts
+        outputs["end_top_log_probs"] = end_log_probs
+        outputs["end_top_positions"] = ends
+        return outputs
+
+    @classmethod
+    def losses(
+        cls, outputs: dict, labels: Mapping, weights: Mapping
+    ) -> dict[str, Pair]:
+        """Returns (weighted sum, weight) by output, times the factors.
+
+        Raises:
+            UserError: when `call` was not given the starts.
+        """
+        require("end_logits" in outputs, END_NEEDS_START)
+        return super().losses(outputs, labels, weights)
+
+
+def _likeliest(
+    logits: keras.KerasTensor, count: int
+) -> tuple[keras.KerasTensor, keras.KerasTensor]:
+    """Returns log-probabilities and positions `[..., count]`, best first."""
+    length = ops.shape(logits)[-1]
+    if isinstance(length, int):
+        count = min(count, length)
+    elif length is not None:
+        count = ops.minimum(count, length)
+    return ops.top_k(ops.log_softmax(logits, axis=-1), count)

@@ -1,7 +1,7 @@
-"""Clusters: who the workers of a job are, and whether they are there.
+"""Clusters: the addresses of a job's workers, and waiting for them.
 
-Needs no TensorFlow until a worker asks SLURM, so that the process that starts
-workers is light.
+Imports TensorFlow for SLURM only, so that the process that starts workers is
+light.
 """
 
 import contextlib
@@ -15,15 +15,15 @@ import time
 from collections.abc import Callable, Iterator
 
 from albert_tf.cluster.stops import TEMPORARY_FAILURE, RunStopped
-from albert_tf.config import UserError
+from albert_tf.config import UserError, lookup, require
 
 _VARIABLE = "TF_CONFIG"
-# What TensorFlow's own examples take.
+# As in TensorFlow's examples.
 _PORT = 2222
 _PROBE_SECONDS = 1.0
-# Kills a process that is stuck where Python does not run: TensorFlow waits for
-# its peers with the interpreter locked, so no thread and no handler of a
-# signal in that process would do. When the pipe closes there is nothing to do.
+# Kills a process that hangs outside of Python: TensorFlow waits for its peers
+# with the interpreter locked, so no thread and no signal handler of that
+# process can run. Ends when its pipe is closed.
 _WATCHDOG = """
 import os, select, signal, sys
 process, seconds, line = sys.argv[1:]
@@ -35,18 +35,18 @@ if not select.select([sys.stdin], [], [], float(seconds))[0]:
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-    """The workers of a job, as one of them knows them.
+    """The workers of a job.
 
     Attributes:
         workers: `host:port` of each; the first one is the chief.
-        index: which of them this process is.
+        index: of this process among them.
     """
 
     workers: tuple[str, ...]
     index: int
 
     def tf_config(self) -> str:
-        """Returns what TensorFlow wants to find in TF_CONFIG."""
+        """Returns the value of TF_CONFIG for TensorFlow."""
         return json.dumps(
             {
                 "cluster": {"worker": list(self.workers)},
@@ -64,7 +64,7 @@ def _given(argument: str) -> Cluster:
     try:
         config = json.loads(text)
         jobs, task = dict(config["cluster"]), config["task"]
-        # A chief is the first worker by another name.
+        # TensorFlow calls the first worker chief or worker 0.
         chiefs = list(jobs.pop("chief", ()))
         workers = tuple(chiefs + list(jobs.pop("worker", ())))
         index = int(task["index"])
@@ -79,8 +79,10 @@ def _given(argument: str) -> Cluster:
         for worker in workers:
             _host_and_port(worker)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        said = f"{error} is missing" if isinstance(error, KeyError) else error
-        raise UserError(f"{_VARIABLE}={text} is not usable: {said}.") from None
+        reason = f"{error} is missing" if isinstance(error, KeyError) else error
+        raise UserError(
+            f"{_VARIABLE}={text} is not usable: {reason}."
+        ) from None
     return Cluster(workers, index)
 
 
@@ -92,11 +94,11 @@ def _local(argument: str) -> Cluster:
 
 
 def _jobset(argument: str) -> Cluster:
-    if not argument.isdigit() or int(argument) < 1:
-        raise UserError(
-            "cluster=jobset needs the number of workers, the completions of "
-            "the job, which Kubernetes tells no pod: --cluster=jobset:8."
-        )
+    require(
+        argument.isdigit() and int(argument) > 0,
+        "cluster=jobset needs the number of workers, the completions of the "
+        "job, which a pod cannot find out: --cluster=jobset:8.",
+    )
     hint = "Is this a pod of a JobSet whose job has completionMode: Indexed?"
     index = _variable("JOB_COMPLETION_INDEX", hint)
     subdomain = _variable(
@@ -105,12 +107,12 @@ def _jobset(argument: str) -> Cluster:
     # <jobset>-<replicated job>-<number of the job>-<index>
     own = socket.gethostname().partition(".")[0]
     job, _, number = own.rpartition("-")
-    if number != index or int(index) >= int(argument):
-        raise UserError(
-            f"cluster=jobset:{argument}: the pod {own!r} with "
-            f"JOB_COMPLETION_INDEX={index} is not one of {argument} indexed "
-            "workers."
-        )
+    require(
+        number == index and int(index) < int(argument),
+        f"cluster=jobset:{argument}: the pod {own!r} with "
+        f"JOB_COMPLETION_INDEX={index} is not one of {argument} indexed "
+        "workers.",
+    )
     return Cluster(
         tuple(
             f"{job}-{worker}.{subdomain}:{_PORT}"
@@ -128,8 +130,8 @@ def _slurm(argument: str) -> Cluster:
 
     resolver = tf.distribute.cluster_resolver.SlurmClusterResolver(
         port_base=_PORT,
-        # SLURM itself hands out GPUs (--gpus-per-task): these numbers only
-        # keep TensorFlow from counting and assigning them.
+        # SLURM itself assigns GPUs (--gpus-per-task): these numbers only
+        # keep TensorFlow from doing so.
         gpus_per_node=tasks,
         gpus_per_task=1,
         auto_set_gpu=False,
@@ -138,8 +140,7 @@ def _slurm(argument: str) -> Cluster:
     return Cluster(tuple(workers), resolver.get_task_info()[1])
 
 
-# How the workers learn of each other: a row makes the cluster out of the
-# environment and of what stands behind the colon.
+# A row makes the cluster from the environment and the text after the colon.
 CLUSTERS: dict[str, Callable[[str], Cluster]] = {
     "tf_config": _given,
     "local": _local,
@@ -152,37 +153,28 @@ def find_cluster(name: str) -> Cluster:
     """Returns the cluster; "" is that of TF_CONFIG.
 
     Raises:
-        UserError: for an unknown name, or an environment that is not that of
-            such a cluster.
+        UserError: for an unknown name, or an environment of no such cluster.
     """
     kind, _, argument = (name or "tf_config").partition(":")
-    if kind not in CLUSTERS:
-        raise UserError(
-            f"cluster={name!r} is not one of {', '.join(CLUSTERS)}."
-        )
-    return CLUSTERS[kind](argument)
+    return lookup(CLUSTERS, kind, "cluster")(argument)
 
 
 def local_size(name: str) -> int:
-    """Returns how many processes `local:N` asks for; 0 for other clusters.
-
-    Raises:
-        UserError: where N is no number of processes.
-    """
+    """Returns the N of `local:N`; 0 for other clusters."""
     kind, _, number = name.partition(":")
     if kind != "local":
         return 0
-    if not number.isdigit() or not 1 <= int(number) <= 64:
-        raise UserError(
-            f"cluster={name!r}: local:N starts N processes, 1 to 64."
-        )
+    require(
+        number.isdigit() and 1 <= int(number) <= 64,
+        f"cluster={name!r}: local:N starts N processes, 1 to 64.",
+    )
     return int(number)
 
 
 def local_clusters(number: int) -> list[Cluster]:
     """Returns a cluster on free ports of this machine, for each worker."""
     with contextlib.ExitStack() as stack:
-        # All at once, or the same port would be given twice.
+        # All at once, or one port could be given twice.
         ports = [
             stack.enter_context(socket.create_server(("localhost", 0)))
             for _ in range(number)
@@ -192,10 +184,10 @@ def local_clusters(number: int) -> list[Cluster]:
 
 
 def wait_for_workers(cluster: Cluster, seconds: float) -> None:
-    """Returns once every worker answers at its address.
+    """Returns once every worker accepts connections at its address.
 
-    TensorFlow would wait without end, deaf to signals, and could not say for
-    whom. Until all are there, this process answers at its own address.
+    TensorFlow would wait forever, ignore signals and not name the missing
+    worker. Until all are there, this process listens at its own address.
 
     Raises:
         RunStopped: when one is missing after `seconds`, or this process's
@@ -207,8 +199,8 @@ def wait_for_workers(cluster: Cluster, seconds: float) -> None:
         if index != cluster.index
     ]
     deadline = time.monotonic() + seconds
-    with _answering(cluster):
-        while missing := [worker for worker in missing if not _answers(worker)]:
+    with _listening(cluster):
+        while missing := [w for w in missing if not _is_reachable(w)]:
             if time.monotonic() > deadline:
                 raise RunStopped(
                     f"worker {cluster.index} of {len(cluster.workers)} has "
@@ -220,11 +212,11 @@ def wait_for_workers(cluster: Cluster, seconds: float) -> None:
             time.sleep(0.2)
 
 
-def _answering(cluster: Cluster) -> socket.socket:
+def _listening(cluster: Cluster) -> socket.socket:
     address = cluster.workers[cluster.index]
     dual = socket.has_dualstack_ipv6()
     try:
-        # Nothing is accepted: to be connected to is the whole answer.
+        # A connection is the whole answer: nothing is accepted.
         return socket.create_server(
             ("", _host_and_port(address)[1]),
             family=socket.AF_INET6 if dual else socket.AF_INET,
@@ -239,7 +231,7 @@ def _answering(cluster: Cluster) -> socket.socket:
         ) from None
 
 
-def _answers(worker: str) -> bool:
+def _is_reachable(worker: str) -> bool:
     try:
         socket.create_connection(
             _host_and_port(worker), timeout=_PROBE_SECONDS
@@ -274,9 +266,9 @@ def killed_after(seconds: float, line: str) -> Iterator[None]:
 
 
 def start_watchdog(seconds: float, line: str) -> subprocess.Popen:
-    """Returns the process that kills this one if it lives so much longer.
+    """Returns a process that kills this one by SIGKILL after some seconds.
 
-    SIGKILL, which nothing can hold up. Closing its `stdin` ends the watch.
+    Closing its `stdin` ends the watch.
     """
     return subprocess.Popen(
         [
@@ -284,6 +276,6 @@ def start_watchdog(seconds: float, line: str) -> subprocess.Popen:
             *(str(os.getpid()), str(seconds), line),
         ],
         stdin=subprocess.PIPE,
-        # Signals for the group are not meant for it.
+        # It must not receive signals for the process group.
         process_group=0,
     )

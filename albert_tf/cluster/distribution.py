@@ -1,7 +1,7 @@
-"""Strategies: how the replicas of a job are made and fed.
+"""Distribution strategies: replicas, their rows, and lost workers.
 
-A batch is known as a whole to every process; each feeds the rows of its own
-replicas. So where a row is computed follows from its number alone.
+Every process can compute any row of a global batch and feeds those of its own
+replicas, so the replica of a row follows from its number alone.
 """
 
 import contextlib
@@ -21,9 +21,9 @@ from albert_tf.cluster.clusters import (
 )
 from albert_tf.cluster.environment import unseen_gpus
 from albert_tf.cluster.stops import TEMPORARY_FAILURE, RunStopped
-from albert_tf.config import RuntimeConfig, UserError
+from albert_tf.config import RuntimeConfig, UserError, lookup, require
 
-# What an operation ends with when a worker or the TPU has gone.
+# Errors of operations after a worker or the TPU was lost.
 _LOST = (
     tf.errors.AbortedError,
     tf.errors.CancelledError,
@@ -32,23 +32,23 @@ _LOST = (
     tf.errors.InternalError,
     tf.errors.UnavailableError,
 )
-# What a TPU that is still being made, or made anew, ends its start with.
+# Errors at the start while a TPU is being created or recreated.
 _NOT_READY = (
     tf.errors.AbortedError,
     tf.errors.DeadlineExceededError,
     tf.errors.UnavailableError,
 )
-_MOST_CPUS = 16
-# How long a process that has lost a worker or its TPU may take to end.
+_MAX_CPUS = 16
+# Limit for a process that has lost a worker or its TPU to end.
 _ENDING_SECONDS = 30.0
 
 
 def _default(runtime: RuntimeConfig) -> tf.distribute.Strategy:
-    if runtime.num_replicas > 1:
-        raise UserError(
-            f"num_replicas={runtime.num_replicas} needs --strategy=mirrored; "
-            "default runs on one device."
-        )
+    require(
+        runtime.num_replicas <= 1,
+        f"num_replicas={runtime.num_replicas} needs --strategy=mirrored; "
+        "default runs on one device.",
+    )
     return tf.distribute.get_strategy()
 
 
@@ -57,26 +57,23 @@ def _mirrored(runtime: RuntimeConfig) -> tf.distribute.Strategy:
         kind, devices = "GPU", tf.config.list_logical_devices("GPU")
     else:
         kind, devices = "CPU", _cpus(runtime.num_replicas)
-    if runtime.num_replicas > len(devices):
-        raise UserError(
-            f"num_replicas={runtime.num_replicas}, but this machine has "
-            f"{len(devices)} {kind} devices."
-        )
+    require(
+        runtime.num_replicas <= len(devices),
+        f"num_replicas={runtime.num_replicas}, but this machine has "
+        f"{len(devices)} {kind} devices.",
+    )
     names = [device.name for device in devices[: runtime.num_replicas or None]]
-    # On CPUs the default all-reduce is made for accelerators' links, and two
-    # such strategies of different size cannot live in one process.
+    # The default all-reduce is for accelerators: on CPUs two strategies of
+    # different size would not work in one process.
     reduction = tf.distribute.ReductionToOneDevice() if kind == "CPU" else None
     return tf.distribute.MirroredStrategy(names, reduction)
 
 
 def _visible_gpus() -> list:
-    """Returns the GPUs that TensorFlow sees.
+    """Returns the physical GPUs; UserError if TensorFlow misses existing ones.
 
-    Physical ones: to ask for logical devices would make them, and CPUs could
-    not be divided any more.
-
-    Raises:
-        UserError: when the machine has GPUs and TensorFlow sees none.
+    Listing logical devices would create them, and CPUs could not be divided
+    any more.
     """
     gpus = tf.config.list_physical_devices("GPU")
     if problem := unseen_gpus(len(gpus)):
@@ -85,50 +82,44 @@ def _visible_gpus() -> list:
 
 
 def _cpus(num_replicas: int) -> list:
-    """Returns the logical CPUs, made now if the process still can."""
-    if num_replicas > _MOST_CPUS:
-        raise UserError(
-            f"num_replicas={num_replicas} on CPUs: logical CPUs are for trying "
-            f"out what several devices would do; at most {_MOST_CPUS}."
-        )
-    _divide_cpu(max(num_replicas, 1))
-    return tf.config.list_logical_devices("CPU")
-
-
-def _divide_cpu(number: int) -> None:
+    """Returns the logical CPUs, created now if the process still can."""
+    require(
+        num_replicas <= _MAX_CPUS,
+        f"num_replicas={num_replicas} on CPUs: logical CPUs are for trying "
+        f"out several devices; at most {_MAX_CPUS}.",
+    )
     physical = tf.config.list_physical_devices("CPU")[0]
-    try:
+    # RuntimeError: TensorFlow has started, and the number is fixed.
+    with contextlib.suppress(RuntimeError):
         if not tf.config.get_logical_device_configuration(physical):
             tf.config.set_logical_device_configuration(
-                physical, [tf.config.LogicalDeviceConfiguration()] * number
+                physical,
+                [tf.config.LogicalDeviceConfiguration()] * max(num_replicas, 1),
             )
-    except RuntimeError:
-        # TensorFlow has started: what it has is what there is, and the
-        # caller says so where that is too little.
-        pass
+    return tf.config.list_logical_devices("CPU")
 
 
 def _multi_worker(runtime: RuntimeConfig) -> tf.distribute.Strategy:
     gpus = _visible_gpus()
-    if runtime.num_replicas > max(len(gpus), 1):
-        raise UserError(
-            f"num_replicas={runtime.num_replicas}, but a worker on this "
-            f"machine has {len(gpus)} GPUs; without one it is one replica: "
-            "start more workers."
-        )
+    require(
+        runtime.num_replicas <= max(len(gpus), 1),
+        f"num_replicas={runtime.num_replicas}, but a worker on this "
+        f"machine has {len(gpus)} GPUs; without one it is one replica: "
+        "start more workers.",
+    )
     if gpus and runtime.num_replicas:
         tf.config.set_visible_devices(gpus[: runtime.num_replicas], "GPU")
     cluster = find_cluster(runtime.cluster)
     wait_for_workers(cluster, runtime.cluster_timeout_secs)
     os.environ["TF_CONFIG"] = cluster.tf_config()
     implementation = tf.distribute.experimental.CommunicationImplementation
-    # Named, and not left to TensorFlow: what it chooses by itself sums in
-    # another order from one run to the next.
+    # Explicit: TensorFlow's own choice sums in a different order from run to
+    # run.
     options = tf.distribute.experimental.CommunicationOptions(
         implementation=implementation.NCCL if gpus else implementation.RING
     )
     try:
-        # All were there a moment ago; one may have gone since.
+        # A worker may be lost since it answered.
         with killed_after(
             runtime.cluster_timeout_secs,
             f"worker {cluster.index}: the cluster did not come together in "
@@ -143,8 +134,8 @@ def _multi_worker(runtime: RuntimeConfig) -> tf.distribute.Strategy:
             f"TensorFlow computes anything: {error}"
         ) from None
     if threading.current_thread() is threading.main_thread():
-        # TensorFlow has put a handler of its own, which ends nothing, before
-        # what Python still believes to be in force.
+        # TensorFlow has replaced the handler by one that does not terminate,
+        # behind Python's back.
         signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
     return strategy
 
@@ -163,11 +154,14 @@ def _tpu(runtime: RuntimeConfig) -> tf.distribute.Strategy:
             TEMPORARY_FAILURE,
         ) from error
     except (ValueError, OSError, tf.errors.OpError) as error:
-        said = str(error).partition("\n")[0]
-        raise UserError(f"tpu={runtime.tpu!r} cannot be used: {said}") from None
+        reason = str(error).partition("\n")[0]
+        raise UserError(
+            f"tpu={runtime.tpu!r} cannot be used: {reason}"
+        ) from None
     return tf.distribute.TPUStrategy(resolver)
 
 
+# A row adds a strategy.
 STRATEGIES: dict[str, Callable[[RuntimeConfig], tf.distribute.Strategy]] = {
     "default": _default,
     "mirrored": _mirrored,
@@ -179,20 +173,20 @@ STRATEGIES: dict[str, Callable[[RuntimeConfig], tf.distribute.Strategy]] = {
 def make_strategy(runtime: RuntimeConfig) -> tf.distribute.Strategy:
     """Returns the strategy; 0 replicas means every device of the machine.
 
-    On a machine without GPUs `mirrored` makes num_replicas logical CPUs.
-    multi_worker must be made before TensorFlow has computed anything.
+    On a machine without GPUs `mirrored` creates num_replicas logical CPUs.
+    multi_worker must be created before TensorFlow has computed anything.
 
     Raises:
-        UserError: for more replicas than devices, GPUs that TensorFlow does
-            not see, or no cluster.
+        UserError: for an unknown strategy, more replicas than devices, GPUs
+            that TensorFlow does not see, or no cluster.
         RunStopped: when a worker of the cluster is missing, or a TPU does not
             answer.
     """
-    return STRATEGIES[runtime.strategy](runtime)
+    return lookup(STRATEGIES, runtime.strategy, "strategy")(runtime)
 
 
 def _local_replicas(strategy: tf.distribute.Strategy) -> tuple[int, ...]:
-    """Returns the numbers, among all replicas, of this process's own."""
+    """Returns the global numbers of this process's replicas."""
     return strategy.experimental_local_results(
         strategy.experimental_distribute_values_from_function(
             lambda context: context.replica_id_in_sync_group
@@ -206,21 +200,21 @@ def is_alone(strategy: tf.distribute.Strategy) -> bool:
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
-    """Returns whether this process writes what is there once in a run."""
+    """Returns whether this process writes the files of the run."""
     return strategy.extended.should_checkpoint
 
 
 def padded_batch_size(batch_size: int, strategy: tf.distribute.Strategy) -> int:
-    """Returns the least number of rows >= batch_size that replicas share.
+    """Returns batch_size rounded up to a multiple of the replicas.
 
-    The rows that are too many are to have weight 0.
+    Callers give the additional rows weight 0.
     """
     replicas = strategy.num_replicas_in_sync
     return -(-batch_size // replicas) * replicas
 
 
 def local_rows(batch_size: int, strategy: tf.distribute.Strategy) -> range:
-    """Returns which rows of the padded global batch this process feeds."""
+    """Returns the rows of the padded global batch that this process feeds."""
     share = (
         padded_batch_size(batch_size, strategy) // strategy.num_replicas_in_sync
     )
@@ -258,9 +252,9 @@ def distribute_rows(
 
 
 def broadcast(strategy: tf.distribute.Strategy, value: float) -> float:
-    """Returns the chief's value on every worker, once all have asked.
+    """Returns the chief's value on every worker; a barrier too.
 
-    So it is a barrier too: every worker must call it, equally often.
+    Every worker must call it, equally often.
     """
     if is_alone(strategy):
         return value
@@ -273,7 +267,7 @@ def broadcast(strategy: tf.distribute.Strategy, value: float) -> float:
 
 
 def all_gather(strategy: tf.distribute.Strategy, value: float) -> list[float]:
-    """Returns what each worker gives here, in order; a barrier too."""
+    """Returns the values of all workers, in order; a barrier too."""
     if is_alone(strategy):
         return [value]
     replicas = strategy.num_replicas_in_sync
@@ -291,15 +285,12 @@ def all_gather(strategy: tf.distribute.Strategy, value: float) -> list[float]:
 
 @contextlib.contextmanager
 def lost_workers(strategy: tf.distribute.Strategy) -> Iterator[None]:
-    """Ends the run in order when a worker or a TPU is lost in the context.
+    """Raises RunStopped when a worker or a TPU is lost in the context.
 
-    The other workers learn of it in 10 seconds at most, from TensorFlow's
-    heartbeats, also when it was only stopped. A cluster cannot be mended, so
-    every worker has to end; nor can a TPU's connection. In a single process
-    on CPUs and GPUs errors stay what they are.
-
-    Raises:
-        RunStopped: with TEMPORARY_FAILURE, for whoever starts all again.
+    TensorFlow's heartbeats notify the other workers within 10 seconds. Neither
+    a cluster nor a TPU's connection can be repaired, so every worker ends,
+    with TEMPORARY_FAILURE. In a single process on CPUs and GPUs errors are
+    not changed.
     """
     try:
         yield
@@ -311,7 +302,7 @@ def lost_workers(strategy: tf.distribute.Strategy) -> Iterator[None]:
         else:
             lost = "a worker"
             then = "every worker ends; start the whole job again."
-        # What remains to be closed may wait for the lost one.
+        # Closing the rest may wait for the lost one.
         start_watchdog(
             _ENDING_SECONDS,
             f"not ended {_ENDING_SECONDS:g} seconds after {lost} was lost; "
@@ -323,12 +314,12 @@ def lost_workers(strategy: tf.distribute.Strategy) -> Iterator[None]:
 
 
 def _reason(error: tf.errors.OpError) -> str:
-    """Returns the line in which TensorFlow says why, without its prefix."""
+    """Returns the line of the message with the reason, without its prefix."""
     lines = str(error.message).strip().splitlines() or [""]
     # Out of a compiled step it comes below "Graph execution error".
     why = [line for line in lines if "Collective ops is aborted" in line]
-    said = (why or lines)[0].rpartition("}} ")[2].rstrip(": ")
-    return f"{type(error).__name__}: {said}"
+    reason = (why or lines)[0].rpartition("}} ")[2].rstrip(": ")
+    return f"{type(error).__name__}: {reason}"
 
 
 @contextlib.contextmanager
@@ -338,8 +329,8 @@ def out_of_memory() -> Iterator[None]:
         yield
     except tf.errors.ResourceExhaustedError as error:
         # "OOM when allocating tensor ..."; XLA: "Out of memory while ...".
-        said = str(error.message).strip().splitlines() or [""]
-        why = [ln for ln in said if "OOM" in ln or "ut of memory" in ln] or said
+        lines = str(error.message).strip().splitlines() or [""]
+        why = [x for x in lines if "OOM" in x or "ut of memory" in x] or lines
         raise UserError(
             f"memory has run out ({why[0].rpartition('}} ')[2]}): give a "
             "smaller --micro_batch_size, --precision=bfloat16 or "

@@ -16,7 +16,7 @@ REMAT = ("none", "selective", "full")
 class OptimizerConfig(Section):
     """The optimizer and its schedule (defaults: the released recipe)."""
 
-    optimizer: str = setting("lamb", "Update rule.", choices=("lamb", "adamw"))
+    optimizer: str = setting("lamb", "Update rule: lamb or adamw.")
     learning_rate: float = setting(0.00176, "Peak learning rate.", minimum=0.0)
     num_warmup_steps: int = setting(3125, "Steps of linear warm-up.", minimum=0)
     learning_rate_decay: str = setting(
@@ -304,7 +304,6 @@ class RuntimeConfig(Section):
         "default: one device; mirrored: every GPU of the machine, or "
         "num_replicas logical CPUs; multi_worker: several processes, one per "
         "machine, see cluster; tpu: a TPU, see tpu.",
-        choices=("default", "mirrored", "multi_worker", "tpu"),
     )
     num_replicas: int = setting(
         0,

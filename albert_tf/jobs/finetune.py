@@ -318,7 +318,7 @@ class _Finetuning(TrainingJob):
         )
 
     def flops(self, step: int, batch: Batch) -> int:
-        widths = self.trainer.widths(batch)
+        widths = self.trainer.part_widths(batch)
         rows = self.config.training.train_batch_size // len(widths)
         return sum(
             training_flops(

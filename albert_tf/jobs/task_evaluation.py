@@ -83,7 +83,7 @@ def compute_scores(
     )
     done = 0
     for step, batch in source:
-        losses, outputs = trainer.answers(batch)
+        losses, outputs = trainer.prediction_step(batch)
         means.add(losses)
         rows = batches.record_numbers(step)
         for name, values in outputs.items():

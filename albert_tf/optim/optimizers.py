@@ -1,32 +1,40 @@
-"""LAMB and AdamW as Keras optimizers.
+"""LAMB and AdamW as Keras optimizers, and the table of optimizers.
 
 Both follow the released models' code: decoupled weight decay inside the
-update, moments without bias correction unless asked for, layer normalisation
-and biases left out of decay and (LAMB) of the layer-wise adaptation. Keras'
-own `Lamb` differs in all of that, and matches exclusions against names
-("gamma") that no longer tell a layer normalisation apart.
+update, moments without bias correction by default, layer normalisation and
+biases excluded from decay and (LAMB) from layer adaptation. Keras' own `Lamb`
+differs in all of that, and matches exclusions against variable names
+("gamma"), which do not identify a layer normalisation.
 """
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import keras
 import numpy as np
 from keras import ops
 
-from albert_tf.config import OptimizerConfig
+from albert_tf.config import OptimizerConfig, lookup
 from albert_tf.modeling.fused import compiled
 from albert_tf.optim.variable_rules import matches, path_patterns
 
 # Variables, by path, that neither decay nor adapt (the original's list).
 EXCLUDED_PATTERNS = ("LayerNorm", "layer_norm", "bias")
-# A variable of more values is updated in one compiled pass over memory. For
-# the others the small operations themselves are faster (they take a half to
-# three quarters of the time), and compiling takes a tenth of a second for
-# every shape.
-MOST_UNCOMPILED = 2**15
+# A variable of more values is updated in one compiled pass over memory. Smaller
+# ones are faster uncompiled (a half to three quarters of the time), and
+# compiling takes a tenth of a second for every shape.
+MAX_UNCOMPILED = 2**15
+# Settings of Keras optimizers that `apply` implements, not `update_step`.
+_OUTSIDE_UPDATE_STEP = (
+    "weight_decay",
+    "clipnorm",
+    "clipvalue",
+    "global_clipnorm",
+    "use_ema",
+    "gradient_accumulation_steps",
+)
 
 
 class VariableRule(NamedTuple):
@@ -45,8 +53,8 @@ class Lamb(keras.optimizers.Optimizer):
     w -= lr · r · u with trust ratio r = ‖w‖ / ‖u‖ when both norms are
     positive, else 1. Variables whose path matches a pattern (a regular
     expression, found anywhere) of `exclude_from_weight_decay` have no decay;
-    of `exclude_from_layer_adaptation`, r = 1. `variable_rules` shows what
-    that came to.
+    of `exclude_from_layer_adaptation`, r = 1. `variable_rules` lists the
+    result.
 
     By default m and v are used as they are, like the released models'. With
     `bias_correction` they are divided by 1 - βᵗ first, as in the paper and
@@ -136,12 +144,11 @@ class Lamb(keras.optimizers.Optimizer):
         )
 
     def variable_rules(self) -> list[VariableRule]:
-        """Returns one row for every variable, in the order of building.
+        """Returns the rule of every variable, in the order of building.
 
         Raises:
-            ValueError: when nothing was built, when a variable was given
-                twice, or when two have the same path, so that no pattern can
-                tell them apart.
+            ValueError: before `build`, and for a variable or a path that was
+                given twice.
         """
         if not self.built:
             raise ValueError(f"{self.name} has no variables yet: build it.")
@@ -195,18 +202,16 @@ class Lamb(keras.optimizers.Optimizer):
         )
 
     def _betas(self) -> tuple[float, float]:
-        """Returns both decay rates as the update uses them.
+        """Returns both decay rates, as float32 for bias correction.
 
-        With bias correction the moment and its correction must hold the same
-        number: 1 - 0.999 in double precision and 1 - float32(0.999) differ
-        by 5e-5 of their value, and the error would not cancel. Without it
-        the original multiplies by the double's complement.
+        There the moment and its correction must use the same number: 1 -
+        0.999 in double precision and 1 - float32(0.999) differ by 5e-5 of
+        their value. Without it the original uses doubles.
         """
-        if self.bias_correction:
-            return float(np.float32(self.beta_1)), float(
-                np.float32(self.beta_2)
-            )
-        return self.beta_1, self.beta_2
+        betas = self.beta_1, self.beta_2
+        if not self.bias_correction:
+            return betas
+        return tuple(float(np.float32(beta)) for beta in betas)
 
     def update_step(
         self,
@@ -223,7 +228,7 @@ class Lamb(keras.optimizers.Optimizer):
         # (IndexedSlices), some of them several times.
         gradient = ops.zeros(momentum.shape, dtype) + ops.cast(gradient, dtype)
         decay = self.weight_decay_rate if self.decays[index] else 0.0
-        large = math.prod(momentum.shape) > MOST_UNCOMPILED
+        large = math.prod(momentum.shape) > MAX_UNCOMPILED
         m, v, update = (compiled if large else functools.partial)(
             _moments_and_update,
             *self._betas(),
@@ -287,7 +292,7 @@ def _moments_and_update(
 
 def _patterns(argument: str, patterns: Sequence[str]) -> tuple[str, ...]:
     if isinstance(patterns, str):
-        # Each of its letters would be a pattern.
+        # Every letter would be a pattern.
         raise ValueError(
             f"{argument}={patterns!r} is one string; give a list of patterns."
         )
@@ -323,16 +328,7 @@ def _norm(values: keras.KerasTensor) -> keras.KerasTensor:
     return ops.sqrt(ops.sum(ops.square(values)))
 
 
-def build_optimizer(config: OptimizerConfig) -> Lamb:
-    """Returns the optimizer of a configuration, its learning rate unset.
-
-    The learning rate is computed by `learning_rate_at` and handed to
-    `update_step`; clipping belongs to the trainer, after the reduction over
-    replicas.
-
-    Raises:
-        UserError: for an exclusion that is no regular expression.
-    """
+def _lamb(config: OptimizerConfig, *, layer_adaptation: bool = True) -> Lamb:
     exclusions = {
         name: path_patterns(name, getattr(config, name))
         for name in (
@@ -347,7 +343,40 @@ def build_optimizer(config: OptimizerConfig) -> Lamb:
         epsilon=config.epsilon,
         weight_decay_rate=config.weight_decay_rate,
         bias_correction=config.bias_correction,
-        layer_adaptation=config.optimizer == "lamb",
+        layer_adaptation=layer_adaptation,
         **exclusions,
         name=config.optimizer,
     )
+
+
+# A row adds an optimizer: any Keras optimizer, of which the trainer uses
+# `build`, `variables`, `iterations`, `update_step(gradient, variable,
+# learning_rate)` and, where it has it, `trust_ratios()`.
+OPTIMIZERS: dict[
+    str, Callable[[OptimizerConfig], keras.optimizers.Optimizer]
+] = {
+    "lamb": _lamb,
+    "adamw": functools.partial(_lamb, layer_adaptation=False),
+}
+
+
+def build_optimizer(config: OptimizerConfig) -> keras.optimizers.Optimizer:
+    """Returns the optimizer of a configuration.
+
+    The trainer computes the learning rate (`learning_rate_at`) and clips the
+    gradients, after their reduction over replicas.
+
+    Raises:
+        UserError: for an unknown optimizer or an invalid exclusion.
+        ValueError: for an optimizer with settings that Keras applies outside
+            `update_step`.
+    """
+    optimizer = lookup(OPTIMIZERS, config.optimizer, "optimizer")(config)
+    for name in _OUTSIDE_UPDATE_STEP:
+        if getattr(optimizer, name):
+            raise ValueError(
+                f"{optimizer.name} has {name}={getattr(optimizer, name)}, "
+                "which Keras applies outside update_step and the trainer does "
+                "not; leave it unset."
+            )
+    return optimizer

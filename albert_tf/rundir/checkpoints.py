@@ -1,9 +1,8 @@
-"""The checkpoints of a run: which there are, which stay, which is taken.
+"""Checkpoint listing, retention and restore.
 
-A checkpoint is one file, `step-<N>`, which has its name only when it is whole
-(see variables_file.py), on a disk as in a bucket. Nothing else says which
-checkpoints there are, so a stop at any moment leaves either the new one or
-what was there before.
+A checkpoint is one file, `step-<N>`, which gets its name when it is complete
+(see variables_file.py), on a disk as in a bucket. There is no other index, so
+a kill at any moment leaves either the new checkpoint or the previous state.
 """
 
 import dataclasses
@@ -25,27 +24,24 @@ from albert_tf.rundir.variables_file import (
 
 _NAME = re.compile(r"step-(\d+)")
 _DAMAGED = ".damaged"
-# Names of files in a run directory and among its checkpoints.
+# Files of a run directory and of its checkpoints.
 _OF_A_RUN = re.compile(r"step-\d+|\w+\.jsonl?")
 
 
 class SaveFailed(Exception):
-    """A checkpoint that could not be written; told in one line."""
+    """A checkpoint could not be written; the message is one line."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Restored:
-    """What a checkpoint held beside the variables."""
+    """The step and state of a restored checkpoint."""
 
     step: int
     state: dict
 
 
 def remove_leftovers(directory: str) -> None:
-    """Removes what processes that were killed had begun to write.
-
-    Only of files that a run consists of: others may be somebody's.
-    """
+    """Removes incomplete files that killed processes of a run left."""
     for name in files.listdir(directory):
         if _OF_A_RUN.fullmatch(files.unfinished(name)):
             files.remove(os.path.join(directory, name))
@@ -55,11 +51,10 @@ class Checkpoints:
     """The checkpoints of a run.
 
     Args:
-        directory: made when first saved to.
-        variables: by path; all are saved, and restoring needs them all.
-        keep: how many of the newest to keep, beside the newest best one.
-        writes: False in a worker that is not the chief, which reads only:
-            `save` leaves all to the chief.
+        directory: created at the first save.
+        variables: by path; all are saved and must be in a restored file.
+        keep: number of newest checkpoints to keep, beside the newest best.
+        writes: False in the workers that are not the chief: they only read.
     """
 
     def __init__(
@@ -87,16 +82,15 @@ class Checkpoints:
                 if read_about(self._path(step))["best"]:
                     return step
             except Damaged:
-                # Whether it is whole is asked when it is restored.
-                continue
+                continue  # Reported when it is restored.
         return None
 
     def save(self, step: int, state: dict, *, best: bool = False) -> None:
-        """Saves the variables and `state` (JSON), and removes old ones.
+        """Saves the variables and `state` (JSON), and removes old files.
 
         Raises:
-            SaveFailed: when the directory cannot be written, as when the
-                disk is full. The checkpoints that were there stay.
+            SaveFailed: when the directory cannot be written, for example on
+                a full disk. Existing checkpoints stay.
         """
         if not self.writes:
             return
@@ -128,13 +122,13 @@ class Checkpoints:
         """Restores the newest good checkpoint.
 
         Returns:
-            What it held, or None when the run has no checkpoint yet; and a
-            line for each damaged one that was passed over and set aside.
+            The step and state, or None when the run has no checkpoint yet;
+            and a line for each damaged one, which is renamed.
 
         Raises:
-            UserError: when there are checkpoints and none is good: a run
-                never starts afresh over lost work. When one cannot be read
-                or is of another model.
+            UserError: when there are checkpoints and none is good (a run
+                never silently restarts from nothing), or when one cannot be
+                read or is of another model.
         """
         if self.writes and files.isdir(self.directory):
             remove_leftovers(self.directory)
@@ -146,7 +140,7 @@ class Checkpoints:
                 problems.append(self._set_aside(self._path(step), str(error)))
                 continue
             if self.writes:
-                # A process that was killed after its save has not come to it.
+                # A process may have been killed between save and pruning.
                 self._prune()
             return restored, problems
         damaged = [name for name in self._names() if name.endswith(_DAMAGED)]
@@ -182,14 +176,14 @@ class Checkpoints:
         except OSError as error:
             if error.errno == errno.EIO:
                 raise Damaged(f"reading it fails ({error.strerror})") from None
-            # It may be whole all the same: to go back further is no remedy.
+            # The file may be good: an older one would be no remedy.
             raise UserError(
                 f"{path} cannot be read: {error.strerror}."
             ) from None
         return Restored(step, about["state"])
 
     def _set_aside(self, path: str, problem: str) -> str:
-        """Returns a line that tells what was done with a damaged one."""
+        """Renames a damaged checkpoint and returns a line about it."""
         if not self.writes:
             return f"{path}: {problem}; passed over."
         aside = path + _DAMAGED

@@ -1,4 +1,4 @@
-"""A recording of what happens during a few steps, for a profiler."""
+"""Profiles of a few training steps."""
 
 import tensorflow as tf
 
@@ -6,25 +6,25 @@ from albert_tf.config import UserError
 
 
 class Profiler:
-    """Records what happens between two steps.
+    """Records a profile between two steps.
 
-    TensorBoard's own profile tab only points to where the recording is read:
-    `uvx xprof --logdir=RUN/tensorboard`.
+    View it by `uvx xprof --logdir=RUN/tensorboard`; TensorBoard's profile tab
+    needs a plugin.
 
     Attributes:
-        steps: the numbers of updates made at which a recording begins and
-            ends; calls of several steps are to stop there. Or nothing.
+        steps: the first and the last step, at which calls of several steps
+            must end; or empty.
     """
 
     def __init__(
         self, profile_steps: str, directory: str, *, writes: bool = True
     ) -> None:
-        """Records nothing yet.
+        """Parses the setting.
 
         Args:
             profile_steps: `10,20` records the updates 11 to 20; or empty.
-            directory: the recording goes to plugins/profile/ in it.
-            writes: whether this process is the one that records.
+            directory: of TensorBoard; the profile is in plugins/profile/.
+            writes: whether this process records.
 
         Raises:
             UserError: for anything but two numbers, the second larger.
@@ -54,7 +54,7 @@ class Profiler:
         if not self._running:
             tf.profiler.experimental.start(self._directory)
             self._running = True
-        # Its name and _r=1 are what the profiler knows a step by.
+        # The profiler identifies steps by this name and _r=1.
         self._trace = tf.profiler.experimental.Trace(
             "train", step_num=step, _r=1
         )
@@ -69,7 +69,7 @@ class Profiler:
             self.close()
 
     def close(self) -> None:
-        """Ends a recording, also where the run ends within it."""
+        """Ends a recording, also an incomplete one."""
         if self._running:
             tf.profiler.experimental.stop()
             self._running = False

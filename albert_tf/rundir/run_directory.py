@@ -1,4 +1,4 @@
-"""The run directory: whose run it is, and which job is at it."""
+"""Run directories: ownership, changed settings and the lock."""
 
 import contextlib
 import dataclasses
@@ -12,64 +12,61 @@ from albert_tf.config import (
     UserError,
     differences,
     override,
+    require,
 )
 from albert_tf.io import files, locks
 from albert_tf.io.json_files import read_json, write_json
 
 CONFIG = "config.json"
 _LOCK = "lock"
-# Where config.json has the settings that changed while the run went on.
+# Key of the settings that changed after the start, in config.json.
 _CHANGES = "changes"
 _IN_USE_HINT = "End that job first, or give another --run_dir."
 
 
 def extended(config: Config, runtime: RuntimeConfig) -> Config:
-    """Returns the configuration of a run, lengthened where that is asked for.
-
-    Raises:
-        UserError: when it would not become longer.
-    """
+    """Returns the configuration with `extend_to_steps` applied."""
     steps = config.training.num_train_steps
     if not runtime.extend_to_steps:
         return config
-    if runtime.extend_to_steps <= steps:
-        raise UserError(
-            f"extend_to_steps={runtime.extend_to_steps} is not more than the "
-            f"{steps} steps of the run."
-        )
+    require(
+        runtime.extend_to_steps > steps,
+        f"extend_to_steps={runtime.extend_to_steps} is not more than the "
+        f"{steps} steps of the run.",
+    )
     return override(config, {"num_train_steps": runtime.extend_to_steps})
 
 
 def claim(
     run_dir: str, description: dict, *, extends: bool = False
 ) -> dict[str, list]:
-    """Makes the run directory, or checks that it holds this very run.
+    """Creates the run directory, or checks that it holds the same run.
 
     Args:
-        run_dir: made where missing.
-        description: everything that decides the run, JSON-ready; written to
-            `config.json` before the first step.
-        extends: whether the run may be longer than it was.
+        run_dir: created where missing.
+        description: everything that determines the run, JSON-ready; written
+            to `config.json` before the first step.
+        extends: whether num_train_steps may have grown.
 
     Returns:
-        Settings that may change and have: by name, the value that
-        `config.json` has and the new one, for `record_changes`.
+        The changed settings: by name, the value in `config.json` and the new
+        one, for `record_changes`.
 
     Raises:
-        UserError: when the directory belongs to another configuration
-            (the differences are listed), holds something else, or cannot be
-            written; when a run that has not begun is to be longer.
+        UserError: when the directory holds another configuration (with the
+            differences) or something else, or cannot be written; when a run
+            that does not exist is to be extended.
     """
     path = os.path.join(run_dir, CONFIG)
-    with _told(run_dir):
+    with _as_user_error(run_dir):
         if files.isfile(path):
             return _changes(run_dir, description, read_json(path), extends)
         _refuse_foreign(run_dir)
-        if extends:
-            raise UserError(
-                f"extend_to_steps is for a run that has begun, and {run_dir} "
-                "holds none; give --num_train_steps."
-            )
+        require(
+            not extends,
+            f"extend_to_steps is for a run that has begun, and {run_dir} "
+            "holds none; give --num_train_steps.",
+        )
         files.makedirs(run_dir)
         write_json(path, description)
     return {}
@@ -78,7 +75,7 @@ def claim(
 def _changes(
     run_dir: str, description: dict, recorded: dict, extends: bool
 ) -> dict[str, list]:
-    """Returns the changed settings that may change; refuses other changes."""
+    """Returns the allowed changes; raises UserError for others."""
     recorded.pop(_CHANGES, None)
     ours, theirs = _training(description), _training(recorded)
     names = [
@@ -113,26 +110,22 @@ def _changes(
 
 
 def _training(description: dict) -> dict:
-    """Returns the section of a description that has settings that change."""
     return description.get("config", {}).get("training", {})
 
 
 def record_changes(
     run_dir: str, description: dict, changes: dict[str, list], step: int
 ) -> None:
-    """Writes config.json anew, with what changed after which step.
+    """Rewrites config.json with the changes and the step they follow.
 
     Args:
-        run_dir: of a run that was claimed.
-        description: as it was claimed.
-        changes: what `claim` returned.
+        run_dir: of a claimed run.
+        description: as for `claim`.
+        changes: the result of `claim`.
         step: updates made before.
-
-    Raises:
-        UserError: when it cannot be written.
     """
     path = os.path.join(run_dir, CONFIG)
-    with _told(run_dir):
+    with _as_user_error(run_dir):
         earlier = read_json(path).get(_CHANGES, [])
         change = {"after_step": step, "settings": changes}
         write_json(path, {**description, _CHANGES: [*earlier, change]})
@@ -147,7 +140,7 @@ def locked(run_dir: str) -> Iterator[None]:
             cannot be written.
     """
     with contextlib.ExitStack() as stack:
-        with _told(run_dir):
+        with _as_user_error(run_dir):
             _refuse_foreign(run_dir)
             files.makedirs(run_dir)
             lock = locks.locked(os.path.join(run_dir, _LOCK), _IN_USE_HINT)
@@ -161,8 +154,8 @@ def check_not_in_use(run_dir: str) -> None:
 
 
 @contextlib.contextmanager
-def _told(run_dir: str) -> Iterator[None]:
-    """Tells the system's refusals as a user's mistake."""
+def _as_user_error(run_dir: str) -> Iterator[None]:
+    """Raises UserError for an OSError in the context."""
     try:
         yield
     except OSError as error:
@@ -173,11 +166,11 @@ def _told(run_dir: str) -> Iterator[None]:
 
 
 def _refuse_foreign(run_dir: str) -> None:
-    """Raises UserError if there is something that is no run."""
+    """Raises UserError for a path that is not a run directory."""
     if not files.exists(run_dir):
         return
     names = files.listdir(run_dir) if files.isdir(run_dir) else [""]
-    # A job that was killed before its config.json was there left but these.
+    # A job that was killed before it wrote config.json left only these.
     ours = {_LOCK, CONFIG}
     if CONFIG not in names and not all(
         name in ours or name.startswith(f"{CONFIG}.tmp-") for name in names

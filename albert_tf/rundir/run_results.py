@@ -1,4 +1,4 @@
-"""What runs have reached, read from their logs."""
+"""Evaluations of runs, read from their logs."""
 
 import json
 import math
@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from albert_tf.config import UserError
 from albert_tf.io import files
 
-# What a run computes, a line for each log and evaluation.
+# The metrics of a run, one line per logged step and evaluation.
 METRICS_FILE = "metrics.jsonl"
 
 
-def json_metrics(measures: Mapping[str, float]) -> dict[str, float | None]:
-    """Returns measures as JSON can hold them: null where not defined."""
-    return {name: finite(value) for name, value in measures.items()}
+def json_metrics(metrics: Mapping[str, float]) -> dict[str, float | None]:
+    """Returns metrics with None for what JSON cannot hold."""
+    return {name: finite(value) for name, value in metrics.items()}
 
 
 def finite(value: float) -> float | None:
@@ -39,7 +39,7 @@ def evaluations(run_dir: str) -> list[dict]:
                 values = json.loads(line)
             except ValueError:
                 if not next(file, None):
-                    # It is being written, or its run was killed.
+                    # Being written, or its run was killed.
                     break
                 raise UserError(
                     f"{path}, line {number} is damaged; the run's own "

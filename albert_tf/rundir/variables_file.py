@@ -1,8 +1,7 @@
-"""A file of variables by path: bit-exact, and known to be whole or not.
+"""Checksummed safetensors files of variables.
 
-It is a safetensors file, which other programs read as well. Its metadata
-hold a JSON object about the variables; its last entry is the SHA-256 of every
-byte before it. Variables pass through memory one at a time.
+The metadata hold a JSON object about the variables; the last entry is the
+SHA-256 of every byte before it. Variables pass through memory one at a time.
 """
 
 import dataclasses
@@ -41,12 +40,12 @@ _CHUNK_BYTES = 1 << 22
 
 
 class Damaged(Exception):
-    """A file that was cut or changed since it was written; says how."""
+    """A file was cut or changed since it was written."""
 
 
 @dataclasses.dataclass(frozen=True)
 class _Entry:
-    """What a file says of a variable, in the header's terms."""
+    """The header entry of a variable."""
 
     dtype: str
     shape: list[int]
@@ -56,11 +55,7 @@ class _Entry:
 def write_variables(
     path: str, variables: Mapping[str, tf.Variable], about: dict[str, Any]
 ) -> None:
-    """Writes variables and `about`; the file appears when it is on disk.
-
-    Raises:
-        OSError: when it cannot be written; what had the name before stays.
-    """
+    """Writes variables and `about`, replacing the file when it is on disk."""
     digest = hashlib.sha256()
     with files.replacing(path) as file:
 
@@ -78,22 +73,20 @@ def write_variables(
 
 
 def read_about(path: str) -> dict[str, Any]:
-    """Returns what was written about the variables, without a check.
+    """Returns the `about` of a file, whose checksum is not verified.
 
     Raises:
-        Damaged: when this little is not there to read.
-        OSError: when the file cannot be read.
+        Damaged: when the header cannot be read.
     """
     with files.open(path) as file:
         return _read_header(file, files.size(path))[0]
 
 
 def check_variables(path: str) -> dict[str, Any]:
-    """Returns what was written about the variables, once all is checked.
+    """Returns the `about` of a file after verifying its checksum.
 
     Raises:
         Damaged: when a byte is missing or differs.
-        OSError: when the file cannot be read.
     """
     num_bytes = files.size(path)
     digest = hashlib.sha256()
@@ -112,11 +105,10 @@ def check_variables(path: str) -> dict[str, Any]:
 
 
 def fill_variables(path: str, variables: Mapping[str, tf.Variable]) -> None:
-    """Assigns to every variable what the file, checked before, holds.
+    """Assigns a verified file's values to the variables.
 
     Raises:
-        UserError: when it holds other variables; none is assigned then.
-        OSError: when the file cannot be read.
+        UserError: when the file has other variables; none is assigned then.
     """
     with files.open(path) as file:
         _, entries = _read_header(file, files.size(path))
@@ -148,7 +140,7 @@ def _header(
         add(name, _TYPES[variable.dtype.name], shape, num_bytes)
     add(_DIGEST, "U8", [_DIGEST_BYTES], _DIGEST_BYTES)
     text = json.dumps(header).encode()
-    # Readers that map the file want the data to begin at a multiple of 8.
+    # Memory-mapping readers need the data at a multiple of 8.
     return text.ljust(-(-len(text) // 8) * 8)
 
 

@@ -1,37 +1,40 @@
-"""Loss sums and gradients of a replica's share, one micro-batch at a time."""
+"""Loss sums and gradients of a replica's rows, with gradient accumulation."""
 
 import collections
 import functools
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import keras
 import tensorflow as tf
 
 Features = Mapping[str, tf.Tensor]
+# Scalars by name, and a gradient for each variable; None: no loss reaches it.
+Sums = dict[str, tf.Tensor]
+Gradients = list[tf.Tensor | None]
 
 
-def named_pairs(pairs: Mapping[str, tuple]) -> dict[str, tf.Tensor]:
+def named_pairs(pairs: Mapping[str, tuple]) -> Sums:
     """Returns (weighted sum, weight) pairs as `sum:` and `weight:` scalars."""
-    found = {}
+    scalars = {}
     for name, (value, weight) in pairs.items():
-        found[f"sum:{name}"] = tf.cast(value, tf.float32)
-        found[f"weight:{name}"] = tf.cast(weight, tf.float32)
-    return found
+        scalars[f"sum:{name}"] = tf.cast(value, tf.float32)
+        scalars[f"weight:{name}"] = tf.cast(weight, tf.float32)
+    return scalars
 
 
 class GradientComputation:
-    """Forward and backward of the rows that a replica holds.
+    """Forward and backward pass of a replica's rows.
 
-    Several micro-batches go through one compiled loop (gradient accumulation),
-    parts of the rows of several widths one after the other; what is reduced
-    over replicas happens outside, once.
+    Micro-batches go through one compiled loop (gradient accumulation), parts
+    of the rows with different widths one after the other. Nothing is reduced
+    over replicas.
 
     Args:
         model: the Keras model.
         objective: see trainer.Objective.
-        variables: with respect to which the gradients are taken.
-        xla: whether XLA compiles forward and backward.
+        variables: the variables to differentiate by.
+        xla: whether XLA compiles forward and backward pass.
     """
 
     def __init__(
@@ -45,16 +48,13 @@ class GradientComputation:
         self._model = model
         self._objective = objective
         self._variables = list(variables)
-        self._jit_compile = True if xla else None
         # By width: TensorFlow would warn of many traces of one function.
-        self._compute = collections.defaultdict(self._function)
-
-    def _function(self) -> Callable:
-        """Returns forward and backward as a compiled function of its own."""
-        return tf.function(
-            functools.partial(self._forward_and_backward),
-            autograph=False,
-            jit_compile=self._jit_compile,
+        self._compute = collections.defaultdict(
+            lambda: tf.function(
+                functools.partial(self._forward_and_backward),
+                autograph=False,
+                jit_compile=True if xla else None,
+            )
         )
 
     def __call__(
@@ -66,47 +66,28 @@ class GradientComputation:
         micro_batch_size: int,
         num_applications: int | None,
         part_widths: Sequence[int] = (),
-    ) -> tuple[dict[str, tf.Tensor], list[tf.Tensor | None]]:
-        """Returns `sum:` and `weight:` scalars, and a gradient per variable.
-
-        Both are sums over the rows. None stands for the gradient of a
-        variable that no loss reaches.
+    ) -> tuple[Sums, Gradients]:
+        """Returns `sum:` and `weight:` scalars and gradients over all rows.
 
         Args:
             features: `[rows, ...]`; micro_batch_size divides the rows.
             keys: `[rows]`, of dropout.
-            factors: what each loss's sum is multiplied with, by its name.
-            micro_batch_size: rows at a time.
+            factors: the multiplier of each loss's sum, by its name.
+            micro_batch_size: rows per micro-batch.
             num_applications: of the model's blocks; None: all.
-            part_widths: of equal parts of the rows; what is beyond them is
-                padding. Empty: all rows are one part.
+            part_widths: sequence lengths of equal parts of the rows, beyond
+                which there is only padding. Empty: all rows are one part.
         """
         rows, full = keys.shape[0], features["input_ids"].shape[-1]
-        widths = part_widths or (full,)
-        share = rows // len(widths)
-        parts = [(width, share) for width in widths]
-        if micro_batch_size == rows:
-            # Neighbours of one width are one part.
-            parts = [
-                (width, share * len(list(group)))
-                for width, group in itertools.groupby(widths)
-            ]
-        sums: dict[str, tf.Tensor] = {}
-        totals: list[tf.Tensor | None] = []
-        first = 0
-        for width, size in parts:
-            of_part = slice(first, first + size)
-            first += size
-            more, gradients = self._accumulated(
-                {
-                    name: value[of_part, ..., :width]
-                    if len(value.shape) > 1 and value.shape[-1] == full
-                    else value[of_part]
-                    for name, value in features.items()
-                }
-                if size < rows
-                else features,
-                keys[of_part],
+        sums: Sums = {}
+        totals: Gradients = [None] * len(self._variables)
+        for part, width in _parts(
+            rows, part_widths or (full,), merge=micro_batch_size == rows
+        ):
+            size = part.stop - part.start
+            more, gradients = self._accumulate(
+                self._cut(features, part, width) if size < rows else features,
+                keys[part],
                 functools.partial(
                     self._compute[width],
                     factors=factors,
@@ -117,61 +98,63 @@ class GradientComputation:
             sums = {n: sums[n] + v if sums else v for n, v in more.items()}
             totals = [
                 gradient if total is None else total + gradient
-                for total, gradient in zip(
-                    totals or [None] * len(gradients), gradients, strict=True
-                )
+                for total, gradient in zip(totals, gradients, strict=True)
             ]
         return sums, totals
 
-    def _accumulated(
+    def _cut(self, features: Features, rows: slice, width: int) -> Features:
+        """Returns rows of the features, sequences cut to a width."""
+        sequences = self._objective.sequence_features
+        return {
+            name: value[rows, ..., :width] if name in sequences else value[rows]
+            for name, value in features.items()
+        }
+
+    def _accumulate(
         self,
         features: Features,
         keys: tf.Tensor,
-        compute_part: Callable,
+        compute: Callable[[Features, tf.Tensor], tuple[Sums, Gradients]],
         micro_batch_size: int,
-    ) -> tuple[dict[str, tf.Tensor], list[tf.Tensor | None]]:
-        """Returns the sums over micro-batches of rows of one width."""
+    ) -> tuple[Sums, Gradients]:
+        """Returns the sums over the micro-batches of rows of one width."""
         rows = keys.shape[0]
         if rows == micro_batch_size:
-            return compute_part(features, keys)
-        parts = rows // micro_batch_size
+            return compute(features, keys)
+        number = rows // micro_batch_size
 
         def split(value: tf.Tensor) -> tf.Tensor:
-            shape = (parts, micro_batch_size, *value.shape[1:])
+            shape = (number, micro_batch_size, *value.shape[1:])
             return tf.reshape(value, shape)
 
         split_features = {name: split(v) for name, v in features.items()}
         split_keys = split(keys)
 
-        def compute(number: tf.Tensor | int) -> tuple[dict, list]:
-            part = {name: v[number] for name, v in split_features.items()}
-            return compute_part(part, split_keys[number])
+        def compute_part(index: tf.Tensor | int) -> tuple[Sums, Gradients]:
+            part = {name: v[index] for name, v in split_features.items()}
+            return compute(part, split_keys[index])
 
-        # The first one says which variables are reached.
-        sums, gradients = compute(0)
-        reached = [gradient is not None for gradient in gradients]
+        # The first one shows which variables the losses reach.
+        sums, gradients = compute_part(0)
 
-        def add(number: tf.Tensor, totals: tuple) -> tuple:
-            more_sums, more_gradients = compute(number)
-            added = (
-                {name: totals[0][name] + v for name, v in more_sums.items()},
-                [
-                    total + gradient
-                    for total, gradient in zip(
-                        totals[1], _present(more_gradients), strict=True
-                    )
-                ],
+        def add(index: tf.Tensor, totals: tuple) -> tuple:
+            more_sums, more = compute_part(index)
+            added = tf.nest.map_structure(
+                tf.add, totals, (more_sums, _not_none(more))
             )
-            return number + 1, added
+            return index + 1, added
 
-        _, (sums, summed) = tf.while_loop(
-            lambda number, _: number < parts,
+        _, (sums, totals) = tf.while_loop(
+            lambda index, _: index < number,
             add,
-            (tf.constant(1), (sums, _present(gradients))),
+            (tf.constant(1), (sums, _not_none(gradients))),
             parallel_iterations=1,
         )
-        remaining = iter(summed)
-        return sums, [next(remaining) if is_in else None for is_in in reached]
+        remaining = iter(totals)
+        return sums, [
+            None if gradient is None else next(remaining)
+            for gradient in gradients
+        ]
 
     def _forward_and_backward(
         self,
@@ -179,7 +162,7 @@ class GradientComputation:
         keys: tf.Tensor,
         factors: Mapping[str, tf.Tensor],
         num_applications: int | None,
-    ) -> tuple[dict[str, tf.Tensor], list[tf.Tensor | None]]:
+    ) -> tuple[Sums, Gradients]:
         with tf.GradientTape() as tape:
             outputs = self._model(
                 features,
@@ -192,13 +175,31 @@ class GradientComputation:
             loss = tf.add_n(
                 [value * factors[name] for name, (value, _) in losses.items()]
             )
-        found = tape.gradient(loss, [v.value for v in self._variables])
+        gradients = tape.gradient(loss, [v.value for v in self._variables])
         metrics = self._objective.metrics(outputs, features)
         return named_pairs({**losses, **metrics}), [
             None if gradient is None else tf.convert_to_tensor(gradient)
-            for gradient in found
+            for gradient in gradients
         ]
 
 
-def _present(gradients: Sequence[tf.Tensor | None]) -> list[tf.Tensor]:
+def _parts(
+    rows: int, widths: Sequence[int], *, merge: bool
+) -> Iterator[tuple[slice, int]]:
+    """Yields the rows and the width of each part.
+
+    Args:
+        rows: in all parts.
+        widths: of equal parts.
+        merge: whether neighbours of one width become one part.
+    """
+    size, first = rows // len(widths), 0
+    for width, group in itertools.groupby(widths):
+        count = len(list(group))
+        for part in [count] if merge else [1] * count:
+            yield slice(first, first + part * size), width
+            first += part * size
+
+
+def _not_none(gradients: Gradients) -> list[tf.Tensor]:
     return [gradient for gradient in gradients if gradient is not None]

@@ -1,17 +1,24 @@
-"""What a job minimises and reports.
+"""The losses and metrics of a job.
 
-`losses` and `metrics` give (weighted sum, weight) pairs by name, so that the
-trainer can add them over replicas and batches and divide once.
+`losses` and `metrics` return (weighted sum, weight) pairs by name, which the
+trainer adds over replicas and batches and divides once.
 """
 
 import tensorflow as tf
 
 from albert_tf.modeling.heads import HEADS
+from albert_tf.modeling.inputs import ENCODER_INPUTS
 from albert_tf.modeling.losses import weighted_correct
 from albert_tf.records.sentence_objectives import SentenceObjective
 from albert_tf.records.targets import MASKED_LM, Target
 
 Pairs = dict[str, tuple[tf.Tensor, tf.Tensor]]
+
+# By head, the features `[batch, seq]` beside the encoder's inputs.
+_SEQUENCE_FEATURES = {
+    "token_classification": ("label_ids", "label_weights"),
+    "answerable_span": ("p_mask",),
+}
 
 
 class TargetsObjective:
@@ -20,18 +27,19 @@ class TargetsObjective:
     Attributes:
         targets: rows of records/targets.py.
         loss_names: of the losses that are added up.
+        sequence_features: features whose last axis is the sequence.
     """
+
+    sequence_features = ENCODER_INPUTS
 
     def __init__(self, *targets: Target) -> None:
         self.targets = targets
         self.loss_names = tuple(target.loss for target in targets)
 
     def weights(self, features: dict) -> dict[str, tf.Tensor]:
-        """Returns the weight of each target's loss, known before it is."""
+        """Returns the weight of each target's loss."""
         return {
-            target.loss: tf.reduce_sum(
-                tf.cast(features[target.weights], tf.float32)
-            )
+            target.loss: _sum(features[target.weights])
             for target in self.targets
         }
 
@@ -45,22 +53,16 @@ class TargetsObjective:
     def metrics(self, outputs: dict, features: dict) -> Pairs:
         """Returns the accuracy of each target."""
         return {
-            target.accuracy: (
-                weighted_correct(
-                    outputs[target.logits],
-                    features[target.labels],
-                    features[target.weights],
-                ),
-                tf.reduce_sum(features[target.weights]),
+            target.accuracy: _accuracy(
+                outputs[target.logits],
+                features[target.labels],
+                features[target.weights],
             )
             for target in self.targets
         }
 
     def label_weights(self, outputs: dict, features: dict) -> dict:
-        """Returns the weight of each class, `[classes]`, by `baseline`.
-
-        The majority-class baseline is computed from them.
-        """
+        """Returns the weight of each class, `[classes]`, by baseline name."""
         return {
             target.baseline: tf.math.unsorted_segment_sum(
                 tf.reshape(features[target.weights], [-1]),
@@ -77,24 +79,27 @@ def pretraining_objective(sentence: SentenceObjective) -> TargetsObjective:
 
 
 class HeadObjective:
-    """What one head minimises: `loss`, and `accuracy` where it has classes.
+    """The loss of one head, and its accuracy where it has classes.
 
     Attributes:
         loss_names: of the losses that are added up.
+        sequence_features: features whose last axis is the sequence.
     """
 
     loss_names = ("loss",)
 
     def __init__(self, head: str) -> None:
-        """Takes a row of HEADS."""
+        """Takes the name of a row of HEADS."""
         self._head = HEADS[head]
         self._weights = self._head.label_weights
+        self.sequence_features = (
+            *ENCODER_INPUTS,
+            *_SEQUENCE_FEATURES.get(head, ()),
+        )
 
     def weights(self, features: dict) -> dict[str, tf.Tensor]:
-        """Returns the weight of the loss, known before it is."""
-        return {
-            "loss": tf.reduce_sum(tf.cast(features[self._weights], tf.float32))
-        }
+        """Returns the weight of the loss."""
+        return {"loss": _sum(features[self._weights])}
 
     def losses(self, outputs: dict, features: dict) -> Pairs:
         """Returns the loss of the head."""
@@ -105,11 +110,22 @@ class HeadObjective:
         if "logits" not in self._head.outputs:
             return {}
         weights = tf.cast(features[self._weights], tf.float32)
-        correct = weighted_correct(
-            outputs["logits"], features["label_ids"], weights
-        )
-        return {"accuracy": (correct, tf.reduce_sum(weights))}
+        return {
+            "accuracy": _accuracy(
+                outputs["logits"], features["label_ids"], weights
+            )
+        }
 
     def label_weights(self, outputs: dict, features: dict) -> dict:
-        """Returns nothing: a task's own evaluation says what guessing is."""
+        """Returns {}: the evaluation of a task computes its baselines."""
         return {}
+
+
+def _sum(weights: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_sum(tf.cast(weights, tf.float32))
+
+
+def _accuracy(
+    logits: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    return weighted_correct(logits, labels, weights), tf.reduce_sum(weights)

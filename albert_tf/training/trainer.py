@@ -1,6 +1,6 @@
-"""The inner step: forward, backward, reduction, clipping, update.
+"""The training step: forward, backward, all-reduce, clipping, update.
 
-Our own loop and not `Model.fit`: under MirroredStrategy fit cannot accumulate
+A custom loop and not `Model.fit`: under MirroredStrategy fit cannot accumulate
 gradients, run several steps per call or compile (Keras 3.15), clips before
 the reduction and weights replicas equally whatever they hold.
 """
@@ -8,7 +8,7 @@ the reduction and weights replicas equally whatever they hold.
 import contextlib
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol
 
 import keras
@@ -16,16 +16,13 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.cluster.distribution import distribute_rows, local_rows
-from albert_tf.config import OptimizerConfig, TrainingConfig, UserError
+from albert_tf.config import OptimizerConfig, TrainingConfig, require
 from albert_tf.inputs.input_pipeline import Batch
 from albert_tf.modeling.dropout import example_keys
 from albert_tf.optim.moving_average import MovingAverage
-from albert_tf.optim.optimizers import Lamb, build_optimizer
+from albert_tf.optim.optimizers import build_optimizer
 from albert_tf.optim.schedules import learning_rate_at
-from albert_tf.optim.variable_rules import (
-    rate_multipliers,
-    trained_variables,
-)
+from albert_tf.optim.variable_rules import rate_multipliers, trained_variables
 from albert_tf.training.gradients import GradientComputation, named_pairs
 from albert_tf.training.loss_scale import LossScale
 
@@ -34,16 +31,20 @@ DTYPE_POLICIES = {
     "bfloat16": "mixed_bfloat16",
     "float16": "mixed_float16",
 }
+Scalars = dict[str, tf.Tensor]
+Tensors = dict[str, tf.Tensor]
 
 
 class Objective(Protocol):
-    """What the trainer needs of a job (see objectives.py).
+    """The losses and metrics of a job (see objectives.py).
 
     Attributes:
         loss_names: of the losses that are added up.
+        sequence_features: features whose last axis is the sequence.
     """
 
     loss_names: tuple[str, ...]
+    sequence_features: Collection[str]
 
     def weights(self, features: dict) -> dict:
         """Returns the weight of each loss by its name."""
@@ -55,16 +56,18 @@ class Objective(Protocol):
         """Returns name -> (weighted sum, weight)."""
 
     def label_weights(self, outputs: dict, features: dict) -> dict:
-        """Returns what each class weighs, `[classes]`, by what guessing it is
-        called; only `evaluation_step` asks."""
+        """Returns baseline name -> weight of each class, `[classes]`.
+
+        For `evaluation_step` only.
+        """
 
 
 class _TracePerShape:
-    """A compiled function for each shape of batches.
+    """A function that is compiled separately for each shape of batches.
 
-    One for all would be traced for each as well, and TensorFlow would warn of
-    that; or it would be relaxed after several shapes were seen, sum in another
-    order, and a resumed run has seen others.
+    A single tf.function would warn of its many traces; or relax them after
+    several shapes and sum in another order, unlike in a resumed run, which
+    has seen other shapes.
     """
 
     def __init__(self, function: Callable) -> None:
@@ -72,30 +75,30 @@ class _TracePerShape:
         self._by_shape: dict[tuple, Callable] = {}
 
     def __call__(self, batch: Batch, *args: object, **options: object) -> Any:
-        """Returns what the function gives for the arguments.
+        """Returns the function's result.
 
         Args:
-            batch: whose shape it is.
+            batch: the batch whose shape selects the trace.
             *args: of the function.
-            **options: of the function, hashable; others are another trace.
+            **options: hashable ones, which select the trace too.
         """
-        shape = batch["input_ids"].shape, tuple(options.items())
-        if shape not in self._by_shape:
+        key = batch["input_ids"].shape, tuple(options.items())
+        if key not in self._by_shape:
             # TensorFlow counts the traces of functions with the same code
-            # together, and warns of several; a partial has none.
-            self._by_shape[shape] = tf.function(
+            # together, and warns of several; a partial has no code.
+            self._by_shape[key] = tf.function(
                 functools.partial(self._function, **options), autograph=False
             )
-        return self._by_shape[shape](*args)
+        return self._by_shape[key](*args)
 
 
-def _arrays_of_rows(batch: Batch) -> Batch:
-    """Returns what of a batch has a value for each of its rows."""
+def _per_row(batch: Batch) -> Batch:
+    """Returns the features that have a value for each row."""
     return {n: value for n, value in batch.items() if n != "part_widths"}
 
 
 def _accelerator() -> str:
-    """Returns "TPU", "GPU" or, where neither computes, ""."""
+    """Returns "TPU", "GPU" or, without either, ""."""
     kinds = ("TPU", "GPU")
     return next((k for k in kinds if tf.config.list_logical_devices(k)), "")
 
@@ -105,7 +108,7 @@ class Trainer:
 
     Attributes:
         model: the Keras model.
-        optimizer: its LAMB or AdamW; `iterations` counts the steps.
+        optimizer: its Keras optimizer; `iterations` counts the steps.
         strategy: the replicas.
     """
 
@@ -118,41 +121,42 @@ class Trainer:
         optimizer_config: OptimizerConfig | None = None,
         training_config: TrainingConfig | None = None,
     ) -> None:
-        """Makes the steps; without an optimizer_config it only evaluates.
+        """Prepares the steps; without an optimizer_config it only evaluates.
 
         Call within the strategy's scope, as the model must have been.
 
         Args:
             model: with its weights.
-            objective: what to minimise and to report.
+            objective: losses and metrics.
             strategy: the replicas.
             optimizer_config: update rule and schedule.
             training_config: seed, steps, precision, micro-batches.
 
         Raises:
-            UserError: when a pattern of `freeze` or of an exclusion is wrong.
+            UserError: for an unknown optimizer, or an invalid pattern of
+                `freeze` or of an exclusion.
         """
         self.model = model
         self.objective = objective
         self.strategy = strategy
-        self.optimizer: Lamb | None = None
+        self.optimizer: keras.optimizers.Optimizer | None = None
         self._loss_scale: LossScale | None = None
         self._average: MovingAverage | None = None
         self._updated_paths: set[str] = set()
-        if training_config and type(training_config.micro_batch_size) is str:
-            raise UserError(
-                f"micro_batch_size={training_config.micro_batch_size}: a "
-                "Trainer needs the number (see micro_batch.py)."
-            )
         if optimizer_config:
+            require(
+                not isinstance(training_config.micro_batch_size, str),
+                f"micro_batch_size={training_config.micro_batch_size}: a "
+                "Trainer needs the number (see micro_batch.py).",
+            )
             self._optimizer_config = optimizer_config
             self._training_config = training_config
             self._make_optimizer()
         self._train = _TracePerShape(self._train_step)
         self._train_many = _TracePerShape(self._train_loop)
         self._evaluate = _TracePerShape(self._evaluation_step)
-        self._predict = _TracePerShape(self._prediction)
-        self._answer = _TracePerShape(self._answers)
+        self._predict = _TracePerShape(self._outputs)
+        self._predict_all = _TracePerShape(self._prediction_step)
 
     def _make_optimizer(self) -> None:
         config = self._optimizer_config
@@ -171,46 +175,26 @@ class Trainer:
             xla=self._training_config.xla,
         )
 
-    def num_devices(self) -> int:
-        """Returns how many devices compute, each with a rate of its own.
+    # The replicas and their rows.
 
-        The logical CPUs of a machine are parts of one.
+    def num_devices(self) -> int:
+        """Returns the number of devices that compute in parallel.
+
+        The logical CPUs of a machine count as one.
         """
         return self.strategy.num_replicas_in_sync if _accelerator() else 1
 
     def devices(self) -> str:
-        """Returns the replicas in words, such as `8 replicas on GPU`."""
+        """Returns a description, such as `8 replicas on GPU`."""
         number = self.strategy.num_replicas_in_sync
         replicas = "1 replica" if number == 1 else f"{number} replicas"
         return f"{replicas} on {_accelerator() or 'CPU'}"
 
-    def variables(self) -> dict[str, tf.Variable]:
-        """Returns every variable that a checkpoint must hold, by its path."""
-        found: dict[str, tf.Variable] = {}
-        # Not the states of dropout's seed generators: here every mask comes
-        # from a key, and their paths count up within a process.
-        keras_variables = [
-            *self.model.trainable_variables,
-            *self.optimizer.variables,
-        ]
-        for variable in keras_variables:
-            if variable.path in found:
-                raise AssertionError(f"two variables at {variable.path}")
-            found[variable.path] = variable.value
-        if self._average:
-            for variable, average in zip(
-                self._trained, self._average.averages, strict=True
-            ):
-                found[f"average/{variable.path}"] = average.value
-        if self._loss_scale:
-            found.update(self._loss_scale.variables())
-        return found
-
     def rows(self, batch_size: int) -> range:
         """Returns the rows of a global batch that this process reads.
 
-        Those from batch_size on are padding: the replicas' shares are of one
-        size, and a multiple of the micro-batch.
+        Rows from batch_size on are padding: the replicas' shares have one
+        size, a multiple of the micro-batch.
         """
         replicas = self.strategy.num_replicas_in_sync
         share = -(-batch_size // replicas)
@@ -219,12 +203,16 @@ class Trainer:
             replicas * (-(-share // micro) * micro), self.strategy
         )
 
-    def widths(self, batch: Batch) -> tuple[int, ...]:
+    def evaluation_rows(self, batch_size: int) -> range:
+        """Returns the same for batches of an evaluation."""
+        return local_rows(batch_size, self.strategy)
+
+    def part_widths(self, batch: Batch) -> tuple[int, ...]:
         """Returns the widths at which equal parts of a batch are computed.
 
-        Parts are for CPUs, which take as long as there are tokens: several
-        replicas would wait for one another, and accelerators for small parts.
-        There all rows are one part, as wide as the batch is.
+        Only on one CPU, which takes as long as there are tokens. Replicas
+        would wait for one another, and small parts slow accelerators down:
+        there all rows are one part, as wide as the batch.
         """
         whole = (batch["input_ids"].shape[-1],)
         if self.strategy.num_replicas_in_sync > 1 or _accelerator():
@@ -234,12 +222,68 @@ class Trainer:
         share = rows // len(widths)
         return whole if share % min(self._micro_batch(rows), share) else widths
 
-    def evaluation_rows(self, batch_size: int) -> range:
-        """Returns the same for batches of an evaluation."""
-        return local_rows(batch_size, self.strategy)
-
     def _micro_batch(self, share: int) -> int:
         return min(self._training_config.micro_batch_size or share, share)
+
+    # State.
+
+    def variables(self) -> dict[str, tf.Variable]:
+        """Returns every variable that a checkpoint must hold, by its path."""
+        found: dict[str, tf.Variable] = {}
+        # Without the states of dropout's seed generators: every mask comes
+        # from a key, and their paths count up within a process.
+        for variable in (
+            *self.model.trainable_variables,
+            *self.optimizer.variables,
+        ):
+            if variable.path in found:
+                raise AssertionError(f"two variables at {variable.path}")
+            found[variable.path] = variable.value
+        for path, average in self._averages().items():
+            found[f"average/{path}"] = average
+        if self._loss_scale:
+            found.update(self._loss_scale.variables())
+        return found
+
+    def _averages(self) -> dict[str, tf.Variable]:
+        if not self._average:
+            return {}
+        pairs = zip(self._trained, self._average.averages, strict=True)
+        return {variable.path: average.value for variable, average in pairs}
+
+    def trust_ratios(self) -> dict[str, float]:
+        """Returns the optimizer's trust ratios in the last step, by path.
+
+        Without variables that are excluded or that no loss reaches, and
+        empty for an optimizer without trust ratios.
+        """
+        ratios = getattr(self.optimizer, "trust_ratios", dict)()
+        return {
+            path: ratio
+            for path, ratio in ratios.items()
+            if path in self._updated_paths
+        }
+
+    def learning_rate(self, step: int, num_train_steps: int) -> float:
+        """Returns the rate of the update after `step`, in a run so long."""
+        rate = learning_rate_at(step, self._optimizer_config, num_train_steps)
+        return float(rate)
+
+    def weight_norm(self) -> float:
+        """Returns the norm of all weights together."""
+        squares = (
+            np.sum(np.square(keras.ops.convert_to_numpy(v), dtype=np.float64))
+            for v in self.model.trainable_variables
+        )
+        return float(np.sqrt(sum(squares)))
+
+    def averaged_weights(self) -> contextlib.AbstractContextManager:
+        """Returns a context with the moving averages in the model, if any."""
+        if self._average:
+            return self._average.in_place()
+        return contextlib.nullcontext()
+
+    # Steps.
 
     def train_step(
         self, batch: Batch, num_applications: int | None = None
@@ -256,7 +300,7 @@ class Trainer:
         loss_limit: float = math.inf,
         stop_requested: bool = False,
     ) -> list[dict[str, float]]:
-        """Makes one step for each batch and returns each one's scalars.
+        """Runs one step for each batch and returns each one's scalars.
 
         A step whose loss or gradient is not finite, or whose loss exceeds the
         limit, counts but changes no weight and no moment.
@@ -283,20 +327,20 @@ class Trainer:
             table = [
                 self._train(
                     batch,
-                    distribute_rows(self.strategy, _arrays_of_rows(batch)),
+                    distribute_rows(self.strategy, _per_row(batch)),
                     controls,
                     num_applications,
-                    part_widths=self.widths(batch),
+                    part_widths=self.part_widths(batch),
                 )
                 for batch in batches
             ]
         else:
-            # One shape however many steps: a shorter stack would be another
-            # trace, with sums in another order.
+            # One shape for any number of steps: a shorter stack would be
+            # another trace, with sums in another order.
             padded = [*batches, *[batches[-1]] * (size - len(batches))]
             stack = {
                 name: np.stack([batch[name] for batch in padded])
-                for name in _arrays_of_rows(batches[0])
+                for name in _per_row(batches[0])
             }
             table = self._train_many(
                 stack,
@@ -310,76 +354,39 @@ class Trainer:
             for row in table
         ]
 
-    def trust_ratios(self) -> dict[str, float]:
-        """Returns LAMB's trust ratios in the last step, by path.
-
-        None of variables that are excluded or that no loss reaches.
-        """
-        return {
-            path: ratio
-            for path, ratio in self.optimizer.trust_ratios().items()
-            if path in self._updated_paths
-        }
-
-    def learning_rate(self, step: int, num_train_steps: int) -> float:
-        """Returns the rate of the update after `step`, in a run so long."""
-        rate = learning_rate_at(step, self._optimizer_config, num_train_steps)
-        return float(rate)
-
-    def weight_norm(self) -> float:
-        """Returns the norm of all weights together."""
-        squares = (
-            np.sum(np.square(keras.ops.convert_to_numpy(v), dtype=np.float64))
-            for v in self.model.trainable_variables
-        )
-        return float(np.sqrt(sum(squares)))
-
-    def averaged_weights(self) -> contextlib.AbstractContextManager:
-        """Returns a context with the moving averages in the model, if any."""
-        if self._average:
-            return self._average.in_place()
-        return contextlib.nullcontext()
-
     def evaluation_step(
         self, batch: Batch, num_applications: int | None = None
     ) -> tuple[dict[str, float], dict[str, np.ndarray]]:
-        """Returns measures and the weights of the labels.
+        """Returns the metrics and label weights of the global batch.
 
-        The measures are `sum:<name>` and `weight:<name>` over the global
-        batch; the weights, `[classes]`, are those of each target's classes,
-        by the name of what guessing would reach.
+        The metrics are `sum:<name>` and `weight:<name>`; the label weights
+        `[classes]`, by the name of the baseline.
         """
-        measures, labels = self._evaluate(
+        scalars, labels = self._evaluate(
             batch, distribute_rows(self.strategy, batch), num_applications
         )
-        return (
-            {name: float(value) for name, value in measures.items()},
-            {name: value.numpy() for name, value in labels.items()},
-        )
+        return _floats(scalars), _arrays(labels)
 
     def outputs(self, batch: Batch) -> dict[str, np.ndarray]:
         """Returns the heads' outputs for a batch, computed on one device."""
-        results = self._predict(
-            batch, {name: tf.constant(value) for name, value in batch.items()}
-        )
-        return {name: value.numpy() for name, value in results.items()}
+        tensors = {name: tf.constant(value) for name, value in batch.items()}
+        return _arrays(self._predict(batch, tensors))
 
-    def answers(
+    def prediction_step(
         self, batch: Batch
     ) -> tuple[dict[str, float], dict[str, np.ndarray]]:
-        """Returns measures, and the heads' outputs for the global batch.
+        """Returns the losses and the heads' outputs for the global batch.
 
-        The measures are `sum:<name>` and `weight:<name>` of the losses. Every
-        worker gets the outputs of all rows, `[batch, ...]`, those that fill
-        up the replicas' shares among them.
+        The losses are `sum:<name>` and `weight:<name>`. Every worker gets the
+        outputs of all rows, `[batch, ...]`, including the padding of the
+        replicas' shares.
         """
-        measures, outputs = self._answer(
+        scalars, outputs = self._predict_all(
             batch, distribute_rows(self.strategy, batch)
         )
-        return (
-            {name: float(value) for name, value in measures.items()},
-            {name: value.numpy() for name, value in outputs.items()},
-        )
+        return _floats(scalars), _arrays(outputs)
+
+    # Compiled functions over all replicas.
 
     def _train_loop(
         self,
@@ -418,52 +425,67 @@ class Trainer:
             num_applications=num_applications,
             part_widths=part_widths,
         )
-        results = self.strategy.run(step, args=(batch, controls, number))
-        return self.strategy.experimental_local_results(results)[0]
+        return self._first(
+            self.strategy.run(step, args=(batch, controls, number))
+        )
 
     def _evaluation_step(
         self, batch: dict, num_applications: int | None
-    ) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
+    ) -> tuple[Scalars, Tensors]:
         step = functools.partial(
             self._replica_evaluation_step, num_applications=num_applications
         )
-        # They are reduced: those of one replica are those of all.
-        return tf.nest.map_structure(
-            lambda value: self.strategy.experimental_local_results(value)[0],
-            self.strategy.run(step, args=(batch,)),
-        )
+        return self._first(self.strategy.run(step, args=(batch,)))
 
-    def _answers(
-        self, batch: dict
-    ) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
-        measures, outputs = self.strategy.run(
-            self._replica_answers, args=(batch,)
+    def _prediction_step(self, batch: dict) -> tuple[Scalars, Tensors]:
+        scalars, outputs = self.strategy.run(
+            self._replica_prediction_step, args=(batch,)
         )
         if self.strategy.num_replicas_in_sync > 1:
             outputs = {
                 name: self.strategy.gather(value, axis=0)
                 for name, value in outputs.items()
             }
-        return (
-            # They are reduced: those of one replica are those of all.
-            tf.nest.map_structure(
-                lambda value: self.strategy.experimental_local_results(value)[
-                    0
-                ],
-                measures,
-            ),
-            outputs,
+        return self._first(scalars), outputs
+
+    def _first(self, reduced: Any) -> Any:
+        """Returns one replica's values of what is equal on all."""
+        return tf.nest.map_structure(
+            lambda value: self.strategy.experimental_local_results(value)[0],
+            reduced,
         )
 
-    def _replica_answers(
-        self, features: dict
-    ) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
-        outputs = self._prediction(features)
-        measures = named_pairs(self.objective.losses(outputs, features))
-        return _reduced_scalars(measures), outputs
+    # Functions of one replica.
 
-    def _prediction(self, batch: dict) -> dict[str, tf.Tensor]:
+    def _outputs(self, batch: dict) -> Tensors:
         return self.model(batch, training=False, heads_only=True)
+
+    def _replica_prediction_step(
+        self, features: dict
+    ) -> tuple[Scalars, Tensors]:
+        outputs = self._outputs(features)
+        losses = named_pairs(self.objective.losses(outputs, features))
+        return _reduced_scalars(losses), outputs
+
+    def _replica_evaluation_step(
+        self, features: dict, num_applications: int | None
+    ) -> tuple[Scalars, Tensors]:
+        outputs = self.model(
+            features,
+            training=False,
+            heads_only=True,
+            num_applications=num_applications,
+        )
+        pairs = {
+            **self.objective.losses(outputs, features),
+            **self.objective.metrics(outputs, features),
+        }
+        labels = self.objective.label_weights(outputs, features)
+        totals = _all_reduce(list(labels.values()))
+        return (
+            _reduced_scalars(named_pairs(pairs)),
+            dict(zip(labels, totals, strict=True)),
+        )
 
     def _replica_train_step(
         self,
@@ -473,14 +495,14 @@ class Trainer:
         num_applications: int | None,
         part_widths: tuple[int, ...],
     ) -> tf.Tensor:
-        if number is not None:
-            features = {name: v[number] for name, v in features.items()}
-        else:
-            features = dict(features)
+        features = {
+            name: value if number is None else value[number]
+            for name, value in features.items()
+        }
         numbers = features.pop("example_numbers")
         step = self.optimizer.iterations
-        # The weights of all replicas, before the gradient: so every label
-        # counts alike, wherever it was.
+        # Reduced before the gradient, so that every label has the same weight
+        # on whichever replica.
         weights = _reduced_scalars(self.objective.weights(features))
         scale = self._loss_scale.value() if self._loss_scale else 1.0
         sums, found = self._compute_gradients(
@@ -495,7 +517,7 @@ class Trainer:
             part_widths=part_widths,
         )
         # A variable that no loss reaches (the pooler and the sentence head,
-        # where segments have no label) is left alone, as in
+        # where segments have no label) is not updated, as in
         # google-research/albert: under LAMB the weight decay of a gradient
         # of 0 takes the whole learning rate off it at every step.
         reached = [
@@ -560,46 +582,13 @@ class Trainer:
     ) -> None:
         """Updates every replica's copy, all with the same gradients."""
         self._updated_paths = {variable.path for variable in variables}
-        extended = strategy.extended
-
-        step = self.optimizer.iterations.value
-
-        def update(
-            variable: tf.Variable,
-            gradient: tf.Tensor,
-            rate: tf.Tensor,
-            average: tf.Variable | None,
-        ) -> tf.Tensor:
-            self.optimizer.update_step(gradient, variable, rate)
-            if average is not None:
-                self._average.update_step(average, variable, step)
-            return tf.constant(True)
-
-        def update_if(
-            variable: tf.Variable,
-            usable: tf.Tensor,
-            *args: object,
-        ) -> None:
-            tf.cond(
-                usable,
-                lambda: update(variable, *args),
-                lambda: tf.constant(False),
-            )
-
-        averages: dict[str, tf.Variable] = {}
-        if self._average:
-            averages = {
-                variable.path: average.value
-                for variable, average in zip(
-                    self._trained, self._average.averages, strict=True
-                )
-            }
+        averages = self._averages()
         for variable, gradient in zip(variables, gradients, strict=True):
-            factor = self._multipliers.get(variable.path, 1.0)
-            extended.update(
+            strategy.extended.update(
                 variable.value,
-                lambda var, use, grad, lr, avg, factor=factor: update_if(
-                    var, use, grad, lr * factor, avg
+                functools.partial(
+                    self._update_variable,
+                    multiplier=self._multipliers.get(variable.path, 1.0),
                 ),
                 args=(usable, gradient, rate, averages.get(variable.path)),
                 group=False,
@@ -608,35 +597,43 @@ class Trainer:
             for variable, value in zip(
                 self._loss_scale.variables().values(), new_scale, strict=True
             ):
-                extended.update(
+                strategy.extended.update(
                     variable,
-                    lambda var, new: var.assign(new),
+                    lambda variable, value: variable.assign(value),
                     args=(value,),
                     group=False,
                 )
-        step.assign_add(1)
+        self.optimizer.iterations.value.assign_add(1)
 
-    def _replica_evaluation_step(
-        self, features: dict, num_applications: int | None
-    ) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
-        outputs = self.model(
-            features,
-            training=False,
-            heads_only=True,
-            num_applications=num_applications,
-        )
-        measures = named_pairs(
-            {
-                **self.objective.losses(outputs, features),
-                **self.objective.metrics(outputs, features),
-            }
-        )
-        labels = self.objective.label_weights(outputs, features)
-        totals = _all_reduce(list(labels.values()))
-        return (
-            _reduced_scalars(measures),
-            dict(zip(labels, totals, strict=True)),
-        )
+    def _update_variable(
+        self,
+        variable: tf.Variable,
+        usable: tf.Tensor,
+        gradient: tf.Tensor,
+        rate: tf.Tensor,
+        average: tf.Variable | None,
+        *,
+        multiplier: float,
+    ) -> None:
+        """Updates one replica's copy of a variable where the step is usable."""
+
+        def update() -> tf.Tensor:
+            self.optimizer.update_step(gradient, variable, rate * multiplier)
+            if average is not None:
+                self._average.update_step(
+                    average, variable, self.optimizer.iterations.value
+                )
+            return tf.constant(True)
+
+        tf.cond(usable, update, lambda: tf.constant(False))
+
+
+def _floats(scalars: Scalars) -> dict[str, float]:
+    return {name: float(value) for name, value in scalars.items()}
+
+
+def _arrays(tensors: Tensors) -> dict[str, np.ndarray]:
+    return {name: value.numpy() for name, value in tensors.items()}
 
 
 def _all_reduce(values: list[tf.Tensor]) -> list[tf.Tensor]:
@@ -646,7 +643,7 @@ def _all_reduce(values: list[tf.Tensor]) -> list[tf.Tensor]:
     return context.all_reduce(tf.distribute.ReduceOp.SUM, values)
 
 
-def _reduced_scalars(values: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+def _reduced_scalars(values: Scalars) -> Scalars:
     """Returns float32 scalars summed over the replicas, in one reduction."""
     (total,) = _all_reduce([tf.stack(list(values.values()))])
     return dict(zip(values, tf.unstack(total), strict=True))

@@ -200,11 +200,11 @@ class _Side:
         if job == "training":
             self._trainer.train_step(batch)
         else:
-            self._trainer.answers(batch)
+            self._trainer.prediction_step(batch)
 
     def _widths(self, job: str, batch: Batch) -> tuple[int, ...]:
         if job == "training":
-            return self._trainer.widths(batch)
+            return self._trainer.part_widths(batch)
         return (batch["input_ids"].shape[-1],)
 
     def _flops(self, job: str, features: Features, batch: Batch) -> int:

@@ -15,7 +15,6 @@ import tensorflow as tf
 from albert_tf.cluster import distribution
 from albert_tf.cluster.clusters import local_clusters
 from albert_tf.cluster.distribution import (
-    STRATEGIES,
     all_gather,
     broadcast,
     distribute_rows,
@@ -117,15 +116,6 @@ def mirrored(number):
     return make_strategy(
         RuntimeConfig(strategy="mirrored", num_replicas=number)
     )
-
-
-def test_strategies_are_the_choices_of_the_setting():
-    (field,) = [
-        field
-        for field in RuntimeConfig.__dataclass_fields__.values()
-        if field.name == "strategy"
-    ]
-    assert tuple(STRATEGIES) == tuple(field.metadata["choices"])
 
 
 def test_one_process_feeds_all_rows():

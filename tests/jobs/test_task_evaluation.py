@@ -21,7 +21,7 @@ class Trainer:
     def evaluation_rows(self, batch_size):
         return range(batch_size)
 
-    def answers(self, batch):
+    def prediction_step(self, batch):
         lengths = batch["input_mask"].sum(axis=1).astype(np.float32)
         weights = batch["example_weights"]
         measures = {

@@ -114,11 +114,11 @@ def problem(steps=6, seed=0):
     return weights, gradients
 
 
-@pytest.fixture(scope="module", params=[-1, optimizers.MOST_UNCOMPILED])
+@pytest.fixture(scope="module", params=[-1, optimizers.MAX_UNCOMPILED])
 def both_ways(request):
     """Every variable's update compiled, and in small operations."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(optimizers, "MOST_UNCOMPILED", request.param)
+        patch.setattr(optimizers, "MAX_UNCOMPILED", request.param)
         yield
 
 

@@ -197,7 +197,7 @@ def test_however_a_batch_is_spread_a_step_is_the_same(
     expected = whole_batches(batch_size)
     if replicas == 2:
         # Small variables and large ones: the matrices take the compiled way.
-        monkeypatch.setattr(optimizers, "MOST_UNCOMPILED", 64)
+        monkeypatch.setattr(optimizers, "MAX_UNCOMPILED", 64)
     source = make_batches(shards_dir, batch_size)
     config = override(small_config, {"num_train_steps": steps})
     trainer = make_trainer(
@@ -666,7 +666,7 @@ def test_answers_are_those_of_the_whole_batch():
                 HeadObjective("classification"),
                 strategy=strategy,
             )
-        found.append(trainer.answers(batch))
+        found.append(trainer.prediction_step(batch))
     (measures, outputs), (of_replicas, gathered) = found
     assert of_replicas == pytest.approx(measures, rel=1e-6)
     assert measures["weight:loss"] == 5
@@ -700,7 +700,7 @@ def test_batches_of_many_widths_draw_no_warning(caplog):
     try:
         for width in range(8, 16):
             ids = np.full((2, width), 3, np.int32)
-            trainer.answers(
+            trainer.prediction_step(
                 {
                     "input_ids": ids,
                     "segment_ids": np.zeros_like(ids),
@@ -762,7 +762,7 @@ def test_parts_of_a_batch_are_as_wide_as_they_need(
 
     parts = {**batch, "part_widths": np.array([4, 4, 8, 12], np.int32)}
     trainer, found = step(parts, micro_batch_size)
-    assert trainer.widths(parts) == widths
+    assert trainer.part_widths(parts) == widths
     reference, expected = step(batch, 0)
     assert found == pytest.approx(expected, rel=1e-5)
     for path, value in weights_of(reference).items():

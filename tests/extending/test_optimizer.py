@@ -1,0 +1,48 @@
+"""The row that docs/extending.md adds: trained, interrupted and resumed."""
+
+import keras
+import pytest
+from extending_documents import import_section
+from pretraining_runs import PowerCut, assert_same_run, cut_power, run
+
+from albert_tf.config import OptimizerConfig, UserError, override
+from albert_tf.optim.optimizers import OPTIMIZERS, build_optimizer
+
+
+@pytest.mark.slow
+def test_a_row_is_all_that_an_optimizer_needs(
+    small_config, shards_dir, tmp_path, monkeypatch
+):
+    name = "momentum_sgd"
+    import_section("An optimizer", tmp_path, OPTIMIZERS, name, monkeypatch)
+    config = override(
+        small_config,
+        {
+            "optimizer": name,
+            "num_train_steps": 6,
+            "ema_decay": 0.9,
+            "save_checkpoints_steps": 2,
+        },
+    )
+    run(config, shards_dir, tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        cut_power(patch, after=5)
+        with pytest.raises(PowerCut):
+            run(config, shards_dir, tmp_path / "cut")
+    run(config, shards_dir, tmp_path / "cut")
+    assert_same_run(tmp_path / "cut", tmp_path / "whole")
+
+
+def test_an_unknown_optimizer_is_refused_with_the_known_ones():
+    config = override(OptimizerConfig(), {"optimizer": "adam"})
+    with pytest.raises(UserError, match="'adam' is not one of lamb, adamw"):
+        build_optimizer(config)
+
+
+def test_settings_outside_update_step_are_refused(monkeypatch):
+    monkeypatch.setitem(
+        OPTIMIZERS, "decaying", lambda _: keras.optimizers.AdamW()
+    )
+    config = override(OptimizerConfig(), {"optimizer": "decaying"})
+    with pytest.raises(ValueError, match="adam_w has weight_decay=0.004"):
+        build_optimizer(config)

@@ -1,0 +1,29 @@
+"""The row that docs/extending.md adds: a step is trained with it."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from extending_documents import import_section
+from pretraining_runs import run
+
+from albert_tf.cluster.distribution import STRATEGIES, make_strategy
+from albert_tf.config import RuntimeConfig, UserError, override
+
+
+@pytest.mark.slow
+def test_a_row_is_all_that_a_strategy_needs(
+    small_config, shards_dir, tmp_path, monkeypatch
+):
+    import_section(
+        "A strategy", tmp_path, STRATEGIES, "one_device", monkeypatch
+    )
+    runtime = RuntimeConfig(strategy="one_device")
+    assert isinstance(make_strategy(runtime), tf.distribute.OneDeviceStrategy)
+    config = override(small_config, {"num_train_steps": 1})
+    evaluation = run(config, shards_dir, tmp_path / "run", runtime=runtime)
+    assert np.isfinite(evaluation["loss"])
+
+
+def test_an_unknown_strategy_is_refused_with_the_known_ones():
+    with pytest.raises(UserError, match="did you mean mirrored"):
+        make_strategy(RuntimeConfig(strategy="mirored"))

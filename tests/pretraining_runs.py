@@ -6,6 +6,7 @@ import os
 import numpy as np
 
 from albert_tf.interchange.model_directory import load_model_directory
+from albert_tf.jobs import pretrain
 from albert_tf.jobs.pretrain import run_pretraining
 from albert_tf.training import loop
 
@@ -70,3 +71,38 @@ def cut_power(monkeypatch, after):
         return results
 
     monkeypatch.setattr(loop.Trainer, "train_steps", failing_steps)
+
+
+def compile_nothing(monkeypatch):
+    """From now on steps and evaluations give invented numbers at once.
+
+    For what the loop does with them; a batch with an infinite weight has an
+    infinite loss.
+    """
+
+    def train_steps(self, batches, depth=None, **controls):
+        results = []
+        for batch in batches:
+            loss = 1.0 + float(batch["masked_lm_weights"].max())
+            bad = float(not np.isfinite(loss))
+            results.append(
+                {
+                    "loss": loss,
+                    "gradient_norm": 1.0,
+                    "learning_rate": 0.1,
+                    "skipped": bad,
+                    "nonfinite": bad,
+                    "stop_requested": float(controls["stop_requested"]),
+                }
+            )
+        return results
+
+    def outputs(self, batch):
+        shape = (*batch["masked_lm_ids"].shape, self.model.config.vocab_size)
+        return {"masked_lm_logits": np.zeros(shape, np.float32)}
+
+    monkeypatch.setattr(loop.Trainer, "train_steps", train_steps)
+    monkeypatch.setattr(loop.Trainer, "outputs", outputs)
+    monkeypatch.setattr(
+        pretrain, "evaluate_pretraining", lambda *_: {"loss": 1.0}
+    )

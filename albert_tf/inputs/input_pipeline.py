@@ -30,8 +30,8 @@ Item = TypeVar("Item")
 Made = TypeVar("Made")
 
 # Between looks at whether to go on waiting, and for a thread to end.
-_PATIENCE_SECONDS = 0.2
-_ENDING_SECONDS = 5.0
+_POLL_SECONDS = 0.2
+_JOIN_SECONDS = 5.0
 
 _PRETRAINING_FEATURES = (
     "input_ids",
@@ -332,7 +332,7 @@ def prefetch(
         deadline = time.monotonic() + timeout
         while True:
             try:
-                return ready.get(timeout=_PATIENCE_SECONDS)
+                return ready.get(timeout=_POLL_SECONDS)
             except queue.Empty:
                 if give_up() or time.monotonic() > deadline:
                     raise ReaderStalled from None
@@ -349,4 +349,4 @@ def prefetch(
     finally:
         stopped.set()
         # A thread that hangs would hang this one too.
-        thread.join(_ENDING_SECONDS)
+        thread.join(_JOIN_SECONDS)

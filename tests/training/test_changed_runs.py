@@ -1,4 +1,4 @@
-"""Runs that go on with other settings, or further than they were to."""
+"""Runs that go on with other settings, or for longer than planned."""
 
 import json
 import shutil
@@ -8,6 +8,7 @@ import pytest
 from pretraining_runs import (
     PowerCut,
     assert_same_run,
+    compile_nothing,
     cut_power,
     lines_of,
     run,
@@ -28,11 +29,11 @@ def extended_run(finished, small_config, shards_dir, tmp_path_factory):
     return run_dir
 
 
+@pytest.mark.slow
 def test_an_extended_run_has_the_schedule_of_its_new_length(
-    extended_run, finished
+    extended_run, finished, small_config, shards_dir
 ):
-    before = lines_of(finished[0])
-    after = lines_of(extended_run)
+    before, after = lines_of(finished[0]), lines_of(extended_run)
     assert after[: len(before)] == before
     # A peak of 0.01 after 2 steps of warm-up; a linear decay over the 18 that
     # are left, the first of which has the whole rate.
@@ -48,12 +49,12 @@ def test_an_extended_run_has_the_schedule_of_its_new_length(
     assert written["changes"] == [
         {"after_step": 12, "settings": {"num_train_steps": [12, 20]}}
     ]
+    with pytest.raises(UserError, match="with --extend_to_steps=20 where it"):
+        run(small_config, shards_dir, extended_run)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("after", [1, 6])
-def test_an_extension_that_was_killed_is_the_same_extension(
-    after,
+def test_a_killed_extension_is_the_same_extension(
     extended_run,
     finished,
     small_config,
@@ -64,10 +65,18 @@ def test_an_extension_that_was_killed_is_the_same_extension(
 ):
     run_dir = tmp_path / "cut"
     shutil.copytree(finished[0], run_dir)
-    with monkeypatch.context() as patch:
-        cut_power(patch, after)
-        with pytest.raises(PowerCut):
-            run(small_config, shards_dir, run_dir, runtime=LONGER)
+
+    def record_changes(*_):
+        raise PowerCut
+
+    with monkeypatch.context() as patch, pytest.raises(PowerCut):
+        patch.setattr("albert_tf.training.loop.record_changes", record_changes)
+        run(small_config, shards_dir, run_dir, runtime=LONGER)
+    # A command that does not ask for the extension does not go on with it.
+    assert run(small_config, shards_dir, run_dir) == finished[1]
+    with monkeypatch.context() as patch, pytest.raises(PowerCut):
+        cut_power(patch, after=6)
+        run(small_config, shards_dir, run_dir, runtime=LONGER)
     assert (
         "The schedule is now that of 20 steps: the learning rate was 0.001 at "
         "step 12, is 0.004444 at step 13 and 0.0005556 at step 20."
@@ -76,49 +85,17 @@ def test_an_extension_that_was_killed_is_the_same_extension(
     assert_same_run(run_dir, extended_run)
 
 
-@pytest.mark.slow
-def test_an_extension_that_was_killed_before_it_was_recorded(
-    extended_run, finished, small_config, shards_dir, tmp_path, monkeypatch
+def test_an_extended_run_has_new_patience(
+    small_config, shards_dir, tmp_path, capsys, monkeypatch
 ):
-    def record_changes(*_):
-        raise PowerCut
-
-    run_dir = tmp_path / "cut"
-    shutil.copytree(finished[0], run_dir)
-    with monkeypatch.context() as patch:
-        patch.setattr("albert_tf.training.loop.record_changes", record_changes)
-        with pytest.raises(PowerCut):
-            run(small_config, shards_dir, run_dir, runtime=LONGER)
-    # Nor is it extended for a command that does not ask for it.
-    assert run(small_config, shards_dir, run_dir) == finished[1]
-    run(small_config, shards_dir, run_dir, runtime=LONGER)
-    assert_same_run(run_dir, extended_run)
-
-
-def test_the_command_without_its_extension_is_refused(
-    extended_run, small_config, shards_dir
-):
-    with pytest.raises(UserError, match="with --extend_to_steps=20 where it"):
-        run(small_config, shards_dir, extended_run)
-
-
-@pytest.mark.slow
-def test_a_run_that_ended_early_is_extended(
-    small_config, shards_dir, tmp_path, capsys
-):
+    # Whose evaluations are all equal.
+    compile_nothing(monkeypatch)
     config = override(
-        small_config,
-        {
-            "eval_steps": 2,
-            "early_stopping_patience": 1,
-            # The weights do not change: no evaluation is better.
-            "learning_rate": 0.0,
-        },
+        small_config, {"eval_steps": 2, "early_stopping_patience": 1}
     )
     run(config, shards_dir, tmp_path / "run")
     assert "the run ends at step 4." in capsys.readouterr().out
     run(config, shards_dir, tmp_path / "run", runtime=LONGER)
-    # It has its patience anew.
     assert "the run ends at step 6." in capsys.readouterr().out
 
 
@@ -143,10 +120,10 @@ def test_a_run_goes_on_with_other_settings(
         },
     )
     run(config, shards_dir, run_dir)
-    said = capsys.readouterr().out
-    assert "From step 9 on: " in said
-    assert "eval_steps=3 (before: 6)" in said
-    assert "best_model and early stopping depend on eval_steps" in said
+    printed = capsys.readouterr().out
+    assert "From step 9 on: " in printed
+    assert "eval_steps=3 (before: 6)" in printed
+    assert "best_model and early stopping depend on eval_steps" in printed
     assert [x["step"] for x in lines_of(run_dir)] == [5, 10, 12]
     assert [x["step"] for x in lines_of(run_dir, "eval")] == [6, 9, 12]
     expected = weights_of(finished[0])

@@ -1,4 +1,4 @@
-"""What ends, stops or damages a run, and how it goes on."""
+"""Faults that end, stop or damage a run, and how it goes on."""
 
 import errno
 import json
@@ -11,7 +11,14 @@ import zlib
 
 import numpy as np
 import pytest
-from pretraining_runs import PowerCut, cut_power, lines_of, run, weights_of
+from pretraining_runs import (
+    PowerCut,
+    assert_same_run,
+    compile_nothing,
+    cut_power,
+    lines_of,
+    run,
+)
 
 from albert_tf.cluster.stops import RunStopped
 from albert_tf.config import RuntimeConfig, UserError, override
@@ -25,9 +32,14 @@ from albert_tf.rundir.checkpoints import SaveFailed
 from albert_tf.training import loop
 
 
+@pytest.fixture
+def uncompiled(monkeypatch):
+    compile_nothing(monkeypatch)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("after", [3, 7, 11, 12])
-def test_interrupted_and_resumed_is_the_same_run(
+@pytest.mark.parametrize("after", [3, 7, 12])
+def test_an_interrupted_and_resumed_run_is_the_same_run(
     after, finished, small_config, shards_dir, tmp_path, monkeypatch
 ):
     whole, evaluation = finished
@@ -39,28 +51,29 @@ def test_interrupted_and_resumed_is_the_same_run(
     assert not (run_dir / "model").exists()
     assert (run_dir / "best_model").exists() == (after > 6)
     assert run(small_config, shards_dir, run_dir) == evaluation
-    assert (run_dir / "metrics.jsonl").read_text() == (
-        whole / "metrics.jsonl"
-    ).read_text()
-    expected = weights_of(whole)
-    for path, value in weights_of(run_dir).items():
-        np.testing.assert_array_equal(value, expected[path], err_msg=path)
+    assert_same_run(run_dir, whole)
 
 
-def test_a_finished_run_is_left_as_it_is(finished, small_config, shards_dir):
+def test_a_finished_run_is_not_changed(
+    finished, small_config, shards_dir, uncompiled
+):
     run_dir, evaluation = finished
     before = (run_dir / "metrics.jsonl").read_text()
     assert run(small_config, shards_dir, run_dir) == evaluation
     assert (run_dir / "metrics.jsonl").read_text() == before
 
 
-def test_lines_that_a_resumed_log_lacks_are_reported(
-    finished, small_config, shards_dir, tmp_path, capsys
+def test_a_damaged_log_is_reported_and_repaired(
+    finished, small_config, shards_dir, tmp_path, capsys, uncompiled
 ):
     run_dir = tmp_path / "run"
     shutil.copytree(finished[0], run_dir)
     log = run_dir / "metrics.jsonl"
-    log.write_text(log.read_text().partition("\n")[0] + "\n")
+    whole = log.read_text()
+    log.write_text(whole + '{"step": 1')
+    run(small_config, shards_dir, run_dir)
+    assert log.read_text() == whole
+    log.write_text(whole.partition("\n")[0] + "\n")
     run(small_config, shards_dir, run_dir)
     assert (
         f"WARNING: {log} is not as this run left it at step 12: it has 1 of "
@@ -72,66 +85,50 @@ def poison(monkeypatch, bad_steps):
     """From now on the batches of these steps have an infinite loss."""
     plain_batch = Phases.batch
 
-    def batch(self, place, rows):
-        made = plain_batch(self, place, rows)
-        if place.step + place.passed_over in bad_steps:
+    def batch(self, position, rows):
+        made = plain_batch(self, position, rows)
+        if position.step + position.passed_over in bad_steps:
             made["masked_lm_weights"][0, 0] = np.inf
         return made
 
     monkeypatch.setattr(Phases, "batch", batch)
 
 
-@pytest.mark.slow
-def test_a_loss_that_is_not_finite_stops_the_run(
-    small_config, shards_dir, tmp_path, monkeypatch
+def test_a_nonfinite_loss_stops_the_run(
+    small_config, shards_dir, tmp_path, monkeypatch, uncompiled
 ):
     poison(monkeypatch, {6})
     with pytest.raises(RunStopped) as raised:
         run(small_config, shards_dir, tmp_path / "run")
     assert raised.value.exit_code == 17
     message = str(raised.value)
-    assert message.startswith("loss is ")
-    assert "at step 7; its batch: " in message
-    assert "record " in message
+    assert message.startswith("loss is inf at step 7; its batch: ")
     assert "go on with --on_nonfinite=skip or rollback" in message
-    assert sorted(os.listdir(tmp_path / "run/checkpoints")) == [
-        "step-4",
-        "step-6",
-    ]
+    saved = sorted(os.listdir(tmp_path / "run/checkpoints"))
+    assert saved == ["step-4", "step-6"]
     (line,) = (tmp_path / "run/events.jsonl").read_text().splitlines()
     event = json.loads(line)
     assert event["step"] == 7
     assert len(event["records"]) == 8
-    source = raised.value
-    assert all(name in str(source) for name in event["records"])
+    assert all(name in message for name in event["records"])
 
 
 @pytest.mark.slow
-def test_a_step_that_is_not_finite_is_skipped(
+def test_a_stopped_run_goes_on_as_its_message_says(
     small_config, shards_dir, tmp_path, monkeypatch, capsys
 ):
-    poison(monkeypatch, {2, 6})
-    config = override(small_config, {"on_nonfinite": "skip"})
-    evaluation = run(config, shards_dir, tmp_path / "run")
-    assert np.isfinite(evaluation["loss"])
-    assert [x["skipped_steps"] for x in lines_of(tmp_path / "run")] == [1, 2, 2]
-    said = capsys.readouterr().out
-    assert "at step 3; its batch: " in said
-    assert said.count(": skipped.") == 2
-
-
-@pytest.mark.slow
-def test_a_run_that_stopped_goes_on_as_its_message_says(
-    small_config, shards_dir, tmp_path, monkeypatch, capsys
-):
-    poison(monkeypatch, {6})
+    poison(monkeypatch, {6, 8})
     skipping = override(small_config, {"on_nonfinite": "skip"})
-    run(skipping, shards_dir, tmp_path / "whole")
+    evaluation = run(skipping, shards_dir, tmp_path / "whole")
+    assert np.isfinite(evaluation["loss"])
+    skipped = [x["skipped_steps"] for x in lines_of(tmp_path / "whole")]
+    assert skipped == [0, 2, 2]
+    assert capsys.readouterr().out.count(": skipped.") == 2
     with pytest.raises(RunStopped, match="go on with --on_nonfinite=skip"):
         run(small_config, shards_dir, tmp_path / "run")
     run(skipping, shards_dir, tmp_path / "run")
-    said = capsys.readouterr().out
-    assert "From step 7 on: on_nonfinite=skip (before: stop)." in said
+    printed = capsys.readouterr().out
+    assert "From step 7 on: on_nonfinite=skip (before: stop)." in printed
     logs = [tmp_path / name / "metrics.jsonl" for name in ("run", "whole")]
     assert logs[0].read_text() == logs[1].read_text()
     written = json.loads((tmp_path / "run/config.json").read_text())
@@ -141,28 +138,16 @@ def test_a_run_that_stopped_goes_on_as_its_message_says(
     ]
 
 
-@pytest.mark.slow
-def test_a_run_without_a_good_step_ends(
-    small_config, shards_dir, tmp_path, monkeypatch
+def test_a_roll_back_skips_the_examples(
+    small_config, shards_dir, tmp_path, monkeypatch, capsys, uncompiled
 ):
-    poison(monkeypatch, set(range(1, 12)))
-    config = override(small_config, {"on_nonfinite": "skip"})
-    with pytest.raises(RunStopped, match="10 steps in a row were skipped"):
-        run(config, shards_dir, tmp_path / "run")
-
-
-@pytest.mark.slow
-def test_a_roll_back_leaves_the_examples_out(
-    small_config, shards_dir, tmp_path, monkeypatch, capsys
-):
-    """Also when the run is interrupted after it."""
     poison(monkeypatch, {6})
     config = override(small_config, {"on_nonfinite": "rollback"})
-    evaluation = run(config, shards_dir, tmp_path / "run")
-    said = capsys.readouterr().out
-    assert "Back to step 6; the examples of the 1 steps up to 7 are" in said
-    assert lines_of(tmp_path / "run")[-1]["step"] == 12
+    run(config, shards_dir, tmp_path / "run")
+    printed = capsys.readouterr().out
+    assert "Back to step 6; the examples of the 1 steps up to 7 are" in printed
     last = lines_of(tmp_path / "run")[-1]
+    assert last["step"] == 12
     # Twelve steps, but the records of thirteen batches less the seventh's.
     source = PretrainingBatches(
         open_shards(shards_dir, "train"),
@@ -175,17 +160,29 @@ def test_a_roll_back_leaves_the_examples_out(
     for step in (0, 1, 2, 3, 4, 5, 7, 8, 9, 10, 11, 12):
         digest = zlib.crc32(source.record_numbers(step).tobytes(), digest)
     assert last["records_crc32"] == digest
-    assert np.isfinite(evaluation["loss"])
 
 
-@pytest.mark.slow
-def test_three_roll_backs_are_enough(
-    small_config, shards_dir, tmp_path, monkeypatch
+@pytest.mark.parametrize(
+    ("on_nonfinite", "message"),
+    [
+        ("skip", "10 steps in a row were skipped, the last one step 12: the"),
+        ("rollback", "after 3 roll-backs step 1 is not finite either. Lower"),
+    ],
+)
+def test_a_run_without_a_finite_step_has_diverged(
+    small_config,
+    shards_dir,
+    tmp_path,
+    monkeypatch,
+    uncompiled,
+    on_nonfinite,
+    message,
 ):
-    poison(monkeypatch, set(range(6, 20)))
-    config = override(small_config, {"on_nonfinite": "rollback"})
-    with pytest.raises(RunStopped, match="after 3 roll-backs step 7 is not"):
+    poison(monkeypatch, set(range(2, 20)))
+    config = override(small_config, {"on_nonfinite": on_nonfinite})
+    with pytest.raises(RunStopped, match=message) as raised:
         run(config, shards_dir, tmp_path / "run")
+    assert raised.value.exit_code == 17
 
 
 @pytest.mark.slow
@@ -194,7 +191,7 @@ def test_a_signal_saves_at_the_next_step(
     number, finished, small_config, shards_dir, tmp_path, monkeypatch
 ):
     plain_steps = loop.Trainer.train_steps
-    calls, saved_when_all_met = [], []
+    calls, saved_at_barrier = [], []
     saved = tmp_path / "run/checkpoints/step-7"
 
     def signalled(self, *args, **kwargs):
@@ -204,14 +201,14 @@ def test_a_signal_saves_at_the_next_step(
             os.kill(os.getpid(), number)
         return results
 
-    def meeting(strategy, value):
-        saved_when_all_met.append(saved.exists())
+    def barrier(strategy, value):
+        saved_at_barrier.append(saved.exists())
         return value
 
     before = signal.getsignal(number)
     with monkeypatch.context() as patch:
         patch.setattr(loop.Trainer, "train_steps", signalled)
-        patch.setattr(loop, "broadcast", meeting)
+        patch.setattr(loop, "broadcast", barrier)
         with pytest.raises(RunStopped) as raised:
             run(small_config, shards_dir, tmp_path / "run")
     assert str(raised.value) == (
@@ -220,7 +217,7 @@ def test_a_signal_saves_at_the_next_step(
     assert raised.value.exit_code == 128 + number
     assert signal.getsignal(number) == before
     # No worker ends, which would end the others, before that.
-    assert saved_when_all_met[-1]
+    assert saved_at_barrier[-1]
     whole, evaluation = finished
     assert run(small_config, shards_dir, tmp_path / "run") == evaluation
     assert (tmp_path / "run/metrics.jsonl").read_bytes() == (
@@ -228,9 +225,8 @@ def test_a_signal_saves_at_the_next_step(
     ).read_bytes()
 
 
-@pytest.mark.slow
 def test_a_signal_ends_a_run_that_waits_for_data(
-    finished, small_config, shards_dir, tmp_path, monkeypatch
+    small_config, shards_dir, tmp_path, monkeypatch, uncompiled
 ):
     plain_batch, plain_steps = Phases.batch, loop.Trainer.train_steps
     hanging = threading.Event()
@@ -241,56 +237,91 @@ def test_a_signal_ends_a_run_that_waits_for_data(
         made.append(results)
         return results
 
-    def stuck(self, place, rows):
-        if place.step == 7 and not hanging.is_set():
+    def stuck(self, position, rows):
+        if position.step == 7 and not hanging.is_set():
             while len(made) < 7:
                 time.sleep(0.01)
             os.kill(os.getpid(), signal.SIGTERM)
             hanging.wait(60)
-        return plain_batch(self, place, rows)
+        return plain_batch(self, position, rows)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(Phases, "batch", stuck)
-        patch.setattr(loop.Trainer, "train_steps", counted)
-        patch.setattr(input_pipeline, "_ENDING_SECONDS", 0.1)
-        with pytest.raises(RunStopped, match="saved at step 7; ") as raised:
-            run(small_config, shards_dir, tmp_path / "run")
-        hanging.set()
+    monkeypatch.setattr(Phases, "batch", stuck)
+    monkeypatch.setattr(loop.Trainer, "train_steps", counted)
+    monkeypatch.setattr(input_pipeline, "_JOIN_SECONDS", 0.1)
+    with pytest.raises(RunStopped, match="saved at step 7; ") as raised:
+        run(small_config, shards_dir, tmp_path / "run")
+    hanging.set()
     assert raised.value.exit_code == 143
-    whole, evaluation = finished
-    assert run(small_config, shards_dir, tmp_path / "run") == evaluation
-    assert (tmp_path / "run/metrics.jsonl").read_bytes() == (
-        whole / "metrics.jsonl"
-    ).read_bytes()
+    run(small_config, shards_dir, tmp_path / "run")
+    assert [x["step"] for x in lines_of(tmp_path / "run")] == [5, 10, 12]
 
 
-@pytest.mark.slow
-def test_a_model_that_finds_no_room(
-    finished, small_config, shards_dir, tmp_path, monkeypatch, capsys
+def test_a_stalled_reader_ends_the_run(
+    small_config, shards_dir, tmp_path, monkeypatch, capfd, uncompiled
 ):
-    plain_export = pretrain.save_model_directory
+    hold = threading.Event()
+    plain_batch = Phases.batch
 
+    def batch(self, position, rows):
+        if position.step == 3:
+            hold.wait(60)
+        return plain_batch(self, position, rows)
+
+    monkeypatch.setattr(Phases, "batch", batch)
+    monkeypatch.setattr(input_pipeline, "_JOIN_SECONDS", 0.1)
+    try:
+        with pytest.raises(RunStopped, match="step 4 was not read within 0.5"):
+            run(
+                small_config,
+                shards_dir,
+                tmp_path / "run",
+                runtime=RuntimeConfig(data_timeout_secs=0.5),
+            )
+    finally:
+        hold.set()
+    # The traceback of the thread that hangs.
+    assert "in batch" in capfd.readouterr().err
+
+
+def test_a_model_that_cannot_be_written(
+    small_config, shards_dir, tmp_path, monkeypatch, capsys, uncompiled
+):
     def full(path, *args, **kwargs):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(pretrain, "save_model_directory", full)
-    with pytest.raises(RunStopped) as raised:
-        run(small_config, shards_dir, tmp_path / "run")
-    said = f"{tmp_path}/run/best_model could not be written: No space left on"
-    assert said in capsys.readouterr().out
+    with monkeypatch.context() as patch:
+        patch.setattr(pretrain, "save_model_directory", full)
+        with pytest.raises(RunStopped) as raised:
+            run(small_config, shards_dir, tmp_path / "run")
+    message = f"{tmp_path}/run/best_model could not be written: No space left"
+    assert message in capsys.readouterr().out
     assert raised.value.exit_code == 74
     assert "make room and start the same command again" in str(raised.value)
-    monkeypatch.setattr(pretrain, "save_model_directory", plain_export)
-    whole, evaluation = finished
-    assert run(small_config, shards_dir, tmp_path / "run") == evaluation
-    assert (tmp_path / "run/model/model.safetensors").read_bytes() == (
-        whole / "model/model.safetensors"
-    ).read_bytes()
+    run(small_config, shards_dir, tmp_path / "run")
+    assert (tmp_path / "run/model/model.safetensors").exists()
 
 
-@pytest.mark.slow
-def test_a_run_whose_checkpoints_are_gone_says_that_it_begins_again(
-    small_config, shards_dir, tmp_path, capsys
+def test_checkpoints_that_cannot_be_written(
+    small_config, shards_dir, tmp_path, monkeypatch, capsys, uncompiled
+):
+    tried = []
+
+    def full(self, step, state, **options):
+        tried.append(step)
+        raise SaveFailed(f"Step {step}: no space left on device.")
+
+    monkeypatch.setattr(loop.Checkpoints, "save", full)
+    with pytest.raises(RunStopped) as raised:
+        run(small_config, shards_dir, tmp_path / "run")
+    assert raised.value.exit_code == 74
+    assert tried == [4, 6, 8]
+    assert "The last good checkpoint is of step none" in str(raised.value)
+    printed = capsys.readouterr().out
+    assert "Step 4: no space left on device. The run goes on" in printed
+
+
+def test_a_run_whose_checkpoints_are_gone_begins_again(
+    small_config, shards_dir, tmp_path, capsys, uncompiled
 ):
     run(small_config, shards_dir, tmp_path / "run")
     shutil.rmtree(tmp_path / "run/checkpoints")
@@ -301,9 +332,8 @@ def test_a_run_whose_checkpoints_are_gone_says_that_it_begins_again(
     )
 
 
-@pytest.mark.slow
 def test_a_run_directory_that_is_removed_ends_the_run(
-    small_config, shards_dir, tmp_path, monkeypatch
+    small_config, shards_dir, tmp_path, monkeypatch, uncompiled
 ):
     run_dir = tmp_path / "run"
     plain_save = loop.Checkpoints.save
@@ -323,11 +353,9 @@ def test_a_run_directory_that_is_removed_ends_the_run(
     assert not (run_dir / "model").exists()
 
 
-@pytest.mark.slow
-def test_a_run_directory_out_of_reach_for_a_moment_is_told(
-    small_config, shards_dir, tmp_path, monkeypatch, capsys
+def test_an_unreachable_run_directory_is_retried_at_the_next_save(
+    small_config, shards_dir, tmp_path, monkeypatch, capsys, uncompiled
 ):
-    """It is not gone: the run tries again at the next save."""
     config_path = str(tmp_path / "run/config.json")
     plain_open = files.open
     tried = []
@@ -340,88 +368,13 @@ def test_a_run_directory_out_of_reach_for_a_moment_is_told(
         return plain_open(path, mode)
 
     monkeypatch.setattr(files, "open", out_of_reach)
-    evaluation = run(small_config, shards_dir, tmp_path / "run")
-    assert np.isfinite(evaluation["loss"])
+    run(small_config, shards_dir, tmp_path / "run")
     assert len(tried) > 1
-    said = f"{tmp_path}/run cannot be read: Stale file handle. The run goes on"
-    assert said in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert f"{tmp_path}/run cannot be read: Stale file handle." in printed
 
 
-@pytest.mark.slow
-def test_a_full_disk_is_told_and_tried_again(
-    small_config, shards_dir, tmp_path, monkeypatch, capsys
-):
-    plain_save = loop.Checkpoints.save
-    tried = []
-
-    def full(self, step, state, **options):
-        tried.append(step)
-        if step < 12:
-            raise SaveFailed(f"Step {step}: no space left on device.")
-        plain_save(self, step, state, **options)
-
-    monkeypatch.setattr(loop.Checkpoints, "save", full)
-    with pytest.raises(RunStopped) as raised:
-        run(small_config, shards_dir, tmp_path / "run")
-    assert raised.value.exit_code == 74
-    assert tried == [4, 6, 8]
-    assert "The last good checkpoint is of step none" in str(raised.value)
-    assert "Step 4: no space left on device. The run goes on" in (
-        capsys.readouterr().out
-    )
-
-
-@pytest.mark.slow
-def test_a_reader_that_hangs_ends_the_run(
-    small_config, shards_dir, tmp_path, monkeypatch, capfd
-):
-    hold = threading.Event()
-    plain_batch = Phases.batch
-
-    def batch(self, place, rows):
-        if place.step == 3:
-            hold.wait(60)
-        return plain_batch(self, place, rows)
-
-    monkeypatch.setattr(Phases, "batch", batch)
-    try:
-        with pytest.raises(RunStopped, match="step 4 was not read within 1 s"):
-            run(
-                small_config,
-                shards_dir,
-                tmp_path / "run",
-                runtime=RuntimeConfig(data_timeout_secs=1.0),
-            )
-    finally:
-        hold.set()
-    # Where it hangs.
-    assert "in batch" in capfd.readouterr().err
-
-
-@pytest.mark.slow
-def test_killed_while_it_wrote_its_configuration(
-    small_config, shards_dir, tmp_path
-):
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run/config.json.tmp-77").write_text('{"job')
-    config = override(small_config, {"num_train_steps": 1})
-    run(config, shards_dir, tmp_path / "run")
-    assert (tmp_path / "run/model").is_dir()
-
-
-@pytest.mark.slow
-def test_a_torn_line_of_the_log_is_cut_off(small_config, shards_dir, tmp_path):
-    run(small_config, shards_dir, tmp_path / "run")
-    log = tmp_path / "run/metrics.jsonl"
-    whole = log.read_text()
-    log.write_text(whole + '{"step": 1')
-    run(small_config, shards_dir, tmp_path / "run")
-    assert log.read_text() == whole
-
-
-def test_a_damaged_shard_is_named(
-    small_config, shards_dir, tmp_path, tiny_directory
-):
+def test_a_damaged_shard_is_named(small_config, shards_dir, tmp_path):
     copy = tmp_path / "shards"
     shutil.copytree(shards_dir, copy)
     shard = copy / "train-00000-of-00001.tfrecord"

@@ -1,4 +1,4 @@
-"""The speed of this machine at what the project does, stage by stage.
+"""Measures the speed of this machine at each stage of the project's work.
 
 python -m bin.benchmark
 python -m bin.benchmark --stages=reading --repeats=1
@@ -10,13 +10,14 @@ python -m bin.benchmark --stages=featurisation,finetuning --preset=small \
     --task=SST-2 --data_dir=glue/SST-2 --max_seq_length=128 --batch_size=32
 
 Without --input it reads the docstrings of the installed packages, so it needs
-no data. The figures depend on what else the machine does meanwhile.
+no data. The results depend on what else the machine does meanwhile.
 """
 
 import os
 import shlex
 import sys
 import tempfile
+from typing import Any, TypeVar
 
 from absl import flags
 
@@ -24,7 +25,6 @@ from albert_tf.config import (
     PRESETS,
     FeatureConfig,
     MaskingConfig,
-    ModelConfig,
     OptimizerConfig,
     PretrainConfig,
     PretrainingDataConfig,
@@ -37,26 +37,50 @@ from albert_tf.config import (
 )
 from albert_tf.io.json_files import write_json
 from albert_tf.jobs.workload import Workload
-from albert_tf.tasks.base import Task
 from bin import command_line, tasks
+from bin.benchmarking.data_stages import DataPreparation, Reading
+from bin.benchmarking.finetuning_stages import Featurisation, Finetuning
+from bin.benchmarking.harness import Stage, run_stage, stage_table
 from bin.benchmarking.machine import describe_machine
-from bin.benchmarking.measures import run_stage, stage_table
-from bin.benchmarking.peers import PEERS, find_peers
-from bin.benchmarking.stages import STAGES, find_stage
-from bin.benchmarking.workplace import Workplace
+from bin.benchmarking.training_stages import (
+    PEERS,
+    DataWait,
+    Memory,
+    Recomputation,
+    Training,
+    check_peers,
+)
+from bin.benchmarking.workspace import Workspace
 
 FLAGS = flags.FLAGS
 
-# What is measured unless flags say otherwise.
+STAGES: dict[str, type[Stage]] = {
+    stage.name: stage
+    for stage in (
+        DataPreparation,
+        Reading,
+        Training,
+        Memory,
+        Recomputation,
+        DataWait,
+        Featurisation,
+        Finetuning,
+    )
+}
+
 _DATA = PretrainingDataConfig(record_kind="static", dupe_factor=10)
-# Neither is for flags to change: the stages decide.
-_NO_FLAGS = ("record_kind", "eval_fraction")
-# What of training is for flags to change. The optimizer: other libraries'
-# steps are with AdamW, which is less work than LAMB.
+# The settings that are flags. Other libraries' steps are with AdamW, which is
+# less work than LAMB. The length of features is --max_seq_length.
 _TRAINING_FLAGS = ("precision", "remat", "xla")
-_OPTIMIZER_FLAGS = ("optimizer",)
-# What of features is for flags to change; their length is --max_seq_length.
-_FEATURE_FLAGS = ("doc_stride", "max_query_length", "max_choice_length")
+_FLAGS = (
+    (_DATA, set(setting_fields(_DATA)) - {"record_kind", "eval_fraction"}),
+    (MaskingConfig(), set(setting_fields(MaskingConfig()))),
+    (TrainingConfig(), set(_TRAINING_FLAGS)),
+    (OptimizerConfig(), {"optimizer"}),
+    (FeatureConfig(), {"doc_stride", "max_query_length", "max_choice_length"}),
+)
+
+Config = TypeVar("Config")
 
 
 def define_flags() -> None:
@@ -81,17 +105,14 @@ def define_flags() -> None:
         "Pieces of the vocabulary that is trained without --tokenizer.",
         lower_bound=20,
     )
-    flags.DEFINE_integer(
-        "repeats", 3, "How often everything is measured.", lower_bound=1
-    )
+    flags.DEFINE_integer("repeats", 3, "Rounds of measurements.", lower_bound=1)
     flags.DEFINE_string(
         "work_dir",
         None,
-        "A directory on the disk to work on; none: the system's temporary "
-        "one. What is written there is removed again.",
+        "A directory for temporary files; none: the system's temporary one.",
     )
     flags.DEFINE_string(
-        "output", "benchmark.json", "File for the figures, as JSON."
+        "output", "benchmark.json", "File for the results, as JSON."
     )
     flags.DEFINE_enum(
         "preset", "base", list(PRESETS), "The model of training steps."
@@ -106,158 +127,141 @@ def define_flags() -> None:
         f"{', '.join(PEERS)}.",
     )
     tasks.define_flags(
-        "Whose examples fine-tuning is measured on; none: paragraphs of the "
-        "text, with labels that say nothing."
+        "Task whose examples fine-tuning is measured on; none: paragraphs of "
+        "the text, with arbitrary labels."
     )
     flags.DEFINE_string("data_dir", None, "The task's files.")
-    command_line.define_settings(_DATA, leave_out=_NO_FLAGS)
-    command_line.define_settings(MaskingConfig())
-    for config, names in (
-        (TrainingConfig(), _TRAINING_FLAGS),
-        (OptimizerConfig(), _OPTIMIZER_FLAGS),
-        (FeatureConfig(), _FEATURE_FLAGS),
-    ):
+    for config, names in _FLAGS:
         command_line.define_settings(
-            config, leave_out=set(setting_fields(config)).difference(names)
+            config, leave_out=set(setting_fields(config)) - names
         )
 
 
 def main() -> None:
     """Measures the stages, prints their tables and writes them as JSON."""
-    stages = [find_stage(name) for name in FLAGS.stages or [""]]
-    peers = find_peers(FLAGS.against)
-    task = _task()
-    # What is wrong with its files is told at once, too.
-    examples = task.read(FLAGS.data_dir, "train") if task else []
-    _check_paths()
-    config = _data_config()
-    masking = override(
-        MaskingConfig(), command_line.given_settings(MaskingConfig())
-    )
-    work = _workload(config.max_seq_length, masking)
-    features = override(
-        FeatureConfig(),
-        {
-            **command_line.given_settings(FeatureConfig()),
-            "max_seq_length": config.max_seq_length,
-        },
-    )
-    for peer in peers:
-        # At once, and not after minutes, for what it cannot do.
-        peer.variants(work)
-    result = {
+    for name in FLAGS.stages or [""]:
+        if name not in STAGES:
+            raise UserError(
+                f"--stages names {name!r}, which is none of "
+                f"{', '.join(STAGES)}."
+            )
+    result: dict[str, Any] = {
         "command": shlex.join(sys.orig_argv),
         "machine": describe_machine(),
-        "settings": {
-            "input": FLAGS.input,
-            "tokenizer": FLAGS.tokenizer,
-            "repeats": FLAGS.repeats,
-            "preset": FLAGS.preset,
-            "batch_size": FLAGS.batch_size,
-            "against": FLAGS.against,
-            **{n: getattr(work.training, n) for n in _TRAINING_FLAGS},
-            **{n: getattr(work.optimizer, n) for n in _OPTIMIZER_FLAGS},
-            "data": to_dict(config),
-            "masking": to_dict(masking),
-            "task": FLAGS.task,
-            "features": to_dict(features),
-        },
-        "stages": {},
     }
     with tempfile.TemporaryDirectory(
-        prefix="benchmark-", dir=FLAGS.work_dir
+        prefix="benchmark-", dir=_checked(FLAGS.work_dir, "work_dir")
     ) as directory:
-        place = Workplace(
-            directory,
-            work=work,
-            peers=peers,
-            inputs=FLAGS.input,
-            tokenizer_dir=FLAGS.tokenizer,
-            vocab_size=FLAGS.vocab_size,
-            config=config,
-            masking=masking,
-            features=features,
-            task=task,
-            examples=examples,
-        )
-        for stage in stages:
-            measured = run_stage(stage, place, FLAGS.repeats)
-            print(f"\n{stage.name}: {stage.measures}.\n")
+        workspace = _workspace(directory)
+        result |= {"settings": _settings(workspace), "stages": {}}
+        for name in FLAGS.stages:
+            measured = run_stage(STAGES[name], workspace, FLAGS.repeats)
+            print(f"\n{name}: {measured['measures']}.\n")
             print(f"{stage_table(measured['results'])}\n", flush=True)
-            result["stages"][stage.name] = measured
-            # After every stage: the next one may be broken off.
+            result["stages"][name] = measured
+            # After every stage: the next one may be interrupted.
             write_json(FLAGS.output, result)
-    print(f"The figures are in {FLAGS.output}.")
+    print(f"The results are in {FLAGS.output}.")
 
 
-def _task() -> Task | None:
-    """Returns the task of --task, if one is given.
+def _workspace(directory: str) -> Workspace:
+    """Returns settings and inputs, all checked before anything is measured.
 
     Raises:
-        UserError: when it comes without its files, or they without it.
+        UserError: for mistakes in the flags and the files that they name.
     """
-    if not (FLAGS.task or FLAGS.columns or FLAGS.data_dir):
-        return None
-    if not (FLAGS.task and FLAGS.data_dir):
-        raise UserError("--task and --data_dir go together; give both.")
-    return tasks.chosen()
-
-
-def _data_config() -> PretrainingDataConfig:
-    given = command_line.given_settings(_DATA)
-    if not FLAGS.input:
-        # The form of the sample corpus.
-        given.setdefault("document_separator", "blank_line")
-    # As long as the model reads, where nothing is said.
-    model = _model()
-    given.setdefault(
-        "max_seq_length",
-        min(_DATA.max_seq_length, model.max_position_embeddings),
-    )
-    config = override(_DATA, given)
-    if config.max_seq_length > model.max_position_embeddings:
-        raise UserError(
-            f"--max_seq_length={config.max_seq_length} is more than the "
-            f"{model.max_position_embeddings} tokens that "
-            f"--preset={FLAGS.preset} reads."
-        )
-    return config
-
-
-def _model() -> ModelConfig:
-    return override(PretrainConfig(), preset(FLAGS.preset)).model
-
-
-def _workload(seq_length: int, masking: MaskingConfig) -> Workload:
-    return Workload(
-        model=_model(),
-        batch_size=FLAGS.batch_size,
-        seq_length=seq_length,
-        num_predictions=masking.prediction_slots(seq_length),
-        training=override(
-            TrainingConfig(), command_line.given_settings(TrainingConfig())
-        ),
-        optimizer=override(
-            OptimizerConfig(), command_line.given_settings(OptimizerConfig())
-        ),
-    )
-
-
-def _check_paths() -> None:
-    """Raises UserError at once for what would only fail after minutes."""
     from albert_tf.text.tokenizer import load_tokenizer
     from data_prep.corpus.reading import list_files
 
+    pair = (FLAGS.task, FLAGS.data_dir)
+    if any((*pair, FLAGS.columns)) and not all(pair):
+        raise UserError("--task and --data_dir go together; give both.")
+    task = tasks.chosen() if FLAGS.task else None
+    examples = task.read(FLAGS.data_dir, "train") if task else []
+    _checked(os.path.dirname(os.path.abspath(FLAGS.output)), "output")
     if FLAGS.input:
         list_files(FLAGS.input)
     if FLAGS.tokenizer:
         load_tokenizer(FLAGS.tokenizer)
-    folder = os.path.dirname(os.path.abspath(FLAGS.output))
-    for name, path in (("output", folder), ("work_dir", FLAGS.work_dir)):
-        if path and not (os.path.isdir(path) and os.access(path, os.W_OK)):
-            raise UserError(
-                f"--{name}: {path} is no directory that can be written to."
-            )
+    model = override(PretrainConfig(), preset(FLAGS.preset)).model
+    config = _data_config(model.max_position_embeddings)
+    masking = _given(MaskingConfig())
+    work = Workload(
+        model=model,
+        batch_size=FLAGS.batch_size,
+        seq_length=config.max_seq_length,
+        num_predictions=masking.prediction_slots(config.max_seq_length),
+        training=_given(TrainingConfig()),
+        optimizer=_given(OptimizerConfig()),
+    )
+    return Workspace(
+        directory,
+        inputs=FLAGS.input,
+        tokenizer=FLAGS.tokenizer,
+        vocab_size=FLAGS.vocab_size,
+        config=config,
+        masking=masking,
+        work=work,
+        features=override(
+            _given(FeatureConfig()), {"max_seq_length": config.max_seq_length}
+        ),
+        peers=check_peers(FLAGS.against, work),
+        task=task,
+        examples=examples,
+    )
+
+
+def _data_config(max_positions: int) -> PretrainingDataConfig:
+    defaults = {"max_seq_length": min(_DATA.max_seq_length, max_positions)}
+    if not FLAGS.input:
+        # The form of the sample corpus.
+        defaults["document_separator"] = "blank_line"
+    config = _given(override(_DATA, defaults))
+    if config.max_seq_length > max_positions:
+        raise UserError(
+            f"--max_seq_length={config.max_seq_length} is more than the "
+            f"{max_positions} tokens that --preset={FLAGS.preset} reads."
+        )
+    return config
+
+
+def _given(config: Config) -> Config:
+    """Returns the settings with those that are given as flags."""
+    return override(config, command_line.given_settings(config))
+
+
+def _checked(directory: str | None, flag: str) -> str | None:
+    """Returns the directory.
+
+    Raises:
+        UserError: if it cannot be written to.
+    """
+    if directory and not (
+        os.path.isdir(directory) and os.access(directory, os.W_OK)
+    ):
+        raise UserError(
+            f"--{flag}: {directory} is no directory that can be written to."
+        )
+    return directory
+
+
+def _settings(workspace: Workspace) -> dict[str, Any]:
+    """Returns the settings, as the results hold them."""
+    training = workspace.work.training
+    return {
+        "input": FLAGS.input,
+        "tokenizer": FLAGS.tokenizer,
+        "repeats": FLAGS.repeats,
+        "preset": FLAGS.preset,
+        "batch_size": FLAGS.batch_size,
+        "against": FLAGS.against,
+        **{name: getattr(training, name) for name in _TRAINING_FLAGS},
+        "optimizer": workspace.work.optimizer.optimizer,
+        "data": to_dict(workspace.config),
+        "masking": to_dict(workspace.masking),
+        "task": FLAGS.task,
+        "features": to_dict(workspace.features),
+    }
 
 
 if __name__ == "__main__":

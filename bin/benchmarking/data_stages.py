@@ -1,129 +1,452 @@
 """The stages that measure data: made offline, and read for training."""
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+import contextlib
+import dataclasses
+import functools
+import io
+import os
+import re
+import resource
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, BinaryIO, NamedTuple, Self
 
-from albert_tf.config import MaskingConfig
-from bin import command_line
-from bin.benchmarking.machine import in_fresh_process
-from bin.benchmarking.measures import Measured
-from bin.benchmarking.workplace import Workplace
+from albert_tf.config import MaskingConfig, PretrainingDataConfig
+from albert_tf.records.shards import open_shards, write_shard
+from albert_tf.text.tokenizer import load_tokenizer
+from bin.benchmarking import machine
+from bin.benchmarking.harness import Measurement, Stage, Turns, log
+from bin.benchmarking.workspace import Workspace
+from data_prep.corpus.reading import (
+    CorpusFile,
+    CorpusReport,
+    Document,
+    read_file,
+)
+from data_prep.corpus.sample import SAMPLE_CHARS
+from data_prep.corpus.sentences import SENTENCE_SPLITTERS
+from data_prep.pretraining.build_plan import TRAIN, list_sources
+from data_prep.pretraining.pretraining_data import build_pretraining_data
+from data_prep.pretraining.record_maker import RecordMaker, UnitDocument
+from data_prep.pretraining.record_parts import (
+    Partition,
+    PartWriter,
+    list_runs,
+    shard_records,
+)
 
-if TYPE_CHECKING:
-    from bin.benchmarking.build_benchmark import BuildTimes, StepTimes
+# The sample whose steps are timed: heads of files spread over the corpus.
+_SAMPLE_BYTES = 2_000_000
+_SAMPLE_FILES = 8
 
 _BATCH_SIZES = (64, 256)
 _READING_SECONDS = 2.0
+# Batches before the clock runs: imports, caches of the disk.
+_WARM_UP = 3
+
+_WORKERS = {"one worker": 1, "two workers": 2}
+_STEPS = "all steps alone"
 
 
-def data_preparation(place: Workplace) -> Iterator[Measured]:
-    """Yields the figures of building records, by one worker and by two."""
-    from bin.benchmarking.build_benchmark import measure_build, measure_steps
+class BuildTimes(NamedTuple):
+    """The cost of a whole build."""
 
-    def in_process(
-        num_cores: int, function: Callable, **more: int
+    seconds: float
+    # Its phases, one after the other.
+    planning: float  # surveying the corpus, training the sentence splitter
+    records: float
+    shards: float
+    num_instances: int
+    text_bytes: int
+    peak_bytes: int  # of the main process
+    worker_peak_bytes: int  # of the largest worker, 0 without any
+
+    @property
+    def rate(self) -> float:
+        """Instances a second."""
+        return self.num_instances / self.seconds
+
+    @property
+    def planned_rate(self) -> float:
+        """Instances a second after planning, as of a very large corpus."""
+        return self.num_instances / (self.records + self.shards)
+
+
+class StepTimes(NamedTuple):
+    """The cost of the steps of a build on the sample."""
+
+    seconds: dict[str, float]
+    num_instances: int
+
+    @property
+    def rate(self) -> float:
+        """Instances a second of a build without any overhead."""
+        return self.num_instances / sum(self.seconds.values())
+
+
+@dataclasses.dataclass
+class DataPreparation(Stage):
+    """Builds of static records, and their steps one by one."""
+
+    name = "data_preparation"
+    description = (
+        "bin.build_pretraining_data: static records, from text to shards on "
+        "disk, by one worker on one core and by two on two; and each of its "
+        "steps alone, on one core"
+    )
+    fresh_process = False
+
+    directory: str
+    cores: Sequence[int]
+    ceiling: float
+    settings: Mapping[str, Any]
+
+    @classmethod
+    def prepare(cls, workspace: Workspace) -> Self:
+        return cls(
+            workspace.directory,
+            workspace.cores,
+            workspace.ceiling,
+            {
+                "inputs": workspace.corpus,
+                "tokenizer_dir": workspace.tokenizer_dir,
+                "config": workspace.config,
+                "masking": workspace.masking,
+            },
+        )
+
+    def sides(self) -> dict[str, Callable[[], Any]]:
+        sides = {}
+        for name, workers in _WORKERS.items():
+            if workers <= len(self.cores):
+                sides[name] = functools.partial(
+                    self._run, workers, measure_build, workers=workers
+                )
+            else:
+                log(f"{name}: left out, this process may use one core.")
+        return {**sides, _STEPS: functools.partial(self._run, 1, measure_steps)}
+
+    def _run(
+        self, num_cores: int, function: Callable, **more: int
     ) -> tuple[Any, float]:
-        with place.scratch() as directory:
-            return in_fresh_process(
-                place.cores[:num_cores],
+        with tempfile.TemporaryDirectory(dir=self.directory) as directory:
+            return machine.in_fresh_process(
+                self.cores[:num_cores],
                 function,
-                place.inputs,
-                directory,
-                tokenizer_dir=place.tokenizer_dir,
-                config=place.config,
-                masking=place.masking,
+                output_dir=directory,
+                **self.settings,
                 **more,
             )
 
-    jobs = {}
-    for workers, name in ((1, "one worker"), (2, "two workers")):
-        if len(place.cores) < workers:
-            place.say(f"{name}: left out, this process may use one core.")
-            continue
-        times, whole = in_process(workers, measure_build, workers=workers)
-        jobs[workers] = times
-        place.say(f"{name}: {times.rate:.4g} instances/s")
-        yield from _of_job(name, times)
-        rate = times.num_instances / whole
-        yield Measured(f"{name}, with start-up", "instances/s", rate)
-        yield _of_ceiling(place, name, times.rate)
-    if len(jobs) == 2:
-        ratio = jobs[2].rate / jobs[1].rate
-        yield Measured("two workers to one", "times", ratio)
-        ratio = jobs[2].planned_rate / jobs[1].planned_rate
-        yield Measured("two workers to one, once planned", "times", ratio)
-    steps, _ = in_process(1, measure_steps)
-    place.say(f"the steps alone: {steps.rate:.4g} instances/s")
-    yield from _of_steps(steps)
-    share = 100 * jobs[1].rate / steps.rate
-    yield Measured("one worker, of what the steps allow", "%", share)
-    share = 100 * jobs[1].planned_rate / steps.rate
-    yield Measured("one worker, of that once planned", "%", share)
+    def measurements(self, turns: Turns) -> Iterator[Measurement]:
+        builds = {name: turns[name] for name in _WORKERS if name in turns}
+        for name, (times, seconds) in builds.items():
+            yield from _of_build(name, times)
+            rate = times.num_instances / seconds
+            yield Measurement(f"{name}, with start-up", "instances/s", rate)
+            ratio = times.rate / self.ceiling
+            name = f"{name}, to training at the ceiling"
+            yield Measurement(name, "times", ratio)
+        one, *more = (times for times, _ in builds.values())
+        for two in more:
+            for name, ratio in (
+                ("two workers to one", two.rate / one.rate),
+                (
+                    "two workers to one, once planned",
+                    two.planned_rate / one.planned_rate,
+                ),
+            ):
+                yield Measurement(name, "times", ratio)
+        steps, _ = turns[_STEPS]
+        total = sum(steps.seconds.values())
+        for step, seconds in steps.seconds.items():
+            rate = steps.num_instances / seconds
+            yield Measurement(f"{step} alone", "instances/s", rate)
+            share = 100 * seconds / total
+            yield Measurement(f"{step}, of the steps", "%", share)
+        yield Measurement(_STEPS, "instances/s", steps.rate)
+        for name, rate in (
+            ("one worker, of what the steps allow", one.rate),
+            ("one worker, of that once planned", one.planned_rate),
+        ):
+            yield Measurement(name, "%", 100 * rate / steps.rate)
 
 
-def _of_ceiling(place: Workplace, name: str, rate: float) -> Measured:
-    times = rate / place.ceiling_sequences
-    return Measured(f"{name}, to training at the ceiling", "times", times)
-
-
-def _of_job(name: str, times: "BuildTimes") -> Iterator[Measured]:
-    yield Measured(name, "instances/s", times.rate)
+def _of_build(name: str, times: BuildTimes) -> Iterator[Measurement]:
+    yield Measurement(name, "instances/s", times.rate)
     text = times.text_bytes / times.seconds / 1e6
-    yield Measured(f"{name}, of text", "MB/s", text)
+    yield Measurement(f"{name}, of text", "MB/s", text)
     planned = f"{name}, once planned"
-    yield Measured(planned, "instances/s", times.planned_rate)
+    yield Measurement(planned, "instances/s", times.planned_rate)
     for phase in ("planning", "records", "shards"):
-        yield Measured(f"{name}, {phase}", "s", getattr(times, phase))
-    # Learning where sentences end takes one core, however many workers.
+        yield Measurement(f"{name}, {phase}", "s", getattr(times, phase))
+    # Training Punkt takes one core, however many workers there are.
     share = 100 * times.planning / times.seconds
-    yield Measured(f"{name}, planning of the whole", "%", share)
-    yield Measured(f"{name}, peak memory", "MB", times.peak_bytes / 1e6)
-    if of_worker := times.worker_peak_bytes:
-        peak = f"{name}, peak memory of the larger"
-        yield Measured(peak, "MB", of_worker / 1e6)
+    yield Measurement(f"{name}, planning of the whole", "%", share)
+    yield Measurement(f"{name}, peak memory", "MB", times.peak_bytes / 1e6)
+    if times.worker_peak_bytes:
+        peak = times.worker_peak_bytes / 1e6
+        yield Measurement(f"{name}, peak memory of the larger", "MB", peak)
 
 
-def _of_steps(steps: "StepTimes") -> Iterator[Measured]:
-    total = sum(steps.seconds.values())
-    for step, seconds in steps.seconds.items():
-        rate = steps.num_instances / seconds
-        yield Measured(f"{step} alone", "instances/s", rate)
-        yield Measured(f"{step}, of the steps", "%", 100 * seconds / total)
-    yield Measured("all steps alone", "instances/s", steps.rate)
+def measure_build(
+    inputs: Sequence[str],
+    output_dir: str,
+    *,
+    tokenizer_dir: str,
+    config: PretrainingDataConfig,
+    masking: MaskingConfig,
+    workers: int,
+) -> BuildTimes:
+    """Returns the cost of a build, from raw text to shards on disk.
 
+    Call in a fresh process, since peak memory is that of the whole process.
 
-def reading(place: Workplace) -> Iterator[Measured]:
-    """Yields the figures of making batches out of records."""
-    shards = {kind: place.shards(kind) for kind in ("dynamic", "static")}
-    measured, _ = in_fresh_process(
-        place.cores[:1], _read, shards, place.masking
-    )
-    for one in measured:
-        yield one
-        if one.unit == "sequences/s":
-            place.say(f"{one.name}: {one.value:.4g} {one.unit}")
-            yield _of_ceiling(place, one.name, one.value)
-
-
-def _read(shards: dict[str, str], masking: MaskingConfig) -> list[Measured]:
-    """Returns the figures of reading; they come from a fresh process.
-
-    What it gives its parent must not make that load TensorFlow.
+    Raises:
+        UserError: see `build_pretraining_data`.
     """
-    command_line.load_tensorflow()
-    from bin.benchmarking.reading_benchmark import measure_reading
+    begun: dict[str, float] = {}
 
-    times = measure_reading(
-        shards, _BATCH_SIZES, masking_config=masking, seconds=_READING_SECONDS
+    @contextlib.contextmanager
+    def note(unit: str) -> Iterator[Callable[..., None]]:
+        begun[unit] = time.perf_counter()
+        yield lambda done, total=None, **beside: None
+
+    begin = time.perf_counter()
+    metadata = build_pretraining_data(
+        inputs,
+        output_dir,
+        tokenizer_dir=tokenizer_dir,
+        config=config,
+        masking=masking,
+        workers=workers,
+        progress=note,
     )
-    measured = []
-    for (kind, size), of_kind in times.items():
-        name = f"{kind}, batches of {size}"
-        rate = of_kind.num_sequences / of_kind.seconds
-        measured.append(Measured(name, "sequences/s", rate))
-        parts = {"reading": of_kind.reading, "parsing": of_kind.parsing}
-        parts["masking" if kind == "dynamic" else "the rest"] = of_kind.rest
-        for part, seconds in parts.items():
-            share = 100 * seconds / of_kind.seconds
-            measured.append(Measured(f"{name}, {part}", "%", share))
-    return measured
+    end = time.perf_counter()
+    return BuildTimes(
+        end - begin,
+        begun["characters"] - begin,
+        begun["shards"] - begun["characters"],
+        end - begun["shards"],
+        sum(split["num_records"] for split in metadata["splits"].values()),
+        sum(s["num_bytes"] for s in metadata["settings"]["inputs"].values()),
+        peak_memory(),
+        _rusage_bytes(resource.RUSAGE_CHILDREN) if workers > 1 else 0,
+    )
+
+
+def peak_memory() -> int:
+    """Returns the bytes resident at this process's peak."""
+    with contextlib.suppress(OSError), open("/proc/self/status") as file:
+        # getrusage would count what the starting process had before exec.
+        if found := re.search(r"^VmHWM:\s+(\d+) kB", file.read(), re.MULTILINE):
+            return 1024 * int(found[1])
+    return _rusage_bytes(resource.RUSAGE_SELF)
+
+
+def _rusage_bytes(who: int) -> int:
+    """Returns peak memory; of children, that of the largest."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return unit * resource.getrusage(who).ru_maxrss
+
+
+def measure_steps(
+    inputs: Sequence[str],
+    output_dir: str,
+    *,
+    tokenizer_dir: str,
+    config: PretrainingDataConfig,
+    masking: MaskingConfig,
+) -> StepTimes:
+    """Returns the cost of each step of making static records, in sequence.
+
+    They take a sample of the corpus; `output_dir` is an empty directory.
+    """
+    config = dataclasses.replace(config, record_kind="static")
+    times: Counter[str] = Counter()
+
+    @contextlib.contextmanager
+    def clock(step: str) -> Iterator[None]:
+        begin = time.perf_counter()
+        yield
+        times[step] += time.perf_counter() - begin
+
+    tokenizer = load_tokenizer(tokenizer_dir)
+    with clock("reading text"):
+        documents = _sample(inputs, config)
+    splitter = SENTENCE_SPLITTERS[config.sentence_splitter].train(
+        _training_texts(documents)
+    )
+    maker = RecordMaker(tokenizer, splitter, config, masking, clock)
+    unit = [UnitDocument(TRAIN, TRAIN, document) for document in documents]
+    counts: Counter[str] = Counter()
+    partition = Partition({TRAIN: 1})
+    writer = PartWriter(output_dir, 0, partition)
+    for batch in maker(unit, counts):
+        with clock("writing parts"):
+            writer.add(batch)
+    with clock("writing parts"):
+        writer.finish(counts)
+    with clock("writing shards"):
+        records = shard_records(list_runs(output_dir), partition, TRAIN, 0)
+        write_shard(os.path.join(output_dir, "train.tfrecord"), records)
+    return StepTimes(dict(times), counts[f"{TRAIN}/instances"])
+
+
+def _sample(
+    inputs: Sequence[str], config: PretrainingDataConfig
+) -> list[Document]:
+    (source,) = list_sources(inputs, [], config)
+    files = sample_files(source.files)
+
+    def open_head(path: str, mode: str) -> BinaryIO:
+        with open(path, mode) as file:
+            return io.BytesIO(file.read(_SAMPLE_BYTES // len(files)))
+
+    return [
+        document
+        for file in files
+        for document in read_file(
+            file,
+            skip_header_lines=config.skip_header_lines,
+            report=CorpusReport(),
+            open_file=open_head,
+        )
+    ]
+
+
+def sample_files(files: Sequence[CorpusFile]) -> list[CorpusFile]:
+    """Returns a few files, spread evenly over all of them."""
+    number = min(len(files), _SAMPLE_FILES)
+    return [files[n * len(files) // number] for n in range(number)]
+
+
+def _training_texts(documents: Sequence[Document]) -> Iterator[str]:
+    """Yields as much text as a build trains its sentence splitter on."""
+    left = SAMPLE_CHARS
+    for document in documents:
+        text = "\n\n".join(document.paragraphs)[:left]
+        left -= len(text)
+        if text:
+            yield text
+
+
+class ReadingTimes(NamedTuple):
+    """The cost of making batches."""
+
+    num_sequences: int
+    seconds: float  # of whole batches
+    # Parts of a batch, repeated on their own.
+    reading: float
+    parsing: float
+
+    @property
+    def rest(self) -> float:
+        """Seconds of the rest of a batch: of dynamic records, masking."""
+        return max(0.0, self.seconds - self.reading - self.parsing)
+
+
+@dataclasses.dataclass
+class Reading(Stage):
+    """Batches for pretraining, by kind of record and batch size."""
+
+    name = "reading"
+    description = (
+        "batches for pretraining out of shards, on one core; dynamic records "
+        "are masked as they are read"
+    )
+    max_cores = 1
+
+    shards: Mapping[str, str]
+    masking: MaskingConfig
+    ceiling: float
+
+    @classmethod
+    def prepare(cls, workspace: Workspace) -> Self:
+        kinds = ("dynamic", "static")
+        return cls(
+            {kind: workspace.shards(kind) for kind in kinds},
+            workspace.masking,
+            workspace.ceiling,
+        )
+
+    def sides(self) -> dict[tuple[str, int], Callable[[], ReadingTimes]]:
+        use_one_thread()
+        return {
+            (kind, size): functools.partial(
+                measure_reading, directory, size, self.masking
+            )
+            for kind, directory in self.shards.items()
+            for size in _BATCH_SIZES
+        }
+
+    def measurements(self, turns: Turns) -> Iterator[Measurement]:
+        for (kind, size), times in turns.items():
+            name = f"{kind}, batches of {size}"
+            rate = times.num_sequences / times.seconds
+            yield Measurement(name, "sequences/s", rate)
+            rest = "masking" if kind == "dynamic" else "the rest"
+            for part, seconds in (
+                ("reading", times.reading),
+                ("parsing", times.parsing),
+                (rest, times.rest),
+            ):
+                share = 100 * seconds / times.seconds
+                yield Measurement(f"{name}, {part}", "%", share)
+            name = f"{name}, to training at the ceiling"
+            yield Measurement(name, "times", rate / self.ceiling)
+
+
+def use_one_thread() -> None:
+    """Limits TensorFlow to one thread; it must not have run anything yet."""
+    import tensorflow as tf
+
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    tf.config.threading.set_inter_op_parallelism_threads(1)
+
+
+def measure_reading(
+    directory: str, batch_size: int, masking: MaskingConfig
+) -> ReadingTimes:
+    """Returns the cost of making batches for a few seconds.
+
+    Raises:
+        UserError: see `shards.open_shards`.
+    """
+    from albert_tf.inputs.input_pipeline import PretrainingBatches
+    from albert_tf.records.schemas import RECORD_SPECS, parse_batch
+
+    with open_shards(directory, "train") as shards:
+        batches = PretrainingBatches(
+            shards,
+            masking_config=masking,
+            batch_size=batch_size,
+            seed=12345,
+            training=True,
+        )
+        for step in range(_WARM_UP):
+            batches.batch(step)
+        whole = reading = parsing = 0.0
+        step = _WARM_UP
+        while whole < _READING_SECONDS:
+            begin = time.perf_counter()
+            batches.batch(step)
+            made = time.perf_counter()
+            # The same records again, as the batch has read and parsed them.
+            serialized = shards.read(batches.record_numbers(step))
+            read = time.perf_counter()
+            parse_batch(
+                RECORD_SPECS[batches.kind],
+                serialized,
+                max_seq_length=batches.max_seq_length,
+                num_slots=shards.metadata["num_slots"],
+            )
+            parsed = time.perf_counter()
+            whole += made - begin
+            reading += read - made
+            parsing += parsed - read
+            step += 1
+    return ReadingTimes((step - _WARM_UP) * batch_size, whole, reading, parsing)

@@ -1,68 +1,53 @@
 """KerasHub's ALBERT, on TensorFlow, at the work that is measured."""
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from albert_tf.config import UserError, override
 from albert_tf.jobs.workload import Workload
-from albert_tf.modeling.accounting import encoder_flops, training_flops
+from bin.benchmarking.side import Batch, Side, check_precision, job_flops
 
 _POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
-# Whether Keras compiles with XLA.
-_COMPILED = {"graph": False, "XLA": True}
 # What its ALBERT has no setting for.
 _FIXED = {"sharing": "all", "hidden_act": "gelu", "layer_norm_eps": 1e-12}
 
 
-def variants(work: Workload) -> tuple[str, ...]:
-    """Returns the ways to do the work; what is fastest is to be taken.
+class KerasHubSide(Side):
+    """AlbertBackbone with two heads, and AdamW.
 
-    Raises:
-        UserError: for what KerasHub has no model for.
+    KerasHub has no sentence-order head: a dense layer on the pooled output
+    stands for it.
     """
-    config = work.model
-    fixed = _FIXED | {
-        "attention_probs_dropout_prob": config.hidden_dropout_prob
-    }
-    for name, value in fixed.items():
-        if getattr(config, name) != value:
+
+    name = "keras_hub"
+    packages = ("keras_hub",)
+
+    @classmethod
+    def variants(cls, work: Workload) -> tuple[str, ...]:
+        config = work.model
+        dropout = config.hidden_dropout_prob
+        fixed = _FIXED | {"attention_probs_dropout_prob": dropout}
+        for name, value in fixed.items():
+            if getattr(config, name) != value:
+                raise UserError(
+                    f"{name}={getattr(config, name)}: the ALBERT of KerasHub "
+                    f"always takes {value}; choose another --preset."
+                )
+        if config.num_hidden_layers % config.num_hidden_groups:
             raise UserError(
-                f"{name}={getattr(config, name)}: the ALBERT of KerasHub "
-                f"always takes {value}; choose another --preset."
+                f"num_hidden_groups={config.num_hidden_groups}: the ALBERT of "
+                "KerasHub has groups of one size, which do not divide "
+                f"num_hidden_layers={config.num_hidden_layers}."
             )
-    if config.num_hidden_layers % config.num_hidden_groups:
-        raise UserError(
-            f"num_hidden_groups={config.num_hidden_groups}: the ALBERT of "
-            "KerasHub has groups of one size, which do not divide "
-            f"num_hidden_layers={config.num_hidden_layers}."
-        )
-    precision = work.training.precision
-    if precision not in _POLICIES:
-        raise UserError(
-            f"precision={precision} is not compared with keras_hub; "
-            f"{' and '.join(_POLICIES)} are."
-        )
-    return tuple(_COMPILED)
+        check_precision(cls.name, work, _POLICIES)
+        return ("graph", "XLA")
 
-
-class KerasHubSide:
-    """An AlbertBackbone with two heads and AdamW; see workload.Side.
-
-    KerasHub has no sentence order: a dense layer on the pooled output is it.
-    """
-
-    def __init__(
-        self, work: Workload, batch: Mapping[str, np.ndarray], variant: str
-    ) -> None:
+    def __init__(self, work: Workload, batch: Batch, variant: str) -> None:
         import keras
         import keras_hub
         import tensorflow as tf
 
         keras.utils.set_random_seed(work.training.seed)
-        config = work.model
-        compiled = _COMPILED[variant]
-        policy = _POLICIES[work.training.precision]
+        config, policy = work.model, _POLICIES[work.training.precision]
         backbone = keras_hub.models.AlbertBackbone(
             vocabulary_size=config.vocab_size,
             num_layers=config.num_hidden_layers,
@@ -98,58 +83,48 @@ class KerasHubSide:
             loss={"masked_lm": loss, "sentence_order": loss},
         )
         self._model.optimizer.build(self._model.trainable_variables)
-        # What fit() calls. By itself Keras would not compile it where
-        # operations are to be deterministic, as in this project's programs.
-        self._train = tf.function(self._model.train_step, jit_compile=compiled)
-        self._inputs = {
-            "token_ids": tf.constant(batch["input_ids"]),
-            "padding_mask": tf.constant(batch["input_mask"]),
-            "segment_ids": tf.constant(batch["segment_ids"]),
-        }
-        self._features = {
-            **self._inputs,
-            "mask_positions": tf.constant(batch["masked_lm_positions"]),
-        }
-        self._labels = {
-            "masked_lm": tf.constant(batch["masked_lm_ids"]),
-            "sentence_order": tf.constant(batch["sentence_order_labels"]),
-        }
+        # What fit() calls. Keras itself does not compile with XLA where
+        # operations are deterministic, as in this project's programs.
+        compiled = {"jit_compile": variant == "XLA"}
+        self._train = tf.function(self._model.train_step, **compiled)
         self._encode = tf.function(
-            lambda inputs: backbone(inputs, training=False),
-            jit_compile=compiled,
+            lambda inputs: backbone(inputs, training=False), **compiled
         )
-        # It projects even where the widths are equal.
-        arithmetic = override(config, {"always_project_embeddings": True})
-        every_state = encoder_flops(
-            arithmetic,
-            batch_size=work.batch_size,
-            seq_length=work.seq_length,
+        tensors = {name: tf.constant(value) for name, value in batch.items()}
+        self._inputs = {
+            "token_ids": tensors["input_ids"],
+            "padding_mask": tensors["input_mask"],
+            "segment_ids": tensors["segment_ids"],
+        }
+        masks = {"mask_positions": tensors["masked_lm_positions"]}
+        self._features = self._inputs | masks
+        self._labels = {
+            "masked_lm": tensors["masked_lm_ids"],
+            "sentence_order": tensors["sentence_order_labels"],
+        }
+        self.flops = job_flops(
+            # It projects even where E = H.
+            override(config, {"always_project_embeddings": True}),
+            work,
+            num_predictions=work.num_predictions,
             read_positions_only=False,
         )
-        self.flops = {
-            "train_step": training_flops(
-                arithmetic, **work.shape, read_positions_only=False
-            ),
-            **dict.fromkeys(("forward", "states"), every_state),
-        }
         how = f"{policy}, {variant}"
         self.does = {
             "train_step": f"{how}, AdamW, gradients clipped to 1, logits at "
             f"{work.num_predictions} positions of a sequence, sentence order "
             "by a dense layer of ours",
-            **dict.fromkeys(("forward", "states"), how),
+            "forward": how,
+            "states": how,
         }
 
     def train_step(self) -> float:
-        """Makes one update and returns the loss before it."""
-        # What is returned is the mean since the last reset.
+        # The loss returned is the mean since the last reset.
         self._model.reset_metrics()
         return float(self._train((self._features, self._labels))["loss"])
 
     def forward(self) -> np.ndarray:
-        """Computes every state; returns the pooled outputs `[batch, H]`."""
         return self._encode(self._inputs)["pooled_output"].numpy()
 
     def states(self) -> np.ndarray:
-        """Returns every state `[batch, seq, H]`."""
         return self._encode(self._inputs)["sequence_output"].numpy()

@@ -1,4 +1,4 @@
-"""The machine: its cores, processes on some of them, its description."""
+"""This machine: its cores, fresh processes on some of them, a description."""
 
 import concurrent.futures
 import contextlib
@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 
 
 def available_cores() -> list[int]:
-    """Returns the logical CPUs for this process, one of every core first."""
+    """Returns the usable logical CPUs, one of every physical core first."""
     if not hasattr(os, "sched_getaffinity"):
         return list(range(os.cpu_count() or 1))
     seen: set[str] = set()
@@ -38,7 +38,7 @@ def available_cores() -> list[int]:
 
 
 def _siblings(cpu: int) -> str:
-    """Returns what names the core that a logical CPU is part of."""
+    """Returns the logical CPUs that share a core with `cpu`."""
     path = f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"
     with contextlib.suppress(OSError), open(path) as file:
         return file.read().strip()
@@ -47,7 +47,7 @@ def _siblings(cpu: int) -> str:
 
 @contextlib.contextmanager
 def pinned(cores: Sequence[int]) -> Iterator[None]:
-    """Keeps this thread, and processes it starts, on `cores`, if it can."""
+    """Pins this thread, and processes it starts, to `cores`, if possible."""
     if not hasattr(os, "sched_setaffinity"):  # macOS
         yield
         return
@@ -65,7 +65,7 @@ def in_fresh_process(
     *args: object,
     **kwargs: object,
 ) -> tuple[Result, float]:
-    """Returns what `function` does in a process of its own, on `cores`.
+    """Returns the result of `function` in a fresh process pinned to `cores`.
 
     Also returns the seconds from the start of the process to its end.
     """
@@ -81,7 +81,7 @@ def in_fresh_process(
 
 
 def describe_machine() -> dict[str, Any]:
-    """Returns what the figures depend on beside the program."""
+    """Returns hardware, load and versions, on which measurements depend."""
     cores = available_cores()
     return {
         "cpu": _cpu_model(),
@@ -107,6 +107,6 @@ def _cpu_model() -> str:
 
 
 def _version(package: str) -> str | None:
-    # The distribution may be called otherwise: tensorflow-cpu.
+    # The distribution may have another name, such as tensorflow-cpu.
     names = importlib.metadata.packages_distributions().get(package, ())
     return importlib.metadata.version(names[0]) if names else None

@@ -1,243 +1,492 @@
-"""The stages that measure training: its speed, its memory, its waiting."""
+"""The stages that measure training: speed, memory, and waiting for data."""
 
 import dataclasses
+import functools
+import importlib.util
+import itertools
+import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, Self, TypeVar
 
-from albert_tf.config import REMAT, MaskingConfig, override
-from albert_tf.jobs.workload import Workload
+from albert_tf.cluster.memory import peak_resident
+from albert_tf.config import REMAT, MaskingConfig, UserError, override
+from albert_tf.jobs.workload import Workload, random_batch
 from bin import command_line
-from bin.benchmarking.machine import in_fresh_process
-from bin.benchmarking.measures import Measured
-from bin.benchmarking.peers import OURS, PEERS, SideKind, find_peers
-from bin.benchmarking.workload import JOBS
-from bin.benchmarking.workplace import Workplace
+from bin.benchmarking import machine
+from bin.benchmarking.harness import Measurement, Stage, Turns, log
+from bin.benchmarking.keras_hub_peer import KerasHubSide
+from bin.benchmarking.side import JOBS, OurSide, Side
+from bin.benchmarking.transformers_peer import TransformersSide
+from bin.benchmarking.workspace import Workspace
 
-if TYPE_CHECKING:
-    from bin.benchmarking.step_benchmark import Prepared, Round
+PEERS: dict[str, type[Side]] = {
+    side.name: side for side in (TransformersSide, KerasHubSide)
+}
+_SIDES: dict[str, type[Side]] = {OurSide.name: OurSide, **PEERS}
 
-_WAITING_SECONDS = 5.0
 _MIB = 2**20
+_CEILING = "matrix multiplication"
+# A turn takes at least so long, and so many steps.
+_TURN_SECONDS = 2.0
+_TURN_STEPS = 3
+# Calls after the first, which traces and compiles.
+_WARM_UP = 2
+# A variant that takes so many times as long as another is left out.
+_MAX_SLOWDOWN = 1.5
+_MEMORY_STEPS = 3
+_WAITING_SECONDS = 5.0
+# Steps that use up the batches made ahead.
+_WAITING_WARM_UP = 8
+
+Key = TypeVar("Key")
 
 
-def training(place: Workplace, repeats: int) -> Iterator[Iterable[Measured]]:
-    """Yields rounds of training steps and forward passes, side by side."""
-    # A process that has done nothing else; all rounds are one process's.
-    (notes, rounds), _ = in_fresh_process(
-        place.cores,
-        _measure_training,
-        place.work,
-        [peer.name for peer in place.peers],
-        repeats,
-    )
-    for line in notes:
-        place.note(line)
-    yield from rounds
+def check_peers(names: Sequence[str], work: Workload) -> list[str]:
+    """Returns the names of PEERS without repetitions.
 
-
-def _measure_training(
-    work: Workload, peers: list[str], repeats: int
-) -> tuple[list[str], list[list[Measured]]]:
-    """Returns notes and rounds; they come from a fresh process."""
-    command_line.load_tensorflow()
-    from bin.benchmarking.step_benchmark import (
-        fastest_variants,
-        measure_rounds,
-        prepare,
-    )
-
-    prepared = {
-        kind.name: prepare(kind, work, say=_say)
-        for kind in (OURS, *find_peers(peers))
-    }
-    rounds = []
-    for one in measure_rounds(prepared, work.training.precision, repeats):
-        rounds.append(one)
-        _say(f"training: {len(rounds)} of {repeats} are measured")
-    variants = fastest_variants(rounds)
-    chosen = {
-        job: {
-            name: next(
-                one for one in prepared[name][job] if one.variant == variant
+    Raises:
+        UserError: for a name that is unknown, not installed, or has no model
+            for the work.
+    """
+    names = list(dict.fromkeys(names))
+    for name in names:
+        if name not in PEERS:
+            raise UserError(
+                f"against={name!r} is not one of {', '.join(PEERS)}."
             )
-            for name, variant in sides.items()
-        }
-        for job, sides in variants.items()
-    }
-    notes = [
-        f"{JOBS[job]}, {name}: {one.side.does[job]}."
-        for job, sides in chosen.items()
-        for name, one in sides.items()
+    missing = [
+        package
+        for name in names
+        for package in PEERS[name].packages
+        if importlib.util.find_spec(package) is None
     ]
-    measured = [list(_of_round(one, work, variants)) for one in rounds]
-    measured[0].extend(_first_calls(chosen))
-    return notes, measured
-
-
-def _say(line: str) -> None:
-    print(line, flush=True)
-
-
-def _of_round(
-    one: "Round", work: Workload, variants: Mapping[str, Mapping[str, str]]
-) -> Iterator[Measured]:
-    yield Measured("matrix multiplication", "GFLOP/s", one.ceiling / 1e9)
-    for job, sides in one.turns.items():
-        turns = {name: sides[name][variants[job][name]] for name in sides}
-        for name, turn in turns.items():
-            what = f"{JOBS[job]}, {name}"
-            rate = work.batch_size / turn.seconds
-            yield Measured(what, "sequences/s", rate)
-            yield Measured(what, "tokens/s", rate * work.seq_length)
-            flops = turn.flops / turn.seconds
-            yield Measured(what, "GFLOP/s", flops / 1e9)
-            share = 100 * flops / one.ceiling
-            yield Measured(what, "% of the ceiling", share)
-        ours = turns[OURS.name].seconds
-        for name, turn in turns.items():
-            if name != OURS.name:
-                what = f"{JOBS[job]}, ours to {name}"
-                yield Measured(what, "times", turn.seconds / ours)
-
-
-def _first_calls(
-    chosen: Mapping[str, Mapping[str, "Prepared"]],
-) -> Iterator[Measured]:
-    for job, sides in chosen.items():
-        for name, one in sides.items():
-            what = f"{JOBS[job]}, {name}, first call"
-            yield Measured(what, "s", one.first_seconds)
-
-
-def memory(place: Workplace, repeats: int) -> Iterator[Iterable[Measured]]:
-    """Yields rounds of peaks, each of a process of its own."""
-    kinds = (OURS, *place.peers)
-    variants = {}
-    for kind in kinds:
-        # Chosen in other processes than those that are measured.
-        variants[kind.name], _ = in_fresh_process(
-            place.cores, _fast_variants, kind.name, place.work
+    if missing:
+        raise UserError(
+            f"A comparison with {' and '.join(names)} needs "
+            f"{' and '.join(missing)}, not installed here: "
+            "pip install -r requirements-parity.txt."
         )
-        for does in variants[kind.name].values():
-            place.note(f"{kind.name}: {does}.")
-    for _ in range(repeats):
-        yield _peaks(place, kinds, variants)
+    for name in names:
+        PEERS[name].variants(work)
+    return names
 
 
-def _peaks(
-    place: Workplace,
-    kinds: Iterable[SideKind],
-    variants: Mapping[str, Iterable[str]],
-) -> Iterator[Measured]:
-    peaks = {}
-    for kind in kinds:
-        of_kind = []
-        for variant in variants[kind.name]:
-            peak, _ = in_fresh_process(
-                place.cores, _peak, kind.name, place.work, variant
-            )
-            of_kind.append(peak)
-            said = f"{kind.name}, {variant}: {peak / _MIB:.0f} MiB resident"
-            place.say(said)
-        peaks[kind.name] = min(of_kind)
-        peak = peaks[kind.name] / _MIB
-        yield Measured(f"{kind.name}, resident at the peak", "MiB", peak)
-    for name, peak in peaks.items():
-        if name != OURS.name:
-            ratio = peaks[OURS.name] / peak
-            yield Measured(f"ours to {name}", "times", ratio)
+class Turn(NamedTuple):
+    """Some steps of one side at one job."""
+
+    seconds: float  # of one step
+    flops: int  # of one step
+    first_seconds: float  # of the first call, which traces and compiles
+    does: str
 
 
-def _kind(name: str) -> SideKind:
-    return OURS if name == OURS.name else PEERS[name]
+def _seconds(call: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    call()
+    return time.perf_counter() - begin
 
 
-def _fast_variants(name: str, work: Workload) -> dict[str, str]:
-    """Returns a side's variants that might be its fastest; what each does."""
-    command_line.load_tensorflow()
-    from bin.benchmarking.step_benchmark import prepare
-
-    found = prepare(_kind(name), work, jobs=("train_step",), say=_say)
-    return {
-        one.variant: one.side.does["train_step"] for one in found["train_step"]
-    }
+def _without_slow(seconds: Mapping[Key, float]) -> list[Key]:
+    """Returns the variants that might be fastest."""
+    bound = _MAX_SLOWDOWN * min(seconds.values())
+    return [variant for variant, one in seconds.items() if one <= bound]
 
 
-def _peak(name: str, work: Workload, variant: str) -> int:
-    """Returns bytes; they come from a fresh process."""
-    if name != "transformers":
-        command_line.load_tensorflow()
-    from bin.benchmarking.step_memory import peak_of_side
+@dataclasses.dataclass
+class _Comparison(Stage):
+    work: Workload
+    # Names of sides.
+    names: Sequence[str]
+    cores: Sequence[int]
 
-    return peak_of_side(_kind(name), work, variant)
-
-
-def recomputation(place: Workplace) -> Iterator[Measured]:
-    """Yields the figures of keeping and of computing again."""
-    steps = {}
-    for remat in REMAT:
-        work = dataclasses.replace(
-            place.work, training=override(place.work.training, {"remat": remat})
-        )
-        steps[remat], _ = in_fresh_process(place.cores, _step_memory, work)
-        tensors, resident, seconds, norm = steps[remat]
-        place.say(f"remat {remat}: {tensors / _MIB:.0f} MiB of tensors")
-        yield Measured(f"{remat}, tensors", "MiB", tensors / _MIB)
-        yield Measured(f"{remat}, resident", "MiB", resident / _MIB)
-        yield Measured(f"{remat}, step", "s", seconds)
-        yield Measured(f"{remat}, gradient norm", "", norm)
-    for remat in REMAT[1:]:
-        for number, name in enumerate(("tensors", "resident memory", "time")):
-            ratio = steps[remat][number] / steps["none"][number]
-            yield Measured(f"{remat} to none, {name}", "times", ratio)
+    @classmethod
+    def prepare(cls, workspace: Workspace) -> Self:
+        names = (OurSide.name, *workspace.peers)
+        return cls(workspace.work, names, workspace.cores)
 
 
-def _step_memory(work: Workload) -> tuple[float, ...]:
-    """Returns a StepMemory's figures; they come from a fresh process."""
-    # TensorFlow's allocator that counts, with a bound beyond any machine.
-    os.environ["TF_CPU_ALLOCATOR_USE_BFC"] = "1"
-    os.environ["TF_CPU_BFC_MEM_LIMIT_IN_MB"] = str(1 << 24)
-    command_line.load_tensorflow()
-    from bin.benchmarking.step_memory import measure_step
+class Training(_Comparison):
+    """Steps and forward passes of all sides in one process."""
 
-    return tuple(measure_step(work))
-
-
-def data_wait(place: Workplace, repeats: int) -> Iterator[Iterable[Measured]]:
-    """Yields rounds of training on records that are read meanwhile."""
-    rounds, _ = in_fresh_process(
-        place.cores,
-        _measure_waiting,
-        place.shards("dynamic"),
-        place.work,
-        place.masking,
-        repeats,
+    name = "training"
+    description = (
+        "pretraining steps and forward passes on random tokens, all sides by "
+        "turns in one process, beside the machine's rate of matrix "
+        "multiplication; ratios above 1: ours is faster"
     )
-    for sequences, seconds, waiting in rounds:
-        rate = sequences / seconds
-        share = 100 * rate / place.ceiling_sequences
-        yield [
-            Measured("training on records", "sequences/s", rate),
-            Measured("training on records", "% of the ceiling", share),
-            Measured("waiting for batches", "%", 100 * waiting / seconds),
+
+    def sides(self) -> dict[Any, Callable[[], Any]]:
+        from albert_tf.cluster.matmul_rate import matmul_rate
+
+        batch = random_batch(self.work)
+        ready: dict[tuple[str, str], dict[str, tuple[float, Callable]]] = {}
+        for name in self.names:
+            for variant in _SIDES[name].variants(self.work):
+                side = _SIDES[name](self.work, batch, variant)
+                for job in side.flops:
+                    first = _seconds(getattr(side, job))
+                    seconds = min(
+                        _seconds(getattr(side, job)) for _ in range(_WARM_UP)
+                    )
+                    log(f"{name}, {variant}, {JOBS[job]}: {seconds:.3g} s")
+                    turn = functools.partial(_turn, side, job, first)
+                    variants = ready.setdefault((job, name), {})
+                    variants[variant] = seconds, turn
+        rate = functools.partial(matmul_rate, self.work.training.precision)
+        sides: dict[Any, Callable[[], Any]] = {_CEILING: rate}
+        for job, name in itertools.product(JOBS, self.names):
+            variants = ready[job, name]
+            fastest = min(
+                seconds
+                for other in self.names
+                for seconds, _ in ready[job, other].values()
+            )
+            steps = max(_TURN_STEPS, math.ceil(_TURN_SECONDS / fastest))
+            for variant in _without_slow({v: variants[v][0] for v in variants}):
+                sides[job, name, variant] = functools.partial(
+                    variants[variant][1], steps
+                )
+        return sides
+
+    def select(self, rounds: list[Turns]) -> list[Turns]:
+        medians = {
+            key: statistics.median(turns[key].seconds for turns in rounds)
+            for key in rounds[0]
+            if key != _CEILING
+        }
+        # The last of each wins, so the fastest.
+        fastest = {
+            key[:2]: key for key in sorted(medians, key=medians.get)[::-1]
+        }
+        pairs = dict.fromkeys(key[:2] for key in medians)
+        return [
+            {
+                _CEILING: turns[_CEILING],
+                **{pair: turns[fastest[pair]] for pair in pairs},
+            }
+            for turns in rounds
+        ]
+
+    def measurements(self, turns: Turns) -> Iterator[Measurement]:
+        ceiling = turns[_CEILING]
+        yield Measurement(_CEILING, "GFLOP/s", ceiling / 1e9)
+        for job, name, turn in _by_side(turns):
+            label = f"{JOBS[job]}, {name}"
+            rate = self.work.batch_size / turn.seconds
+            flops = turn.flops / turn.seconds
+            for unit, value in (
+                ("sequences/s", rate),
+                ("tokens/s", rate * self.work.seq_length),
+                ("GFLOP/s", flops / 1e9),
+                ("% of the ceiling", 100 * flops / ceiling),
+            ):
+                yield Measurement(label, unit, value)
+            if name != OurSide.name:
+                ratio = turn.seconds / turns[job, OurSide.name].seconds
+                label = f"{JOBS[job]}, ours to {name}"
+                yield Measurement(label, "times", ratio)
+
+    def first_measurements(self, turns: Turns) -> Iterator[Measurement]:
+        for job, name, turn in _by_side(turns):
+            label = f"{JOBS[job]}, {name}, first call"
+            yield Measurement(label, "s", turn.first_seconds)
+
+    def notes(self, turns: Turns) -> list[str]:
+        return [
+            f"{JOBS[job]}, {name}: {turn.does}."
+            for job, name, turn in _by_side(turns)
         ]
 
 
-def _measure_waiting(
-    shards: str, work: Workload, masking: MaskingConfig, repeats: int
-) -> list[tuple[float, ...]]:
-    """Returns Waiting's figures by round; they come from a fresh process."""
-    command_line.load_tensorflow()
-    from bin.benchmarking.waiting_benchmark import measure_waiting
+def _by_side(turns: Turns) -> Iterator[tuple[str, str, Turn]]:
+    return ((*key, turns[key]) for key in turns if key != _CEILING)
 
-    return [
-        tuple(one)
-        for one in measure_waiting(
-            shards,
-            work,
-            masking_config=masking,
-            seconds=_WAITING_SECONDS,
-            repeats=repeats,
+
+def _turn(side: Side, job: str, first_seconds: float, steps: int) -> Turn:
+    call = getattr(side, job)
+
+    def make_steps() -> None:
+        for _ in range(steps):
+            call()
+
+    return Turn(
+        _seconds(make_steps) / steps,
+        side.flops[job],
+        first_seconds,
+        side.does[job],
+    )
+
+
+class Peak(NamedTuple):
+    """The memory of training steps of one variant."""
+
+    peak_bytes: int
+    seconds: float  # of a step
+    does: str
+
+
+class Memory(_Comparison):
+    """Peak memory of training steps, each variant in a fresh process."""
+
+    name = "memory"
+    description = (
+        "what is resident at the peak of training steps, each side in a "
+        "process of its own, libraries included; ratios below 1: ours takes "
+        "less"
+    )
+    fresh_process = False
+
+    def sides(self) -> dict[tuple[str, str], Callable[[], Peak | None]]:
+        return {
+            (name, variant): functools.partial(self._run, name, variant)
+            for name in self.names
+            for variant in _SIDES[name].variants(self.work)
+        }
+
+    def _run(self, name: str, variant: str) -> Peak | None:
+        peak, _ = machine.in_fresh_process(
+            self.cores, peak_of_side, name, self.work, variant
         )
-    ]
+        if peak:
+            log(f"{name}, {variant}: {peak.peak_bytes / _MIB:.0f} MiB resident")
+        return peak
+
+    def select(self, rounds: list[Turns]) -> list[Turns]:
+        return [
+            {
+                name: min(
+                    turns[key]
+                    for key in _without_slow(
+                        {
+                            key: turn.seconds
+                            for key, turn in turns.items()
+                            if key[0] == name and turn
+                        }
+                    )
+                )
+                for name in self.names
+            }
+            for turns in rounds
+        ]
+
+    def measurements(self, turns: Turns) -> Iterator[Measurement]:
+        for name, peak in turns.items():
+            label = f"{name}, resident at the peak"
+            yield Measurement(label, "MiB", peak.peak_bytes / _MIB)
+        for name, peak in turns.items():
+            if name != OurSide.name:
+                ratio = turns[OurSide.name].peak_bytes / peak.peak_bytes
+                yield Measurement(f"ours to {name}", "times", ratio)
+
+    def notes(self, turns: Turns) -> list[str]:
+        return [f"{name}: {peak.does}." for name, peak in turns.items()]
+
+
+def peak_of_side(name: str, work: Workload, variant: str) -> Peak | None:
+    """Returns the peak of a side's training steps; None if it makes none.
+
+    Call in a fresh process: everything in it counts.
+    """
+    if name != TransformersSide.name:
+        command_line.load_tensorflow()
+    side = _SIDES[name](work, random_batch(work), variant)
+    if "train_step" not in side.flops:
+        return None
+    seconds = [_seconds(side.train_step) for _ in range(_MEMORY_STEPS)]
+    return Peak(peak_resident(), min(seconds), side.does["train_step"])
+
+
+class StepMemory(NamedTuple):
+    """The cost of forward and backward of one batch."""
+
+    tensor_bytes: int  # at their peak, weights included
+    resident_bytes: int  # of the process, at its peak
+    seconds: float  # of a step, the median
+    gradient_norm: float
+
+
+@dataclasses.dataclass
+class Recomputation(Stage):
+    """Memory and time of a step by --remat, each in a fresh process."""
+
+    name = "recomputation"
+    description = (
+        "forward and backward of a training step, by what --remat computes "
+        "again for the gradient instead of keeping it"
+    )
+    fresh_process = False
+
+    work: Workload
+    cores: Sequence[int]
+
+    @classmethod
+    def prepare(cls, workspace: Workspace) -> Self:
+        return cls(workspace.work, workspace.cores)
+
+    def sides(self) -> dict[str, Callable[[], StepMemory]]:
+        return {remat: functools.partial(self._run, remat) for remat in REMAT}
+
+    def _run(self, remat: str) -> StepMemory:
+        training = override(self.work.training, {"remat": remat})
+        work = dataclasses.replace(self.work, training=training)
+        memory, _ = machine.in_fresh_process(self.cores, step_memory, work)
+        log(f"remat {remat}: {memory.tensor_bytes / _MIB:.0f} MiB of tensors")
+        return memory
+
+    def measurements(self, turns: Turns) -> Iterator[Measurement]:
+        """Yields memory, time and gradient norm, and ratios to "none"."""
+        for remat, turn in turns.items():
+            for name, unit, value in (
+                ("tensors", "MiB", turn.tensor_bytes / _MIB),
+                ("resident", "MiB", turn.resident_bytes / _MIB),
+                ("step", "s", turn.seconds),
+                ("gradient norm", "", turn.gradient_norm),
+            ):
+                yield Measurement(f"{remat}, {name}", unit, value)
+        for remat in REMAT[1:]:
+            for number, name in enumerate(
+                ("tensors", "resident memory", "time")
+            ):
+                ratio = turns[remat][number] / turns["none"][number]
+                yield Measurement(f"{remat} to none, {name}", "times", ratio)
+
+
+def step_memory(work: Workload) -> StepMemory:
+    """Returns the cost of forward and backward of a pretraining batch.
+
+    Call in a fresh process: peaks are those of the whole process, and
+    TensorFlow must be loaded with the allocator that counts.
+    """
+    os.environ["TF_CPU_ALLOCATOR_USE_BFC"] = "1"
+    # A bound beyond any machine.
+    os.environ["TF_CPU_BFC_MEM_LIMIT_IN_MB"] = str(1 << 24)
+    command_line.load_tensorflow()
+    import keras
+    import tensorflow as tf
+
+    from albert_tf.modeling.dropout import example_keys
+    from albert_tf.modeling.models import AlbertForPretraining
+    from albert_tf.training.trainer import DTYPE_POLICIES
+
+    keras.utils.set_random_seed(1)
+    model = AlbertForPretraining(
+        work.model,
+        remat=work.training.remat,
+        dtype=DTYPE_POLICIES[work.training.precision],
+    )
+    variables = [variable.value for variable in model.trainable_variables]
+    batch = {n: tf.constant(v) for n, v in random_batch(work).items()}
+
+    @tf.function
+    def step() -> tf.Tensor:
+        keys = example_keys(1, tf.constant(0), tf.range(work.batch_size))
+        with tf.GradientTape() as tape:
+            outputs = model(
+                batch, dropout_keys=keys, training=True, heads_only=True
+            )
+            losses = [
+                head.loss(outputs, batch) for head in model.heads.values()
+            ]
+            loss = tf.add_n([value / weight for value, weight in losses])
+        gradients = tape.gradient(loss, variables)
+        return tf.linalg.global_norm(
+            [tf.convert_to_tensor(gradient) for gradient in gradients]
+        )
+
+    norm = float(step())
+    seconds = [_seconds(lambda: float(step())) for _ in range(_MEMORY_STEPS)]
+    return StepMemory(
+        tf.config.experimental.get_memory_info("CPU:0")["peak"],
+        peak_resident(),
+        statistics.median(seconds),
+        norm,
+    )
+
+
+class Waiting(NamedTuple):
+    """The cost of training on records."""
+
+    num_sequences: int
+    seconds: float
+    waiting: float  # seconds of them without a batch
+
+
+@dataclasses.dataclass
+class DataWait(Stage):
+    """Training on records that a prefetch thread reads and masks."""
+
+    name = "data_wait"
+    description = (
+        "training on records that are read and masked meanwhile, as by "
+        "bin.pretrain, and the share of the time without a batch"
+    )
+
+    work: Workload
+    shards: str
+    masking: MaskingConfig
+    ceiling: float
+
+    @classmethod
+    def prepare(cls, workspace: Workspace) -> Self:
+        return cls(
+            workspace.work,
+            workspace.shards("dynamic"),
+            workspace.masking,
+            workspace.ceiling,
+        )
+
+    def sides(self) -> dict[str, Callable[[], Waiting]]:
+        from albert_tf.inputs.input_pipeline import PretrainingBatches
+        from albert_tf.records.shards import open_shards
+
+        # Open until the process ends.
+        shards = open_shards(self.shards, "train")
+        batches = PretrainingBatches(
+            shards,
+            masking_config=self.masking,
+            batch_size=self.work.batch_size,
+            seed=self.work.training.seed,
+            training=True,
+        )
+        side = OurSide(self.work, batches.batch(0))
+        side.train_step()
+        return {
+            "ours": functools.partial(
+                measure_waiting, side, batches.batch, self.work.batch_size
+            )
+        }
+
+    def measurements(self, turns: Turns) -> Iterator[Measurement]:
+        turn = turns["ours"]
+        rate = turn.num_sequences / turn.seconds
+        label = "training on records"
+        yield Measurement(label, "sequences/s", rate)
+        yield Measurement(label, "% of the ceiling", 100 * rate / self.ceiling)
+        share = 100 * turn.waiting / turn.seconds
+        yield Measurement("waiting for batches", "%", share)
+
+
+def measure_waiting(
+    side: OurSide, batch: Callable[[int], Any], batch_size: int
+) -> Waiting:
+    """Returns the cost of some seconds of training on batches made ahead."""
+    from albert_tf.inputs.input_pipeline import prefetch
+
+    source = prefetch(batch, range(1 << 40))
+    try:
+        for one in itertools.islice(source, _WAITING_WARM_UP):
+            last = _seconds(functools.partial(side.train_on, one))
+        steps = max(_WAITING_WARM_UP, math.ceil(_WAITING_SECONDS / last))
+        waiting = 0.0
+        begin = time.perf_counter()
+        for _ in range(steps):
+            asked = time.perf_counter()
+            one = next(source)
+            waiting += time.perf_counter() - asked
+            side.train_on(one)
+        return Waiting(steps * batch_size, time.perf_counter() - begin, waiting)
+    finally:
+        source.close()

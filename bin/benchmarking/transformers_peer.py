@@ -2,59 +2,48 @@
 
 import contextlib
 import os
-from collections.abc import Mapping
 
 import numpy as np
 
-from albert_tf.config import (
-    ModelConfig,
-    UserError,
-    override,
-    shares_whole_groups,
-)
+from albert_tf.config import UserError, override, shares_whole_groups
 from albert_tf.jobs.workload import Workload
-from albert_tf.modeling.accounting import encoder_flops, training_flops
+from bin.benchmarking.side import Batch, Side, check_precision, job_flops
 
 _ACTIVATIONS = {"gelu": "gelu_new", "gelu_exact": "gelu", "relu": "relu"}
-# Their config's names are ours, but for these.
-_OTHERWISE = ("sharing", "always_project_embeddings", "hidden_act")
-_ATTENTION = ("sdpa", "eager")
-# How each precision can be had there.
-_PRECISIONS = {"float32": ("float32",), "bfloat16": ("autocast", "model")}
-# The label that its loss leaves out.
-_IGNORED = -100
+# Their config has the same names, except for these.
+_RENAMED = ("sharing", "always_project_embeddings", "hidden_act")
+# By precision: variants, and how they are described.
+_VARIANTS = {
+    "float32": {"float32": "float32"},
+    "bfloat16": {
+        "autocast": "bfloat16 by autocast",
+        "model": "bfloat16 weights",
+    },
+}
+_IGNORED_LABEL = -100
 
 
-def variants(work: Workload) -> tuple[str, ...]:
-    """Returns the ways to do the work; what is fastest is to be taken.
+class TransformersSide(Side):
+    """AlbertForPreTraining and AdamW."""
 
-    Raises:
-        UserError: for what transformers has no model for.
-    """
-    if not shares_whole_groups(work.model):
-        raise UserError(
-            f"sharing={work.model.sharing}: the ALBERT of transformers shares "
-            "whole layers; choose another --preset."
+    name = "transformers"
+    packages = ("torch", "transformers")
+
+    @classmethod
+    def variants(cls, work: Workload) -> tuple[str, ...]:
+        if not shares_whole_groups(work.model):
+            raise UserError(
+                f"sharing={work.model.sharing}: the ALBERT of transformers "
+                "shares whole layers; choose another --preset."
+            )
+        check_precision(cls.name, work, _VARIANTS)
+        return tuple(
+            f"{attention}, {way}"
+            for attention in ("sdpa", "eager")
+            for way in _VARIANTS[work.training.precision]
         )
-    precision = work.training.precision
-    if precision not in _PRECISIONS:
-        raise UserError(
-            f"precision={precision} is not compared with transformers; "
-            f"{' and '.join(_PRECISIONS)} are."
-        )
-    return tuple(
-        f"{attention}, {way}"
-        for attention in _ATTENTION
-        for way in _PRECISIONS[precision]
-    )
 
-
-class TransformersSide:
-    """An AlbertForPreTraining and AdamW; see workload.Side."""
-
-    def __init__(
-        self, work: Workload, batch: Mapping[str, np.ndarray], variant: str
-    ) -> None:
+    def __init__(self, work: Workload, batch: Batch, variant: str) -> None:
         import torch
         import transformers
 
@@ -65,71 +54,54 @@ class TransformersSide:
         attention, way = variant.split(", ")
         self._device = "cuda" if torch.cuda.is_available() else "cpu"
         self._autocast = way == "autocast"
-        model = transformers.AlbertForPreTraining(
-            _config(transformers, work.model, attention)
+        config = transformers.AlbertConfig(
+            **{n: v for n, v in vars(work.model).items() if n not in _RENAMED},
+            hidden_act=_ACTIVATIONS[work.model.hidden_act],
+            attn_implementation=attention,
         )
-        if way == "model":
-            model = model.to(torch.bfloat16)
-        self._model = model.to(self._device)
+        self._model = transformers.AlbertForPreTraining(config).to(
+            self._device, torch.bfloat16 if way == "model" else torch.float32
+        )
         self._optimizer = torch.optim.AdamW(self._model.parameters(), lr=1e-4)
-        self._inputs, self._labels = self._tensors(batch)
-        # It projects even where the widths are equal.
-        config = override(work.model, {"always_project_embeddings": True})
-        # Logits of every position are its way.
-        shape = work.shape | {"num_predictions": work.seq_length}
-        every_state = encoder_flops(
-            config,
-            batch_size=work.batch_size,
-            seq_length=work.seq_length,
+        labels = np.full_like(batch["input_ids"], _IGNORED_LABEL)
+        positions = batch["masked_lm_positions"]
+        np.put_along_axis(labels, positions, batch["masked_lm_ids"], axis=1)
+        self._inputs = self._tensors(
+            input_ids=batch["input_ids"],
+            attention_mask=batch["input_mask"],
+            token_type_ids=batch["segment_ids"],
+        )
+        self._labels = self._tensors(
+            labels=labels, sentence_order_label=batch["sentence_order_labels"]
+        )
+        self.flops = job_flops(
+            # It projects even where E = H, and has logits of every position.
+            override(work.model, {"always_project_embeddings": True}),
+            work,
+            num_predictions=work.seq_length,
             read_positions_only=False,
         )
-        self.flops = dict.fromkeys(("forward", "states"), every_state)
-        if way != "model":
-            # With weights in bfloat16 too an update below a 512th of its
-            # weight is lost, which others keep: it is not the same work.
-            self.flops["train_step"] = training_flops(
-                config, **shape, read_positions_only=False
-            )
-        kinds = {
-            "float32": "float32",
-            "autocast": "bfloat16 by autocast",
-            "model": "bfloat16 weights",
-        }
-        how = f"{kinds[way]}, {attention} attention"
+        if way == "model":
+            # Weights in bfloat16 lose updates below a 512th of a weight: not
+            # the same work.
+            del self.flops["train_step"]
+        how = (
+            f"{_VARIANTS[work.training.precision][way]}, {attention} attention"
+        )
         self.does = {
             "train_step": f"{how}, AdamW, gradients clipped to 1, logits at "
             f"all {work.seq_length} positions of a sequence",
-            **dict.fromkeys(("forward", "states"), how),
+            "forward": how,
+            "states": how,
         }
 
-    def _tensors(
-        self, batch: Mapping[str, np.ndarray]
-    ) -> tuple[dict[str, object], dict[str, object]]:
-        labels = np.full_like(batch["input_ids"], _IGNORED)
-        np.put_along_axis(
-            labels,
-            batch["masked_lm_positions"],
-            batch["masked_lm_ids"],
-            axis=1,
-        )
-        inputs = {
-            "input_ids": batch["input_ids"],
-            "attention_mask": batch["input_mask"],
-            "token_type_ids": batch["segment_ids"],
+    def _tensors(self, **arrays: np.ndarray) -> dict[str, object]:
+        return {
+            name: self._torch.tensor(
+                array, dtype=self._torch.long, device=self._device
+            )
+            for name, array in arrays.items()
         }
-        targets = {
-            "labels": labels,
-            "sentence_order_label": batch["sentence_order_labels"],
-        }
-        return tuple(
-            {
-                name: self._torch.tensor(
-                    value, dtype=self._torch.long, device=self._device
-                )
-                for name, value in part.items()
-            }
-            for part in (inputs, targets)
-        )
 
     def _precision(self) -> contextlib.AbstractContextManager:
         if self._autocast:
@@ -137,7 +109,6 @@ class TransformersSide:
         return contextlib.nullcontext()
 
     def train_step(self) -> float:
-        """Makes one update and returns the loss before it."""
         self._model.train()
         self._optimizer.zero_grad()
         with self._precision():
@@ -148,11 +119,9 @@ class TransformersSide:
         return float(loss.detach())
 
     def forward(self) -> np.ndarray:
-        """Computes every state; returns the pooled outputs `[batch, H]`."""
         return self._output("pooler_output")
 
     def states(self) -> np.ndarray:
-        """Returns every state `[batch, seq, H]`."""
         return self._output("last_hidden_state")
 
     def _output(self, name: str) -> np.ndarray:
@@ -160,18 +129,3 @@ class TransformersSide:
         with self._torch.inference_mode(), self._precision():
             output = getattr(self._model.albert(**self._inputs), name)
         return output.float().cpu().numpy()
-
-
-def _config(
-    transformers: object, config: ModelConfig, attention: str
-) -> object:
-    values = {
-        name: value
-        for name, value in vars(config).items()
-        if name not in _OTHERWISE
-    }
-    return transformers.AlbertConfig(
-        **values,
-        hidden_act=_ACTIVATIONS[config.hidden_act],
-        attn_implementation=attention,
-    )

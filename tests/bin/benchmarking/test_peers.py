@@ -7,16 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from albert_tf.config import (
-    ModelConfig,
-    TrainingConfig,
-    UserError,
-    override,
-)
+from albert_tf.config import ModelConfig, TrainingConfig, UserError, override
 from albert_tf.jobs.workload import Workload, random_batch
 from albert_tf.modeling.accounting import encoder_flops, training_flops
-from bin.benchmarking import peers
-from bin.benchmarking.peers import OURS, PEERS, find_peers
+from bin.benchmarking.side import JOBS, OurSide
+from bin.benchmarking.training_stages import PEERS, check_peers
 
 WORK = Workload(
     model=ModelConfig(
@@ -33,16 +28,16 @@ WORK = Workload(
     num_predictions=4,
     training=TrainingConfig(),
 )
-installed = [
+SIDES = [
     pytest.param(
-        kind,
-        id=name,
+        side,
+        id=side.name,
         marks=pytest.mark.skipif(
-            any(importlib.util.find_spec(p) is None for p in kind.packages),
-            reason=f"{name} is not installed",
+            any(importlib.util.find_spec(p) is None for p in side.packages),
+            reason=f"{side.name} is not installed",
         ),
     )
-    for name, kind in {"ours": OURS, **PEERS}.items()
+    for side in (OurSide, *PEERS.values())
 ]
 
 
@@ -55,68 +50,55 @@ def with_training(**changes):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", installed)
+@pytest.mark.parametrize("kind", SIDES)
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_a_side_trains_and_computes_in_every_variant(kind, precision):
     work = with_training(precision=precision)
+    predictions = 12 if kind.name == "transformers" else 4
+    shape = {"batch_size": 3, "seq_length": 12}
     for variant in kind.variants(work):
-        side = kind.make(work, random_batch(work), variant)
+        side = kind(work, random_batch(work), variant)
         pooled = side.forward()
         assert pooled.shape == (3, 16)
         assert (np.abs(np.asarray(pooled, np.float32)) <= 1).all()
         assert side.states().shape == (3, 12, 16)
-        # It knows nothing at first: as likely as any of 101 and of 2.
+        # Untrained: uniform over 101 pieces, and over 2 orders.
         first = side.train_step()
         assert first == pytest.approx(math.log(101) + math.log(2), abs=0.3)
-        for job in ("train_step", "forward", "states"):
+        for job in JOBS:
             assert precision in side.does[job]
+        expected = {
+            "train_step": training_flops(
+                WORK.model,
+                **shape,
+                num_predictions=predictions,
+                read_positions_only=kind is OurSide,
+            ),
+            "forward": encoder_flops(
+                WORK.model, **shape, read_positions_only=kind is OurSide
+            ),
+            "states": encoder_flops(
+                WORK.model, **shape, read_positions_only=False
+            ),
+        }
         # Updates of weights in bfloat16 are lost: no such step is compared.
-        assert ("train_step" in side.flops) == (not variant.endswith(", model"))
-        assert {"forward", "states"} <= set(side.flops)
+        if variant.endswith(", model"):
+            del expected["train_step"]
+        assert side.flops == expected
         updated = np.asarray(side.forward(), np.float32)
-        side.train_step()
-        # The rate of ours warms up from nearly nothing.
-        if kind is not OURS and precision == "float32":
+        # The learning rate of ours warms up from nearly nothing.
+        if kind is not OurSide and precision == "float32":
             assert not np.array_equal(updated, pooled)
 
 
-@pytest.mark.parametrize("kind", installed)
-def test_a_side_counts_the_arithmetic_that_it_does(kind):
-    variant, *_ = kind.variants(WORK)
-    side = kind.make(WORK, random_batch(WORK), variant)
-    predictions = 12 if kind.name == "transformers" else 4
-    assert side.flops["train_step"] == training_flops(
-        WORK.model,
-        batch_size=3,
-        seq_length=12,
-        num_predictions=predictions,
-        read_positions_only=kind is OURS,
-    )
-    for job in ("forward", "states"):
-        assert side.flops[job] == encoder_flops(
-            WORK.model,
-            batch_size=3,
-            seq_length=12,
-            read_positions_only=kind is OURS and job == "forward",
-        )
-
-
-def test_ours_is_set_by_the_work():
-    from bin.benchmarking.our_side import OurSide
-
+def test_ours_has_the_settings_of_the_work_and_the_outputs_of_the_encoder():
     work = with_training(remat="selective", precision="bfloat16", xla=True)
     side = OurSide(work, random_batch(work))
     assert side.model.remat == "selective"
-    assert "again for the gradient: selective" in side.does["train_step"]
     assert side.model.dtype_policy.name == "mixed_bfloat16"
-    assert "XLA" in side.does["train_step"]
-    assert "computed again" in side.does["train_step"]
     assert "computed again" not in side.does["forward"]
-
-
-def test_our_pooled_outputs_do_not_need_every_state():
-    from bin.benchmarking.our_side import OurSide
-
+    for part in ("XLA", "computed again for the gradient: selective"):
+        assert part in side.does["train_step"]
     batch = random_batch(WORK)
     side = OurSide(WORK, batch)
     outputs = side.model.encode(batch, training=False)
@@ -128,41 +110,25 @@ def test_our_pooled_outputs_do_not_need_every_state():
     )
 
 
-def test_a_missing_library_is_told_with_what_to_install(monkeypatch):
-    monkeypatch.setattr(peers.importlib.util, "find_spec", lambda name: None)
+def test_a_peer_that_is_not_installed(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(UserError) as caught:
-        find_peers(["keras_hub", "transformers"])
+        check_peers(["keras_hub", "transformers"], WORK)
     assert str(caught.value) == (
         "A comparison with keras_hub and transformers needs keras_hub and "
         "torch and transformers, not installed here: pip install -r "
         "requirements-parity.txt."
     )
-    assert find_peers([]) == ()
-
-
-def test_an_unknown_library_is_told_with_those_there_are(monkeypatch):
-    with pytest.raises(UserError) as caught:
-        find_peers(["jax"])
-    assert str(caught.value) == (
-        "against='jax' is not one of transformers, keras_hub."
-    )
-    monkeypatch.setattr(peers.importlib.util, "find_spec", lambda name: name)
-    (found,) = find_peers(["keras_hub", "keras_hub"])
-    assert found is PEERS["keras_hub"]
+    assert check_peers([], WORK) == []
 
 
 @pytest.mark.parametrize(
-    ("name", "work", "said"),
+    ("name", "work", "message"),
     [
         (
             "transformers",
             with_model(sharing="none"),
             "sharing=none: the ALBERT of transformers shares whole layers",
-        ),
-        (
-            "keras_hub",
-            with_model(sharing="attention"),
-            "sharing=attention: the ALBERT of KerasHub always takes all",
         ),
         (
             "keras_hub",
@@ -177,12 +143,6 @@ def test_an_unknown_library_is_told_with_those_there_are(monkeypatch):
             "size, which do not divide num_hidden_layers=3.",
         ),
         (
-            "transformers",
-            with_training(precision="float16"),
-            "precision=float16 is not compared with transformers; float32 "
-            "and bfloat16 are.",
-        ),
-        (
             "keras_hub",
             with_training(precision="float16"),
             "precision=float16 is not compared with keras_hub; float32 and "
@@ -190,7 +150,9 @@ def test_an_unknown_library_is_told_with_those_there_are(monkeypatch):
         ),
     ],
 )
-def test_what_a_library_cannot_do_is_told_before_it_is_loaded(name, work, said):
+def test_work_that_a_peer_cannot_do(monkeypatch, name, work, message):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    assert check_peers([name, name], WORK) == [name]
     with pytest.raises(UserError) as caught:
-        PEERS[name].variants(work)
-    assert said in str(caught.value)
+        check_peers([name], work)
+    assert message in str(caught.value)

@@ -1,0 +1,153 @@
+"""The loop of the benchmark: sides take turns, repeated, and are compared.
+
+The speed of a machine drifts by more than libraries differ. So all sides of
+a stage take one turn in every round, and ratios are taken within a round.
+"""
+
+import functools
+import statistics
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, Self
+
+from bin import command_line
+from bin.benchmarking import machine
+from bin.benchmarking.workspace import Workspace
+
+log = functools.partial(print, flush=True)
+
+# By the name of the side.
+Turns = Mapping[Any, Any]
+
+
+class Measurement(NamedTuple):
+    """A named number of one round."""
+
+    name: str
+    unit: str
+    value: float
+
+
+class Stage:
+    """A part of the benchmark; subclasses are dataclasses of its inputs.
+
+    Attributes:
+        name: on the command line.
+        description: for people, without a full stop.
+        fresh_process: whether the stage is measured in a process of its own,
+            which loads TensorFlow; a stage without starts its own.
+        max_cores: of that process; None: all.
+    """
+
+    name: ClassVar[str]
+    description: ClassVar[str]
+    fresh_process: ClassVar[bool] = True
+    max_cores: ClassVar[int | None] = None
+
+    @classmethod
+    def prepare(cls, workspace: Workspace) -> Self:
+        """Returns the stage with its inputs, which must be picklable."""
+        raise NotImplementedError
+
+    def sides(self) -> dict[Hashable, Callable[[], Any]]:
+        """Returns what takes turns, warmed up: calls that return a turn."""
+        raise NotImplementedError
+
+    def select(self, rounds: list[Turns]) -> list[Turns]:
+        """Returns the rounds with the turns that are reported."""
+        return rounds
+
+    def measurements(self, turns: Turns) -> Iterator[Measurement]:
+        """Yields the measurements of one round."""
+        raise NotImplementedError
+
+    def first_measurements(self, turns: Turns) -> Iterator[Measurement]:
+        """Yields measurements that the first round alone has."""
+        yield from ()
+
+    def notes(self, turns: Turns) -> list[str]:
+        """Returns sentences that explain the measurements."""
+        return []
+
+
+def alternate(
+    sides: Mapping[Hashable, Callable[[], Any]], repeats: int
+) -> Iterator[Turns]:
+    """Yields rounds of one turn of each side, every other one reversed.
+
+    So a steady drift of the machine's speed favours no side.
+    """
+    names = list(sides)
+    for number in range(repeats):
+        order = names if number % 2 == 0 else names[::-1]
+        turns = {name: sides[name]() for name in order}
+        yield {name: turns[name] for name in names}
+
+
+def measure(
+    stage: Stage, repeats: int
+) -> tuple[list[list[Measurement]], list[str]]:
+    """Returns the measurements of every round, and notes."""
+    if stage.fresh_process:
+        command_line.load_tensorflow()
+    rounds: list[Turns] = []
+    for turns in alternate(stage.sides(), repeats):
+        rounds.append(turns)
+        log(f"{stage.name}: {len(rounds)} of {repeats}")
+    rounds = stage.select(rounds)
+    measured = [list(stage.measurements(turns)) for turns in rounds]
+    measured[0].extend(stage.first_measurements(rounds[0]))
+    return measured, stage.notes(rounds[0])
+
+
+def run_stage(
+    stage_class: type[Stage], workspace: Workspace, repeats: int
+) -> dict[str, Any]:
+    """Returns a stage's description, notes and results, as JSON holds them.
+
+    A result has the `values` of the rounds, their median, least and largest.
+    """
+    workspace.notes.clear()
+    stage = stage_class.prepare(workspace)
+    if stage.fresh_process:
+        cores = workspace.cores[: stage.max_cores]
+        (rounds, notes), _ = machine.in_fresh_process(
+            cores, measure, stage, repeats
+        )
+    else:
+        rounds, notes = measure(stage, repeats)
+    values: dict[tuple[str, str], list[float]] = {}
+    for measured in rounds:
+        for name, unit, value in measured:
+            values.setdefault((name, unit), []).append(value)
+    return {
+        "measures": stage.description,
+        "notes": [*workspace.notes, *notes],
+        "results": [
+            {
+                "name": name,
+                "unit": unit,
+                "median": statistics.median(repeated),
+                "min": min(repeated),
+                "max": max(repeated),
+                "values": repeated,
+            }
+            for (name, unit), repeated in values.items()
+        ],
+    }
+
+
+def stage_table(results: Sequence[dict[str, Any]]) -> str:
+    """Returns a stage's results as a text table."""
+    numbers = ("median", "min", "max")
+    return command_line.format_table(
+        [
+            [result["name"], *(_digits(result[n]) for n in numbers), unit]
+            for result in results
+            for unit in [result["unit"]]
+        ],
+        ["", *numbers, "unit"],
+    )
+
+
+def _digits(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

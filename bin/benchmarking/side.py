@@ -1,0 +1,174 @@
+"""The interface of the libraries that are compared, and this project's side.
+
+Every side does the same work: it trains on one batch of random tokens, and
+computes the encoder's outputs of it: the pooled ones, as a classifier needs
+them, and all of them.
+"""
+
+import abc
+from collections.abc import Collection, Mapping
+from typing import ClassVar
+
+import numpy as np
+
+from albert_tf.config import ModelConfig, UserError
+from albert_tf.jobs.workload import Workload
+from albert_tf.modeling.accounting import encoder_flops, training_flops
+
+# Method of a side: name in tables.
+JOBS = {
+    "train_step": "training",
+    "forward": "forward",
+    "states": "forward to every state",
+}
+
+Batch = Mapping[str, np.ndarray]
+
+
+class Side(abc.ABC):
+    """A library's ALBERT at a workload, in one of the library's variants.
+
+    Libraries are imported when a side is made.
+
+    Attributes:
+        name: on the command line and in tables.
+        packages: to be installed beside requirements.txt.
+        does: description by job, of what differs between libraries.
+        flops: operations by job; without the jobs that are not comparable.
+    """
+
+    name: ClassVar[str]
+    packages: ClassVar[tuple[str, ...]] = ()
+    does: Mapping[str, str]
+    flops: Mapping[str, int]
+
+    @abc.abstractmethod
+    def __init__(self, work: Workload, batch: Batch, variant: str) -> None: ...
+
+    @classmethod
+    @abc.abstractmethod
+    def variants(cls, work: Workload) -> tuple[str, ...]:
+        """Returns the ways to do the work, of which the fastest is reported.
+
+        Raises:
+            UserError: for work that the library has no model for.
+        """
+
+    @abc.abstractmethod
+    def train_step(self) -> float:
+        """Makes one update and returns the loss before it."""
+
+    @abc.abstractmethod
+    def forward(self) -> np.ndarray:
+        """Returns the pooled outputs `[batch, hidden]`, without dropout."""
+
+    @abc.abstractmethod
+    def states(self) -> np.ndarray:
+        """Returns every state `[batch, seq, hidden]`, without dropout."""
+
+
+def job_flops(
+    config: ModelConfig,
+    work: Workload,
+    *,
+    num_predictions: int,
+    read_positions_only: bool,
+) -> dict[str, int]:
+    """Returns the operations of each job; for arguments see accounting.py."""
+    shape = {"batch_size": work.batch_size, "seq_length": work.seq_length}
+    return {
+        "train_step": training_flops(
+            config,
+            **shape,
+            num_predictions=num_predictions,
+            read_positions_only=read_positions_only,
+        ),
+        "forward": encoder_flops(
+            config, **shape, read_positions_only=read_positions_only
+        ),
+        "states": encoder_flops(config, **shape, read_positions_only=False),
+    }
+
+
+def check_precision(name: str, work: Workload, known: Collection[str]) -> None:
+    """Raises UserError unless the precision is one of `known`."""
+    if work.training.precision not in known:
+        raise UserError(
+            f"precision={work.training.precision} is not compared with "
+            f"{name}; {' and '.join(known)} are."
+        )
+
+
+class OurSide(Side):
+    """This project's Trainer and encoder."""
+
+    name = "ours"
+
+    def __init__(
+        self, work: Workload, batch: Batch, variant: str = "as set"
+    ) -> None:
+        import tensorflow as tf
+
+        from albert_tf.jobs.training_probe import make_probe, probe_batch
+
+        training = work.training
+        self._trainer = make_probe(work)
+        self._batch = probe_batch(batch)
+        self._features = {n: tf.constant(v) for n, v in batch.items()}
+        self.model = model = self._trainer.model
+        # The pooler reads the first position, which is always computed.
+        no_positions = tf.zeros((work.batch_size, 0), tf.int32)
+        self._pooled = tf.function(
+            lambda features: model.encode(
+                features, training=False, read_positions=no_positions
+            )["pooled_output"],
+            jit_compile=training.xla,
+        )
+        self._states = tf.function(
+            lambda features: model.encode(features, training=False)[
+                "sequence_output"
+            ],
+            jit_compile=training.xla,
+        )
+        self.flops = self.flops_of(work)
+        optimizer = work.optimizer
+        how = training.precision + ", XLA" * training.xla
+        self.does = {
+            "train_step": f"{how}, {optimizer.optimizer.upper()}, gradients "
+            f"clipped to {optimizer.max_grad_norm:g}, the last block and the "
+            f"logits at {work.num_predictions} positions of a sequence"
+            + f", computed again for the gradient: {training.remat}"
+            * (training.remat != "none"),
+            "forward": f"{how}, the last block at the first position",
+            "states": how,
+        }
+
+    @classmethod
+    def variants(cls, work: Workload) -> tuple[str, ...]:
+        return ("as set",)
+
+    @staticmethod
+    def flops_of(work: Workload) -> dict[str, int]:
+        """Returns the operations of each job.
+
+        The last block is computed at the positions that heads read.
+        """
+        return job_flops(
+            work.model,
+            work,
+            num_predictions=work.num_predictions,
+            read_positions_only=True,
+        )
+
+    def train_step(self) -> float:
+        return self.train_on(self._batch)
+
+    def train_on(self, batch: Batch) -> float:
+        """Makes one update on another batch and returns the loss before it."""
+        return self._trainer.train_step(batch)["loss"]
+
+    def forward(self) -> np.ndarray:
+        return self._pooled(self._features).numpy()
+
+    def states(self) -> np.ndarray:
+        return self._states(self._features).numpy()

@@ -1,0 +1,187 @@
+"""The inputs of the benchmark, each made when a stage first needs it."""
+
+import dataclasses
+import functools
+import itertools
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from albert_tf.config import (
+    FeatureConfig,
+    MaskingConfig,
+    PretrainingDataConfig,
+    UserError,
+    override,
+)
+from albert_tf.jobs.workload import Workload
+from albert_tf.tasks.base import Task
+from albert_tf.tasks.examples import Example
+from albert_tf.tasks.kinds.classification import Classification
+from bin import command_line
+from bin.benchmarking import machine
+
+# Lines of a corpus that make a vocabulary good enough to time.
+_VOCABULARY_LINES = 50_000
+_MAX_EXAMPLES = 10_000
+
+
+@dataclasses.dataclass(eq=False)
+class Workspace:
+    """Settings and inputs of all stages.
+
+    Attributes:
+        directory: an empty directory.
+        inputs: the corpus; empty: docstrings of the installed packages.
+        tokenizer: a directory or file; None: a vocabulary is trained.
+        vocab_size: pieces of that vocabulary.
+        config: how the corpus becomes records.
+        masking: how records are masked.
+        work: the training step that is measured.
+        features: how examples of fine-tuning become features.
+        peers: names of the libraries to compare with.
+        task: whose examples fine-tuning is measured on; None: paragraphs of
+            the corpus.
+        examples: of the task.
+        notes: explanations of the current stage's measurements.
+    """
+
+    directory: str
+    inputs: Sequence[str]
+    tokenizer: str | None
+    vocab_size: int
+    config: PretrainingDataConfig
+    masking: MaskingConfig
+    work: Workload
+    features: FeatureConfig
+    peers: Sequence[str] = ()
+    task: Task | None = None
+    examples: Sequence[Any] = ()
+    notes: list[str] = dataclasses.field(default_factory=list)
+    cores: list[int] = dataclasses.field(
+        default_factory=machine.available_cores
+    )
+
+    @functools.cached_property
+    def corpus(self) -> list[str]:
+        """The files, directories and globs of the corpus."""
+        if self.inputs:
+            return list(self.inputs)
+        from data_prep.sample_corpus import build_sample_corpus
+
+        print("Collecting the docstrings of installed packages.", flush=True)
+        directory = os.path.join(self.directory, "corpus")
+        with command_line.progress("files") as show:
+            build_sample_corpus(
+                directory, workers=min(2, len(self.cores)), progress=show
+            )
+        return [os.path.join(directory, "train")]
+
+    @functools.cached_property
+    def tokenizer_dir(self) -> str:
+        """The directory or file of the tokenizer."""
+        if self.tokenizer:
+            return self.tokenizer
+        from data_prep.vocabulary import train_vocabulary
+
+        print(f"Training a vocabulary of {self.vocab_size} pieces.", flush=True)
+        directory = os.path.join(self.directory, "vocabulary")
+        train_vocabulary(
+            (text for text, _ in self._paragraphs()),
+            directory,
+            vocab_size=self.vocab_size,
+            input_sentence_size=_VOCABULARY_LINES,
+        )
+        return directory
+
+    def _paragraphs(self) -> Iterator[tuple[str, str]]:
+        """Yields (paragraph, name of its document) of the corpus."""
+        from data_prep.corpus.reading import CorpusReport, read_documents
+        from data_prep.pretraining.build_plan import list_sources
+
+        (source,) = list_sources(self.corpus, [], self.config)
+        documents = read_documents(
+            source.files,
+            skip_header_lines=self.config.skip_header_lines,
+            report=CorpusReport(),
+        )
+        for document in documents:
+            for text in document.paragraphs:
+                yield text, document.name
+
+    def shards(self, kind: str) -> str:
+        """Returns the directory of shards with this kind of record."""
+        directory = os.path.join(self.directory, kind)
+        if not os.path.isdir(directory):
+            from data_prep.pretraining.pretraining_data import (
+                build_pretraining_data,
+            )
+
+            print(f"Building {kind} shards to read.", flush=True)
+            build_pretraining_data(
+                self.corpus,
+                directory,
+                tokenizer_dir=self.tokenizer_dir,
+                config=dataclasses.replace(
+                    self.config, record_kind=kind, dupe_factor=1
+                ),
+                masking=self.masking,
+                workers=min(2, len(self.cores)),
+            )
+        return directory
+
+    @functools.cached_property
+    def ceiling(self) -> float:
+        """Sequences/s of training that only multiplied matrices."""
+        rate, _ = machine.in_fresh_process(
+            self.cores, _ceiling_sequences, self.work
+        )
+        self.notes.append(
+            f"Training at the ceiling would take {rate:.4g} sequences/s."
+        )
+        return rate
+
+    @functools.cached_property
+    def task_inputs(self) -> dict[str, Any]:
+        """Examples of fine-tuning and what is trained on them.
+
+        Raises:
+            UserError: for a corpus with less than two paragraphs.
+        """
+        from albert_tf.text.tokenizer import load_tokenizer
+
+        if self.task:
+            kind, labels = self.task.kind, list(self.task.labels)
+            examples = list(self.examples[:_MAX_EXAMPLES])
+        else:
+            # Arbitrary labels: only speed is measured.
+            kind, labels = Classification(), ["even", "odd"]
+            paragraphs = itertools.islice(self._paragraphs(), _MAX_EXAMPLES)
+            examples = [
+                Example((text,), labels[number % 2], name)
+                for number, (text, name) in enumerate(paragraphs)
+            ]
+            if len(examples) < 2:
+                raise UserError(
+                    f"{', '.join(self.corpus)}: too little text; measuring "
+                    "fine-tuning needs at least two paragraphs."
+                )
+        tokenizer = load_tokenizer(self.tokenizer_dir)
+        model = override(self.work.model, {"vocab_size": tokenizer.vocab_size})
+        return {
+            "work": dataclasses.replace(self.work, model=model),
+            "kind": kind,
+            "labels": labels or kind.labels(examples),
+            "examples": examples,
+            "tokenizer": tokenizer,
+            "features": self.features,
+        }
+
+
+def _ceiling_sequences(work: Workload) -> float:
+    command_line.load_tensorflow()
+    from albert_tf.cluster.matmul_rate import matmul_rate
+    from bin.benchmarking.side import OurSide
+
+    step = OurSide.flops_of(work)["train_step"]
+    return matmul_rate(work.training.precision) / step * work.batch_size

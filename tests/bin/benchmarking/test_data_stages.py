@@ -1,0 +1,157 @@
+"""What is timed is what a build and training do; no timings are tested."""
+
+import dataclasses
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from albert_tf.records.shards import open_shards
+from albert_tf.records.tfrecord import read_records
+from bin.benchmarking import data_stages
+from bin.benchmarking.data_stages import (
+    BuildTimes,
+    DataPreparation,
+    ReadingTimes,
+    StepTimes,
+    measure_build,
+    measure_reading,
+    measure_steps,
+)
+from bin.benchmarking.harness import Measurement
+from data_prep.corpus.reading import CorpusFile
+
+ROOT = Path(__file__).resolve().parents[3]
+STEPS = [
+    "reading text",
+    "splitting sentences",
+    "tokenising",
+    "cutting segments",
+    "arranging",
+    "masking",
+    "serialising",
+    "writing parts",
+    "writing shards",
+]
+
+
+def settings(workspace, **changes):
+    return {
+        "tokenizer_dir": workspace.tokenizer,
+        "config": dataclasses.replace(workspace.config, **changes),
+        "masking": workspace.masking,
+    }
+
+
+def steps(workspace, name="steps", **changes):
+    directory = os.path.join(workspace.directory, name)
+    os.mkdir(directory)
+    return measure_steps(
+        workspace.inputs, directory, **settings(workspace, **changes)
+    )
+
+
+@pytest.mark.parametrize("objective", ["sop", "none"])
+def test_the_steps_make_the_records_of_a_build(workspace, text, objective):
+    shards_dir = os.path.join(workspace.directory, "shards")
+    times = measure_build(
+        workspace.inputs,
+        shards_dir,
+        **settings(workspace, sentence_objective=objective),
+        workers=1,
+    )
+    of_steps = steps(workspace, sentence_objective=objective)
+    with open_shards(shards_dir, "train") as shards:
+        assert times.num_instances == of_steps.num_instances == len(shards)
+        records = list(shards.read(range(len(shards))))
+    file = os.path.join(workspace.directory, "steps/train.tfrecord")
+    assert list(read_records(file)) == records
+    assert times.text_bytes == sum(f.stat().st_size for f in text.iterdir())
+    phases = (times.planning, times.records, times.shards)
+    assert min(phases) > 0
+    assert sum(phases) == pytest.approx(times.seconds)
+    # Python with NumPy alone needs tens of megabytes.
+    assert 10**7 < times.peak_bytes < 10**11
+    assert times.worker_peak_bytes == 0
+    assert list(of_steps.seconds) == STEPS
+    assert min(of_steps.seconds.values()) > 0
+
+
+def test_steps_take_a_sample_of_a_large_corpus(workspace, monkeypatch):
+    whole = steps(workspace)
+    monkeypatch.setattr(data_stages, "_SAMPLE_BYTES", 3000)
+    part = steps(workspace, "again")
+    assert 0 < part.num_instances < whole.num_instances
+
+
+@pytest.mark.parametrize(("number", "last"), [(1, 0), (8, 7), (80, 70)])
+def test_a_sample_is_spread_over_the_corpus(number, last):
+    files = [CorpusFile(str(n), str(n), "file") for n in range(number)]
+    chosen = data_stages.sample_files(files)
+    assert len(chosen) == min(8, number)
+    assert chosen[0] == files[0]
+    assert chosen[-1] == files[last]
+
+
+def test_builds_are_compared_with_their_steps_and_the_ceiling():
+    one = BuildTimes(4.0, 1.0, 2.0, 1.0, 100, 10**6, 10**8, 0)
+    two = BuildTimes(2.0, 1.0, 0.5, 0.5, 100, 10**6, 10**8, 10**7)
+    turns = {"one worker": (one, 5.0), "two workers": (two, 4.0)}
+    turns["all steps alone"] = (StepTimes({"masking": 1.0, "b": 3.0}, 100), 6.0)
+    stage = DataPreparation("", [0, 1], 50.0, {})
+    found = {m.name: m for m in stage.measurements(turns)}
+    for name, unit, value in (
+        ("one worker", "instances/s", 25),
+        ("one worker, with start-up", "instances/s", 20),
+        ("one worker, once planned", "instances/s", 100 / 3),
+        ("one worker, of text", "MB/s", 0.25),
+        ("one worker, planning of the whole", "%", 25),
+        ("one worker, to training at the ceiling", "times", 0.5),
+        ("two workers to one", "times", 2),
+        ("two workers to one, once planned", "times", 3),
+        ("two workers, peak memory", "MB", 100),
+        ("two workers, peak memory of the larger", "MB", 10),
+        ("masking alone", "instances/s", 100),
+        ("masking, of the steps", "%", 25),
+        ("all steps alone", "instances/s", 25),
+        ("one worker, of what the steps allow", "%", 100),
+    ):
+        assert found[name] == Measurement(name, unit, pytest.approx(value))
+
+
+def test_two_workers_are_left_out_on_one_core(capsys):
+    stage = DataPreparation("", [0], 1.0, {})
+    assert list(stage.sides()) == ["one worker", "all steps alone"]
+    said = capsys.readouterr().out
+    assert "two workers: left out, this process may use one core." in said
+
+
+def test_peak_memory_is_a_process_own():
+    """Not that of the process that started it, which holds far more."""
+    held = np.ones(40_000_000)
+    code = (
+        "import numpy\n"
+        "from bin.benchmarking.data_stages import peak_memory\n"
+        "before = peak_memory()\n"
+        "held = numpy.ones(6_000_000)\n"
+        "del held\n"
+        "print(before, peak_memory())"
+    )
+    done = subprocess.check_output([sys.executable, "-c", code], cwd=ROOT)
+    before, after = map(int, done.split())
+    assert 10**7 < before < held.nbytes
+    assert before + 3 * 10**7 < after < held.nbytes
+
+
+def test_reading_is_divided_into_its_parts(workspace, in_process):
+    for kind in ("dynamic", "static"):
+        times = measure_reading(workspace.shards(kind), 8, workspace.masking)
+        assert times.num_sequences % 8 == 0 and times.num_sequences > 0
+        assert times.seconds >= 0.01
+        assert times.reading > 0 and times.parsing > 0
+    times = ReadingTimes(4, 1.0, 0.25, 0.5)
+    assert times.rest == 0.25
+    assert times._replace(parsing=0.9).rest == 0.0

@@ -1,0 +1,155 @@
+"""Which batches are timed, and how they are counted."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from albert_tf.config import FeatureConfig
+from albert_tf.modeling.accounting import encoder_flops, training_flops
+from albert_tf.tasks.examples import Example
+from albert_tf.tasks.kinds.classification import Classification
+from bin.benchmarking import finetuning_stages
+from bin.benchmarking.finetuning_stages import (
+    JOBS,
+    PADDINGS,
+    FeatureTimes,
+    Featurisation,
+    Finetuning,
+    TaskModel,
+    Turn,
+    timed_steps,
+)
+from bin.benchmarking.harness import Measurement
+
+NUM_EXAMPLES, BATCH, LONGEST = 23, 4, 32
+
+
+def stage(kind, work, tokenizer):
+    labels = ("even", "odd")
+    return kind(
+        work=work,
+        kind=Classification(),
+        labels=labels,
+        examples=[
+            Example(("bada " * (1 + number % 6),), labels[number % 2])
+            for number in range(NUM_EXAMPLES)
+        ],
+        tokenizer=tokenizer,
+        features=FeatureConfig(max_seq_length=LONGEST),
+    )
+
+
+def test_features_are_made_of_all_examples(
+    work, tiny_tokenizer, monkeypatch, clock
+):
+    monkeypatch.setattr(finetuning_stages, "time", clock)
+    featurisation = stage(Featurisation, work, tiny_tokenizer)
+    turns = {job: side() for job, side in featurisation.sides().items()}
+    times = FeatureTimes(NUM_EXAMPLES, NUM_EXAMPLES, 1.0)
+    assert turns == dict.fromkeys(JOBS, times)
+    turns = {"training": FeatureTimes(400, 1000, 2.0)}
+    assert list(featurisation.measurements(turns)) == [
+        Measurement("features for training", "examples/s", 200.0),
+        Measurement("features for training", "sequences/s", 500.0),
+        Measurement("features for training, of 10,000 examples", "s", 50.0),
+    ]
+
+
+@pytest.fixture(scope="module")
+def measured(work, tiny_tokenizer):
+    """Turns of every job and padding, and the width of every step made."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "albert_tf.cluster.matmul_rate.matmul_rate", lambda dtype: 5e9
+        )
+        made = []
+        step = TaskModel.step
+
+        def noted(self, job, batch):
+            made.append((job, batch["input_ids"].shape[1]))
+            step(self, job, batch)
+
+        patch.setattr(TaskModel, "step", noted)
+        sides = stage(Finetuning, work, tiny_tokenizer).sides()
+        warm_up = set(made)
+        turns = {name: side() for name, side in sides.items()}
+        assert set(made) == warm_up
+    return turns
+
+
+@pytest.mark.slow
+def test_padded_batches_have_the_same_examples_and_more_padding(
+    work, tiny_tokenizer, measured
+):
+    assert list(measured) == [
+        "matrix multiplication",
+        *itertools.product(JOBS, PADDINGS),
+    ]
+    # The last batch of the epoch goes on into the next.
+    assert measured["training", "by length"].num_rows == 24
+    by_length, padded = (measured["evaluation", name] for name in PADDINGS)
+    assert by_length.num_rows == padded.num_rows == NUM_EXAMPLES
+    examples = stage(Finetuning, work, tiny_tokenizer).examples
+    lengths = [2 + len(tiny_tokenizer.encode(e.texts[0])) for e in examples]
+    longest_first = sorted(lengths)[::-1]
+    # The last batch is filled up with copies of its first row.
+    longest_first.append(longest_first[20])
+    rows = np.array(longest_first).reshape(6, BATCH)
+    widths = [
+        next(width for width in (16, 24, LONGEST) if width >= longest)
+        for longest in rows.max(axis=1)
+    ]
+    assert len(set(widths)) > 1
+    real = rows.sum()
+    assert by_length.padding == pytest.approx(1 - real / (BATCH * sum(widths)))
+    assert padded.padding == pytest.approx(1 - real / (BATCH * 6 * LONGEST))
+    # Operations are those of the widths.
+    shape = {"batch_size": BATCH, "seq_length": LONGEST}
+    shape["read_positions_only"] = True
+    model = work.model
+    assert padded.flops == 6 * encoder_flops(model, **shape)
+    assert measured["training", "padded"].flops == 6 * training_flops(
+        model, num_predictions=0, **shape
+    )
+    for job in JOBS:
+        turns = [measured[job, padding] for padding in PADDINGS]
+        assert turns[0].flops < turns[1].flops
+
+
+def test_measurements_are_rates_shares_and_ratios(work, tiny_tokenizer):
+    turns = {
+        (job, padding): turn
+        for job in JOBS
+        for padding, turn in (
+            ("by length", Turn(80, 2.0, 100, 0.25)),
+            ("padded", Turn(30, 3.0, 300, 0.5)),
+        )
+    }
+    finetuning = stage(Finetuning, work, tiny_tokenizer)
+    found = list(
+        finetuning.measurements({"matrix multiplication": 200.0, **turns})
+    )
+    assert found[:8] == [
+        Measurement("matrix multiplication", "GFLOP/s", 2e-7),
+        Measurement("training, by length", "rows/s", 40.0),
+        Measurement("training, by length, tokens of padding", "%", 25.0),
+        Measurement("training, by length", "% of the ceiling", 25.0),
+        Measurement("training, padded", "rows/s", 10.0),
+        Measurement("training, padded, tokens of padding", "%", 50.0),
+        Measurement("training, padded", "% of the ceiling", 50.0),
+        Measurement("training, by length to padded", "times", 4.0),
+    ]
+    assert len(found) == 15
+
+
+def test_an_evaluation_is_timed_at_all_lengths():
+    class Batches:
+        num_steps = 6
+
+        def __init__(self, training):
+            self.training = training
+
+    assert list(timed_steps(Batches(True), 3)) == [0, 1, 2]
+    assert list(timed_steps(Batches(False), 3)) == [0, 2, 5]
+    assert list(timed_steps(Batches(False), 8)) == [0, 1, 2, 3, 4, 5]

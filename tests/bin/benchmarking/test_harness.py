@@ -1,0 +1,159 @@
+"""The alternating loop, fresh processes, and every stage on a tiny corpus."""
+
+import dataclasses
+import json
+import os
+
+import pytest
+
+from bin.benchmark import STAGES
+from bin.benchmarking import harness, machine
+from bin.benchmarking.harness import Measurement, Stage
+
+
+@dataclasses.dataclass
+class MadeUp(Stage):
+    name = "made_up"
+    description = "nothing"
+    fresh_process = False
+
+    speeds: list
+
+    @classmethod
+    def prepare(cls, workspace):
+        workspace.notes.append("From the workspace.")
+        return cls([5.0, 1.0, 2.0])
+
+    def sides(self):
+        return {"ours": lambda: self.speeds.pop(0), "theirs": lambda: 10.0}
+
+    def measurements(self, turns):
+        yield Measurement("speed", "things/s", turns["ours"])
+        yield Measurement("ratio", "times", turns["ours"] / turns["theirs"])
+
+    def first_measurements(self, turns):
+        yield Measurement("first", "s", turns["ours"])
+
+    def notes(self, turns):
+        return [f"Began with {turns['ours']:g}."]
+
+
+def test_a_stage_has_median_minimum_and_maximum_of_rounds(workspace, capsys):
+    workspace.notes.append("Of the stage before.")
+
+    def result(name, unit, values, median):
+        return {
+            "name": name,
+            "unit": unit,
+            "median": median,
+            "min": min(values),
+            "max": max(values),
+            "values": values,
+        }
+
+    assert harness.run_stage(MadeUp, workspace, 3) == {
+        "measures": "nothing",
+        "notes": ["From the workspace.", "Began with 5."],
+        "results": [
+            result("speed", "things/s", [5.0, 1.0, 2.0], 2.0),
+            result("ratio", "times", [0.5, 0.1, 0.2], 0.2),
+            result("first", "s", [5.0], 5.0),
+        ],
+    }
+    assert "made_up: 2 of 3" in capsys.readouterr().out
+
+
+def test_every_other_round_is_reversed():
+    order = []
+    sides = {name: lambda name=name: order.append(name) for name in "abc"}
+    rounds = list(harness.alternate(sides, 3))
+    assert "".join(order) == "abccbaabc"
+    assert [list(turns) for turns in rounds] == [["a", "b", "c"]] * 3
+
+
+def test_a_table_has_a_row_for_every_result():
+    result = {"name": "speed", "unit": "things/s"}
+    result |= {"median": 1234.5, "min": 0.12345, "max": 99.94}
+    row = harness.stage_table([result]).splitlines()[2]
+    assert row.split() == ["speed", "1,234", "0.123", "99.9", "things/s"]
+
+
+@pytest.mark.slow
+def test_every_stage_runs_on_a_tiny_corpus(workspace, in_process, monkeypatch):
+    """Except finetuning, which test_finetuning_stages.py runs."""
+    monkeypatch.setattr(
+        "tensorflow.config.experimental.get_memory_info",
+        lambda device: {"peak": 2**30},
+    )
+    workspace.ceiling = 1000.0
+    found = {}
+    for name, stage in STAGES.items():
+        assert stage.name == name and not stage.description.endswith(".")
+        if name == "finetuning":
+            continue
+        stage = harness.run_stage(stage, workspace, 1)
+        json.dumps(stage)
+        found[name] = {
+            (one["name"], one["unit"]): one["median"]
+            for one in stage["results"]
+        }
+        assert min(found[name].values()) >= 0
+    assert {name: len(results) for name, results in found.items()} == {
+        "data_preparation": 43,
+        "reading": 20,
+        "training": 16,
+        "memory": 1,
+        "recomputation": 18,
+        "data_wait": 3,
+        "featurisation": 6,
+    }
+    training = found["training"]
+    rate = training["training, ours", "sequences/s"]
+    tokens = training["training, ours", "tokens/s"]
+    assert tokens == pytest.approx(workspace.work.seq_length * rate)
+    norms = found["recomputation"]
+    for remat in ("selective", "full"):
+        assert norms[f"{remat}, gradient norm", ""] == pytest.approx(
+            norms["none, gradient norm", ""], rel=1e-4
+        )
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "sched_setaffinity"), reason="cannot pin here"
+)
+def test_a_fresh_process_has_the_cores_it_was_given():
+    before = os.sched_getaffinity(0)
+    core = machine.available_cores()[-1]
+    found, seconds = machine.in_fresh_process([core], os.sched_getaffinity, 0)
+    assert found == {core}
+    assert seconds > 0
+    assert os.sched_getaffinity(0) == before
+
+
+def test_a_system_that_cannot_pin_measures_all_the_same(monkeypatch):
+    for name in ("sched_setaffinity", "sched_getaffinity"):
+        monkeypatch.delattr(os, name, raising=False)
+    assert machine.available_cores() == list(range(os.cpu_count() or 1))
+    with machine.pinned([0]):
+        pass
+    assert machine.describe_machine()["can_pin"] is False
+
+
+def test_one_logical_cpu_of_every_core_comes_first(monkeypatch):
+    monkeypatch.setattr(
+        os, "sched_getaffinity", lambda pid: {3, 1, 0, 2, 5}, raising=False
+    )
+    siblings = {0: "0-1", 1: "0-1", 2: "2-3", 3: "2-3", 5: "5"}
+    monkeypatch.setattr(machine, "_siblings", siblings.__getitem__)
+    assert machine.available_cores() == [0, 2, 5, 1, 3]
+
+
+def test_the_machine_is_described():
+    described = machine.describe_machine()
+    json.dumps(described)
+    assert described["cpu"]
+    assert 1 <= described["usable_cores"] <= described["usable_cpus"]
+    assert described["memory_bytes"] > 10**8
+    versions = described["packages"]
+    assert versions["numpy"] == __import__("numpy").__version__
+    assert versions["tensorflow"] == __import__("tensorflow").__version__

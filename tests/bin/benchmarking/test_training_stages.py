@@ -1,0 +1,236 @@
+"""How turns are compared; steps of fixed duration."""
+
+import dataclasses
+
+import pytest
+
+from bin.benchmarking import machine, training_stages
+from bin.benchmarking.harness import Measurement, alternate
+from bin.benchmarking.training_stages import (
+    DataWait,
+    Memory,
+    Peak,
+    Training,
+    Turn,
+    Waiting,
+    measure_waiting,
+)
+
+
+class Clock:
+    """A stand-in for `time` that only moves when a side works."""
+
+    now = 0.0
+
+    def perf_counter(self):
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr(training_stages, "time", clock)
+    monkeypatch.setattr(
+        "albert_tf.cluster.matmul_rate.matmul_rate", lambda dtype: 1000.0
+    )
+    return clock
+
+
+def fake_side(clock, log, seconds, first=50.0):
+    """Returns a side whose variants take so many seconds for each job."""
+
+    class Fake:
+        @classmethod
+        def variants(cls, work):
+            return tuple(seconds)
+
+        def __init__(self, work, batch, variant):
+            assert batch["input_ids"].shape == (4, 32)
+            self.variant = variant
+            self.seconds = seconds[variant]
+            self.flops = dict.fromkeys(self.seconds, 300)
+            self.does = dict.fromkeys(self.seconds, f"is {variant}")
+            self.called = set()
+
+        def _work(self, job):
+            log.append((self.variant, job))
+            clock.now += self.seconds[job] + first * (job not in self.called)
+            self.called.add(job)
+
+        def train_step(self):
+            self._work("train_step")
+
+        def forward(self):
+            self._work("forward")
+
+        def states(self):
+            self._work("states")
+
+    return Fake
+
+
+def jobs(train_step, forward, states):
+    return {"train_step": train_step, "forward": forward, "states": states}
+
+
+def test_all_fast_variants_make_the_same_number_of_steps(
+    work, clock, monkeypatch
+):
+    log = []
+    sides = {
+        "ours": fake_side(clock, log, {"ours": jobs(0.25, 2.0, 2.0)}),
+        "theirs": fake_side(
+            clock,
+            log,
+            {
+                "slow": jobs(8.0, 2.0, 5.0),
+                "quick": jobs(3.0, 4.0, 4.0),
+                "middle": jobs(4.4, 3.1, 9.0),
+                # Its training is not comparable.
+                "other": {"forward": 9.0, "states": 9.0},
+            },
+        ),
+    }
+    monkeypatch.setattr(training_stages, "_SIDES", sides)
+    stage = Training(work, ["ours", "theirs"], [0])
+    ready = stage.sides()
+    log.clear()
+    (turns,) = alternate(ready, 1)
+    ceiling, *keys = turns
+    assert turns[ceiling] == 1000.0
+    # Up to 1.5 times the seconds of the fastest variant.
+    assert keys == [
+        ("train_step", "ours", "ours"),
+        ("train_step", "theirs", "quick"),
+        ("train_step", "theirs", "middle"),
+        ("forward", "ours", "ours"),
+        ("forward", "theirs", "slow"),
+        ("states", "ours", "ours"),
+        ("states", "theirs", "slow"),
+        ("states", "theirs", "quick"),
+    ]
+    # Two seconds of the fastest side, but at least three steps.
+    steps = {"train_step": 8, "forward": 3, "states": 3}
+    assert log == [
+        (variant, job) for job, _, variant in keys for _ in range(steps[job])
+    ]
+    quick = turns["train_step", "theirs", "quick"]
+    assert quick == Turn(3.0, 300, 53.0, "is quick")
+
+
+def test_the_rounds_decide_which_variant_is_fastest(work):
+    def turns(a, b):
+        return {
+            "matrix multiplication": 1.0,
+            ("forward", "theirs", "a"): Turn(a, 1, 9.0, "a"),
+            ("forward", "theirs", "b"): Turn(b, 1, 9.0, "b"),
+        }
+
+    # The mean of a is less, and so is its best; the median of b is.
+    rounds = [turns(1.0, 2.9), turns(3.0, 2.8), turns(3.2, 3.0)]
+    selected = Training(work, [], []).select(rounds)
+    assert [one["forward", "theirs"].does for one in selected] == ["b"] * 3
+
+
+def test_training_has_rates_shares_and_ratios(work):
+    stage = Training(work, ["ours", "theirs"], [])
+    turns = {
+        "matrix multiplication": 8e9,
+        ("train_step", "ours"): Turn(0.5, 2 * 10**9, 9.0, "fast"),
+        ("train_step", "theirs"): Turn(0.8, 3 * 10**9, 7.0, "slow"),
+    }
+    found = {(m.name, m.unit): m.value for m in stage.measurements(turns)}
+    assert found == pytest.approx(
+        {
+            ("matrix multiplication", "GFLOP/s"): 8,
+            # 4 sequences of 32 tokens in half a second.
+            ("training, ours", "sequences/s"): 8,
+            ("training, ours", "tokens/s"): 256,
+            ("training, ours", "GFLOP/s"): 4,
+            ("training, ours", "% of the ceiling"): 50,
+            ("training, theirs", "sequences/s"): 5,
+            ("training, theirs", "tokens/s"): 160,
+            ("training, theirs", "GFLOP/s"): 3.75,
+            ("training, theirs", "% of the ceiling"): 46.875,
+            ("training, ours to theirs", "times"): 1.6,
+        }
+    )
+    assert list(stage.first_measurements(turns)) == [
+        Measurement("training, ours, first call", "s", 9.0),
+        Measurement("training, theirs, first call", "s", 7.0),
+    ]
+    assert stage.notes(turns) == [
+        "training, ours: fast.",
+        "training, theirs: slow.",
+    ]
+
+
+def test_memory_is_the_least_of_the_fast_variants(work, monkeypatch):
+    work = dataclasses.replace(
+        work, model=dataclasses.replace(work.model, hidden_dropout_prob=0.0)
+    )
+    peaks = {
+        ("ours", "as set"): Peak(3 * 2**20, 1.0, "ours"),
+        ("keras_hub", "graph"): Peak(5 * 2**20, 2.0, "graph"),
+        ("keras_hub", "XLA"): Peak(4 * 2**20, 2.9, "XLA"),
+        ("slow", "eager"): Peak(2**20, 9.0, "eager"),
+    }
+
+    def fresh(cores, function, name, work, variant):
+        assert function is training_stages.peak_of_side and cores == [1]
+        return peaks[name, variant], 1.0
+
+    monkeypatch.setattr(machine, "in_fresh_process", fresh)
+    stage = Memory(work, ["ours", "keras_hub"], [1])
+    rounds = stage.select(list(alternate(stage.sides(), 1)))
+    assert list(stage.measurements(rounds[0])) == [
+        Measurement("ours, resident at the peak", "MiB", 3.0),
+        Measurement("keras_hub, resident at the peak", "MiB", 4.0),
+        Measurement("ours to keras_hub", "times", 0.75),
+    ]
+    assert stage.notes(rounds[0]) == ["ours: ours.", "keras_hub: XLA."]
+    # Too slow, or without steps of training.
+    peaks["keras_hub", "XLA"] = Peak(4 * 2**20, 3.1, "XLA")
+    peaks["keras_hub", "graph"] = Peak(5 * 2**20, 2.0, "graph")
+    rounds = stage.select(list(alternate(stage.sides(), 1)))
+    assert rounds[0]["keras_hub"].does == "graph"
+    peaks["keras_hub", "graph"] = None
+    rounds = stage.select(list(alternate(stage.sides(), 1)))
+    assert rounds[0]["keras_hub"].does == "XLA"
+
+
+def test_waiting_is_a_share_of_the_time(work, clock, monkeypatch):
+    class Source:
+        number = 0
+
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            clock.now += 0.5
+            self.number += 1
+            return self.number
+
+        def close(self):
+            trained.append("closed")
+
+    class Side:
+        def train_on(self, batch):
+            clock.now += 3.0
+            trained.append(batch)
+
+    trained = []
+    monkeypatch.setattr(
+        "albert_tf.inputs.input_pipeline.prefetch", lambda *given: Source()
+    )
+    turn = measure_waiting(Side(), None, 16)
+    # As many as warm the pipeline up, and then for about five seconds.
+    assert trained == [*range(1, 17), "closed"]
+    assert turn == Waiting(num_sequences=8 * 16, seconds=28.0, waiting=4.0)
+    stage = DataWait(work, "", None, ceiling=200.0)
+    turns = {"ours": Waiting(100, 4.0, 1.0)}
+    assert list(stage.measurements(turns)) == [
+        Measurement("training on records", "sequences/s", 25.0),
+        Measurement("training on records", "% of the ceiling", 12.5),
+        Measurement("waiting for batches", "%", 25.0),
+    ]

@@ -171,7 +171,7 @@ def _workspace(directory: str) -> Workspace:
         UserError: for mistakes in the flags and the files that they name.
     """
     from albert_tf.text.tokenizer import load_tokenizer
-    from data_prep.corpus.reading import list_files
+    from data_prep.corpus.listing import list_files
 
     pair = (FLAGS.task, FLAGS.data_dir)
     if any((*pair, FLAGS.columns)) and not all(pair):

@@ -133,7 +133,7 @@ def _build() -> None:
         runner=FLAGS.runner,
         runner_options=FLAGS.beam_options,
         progress=command_line.progress,
-        announce=command_line.say,
+        log=command_line.say,
     )
     _print_summary(metadata, output_dir)
 

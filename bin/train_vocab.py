@@ -65,34 +65,36 @@ def define_flags() -> None:
 
 def main() -> None:
     """Trains the vocabulary and prints a summary."""
+    from data_prep.corpus.forms import corpus_files
+    from data_prep.corpus.listing import list_files
     from data_prep.corpus.reading import (
-        CorpusReport,
-        corpus_files,
         fingerprint,
-        list_files,
         read_documents,
         survey_file,
     )
+    from data_prep.corpus.report import CorpusReport
     from data_prep.vocabulary import check_output_directory, train_vocabulary
 
     check_output_directory(FLAGS.output_dir)
     paths = list_files(FLAGS.input)
-    files = corpus_files(paths, list(map(os.path.basename, paths)), "auto")
-    skip_header_lines = FLAGS.skip_header_lines
+    files = corpus_files(
+        paths,
+        list(map(os.path.basename, paths)),
+        "auto",
+        skip_header_lines=FLAGS.skip_header_lines,
+    )
     surveys = []
     report = CorpusReport()
     with command_line.progress("files read") as show:
         for file in files:
-            survey = survey_file(file, skip_header_lines=skip_header_lines)
+            survey = survey_file(file)
             surveys.append(survey)
             report.merge(survey.report)
             show(len(surveys), len(files))
     report.check(FLAGS.max_bad_fraction)
     if faults := report.describe_faults():
         print(f"{faults}.")
-    documents = read_documents(
-        files, skip_header_lines=skip_header_lines, report=CorpusReport()
-    )
+    documents = read_documents(files, CorpusReport())
     print(
         f"A vocabulary of {FLAGS.vocab_size} pieces from {len(files)} files, "
         f"of which at most {FLAGS.sample_characters} characters are trained "

@@ -77,8 +77,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     before stays.
     """
     path = os.fspath(path)
-    # Processes on several machines may write one path at the same time.
-    temporary = f"{path}{_TEMPORARY}{uuid.uuid4().int}"
+    temporary = temporary_name(path)
     try:
         with _open_beside(path, temporary) as file:
             yield file
@@ -206,6 +205,14 @@ def _files_below(directory: str, within: str = "") -> Iterator[str]:
             yield from _files_below(directory, place)
         else:
             yield place
+
+
+def temporary_name(path: str) -> str:
+    """Returns a new name for a file until it is whole.
+
+    Processes on several machines may write one path at the same time.
+    """
+    return f"{path}{_TEMPORARY}{uuid.uuid4().int}"
 
 
 def unfinished(name: str) -> str:

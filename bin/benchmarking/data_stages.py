@@ -20,23 +20,20 @@ from albert_tf.text.tokenizer import load_tokenizer
 from bin.benchmarking import machine
 from bin.benchmarking.harness import Measurement, Stage, Turns, log
 from bin.benchmarking.workspace import Workspace
-from data_prep.corpus.reading import (
-    CorpusFile,
-    CorpusReport,
-    Document,
-    read_file,
-)
+from data_prep.corpus.forms import CorpusFile
+from data_prep.corpus.reading import UnitDocument, read_file
+from data_prep.corpus.report import CorpusReport
 from data_prep.corpus.sample import SAMPLE_CHARS
 from data_prep.corpus.sentences import SENTENCE_SPLITTERS
-from data_prep.pretraining.build_plan import TRAIN, list_sources
 from data_prep.pretraining.pretraining_data import build_pretraining_data
-from data_prep.pretraining.record_maker import RecordMaker, UnitDocument
+from data_prep.pretraining.record_maker import RecordMaker
 from data_prep.pretraining.record_parts import (
     Partition,
     PartWriter,
     list_runs,
     shard_records,
 )
+from data_prep.pretraining.sources import TRAIN, list_sources
 
 # The sample whose steps are timed: heads of files spread over the corpus.
 _SAMPLE_BYTES = 2_000_000
@@ -281,11 +278,10 @@ def measure_steps(
         _training_texts(documents)
     )
     maker = RecordMaker(tokenizer, splitter, config, masking, clock)
-    unit = [UnitDocument(TRAIN, TRAIN, document) for document in documents]
     counts: Counter[str] = Counter()
     partition = Partition({TRAIN: 1})
     writer = PartWriter(output_dir, 0, partition)
-    for batch in maker(unit, counts):
+    for batch in maker(documents, counts):
         with clock("writing parts"):
             writer.add(batch)
     with clock("writing parts"):
@@ -298,7 +294,7 @@ def measure_steps(
 
 def _sample(
     inputs: Sequence[str], config: PretrainingDataConfig
-) -> list[Document]:
+) -> list[UnitDocument]:
     (source,) = list_sources(inputs, [], config)
     files = sample_files(source.files)
 
@@ -307,14 +303,9 @@ def _sample(
             return io.BytesIO(file.read(_SAMPLE_BYTES // len(files)))
 
     return [
-        document
+        UnitDocument(TRAIN, TRAIN, *document)
         for file in files
-        for document in read_file(
-            file,
-            skip_header_lines=config.skip_header_lines,
-            report=CorpusReport(),
-            open_file=open_head,
-        )
+        for document in read_file(file, CorpusReport(), open_head)
     ]
 
 
@@ -324,7 +315,7 @@ def sample_files(files: Sequence[CorpusFile]) -> list[CorpusFile]:
     return [files[n * len(files) // number] for n in range(number)]
 
 
-def _training_texts(documents: Sequence[Document]) -> Iterator[str]:
+def _training_texts(documents: Sequence[UnitDocument]) -> Iterator[str]:
     """Yields as much text as a build trains its sentence splitter on."""
     left = SAMPLE_CHARS
     for document in documents:

@@ -96,15 +96,12 @@ class Workspace:
 
     def _paragraphs(self) -> Iterator[tuple[str, str]]:
         """Yields (paragraph, name of its document) of the corpus."""
-        from data_prep.corpus.reading import CorpusReport, read_documents
-        from data_prep.pretraining.build_plan import list_sources
+        from data_prep.corpus.reading import read_documents
+        from data_prep.corpus.report import CorpusReport
+        from data_prep.pretraining.sources import list_sources
 
         (source,) = list_sources(self.corpus, [], self.config)
-        documents = read_documents(
-            source.files,
-            skip_header_lines=self.config.skip_header_lines,
-            report=CorpusReport(),
-        )
+        documents = read_documents(source.files, CorpusReport())
         for document in documents:
             for text in document.paragraphs:
                 yield text, document.name

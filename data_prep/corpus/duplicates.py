@@ -8,18 +8,17 @@ whatever the corpus.
 """
 
 import contextlib
-import dataclasses
 import hashlib
 import itertools
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from albert_tf.config import UserError
-from data_prep.corpus.reading import Document
-from data_prep.pretraining.record_maker import UnitDocument
+from albert_tf.config import require
+from data_prep.corpus.reading import Document, UnitDocument
 
 _DIGEST_BYTES = 16
 _NUMBER_BYTES = 8
@@ -34,50 +33,53 @@ _BITMAP_FILE = "duplicates.bitmap"
 _BITMAP_CHUNK_BYTES = 1 << 16
 
 
-def paragraph_digests(document: Document) -> list[bytes]:
-    """Returns the digest of every paragraph."""
-    return [
-        hashlib.blake2b(text.encode(), digest_size=_DIGEST_BYTES).digest()
-        for text in document.paragraphs
-    ]
+def digests(paragraphs: Sequence[str], level: str) -> list[bytes]:
+    """Returns the digests by which the duplicates of a document are known.
 
-
-def document_digest(document: Document) -> bytes:
-    """Returns a digest of the paragraphs, whatever the document's name."""
-    return hashlib.blake2b(
-        b"".join(paragraph_digests(document)), digest_size=_DIGEST_BYTES
-    ).digest()
-
-
-def without_paragraphs(
-    document: Document, drop: Collection[int]
-) -> Document | None:
-    """Returns `document` without the paragraphs numbered in `drop`, from 0.
-
-    None if no paragraph is left. The name stays.
+    One of each paragraph, or of all where the level is `documents`.
     """
-    if not drop:
-        return document
-    kept = tuple(
-        text
-        for number, text in enumerate(document.paragraphs)
-        if number not in drop
-    )
-    return Document(document.name, kept) if kept else None
+    found = [_digest(text.encode()) for text in paragraphs]
+    return [_digest(b"".join(found))] if level == "documents" else found
 
 
-# The digests of a document by which its duplicates are known. A document
-# without a paragraph of its own is dropped, so that duplicate documents go
-# with duplicate paragraphs.
-_DIGESTS: dict[str, Callable[[Document], list[bytes]]] = {
-    "documents": lambda document: [document_digest(document)],
-    "paragraphs": paragraph_digests,
-}
+def _digest(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()
 
 
-@dataclasses.dataclass(frozen=True)
-class Duplicates:
-    """What is a duplicate in a corpus, see `find_duplicates`.
+def without_duplicates(
+    item: UnitDocument,
+    level: str,
+    repeated: Collection[int],
+    counts: Counter[str],
+) -> UnitDocument | None:
+    """Returns a document without its duplicates, None if nothing is left.
+
+    A document without a paragraph of its own is dropped, so that duplicate
+    documents go with duplicate paragraphs.
+
+    Args:
+        item: the document; its name stays.
+        level: `documents` or `paragraphs`.
+        repeated: numbers of the digests that came before.
+        counts: `duplicate_documents`, those that are dropped;
+            `duplicate_paragraphs`, those dropped from documents that stay;
+            and `duplicate_characters`, of both, are added to it.
+    """
+    if not repeated:
+        return item
+    texts = item.paragraphs
+    drop = range(len(texts)) if level == "documents" else repeated
+    kept = tuple(t for n, t in enumerate(texts) if n not in drop)
+    counts["duplicate_characters"] += sum(len(texts[n]) for n in drop)
+    if kept:
+        counts["duplicate_paragraphs"] += len(drop)
+        return item._replace(paragraphs=kept)
+    counts["duplicate_documents"] += 1
+    return None
+
+
+class Duplicates(NamedTuple):
+    """The duplicates of a corpus, see `find_duplicates`.
 
     Attributes:
         level: `documents` or `paragraphs`, which are numbered in their order.
@@ -93,42 +95,31 @@ class Duplicates:
     def remove(
         self, items: Iterable[UnitDocument], counts: Counter[str]
     ) -> Iterator[UnitDocument]:
-        """Yields `items` without the duplicates.
-
-        Args:
-            items: with the documents that `find_duplicates` saw, in the same
-                order.
-            counts: is told of `duplicate_documents`, those that are dropped;
-                `duplicate_paragraphs`, those dropped from documents that
-                stay; and `duplicate_characters`, of both.
+        """Yields `items` without the duplicates, see `without_duplicates`.
 
         Raises:
-            UserError: if there are more or fewer documents or paragraphs.
+            UserError: if there are more or fewer documents or paragraphs than
+                `find_duplicates` saw.
         """
+        num_items = 0
         with contextlib.closing(self._marks()) as marks:
-            num_items = 0
             for item in items:
-                document = item.document
                 whole = self.level == "documents"
-                size = 1 if whole else len(document.paragraphs)
+                size = 1 if whole else len(item.paragraphs)
                 num_items += size
-                drop = [
+                repeated = [
                     number
                     for number, mark in enumerate(itertools.islice(marks, size))
                     if mark
                 ]
-                if drop and whole:
-                    drop = range(len(document.paragraphs))
-                kept = without_paragraphs(document, drop)
-                if drop:
-                    _count(document, drop, counts)
-                if kept is not None:
-                    yield item._replace(document=kept)
-        if num_items != self.num_items:
-            raise UserError(
-                f"The input has changed while it was read: {num_items} "
-                f"{self.level} instead of {self.num_items}; start again."
-            )
+                kept = without_duplicates(item, self.level, repeated, counts)
+                if kept:
+                    yield kept
+        require(
+            num_items == self.num_items,
+            f"The input has changed while it was read: {num_items} "
+            f"{self.level} instead of {self.num_items}; start again.",
+        )
 
     def _marks(self) -> Iterator[int]:
         """Yields 1 for every item that is a duplicate and 0 for others."""
@@ -138,22 +129,10 @@ class Duplicates:
                 yield from np.unpackbits(bits, bitorder="little").tolist()
 
 
-def _count(
-    document: Document, drop: Collection[int], counts: Counter[str]
-) -> None:
-    if len(drop) == len(document.paragraphs):
-        counts["duplicate_documents"] += 1
-    else:
-        counts["duplicate_paragraphs"] += len(drop)
-    counts["duplicate_characters"] += sum(
-        len(document.paragraphs[number]) for number in drop
-    )
-
-
 def find_duplicates(
-    documents: Iterable[Document], level: str, directory: str
+    documents: Iterable[Document | UnitDocument], level: str, directory: str
 ) -> Duplicates:
-    """Returns what of `documents` has stood before.
+    """Returns the duplicates: all but the first of equal items.
 
     Args:
         documents: the corpus.
@@ -166,8 +145,8 @@ def find_duplicates(
         os.path.join(directory, f"digests-{number:02}")
         for number in range(_NUM_BUCKETS)
     ]
-    digests = itertools.chain.from_iterable(map(_DIGESTS[level], documents))
-    num_items = _write_buckets(digests, buckets)
+    found = (digests(document.paragraphs, level) for document in documents)
+    num_items = _write_buckets(itertools.chain.from_iterable(found), buckets)
     bitmap_path = os.path.join(directory, _BITMAP_FILE)
     with open(bitmap_path, "wb") as file:
         file.truncate(-(-num_items // 8))

@@ -3,8 +3,8 @@
 Two pipelines, on whichever engine the options name: one surveys the files,
 the other makes the shards. Both are shuffles around the functions that the
 local runner calls, so the bytes are the same. Between machines go documents
-(`split, origin, name, paragraphs`) and entries: a record behind its key, 8
-bytes, big endian, so that entries sort as their keys do.
+(`UnitDocument` as a tuple) and entries: a record behind its key, 8 bytes, big
+endian, so that entries sort as their keys do.
 
 Bounds: one group of documents and one shard are in memory at a time, so that
 shards much larger than the usual 64 MB need machines to match. Beam's own
@@ -42,80 +42,69 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import (
 )
 from apache_beam.runners.portability.portable_runner import JobServiceHandle
 
-from albert_tf.config import UserError
+from albert_tf.config import UserError, require
 from albert_tf.records.shards import ShardInfo
 from albert_tf.records.tfrecord import write_records
 from albert_tf.text.tokenizer import Tokenizer
-from data_prep.corpus.duplicates import (
-    document_digest,
-    paragraph_digests,
-    without_paragraphs,
-)
+from data_prep.corpus.duplicates import digests, without_duplicates
+from data_prep.corpus.forms import CorpusFile
 from data_prep.corpus.reading import (
-    CorpusFile,
-    CorpusReport,
-    Document,
     FileSurvey,
+    UnitDocument,
     read_file_checked,
     survey_file,
 )
+from data_prep.corpus.report import CorpusReport
 from data_prep.corpus.sample import CorpusSample
-from data_prep.pretraining import beam_storage
-from data_prep.pretraining.beam_storage import storage_of
-from data_prep.pretraining.build_plan import BuildPlan, group_of, unit_document
-from data_prep.pretraining.local_runner import BuildResult
-from data_prep.pretraining.record_maker import (
-    RecordBatch,
-    RecordMaker,
-    UnitDocument,
+from data_prep.pretraining import beam_files
+from data_prep.pretraining.beam_files import files_of
+from data_prep.pretraining.build_directory import (
+    BuildDirectory,
+    BuildResult,
+    read_json,
+    write_json,
 )
-from data_prep.pretraining.record_parts import Partition
-from data_prep.pretraining.storage import read_json, write_json
+from data_prep.pretraining.build_plan import BuildPlan, group_of
+from data_prep.pretraining.record_maker import RecordMaker
+from data_prep.pretraining.sources import unit_document
 
-# The pipelines' results, as files: any engine can write them.
-_RESULT_FILE = "beam_result.json"
 _SURVEY_DIRECTORY = ".survey"
 _COUNTS = "counts"  # the name of a second output
-
 _KEY_BYTES = 8
 
-# A document and where it stands: (split, origin, name, paragraphs), and
-# (number of its file among all, number in the file).
+# A UnitDocument, and its position: (number of its file among all, number in
+# the file).
 Row = tuple[str, str, str, tuple[str, ...]]
 Position = tuple[int, int]
 
 
-class BeamRunner:
-    """Runs pipelines with Apache Beam, see `pretraining_data.Runner`.
+class BeamRunner(contextlib.AbstractContextManager):
+    """Runs builds with Apache Beam, see `runners.Runner`.
 
     Args:
-        output_dir: where the shards go; any path that Beam can write.
+        output_dir: any path that Beam can write.
         workers: processes of Beam's own runner on this machine, which is
             taken where the options name no runner.
         options: Beam's pipeline options, `--name=value`.
     """
 
+    list_files = staticmethod(beam_files.list_files)
+    open_file = staticmethod(beam_files.open_file)
+
     def __init__(
         self, output_dir: str, workers: int, options: Sequence[str]
     ) -> None:
         self._options = _checked([*_defaults(workers), *options])
-        # Options say how to reach file systems too.
+        # Options configure file systems too.
         FileSystems.set_options(self._options)
         self._survey_dir = os.path.join(output_dir, _SURVEY_DIRECTORY)
-        self.storage = storage_of(output_dir)
+        self.files = files_of(output_dir)
 
-    def list_files(self, inputs: Sequence[str]) -> list[str]:
-        """Returns the text files that `inputs` name, in any storage."""
-        return beam_storage.list_files(inputs)
+    def __exit__(self, *_: object) -> None:
+        """Does nothing."""
 
-    def open_file(self, path: str, mode: str) -> Any:
-        """Returns a file of the corpus, as it is stored."""
-        return beam_storage.open_file(path, mode)
-
-    def survey(
-        self, files: Sequence[CorpusFile], skip_header_lines: int
-    ) -> list[FileSurvey]:
-        """Returns what each file holds, in their order.
+    def survey(self, files: Sequence[CorpusFile]) -> Iterator[FileSurvey]:
+        """Yields the survey of each file, in their order.
 
         The first has the sample of all, the others none.
 
@@ -124,8 +113,8 @@ class BeamRunner:
         """
         path = os.path.join(self._survey_dir, f"{uuid.uuid4()}.json")
         try:
-            # Tells before all the work whether it can be written.
-            write_json(self.storage, path, {})
+            # Fails before all the work if it cannot be written.
+            write_json(self.files, path, {})
         except OSError as error:
             raise UserError(
                 f"{os.path.dirname(self._survey_dir)} cannot be written: "
@@ -133,84 +122,33 @@ class BeamRunner:
             ) from None
         try:
             pipeline = _pipeline(self._options)
-            surveys = (
-                pipeline
-                | "Files" >> beam.Create(list(enumerate(files)))
-                | "Spread" >> beam.Reshuffle()
-                | "Survey" >> beam.Map(_survey, skip_header_lines)
-            )
-            # One sample of all; those of many files would be too much.
-            sample = (
-                surveys
-                | "Sample" >> beam.Map(_sample_of)
-                | "Merge" >> beam.CombineGlobally(_merged_samples)
-            )
-            rows = surveys | "Row" >> beam.Map(_row_of)
-            _write_result(
-                pipeline, path, surveys=AsList(rows), sample=AsSingleton(sample)
-            )
+            _add_survey(pipeline, files, path)
             result = _run(pipeline, path)
         finally:
-            self.storage.remove_directory(self._survey_dir)
+            self.files.remove_tree(self._survey_dir)
         rows = dict(result["surveys"])
-        samples = itertools.chain([result["sample"]], itertools.repeat([]))
-        return [
-            _file_survey(rows[number], CorpusSample.from_json(sample))
-            for number, sample in zip(range(len(files)), samples, strict=False)
-        ]
+        sample = CorpusSample.from_json(result["sample"])
+        for number in range(len(files)):
+            row = rows[number]
+            if "error" in row:
+                raise UserError(row["error"])
+            report = CorpusReport(Counter(row["counts"]), row["first_places"])
+            stored = row["name"], row["num_bytes"], row["sha256"]
+            yield FileSurvey(*stored, report, sample)
+            sample = CorpusSample()
 
     def run(
-        self,
-        plan: BuildPlan,
-        tokenizer: Tokenizer,
-        *,
-        output_dir: str,
-        work_dir: str,
+        self, plan: BuildPlan, tokenizer: Tokenizer, directory: BuildDirectory
     ) -> BuildResult:
-        """Returns the shards that it has made in `output_dir`, and counts.
-
-        A build that was stopped once all shards were written is not done
-        again; one that was stopped earlier begins anew.
-
-        Args:
-            plan: what to do.
-            tokenizer: makes the ids; it goes to the workers as it is.
-            output_dir: where the shards go.
-            work_dir: a directory for what the pipeline has to tell.
-        """
-        result = self._standing_result(output_dir, work_dir)
-        if result is None:
-            path = os.path.join(work_dir, _RESULT_FILE)
-            pipeline = _pipeline(self._options)
-            _build(pipeline, plan, tokenizer, output_dir, path)
-            result = _build_result(_run(pipeline, path))
-        return result
-
-    def _standing_result(
-        self, output_dir: str, work_dir: str
-    ) -> BuildResult | None:
-        """Returns what an earlier run has done, if it stands to the end."""
-        if _RESULT_FILE not in self.storage.sizes(work_dir):
-            return None
-        path = os.path.join(work_dir, _RESULT_FILE)
-        result = _build_result(read_json(self.storage, path))
-        sizes = self.storage.sizes(output_dir)
-        for shard in itertools.chain.from_iterable(result.shards.values()):
-            if sizes.get(shard.name) != shard.num_bytes:
-                return None
-        return result
-
-
-def _build_result(values: dict[str, Any]) -> BuildResult:
-    shards: dict[str, list[ShardInfo]] = {}
-    for value in sorted(values["shards"], key=lambda value: value["name"]):
-        split = value["name"].partition("-")[0]
-        shards.setdefault(split, []).append(ShardInfo(**value))
-    return BuildResult(shards, Counter(values["counts"]))
+        """Writes the shards and the result."""
+        pipeline = _pipeline(self._options)
+        path = directory.result_path
+        _add_build(pipeline, plan, tokenizer, directory.path, path)
+        return BuildResult.from_json(_run(pipeline, path))
 
 
 def _defaults(workers: int) -> list[str]:
-    """Returns options that the user's go before."""
+    """Returns options that the user's override."""
     options = [
         "--no_save_main_session",
         "--default_sdk_harness_log_level=WARNING",
@@ -240,10 +178,10 @@ def _pipeline(options: PipelineOptions) -> beam.Pipeline:
 def _checked(options: Sequence[str]) -> PipelineOptions:
     """Returns Beam's options; raises UserError if Beam refuses them."""
     for option in options:
-        if not option.startswith("--"):
-            raise UserError(
-                f"The Beam option {option!r} does not look like --name=value."
-            )
+        require(
+            option.startswith("--"),
+            f"The Beam option {option!r} does not look like --name=value.",
+        )
     written = io.StringIO()
     try:
         with contextlib.redirect_stderr(written):
@@ -251,12 +189,12 @@ def _checked(options: Sequence[str]) -> PipelineOptions:
             parsed.get_all_options()  # of engines too
             _pipeline(parsed)
     except SystemExit:
-        said = written.getvalue().strip().rpartition(": error: ")[2]
+        reason = written.getvalue().strip().rpartition(": error: ")[2]
     except (ValueError, ImportError) as error:
-        said = " ".join(str(error).split())
+        reason = " ".join(str(error).split())
     else:
         return parsed
-    raise UserError(f"Beam refuses its options: {said}")
+    raise UserError(f"Beam refuses its options: {reason}")
 
 
 def _run(pipeline: beam.Pipeline, path: str) -> dict[str, Any]:
@@ -273,57 +211,74 @@ def _run(pipeline: beam.Pipeline, path: str) -> dict[str, Any]:
             "No Beam job server answers; check --job_endpoint."
         ) from None
     state = result.wait_until_finish() or result.state
-    storage = storage_of(path)
-    written = os.path.basename(path) in storage.sizes(os.path.dirname(path))
-    found = read_json(storage, path) if written else {}
-    if not found:
-        raise UserError(
-            f"The Beam pipeline ended as {state} and left no result; this "
-            "program must run it to its end, and share the output directory "
-            "with it."
-        )
+    files = files_of(path)
+    written = os.path.basename(path) in files.sizes(os.path.dirname(path))
+    found = read_json(files, path) if written else {}
+    require(
+        bool(found),
+        f"The Beam pipeline ended as {state} and left no result; this "
+        "program must run it to its end, and share the output directory "
+        "with it.",
+    )
     return found
 
 
-def _write_result(
+def _add_result(
     pipeline: beam.Pipeline,
     path: str,
     **values: AsList | AsDict | AsSingleton,
 ) -> None:
-    """Makes a pipeline write JSON of its results to `path`."""
+    """Makes a pipeline write JSON of its results to `path`.
+
+    A file: any engine can write one.
+    """
     path_once = pipeline | "Result" >> beam.Create([path])
     _ = path_once | "WriteResult" >> beam.Map(_write_values, **values)
 
 
 def _write_values(path: str, **values: Any) -> None:
-    write_json(storage_of(path), path, values)
+    write_json(files_of(path), path, values)
+
+
+def _add_survey(
+    pipeline: beam.Pipeline, files: Sequence[CorpusFile], path: str
+) -> None:
+    surveys = (
+        pipeline
+        | "Files" >> beam.Create(list(enumerate(files)))
+        | "Spread" >> beam.Reshuffle()
+        | "Survey" >> beam.Map(_survey)
+    )
+    # One sample of all; those of many files would be too much.
+    sample = (
+        surveys
+        | "Sample" >> beam.Map(_sample_of)
+        | "Merge" >> beam.CombineGlobally(_merged_samples)
+    )
+    rows = surveys | "Row" >> beam.Map(_row_of)
+    _add_result(
+        pipeline, path, surveys=AsList(rows), sample=AsSingleton(sample)
+    )
 
 
 def _survey(
-    numbered: tuple[int, CorpusFile], skip_header_lines: int
+    numbered: tuple[int, CorpusFile],
 ) -> tuple[int, dict[str, Any], list[list[Any]]]:
-    """Returns a file's number and as JSON its survey and sample.
+    """Returns a file's number, and as JSON its survey and sample.
 
-    Or, for the survey, what is wrong.
-
-    An engine would wrap an error into its own.
+    A UserError is returned instead, for an engine would wrap it into its own.
     """
     number, file = numbered
     try:
-        survey = survey_file(
-            file,
-            skip_header_lines=skip_header_lines,
-            open_file=beam_storage.open_file,
-        )
+        survey = survey_file(file, open_file=beam_files.open_file)
     except UserError as error:
         return number, {"error": str(error)}, []
-    report = survey.report
     row = {
         "name": survey.name,
         "num_bytes": survey.num_bytes,
         "sha256": survey.sha256,
-        "counts": dict(report.counts),
-        "first_places": dict(report.first_places),
+        "counts": dict(survey.report.counts),
+        "first_places": dict(survey.report.first_places),
     }
     return number, row, survey.sample.to_json()
 
@@ -338,23 +293,13 @@ def _sample_of(survey: Any) -> Any:
 
 
 def _merged_samples(samples: Iterable[list[list[Any]]]) -> list[list[Any]]:
-    """Returns one sample of several, all as JSON."""
     merged = CorpusSample()
     for sample in samples:
         merged.merge(CorpusSample.from_json(sample))
     return merged.to_json()
 
 
-def _file_survey(row: dict[str, Any], sample: CorpusSample) -> FileSurvey:
-    if "error" in row:
-        raise UserError(row["error"])
-    report = CorpusReport(Counter(row["counts"]), row["first_places"])
-    return FileSurvey(
-        row["name"], row["num_bytes"], row["sha256"], report, sample
-    )
-
-
-def _build(
+def _add_build(
     pipeline: beam.Pipeline,
     plan: BuildPlan,
     tokenizer: Tokenizer,
@@ -365,7 +310,7 @@ def _build(
     files = [
         (source.split, file, digest)
         for source in plan.sources
-        for file, digest in zip(source.files, source.digests, strict=True)
+        for file, digest in source.files_and_digests()
     ]
     # Workers need not know of all files.
     plan = dataclasses.replace(plan, sources=())
@@ -379,20 +324,19 @@ def _build(
     if plan.config.remove_duplicates != "none":
         documents, of_duplicates = _without_duplicates(documents, plan)
         counts.append(of_duplicates)
-    entries, of_records = (
-        documents
-        | "Place" >> beam.Values()
-        | _Units(plan)
-        | "Make" >> _two_outputs(_MakeRecords(plan, tokenizer))
+    units = _units(documents | "Document" >> beam.Values(), plan)
+    make_records = beam.ParDo(_MakeRecords(plan, tokenizer))
+    entries, of_records = units | "Make" >> make_records.with_outputs(
+        _COUNTS, main="main"
     )
     counts.append(of_records)
-    shards = (
-        entries,
-        # Those without a record are written too.
-        pipeline | "Empty" >> beam.Create(_no_entries(plan.partition)),
-    )
+    # Shards without a record are written too.
+    none = [
+        (plan.partition.shard_name(*shard), [])
+        for shard in plan.partition.shards()
+    ]
     written = (
-        shards
+        (entries, pipeline | "Empty" >> beam.Create(none))
         | "WithEmpty" >> beam.Flatten()
         | "Shards" >> beam.GroupByKey()
         | "Write" >> beam.Map(_write_shard, output_dir)
@@ -400,14 +344,9 @@ def _build(
     totals = (
         counts | "Counts" >> beam.Flatten() | "Sum" >> beam.CombinePerKey(sum)
     )
-    _write_result(
+    _add_result(
         pipeline, result_path, shards=AsList(written), counts=AsDict(totals)
     )
-
-
-def _two_outputs(function: beam.DoFn) -> Any:
-    """Returns a transform to a main output and one of counts."""
-    return beam.ParDo(function).with_outputs(_COUNTS, main="main")
 
 
 def _read(
@@ -415,60 +354,41 @@ def _read(
 ) -> Iterator[tuple[Position, Row]]:
     """Yields the documents of a file."""
     number, (origin, file, digest) = numbered
-    documents = read_file_checked(
-        file,
-        digest,
-        skip_header_lines=plan.config.skip_header_lines,
-        report=CorpusReport(),
-        open_file=beam_storage.open_file,
-    )
-    for place, document in enumerate(documents):
+    documents = read_file_checked(file, digest, open_file=beam_files.open_file)
+    for index, document in enumerate(documents):
         item = unit_document(origin, document, plan.config)
-        row = (item.split, origin, document.name, document.paragraphs)
-        yield (number, place), row
+        yield (number, index), tuple(item)
 
 
-def _item(row: Row) -> UnitDocument:
-    split, origin, name, paragraphs = row
-    return UnitDocument(split, origin, Document(name, tuple(paragraphs)))
+def _units(rows: PCollection, plan: BuildPlan) -> PCollection:
+    """Gathers documents into units of work, lists of rows."""
+    if plan.num_groups:
+        return (
+            rows
+            | "Group" >> beam.Map(_with_group, plan)
+            | "Groups" >> beam.GroupByKey()
+            # As `document_groups` reads them.
+            | "Sort" >> beam.MapTuple(_sorted_rows)
+        )
+    size = plan.unit_characters
+    return (
+        rows
+        # A large file becomes the work of many.
+        | "Spread" >> beam.Reshuffle()
+        | "Batch"
+        >> beam.BatchElements(size, size, element_size_fn=_num_characters)
+    )
 
 
 def _num_characters(row: Row) -> int:
     return sum(map(len, row[3]))
 
 
-class _Units(beam.PTransform):
-    """Gathers documents into units of work, lists of rows."""
-
-    def __init__(self, plan: BuildPlan) -> None:
-        super().__init__()
-        self._plan = plan
-
-    def expand(self, rows: PCollection) -> PCollection:
-        if self._plan.num_groups:
-            return (
-                rows
-                | "Group" >> beam.Map(_with_group, self._plan)
-                | "Groups" >> beam.GroupByKey()
-                # As `document_groups` reads them.
-                | "Sort" >> beam.Map(_sorted_rows)
-            )
-        size = self._plan.unit_characters
-        return (
-            rows
-            # A large file becomes the work of many.
-            | "Spread" >> beam.Reshuffle()
-            | "Batch"
-            >> beam.BatchElements(size, size, element_size_fn=_num_characters)
-        )
-
-
 def _with_group(row: Row, plan: BuildPlan) -> tuple[int, Row]:
-    return group_of(_item(row), plan), row
+    return group_of(UnitDocument(*row), plan), row
 
 
-def _sorted_rows(group: tuple[int, Iterable[Row]]) -> list[Row]:
-    _, rows = group
+def _sorted_rows(_: int, rows: Iterable[Row]) -> list[Row]:
     return sorted(rows)
 
 
@@ -488,35 +408,21 @@ class _MakeRecords(beam.DoFn):
 
     def process(self, unit: Sequence[Row]) -> Iterator[Any]:
         counts: Counter[str] = Counter()
-        for batch in self._make(list(map(_item, unit)), counts):
-            yield from _by_shard(batch, self._plan.partition)
+        partition = self._plan.partition
+        for batch in self._make([UnitDocument(*row) for row in unit], counts):
+            shard_of = partition.shards_of(batch.split, batch.keys).tolist()
+            keys = batch.keys.astype(">u8").tobytes()
+            shards: dict[int, list[bytes]] = {}
+            for number, record in enumerate(batch.serialized):
+                key = keys[number * _KEY_BYTES : (number + 1) * _KEY_BYTES]
+                shards.setdefault(shard_of[number], []).append(key + record)
+            for shard, entries in shards.items():
+                yield partition.shard_name(batch.split, shard), entries
         yield from _tagged(counts)
 
 
 def _tagged(counts: Counter[str]) -> Iterator[TaggedOutput]:
     return (TaggedOutput(_COUNTS, pair) for pair in counts.items())
-
-
-def _by_shard(
-    batch: RecordBatch, partition: Partition
-) -> Iterator[tuple[str, list[bytes]]]:
-    split = batch.split
-    shard_of = partition.shards_of(split, batch.keys).tolist()
-    keys = batch.keys.astype(">u8").tobytes()
-    shards: dict[int, list[bytes]] = {}
-    for number, record in enumerate(batch.serialized):
-        key = keys[number * _KEY_BYTES : (number + 1) * _KEY_BYTES]
-        shards.setdefault(shard_of[number], []).append(key + record)
-    for shard, entries in shards.items():
-        yield partition.shard_name(split, shard), entries
-
-
-def _no_entries(partition: Partition) -> list[tuple[str, list[bytes]]]:
-    return [
-        (partition.shard_name(split, shard), [])
-        for split, num_shards in sorted(partition.num_shards.items())
-        for shard in range(num_shards)
-    ]
 
 
 def _write_shard(
@@ -529,28 +435,30 @@ def _write_shard(
     name, chunks = shard
     entries = sorted(itertools.chain.from_iterable(chunks))
     records = (entry[_KEY_BYTES:] for entry in entries)
-    account = storage_of(output_dir).write(
-        os.path.join(output_dir, name),
-        lambda file: write_records(file, records),
-    )
+    path = os.path.join(output_dir, name)
+    with files_of(path).replacing(path) as file:
+        account = write_records(file, records)
     return dataclasses.asdict(ShardInfo(name, *account))
 
 
 def _without_duplicates(
     documents: PCollection, plan: BuildPlan
 ) -> tuple[PCollection, PCollection]:
-    """Returns documents without what `duplicates` leaves out, and counts."""
+    """Returns documents as `duplicates` leaves them, and counts."""
     level = plan.config.remove_duplicates
     repeated = (
         documents
         | "Digest" >> beam.FlatMap(_digests, level)
         | "Digests" >> beam.GroupByKey()
-        | "Repeated" >> beam.FlatMap(_all_but_first)
+        | "Repeated" >> beam.FlatMapTuple(_all_but_first)
     )
     kept, counts = (
         {"rows": documents, "repeated": repeated}
         | "WithRepeated" >> beam.CoGroupByKey()
-        | "RemoveRepeated" >> _two_outputs(_RemoveRepeated(level))
+        | "RemoveRepeated"
+        >> beam.FlatMap(_remove_repeated, level).with_outputs(
+            _COUNTS, main="main"
+        )
     )
     return kept, counts
 
@@ -558,51 +466,27 @@ def _without_duplicates(
 def _digests(
     placed: tuple[Position, Row], level: str
 ) -> Iterator[tuple[bytes, tuple[Position, int]]]:
-    """Yields the digests of a document with their places."""
+    """Yields the digests of a document with their positions."""
     position, row = placed
-    document = _item(row).document
-    if level == "documents":
-        digests = [document_digest(document)]
-    else:
-        digests = paragraph_digests(document)
-    for number, digest in enumerate(digests):
+    for number, digest in enumerate(digests(row[3], level)):
         yield digest, (position, number)
 
 
 def _all_but_first(
-    digest: tuple[bytes, Iterable[tuple[Position, int]]],
+    _: bytes, positions: Iterable[tuple[Position, int]]
 ) -> Iterator[tuple[Position, int]]:
-    """Yields where a digest stands again."""
-    _, places = digest
-    first = min(places)
-    return (place for place in places if place != first)
+    first = min(positions)
+    return (position for position in positions if position != first)
 
 
-class _RemoveRepeated(beam.DoFn):
-    """Leaves paragraphs out; a document without any is none."""
-
-    def __init__(self, level: str) -> None:
-        super().__init__()
-        self._level = level
-
-    def process(
-        self, element: tuple[Position, dict[str, Iterable[Any]]]
-    ) -> Iterator[Any]:
-        position, groups = element
-        (row,) = groups["rows"]
-        drop = set(groups["repeated"])
-        if not drop:
-            yield position, row
-            return
-        document = _item(row).document
-        if self._level == "documents":
-            drop = set(range(len(document.paragraphs)))
-        kept = without_paragraphs(document, drop)
-        characters = sum(len(document.paragraphs[n]) for n in drop)
-        counts = Counter(duplicate_characters=characters)
-        if kept is None:
-            counts["duplicate_documents"] = 1
-        else:
-            counts["duplicate_paragraphs"] = len(drop)
-            yield position, (*row[:3], kept.paragraphs)
-        yield from _tagged(counts)
+def _remove_repeated(
+    element: tuple[Position, dict[str, Iterable[Any]]], level: str
+) -> Iterator[Any]:
+    position, groups = element
+    (row,) = groups["rows"]
+    counts: Counter[str] = Counter()
+    item = UnitDocument(*row)
+    kept = without_duplicates(item, level, set(groups["repeated"]), counts)
+    if kept is not None:
+        yield position, tuple(kept)
+    yield from _tagged(counts)

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from albert_tf.config import PretrainingDataConfig
 from albert_tf.text.tokenizer import Tokenizer
-from data_prep.corpus.reading import Document
+from data_prep.corpus.reading import UnitDocument
 from data_prep.corpus.sample import CorpusSample
 from data_prep.corpus.sentences import SentenceSplitter, has_end
-from data_prep.pretraining.record_maker import RecordMaker, UnitDocument
+from data_prep.pretraining.record_maker import RecordMaker
 
 # Whose random draws are taken.
 _SPLIT = "train"
@@ -59,11 +59,13 @@ def estimate_build(
     num_bytes = num_characters = room = 0.0
     expected: dict[str, float] = defaultdict(float)
     for weight, document in sample.weighted_documents(_SIZE_SAMPLE_CHARS):
-        excerpt = Document(document.name, document.paragraphs)
+        excerpt = UnitDocument(
+            _SPLIT, _SPLIT, document.name, document.paragraphs
+        )
         counts: Counter[str] = Counter()
         of_excerpt = sum(
             len(record) + _RECORD_OVERHEAD
-            for batch in maker([UnitDocument(_SPLIT, _SPLIT, excerpt)], counts)
+            for batch in maker([excerpt], counts)
             for record in batch.serialized
         )
         size = sum(map(len, document.paragraphs))

@@ -1,14 +1,12 @@
-"""Plans a build of pretraining data before any record is made.
+"""Plans a build of pretraining data before any record is made: `make_plan`.
 
-Main entry: `make_plan`. The plan says which files are read and how, what the
-sentence splitter has learned, how much will be written and into how many
-shards. It follows from the corpus, the tokenizer and the settings alone, so
-every runner that carries it out writes the same bytes.
+The plan has the files and their forms, the trained sentence splitter, the
+sizes and the shards. It follows from the corpus, the tokenizer and the
+settings alone, so every runner that carries it out writes the same bytes.
 """
 
 import dataclasses
 import itertools
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -17,36 +15,39 @@ from albert_tf.config import (
     MaskingConfig,
     PretrainingDataConfig,
     UserError,
+    require,
     to_dict,
 )
 from albert_tf.records import counter_rng
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.text.tokenizer import Tokenizer
 from data_prep.corpus.duplicates import DIGEST_ROW_BYTES
+from data_prep.corpus.forms import CorpusFile
 from data_prep.corpus.reading import (
-    CorpusFile,
-    CorpusReport,
-    Document,
     FileSurvey,
-    corpus_files,
+    UnitDocument,
     document_names,
     fingerprint,
-    list_files,
     read_file_checked,
 )
+from data_prep.corpus.report import CorpusReport
 from data_prep.corpus.sample import CorpusSample
 from data_prep.corpus.sentences import SENTENCE_SPLITTERS, SentenceSplitter
-from data_prep.corpus.text_files import OpenFile
 from data_prep.pretraining.build_estimate import (
     build_warnings,
     estimate_build,
     sentence_end_warnings,
 )
-from data_prep.pretraining.record_maker import RecordMaker, UnitDocument
+from data_prep.pretraining.record_maker import RecordMaker
 from data_prep.pretraining.record_parts import Partition
-from data_prep.pretraining.storage import is_remote
+from data_prep.pretraining.sources import (
+    EVAL,
+    TRAIN,
+    Source,
+    is_held_out,
+    unit_document,
+)
 
-TRAIN, EVAL = "train", "eval"
 SHARD_BYTES = 64_000_000
 # metadata.json, which names every shard, stays a file that is read.
 MAX_SHARDS = 4096
@@ -61,37 +62,24 @@ _MAX_UNIT_BYTES = 64_000_000
 # random from the whole corpus.
 _GROUP_CHARS = 8_000_000
 
-FindFiles = Callable[[Sequence[str]], list[str]]
 Survey = Callable[[Sequence[CorpusFile]], Iterable[FileSurvey]]
 
 
 @dataclasses.dataclass(frozen=True)
-class Source:
-    """The files of an input list and the split that they are for.
-
-    `digests` are the sha256 of the files, once they have been surveyed.
-    """
-
-    split: str
-    files: tuple[CorpusFile, ...]
-    digests: tuple[str, ...] = ()
-
-
-@dataclasses.dataclass(frozen=True)
 class BuildPlan:
-    """Everything that decides the records and where they go.
+    """Everything that decides the records and their shards.
 
     Attributes:
-        sources: what is read.
+        sources: the files.
         config: how a corpus becomes records.
         masking: how static records are masked.
-        splitter_parameters: what the sentence splitter has learned, as JSON.
+        splitter_parameters: of the trained sentence splitter, as JSON.
         settings: what decides the records, to recognise a finished build by.
         report: the account of reading the corpus.
-        warnings: what is likely wrong with the text or the settings.
+        warnings: likely faults of the text or the settings.
         num_characters: of text, duplicates included.
-        record_bytes: how much will be written, by split, about.
-        other_bytes: how much room the work takes beside records, about.
+        record_bytes: estimated bytes of records, by split.
+        other_bytes: estimated bytes of temporary files beside records.
         partition: the shards.
         unit_characters: of text in a unit of work, about.
         num_groups: groups of documents that lend each other segments; 0 if
@@ -114,7 +102,7 @@ class BuildPlan:
 
     @property
     def total_bytes(self) -> int:
-        """How much will be written into shards, about."""
+        """Estimated bytes of all shards."""
         return sum(self.record_bytes.values())
 
     def splitter(self) -> SentenceSplitter:
@@ -122,84 +110,14 @@ class BuildPlan:
         kind = SENTENCE_SPLITTERS[self.config.sentence_splitter]
         return kind.from_json(self.splitter_parameters)
 
-
-def list_sources(
-    inputs: Sequence[str],
-    eval_inputs: Sequence[str],
-    config: PretrainingDataConfig,
-    *,
-    find_files: FindFiles = list_files,
-    open_file: OpenFile = open,
-) -> tuple[Source, ...]:
-    """Returns the training source and, if there is one, the evaluation's.
-
-    Args:
-        inputs: what to train on.
-        eval_inputs: what to evaluate on.
-        config: how a corpus becomes records.
-        find_files: finds the files of an input list, see `corpus.list_files`.
-        open_file: opens a file, as the built-in `open` does.
-
-    Raises:
-        UserError: for inputs that are missing or that contradict each other.
-    """
-    if eval_inputs and config.eval_fraction:
-        raise UserError(
-            f"eval_fraction={config.eval_fraction} and an evaluation input "
-            "were both given; one of them is needed, not both."
-        )
-    sources = [_source(TRAIN, find_files(inputs), config, open_file)]
-    if eval_inputs:
-        found = find_files(eval_inputs)
-        sources.append(_source(EVAL, found, config, open_file))
-        paths = [{_place(f.path) for f in s.files} for s in sources]
-        for path in sorted(paths[0] & paths[1]):
-            raise UserError(f"{path} is in the input and the evaluation input.")
-    return tuple(sources)
-
-
-def _place(path: str) -> str:
-    """Returns the one name of a file, however it was named."""
-    return path if is_remote(path) else os.path.realpath(path)
-
-
-def _source(
-    split: str,
-    files: Sequence[str],
-    config: PretrainingDataConfig,
-    open_file: OpenFile,
-) -> Source:
-    """Returns a source whose names do not depend on where its files lie."""
-    by_name = sorted(zip(_names(files), files, strict=True))
-    separator = config.document_separator
-    if separator == "auto" and config.sentence_splitter == "newline":
-        separator = "blank_line"  # one sentence a line: the form of BERT
-    return Source(
-        split,
-        tuple(
-            corpus_files(
-                [file for _, file in by_name],
-                [name for name, _ in by_name],
-                separator,
-                open_file,
-            )
-        ),
-    )
-
-
-def _names(files: Sequence[str]) -> list[str]:
-    """Returns the paths of files from the directory that holds them all."""
-    paths = [
-        file if is_remote(file) else os.path.abspath(file) for file in files
-    ]
-    parts = [path.split("/") for path in paths]
-    folders = [part[:-1] for part in parts]
-    # What the first and the last share, all share.
-    pairs = zip(min(folders), max(folders), strict=False)
-    depth = len(
-        list(itertools.takewhile(lambda pair: len({*pair}) == 1, pairs))
-    )
-    return ["/".join(part[depth:]) for part in parts]
+    def to_json(self) -> dict[str, Any]:
+        """Returns the values that a build must share to be resumed."""
+        return {
+            "settings": self.settings,
+            "partition": {"num_shards": dict(self.partition.num_shards)},
+            "unit_characters": self.unit_characters,
+            "num_groups": self.num_groups,
+        }
 
 
 def make_plan(
@@ -215,30 +133,29 @@ def make_plan(
 
     Args:
         sources: see `list_sources`.
-        tokenizer: makes the ids.
+        tokenizer: of the records.
         config: how a corpus becomes records.
         masking: how static records are masked.
-        survey: reads files once, in their order, see `corpus.survey_file`.
+        survey: reads files once, in their order, see `reading.survey_file`.
         max_bad_fraction: the largest share of bad lines.
 
     Raises:
         UserError: if more of the corpus is bad, or there is nothing in it.
     """
-    if config.num_shards > MAX_SHARDS:
-        raise UserError(
-            f"num_shards={config.num_shards} is above the most allowed, "
-            f"{MAX_SHARDS}."
-        )
-    of_sources, sample = _survey_sources(sources, survey)
+    require(
+        config.num_shards <= MAX_SHARDS,
+        f"num_shards={config.num_shards} is above the maximum, {MAX_SHARDS}.",
+    )
+    sources, sample = _surveyed(sources, survey)
     report = CorpusReport()
     characters = Counter[str]()
-    for source, of_source in zip(sources, of_sources, strict=True):
-        for file_survey in of_source:
-            report.merge(file_survey.report)
-            characters[source.split] += file_survey.report.counts["characters"]
+    for source in sources:
+        for of_file in source.surveys:
+            report.merge(of_file.report)
+            characters[source.split] += of_file.report.counts["characters"]
     report.check(max_bad_fraction)
     if config.eval_fraction:
-        _check_held_out(sources[0], of_sources[0], config)
+        _check_held_out(sources[0], config)
         held_out = round(characters[TRAIN] * config.eval_fraction)
         characters[EVAL] += held_out
         characters[TRAIN] -= held_out
@@ -254,32 +171,20 @@ def make_plan(
         for split, count in characters.items()
     }
     total = characters.total()
-    unit_characters = min(
-        max(_MIN_UNIT_CHARS, total // _UNITS),
-        _MAX_UNIT_CHARS,
-        int(_MAX_UNIT_BYTES / bytes_per_character),
-    )
     objective = SENTENCE_OBJECTIVES[config.sentence_objective]
-    lends = objective.needs_other_documents
+    forms = {file.form for source in sources for file in source.files}
     return BuildPlan(
-        sources=tuple(
-            dataclasses.replace(
-                source, digests=tuple(survey.sha256 for survey in of_source)
-            )
-            for source, of_source in zip(sources, of_sources, strict=True)
-        ),
+        sources=sources,
         config=config,
         masking=masking,
         splitter_parameters=splitter.to_json(),
-        settings=_settings(sources, of_sources, tokenizer, config, masking),
+        settings=_settings(sources, tokenizer, config, masking),
         report=report,
         warnings=[
             *build_warnings(
                 estimate,
                 config,
-                forms={
-                    file.form for source in sources for file in source.files
-                },
+                forms=forms,
                 sample=sample,
                 tokenizer=tokenizer,
             ),
@@ -289,8 +194,14 @@ def make_plan(
         record_bytes=record_bytes,
         other_bytes=_other_bytes(report, sample, config),
         partition=_partition(record_bytes, config),
-        unit_characters=unit_characters,
-        num_groups=1 + total // _GROUP_CHARS if lends else 0,
+        unit_characters=min(
+            max(_MIN_UNIT_CHARS, total // _UNITS),
+            _MAX_UNIT_CHARS,
+            int(_MAX_UNIT_BYTES / bytes_per_character),
+        ),
+        num_groups=(
+            1 + total // _GROUP_CHARS if objective.needs_other_documents else 0
+        ),
     )
 
 
@@ -303,48 +214,45 @@ def plan_settings(
     survey: Survey,
 ) -> dict[str, Any]:
     """Returns the `settings` of the plan that `make_plan` would make."""
-    of_sources, _ = _survey_sources(sources, survey)
-    return _settings(sources, of_sources, tokenizer, config, masking)
+    surveyed, _ = _surveyed(sources, survey)
+    return _settings(surveyed, tokenizer, config, masking)
 
 
-def _survey_sources(
+def _surveyed(
     sources: Sequence[Source], survey: Survey
-) -> tuple[list[list[FileSurvey]], CorpusSample]:
-    """Returns the surveys of each source, and one sample of all.
+) -> tuple[tuple[Source, ...], CorpusSample]:
+    """Returns the sources with their surveys, and one sample of all.
 
-    The surveys come without samples of their own, which many files would
-    fill the memory with.
+    The surveys keep no samples of their own, which would fill the memory.
     """
     surveys = iter(survey([f for source in sources for f in source.files]))
     sample, nothing = CorpusSample(), CorpusSample()
-    of_sources = []
+    surveyed = []
     for source in sources:
         of_source = []
-        for file_survey in itertools.islice(surveys, len(source.files)):
-            sample.merge(file_survey.sample)
-            of_source.append(dataclasses.replace(file_survey, sample=nothing))
-        of_sources.append(of_source)
-    return of_sources, sample
+        for of_file in itertools.islice(surveys, len(source.files)):
+            sample.merge(of_file.sample)
+            of_source.append(dataclasses.replace(of_file, sample=nothing))
+        surveyed.append(dataclasses.replace(source, surveys=tuple(of_source)))
+    return tuple(surveyed), sample
 
 
 def _settings(
     sources: Sequence[Source],
-    surveys: Sequence[Sequence[FileSurvey]],
     tokenizer: Tokenizer,
     config: PretrainingDataConfig,
     masking: MaskingConfig,
 ) -> dict[str, Any]:
-    """Returns everything that decides the records."""
     settings: dict[str, Any] = {
         "data": to_dict(config),
         "tokenizer_fingerprint": tokenizer.fingerprint,
         "inputs": {
             source.split: {
-                "num_files": len(of_source),
-                "num_bytes": sum(s.num_bytes for s in of_source),
-                "sha256": fingerprint(of_source),
+                "num_files": len(source.surveys),
+                "num_bytes": sum(s.num_bytes for s in source.surveys),
+                "sha256": fingerprint(source.surveys),
             }
-            for source, of_source in zip(sources, surveys, strict=True)
+            for source in sources
         },
     }
     if config.record_kind == "static":
@@ -367,17 +275,15 @@ def _partition(
     return Partition(num_shards)
 
 
-def _check_held_out(
-    source: Source, surveys: Sequence[FileSurvey], config: PretrainingDataConfig
-) -> None:
+def _check_held_out(source: Source, config: PretrainingDataConfig) -> None:
     """Raises UserError if no document, or every one, falls to evaluation."""
     found = set()
     total = 0
-    for file, survey in zip(source.files, surveys, strict=True):
+    for file, survey in zip(source.files, source.surveys, strict=True):
         number = survey.report.counts["documents"]
         total += number
         for name in itertools.islice(document_names(file), number):
-            found.add(_is_held_out(name, config))
+            found.add(is_held_out(name, config))
             if len(found) == 2:
                 return
     other = "choose another fraction or --seed, or " * (total > 1)
@@ -387,11 +293,6 @@ def _check_held_out(
             f"{'all' if held_out else 'none'} of the {total} documents, which "
             f"are drawn one by one; {other}give an evaluation input."
         )
-
-
-def _is_held_out(name: str, config: PretrainingDataConfig) -> bool:
-    key = counter_rng.key(config.random_seed, "eval_fraction", name)
-    return bool(counter_rng.uniforms(key, 1)[0, 0] < config.eval_fraction)
 
 
 def _other_bytes(
@@ -409,35 +310,22 @@ def _other_bytes(
     return num_bytes
 
 
-def read_corpus(plan: BuildPlan) -> Iterator[tuple[str, Document]]:
-    """Yields all documents in order, each with its source's split.
+def read_corpus(plan: BuildPlan) -> Iterator[UnitDocument]:
+    """Yields all documents in order, each with its split.
 
     Raises:
-        UserError: for a file that is no longer what it was.
+        UserError: for a file that has changed.
     """
     for source in plan.sources:
-        for file, digest in zip(source.files, source.digests, strict=True):
-            for document in read_file_checked(
-                file,
-                digest,
-                skip_header_lines=plan.config.skip_header_lines,
-                report=CorpusReport(),
-            ):
-                yield source.split, document
-
-
-def unit_document(
-    origin: str, document: Document, config: PretrainingDataConfig
-) -> UnitDocument:
-    """Returns a document with the split that it belongs to."""
-    held_out = origin == TRAIN and _is_held_out(document.name, config)
-    return UnitDocument(EVAL if held_out else origin, origin, document)
+        for file, digest in source.files_and_digests():
+            for document in read_file_checked(file, digest):
+                yield unit_document(source.split, document, plan.config)
 
 
 def group_of(item: UnitDocument, plan: BuildPlan) -> int:
     """Returns the group of documents that may lend each other segments."""
     key = counter_rng.key(
-        plan.config.random_seed, "group", item.origin, item.document.name
+        plan.config.random_seed, "group", item.origin, item.name
     )
     draw = counter_rng.uniforms(key, 1)[0, 0]
     return int(draw * plan.num_groups)

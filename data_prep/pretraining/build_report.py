@@ -1,48 +1,88 @@
-"""Says what a build has made of a corpus: counts, and shares made of them."""
+"""metadata.json of a finished build: shards, counts and shares of them."""
 
+import dataclasses
 from collections import Counter
-from collections.abc import Mapping
 from typing import Any
 
-from albert_tf.config import PretrainingDataConfig
+from albert_tf.config import PretrainingDataConfig, UserError
+from albert_tf.records.shards import FORMAT_VERSION, describe_tokenizer
+from albert_tf.text.tokenizer import Tokenizer
+from data_prep.pretraining.build_directory import BuildResult
 from data_prep.pretraining.build_plan import BuildPlan
+from data_prep.pretraining.record_maker import num_slots
 
 
-def statistics(plan: BuildPlan, counts: Counter[str]) -> dict[str, Any]:
-    """Returns the statistics of a build, of the corpus and by split."""
+def check_splits(plan: BuildPlan, result: BuildResult) -> None:
+    """Raises UserError if a split that was asked for has no record."""
+    config, counts = plan.config, result.counts
+    for split in sorted(plan.record_bytes, reverse=True):
+        if any(shard.num_records for shard in result.shards[split]):
+            continue
+        documents = counts[f"{split}/documents"]
+        single = counts[f"{split}/skipped/single_sentence_documents"]
+        raise UserError(
+            f"The split {split} has no records: {documents} documents, "
+            f"{single} of them of one sentence, which has no order to judge. "
+            f"Check the input, document_separator={config.document_separator}"
+            f", sentence_splitter={config.sentence_splitter}, eval_fraction="
+            f"{config.eval_fraction}."
+        )
+
+
+def make_metadata(
+    plan: BuildPlan, tokenizer: Tokenizer, result: BuildResult
+) -> dict[str, Any]:
+    """Returns the metadata.json of a finished build."""
+    config = plan.config
+    return {
+        "format_version": FORMAT_VERSION,
+        "record_kind": config.record_kind,
+        "sentence_objective": config.sentence_objective,
+        "max_seq_length": config.max_seq_length,
+        "num_slots": num_slots(config, plan.masking),
+        "random_seed": config.random_seed,
+        "tokenizer": describe_tokenizer(tokenizer),
+        "splits": {
+            split: {
+                "num_records": sum(shard.num_records for shard in shards),
+                "shards": [dataclasses.asdict(shard) for shard in shards],
+            }
+            for split, shards in sorted(result.shards.items())
+        },
+        "statistics": _statistics(plan, result.counts),
+        "settings": plan.settings,
+    }
+
+
+def _statistics(plan: BuildPlan, counts: Counter[str]) -> dict[str, Any]:
+    """Returns the statistics of the corpus and of each split."""
     corpus = plan.report.counts | {
         name: count for name, count in counts.items() if "/" not in name
     }
+    of_splits = {split: Counter[str]() for split in sorted(plan.record_bytes)}
+    for name, count in sorted(counts.items()):
+        split, _, rest = name.partition("/")
+        if rest:
+            of_splits[split][rest] = count
     return {
         "corpus": dict(sorted(corpus.items())),
         **{
-            split: _of_split(
-                {
-                    name.removeprefix(f"{split}/"): count
-                    for name, count in sorted(counts.items())
-                    if name.startswith(f"{split}/")
-                },
-                plan.config,
-            )
-            for split in sorted(plan.record_bytes)
+            split: of_split | _shares(of_split, plan.config)
+            for split, of_split in of_splits.items()
         },
     }
 
 
-def _of_split(
-    counts: Mapping[str, int], config: PretrainingDataConfig
-) -> dict[str, Any]:
-    """Returns a split's counts and the shares one wants to know of it."""
-    count = Counter(counts)
-    instances, tokens = count["instances"], count["tokens"]
+def _shares(
+    count: Counter[str], config: PretrainingDataConfig
+) -> dict[str, float]:
+    tokens, instances = count["tokens"], count["instances"]
+    room = instances * config.max_seq_length
     shares = {
         "unknown_share": (count["unknown_tokens"], tokens),
         # Of the text, in all copies, what no instance holds.
         "lost_share": (count["skipped/tokens"], tokens),
-        "padding_share": (
-            instances * config.max_seq_length - count["instance_tokens"],
-            instances * config.max_seq_length,
-        ),
+        "padding_share": (room - count["instance_tokens"], room),
         "label_1_share": (count["label_1"], instances),
     }
     if config.record_kind == "static":
@@ -51,7 +91,7 @@ def _of_split(
         for name in ("as_mask", "as_is", "as_random"):
             part = f"masked_tokens/{name}"
             shares[f"{part}_share"] = (count[part], masked)
-    return dict(counts) | {
+    return {
         name: round(part / max(1, whole), 6)
         for name, (part, whole) in shares.items()
     }

@@ -1,40 +1,43 @@
 """Carries out a build plan on this machine, in one process or several.
 
-Main entry: `run_local`. This process reads the corpus and hands out units of
-work; each becomes a part on disk (`record_parts`). Then the shards are made
-of the parts. Both parts and shards that a killed build has finished are kept.
+This process reads the corpus and hands out units of work; each becomes a part
+on disk (`record_parts`). Then the shards are made of the parts. A killed build
+goes on with the parts and shards that it had finished.
 """
 
-import concurrent.futures
 import contextlib
-import ctypes
 import dataclasses
 import functools
-import hashlib
-import itertools
 import json
-import multiprocessing
 import os
-import threading
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple, TypeVar
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
-from albert_tf.config import MaskingConfig, PretrainingDataConfig
+from albert_tf.config import (
+    MaskingConfig,
+    PretrainingDataConfig,
+    UserError,
+    require,
+)
+from albert_tf.io import files
 from albert_tf.io.json_files import read_json, write_json
 from albert_tf.records.shards import ShardInfo, write_shard
-from albert_tf.text.tokenizer import load_tokenizer
+from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from data_prep.corpus.duplicates import find_duplicates
-from data_prep.corpus.reading import CorpusFile, FileSurvey, survey_file
+from data_prep.corpus.forms import CorpusFile
+from data_prep.corpus.listing import list_files
+from data_prep.corpus.reading import FileSurvey, UnitDocument, survey_file
 from data_prep.corpus.sentences import SENTENCE_SPLITTERS
-from data_prep.pretraining.build_plan import (
-    BuildPlan,
-    group_of,
-    read_corpus,
-    unit_document,
+from data_prep.pretraining.build_directory import (
+    BuildDirectory,
+    BuildResult,
+    is_intact,
 )
+from data_prep.pretraining.build_plan import BuildPlan, group_of, read_corpus
 from data_prep.pretraining.document_groups import DocumentGroups
-from data_prep.pretraining.record_maker import RecordMaker, UnitDocument
+from data_prep.pretraining.record_maker import RecordMaker
 from data_prep.pretraining.record_parts import (
     Partition,
     PartWriter,
@@ -42,236 +45,159 @@ from data_prep.pretraining.record_parts import (
     part_counts,
     shard_records,
 )
+from data_prep.workers import Workers
 
 # `show = progress(unit)` as a context; `show(done, total, name=number, ...)`.
 Progress = Callable[[str], contextlib.AbstractContextManager[Callable]]
 
-# Names of <malloc.h>, and how much freed memory a worker keeps at most.
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-_KEPT_BYTES = 64_000_000
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
+class LocalRunner(contextlib.AbstractContextManager):
+    """Runs builds on this machine, see `runners.Runner`."""
+
+    files = files
+    open_file = staticmethod(open)
+
+    def __init__(
+        self,
+        output_dir: str,
+        workers: int,
+        options: Sequence[str],
+        progress: Progress,
+    ) -> None:
+        if options:
+            raise UserError(
+                f"runner=local takes no options ({options[0]!r} was given); "
+                "they are for runner=beam."
+            )
+        _check_local(output_dir)
+        self._workers = Workers(workers)
+        self._progress = progress
+
+    def __exit__(self, *error: object) -> None:
+        self._workers.__exit__(*error)
+
+    def list_files(self, inputs: Sequence[str]) -> list[str]:
+        """Returns the text files that `inputs` name."""
+        for path in inputs:
+            _check_local(path)
+        return list_files(inputs)
+
+    def survey(self, files: Sequence[CorpusFile]) -> Iterator[FileSurvey]:
+        """Yields the survey of each file, in their order."""
+        surveys = self._workers.map(survey_file, files)
+        with self._progress("files read") as show:
+            for number, of_file in enumerate(surveys, 1):
+                show(number, len(files))
+                yield of_file
+
+    def run(
+        self, plan: BuildPlan, tokenizer: Tokenizer, directory: BuildDirectory
+    ) -> BuildResult:
+        """Writes the shards and the result."""
+        del tokenizer  # worker processes load what was saved
+        counts = self._make_parts(plan, directory)
+        result = BuildResult(self._make_shards(plan, directory), counts)
+        directory.write_result(result)
+        return result
+
+    def _make_parts(
+        self, plan: BuildPlan, directory: BuildDirectory
+    ) -> Counter[str]:
+        """Returns the counts of all parts, once all are on disk."""
+        work_dir = directory.work_path
+        settings = _MakerSettings(
+            uuid.uuid4().hex,
+            directory.tokenizer_path,
+            directory.splitter_path,
+            plan.config,
+            plan.masking,
+        )
+        make = functools.partial(_make_part, settings, work_dir, plan.partition)
+        totals: Counter[str] = Counter()
+        done = 0
+        units = _units(plan, work_dir, totals)
+        with self._progress("characters") as show:
+            for num_characters, counts in self._workers.map(make, units):
+                totals.update(counts)
+                done += num_characters
+                sums = {
+                    name: sum(totals[f"{s}/{name}"] for s in plan.record_bytes)
+                    for name in ("documents", "instances")
+                }
+                show(done, plan.num_characters, **sums)
+        return totals
+
+    def _make_shards(
+        self, plan: BuildPlan, directory: BuildDirectory
+    ) -> dict[str, list[ShardInfo]]:
+        """Returns the accounts of all shards, by split."""
+        numbered = plan.partition.shards()
+        runs = list_runs(directory.work_path)
+        make = functools.partial(
+            _make_shard,
+            plan.partition,
+            runs,
+            directory.path,
+            directory.work_path,
+        )
+        shards: dict[str, list[ShardInfo]] = {}
+        with self._progress("shards") as show:
+            infos = self._workers.map(make, numbered)
+            for number, ((split, _), info) in enumerate(
+                zip(numbered, infos, strict=True), 1
+            ):
+                shards.setdefault(split, []).append(info)
+                show(number, len(numbered))
+        return shards
 
 
-class BuildResult(NamedTuple):
-    """What a runner has done."""
+def _check_local(path: str) -> None:
+    require(
+        not files.is_remote(path),
+        f"{path} is not on this machine; runner=beam reads and writes remote "
+        "paths.",
+    )
 
-    shards: dict[str, list[ShardInfo]]
-    counts: Counter[str]
 
-
-class _MakerPlan(NamedTuple):
+class _MakerSettings(NamedTuple):
     """What a process needs to make itself a `RecordMaker`."""
 
+    build: str  # unique: files at the same paths may have been replaced
     tokenizer_dir: str
     splitter_path: str
     config: PretrainingDataConfig
     masking: MaskingConfig
-    digest: str  # of what lies at the two paths
 
 
-@functools.cache
-def _record_maker(plan: _MakerPlan) -> RecordMaker:
-    """Returns the maker for `plan`, made once in a process."""
-    with open(plan.splitter_path, encoding="utf-8") as file:
+@functools.lru_cache(maxsize=1)
+def _record_maker(settings: _MakerSettings) -> RecordMaker:
+    """Returns the maker of a build, made once in a process."""
+    with open(settings.splitter_path, encoding="utf-8") as file:
         parameters = json.load(file)
-    splitter = SENTENCE_SPLITTERS[plan.config.sentence_splitter]
+    splitter = SENTENCE_SPLITTERS[settings.config.sentence_splitter]
     return RecordMaker(
-        load_tokenizer(plan.tokenizer_dir),
+        load_tokenizer(settings.tokenizer_dir),
         splitter.from_json(parameters),
-        plan.config,
-        plan.masking,
+        settings.config,
+        settings.masking,
     )
-
-
-class Workers:
-    """Processes that work ahead of whoever asks for the results, in order.
-
-    One worker is this process itself.
-    """
-
-    def __init__(self, number: int) -> None:
-        self._number = number
-        self._pool = None
-        if number == 1:
-            _keep_freed_memory()
-        else:
-            # spawn: the threads of libraries do not survive a fork.
-            self._pool = concurrent.futures.ProcessPoolExecutor(
-                number,
-                multiprocessing.get_context("spawn"),
-                initializer=_begin_worker,
-            )
-
-    def map(
-        self, function: Callable[[Item], Result], items: Iterable[Item]
-    ) -> Iterator[Result]:
-        """Yields the results in the order of `items`, few items in memory.
-
-        The first items are handed out at once, before a result is asked for.
-        """
-        if self._pool is None:
-            return map(function, items)
-        items = iter(items)
-        waiting = deque(
-            self._pool.submit(function, item)
-            for item in itertools.islice(items, 2 * self._number)
-        )
-        return self._results(function, items, waiting)
-
-    def _results(
-        self,
-        function: Callable[[Item], Result],
-        items: Iterator[Item],
-        waiting: deque[concurrent.futures.Future],
-    ) -> Iterator[Result]:
-        while waiting:
-            result = waiting.popleft().result()
-            for item in itertools.islice(items, 1):
-                waiting.append(self._pool.submit(function, item))
-            yield result
-
-    def __enter__(self) -> "Workers":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(wait=error[0] is None, cancel_futures=True)
-
-
-def _begin_worker() -> None:
-    """Prepares a worker process."""
-    _end_with_parent()
-    _keep_freed_memory()
-
-
-def _keep_freed_memory() -> None:
-    """Makes glibc keep what is freed, for NumPy's next temporary array.
-
-    Giving it back and having it mapped anew took workers that run side by
-    side a quarter of their time.
-    """
-    with contextlib.suppress(OSError, AttributeError):  # another C library
-        mallopt = ctypes.CDLL(None).mallopt
-        mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
-        mallopt(_M_MMAP_THRESHOLD, _KEPT_BYTES)
-
-
-def _end_with_parent() -> None:
-    """Makes this process end when the one that started it is killed."""
-    parent = multiprocessing.parent_process()
-
-    def watch() -> None:
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-def survey_locally(
-    files: Sequence[CorpusFile],
-    *,
-    skip_header_lines: int,
-    workers: Workers,
-    progress: Progress,
-) -> Iterator[FileSurvey]:
-    """Returns the surveys of `files`; workers are at them already."""
-    survey = functools.partial(survey_file, skip_header_lines=skip_header_lines)
-    surveys = workers.map(survey, files)
-
-    def shown() -> Iterator[FileSurvey]:
-        with progress("files read") as show:
-            for number, file_survey in enumerate(surveys, 1):
-                show(number, len(files))
-                yield file_survey
-
-    return shown()
-
-
-def run_local(
-    plan: BuildPlan,
-    *,
-    output_dir: str,
-    work_dir: str,
-    tokenizer_dir: str,
-    splitter_path: str,
-    workers: Workers,
-    progress: Progress,
-) -> BuildResult:
-    """Returns the shards that it has made in `output_dir`, and the counts.
-
-    Args:
-        plan: what to do.
-        output_dir: where the shards go.
-        work_dir: a directory for what lies between corpus and shards.
-        tokenizer_dir: see `tokenizer.load_tokenizer`.
-        splitter_path: the plan's `splitter_parameters` as a file.
-        workers: the processes.
-        progress: shows how far the work has come.
-    """
-    maker_plan = _MakerPlan(
-        tokenizer_dir,
-        splitter_path,
-        plan.config,
-        plan.masking,
-        _maker_digest(plan),
-    )
-    counts = _make_parts(plan, work_dir, maker_plan, workers, progress)
-    shards = _make_shards(plan, output_dir, work_dir, workers, progress)
-    return BuildResult(shards, counts)
-
-
-def _maker_digest(plan: BuildPlan) -> str:
-    learned = json.dumps(plan.splitter_parameters, sort_keys=True)
-    fingerprint = plan.settings["tokenizer_fingerprint"]
-    return hashlib.sha256(f"{fingerprint}{learned}".encode()).hexdigest()
 
 
 class _Unit(NamedTuple):
     number: int
     num_characters: int
-    documents: list[UnitDocument] | None  # None: its part stands already
-
-
-def _make_parts(
-    plan: BuildPlan,
-    work_dir: str,
-    maker_plan: _MakerPlan,
-    workers: Workers,
-    progress: Progress,
-) -> Counter[str]:
-    """Returns the counts of all parts, once all are on disk."""
-    totals: Counter[str] = Counter()
-    make = functools.partial(_make_part, maker_plan, work_dir, plan.partition)
-    done = 0
-    with progress("characters") as show:
-        for unit in workers.map(make, _units(plan, work_dir, totals)):
-            num_characters, counts = unit
-            totals.update(counts)
-            done += num_characters
-            show(
-                done,
-                plan.num_characters,
-                documents=_over_splits(plan, totals, "documents"),
-                instances=_over_splits(plan, totals, "instances"),
-            )
-    return totals
-
-
-def _over_splits(plan: BuildPlan, counts: Counter[str], name: str) -> int:
-    return sum(counts[f"{split}/{name}"] for split in plan.record_bytes)
+    documents: list[UnitDocument] | None  # None: its part is finished
 
 
 def _make_part(
-    maker_plan: _MakerPlan, work_dir: str, partition: Partition, unit: _Unit
+    settings: _MakerSettings, work_dir: str, partition: Partition, unit: _Unit
 ) -> tuple[int, Counter[str]]:
     """Returns a unit's size and counts, once its part is on disk."""
     counts = part_counts(work_dir, unit.number)
     if counts is None:
         counts = Counter()
         writer = PartWriter(work_dir, unit.number, partition)
-        for batch in _record_maker(maker_plan)(unit.documents, counts):
+        for batch in _record_maker(settings)(unit.documents, counts):
             writer.add(batch)
         writer.finish(counts)
     return unit.num_characters, counts
@@ -280,7 +206,7 @@ def _make_part(
 def _units(
     plan: BuildPlan, work_dir: str, totals: Counter[str]
 ) -> Iterator[_Unit]:
-    """Yields the corpus in portions of work; finished ones come empty."""
+    """Yields the corpus in units of work; finished ones come empty."""
     for number, documents in enumerate(_portions(plan, work_dir, totals)):
         num_characters = sum(map(_num_characters, documents))
         if part_counts(work_dir, number) is not None:
@@ -289,13 +215,18 @@ def _units(
 
 
 def _num_characters(item: UnitDocument) -> int:
-    return sum(map(len, item.document.paragraphs))
+    return sum(map(len, item.paragraphs))
 
 
 def _portions(
     plan: BuildPlan, work_dir: str, totals: Counter[str]
 ) -> Iterator[list[UnitDocument]]:
-    items = _unit_documents(plan, work_dir, totals)
+    """Yields the documents of each unit, without duplicates."""
+    items = read_corpus(plan)
+    level = plan.config.remove_duplicates
+    if level != "none":
+        duplicates = find_duplicates(items, level, work_dir)
+        items = duplicates.remove(read_corpus(plan), totals)
     if plan.num_groups:
         groups = DocumentGroups(work_dir, plan.num_groups)
         for item in items:
@@ -314,47 +245,6 @@ def _portions(
         yield portion
 
 
-def _unit_documents(
-    plan: BuildPlan, work_dir: str, totals: Counter[str]
-) -> Iterator[UnitDocument]:
-    """Yields the documents of the corpus that are not left out."""
-    items = (
-        unit_document(origin, document, plan.config)
-        for origin, document in read_corpus(plan)
-    )
-    level = plan.config.remove_duplicates
-    if level == "none":
-        return items
-    documents = (document for _, document in read_corpus(plan))
-    duplicates = find_duplicates(documents, level, work_dir)
-    return duplicates.remove(items, totals)
-
-
-def _make_shards(
-    plan: BuildPlan,
-    output_dir: str,
-    work_dir: str,
-    workers: Workers,
-    progress: Progress,
-) -> dict[str, list[ShardInfo]]:
-    """Returns the accounts of all shards, by split."""
-    numbers = [
-        (split, shard)
-        for split in sorted(plan.partition.num_shards)
-        for shard in range(plan.partition.num_shards[split])
-    ]
-    make = functools.partial(
-        _make_shard, plan.partition, list_runs(work_dir), output_dir, work_dir
-    )
-    shards: dict[str, list[ShardInfo]] = {}
-    with progress("shards") as show:
-        infos = workers.map(make, numbers)
-        for (split, _), info in zip(numbers, infos, strict=True):
-            shards.setdefault(split, []).append(info)
-            show(sum(map(len, shards.values())), len(numbers))
-    return shards
-
-
 def _make_shard(
     partition: Partition,
     runs: Sequence[str],
@@ -363,15 +253,13 @@ def _make_shard(
     split_and_number: tuple[str, int],
 ) -> ShardInfo:
     """Returns the account of a shard, once it is on disk."""
-    split, number = split_and_number
-    name = partition.shard_name(split, number)
-    path = os.path.join(output_dir, name)
+    name = partition.shard_name(*split_and_number)
     account = os.path.join(work_dir, f"{name}.json")
-    if os.path.exists(account) and os.path.exists(path):
+    if os.path.exists(account):
         info = ShardInfo(**read_json(account))
-        with open(path, "rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() == info.sha256:
-                return info
-    info = write_shard(path, shard_records(runs, partition, split, number))
+        if is_intact(output_dir, info):
+            return info
+    path = os.path.join(output_dir, name)
+    info = write_shard(path, shard_records(runs, partition, *split_and_number))
     write_json(account, dataclasses.asdict(info))
     return info

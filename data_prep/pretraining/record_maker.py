@@ -1,8 +1,8 @@
-"""Makes pretraining records of documents.
+"""Makes pretraining records of documents: `RecordMaker`.
 
-Main entry: `RecordMaker`. What it makes of a unit of documents depends on the
-documents, the seed and the settings alone, so any driver may call it: a loop,
-a pool of processes, a cluster.
+The records of a unit of documents depend on the documents, the seed and the
+settings alone, so any driver may call it: a loop, a pool of processes, a
+cluster.
 """
 
 import contextlib
@@ -20,29 +20,18 @@ from albert_tf.records.schemas import RECORD_SPECS, serialize_batch
 from albert_tf.records.segments import CutSettings, TokenizedDocument
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES, Instance
 from albert_tf.text.tokenizer import Tokenizer
-from data_prep.corpus.reading import Document
+from data_prep.corpus.reading import UnitDocument
 from data_prep.corpus.sentences import SentenceSplitter, cut_long_sentences
 
 _BATCH = 512
-# The stream of masks under an instance's key, beside those of `DocumentCutter`.
+# The stream of masks under an instance's key, beside its draws.
 _MASKS = 2
 
 # The flat array of tokens begins with these, so that a batch is one look-up.
 _PAD, _CLS, _SEP, _NUM_FRAMING = range(4)
 
-
 Clock = Callable[[str], contextlib.AbstractContextManager[object]]
-
-
-class UnitDocument(NamedTuple):
-    """A document, its split, and the input list it comes from.
-
-    The origin keeps files of one name in two lists apart.
-    """
-
-    split: str
-    origin: str
-    document: Document
+Columns = dict[str, np.ndarray]
 
 
 class RecordBatch(NamedTuple):
@@ -65,7 +54,7 @@ class RecordMaker:
 
     Args:
         tokenizer: of the records.
-        splitter: says where sentences end.
+        splitter: splits paragraphs into sentences.
         config: how documents become records.
         masking: how static ones are masked.
         clock: `with clock(step):` surrounds each step, to time it.
@@ -85,7 +74,6 @@ class RecordMaker:
         self._config = config
         self._masking = masking
         self._objective = SENTENCE_OBJECTIVES[config.sentence_objective]
-        self._num_special_tokens = self._objective.num_segments + 1
         self._spec = RECORD_SPECS[config.record_kind]
         self._cut_settings = CutSettings(
             config.max_seq_length, config.short_seq_prob, config.dupe_factor
@@ -100,7 +88,7 @@ class RecordMaker:
     ) -> Iterator[RecordBatch]:
         """Yields the records of a unit of documents.
 
-        Counts are named `split/what`.
+        Counts are named `split/name`.
         """
         for split in sorted({item.split for item in unit}):
             of_split: Counter[str] = Counter()
@@ -116,12 +104,11 @@ class RecordMaker:
                 )
                 for number in range(len(documents))
             )
-            while batch := self._cut(instances):
+            while batch := self._next_batch(instances):
                 yield self._record_batch(split, batch, tokens, of_split)
             counts.update({f"{split}/{n}": c for n, c in of_split.items()})
 
-    def _cut(self, instances: Iterator[Instance]) -> list[Instance]:
-        """Returns the next instances of a lazy iterator."""
+    def _next_batch(self, instances: Iterator[Instance]) -> list[Instance]:
         with self._clock("cutting segments"):
             return list(itertools.islice(instances, _BATCH))
 
@@ -133,7 +120,11 @@ class RecordMaker:
         documents = []
         for item in items:
             with self._clock("splitting sentences"):
-                sentences = self._sentences(item.document)
+                sentences = [
+                    piece
+                    for text in item.paragraphs
+                    for piece in cut_long_sentences(self._splitter.split(text))
+                ]
             borders = [len(flat)]
             with self._clock("tokenising"):
                 for ids in tokenizer.encode_batch(sentences):
@@ -145,23 +136,14 @@ class RecordMaker:
                 len(sentences) - len(borders) + 1
             )
             key = counter_rng.key(
-                self._config.random_seed, item.origin, item.document.name
+                self._config.random_seed, item.origin, item.name
             )
-            documents.append(
-                TokenizedDocument(item.document.name, borders, key)
-            )
+            documents.append(TokenizedDocument(item.name, borders, key))
         ids = np.array(flat, np.int32)
         counts["documents"] += len(documents)
         counts["tokens"] += len(ids) - _NUM_FRAMING
         counts["unknown_tokens"] += int((ids == tokenizer.unk_id).sum())
         return documents, _Tokens(ids, self._word_start[ids])
-
-    def _sentences(self, document: Document) -> list[str]:
-        return [
-            piece
-            for paragraph in document.paragraphs
-            for piece in cut_long_sentences(self._splitter.split(paragraph))
-        ]
 
     def _record_batch(
         self,
@@ -170,8 +152,9 @@ class RecordMaker:
         tokens: _Tokens,
         counts: Counter[str],
     ) -> RecordBatch:
+        keys = np.array([instance.key for instance in instances], np.uint64)
         with self._clock("arranging"):
-            keys, lengths, columns = self._arrange(instances, tokens, counts)
+            lengths, columns = self._arrange(instances, tokens, counts)
         if self._config.record_kind == "dynamic":
             columns = _without_padding(columns, lengths)
         else:
@@ -186,55 +169,57 @@ class RecordMaker:
         instances: Sequence[Instance],
         tokens: _Tokens,
         counts: Counter[str],
-    ) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
-        """Returns keys, numbers of tokens `[batch]`, columns `[batch, seq]`."""
+    ) -> tuple[np.ndarray, Columns]:
+        """Returns the numbers of tokens `[batch]`, columns `[batch, seq]`."""
         spans = np.array([instance[:4] for instance in instances])
-        keys = np.array([instance.key for instance in instances], np.uint64)
         labels = np.array([instance.label for instance in instances])
-        first, second = spans[:, 1] - spans[:, 0], spans[:, 3] - spans[:, 2]
-        lengths = first + second + self._num_special_tokens
+        first = spans[:, 1] - spans[:, 0]
+        second = spans[:, 3] - spans[:, 2]
+        lengths = first + second + self._objective.num_segments + 1
         counts["instances"] += len(instances)
         counts["instance_tokens"] += int(lengths.sum())
         counts["label_1"] += int(labels.sum())
-        places = self._places(spans, first, second)
-        columns = {
-            "input_ids": tokens.ids[places],
-            "segment_ids": self._segment_ids(first, lengths),
-            "word_starts": tokens.word_starts[places],
-            "input_mask": np.arange(places.shape[1]) < lengths[:, None],
+        column = np.arange(self._config.max_seq_length)
+        positions = self._flat_positions(
+            column, spans, first[:, None], second[:, None]
+        )
+        is_token = column < lengths[:, None]
+        return lengths, {
+            "input_ids": tokens.ids[positions],
+            "segment_ids": (column > first[:, None] + 1) & is_token,
+            "word_starts": tokens.word_starts[positions],
+            "input_mask": is_token,
             "sentence_order_label": labels[:, None],
         }
-        return keys, lengths, columns
 
-    def _places(
-        self, spans: np.ndarray, first: np.ndarray, second: np.ndarray
+    def _flat_positions(
+        self,
+        column: np.ndarray,
+        spans: np.ndarray,
+        first: np.ndarray,
+        second: np.ndarray,
     ) -> np.ndarray:
-        """Returns where in the flat tokens each `[batch, seq]` comes from."""
-        column = np.arange(self._config.max_seq_length)
-        first, second = first[:, None], second[:, None]
-        places = np.where(
+        """Returns the position in the flat tokens of each `[batch, seq]`.
+
+        `first` and `second` are the lengths of the segments, `[batch, 1]`.
+        """
+        positions = np.where(
             column <= first,
             column + spans[:, :1] - 1,
             column + spans[:, 2:3] - first - 2,
         )
-        places[:, 0] = _CLS
+        positions[:, 0] = _CLS
         end = first + 1
-        places[column == end] = _SEP
+        positions[column == end] = _SEP
         if self._objective.num_segments == 2:
             end = end + second + 1
-            places[column == end] = _SEP
-        places[column > end] = _PAD
-        return places
-
-    def _segment_ids(
-        self, first: np.ndarray, lengths: np.ndarray
-    ) -> np.ndarray:
-        column = np.arange(self._config.max_seq_length)
-        return (column > first[:, None] + 1) & (column < lengths[:, None])
+            positions[column == end] = _SEP
+        positions[column > end] = _PAD
+        return positions
 
     def _mask(
         self,
-        columns: dict[str, np.ndarray],
+        columns: Columns,
         keys: np.ndarray,
         lengths: np.ndarray,
         counts: Counter[str],
@@ -265,17 +250,14 @@ class RecordMaker:
 
 
 def _without_padding(
-    columns: dict[str, np.ndarray], lengths: np.ndarray
+    columns: Columns, lengths: np.ndarray
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Returns the columns of dynamic records: flat values and their sizes."""
-    mask = columns["input_mask"]
-    ones = np.ones_like(lengths)
+    mask = columns.pop("input_mask")
+    labels = columns.pop("sentence_order_label")[:, 0]
     return {
-        name: (values[:, 0], ones)
-        if name == "sentence_order_label"
-        else (values[mask], lengths)
-        for name, values in columns.items()
-        if name != "input_mask"
+        "sentence_order_label": (labels, np.ones_like(lengths)),
+        **{name: (values[mask], lengths) for name, values in columns.items()},
     }
 
 

@@ -4,18 +4,19 @@ Keys are random, so the records of a split in the order of their keys are a
 shuffle of all of them, whatever order they were made in. A `Partition` cuts
 the range of keys into shards. `PartWriter` writes the records of a unit of
 work, in runs sorted by key; `shard_records` gathers a shard from all runs, a
-bounded part of it at a time. A part counts when its JSON file stands, which
+bounded part of it at a time. A part counts once its JSON file exists, which
 is written last: a killed build goes on with those missing.
 """
 
+import dataclasses
 import os
 import struct
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
+from albert_tf.io import files
 from albert_tf.io.json_files import read_json, write_json
 from albert_tf.records.shards import shard_name
 from data_prep.pretraining.record_maker import RecordBatch
@@ -28,15 +29,19 @@ SORTED_BYTES = 64_000_000
 _HEADER = struct.Struct("<QI")  # key, length
 
 
+@dataclasses.dataclass(frozen=True)
 class Partition:
-    """The shards of each split.
+    """The number of shards of each split."""
 
-    Args:
-        num_shards: how many, by split.
-    """
+    num_shards: Mapping[str, int]
 
-    def __init__(self, num_shards: Mapping[str, int]) -> None:
-        self.num_shards = dict(num_shards)
+    def shards(self) -> list[tuple[str, int]]:
+        """Returns the split and number of every shard."""
+        return [
+            (split, shard)
+            for split in sorted(self.num_shards)
+            for shard in range(self.num_shards[split])
+        ]
 
     def shards_of(self, split: str, keys: np.ndarray) -> np.ndarray:
         """Returns the shard of each key `[n]`; it grows with the key."""
@@ -56,10 +61,6 @@ class Partition:
         """Returns the file name of a shard."""
         return shard_name(split, shard, self.num_shards[split])
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns what `Partition(**...)` takes."""
-        return {"num_shards": self.num_shards}
-
 
 class PartWriter:
     """Writes the records of one unit of work."""
@@ -74,14 +75,14 @@ class PartWriter:
         self._num_runs = 0
 
     def add(self, batch: RecordBatch) -> None:
-        """Takes records in."""
+        """Adds records."""
         self._batches.append(batch)
         self._num_bytes += sum(map(len, batch.serialized))
         if self._num_bytes >= RUN_BYTES:
             self._write_run()
 
     def finish(self, counts: Mapping[str, int]) -> None:
-        """Ends the part; `counts` are kept with it."""
+        """Ends the part and stores the counts with it."""
         if self._batches:
             self._write_run()
         write_json(
@@ -92,23 +93,18 @@ class PartWriter:
     def _write_run(self) -> None:
         """Writes the batches: records by split and key, then the offsets.
 
-        The offsets, uint64, tell for each split where each shard begins and
-        where the last one ends.
+        The offsets, uint64, are for each split those of each shard's begin
+        and the last one's end.
         """
-        path = f"{self._path}-{self._num_runs}"
-        temporary = f"{path}.tmp-{os.getpid()}"
         offsets = []
         position = 0
-        with open(temporary, "wb") as file:
+        with files.replacing(f"{self._path}-{self._num_runs}") as file:
             for split in sorted(self._partition.num_shards):
                 of_split, entries = self._sorted(split)
                 offsets.append(of_split + np.uint64(position))
                 position += int(of_split[-1])
                 file.writelines(entries)
             file.write(np.concatenate(offsets).astype("<u8").tobytes())
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
         self._num_runs += 1
         self._batches = []
         self._num_bytes = 0
@@ -149,16 +145,14 @@ def part_counts(directory: str, number: int) -> Counter[str] | None:
 def list_runs(directory: str) -> list[str]:
     """Returns the paths of the runs of all finished parts."""
     parts = sorted(
-        name.removesuffix(".json")
+        os.path.join(directory, name.removesuffix(".json"))
         for name in os.listdir(directory)
         if name.startswith("part-") and name.endswith(".json")
     )
     return [
-        os.path.join(directory, f"{part}-{run}")
+        f"{part}-{run}"
         for part in parts
-        for run in range(
-            read_json(os.path.join(directory, f"{part}.json"))["num_runs"]
-        )
+        for run in range(read_json(f"{part}.json")["num_runs"])
     ]
 
 
@@ -167,10 +161,8 @@ def shard_records(
 ) -> Iterator[bytes]:
     """Yields the records of a shard, from all runs, by ascending key."""
     segments = [_segment(run, partition, split, shard) for run in runs]
-    segments = [
-        segment for segment in segments if segment.position < segment.end
-    ]
-    num_bytes = sum(segment.end - segment.position for segment in segments)
+    segments = [s for s in segments if s.position < s.end]
+    num_bytes = sum(s.end - s.position for s in segments)
     first, end = partition.key_range(split, shard)
     num_steps = 1 + num_bytes // SORTED_BYTES
     for step in range(1, num_steps + 1):
@@ -183,20 +175,20 @@ def shard_records(
             yield record
 
 
+@dataclasses.dataclass
 class _Segment:
-    """What a run has of a shard, read by ascending key."""
+    """A shard's part of a run, read by ascending key."""
 
-    def __init__(self, path: str, position: int, end: int) -> None:
-        self._path = path
-        self.position = position
-        self.end = end
+    path: str
+    position: int
+    end: int
 
     def entries_below(self, key: int) -> list[tuple[int, bytes]]:
         """Returns the next entries, those with keys below `key`."""
         entries: list[tuple[int, bytes]] = []
         if self.position == self.end:
             return entries
-        with open(self._path, "rb") as file:
+        with open(self.path, "rb") as file:
             file.seek(self.position)
             while self.position < self.end:
                 found, length = _HEADER.unpack(file.read(_HEADER.size))
@@ -210,14 +202,13 @@ class _Segment:
 def _segment(
     path: str, partition: Partition, split: str, shard: int
 ) -> _Segment:
-    """Returns where a run has a shard's records."""
-    place = shard
-    table = sum(number + 1 for number in partition.num_shards.values())
-    for earlier in sorted(partition.num_shards):
-        if earlier == split:
-            break
-        place += partition.num_shards[earlier] + 1
+    # A split has an offset more than it has shards.
+    following = sum(
+        number + 1
+        for other, number in partition.num_shards.items()
+        if other >= split
+    )
     with open(path, "rb") as file:
-        file.seek(8 * (place - table), os.SEEK_END)
+        file.seek(8 * (shard - following), os.SEEK_END)
         begin, end = np.frombuffer(file.read(16), "<u8").tolist()
     return _Segment(path, begin, end)

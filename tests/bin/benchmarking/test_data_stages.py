@@ -22,7 +22,7 @@ from bin.benchmarking.data_stages import (
     measure_steps,
 )
 from bin.benchmarking.harness import Measurement
-from data_prep.corpus.reading import CorpusFile
+from data_prep.corpus.forms import CorpusFile
 
 ROOT = Path(__file__).resolve().parents[3]
 STEPS = [

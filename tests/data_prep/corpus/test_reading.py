@@ -14,17 +14,11 @@ import pytest
 from hypothesis import strategies as st
 
 from albert_tf.config import UserError
-from data_prep.corpus import reading as corpus
-from data_prep.corpus import report as corpus_report
-from data_prep.corpus.reading import (
-    CorpusFile,
-    CorpusReport,
-    Document,
-    corpus_files,
-    fingerprint,
-    list_files,
-    survey_file,
-)
+from data_prep.corpus import reading
+from data_prep.corpus.forms import CorpusFile, corpus_files
+from data_prep.corpus.listing import is_text_name, list_files
+from data_prep.corpus.reading import Document, fingerprint, survey_file
+from data_prep.corpus.report import FAULTS, CorpusReport
 
 
 def write(path, text):
@@ -37,11 +31,10 @@ def write(path, text):
 def read(*paths, separator="auto", skip=0, names=None, report=None):
     """Returns documents and the counts that are not those of all reading."""
     report = CorpusReport() if report is None else report
-    files = corpus_files(paths, names or paths, separator)
-    documents = corpus.read_documents(
-        files, skip_header_lines=skip, report=report
+    files = corpus_files(
+        paths, names or paths, separator, skip_header_lines=skip
     )
-    return list(documents)
+    return list(reading.read_documents(files, report))
 
 
 def paragraphs(*paths, **keywords):
@@ -161,7 +154,7 @@ def test_hidden_names_in_directories_are_left_out(tmp_path):
     ],
 )
 def test_names_that_are_taken_from_directories(path, is_taken):
-    assert corpus.is_text_name(path) is is_taken
+    assert is_text_name(path) is is_taken
 
 
 def test_linked_directories_are_followed_once(tmp_path):
@@ -226,7 +219,7 @@ def test_a_link_that_leads_nowhere_is_named(tmp_path):
     list_files([str(tmp_path)])
     (tmp_path / "c.txt").symlink_to("gone")
     for inputs in (str(tmp_path), f"{tmp_path}/*.txt"):
-        with pytest.raises(UserError, match=r"c\.txt is a link to what does"):
+        with pytest.raises(UserError, match=r"c\.txt is a link to a missing"):
             list_files([inputs])
 
 
@@ -586,8 +579,8 @@ def test_what_json_says_is_cleaned_too(tmp_path):
 
 
 def test_json_too_long_to_hold_is_a_fault(tmp_path, monkeypatch):
-    monkeypatch.setattr(corpus, "MAX_JSON_LINE_CHARS", 20)
-    monkeypatch.setattr(corpus, "MAX_LINE_CHARS", 7)
+    monkeypatch.setattr(reading, "MAX_JSON_LINE_CHARS", 20)
+    monkeypatch.setattr(reading, "MAX_LINE_CHARS", 7)
     fits, longer = ('{"text": "%s"}' % ("a" * n) for n in (8, 9))
     path = write(tmp_path / "a.json", f"{longer}\n{fits}\n{longer * 3}\n{fits}")
     report = CorpusReport()
@@ -765,11 +758,10 @@ def test_a_file_that_fails_on_the_way_is_named(tmp_path):
                 raise OSError(5, "Input/output error")
             return super().read(10)
 
-    documents = corpus.read_file(
+    documents = reading.read_file(
         CorpusFile("far/a.txt", "a", "file"),
-        skip_header_lines=0,
-        report=CorpusReport(),
-        open_file=lambda path, mode: Failing(b"one\n" * 100),
+        CorpusReport(),
+        lambda path, mode: Failing(b"one\n" * 100),
     )
     with pytest.raises(UserError, match=r"far/a\.txt: Input/output error"):
         list(documents)
@@ -779,7 +771,7 @@ def test_a_file_that_fails_on_the_way_is_named(tmp_path):
 
 
 def test_long_documents_are_read_in_parts(tmp_path, monkeypatch):
-    monkeypatch.setattr(corpus, "MAX_DOCUMENT_CHARS", 10)
+    monkeypatch.setattr(reading, "MAX_DOCUMENT_CHARS", 10)
     a = write(tmp_path / "a.txt", "one two\n\nthree four\n\nfive\n")
     b = write(tmp_path / "b.txt", "short")
     assert read(a, b) == [
@@ -804,7 +796,7 @@ def test_long_documents_are_read_in_parts(tmp_path, monkeypatch):
 
 
 def test_long_lines_are_read_in_parts(tmp_path, monkeypatch):
-    monkeypatch.setattr(corpus, "MAX_LINE_CHARS", 10)
+    monkeypatch.setattr(reading, "MAX_LINE_CHARS", 10)
     text = "0123456789\n\none two three\nfour\n\n" + "é" * 25 + "\n" + " " * 25
     path = write(tmp_path / "a.txt", text)
     assert paragraphs(path) == [
@@ -817,7 +809,7 @@ def test_long_lines_are_read_in_parts(tmp_path, monkeypatch):
 
 
 def test_blanks_within_a_long_line_part_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(corpus, "MAX_LINE_CHARS", 10)
+    monkeypatch.setattr(reading, "MAX_LINE_CHARS", 10)
     path = write(tmp_path / "a.txt", f"one{' ' * 50}\x00{' ' * 50}two")
     report = CorpusReport()
     (document,) = read(path, report=report)
@@ -826,13 +818,13 @@ def test_blanks_within_a_long_line_part_nothing(tmp_path, monkeypatch):
 
 
 def test_a_long_line_of_blanks_is_blank(tmp_path, monkeypatch):
-    monkeypatch.setattr(corpus, "MAX_LINE_CHARS", 10)
+    monkeypatch.setattr(reading, "MAX_LINE_CHARS", 10)
     path = write(tmp_path / "a.txt", f"one\n{' ' * 50}\ntwo")
     assert paragraphs(path) == [("one",), ("two",)]
 
 
 def test_faults_of_all_parts_are_one_bad_line(tmp_path, monkeypatch):
-    monkeypatch.setattr(corpus, "MAX_LINE_CHARS", 10)
+    monkeypatch.setattr(reading, "MAX_LINE_CHARS", 10)
     path = write(tmp_path / "a.txt", "a\x00b " * 20)
     counts = faults(path)
     assert counts["bad/control_characters"] == counts["bad_lines"] == 1
@@ -847,7 +839,7 @@ def test_parts_hold_every_character(tmp_path_factory, pieces, limit):
     text = "".join(pieces)
     path = write(tmp_path_factory.mktemp("parts") / "a.txt", text)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(corpus, "MAX_LINE_CHARS", limit)
+        patch.setattr(reading, "MAX_LINE_CHARS", limit)
         documents = read(path)
     blocks = [[]]
     for line in text.split("\n"):
@@ -865,7 +857,7 @@ def test_a_line_of_ten_megabytes(tmp_path):
     path = write(tmp_path / "a.txt", "word " * 2_000_000)
     parts = [part for document in read(path) for part in document.paragraphs]
     assert " ".join(parts).split() == ["word"] * 2_000_000
-    assert max(map(len, parts)) <= corpus.MAX_LINE_CHARS + 1
+    assert max(map(len, parts)) <= reading.MAX_LINE_CHARS + 1
     assert faults(path) == {"long_lines_parted": 1, "long_blocks_parted": 1}
 
 
@@ -895,7 +887,7 @@ def test_memory_is_bounded(tmp_path, name, line, most):
     (file,) = corpus_files([path], ["a"], "file")
     tracemalloc.start()
     try:
-        survey_file(file, skip_header_lines=0)
+        survey_file(file)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -952,10 +944,8 @@ def test_many_tiny_files(tmp_path):
 def test_files_are_read_one_after_the_other(tmp_path):
     a = write(tmp_path / "a.txt", "one")
     missing = str(tmp_path / "missing.txt")
-    documents = corpus.read_documents(
-        corpus_files([a, missing], [a, missing], "auto"),
-        skip_header_lines=0,
-        report=CorpusReport(),
+    documents = reading.read_documents(
+        corpus_files([a, missing], [a, missing], "auto"), CorpusReport()
     )
     assert next(documents) == Document(a, ("one",))
 
@@ -968,11 +958,10 @@ def test_a_survey_tells_what_reading_will(tmp_path):
     files = corpus_files(paths, [os.path.basename(p) for p in paths], "file")
     whole = CorpusReport()
     for file in files:
-        survey = survey_file(file, skip_header_lines=0)
+        survey = survey_file(file)
         data = Path(file.path).read_bytes()
         report = CorpusReport()
-        for _ in corpus.read_file(file, skip_header_lines=0, report=report):
-            pass
+        list(reading.read_file(file, report))
         assert dataclasses.astuple(survey)[:3] == (
             file.name,
             len(data),
@@ -990,33 +979,23 @@ def test_what_is_not_read_is_surveyed_too(tmp_path):
     data = gzipped(["one"]) + b"appended" * 100_000
     path = write(tmp_path / "a.txt.gz", data)
     (file,) = corpus_files([path], ["a"], "auto")
-    survey = survey_file(file, skip_header_lines=0)
+    survey = survey_file(file)
     assert survey.num_bytes == len(data)
     assert survey.sha256 == hashlib.sha256(data).hexdigest()
 
 
 def checked(path, sha256, **keywords):
-    return corpus.read_file_checked(
-        CorpusFile(path, "a", "blank_line"),
-        sha256,
-        skip_header_lines=1,
-        report=keywords.pop("report", CorpusReport()),
-        **keywords,
-    )
+    file = CorpusFile(path, "a", "blank_line", skip_header_lines=1)
+    return reading.read_file_checked(file, sha256, **keywords)
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
 def test_a_file_that_stays_is_read_checked_as_unchecked(tmp_path, pack):
-    data = pack(b"head\none\n\ntwo \xff\n")
-    path = write(tmp_path / "a.txt", data)
-    file = CorpusFile(path, "a", "blank_line")
-    reports = CorpusReport(), CorpusReport()
-    expected = corpus.read_file(file, skip_header_lines=1, report=reports[0])
-    sha256 = survey_file(file, skip_header_lines=0).sha256
-    found = list(checked(path, sha256, report=reports[1]))
-    assert found == list(expected)
+    path = write(tmp_path / "a.txt", pack(b"head\none\n\ntwo \xff\n"))
+    file = CorpusFile(path, "a", "blank_line", skip_header_lines=1)
+    found = list(checked(path, survey_file(file).sha256))
+    assert found == list(reading.read_file(file, CorpusReport()))
     assert [d.paragraphs for d in found] == [("one",), ("two \ufffd",)]
-    assert reports[0] == reports[1]
 
 
 LINES = [f"{hashlib.sha256(b'%d' % n).hexdigest()}\n\n" for n in range(9000)]
@@ -1120,7 +1099,7 @@ def test_files_can_be_opened_elsewhere():
         return opened[-1]
 
     (file,) = corpus_files(["gs://b/a.gz"], ["a"], "file", open_remote)
-    survey = survey_file(file, skip_header_lines=0, open_file=open_remote)
+    survey = survey_file(file, open_file=open_remote)
     assert survey.sha256 == hashlib.sha256(data).hexdigest()
     assert survey.report.counts["characters"] == len("one\ntwo")
     assert len(opened) == 2
@@ -1133,7 +1112,7 @@ def test_a_fingerprint_is_of_names_contents_and_order(tmp_path):
         for name, text in files:
             path = write(tmp_path / "x.txt", text)
             file = CorpusFile(path, name, "file")
-            surveys.append(survey_file(file, skip_header_lines=0))
+            surveys.append(survey_file(file))
         return fingerprint(surveys)
 
     whole = of(("a", "one"), ("b", "two"))
@@ -1204,7 +1183,7 @@ def test_a_clean_corpus_passes_where_nothing_bad_is_allowed():
 
 
 def test_every_reason_has_a_remedy():
-    for reason, (_, remedy) in corpus_report.FAULTS.items():
+    for reason, (_, remedy) in FAULTS.items():
         report = CorpusReport()
         report.fault(reason, "a", 1)
         with pytest.raises(UserError) as error:

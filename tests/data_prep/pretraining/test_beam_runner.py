@@ -9,12 +9,12 @@ import pytest
 from apache_beam.io.filesystem import BeamIOError, FileMetadata, FileSystem
 
 from albert_tf.config import MaskingConfig, PretrainingDataConfig, UserError
+from albert_tf.io import files
 from data_prep.pretraining import beam_runner, build_plan, pretraining_data
-from data_prep.pretraining.beam_storage import RemoteStorage, storage_of
+from data_prep.pretraining.beam_files import BeamFiles, files_of, list_files
 from data_prep.pretraining.build_estimate import BuildEstimate
 from data_prep.pretraining.pretraining_data import build_pretraining_data
 from data_prep.pretraining.record_maker import RecordMaker
-from data_prep.pretraining.storage import LocalStorage
 
 
 def texts(sentences):
@@ -178,7 +178,7 @@ def test_a_build_stopped_behind_its_shards_only_ends(
 ):
     build("local")
     with monkeypatch.context() as patch:
-        patch.setattr(pretraining_data, "check_splits", lambda *_: 1 / 0)
+        patch.setattr(pretraining_data, "make_metadata", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             build("beam", runner="beam")
     with pytest.raises(UserError, match="begun with other settings"):
@@ -186,7 +186,7 @@ def test_a_build_stopped_behind_its_shards_only_ends(
     shard = tmp_path / "beam" / "train-00000-of-00001.tfrecord"
     whole = shard.read_bytes()
     with monkeypatch.context() as patch:
-        patch.setattr(beam_runner, "_build", lambda *_: 1 / 0)
+        patch.setattr(beam_runner, "_add_build", lambda *_: 1 / 0)
         shard.write_bytes(whole[:-1])
         with pytest.raises(ZeroDivisionError):
             build("beam", runner="beam")
@@ -198,7 +198,7 @@ def test_a_build_stopped_behind_its_shards_only_ends(
 def test_one_runner_ends_what_the_other_began(build, tmp_path, monkeypatch):
     build("local")
     with monkeypatch.context() as patch:
-        patch.setattr(pretraining_data, "check_splits", lambda *_: 1 / 0)
+        patch.setattr(pretraining_data, "make_metadata", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             build("beam")
     build("beam", runner="beam")
@@ -337,7 +337,7 @@ def test_remote_and_local_inputs_are_told_apart(build, corpus, remote):
 def test_a_remote_build_begun_with_other_settings(build, remote, monkeypatch):
     keywords = {"inputs": ["memory://store/corpus"], "runner": "beam"}
     with monkeypatch.context() as patch:
-        patch.setattr(pretraining_data, "check_splits", lambda *_: 1 / 0)
+        patch.setattr(pretraining_data, "make_metadata", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             build("memory://store/out", **keywords)
     with pytest.raises(UserError, match="begun with other settings"):
@@ -352,31 +352,38 @@ def test_a_remote_build_begun_with_other_settings(build, remote, monkeypatch):
         build("memory://store/foreign", **keywords)
 
 
-@pytest.mark.parametrize("place", ["memory://store/x", "local"])
-def test_storages_do_the_same(place, remote, tmp_path):
-    """A file is replaced whole, and a failed one changes nothing."""
-    directory = place if "://" in place else str(tmp_path)
-    storage = storage_of(directory)
-    kind = RemoteStorage if "://" in place else LocalStorage
-    assert isinstance(storage, kind)
-    path = f"{directory}/sub/file"
-    assert storage.sizes(f"{directory}/sub") == {}
-    storage.remove_directory(f"{directory}/sub")
-    assert storage.write(path, lambda file: file.write(b"first")) == 5
-    storage.write(path, lambda file: file.write(b"second"))
-    assert storage.sizes(f"{directory}/sub") == {"file": 6}
-    with storage.open_file(path) as file:
+def test_remote_files_are_replaced_whole(remote):
+    directory = "memory://store/x"
+    beam_files = files_of(directory)
+    assert beam_files is BeamFiles and files_of("/store/x") is files
+    path = f"{directory}/file"
+    assert beam_files.sizes(directory) == {}
+    beam_files.remove_tree(directory)
+    for content in (b"first", b"second"):
+        with beam_files.replacing(path) as file:
+            file.write(content)
+    assert beam_files.sizes(directory) == {"file": 6}
+    with pytest.raises(ZeroDivisionError), beam_files.replacing(path):
+        raise ZeroDivisionError
+    with beam_files.open(path) as file:
         assert file.read() == b"second"
-    with pytest.raises(ZeroDivisionError):
-        storage.write(path, lambda file: 1 / 0)
-    with storage.open_file(path) as file:
-        assert file.read() == b"second"
-    storage.write(f"{directory}/sub/other", lambda file: file.write(b""))
-    storage.remove([path])
-    names = storage.sizes(f"{directory}/sub")
-    assert [name for name in names if ".tmp-" not in name] == ["other"]
-    storage.remove_directory(f"{directory}/sub")
-    assert storage.sizes(f"{directory}/sub") == {}
+    beam_files.remove(path)
+    (temporary,) = beam_files.sizes(directory)
+    assert files.unfinished(temporary) == "file"
+    beam_files.remove_tree(directory)
+    assert beam_files.sizes(directory) == {}
+
+
+def test_remote_directories_are_listed_as_local_ones(remote):
+    folder = "memory://store/.hidden/corpus"
+    taken = [f"{folder}/B.TXT.GZ", f"{folder}/deep/a.md"]
+    left = [".a.txt", ".git/a.txt", "deep/.b/c/a.txt", "a.csv", "b", "c.gz"]
+    names = [*taken, *(f"{folder}/{name}" for name in left)]
+    remote.update(dict.fromkeys(names, b"text"))
+    assert list_files([folder]) == taken
+    assert list_files([f"{folder}/.a.txt"]) == [f"{folder}/.a.txt"]
+    with pytest.raises(UserError, match="holds no text"):
+        list_files([f"{folder}/deep/.b/c/d"])
 
 
 def test_a_file_that_cannot_be_used_is_told_in_one_line(build, tmp_path):
@@ -398,7 +405,11 @@ def test_a_file_that_cannot_be_used_is_told_in_one_line(build, tmp_path):
         ("gs://x/out", {}, "gs://x/out is not on this machine; runner=beam"),
         ("out", {"inputs": ["s3://x/y"]}, "s3://x/y is not on this machine"),
         ("out", {"runner_options": ["--a=b"]}, "local takes no options .'--a="),
-        ("out", {"runner": "spark"}, "runner='spark' is none of local, beam"),
+        (
+            "out",
+            {"runner": "spark"},
+            "'spark' is not one of local, beam",
+        ),
         (
             "out",
             {"runner": "beam", "runner_options": ["parallelism=4"]},
@@ -457,7 +468,7 @@ def test_a_pipeline_that_is_not_run_is_told_of(build, monkeypatch):
 
 
 def test_without_beam_the_message_says_what_to_install(build, monkeypatch):
-    for name in ("beam_runner", "beam_storage"):
+    for name in ("beam_runner", "beam_files"):
         monkeypatch.delitem(sys.modules, f"data_prep.pretraining.{name}")
         monkeypatch.delattr(f"data_prep.pretraining.{name}")
     monkeypatch.setitem(sys.modules, "apache_beam", None)

@@ -22,7 +22,7 @@ def build(tiny_directory, tmp_path):
             tokenizer_dir=str(tiny_directory),
             config=PretrainingDataConfig(**{"max_seq_length": 48} | config),
             masking=MaskingConfig(),
-            announce=lines.append,
+            log=lines.append,
         )
         return lines, metadata["statistics"]["train"]
 

@@ -1,10 +1,9 @@
 import os
 import random
 
-from data_prep.corpus.reading import Document
+from data_prep.corpus.reading import UnitDocument
 from data_prep.pretraining import document_groups
 from data_prep.pretraining.document_groups import DocumentGroups
-from data_prep.pretraining.record_maker import UnitDocument
 
 
 def items(number):
@@ -13,7 +12,8 @@ def items(number):
         UnitDocument(
             rng.choice(["train", "eval"]),
             "train",
-            Document(f"d{n:03}", (f"Text é\ud800 {n}\nline", "more")),
+            f"d{n:03}",
+            (f"Text é\ud800 {n}\nline", "more"),
         )
         for n in range(number)
     ]
@@ -22,7 +22,7 @@ def items(number):
 def dealt(directory, documents, num_groups=5):
     groups = DocumentGroups(str(directory), num_groups)
     for item in documents:
-        groups.add(int(item.document.name[1:]) % num_groups, item)
+        groups.add(int(item.name[1:]) % num_groups, item)
     return list(groups.read())
 
 
@@ -30,8 +30,8 @@ def test_groups_do_not_depend_on_the_order_of_documents(tmp_path, monkeypatch):
     documents = items(60)
     expected = [
         sorted(
-            (d for d in documents if int(d.document.name[1:]) % 5 == group),
-            key=lambda item: (item.split, item.document.name),
+            (d for d in documents if int(d.name[1:]) % 5 == group),
+            key=lambda item: (item.split, item.name),
         )
         for group in range(5)
     ]

@@ -9,11 +9,10 @@ from albert_tf.config import MaskingConfig, PretrainingDataConfig
 from albert_tf.records import counter_rng
 from albert_tf.records.masking import mask_batch, maskable_tokens
 from albert_tf.records.schemas import RECORD_SPECS, parse_batch
-from data_prep.corpus.reading import Document
+from data_prep.corpus.reading import Document, UnitDocument
 from data_prep.corpus.sentences import NewlineSplitter
 from data_prep.pretraining.record_maker import (
     RecordMaker,
-    UnitDocument,
     num_slots,
 )
 
@@ -74,7 +73,8 @@ def make_units(items, config=CONFIG, tokenizer=None):
         MaskingConfig(),
     )
     counts = Counter()
-    batches = list(maker([UnitDocument(*item) for item in items], counts))
+    unit = [UnitDocument(split, origin, *d) for split, origin, d in items]
+    batches = list(maker(unit, counts))
     return [r for batch in batches for r in parsed(batch, config)], counts
 
 
@@ -178,7 +178,7 @@ def test_a_document_does_not_see_its_unit(kind):
 
 
 def test_name_origin_seed_and_copy_draw_anew():
-    renamed = dataclasses.replace(LONG, name="renamed.txt")
+    renamed = LONG._replace(name="renamed.txt")
     variants = [
         make([LONG])[0],
         make([renamed])[0],
@@ -226,7 +226,7 @@ def test_unknown_and_empty_sentences_are_counted():
 
 
 def test_splits_are_counted_apart():
-    held_out = dataclasses.replace(LONG, name="held out")
+    held_out = LONG._replace(name="held out")
     records, counts = make_units(
         [
             ("train", "train", LONG),
@@ -283,7 +283,7 @@ def test_next_sentences_come_from_the_documents_of_the_same_split():
 
 def test_splits_may_come_mixed():
     config = dataclasses.replace(CONFIG, sentence_objective="nsp")
-    others = [dataclasses.replace(LONG, name=name) for name in ("x", "y", "z")]
+    others = [LONG._replace(name=name) for name in ("x", "y", "z")]
     items = [
         ("train", "train", LONG),
         ("eval", "train", others[0]),

@@ -22,11 +22,10 @@ from albert_tf.records.schemas import (
 )
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.records.shards import describe_tokenizer, shard_name, write_shard
-from data_prep.corpus.reading import Document
+from data_prep.corpus.reading import UnitDocument
 from data_prep.corpus.sentences import NewlineSplitter
 from data_prep.pretraining.record_maker import (
     RecordMaker,
-    UnitDocument,
     num_slots,
 )
 from data_prep.shard_tools.record_invariants import (
@@ -58,7 +57,7 @@ def make_records(documents, tokenizer, config, masking=MASKING):
     """Serialised records of lists of sentences, and what was counted."""
     maker = RecordMaker(tokenizer, NewlineSplitter(), config, masking)
     unit = [
-        UnitDocument("train", "train", Document(f"{n}", ("\n".join(lines),)))
+        UnitDocument("train", "train", f"{n}", ("\n".join(lines),))
         for n, lines in enumerate(documents)
     ]
     counts = Counter()

@@ -1,0 +1,141 @@
+"""Recognises the form of text files: `corpus_files`."""
+
+import dataclasses
+import itertools
+import json
+from collections.abc import Sequence
+
+from data_prep.corpus.listing import TEXT_SUFFIXES, text_suffix
+from data_prep.corpus.text_files import OpenFile, open_text
+
+# JSON is only whole of use; a longer line of it is left out as a fault.
+MAX_JSON_LINE_CHARS = 64_000_000
+
+_FORM_OF_SUFFIX = {
+    ".md": "markdown",
+    ".jsonl": "json_lines",
+    ".json": "json_lines",
+    ".ndjson": "json_lines",
+}
+
+# Characters of a file that are examined for hard-wrapped lines.
+_WRAP_SAMPLE_CHARS = 1_000_000
+# Widths that text is wrapped to; a line of hand-wrapped text falls short of
+# its width by some characters that a word would have had room for.
+_WRAP_WIDTHS = range(40, 133)
+_WRAP_SLACK = 5
+_MIN_WRAPPED_LINES = 20
+
+
+@dataclasses.dataclass(frozen=True)
+class CorpusFile:
+    """A file to read.
+
+    Attributes:
+        path: of the file.
+        name: prefix of its documents' names.
+        form: how it is read: `file`, one document whose paragraphs are
+            separated by blank lines; `wrapped`, the same, recognised by its
+            lines; `blank_line`, a document between blank lines, each line a
+            paragraph; `markdown`, as `file` without the marks; `json_lines`,
+            a document per line, the `text` of an object. Plain text that
+            begins with a <doc> of WikiExtractor is read by these tags.
+        skip_header_lines: lines at its head that are not its text.
+    """
+
+    path: str
+    name: str
+    form: str
+    skip_header_lines: int = 0
+
+
+def corpus_files(
+    files: Sequence[str],
+    names: Sequence[str],
+    document_separator: str,
+    open_file: OpenFile = open,
+    skip_header_lines: int = 0,
+) -> list[CorpusFile]:
+    """Returns `files` with the forms in which they are to be read.
+
+    The form follows from the suffix. Without a known one a file is JSON lines
+    if its first line is a JSON object, and plain text otherwise. Plain text is
+    read as `document_separator` says: `file` or `blank_line`; `auto` is
+    `file` for several files of plain text. A single one is `wrapped` if it
+    is hard-wrapped prose, and `blank_line` otherwise.
+
+    Raises:
+        UserError: for a file that cannot be read.
+    """
+    forms = [_form(path, open_file) for path in files]
+    plain_form = document_separator
+    if document_separator == "auto":
+        plain_form = "file"
+        if forms.count("plain") == 1:
+            path = files[forms.index("plain")]
+            wrapped = _is_wrapped(path, open_file)
+            plain_form = "wrapped" if wrapped else "blank_line"
+    return [
+        CorpusFile(
+            path,
+            name,
+            plain_form if form == "plain" else form,
+            skip_header_lines,
+        )
+        for path, name, form in zip(files, names, forms, strict=True)
+    ]
+
+
+def json_object(line: str) -> dict[str, object] | None:
+    """Returns the JSON object that a line holds, None if it holds none."""
+    try:
+        value = json.loads(line, strict=False)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _form(path: str, open_file: OpenFile) -> str:
+    suffix = text_suffix(path)
+    if suffix in TEXT_SUFFIXES:
+        return _FORM_OF_SUFFIX.get(suffix, "plain")
+    with open_text(path, open_file) as stream:
+        for line in iter(lambda: stream.readline(MAX_JSON_LINE_CHARS), ""):
+            if line.strip():
+                return "plain" if json_object(line) is None else "json_lines"
+    return "plain"
+
+
+def _is_wrapped(path: str, open_file: OpenFile) -> bool:
+    """Returns whether the head of a file is hard-wrapped prose.
+
+    The evidence is in lines that are followed by another. In wrapped prose
+    the next line's first word would not have fit, and most next lines begin
+    in the middle of a sentence, without a capital. Neither holds of sentences,
+    paragraphs, verses, list items or log entries on lines of their own.
+    """
+    with open_text(path, open_file) as stream:
+        text = stream.read(_WRAP_SAMPLE_CHARS)
+    lines = [line.strip() for line in text.split("\n")]
+    lengths = sorted(len(line) for line in lines if line)
+    pairs = [
+        (len(line), following.split(maxsplit=1)[0])
+        for line, following in itertools.pairwise(lines)
+        if line and following
+    ]
+    if len(pairs) < max(_MIN_WRAPPED_LINES, len(lengths) / 4):
+        return False
+    width = lengths[len(lengths) * 49 // 50]  # a few lines may be longer
+    # In scripts without spaces a word is half a line and more.
+    full = sum(
+        length + 1 + len(word) > width - _WRAP_SLACK and 2 * len(word) < width
+        for length, word in pairs
+    )
+    continued = sum(
+        word[0].isalpha() and word[0] == word[0].lower() for _, word in pairs
+    )
+    return (
+        width in _WRAP_WIDTHS
+        and full >= 0.75 * len(pairs)
+        and continued >= 0.5 * len(pairs)
+    )

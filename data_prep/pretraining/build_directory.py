@@ -1,0 +1,343 @@
+"""The directory that a build writes: ownership, resuming and free space.
+
+A build holds `.work` in its output directory, with a lock and its plan, until
+metadata.json is written; so `.work` marks a directory that can be resumed. A
+runner that has finished leaves `.work/result.json`.
+"""
+
+import contextlib
+import dataclasses
+import errno
+import hashlib
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, Self
+
+from albert_tf.config import (
+    PretrainingDataConfig,
+    UserError,
+    differences,
+    require,
+)
+from albert_tf.io.files import is_remote, unfinished
+from albert_tf.io.locks import locked
+from albert_tf.records.shards import (
+    FORMAT_VERSION,
+    METADATA_NAME,
+    TOKENIZER_DIRECTORY,
+    ShardInfo,
+)
+from albert_tf.text.tokenizer import Tokenizer
+from data_prep.pretraining.build_plan import BuildPlan
+
+_LOCK = "lock"
+_PLAN = "plan.json"
+_RESULT = "result.json"
+_SHARD = re.compile(r"\w+-\d{5}-of-\d{5}\.tfrecord")
+# Files that a build writes beside shards; the first are sentence splitters.
+_OTHER_FILES = re.compile(
+    r"(punkt|newline|metadata)\.json|spiece\.\w+|vocab\.txt|tokenizer\w*\.json"
+)
+
+
+class BuildResult(NamedTuple):
+    """The shards of each split, and the counts of all records."""
+
+    shards: dict[str, list[ShardInfo]]
+    counts: Counter[str]
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Returns the result in result.json."""
+        shards: dict[str, list[ShardInfo]] = {}
+        for row in sorted(values["shards"], key=lambda row: row["name"]):
+            split = row["name"].partition("-")[0]
+            shards.setdefault(split, []).append(ShardInfo(**row))
+        return cls(shards, Counter(values["counts"]))
+
+
+class BuildDirectory:
+    """The output directory of a build.
+
+    Args:
+        path: of the directory, made if need be.
+        config: how a corpus becomes records.
+        files: the module `albert_tf.io.files`, or an object with the same
+            `open`, `replacing`, `sizes`, `remove` and `remove_tree`.
+    """
+
+    def __init__(
+        self, path: str, config: PretrainingDataConfig, files: Any
+    ) -> None:
+        self.path = path
+        self.files = files
+        self.work_path = os.path.join(path, ".work")
+        self.tokenizer_path = os.path.join(path, TOKENIZER_DIRECTORY)
+        self.splitter_path = os.path.join(
+            path, f"{config.sentence_splitter}.json"
+        )
+
+    def is_finished(self) -> bool:
+        """Returns whether a build has ended here."""
+        return METADATA_NAME in self.files.sizes(self.path)
+
+    def finished_metadata(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the metadata of a finished directory.
+
+        Raises:
+            UserError: if it was finished with other settings.
+        """
+        metadata = read_json(self.files, os.path.join(self.path, METADATA_NAME))
+        changes = differences(settings, metadata.get("settings", {}))
+        if metadata.get("format_version") != FORMAT_VERSION:
+            changes.append(f"format_version: {FORMAT_VERSION} here")
+        self._refuse_changes("is finished", changes)
+        # Left when a build was stopped between its last two acts.
+        self.files.remove_tree(self.work_path)
+        return metadata
+
+    def finish(self, metadata: Mapping[str, Any]) -> None:
+        """Writes the metadata, which makes the directory a finished one."""
+        # A second try of a runner's worker may have left some.
+        self._remove_unfinished(self.path)
+        path = os.path.join(self.path, METADATA_NAME)
+        write_json(self.files, path, metadata)
+
+    def check_free(self) -> None:
+        """Raises UserError if a build would replace files of others.
+
+        A build that was begun has a plan; without one nothing is a build's.
+        """
+        require(
+            is_remote(self.path) or not os.path.isfile(self.path),
+            f"{self.path} is a file; --output_dir is a directory.",
+        )
+        work = self.files.sizes(self.work_path)
+        if _PLAN in work:
+            return
+        names = self.files.sizes(self.path)
+        splitter = os.path.basename(self.splitter_path)
+        foreign = [
+            *(n for n in names if _SHARD.fullmatch(n) or n == splitter),
+            *(f".work/{n}" for n in work if n != _LOCK and not unfinished(n)),
+            *(
+                f"{TOKENIZER_DIRECTORY}/{n}"
+                for n in self.files.sizes(self.tokenizer_path)
+            ),
+        ]
+        if foreign:
+            raise UserError(
+                f"{self.path} holds {foreign[0]} but no {METADATA_NAME}; "
+                "choose another output directory or empty this one."
+            )
+
+    @contextlib.contextmanager
+    def held(self, plan: BuildPlan) -> Iterator[None]:
+        """Holds the directory for a build, and prepares it.
+
+        Nothing keeps two builds apart in file systems of Beam: of one plan
+        both write the same.
+
+        Raises:
+            UserError: if it was begun with other settings, another build is
+                at work in it, or the disk gets full.
+        """
+        with contextlib.ExitStack() as stack:
+            if not is_remote(self.path):
+                try:
+                    os.makedirs(self.work_path, exist_ok=True)
+                    lock = os.path.join(self.work_path, _LOCK)
+                    hint = "Wait for it or choose another --output_dir."
+                    stack.enter_context(locked(lock, hint))
+                except OSError as error:
+                    raise UserError(
+                        f"{self.path} cannot be written: {error.strerror}."
+                    ) from None
+            self._check_begun(plan)
+            for name in filter(unfinished, self.files.sizes(self.work_path)):
+                self.files.remove(os.path.join(self.work_path, name))
+            self._remove_unfinished(self.path)
+            self._remove_unfinished(self.tokenizer_path)
+            try:
+                yield
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+                raise UserError(
+                    f"{error.filename or self.path}: {error.strerror}; about "
+                    f"{_size(self._missing_bytes(plan))} more are needed, "
+                    f"{_size(self._free_bytes() or 0)} are free. Make room "
+                    "and start the same command again: it goes on where it "
+                    "stopped."
+                ) from None
+
+    def _check_begun(self, plan: BuildPlan) -> None:
+        path = os.path.join(self.work_path, _PLAN)
+        if _PLAN not in self.files.sizes(self.work_path):
+            write_json(self.files, path, plan.to_json())
+            return
+        changes = differences(plan.to_json(), read_json(self.files, path))
+        self._refuse_changes("was begun", changes)
+
+    def _refuse_changes(self, state: str, changes: list[str]) -> None:
+        require(
+            not changes,
+            f"{self.path} {state} with other settings ({'; '.join(changes)}); "
+            "choose another output directory or remove this one.",
+        )
+
+    def _remove_unfinished(self, directory: str) -> None:
+        """Removes temporary files of builds; others may be somebody's."""
+        for name in self.files.sizes(directory):
+            whole = unfinished(name)
+            if _SHARD.fullmatch(whole) or _OTHER_FILES.fullmatch(whole):
+                self.files.remove(os.path.join(directory, name))
+
+    def save_tokenizer(self, tokenizer: Tokenizer) -> None:
+        """Writes the tokenizer, which training on the shards needs."""
+        with tempfile.TemporaryDirectory() as saved:
+            tokenizer.save(saved)
+            for name in sorted(os.listdir(saved)):
+                path = os.path.join(self.tokenizer_path, name)
+                with (
+                    open(os.path.join(saved, name), "rb") as source,
+                    _replacing(self.files, path) as target,
+                ):
+                    shutil.copyfileobj(source, target)
+
+    def result(self) -> BuildResult | None:
+        """Returns the result of a runner, None unless all shards are intact."""
+        if _RESULT not in self.files.sizes(self.work_path):
+            return None
+        result = BuildResult.from_json(read_json(self.files, self.result_path))
+        sizes = self.files.sizes(self.path)
+        intact = all(
+            sizes.get(info.name) == info.num_bytes
+            and (is_remote(self.path) or is_intact(self.path, info))
+            for of_split in result.shards.values()
+            for info in of_split
+        )
+        return result if intact else None
+
+    @property
+    def result_path(self) -> str:
+        """Path of the JSON of a runner's result."""
+        return os.path.join(self.work_path, _RESULT)
+
+    def write_result(self, result: BuildResult) -> None:
+        """Writes a runner's result."""
+        shards = [
+            dataclasses.asdict(info)
+            for of_split in result.shards.values()
+            for info in of_split
+        ]
+        values = {"shards": shards, "counts": result.counts}
+        write_json(self.files, self.result_path, values)
+
+    def check_room(self, plan: BuildPlan, log: Callable[[str], None]) -> None:
+        """Logs the size of the build; raises UserError if it does not fit.
+
+        The parts that lie between corpus and shards are as large as the
+        shards; with the rest of `.work` they are removed at the end.
+        """
+        num_shards = len(plan.partition.shards())
+        records = (
+            f"About {_size(plan.total_bytes)} of records in {num_shards} shards"
+        )
+        free = self._free_bytes()
+        if free is None:
+            log(f"{records}.")
+            return
+        log(
+            f"{records}; about {_size(_peak_bytes(plan))} on disk while at "
+            f"work, {_size(free)} are free."
+        )
+        needed = self._missing_bytes(plan)
+        require(
+            needed <= free,
+            f"{self.path} needs about {_size(needed)} while at work "
+            f"and has {_size(free)} free; choose another output directory, a "
+            "smaller dupe_factor or record_kind=dynamic.",
+        )
+
+    def _free_bytes(self) -> int | None:
+        """Returns the free space, None where it is unknown."""
+        return (
+            None if is_remote(self.path) else shutil.disk_usage(self.path).free
+        )
+
+    def _missing_bytes(self, plan: BuildPlan) -> float:
+        """Returns how many bytes a build will still write, about."""
+        sizes = self.files.sizes(self.path)
+        shards = sum(
+            size
+            for name, size in sizes.items()
+            if _SHARD.fullmatch(unfinished(name) or name)
+        )
+        work = sum(self.files.sizes(self.work_path).values())
+        return max(0, _peak_bytes(plan) - shards - work)
+
+
+def is_intact(directory: str, info: ShardInfo) -> bool:
+    """Returns whether a shard on disk is as its account says."""
+    try:
+        with open(os.path.join(directory, info.name), "rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+    except FileNotFoundError:
+        return False
+    return digest == info.sha256
+
+
+def _peak_bytes(plan: BuildPlan) -> int:
+    return 2 * plan.total_bytes + plan.other_bytes
+
+
+def _size(num_bytes: float) -> str:
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if num_bytes < 1000:
+            return f"{num_bytes:.3g} {unit}"
+        num_bytes /= 1000
+    return f"{num_bytes:.3g} TB"
+
+
+def write_json(files: Any, path: str, value: Any) -> None:
+    """Writes JSON as `json_files.write_json` does, by any `files`."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    with _replacing(files, path) as file:
+        file.write(f"{text}\n".encode())
+
+
+def read_json(files: Any, path: str) -> dict[str, Any]:
+    """Returns the JSON object in a file that a build has written.
+
+    `json_files.read_json` is for files of users and limits their size.
+
+    Raises:
+        UserError: when the file cannot be read, or holds no JSON object.
+    """
+    try:
+        with files.open(path) as file:
+            value = json.loads(file.read())
+    except OSError as error:
+        reason = error.strerror or " ".join(str(error).split())
+        raise UserError(f"{path}: {reason}.") from None
+    except (ValueError, RecursionError):
+        value = None
+    # Not the file alone: what a build left beside it needs it.
+    require(
+        isinstance(value, dict),
+        f"{path} is damaged: it is not a JSON object; remove the output "
+        "directory or choose another.",
+    )
+    return value
+
+
+def _replacing(files: Any, path: str) -> contextlib.AbstractContextManager:
+    if not is_remote(path):
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+    return files.replacing(path)

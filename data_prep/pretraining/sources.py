@@ -1,0 +1,116 @@
+"""The files of a build's inputs, and the split of each document.
+
+Main entries: `list_sources` and `unit_document`.
+"""
+
+import dataclasses
+import itertools
+import os
+from collections.abc import Callable, Iterator, Sequence
+
+from albert_tf.config import PretrainingDataConfig, UserError, require
+from albert_tf.io.files import is_remote
+from albert_tf.records import counter_rng
+from data_prep.corpus.forms import CorpusFile, corpus_files
+from data_prep.corpus.listing import list_files
+from data_prep.corpus.reading import Document, FileSurvey, UnitDocument
+from data_prep.corpus.text_files import OpenFile
+
+TRAIN, EVAL = "train", "eval"
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """The files of an input list and their split.
+
+    `surveys` are those of the files, without samples, once they are read.
+    """
+
+    split: str
+    files: tuple[CorpusFile, ...]
+    surveys: tuple[FileSurvey, ...] = ()
+
+    def files_and_digests(self) -> Iterator[tuple[CorpusFile, str]]:
+        """Yields each file with the sha256 that it had when surveyed."""
+        for file, survey in zip(self.files, self.surveys, strict=True):
+            yield file, survey.sha256
+
+
+def list_sources(
+    inputs: Sequence[str],
+    eval_inputs: Sequence[str],
+    config: PretrainingDataConfig,
+    *,
+    find_files: Callable[[Sequence[str]], list[str]] = list_files,
+    open_file: OpenFile = open,
+) -> tuple[Source, ...]:
+    """Returns the training source and, if there is one, the evaluation's.
+
+    Args:
+        inputs: of the split `train`.
+        eval_inputs: of the split `eval`.
+        config: how a corpus becomes records.
+        find_files: lists the files of inputs, see `listing.list_files`.
+        open_file: opens a file, as the built-in `open` does.
+
+    Raises:
+        UserError: for inputs that are missing or that contradict each other.
+    """
+    require(
+        not (eval_inputs and config.eval_fraction),
+        f"eval_fraction={config.eval_fraction} and an evaluation input "
+        "were both given; one of them is needed, not both.",
+    )
+    separator = config.document_separator
+    if separator == "auto" and config.sentence_splitter == "newline":
+        separator = "blank_line"  # one sentence a line: the form of BERT
+
+    def source(split: str, paths: list[str]) -> Source:
+        # Names that do not depend on where the files lie decide the order.
+        names, paths = zip(
+            *sorted(zip(_names(paths), paths, strict=True)), strict=True
+        )
+        files = corpus_files(
+            paths, names, separator, open_file, config.skip_header_lines
+        )
+        return Source(split, tuple(files))
+
+    sources = [source(TRAIN, find_files(inputs))]
+    if eval_inputs:
+        sources.append(source(EVAL, find_files(eval_inputs)))
+        of_train, of_eval = (
+            {_absolute(file.path, os.path.realpath) for file in s.files}
+            for s in sources
+        )
+        for path in sorted(of_train & of_eval):
+            raise UserError(f"{path} is in the input and the evaluation input.")
+    return tuple(sources)
+
+
+def _absolute(path: str, function: Callable[[str], str]) -> str:
+    return path if is_remote(path) else function(path)
+
+
+def _names(paths: Sequence[str]) -> list[str]:
+    """Returns the paths of files relative to their common directory."""
+    parts = [_absolute(path, os.path.abspath).split("/") for path in paths]
+    folders = [part[:-1] for part in parts]
+    # What the first and the last share, all share.
+    pairs = zip(min(folders), max(folders), strict=False)
+    shared = itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)
+    depth = len(list(shared))
+    return ["/".join(part[depth:]) for part in parts]
+
+
+def unit_document(
+    origin: str, document: Document, config: PretrainingDataConfig
+) -> UnitDocument:
+    """Returns a document with the split that it belongs to."""
+    held_out = origin == TRAIN and is_held_out(document.name, config)
+    return UnitDocument(EVAL if held_out else origin, origin, *document)
+
+
+def is_held_out(name: str, config: PretrainingDataConfig) -> bool:
+    """Returns whether eval_fraction draws a document, by its name."""
+    key = counter_rng.key(config.random_seed, "eval_fraction", name)
+    return bool(counter_rng.uniforms(key, 1)[0, 0] < config.eval_fraction)

@@ -1,0 +1,41 @@
+import pytest
+
+from albert_tf.config import UserError
+from albert_tf.io import files
+from data_prep.pretraining.build_directory import read_json, write_json
+
+
+def test_large_json_is_written_and_read(tmp_path):
+    """Above what is allowed of JSON that users bring."""
+    path = str(tmp_path / "new" / "metadata.json")
+    value = {f"é-{n:05}": ["x" * 50, 2.5, None] for n in range(20_000)}
+    write_json(files, path, value)
+    assert read_json(files, path) == value
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"[]", b'{"settings": {"seed"', b'{"a": "\xff"}', b"[" * 10**5],
+)
+def test_damaged_json_is_refused_in_one_line(tmp_path, data):
+    path = tmp_path / "metadata.json"
+    path.write_bytes(data)
+    with pytest.raises(UserError) as error:
+        read_json(files, str(path))
+    assert str(error.value) == (
+        f"{path} is damaged: it is not a JSON object; remove the output "
+        "directory or choose another."
+    )
+
+
+def test_json_that_cannot_be_read_is_named(tmp_path):
+    with pytest.raises(UserError, match="none.json: No such file or directory"):
+        read_json(files, str(tmp_path / "none.json"))
+
+    class Remote:
+        @staticmethod
+        def open(path):
+            raise OSError("not\n  reached")
+
+    with pytest.raises(UserError, match="^far/plan.json: not reached\\.$"):
+        read_json(Remote, "far/plan.json")

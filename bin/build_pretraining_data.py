@@ -187,7 +187,7 @@ def _verify() -> None:
 def _import_shards() -> None:
     """Takes over shards of google-research/albert."""
     command_line.load_tensorflow()
-    from data_prep.shard_tools.foreign_shards import import_shards
+    from data_prep.shard_tools.shard_import import import_shards
 
     tokenizer_dir, output_dir = _needed("tokenizer", "output_dir")
     config, _ = _configs()

@@ -182,7 +182,7 @@ def _check_column(
     for number in np.flatnonzero((sizes != needed) | (sizes < 1)):
         raise ValueError(
             f"Example {number}: {feature.name!r} has {sizes[number]} values; "
-            f"{max(1, needed[number])} are needed."
+            f"expected {max(1, needed[number])}."
         )
     if sizes.sum() != len(values):
         raise ValueError(
@@ -294,7 +294,7 @@ def _check_sizes(
             )
         raise UserError(
             f"{namer(number)}: feature {feature.stored_name!r} has "
-            f"{sizes[number]} values; {needed[number]} are needed."
+            f"{sizes[number]} values; expected {needed[number]}."
         )
 
 

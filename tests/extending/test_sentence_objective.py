@@ -59,7 +59,7 @@ def test_a_row_is_all_that_an_objective_needs(
     shards = str(tmp_path / "shards")
     report = verify_directory(shards)
     assert report.ok
-    assert "half of the labels are drawn as 1" in report.promises
+    assert "half of the labels are drawn as 1" in report.checks
     config = override(
         small_config,
         {"num_train_steps": 1, "sentence_objective": "continuation"},

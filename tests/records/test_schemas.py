@@ -169,11 +169,11 @@ def test_a_batch_of_none_has_no_records():
         ({"input_ids": [[2, -7, 3, 4, 5, 6]] * 2}, "'input_ids' has a value"),
         (
             {"word_starts": [[1] * 5] * 2},
-            "Example 0: 'word_starts' has 5 values; 6 are needed",
+            "Example 0: 'word_starts' has 5 values; expected 6",
         ),
         (
             {"segment_ids": ([0] * 11, [6, 5])},
-            "Example 1: 'segment_ids' has 5 values; 6 are needed",
+            "Example 1: 'segment_ids' has 5 values; expected 6",
         ),
         (
             {"segment_ids": ([0] * 11, [6, 6])},
@@ -185,7 +185,7 @@ def test_a_batch_of_none_has_no_records():
         ),
         (
             {"sentence_order_label": [[0, 1]] * 2},
-            "'sentence_order_label' has 2 values; 1 are needed",
+            "'sentence_order_label' has 2 values; expected 1",
         ),
     ],
 )
@@ -313,22 +313,22 @@ def test_a_missing_feature_is_named(spec, example, missing):
         (
             STATIC,
             static_example(length=7),
-            "Record 0: feature 'input_ids' has 7 values; 8 are needed",
+            "Record 0: feature 'input_ids' has 7 values; expected 8",
         ),
         (
             STATIC,
             static_example(slots=2),
-            "feature 'masked_lm_positions' has 2 values; 3 are needed",
+            "feature 'masked_lm_positions' has 2 values; expected 3",
         ),
         (
             DYNAMIC,
             dynamic_example() | {"segment_ids": [0, 1]},
-            "feature 'segment_ids' has 2 values; 6 are needed",
+            "feature 'segment_ids' has 2 values; expected 6",
         ),
         (
             DYNAMIC,
             dynamic_example() | {"sentence_order_label": [0, 1]},
-            "feature 'sentence_order_label' has 2 values; 1 are needed",
+            "feature 'sentence_order_label' has 2 values; expected 1",
         ),
         (
             DYNAMIC,

@@ -53,7 +53,7 @@ def build(corpus, tiny_directory, tmp_path):
     def call(
         output="out",
         inputs=(corpus,),
-        masking=MaskingConfig(),  # noqa: B008 (frozen)
+        masking=MaskingConfig(),
         eval_inputs=(),
         workers=1,
         progress=no_progress,
@@ -572,7 +572,7 @@ def test_shards_have_about_64_megabytes(build, monkeypatch):
     [
         ({"workers": 0}, "workers=0 is below"),
         ({"inputs": ["missing"]}, "'missing' does not exist"),
-        ({"num_shards": 5000}, "num_shards=5000 is above the maximum"),
+        ({"num_shards": 5000}, "num_shards=5000 is above the most allowed"),
         ({"eval_fraction": 1e-9}, "1e-09 holds out none of the 9 documents"),
         ({"random_seed": 2**63}, "is above the maximum"),
         (

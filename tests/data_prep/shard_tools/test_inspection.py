@@ -254,7 +254,7 @@ def test_an_empty_shard(tmp_path, vocabulary, shard):
 
 def test_what_is_no_shard(tmp_path, vocabulary):
     for path in (tmp_path, tmp_path / "missing"):
-        with pytest.raises(UserError, match="is not a file; the path of one"):
+        with pytest.raises(UserError, match="is not a file; expected the path"):
             list(inspect_shard(path))
     text = tmp_path / "notes.txt"
     text.write_text("Nothing but a line of plain text.\n")

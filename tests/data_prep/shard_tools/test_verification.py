@@ -15,11 +15,9 @@ from albert_tf.config import (
     to_dict,
 )
 from albert_tf.io.json_files import write_json
-from albert_tf.records.schemas import (
-    RECORD_SPECS,
-    parse_batch,
-    serialize,
-)
+from albert_tf.records.invariants import INVARIANTS, invariants_for
+from albert_tf.records.parsed_batch import ParsedBatch, RecordRules
+from albert_tf.records.schemas import RECORD_SPECS, parse_batch, serialize
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.records.shards import describe_tokenizer, shard_name, write_shard
 from data_prep.corpus.reading import UnitDocument
@@ -27,12 +25,6 @@ from data_prep.corpus.sentences import NewlineSplitter
 from data_prep.pretraining.record_maker import (
     RecordMaker,
     num_slots,
-)
-from data_prep.shard_tools.record_invariants import (
-    INVARIANTS,
-    ParsedBatch,
-    RecordRules,
-    invariants_for,
 )
 from data_prep.shard_tools.verification import (
     CHECKSUMS,
@@ -42,7 +34,7 @@ from data_prep.shard_tools.verification import (
     STATISTICS,
     STRAY_SHARDS,
     TOKENIZER,
-    Violations,
+    Failures,
     verify_directory,
 )
 
@@ -172,14 +164,14 @@ def test_nothing_is_wrong_with_good_records(good, write, kind, objective):
     directory = write(records, kind, objective, statistics=counts)
     report = verify_directory(directory, Progress)
     assert report.ok, report.lines()
-    assert not report.differences.counts
+    assert not report.differences
     assert report.num_records == {"train": len(records)}
     assert shown[0] == "records"
     assert shown[-1] == (len(records), len(records))
     expected = [row.name for row in INVARIANTS if kind in row.kinds]
-    assert [n for n in report.promises if n in expected] == expected
+    assert [n for n in report.checks if n in expected] == expected
     lines = report.lines()
-    assert lines[-1] == f"All {len(set(report.promises))} promises are kept."
+    assert lines[-1] == f"All {len(set(report.checks))} checks have passed."
     assert all(f"ok: {name}." in lines for name in expected)
     assert any("0 of" in line and "repeat another" in line for line in lines)
 
@@ -633,12 +625,12 @@ def test_every_damage_is_told_as_what_it_is(
         good(kind, objective)[0][:150], config, tiny_tokenizer, damage
     )
     report = verify_directory(write(records, kind, objective))
-    assert report.violations.counts == {name: 1}, report.lines()
-    (example,) = report.violations.examples[name]
+    assert report.failures.counts == {name: 1}, report.lines()
+    (example,) = report.failures.examples[name]
     shard, within = number % 3, number // 3
     place = f"{shard_name('train', shard, 3)}, record {within}: "
     assert place in example
-    assert f"VIOLATED: {name}: 1 times." in report.lines()
+    assert f"FAILED: {name}: 1 times." in report.lines()
     assert report.lines()[-1].startswith("1 of ")
 
 
@@ -684,7 +676,7 @@ def test_records_are_numbered_through_a_shard(good, write, tiny_tokenizer):
         good("static")[0] * 3, config, tiny_tokenizer, halve, first=450
     )
     report = verify_directory(write(records, "static"))
-    ((example,),) = report.violations.examples.values()
+    ((example,),) = report.failures.examples.values()
     assert example.endswith(
         f"train-00000-of-00003.tfrecord, record {number // 3}: at 0: "
         "masked_lm_weights 0.5"
@@ -702,22 +694,22 @@ def test_ten_examples_are_shown_and_all_are_counted(
         for i in range(60)
     ]
     report = verify_directory(write(records, "dynamic"))
-    ((name, count),) = report.violations.counts.items()
+    ((name, count),) = report.failures.counts.items()
     assert count == 60
-    assert len(report.violations.examples[name]) == 10
+    assert len(report.failures.examples[name]) == 10
     assert "  ... and 50 more" in report.lines()
 
 
 def test_examples_are_shown_up_to_ten_whatever_they_come_from():
-    violations, more = Violations(), Violations()
+    failures, more = Failures(), Failures()
     for number in range(3):
-        violations.add("a", [f"{number}-{i}" for i in range(4)], 4)
+        failures.add("a", [f"{number}-{i}" for i in range(4)], 4)
     more.add("a", ["last"])
     more.add("b", ["other"])
-    violations.merge(more)
-    assert violations.counts == {"a": 13, "b": 1}
+    failures.merge(more)
+    assert failures.counts == {"a": 13, "b": 1}
     expected = [f"{number}-{i}" for number in range(3) for i in range(4)]
-    assert violations.examples == {"a": expected[:10], "b": ["other"]}
+    assert failures.examples == {"a": expected[:10], "b": ["other"]}
 
 
 # What concerns files and the whole.
@@ -738,8 +730,8 @@ def test_records_of_another_form(good, write):
         },
     )
     report = verify_directory(write(records, "dynamic"))
-    assert report.violations.counts == {SCHEMA: 2}
-    examples = report.violations.examples[SCHEMA]
+    assert report.failures.counts == {SCHEMA: 2}
+    examples = report.failures.examples[SCHEMA]
     assert "00001-of-00003.tfrecord, record 1 is not a dynamic" in examples[0]
     assert "record 3 has 42 tokens; at most" in examples[1]
 
@@ -749,17 +741,15 @@ def test_a_shard_that_is_another_file(good, write):
     directory = write(records, "dynamic")
     write_shard(directory / shard_name("train", 1, 3), records[:10])
     report = verify_directory(directory)
-    assert report.violations.counts == {SHARDS: 1}
-    assert "train-00001-of-00003.tfrecord has" in str(
-        report.violations.examples
-    )
+    assert report.failures.counts == {SHARDS: 1}
+    assert "train-00001-of-00003.tfrecord has" in str(report.failures.examples)
 
 
 def test_a_missing_shard_does_not_keep_from_the_others(good, write):
     directory = write(good("dynamic")[0][:30], "dynamic")
     (directory / shard_name("train", 0, 3)).unlink()
     report = verify_directory(directory)
-    assert set(report.violations.counts) == {SHARDS, CHECKSUMS}
+    assert set(report.failures.counts) == {SHARDS, CHECKSUMS}
     assert report.num_records == {"train": 20}
 
 
@@ -771,15 +761,15 @@ def test_a_shard_of_another_name(good, write):
         lambda m: m["splits"]["train"]["shards"][1].update(name="b.tfrecord"),
     )
     report = verify_directory(directory)
-    assert report.violations.counts == {SHARDS: 1}
-    assert "'b.tfrecord'" in report.violations.examples[SHARDS][0]
+    assert report.failures.counts == {SHARDS: 1}
+    assert "'b.tfrecord'" in report.failures.examples[SHARDS][0]
 
 
 def test_a_shard_that_is_not_named(good, write):
     directory = write(good("dynamic")[0][:30], "dynamic")
     (directory / "train-00003-of-00004.tfrecord").touch()
     report = verify_directory(directory)
-    assert report.violations.counts == {STRAY_SHARDS: 1}
+    assert report.failures.counts == {STRAY_SHARDS: 1}
 
 
 def test_a_wrong_checksum_in_a_file_with_the_right_sha256(good, write):
@@ -796,8 +786,8 @@ def test_a_wrong_checksum_in_a_file_with_the_right_sha256(good, write):
         lambda m: m["splits"]["train"]["shards"][2].update(sha256=digest),
     )
     report = verify_directory(directory)
-    assert report.violations.counts == {CHECKSUMS: 1}
-    assert "record 9 at byte" in report.violations.examples[CHECKSUMS][0]
+    assert report.failures.counts == {CHECKSUMS: 1}
+    assert "record 9 at byte" in report.failures.examples[CHECKSUMS][0]
     # What comes before the damage is checked.
     assert report.num_records == {"train": 29}
 
@@ -806,10 +796,8 @@ def test_another_tokenizer(good, write):
     directory = write(good("dynamic")[0][:30], "dynamic")
     change_metadata(directory, lambda m: m["tokenizer"].update(unk_id=9))
     report = verify_directory(directory)
-    assert report.violations.counts == {TOKENIZER: 1}
-    assert (
-        "unk_id: 1 in tokenizer, 9" in report.violations.examples[TOKENIZER][0]
-    )
+    assert report.failures.counts == {TOKENIZER: 1}
+    assert "unk_id: 1 in tokenizer, 9" in report.failures.examples[TOKENIZER][0]
 
 
 @pytest.mark.parametrize(
@@ -828,8 +816,8 @@ def test_counts_that_are_not_those_of_the_records(good, write, name):
     records, counts = good("static")
     counts = counts | {name: counts[name] + 1}
     report = verify_directory(write(records, "static", statistics=counts))
-    assert report.violations.counts == {STATISTICS: 1}
-    assert f"train: {name} {counts[name]} in" in str(report.violations.examples)
+    assert report.failures.counts == {STATISTICS: 1}
+    assert f"train: {name} {counts[name]} in" in str(report.failures.examples)
 
 
 def reshaped(records, kind, tokenizer, change):
@@ -857,8 +845,8 @@ def test_shares_that_chance_does_not_explain(good, write, tiny_tokenizer):
 
     records = reshaped(good("static")[0], "static", tiny_tokenizer, randomise)
     report = verify_directory(write(records, "static"))
-    assert set(report.violations.counts) == {SHARES[1].name, SHARES[2].name}
-    assert "stay: 0.0000% of" in report.violations.examples[SHARES[1].name][0]
+    assert set(report.failures.counts) == {SHARES[1].name, SHARES[2].name}
+    assert "stay: 0.0000% of" in report.failures.examples[SHARES[1].name][0]
 
 
 def test_too_few_masks_of_the_masked(good, write, tiny_tokenizer):
@@ -870,7 +858,7 @@ def test_too_few_masks_of_the_masked(good, write, tiny_tokenizer):
 
     records = reshaped(good("static")[0], "static", tiny_tokenizer, show)
     report = verify_directory(write(records, "static"))
-    assert SHARES[0].name in report.violations.counts
+    assert SHARES[0].name in report.failures.counts
 
 
 @pytest.mark.parametrize("objective", ["sop", "nsp"])
@@ -883,7 +871,7 @@ def test_labels_out_of_balance(good, write, tiny_tokenizer, objective):
     )
     directory = write(records, "dynamic", objective)
     report = verify_directory(directory)
-    assert report.violations.counts == {SHARES[3].name: 1}
+    assert report.failures.counts == {SHARES[3].name: 1}
     # Unless they were drawn as 1 where no other document was to be had.
     batch = parse(records, config_for("dynamic"))
     zeros = int((batch["sentence_order_label"] == 0).sum())
@@ -901,8 +889,8 @@ def test_few_records_are_not_judged_by_chance(good, write):
     records = good("static")[0][:100]
     report = verify_directory(write(records, "static"))
     assert report.ok
-    assert sum("too few to judge" in r for r in report.remarks) == 4
-    assert not {share.name for share in SHARES} & set(report.promises)
+    assert sum("too few to judge" in r for r in report.notes) == 4
+    assert not {share.name for share in SHARES} & set(report.checks)
 
 
 def test_repeated_records_are_counted_and_not_judged(good, write):
@@ -936,7 +924,7 @@ def test_foreign_records_are_held_to_what_the_original_promises(
     change_metadata(directory, foreign)
     report = verify_directory(directory)
     assert report.ok
-    assert set(report.differences.counts) == {
+    assert set(report.differences) == {
         "random replacements are pieces that text can hold",
         "no <unk> is masked",
     }
@@ -956,7 +944,7 @@ def test_foreign_records_with_a_fault(good, write, tiny_tokenizer):
     directory = write(records, "static")
     change_metadata(directory, foreign)
     report = verify_directory(directory)
-    assert len(report.violations.counts) == 1
+    assert len(report.failures.counts) == 1
     assert not report.ok
 
 

@@ -1,8 +1,8 @@
 """Takes in pretraining records that google-research/albert has written.
 
 Main entry: `import_shards`. Its TFRecord files have the schema of our
-`static` records, but no account of what they hold: they are checked record by
-record and become a shard directory, which training reads like any other.
+`static` records, but no metadata: they are checked record by record and
+become a shard directory, which training reads like any other.
 """
 
 import dataclasses
@@ -13,17 +13,17 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
-from albert_tf.config import UserError, lookup
+from albert_tf.config import UserError, lookup, require
 from albert_tf.io.files import new_directory
 from albert_tf.io.json_files import write_json
-from albert_tf.records.schemas import (
-    RECORD_SPECS,
-    Namer,
-    parse_batch,
-    parse_columns,
+from albert_tf.records.invariants import REQUIRED
+from albert_tf.records.parsed_batch import (
+    DYNAMIC,
+    STATIC,
+    ParsedBatch,
+    RecordRules,
 )
+from albert_tf.records.schemas import RECORD_SPECS, Namer, parse_columns
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.records.shards import (
     FORMAT_VERSION,
@@ -36,20 +36,10 @@ from albert_tf.records.shards import (
 from albert_tf.records.tfrecord import read_records
 from albert_tf.text.tokenizer import load_tokenizer
 
-_STATIC = RECORD_SPECS["static"]
 # Records checked at a time.
 _BATCH = 256
-_VOCABULARY = " in the vocabulary given; was it made with another one?"
-
-
-@dataclasses.dataclass(frozen=True)
-class _Layout:
-    """What all records must agree in."""
-
-    max_seq_length: int
-    num_slots: int
-    vocab_size: int
-    cls_id: int
+# Of a batch, those that metadata.json has.
+_COUNTS = ("instances", "instance_tokens", "masked_tokens", "label_1")
 
 
 def import_shards(
@@ -81,33 +71,44 @@ def import_shards(
         UserError: for inputs that are missing, damaged or hold other records;
             it names the file and the record.
     """
-    lookup(SENTENCE_OBJECTIVES, sentence_objective, "sentence_objective")
-    files = _files_by_split(inputs, split, eval_inputs)
-    _check_free(output_dir)
-    tokenizer = load_tokenizer(tokenizer_dir)
-    max_seq_length, num_slots = _common_lengths(files)
-    layout = _Layout(
-        max_seq_length, num_slots, int(tokenizer.vocab_size), tokenizer.cls_id
+    objective = lookup(
+        SENTENCE_OBJECTIVES, sentence_objective, "sentence_objective"
     )
+    files = _files_by_split(inputs, split, eval_inputs)
+    require(
+        not os.path.exists(output_dir)
+        or (os.path.isdir(output_dir) and not os.listdir(output_dir)),
+        f"{output_dir} is there already and is not empty; choose another "
+        "output directory.",
+    )
+    tokenizer = load_tokenizer(tokenizer_dir)
+    lengths = _common_lengths(files)
+    rules = RecordRules(STATIC, objective, *lengths, None, tokenizer)
     try:
         with new_directory(output_dir) as temporary:
             splits, statistics = {}, {}
             for name, paths in sorted(files.items()):
                 splits[name], statistics[name] = _write_split(
-                    name, paths, temporary, layout
+                    name, paths, temporary, rules
                 )
             tokenizer.save(os.path.join(temporary, TOKENIZER_DIRECTORY))
             metadata = {
                 "format_version": FORMAT_VERSION,
-                "record_kind": _STATIC.kind,
+                "record_kind": STATIC,
                 "sentence_objective": sentence_objective,
-                "max_seq_length": max_seq_length,
-                "num_slots": num_slots,
+                "max_seq_length": rules.max_seq_length,
+                "num_slots": rules.num_slots,
                 "random_seed": None,
                 "tokenizer": describe_tokenizer(tokenizer),
                 "splits": splits,
                 "statistics": {"corpus": {}, **statistics},
-                "settings": _settings(files, tokenizer.fingerprint),
+                "settings": {
+                    "tokenizer_fingerprint": tokenizer.fingerprint,
+                    "imported_files": {
+                        name: [os.path.basename(path) for path in paths]
+                        for name, paths in sorted(files.items())
+                    },
+                },
             }
             write_json(os.path.join(temporary, METADATA_NAME), metadata)
             os.replace(temporary, output_dir)
@@ -125,11 +126,10 @@ def _files_by_split(
     files = {split: _list_files(inputs)}
     if not eval_inputs:
         return files
-    if split == "eval":
-        raise UserError(
-            "split='eval' and eval_inputs were both given; one of them is "
-            "needed, not both."
-        )
+    require(
+        split != "eval",
+        "split='eval' and eval_inputs were both given; give one of them.",
+    )
     files["eval"] = _list_files(eval_inputs)
     both = set.intersection(
         *(set(map(os.path.realpath, paths)) for paths in files.values())
@@ -149,42 +149,17 @@ def _list_files(inputs: Sequence[str]) -> list[str]:
         if os.path.isdir(path):
             pattern = os.path.join(pattern, "*")
         files = [file for file in glob.glob(pattern) if os.path.isfile(file)]
-        if not files:
-            raise UserError(f"{path} names no file of records.")
+        require(bool(files), f"{path} names no file of records.")
         for file in files:
             directory, name = os.path.split(file)
-            if name == METADATA_NAME:
-                raise UserError(
-                    f"{directory or '.'} is a shard directory already, by its "
-                    f"{METADATA_NAME}; nothing is to be imported: train on it "
-                    "with --train_data."
-                )
+            require(
+                name != METADATA_NAME,
+                f"{directory or '.'} is a shard directory already, by its "
+                f"{METADATA_NAME}; nothing is to be imported: train on it "
+                "with --train_data.",
+            )
         found.update((os.path.abspath(file), file) for file in files)
     return [found[path] for path in sorted(found)]
-
-
-def _check_free(output_dir: str) -> None:
-    """Raises UserError if the directory to write holds something."""
-    if os.path.exists(output_dir) and (
-        not os.path.isdir(output_dir) or os.listdir(output_dir)
-    ):
-        raise UserError(
-            f"{output_dir} is there already and is not empty; choose another "
-            "output directory."
-        )
-
-
-def _settings(
-    files: Mapping[str, Sequence[str]], tokenizer_fingerprint: str
-) -> dict[str, Any]:
-    """Returns what the shards were made of."""
-    return {
-        "tokenizer_fingerprint": tokenizer_fingerprint,
-        "imported_files": {
-            split: [os.path.basename(path) for path in paths]
-            for split, paths in sorted(files.items())
-        },
-    }
 
 
 def read_lengths(path: str) -> tuple[int, int] | None:
@@ -197,15 +172,15 @@ def read_lengths(path: str) -> tuple[int, int] | None:
     if record is None:
         return None
     namer = f"{path}, record {{}}".format
-    columns = parse_columns(_STATIC, [record], namer)
+    columns = parse_columns(RECORD_SPECS[STATIC], [record], namer)
     missing = [name for name, (_, sizes) in columns.items() if not sizes[0]]
-    if missing and _is_dynamic(record, namer):
-        raise UserError(
+    if missing:
+        require(
+            not _is_dynamic(record, namer),
             f"{namer(0)} is one of ours, of the kind dynamic; "
             "google-research/albert writes static ones. Leave the shard in "
-            "its directory: training reads that as it is."
+            "its directory: training reads that as it is.",
         )
-    if missing:
         raise UserError(
             f"{namer(0)} has no feature {missing[0]!r}; records of "
             f"google-research/albert have {', '.join(columns)}."
@@ -219,7 +194,7 @@ def read_lengths(path: str) -> tuple[int, int] | None:
 
 def _is_dynamic(record: bytes, namer: Namer) -> bool:
     """Returns whether a record has every feature of our dynamic ones."""
-    columns = parse_columns(RECORD_SPECS["dynamic"], [record], namer)
+    columns = parse_columns(RECORD_SPECS[DYNAMIC], [record], namer)
     return all(sizes[0] for _, sizes in columns.values())
 
 
@@ -232,97 +207,60 @@ def _common_lengths(files: Mapping[str, Sequence[str]]) -> tuple[int, int]:
     found = []
     for split, paths in files.items():
         of_split = [lengths for p in paths if (lengths := read_lengths(p))]
-        if not of_split:
-            raise UserError(f"The split {split} has no records: {paths[0]}.")
+        require(
+            bool(of_split), f"The split {split} has no records: {paths[0]}."
+        )
         found += of_split
     return found[0]
 
 
 def _write_split(
-    split: str, paths: Sequence[str], directory: str, layout: _Layout
+    split: str, paths: Sequence[str], directory: str, rules: RecordRules
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Returns metadata.json's account of a split's shards, and statistics."""
+    """Returns metadata.json's entry of a split's shards, and statistics."""
     counts: Counter[str] = Counter()
     shards = [
         write_shard(
             os.path.join(directory, shard_name(split, number, len(paths))),
-            _checked_records(path, layout, counts),
+            _checked_records(path, rules, counts),
         )
         for number, path in enumerate(paths)
     ]
-    account = {
+    entry = {
         "num_records": sum(shard.num_records for shard in shards),
         "shards": [dataclasses.asdict(shard) for shard in shards],
     }
-    return account, _statistics(counts, layout)
+    tokens, instances = counts["instance_tokens"], counts["instances"]
+    shares = {
+        "masked_share": counts["masked_tokens"] / max(1, tokens),
+        "padding_share": 1 - tokens / (instances * rules.max_seq_length),
+        "label_1_share": counts["label_1"] / instances,
+    }
+    return entry, dict(sorted(counts.items())) | {
+        name: round(share, 6) for name, share in shares.items()
+    }
 
 
 def _checked_records(
-    path: str, layout: _Layout, counts: Counter[str]
+    path: str, rules: RecordRules, counts: Counter[str]
 ) -> Iterator[bytes]:
     """Yields a file's records, or raises UserError at the first wrong one."""
     records = read_records(path)
     begin = 0
-    while batch := list(itertools.islice(records, _BATCH)):
+    while serialized := list(itertools.islice(records, _BATCH)):
 
         def namer(number: int, begin: int = begin) -> str:
             return f"{path}, record {begin + number}"
 
-        parsed = parse_batch(
-            _STATIC,
-            batch,
-            max_seq_length=layout.max_seq_length,
-            num_slots=layout.num_slots,
-            namer=namer,
-        )
-        _check_values(parsed, layout, namer)
-        counts["instances"] += len(batch)
-        counts["instance_tokens"] += int(parsed["input_mask"].sum())
-        counts["masked_tokens"] += int(
-            np.count_nonzero(parsed["masked_lm_weights"])
-        )
-        counts["label_1"] += int(parsed["sentence_order_label"].sum())
-        yield from batch
-        begin += len(batch)
-
-
-def _check_values(
-    parsed: Mapping[str, np.ndarray], layout: _Layout, namer: Namer
-) -> None:
-    """Raises UserError for the first value that training could not take."""
-    highest = {
-        "input_ids": layout.vocab_size - 1,
-        "masked_lm_ids": layout.vocab_size - 1,
-        "masked_lm_positions": layout.max_seq_length - 1,
-    }
-    for feature in _STATIC.features:
-        values = parsed[feature.name]
-        limit = highest.get(feature.name, 1)
-        # Said so that NaN is wrong too.
-        for place in np.argwhere(~((values >= 0) & (values <= limit))):
-            is_piece = feature.name in ("input_ids", "masked_lm_ids")
-            raise UserError(
-                f"{namer(place[0])}: feature {feature.stored_name!r} has the "
-                f"value {values[tuple(place)]}; 0 to {limit} are allowed"
-                f"{_VOCABULARY if is_piece else '.'}"
-            )
-    firsts = parsed["input_ids"][:, 0]
-    for number in np.flatnonzero(firsts != layout.cls_id):
-        raise UserError(
-            f"{namer(number)} begins with the id {firsts[number]}; [CLS] is "
-            f"{layout.cls_id}{_VOCABULARY}"
-        )
-
-
-def _statistics(counts: Counter[str], layout: _Layout) -> dict[str, Any]:
-    """Returns a split's counts and the shares one wants to know of it."""
-    room = counts["instances"] * layout.max_seq_length
-    shares = {
-        "masked_share": counts["masked_tokens"]
-        / max(1, counts["instance_tokens"]),
-        "padding_share": 1 - counts["instance_tokens"] / room,
-        "label_1_share": counts["label_1"] / counts["instances"],
-    }
-    return dict(sorted(counts.items())) | {
-        name: round(share, 6) for name, share in shares.items()
-    }
+        batch = ParsedBatch(rules.parse(serialized, namer), rules)
+        for row in REQUIRED:
+            wrong = row.broken(batch)
+            for number in wrong.records():
+                raise UserError(
+                    f"{namer(number)}: expected that {row.name}, got "
+                    f"{wrong.describe(number)}; was another vocabulary used?"
+                )
+        found = batch.counts()
+        counts.update({name: found[name] for name in _COUNTS})
+        yield from serialized
+        begin += len(serialized)

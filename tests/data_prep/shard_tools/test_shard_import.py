@@ -10,8 +10,8 @@ from albert_tf.io.json_files import read_json
 from albert_tf.records.schemas import RECORD_SPECS, serialize
 from albert_tf.records.shards import open_shards, read_metadata
 from albert_tf.text.tokenizer import load_tokenizer
-from data_prep.shard_tools import foreign_shards
-from data_prep.shard_tools.foreign_shards import import_shards
+from data_prep.shard_tools import shard_import
+from data_prep.shard_tools.shard_import import import_shards
 
 LENGTH, SLOTS = 12, 3
 
@@ -149,48 +149,33 @@ def test_the_account_is_that_of_the_records(
     assert read_json(f"{output}/metadata.json") == metadata
 
 
-WITH_VOCABULARY = " are allowed in the vocabulary given"
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         (
             {"input_ids": [2, 200] + [3] * 10},
-            f"'input_ids' has the value 200; 0 to 199{WITH_VOCABULARY}",
+            "at 1: input_ids 200, maximum 199",
         ),
-        (
-            {"masked_lm_ids": [5, -1, 0]},
-            f"'masked_lm_ids' has the value -1; 0 to 199{WITH_VOCABULARY}",
-        ),
+        ({"masked_lm_ids": [5, -1, 0]}, "at 1: masked_lm_ids -1, maximum 199"),
         (
             {"input_ids": [101] + [3] * 11},
-            r" begins with the id 101; \[CLS\] is 2 in the vocabulary given",
+            r"the first token is \[CLS\], got first token 101; was another vo",
         ),
-        (
-            {"input_ids": [2] * 11},
-            "'input_ids' has 11 values; 12 are needed",
-        ),
+        ({"input_ids": [2] * 11}, "'input_ids' has 11 values; expected 12"),
         (
             {"masked_lm_weights": [1.0, 1.0]},
-            "'masked_lm_weights' has 2 values; 3 are needed",
+            "'masked_lm_weights' has 2 values; expected 3",
         ),
         (
             {"masked_lm_positions": [2, 12, 0]},
-            r"'masked_lm_positions' has the value 12; 0 to 11 are allowed\.",
+            "at 1: masked_lm_positions 12, maximum 11",
         ),
         (
             {"masked_lm_weights": [1.0, float("nan"), 0.0]},
-            "'masked_lm_weights' has the value nan; 0 to 1 are allowed",
+            "at 1: masked_lm_weights nan",
         ),
-        (
-            {"segment_ids": [2] * 12},
-            "'segment_ids' has the value 2; 0 to 1 are allowed",
-        ),
-        (
-            {"next_sentence_labels": [2]},
-            "'next_sentence_labels' has the value 2; 0 to 1 are allowed",
-        ),
+        ({"segment_ids": [2] * 12}, "at 0: segment_ids 2, maximum 1"),
+        ({"next_sentence_labels": [2]}, "next_sentence_labels 2, maximum 1"),
         ({"token_boundary": None}, "has no feature 'token_boundary'"),
     ],
 )
@@ -198,14 +183,12 @@ WITH_VOCABULARY = " are allowed in the vocabulary given"
 def test_a_wrong_record_is_named(
     tmp_path, tiny_directory, monkeypatch, changes, message, batch
 ):
-    monkeypatch.setattr(foreign_shards, "_BATCH", batch)
+    monkeypatch.setattr(shard_import, "_BATCH", batch)
     write_file(tmp_path / "a", map(foreign_record, range(3)))
     wrong = foreign_record(5, **changes)
     records = [foreign_record(3), foreign_record(4), foreign_record(5), wrong]
     write_file(tmp_path / "b", records)
-    with pytest.raises(
-        UserError, match=f"{tmp_path}/b, record 3:? ?(feature )?{message}"
-    ):
+    with pytest.raises(UserError, match=f"/b, record 3:? .*{message}"):
         import_shards(
             [str(tmp_path)],
             str(tmp_path / "ours"),
@@ -241,7 +224,7 @@ def test_the_lengths_are_those_of_the_first_file(tmp_path, tiny_directory):
     write_file(tmp_path / "a", [foreign_record()])
     write_file(tmp_path / "b", [foreign_record(**changes)])
     with pytest.raises(
-        UserError, match="b, record 0: .* has 11 values; 12 are needed"
+        UserError, match="b, record 0: .* has 11 values; expected 12"
     ):
         import_shards(
             [str(tmp_path)],

@@ -1,4 +1,4 @@
-"""What a simple model reaches on a task: TF-IDF and a linear model.
+"""A TF-IDF and linear-model baseline for a task.
 
 A fine-tuned model that is not above it has learned little of the language.
 
@@ -15,13 +15,13 @@ FLAGS = flags.FLAGS
 
 def define_flags() -> None:
     """Defines the program's flags."""
-    tasks.define_flags("Of single texts or pairs, with labels or numbers.")
-    flags.DEFINE_string("data_dir", None, "The task's files.")
+    tasks.define_flags("Task of single texts or pairs, with labels or numbers.")
+    flags.DEFINE_string("data_dir", None, "Directory of the task's files.")
     command_line.required("task", "data_dir")
 
 
 def main() -> None:
-    """Trains the simple model and prints its measures, of every split."""
+    """Trains the baseline and prints its metrics on every split."""
     task = tasks.chosen()
     train = task.read(FLAGS.data_dir, "train")
     rows = []
@@ -31,7 +31,7 @@ def main() -> None:
             [f"{name}{ending}", f"{value:.4f}"]
             for name, value in baseline_metrics(task, train, held_out).items()
         ]
-    print(command_line.format_table(rows, ["measure", "baseline"]))
+    print(command_line.format_table(rows, ["metric", "baseline"]))
 
 
 if __name__ == "__main__":

@@ -8,27 +8,23 @@ bin.finetune needs none of it: it reads the task's own files.
 
 from absl import flags
 
-from albert_tf.config import FeatureConfig, override
+from albert_tf.config import FeatureConfig
 from bin import command_line, tasks
 
 FLAGS = flags.FLAGS
 
-# They decide answers, and no records.
-_OF_ANSWERS = ("max_answer_length", "n_best_size", "null_threshold")
+# Settings that decide predictions, not records.
+_NOT_OF_RECORDS = ("max_answer_length", "n_best_size", "null_threshold")
 
 
 def define_flags() -> None:
     """Defines the program's flags."""
-    tasks.define_flags("Whose examples.")
-    flags.DEFINE_string("data_dir", None, "The task's files.")
-    flags.DEFINE_string(
-        "tokenizer",
-        None,
-        "Tokenizer: its directory, or a .model, .vocab or vocab.txt file.",
-    )
-    flags.DEFINE_string("output_dir", None, "Where the shards go.")
+    tasks.define_flags("Task whose examples to write.")
+    flags.DEFINE_string("data_dir", None, "Directory of the task's files.")
+    flags.DEFINE_string("tokenizer", None, command_line.TOKENIZER_HELP)
+    flags.DEFINE_string("output_dir", None, "Directory for the shards.")
     flags.DEFINE_list(
-        "splits", [], "Which examples; none: train and dev (MNLI: both)."
+        "splits", [], "Splits to write; none: train and dev (MNLI: both)."
     )
     flags.DEFINE_integer(
         "num_shards",
@@ -37,10 +33,10 @@ def define_flags() -> None:
         lower_bound=0,
     )
     flags.DEFINE_integer(
-        "seed", 12345, "Of the order of training.", lower_bound=0
+        "seed", 12345, "Seed of the order of training examples.", lower_bound=0
     )
     flags.DEFINE_alias("random_seed", "seed")
-    command_line.define_settings(FeatureConfig(), leave_out=_OF_ANSWERS)
+    command_line.define_settings(FeatureConfig(), leave_out=_NOT_OF_RECORDS)
     command_line.required("task", "data_dir", "tokenizer", "output_dir")
 
 
@@ -53,9 +49,7 @@ def main() -> None:
         FLAGS.data_dir,
         FLAGS.output_dir,
         tokenizer_dir=FLAGS.tokenizer,
-        config=override(
-            FeatureConfig(), command_line.given_settings(FeatureConfig())
-        ),
+        config=command_line.with_flags(FeatureConfig()),
         splits=FLAGS.splits,
         num_shards=FLAGS.num_shards,
         seed=FLAGS.seed,

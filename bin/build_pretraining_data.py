@@ -1,4 +1,4 @@
-"""Pretraining shards from plain text; a look into them, and a check of them.
+"""Builds, inspects, verifies and imports pretraining shards.
 
 python -m bin.build_pretraining_data --input='corpus/*.txt' \\
     --tokenizer=vocab --output_dir=shards --max_seq_length=128
@@ -16,8 +16,7 @@ from absl import flags
 from albert_tf.config import (
     MaskingConfig,
     PretrainingDataConfig,
-    UserError,
-    override,
+    require,
 )
 from bin import command_line
 
@@ -38,12 +37,8 @@ def define_flags() -> None:
         [],
         "Held-out text, likewise; or hold out --eval_fraction of --input.",
     )
-    flags.DEFINE_string(
-        "tokenizer",
-        None,
-        "Tokenizer: its directory, or a .model, .vocab or vocab.txt file.",
-    )
-    flags.DEFINE_string("output_dir", None, "Where the shards go.")
+    flags.DEFINE_string("tokenizer", None, command_line.TOKENIZER_HELP)
+    flags.DEFINE_string("output_dir", None, "Directory for the shards.")
     flags.DEFINE_integer("workers", 1, "Processes.", lower_bound=1)
     flags.DEFINE_float(
         "max_bad_fraction",
@@ -57,7 +52,7 @@ def define_flags() -> None:
         "runner",
         "local",
         ["local", "beam"],
-        "What runs the job: this machine, or an Apache Beam pipeline "
+        "Runner of the job: this machine, or an Apache Beam pipeline "
         "(requirements-beam.txt).",
     )
     flags.DEFINE_list(
@@ -78,7 +73,7 @@ def define_flags() -> None:
     flags.DEFINE_list(
         "import_shards",
         [],
-        "Take over shards that google-research/albert has written, instead.",
+        "Import shards that google-research/albert has written, instead.",
     )
     command_line.define_settings(PretrainingDataConfig())
     command_line.define_settings(MaskingConfig())
@@ -93,26 +88,18 @@ def main() -> None:
         "import_shards": _import_shards,
     }
     given = [name for name in jobs if FLAGS[name].value]
-    if len(given) != 1:
-        raise UserError(
-            f"{len(given)} of the flags {', '.join('--' + n for n in jobs)} "
-            "are given; exactly one is needed."
-        )
+    require(
+        len(given) == 1,
+        f"{len(given)} of the flags {', '.join('--' + n for n in jobs)} are "
+        "given; exactly one is needed.",
+    )
     jobs[given[0]]()
 
 
 def _needed(*names: str) -> list[str]:
     for name in names:
-        if not FLAGS[name].value:
-            raise UserError(f"--{name} is needed.")
+        require(bool(FLAGS[name].value), f"--{name} is needed.")
     return [FLAGS[name].value for name in names]
-
-
-def _configs() -> tuple[PretrainingDataConfig, MaskingConfig]:
-    return tuple(
-        override(default, command_line.given_settings(default))
-        for default in (PretrainingDataConfig(), MaskingConfig())
-    )
 
 
 def _build() -> None:
@@ -120,20 +107,19 @@ def _build() -> None:
     from data_prep.pretraining.pretraining_data import build_pretraining_data
 
     tokenizer_dir, output_dir = _needed("tokenizer", "output_dir")
-    config, masking = _configs()
     metadata = build_pretraining_data(
         FLAGS.input,
         output_dir,
         tokenizer_dir=tokenizer_dir,
-        config=config,
-        masking=masking,
+        config=command_line.with_flags(PretrainingDataConfig()),
+        masking=command_line.with_flags(MaskingConfig()),
         eval_inputs=FLAGS.eval_input,
         max_bad_fraction=FLAGS.max_bad_fraction,
         workers=FLAGS.workers,
         runner=FLAGS.runner,
         runner_options=FLAGS.beam_options,
         progress=command_line.progress,
-        log=command_line.say,
+        log=command_line.log,
     )
     _print_summary(metadata, output_dir)
 
@@ -163,18 +149,17 @@ def _inspect() -> None:
     command_line.load_tensorflow()
     from data_prep.shard_tools.inspection import inspect_shard
 
-    _, masking = _configs()
     for block in inspect_shard(
         FLAGS.inspect,
         tokenizer_dir=FLAGS.tokenizer,
         num_records=FLAGS.num_records,
-        masking=masking,
+        masking=command_line.with_flags(MaskingConfig()),
     ):
         print(block)
 
 
 def _verify() -> None:
-    """Checks every record; exits 1 if one is not as it should be."""
+    """Checks every record; exits 1 if one is invalid."""
     command_line.load_tensorflow()
     from data_prep.shard_tools.verification import verify_directory
 
@@ -185,12 +170,12 @@ def _verify() -> None:
 
 
 def _import_shards() -> None:
-    """Takes over shards of google-research/albert."""
+    """Imports shards of google-research/albert."""
     command_line.load_tensorflow()
     from data_prep.shard_tools.shard_import import import_shards
 
     tokenizer_dir, output_dir = _needed("tokenizer", "output_dir")
-    config, _ = _configs()
+    config = command_line.with_flags(PretrainingDataConfig())
     metadata = import_shards(
         FLAGS.import_shards,
         output_dir,

@@ -12,13 +12,13 @@ FLAGS = flags.FLAGS
 
 def define_flags() -> None:
     """Defines the program's flags."""
-    flags.DEFINE_string("output_dir", None, "Where the corpus goes.")
+    flags.DEFINE_string("output_dir", None, "Directory for the corpus.")
     flags.DEFINE_integer("workers", 2, "Processes.", lower_bound=1)
     command_line.required("output_dir")
 
 
 def main() -> None:
-    """Builds the corpus and prints what it holds."""
+    """Builds the corpus and prints its sizes."""
     from data_prep.sample_corpus import build_sample_corpus
 
     with command_line.progress("files") as show:
@@ -42,8 +42,8 @@ def main() -> None:
     passages = summary["classification_rows"]
     print(
         f"To classify: {passages['train']} passages for training and "
-        f"{passages['dev']} of held-out modules, classes of equal size. What "
-        f"was left out, by reason: {FLAGS.output_dir}/summary.json."
+        f"{passages['dev']} of held-out modules, classes of equal size. "
+        f"Skipped docstrings by reason: {FLAGS.output_dir}/summary.json."
     )
 
 

@@ -1,4 +1,4 @@
-"""Processes that a program starts, and that hear the signals it gets."""
+"""Child processes that receive the signals of their program."""
 
 import os
 import signal
@@ -11,12 +11,13 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Children:
-    """Within the context, SIGTERM and SIGINT are passed on to the children.
+    """Forwards SIGTERM and SIGINT to child processes within its context.
 
-    And not obeyed: what is to happen then is the children's to say.
+    The program itself does not end by them. Children still running at the end
+    are killed.
 
     Attributes:
-        processes: those that were started, in order.
+        processes: in the order of their start.
         received: the last signal, or None.
     """
 
@@ -49,7 +50,7 @@ class Children:
         environment: Mapping[str, str] | None = None,
         **options: Any,
     ) -> subprocess.Popen:
-        """Returns the running process; `environment` comes to the present one.
+        """Returns the running process; `environment` is added to os.environ.
 
         Raises:
             OSError: when the command cannot be started.
@@ -57,14 +58,14 @@ class Children:
         process = subprocess.Popen(
             command,
             env={**os.environ, **(environment or {})},
-            # A terminal sends Ctrl-C to a whole group; it would come twice,
-            # and the second time means at once.
+            # A terminal sends Ctrl-C to a whole group: the child would get it
+            # twice, and the second one ends a save.
             process_group=0,
             **options,
         )
         self.processes.append(process)
         if self.received:
-            # It came while this one was being started.
+            # Received while this process was being started.
             process.send_signal(self.received)
         return process
 
@@ -75,5 +76,5 @@ class Children:
 
 
 def exit_status(returncode: int) -> int:
-    """Returns a child's exit status as a shell tells it."""
+    """Returns a child's exit status as a shell reports it."""
     return returncode if returncode >= 0 else 128 - returncode

@@ -1,9 +1,9 @@
-"""What every program shares: flags from settings, errors in one line."""
+"""Shared by all programs: flags from settings, errors in one line, tables."""
 
 import concurrent.futures.process
 import contextlib
 import ctypes
-import dataclasses
+import functools
 import os
 import sys
 import tempfile
@@ -16,12 +16,21 @@ from tqdm import tqdm
 
 from albert_tf.cluster.clusters import local_size
 from albert_tf.cluster.stops import RunStopped
-from albert_tf.config import RuntimeConfig, UserError, override, setting_fields
-from albert_tf.io.json_files import read_json
+from albert_tf.config import (
+    Config,
+    UserError,
+    override,
+    require,
+    setting_fields,
+    to_dict,
+)
 from bin.local_cluster import run_local_cluster
 
 FLAGS = flags.FLAGS
 
+TOKENIZER_HELP = (
+    "Tokenizer: its directory, or a .model, .vocab or vocab.txt file."
+)
 # Seconds between lines of progress in a log.
 _LOG_SECONDS = 10.0
 # The number of glibc's setting, in malloc.h.
@@ -30,44 +39,46 @@ _M_ARENA_MAX = -8
 _INTERRUPTED = 130
 
 
-def load_tensorflow() -> None:
-    """Imports TensorFlow, made deterministic, without its remarks.
+# Prints a line at once, even where the output is a file.
+log = functools.partial(print, flush=True)
 
-    Its libraries write to the error stream before they read any setting of
-    how much to say. When the import fails, or GPUs are not seen, what they
-    said is shown.
+
+def load_tensorflow() -> None:
+    """Imports TensorFlow, deterministic, without its start-up log.
+
+    Its libraries write to the error stream before they read any log level.
+    Their output is shown when the import fails or GPUs are not visible.
     """
     _limit_arenas()
-    with tempfile.TemporaryFile() as said:
+    with tempfile.TemporaryFile() as captured:
         try:
-            with _error_stream_to(said):
+            with _stderr_to(captured):
                 import tensorflow as tf
 
                 gpus = tf.config.list_physical_devices("GPU")
-                # The same sums in the same order at every run: a resumed run
-                # ends with the very weights of an uninterrupted one.
+                # A resumed run ends with the weights of an uninterrupted one.
                 tf.config.experimental.enable_op_determinism()
 
                 from albert_tf.cluster.environment import unseen_gpus
         except BaseException:
-            _copy_to_error_stream(said)
+            _copy_to_stderr(captured)
             raise
         if problem := unseen_gpus(len(gpus)):
-            _copy_to_error_stream(said)
+            _copy_to_stderr(captured)
             print(f"WARNING: {problem}", file=sys.stderr, flush=True)
 
 
-def _copy_to_error_stream(file: IO[bytes]) -> None:
+def _copy_to_stderr(file: IO[bytes]) -> None:
     file.seek(0)
     sys.stderr.write(file.read().decode(errors="replace"))
 
 
 def _limit_arenas() -> None:
-    """Lets the C library keep one arena of memory per core.
+    """Limits glibc to one arena of memory per core instead of eight.
 
-    Its own limit is eight, and what compiling has freed in the arena of one
-    thread no other thread can use: a training of `base` took 4 % more. Only
-    glibc has such arenas; MALLOC_ARENA_MAX in the environment goes first.
+    Memory that compiling has freed in the arena of one thread cannot be used
+    by another: training `base` took 4 % more. MALLOC_ARENA_MAX in the
+    environment takes precedence.
     """
     if sys.platform == "linux" and "MALLOC_ARENA_MAX" not in os.environ:
         with contextlib.suppress(AttributeError):
@@ -75,23 +86,23 @@ def _limit_arenas() -> None:
 
 
 @contextlib.contextmanager
-def _error_stream_to(file: IO[bytes]) -> Iterator[None]:
+def _stderr_to(file: IO[bytes]) -> Iterator[None]:
     sys.stderr.flush()
-    kept = os.dup(2)
+    stderr = os.dup(2)
     os.dup2(file.fileno(), 2)
     try:
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(stderr, 2)
+        os.close(stderr)
 
 
 def run(define_flags: Callable[[], None], main: Callable[[], None]) -> None:
-    """Runs a program: flags, then `main`, mistakes in one line.
+    """Runs a program: flags, then `main`; user errors are one line.
 
-    Exits 0 when `main` returns, 1 on a user's mistake, and with its own exit
-    code when a run is stopped. With --cluster=local:N the program runs N
-    times, once for each worker.
+    Exits 0 when `main` returns, 1 on a user error, and with its own exit code
+    when a run is stopped. With --cluster=local:N the program runs N times,
+    once for each worker.
     """
 
     def run_here_or_in_workers(arguments: list[str]) -> None:
@@ -99,8 +110,10 @@ def run(define_flags: Callable[[], None], main: Callable[[], None]) -> None:
             raise UserError(
                 f"{arguments[0]!r} is not a flag; flags look like --name=value."
             )
-        if number := _local_workers():
-            sys.exit(run_local_cluster(_own_command(), number))
+        if number := _num_local_workers():
+            # Each worker finds its place in the cluster in TF_CONFIG.
+            own = [sys.executable, *sys.orig_argv[1:], "--cluster=tf_config"]
+            sys.exit(run_local_cluster(own, number))
         main()
 
     run_with_command(define_flags, run_here_or_in_workers)
@@ -109,36 +122,31 @@ def run(define_flags: Callable[[], None], main: Callable[[], None]) -> None:
 def run_with_command(
     define_flags: Callable[[], None], main: Callable[[list[str]], None]
 ) -> None:
-    """Runs a program whose `main` takes what is left after the flags."""
+    """Runs a program whose `main` takes the arguments after the flags."""
     define_flags()
     logging.set_verbosity(logging.WARNING)
     app.run(lambda argv: _guarded(argv, main), flags_parser=_parse)
 
 
-def _local_workers() -> int:
-    """Returns how many workers this command is to start; 0 for none."""
+def _num_local_workers() -> int:
+    """Returns the N of --cluster=local:N, else 0."""
     if "cluster" not in FLAGS:
         return 0
     number = local_size(FLAGS["cluster"].value or "")
-    if number and FLAGS["strategy"].value != "multi_worker":
-        raise UserError(
-            f"cluster={FLAGS['cluster'].value} needs --strategy=multi_worker."
-        )
+    require(
+        not number or FLAGS["strategy"].value == "multi_worker",
+        f"cluster={FLAGS['cluster'].value} needs --strategy=multi_worker.",
+    )
     return number
 
 
-def _own_command() -> list[str]:
-    """Returns this very command, for a worker that TF_CONFIG tells of."""
-    return [sys.executable, *sys.orig_argv[1:], "--cluster=tf_config"]
-
-
 def _parse(argv: Sequence[str]) -> list[str]:
-    """Returns what is left of the command line once the flags are set."""
+    """Returns the arguments after the flags."""
     try:
         return FLAGS(list(argv))
     except flags.Error as error:
-        said = "; ".join(line.strip() for line in str(error).splitlines())
-        sys.exit(f"{_program(argv)}: {said} (--helpshort lists the flags.)")
+        lines = "; ".join(line.strip() for line in str(error).splitlines())
+        sys.exit(f"{_program(argv)}: {lines} (--helpshort lists the flags.)")
 
 
 def _program(argv: Sequence[str]) -> str:
@@ -161,12 +169,12 @@ def _guarded(argv: Sequence[str], main: Callable[[list[str]], None]) -> None:
             f"memory; start the same command again{fewer}."
         )
     except BrokenPipeError:
-        # Whoever read the output has gone; nothing more can be said to them.
+        # The reader of the output has gone, as in `| head`.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except OSError as error:
-        said = [error.filename, error.strerror or str(error)]
-        sys.exit(": ".join([program, *(str(part) for part in said if part)]))
+        parts = [program, error.filename, error.strerror or str(error)]
+        sys.exit(": ".join(str(part) for part in parts if part))
     except KeyboardInterrupt:
         print(
             f"{program}: interrupted; start the same command again.",
@@ -175,33 +183,27 @@ def _guarded(argv: Sequence[str], main: Callable[[list[str]], None]) -> None:
         sys.exit(_INTERRUPTED)
 
 
-def say(line: str) -> None:
-    """Prints a line, at once also where the output is a file."""
-    print(line, flush=True)
-
-
 @contextlib.contextmanager
 def progress(unit: str) -> Iterator[Callable[..., None]]:
-    """Gives a function that shows how far a job has come.
+    """Yields a function that shows progress: a bar, or lines in a log.
 
-    It is called with what is done, the total if it is known, and numbers to
-    show beside. On a terminal it moves a bar; in a log it prints a line now
-    and then. Both tell the rate and, with a total, the time left.
+    It is called with the number of units done, the total if it is known, and
+    further counts by name. Rate and remaining time are shown too.
     """
     on_terminal = sys.stderr.isatty()
     with tqdm(unit=f" {unit}", disable=not on_terminal) as bar:
         begin = last = time.monotonic()
         first: int | None = None
 
-        def show(done: int, total: int | None = None, **beside: int) -> None:
+        def show(done: int, total: int | None = None, **counts: int) -> None:
             nonlocal first, last
-            # What an earlier run has done says nothing of this one's rate.
+            # Units of an earlier run do not count in the rate.
             first = done if first is None else first
             if on_terminal:
                 bar.total = total
-                # Millions are told as such, files one by one.
+                # Millions as 1.2M, files one by one.
                 bar.unit_scale = bool(total and total >= 10**6)
-                bar.set_postfix(beside, refresh=False)
+                bar.set_postfix(counts, refresh=False)
                 bar.update(done - bar.n)
             elif time.monotonic() - last >= _LOG_SECONDS:
                 last = time.monotonic()
@@ -209,7 +211,7 @@ def progress(unit: str) -> Iterator[Callable[..., None]]:
                 parts = [
                     f"{done} of {total} {unit}" if total else f"{done} {unit}"
                 ]
-                parts += [f"{number} {name}" for name, number in beside.items()]
+                parts += [f"{number} {name}" for name, number in counts.items()]
                 parts.append(f"{rate:.4g} {unit}/s")
                 if total and rate:
                     left = tqdm.format_interval((total - done) / rate)
@@ -221,13 +223,20 @@ def progress(unit: str) -> Iterator[Callable[..., None]]:
 
 def define_settings(
     config: Any,
+    *,
+    only: Collection[str] | None = None,
     leave_out: Collection[str] = (),
     default: str | None = None,
 ) -> None:
-    """Defines a flag for every setting of `config` (an instance).
+    """Defines a flag for the settings of `config` (an instance).
 
-    A flag that is not given is None, so that presets can speak. `default`
-    says in words what it is then, where that is not the setting's own.
+    A flag that is not given is None, so that presets take effect.
+
+    Args:
+        config: its values are the defaults in the help texts.
+        only: names of settings; None: all.
+        leave_out: names of settings without a flag.
+        default: the default in words, where it is not the setting's own.
     """
     define = {
         bool: flags.DEFINE_bool,
@@ -235,33 +244,31 @@ def define_settings(
         float: flags.DEFINE_float,
         str: flags.DEFINE_string,
     }
-    defaults = _values(config)
+    defaults = _flat(to_dict(config))
+    # As flags of the program itself, so that --helpshort lists them.
+    module = {"module_name": sys.argv[0]}
     for name, field in setting_fields(config).items():
-        if name in leave_out:
+        if name in leave_out or (only is not None and name not in only):
             continue
         text = f"{field.metadata['help']} Default: {default or defaults[name]}."
-        # As flags of the program itself, so that --helpshort lists them.
-        if field.metadata["choices"]:
-            flags.DEFINE_enum(
-                name,
-                None,
-                list(field.metadata["choices"]),
-                text,
-                module_name=sys.argv[0],
-            )
-        elif field.metadata["words"]:
-            flags.DEFINE(
-                _NumberOrWord(field.metadata["words"]),
-                name,
-                None,
-                text,
-                module_name=sys.argv[0],
-            )
+        choices, words = field.metadata["choices"], field.metadata["words"]
+        flag = field.metadata["flag"] or name
+        if choices:
+            flags.DEFINE_enum(flag, None, choices, text, **module)
+        elif words:
+            flags.DEFINE(_NumberOrWord(words), flag, None, text, **module)
         else:
-            flag = field.metadata["flag"] or name
-            define[field.type](flag, None, text, module_name=sys.argv[0])
-            if flag != name:
-                flags.DEFINE_alias(name, flag, module_name=sys.argv[0])
+            define[field.type](flag, None, text, **module)
+        if flag != name:
+            flags.DEFINE_alias(name, flag, **module)
+
+
+def _flat(values: dict[str, Any]) -> dict[str, Any]:
+    """Returns the settings of all sections in one dictionary."""
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        flat.update(_flat(value) if isinstance(value, dict) else {name: value})
+    return flat
 
 
 class _NumberOrWord(flags.ArgumentParser):
@@ -280,17 +287,6 @@ class _NumberOrWord(flags.ArgumentParser):
             raise ValueError(f"it must be {self.syntactic_help}") from None
 
 
-def _values(config: Any) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        if dataclasses.is_dataclass(value):
-            values.update(_values(value))
-        else:
-            values[field.name] = value
-    return values
-
-
 def given_settings(config: Any) -> dict[str, Any]:
     """Returns the settings of `config` that were given as flags."""
     return {
@@ -300,28 +296,13 @@ def given_settings(config: Any) -> dict[str, Any]:
     }
 
 
-def given_runtime() -> RuntimeConfig:
-    """Returns where and how a run is to be carried out."""
-    return override(RuntimeConfig(), given_settings(RuntimeConfig()))
-
-
-def recorded_config(path: str, job: str) -> dict[str, Any]:
-    """Returns what a run of `job` has written to its config.json.
-
-    Raises:
-        UserError: when the file is that of something else.
-    """
-    values = read_json(path)
-    if values.get("job") != job or not isinstance(values.get("config"), dict):
-        raise UserError(
-            f"{path} is not the config.json of a {job} run; it lies in the "
-            "run directory, not in its model/."
-        )
-    return values
+def with_flags(config: Config) -> Config:
+    """Returns `config` with the settings that were given as flags."""
+    return override(config, given_settings(config))
 
 
 def required(*names: str) -> None:
-    """Marks flags that must be given, and not empty."""
+    """Marks flags that must be given and not be empty."""
     for name in names:
         flags.mark_flag_as_required(name)
         flags.register_validator(
@@ -332,17 +313,14 @@ def required(*names: str) -> None:
 
 
 def format_table(rows: Sequence[Sequence[str]], header: Sequence[str]) -> str:
-    """Returns an aligned text table; the columns after the first are right."""
+    """Returns a text table; all columns but the first are right-aligned."""
     table = [list(map(str, header)), *(list(map(str, row)) for row in rows)]
     widths = [max(len(row[n]) for row in table) for n in range(len(header))]
 
     def line(row: Sequence[str]) -> str:
-        cells = [
-            cell.ljust(width) if number == 0 else cell.rjust(width)
-            for number, (cell, width) in enumerate(
-                zip(row, widths, strict=True)
-            )
-        ]
+        cells = [row[0].ljust(widths[0])]
+        for cell, width in zip(row[1:], widths[1:], strict=True):
+            cells.append(cell.rjust(width))
         return "  ".join(cells).rstrip()
 
     rule = "  ".join("-" * width for width in widths)

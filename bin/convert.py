@@ -1,4 +1,4 @@
-"""A model in the form of another library, there and back.
+"""Converts models between this library and others.
 
 python -m bin.convert --from_path=albert_base_v2 --to_path=base \\
     --to_format=model_directory
@@ -6,15 +6,15 @@ python -m bin.convert --from_path=albert_base_v2 --to_path=base \\
 
 from absl import flags
 
-from albert_tf.config import ModelConfig, setting_fields
+from albert_tf.config import ModelConfig
 from bin import command_line
 
 FLAGS = flags.FLAGS
 
-# The library's, which takes seconds to import; a test compares them.
+# Copies: the library takes seconds to import; a test compares them.
 FORMATS = ("model_directory", "huggingface", "google_tf1", "keras_hub")
 MERGES = ("equal", "mean", "first")
-# What may change on the way.
+# Settings that a conversion may change.
 _SETTINGS = (
     "sharing",
     "num_hidden_layers",
@@ -32,14 +32,14 @@ def define_flags() -> None:
         "A model or run directory, a Hugging Face directory, or a Google TF1 "
         "checkpoint: its prefix, or the folder of the released archive.",
     )
-    flags.DEFINE_string("to_path", None, "The directory to write.")
-    flags.DEFINE_enum("to_format", None, FORMATS, "What to write.")
+    flags.DEFINE_string("to_path", None, "Directory to write.")
+    flags.DEFINE_enum("to_format", None, FORMATS, "Format to write.")
     flags.DEFINE_string(
         "head",
         "",
         "The model's head: none (the encoder alone), pretraining, or one "
-        "head. Default: what the source has; Google's regression and "
-        "multiple_choice look alike and must be told.",
+        "head. Default: that of the source; Google's regression and "
+        "multiple_choice look alike and must be given.",
     )
     flags.DEFINE_list(
         "labels",
@@ -50,37 +50,37 @@ def define_flags() -> None:
     flags.DEFINE_string(
         "tokenizer",
         "",
-        "Tokenizer: its directory, or a .model, .vocab or vocab.txt file. "
-        "Default: that beside the weights, which a Google checkpoint may lack.",
+        f"{command_line.TOKENIZER_HELP} Default: that beside the weights, "
+        "which a Google checkpoint may lack.",
     )
     flags.DEFINE_enum(
         "merge",
         "equal",
         MERGES,
-        "How several weights become one: only equal ones, their mean, or "
+        "Merging of several weights into one: only equal ones, their mean, or "
         "the first layer's.",
     )
     flags.DEFINE_bool(
         "allow_missing",
         False,
-        "Initialise weights that the source has not, and say which.",
+        "Initialise weights that are missing in the source, and list them.",
     )
     flags.DEFINE_integer(
-        "seed", 12345, "Seed of what is initialised.", lower_bound=0
+        "seed", 12345, "Seed of initialised weights.", lower_bound=0
     )
     flags.DEFINE_bool(
         "overwrite", False, "Replace a model of another form at --to_path."
     )
     command_line.define_settings(
         ModelConfig(),
-        leave_out=setting_fields(ModelConfig).keys() - set(_SETTINGS),
+        only=_SETTINGS,
         default="that of the source",
     )
     command_line.required("from_path", "to_path", "to_format")
 
 
 def main() -> None:
-    """Converts and prints what is more than a copy."""
+    """Converts, and prints every change that is more than a copy."""
     command_line.load_tensorflow()
     import keras
 

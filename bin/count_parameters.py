@@ -1,4 +1,4 @@
-"""How many weights models have: all presets, the paper's rows, or one model
+"""Parameter counts: all presets, the paper's tables, or one model.
 
 python -m bin.count_parameters
 python -m bin.count_parameters --preset=base --sharing=none --heads=span
@@ -31,12 +31,12 @@ FLAGS = flags.FLAGS
 def define_flags() -> None:
     """Defines the program's flags."""
     flags.DEFINE_enum(
-        "preset", None, list(PRESETS), "Count this size, part by part."
+        "preset", None, list(PRESETS), "Model size to count, part by part."
     )
     flags.DEFINE_list(
         "heads",
         list(PRETRAINING_HEADS),
-        f"What sits on the encoder of that model: {', '.join(HEAD_WEIGHTS)}.",
+        f"Heads of that model: {', '.join(HEAD_WEIGHTS)}.",
     )
     flags.DEFINE_integer(
         "num_labels", 2, "Labels of a head that classifies.", lower_bound=1

@@ -1,4 +1,4 @@
-"""A SavedModel for TensorFlow Serving, raw text in.
+"""A SavedModel for TensorFlow Serving, whose input is raw text.
 
 python -m bin.export --model_dir=runs/mytask/model --export_dir=export/mytask
 """
@@ -12,7 +12,7 @@ FLAGS = flags.FLAGS
 
 def define_flags() -> None:
     """Defines the program's flags."""
-    flags.DEFINE_string("model_dir", None, "The model or run directory.")
+    flags.DEFINE_string("model_dir", None, "Model or run directory.")
     flags.DEFINE_string(
         "export_dir", None, "The model goes to <export_dir>/<version>."
     )
@@ -20,7 +20,7 @@ def define_flags() -> None:
 
 
 def main() -> None:
-    """Exports the model and prints where it is."""
+    """Exports the model and prints its path."""
     command_line.load_tensorflow()
     from albert_tf.interchange.model_directory import load_model_directory
     from albert_tf.interchange.serving import export_saved_model

@@ -7,7 +7,7 @@ python -m bin.finetune --task=custom \\
     --data_dir=mytask --init_from=runs/tiny --run_dir=runs/mytask
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from absl import flags
 
@@ -18,11 +18,13 @@ from albert_tf.config import (
     UserError,
     from_dict,
     override,
+    require,
 )
-from albert_tf.rundir.run_directory import check_not_in_use
 from albert_tf.tasks.base import Task
-from bin import command_line, tasks
-from bin.results_table import results_table
+from bin import command_line, tasks, training_programs
+
+if TYPE_CHECKING:
+    from albert_tf.jobs.repeated_runs import RepeatedRuns
 
 FLAGS = flags.FLAGS
 
@@ -32,58 +34,38 @@ _MODEL_SETTINGS = (
     "attention_probs_dropout_prob",
     "classifier_dropout_prob",
 )
-# Where one is given, a warm-up for another length does not hold.
+# A recipe's warm-up does not apply to another length of training.
 _LENGTHS = ("num_train_epochs", "num_train_steps", "warmup_proportion")
 
 
 def define_flags() -> None:
     """Defines the program's flags."""
-    tasks.define_flags("What to learn.")
+    tasks.define_flags("Task to learn.")
     tasks.define_feature_flags()
-    flags.DEFINE_string("data_dir", None, "The task's files.")
+    flags.DEFINE_string("data_dir", None, "Directory of the task's files.")
     flags.DEFINE_enum(
         "recipe",
         "v2",
         ["v1", "v2", "none"],
-        "Where settings that are not given come from: the paper's Table 14, "
-        "for the first or the second models; none: the defaults below.",
+        "Source of settings without a flag: the paper's Table 14, for the "
+        "first or the second models; none: the defaults below.",
     )
-    flags.DEFINE_string(
-        "init_from",
-        None,
-        "Pretrained weights: a model or run directory, or a Google TF1 "
-        "checkpoint.",
-    )
-    flags.DEFINE_string("run_dir", None, "Where the run writes.")
     flags.DEFINE_string(
         "tokenizer",
         None,
-        "Tokenizer, where --init_from brings none: its directory, or a "
-        ".model, .vocab or vocab.txt file.",
-    )
-    flags.DEFINE_string(
-        "config_json",
-        None,
-        "The config.json of a run: start from its settings.",
+        f"{command_line.TOKENIZER_HELP} Default: that beside --init_from.",
     )
     flags.DEFINE_integer(
         "num_runs",
         1,
-        "Make so many runs, with the seeds --seed, --seed + 1 and so on, in "
-        "RUN_DIR/run-1 and so on; the median, all values and the spread are "
-        "told.",
+        "Number of runs, with the seeds --seed, --seed + 1 and so on, in "
+        "RUN_DIR/run-1 and so on; reports the median, the range and all "
+        "values.",
         lower_bound=1,
     )
+    training_programs.define_flags()
     command_line.define_settings(FinetuneConfig(), leave_out=["null_threshold"])
-    command_line.define_settings(RuntimeConfig())
-    command_line.define_settings(
-        ModelConfig(),
-        leave_out=[
-            field
-            for field in ModelConfig.__dataclass_fields__
-            if field not in _MODEL_SETTINGS
-        ],
-    )
+    command_line.define_settings(ModelConfig(), only=_MODEL_SETTINGS)
     command_line.required("task", "data_dir", "init_from", "run_dir")
 
 
@@ -96,20 +78,20 @@ def main() -> None:
             "each of which the workers would have to meet anew; start each on "
             "its own, with its --seed and --run_dir."
         )
-    # The workers of one job share its directory.
-    if FLAGS.strategy != "multi_worker":
-        check_not_in_use(FLAGS.run_dir)
-    command_line.load_tensorflow()
+    training_programs.load_tensorflow()
     from albert_tf.interchange.model_directory import find_initial_weights
     from albert_tf.jobs.finetune import run_finetuning
     from albert_tf.jobs.repeated_runs import RESULTS_FILE, repeat
 
     initial = find_initial_weights(FLAGS.init_from)
     config, model_changes = settings(task)
-    most = initial.config.max_position_embeddings
-    if config.features.max_seq_length > most and FLAGS.max_seq_length is None:
-        print(f"max_seq_length={most}: the model has no more positions.")
-        config = override(config, {"max_seq_length": most})
+    positions = initial.config.max_position_embeddings
+    if (
+        config.features.max_seq_length > positions
+        and FLAGS.max_seq_length is None
+    ):
+        print(f"max_seq_length={positions}: the model has no more positions.")
+        config = override(config, {"max_seq_length": positions})
 
     def run(config: FinetuneConfig, run_dir: str) -> dict[str, float]:
         return run_finetuning(
@@ -120,28 +102,26 @@ def main() -> None:
             initial=initial,
             tokenizer_dir=FLAGS.tokenizer or "",
             model_changes=model_changes,
-            runtime=command_line.given_runtime(),
+            runtime=command_line.with_flags(RuntimeConfig()),
             workers=tasks.workers(),
             cache_dir=FLAGS.feature_cache,
         )
 
     if FLAGS.num_runs == 1:
-        evaluation = run(config, FLAGS.run_dir)
-        print(f"\n{results_table({FLAGS.run_dir: evaluation})}")
-        print(f"The model is in {FLAGS.run_dir}/model.")
+        training_programs.print_evaluation(run(config, FLAGS.run_dir))
         return
     results = repeat(
         run, config, num_runs=FLAGS.num_runs, run_dir=FLAGS.run_dir
     )
     print(f"\n{_runs_table(results)}")
     print(
-        f"All of it is in {FLAGS.run_dir}/{RESULTS_FILE}, the models in "
+        f"All results are in {FLAGS.run_dir}/{RESULTS_FILE}, the models in "
         f"{FLAGS.run_dir}/run-1/model and so on."
     )
 
 
-def _runs_table(results: Any) -> str:
-    """Returns the median, the range and the values of every measure."""
+def _runs_table(results: "RepeatedRuns") -> str:
+    """Returns the median, the range and the values of every metric."""
     rows = [
         [
             name,
@@ -157,7 +137,7 @@ def _runs_table(results: Any) -> str:
 
 
 def settings(task: Task) -> tuple[FinetuneConfig, dict[str, Any]]:
-    """Returns the settings, and those of the architecture to change.
+    """Returns the settings, and the changes to the architecture.
 
     The defaults, then the recipe's or those of --config_json, then the flags.
 
@@ -173,12 +153,12 @@ def settings(task: Task) -> tuple[FinetuneConfig, dict[str, Any]]:
         if FLAGS[name].value is not None
     }
     if FLAGS.config_json:
-        if FLAGS["recipe"].present:
-            raise UserError(
-                f"--recipe={FLAGS.recipe} and --config_json both say where "
-                "settings come from; give one."
-            )
-        values = command_line.recorded_config(FLAGS.config_json, "finetune")
+        require(
+            not FLAGS["recipe"].present,
+            f"--recipe={FLAGS.recipe} and --config_json both say where "
+            "settings come from; give one.",
+        )
+        values = training_programs.recorded_config("finetune")
         config = from_dict(FinetuneConfig, values["config"], FLAGS.config_json)
         known = values.get("model", {})
     else:
@@ -187,7 +167,7 @@ def settings(task: Task) -> tuple[FinetuneConfig, dict[str, Any]]:
             config,
             {k: v for k, v in known.items() if k not in _MODEL_SETTINGS},
         )
-    # What a flag takes the place of.
+    # Settings that a flag replaces.
     if given.get("num_train_epochs"):
         given["num_train_steps"] = 0
     if given.get("num_warmup_steps") == 0:
@@ -199,16 +179,16 @@ def settings(task: Task) -> tuple[FinetuneConfig, dict[str, Any]]:
 
 
 def _check_length(given: dict[str, Any]) -> None:
-    """Raises UserError where two flags say how long to train, or warm up."""
+    """Raises UserError for two lengths of training, or of the warm-up."""
     for one, other in (
         ("num_train_steps", "num_train_epochs"),
         ("num_warmup_steps", "warmup_proportion"),
     ):
-        if given.get(one) and given.get(other):
-            raise UserError(
-                f"--{one}={given[one]} and --{other}={given[other]} say the "
-                "same thing twice; give one."
-            )
+        require(
+            not (given.get(one) and given.get(other)),
+            f"--{one}={given.get(one)} and --{other}={given.get(other)} set "
+            "the same length; give one.",
+        )
 
 
 if __name__ == "__main__":

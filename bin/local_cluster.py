@@ -1,4 +1,4 @@
-"""A cluster on one machine: the same command once for each worker."""
+"""A cluster on one machine: one process per worker, the same command."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from albert_tf.cluster.clusters import local_clusters
 from bin.children import Children, exit_status
 
-# Workers notice in 10 seconds that one is lost, and say so themselves.
+# Workers detect a lost one within 10 seconds, and report it themselves.
 _GRACE_SECONDS = 15.0
 
 
@@ -18,22 +18,22 @@ def run_local_cluster(
 ) -> int:
     """Returns 0, or the exit status of the worker that failed first.
 
-    Each worker has a TF_CONFIG with free ports of this machine. What worker 0
-    says is shown as it is, the others' lines with their number. SIGTERM and
-    SIGINT go to all. When one has failed, the others get `grace_seconds` to
-    end, then SIGTERM, and as long again until they are killed.
+    Each worker has a TF_CONFIG with free ports of this machine. The output of
+    worker 0 is shown as it is, the others' lines with their number. SIGTERM
+    and SIGINT go to all. When one has failed, the others get `grace_seconds`
+    to end, then SIGTERM, and as long again until they are killed.
     """
     with Children() as children:
-        said = []
+        readers = []
         for cluster in local_clusters(number):
             options = {} if cluster.index == 0 else _PIPED
             process = children.start(
                 command, {"TF_CONFIG": cluster.tf_config()}, **options
             )
             if process.stdout:
-                said.append(_show(process, f"worker {cluster.index}: "))
+                readers.append(_show(process, f"worker {cluster.index}: "))
         status = _wait(children, grace_seconds)
-        for thread in said:
+        for thread in readers:
             thread.join(timeout=grace_seconds)
         return status
 
@@ -69,12 +69,12 @@ def _wait(children: Children, grace_seconds: float) -> int:
     others = _running(children)
     if others:
         print(
-            f"worker {worker} has ended with exit status {status}; the others "
-            "are to end.",
+            f"worker {worker} has ended with exit status {status}; stopping "
+            "the others.",
             file=sys.stderr,
             flush=True,
         )
-    # One that saves because of a signal is not to be disturbed.
+    # After a signal workers may save, however long that takes.
     patience = None if children.received else grace_seconds
     _wait_for(others, patience)
     for process in _running(children):

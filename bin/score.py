@@ -20,7 +20,9 @@ FLAGS = flags.FLAGS
 
 def define_flags() -> None:
     """Defines the program's flags."""
-    flags.DEFINE_enum("task", None, SCORED_TASKS, "Whose metrics.")
+    flags.DEFINE_enum(
+        "task", None, SCORED_TASKS, "Task whose metrics to compute."
+    )
     flags.DEFINE_string(
         "gold",
         None,
@@ -30,28 +32,27 @@ def define_flags() -> None:
     flags.DEFINE_string(
         "predictions",
         None,
-        "What is scored: for GLUE a table of index and prediction, as it is "
-        "handed in; for SQuAD a JSON object of answers by id, for RACE one of "
+        "Predictions to score: for GLUE a table of index and prediction, as "
+        "submitted; for SQuAD a JSON object of answers by id, for RACE one of "
         "letters.",
     )
     flags.DEFINE_string(
         "null_odds",
         None,
-        "SQuAD2.0: a JSON object, by id, of how much speaks for there being "
-        "no answer.",
+        "SQuAD2.0: a JSON object of the score of no answer, by id.",
     )
     flags.DEFINE_float(
         "null_threshold",
         None,
-        "SQuAD2.0, with --null_odds: above it, there is no answer. "
+        "SQuAD2.0, with --null_odds: above this score there is no answer. "
         "Default: 1, as in the official script.",
     )
-    flags.DEFINE_string("output", None, "A file for the measures, too.")
+    flags.DEFINE_string("output", None, "File for the metrics.")
     command_line.required("task", "gold", "predictions")
 
 
 def main() -> None:
-    """Prints the measures as JSON; remarks go to standard error."""
+    """Prints the metrics as JSON; warnings go to standard error."""
     result = score(
         FLAGS.task,
         FLAGS.gold,
@@ -61,10 +62,10 @@ def main() -> None:
     )
     for warning in result.warnings:
         print(warning, file=sys.stderr, flush=True)
-    measures = json_metrics(result.metrics)
-    print(json.dumps(measures, indent=2))
+    metrics = json_metrics(result.metrics)
+    print(json.dumps(metrics, indent=2))
     if FLAGS.output:
-        write_json(FLAGS.output, measures)
+        write_json(FLAGS.output, metrics)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What runs have learned: the last evaluation of each, in one table
+"""The last evaluation of each run, in one table.
 
 python -m bin.show_results --run_dirs=runs/tiny,runs/mytask
 """

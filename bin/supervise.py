@@ -1,11 +1,11 @@
-"""Starts a command again when its end says that this may help.
+"""Restarts a command when its exit status says that this may help.
 
 python -m bin.supervise --progress_dir=runs/base -- \\
     python -m bin.pretrain --run_dir=runs/base ...
 
-So ends a run that was killed, has lost another worker or was asked to stop by
-the machine; not one that a mistake has ended. A signal to the supervisor is
-passed on, and the command is not started again.
+That is the case for a run that was killed, has lost another worker or was
+preempted, not for one with an error. A signal to the supervisor is passed on,
+and the command is not started again.
 """
 
 import os
@@ -23,7 +23,7 @@ from bin.children import Children, exit_status
 
 FLAGS = flags.FLAGS
 
-_LONGEST_PAUSE_SECONDS = 300.0
+_MAX_PAUSE_SECONDS = 300.0
 
 
 def define_flags() -> None:
@@ -37,7 +37,7 @@ def define_flags() -> None:
     flags.DEFINE_integer(
         "max_restarts_without_progress",
         3,
-        "How many restarts in a row may bring no newer checkpoint.",
+        "Maximum number of restarts in a row without a newer checkpoint.",
         lower_bound=0,
     )
     flags.DEFINE_float(
@@ -79,17 +79,15 @@ def supervise(
             if newest > before:
                 without_progress = 0
             if without_progress >= max_restarts_without_progress:
-                _say(
+                _log(
                     f"exit status {status}; {without_progress} restarts have "
                     "brought no newer checkpoint: given up."
                 )
                 return status
-            pause = min(
-                backoff_secs * 2**without_progress, _LONGEST_PAUSE_SECONDS
-            )
+            pause = min(backoff_secs * 2**without_progress, _MAX_PAUSE_SECONDS)
             without_progress += 1
             reached = f" after step {newest}" if newest >= 0 else ""
-            _say(
+            _log(
                 f"exit status {status}{reached}; starting again in "
                 f"{pause:g} seconds."
             )
@@ -99,13 +97,13 @@ def supervise(
 
 
 def _pause(seconds: float, children: Children) -> None:
-    # A handler that returns lets a sleep go on to its end.
+    # A signal handler does not end a sleep.
     end = time.monotonic() + seconds
     while not children.received and time.monotonic() < end:
         time.sleep(min(0.1, seconds))
 
 
-def _say(line: str) -> None:
+def _log(line: str) -> None:
     now = time.strftime("%Y-%m-%d %H:%M:%S")
     print(f"{now} supervise: {line}", file=sys.stderr, flush=True)
 

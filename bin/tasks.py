@@ -1,4 +1,4 @@
-"""The flags that say a task, and what they say."""
+"""The flags that choose a task, and their values."""
 
 import os
 from collections.abc import Collection
@@ -6,7 +6,7 @@ from typing import Any
 
 from absl import flags
 
-from albert_tf.config import UserError
+from albert_tf.config import UserError, require
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.custom import custom_task
@@ -18,12 +18,12 @@ _CUSTOM = "custom"
 
 
 def define_flags(help: str, others: Collection[str] = ()) -> None:
-    """Defines --task and what belongs to it; `others` are no tasks."""
+    """Defines --task and --columns; `others` are further values of --task."""
     flags.DEFINE_enum("task", None, [*TASKS, _CUSTOM, *others], help)
     flags.DEFINE_list(
         "columns",
         [],
-        "What the columns of your own files are (custom), role=name with the "
+        "Columns of your own files (--task=custom), as role=name with the "
         "roles text (once or twice) and label or number; context, question "
         "(or none), choice (for each) and label; word and tag, whose names are "
         "numbers from 0, or from -1 backwards.",
@@ -31,27 +31,27 @@ def define_flags(help: str, others: Collection[str] = ()) -> None:
 
 
 def define_feature_flags() -> None:
-    """Defines what decides how features of examples are made."""
+    """Defines the flags of feature building."""
+    caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     flags.DEFINE_string(
         "feature_cache",
-        _default_cache(),
-        "Where the features of examples are kept for the next run; empty: "
-        "nowhere.",
+        os.path.join(caches, "albert_tf", "features"),
+        "Directory that caches features for the next run; empty: no cache.",
     )
 
 
 def chosen() -> Task:
-    """Returns the task that --task and --columns say.
+    """Returns the task of --task and --columns.
 
     Raises:
         UserError: when they do not go together.
     """
     if FLAGS.task == _CUSTOM:
-        if not FLAGS.columns:
-            raise UserError(
-                "--task=custom needs --columns, such as "
-                "--columns=text=sentence,label=label."
-            )
+        require(
+            bool(FLAGS.columns),
+            "--task=custom needs --columns, such as "
+            "--columns=text=sentence,label=label.",
+        )
         return custom_task(FLAGS.columns)
     if FLAGS.columns:
         raise UserError(
@@ -64,9 +64,9 @@ def chosen() -> Task:
 def settings_of(
     task: Task, recipe: str, given: Collection[str]
 ) -> dict[str, Any]:
-    """Returns the settings of a task's recipe, and tells those that hold.
+    """Returns the settings of a task's recipe, and prints those in use.
 
-    Where steps or epochs are given, neither its steps nor its warm-up hold.
+    A given number of steps or epochs replaces its steps and warm-up.
     """
     if recipe == "none":
         return {}
@@ -76,21 +76,12 @@ def settings_of(
     if {"num_train_steps", "num_train_epochs"} & set(given):
         settings.pop("num_train_steps", None)
         settings.pop("num_warmup_steps", None)
-    shown = [
-        f"{name}={value}"
-        for name, value in settings.items()
-        if name not in given
-    ]
-    if shown:
-        print(f"Settings of the paper for {task.name}: {', '.join(shown)}.")
+    used = [f"{k}={v}" for k, v in settings.items() if k not in given]
+    if used:
+        print(f"Settings of the paper for {task.name}: {', '.join(used)}.")
     return settings
 
 
 def workers() -> int:
-    """Returns how many processes make features."""
+    """Returns the number of processes that build features."""
     return len(available_cores())
-
-
-def _default_cache() -> str:
-    caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    return os.path.join(caches, "albert_tf", "features")

@@ -21,8 +21,10 @@ def define_flags() -> None:
         "Plain text, Markdown or JSON lines, also gzipped: files, "
         "directories or globs, comma-separated.",
     )
-    flags.DEFINE_string("output_dir", None, "Where the tokenizer goes.")
-    flags.DEFINE_integer("vocab_size", 30000, "Pieces.", lower_bound=20)
+    flags.DEFINE_string("output_dir", None, "Directory for the tokenizer.")
+    flags.DEFINE_integer(
+        "vocab_size", 30000, "Number of pieces.", lower_bound=20
+    )
     flags.DEFINE_bool("do_lower_case", True, "Lower-case every text.")
     flags.DEFINE_bool("keep_accents", False, "Keep accents.")
     flags.DEFINE_float(
@@ -35,22 +37,23 @@ def define_flags() -> None:
     flags.DEFINE_integer(
         "input_sentence_size",
         10_000_000,
-        "Lines to train on at most, drawn from all.",
+        "Maximum number of lines to train on, sampled from all.",
         lower_bound=1000,
     )
     flags.DEFINE_integer(
         "sample_characters",
         50_000_000,
-        "Characters to train on at most, drawn from all lines, each of which "
-        "counts for ten more; a character takes some 30 bytes of memory.",
+        "Maximum number of characters to train on, sampled from all lines, "
+        "each of which counts for ten more; a character takes some 30 bytes of "
+        "memory.",
         lower_bound=1000,
     )
-    flags.DEFINE_integer("seed", 12345, "Seed of the draw.")
+    flags.DEFINE_integer("seed", 12345, "Seed of the sample.")
     flags.DEFINE_alias("random_seed", "seed")
     flags.DEFINE_integer(
         "skip_header_lines",
         0,
-        "Lines at the head of each file that are not its text.",
+        "Header lines of each file to skip.",
         lower_bound=0,
     )
     flags.DEFINE_float(
@@ -96,10 +99,10 @@ def main() -> None:
         print(f"{faults}.")
     documents = read_documents(files, CorpusReport())
     print(
-        f"A vocabulary of {FLAGS.vocab_size} pieces from {len(files)} files, "
-        f"of which at most {FLAGS.sample_characters} characters are trained "
-        "on (--sample_characters); 30 million take some 20 seconds and 1 GB "
-        "of memory.",
+        f"Training {FLAGS.vocab_size} pieces on at most "
+        f"{FLAGS.sample_characters} characters (--sample_characters) of "
+        f"{len(files)} files; 30 million take some 20 seconds and 1 GB of "
+        "memory.",
         flush=True,
     )
     summary = train_vocabulary(
@@ -113,7 +116,7 @@ def main() -> None:
         sample_characters=FLAGS.sample_characters,
         seed=FLAGS.seed,
         source=fingerprint(surveys),
-        say=command_line.say,
+        say=command_line.log,
     )
     for name, value in summary.items():
         print(f"{name}: {value}")

@@ -1,4 +1,4 @@
-"""What every program shares."""
+"""What all programs share: flags, exit statuses, progress, tables."""
 
 import os
 import platform
@@ -8,91 +8,84 @@ import sys
 import pytest
 
 from bin import command_line
-from bin.command_line import format_table
 from bin.results_table import results_table
 
 
 def test_format_table():
-    table = format_table([["a", "1"], ["long name", "23"]], ["what", "n"])
+    table = command_line.format_table(
+        [["a", "1"], ["long name", "23"]], ["what", "n"]
+    )
     assert table == (
         "what        n\n---------  --\na           1\nlong name  23"
     )
 
 
-def test_results_table_holds_what_was_measured():
-    table = results_table(
-        {"r1": {"accuracy": 0.5, "majority_class_accuracy": 0.25, "loss": 1.0}}
-    )
-    (row,) = table.splitlines()[2:]
-    assert row.split() == [
-        *("accuracy", "50.0%", "25.0%"),
-        *("majority", "class", "r1"),
-    ]
+MASKED_LM = {"masked_lm_accuracy": 0.2, "most_frequent_token_accuracy": 0.07}
 
 
-def test_results_table_has_the_rows_of_every_run():
-    evaluation = {
-        "masked_lm_accuracy": 0.2,
-        "most_frequent_token_accuracy": 0.07,
-        "sentence_order_accuracy": 0.6,
-        "majority_order_accuracy": 0.51,
-    }
+@pytest.mark.parametrize(
+    ("evaluation", "expected"),
+    [
+        (
+            MASKED_LM
+            | {
+                "sentence_order_accuracy": 0.6,
+                "majority_order_accuracy": 0.51,
+            },
+            [
+                "masked-LM accuracy|20.0%|7.0%|most frequent token",
+                "sentence-order accuracy|60.0%|51.0%|more frequent order",
+            ],
+        ),
+        (
+            MASKED_LM,
+            [
+                "masked-LM accuracy|20.0%|7.0%|most frequent token",
+                "sentence objective|none|-|-",
+            ],
+        ),
+        (
+            {
+                "loss": 1.0,
+                "accuracy": 0.5,
+                "macro_f1": 0.25,
+                "majority_class_accuracy": 0.25,
+                "majority_class_macro_f1": 0.1,
+                "loss_mismatched": 1.5,
+                "accuracy_mismatched": 0.4,
+            },
+            [
+                "accuracy|50.0%|25.0%|majority class",
+                "macro_f1|0.2500|0.1000|majority class",
+                "accuracy_mismatched|40.0%|-|-",
+            ],
+        ),
+        (
+            {"exact": 50.0, "best_f1": 61.5, "step": 3, "split": "eval"},
+            ["exact|50.0000|-|-", "best_f1|61.5000|-|has seen the answers"],
+        ),
+        (
+            {
+                "pearson": None,
+                "mean_squared_error": 2.0,
+                "mean_guess_mean_squared_error": 3.0,
+            },
+            [
+                "pearson|not defined|-|-",
+                "mean_squared_error|2.0000|3.0000|the mean",
+            ],
+        ),
+    ],
+)
+def test_results_table_has_each_metric_beside_its_baseline(
+    evaluation, expected
+):
     table = results_table({"r1": evaluation, "r2": evaluation})
-    rows = [row.split() for row in table.splitlines()[2:]]
-    assert [(row[0], row[2], row[3], row[-1]) for row in rows] == [
-        ("masked-LM", "20.0%", "7.0%", "r1"),
-        ("sentence-order", "60.0%", "51.0%", "r1"),
-        ("masked-LM", "20.0%", "7.0%", "r2"),
-        ("sentence-order", "60.0%", "51.0%", "r2"),
+    rows = [
+        "|".join(filter(None, map(str.strip, row.split("  "))))
+        for row in table.splitlines()[2:]
     ]
-
-
-def test_results_table_says_where_there_was_no_sentence_objective():
-    masked_lm = {
-        "masked_lm_accuracy": 0.2,
-        "most_frequent_token_accuracy": 0.07,
-    }
-    nsp = {
-        "next_sentence_accuracy": 0.6,
-        "majority_next_sentence_accuracy": 0.51,
-    }
-    classifier = {
-        "loss": 1.0,
-        "accuracy": 0.5,
-        "macro_f1": 0.25,
-        "majority_class_accuracy": 0.25,
-        "majority_class_macro_f1": 0.1,
-        "loss_mismatched": 1.5,
-        "accuracy_mismatched": 0.4,
-    }
-    questions = {"exact": 50.0, "best_f1": 61.5, "step": 3, "split": "eval"}
-    numbers = {"pearson": None, "mean_squared_error": 2.0}
-    numbers["mean_guess_mean_squared_error"] = 3.0
-    table = results_table(
-        {
-            "r1": masked_lm,
-            "r2": {**masked_lm, **nsp},
-            "r3": classifier,
-            "r4": questions,
-            "r5": numbers,
-        }
-    )
-    rows = [row.split("  ") for row in table.splitlines()[2:]]
-    rows = [[cell.strip() for cell in row if cell] for row in rows]
-    assert [(row[0], row[1], row[2], row[-1]) for row in rows] == [
-        ("masked-LM accuracy", "20.0%", "7.0%", "r1"),
-        ("sentence objective", "none", "-", "r1"),
-        ("masked-LM accuracy", "20.0%", "7.0%", "r2"),
-        ("next-sentence accuracy", "60.0%", "51.0%", "r2"),
-        ("accuracy", "50.0%", "25.0%", "r3"),
-        ("macro_f1", "0.2500", "0.1000", "r3"),
-        ("accuracy_mismatched", "40.0%", "-", "r3"),
-        ("exact", "50.0000", "-", "r4"),
-        ("best_f1", "61.5000", "-", "r4"),
-        ("pearson", "not defined", "-", "r5"),
-        ("mean_squared_error", "2.0000", "3.0000", "r5"),
-    ]
-    assert "has seen the answers" in rows[8]
+    assert rows == [f"{row}|{run}" for run in ("r1", "r2") for row in expected]
 
 
 def test_progress_in_a_log_is_a_line_now_and_then(capsys, monkeypatch):
@@ -115,16 +108,16 @@ def test_progress_in_a_log_is_a_line_now_and_then(capsys, monkeypatch):
     assert shown.err == ""
 
 
-def program(text, *arguments):
+def program(text, *arguments, configs=("RuntimeConfig", "TrainingConfig")):
     """Runs a program whose `main` is `text`; returns what it leaves."""
     script = (
         "import os, sys\n"
-        "from albert_tf.config import RuntimeConfig, TrainingConfig\n"
+        "from albert_tf import config\n"
         "from albert_tf.cluster.stops import RunStopped\n"
         "from bin import command_line\n"
+        f"CONFIGS = [getattr(config, name)() for name in {configs}]\n"
         "def define():\n"
-        "    command_line.define_settings(RuntimeConfig())\n"
-        "    command_line.define_settings(TrainingConfig())\n"
+        "    for each in CONFIGS: command_line.define_settings(each)\n"
         f"def main():\n    {text}\n"
         "command_line.run(define, main)\n"
     )
@@ -148,7 +141,7 @@ def test_gpus_that_are_not_used_are_named(tmp_path, monkeypatch):
     nvidia_smi.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    # A TensorFlow in name only, that says why and sees none.
+    # A TensorFlow in name only, that logs a reason and sees none.
     done = program(
         "from unittest import mock; tf = mock.MagicMock(); "
         "sys.modules['tensorflow'] = tf; "
@@ -179,76 +172,57 @@ def test_a_killed_worker_is_one_line():
     )
 
 
-def test_flags_of_the_runtime():
-    text = "print(command_line.given_runtime())"
-    done = program(text, "--strategy=mirrored", "--num_replicas=3")
-    assert "strategy='mirrored', num_replicas=3, cluster=''" in done.stdout
+PRINT_SETTINGS = "print(*map(command_line.given_settings, CONFIGS))"
 
 
-@pytest.mark.parametrize(("given", "value"), [("auto", "'auto'"), ("3", "3")])
-def test_a_number_or_a_word(given, value):
-    text = "print(command_line.given_settings(TrainingConfig()))"
-    done = program(text, f"--micro_batch_size={given}")
-    assert done.stdout == f"{{'micro_batch_size': {value}}}\n"
+@pytest.mark.parametrize("size", ["auto", 3])
+def test_flags_are_settings(size):
+    flags = ["--num_replicas=3", f"--micro_batch_size={size}"]
+    done = program(PRINT_SETTINGS, *flags)
+    assert done.stdout == (
+        f"{{'num_replicas': 3}} {{'micro_batch_size': {size!r}}}\n"
+    )
 
 
 @pytest.mark.parametrize("flag", ["seed", "random_seed"])
 def test_the_seed_of_shards_has_the_name_of_every_seed(flag):
-    script = (
-        "from albert_tf.config import PretrainingDataConfig as Config\n"
-        "from bin import command_line\n"
-        "command_line.run(\n"
-        "    lambda: command_line.define_settings(Config()),\n"
-        "    lambda: print(command_line.given_settings(Config())),\n"
-        ")\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script, f"--{flag}=5"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout == "{'random_seed': 5}\n"
+    configs = ("PretrainingDataConfig", "MaskingConfig")
+    done = program(PRINT_SETTINGS, f"--{flag}=5", configs=configs)
+    assert done.stdout == "{'random_seed': 5} {}\n"
 
 
-def test_neither_a_number_nor_the_word():
-    done = program("pass", "--micro_batch_size=most")
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (
+            ["--micro_batch_size=most"],
+            "flag --micro_batch_size=most: it must be a whole number or auto",
+        ),
+        (["--cluster=local:2"], "needs --strategy=multi_worker"),
+        (["--cluster=local:none"], "local:N starts N processes, 1 to 64"),
+        (["shards"], "'shards' is not a flag; flags look like --name=value."),
+    ],
+)
+def test_wrong_flags_are_one_line(flags, message):
+    done = program("pass", *flags)
     assert done.returncode == 1
-    assert (
-        "flag --micro_batch_size=most: it must be a whole number or auto"
-        in (done.stderr)
-    )
+    (line,) = done.stderr.splitlines()
+    assert message in line
 
 
 def test_a_local_cluster_runs_the_program_once_for_each_worker():
     text = (
-        "print(command_line.given_runtime().cluster, os.environ['TF_CONFIG'])"
+        "print(command_line.with_flags(CONFIGS[0]).cluster, "
+        "os.environ['TF_CONFIG']); raise RunStopped('a worker was lost', 75)"
     )
     flags = ("--strategy=multi_worker", "--cluster=local:2")
     done = program(text, *flags)
-    assert done.returncode == 0, done.stderr
-    lines = sorted(
-        line.split('"task"')[1:] for line in done.stdout.splitlines()
-    )
-    assert [line[0].count('"index": 0') for line in lines] == [1, 0]
     assert done.stdout.count("tf_config {") == 2
-
-
-def test_a_local_cluster_ends_as_its_workers_do():
-    flags = ("--strategy=multi_worker", "--cluster=local:2")
-    done = program("raise RunStopped('a worker was lost', 75)", *flags)
+    for index in (0, 1):
+        assert done.stdout.count(f'"index": {index}') == 1
+    # It ends as its workers do.
     assert done.returncode == 75
     assert "-c: a worker was lost\n" in done.stderr
-
-
-def test_a_local_cluster_needs_its_strategy():
-    for flags, said in (
-        (["--cluster=local:2"], "needs --strategy=multi_worker"),
-        (["--cluster=local:none"], "local:N starts N processes, 1 to 64"),
-    ):
-        done = program("pass", *flags)
-        assert done.returncode == 1
-        assert said in done.stderr
 
 
 ARENAS = """
@@ -290,5 +264,5 @@ def test_memory_lies_in_one_arena_per_core(setting):
         capture_output=True,
         text=True,
     )
-    # The user's own setting goes first.
+    # The user's own setting takes precedence.
     assert done.stderr.count("Arena ") == int(setting or 2)

@@ -84,8 +84,7 @@ def test_the_first_failure_is_the_exit_status(end, status):
     found, _, errors = result(cluster(script))
     assert found == status
     assert errors == (
-        f"worker 1 has ended with exit status {status}; the others are to "
-        "end.\n"
+        f"worker 1 has ended with exit status {status}; stopping the others.\n"
     )
 
 

@@ -98,7 +98,7 @@ def glue(tmp_path, model, sentences):
         "--errors=1",
     )
     metrics = json.loads((out / "metrics.json").read_text())
-    assert "together" in done.stdout
+    assert "ensemble" in done.stdout
     assert "The worst of" in done.stdout
     scored = program(
         "score",
@@ -115,7 +115,7 @@ def glue(tmp_path, model, sentences):
         "--errors=2",
         f"--submission={archive}",
     )
-    assert "does not tell the answers" in done.stdout
+    assert "The examples have no labels" in done.stdout
     assert "worst" not in done.stdout
     assert zipfile.ZipFile(archive).namelist() == ["RTE.tsv"]
     line = refused(
@@ -331,7 +331,7 @@ def test_a_line_of_each_mode_of_prediction():
     ):
         kind, tabs = predict.ANSWERS[mode]
         example = kind.example(*predict._split([line], tabs), 7)
-        assert (example, example.place) == (expected, "text 7")
+        assert (example, example.location) == (expected, "text 7")
         assert not kind.has_label(example)
 
 

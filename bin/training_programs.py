@@ -1,0 +1,60 @@
+"""Shared by bin.pretrain and bin.finetune: flags of a run, start and end."""
+
+from typing import Any
+
+from absl import flags
+
+from albert_tf.config import RuntimeConfig, require
+from albert_tf.io.json_files import read_json
+from albert_tf.rundir.run_directory import check_not_in_use
+from bin import command_line
+from bin.results_table import results_table
+
+FLAGS = flags.FLAGS
+
+
+def define_flags() -> None:
+    """Defines the flags of every run."""
+    flags.DEFINE_string("run_dir", None, "Run directory to write or resume.")
+    flags.DEFINE_string(
+        "config_json",
+        None,
+        "The config.json of a run: start from its settings.",
+    )
+    flags.DEFINE_string(
+        "init_from",
+        None,
+        "Initial weights: a model or run directory, or a Google TF1 "
+        "checkpoint. The architecture is theirs unless flags change it.",
+    )
+    command_line.define_settings(RuntimeConfig())
+
+
+def load_tensorflow() -> None:
+    """Imports TensorFlow, unless another job is running in the directory."""
+    # The workers of one job share its directory.
+    if FLAGS.strategy != "multi_worker":
+        check_not_in_use(FLAGS.run_dir)
+    command_line.load_tensorflow()
+
+
+def recorded_config(job: str) -> dict[str, Any]:
+    """Returns the content of --config_json.
+
+    Raises:
+        UserError: when it is not the config.json of a run of `job`.
+    """
+    path = FLAGS.config_json
+    values = read_json(path)
+    require(
+        values.get("job") == job and isinstance(values.get("config"), dict),
+        f"{path} is not the config.json of a {job} run; it lies in the run "
+        "directory, not in its model/.",
+    )
+    return values
+
+
+def print_evaluation(evaluation: dict[str, float]) -> None:
+    """Prints the last evaluation of the run and the model's path."""
+    print(f"\n{results_table({FLAGS.run_dir: evaluation})}")
+    print(f"The model is in {FLAGS.run_dir}/model.")

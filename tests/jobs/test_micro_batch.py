@@ -4,7 +4,6 @@ import dataclasses
 import itertools
 import json
 import math
-import multiprocessing
 
 import pytest
 import tensorflow as tf
@@ -23,8 +22,8 @@ from albert_tf.jobs.micro_batch import (
     largest_micro_batch,
     resolve_micro_batch,
 )
-from albert_tf.jobs.training_probe import make_probe, probe_batch
-from albert_tf.jobs.workload import Workload, random_batch
+from albert_tf.jobs.training_probe import make_probe
+from albert_tf.jobs.workload import Workload
 
 TWO = RuntimeConfig(strategy="mirrored", num_replicas=2)
 ALONE = tf.distribute.get_strategy()
@@ -73,7 +72,7 @@ def test_the_largest_part_that_fits(share, limit, expected):
     assert all(b <= max(4, 16 * a) for a, b in itertools.pairwise(tried))
 
 
-def test_where_only_failure_tells():
+def test_the_largest_part_where_only_failures_bound_it():
     sizes = []
 
     def peak_of(size):
@@ -93,78 +92,46 @@ def test_not_even_one():
         largest_micro_batch(8, 2**20, lambda size: 2 * 2**20)
 
 
-def test_a_number_is_taken_as_it_is(tmp_path):
+def test_numbers_of_the_setting_and_of_the_run_need_no_trial(tmp_path):
     assert resolve_micro_batch(3, ALONE, str(tmp_path), work()) == 3
-
-
-def test_a_run_keeps_its_number(tmp_path):
     config = {"config": {"training": {"micro_batch_size": 5}}}
     (tmp_path / "config.json").write_text(json.dumps(config))
     assert resolve_micro_batch("auto", ALONE, str(tmp_path), work()) == 5
 
 
 @pytest.mark.slow
-def test_it_is_tried_in_other_processes(tmp_path, capsys):
-    found = resolve_micro_batch("auto", ALONE, str(tmp_path), work())
-    assert found == 6
-    said = capsys.readouterr().out
-    assert "Micro-batch of 1: " in said
-    assert "micro_batch_size=6 of 6, within " in said
-
-
-@pytest.mark.slow
-def test_micro_batches_that_do_not_divide_the_share(monkeypatch):
-    tried = []
-    peak = micro_batch.peak_of_training
-
-    def peak_of_training(work):
-        tried.append((work.batch_size, work.training.micro_batch_size))
-        return peak(work)
-
-    def here(work, size, share):
-        monkeypatch.setattr(micro_batch, "peak_of_training", peak_of_training)
-        reader, writer = multiprocessing.Pipe()
-        micro_batch._send_peak(micro_batch._trial(work, size, share), writer)
-        return reader.recv()
-
-    for size in (3, 5):
-        assert 0 < here(work(5), size, 5) < math.inf
-    assert tried == [(6, 3), (5, 5)]
-
-
-def test_the_runs_optimizer_is_tried(monkeypatch):
-    """With its moving average, which is as large as the weights."""
-    config = OptimizerConfig(
-        optimizer="adamw", ema_decay=0.9, freeze="classifier", layer_decay=0.5
-    )
-    tried = []
-
-    def peak_of_training(work):
-        trainer = make_probe(work)
-        trainer.train_step(probe_batch(random_batch(work)))
-        tried.append(trainer)
-        return 1
-
-    monkeypatch.setattr(micro_batch, "peak_of_training", peak_of_training)
-    reader, writer = multiprocessing.Pipe()
-    given = dataclasses.replace(work(), optimizer=config)
-    micro_batch._send_peak(micro_batch._trial(given, 3, 6), writer)
-    assert reader.recv() == 1
-    (trainer,) = tried
-    held = trainer.variables()
-    weights = sum(w.value.shape.num_elements() for w in trainer.model.weights)
-    numbers = sum(v.shape.num_elements() for v in held.values())
-    # Weights, two moments, the average; and a few counters.
-    assert 4 * weights <= numbers <= 4 * weights + 10
-
-
-def test_a_process_that_fails_says_why(monkeypatch):
+def test_trials_run_in_other_processes(tmp_path, capsys):
+    size = resolve_micro_batch("auto", ALONE, str(tmp_path), work())
+    assert size == 6
+    output = capsys.readouterr().out
+    assert "Micro-batch of 1: " in output
+    assert "micro_batch_size=6 of 6, within " in output
     with pytest.raises(
         RuntimeError, match="batch of 1 ended with exit status 1: "
     ):
         micro_batch._peak_in_a_process(
             dataclasses.replace(work(), seq_length=99), 1, 1
         )
+
+
+@pytest.mark.parametrize(("size", "rows"), [(3, 6), (5, 5)])
+def test_trials_have_up_to_two_whole_micro_batches(size, rows):
+    trial = micro_batch._trial(work(5), size, share=5)
+    assert trial.batch_size == rows
+    assert trial.training.micro_batch_size == size
+
+
+def test_the_optimizer_of_the_run_is_tried():
+    """With its moving average, which is as large as the weights."""
+    config = OptimizerConfig(
+        optimizer="adamw", ema_decay=0.9, freeze="classifier", layer_decay=0.5
+    )
+    given = dataclasses.replace(work(), optimizer=config)
+    trainer = make_probe(micro_batch._trial(given, size=3, share=6))
+    weights = sum(w.value.shape.num_elements() for w in trainer.model.weights)
+    held = sum(v.shape.num_elements() for v in trainer.variables().values())
+    # Weights, two moments, the average; and a few counters.
+    assert 4 * weights <= held <= 4 * weights + 10
 
 
 def test_replicas_share_the_memory(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""What a Predictor takes for texts, and what it refuses."""
+"""Predictors: texts that they take and refuse, and their outputs."""
 
 import re
 
@@ -149,6 +149,61 @@ def test_single_texts_are_strings(predictor_of, item):
         with pytest.raises(UserError) as error:
             list(method([item]))
         assert str(error.value) == f"Text 1 is {item!r}; expected one string."
+
+
+def test_predictions_do_not_depend_on_batch_mates(predictor_of):
+    loaded = predictor_of("AlbertForClassification").loaded
+    texts = [("the bada",), ("",), ("ÉLÈVE 😀", "a pair"), ("tepu " * 60,)]
+    together = list(Predictor(loaded, 4).classify(texts))
+    alone = list(Predictor(loaded, 1).classify(texts))
+    for one, other in zip(together, alone, strict=True):
+        assert one.label == other.label
+        assert one.probabilities == pytest.approx(other.probabilities, rel=1e-4)
+
+
+def test_heads_that_a_model_lacks(predictor_of):
+    with pytest.raises(
+        UserError, match="no masked_lm head; use the pretrained"
+    ):
+        list(predictor_of("AlbertForClassification").fill_mask(["a [MASK]"]))
+    with pytest.raises(UserError, match="has no classification head"):
+        list(predictor_of("AlbertForPretraining").classify([("a",)]))
+
+
+def test_fill_mask_is_a_softmax_over_the_vocabulary(predictor_of):
+    predictor = predictor_of("AlbertForPretraining")
+    (filled,) = predictor.fill_mask(["The [MASK] of [MASK]."], top_k=200)
+    assert [len(candidates) for candidates in filled.candidates] == [200, 200]
+    for candidates in filled.candidates:
+        values = [value for _, value in candidates]
+        assert values == sorted(values, reverse=True)
+        assert sum(values) == pytest.approx(1.0, abs=1e-5)
+    (few,) = predictor.fill_mask(["The [MASK] of [MASK]."], top_k=4)
+    assert few.candidates == [places[:4] for places in filled.candidates]
+    with pytest.raises(UserError, match=r"Text 1 has no \[MASK\]"):
+        list(predictor.fill_mask(["The bada"]))
+    with pytest.raises(UserError, match=r"Text 1 has a \[MASK\] beyond"):
+        list(predictor.fill_mask(["[MASK] " + "bada " * 260 + "[MASK]"]))
+
+
+def test_embeddings_are_of_the_tokens_alone(predictor_of):
+    loaded = predictor_of("AlbertForClassification").loaded
+    tokenizer = loaded.tokenizer
+    texts = ["the bada", "tepu " * 3]
+    together = list(Predictor(loaded, 2).embed(texts))
+    for text, embedding in zip(texts, together, strict=True):
+        ids = [tokenizer.cls_id, *tokenizer.encode(text), tokenizer.sep_id]
+        row = np.array([ids], np.int32)
+        features = {"input_ids": row, "input_mask": np.ones_like(row)}
+        states = loaded.model.encode(
+            features | {"segment_ids": np.zeros_like(row)}
+        )["sequence_output"][0]
+        assert embedding.text == text
+        for found, expected in (
+            (embedding.mean, np.mean(states, axis=0)),
+            (embedding.cls, states[0]),
+        ):
+            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_an_example_is_made_of_a_tuple():

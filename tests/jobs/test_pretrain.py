@@ -9,7 +9,12 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from pretraining_runs import lines_of, run, weights_of
+from pretraining_runs import (
+    compile_nothing,
+    lines_of,
+    run,
+    weights_of,
+)
 from tensorboard.backend.event_processing.event_accumulator import (
     EventAccumulator,
 )
@@ -117,18 +122,6 @@ def test_trust_ratios_are_logged(finished):
     assert monitor.summarize_trust_ratios({}) == {}
 
 
-def test_another_configuration_is_refused(finished, small_config, shards_dir):
-    run_dir, _ = finished
-    other = override(small_config, {"learning_rate": 0.02, "seed": 4})
-    before = sorted(os.walk(run_dir))
-    with pytest.raises(UserError) as raised:
-        run(other, shards_dir, run_dir)
-    message = str(raised.value)
-    assert "learning_rate: 0.02 here, 0.01 there" in message
-    assert "seed: 4 here, 12345 there" in message
-    assert sorted(os.walk(run_dir)) == before
-
-
 @pytest.mark.slow
 def test_early_stopping_keeps_the_best(small_config, shards_dir, tmp_path):
     """At a rate of 0 no evaluation is better than the first."""
@@ -152,19 +145,9 @@ def test_early_stopping_keeps_the_best(small_config, shards_dir, tmp_path):
     assert len(lines_of(tmp_path / "run", "eval")) == 3
 
 
-def test_a_measure_that_there_is_not(small_config, shards_dir, tmp_path):
-    config = override(small_config, {"best_metric": "f1"})
-    with pytest.raises(UserError, match="best_metric='f1' is not a metric"):
-        run(config, shards_dir, tmp_path / "run")
-    # At once, and a corrected command finds no other run there.
-    assert not (tmp_path / "run").exists()
-
-
 @pytest.mark.slow
-def test_two_phases_in_one_run(
-    small_config, shards_dir, single_segments, tmp_path, monkeypatch
-):
-    """Each from its first batch, with its own batch size; interrupted."""
+def test_two_phases_in_one_run(small_config, shards_dir, tmp_path, monkeypatch):
+    """Each from its first batch, with its own batch size."""
     seen = []
     plain_batch = PretrainingBatches.batch
 
@@ -187,13 +170,6 @@ def test_two_phases_in_one_run(
         (2, step) for step in range(4)
     ]
     assert np.isfinite(evaluation["loss"])
-    with pytest.raises(UserError, match="phases=8,3 makes 11 steps, and"):
-        run_pretraining(
-            override(config, {"phases": "8,3"}),
-            train_data=[shards_dir, shards_dir],
-            eval_data=[shards_dir],
-            run_dir=str(tmp_path / "other"),
-        )
 
 
 @pytest.mark.slow
@@ -222,29 +198,28 @@ def test_depths_that_grow(
         )
 
 
-@pytest.mark.slow
-def test_settings_for_steps_after_the_last_are_told(
-    small_config, shards_dir, tmp_path, capsys
+def test_settings_for_steps_after_the_last_are_reported(
+    small_config, shards_dir, tmp_path, capsys, monkeypatch
 ):
+    compile_nothing(monkeypatch)
     changes = {
         "depth_schedule": "0:1,1:2",
         "num_train_steps": 1,
         "num_warmup_steps": 2,
     }
-    run_pretraining(
+    run(
         override(small_config, changes),
-        train_data=[shards_dir],
-        eval_data=[shards_dir],
-        run_dir=str(tmp_path / "run"),
+        shards_dir,
+        tmp_path / "run",
         runtime=RuntimeConfig(profile_steps="12,14"),
     )
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     for name, step in (("depth_schedule", 1), ("profile_steps", 12)):
         assert (
-            f"{name} starts at step {step}, beyond num_train_steps=1: it has "
-            "no effect." in said
+            f"{name} has something to do after step {step}, but the run ends "
+            "with step 1." in output
         )
-    assert "num_warmup_steps=2 is more than num_train_steps=1" in said
+    assert "num_warmup_steps=2 is more than num_train_steps=1" in output
 
 
 @pytest.mark.slow
@@ -306,19 +281,39 @@ def test_static_shards_train_too(
     assert 4 < evaluation["masked_lm_loss"] < 6
 
 
-def test_a_directory_of_something_else_is_refused(
-    small_config, shards_dir, tmp_path
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"best_metric": "f1"},
+            "best_metric='f1' is not measured; this job has loss, masked_lm_",
+        ),
+        ({"vocab_size": 300}, "200 pieces and.*vocab_size=300"),
+        ({"num_train_steps": 0}, "num_train_steps=0; pretraining needs"),
+        ({"phases": "8,4"}, "phases='8,4' must be a whole number"),
+        ({"phases": "8"}, "phases=8 makes 8 steps, and num_train_steps is 12"),
+    ],
+)
+def test_user_errors(small_config, shards_dir, tmp_path, changes, message):
+    with pytest.raises(UserError, match=message):
+        run(override(small_config, changes), shards_dir, tmp_path / "run")
+    # A corrected command finds no other run there.
+    assert not (tmp_path / "run").exists()
+
+
+def test_other_directories_and_runs_are_left_as_they_are(
+    finished, small_config, shards_dir, tmp_path
 ):
     (tmp_path / "letter.txt").write_text("dear diary")
     with pytest.raises(UserError, match="not a run directory"):
         run(small_config, shards_dir, tmp_path)
-
-
-def test_vocabulary_of_another_size(small_config, shards_dir, tmp_path):
-    config = override(small_config, {"vocab_size": 300})
-    with pytest.raises(UserError, match="200 pieces and.*vocab_size=300"):
-        run(config, shards_dir, tmp_path / "run")
-    assert not (tmp_path / "run").exists()
+    other = override(small_config, {"learning_rate": 0.02, "seed": 4})
+    before = sorted(os.walk(finished[0]))
+    with pytest.raises(UserError) as raised:
+        run(other, shards_dir, finished[0])
+    assert "learning_rate: 0.02 here, 0.01 there" in str(raised.value)
+    assert "seed: 4 here, 12345 there" in str(raised.value)
+    assert sorted(os.walk(finished[0])) == before
 
 
 @pytest.mark.slow

@@ -1,12 +1,12 @@
-"""Several seeds: what is told of them."""
+"""Runs with several seeds: results.json, and resuming."""
 
-import itertools
 import json
 import math
 import pathlib
 
 import keras
 import pytest
+from pretraining_runs import PowerCut, cut_power
 
 from albert_tf.config import FinetuneConfig, ModelConfig, UserError, override
 from albert_tf.interchange.model_directory import (
@@ -16,16 +16,16 @@ from albert_tf.interchange.model_directory import (
 from albert_tf.jobs.finetune import run_finetuning
 from albert_tf.jobs.repeated_runs import RESULTS_FILE, repeat
 from albert_tf.modeling.models import AlbertForPretraining
-from albert_tf.rundir.run_results import evaluations
 from albert_tf.tasks.custom import CLASSIFICATION
-from albert_tf.training import loop
 
 # By seed: accuracy at each evaluation.
 ACCURACIES = {7: [0.5, 0.9, 0.8], 8: [0.6, 0.6, 0.7], 9: [None, 0.2, 0.1]}
 
 
-def fake_run(config, run_dir):
+CONFIG = override(FinetuneConfig(), {"seed": 7})
 
+
+def fake_run(config, run_dir):
     directory = pathlib.Path(run_dir)
     directory.mkdir(parents=True)
     values = ACCURACIES[config.training.seed]
@@ -44,7 +44,7 @@ def fake_run(config, run_dir):
 def test_median_spread_and_best(tmp_path):
     found = repeat(
         fake_run,
-        override(FinetuneConfig(), {"seed": 7}),
+        CONFIG,
         num_runs=3,
         run_dir=str(tmp_path),
     )
@@ -71,38 +71,18 @@ def test_median_spread_and_best(tmp_path):
     assert written["summary"]["accuracy"]["median"] == 0.7
 
 
-def test_what_is_not_defined_is_null(tmp_path):
-    def undefined(config, run_dir):
-        fake_run(config, run_dir)
-        return {"loss": 1.0, "accuracy": math.nan}
-
-    found = repeat(
-        undefined,
-        override(FinetuneConfig(), {"seed": 9}),
-        num_runs=1,
-        run_dir=str(tmp_path),
-    )
-    written = json.loads((tmp_path / RESULTS_FILE).read_text())
-    assert written["runs"][0]["last"] == {"loss": 1.0, "accuracy": None}
-    assert found.runs[0].best == 0.2
-
-
-def test_a_median_of_what_is_not_always_defined_is_not_defined(tmp_path):
+def test_undefined_metrics_are_null(tmp_path):
     def undefined(config, run_dir):
         fake_run(config, run_dir)
         seed = config.training.seed
         return {"accuracy": math.nan if seed == 8 else 1.0 / seed}
 
-    found = repeat(
-        undefined,
-        override(FinetuneConfig(), {"seed": 7}),
-        num_runs=3,
-        run_dir=str(tmp_path),
-    )
-    accuracy = found.summary()["accuracy"]
+    results = repeat(undefined, CONFIG, num_runs=3, run_dir=str(tmp_path))
+    accuracy = results.summary()["accuracy"]
     assert math.isnan(accuracy.median)
     assert math.isnan(accuracy.spread)
     written = json.loads((tmp_path / RESULTS_FILE).read_text())
+    assert written["runs"][1]["last"] == {"accuracy": None}
     assert written["summary"]["accuracy"] == {
         "values": [1 / 7, None, 1 / 9],
         "median": None,
@@ -119,16 +99,12 @@ def test_what_is_finished_is_kept_when_the_next_run_fails(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         repeat(
             failing,
-            override(FinetuneConfig(), {"seed": 7}),
+            CONFIG,
             num_runs=3,
             run_dir=str(tmp_path),
         )
     written = json.loads((tmp_path / RESULTS_FILE).read_text())
     assert [run["seed"] for run in written["runs"]] == [7]
-
-
-class PowerCut(BaseException):
-    """What ends a run without letting it tidy up."""
 
 
 @pytest.mark.slow
@@ -175,19 +151,11 @@ def test_cut_and_started_again_is_as_if_never_cut(
             model_changes={"hidden_dropout_prob": 0.1},
         )
 
-    steps = itertools.count(1)
-    plain_steps = loop.Trainer.train_steps
-
-    def failing_steps(self, *args, **kwargs):
-        # At the second run's last step; the one before is not saved.
-        if next(steps) == 8:
-            raise PowerCut
-        return plain_steps(self, *args, **kwargs)
-
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     expected = repeat(run, config, num_runs=2, run_dir=str(whole))
     with monkeypatch.context() as patch:
-        patch.setattr(loop.Trainer, "train_steps", failing_steps)
+        # At the second run's last step; the one before is not saved.
+        cut_power(patch, after=8)
         with pytest.raises(PowerCut):
             repeat(run, config, num_runs=2, run_dir=str(cut))
     found = repeat(run, config, num_runs=2, run_dir=str(cut))
@@ -206,18 +174,3 @@ def test_the_directory_of_a_single_run(tmp_path):
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(UserError, match="is the directory of one run; name an"):
         repeat(fake_run, FinetuneConfig(), num_runs=2, run_dir=str(tmp_path))
-
-
-def test_logs_without_an_evaluation(tmp_path):
-    with pytest.raises(UserError, match="is not a run directory: no "):
-        evaluations(str(tmp_path))
-    (tmp_path / "metrics.jsonl").write_text('{"step": 1, "split": "train"}\n')
-    with pytest.raises(UserError, match="metrics.jsonl has no evaluation yet"):
-        evaluations(str(tmp_path))
-
-
-def test_a_damaged_line_before_others_is_refused(tmp_path):
-    path = tmp_path / "metrics.jsonl"
-    path.write_text('{"step": 5, "spl\n{"step": 9, "split": "eval"}\n')
-    with pytest.raises(UserError, match="jsonl, line 1 is damaged; the run's"):
-        evaluations(str(tmp_path))

@@ -275,8 +275,8 @@ def test_a_constant_prediction_is_reported(data_dir, pretrained, tmp_path):
             ["a\tx", "b\ty"],
             ["a\tx"],
             {"best_metric": "f1"},
-            "best_metric='f1' is not measured; this job has accuracy, loss, "
-            "macro_f1",
+            "best_metric='f1' is not a metric of this job: expected one of "
+            "accuracy, loss, macro_f1",
         ),
     ],
 )
@@ -375,7 +375,7 @@ def test_pairs_are_trained_on_in_both_orders(pretrained, tmp_path, monkeypatch):
             CLASSIFICATION,
             "text\tlabel",
             "bada\tno\ngule\tyes",
-            "train.tsv, line 2: double_unordered is for pairs",
+            "train.tsv, line 2: double_unordered expects pairs",
         ),
         (
             custom_task(["context=c", "choice=a", "choice=b", "label=r"]),

@@ -216,8 +216,8 @@ def test_settings_for_steps_after_the_last_are_reported(
     output = capsys.readouterr().out
     for name, step in (("depth_schedule", 1), ("profile_steps", 12)):
         assert (
-            f"{name} has something to do after step {step}, but the run ends "
-            "with step 1." in output
+            f"{name} starts at step {step}, beyond num_train_steps=1: it has "
+            "no effect." in output
         )
     assert "num_warmup_steps=2 is more than num_train_steps=1" in output
 
@@ -286,7 +286,7 @@ def test_static_shards_train_too(
     [
         (
             {"best_metric": "f1"},
-            "best_metric='f1' is not measured; this job has loss, masked_lm_",
+            "best_metric='f1' is not a metric of this job: expected one of ",
         ),
         ({"vocab_size": 300}, "200 pieces and.*vocab_size=300"),
         ({"num_train_steps": 0}, "num_train_steps=0; pretraining needs"),

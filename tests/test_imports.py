@@ -41,7 +41,7 @@ OUTSIDE_PACKAGES = {
 }
 # Further packages that a single module imports, within its functions.
 OUTSIDE_MODULES = {
-    "albert_tf.modeling.fused": ("tensorflow",),
+    "albert_tf.modeling.kernels": ("tensorflow",),
     "albert_tf.modeling.inputs": ("jax", "tensorflow"),
 }
 # Modules that load without TensorFlow, which takes seconds.

@@ -1,7 +1,7 @@
 """Dropout whose mask depends on the example alone.
 
-Every element's fate is a hash of (its example's key, the place in the model,
-its position within the example). So the mask of an example is the same on
+Whether an element is dropped is a hash of (its example's key, the layer, its
+position within the example). So the mask of an example is the same on
 whatever replica or in whatever micro-batch it falls, and a run that is
 restarted at a step repeats it: nothing has to be saved.
 """
@@ -11,7 +11,7 @@ import math
 import keras
 from keras import ops
 
-from albert_tf.modeling.fused import in_one_pass
+from albert_tf.modeling.kernels import fused
 
 # Constants of a 32-bit integer finaliser with full avalanche ("lowbias32",
 # found by search: Wellons, 2018) and of the golden-ratio sequence.
@@ -40,7 +40,7 @@ def fold_in(keys: keras.KerasTensor, number: int) -> keras.KerasTensor:
 def example_keys(
     seed: int, step: keras.KerasTensor, example_numbers: keras.KerasTensor
 ) -> keras.KerasTensor:
-    """Returns keys [batch] uint32 of the examples of a step.
+    """Returns the keys [batch] uint32 of a step's examples.
 
     Args:
         seed: the run's seed.
@@ -77,8 +77,8 @@ def dropped(
         rate: the probability of 0.
         inputs: `[batch, ..., width]`.
         keys: `[batch]` uint32.
-        rows: where the inputs are some rows of a larger array: which,
-            integers `[batch, ...]`, counted within the example. They are
+        rows: integers `[batch, ...]`, the inputs' row numbers within the
+            example where they are some rows of a larger array. They are
             dropped as they would be in the larger array.
     """
     shape = ops.shape(inputs)
@@ -123,12 +123,12 @@ class ExampleDropout(keras.layers.Layer):
             inputs: `[batch, ..., width]`.
             keys: `[batch]` uint32 or None.
             training: whether anything is dropped.
-            rows: which rows the inputs are, if not all (see `dropped`).
+            rows: row numbers of the inputs, if not all (see `dropped`).
         """
         if not training or not self.rate:
             return inputs
         drawing = self.drawing(ops.shape(inputs)[0], keys, rows)
-        return in_one_pass(dropped, self.rate)(inputs, *drawing)
+        return fused(dropped, self.rate)(inputs, *drawing)
 
     def drawing(
         self,
@@ -136,7 +136,7 @@ class ExampleDropout(keras.layers.Layer):
         keys: keras.KerasTensor | None,
         rows: keras.KerasTensor | None,
     ) -> tuple[keras.KerasTensor, ...]:
-        """Returns what `dropped` needs in training beside its inputs."""
+        """Returns the arguments of `dropped` after its inputs."""
         if keys is None:
             keys = drawn_keys(batch, self.seed_generator)
         return (keys,) if rows is None else (keys, rows)

@@ -1,4 +1,4 @@
-"""The encoder: which layer uses which weights, and the way through them."""
+"""The encoder: embeddings, blocks with shared weights, pooler."""
 
 import collections
 import functools
@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 import keras
 from keras import ops
 
-from albert_tf.config import REMAT, ModelConfig, UserError, sharing_plan
+from albert_tf.config import REMAT, ModelConfig, require, sharing_plan
 from albert_tf.modeling.dropout import drawn_keys, fold_in
-from albert_tf.modeling.fused import handed_on
+from albert_tf.modeling.kernels import shared_use
 from albert_tf.modeling.layers import (
     MASKED_LOGIT,
     ConfiguredLayer,
@@ -26,70 +26,76 @@ def _name(base: str, number: int) -> str:
     return f"{base}_{number}" if number else base
 
 
-def _trained(
+def _apply_in_training(
     block: TransformerBlock,
     apply: Callable,
-    handed: dict[str, tuple],
+    shared_values: dict[str, tuple],
     uses_left: Mapping[str, int],
     recompute: bool,
     hidden: keras.KerasTensor,
 ) -> keras.KerasTensor | tuple[keras.KerasTensor, keras.KerasTensor]:
-    """Returns `apply(hidden)`, the matrices that are used often handed on.
+    """Returns `apply(hidden)`, with `shared_use` of matrices used elsewhere.
 
-    They go in as arguments and come out for the next block that uses them. So
-    the gradient of a shared matrix is summed on the way back, block by block;
-    otherwise every block's part is kept until the last is there, and these
-    parts, not the hidden states, fill the memory of a large model.
+    Otherwise the gradients of all applications of a shared matrix are kept
+    until the last is there, and these, not the hidden states, fill the memory
+    of a large model.
 
     Args:
         block: whose weights `apply` uses.
         apply: the block with its other arguments.
-        handed: the matrices that came out of earlier blocks, by path, each
-            as it is and in the layers' type; updated.
-        uses_left: how many later blocks use a variable, by path.
+        shared_values: of the shared matrices of earlier blocks, by path: each
+            as that block returned it, and in the layers' type; updated.
+        uses_left: the number of later blocks that use a variable, by path.
         recompute: whether the inside is computed again for the gradient.
         hidden: `[batch, seq, H]`.
     """
     shared, own = [], []
     for variable in block.weights:
-        often = variable.path in handed or uses_left[variable.path]
-        (shared if often and _is_matrix(variable) else own).append(variable)
-    # Now: when it is computed again, no use will be left.
-    uses = [uses_left[v.path] for v in shared]
+        is_shared = variable.path in shared_values or uses_left[variable.path]
+        (shared if is_shared and _is_matrix(variable) else own).append(variable)
+    # Now: in a recomputation no use will be left.
+    is_last = [not uses_left[variable.path] for variable in shared]
 
     def compute(hidden: keras.KerasTensor, *given: object) -> tuple:
-        values = list(zip(own, given[2 * len(shared) :], strict=True))
-        onward = []
-        for number, variable in enumerate(shared):
-            weight, value = given[2 * number : 2 * number + 2]
-            value, weight, next_value = handed_on(weight, value, uses[number])
-            onward += [weight, next_value]
+        weights, casts = given[: len(shared)], given[len(shared) :]
+        values = list(zip(own, casts[len(shared) :], strict=True))
+        returned = []
+        for variable, weight, value, last in zip(
+            shared, weights, casts, is_last, strict=False
+        ):
+            value, weight = shared_use(weight, value, last)
             values.append((variable, value))
-        return (_applied(apply, values, hidden), *onward)
+            returned.append(weight)
+        return (_applied(apply, values, hidden), *returned)
 
-    given = []
     for variable in shared:
-        if variable.path not in handed:
+        if variable.path not in shared_values:
             weight = _read(variable)
-            value = ops.cast(weight, block.compute_dtype)
-            handed[variable.path] = (weight, value)
-        given += handed[variable.path]
-    given += map(_read, own)
+            cast = ops.cast(weight, block.compute_dtype)
+            shared_values[variable.path] = (weight, cast)
+    found = [shared_values[variable.path] for variable in shared]
     if recompute:
         compute = keras.remat(compute)
-    outputs, *onward = compute(hidden, *given)
-    for number, variable in enumerate(shared):
-        handed[variable.path] = tuple(onward[2 * number : 2 * number + 2])
+    outputs, *returned = compute(
+        hidden,
+        *(weight for weight, _ in found),
+        *(cast for _, cast in found),
+        *map(_read, own),
+    )
+    for variable, weight, (_, cast) in zip(
+        shared, returned, found, strict=True
+    ):
+        shared_values[variable.path] = (weight, cast)
     return outputs
 
 
 def _cast_matrices(
     block: TransformerBlock,
 ) -> list[tuple[keras.Variable, keras.KerasTensor]]:
-    """Returns a block's variables and values, matrices as layers want them.
+    """Returns a block's variables and values, matrices in the layers' type.
 
     Once for all applications: each would cast them anew. Vectors stay as they
-    are, since normalisation wants them in float32.
+    are, since normalisation needs them in float32.
     """
     values = []
     for variable in block.weights:
@@ -146,25 +152,23 @@ class AlbertEncoder(ConfiguredLayer):
             config: the architecture.
             pooler: whether there is a pooled output; some fine-tuned models
                 of other libraries come without.
-            remat: what training computes again for the gradient instead of
-                keeping it, for less memory, more time and equal gradients:
-                "none"; "selective", what is large for its arithmetic (of
-                every block queries, keys, values, attention weights and what
-                is read by them, unless quantized); "full", the whole inside
-                of every block. (XLA orders the work itself; on CPUs it then
-                saves little.)
+            remat: activation checkpointing in training, for less memory,
+                more time and equal gradients: "none"; "selective", of every
+                block queries, keys, values, attention weights and context,
+                unless quantized; "full", the whole inside of every block.
+                (XLA orders the work itself; on CPUs it then saves little.)
             name: the layer's name.
             **kwargs: as any layer's.
 
         Raises:
             UserError: when `remat` is none of these.
         """
-        if remat not in REMAT:
-            raise UserError(
-                f"remat={remat!r} is unknown; allowed: {', '.join(REMAT)}."
-            )
-        # It has no weights but those of its parts, which cast their own. What
-        # is handed from block to block stays float32.
+        require(
+            remat in REMAT,
+            f"remat={remat!r} is unknown; allowed: {', '.join(REMAT)}.",
+        )
+        # It has no weights but those of its parts, which cast their own.
+        # Shared weights stay float32 between blocks.
         super().__init__(config, name, autocast=False, **kwargs)
         config = self.config
         policy = self.dtype_policy
@@ -233,7 +237,7 @@ class AlbertEncoder(ConfiguredLayer):
         read_positions: keras.KerasTensor | None = None,
         num_applications: int | None = None,
     ) -> dict[str, keras.KerasTensor]:
-        """Returns the hidden states of the last layer and what else is asked.
+        """Returns the hidden states of the last layer, and more on request.
 
         Args:
             input_ids: `[batch, seq]` integers.
@@ -243,22 +247,20 @@ class AlbertEncoder(ConfiguredLayer):
             training: whether dropout is on.
             output_hidden_states: whether to return every layer's output.
             output_attentions: whether to return every layer's attention.
-            read_positions: `[batch, n]`: where the last block's output will
-                be read; it is computed only there and at the first position.
-                They may repeat.
-            num_applications: how many blocks of the plan are applied, from
-                its beginning; by default all.
+            read_positions: `[batch, n]`, the positions that the last block
+                computes beside the first. They may repeat.
+            num_applications: of blocks, from the plan's beginning; by default
+                all.
 
         Returns:
             `sequence_output` `[batch, seq, H]`, or with read_positions in
             its place `read_output` `[batch, n, H]`; and `pooled_output`
             `[batch, H]`, the tanh of a dense layer on the first position.
-            On request `hidden_states`, a list: what enters the first block,
-            then the output of every block; and `attentions`, a list: the
-            attention weights `[batch, heads, seq, seq]` of every block. A
-            block that is applied often counts each time. With read_positions
-            the last of them have but the rows that are computed, the first
-            position's in front.
+            On request two lists with an entry for every application:
+            `hidden_states`, the input of the first block, then every output;
+            and `attentions`, the attention weights
+            `[batch, heads, seq, seq]`. With read_positions the last of them
+            have only the computed rows, the first position's in front.
 
         Raises:
             UserError: when the plan has no such number of applications.
@@ -290,7 +292,7 @@ class AlbertEncoder(ConfiguredLayer):
         mask = ops.cast(input_mask, self.compute_dtype)
         mask_logits = (1.0 - mask[:, None, None, :]) * MASKED_LOGIT
         hidden_states, attentions = [hidden], []
-        handed: dict[str, tuple] = {}
+        shared_values: dict[str, tuple] = {}
         casts: dict[int, list[tuple]] = {}
         uses_left = collections.Counter(
             variable.path
@@ -312,10 +314,10 @@ class AlbertEncoder(ConfiguredLayer):
             if training:
                 uses_left.subtract(variable.path for variable in block.weights)
                 apply = functools.partial(
-                    _trained,
+                    _apply_in_training,
                     block,
                     apply,
-                    handed,
+                    shared_values,
                     uses_left,
                     self.remat == "full",
                 )
@@ -342,14 +344,14 @@ class AlbertEncoder(ConfiguredLayer):
 
     def _first_applications(self, count: int | None) -> list[int]:
         """Returns the numbers of the blocks to apply, in order."""
-        most = len(self.applications)
+        total = len(self.applications)
         if count is None:
             return self.applications
-        if type(count) is not int or not 1 <= count <= most:
-            raise UserError(
-                f"num_applications={count!r} must be a whole number from 1 to "
-                f"{most}, the block applications that this architecture has."
-            )
+        require(
+            type(count) is int and 1 <= count <= total,
+            f"num_applications={count!r} must be a whole number from 1 to "
+            f"{total}, the block applications that this architecture has.",
+        )
         return self.applications[:count]
 
     def get_config(self) -> dict:

@@ -16,12 +16,7 @@ from albert_tf.modeling.dropout import (
     dropped,
     fold_in,
 )
-from albert_tf.modeling.fused import (
-    in_one_pass,
-    product,
-    product_of,
-    softmax,
-)
+from albert_tf.modeling.kernels import fused, recomputed_product
 
 # The package name under which Keras files know these classes.
 serializable = keras.saving.register_keras_serializable(package="albert_tf")
@@ -134,7 +129,7 @@ def _output(
     In training without the bias, which is added there in the same pass.
     """
     if training and not _is_quantized(layer):
-        return product(inner, layer.kernel)
+        return ops.matmul(inner, layer.kernel)
     return layer(inner)
 
 
@@ -171,7 +166,7 @@ def _added(
     drawing = ()
     if dropout.rate:
         drawing = dropout.drawing(ops.shape(hidden)[0], dropout_keys, rows)
-    return in_one_pass(_normalized_sum, norm.epsilon, dropout.rate)(
+    return fused(_normalized_sum, norm.epsilon, dropout.rate)(
         output,
         layer.bias,
         hidden,
@@ -310,7 +305,6 @@ class SelfAttention(ConfiguredLayer):
         length: int,
         mask_logits: keras.KerasTensor,
         dropout: Callable,
-        training: bool,
     ) -> tuple[keras.KerasTensor, keras.KerasTensor]:
         """Returns what is read, `[batch * count, H]`, and how much of each.
 
@@ -322,7 +316,6 @@ class SelfAttention(ConfiguredLayer):
             length: how many are read.
             mask_logits: as for `call`.
             dropout: of the attention weights.
-            training: whether there will be gradients.
         """
         width = self.config.hidden_size
         query = self._split_heads(query, count, (0, 2, 1, 3))
@@ -331,7 +324,7 @@ class SelfAttention(ConfiguredLayer):
         scale = (width / self.config.num_attention_heads) ** (-0.5)
         logits = ops.matmul(query * scale, key)
         logits = logits + ops.cast(mask_logits, logits.dtype)
-        probs = (softmax if training else ops.softmax)(logits)
+        probs = ops.softmax(logits)
         context = ops.matmul(dropout(probs), value)
         context = ops.transpose(context, (0, 2, 1, 3))
         return ops.reshape(context, (-1, width)), probs
@@ -398,7 +391,6 @@ class SelfAttention(ConfiguredLayer):
             dropout=lambda probs: self.probs_dropout(
                 probs, keys=keys[0], training=training, rows=rows
             ),
-            training=training,
         )
         parts = (self.query, self.key, self.value, self.output_dense)
         if training and recompute and not any(map(_is_quantized, parts)):
@@ -412,7 +404,7 @@ class SelfAttention(ConfiguredLayer):
                 context, probs = context_of(
                     *map(ops.add, products, biases), mask_logits=mask_logits
                 )
-                output = product(context, kernels[3])
+                output = ops.matmul(context, kernels[3])
                 # A result that nobody wants would be given a gradient of 0.
                 return (output, probs) if output_attentions else (output,)
 
@@ -499,9 +491,9 @@ class FeedForward(ConfiguredLayer):
         flat = ops.reshape(hidden, (-1, self.config.hidden_size))
         parts = (self.intermediate, self.output_dense)
         if training and not any(map(_is_quantized, parts)):
-            output = product_of(_biased_activation, self.activation)(
+            output = recomputed_product(_biased_activation, self.activation)(
                 ops.cast(self.output_dense.kernel, self.compute_dtype),
-                product(flat, self.intermediate.kernel),
+                ops.matmul(flat, self.intermediate.kernel),
                 self.intermediate.bias,
             )
         else:

@@ -9,7 +9,7 @@ import math
 import keras
 from keras import ops
 
-from albert_tf.modeling.fused import argmax, with_gradient
+from albert_tf.modeling.kernels import argmax, with_gradient
 
 # (weighted sum, weight), scalars.
 Pair = tuple[keras.KerasTensor, keras.KerasTensor]
@@ -23,6 +23,8 @@ def negative_log_likelihood(
     Not a number where there is no class of a label.
     """
     labels = _row(ops.cast(labels, "int32"), logits[..., 0])
+    # (tiny, 64 x 64 tokens, bfloat16: step +29 % with TensorFlow's own; base,
+    # 2 x 512: +1 %.)
     return with_gradient(_likelihood, _likelihood_gradient)(logits, labels)
 
 

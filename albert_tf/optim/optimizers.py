@@ -17,7 +17,7 @@ import numpy as np
 from keras import ops
 
 from albert_tf.config import OptimizerConfig, lookup
-from albert_tf.modeling.fused import compiled
+from albert_tf.modeling.kernels import compiled
 from albert_tf.optim.variable_rules import matches, path_patterns
 
 # Variables, by path, that neither decay nor adapt (the original's list).

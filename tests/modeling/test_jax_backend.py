@@ -21,7 +21,7 @@ import numpy as np
 import keras
 assert keras.backend.backend() == "jax"
 from albert_tf.modeling.dropout import example_keys
-from albert_tf.modeling.fused import handed_on
+from albert_tf.modeling.kernels import shared_use
 from albert_tf.modeling.models import models
 
 given = np.load("given.npz")
@@ -77,8 +77,8 @@ np.savez("found.npz", **found)
 # Parts of a gradient are added in the weight's type: 256 + 1 is no bfloat16.
 def total(weight):
     value, sums = weight.astype("bfloat16"), 0.0
-    for left, part in enumerate([1.0, 1.0, 256.0, 1.0]):
-        used, weight, value = handed_on(weight, value, 3 - left)
+    for number, part in enumerate([1.0, 1.0, 256.0, 1.0]):
+        used, weight = shared_use(weight, value, number == 3)
         sums += (used * part).sum().astype("float32")
     return sums
 

@@ -12,7 +12,7 @@ class MaskingConfig(Section):
 
     masked_lm_prob: float = setting(
         0.15,
-        "Share of the tokens to predict; at least one of each sequence.",
+        "Share of tokens to predict; at least one per sequence.",
         minimum=0.0,
         maximum=0.9,
     )
@@ -23,12 +23,12 @@ class MaskingConfig(Section):
         True, "p(n) proportional to 1/n; off: proportional to n."
     )
     whole_word_masking: bool = setting(
-        True, "Mask words whole; off: each piece counts as a word."
+        True, "Whole-word masking; off: each piece counts as a word."
     )
     max_predictions_per_seq: int = setting(
         0,
-        "Most tokens to predict in a sequence; 0: what masked_lm_prob of "
-        "the longest sequence needs (the original: 20).",
+        "Maximum tokens to predict per sequence; 0: masked_lm_prob of the "
+        "longest sequence (the original: 20).",
         minimum=0,
     )
 
@@ -45,27 +45,25 @@ class PretrainingDataConfig(Section):
 
     document_separator: str = setting(
         "auto",
-        "Where a document of plain text ends: with its file, at a blank "
-        "line, or auto: blank_line for a single file of plain text that is "
-        "not hard-wrapped and for one sentence a line, else file. A Markdown "
-        "file is a document, and so are a line of JSON lines and a <doc> of "
-        "WikiExtractor.",
+        "End of a document of plain text: file, blank_line, or auto: "
+        "blank_line for a single file that is not hard-wrapped and for one "
+        "sentence per line, otherwise file. A Markdown file, a JSON line "
+        "and a <doc> of WikiExtractor are a document each.",
         choices=("auto", "file", "blank_line"),
     )
     skip_header_lines: int = setting(
-        0, "Lines at the head of each file that are not its text.", minimum=0
+        0, "Lines to skip at the start of each file.", minimum=0
     )
     remove_duplicates: str = setting(
         "none",
-        "Leave out what was read before, to the letter: documents, or "
-        "paragraphs as well.",
+        "Remove exact duplicates: of documents, or of paragraphs as well.",
         choices=("none", "documents", "paragraphs"),
     )
     sentence_splitter: str = setting(
         "punkt",
         "punkt: NLTK's Punkt trained on the corpus itself, and Unicode's "
-        "sentence marks of other scripts (Chinese, Hindi, Arabic ...); "
-        "newline: each line is a sentence already.",
+        "sentence terminators of other scripts (Chinese, Hindi, Arabic "
+        "...); newline: one sentence per line.",
         choices=("punkt", "newline"),
     )
     sentence_objective: str = setting(
@@ -80,10 +78,13 @@ class PretrainingDataConfig(Section):
         choices=("dynamic", "static"),
     )
     max_seq_length: int = setting(
-        512, "Tokens in a record, special ones included.", minimum=8
+        512, "Maximum tokens of a record, special ones included.", minimum=8
     )
     short_seq_prob: float = setting(
-        0.1, "Share of the instances drawn shorter.", minimum=0.0, maximum=1.0
+        0.1,
+        "Share of instances with a random shorter length.",
+        minimum=0.0,
+        maximum=1.0,
     )
     dupe_factor: int = setting(
         1,
@@ -102,7 +103,7 @@ class PretrainingDataConfig(Section):
     )
     random_seed: int = setting(
         12345,
-        "Seed of everything that is drawn.",
+        "Random seed.",
         minimum=0,
         maximum=2**63 - 1,
         flag="seed",
@@ -118,8 +119,8 @@ class FeatureConfig(Section):
 
     max_seq_length: int = setting(
         512,
-        "Tokens of an example, special ones included; no more than the model "
-        "has positions.",
+        "Maximum tokens of an example, special ones included; at most the "
+        "model's positions.",
         minimum=8,
         maximum=MAX_TOKENS,
     )
@@ -131,26 +132,26 @@ class FeatureConfig(Section):
     )
     max_query_length: int = setting(
         64,
-        "Tokens of a question; what is longer is cut.",
+        "Maximum tokens of a question; longer ones are truncated.",
         minimum=1,
         maximum=MAX_TOKENS,
     )
     max_answer_length: int = setting(
         30,
-        "Tokens of an answer that the model may give.",
+        "Maximum tokens of a predicted answer.",
         minimum=1,
         maximum=MAX_TOKENS,
     )
     n_best_size: int = setting(
         20,
-        "Likeliest answers that are kept of a question.",
+        "Size of the n-best list of a question.",
         minimum=1,
         maximum=MAX_TOKENS,
     )
     max_choice_length: int = setting(
         128,
-        "Tokens of a question with one of its options (multiple choice); the "
-        "last ones are kept.",
+        "Maximum tokens of a question with one of its choices (multiple "
+        "choice); truncation keeps the last.",
         minimum=1,
         maximum=MAX_TOKENS,
     )

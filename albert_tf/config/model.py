@@ -62,7 +62,7 @@ class ModelConfig(Section):
         768, "H: width of the hidden states.", minimum=1, maximum=2**16
     )
     num_hidden_layers: int = setting(
-        12, "How many times a block is applied.", minimum=1, maximum=_MAX_BLOCKS
+        12, "Number of block applications.", minimum=1, maximum=_MAX_BLOCKS
     )
     num_hidden_groups: int = setting(
         1,
@@ -113,7 +113,7 @@ class ModelConfig(Section):
         1e-12, "Added to the variance in layer normalisation.", minimum=0.0
     )
     sharing: str = setting(
-        "all", "What the layers of a group share.", choices=SHARING
+        "all", "Parameters that the layers of a group share.", choices=SHARING
     )
     always_project_embeddings: bool = setting(
         False,

@@ -21,7 +21,7 @@ class OptimizerConfig(Section):
     num_warmup_steps: int = setting(3125, "Steps of linear warm-up.", minimum=0)
     learning_rate_decay: str = setting(
         "polynomial",
-        "How the learning rate falls after the warm-up.",
+        "Learning-rate decay after the warm-up.",
         choices=("polynomial", "cosine", "constant"),
     )
     decay_power: float = setting(
@@ -32,15 +32,15 @@ class OptimizerConfig(Section):
     )
     original_schedule: bool = setting(
         False,
-        "The schedule as google-research/albert computes it: the first step "
-        "has rate 0, and the decay counts from the start of the run, so that "
-        "the rate jumps where the warm-up ends.",
+        "Use google-research/albert's schedule: the first step has rate 0 "
+        "and the decay counts from step 0, so the rate jumps where the "
+        "warm-up ends.",
     )
     layer_decay: float = setting(
         1.0,
-        "The learning rate of a layer is so many times that of the one above "
-        "it; the heads have the full rate. Layers that share weights count "
-        "as one.",
+        "Layer-wise learning-rate decay: factor from a layer to the one "
+        "below it; heads have the full rate. Layers that share weights "
+        "count as one.",
         minimum=0.0,
         maximum=1.0,
     )
@@ -49,22 +49,23 @@ class OptimizerConfig(Section):
     )
     exclude_from_weight_decay: str = setting(
         "LayerNorm,layer_norm,bias",
-        "Regular expressions, separated by commas: variables whose path "
-        "matches one have no weight decay.",
+        "Regular expressions, comma-separated: variables whose path "
+        "matches one get no weight decay.",
     )
     exclude_from_layer_adaptation: str = setting(
         "LayerNorm,layer_norm,bias",
-        "Likewise: variables that LAMB does not rescale.",
+        "Regular expressions, comma-separated: variables whose path "
+        "matches one get no trust ratio (LAMB).",
     )
     freeze: str = setting(
         "",
-        "Likewise: variables that are not trained at all (encoder: a probe "
-        "on the pretrained encoder).",
+        "Regular expressions, comma-separated: variables whose path "
+        "matches one are not trained (encoder: train the head only).",
     )
     ema_decay: float = setting(
         0.0,
         "Decay of an exponential moving average of the weights, which is "
-        "evaluated and saved as the model in their place; 0: none.",
+        "evaluated and saved in their place; 0: none.",
         minimum=0.0,
         maximum=0.9999999,
     )
@@ -75,15 +76,17 @@ class OptimizerConfig(Section):
         0.999, "Decay of the second moment.", minimum=0.0, maximum=0.9999999
     )
     epsilon: float = setting(
-        1e-6, "Added to the root of the second moment.", minimum=0.0
+        1e-6, "Added to the square root of the second moment.", minimum=0.0
     )
     bias_correction: bool = setting(
         False,
-        "Correct the moments for their start at 0: the paper and "
-        "tensorflow-addons do, the released models' code does not.",
+        "Bias-correct the moments, as the LAMB paper and tensorflow-addons "
+        "do; the released models' code does not.",
     )
     max_grad_norm: float = setting(
-        1.0, "Clip the global gradient norm; 0: never.", minimum=0.0
+        1.0,
+        "Gradient clipping: maximum global norm; 0: no clipping.",
+        minimum=0.0,
     )
 
 
@@ -99,7 +102,7 @@ class TrainingConfig(Section):
 
     num_train_steps: int = setting(
         125000,
-        "Optimizer steps; 0 (fine-tuning only): what num_train_epochs needs.",
+        "Optimizer steps; 0 (fine-tuning only): num_train_epochs decides.",
         minimum=0,
     )
     train_batch_size: int = setting(
@@ -116,25 +119,23 @@ class TrainingConfig(Section):
     )
     precision: str = setting(
         "float32",
-        "Arithmetic of the layers; weights stay float32. float16 scales the "
-        "loss, so that small gradients are not lost.",
+        "Mixed precision: arithmetic of the layers; weights stay float32. "
+        "float16 adds loss scaling.",
         choices=("float32", "bfloat16", "float16"),
     )
     micro_batch_size: int = setting(
         0,
-        "Sequences (of multiple choice: examples, with all their choices) "
-        "that a replica works on at a time; the gradients of "
-        "several such parts are added up before the update. 0: a replica's "
-        "whole share of the batch; auto: the largest that fits into memory, "
-        "which a new run tries and config.json keeps.",
+        "Gradient accumulation: sequences (multiple choice: examples with "
+        "all choices) per micro-batch and replica. 0: the whole "
+        "per-replica batch; auto: the largest that fits in memory, probed "
+        "once and kept in config.json.",
         minimum=0,
         words=("auto",),
         may_change=True,
     )
     steps_per_loop: int = setting(
         1,
-        "Steps per call of the compiled loop: more of them keep an "
-        "accelerator busy.",
+        "Steps per call of the compiled loop; more keep an accelerator busy.",
         minimum=1,
         may_change=True,
     )
@@ -143,10 +144,9 @@ class TrainingConfig(Section):
     )
     remat: str = setting(
         "none",
-        "What is computed again for the gradient instead of being kept, for "
-        "less memory, more time and the same result: selective, what is large "
-        "for its arithmetic (about half of the memory); full, the inside of "
-        "every block.",
+        "Activation checkpointing: what the backward pass recomputes to "
+        "save memory, with the same result: selective, attention (about "
+        "half of the memory); full, the inside of every block.",
         choices=REMAT,
         may_change=True,
     )
@@ -155,7 +155,7 @@ class TrainingConfig(Section):
     )
     keep_checkpoint_max: int = setting(
         5,
-        "Newest checkpoints that are kept, beside the best.",
+        "Number of newest checkpoints to keep.",
         minimum=1,
         may_change=True,
     )
@@ -169,31 +169,31 @@ class TrainingConfig(Section):
         may_change=True,
     )
     max_eval_steps: int = setting(
-        0, "Most batches of one evaluation; 0: all.", minimum=0
+        0, "Maximum batches per evaluation; 0: all.", minimum=0
     )
     best_metric: str = setting(
         "",
-        "The measure of an evaluation by which the best model is kept; the "
-        "lowest of a loss, perplexity or error, the highest of anything else. "
-        "Empty: what suits the job.",
+        "Metric that selects the best model: the lowest for a loss, "
+        "perplexity or error, the highest otherwise. Empty: the job's "
+        "default.",
     )
     early_stopping_patience: int = setting(
         0,
-        "End the run after so many evaluations without a better one; 0: never.",
+        "Evaluations without improvement after which training stops; 0: never.",
         minimum=0,
     )
     on_nonfinite: str = setting(
         "stop",
-        "At a loss or gradient that is NaN or infinite, which is never "
-        "applied: stop the run; skip the step and go on; or rollback to the "
-        "last checkpoint and go on with other examples.",
+        "What to do at a NaN or infinite loss or gradient, which is never "
+        "applied: stop the run; skip the step; or rollback to the last "
+        "checkpoint and continue with other examples.",
         choices=("stop", "skip", "rollback"),
         may_change=True,
     )
     max_loss_spike: float = setting(
         0.0,
-        "Skip a step whose loss is more than so many standard deviations "
-        "above the mean of the last 128 steps; 0: never.",
+        "Skip a step whose loss exceeds the mean of the last 128 steps by "
+        "more than this number of standard deviations; 0: never.",
         minimum=0.0,
         may_change=True,
     )
@@ -210,20 +210,19 @@ class PretrainingSettings(Section):
     )
     phases: str = setting(
         "",
-        "Steps of each phase, where several directories of shards are read "
-        "one after another (short sequences, then long ones): numbers "
-        "separated by commas, which add up to num_train_steps.",
+        "Steps of each phase, comma-separated, when --train_data names "
+        "several directories of shards (short sequences, then long ones); "
+        "they add up to num_train_steps.",
     )
     phase_batch_sizes: str = setting(
         "",
-        "The global batch of each phase, likewise; empty: train_batch_size "
-        "in all.",
+        "Global batch size of each phase, comma-separated; empty: "
+        "train_batch_size.",
     )
     depth_schedule: str = setting(
         "",
-        "How many of the model's layers are applied from which step on: "
-        "0:3,2000:6,4000:12. Layers that share weights make it possible: "
-        "those that train shallow go on unchanged. Empty: all, always.",
+        "Progressive depth, as step:layers: 0:3,2000:6,4000:12. Shared "
+        "layers keep their weights. Empty: all layers from the start.",
     )
 
 
@@ -247,21 +246,21 @@ class FinetuneSettings(Section):
     )
     warmup_proportion: float = setting(
         0.1,
-        "Share of the steps that warm up, where num_warmup_steps is 0.",
+        "Share of the steps used for warm-up if num_warmup_steps is 0.",
         minimum=0.0,
         maximum=1.0,
     )
     padding: str = setting(
         "bucket",
-        "bucket: a batch holds examples of about the same length, and is as "
-        "wide as they need; max: every batch is max_seq_length wide, which "
+        "bucket: bucketing by length, each part of a batch only as wide as "
+        "its examples; max: random batches, all max_seq_length wide, which "
         "costs time.",
         choices=("bucket", "max"),
     )
     double_unordered: bool = setting(
         False,
-        "Train on every pair of texts in both orders; for tasks where their "
-        "order says nothing (MRPC, QQP, STS-B, your own).",
+        "Train on every pair of texts in both orders, for tasks with "
+        "symmetric pairs (MRPC, QQP, STS-B, your own).",
     )
 
 
@@ -293,10 +292,10 @@ class RuntimeConfig(Section):
 
     extend_to_steps: int = setting(
         0,
-        "Lengthen the run in --run_dir to so many steps; the other flags stay "
-        "those it was started with. The schedule becomes that of the new "
-        "length, so that the learning rate jumps up from where it had fallen "
-        "to; the last of several --phases is the longer one. 0: do not.",
+        "Extend the run in --run_dir to this number of steps; all other "
+        "flags stay the same. The learning-rate schedule becomes that of "
+        "the new length, so the rate jumps up; of several --phases the "
+        "last one is extended. 0: do not.",
         minimum=0,
     )
     strategy: str = setting(
@@ -307,29 +306,29 @@ class RuntimeConfig(Section):
     )
     num_replicas: int = setting(
         0,
-        "Replicas of mirrored, or of each worker; 0: every device.",
+        "Replicas of mirrored or of each worker; 0: one per device.",
         minimum=0,
     )
     cluster: str = setting(
         "",
         "How the workers of multi_worker find each other: tf_config, the "
-        "variable TF_CONFIG as it is; local:N, N processes that are started "
-        "on this machine; jobset, of Kubernetes; slurm. Empty: tf_config.",
+        "variable TF_CONFIG; local:N, N processes started on this machine; "
+        "jobset:N, Kubernetes; slurm. Empty: tf_config.",
     )
     cluster_timeout_secs: float = setting(
         600.0,
-        "How long to wait for the other workers at the start.",
+        "Seconds to wait for the other workers at the start.",
         minimum=1.0,
     )
     tpu: str = setting("local", "The TPU's name; local: that of this machine.")
     data_timeout_secs: float = setting(
         600.0,
-        "How long a batch may take to be read before the run ends and tells "
-        "where it hangs.",
+        "Seconds that reading a batch may take before the run ends and "
+        "reports where it hangs.",
         minimum=1.0,
     )
     profile_steps: str = setting(
         "",
-        "Record what happens between two steps, such as 10,20, for "
+        "Profile from one step to another, such as 10,20, for "
         "TensorBoard's profiler.",
     )

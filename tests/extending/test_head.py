@@ -1,0 +1,34 @@
+"""The class that docs/extending.md adds: trained, saved and loaded."""
+
+import numpy as np
+from numpy_albert import SMALL, random_features
+
+from albert_tf.interchange.convert import models_by_head
+from albert_tf.modeling.heads import HEADS
+from albert_tf.modeling.models import AlbertForClassification, model_class
+
+
+def test_a_class_is_all_that_a_head_needs(import_section, tmp_path):
+    import_section("A head", HEADS, "topics")
+    kind = model_class("topics")
+    assert kind.__name__ == "AlbertForTopics"
+    batch = random_features(SMALL)
+    del batch["masked_lm_positions"]
+    topics = np.array([[1, 0], [1, 1], [0, 0]])
+    model = kind(SMALL, 2)
+    before = np.asarray(model.topics.classifier.kernel)
+    model.compile("sgd")
+    model.fit(batch, topics, verbose=0)
+    assert np.abs(before - model.topics.classifier.kernel).max() > 0
+    model.save_pretrained(tmp_path / "saved")
+    again = kind.from_pretrained(tmp_path / "saved")
+    expected = np.asarray(model(batch)["topic_logits"])
+    assert expected.shape == (3, 2)
+    np.testing.assert_array_equal(again(batch)["topic_logits"], expected)
+    encoder = AlbertForClassification.from_pretrained(
+        tmp_path / "saved", num_labels=3, allow_missing=True
+    )
+    np.testing.assert_array_equal(
+        encoder(batch)["pooled_output"], model(batch)["pooled_output"]
+    )
+    assert models_by_head()["topics"] is kind

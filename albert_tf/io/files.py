@@ -2,11 +2,12 @@
 
 A path with a scheme (`gs://bucket/run`) goes through TensorFlow's file
 systems, and TensorFlow is loaded only then; any other path goes to the
-operating system as it is. Every fault is an OSError, wherever it arises.
+operating system as it is. Every error is an OSError, wherever it arises.
 """
 
 import builtins
 import contextlib
+import functools
 import io
 import os
 import re
@@ -16,12 +17,12 @@ import tempfile
 import uuid
 import zipfile
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from errno import EACCES, EEXIST, EIO, ENOENT, ENOSPC, EOPNOTSUPP, EPROTO
 from typing import IO, Any, BinaryIO
 
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://")
-# A temporary name: the file's own, this, and whose it is.
+# A temporary name: the file's own, this, and a number.
 _TEMPORARY = ".tmp-"
 # Few calls, whatever the size of what is written: one to a bucket takes tens
 # of milliseconds.
@@ -37,7 +38,7 @@ ZIP_FAULTS = (
     EOFError,
     ValueError,
     KeyError,
-    # A bit that says encrypted, or packed in a way that it does not know.
+    # Encrypted, or an unknown compression.
     RuntimeError,
     NotImplementedError,
     struct.error,
@@ -71,45 +72,42 @@ def open(path: Path, mode: str = "rb") -> IO[Any]:
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Gives a file to write, which gets its name when it is whole and kept.
+    """Yields a file to write, which replaces `path` when it is complete.
 
-    When the writing fails nothing is left of it, and what had the name
+    When writing fails nothing is left of it, and a file that had the name
     before stays.
     """
     path = os.fspath(path)
-    temporary = temporary_name(path)
+    # Processes on several machines may write one path at the same time.
+    temporary = f"{path}{_TEMPORARY}{uuid.uuid4().int}"
     try:
-        with _open_beside(path, temporary) as file:
+        try:
+            file = open(temporary, "wb")
+        except OSError as error:
+            error.filename = path
+            raise
+        with file:
             yield file
             file.flush()
             if not is_remote(path):
                 os.fsync(file.fileno())
         replace(temporary, path)
     except BaseException:
-        # The fault that led here is the one to tell.
+        # Not to hide the error that led here.
         with contextlib.suppress(OSError):
             remove(temporary)
         raise
 
 
-def _open_beside(path: str, temporary: str) -> BinaryIO:
-    """Returns the temporary file of a path, by whose name faults are told."""
-    try:
-        return open(temporary, "wb")
-    except OSError as error:
-        error.filename = path
-        raise
-
-
 def write(path: Path, content: bytes) -> None:
-    """Writes a file, which gets its name when it is whole and kept."""
+    """Writes a file, which gets its name when it is complete."""
     with replacing(path) as file:
         file.write(content)
 
 
 @contextlib.contextmanager
 def new_directory(path: Path) -> Iterator[str]:
-    """Gives a new directory on disk, beside `path`, to be renamed to it.
+    """Yields a new directory on disk, beside `path`, to be renamed to it.
 
     No other file or directory has its name; it is removed with the context
     unless it was renamed.
@@ -129,7 +127,7 @@ def new_directory(path: Path) -> Iterator[str]:
 
 
 def is_new_directory(found: str, name: str) -> bool:
-    """Returns whether `new_directory` gave a directory to become `name`."""
+    """Returns whether `found` is a name of `new_directory` for `name`."""
     pattern = rf"{re.escape(name)}\.writing-[0-9a-f]{{12}}(\.old)?"
     return re.fullmatch(pattern, found) is not None
 
@@ -138,16 +136,16 @@ def is_new_directory(found: str, name: str) -> bool:
 def local_directory(
     directory: Path, last: str, *, replaces: Collection[str] = ()
 ) -> Iterator[str]:
-    """Gives a directory on disk for what is to be written to `directory`.
+    """Yields a directory on disk for files that are to go to `directory`.
 
     It is `directory` itself where that is on disk. Else it is a temporary
-    one, whose files go to the bucket when the body is done; when the body
-    fails, nothing is changed there.
+    one, whose files go to the bucket at the end; when the body fails, nothing
+    changes there.
 
     Args:
         directory: made where missing.
-        last: the file that a reader looks for first; what lacks it is not
-            taken for whole.
+        last: the file that a reader looks for first; a directory without it
+            counts as incomplete.
         replaces: names in a bucket's directory that are removed where the
             body wrote none of that name; all other names stay.
     """
@@ -166,15 +164,15 @@ def _upload(
 ) -> None:
     """Copies the files of a directory on disk into one in a bucket.
 
-    A bucket renames no directories. So what stands there stays until all
-    is there under temporary names; then `last` goes first and comes last,
-    that at no time the one's and the other's files look like a whole.
+    A bucket renames no directories. So the files in it stay until all new
+    ones are there under temporary names; then `last` goes first and comes
+    last, so that no mixture of old and new files looks complete.
     """
     names = sorted(_files_below(source), key=lambda name: name == last)
     arriving = {n: f"{target}/{n}{_TEMPORARY}{os.getpid()}" for n in names}
     try:
-        for place in set(map(os.path.dirname, arriving.values())):
-            makedirs(place)
+        for parent in set(map(os.path.dirname, arriving.values())):
+            makedirs(parent)
         for name, arrived in arriving.items():
             with (
                 open(os.path.join(source, name)) as reader,
@@ -186,7 +184,7 @@ def _upload(
         for name, arrived in arriving.items():
             replace(arrived, f"{target}/{name}")
     except BaseException:
-        # The fault that led here is the one to tell.
+        # Not to hide the error that led here.
         for arrived in arriving.values():
             with contextlib.suppress(OSError):
                 remove(arrived)
@@ -200,34 +198,23 @@ def _upload(
 def _files_below(directory: str, within: str = "") -> Iterator[str]:
     """Yields the names of a directory's files, those deeper as "a/b"."""
     for name in listdir(os.path.join(directory, within)):
-        place = os.path.join(within, name)
-        if isdir(os.path.join(directory, place)):
-            yield from _files_below(directory, place)
+        path = os.path.join(within, name)
+        if isdir(os.path.join(directory, path)):
+            yield from _files_below(directory, path)
         else:
-            yield place
-
-
-def temporary_name(path: str) -> str:
-    """Returns a new name for a file until it is whole.
-
-    Processes on several machines may write one path at the same time.
-    """
-    return f"{path}{_TEMPORARY}{uuid.uuid4().int}"
+            yield path
 
 
 def unfinished(name: str) -> str:
-    """Returns the name of the file that `replacing` writes as `name`.
-
-    Empty where it writes under no such name.
-    """
+    """Returns the name that `replacing` gives to a temporary file, else ""."""
     found = re.fullmatch(rf"(.*){re.escape(_TEMPORARY)}\d+", name)
     return found[1] if found else ""
 
 
 def replace(source: Path, target: Path) -> None:
-    """Renames a file over whatever has the name, and keeps it so on disk."""
+    """Renames a file over an existing one, and flushes the change to disk."""
     if is_remote(target):
-        with _as_os_errors(target) as gfile:
+        with _gfile(target) as gfile:
             gfile.rename(source, target, overwrite=True)
         return
     os.replace(source, target)
@@ -241,23 +228,17 @@ def replace(source: Path, target: Path) -> None:
 
 def exists(path: Path) -> bool:
     """Returns whether there is a file or directory."""
-    if is_remote(path):
-        with _as_os_errors(path) as gfile:
-            return gfile.exists(path)
-    return os.path.exists(path)
+    return _either(os.path.exists, "exists", path)
 
 
 def lexists(path: Path) -> bool:
     """Returns whether anything has the name, be it a link to nothing."""
-    return exists(path) if is_remote(path) else os.path.lexists(path)
+    return _either(os.path.lexists, "exists", path)
 
 
 def isdir(path: Path) -> bool:
     """Returns whether there is a directory."""
-    if is_remote(path):
-        with _as_os_errors(path) as gfile:
-            return gfile.isdir(path)
-    return os.path.isdir(path)
+    return _either(os.path.isdir, "isdir", path)
 
 
 def isfile(path: Path) -> bool:
@@ -269,19 +250,15 @@ def isfile(path: Path) -> bool:
 
 def listdir(path: Path) -> list[str]:
     """Returns the names in a directory, sorted."""
-    if is_remote(path):
-        with _as_os_errors(path) as gfile:
-            # Buckets give directories a slash at the end.
-            return sorted(name.rstrip("/") for name in gfile.listdir(path))
-    return sorted(os.listdir(path))
+    # Buckets give directories a slash at the end.
+    names = _either(os.listdir, "listdir", path)
+    return sorted(name.rstrip("/") for name in names)
 
 
 def size(path: Path) -> int:
     """Returns the number of bytes in a file."""
-    if is_remote(path):
-        with _as_os_errors(path) as gfile:
-            return gfile.stat(path).length
-    return os.path.getsize(path)
+    status = _either(os.stat, "stat", path)
+    return status.length if is_remote(path) else status.st_size
 
 
 def sizes(path: Path) -> dict[str, int]:
@@ -298,37 +275,32 @@ def sizes(path: Path) -> dict[str, int]:
 
 def makedirs(path: Path) -> None:
     """Makes a directory and those above it, where missing."""
-    if is_remote(path):
-        with _as_os_errors(path) as gfile:
-            gfile.makedirs(path)
-    else:
-        os.makedirs(path, exist_ok=True)
+    _either(functools.partial(os.makedirs, exist_ok=True), "makedirs", path)
 
 
 def remove(path: Path) -> None:
     """Removes a file."""
-    if is_remote(path):
-        with _as_os_errors(path) as gfile:
-            gfile.remove(path)
-    else:
-        os.remove(path)
+    _either(os.remove, "remove", path)
 
 
 def remove_tree(path: Path) -> None:
     """Removes a directory with all that it holds, if it exists."""
-    if is_remote(path):
-        with (
-            contextlib.suppress(FileNotFoundError),
-            _as_os_errors(path) as gfile,
-        ):
-            gfile.rmtree(path)
-    else:
-        shutil.rmtree(path, ignore_errors=True)
+    with contextlib.suppress(FileNotFoundError):
+        remove_local = functools.partial(shutil.rmtree, ignore_errors=True)
+        _either(remove_local, "rmtree", path)
+
+
+def _either(local: Callable[[Path], Any], remote: str, path: Path) -> Any:
+    """Calls a function of the system, or the one that TensorFlow calls so."""
+    if not is_remote(path):
+        return local(path)
+    with _gfile(path) as gfile:
+        return getattr(gfile, remote)(path)
 
 
 @contextlib.contextmanager
-def _as_os_errors(path: Path) -> Iterator[Any]:
-    """Gives tf.io.gfile, and raises its errors as OSError."""
+def _gfile(path: Path) -> Iterator[Any]:
+    """Yields tf.io.gfile, and raises its errors as OSError."""
     import tensorflow as tf
 
     kinds = tf.errors
@@ -350,12 +322,12 @@ def _as_os_errors(path: Path) -> Iterator[Any]:
 
 
 class _RemoteFile(io.RawIOBase):
-    """A file of a TensorFlow file system, as Python's own files are."""
+    """A file of a TensorFlow file system with the interface of Python's."""
 
     def __init__(self, path: str, mode: str) -> None:
         self.name = path
         self._mode = mode
-        with _as_os_errors(path) as gfile:
+        with _gfile(path) as gfile:
             self._file = gfile.GFile(path, mode)
             if self.readable():
                 # It would be opened, and found missing, at the first read.
@@ -371,29 +343,29 @@ class _RemoteFile(io.RawIOBase):
         return self.readable()
 
     def readinto(self, buffer: Any) -> int:
-        with _as_os_errors(self.name):
+        with _gfile(self.name):
             content = self._file.read(len(buffer))
         buffer[: len(content)] = content
         return len(content)
 
     def write(self, content: Any) -> int:
-        with _as_os_errors(self.name):
+        with _gfile(self.name):
             self._file.write(bytes(content))
         return len(content)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        with _as_os_errors(self.name):
+        with _gfile(self.name):
             self._file.seek(offset, whence)
         return self.tell()
 
     def tell(self) -> int:
-        with _as_os_errors(self.name):
+        with _gfile(self.name):
             return self._file.tell()
 
     def close(self) -> None:
         if not self.closed:
             try:
-                with _as_os_errors(self.name):
+                with _gfile(self.name):
                     self._file.close()
             finally:
                 super().close()

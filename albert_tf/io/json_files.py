@@ -15,7 +15,7 @@ MAX_JSON_BYTES = 1 << 20
 
 
 def _json_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Returns the object of these pairs or says which key is at fault."""
+    """Returns the object of these pairs; errors name the key."""
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
@@ -49,7 +49,7 @@ def read_at_most(path: str | os.PathLike[str], limit: int) -> bytes:
                 raise UserError(f"{path} is a pipe or a device, not a file.")
         with files.open(path) as file:
             size = files.size(path)
-            # The reported size may be wrong.
+            # The reported size may be too small.
             content = file.read(limit + 1) if size <= limit else b""
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}.") from None

@@ -1,7 +1,7 @@
-"""Pretraining records: what they hold, to bytes and back.
+"""The schemas of pretraining records: serialised and parsed by one table.
 
-`RECORD_SPECS` says what a record of each kind holds; `serialize_batch` writes
-by it and `parse_batch` reads by it. `shards` keeps records in files.
+`serialize_batch` writes by `RECORD_SPECS` and `parse_batch` reads by it;
+`shards` keeps records in files.
 """
 
 import dataclasses
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf.config import UserError
+from albert_tf.config import UserError, require
 from albert_tf.records.example_wire import Column, encode_examples
 
 # Lengths of a feature that are not a number.
@@ -18,7 +18,7 @@ TOKENS = "tokens"  # the record's own number of tokens
 SEQUENCE = "sequence"  # max_seq_length, padded
 SLOTS = "slots"  # the room for masked positions, padded
 
-# Returns what messages call the record with a number within its batch.
+# Returns a record's name in messages, by its number within its batch.
 Namer = Callable[[int], str]
 _RECORD: Namer = "Record {}".format
 
@@ -28,18 +28,12 @@ class Feature:
     """One feature of a record: `name` inside, `stored_name` in the file."""
 
     name: str
-    dtype: str  # "int64" or "float32", the two that tf.train.Example has here
     length: str | int
-    stored_name: str
+    dtype: str = "int64"  # or "float32": tf.train.Example has both
+    stored_name: str = ""
 
-
-def _feature(
-    name: str,
-    length: str | int,
-    dtype: str = "int64",
-    stored_name: str | None = None,
-) -> Feature:
-    return Feature(name, dtype, length, stored_name or name)
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "stored_name", self.stored_name or self.name)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,23 +52,23 @@ RECORD_SPECS: dict[str, RecordSpec] = {
         RecordSpec(
             "dynamic",
             (
-                _feature("input_ids", TOKENS),
-                _feature("segment_ids", TOKENS),
-                _feature("word_starts", TOKENS),
-                _feature("sentence_order_label", 1),
+                Feature("input_ids", TOKENS),
+                Feature("segment_ids", TOKENS),
+                Feature("word_starts", TOKENS),
+                Feature("sentence_order_label", 1),
             ),
         ),
         RecordSpec(
             "static",
             (
-                _feature("input_ids", SEQUENCE),
-                _feature("input_mask", SEQUENCE),
-                _feature("segment_ids", SEQUENCE),
-                _feature("token_boundary", SEQUENCE),
-                _feature("masked_lm_positions", SLOTS),
-                _feature("masked_lm_ids", SLOTS),
-                _feature("masked_lm_weights", SLOTS, "float32"),
-                _feature(
+                Feature("input_ids", SEQUENCE),
+                Feature("input_mask", SEQUENCE),
+                Feature("segment_ids", SEQUENCE),
+                Feature("token_boundary", SEQUENCE),
+                Feature("masked_lm_positions", SLOTS),
+                Feature("masked_lm_ids", SLOTS),
+                Feature("masked_lm_weights", SLOTS, "float32"),
+                Feature(
                     "sentence_order_label",
                     1,
                     stored_name="next_sentence_labels",
@@ -85,16 +79,16 @@ RECORD_SPECS: dict[str, RecordSpec] = {
 }
 
 
-def record_spec(kind: Any, place: str) -> RecordSpec:
+def record_spec(kind: Any, source: str) -> RecordSpec:
     """Returns the row of RECORD_SPECS that a metadata.json names.
 
     Raises:
-        UserError: naming `place`, for records of another kind, such as those
+        UserError: naming `source`, for records of another kind, such as those
             of a task.
     """
     if kind not in RECORD_SPECS:
         raise UserError(
-            f"{place}: record_kind={kind!r} is not one of "
+            f"{source}: record_kind={kind!r} is not one of "
             f"{', '.join(RECORD_SPECS)}, the kinds of pretraining records."
         )
     return RECORD_SPECS[kind]
@@ -109,7 +103,7 @@ def serialize_batch(
     serialisation. TensorFlow is not needed.
 
     Args:
-        spec: what to write.
+        spec: the schema.
         columns: for every feature's name an array `[batch, length]`, or
             `[batch]` for a single number, or a pair: flat values, and how
             many of them each example has, `[batch]`.
@@ -159,7 +153,7 @@ def _as_column(feature: Feature, column: np.ndarray | Column) -> Column:
 
 
 def _needed_sizes(feature: Feature, sizes: np.ndarray) -> np.ndarray:
-    """Returns what every feature of this length needs, by the first of them."""
+    """Returns the size of features of this length, by the first of them."""
     if feature.length == TOKENS:
         return sizes
     padded = feature.length in (SEQUENCE, SLOTS)
@@ -206,11 +200,11 @@ def parse_batch(
     num_slots]`; a single number as `[batch]`. int64 is narrowed to int32.
 
     Args:
-        spec: what the records hold.
+        spec: their schema.
         serialized: the records.
         max_seq_length: tokens of a row.
         num_slots: masked positions of a static record.
-        namer: what messages call a record, by its number in `serialized`.
+        namer: names a record in messages, by its number in `serialized`.
 
     Raises:
         UserError: if a record is no tf.train.Example, lacks a feature, or has
@@ -288,13 +282,11 @@ def _check_sizes(
 ) -> None:
     """Raises UserError for the first record whose feature has a wrong size."""
     for number in np.flatnonzero((sizes != needed) | (sizes == 0)):
-        if not sizes[number]:
-            raise UserError(
-                f"{namer(number)} has no feature {feature.stored_name!r}."
-            )
+        name = feature.stored_name
+        require(sizes[number] > 0, f"{namer(number)} has no feature {name!r}.")
         raise UserError(
-            f"{namer(number)}: feature {feature.stored_name!r} has "
-            f"{sizes[number]} values; expected {needed[number]}."
+            f"{namer(number)}: feature {name!r} has {sizes[number]} values; "
+            f"expected {needed[number]}."
         )
 
 
@@ -316,11 +308,11 @@ def _narrow(
     if values.dtype != np.int64:
         return values
     narrow = values.astype(np.int32)
-    for place in np.flatnonzero(narrow != values)[:1]:
-        number = int(np.searchsorted(np.cumsum(sizes), place, "right"))
+    for index in np.flatnonzero(narrow != values)[:1]:
+        number = int(np.searchsorted(np.cumsum(sizes), index, "right"))
         raise UserError(
             f"{namer(number)}: feature {feature.stored_name!r} has the value "
-            f"{values[place]}, which is beyond int32."
+            f"{values[index]}, which is beyond int32."
         )
     return narrow
 

@@ -1,9 +1,9 @@
-"""Directories of pretraining records: shards and their account.
+"""Directories of pretraining records: shards and their metadata.json.
 
 Records lie in shards, TFRecord files named in the directory's
 `metadata.json`, which is written last: a directory without it is unfinished.
-`write_shard` writes one; `open_shards` checks them against the account and
-gives random access by record number. Shards in a bucket are copied to a disk
+`write_shard` writes one; `open_shards` checks them against it and gives
+random access by record number. Shards in a bucket are copied to a disk
 first: there a read takes a thousandth of the time. Nothing else here needs
 TensorFlow.
 """
@@ -16,14 +16,13 @@ import hashlib
 import os
 import shutil
 import tempfile
-import types
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from albert_tf.config import UserError
+from albert_tf.config import UserError, require
 from albert_tf.io import files
 from albert_tf.io.json_files import read_json
 from albert_tf.records.tfrecord import record_spans, write_records
@@ -32,12 +31,12 @@ METADATA_NAME = "metadata.json"
 # The tokenizer of the records, beside them.
 TOKENIZER_DIRECTORY = "tokenizer"
 FORMAT_VERSION = 1
-_COPIED_AT_ONCE = 1 << 24
+_COPY_BYTES = 1 << 24
 
 
 @dataclasses.dataclass(frozen=True)
 class ShardInfo:
-    """What metadata.json says of a shard."""
+    """A shard's entry in metadata.json."""
 
     name: str
     num_records: int
@@ -53,14 +52,10 @@ def shard_name(split: str, shard: int, num_shards: int) -> str:
 def write_shard(
     path: str | os.PathLike[str], records: Iterable[bytes]
 ) -> ShardInfo:
-    """Returns the account of a TFRecord file written with `records`.
-
-    The file has its name only when it is complete and on disk; if `records`
-    fails, nothing is left.
-    """
+    """Writes a TFRecord file, see `files.replacing`; returns its entry."""
     with files.replacing(path) as file:
-        account = write_records(file, records)
-    return ShardInfo(os.path.basename(path), *account)
+        written = write_records(file, records)
+    return ShardInfo(os.path.basename(path), *written)
 
 
 def id_ranges(ids: np.ndarray) -> list[list[int]]:
@@ -76,15 +71,11 @@ def ids_in_ranges(ranges: Sequence[Sequence[int]]) -> np.ndarray:
 
 
 def describe_tokenizer(tokenizer: Any) -> dict[str, Any]:
-    """Returns what a reader must know of the tokenizer to mask and to check."""
+    """Returns the tokenizer's entry in metadata.json: to mask, and to check."""
+    names = ("vocab_size", "pad_id", "unk_id", "cls_id", "sep_id", "mask_id")
     return {
         "fingerprint": tokenizer.fingerprint,
-        "vocab_size": int(tokenizer.vocab_size),
-        "pad_id": int(tokenizer.pad_id),
-        "unk_id": int(tokenizer.unk_id),
-        "cls_id": int(tokenizer.cls_id),
-        "sep_id": int(tokenizer.sep_id),
-        "mask_id": int(tokenizer.mask_id),
+        **{name: int(getattr(tokenizer, name)) for name in names},
         "special_ids": [int(i) for i in tokenizer.special_ids],
         "replacement_id_ranges": id_ranges(tokenizer.replacement_ids),
     }
@@ -106,7 +97,7 @@ class ShardSet:
     ) -> None:
         self.directory = directory
         self.metadata = metadata
-        # What the records are, whatever the directory is called.
+        # Of the contents: the directory may be renamed.
         self.fingerprint = hashlib.sha256(
             "".join(shard.sha256 for shard in shards).encode()
         ).hexdigest()
@@ -130,9 +121,7 @@ class ShardSet:
     def read(self, record_numbers: Iterable[int]) -> list[bytes]:
         """Returns the records with these numbers, in their order."""
         numbers = np.asarray(record_numbers, np.int64)
-        if numbers.size and not (
-            0 <= numbers.min() <= numbers.max() < len(self)
-        ):
+        if numbers.size and not 0 <= numbers.min() <= numbers.max() < len(self):
             raise IndexError(f"A record number is outside range({len(self)}).")
         shards = np.searchsorted(self._first, numbers, side="right") - 1
         return [
@@ -146,7 +135,7 @@ class ShardSet:
         ]
 
     def location(self, record_number: int) -> str:
-        """Returns where a record lies, for messages: file and record."""
+        """Returns a record's file and number in it, for messages."""
         shard = int(np.searchsorted(self._first, record_number, "right")) - 1
         within = record_number - int(self._first[shard])
         return f"{self._paths[shard]}, record {within}"
@@ -158,12 +147,7 @@ class ShardSet:
     def __enter__(self) -> "ShardSet":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: types.TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 
@@ -185,9 +169,8 @@ def open_shards(
             some of the split's shards. Shards behind a scheme (`gs://`) are
             copied to a disk unless they are there.
         split: whose records.
-        cache_dir: where the copies lie, by fingerprint; for the next time
-            as well. The user's own place among the system's temporary files
-            when not given.
+        cache_dir: of the copies, by fingerprint, for the next time as well;
+            by default the user's own directory for temporary files.
 
     Raises:
         UserError: if the directory is unfinished or has no such split, or a
@@ -198,23 +181,22 @@ def open_shards(
     pattern = None if directory == path else os.path.basename(path)
     metadata = read_metadata(directory)
     splits = metadata["splits"]
-    if split not in splits:
-        raise UserError(
-            f"{directory} has no split {split!r}; it has "
-            f"{', '.join(sorted(splits))}."
-        )
+    require(
+        split in splits,
+        f"{directory} has no split {split!r}; it has "
+        f"{', '.join(sorted(splits))}.",
+    )
     shards = [ShardInfo(**shard) for shard in splits[split]["shards"]]
     for shard in shards:
-        if shard.name != os.path.basename(shard.name):
-            raise UserError(
-                f"{os.path.join(directory, METADATA_NAME)} names the shard "
-                f"{shard.name!r}; a name within the directory is needed."
-            )
+        require(
+            shard.name == os.path.basename(shard.name),
+            f"{os.path.join(directory, METADATA_NAME)} names the shard "
+            f"{shard.name!r}; expected a name within the directory.",
+        )
     if pattern is not None:
         _refuse_foreign(directory, pattern, splits)
         shards = [s for s in shards if fnmatch.fnmatchcase(s.name, pattern)]
-        if not shards:
-            raise UserError(f"{path} names no shard of the split {split!r}.")
+        require(bool(shards), f"{path} names no shard of the split {split!r}.")
     return ShardSet(directory, shards, metadata, cache_dir)
 
 
@@ -226,21 +208,24 @@ def read_metadata(directory: str | os.PathLike[str]) -> dict[str, Any]:
             another version of the format.
     """
     directory = os.fspath(directory)
-    if not files.isdir(directory or "."):
-        raise UserError(f"{directory} is not a directory of shards.")
+    require(
+        files.isdir(directory or "."),
+        f"{directory} is not a directory of shards.",
+    )
     path = os.path.join(directory, METADATA_NAME)
-    if not files.isfile(path):
-        raise UserError(
-            f"{directory or '.'} has no {METADATA_NAME}, so its shards are "
-            "unfinished; run build_pretraining_data again with this output "
-            "directory to finish it."
-        )
+    require(
+        files.isfile(path),
+        f"{directory or '.'} has no {METADATA_NAME}, so its shards are "
+        "unfinished; run build_pretraining_data again with this output "
+        "directory to finish it.",
+    )
     metadata = read_json(path)
-    if metadata.get("format_version") != FORMAT_VERSION:
-        raise UserError(
-            f"{path} has format_version={metadata.get('format_version')!r}; "
-            f"{FORMAT_VERSION} is needed. Build the shards again."
-        )
+    version = metadata.get("format_version")
+    require(
+        version == FORMAT_VERSION,
+        f"{path} has format_version={version!r}; expected {FORMAT_VERSION}. "
+        "Build the shards again.",
+    )
     return metadata
 
 
@@ -253,12 +238,12 @@ def _refuse_foreign(
     }
     known.add(METADATA_NAME)
     for name in files.listdir(directory or "."):
-        if fnmatch.fnmatchcase(name, pattern) and name not in known:
-            raise UserError(
-                f"{os.path.join(directory, name)} is not a shard that "
-                f"{METADATA_NAME} names; take a narrower pattern than "
-                f"{pattern!r}."
-            )
+        require(
+            name in known or not fnmatch.fnmatchcase(name, pattern),
+            f"{os.path.join(directory, name)} is not a shard that "
+            f"{METADATA_NAME} names; take a narrower pattern than "
+            f"{pattern!r}.",
+        )
 
 
 def _own_cache() -> str:
@@ -293,7 +278,7 @@ def _copy(path: str, local: str, shard: ShardInfo) -> None:
     try:
         os.makedirs(os.path.dirname(local), exist_ok=True)
         with source, files.replacing(local) as target:
-            shutil.copyfileobj(source, target, _COPIED_AT_ONCE)
+            shutil.copyfileobj(source, target, _COPY_BYTES)
     except OSError as error:
         raise UserError(
             f"{path} ({shard.num_bytes} bytes) cannot be copied to {local}: "
@@ -309,26 +294,26 @@ def _verified_spans(
         num_bytes = os.path.getsize(local)
     except OSError as error:
         raise _missing(path, error) from None
-    if num_bytes != shard.num_bytes:
-        raise UserError(
-            f"{path} has {num_bytes} bytes, {METADATA_NAME} says "
-            f"{shard.num_bytes}: it was cut or replaced. Copy it again or "
-            "build the shards again."
-        )
+    require(
+        num_bytes == shard.num_bytes,
+        f"{path} has {num_bytes} bytes, {METADATA_NAME} says "
+        f"{shard.num_bytes}: it was cut or replaced. Copy it again or build "
+        "the shards again.",
+    )
     with open(local, "rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-        if digest != shard.sha256:
-            raise UserError(
-                f"{path} has sha256 {digest}, {METADATA_NAME} says "
-                f"{shard.sha256}: its contents changed. Copy it again or "
-                "build the shards again."
-            )
-        spans = record_spans(file.fileno())
-    if len(spans[0]) != shard.num_records:
-        raise UserError(
-            f"{path} has {len(spans[0])} records, {METADATA_NAME} says "
-            f"{shard.num_records}."
+        require(
+            digest == shard.sha256,
+            f"{path} has sha256 {digest}, {METADATA_NAME} says "
+            f"{shard.sha256}: its contents changed. Copy it again or build "
+            "the shards again.",
         )
+        spans = record_spans(file.fileno())
+    require(
+        len(spans[0]) == shard.num_records,
+        f"{path} has {len(spans[0])} records, {METADATA_NAME} says "
+        f"{shard.num_records}.",
+    )
     return spans
 
 

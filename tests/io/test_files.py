@@ -1,7 +1,7 @@
 """Files on disk and behind a scheme behave alike.
 
-For a bucket stands `file://`, which goes the same way through TensorFlow.
-(Its `ram://` adds to a file that is opened for writing.)
+`file://` stands for a bucket: it goes the same way through TensorFlow.
+(TensorFlow's `ram://` appends to a file that is opened for writing.)
 """
 
 import errno
@@ -90,15 +90,15 @@ def test_directories(directory):
 
 
 def test_sizes_and_removal_of_a_directory(directory):
-    place = f"{directory}/sub"
-    assert files.sizes(place) == {}
-    files.remove_tree(place)
-    files.makedirs(f"{place}/deep")
-    write(f"{place}/b", b"12")
-    write(f"{place}/a", b"")
-    assert list(files.sizes(place).items()) == [("a", 0), ("b", 2)]
-    files.remove_tree(place)
-    assert not files.exists(place)
+    path = f"{directory}/sub"
+    assert files.sizes(path) == {}
+    files.remove_tree(path)
+    files.makedirs(f"{path}/deep")
+    write(f"{path}/b", b"12")
+    write(f"{path}/a", b"")
+    assert list(files.sizes(path).items()) == [("a", 0), ("b", 2)]
+    files.remove_tree(path)
+    assert not files.exists(path)
 
 
 def test_a_rename_replaces(directory):
@@ -131,13 +131,6 @@ def test_where_nothing_can_be_written_the_file_is_named(tmp_path):
     assert error.value.filename == str(path)
 
 
-def test_a_file_is_written_in_one_call(directory):
-    files.write(f"{directory}/a", b"first")
-    files.write(f"{directory}/a", b"second")
-    assert files.listdir(directory) == ["a"]
-    assert read(f"{directory}/a") == b"second"
-
-
 def below(directory):
     """Returns the content of every file of a directory by its name."""
     found = {}
@@ -151,21 +144,21 @@ def below(directory):
     return found
 
 
-def fill(place, **contents):
+def fill(directory, **contents):
     for name, content in contents.items():
-        write(os.path.join(place, name), content)
+        write(os.path.join(directory, name), content)
 
 
 def test_what_is_written_to_a_local_directory_arrives(directory):
     target = f"{directory}/deep/model"
     for number in (b"1", b"2"):
-        with files.local_directory(target, last="a") as place:
-            assert not files.is_remote(place)
-            os.makedirs(f"{place}/inner/most", exist_ok=True)
-            fill(place, a=number, b=b"", **{"inner/most/c": number * 3_000_000})
+        with files.local_directory(target, last="a") as local:
+            assert not files.is_remote(local)
+            os.makedirs(f"{local}/inner/most", exist_ok=True)
+            fill(local, a=number, b=b"", **{"inner/most/c": number * 3_000_000})
     write(f"{target}/other", b"stays")
-    with files.local_directory(f"{target}/", last="a") as place:
-        fill(place, b=b"new")
+    with files.local_directory(f"{target}/", last="a") as local:
+        fill(local, b=b"new")
     whole = {"b": b"new", "inner/most/c": b"2" * 3_000_000, "other": b"stays"}
     assert below(target).items() >= whole.items()
 
@@ -189,8 +182,8 @@ def test_no_half_of_a_directory_in_a_bucket_looks_whole(tmp_path, moves):
     bucket = f"file://{tmp_path}"
     for number in (b"1", b"2"):
         moves.clear()
-        with files.local_directory(bucket, last="b") as place:
-            fill(place, a=number, b=number, c=number)
+        with files.local_directory(bucket, last="b") as local:
+            fill(local, a=number, b=number, c=number)
     assert moves == [
         ("remove", "b"),
         ("replace", "a"),
@@ -207,8 +200,8 @@ def test_what_is_replaced_in_a_bucket_goes_when_all_is_there(tmp_path, moves):
     fill(tmp_path, **{"deep/z": b"1", "c.tmp-7": b"half"})
     with files.local_directory(
         bucket, last="a", replaces={"a", "b", "c", "deep"}
-    ) as place:
-        fill(place, a=b"2")
+    ) as local:
+        fill(local, a=b"2")
     assert below(bucket) == {"a": b"2", "mine": b"1"}
     assert moves[:2] == [("remove", "a"), ("replace", "a")]
 
@@ -218,9 +211,9 @@ def test_a_failure_changes_nothing_in_a_bucket(tmp_path, monkeypatch):
     fill(tmp_path, a=b"1", b=b"1")
     with (
         pytest.raises(ZeroDivisionError),
-        files.local_directory(bucket, last="a", replaces={"b"}) as place,
+        files.local_directory(bucket, last="a", replaces={"b"}) as local,
     ):
-        fill(place, a=b"2")
+        fill(local, a=b"2")
         raise ZeroDivisionError
     original = files.open
 
@@ -232,9 +225,9 @@ def test_a_failure_changes_nothing_in_a_bucket(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "open", broken)
     with (
         pytest.raises(OSError, match="no more room"),
-        files.local_directory(bucket, last="b", replaces={"a"}) as place,
+        files.local_directory(bucket, last="b", replaces={"a"}) as local,
     ):
-        fill(place, a=b"2", b=b"2")
+        fill(local, a=b"2", b=b"2")
     monkeypatch.undo()
     assert below(bucket) == {"a": b"1", "b": b"1"}
 

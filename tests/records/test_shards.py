@@ -240,7 +240,7 @@ def test_other_wrong_paths_are_told(directory, tmp_path):
 
 def test_another_format_is_told(directory):
     write_json(directory / "metadata.json", {"format_version": 2})
-    with pytest.raises(UserError, match="format_version=2; 1 is needed"):
+    with pytest.raises(UserError, match="format_version=2; expected 1"):
         open_shards(directory, "train")
 
 
@@ -248,7 +248,7 @@ def test_a_shard_outside_the_directory_is_refused(directory):
     metadata = read_metadata(directory)
     metadata["splits"]["train"]["shards"][0]["name"] = "../other.tfrecord"
     write_json(directory / "metadata.json", metadata)
-    with pytest.raises(UserError, match="a name within the directory"):
+    with pytest.raises(UserError, match="expected a name within the directory"):
         open_shards(directory, "train")
 
 

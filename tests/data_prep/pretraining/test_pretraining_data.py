@@ -572,7 +572,7 @@ def test_shards_have_about_64_megabytes(build, monkeypatch):
     [
         ({"workers": 0}, "workers=0 is below"),
         ({"inputs": ["missing"]}, "'missing' does not exist"),
-        ({"num_shards": 5000}, "num_shards=5000 is above the most allowed"),
+        ({"num_shards": 5000}, "num_shards=5000 is above the maximum"),
         ({"eval_fraction": 1e-9}, "1e-09 holds out none of the 9 documents"),
         ({"random_seed": 2**63}, "is above the maximum"),
         (

@@ -11,13 +11,20 @@ from collections.abc import Collection, Iterator
 import keras
 import numpy as np
 
-from albert_tf.config import ModelConfig, UserError, shares_whole_groups
-from albert_tf.interchange.model_directory import replacing_directory
+from albert_tf.config import (
+    ModelConfig,
+    UserError,
+    require,
+    shares_whole_groups,
+)
+from albert_tf.interchange.google_config import check_values
+from albert_tf.interchange.model_files import replacing_directory
+from albert_tf.io import files
 from albert_tf.modeling.models import AlbertModel
 from albert_tf.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from albert_tf.text.tokenizer_base import Tokenizer
 
-# What `save_preset` writes.
+# The files that `save_preset` writes.
 FILES = frozenset(
     (
         "README.md",
@@ -29,6 +36,18 @@ FILES = frozenset(
         "tokenizer.json",
     )
 )
+
+_README = """\
+---
+library_name: keras-hub
+---
+
+# An ALBERT encoder for KerasHub
+
+`keras_hub.models.AlbertBackbone.from_preset(DIRECTORY)` opens it.
+
+{}
+"""
 
 # (layer or variable of our encoder, of theirs), from the models down.
 _TRUNK = (
@@ -49,8 +68,8 @@ _BLOCK = (
     ("feed_forward.output_dense", "feedforward_output_dense"),
     ("feed_forward.layer_norm", "feedforward_layer_norm"),
 )
-_LAYER_NORM_EPS = 1e-12
-_ACTIVATION = "gelu"
+# The only values that its AlbertBackbone has.
+_THEIR_VALUES = {"hidden_act": ("gelu",), "layer_norm_eps": (1e-12,)}
 
 
 def imported() -> types.ModuleType:
@@ -69,16 +88,16 @@ def imported() -> types.ModuleType:
     return keras_hub
 
 
-def left_out(
+def not_stored(
     model: AlbertModel, tokenizer: Tokenizer, max_seq_length: int
 ) -> Iterator[str]:
-    """Yields a line for each thing that KerasHub has no place for."""
+    """Yields a line for each property that KerasHub lacks."""
     config = model.config
     dropout = config.attention_probs_dropout_prob
     if dropout != config.hidden_dropout_prob:
         yield (
-            f"Has no place there: attention_probs_dropout_prob={dropout}; "
-            "KerasHub has one dropout, which is hidden_dropout_prob="
+            f"Not stored: attention_probs_dropout_prob={dropout}; KerasHub "
+            "has one dropout rate, here hidden_dropout_prob="
             f"{config.hidden_dropout_prob}."
         )
     if tokenizer.do_lower_case or not tokenizer.keep_accents:
@@ -88,11 +107,11 @@ def left_out(
         ]
         yield (
             f"KerasHub's tokenizer does not clean text: {' and '.join(steps)} "
-            "before it gets there, or letters become unknown pieces."
+            "before it, or letters become unknown pieces."
         )
     yield (
         "KerasHub's tokenizer keeps a comma with the digit before it in one "
-        "piece, which the model has seen apart."
+        "piece; the model was trained with two."
     )
 
 
@@ -109,72 +128,41 @@ def save_preset(
     `keras_hub.models.AlbertBackbone.from_preset(directory)` opens it.
 
     Raises:
-        UserError: for what KerasHub's classes would compute otherwise, and
-            when keras_hub is not installed.
+        UserError: for settings that KerasHub's classes lack, and when
+            keras_hub is not installed.
     """
     keras_hub = imported()
-    _check(model.config, tokenizer)
+    require(
+        isinstance(tokenizer, SentencePieceTokenizer),
+        "KerasHub's ALBERT reads SentencePiece vocabularies only; this model "
+        "has a WordPiece vocabulary.",
+    )
+    check_values(vars(model.config), _THEIR_VALUES, "KerasHub's ALBERT")
     backbone = _backbone(keras_hub, model)
     with replacing_directory(directory, replaces=replaces) as temporary:
         try:
             backbone.save_to_preset(temporary)
         except (OSError, RuntimeError) as error:
-            # HDF5 says it so when the disk is full.
+            # HDF5's errors for a full disk.
             raise UserError(
                 f"{directory} could not be written: {error}."
             ) from None
-        # With it KerasHub's classifier cuts text where the model does, and
-        # not at 512 tokens.
+        # With it KerasHub's classifier truncates text where the model does,
+        # and not at 512 tokens.
         keras_hub.models.AlbertTextClassifierPreprocessor(
             keras_hub.models.AlbertTokenizer(proto=tokenizer.model_bytes),
             sequence_length=max_seq_length,
         ).save_to_preset(temporary)
-        with open(
-            os.path.join(temporary, "README.md"), "w", encoding="utf-8"
-        ) as file:
-            file.write(_readme(model, tokenizer, max_seq_length))
-
-
-def _readme(
-    model: AlbertModel, tokenizer: Tokenizer, max_seq_length: int
-) -> str:
-    lines = [
-        "---",
-        "library_name: keras-hub",
-        "---",
-        "",
-        "# An ALBERT encoder for KerasHub",
-        "",
-        "`keras_hub.models.AlbertBackbone.from_preset(DIRECTORY)` opens it.",
-        "",
-        *(f"- {line}" for line in left_out(model, tokenizer, max_seq_length)),
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _check(config: ModelConfig, tokenizer: Tokenizer) -> None:
-    if not isinstance(tokenizer, SentencePieceTokenizer):
-        raise UserError(
-            "KerasHub's ALBERT reads SentencePiece vocabularies only; this "
-            "model has a WordPiece vocabulary."
+        lines = not_stored(model, tokenizer, max_seq_length)
+        files.write(
+            os.path.join(temporary, "README.md"),
+            _README.format("\n".join(f"- {line}" for line in lines)).encode(),
         )
-    for name, theirs in (
-        ("hidden_act", _ACTIVATION),
-        ("layer_norm_eps", _LAYER_NORM_EPS),
-    ):
-        if getattr(config, name) != theirs:
-            raise UserError(
-                f"{name}={getattr(config, name)} cannot be said in a "
-                f"KerasHub preset; its ALBERT always takes {theirs}."
-            )
 
 
 def _num_groups(config: ModelConfig) -> int:
-    """Returns the layer groups of the preset.
-
-    KerasHub's groups are of equal size and share whole blocks; what is
-    divided otherwise has a group per layer, which repeats what is shared.
-    """
+    # KerasHub's groups are of equal size and share whole blocks; other models
+    # are written with a group per layer, which repeats shared weights.
     layers, groups = config.num_hidden_layers, config.num_hidden_groups
     if shares_whole_groups(config) and layers % groups == 0:
         return groups
@@ -200,12 +188,11 @@ def _backbone(keras_hub: types.ModuleType, model: AlbertModel) -> keras.Model:
     )
     values = dict(_values(model))
     paths = [variable.path for variable in backbone.weights]
-    if sorted(paths) != sorted(values):
-        raise UserError(
-            f"keras_hub {keras_hub.__version__} names the weights of its "
-            f"ALBERT otherwise: {sorted(set(paths) ^ set(values))[0]}; "
-            "keras_hub 0.32 is known."
-        )
+    require(
+        sorted(paths) == sorted(values),
+        f"keras_hub {keras_hub.__version__} has other names of weights than "
+        f"0.32, which is supported: {sorted(set(paths) ^ set(values))[:1]}.",
+    )
     for variable in backbone.weights:
         # Theirs have an axis for the attention heads.
         variable.assign(values[variable.path].reshape(variable.shape))
@@ -226,8 +213,8 @@ def _values(model: AlbertModel) -> Iterator[tuple[str, np.ndarray]]:
     layers_of_group = config.num_hidden_layers // groups
     for group in range(groups):
         for inner in range(config.inner_group_num):
-            place = group * layers_of_group * config.inner_group_num + inner
-            block = encoder.blocks[encoder.applications[place]]
+            first = group * layers_of_group * config.inner_group_num
+            block = encoder.blocks[encoder.applications[first + inner]]
             for ours, theirs in _BLOCK:
                 prefix = f"group_{group}_inner_layer_{inner}/{theirs}"
                 yield from _named(block, ours, prefix)

@@ -3,19 +3,14 @@
 transformers opens it as it is. What transformers saves opens here.
 """
 
-import contextlib
 import dataclasses
 import os
-import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 
-from albert_tf.config import FeatureConfig, ModelConfig, UserError
-from albert_tf.interchange import google_tf1
-from albert_tf.interchange.task_record import (
-    TASK_FILE,
-    TaskRecord,
-    read_task_record,
-)
+from albert_tf.config import FeatureConfig, ModelConfig, UserError, require
+from albert_tf.interchange import google_config, google_tf1
+from albert_tf.interchange.model_files import FILES, replacing_directory
+from albert_tf.interchange.task_record import TaskRecord, read_task_record
 from albert_tf.io import files
 from albert_tf.modeling.models import AlbertModel, models
 from albert_tf.modeling.weights import pretrained
@@ -25,29 +20,19 @@ from albert_tf.modeling.weights.stored_weights import (
     fill_model,
     heads_in,
 )
-from albert_tf.text.sentencepiece_tokenizer import MODEL_FILE
 from albert_tf.text.tokenizer import load_tokenizer
-from albert_tf.text.tokenizer_base import CONFIG_FILE, JSON_FILE, Tokenizer
-from albert_tf.text.wordpiece_tokenizer import VOCAB_FILE
-
-TOKENIZER_FILES = (MODEL_FILE, VOCAB_FILE, JSON_FILE, CONFIG_FILE)
-MODEL_FILES = (pretrained.CONFIG_FILE, pretrained.WEIGHTS_FILE)
-# What `save_model_directory` writes.
-FILES = frozenset((*TOKENIZER_FILES, *MODEL_FILES, TASK_FILE))
-# What a directory is called while another takes its place.
-_OLD = ".old"
+from albert_tf.text.tokenizer_base import Tokenizer
 
 
 @dataclasses.dataclass(frozen=True)
 class LoadedModel:
-    """What a model directory holds.
+    """The contents of a model directory.
 
     Attributes:
         model: with its weights.
         tokenizer: the one it was trained with.
         max_seq_length: longest input it was trained on, in tokens.
-        task: what it was fine-tuned for; None where the directory does not
-            tell.
+        task: the task it was fine-tuned for, None where there is no record.
     """
 
     model: AlbertModel
@@ -62,105 +47,18 @@ class LoadedModel:
 
     @property
     def features(self) -> FeatureConfig:
-        """How examples become sequences; as its task had it, if it tells."""
+        """Settings of features: those of its task, if there is a record."""
         if self.task:
             return self.task.features
         return FeatureConfig(max_seq_length=self.max_seq_length)
 
-    def require_head(self, head: str, place: str, advice: str) -> None:
+    def require_head(self, head: str, path: str, advice: str) -> None:
         """Raises UserError when the model has no such head."""
-        if head not in self.model.head_names:
-            raise UserError(
-                f"{place} holds an {type(self.model).__name__}, which has no "
-                f"{head} head; {advice}"
-            )
-
-
-@contextlib.contextmanager
-def replacing_directory(
-    directory: str,
-    last: str = pretrained.CONFIG_FILE,
-    *,
-    replaces: Collection[str] = FILES,
-) -> Iterator[str]:
-    """Gives a new directory that takes `directory`'s place at the end.
-
-    When the body fails, what stood there before still stands.
-
-    Args:
-        directory: made where missing.
-        last: the file whose lack says that a directory in a bucket is not
-            whole.
-        replaces: names in `directory` that are removed; what has any other
-            name stays in it.
-    """
-    if files.is_remote(directory):
-        with files.local_directory(
-            directory, last, replaces=replaces
-        ) as temporary:
-            yield temporary
-        return
-    with files.new_directory(directory) as temporary:
-        yield temporary
-        flush_files(temporary)
-        old = f"{temporary}{_OLD}"
-        if os.path.isdir(directory):
-            os.rename(directory, old)
-        try:
-            os.rename(temporary, directory)
-        except BaseException:
-            if os.path.isdir(old):
-                os.rename(old, directory)
-            raise
-    if os.path.isdir(old):
-        _empty(old, directory, replaces)
-
-
-def recover_directory(
-    directory: str, *, replaces: Collection[str] = FILES
-) -> None:
-    """Ends what `replacing_directory` had begun in a process that was killed.
-
-    Only for a place where no other process writes. What stood there before
-    is put back if it was already out of the way.
-    """
-    if files.is_remote(directory):
-        return
-    parent, name = os.path.split(os.path.abspath(directory))
-    for found in files.listdir(parent):
-        if not files.is_new_directory(found, name):
-            continue
-        path = os.path.join(parent, found)
-        if not path.endswith(_OLD):
-            shutil.rmtree(path)
-        elif os.path.isdir(directory):
-            _empty(path, directory, replaces)
-        else:
-            os.rename(path, directory)
-
-
-def _empty(old: str, directory: str, replaces: Collection[str]) -> None:
-    """Moves what is not replaced into the new directory, removes the rest."""
-    for name in os.listdir(old):
-        path, place = os.path.join(old, name), os.path.join(directory, name)
-        if name not in replaces:
-            if not os.path.lexists(place):
-                os.rename(path, place)
-        elif os.path.isdir(path) and not os.path.islink(path):
-            shutil.rmtree(path)
-        else:
-            os.remove(path)
-    # What found no place is kept there.
-    if not os.listdir(old):
-        os.rmdir(old)
-
-
-def flush_files(directory: str) -> None:
-    """Waits until every file of a directory is on the disk."""
-    for place, _, names in os.walk(directory):
-        for name in names:
-            with open(os.path.join(place, name), "rb") as file:
-                os.fsync(file.fileno())
+        require(
+            head in self.model.head_names,
+            f"{path} holds an {type(self.model).__name__}, which has no "
+            f"{head} head; {advice}",
+        )
 
 
 def save_model_directory(
@@ -180,9 +78,9 @@ def save_model_directory(
         model: of any class.
         tokenizer: the one it was trained with.
         max_seq_length: longest text it was trained on, in tokens.
-        own_settings: whether config.json says what transformers has no word
-            for; without, the modes of sharing come back as layer groups.
-        task: what it was fine-tuned for, if it was.
+        own_settings: whether config.json has a section of the settings that
+            transformers lacks; without, sharing comes back as layer groups.
+        task: the task it was fine-tuned for, if any.
         replaces: see `replacing_directory`.
     """
     with replacing_directory(directory, replaces=replaces) as temporary:
@@ -232,32 +130,29 @@ def load_model_directory(directory: str, dtype: str = "float32") -> LoadedModel:
 
 
 def _model_in(directory: str) -> str:
-    """Returns the model directory of a run directory, or the one given.
-
-    Raises:
-        UserError: for a directory of several runs (`bin.finetune --num_runs`).
-    """
+    """Returns the model directory of a run directory, or the one given."""
     inner = os.path.join(directory, "model")
     if files.isfile(os.path.join(inner, pretrained.CONFIG_FILE)):
         return inner
-    one = os.path.join(directory, "run-1")
-    if files.isdir(os.path.join(one, "model")):
-        raise UserError(
-            f"{directory} holds several runs; name one of them, such as {one}."
-        )
+    # Written by `bin.finetune --num_runs`.
+    first = os.path.join(directory, "run-1")
+    require(
+        not files.isdir(os.path.join(first, "model")),
+        f"{directory} holds several runs; name one of them, such as {first}.",
+    )
     return directory
 
 
 def check_vocab_size(
-    config: ModelConfig, tokenizer: Tokenizer, place: str
+    config: ModelConfig, tokenizer: Tokenizer, path: str
 ) -> None:
-    """Raises UserError when tokenizer and model count different pieces."""
-    if tokenizer.vocab_size != config.vocab_size:
-        raise UserError(
-            f"{place}: the tokenizer has {tokenizer.vocab_size} pieces and "
-            f"the model vocab_size={config.vocab_size}; they must be equal. "
-            "Use the tokenizer that the model was trained with."
-        )
+    """Raises UserError when tokenizer and model differ in vocabulary size."""
+    require(
+        tokenizer.vocab_size == config.vocab_size,
+        f"{path}: the tokenizer has {tokenizer.vocab_size} pieces and the "
+        f"model vocab_size={config.vocab_size}; they must be equal. Use the "
+        "tokenizer that the model was trained with.",
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -265,11 +160,11 @@ class InitialWeights:
     """Weights to start a model from.
 
     Attributes:
-        kind: what was found, for people.
+        kind: the kind of the source, for messages.
         config: the architecture they fit.
         stored: the weights.
-        directory: holds the tokenizer, if the source has one.
-        description: what their config.json says; a Google checkpoint has none.
+        directory: that of the tokenizer, if the source has one.
+        description: from their config.json; a Google checkpoint has none.
     """
 
     kind: str
@@ -280,22 +175,22 @@ class InitialWeights:
 
     @property
     def source(self) -> str:
-        """The file they lie in."""
+        """The file of the weights."""
         return self.stored.source
 
     @property
-    def tokenizer_place(self) -> str:
+    def tokenizer_path(self) -> str:
         """The directory to look for their tokenizer in."""
         return self.directory or os.path.dirname(self.source) or "."
 
     @property
     def fingerprint(self) -> str:
-        """A digest of the weights, whatever the path is called."""
+        """A digest of the weights, whatever their path."""
         return self.stored.fingerprint
 
 
 def find_initial_weights(path: str) -> InitialWeights:
-    """Returns the weights at `path`, saying what it found there.
+    """Returns the weights at `path`.
 
     `path` is a model directory (also one that transformers saved), a run
     directory, or a Google TF1 checkpoint: its prefix, or a directory with
@@ -306,7 +201,7 @@ def find_initial_weights(path: str) -> InitialWeights:
     """
     checkpoint = google_tf1.find_checkpoint(path)
     if checkpoint:
-        config = google_tf1.config_beside(checkpoint)
+        config = google_config.config_beside(checkpoint)
         stored = google_tf1.open_weights(checkpoint)
         pretrained.check_size(config, stored, checkpoint)
         return InitialWeights("Google TF1 checkpoint", config, stored, None)
@@ -319,8 +214,7 @@ def find_initial_weights(path: str) -> InitialWeights:
         return InitialWeights(
             kind, description.config, stored, directory, description
         )
-    if not files.exists(path):
-        raise UserError(f"{path} does not exist.")
+    require(files.exists(path), f"{path} does not exist.")
     raise UserError(
         f"{path} is neither a model directory, a run directory with a "
         "finished model, nor a Google TF1 checkpoint."
@@ -328,11 +222,10 @@ def find_initial_weights(path: str) -> InitialWeights:
 
 
 def initialize(model: AlbertModel, weights: InitialWeights) -> str:
-    """Gives the model the initial weights and returns what happened, a line.
+    """Loads the initial weights into the model; returns a line for the log.
 
     The encoder must fit in full. A pretraining head that both sides have is
-    taken too; the head of a task is always new, for its labels are those of
-    another one.
+    loaded too; the head of a task is always initialised anew.
 
     Raises:
         UserError: naming each weight of the encoder that is missing,

@@ -79,7 +79,7 @@ def run_finetuning(
     """
     runtime = runtime or RuntimeConfig()
     environment = Environment(make_strategy(runtime), run_dir, runtime)
-    tokenizer_path = tokenizer_dir or initial.tokenizer_place
+    tokenizer_path = tokenizer_dir or initial.tokenizer_path
     tokenizer = load_tokenizer(tokenizer_path)
     model_config = override(initial.config, model_changes or {})
     check_vocab_size(model_config, tokenizer, tokenizer_path)

@@ -1,4 +1,4 @@
-"""Sets of characters that mean the same to Python, TensorFlow and Rust."""
+"""Character classes that are the same in Python, TensorFlow and Rust."""
 
 import re
 from collections.abc import Iterable
@@ -23,30 +23,32 @@ class CharacterClass:
         self.codes = frozenset(codes)
         basic = {c for c in self.codes if c <= _LAST_OF_BASIC_PLANE}
         self.pattern = _pattern(self.codes)
-        # Python looks a character up in a table, but goes through what lies
-        # beyond U+FFFF range by range, for every character of a text.
+        # Python looks up characters to U+FFFF in a table, but compares those
+        # beyond with range after range, for every character of a text.
         self._basic = re.compile(_pattern(basic)) if basic else None
         self._beyond = None
         if len(basic) < len(self.codes):
             self._beyond = re.compile(_pattern(self.codes - basic))
 
+    @classmethod
+    def parse(cls, ranges: str) -> "CharacterClass":
+        """Returns the class of hexadecimal ranges, such as "41-5A 5F"."""
+        codes: set[int] = set()
+        for part in ranges.split():
+            first, _, last = part.partition("-")
+            codes.update(range(int(first, 16), int(last or first, 16) + 1))
+        return cls(codes)
+
     def __contains__(self, character: str) -> bool:
         return ord(character) in self.codes
 
     def sub(self, replacement: str, text: str) -> str:
-        """Returns what `re.sub` of the pattern does."""
+        """Returns `re.sub(self.pattern, replacement, text)`, but faster."""
         if self._basic:
             text = self._basic.sub(replacement, text)
         if self._beyond and _BEYOND_BASIC_PLANE.search(text):
             text = self._beyond.sub(replacement, text)
         return text
-
-
-def from_ranges(ranges: Iterable[tuple[int, int]]) -> CharacterClass:
-    """Returns the class of the ranges (first, last)."""
-    return CharacterClass(
-        code for first, last in ranges for code in range(first, last + 1)
-    )
 
 
 def _pattern(codes: Iterable[int]) -> str:
@@ -56,10 +58,9 @@ def _pattern(codes: Iterable[int]) -> str:
             ranges[-1] = (ranges[-1][0], code)
         else:
             ranges.append((code, code))
-    return f"[{''.join(f'{_spell(a)}-{_spell(b)}' for a, b in ranges)}]"
+    return f"[{''.join(f'{_escape(a)}-{_escape(b)}' for a, b in ranges)}]"
 
 
-def _spell(code: int) -> str:
-    # NUL ends a pattern in some engines, and a bracket a class, unless they
-    # are spelt out.
+def _escape(code: int) -> str:
+    # Unescaped, NUL ends a pattern in some engines, and a bracket a class.
     return chr(code) if code > 0x7F else f"\\x{code:02x}"

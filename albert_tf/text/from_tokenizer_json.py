@@ -1,35 +1,35 @@
-"""A vocabulary out of a `tokenizer.json`, the one file that transformers 5
-writes.
+"""Reads a vocabulary from `tokenizer.json`, the only file of transformers 5.
 
-The reverse of tokenizer_json. What the file does not say of a SentencePiece
-model follows from ALBERT's recipe: scores are log-probabilities, so a piece
-with a score of 0 is a symbol that was given.
+The reverse of tokenizer_json. What the file lacks of a SentencePiece model
+follows from ALBERT's recipe: scores are log-probabilities, so a piece with a
+score of 0 is a user-defined symbol.
 """
 
 import base64
 import binascii
 import io
-import math
 from typing import Any
 
 import sentencepiece
 from sentencepiece import sentencepiece_model_pb2
 
-from albert_tf.config import UserError, shown
+from albert_tf.config import UserError, require, shown
 from albert_tf.text import wordpiece
+from albert_tf.text.tokenizer_base import (
+    SENTENCEPIECE_SPECIALS,
+    check_number_of_pieces,
+)
 from albert_tf.text.tokenizer_json import (
     DIGIT_COMMA_PENALTY,
-    SENTENCEPIECE_SPECIALS,
     ends_in_digit_comma,
     normalizers,
     replace,
     word_normalizers,
 )
-from albert_tf.text.vocabulary_limits import check_number_of_pieces
 
-# Steps of a clean-up that ours does as well: those that are written here,
-# and transformers' own.
-_STEPS = {
+# The normalizers that agree with our clean-up, by the type of the model: those
+# that we write, and those of transformers' own classes.
+_NORMALIZERS = {
     "Unigram": (
         *normalizers(b"", do_lower_case=True, keep_accents=False),
         {"type": "StripAccents"},
@@ -41,7 +41,11 @@ _STEPS = {
         {"type": "StripAccents"},
     ),
 }
-_STEPS_WITH_VALUES = {"Unigram": "Precompiled", "WordPiece": "BertNormalizer"}
+# One more, whose values vary.
+_VARYING_NORMALIZER = {"Unigram": "Precompiled", "WordPiece": "BertNormalizer"}
+
+# About the largest number that a SentencePiece model can hold.
+_MAX_FLOAT32 = 3e38
 
 Settings = dict[str, bool]
 
@@ -54,39 +58,57 @@ def model_type(values: dict[str, Any], path: str) -> str:
     """
     model = values.get("model")
     kind = model.get("type") if isinstance(model, dict) else None
-    if kind not in ("Unigram", "WordPiece"):
-        raise UserError(
-            f"{path}: the model is of type {kind!r}; Unigram (SentencePiece) "
-            "and WordPiece can be read."
-        )
+    require(
+        kind in ("Unigram", "WordPiece"),
+        f"{path}: expected a model of type Unigram (SentencePiece) or "
+        f"WordPiece, got {shown(kind)}.",
+    )
     return kind
 
 
 def sentencepiece_model(
     values: dict[str, Any], path: str
 ) -> tuple[bytes, Settings]:
-    """Returns a SentencePiece model and the clean-up before it.
+    """Returns a SentencePiece model and the settings of the clean-up.
 
     Raises:
-        UserError: when the contents are not what such a file holds.
+        UserError: when the contents are not those of such a file.
     """
     pieces = _scored_pieces(values["model"].get("vocab"), path)
     unknown = values["model"].get("unk_id")
-    if type(unknown) is not int or not 0 <= unknown < len(pieces):
-        raise UserError(
-            f"{path}: unk_id={unknown!r} is not the number of a piece."
+    require(
+        type(unknown) is int and 0 <= unknown < len(pieces),
+        f"{path}: unk_id={shown(unknown)} is not the id of a piece.",
+    )
+    tokens = values.get("added_tokens", [])
+    require(
+        isinstance(tokens, list)
+        and all(
+            isinstance(token, dict) and isinstance(token.get("content"), str)
+            for token in tokens
+        ),
+        f"{path}: added_tokens is not a list of tokens.",
+    )
+    steps = _checked_normalizers(values, path)
+    try:
+        charsmap = base64.b64decode(
+            steps.get("Precompiled", {}).get("precompiled_charsmap") or "",
+            validate=True,
         )
-    steps = _checked_steps(values, path)
+    except (binascii.Error, TypeError, ValueError):
+        raise UserError(
+            f"{path}: the precompiled_charsmap is not base64."
+        ) from None
     model_bytes = _model(
         pieces,
         unknown=unknown,
-        special=_special_pieces(values, path),
-        charsmap=_charsmap(steps, path),
+        special={t["content"] for t in tokens if t.get("special")}
+        | set(SENTENCEPIECE_SPECIALS.values()),
+        charsmap=charsmap,
     )
-    kinds_of_steps = {step["type"] for step in steps}
     return model_bytes, {
-        "do_lower_case": "Lowercase" in kinds_of_steps,
-        "keep_accents": not kinds_of_steps & {"NFKD", "StripAccents"},
+        "do_lower_case": "Lowercase" in steps,
+        "keep_accents": not steps.keys() & {"NFKD", "StripAccents"},
     }
 
 
@@ -97,25 +119,16 @@ def model_of_pieces(rows: list, path: str) -> bytes:
     models: nmt_nfkc.
 
     Raises:
-        UserError: when they are no pieces, or <unk> is not among them.
+        UserError: for rows that are no such pairs, or lack <unk>.
     """
     pieces = _scored_pieces(rows, path)
     names = [piece for piece, _ in pieces]
     unknown = SENTENCEPIECE_SPECIALS["unk_token"]
-    if unknown not in names:
-        raise UserError(f"{path} has no piece {unknown}, which ALBERT needs.")
-    return _model(
-        pieces,
-        unknown=names.index(unknown),
-        special=set(SENTENCEPIECE_SPECIALS.values()),
-        charsmap=_trainers_charsmap(),
+    require(
+        unknown in names, f"{path} has no piece {unknown}, which ALBERT needs."
     )
-
-
-def _trainers_charsmap() -> bytes:
-    """Returns the table that every model holds which is trained here."""
     trained = io.BytesIO()
-    # SentencePiece gives its table to models only.
+    # SentencePiece hands its character map to trained models only.
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(["a"]),
         model_writer=trained,
@@ -124,7 +137,12 @@ def _trainers_charsmap() -> bytes:
         minloglevel=2,
     )
     model = sentencepiece_model_pb2.ModelProto.FromString(trained.getvalue())
-    return model.normalizer_spec.precompiled_charsmap
+    return _model(
+        pieces,
+        unknown=names.index(unknown),
+        special=set(SENTENCEPIECE_SPECIALS.values()),
+        charsmap=model.normalizer_spec.precompiled_charsmap,
+    )
 
 
 def _model(
@@ -138,7 +156,7 @@ def _model(
     model = sentencepiece_model_pb2.ModelProto()
     kinds = sentencepiece_model_pb2.ModelProto.SentencePiece
     for number, (piece, score) in enumerate(pieces):
-        kind = None  # that of most: a piece of text
+        kind = None  # the default: a piece of text
         if number == unknown:
             kind = kinds.UNKNOWN
         elif piece in special:
@@ -163,38 +181,37 @@ def _model(
 def wordpiece_vocabulary(
     values: dict[str, Any], path: str
 ) -> tuple[list[str], Settings]:
-    """Returns the pieces in the order of their ids, and the clean-up.
+    """Returns the pieces in the order of their ids, and the settings.
 
     Raises:
-        UserError: when the contents are not what such a file holds.
+        UserError: when the contents are not those of such a file.
     """
     vocab = values["model"].get("vocab")
-    if isinstance(vocab, dict):
-        check_number_of_pieces(len(vocab), path)
-    if not isinstance(vocab, dict) or sorted(
-        number for number in vocab.values() if type(number) is int
-    ) != list(range(len(vocab))):
-        raise UserError(
-            f"{path}: the vocabulary does not number its pieces 0 to n - 1."
-        )
-    steps = _checked_steps(values, path)
-    bert = [step for step in steps if step["type"] == "BertNormalizer"]
-    if bert:
-        lower = bool(bert[0].get("lowercase", True))
-        strip = bert[0].get("strip_accents")
+    vocab = vocab if isinstance(vocab, dict) else {}
+    check_number_of_pieces(len(vocab), path)
+    ids = sorted(number for number in vocab.values() if type(number) is int)
+    require(
+        vocab != {} and ids == list(range(len(vocab))),
+        f"{path}: expected a vocabulary with ids 0 to n - 1.",
+    )
+    steps = _checked_normalizers(values, path)
+    if "BertNormalizer" in steps:
+        bert = steps["BertNormalizer"]
+        lower = bool(bert.get("lowercase", True))
+        strip = bert.get("strip_accents")
         settings = {
             "do_lower_case": lower,
             "keep_accents": not (lower if strip is None else strip),
             "tokenize_chinese_chars": bool(
-                bert[0].get("handle_chinese_chars", True)
+                bert.get("handle_chinese_chars", True)
             ),
         }
     else:
-        kinds = {step["type"] for step in steps}
+        with_ideographs = wordpiece.SINGLE_CHARACTER_WORDS[True].pattern
         settings = {
-            "do_lower_case": "Lowercase" in kinds,
-            "keep_accents": "NFD" not in kinds,
-            "tokenize_chinese_chars": wordpiece.LONE[True].pattern
+            "do_lower_case": "Lowercase" in steps,
+            "keep_accents": "NFD" not in steps,
+            "tokenize_chinese_chars": with_ideographs
             in _patterns(values.get("pre_tokenizer")),
         }
     return sorted(vocab, key=vocab.__getitem__), settings
@@ -205,73 +222,51 @@ def _scored_pieces(vocab: Any, path: str) -> list[tuple[str, float]]:
         raise UserError(f"{path}: the model has no list of pieces.")
     check_number_of_pieces(len(vocab), path)
     for number, row in enumerate(vocab):
-        if (
-            not isinstance(row, list)
-            or len(row) != 2
-            or not isinstance(row[0], str)
-            or type(row[1]) not in (int, float)
-            or not math.isfinite(row[1])
-        ):
-            raise UserError(
-                f"{path}: piece {number} is not a pair of a text and a score."
-            )
+        match row:
+            case [str(), int() | float() as score] if (
+                type(score) is not bool and abs(score) < _MAX_FLOAT32
+            ):
+                continue
+        raise UserError(
+            f"{path}: piece {number} is not a pair of a text and a score."
+        )
     return [(piece, float(score)) for piece, score in vocab]
 
 
-def _special_pieces(values: dict[str, Any], path: str) -> set[str]:
-    tokens = values.get("added_tokens", [])
-    if not isinstance(tokens, list) or not all(
-        isinstance(token, dict) and isinstance(token.get("content"), str)
-        for token in tokens
-    ):
-        raise UserError(f"{path}: added_tokens is not a list of tokens.")
-    named = {token["content"] for token in tokens if token.get("special")}
-    return named.union(SENTENCEPIECE_SPECIALS.values())
-
-
-def _checked_steps(values: dict[str, Any], path: str) -> list[dict[str, Any]]:
-    """Returns the steps of the clean-up, each of which ours does as well."""
+def _checked_normalizers(
+    values: dict[str, Any], path: str
+) -> dict[str, dict[str, Any]]:
+    """Returns the normalizers by type, refusing what our clean-up lacks."""
     kind = values["model"]["type"]
-    steps = _steps(values.get("normalizer"), path)
+    steps = _flat_normalizers(values.get("normalizer"), path)
     for step in steps:
-        cleans = step.get("clean_text", True)
-        if step["type"] == _STEPS_WITH_VALUES[kind] and cleans:
-            continue
-        if step not in _STEPS[kind]:
-            raise UserError(
-                f"{path}: the normalizer {shown(step)} is none that an ALBERT "
-                f"tokenizer has; its ids would be others here. Use a tokenizer "
-                "without it."
-            )
-    return steps
+        varies = step["type"] == _VARYING_NORMALIZER[kind]
+        require(
+            (varies and bool(step.get("clean_text", True)))
+            or step in _NORMALIZERS[kind],
+            f"{path}: the normalizer {shown(step)} is none of an ALBERT "
+            "tokenizer; its ids would differ here. Use a tokenizer without it.",
+        )
+    # The first of a type, as in the file.
+    return {step["type"]: step for step in reversed(steps)}
 
 
-def _steps(value: Any, path: str) -> list[dict[str, Any]]:
-    """Returns the steps of a normalizer, sequences opened up."""
+def _flat_normalizers(value: Any, path: str) -> list[dict[str, Any]]:
+    """Returns the steps of a normalizer, with sequences flattened."""
     if value is None:
         return []
-    if not isinstance(value, dict) or not isinstance(value.get("type"), str):
-        raise UserError(f"{path}: the normalizer is not an object with a type.")
+    require(
+        isinstance(value, dict) and isinstance(value.get("type"), str),
+        f"{path}: the normalizer is not an object with a type.",
+    )
     if value["type"] != "Sequence":
         return [value]
     parts = value.get("normalizers")
-    if not isinstance(parts, list):
-        raise UserError(f"{path}: a sequence of normalizers is not a list.")
-    return [step for part in parts for step in _steps(part, path)]
-
-
-def _charsmap(steps: list[dict[str, Any]], path: str) -> bytes:
-    for step in steps:
-        if step["type"] == "Precompiled":
-            try:
-                return base64.b64decode(
-                    step.get("precompiled_charsmap") or "", validate=True
-                )
-            except (binascii.Error, TypeError, ValueError):
-                raise UserError(
-                    f"{path}: the precompiled_charsmap is not base64."
-                ) from None
-    return b""
+    require(
+        isinstance(parts, list),
+        f"{path}: a sequence of normalizers is not a list.",
+    )
+    return [step for part in parts for step in _flat_normalizers(part, path)]
 
 
 def _patterns(value: Any) -> set[str]:

@@ -1,13 +1,13 @@
 """The tokenizer as TensorFlow operations, for raw text in a SavedModel.
 
-`InGraphTokenizer` gives the ids of `Tokenizer.encode` for every input, with a
-SentencePiece or a WordPiece vocabulary. Of TensorFlow Text it uses only
+`InGraphTokenizer` returns the ids of `Tokenizer.encode` for every input, with
+a SentencePiece or a WordPiece vocabulary. Of TensorFlow Text it uses only
 NormalizeUTF8, SentencepieceOp, SentencepieceTokenizeOp and
 WordpieceTokenizeWithOffsets, which the released TensorFlow Serving binaries
 have.
 
-The SentencePiece library must be older than 0.2.2: since then it chooses
-otherwise between equally good ways through a word than TensorFlow Text does.
+The SentencePiece library must be older than 0.2.2: since then it settles ties
+between segmentations of a word differently from TensorFlow Text.
 """
 
 import re
@@ -34,9 +34,9 @@ class InGraphTokenizer(tf.Module):
     """Token ids of a batch of UTF-8 strings, as graph operations.
 
     Args:
-        tokenizer: whose ids to give.
-        max_bytes: longer texts are cut here, at the end of a character, so
-            that one request cannot stall a server; the ids are those of
+        tokenizer: the one to reproduce.
+        max_bytes: longer texts are truncated here, at the end of a character,
+            so that one request cannot stall a server; the ids are those of
             `tokenizer.encode(truncate_utf8(text, max_bytes))`.
     """
 
@@ -47,9 +47,7 @@ class InGraphTokenizer(tf.Module):
         if max_bytes < 4:
             raise ValueError(f"max_bytes={max_bytes} is less than a character.")
         self._max_bytes = max_bytes
-        self._pad_id = tokenizer.pad_id
-        self._cls_id = tokenizer.cls_id
-        self._sep_id = tokenizer.sep_id
+        self._tokenizer = tokenizer
         # An attribute, so that the vocabulary in it is tracked and saved.
         self._vocabulary = (
             _WordPiece(tokenizer)
@@ -67,7 +65,7 @@ class InGraphTokenizer(tf.Module):
     def normalize(self, texts: tf.Tensor) -> tf.Tensor:
         """Returns each string `[batch]` cleaned up.
 
-        As `normalization.normalize` has it, or the words of
+        By `normalization.normalize`, or as the words of
         `wordpiece.split_words` with a space between two.
         """
         texts = tf.strings.unicode_transcode(
@@ -85,17 +83,20 @@ class InGraphTokenizer(tf.Module):
 
         Args:
             texts: strings `[batch]`.
-            max_seq_length: longer rows are cut to this many tokens.
+            max_seq_length: longer rows are truncated to this many tokens.
 
         Returns:
             `input_ids`, `input_mask` and `segment_ids`, int32 `[batch, seq]`.
         """
         ids = self(texts)[:, : max_seq_length - 2]
         edge = tf.ones([ids.nrows(), 1], tf.int32)
-        packed = tf.concat([edge * self._cls_id, ids, edge * self._sep_id], 1)
-        # No text at all still makes the two columns of an empty one.
+        packed = tf.concat(
+            [edge * self._tokenizer.cls_id, ids, edge * self._tokenizer.sep_id],
+            1,
+        )
+        # A batch of no texts has the two columns of an empty one.
         shape = [ids.nrows(), tf.maximum(packed.bounding_shape(axis=1), 2)]
-        input_ids = packed.to_tensor(self._pad_id, shape=shape)
+        input_ids = packed.to_tensor(self._tokenizer.pad_id, shape=shape)
         return {
             "input_ids": input_ids,
             "input_mask": tf.ones_like(packed).to_tensor(0, shape=shape),
@@ -106,8 +107,8 @@ class InGraphTokenizer(tf.Module):
         """Returns `normalization.truncate_utf8` of each string `[batch]`."""
         is_long = tf.strings.length(texts) > self._max_bytes
         start = tf.where(is_long, self._max_bytes - 2, 0)
-        # The byte after the cap and the two before it; where all three
-        # continue a character (10xxxxxx), the cut goes before the fourth.
+        # The byte after the limit and the two before it; where all three
+        # continue a character (10xxxxxx), the text ends before the fourth.
         window = tf.strings.substr(texts, start, tf.where(is_long, 3, 0))
         codes = tf.io.decode_raw(window, tf.uint8, fixed_length=3)
         continues = tf.cast(codes & 0xC0 == 0x80, tf.int32)
@@ -118,7 +119,7 @@ class InGraphTokenizer(tf.Module):
 
 
 class _SentencePiece(tf.Module):
-    """SentencePieceTokenizer, part by part."""
+    """The steps of SentencePieceTokenizer."""
 
     def __init__(self, tokenizer: SentencePieceTokenizer) -> None:
         super().__init__()
@@ -137,7 +138,7 @@ class _SentencePiece(tf.Module):
     def clean(self, texts: tf.Tensor) -> tf.Tensor:
         for ticks, quote in normalization.QUOTES:
             texts = tf.strings.regex_replace(texts, re.escape(ticks), quote)
-        texts = _replace_unsettled(texts)
+        texts = _replace_version_dependent(texts)
         if not self._settings["keep_accents"]:
             texts = tensorflow_text.normalize_utf8(texts, "NFKD")
             texts = tf.strings.regex_replace(
@@ -151,7 +152,7 @@ class _SentencePiece(tf.Module):
 
 
 class _WordPiece(tf.Module):
-    """WordPieceTokenizer, part by part."""
+    """The steps of WordPieceTokenizer."""
 
     # A character takes at most four bytes in UTF-8.
     _MAX_WORD_BYTES = 4 * wordpiece.MAX_WORD_LENGTH
@@ -174,21 +175,21 @@ class _WordPiece(tf.Module):
             unknown_token=tokenizer.special_tokens["unk_token"],
         )
         chinese = tokenizer.settings["tokenize_chinese_chars"]
-        self._lone = wordpiece.LONE[chinese].pattern
+        self._single = wordpiece.SINGLE_CHARACTER_WORDS[chinese].pattern
 
     def clean(self, texts: tf.Tensor) -> tf.Tensor:
         texts = tf.strings.regex_replace(texts, wordpiece.CONTROL.pattern, "")
-        texts = _replace_unsettled(texts)
+        texts = _replace_version_dependent(texts)
         if self._settings["do_lower_case"]:
             texts = _lower(texts)
         if not self._settings["keep_accents"]:
             texts = tensorflow_text.normalize_utf8(texts, "NFD")
             texts = tf.strings.regex_replace(texts, wordpiece.MARKS.pattern, "")
-        return tf.strings.regex_replace(texts, self._lone, r" \0 ")
+        return tf.strings.regex_replace(texts, self._single, r" \0 ")
 
     def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
         words = tf.strings.split(texts)
-        # The operation measures words in bytes; here in characters.
+        # The operation limits words in bytes; the limit is in characters.
         length = tf.strings.length(words.flat_values, unit="UTF8_CHAR")
         checked = tf.where(
             length > wordpiece.MAX_WORD_LENGTH,
@@ -199,9 +200,11 @@ class _WordPiece(tf.Module):
         return ids.merge_dims(1, 2)
 
 
-def _replace_unsettled(texts: tf.Tensor) -> tf.Tensor:
+def _replace_version_dependent(texts: tf.Tensor) -> tf.Tensor:
     return tf.strings.regex_replace(
-        texts, normalization.UNSETTLED.pattern, normalization.REPLACEMENT
+        texts,
+        normalization.VERSION_DEPENDENT.pattern,
+        normalization.REPLACEMENT,
     )
 
 

@@ -1,16 +1,15 @@
-"""ALBERT's clean-up of text, once in Python and once as parts for a graph.
+"""ALBERT's text normalization, in Python and as constants for a graph.
 
 `normalize` is the definition. A serving graph does the same with TensorFlow's
-string operations (in_graph.py), built from the constants below: character
-classes that mean the same to Python's `re`, to RE2 and to Oniguruma. Both
-forms give the same text for every input, which the tests check for every code
-point.
+string operations (in_graph.py) and the constants below: character classes that
+are the same in Python's `re`, in RE2 and in Oniguruma. Both forms give the
+same text for every input, which the tests check for every code point.
 """
 
 import re
 import unicodedata
 
-from albert_tf.text.character_class import CharacterClass, from_ranges
+from albert_tf.text.character_class import CharacterClass
 from albert_tf.text.offsets import Decomposition, TracedText
 
 # The straight and the curly quotes of LaTeX and the Penn Treebank, as in
@@ -18,56 +17,28 @@ from albert_tf.text.offsets import Decomposition, TracedText
 # Differs from google-research/albert: there they stay as they are.
 QUOTES = (("``", '"'), ("''", '"'))
 
-# Stands in for the characters that the libraries disagree on. It is no
-# letter, space or mark, so that every tokenizer takes it for an unknown sign.
+# Replaces the characters that the libraries disagree on. It is no letter, space
+# or mark, so that every tokenizer takes it for an unknown sign.
 REPLACEMENT = "\ufffc"
 
-# Capital sigma is the one letter whose lower case hangs on its neighbours,
+# Capital sigma is the one letter whose lower case depends on its neighbours,
 # by rules that change with the version of Unicode.
 # Differs from google-research/albert: it is always σ, never the final ς, as
 # in Hugging Face's tokenizers.
 SIGMA = ("Σ", "σ")
-
 
 # Code points that decompose, combine or change case in the Unicode tables of
 # some, but not all, of Python 3.11 to 3.13 (Unicode 14.0 to 15.1), TensorFlow
 # (13) and TensorFlow Text (16): letters and marks younger than Unicode 13.
 # tests/text/test_in_graph.py finds any that are missing. NUL is here because
 # tf.strings.lower cuts the text at it.
-UNSETTLED = from_ranges(
-    [
-        (0x0000, 0x0000),
-        (0x0897, 0x0897),
-        (0x2C2F, 0x2C2F),
-        (0xA7C0, 0xA7C0),
-        (0xA7D0, 0xA7D0),
-        (0xA7D6, 0xA7D6),
-        (0xA7D8, 0xA7D8),
-        (0x10570, 0x1057A),
-        (0x1057C, 0x1058A),
-        (0x1058C, 0x10592),
-        (0x10594, 0x10595),
-        (0x105C9, 0x105C9),
-        (0x105E4, 0x105E4),
-        (0x10D69, 0x10D6D),
-        (0x10EFD, 0x10EFF),
-        (0x11383, 0x11383),
-        (0x11385, 0x11385),
-        (0x1138E, 0x1138E),
-        (0x11391, 0x11391),
-        (0x113C5, 0x113C5),
-        (0x113C7, 0x113C8),
-        (0x113CE, 0x113D0),
-        (0x11F41, 0x11F42),
-        (0x16121, 0x16128),
-        (0x1612F, 0x1612F),
-        (0x16D68, 0x16D6A),
-        (0x1CCD6, 0x1CCF9),
-        (0x1E030, 0x1E06D),
-        (0x1E08F, 0x1E08F),
-        (0x1E4EC, 0x1E4EF),
-        (0x1E5EE, 0x1E5EF),
-    ]
+VERSION_DEPENDENT = CharacterClass.parse(
+    """
+    0000 0897 2C2F A7C0 A7D0 A7D6 A7D8 10570-1057A 1057C-1058A 1058C-10592
+    10594-10595 105C9 105E4 10D69-10D6D 10EFD-10EFF 11383 11385 1138E 11391
+    113C5 113C7-113C8 113CE-113D0 11F41-11F42 16121-16128 1612F 16D68-16D6A
+    1CCD6-1CCF9 1E030-1E06D 1E08F 1E4EC-1E4EF 1E5EE-1E5EF
+    """
 )
 
 # Marks with a canonical combining class: what NFKD splits off as accents. All
@@ -75,17 +46,16 @@ UNSETTLED = from_ranges(
 COMBINING = CharacterClass(
     code
     for code in range(0x20000)
-    if unicodedata.combining(chr(code)) and chr(code) not in UNSETTLED
+    if unicodedata.combining(chr(code)) and chr(code) not in VERSION_DEPENDENT
 )
 
-# What str.isspace and str.split take for white space.
+# White space to str.isspace and str.split.
 WHITE_SPACE = (
     "[\t-\r\x1c- \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+"
 )
 
 _QUOTE_OF_TICKS = dict(QUOTES)
 _TICKS = re.compile("|".join(_QUOTE_OF_TICKS))
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _DECOMPOSITION = Decomposition("NFKD", COMBINING)
 # White space that is not one space already.
 _UNEVEN_SPACE = re.compile(r"\s{2,}|[^\S ]")
@@ -94,9 +64,9 @@ _UNEVEN_SPACE = re.compile(r"\s{2,}|[^\S ]")
 def normalize(text: str, *, do_lower_case: bool, keep_accents: bool) -> str:
     """Returns `text` as the vocabulary expects it.
 
-    Quotes made of two ticks become one character, compatibility characters
-    are decomposed (NFKD) and accents dropped, letters are lower-cased, and
-    white space is one space between words and none at the ends.
+    Quotes of two ticks become one character, compatibility characters are
+    decomposed (NFKD) and accents dropped, letters are lower-cased, and white
+    space is one space between words and none at the ends.
 
     Differs from google-research/albert: white space is collapsed last, so
     that characters which decompose to a space (U+00B4) leave no second one.
@@ -112,7 +82,7 @@ def normalize(text: str, *, do_lower_case: bool, keep_accents: bool) -> str:
         text = text.replace(ticks, quote)
     # Most English is ASCII, where nothing else than NUL would change.
     if not text.isascii() or "\0" in text:
-        text = replace_unsettled(replace_surrogates(text))
+        text = replace_version_dependent(replace_surrogates(text))
         if not keep_accents:
             text = COMBINING.sub("", unicodedata.normalize("NFKD", text))
     if do_lower_case:
@@ -127,7 +97,7 @@ def trace_normalized(
     traced = TracedText.original(text).sub(_TICKS, _QUOTE_OF_TICKS.__getitem__)
     if not text.isascii() or "\0" in text:
         traced = trace_surrogates(traced)
-        traced = traced.retold(replace_unsettled(traced.text))
+        traced = traced.with_text(replace_version_dependent(traced.text))
         if not keep_accents:
             traced = _DECOMPOSITION(traced)
     if do_lower_case:
@@ -137,12 +107,12 @@ def trace_normalized(
 
 def trace_surrogates(traced: TracedText) -> TracedText:
     """Returns `replace_surrogates` of a text, traced."""
-    return traced.sub(_SURROGATE, replace_surrogates)
+    return traced.sub("[\ud800-\udfff]", replace_surrogates)
 
 
 def trace_lower(traced: TracedText) -> TracedText:
     """Returns a text in the lower case of `normalize`, traced."""
-    return traced.retold(traced.text.replace(*SIGMA)).lower()
+    return traced.with_text(traced.text.replace(*SIGMA)).lower()
 
 
 def replace_surrogates(text: str) -> str:
@@ -150,9 +120,9 @@ def replace_surrogates(text: str) -> str:
     return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
 
 
-def replace_unsettled(text: str) -> str:
-    """Returns `text` with REPLACEMENT for each character of UNSETTLED."""
-    return UNSETTLED.sub(REPLACEMENT, text)
+def replace_version_dependent(text: str) -> str:
+    """Returns `text` with REPLACEMENT for what depends on the version."""
+    return VERSION_DEPENDENT.sub(REPLACEMENT, text)
 
 
 def truncate_utf8(text: str, max_bytes: int) -> str:

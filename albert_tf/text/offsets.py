@@ -1,7 +1,7 @@
-"""Text on its way to the pieces, and where its characters came from.
+"""Character offsets through the clean-up of a text.
 
-Each step of a clean-up is carried out on a `TracedText`, which keeps for every
-character what it was made of. There is nothing to align afterwards.
+Each step of a clean-up is carried out on a `TracedText`, which keeps the
+offsets of every character in the original. Nothing is aligned afterwards.
 """
 
 import dataclasses
@@ -19,12 +19,12 @@ _END_OF_DECOMPOSED = 0x30000
 
 @dataclasses.dataclass(frozen=True)
 class TracedText:
-    """A text made of an original.
+    """A text with the offsets of its characters in the original.
 
     Attributes:
         text: the text.
-        starts, ends: `[len(text)]`, what each character was made of, as the
-            slice of the original; neither ever decreases.
+        starts, ends: `[len(text)]`, the slice of the original that each
+            character was made of; neither ever decreases.
     """
 
     text: str
@@ -43,21 +43,21 @@ class TracedText:
     def source(self, begin: int, end: int) -> tuple[int, int]:
         """Returns the slice of the original that a part was made of.
 
-        No part has an empty one, where the next character begins.
+        Of an empty part it is empty, where the next character begins.
         """
         if begin < end:
             return self.starts[begin], self.ends[end - 1]
         at = self.starts[begin] if begin < len(self.text) else self.ends[-1]
         return at, at
 
-    def retold(self, text: str) -> "TracedText":
-        """Returns `text`, made of this one character by character."""
+    def with_text(self, text: str) -> "TracedText":
+        """Returns `text` of equal length, with the offsets of this one."""
         return TracedText(text, self.starts, self.ends)
 
     def sub(
-        self, pattern: re.Pattern[str], replace: Callable[[str], str]
+        self, pattern: re.Pattern[str] | str, replace: Callable[[str], str]
     ) -> "TracedText":
-        """Returns the text with what `replace` makes of each match.
+        """Returns the text with `replace(match)` for each match.
 
         Every character of a replacement is made of the whole match.
         """
@@ -65,7 +65,7 @@ class TracedText:
         starts: list[int] = []
         ends: list[int] = []
         done = 0
-        for match in pattern.finditer(self.text):
+        for match in re.finditer(pattern, self.text):
             begin, end = match.span()
             new = replace(match[0])
             texts += self.text[done:begin], new
@@ -83,19 +83,19 @@ class TracedText:
     def lower(self) -> "TracedText":
         """Returns the text in lower case."""
         # The one letter whose lower case is two characters.
-        lowered = self.sub(_DOTTED_I, str.lower)
-        return lowered.retold(lowered.text.lower())
+        lowered = self.sub("İ", str.lower)
+        return lowered.with_text(lowered.text.lower())
 
     def strip(self) -> "TracedText":
         """Returns the text without white space at its ends."""
         blank = len(self.text) - len(self.text.lstrip())
         return self[blank : len(self.text.rstrip())]
 
-    def made_into(self, text: str, sources: Sequence[int]) -> "TracedText":
+    def aligned(self, text: str, sources: Sequence[int]) -> "TracedText":
         """Returns `text`, whose characters begin at `sources` in this one.
 
         Args:
-            text: what this text was made into.
+            text: what another program made of this text.
             sources: `[len(text) + 1]`, never decreasing; a character was made
                 of all from its own source up to the next larger one, the last
                 of which is where the text ends.
@@ -113,18 +113,15 @@ class TracedText:
         )
 
 
-_DOTTED_I = re.compile("İ")
-
-
 class Decomposition:
-    """What decomposes a traced text, and drops marks.
+    """Decomposes a traced text and drops marks.
 
     A character and the marks after it are one: a mark that is dropped belongs
     to the character before it.
 
     Args:
-        form: Unicode's name of the decomposition, NFD or NFKD.
-        dropped: the marks that go.
+        form: of the decomposition, NFD or NFKD.
+        dropped: the marks to drop.
     """
 
     def __init__(self, form: str, dropped: CharacterClass) -> None:
@@ -142,9 +139,9 @@ class Decomposition:
 
     @functools.cached_property
     def _changed(self) -> re.Pattern[str]:
-        """Finds a character and its marks, where they change.
+        """The pattern of a character and its marks, where they change.
 
-        Marks are put in order, but never past a character that is none. So
+        Marks are put in order, but never past a character that is no mark. So
         clusters can be decomposed one by one.
         """
         marks, composed = set(self._dropped.codes), set()
@@ -160,11 +157,7 @@ class Decomposition:
 
 
 def _quick_pattern(codes: set[int]) -> str:
-    """Returns the pattern of a class.
-
-    As CharacterClass, it takes the long way only for characters that lie
-    beyond U+FFFF.
-    """
+    # As in CharacterClass, ranges are compared only beyond U+FFFF.
     basic = CharacterClass(code for code in codes if code <= 0xFFFF)
     beyond = CharacterClass(codes - basic.codes)
     return f"(?:{basic.pattern}|(?=[^\0-\uffff]){beyond.pattern})"

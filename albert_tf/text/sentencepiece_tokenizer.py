@@ -1,9 +1,9 @@
 """Text to token ids with ALBERT's SentencePiece vocabulary (English models)."""
 
-import os
 import re
+import string
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import sentencepiece
@@ -11,34 +11,25 @@ from google.protobuf.message import DecodeError
 from sentencepiece import sentencepiece_model_pb2
 
 from albert_tf.config import UserError
-from albert_tf.io import files
-from albert_tf.io.json_files import write_json
 from albert_tf.text.normalization import normalize, trace_normalized
 from albert_tf.text.offsets import TracedText
 from albert_tf.text.tokenizer_base import (
-    CONFIG_FILE,
-    JSON_FILE,
-    MODEL_INPUT_NAMES,
+    SENTENCEPIECE_SPECIALS,
     Encoding,
     Tokenizer,
-    fingerprint,
+    check_number_of_pieces,
 )
 from albert_tf.text.tokenizer_json import (
-    SENTENCEPIECE_SPECIALS,
     ends_in_digit_comma,
     sentencepiece_json,
 )
 
-MODEL_FILE = "spiece.model"
-
 # The mark that SentencePiece puts where a space was.
 SPACE = "▁"
 
-_ASCII_LETTERS = frozenset(
-    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-)
-# The original's list, which the apostrophe is missing from.
+# The original's list, which lacks the apostrophe and <=>.
 _PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~')
+_PLAIN = _PUNCTUATION.union(string.ascii_letters)
 
 
 def starts_word(piece: str) -> bool:
@@ -48,12 +39,11 @@ def starts_word(piece: str) -> bool:
     of punctuation, or anything beside ASCII letters and punctuation, such as
     the mark of a space. So only pieces of plain letters continue a word.
     """
-    plain = _ASCII_LETTERS | _PUNCTUATION
-    return piece in _PUNCTUATION or not plain.issuperset(piece)
+    return piece in _PUNCTUATION or not _PLAIN.issuperset(piece)
 
 
 class SentencePieceTokenizer(Tokenizer):
-    """Clean-up, SentencePiece, digits before a comma.
+    """Clean-up, SentencePiece pieces, digits split from a comma after them.
 
     Args:
         model_bytes: a SentencePiece model with the special pieces <pad>,
@@ -70,7 +60,11 @@ class SentencePieceTokenizer(Tokenizer):
         UserError: when `model_bytes` is no such model.
     """
 
+    vocabulary_file = "spiece.model"
+    setting_names = ("do_lower_case", "keep_accents")
     special_tokens = SENTENCEPIECE_SPECIALS
+    transformers_class = "AlbertTokenizer"
+    other_roles: ClassVar = {"bos_token": "[CLS]", "eos_token": "[SEP]"}
 
     def __init__(
         self,
@@ -81,13 +75,19 @@ class SentencePieceTokenizer(Tokenizer):
         source: str = "the SentencePiece model",
     ) -> None:
         self.model_bytes = model_bytes
-        self.settings = {
-            "do_lower_case": do_lower_case,
-            "keep_accents": keep_accents,
-        }
         self._processor = _open_model(model_bytes, source)
         pieces = self.pieces(range(self._processor.get_piece_size()))
-        super().__init__(pieces, source)
+        super().__init__(
+            model_bytes,
+            vocabulary_bytes=model_bytes,
+            pieces=pieces,
+            word_start=[starts_word(piece) for piece in pieces],
+            settings={
+                "do_lower_case": do_lower_case,
+                "keep_accents": keep_accents,
+            },
+            source=source,
+        )
         # What spells unknown characters, in models that do.
         self._byte_ids = frozenset(
             filter(self._processor.is_byte, range(self.vocab_size))
@@ -95,7 +95,6 @@ class SentencePieceTokenizer(Tokenizer):
         self.replacement_ids = np.array(
             [i for i in range(self.vocab_size) if self._is_text(i)], np.int32
         )
-        self.word_start = np.array([starts_word(p) for p in pieces], bool)
         self._splits = {
             i: self._split_comma(piece)
             for i, piece in enumerate(pieces)
@@ -105,11 +104,6 @@ class SentencePieceTokenizer(Tokenizer):
             i: tuple(part for part, _, _ in split)
             for i, split in self._splits.items()
         }
-        self.fingerprint = fingerprint(model_bytes, self.settings)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # SentencePiece's own state travels as the model's bytes.
-        return (_from_settings, (self.model_bytes, self.settings))
 
     def encode(self, text: str) -> list[int]:
         """Returns the ids of a text, without special pieces."""
@@ -124,15 +118,15 @@ class SentencePieceTokenizer(Tokenizer):
         return [self._expand(ids) for ids in batch]
 
     def encode_with_offsets(self, text: str) -> Encoding:
-        """Returns the ids of `encode` and where in `text` they come from.
+        """Returns the ids of `encode` with their character offsets in `text`.
 
         Unknown characters side by side are one piece. Of a character that is
         spelt in bytes, each byte has the whole.
         """
         cleaned = trace_normalized(text, **self.settings)
         normalized = self._normalized(cleaned)
-        encoding = Encoding([], [], [])
-        for token, begin, end in self._places(cleaned.text, normalized.text):
+        encoding = Encoding()
+        for token, begin, end in self._spans(cleaned.text, normalized.text):
             whole = ((token, 0, end - begin),)
             for i, first, last in self._splits.get(token, whole):
                 start, stop = normalized.source(begin + first, begin + last)
@@ -149,27 +143,11 @@ class SentencePieceTokenizer(Tokenizer):
         """Returns the text of ids; special pieces but <unk> have none."""
         return self._processor.decode([int(i) for i in ids])
 
-    def save(
-        self,
-        directory: str | os.PathLike[str],
-        model_max_length: int = 512,
-    ) -> None:
-        """Writes what `load_tokenizer` and `transformers` read."""
-        files.makedirs(directory)
-        files.write(os.path.join(directory, MODEL_FILE), self.model_bytes)
-        contents = sentencepiece_json(self.model_bytes, **self.settings)
-        write_json(os.path.join(directory, JSON_FILE), contents)
-        config = {
-            "tokenizer_class": "AlbertTokenizer",
-            **self.settings,
-            "remove_space": True,
-            "model_max_length": model_max_length,
-            "model_input_names": MODEL_INPUT_NAMES,
-            "bos_token": self.special_tokens["cls_token"],
-            "eos_token": self.special_tokens["sep_token"],
-            **self.special_tokens,
-        }
-        write_json(os.path.join(directory, CONFIG_FILE), config)
+    def _json(self) -> dict[str, Any]:
+        return sentencepiece_json(self.model_bytes, **self.settings)
+
+    def _config(self) -> dict[str, bool]:
+        return {**self.settings, "remove_space": True}
 
     def _is_text(self, piece_id: int) -> bool:
         model = self._processor
@@ -189,16 +167,16 @@ class SentencePieceTokenizer(Tokenizer):
 
     def _normalized(self, cleaned: TracedText) -> TracedText:
         """Returns the text as the model's own clean-up leaves it."""
-        return cleaned.made_into(
+        return cleaned.aligned(
             *self._processor.normalize(cleaned.text, with_offsets=True)
         )
 
-    def _places(
+    def _spans(
         self, cleaned: str, normalized: str
     ) -> Iterator[tuple[int, int, int]]:
-        """Yields each id and what its piece is in `normalized`: begin, end.
+        """Yields each id with its begin and end in `normalized`.
 
-        Without the marks of spaces; that of a bare mark is empty.
+        Without the marks of spaces, so that a bare mark is empty.
         """
         ids = self._processor.encode(cleaned, out_type=int)
         pieces = self._processor.encode(cleaned, out_type=str)
@@ -215,7 +193,7 @@ class SentencePieceTokenizer(Tokenizer):
                 at, num_bytes = end, 0
 
     def _split_comma(self, piece: str) -> tuple[tuple[int, int, int], ...]:
-        """Returns the ids of "8" and "," for "8,", and what each is in it.
+        """Returns the ids of "8" and "," for "8,", with offsets in the piece.
 
         As in `encode_pieces` of google-research/albert: the number is
         tokenized anew, and loses the space in front that it had not before.
@@ -236,11 +214,11 @@ class SentencePieceTokenizer(Tokenizer):
         )
         rows = []
         for part, (_, begin, end) in zip(
-            parts, self._places(number, normalized.text), strict=True
+            parts, self._spans(number, normalized.text), strict=True
         ):
             if part:
-                place = number_and_comma.source(*normalized.source(begin, end))
-                rows.append((self._processor.piece_to_id(part), *place))
+                span = number_and_comma.source(*normalized.source(begin, end))
+                rows.append((self._processor.piece_to_id(part), *span))
         comma = self._processor.piece_to_id(",")
         return (*rows, (comma, len(shown) - 1, len(shown)))
 
@@ -255,17 +233,12 @@ def _open_model(
         model = sentencepiece_model_pb2.ModelProto.FromString(model_bytes)
         if not model.HasField("normalizer_spec"):
             raise DecodeError("its end is missing")
+        check_number_of_pieces(len(model.pieces), source)
         processor.LoadFromSerializedProto(model_bytes)
     except (DecodeError, RuntimeError) as error:
         raise UserError(
-            f"{source} is not a whole SentencePiece model "
+            f"{source} is not a complete SentencePiece model "
             f"({len(model_bytes)} bytes: {' '.join(str(error).split())}); "
-            f"copy it anew or train one with train_vocab."
+            "copy it again or train one with train_vocab."
         ) from None
     return processor
-
-
-def _from_settings(
-    model_bytes: bytes, settings: dict[str, bool]
-) -> SentencePieceTokenizer:
-    return SentencePieceTokenizer(model_bytes, **settings)

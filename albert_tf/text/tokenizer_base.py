@@ -1,7 +1,8 @@
-"""What the tokenizers of both kinds have in common."""
+"""The interface of tokenizers, and what both kinds have in common."""
 
 import abc
 import dataclasses
+import functools
 import hashlib
 import json
 import os
@@ -10,17 +11,46 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from albert_tf.config import UserError
+from albert_tf.config import require
+from albert_tf.io import files
+from albert_tf.io.json_files import write_json
 
 CONFIG_FILE = "tokenizer_config.json"
-# For tokenizer_config.json: transformers 5 gives ALBERT no segments otherwise.
-MODEL_INPUT_NAMES = ["input_ids", "token_type_ids", "attention_mask"]
 JSON_FILE = "tokenizer.json"
+
+# Limits of a vocabulary that users bring; ALBERT's have some 30,000 pieces.
+MAX_VOCABULARY_BYTES = 16 << 20
+MAX_PIECES = 1_000_000
+
+# The role of every special piece, under Hugging Face's names.
+SENTENCEPIECE_SPECIALS = {
+    "pad_token": "<pad>",
+    "unk_token": "<unk>",
+    "cls_token": "[CLS]",
+    "sep_token": "[SEP]",
+    "mask_token": "[MASK]",
+}
+WORDPIECE_SPECIALS = {
+    **SENTENCEPIECE_SPECIALS,
+    "pad_token": "[PAD]",
+    "unk_token": "[UNK]",
+}
+
+
+def check_number_of_pieces(count: int, source: str) -> None:
+    """Raises UserError for a vocabulary of more than MAX_PIECES.
+
+    To be called before time and memory go into each of them.
+    """
+    require(
+        count <= MAX_PIECES,
+        f"{source} has {count:,} pieces; the maximum is {MAX_PIECES:,}.",
+    )
 
 
 @dataclasses.dataclass(frozen=True)
 class Encoding:
-    """A text's ids and what each stands for.
+    """Token ids of a text, with character offsets.
 
     Attributes:
         ids: the ids.
@@ -29,27 +59,30 @@ class Encoding:
             decrease.
     """
 
-    ids: list[int]
-    starts: list[int]
-    ends: list[int]
+    ids: list[int] = dataclasses.field(default_factory=list)
+    starts: list[int] = dataclasses.field(default_factory=list)
+    ends: list[int] = dataclasses.field(default_factory=list)
 
 
 class Tokenizer(abc.ABC):
     """Text to token ids and back.
 
     Args:
+        vocabulary: what the class is made of, for pickling.
+        vocabulary_bytes: contents of its file.
         pieces: the vocabulary, by id.
+        word_start: for each piece whether masking begins a new word at it.
+        settings: keyword arguments of the class, which decide the ids too.
         source: names the vocabulary in error messages.
 
     Attributes:
-        settings: what decides the ids beside the vocabulary, by name.
+        settings: as given.
         vocab_size: number of pieces.
         pad_id, unk_id, cls_id, sep_id, mask_id: the special pieces.
         special_ids: those five, sorted.
-        replacement_ids: int32 `[n]`, what masking may put in a token's place:
-            every piece that a text can hold.
-        word_start: bool `[vocab_size]`, whether masking begins a new word at
-            a piece.
+        replacement_ids: int32 `[n]`, the pieces that masking may replace a
+            token by: every piece that a text can hold.
+        word_start: bool `[vocab_size]`, as given.
         fingerprint: sha256 of the vocabulary and the settings; equal for
             equal ids.
 
@@ -57,26 +90,50 @@ class Tokenizer(abc.ABC):
         UserError: when a special piece is missing.
     """
 
-    # The role of every special piece, under Hugging Face's names.
+    vocabulary_file: ClassVar[str]
+    setting_names: ClassVar[tuple[str, ...]]
     special_tokens: ClassVar[dict[str, str]]
+    # The class that opens the directory in transformers.
+    transformers_class: ClassVar[str]
+    # Roles that its tokenizer_config.json gives pieces besides.
+    other_roles: ClassVar[dict[str, str]] = {}
 
-    settings: dict[str, bool]
     replacement_ids: np.ndarray
-    word_start: np.ndarray
-    fingerprint: str
 
-    def __init__(self, pieces: Sequence[str], source: str) -> None:
+    def __init__(
+        self,
+        vocabulary: Any,
+        *,
+        vocabulary_bytes: bytes,
+        pieces: Sequence[str],
+        word_start: Sequence[bool],
+        settings: dict[str, bool],
+        source: str,
+    ) -> None:
+        self._vocabulary = vocabulary
+        self._vocabulary_bytes = vocabulary_bytes
+        self.settings = settings
         self.vocab_size = len(pieces)
+        self.word_start = np.array(word_start, bool)
         names = self.special_tokens.values()
-        missing = [name for name in names if name not in pieces]
-        if missing:
-            raise UserError(
-                f"{source} has no piece {', '.join(missing)}, which ALBERT "
-                f"needs; train a vocabulary with train_vocab."
-            )
+        missing = ", ".join(name for name in names if name not in pieces)
+        require(
+            not missing,
+            f"{source} has no piece {missing}, which ALBERT needs; train a "
+            "vocabulary with train_vocab.",
+        )
         ids = [pieces.index(name) for name in names]
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = ids
         self.special_ids = tuple(sorted(ids))
+        self.fingerprint = hashlib.sha256(
+            vocabulary_bytes + json.dumps(settings, sort_keys=True).encode()
+        ).hexdigest()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What is derived from the vocabulary is made anew, so that a pickle
+        # is no larger than the vocabulary.
+        kind = functools.partial(type(self), self._vocabulary, **self.settings)
+        return kind, ()
 
     @property
     def do_lower_case(self) -> bool:
@@ -89,10 +146,6 @@ class Tokenizer(abc.ABC):
         return self.settings["keep_accents"]
 
     @abc.abstractmethod
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Returns how to build the tokenizer anew in another process."""
-
-    @abc.abstractmethod
     def encode(self, text: str) -> list[int]:
         """Returns the ids of a text, without special pieces.
 
@@ -101,7 +154,7 @@ class Tokenizer(abc.ABC):
 
     @abc.abstractmethod
     def encode_with_offsets(self, text: str) -> Encoding:
-        """Returns the ids of `encode` and where in `text` they come from.
+        """Returns the ids of `encode` with their character offsets in `text`.
 
         An accent that the clean-up drops belongs to its letter; pieces that
         are made of one character ("ﬁ") all have the whole of it. A piece
@@ -118,15 +171,42 @@ class Tokenizer(abc.ABC):
         """Returns the text of ids; special pieces but the unknown have none."""
 
     @abc.abstractmethod
+    def _json(self) -> dict[str, Any]:
+        """Returns the contents of tokenizer.json."""
+
+    def _config(self) -> dict[str, bool]:
+        """Returns the settings by the names of transformers."""
+        return self.settings
+
     def save(
         self,
         directory: str | os.PathLike[str],
         model_max_length: int = 512,
     ) -> None:
-        """Writes what `load_tokenizer` and `transformers` read.
+        """Writes the files that `load_tokenizer` and transformers read.
 
-        `model_max_length` is where transformers cuts, in tokens.
+        `model_max_length` is where transformers truncates, in tokens.
         """
+        files.makedirs(directory)
+        files.write(
+            os.path.join(directory, self.vocabulary_file),
+            self._vocabulary_bytes,
+        )
+        write_json(os.path.join(directory, JSON_FILE), self._json())
+        config = {
+            "tokenizer_class": self.transformers_class,
+            **self._config(),
+            "model_max_length": model_max_length,
+            # transformers 5 gives ALBERT no segments otherwise.
+            "model_input_names": [
+                "input_ids",
+                "token_type_ids",
+                "attention_mask",
+            ],
+            **self.other_roles,
+            **self.special_tokens,
+        }
+        write_json(os.path.join(directory, CONFIG_FILE), config)
 
     def encode_batch(self, texts: Iterable[str]) -> list[list[int]]:
         """Returns the ids of each text."""
@@ -140,19 +220,3 @@ class Tokenizer(abc.ABC):
         for ids in rest:
             first += [self.mask_id, *ids]
         return first
-
-    @property
-    def framing_ids(self) -> dict[str, int]:
-        """The ids that frame and fill a sequence, by their names here."""
-        return {
-            "cls_id": self.cls_id,
-            "sep_id": self.sep_id,
-            "pad_id": self.pad_id,
-        }
-
-
-def fingerprint(vocabulary: bytes, settings: dict[str, bool]) -> str:
-    """Returns a digest of what decides the ids."""
-    return hashlib.sha256(
-        vocabulary + json.dumps(settings, sort_keys=True).encode()
-    ).hexdigest()

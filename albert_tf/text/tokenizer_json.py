@@ -12,23 +12,13 @@ from typing import Any
 from sentencepiece import sentencepiece_model_pb2
 
 from albert_tf.text import normalization, wordpiece
+from albert_tf.text.tokenizer_base import (
+    SENTENCEPIECE_SPECIALS,
+    WORDPIECE_SPECIALS,
+)
 
-# The role of every special piece, under Hugging Face's names.
-SENTENCEPIECE_SPECIALS = {
-    "pad_token": "<pad>",
-    "unk_token": "<unk>",
-    "cls_token": "[CLS]",
-    "sep_token": "[SEP]",
-    "mask_token": "[MASK]",
-}
-WORDPIECE_SPECIALS = {
-    **SENTENCEPIECE_SPECIALS,
-    "pad_token": "[PAD]",
-    "unk_token": "[UNK]",
-}
-
-# Taken off the score of pieces like "8,", which ALBERT splits again: any
-# other way through the text is then better. As in Hugging Face's converter.
+# Subtracted from the score of pieces like "8,", which ALBERT splits again: any
+# other segmentation is then better. As in Hugging Face's converter.
 DIGIT_COMMA_PENALTY = 100.0
 
 
@@ -68,7 +58,14 @@ def sentencepiece_json(
         model={
             "type": "Unigram",
             "unk_id": pieces.index(SENTENCEPIECE_SPECIALS["unk_token"]),
-            "vocab": [[piece.piece, _score(piece)] for piece in model.pieces],
+            "vocab": [
+                [
+                    piece.piece,
+                    piece.score
+                    - DIGIT_COMMA_PENALTY * ends_in_digit_comma(piece.piece),
+                ]
+                for piece in model.pieces
+            ],
             "byte_fallback": False,
         },
     )
@@ -87,7 +84,7 @@ def wordpiece_json(
     ("[SEP]") is that piece.
     """
     ids = {piece: i for i, piece in enumerate(pieces)}
-    lone = wordpiece.LONE[tokenize_chinese_chars].pattern
+    split_off = wordpiece.SINGLE_CHARACTER_WORDS[tokenize_chinese_chars].pattern
     return _tokenizer_json(
         specials={name: ids[name] for name in WORDPIECE_SPECIALS.values()},
         normalizers=word_normalizers(
@@ -97,7 +94,7 @@ def wordpiece_json(
             {"type": "WhitespaceSplit"},
             {
                 "type": "Split",
-                "pattern": {"Regex": lone},
+                "pattern": {"Regex": split_off},
                 "behavior": "Isolated",
                 "invert": False,
             },
@@ -130,7 +127,17 @@ def _tokenizer_json(
         "truncation": None,
         "padding": None,
         "added_tokens": [
-            _added_token(name, index)
+            {
+                "id": index,
+                "content": name,
+                "single_word": False,
+                # The space before a mask is part of it: "is [MASK]" and
+                # "is[MASK]".
+                "lstrip": name == "[MASK]",
+                "rstrip": False,
+                "normalized": False,
+                "special": True,
+            }
             for name, index in sorted(specials.items(), key=lambda x: x[1])
         ],
         "normalizer": {"type": "Sequence", "normalizers": normalizers},
@@ -141,24 +148,6 @@ def _tokenizer_json(
     }
 
 
-def _score(piece: Any) -> float:
-    penalty = DIGIT_COMMA_PENALTY * ends_in_digit_comma(piece.piece)
-    return piece.score - penalty
-
-
-def _added_token(name: str, index: int) -> dict[str, Any]:
-    return {
-        "id": index,
-        "content": name,
-        "single_word": False,
-        # The space before a mask belongs to it: "is [MASK]" and "is[MASK]".
-        "lstrip": name == SENTENCEPIECE_SPECIALS["mask_token"],
-        "rstrip": False,
-        "normalized": False,
-        "special": True,
-    }
-
-
 def normalizers(
     charsmap: bytes, *, do_lower_case: bool, keep_accents: bool
 ) -> list[dict[str, Any]]:
@@ -166,7 +155,7 @@ def normalizers(
     # Some control characters are white space to Python alone.
     steps = [replace("Regex", normalization.WHITE_SPACE, " ")]
     steps += [replace("String", *pair) for pair in normalization.QUOTES]
-    steps.append(_UNSETTLED)
+    steps.append(_REPLACE_VERSION_DEPENDENT)
     if not keep_accents:
         accents = replace("Regex", normalization.COMBINING.pattern, "")
         steps += [{"type": "NFKD"}, accents]
@@ -182,7 +171,10 @@ def word_normalizers(
     *, do_lower_case: bool, keep_accents: bool
 ) -> list[dict[str, Any]]:
     """Returns the steps of `wordpiece.split_words` before it splits."""
-    steps = [replace("Regex", wordpiece.CONTROL.pattern, ""), _UNSETTLED]
+    steps = [
+        replace("Regex", wordpiece.CONTROL.pattern, ""),
+        _REPLACE_VERSION_DEPENDENT,
+    ]
     if do_lower_case:
         steps.append(_LOWERCASE)
     if not keep_accents:
@@ -198,8 +190,8 @@ def replace(kind: str, pattern: str, content: str) -> dict[str, Any]:
     return {"type": "Replace", "pattern": {kind: pattern}, "content": content}
 
 
-_UNSETTLED = replace(
-    "Regex", normalization.UNSETTLED.pattern, normalization.REPLACEMENT
+_REPLACE_VERSION_DEPENDENT = replace(
+    "Regex", normalization.VERSION_DEPENDENT.pattern, normalization.REPLACEMENT
 )
 # Letter by letter, so that capital sigma is never the final one.
 _LOWERCASE = {"type": "Lowercase"}

@@ -9,11 +9,11 @@ import re
 import unicodedata
 from collections.abc import Callable, Mapping
 
-from albert_tf.text.character_class import CharacterClass, from_ranges
+from albert_tf.text.character_class import CharacterClass
 from albert_tf.text.normalization import (
     SIGMA,
     replace_surrogates,
-    replace_unsettled,
+    replace_version_dependent,
     trace_lower,
     trace_surrogates,
 )
@@ -26,36 +26,23 @@ CONTINUATION = "##"
 # Differs from Hugging Face's BertTokenizer, where it is 100.
 MAX_WORD_LENGTH = 200
 
-# Marks, signs and format characters that are younger than Unicode 14, the
-# version of Python 3.11: here, letters like any other, so that every Python
-# has the same tables.
-_YOUNG = from_ranges(
-    [
-        (0x0ECE, 0x0ECE),
-        (0x10EFD, 0x10EFF),
-        (0x11241, 0x11241),
-        (0x11B00, 0x11B09),
-        (0x11F00, 0x11F01),
-        (0x11F36, 0x11F3A),
-        (0x11F40, 0x11F40),
-        (0x11F42, 0x11F4F),
-        (0x13439, 0x13440),
-        (0x13447, 0x13455),
-        (0x1E08F, 0x1E08F),
-        (0x1E4EC, 0x1E4EF),
-    ]
+# Marks, signs and format characters added after Unicode 14, the version of
+# Python 3.11. Treated as letters, so that every Python has the same tables.
+_AFTER_UNICODE_14 = CharacterClass.parse(
+    """
+    0ECE 10EFD-10EFF 11241 11B00-11B09 11F00-11F01 11F36-11F3A 11F40
+    11F42-11F4F 13439-13440 13447-13455 1E08F 1E4EC-1E4EF
+    """
 )
 
 
 def _class_where(holds: Callable[[str], bool]) -> CharacterClass:
-    """Returns the class of the characters that `holds` is true of.
-
-    Only of those that have categories of note: between U+20000 and U+E0000
-    there are but ideographs, and private ones above U+E01FF.
-    """
+    """Returns the class of the characters that `holds` is true of."""
+    # There are only ideographs between U+20000 and U+E0000, and only private
+    # characters above U+E01FF.
     codes = (*range(0x20000), *range(0xE0000, 0xE0200))
     return CharacterClass(
-        c for c in codes if holds(chr(c)) and chr(c) not in _YOUNG
+        c for c in codes if holds(chr(c)) and chr(c) not in _AFTER_UNICODE_14
     )
 
 
@@ -79,58 +66,42 @@ CONTROL = _class_where(_is_control)
 MARKS = _class_where(lambda c: unicodedata.category(c) == "Mn")
 
 _PUNCTUATION = _class_where(_is_punctuation)
-_IDEOGRAPHS = from_ranges(
-    [
-        (0x3400, 0x4DBF),
-        (0x4E00, 0x9FFF),
-        (0xF900, 0xFAFF),
-        (0x20000, 0x2A6DF),
-        (0x2A700, 0x2B73F),
-        (0x2B740, 0x2B81F),
-        (0x2B820, 0x2CEAF),
-        (0x2F800, 0x2FA1F),
-    ]
+_IDEOGRAPHS = CharacterClass.parse(
+    """
+    3400-4DBF 4E00-9FFF F900-FAFF 20000-2A6DF 2A700-2B73F 2B740-2B81F
+    2B820-2CEAF 2F800-2FA1F
+    """
 )
-# What is a word by itself, by tokenize_chinese_chars.
-LONE = {
+# Characters that are words by themselves, by tokenize_chinese_chars.
+SINGLE_CHARACTER_WORDS = {
     False: _PUNCTUATION,
     True: CharacterClass(_PUNCTUATION.codes | _IDEOGRAPHS.codes),
 }
 
 _WORD = re.compile(r"\S+")
 _DECOMPOSITION = Decomposition("NFD", MARKS)
-_CONTROL_PATTERN = re.compile(CONTROL.pattern)
-_LONE_PATTERNS = {
-    chinese: re.compile(lone.pattern) for chinese, lone in LONE.items()
-}
 
-# The white space that is no control character, and parts words.
+# The white space that is no control character, and separates words.
 _SPACES = "\t\n\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 
 
-def stretches(*, tokenize_chinese_chars: bool) -> re.Pattern[str]:
-    """Returns what finds the stretches of a text.
+def chunk_pattern(
+    *, tokenize_chinese_chars: bool, with_accents: bool
+) -> re.Pattern[str]:
+    """Returns the pattern of the chunks of a text, whose words can be cached.
 
-    The words of a text are those of its stretches, one after another: white
-    space and ideographs stand between two, and neither case nor accents reach
-    across. As stretches recur, their words can be remembered.
+    The words of a text are those of its chunks, one after another: white
+    space and ideographs separate chunks, and neither case nor accents reach
+    across. `with_accents` an ideograph's chunk includes the accents after it.
     """
     if not tokenize_chinese_chars:
         return re.compile(f"[^{_SPACES}]+")
     ideograph = _IDEOGRAPHS.pattern
-    return re.compile(f"{ideograph}|[^{_SPACES}{ideograph[1:-1]}]+")
-
-
-def accented_stretches(*, tokenize_chinese_chars: bool) -> re.Pattern[str]:
-    """Returns what finds the stretches of a text whose accents are stripped.
-
-    As `stretches`, but an ideograph has its accents with it.
-    """
-    plain = stretches(tokenize_chinese_chars=tokenize_chinese_chars).pattern
-    if not tokenize_chinese_chars:
-        return re.compile(plain)
-    accented = f"{_IDEOGRAPHS.pattern}(?:{CONTROL.pattern}*{MARKS.pattern})+"
-    return re.compile(f"{accented}|{plain}")
+    pattern = f"{ideograph}|[^{_SPACES}{ideograph[1:-1]}]+"
+    if with_accents:
+        accents = f"(?:{CONTROL.pattern}*{MARKS.pattern})+"
+        pattern = f"{ideograph}{accents}|{pattern}"
+    return re.compile(pattern)
 
 
 def split_words(
@@ -159,12 +130,16 @@ def split_words(
         text = replace_surrogates(text)
     text = CONTROL.sub("", text)
     if not text.isascii():
-        text = replace_unsettled(text)
+        text = replace_version_dependent(text)
     if do_lower_case:
         text = text.replace(*SIGMA).lower()
     if not keep_accents and not text.isascii():
         text = MARKS.sub("", unicodedata.normalize("NFD", text))
-    return LONE[tokenize_chinese_chars].sub(r" \g<0> ", text).split()
+    return (
+        SINGLE_CHARACTER_WORDS[tokenize_chinese_chars]
+        .sub(r" \g<0> ", text)
+        .split()
+    )
 
 
 def trace_words(
@@ -176,14 +151,14 @@ def trace_words(
 ) -> list[TracedText]:
     """Returns `split_words` of the same arguments, each traced to `text`."""
     traced = trace_surrogates(TracedText.original(text))
-    traced = traced.sub(_CONTROL_PATTERN, lambda _: "")
-    traced = traced.retold(replace_unsettled(traced.text))
+    traced = traced.sub(CONTROL.pattern, lambda _: "")
+    traced = traced.with_text(replace_version_dependent(traced.text))
     if do_lower_case:
         traced = trace_lower(traced)
     if not keep_accents:
         traced = _DECOMPOSITION(traced)
-    lone = _LONE_PATTERNS[tokenize_chinese_chars]
-    traced = traced.sub(lone, " {} ".format)
+    single = SINGLE_CHARACTER_WORDS[tokenize_chinese_chars].pattern
+    traced = traced.sub(single, " {} ".format)
     return [traced[slice(*m.span())] for m in _WORD.finditer(traced.text)]
 
 

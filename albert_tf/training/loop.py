@@ -24,7 +24,7 @@ from albert_tf.cluster.stragglers import Stragglers
 from albert_tf.config import RuntimeConfig, TrainingConfig, UserError
 from albert_tf.inputs.input_pipeline import Batch, ReaderStalled, prefetch
 from albert_tf.inputs.phases import DataPosition
-from albert_tf.interchange.model_directory import recover_directory
+from albert_tf.interchange.model_files import recover_directory
 from albert_tf.rundir.checkpoints import (
     Checkpoints,
     Restored,

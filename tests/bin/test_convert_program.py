@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from albert_tf.config import ModelConfig, override
-from albert_tf.interchange.convert import TARGETS
+from albert_tf.interchange.formats import FORMATS
 from albert_tf.interchange.model_directory import (
     load_model_directory,
     save_model_directory,
@@ -96,7 +96,7 @@ def test_every_flag_has_its_effect(tmp_path, source, tiny_directory):
 
 
 def test_the_flags_offer_what_the_library_knows():
-    assert tuple(TARGETS) == convert.FORMATS
+    assert tuple(FORMATS) == convert.FORMATS
     assert MERGES == convert.MERGES
 
 

@@ -7,28 +7,22 @@ import sys
 
 import numpy as np
 import pytest
+from tiny_models import built, save
 
-from albert_tf.config import ModelConfig, UserError, override
+from albert_tf.config import UserError
 from albert_tf.interchange.convert import convert
-from albert_tf.interchange.keras_hub import FILES, left_out, save_preset
-from albert_tf.interchange.model_directory import save_model_directory
-from albert_tf.modeling.models import AlbertForPretraining, AlbertModel
+from albert_tf.interchange.keras_hub import FILES, not_stored, save_preset
 from albert_tf.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from albert_tf.text.wordpiece_tokenizer import WordPieceTokenizer
 
-TINY = ModelConfig(
-    vocab_size=200,
-    embedding_size=4,
-    hidden_size=8,
-    num_hidden_layers=4,
-    num_attention_heads=2,
-    intermediate_size=12,
-    max_position_embeddings=16,
-)
 SHAPES = {
     "all": {},
-    "2 groups, inner": {"num_hidden_groups": 2, "inner_group_num": 2},
-    "3 groups of 4": {"num_hidden_groups": 3},
+    "2 groups, inner": {
+        "num_hidden_layers": 4,
+        "num_hidden_groups": 2,
+        "inner_group_num": 2,
+    },
+    "2 groups of 3": {"num_hidden_groups": 2},
     "attention": {"sharing": "attention"},
     "ffn, inner": {"sharing": "ffn", "inner_group_num": 2},
     "none": {"sharing": "none", "hidden_dropout_prob": 0.1},
@@ -40,19 +34,10 @@ SHAPES = {
 }
 
 
-def built(kind=AlbertModel, **changes):
-    model = kind(override(TINY, changes))
-    rng = np.random.default_rng(len(changes))
-    for variable in model.weights:
-        if "seed" not in variable.path:
-            variable.assign(rng.normal(size=variable.shape))
-    return model
-
-
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_same_outputs(tmp_path, tiny_tokenizer, shape):
     keras_hub = pytest.importorskip("keras_hub")
-    model = built(**SHAPES[shape])
+    model = built("none", **SHAPES[shape])
     place = str(tmp_path / "preset")
     save_preset(place, model, tiny_tokenizer, max_seq_length=16)
     assert set(os.listdir(place)) == FILES
@@ -76,7 +61,7 @@ def test_the_same_outputs(tmp_path, tiny_tokenizer, shape):
 def test_the_same_pieces(tmp_path, tiny_tokenizer):
     keras_hub = pytest.importorskip("keras_hub")
     place = str(tmp_path / "preset")
-    save_preset(place, built(), tiny_tokenizer, max_seq_length=14)
+    save_preset(place, built("none"), tiny_tokenizer, max_seq_length=14)
     theirs = keras_hub.models.AlbertTokenizer.from_preset(place)
     text = "the kato of bupe."
     assert np.array(theirs(text)).tolist() == tiny_tokenizer.encode(text)
@@ -91,71 +76,76 @@ def test_the_same_pieces(tmp_path, tiny_tokenizer):
 
 def test_the_way_through_convert(tmp_path, tiny_tokenizer):
     pytest.importorskip("keras_hub")
-    source, place = str(tmp_path / "source"), str(tmp_path / "preset")
-    model = built(AlbertForPretraining, attention_probs_dropout_prob=0.1)
-    save_model_directory(source, model, tiny_tokenizer, max_seq_length=16)
+    place = str(tmp_path / "preset")
+    model = built(attention_probs_dropout_prob=0.1)
+    source = save(tmp_path / "source", model, tiny_tokenizer)
     with pytest.raises(UserError, match="no head masked_lm.*--head=none"):
         convert(source, place, "keras_hub")
-    said = []
+    lines = []
     for _ in range(2):
-        convert(source, place, "keras_hub", head="none", say=said.append)
-    assert any("attention_probs_dropout_prob=0.1" in line for line in said)
-    assert any("does not clean text" in line for line in said)
+        convert(source, place, "keras_hub", head="none", log=lines.append)
+    assert any("attention_probs_dropout_prob=0.1" in line for line in lines)
+    assert any("does not clean text" in line for line in lines)
     values = json.loads(pathlib.Path(place, "config.json").read_text())
-    assert values["config"]["num_layers"] == 4
+    assert values["config"]["num_layers"] == 3
 
 
 def test_without_keras_hub_it_is_named(tmp_path, tiny_tokenizer, monkeypatch):
     monkeypatch.setitem(sys.modules, "keras_hub", None)
     with pytest.raises(UserError, match="pip install keras-hub"):
         save_preset(
-            str(tmp_path / "preset"), built(), tiny_tokenizer, max_seq_length=16
+            str(tmp_path / "preset"),
+            built("none"),
+            tiny_tokenizer,
+            max_seq_length=16,
         )
-    source = str(tmp_path / "source")
-    save_model_directory(source, built(), tiny_tokenizer, max_seq_length=16)
+    source = save(tmp_path / "source", built("none"), tiny_tokenizer)
     # Before what may be a large model is read.
-    said = []
+    lines = []
     with pytest.raises(UserError, match="pip install keras-hub"):
-        convert(source, str(tmp_path / "preset"), "keras_hub", say=said.append)
-    assert said == []
+        convert(source, str(tmp_path / "preset"), "keras_hub", log=lines.append)
+    assert lines == []
     assert os.listdir(tmp_path) == ["source"]
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
-        ({"hidden_act": "relu"}, "hidden_act=relu cannot be said.*takes gelu"),
-        ({"layer_norm_eps": 1e-5}, "layer_norm_eps=1e-05 cannot be .*1e-12"),
+        ({"hidden_act": "relu"}, "hidden_act='relu' is not one of gelu"),
+        ({"layer_norm_eps": 1e-5}, "layer_norm_eps=1e-05 is not one of 1e-12"),
     ],
 )
-def test_what_cannot_be_said(tmp_path, tiny_tokenizer, changes, said):
+def test_unsupported_settings(tmp_path, tiny_tokenizer, changes, message):
     pytest.importorskip("keras_hub")
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         save_preset(
             str(tmp_path / "preset"),
-            built(**changes),
+            built("none", **changes),
             tiny_tokenizer,
             max_seq_length=16,
         )
     assert not os.listdir(tmp_path)
 
 
-def test_wordpiece_cannot_be_said(tmp_path):
+def test_wordpiece_is_unsupported(tmp_path):
     pytest.importorskip("keras_hub")
     tokenizer = WordPieceTokenizer(
         ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a"]
     )
     with pytest.raises(UserError, match="SentencePiece vocabularies only"):
         save_preset(
-            str(tmp_path / "preset"), built(), tokenizer, max_seq_length=16
+            str(tmp_path / "preset"),
+            built("none"),
+            tokenizer,
+            max_seq_length=16,
         )
 
 
-def test_text_that_needs_no_cleaning_is_not_warned_of(tiny_tokenizer):
-    model = built()
+def test_warning_of_text_that_needs_cleaning(tiny_tokenizer):
+    model = built("none")
     cased = SentencePieceTokenizer(
         tiny_tokenizer.model_bytes, do_lower_case=False, keep_accents=True
     )
-    for tokenizer, told in ((tiny_tokenizer, True), (cased, False)):
-        lines = list(left_out(model, tokenizer, 16))
-        assert any("clean text" in line for line in lines) == told
+    for tokenizer, warns in ((tiny_tokenizer, True), (cased, False)):
+        lines = list(not_stored(model, tokenizer, 16))
+        assert any("clean text" in line for line in lines) == warns

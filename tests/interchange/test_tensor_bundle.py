@@ -110,7 +110,7 @@ def test_floating_point_becomes_float32(tmp_path, dtype):
     assert read(prefix, "scalar").shape == ()
 
 
-def test_what_tensorflow_wrote_in_many_blocks_is_found(tmp_path):
+def test_an_index_of_many_blocks(tmp_path):
     rng = np.random.default_rng(3)
     # More than 256 kB of index, where a second block begins.
     tensors = {
@@ -161,14 +161,16 @@ def test_a_table_made_by_hand_is_read(tmp_path):
 
 @pytest.mark.parametrize(
     ("dtype", "name"),
-    [(tf.int64, "int64"), (tf.string, "string"), (tf.complex64, "type 8")],
+    [(tf.int64, "int64"), (tf.string, "string"), (tf.complex64, "number 8")],
 )
-def test_what_is_no_number_is_listed_and_not_read(tmp_path, dtype, name):
+def test_other_types_are_listed_and_not_read(tmp_path, dtype, name):
     value = tf.zeros([2], dtype) if dtype != tf.string else tf.constant(["a"])
     prefix = save(tmp_path / "c", {"x/y": value, "z": VALUES})
     assert read_index(prefix)["x/y"].shape == tuple(value.shape)
     np.testing.assert_array_equal(read(prefix, "z"), VALUES)
-    with pytest.raises(UserError, match=f"^{prefix}: x/y holds .*{name}; one"):
+    with pytest.raises(
+        UserError, match=f"^{prefix}: x/y is of type {name}; exp"
+    ):
         read(prefix, "x/y")
 
 
@@ -176,13 +178,13 @@ def test_what_is_no_number_is_listed_and_not_read(tmp_path, dtype, name):
     "value",
     [np.float32([1, np.nan]), np.float32([np.inf]), np.float64([1e300])],
 )
-def test_what_is_not_finite_is_refused(tmp_path, value):
+def test_values_that_are_not_finite_are_refused(tmp_path, value):
     prefix = save(tmp_path / "c", {"x/y": value})
     with pytest.raises(UserError, match=f"^{prefix}: x/y holds NaN or inf"):
         read(prefix, "x/y")
 
 
-def test_damage_to_a_variable_does_not_touch_the_others(tmp_path):
+def test_a_damaged_variable_and_the_others(tmp_path):
     prefix = save(tmp_path / "c", {"a": VALUES, "b": VALUES + 1})
     path = tmp_path / f"c{DATA}"
     data = bytearray(path.read_bytes())
@@ -200,24 +202,18 @@ def test_damage_to_a_variable_does_not_touch_the_others(tmp_path):
     [
         (entry((10**6, 10**6)), "1000000] of float32 and is stored in 24 by"),
         (entry((10**6, 10**6), size=4 * 10**12), "ends at byte 4000000000000"),
-        (entry((2**40, 2**40)), "of float32 and is stored in 24 bytes"),
-        (entry((-2, -3)), "which no variable has"),
-        (entry((0, 2**62), size=0), "which no variable has"),
-        (entry((1,) * 300), "which no variable has"),
+        (entry((-2, -3)), "which is not possible"),
+        (entry((0, 2**62), size=0), "which is not possible"),
+        (entry((1,) * 300), "which is not possible"),
         (entry(offset=1), "has 24 bytes and x/y ends at byte 25"),
-        (entry(offset=-5), "has 24 bytes and x/y ends at byte"),
+        (entry(offset=-5), "x/y begins at byte -5"),
         (entry(size=-24), "is stored in"),
-        (entry(shard_id=1), "x/y lies in data file 1 of 1"),
-        (entry(shard_id=-1), "x/y lies in data file"),
-        (b"\xff\xff\xff", "has no end"),
-        (b"\x0f", "malformed"),
-        (b"\x12\x7f", "malformed"),
-        (b"\x10\x05", "malformed"),
-        (b"\x0a\x00", "malformed"),
-        (entry() + b"\x30\x01", "malformed"),
+        (entry(shard_id=1), "x/y is in data file 1 of 1"),
+        (entry(shard_id=-1), "x/y is in data file -1"),
+        (b"\xff\xff\xff", "an entry of its index is malformed"),
     ],
 )
-def test_a_lying_entry_is_refused(tmp_path, value, text):
+def test_an_inconsistent_entry_is_refused(tmp_path, value, text):
     index = table(block([(b"", header()), (b"x/y", value)]))
     prefix = write(tmp_path, index)
     with pytest.raises(UserError, match=re.escape(text)) as caught:
@@ -227,21 +223,14 @@ def test_a_lying_entry_is_refused(tmp_path, value, text):
     assert "\n" not in line and len(line) < 400
 
 
-def test_an_unknown_type_is_listed_and_not_read(tmp_path):
-    index = table(block([(b"", header()), (b"x/y", entry(dtype=99))]))
-    prefix = write(tmp_path, index)
-    with pytest.raises(UserError, match="x/y holds values of type 99; one of"):
-        read(prefix, "x/y")
-
-
 HEAD = (b"", header())
 
 
 @pytest.mark.parametrize(
     ("index", "text"),
     [
-        (b"", "was cut or is another kind of file"),
-        (b"\x80\x04}q\x00." * 20, "was cut or is another kind of file"),
+        (b"", "is truncated or another kind of file"),
+        (b"\x80\x04}q\x00." * 20, "is truncated or another kind of file"),
         (table(), "no header"),
         (table(block([(b"a", entry())])), "no header"),
         (table(block([(b"", b"")])), "no header"),
@@ -278,7 +267,7 @@ def test_an_index_of_another_form_is_refused(tmp_path, index, text):
     assert "\n" not in str(caught.value)
 
 
-def test_whatever_stands_in_a_block_is_read_or_refused(tmp_path):
+def test_random_blocks_are_read_or_refused(tmp_path):
     rng = np.random.default_rng(5)
     content = block([HEAD, (b"a", entry()), (b"b", entry([6]))])
     refused = 0
@@ -304,9 +293,7 @@ def test_blocks_that_overlap_are_refused(tmp_path):
 
 
 def test_too_many_entries_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        "albert_tf.interchange.tensor_bundle._MOST_VARIABLES", 2
-    )
+    monkeypatch.setattr("albert_tf.interchange.tensor_bundle._MAX_VARIABLES", 2)
     names = [(b"a", entry()), (b"b", entry())]
     assert read_index(write(tmp_path, table(block([HEAD, names[0]]))))
     with pytest.raises(UserError, match="more than 2 entries"):
@@ -321,7 +308,7 @@ def test_a_huge_index_is_not_read(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", [".index", DATA])
-def test_what_is_not_a_file_is_refused(tmp_path, suffix):
+def test_paths_that_are_no_files_are_refused(tmp_path, suffix):
     prefix = save(tmp_path / "c", {"a": VALUES})
     path = prefix + suffix
     os.rename(path, tmp_path / "elsewhere")

@@ -1,41 +1,35 @@
-"""A WordPiece vocabulary: a model pretrained, saved, tuned, asked, exported."""
+"""Models with a WordPiece vocabulary: exported, pretrained, asked."""
 
-import os
+import dataclasses
 import random
-import shutil
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from tiny_models import TINY
 
 from albert_tf.config import (
-    PRESETS,
-    FinetuneConfig,
     MaskingConfig,
-    ModelConfig,
     PretrainConfig,
     PretrainingDataConfig,
     UserError,
     override,
 )
 from albert_tf.interchange.model_directory import (
-    find_initial_weights,
+    LoadedModel,
     load_model_directory,
     save_model_directory,
 )
-from albert_tf.interchange.serving import export_saved_model
-from albert_tf.jobs.finetune import run_finetuning
+from albert_tf.interchange.serving import ServingModule
 from albert_tf.jobs.predict import Predictor
 from albert_tf.jobs.pretrain import run_pretraining
-from albert_tf.modeling.models import AlbertForPretraining
+from albert_tf.modeling.models import AlbertForClassification
 from albert_tf.records.schemas import RECORD_SPECS, parse_batch
 from albert_tf.records.shards import open_shards
-from albert_tf.tasks.custom import CLASSIFICATION
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.text.wordpiece_tokenizer import WordPieceTokenizer
 from data_prep.pretraining.pretraining_data import build_pretraining_data
 
-LABELS = {"城": "北京上海", "山": "泰华衡恒"}
 PIECES = ["[PAD]", "[unused1]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PIECES += [*"我在北京上海泰华衡恒山，。！ae", "##ab", "##国", "go", "##ing"]
 TEXTS = [
@@ -50,109 +44,45 @@ TEXTS = [
 
 
 @pytest.fixture(scope="module")
-def pretrained(tmp_path_factory):
+def classifier():
     tokenizer = WordPieceTokenizer(PIECES)
-    config = ModelConfig(
-        vocab_size=tokenizer.vocab_size,
-        embedding_size=8,
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=24,
-    )
-    model = AlbertForPretraining(config)
+    config = override(TINY, {"vocab_size": tokenizer.vocab_size})
+    model = AlbertForClassification(config, labels=["城", "山"])
     rng = np.random.default_rng(3)
     for variable in model.trainable_variables:
         variable.assign(rng.normal(size=variable.shape) * 0.3)
-    directory = str(tmp_path_factory.mktemp("models") / "pretrained")
-    save_model_directory(directory, model, tokenizer, max_seq_length=24)
-    return directory
+    return LoadedModel(model, tokenizer, max_seq_length=16)
 
 
-@pytest.fixture(scope="module")
-def classifier(pretrained, tmp_path_factory):
-    data, run = (str(tmp_path_factory.mktemp(n)) for n in ("data", "run"))
-    rng = np.random.default_rng(0)
-    for split in ("train", "dev"):
-        rows = ["text\tlabel"]
-        for number in range(32):
-            label = list(LABELS)[number % 2]
-            words = "".join(rng.choice([*LABELS[label]], size=4))
-            rows.append(f"我在{words}。\t{label}")
-        path = os.path.join(data, f"{split}.tsv")
-        with open(path, "w", encoding="utf-8") as file:
-            file.write("\n".join(rows) + "\n")
-    settings = override(
-        FinetuneConfig(),
-        {
-            "max_seq_length": 16,
-            "learning_rate": 3e-3,
-            "num_train_epochs": 30.0,
-            "train_batch_size": 16,
-            "eval_batch_size": 16,
-            "eval_steps": 0,
-        },
-    )
-    evaluation = run_finetuning(
-        settings,
-        CLASSIFICATION,
-        data_dir=data,
-        run_dir=run,
-        initial=find_initial_weights(pretrained),
-    )
-    assert evaluation["accuracy"] > 0.9
-    return os.path.join(run, "model")
-
-
-def test_a_model_directory_keeps_its_tokenizer(pretrained):
-    assert sorted(os.listdir(pretrained)) == [
-        "config.json",
-        "model.safetensors",
-        "tokenizer.json",
-        "tokenizer_config.json",
-        "vocab.txt",
-    ]
-    loaded = load_model_directory(pretrained)
-    assert isinstance(loaded.tokenizer, WordPieceTokenizer)
-    assert list(loaded.tokenizer.vocabulary) == PIECES
-
-
-def test_export_answers_as_predict_does(classifier, tmp_path):
-    loaded = load_model_directory(classifier)
-    want = list(Predictor(loaded).classify([(text,) for text in TEXTS]))
-    assert [row.label for row in want[:2]] == ["城", "山"]
-    path = export_saved_model(loaded, str(tmp_path / "export"))
-    answer = tf.saved_model.load(path).signatures["serving_default"]
-    got = answer(tf.constant(TEXTS))
+def test_a_served_model_predicts_as_predictor_does(classifier):
+    want = list(Predictor(classifier).classify([(text,) for text in TEXTS]))
+    module = ServingModule(classifier)
+    got = module.serve_text(tf.constant(TEXTS))
     np.testing.assert_allclose(
         got["probabilities"],
         [list(row.probabilities.values()) for row in want],
         rtol=1e-5,
         atol=1e-7,
     )
-    assert [label.decode() for label in got["label"].numpy()] == [
-        row.label for row in want
-    ]
+    labels = [label.decode() for label in got["label"].numpy()]
+    assert labels == [row.label for row in want]
 
 
-def test_a_vocabulary_of_another_size(pretrained, tmp_path):
-    directory = str(tmp_path / "model")
-    shutil.copytree(pretrained, directory)
-    with open(
-        os.path.join(directory, "vocab.txt"), "a", encoding="utf-8"
-    ) as file:
+def test_a_vocabulary_of_another_size(classifier, tmp_path):
+    directory = tmp_path / "model"
+    save_model_directory(
+        str(directory), classifier.model, classifier.tokenizer, max_seq_length=9
+    )
+    loaded = load_model_directory(str(directory))
+    assert list(loaded.tokenizer.vocabulary) == PIECES
+    with open(directory / "vocab.txt", "a", encoding="utf-8") as file:
         file.write("new\n")
     size = len(PIECES)
     with pytest.raises(
         UserError,
         match=f"has {size + 1} pieces and the model vocab_size={size}",
     ):
-        load_model_directory(directory)
-    for name in ("vocab.txt", "tokenizer.json"):
-        os.remove(os.path.join(directory, name))
-    with pytest.raises(UserError, match="model has no tokenizer, none of"):
-        load_model_directory(directory)
+        load_model_directory(str(directory))
 
 
 @pytest.fixture(scope="module")
@@ -193,9 +123,9 @@ def test_segments_of_chinese_text_are_whole_sentences(chinese_shards):
     tokenizer = load_tokenizer(f"{chinese_shards}/tokenizer")
     texts = [tokenizer.pieces(ids[ids != 0]) for ids in columns["input_ids"]]
     ends = [
-        text[place - 1]
+        text[i - 1]
         for text in texts
-        for place, piece in enumerate(text)
+        for i, piece in enumerate(text)
         if piece == "[SEP]"
     ]
     assert len(ends) == 2 * len(texts) > 300
@@ -207,11 +137,12 @@ def test_a_model_pretrained_on_chinese_text_fills_masks(
     chinese_shards, tmp_path
 ):
     settings = {
-        **PRESETS["tiny"],
+        **dataclasses.asdict(TINY),
+        "max_position_embeddings": 48,
         "vocab_size": load_tokenizer(f"{chinese_shards}/tokenizer").vocab_size,
         "train_batch_size": 16,
-        "num_train_steps": 20,
-        "num_warmup_steps": 5,
+        "num_train_steps": 4,
+        "num_warmup_steps": 1,
     }
     run_pretraining(
         override(PretrainConfig(), settings),

@@ -2,14 +2,14 @@ import re
 
 import pytest
 
-from albert_tf.text.character_class import CharacterClass, from_ranges
+from albert_tf.text.character_class import CharacterClass
 
 
 @pytest.mark.parametrize(
     "characters",
     ["", "a", "\0", "]^-\\[", "é\uffff", "\U00010000", "a\U0001f600\U0010ffff"],
 )
-def test_replaces_what_the_pattern_does(characters):
+def test_sub_is_that_of_the_pattern(characters):
     text = "\0ab]^-\\[é\uffff\ufffe\U00010000\U00010001\U0001f600\U0010ffff"
     some = CharacterClass(map(ord, characters))
     expected = "".join("<>" if c in characters else c for c in text)
@@ -21,7 +21,7 @@ def test_replaces_what_the_pattern_does(characters):
         assert re.sub(some.pattern, "<>", text) == expected
 
 
-def test_ranges_hold_both_ends():
-    letters = from_ranges([(0x61, 0x63), (0x78, 0x78)])
+def test_parsed_ranges_hold_both_ends():
+    letters = CharacterClass.parse("61-63 78")
     assert letters.codes == set(map(ord, "abcx"))
     assert letters.pattern == r"[\x61-\x63\x78-\x78]"

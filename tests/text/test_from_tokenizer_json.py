@@ -1,23 +1,24 @@
-"""A directory in which transformers has left nothing but tokenizer.json."""
+"""Directories with nothing but transformers' tokenizer.json."""
 
 import json
 
 import pytest
 import tokenizers
 from sentencepiece import sentencepiece_model_pb2
+from tokenizers import normalizers
 
 from albert_tf.config import UserError
 from albert_tf.text import from_tokenizer_json
 from albert_tf.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from albert_tf.text.tokenizer import load_tokenizer
-from albert_tf.text.vocabulary_limits import MAX_PIECES
+from albert_tf.text.tokenizer_base import MAX_PIECES
 from albert_tf.text.wordpiece_tokenizer import WordPieceTokenizer
 
 CONFIGS = [(True, False), (True, True), (False, True), (False, False)]
 
 
 def resaved(tokenizer, directory):
-    """Leaves the JSON file alone there, as the Rust library writes it."""
+    """Returns a directory of the JSON file alone, as the library writes it."""
     tokenizer.save(directory / "ours", 512)
     directory = directory / "theirs"
     directory.mkdir()
@@ -55,6 +56,14 @@ def test_digits_before_a_comma_keep_their_scores(comma_tokenizer, tmp_path):
         assert read.encode(text) == comma_tokenizer.encode(text)
 
 
+def rewrite(directory, change):
+    """Changes the values of the JSON file."""
+    path = directory / "tokenizer.json"
+    values = json.loads(path.read_text())
+    change(values)
+    path.write_text(json.dumps(values))
+
+
 @pytest.mark.parametrize(("lower", "accents"), CONFIGS)
 @pytest.mark.parametrize("chinese", [True, False])
 def test_a_wordpiece_vocabulary_comes_back(
@@ -73,52 +82,54 @@ def test_a_wordpiece_vocabulary_comes_back(
     )
 
 
-def test_the_normalizer_of_bert(wordpiece_tokenizer, tmp_path):
-    directory = resaved(wordpiece_tokenizer, tmp_path)
-    path = directory / "tokenizer.json"
-    values = json.loads(path.read_text())
-    values["normalizer"] = {
-        "type": "BertNormalizer",
-        "clean_text": True,
-        "handle_chinese_chars": False,
-        "strip_accents": None,
-        "lowercase": False,
-    }
-    path.write_text(json.dumps(values))
-    assert load_tokenizer(directory).settings == {
-        "do_lower_case": False,
-        "keep_accents": True,
-        "tokenize_chinese_chars": False,
-    }
-
-
-def test_the_normalizers_of_transformers(tiny_tokenizer, tmp_path):
-    library = tokenizers.normalizers
-    directory = resaved(tiny_tokenizer, tmp_path)
-    path = directory / "tokenizer.json"
-    opened = tokenizers.Tokenizer.from_file(str(path))
-    opened.normalizer = library.Sequence(
-        [
-            library.Replace("``", '"'),
-            library.Replace("''", '"'),
-            library.NFKD(),
-            library.StripAccents(),
-            library.Lowercase(),
-            library.Replace(tokenizers.Regex(" {2,}"), " "),
-        ]
-    )
-    opened.save(str(path))
-    assert load_tokenizer(directory).settings == tiny_tokenizer.settings
-
-
-def test_bert_without_its_clean_up_is_refused(wordpiece_tokenizer, tmp_path):
-    directory = resaved(wordpiece_tokenizer, tmp_path)
-    path = directory / "tokenizer.json"
-    opened = tokenizers.Tokenizer.from_file(str(path))
-    opened.normalizer = tokenizers.normalizers.BertNormalizer(clean_text=False)
-    opened.save(str(path))
-    with pytest.raises(UserError, match=r"normalizer {'type': 'BertNorm"):
-        load_tokenizer(directory)
+@pytest.mark.parametrize(
+    ("kind", "normalizer", "settings"),
+    [
+        (
+            "wordpiece_tokenizer",
+            normalizers.BertNormalizer(
+                handle_chinese_chars=False, lowercase=False
+            ),
+            {
+                "do_lower_case": False,
+                "keep_accents": True,
+                "tokenize_chinese_chars": False,
+            },
+        ),
+        (
+            "tiny_tokenizer",
+            normalizers.Sequence(
+                [
+                    normalizers.Replace("``", '"'),
+                    normalizers.Replace("''", '"'),
+                    normalizers.NFKD(),
+                    normalizers.StripAccents(),
+                    normalizers.Lowercase(),
+                    normalizers.Replace(tokenizers.Regex(" {2,}"), " "),
+                ]
+            ),
+            {"do_lower_case": True, "keep_accents": False},
+        ),
+        (
+            "wordpiece_tokenizer",
+            normalizers.BertNormalizer(clean_text=False),
+            r"normalizer {'type': 'BertNorm",
+        ),
+    ],
+)
+def test_normalizers_of_transformers(
+    request, tmp_path, kind, normalizer, settings
+):
+    directory = resaved(request.getfixturevalue(kind), tmp_path)
+    path = str(directory / "tokenizer.json")
+    opened = tokenizers.Tokenizer.from_file(path)
+    opened.normalizer = normalizer
+    opened.save(path)
+    if isinstance(settings, dict):
+        assert load_tokenizer(directory).settings == settings
+    else:
+        with pytest.raises(UserError, match=settings):
+            load_tokenizer(directory)
 
 
 def test_the_settings_beside_it_go_first(tiny_tokenizer, tmp_path):
@@ -130,16 +141,20 @@ def test_the_settings_beside_it_go_first(tiny_tokenizer, tmp_path):
     }
 
 
+REPLACE = {"type": "Replace", "pattern": {"String": "a"}, "content": "b"}
+
+
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
-        ({"model": {"type": "BPE"}}, "type 'BPE'; Unigram .* and WordPiece"),
-        ({"model": 3}, "the model is of type None"),
+        ({"model": {"type": "BPE"}}, "expected a model of type .* got 'BPE'"),
+        ({"model": 3}, "expected a model of type Unigram .* got None"),
         ({"model": {"vocab": []}}, "has no list of pieces"),
         ({"model": {"vocab": [["a", "b"]]}}, "piece 0 is not a pair"),
         ({"model": {"vocab": [["a", True]]}}, "piece 0 is not a pair"),
-        ({"model": {"unk_id": 10**9}}, "unk_id=1000000000 is not the number"),
-        ({"model": {"unk_id": None}}, "unk_id=None is not the number"),
+        ({"model": {"vocab": [["a", 10**400]]}}, "piece 0 is not a pair"),
+        ({"model": {"unk_id": 10**9}}, "unk_id=1000000000 is not the id"),
+        ({"model": {"unk_id": None}}, "unk_id=None is not the id"),
         ({"added_tokens": [3]}, "added_tokens is not a list of tokens"),
         ({"normalizer": 3}, "normalizer is not an object with a type"),
         (
@@ -147,69 +162,51 @@ def test_the_settings_beside_it_go_first(tiny_tokenizer, tmp_path):
             "sequence of normalizers is not a list",
         ),
         (
-            {
-                "normalizer": {
-                    "type": "Precompiled",
-                    "precompiled_charsmap": 3,
-                }
-            },
+            {"normalizer": {"type": "Precompiled", "precompiled_charsmap": 3}},
             "precompiled_charsmap is not base64",
         ),
         (
             {"normalizer": {"type": "NFKC"}},
-            r"the normalizer {'type': 'NFKC'} is none that an ALBERT",
+            r"the normalizer {'type': 'NFKC'} is none of an ALBERT",
         ),
         (
             {
                 "normalizer": {
                     "type": "Sequence",
-                    "normalizers": [
-                        {"type": "Lowercase"},
-                        {
-                            "type": "Replace",
-                            "pattern": {"String": "a"},
-                            "content": "b",
-                        },
-                    ],
+                    "normalizers": [{"type": "Lowercase"}, REPLACE],
                 }
             },
-            "the normalizer {'type': 'Replace', .* is none that an ALBERT",
+            "the normalizer {'type': 'Replace', .* is none of an ALBERT",
         ),
     ],
 )
-def test_a_file_that_is_none(tiny_tokenizer, tmp_path, changes, said):
+def test_a_faulty_file(tiny_tokenizer, tmp_path, changes, message):
     directory = resaved(tiny_tokenizer, tmp_path)
-    path = directory / "tokenizer.json"
-    values = json.loads(path.read_text())
-    for name, value in changes.items():
-        if name == "model" and isinstance(value, dict):
-            values[name] |= value
-        else:
-            values[name] = value
-    path.write_text(json.dumps(values))
-    with pytest.raises(UserError, match=said) as raised:
+
+    def change(values):
+        for name, value in changes.items():
+            if name == "model" and isinstance(value, dict):
+                values[name] |= value
+            else:
+                values[name] = value
+
+    rewrite(directory, change)
+    with pytest.raises(UserError, match=message) as raised:
         load_tokenizer(directory)
     assert "\n" not in str(raised.value)
 
 
-def test_special_pieces_are_special_without_being_named(
-    tiny_tokenizer, tmp_path
-):
+def test_special_pieces_need_no_added_tokens(tiny_tokenizer, tmp_path):
     directory = resaved(tiny_tokenizer, tmp_path)
-    path = directory / "tokenizer.json"
-    values = json.loads(path.read_text()) | {"added_tokens": []}
-    path.write_text(json.dumps(values))
+    rewrite(directory, lambda values: values.update(added_tokens=[]))
     text = "the [SEP] of <pad>"
     assert load_tokenizer(directory).encode(text) == tiny_tokenizer.encode(text)
 
 
-def test_numbers_of_wordpieces(wordpiece_tokenizer, tmp_path):
+def test_ids_of_wordpieces_have_no_gap(wordpiece_tokenizer, tmp_path):
     directory = resaved(wordpiece_tokenizer, tmp_path)
-    path = directory / "tokenizer.json"
-    values = json.loads(path.read_text())
-    values["model"]["vocab"]["##a"] = 10**6
-    path.write_text(json.dumps(values))
-    with pytest.raises(UserError, match="does not number its pieces 0 to n"):
+    rewrite(directory, lambda v: v["model"]["vocab"].update({"##a": 10**6}))
+    with pytest.raises(UserError, match="expected a vocabulary with ids 0 to"):
         load_tokenizer(directory)
 
 
@@ -222,5 +219,5 @@ def test_more_pieces_than_any_needs_are_refused_unread(kind):
         "Unigram": from_tokenizer_json.sentencepiece_model,
         "WordPiece": from_tokenizer_json.wordpiece_vocabulary,
     }[kind]
-    with pytest.raises(UserError, match="^a.json has 1,000,001 pieces; the mo"):
+    with pytest.raises(UserError, match="^a.json has 1,000,001 pieces; the ma"):
         read({"model": {"type": kind, "vocab": vocab}}, "a.json")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from albert_tf.text.normalization import (
     COMBINING,
-    UNSETTLED,
+    VERSION_DEPENDENT,
     WHITE_SPACE,
     normalize,
     truncate_utf8,
@@ -82,22 +82,22 @@ def test_ascii_text_takes_the_same_way_as_other_text():
     assert plain + "é" == other
 
 
-def test_classes_hold_what_python_says():
+def test_character_classes_are_those_of_python():
     def members(pattern):
         return set(re.findall(pattern, "".join(SCALARS)))
 
     spaces = re.compile(WHITE_SPACE)
     assert all(bool(spaces.match(c)) == c.isspace() for c in SCALARS)
-    unsettled = members(UNSETTLED.pattern)
+    version_dependent = members(VERSION_DEPENDENT.pattern)
     combining = {c for c in SCALARS if unicodedata.combining(c)}
-    assert members(COMBINING.pattern) == combining - unsettled
-    assert len(unsettled) == 181
+    assert members(COMBINING.pattern) == combining - version_dependent
+    assert len(version_dependent) == 181
 
 
-def test_every_settled_character_follows_the_definition():
+def test_every_character_follows_the_definition():
     # Beyond U+20000 there is nothing but ideographs; test_in_graph has them.
     for c in SCALARS[:0x20000]:
-        if c in UNSETTLED or c == "Σ":
+        if c in VERSION_DEPENDENT or c == "Σ":
             continue
         decomposed = unicodedata.normalize("NFKD", c)
         kept = [d for d in decomposed if unicodedata.combining(d) == 0]

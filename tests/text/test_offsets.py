@@ -3,6 +3,12 @@ import re
 
 import pytest
 import sentencepiece
+from awkward_texts import (
+    AWKWARD_CHARACTERS,
+    AWKWARD_TEXTS,
+    CONTEXTS,
+    NOTABLE_CODES,
+)
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sentencepiece import sentencepiece_model_pb2 as proto
@@ -17,38 +23,17 @@ UNCASED = {"do_lower_case": True, "keep_accents": False}
 CASED = {"do_lower_case": False, "keep_accents": True}
 WORDS = {"tokenize_chinese_chars": True}
 
-HOSTILE = [
-    "",
-    " ",
-    "\0",
-    "a\0b\0",
-    "\t a \x1c\x85\u2028\u3000 b\r\n\xa0",
-    "\ufeffBOM and \ufeff inside",
-    "``Quoted'' '''three''' ````four```` ``\u0301 `'",
-    "ΟΔΟΣ ΣΑΣ Σ. ΑΣ\u0301 aΣ'b ς",
-    "İstanbul IĞDIR ı I\u0307 i\u0307",
-    "한국어 \u1112\u1161\u11ab 각 ｶﾞ",
-    "豈更 ㍿ ﷽ ﬁ ½ ㎏ Ⅷ ① ｆｕｌｌ",
-    "e\u0301\u0327 a\u0327\u0301 \u0301 \u0345\u0301x\u0334\u0323",
-    "e" + "\u0301" * 1000,
-    "a\u302e\U0001d165\u0301b 中\u0301\u302e\u200d\u0301国 中\u200d",
-    "a\U000e0100\u0301b 中\U000e0101國",
-    "👩‍👩‍👧‍👦 🇩🇪 🫨 👍🏽 ☺️",
-    "\u200b\u200c\u200d\u2060\u00ad e\u200d\u0301x",
-    "\ud800a\udfff\ufffd\ufffc\ufdd0\U0010ffff\ue000 \ud83d\ude00",
-    "a\u00b4b \u00a8 \u1fbf",
-    "[CLS] <pad> [MASK] <unk> </s> ▁ ▁a a▁b",
-    "1,000 8, 18,8, a8, a70, 9,9,9, 8, \uff18,",
-    "\U00010570\u2c2f\ua7c0\U0001e030x\U00010d69",
-    "unaffable's UNABLE ##able " + "x" * 5000,
-]
-AWKWARD = "aAbe \t\xa0\u0301\u0327'`8,éΣσIİ\u0307한ﬁ½´中😀\u200d\u302e\0\ud800▁"
+SURROGATES = ["\ud800a\udfff \ud83d\ude00"]
 
 
 def texts():
     """Returns a strategy: any text, surrogates too, and awkward ones."""
     everything = st.characters(exclude_categories=[])
-    return st.text(AWKWARD) | st.text(everything) | st.sampled_from(HOSTILE)
+    return (
+        st.text(AWKWARD_CHARACTERS + "\ud800")
+        | st.text(everything)
+        | st.sampled_from(AWKWARD_TEXTS + SURROGATES)
+    )
 
 
 def with_normalizer(model_bytes, name):
@@ -136,13 +121,13 @@ def slices(tokenizer, text):
 
 
 def clean(tokenizer, text):
-    """Returns what a tokenizer looks for pieces in, without spaces."""
+    """Returns the clean text of a tokenizer, without spaces."""
     if isinstance(tokenizer, WordPieceTokenizer):
         return "".join(split_words(text, **tokenizer.settings))
     return normalize(text, **tokenizer.settings).replace(" ", "")
 
 
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=40)
 @given(text=texts())
 def test_any_text(tokenizer, text):
     encoding = tokenizer.encode_with_offsets(text)
@@ -161,7 +146,7 @@ def test_any_text(tokenizer, text):
         for start, end in zip(encoding.starts, encoding.ends, strict=True)
         for i in range(start, end)
     }
-    # The rest is nothing that the model could have seen.
+    # The rest is invisible to the model.
     rest = (text[i] for i in range(len(text)) if i not in covered)
     unseen = clean(tokenizer, " ".join(rest)).replace("▁", "")
     if isinstance(tokenizer, SentencePieceTokenizer):
@@ -182,10 +167,10 @@ def exact(request, tiny_tokenizer, wordpiece_pieces):
     ]
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 @given(text=st.text("aAbe \t\u0301\u0327'`8,éΣσI\u0307한国か😀☺\u200d[#"))
 @example(text="unaffable Unable's bada 1,000 ``a''\u0301 e\u200d\u0301x")
-def test_slices_clean_up_to_their_pieces(exact, text):
+def test_normalized_slices_are_their_pieces(exact, text):
     for tokenizer in exact:
         unknown = tokenizer.special_tokens["unk_token"]
         accents = "" if tokenizer.keep_accents else "[\u0300-\u036f]"
@@ -223,7 +208,9 @@ def test_commas_and_unknown_characters(comma_tokenizer, text, expected):
     assert slices(comma_tokenizer, text) == expected
 
 
-def test_a_space_stands_where_the_next_piece_begins(comma_tokenizer):
+def test_a_bare_space_mark_is_empty_where_the_next_piece_begins(
+    comma_tokenizer,
+):
     encoding = comma_tokenizer.encode_with_offsets(" a  a")
     assert comma_tokenizer.pieces(encoding.ids) == ["▁", "a", "▁", "a"]
     assert encoding.starts == [1, 1, 4, 4]
@@ -242,7 +229,7 @@ def test_a_character_of_several_pieces(make_model):
     assert slices(tokenizer, "ﬁ ½ x") == expected
 
 
-def test_letters_that_the_models_own_clean_up_puts_together(make_model):
+def test_letters_composed_by_the_models_own_normalizer(make_model):
     model = make_model(dict.fromkeys(["▁", "é", "x"], -1.0))
     model = with_normalizer(model, "nmt_nfkc")
     tokenizer = SentencePieceTokenizer(model, **CASED)
@@ -264,16 +251,7 @@ def test_marks_of_spaces_inside_and_after_pieces(make_model):
     assert slices(tokenizer, "a a") == [("a▁", "a"), ("a▁", "a")]
 
 
-@settings(deadline=None)
-@given(text=texts())
-@example(text=" a ")
-def test_the_clean_up_is_the_same_traced(text):
-    for chosen in (UNCASED, CASED):
-        traced = trace_normalized(text, **chosen)
-        assert traced.text == normalize(text, **chosen)
-
-
-def test_characters_that_are_spelt_in_bytes(comma_tokenizer):
+def test_byte_fallback(comma_tokenizer):
     tokenizer = SentencePieceTokenizer(in_bytes(comma_tokenizer.model_bytes))
     assert slices(tokenizer, "az😀a") == [
         ("▁", ""),
@@ -315,34 +293,17 @@ def words(text, **chosen):
     return "".join(f"{w} " for w in split_words(text, **chosen, **WORDS))
 
 
-# All but the sign, and of each plane without characters, of private ones too,
-# the first and the last.
-CODES = [
-    code
-    for code in range(0x110000)
-    if code != 0xE000
-    and (code >> 16 in (0, 1, 2, 3, 14) or code & 0xFFFF in (0, 0xFFFF))
-]
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize("chosen", [UNCASED, CASED], ids=["uncased", "cased"])
 @pytest.mark.parametrize(
     ("plain", "trace"), [(normalize, trace_normalized), (words, traced_words)]
 )
-@pytest.mark.parametrize(
-    "form",
-    [
-        "e{}\u0301\u0345\u0327",
-        pytest.param("{}", marks=pytest.mark.slow),
-        pytest.param("\u0345{}", marks=pytest.mark.slow),
-        pytest.param("aΣ\U0001d165{}\u302e", marks=pytest.mark.slow),
-        pytest.param("a{}Σ", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("form", CONTEXTS)
 def test_every_code_point(chosen, plain, trace, form):
     # Each between two signs, which must be found where they were.
-    for begin in range(0, len(CODES), 1000):
-        contexts = [form.format(chr(c)) for c in CODES[begin : begin + 1000]]
+    for begin in range(0, len(NOTABLE_CODES), 1000):
+        codes = NOTABLE_CODES[begin : begin + 1000]
+        contexts = [form.format(chr(code)) for code in codes]
         text = "\ue000" + "".join(f"{c}\ue000" for c in contexts)
         traced = trace(text, **chosen)
         assert traced.text == plain(text, **chosen)
@@ -353,3 +314,14 @@ def test_every_code_point(chosen, plain, trace, form):
         assert len(traced.starts) == len(traced.ends) == len(traced.text)
         for sign, i, j in zip(signs[1:], found[:-1], found[1:], strict=True):
             assert max(traced.ends[i:j]) <= sign
+
+
+@settings(deadline=None, max_examples=50)
+@given(text=texts())
+@example(text=" a ")
+def test_traced_text_is_the_plain_one(text):
+    for chosen in (UNCASED, CASED):
+        assert trace_normalized(text, **chosen).text == normalize(
+            text, **chosen
+        )
+        assert traced_words(text, **chosen).text == words(text, **chosen)

@@ -56,7 +56,7 @@ def original_ids(processor, text):
     return [processor.piece_to_id(piece) for piece in pieces]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(text=st.text(alphabet="aA789é0, ,8"))
 def test_ids_are_the_original_rule_on_clean_text(comma_tokenizer, text):
     processor = sentencepiece.SentencePieceProcessor()
@@ -71,7 +71,7 @@ def test_ids_are_the_original_rule_on_clean_text(comma_tokenizer, text):
     ]
 
 
-def test_equally_good_ways_through_a_word(tied_tokenizer):
+def test_ties_between_segmentations(tied_tokenizer):
     # What SentencePiece gave before 0.2.2, and TensorFlow Text's copy of it
     # still gives, in the servers too: another order of the same pieces.
     pieces = tied_tokenizer.pieces(tied_tokenizer.encode("eee eeeee"))
@@ -109,18 +109,17 @@ def test_decode_gives_the_clean_text(tiny_tokenizer):
     assert tiny_tokenizer.decode(np.array(ids)) == text.replace("é", "e")
 
 
-def test_special_ids(tiny_tokenizer):
+def test_special_ids_and_word_starts(tiny_tokenizer):
     t = tiny_tokenizer
-    assert [t.pad_id, t.unk_id, t.cls_id, t.sep_id, t.mask_id] == [
-        0,
-        1,
-        2,
-        3,
-        4,
-    ]
+    ids = [t.pad_id, t.unk_id, t.cls_id, t.sep_id, t.mask_id]
+    assert ids == [0, 1, 2, 3, 4]
     assert t.special_ids == (0, 1, 2, 3, 4)
     assert t.vocab_size == 200
     assert t.pieces([0, 1, 2, 3, 4]) == SPECIALS
+    assert t.word_start.dtype == bool
+    assert t.word_start.tolist() == [
+        starts_word(piece) for piece in t.pieces(range(200))
+    ]
 
 
 def test_replacements_are_pieces_of_text(make_model):
@@ -155,17 +154,7 @@ def test_word_starts(piece, expected):
     assert starts_word(piece) is expected
 
 
-def test_word_start_table_follows_the_pieces(tiny_tokenizer):
-    pieces = tiny_tokenizer.pieces(range(200))
-    assert tiny_tokenizer.word_start.dtype == bool
-    assert tiny_tokenizer.word_start.tolist() == [
-        starts_word(p) for p in pieces
-    ]
-
-
-def test_fingerprint_tells_models_and_settings_apart(
-    tiny_tokenizer, make_model
-):
+def test_fingerprints_of_models_and_settings(tiny_tokenizer, make_model):
     model = tiny_tokenizer.model_bytes
     made = [
         SentencePieceTokenizer(model),
@@ -219,15 +208,12 @@ def test_save_and_load(tiny_tokenizer, tmp_path):
     }
 
 
-def test_a_lone_model_is_read_as_the_released_ones(tiny_tokenizer, tmp_path):
-    (tmp_path / "spiece.model").write_bytes(tiny_tokenizer.model_bytes)
-    assert load_tokenizer(tmp_path).fingerprint == tiny_tokenizer.fingerprint
-
-
 @pytest.mark.parametrize("data", [b"", b"no model\n" * 9, b"\0" * 100])
 def test_corrupt_model(tmp_path, data):
     (tmp_path / "spiece.model").write_bytes(data)
-    expected = r"spiece\.model is not a whole SentencePiece model \(\d+ bytes"
+    expected = (
+        r"spiece\.model is not a complete SentencePiece model \(\d+ bytes"
+    )
     with pytest.raises(UserError, match=expected) as caught:
         load_tokenizer(tmp_path)
     assert "\n" not in str(caught.value)
@@ -242,7 +228,9 @@ def test_model_cut_anywhere(tiny_tokenizer):
     ends = [1, len(only_pieces) - 1, len(only_pieces), len(only_pieces) + 1]
     ends += range(100, len(only_pieces), 997)
     for end in ends:
-        with pytest.raises(UserError, match=r"not a whole SentencePiece model"):
+        with pytest.raises(
+            UserError, match=r"not a complete SentencePiece model"
+        ):
             SentencePieceTokenizer(tiny_tokenizer.model_bytes[:end])
 
 
@@ -255,18 +243,3 @@ def test_missing_special_pieces(make_model):
         UserError, match=r"a\.model has no piece <pad>, \[SEP\]"
     ):
         SentencePieceTokenizer(model.SerializeToString(), source="a.model")
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("{", r"tokenizer_config\.json is not valid JSON"),
-        ('{"do_lower_case": 1}', r"do_lower_case=1 is neither true nor false"),
-        ('{"keep_accents": "no"}', r"keep_accents='no' is neither"),
-    ],
-)
-def test_bad_settings(tiny_tokenizer, tmp_path, text, expected):
-    (tmp_path / "spiece.model").write_bytes(tiny_tokenizer.model_bytes)
-    (tmp_path / "tokenizer_config.json").write_text(text)
-    with pytest.raises(UserError, match=expected):
-        load_tokenizer(tmp_path)

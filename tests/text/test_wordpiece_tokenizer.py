@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from albert_tf.config import UserError
 from albert_tf.text.tokenizer import load_tokenizer
-from albert_tf.text.vocabulary_limits import MAX_PIECES
+from albert_tf.text.tokenizer_base import MAX_PIECES
 from albert_tf.text.wordpiece import split_words
 from albert_tf.text.wordpiece_tokenizer import (
     WordPieceTokenizer,
@@ -57,7 +57,7 @@ def test_settings_reach_the_words(wordpiece_pieces):
 
 
 def naive_ids(tokenizer, text):
-    """The longest piece first, by trying every one."""
+    """Greedy longest match, by trying every piece."""
     vocabulary = tokenizer.pieces(range(tokenizer.vocab_size))
     ids = []
     for word in split_words(text, **tokenizer.settings):
@@ -120,7 +120,6 @@ def test_special_ids(wordpiece_tokenizer):
     assert ids == [0, 3, 4, 5, 6]
     assert t.pieces(ids) == SPECIALS
     assert t.special_ids == (0, 3, 4, 5, 6)
-    assert t.framing_ids == {"cls_id": 4, "sep_id": 5, "pad_id": 0}
     assert t.vocab_size == 75
 
 
@@ -130,7 +129,7 @@ def test_replacements_are_pieces_of_text(wordpiece_tokenizer):
     assert t.replacement_ids.dtype == np.int32
 
 
-def test_a_word_starts_where_nothing_is_continued(wordpiece_tokenizer):
+def test_word_starts(wordpiece_tokenizer):
     t = wordpiece_tokenizer
     assert t.word_start.dtype == bool
     continuing = np.flatnonzero(~t.word_start).tolist()
@@ -139,7 +138,7 @@ def test_a_word_starts_where_nothing_is_continued(wordpiece_tokenizer):
     assert t.word_start[t.encode("#")].all()
 
 
-def test_fingerprint_tells_vocabularies_and_settings_apart(wordpiece_pieces):
+def test_fingerprints_of_vocabularies_and_settings(wordpiece_pieces):
     made = [
         WordPieceTokenizer(wordpiece_pieces),
         WordPieceTokenizer(wordpiece_pieces, do_lower_case=False),
@@ -207,10 +206,10 @@ def test_lines_of_a_vocabulary(tmp_path, end):
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
-        (b"a\nb\na\n", r"vocab\.txt, line 3: 'a' stands on line 1 already"),
-        (b"a\n\nb\n", r"vocab\.txt, line 2: is empty; every line is a piece"),
+        (b"a\nb\na\n", r"vocab\.txt, line 3: 'a' is on line 1 already"),
+        (b"a\n\nb\n", r"vocab\.txt, line 2 is empty; every line is a piece"),
         (b"a\n\xff\n", r"vocab\.txt, line 2: invalid start byte at byte 0"),
-        (b"", r"vocab\.txt, line 1: is empty"),
+        (b"", r"vocab\.txt, line 1 is empty"),
         (
             b"[PAD]\n[UNK]\n[SEP]\nx\n",
             r"vocab\.txt has no piece \[CLS\], \[MASK\]",
@@ -227,7 +226,7 @@ def test_bad_vocabulary(tmp_path, data, expected):
 def test_a_vocabulary_of_millions_is_refused_with_little_work(tmp_path):
     (tmp_path / "vocab.txt").write_bytes(b"a\n" * (MAX_PIECES + 1))
     with (
-        pytest.raises(UserError, match=r"txt has 1,000,001 pieces; the most"),
+        pytest.raises(UserError, match=r"txt has 1,000,001 pieces; the max"),
         steps_below(2000),
     ):
         read_vocabulary(str(tmp_path / "vocab.txt"))

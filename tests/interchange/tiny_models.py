@@ -1,0 +1,49 @@
+"""Models of random weights, as small as they can be."""
+
+import functools
+
+import numpy as np
+
+from albert_tf.config import ModelConfig, override
+from albert_tf.interchange.convert import models_by_head
+from albert_tf.interchange.model_directory import save_model_directory
+
+TINY = ModelConfig(
+    vocab_size=200,
+    embedding_size=4,
+    hidden_size=8,
+    num_hidden_layers=3,
+    num_attention_heads=2,
+    intermediate_size=12,
+    max_position_embeddings=16,
+)
+
+
+@functools.cache
+def built(head="pretraining", *, labels=None, pooler=True, **changes):
+    """Returns a model of random weights, which is not to be changed."""
+    kind = models_by_head()[head]
+    if kind.takes_labels() and not labels:
+        labels = ("LABEL_0", "LABEL_1", "LABEL_2")
+    model = kind(override(TINY, changes), labels=labels, pooler=pooler)
+    rng = np.random.default_rng(len(head) + len(changes))
+    for variable in model.weights:
+        if "seed" not in variable.path:
+            variable.assign(rng.normal(size=variable.shape))
+    return model
+
+
+def save(directory, model, tokenizer, max_seq_length=16):
+    """Writes a model directory and returns its path."""
+    save_model_directory(
+        str(directory), model, tokenizer, max_seq_length=max_seq_length
+    )
+    return str(directory)
+
+
+def assert_same_weights(one, other):
+    """Compares the variables of two layers or models in their order."""
+    for ours, theirs in zip(
+        one.trainable_variables, other.trainable_variables, strict=True
+    ):
+        np.testing.assert_array_equal(ours, theirs, err_msg=ours.path)

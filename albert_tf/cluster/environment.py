@@ -1,4 +1,4 @@
-"""What a run runs on: versions and machine."""
+"""Versions, hardware and GPUs of this machine."""
 
 import os
 import platform
@@ -18,7 +18,7 @@ _PACKAGES = (
     "tensorflow-text",
 )
 
-# The driver's list of GPUs, one directory each. WSL 2 has none.
+# One directory for each GPU of the driver; WSL 2 has none.
 _DRIVER_GPUS = "/proc/driver/nvidia/gpus"
 _NVIDIA_SMI_SECONDS = 30.0
 
@@ -32,14 +32,14 @@ def unseen_gpus(
 ) -> str:
     """Returns a warning if TensorFlow sees none of the NVIDIA GPUs.
 
-    "" when it sees one, when the machine has none, and when an empty
-    CUDA_VISIBLE_DEVICES or -1 hides them, which is the user's wish.
+    "" when it sees one, when the machine has none, and when the user hides
+    them by CUDA_VISIBLE_DEVICES empty or -1.
 
     Args:
         visible: the number of GPUs that TensorFlow sees.
         environment: the variables of the process.
         driver_gpus: a directory with an entry for each GPU.
-        nvidia_smi: the program that lists them, for machines without it.
+        nvidia_smi: the program that lists them on other machines.
     """
     if visible or environment.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
         return ""

@@ -1,4 +1,4 @@
-"""What this machine can do at most: its rate of matrix multiplication."""
+"""The peak FLOP/s of this machine, measured by matrix multiplication."""
 
 import statistics
 import time
@@ -8,21 +8,20 @@ import tensorflow as tf
 # Tokens by width, and width by feed-forward width, at first.
 _ROWS, _WIDTH, _WIDER = 1024, 1024, 4
 _RUNS = 5
-# A product that is over sooner is timed with the call around it, so a faster
-# device gets a larger one.
-_LEAST_SECONDS = 2e-3
-_LARGEST_WIDTH = 16384
-# Products of some milliseconds on two cores, for so long: a machine that is
-# held up now and then shows it on average.
+# Shorter products are dominated by the call: a faster device gets a larger one.
+_MIN_SECONDS = 2e-3
+_MAX_WIDTH = 16384
+# Products of some milliseconds on two cores, repeated to average over
+# interruptions.
 _SMALL = 512
 _SMALL_WORK_SECONDS = 0.3
 
 
 def matmul_rate(dtype: str) -> float:
-    """Returns FLOP/s of a block's largest product on the default device.
+    """Returns the FLOP/s of a block's largest product on the default device.
 
-    The median of a few products [rows, H] x [H, 4 H], which is as fast as
-    TensorFlow is here; about half a second on two cores.
+    The median of a few products [rows, H] x [H, 4 H]; about half a second on
+    two cores.
 
     Args:
         dtype: float32, bfloat16 or float16.
@@ -31,7 +30,7 @@ def matmul_rate(dtype: str) -> float:
     while True:
         rows, width = scale * _ROWS, scale * _WIDTH
         seconds = _product_seconds(rows, width, dtype)
-        if seconds >= _LEAST_SECONDS or width >= _LARGEST_WIDTH:
+        if seconds >= _MIN_SECONDS or width >= _MAX_WIDTH:
             return 2 * rows * width * _WIDER * width / seconds
         scale *= 2
 
@@ -39,7 +38,7 @@ def matmul_rate(dtype: str) -> float:
 def small_work_seconds(dtype: str) -> float:
     """Returns the mean seconds of small products on the default device.
 
-    Takes a third of a second: fit to be asked now and then while training.
+    Takes a third of a second, so that training can afford it.
     """
     begin, runs = time.perf_counter(), 0
     seconds = 0.0
@@ -63,7 +62,7 @@ def _product_times(rows: int, width: int, dtype: str) -> list[float]:
     # The first is a warm-up.
     for _ in range(1 + _RUNS):
         begin = time.perf_counter()
-        # One entry, so that the device is waited for.
+        # Reading an entry waits for the device.
         float(tf.matmul(left, right)[0, 0])
         seconds.append(time.perf_counter() - begin)
     return seconds[1:]

@@ -14,10 +14,10 @@ def peak_resident() -> int:
 
 
 def free_memory() -> int:
-    """Returns the bytes that a process may take now, by the system's word.
+    """Returns the bytes that a process may allocate now.
 
-    On Linux what is available, or what the container's limit leaves; elsewhere
-    all memory.
+    On Linux the available memory within the container's limit, elsewhere all
+    memory.
     """
     found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     with contextlib.suppress(OSError), open("/proc/meminfo") as file:
@@ -31,10 +31,10 @@ def free_memory() -> int:
             "memory/memory.stat",
         ),
     ):
-        # A limit that is none reads "max".
+        # "max" where there is no limit.
         with contextlib.suppress(OSError, ValueError):
             free = int(_cgroup(limit)) - int(_cgroup(used))
-            # What was read from disks is given up when memory is wanted.
+            # The page cache is reclaimed on demand.
             lines = dict(map(str.split, _cgroup(statistics).splitlines()))
             found.append(free + int(lines.get("inactive_file", 0)))
     return min(found)

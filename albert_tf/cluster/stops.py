@@ -1,17 +1,17 @@
-"""Why a run ends before its last step, and the exit status that says so."""
+"""Exit codes of runs that end before their last step."""
 
 import signal
 
-# sysexits.h: a temporary failure; the same command may succeed.
+# EX_TEMPFAIL of sysexits.h: the same command may succeed.
 TEMPORARY_FAILURE = 75
-# sysexits.h: an error while writing.
+# EX_IOERR of sysexits.h.
 WRITING_FAILED = 74
-# The loss is no number any more: starting again would not help.
+# The loss is not finite: starting again would not help.
 DIVERGED = 17
 
-# What a supervisor starts again: lost peers and stuck readers, a wish to be
-# moved (SIGTERM), and the ends that a system gives a process (killed for
-# memory, segmentation fault, abort, bus error), as 128 + the signal's number.
+# Ends after which a supervisor starts the run again: lost workers and stalled
+# readers, preemption (SIGTERM), and kills by the system (out of memory,
+# segmentation fault, abort, bus error) as 128 + signal.
 RESTARTABLE = frozenset(
     (
         TEMPORARY_FAILURE,
@@ -30,7 +30,7 @@ RESTARTABLE = frozenset(
 
 
 class RunStopped(Exception):
-    """A run that ends before its last step; told in one line.
+    """A run ends before its last step; the message is one line.
 
     Attributes:
         exit_code: of the program.

@@ -1,8 +1,8 @@
-"""Which worker holds up the others.
+"""Detection of stragglers: workers that slow the others down.
 
-In a step all wait for the slowest, so that its time tells nothing: what each
-one needs for the same small piece of work does, and how long it has waited for
-its own data.
+In a step all workers wait for the slowest, so step times are equal. Compared
+are the times for the same small computation, and the times spent waiting for
+data.
 """
 
 import statistics
@@ -14,14 +14,14 @@ import tensorflow as tf
 from albert_tf.cluster.distribution import all_gather, is_alone
 from albert_tf.cluster.matmul_rate import small_work_seconds
 
-# Slower than the median of the others by so much, twice in a row: no accident.
+# Factor to the median of the others, twice in a row.
 _SLOWER = 1.5
-# The share of its time that a worker may wait for its data.
+# Allowed share of time that a worker waits for its data.
 _WAITING_SHARE = 0.1
 
 
 class Stragglers:
-    """Compares the workers of a job now and then.
+    """Compares the workers of a job from time to time.
 
     Args:
         strategy: the replicas.
@@ -36,14 +36,13 @@ class Stragglers:
         self._begin = time.monotonic()
 
     def waited(self, seconds: float) -> None:
-        """Takes in time in which this worker's data were waited for."""
+        """Adds time that this worker waited for its data."""
         self._waited += seconds
 
     def compare(self) -> list[str]:
-        """Returns a line for each worker that is slow, now and the last time.
+        """Returns a line for each worker that was slow twice in a row.
 
-        All workers must call it, equally often; none has anything to say of
-        a worker that is alone.
+        All workers must call it, equally often.
         """
         if is_alone(self._strategy):
             return []
@@ -63,11 +62,11 @@ class Stragglers:
 def slow_workers(
     seconds: Sequence[float], waiting: Sequence[float]
 ) -> dict[str, str]:
-    """Returns a line by what is slow, for each worker that is.
+    """Returns a message for each slow worker, by its cause.
 
     Args:
-        seconds: of the same work, by worker.
-        waiting: the share of its time that each waited for its data.
+        seconds: for the same work, by worker.
+        waiting: shares of time spent waiting for data, by worker.
     """
     lines = {}
     count = len(seconds)

@@ -1,21 +1,20 @@
-"""Batches as pure functions of the step.
+"""Pretraining batches as pure functions of the step, and prefetching.
 
-`batch(step)` is the global batch of a step: which examples it holds, and how
-they are masked, follows from the seed and the step alone. A restart, or
-another number of replicas, changes nothing, and nothing has to be saved.
+`batch(step)` is the global batch of a step: its examples and their masks
+follow from the seed and the step alone. A restart, or another number of
+replicas, changes nothing, and checkpoints hold no reader state.
 """
 
-import dataclasses
 import math
 import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
-from albert_tf.config import MaskingConfig, ModelConfig, UserError
+from albert_tf.config import MaskingConfig, ModelConfig, require
 from albert_tf.records import counter_rng, masking
 from albert_tf.records import schemas as records
 from albert_tf.records.sentence_objectives import (
@@ -29,7 +28,7 @@ Batch = dict[str, np.ndarray]
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 
-# Between looks at whether to go on waiting, and for a thread to end.
+# Interval of checks while waiting, and the limit for a thread to end.
 _POLL_SECONDS = 0.2
 _JOIN_SECONDS = 5.0
 
@@ -45,116 +44,62 @@ _PRETRAINING_FEATURES = (
 
 
 def training_positions(
-    places: np.ndarray, num_examples: int, seed: int
+    indices: np.ndarray, num_examples: int, seed: int
 ) -> np.ndarray:
-    """Returns the example numbers at these places of the whole training.
+    """Returns the example numbers at indices of the whole training.
 
     Every epoch is a permutation of all examples; a batch may span two.
     """
-    epochs, offsets = np.divmod(places, num_examples)
-    positions = np.empty(places.shape, np.int64)
+    epochs, offsets = np.divmod(indices, num_examples)
+    numbers = np.empty(indices.shape, np.int64)
     for epoch in np.unique(epochs):
         chosen = epochs == epoch
-        positions[chosen] = counter_rng.shuffled_position(
+        numbers[chosen] = counter_rng.shuffled_position(
             offsets[chosen],
             num_examples,
             counter_rng.key(seed, "epoch", int(epoch)),
         )
-    return positions
-
-
-class _Source(Protocol):
-    """What decides which examples a step reads."""
-
-    training: bool
-    batch_size: int
-    num_examples: int
-    seed: int
-
-
-@dataclasses.dataclass(frozen=True)
-class _Rows:
-    """Rows of a step's global batch.
-
-    Attributes:
-        places: `[rows]` in the whole of training, or in one evaluation.
-        positions: `[rows]`, the number of each row's example.
-        features: `example_numbers` `[rows]`, the places within the global
-            batch, and `example_weights` `[rows]`, 0 for padding.
-    """
-
-    places: np.ndarray
-    positions: np.ndarray
-    features: Batch
-
-
-def _rows(source: _Source, step: int, rows: range | None) -> _Rows:
-    """Returns the rows of a step; those beyond the batch are padding."""
-    size = source.batch_size
-    numbers = np.arange(size) if rows is None else np.asarray(rows)
-    real = numbers < size
-    places = step * size + np.where(real, numbers, 0)
-    if source.training:
-        positions = training_positions(places, source.num_examples, source.seed)
-    else:
-        # In order; the last batch is filled up.
-        real &= places < source.num_examples
-        positions = np.where(real, places, 0)
-    features = {
-        "example_numbers": numbers.astype(np.int32),
-        "example_weights": real.astype(np.float32),
-    }
-    return _Rows(places, positions, features)
+    return numbers
 
 
 def check_same_vocabulary(
-    tokenizer: Tokenizer,
-    place: str,
-    other: Tokenizer,
+    tokenizer: Tokenizer, source: str, of_shards: Tokenizer
 ) -> None:
-    """Raises UserError unless both tokenizers are the same one."""
-    if tokenizer.fingerprint != other.fingerprint:
-        raise UserError(
-            f"{place} was made with another vocabulary than the shards "
-            f"({tokenizer.vocab_size} and {other.vocab_size} pieces); build "
-            "the shards with that one."
-        )
+    """Raises UserError unless both tokenizers are the same."""
+    require(
+        tokenizer.fingerprint == of_shards.fingerprint,
+        f"{source} was made with another vocabulary than the shards "
+        f"({tokenizer.vocab_size} and {of_shards.vocab_size} pieces); build "
+        "the shards with that one.",
+    )
 
 
 def check_shards(
-    config: ModelConfig,
-    shards: ShardSet,
-    tokenizer: Tokenizer,
+    config: ModelConfig, shards: ShardSet, tokenizer: Tokenizer
 ) -> None:
-    """Raises UserError when the model cannot read these shards.
-
-    Args:
-        config: the model's.
-        shards: the records.
-        tokenizer: the model's.
-    """
+    """Raises UserError when a model cannot read these shards."""
     metadata = shards.metadata
     records.record_spec(metadata["record_kind"], shards.directory)
     vocab_size = metadata["tokenizer"]["vocab_size"]
-    if vocab_size != config.vocab_size:
-        raise UserError(
-            f"{shards.directory} was built with a vocabulary of "
-            f"{vocab_size} pieces and the model has "
-            f"vocab_size={config.vocab_size}; they must be equal."
-        )
-    if metadata["tokenizer"]["fingerprint"] != tokenizer.fingerprint:
-        raise UserError(
-            f"{shards.directory} was built with another vocabulary than the "
-            f"model's, though both have {vocab_size} pieces; build it with "
-            "the model's tokenizer."
-        )
-    if metadata["max_seq_length"] > config.max_position_embeddings:
-        raise UserError(
-            f"{shards.directory} holds sequences of "
-            f"{metadata['max_seq_length']} tokens, which exceeds "
-            f"max_position_embeddings={config.max_position_embeddings}; "
-            "build shorter ones or give the model more positions."
-        )
+    require(
+        vocab_size == config.vocab_size,
+        f"{shards.directory} was built with a vocabulary of {vocab_size} "
+        f"pieces and the model has vocab_size={config.vocab_size}; they must "
+        "be equal.",
+    )
+    require(
+        metadata["tokenizer"]["fingerprint"] == tokenizer.fingerprint,
+        f"{shards.directory} was built with another vocabulary than the "
+        f"model's, though both have {vocab_size} pieces; build it with the "
+        "model's tokenizer.",
+    )
+    require(
+        metadata["max_seq_length"] <= config.max_position_embeddings,
+        f"{shards.directory} holds sequences of {metadata['max_seq_length']} "
+        "tokens, which exceeds max_position_embeddings="
+        f"{config.max_position_embeddings}; build shorter ones or give the "
+        "model more positions.",
+    )
 
 
 def sentence_objective(*parts: ShardSet) -> SentenceObjective:
@@ -166,19 +111,18 @@ def sentence_objective(*parts: ShardSet) -> SentenceObjective:
     """
     names = [part.metadata.get("sentence_objective", "sop") for part in parts]
     for part, name in zip(parts, names, strict=True):
-        if name not in tuple(SENTENCE_OBJECTIVES):
-            raise UserError(
-                f"{part.directory}: metadata.json has sentence_objective="
-                f"{name!r}, which is not one of "
-                f"{', '.join(SENTENCE_OBJECTIVES)}."
-            )
-        if name != names[0]:
-            raise UserError(
-                f"{parts[0].directory} was built with sentence_objective="
-                f"{names[0]} and {part.directory} with "
-                f"sentence_objective={name}; a run needs shards of one: build "
-                "both with the same --sentence_objective."
-            )
+        require(
+            name in tuple(SENTENCE_OBJECTIVES),
+            f"{part.directory}: metadata.json has sentence_objective={name!r},"
+            f" which is not one of {', '.join(SENTENCE_OBJECTIVES)}.",
+        )
+        require(
+            name == names[0],
+            f"{parts[0].directory} was built with sentence_objective="
+            f"{names[0]} and {part.directory} with sentence_objective={name}; "
+            "a run needs shards of one: build both with the same "
+            "--sentence_objective.",
+        )
     return SENTENCE_OBJECTIVES[names[0]]
 
 
@@ -188,7 +132,8 @@ class PretrainingBatches:
     `batch(step)` has `input_ids`, `input_mask`, `segment_ids` int32
     `[batch, seq]`, `masked_lm_positions`, `masked_lm_ids` int32 and
     `masked_lm_weights` float32 `[batch, predictions]`,
-    `sentence_order_labels` int32 and `example_weights` float32 `[batch]`.
+    `sentence_order_labels` int32, `example_numbers` int32 and
+    `example_weights` float32 `[batch]`.
     The sentence labels are those of the shards' `sentence_objective` (see
     records/sentence_objectives.py); those of single segments are 0.
     """
@@ -227,39 +172,59 @@ class PretrainingBatches:
         )
 
     def batch(self, step: int, rows: range | None = None) -> Batch:
-        """Returns rows of the global batch of a step; None: all of it."""
-        chosen = _rows(self, step, rows)
-        batch = self._parse(chosen) | chosen.features
-        batch["masked_lm_weights"] = (
-            batch["masked_lm_weights"] * batch["example_weights"][:, None]
-        )
+        """Returns rows of the global batch of a step; None: all of it.
+
+        Rows beyond the batch, or beyond the last example of an evaluation,
+        are padding with weight 0.
+        """
+        rows = np.arange(self.batch_size) if rows is None else np.array(rows)
+        indices, numbers, real = self._locate(step, rows)
+        batch = self._parse(indices, numbers)
+        batch["masked_lm_weights"] = batch["masked_lm_weights"] * real[:, None]
+        batch["example_numbers"] = rows.astype(np.int32)
+        batch["example_weights"] = real
         return batch
 
     def record_numbers(self, step: int) -> np.ndarray:
         """Returns the numbers `[batch]` of the records of a step."""
-        return _rows(self, step, None).positions
+        return self._locate(step, np.arange(self.batch_size))[1]
 
     def record_name(self, number: int) -> str:
-        """Returns where a record lies, for messages."""
+        """Returns the location of a record, for messages."""
         return self.shards.location(number)
 
-    def _parse(self, rows: _Rows) -> Batch:
-        positions = rows.positions
-        serialized = self.shards.read(positions)
+    def _locate(
+        self, step: int, rows: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Returns index, record number and weight of each row, `[rows]`.
+
+        The index counts through the whole of training, or one evaluation.
+        """
+        real = rows < self.batch_size
+        indices = step * self.batch_size + np.where(real, rows, 0)
+        if self.training:
+            numbers = training_positions(indices, self.num_examples, self.seed)
+        else:
+            real &= indices < self.num_examples
+            numbers = np.where(real, indices, 0)
+        return indices, numbers, real.astype(np.float32)
+
+    def _parse(self, indices: np.ndarray, numbers: np.ndarray) -> Batch:
+        serialized = self.shards.read(numbers)
         spec = records.RECORD_SPECS[self.kind]
         parsed = records.parse_batch(
             spec,
             serialized,
             max_seq_length=self.max_seq_length,
             num_slots=self.shards.metadata["num_slots"],
-            namer=lambda number: self.shards.location(int(positions[number])),
+            namer=lambda row: self.shards.location(int(numbers[row])),
         )
         parsed["sentence_order_labels"] = parsed.pop("sentence_order_label")
         if self.kind == "dynamic":
-            parsed.update(self._mask(parsed, rows.places))
+            parsed.update(self._mask(parsed, indices))
         return {name: parsed[name] for name in _PRETRAINING_FEATURES}
 
-    def _mask(self, parsed: Batch, places: np.ndarray) -> Batch:
+    def _mask(self, parsed: Batch, indices: np.ndarray) -> Batch:
         tokenizer = self.shards.metadata["tokenizer"]
         masked = masking.mask_batch(
             parsed["input_ids"],
@@ -270,7 +235,7 @@ class PretrainingBatches:
                 parsed["input_mask"],
                 tokenizer["special_ids"],
             ),
-            counter_rng.fold_in(self._mask_key, places.astype(np.uint64)),
+            counter_rng.fold_in(self._mask_key, indices.astype(np.uint64)),
             lengths=parsed["input_mask"].sum(axis=1),
             config=self.masking_config,
             num_slots=self.masking_config.prediction_slots(self.max_seq_length),
@@ -286,7 +251,7 @@ class PretrainingBatches:
 
 
 class ReaderStalled(Exception):
-    """A batch took longer to be read than it may."""
+    """Reading a batch exceeded the timeout, or was given up."""
 
 
 def prefetch(
@@ -296,13 +261,13 @@ def prefetch(
     timeout: float = math.inf,
     give_up: Callable[[], bool] = lambda: False,
 ) -> Iterator[Made]:
-    """Yields make(item) for each item, made ahead in a thread.
+    """Yields make(item) for each item, computed ahead in a thread.
 
-    An error in `make` is raised where its result would have been.
+    An error in `make` is raised in place of its result.
 
     Raises:
-        ReaderStalled: when one took longer than `timeout` seconds, or was not
-            there and `give_up` said so.
+        ReaderStalled: when a result took longer than `timeout` seconds, or
+            `give_up` returned True while waiting.
     """
     ready: queue.Queue = queue.Queue(maxsize=depth)
     stopped = threading.Event()
@@ -348,5 +313,5 @@ def prefetch(
             yield item
     finally:
         stopped.set()
-        # A thread that hangs would hang this one too.
+        # Not without a limit: the thread may hang.
         thread.join(_JOIN_SECONDS)

@@ -6,16 +6,16 @@ from collections.abc import Callable
 
 import numpy as np
 
-from albert_tf.config import UserError
+from albert_tf.config import require
 from albert_tf.inputs.input_pipeline import Batch, training_positions
 from albert_tf.records import counter_rng
 from albert_tf.tasks.features import Features
 
-# Every width is a trace of the step, so there are few. From 16 on at most a
-# third of the tokens is padding.
+# Few, because every width is a trace of the step. From 16 on at most a third
+# of the tokens is padding.
 _WIDTHS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)
-# Steps whose examples are sorted together. More of them waste less padding,
-# and leave less to chance which examples meet.
+# Steps whose examples are sorted together. A larger window wastes less padding
+# and mixes examples less.
 _WINDOW = 64
 # Parts of a batch, from the shortest examples to the longest. Batches of one
 # length have noisier gradients and learn more slowly.
@@ -23,7 +23,7 @@ _PARTS = 4
 
 
 def bucket_widths(max_seq_length: int) -> tuple[int, ...]:
-    """Returns the widths of batches, the last for the longest examples."""
+    """Returns the sequence lengths of batches, rising to the longest."""
     widths = [width for width in _WIDTHS if width < max_seq_length]
     return (*widths, max_seq_length)
 
@@ -31,20 +31,18 @@ def bucket_widths(max_seq_length: int) -> tuple[int, ...]:
 class TaskBatches:
     """Batches of features held in memory, as pure functions of the step.
 
-    `batch(step)` has what `Features.batch` gives, padded to the least of the
-    widths that the global batch fits into, `example_weights` float32
-    `[batch]` and `example_numbers` int32 `[batch]` within the global batch;
-    whole batches of training also `part_widths` int32 `[parts]`: they have
-    equal parts of rows, each of examples of about the same length, which need
-    these widths.
+    `batch(step)` is `Features.batch`, padded to the smallest width that fits
+    the global batch, with `example_weights` float32 `[batch]` and
+    `example_numbers` int32 `[batch]` within the global batch. Whole training
+    batches also have `part_widths` int32 `[parts]`, the widths of equal parts
+    of the rows with examples of similar length.
 
-    In training the order of examples is that of `training_positions`. A
-    window of some steps takes its examples from there, sorts them by the width
-    they need and cuts them into parts; each batch gets a part of the shortest
-    quarter and one of each longer quarter, so that batches are alike, and are
-    shuffled. Windows end where epochs do, so that none has an example twice
-    but those of a batch that spans two. In evaluation all examples are sorted,
-    the longest first, so that what memory needs is known at once.
+    In training the order of examples is that of `training_positions`. The
+    examples of a window of steps are sorted by width and cut into quarters;
+    each batch gets a part of every quarter, so that batches are alike, and
+    the batches are shuffled. Windows end with epochs, so that only a batch
+    that spans two can have an example twice. In evaluation the longest
+    examples come first, so that the peak of memory is known at once.
     """
 
     def __init__(
@@ -57,19 +55,18 @@ class TaskBatches:
         training: bool = False,
         name_of: Callable[[int], str] = "row {}".format,
     ) -> None:
-        """Takes the rows.
+        """Sorts the rows by length.
 
         Args:
             features: at least one row.
             batch_size: rows of a global batch.
             seed: of the order.
-            widths: that a batch may have, rising.
-            training: whether steps go on and on, in an order of their own;
-                else each row comes once.
-            name_of: where a row comes from, for messages.
+            widths: allowed sequence lengths of batches, rising.
+            training: whether steps continue through shuffled epochs; else
+                each row comes once.
+            name_of: (row) -> its location, for messages.
         """
-        if not len(features):
-            raise UserError("There are no examples.")
+        require(len(features) > 0, "There are no examples.")
         self.features = features
         self.batch_size = batch_size
         self.seed = seed
@@ -93,8 +90,8 @@ class TaskBatches:
     def batch(self, step: int, rows: range | None = None) -> Batch:
         """Returns rows of the global batch of a step; None: all of it.
 
-        They are as wide as the whole batch needs, whatever the rows. Rows
-        that the batch has not are padding, of weight 0.
+        Always with the width of the whole batch. Rows beyond the batch are
+        padding with weight 0.
         """
         numbers = self.record_numbers(step)
         wanted = np.arange(self.batch_size) if rows is None else np.array(rows)
@@ -112,20 +109,20 @@ class TaskBatches:
         }
 
     def width(self, step: int) -> int:
-        """Returns how many tokens wide the batch of a step is."""
+        """Returns the sequence length of the batch of a step."""
         longest = self._lengths[self.record_numbers(step)].max()
         return self.widths[np.searchsorted(self.widths, longest)]
 
     def _part_widths(self, numbers: np.ndarray) -> np.ndarray:
-        """Returns the widths `[parts]` that the parts of a batch need."""
+        """Returns the widths `[parts]` of the parts of a batch."""
         longest = self._lengths[numbers].reshape(self._parts, -1).max(axis=1)
         widths = np.array(self.widths, np.int32)
         return widths[np.searchsorted(self.widths, longest)]
 
     def _window_of(self, step: int) -> tuple[int, int]:
-        """Returns the first step of a step's window, and that after it.
+        """Returns the first step of a step's window, and the one after it.
 
-        A batch that spans two epochs is of the earlier.
+        A batch that spans two epochs belongs to the earlier one.
         """
         size, count = self.batch_size, len(self.features)
         epoch = step * size // count
@@ -139,13 +136,13 @@ class TaskBatches:
         numbers = training_positions(
             np.arange(start * size, end * size), len(self.features), self.seed
         )
-        # By the width they need, and not by their very length: the parts
-        # are as narrow, and of more different examples.
+        # By width and not by length: the parts are as narrow, and mix more
+        # examples.
         widths = np.searchsorted(self.widths, self._lengths[numbers])
         by_width = np.argsort(widths, kind="stable")
         parts = numbers[by_width].reshape(self._parts, steps, -1)
-        # Every other quarter the longest first, to even out the batches. In
-        # this order few combinations of widths occur, each of which is a trace.
+        # Every other quarter the longest first, so that batches are alike and
+        # few combinations of widths occur, each of which is a trace.
         parts[1::2] = parts[1::2, ::-1].copy()
         batches = parts.swapaxes(0, 1).reshape(steps, size)
         order = counter_rng.shuffled_position(

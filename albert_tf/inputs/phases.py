@@ -1,4 +1,4 @@
-"""Parts of a run: which batches, and how many layers, at which step."""
+"""Phases of a run: the batches and the number of layers at each step."""
 
 import bisect
 import dataclasses
@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from albert_tf.config import UserError
+from albert_tf.config import require
 from albert_tf.inputs.input_pipeline import Batch
 
 
@@ -24,12 +24,12 @@ class Source(Protocol):
         """Returns the numbers of the records of a step."""
 
     def record_name(self, number: int) -> str:
-        """Returns where a record lies, for messages."""
+        """Returns the location of a record, for messages."""
 
 
 @dataclasses.dataclass(frozen=True)
 class DataPosition:
-    """Where in its data a run is.
+    """A position of a run in its data.
 
     Attributes:
         step: steps made before.
@@ -60,85 +60,77 @@ class Phases:
         """Returns the source of a step."""
         return self.sources[self.number(step)]
 
-    def batch(self, place: DataPosition, rows: range) -> Batch:
-        """Returns rows of the global batch at a place."""
-        return self.source(place.step).batch(self._step(place), rows)
+    def batch(self, position: DataPosition, rows: range) -> Batch:
+        """Returns rows of the global batch at a position."""
+        return self.source(position.step).batch(self._step(position), rows)
 
-    def record_numbers(self, place: DataPosition) -> np.ndarray:
-        """Returns the numbers of the records at a place."""
-        return self.source(place.step).record_numbers(self._step(place))
+    def record_numbers(self, position: DataPosition) -> np.ndarray:
+        """Returns the numbers of the records at a position."""
+        return self.source(position.step).record_numbers(self._step(position))
 
-    def record_names(self, place: DataPosition) -> list[str]:
-        """Returns where the records at a place lie, for messages."""
-        name = self.source(place.step).record_name
-        return [name(int(number)) for number in self.record_numbers(place)]
+    def record_names(self, position: DataPosition) -> list[str]:
+        """Returns the locations of the records, for messages."""
+        name = self.source(position.step).record_name
+        return [name(int(number)) for number in self.record_numbers(position)]
 
-    def _step(self, place: DataPosition) -> int:
-        """Returns the step as its source counts."""
-        start = self.starts[self.number(place.step)]
-        return place.step - start + place.passed_over
+    def _step(self, position: DataPosition) -> int:
+        """Returns the step within the source."""
+        start = self.starts[self.number(position.step)]
+        return position.step - start + position.passed_over
 
 
 class DepthSchedule:
-    """How many of the model's blocks are applied from which step on.
+    """The number of the model's blocks that each step applies.
 
     Attributes:
-        starts: the steps at which that changes.
+        starts: the steps at which it changes.
     """
 
     def __init__(self, text: str, num_applications: int) -> None:
-        """Reads `0:3,2000:6`: three at first, six from step 2,000 on.
+        """Parses `0:3,2000:6`: three at first, six from step 2,000 on.
 
         Args:
-            text: see there; empty: all, always.
-            num_applications: that the model has.
+            text: such a schedule; empty: all, always.
+            num_applications: of the model.
 
         Raises:
-            UserError: for anything else.
+            UserError: for an invalid schedule.
         """
         self.starts: list[int] = []
         self._depths: list[int | None] = []
         for part in filter(None, text.split(",")):
             start, _, depth = part.partition(":")
-            if not (start.strip().isdecimal() and depth.strip().isdecimal()):
-                raise UserError(
-                    f"depth_schedule={text!r}: {part!r} is not of the form "
-                    "step:layers, such as 2000:6."
-                )
+            require(
+                start.strip().isdecimal() and depth.strip().isdecimal(),
+                f"depth_schedule={text!r}: {part!r} is not of the form "
+                "step:layers, such as 2000:6.",
+            )
             self.starts.append(int(start))
             self._depths.append(int(depth))
-            if not 1 <= int(depth) <= num_applications:
-                raise UserError(
-                    f"depth_schedule={text!r}: {part!r} asks for {depth} "
-                    f"layers; the model has {num_applications}."
-                )
-        if text and (
-            self.starts[:1] != [0] or sorted(set(self.starts)) != self.starts
-        ):
-            raise UserError(
-                f"depth_schedule={text!r} must start with step 0, and its "
-                "steps must rise."
+            require(
+                1 <= int(depth) <= num_applications,
+                f"depth_schedule={text!r}: {part!r} asks for {depth} layers; "
+                f"the model has {num_applications}.",
             )
         if not text:
             self.starts, self._depths = [0], [None]
+        require(
+            self.starts[:1] == [0] and sorted(set(self.starts)) == self.starts,
+            f"depth_schedule={text!r} must start with step 0, and its steps "
+            "must rise.",
+        )
 
     def at(self, step: int) -> int | None:
-        """Returns how many blocks a step applies; None: all."""
+        """Returns the number of blocks a step applies; None: all."""
         return self._depths[bisect.bisect_right(self.starts, step) - 1]
 
 
 def numbers_of(name: str, text: str, count: int) -> list[int]:
-    """Returns `count` numbers from 1, from a list separated by commas.
-
-    Raises:
-        UserError: naming the setting, when they are not.
-    """
+    """Returns the `count` positive integers of a comma-separated setting."""
     parts = [part.strip() for part in text.split(",")]
-    if len(parts) != count or not all(
-        part.isdecimal() and int(part) for part in parts
-    ):
-        raise UserError(
-            f"{name}={text!r} must be a whole number from 1 for each of the "
-            f"{count} directories of shards, separated by commas."
-        )
+    require(
+        len(parts) == count and all(p.isdecimal() and int(p) for p in parts),
+        f"{name}={text!r} must be a whole number from 1 for each of the "
+        f"{count} directories of shards, separated by commas.",
+    )
     return [int(part) for part in parts]

@@ -10,13 +10,13 @@ from keras import ops
 class MovingAverage:
     """Averages of variables: a = d · a + (1 - d) · w after every update.
 
-    d = min(decay, (1 + n) / (10 + n)) after n earlier updates, so that the
-    start of a run is soon forgotten (TensorFlow's ExponentialMovingAverage
-    with num_updates). Averages are float32 and start as the weights are.
+    d = min(decay, (1 + n) / (10 + n)) after n earlier updates, so that early
+    weights are soon forgotten (as in TensorFlow's ExponentialMovingAverage
+    with num_updates). Averages are float32 and start at the weights.
 
     Attributes:
-        variables: what is averaged.
-        averages: the averages, in the same order; part of a checkpoint.
+        variables: the averaged variables.
+        averages: in the same order; part of a checkpoint.
     """
 
     def __init__(
@@ -45,22 +45,21 @@ class MovingAverage:
         Args:
             average: one of `averages`, or a replica's copy of it.
             weight: the variable's value now.
-            updates: scalar, how many updates there were before.
+            updates: scalar, the number of earlier updates.
         """
         n = ops.cast(updates, "float32")
         decay = ops.minimum(self.decay, (1.0 + n) / (10.0 + n))
-        # Not d · a + (1 - d) · w: where weight and average are equal nothing
-        # may move by a rounding.
+        # Unlike d · a + (1 - d) · w exact where weight and average are equal.
         step = (1.0 - decay) * (ops.cast(weight, "float32") - average)
         average.assign(average + step)
 
     @contextlib.contextmanager
     def in_place(self) -> Iterator[None]:
-        """Puts the averages in the variables' place for a while.
+        """Replaces the variables by the averages within the context.
 
-        The variables come back to the bit, also after an error.
+        They are restored exactly, also after an error.
         """
-        kept = [ops.convert_to_numpy(v) for v in self.variables]
+        weights = [ops.convert_to_numpy(v) for v in self.variables]
         try:
             for variable, average in zip(
                 self.variables, self.averages, strict=True
@@ -68,5 +67,5 @@ class MovingAverage:
                 variable.assign(ops.convert_to_numpy(average))
             yield
         finally:
-            for variable, value in zip(self.variables, kept, strict=True):
+            for variable, value in zip(self.variables, weights, strict=True):
                 variable.assign(value)

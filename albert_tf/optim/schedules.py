@@ -1,4 +1,4 @@
-"""The learning rate of every step: a warm-up, then one of DECAYS."""
+"""Learning-rate schedules: a warm-up, then one of DECAYS."""
 
 import math
 from collections.abc import Callable
@@ -8,11 +8,11 @@ from keras import ops
 
 from albert_tf.config import OptimizerConfig
 
-# What is left of the peak rate, from 1 to 0, as a function of the share of
-# the decay that is still to come, from 1 to 0.
+# Factor of the peak rate, as a function of the remaining share of the decay;
+# both from 1 to 0.
 DECAYS: dict[str, Callable] = {
     "polynomial": lambda left, config: ops.power(left, config.decay_power),
-    # (1 - cos(π · left)) / 2, without the difference of two like numbers.
+    # (1 - cos(π · left)) / 2, without cancellation.
     "cosine": lambda left, _: ops.square(ops.sin(math.pi / 2.0 * left)),
     "constant": lambda left, _: ops.ones_like(left),
 }
@@ -23,14 +23,14 @@ def learning_rate_at(
 ) -> keras.KerasTensor:
     """Returns the learning rate (scalar float32) of an update.
 
-    Update number n counts from 1, so that the first one moves. Linear warm-up
-    to the peak over num_warmup_steps, then the decay over the steps that are
-    left, down to end_learning_rate after the last: continuous at the joint.
-    A constant rate stays at its peak.
+    Updates count from 1, so that the first has a rate above 0. Linear warm-up
+    to the peak over num_warmup_steps, then the decay over the remaining steps
+    to end_learning_rate after the last, without a jump. A constant rate stays
+    at its peak.
 
-    With original_schedule, as google-research/albert computes it
-    (optimization.py): updates count from 0, so that a warm-up begins with
-    rate 0, and so does the decay, which is cut off where the warm-up ends.
+    With original_schedule as in google-research/albert (optimization.py):
+    updates count from 0, so that the first has rate 0, and the decay counts
+    from the start of the run, so that the rate jumps after the warm-up.
 
     Args:
         step: scalar, updates made so far.
@@ -43,8 +43,7 @@ def learning_rate_at(
         decay_start, decay_steps = 0.0, float(num_train_steps)
     else:
         number = number + 1.0
-        # The first update after the warm-up has the whole rate, too: without
-        # a warm-up it is the first of all.
+        # The first update after the warm-up, or of all, has the peak rate.
         decay_start, decay_steps = warmup + 1.0, num_train_steps - warmup
     rising = config.learning_rate * (number / max(warmup, 1.0))
     left = 1.0 - (number - decay_start) / max(decay_steps, 1.0)

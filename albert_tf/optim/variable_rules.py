@@ -1,27 +1,24 @@
-"""Which variables are trained, and how fast: rules on their paths."""
+"""Frozen variables and layer-wise learning rates, by variable paths."""
 
 import re
 
 import keras
 
-from albert_tf.config import UserError
+from albert_tf.config import UserError, require
 
-# Paths that an error message shows.
+# Paths shown in an error message.
 _SHOWN = 5
 
 
 def path_patterns(setting: str, value: str) -> tuple[str, ...]:
-    """Returns the regular expressions of a setting, separated by commas.
-
-    A variable is meant when one of them is found anywhere in its path. An
-    empty setting has none.
+    """Returns the comma-separated regular expressions of a setting.
 
     Args:
         setting: its name, for errors.
-        value: what it says.
+        value: its value.
 
     Raises:
-        UserError: for what is no regular expression.
+        UserError: for an invalid expression.
     """
     patterns = tuple(filter(None, (part.strip() for part in value.split(","))))
     for pattern in patterns:
@@ -30,15 +27,14 @@ def path_patterns(setting: str, value: str) -> tuple[str, ...]:
         except re.error as error:
             raise UserError(
                 f"{setting}: {pattern!r} is not a regular expression "
-                f"({error}). The expressions are separated by commas, so "
-                "none can hold one; a backslash before a sign takes it as "
-                "it is."
+                f"({error}). Expressions are separated by commas and cannot "
+                "contain one; escape special characters by a backslash."
             ) from None
     return patterns
 
 
 def matches(path: str, patterns: tuple[str, ...]) -> bool:
-    """Returns whether one of the patterns is found in a variable's path."""
+    """Returns whether a pattern is found anywhere in a variable's path."""
     return any(re.search(pattern, path) for pattern in patterns)
 
 
@@ -50,7 +46,7 @@ def trained_variables(model: keras.Model, freeze: str) -> list[keras.Variable]:
         freeze: regular expressions, see `path_patterns`.
 
     Raises:
-        UserError: for a bad expression, for one that matches nothing, and
+        UserError: for an invalid expression, one that matches nothing, and
             when nothing is left to train.
     """
     patterns = path_patterns("freeze", freeze)
@@ -64,32 +60,31 @@ def trained_variables(model: keras.Model, freeze: str) -> list[keras.Variable]:
                 f"variables; some of them are {few}."
             )
     trained = [v for v in variables if not matches(v.path, patterns)]
-    if not trained:
-        raise UserError(
-            f"freeze={freeze!r} matches every variable; leave something to "
-            "train."
-        )
+    require(
+        bool(trained),
+        f"freeze={freeze!r} matches every variable; leave something to train.",
+    )
     return trained
 
 
 def rate_multipliers(
     model: keras.Model, layer_decay: float
 ) -> dict[str, float]:
-    """Returns path -> multiple of the learning rate, of every trained weight.
+    """Returns the learning-rate multiplier of every weight, by path.
 
-    The heads and the pooler, which fine-tuning starts or turns to its own
-    use, have 1. The last of the encoder's distinct blocks has `layer_decay`,
-    the one before it its square, and so on in the order of first use; the
-    embeddings and their projection come below the first block. So a block
-    that all layers share is one level. A part that several blocks share
-    (sharing "attention" or "ffn") has the rate of the highest of them.
+    Layer-wise learning-rate decay: 1 for the heads and the pooler,
+    `layer_decay` for the last of the encoder's distinct blocks, its square
+    for the one before, and so on in the order of first use; the embeddings
+    and their projection are below the first block. A block that all layers
+    share is one level. A part that several blocks share (sharing "attention"
+    or "ffn") has the multiplier of the highest of them.
 
-    ELECTRA's code (`_get_layer_lrs`) has the same order, with one level more
-    between its last layer and the task's own weights.
+    ELECTRA's code (`_get_layer_lrs`) has the same order, with an additional
+    level between its last layer and the task's own weights.
 
     Args:
         model: a model with an AlbertEncoder as `encoder`.
-        layer_decay: from 0 to 1; 1 treats all alike.
+        layer_decay: from 0 to 1; 1: no decay.
     """
     encoder = model.encoder
     multipliers = {v.path: 1.0 for v in model.trainable_variables}
@@ -97,7 +92,7 @@ def rate_multipliers(
     if encoder.projection:
         lowest.append(encoder.projection)
     levels = [lowest, *([block] for block in encoder.blocks)]
-    # From below, so that the highest block that has a part is the one.
+    # From below, so that the highest block with a part decides.
     for level, layers in enumerate(levels):
         multiplier = layer_decay ** (len(levels) - level)
         for layer in layers:

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT: noted, so that a run can save and end in order."""
+"""Graceful handling of SIGTERM and SIGINT."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Interruption:
-    """Within the context, the first signal is noted and the second one ends.
+    """Records the first signal in the context; the second one terminates.
 
     Attributes:
         received: the signal, or None.
@@ -29,33 +29,29 @@ class Interruption:
         error: BaseException | None,
         traceback: types.TracebackType | None,
     ) -> None:
-        self._restore()
-
-    def _restore(self) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 
     def _handle(self, number: int, frame: types.FrameType | None) -> None:
         name = signal.Signals(number).name
         if self.received:
-            # Whoever asks again does not want to wait.
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
             return
         self.received = signal.Signals(number)
-        # Not print: its lock may be held by what was interrupted.
+        # Not print, whose lock the interrupted code may hold.
         os.write(
             2,
             f"{name}: saving after this step; the same signal again ends at "
             "once.\n".encode(),
         )
         previous = self._previous[self.received]
-        # Whoever embeds a run may want to know as well. Python's own handler
-        # of SIGINT would raise.
+        # An embedding program may handle it as well; Python's own handler of
+        # SIGINT would raise.
         if callable(previous) and previous is not signal.default_int_handler:
             previous(number, frame)
 
 
 def exit_code(number: int) -> int:
-    """Returns the exit status that says which signal ended a program."""
+    """Returns the exit code of a program that a signal has ended."""
     return 128 + number

@@ -1,9 +1,9 @@
-"""The scale of the loss under float16, where small gradients become 0."""
+"""Loss scaling for float16, where small gradients become 0."""
 
 import tensorflow as tf
 
-_FIRST_SCALE = 2.0**15
-_LARGEST_SCALE = 2.0**24
+_INITIAL_SCALE = 2.0**15
+_MAX_SCALE = 2.0**24
 # Good steps in a row after which a larger scale is tried.
 _GROWTH_STEPS = 2000
 
@@ -11,21 +11,21 @@ _GROWTH_STEPS = 2000
 class LossScale:
     """A scale that halves at an overflow and doubles after 2,000 good steps.
 
-    Keras' LossScaleOptimizer looks at one replica's gradients before they
-    are reduced (an infinity on another replica reaches the weights); this
-    one is told of the reduced gradient, so all replicas agree.
+    Keras' LossScaleOptimizer checks one replica's gradients before they are
+    reduced, so that an infinity on another replica reaches the weights; this
+    one uses the reduced gradient.
     """
 
     def __init__(self) -> None:
         self._scale = tf.Variable(
-            _FIRST_SCALE, trainable=False, name="loss_scale"
+            _INITIAL_SCALE, trainable=False, name="loss_scale"
         )
         self._good_steps = tf.Variable(
             0, dtype=tf.int64, trainable=False, name="loss_scale_good_steps"
         )
 
     def variables(self) -> dict[str, tf.Variable]:
-        """Returns what a checkpoint must hold, by name."""
+        """Returns the variables for a checkpoint, by name."""
         return {
             "loss_scale/scale": self._scale,
             "loss_scale/good_steps": self._good_steps,
@@ -44,7 +44,7 @@ class LossScale:
         scale = self.value()
         good = tf.convert_to_tensor(self._good_steps) + 1
         grown = good >= _GROWTH_STEPS
-        larger = tf.where(grown, tf.minimum(scale * 2.0, _LARGEST_SCALE), scale)
+        larger = tf.where(grown, tf.minimum(scale * 2.0, _MAX_SCALE), scale)
         smaller = tf.maximum(scale * 0.5, 1.0)
         counts = tf.logical_and(finite, tf.logical_not(grown))
         return [

@@ -14,12 +14,6 @@ from albert_tf.records.targets import MASKED_LM, Target
 
 Pairs = dict[str, tuple[tf.Tensor, tf.Tensor]]
 
-# By head, the features `[batch, seq]` beside the encoder's inputs.
-_SEQUENCE_FEATURES = {
-    "token_classification": ("label_ids", "label_weights"),
-    "answerable_span": ("p_mask",),
-}
-
 
 class TargetsObjective:
     """The loss of each target's head, a mean over its own labels.
@@ -94,7 +88,7 @@ class HeadObjective:
         self._weights = self._head.label_weights
         self.sequence_features = (
             *ENCODER_INPUTS,
-            *_SEQUENCE_FEATURES.get(head, ()),
+            *self._head.sequence_features,
         )
 
     def weights(self, features: dict) -> dict[str, tf.Tensor]:

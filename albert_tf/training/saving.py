@@ -1,4 +1,4 @@
-"""What a run keeps, checkpoints and models, and disks without room for it."""
+"""Saving of checkpoints and models, also when the disk is full."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -10,15 +10,15 @@ from albert_tf.rundir.checkpoints import Checkpoints, SaveFailed
 from albert_tf.rundir.run_directory import CONFIG
 from albert_tf.training.trainer import Trainer
 
-# Failures without a checkpoint between them: then there will be no room.
-_MOST_FAILURES = 3
+# Failures in a row after which the run ends.
+_MAX_FAILURES = 3
 
 
 class Saving:
     """Writes a run's checkpoints and model directories.
 
-    What cannot be written is said, and the run goes on without, but not for
-    ever, and not where it would end without.
+    A failure is logged and the run goes on, unless it has failed too often or
+    the file is needed.
     """
 
     def __init__(
@@ -30,14 +30,13 @@ class Saving:
         *,
         log: Callable[[str], None],
     ) -> None:
-        """Takes what is written, and where.
+        """Saves nothing yet.
 
         Args:
-            trainer: whose weights these are.
-            checkpoints: where they are kept.
-            run_dir: where model directories go.
-            export: writes a model directory at a path, of a model that was
-                evaluated so.
+            trainer: with the weights.
+            checkpoints: of the run.
+            run_dir: the parent of model directories.
+            export: (directory, metrics) -> None; writes a model directory.
             log: takes one line.
         """
         self._trainer = trainer
@@ -53,8 +52,8 @@ class Saving:
         """Saves a checkpoint; see Checkpoints.save.
 
         Raises:
-            RunStopped: when that fails and the checkpoint is needed, or
-                failed too often before, or the run directory is gone.
+            RunStopped: when saving fails and the checkpoint is needed, or
+                failed too often, or the run directory is gone.
         """
         try:
             self._check_directory()
@@ -62,17 +61,15 @@ class Saving:
         except SaveFailed as error:
             self._failed(str(error), needed)
         except OSError as error:
-            said = f"{self._run_dir} cannot be read: {error.strerror or error}."
-            self._failed(said, needed)
+            reason = error.strerror or error
+            self._failed(f"{self._run_dir} cannot be read: {reason}.", needed)
         else:
             self._failures = 0
 
     def model(
         self, name: str, evaluation: Mapping[str, float], *, needed: bool
     ) -> bool:
-        """Writes a model directory and returns whether that went well.
-
-        All workers learn it, or some would end and others train on.
+        """Writes a model directory; returns, on all workers, the success.
 
         Raises:
             RunStopped: as for `checkpoint`.
@@ -85,20 +82,19 @@ class Saving:
                 with self._trainer.averaged_weights():
                     self._export(path, evaluation)
         except OSError as error:
-            said = f"{path} could not be written: {error.strerror or error}."
-            self._failed(said, needed)
+            reason = error.strerror or error
+            self._failed(f"{path} could not be written: {reason}.", needed)
             written = False
         return bool(broadcast(self._trainer.strategy, float(written)))
 
     def _check_directory(self) -> None:
         """Raises RunStopped if the run directory is gone.
 
-        What is saved would make it anew, with half of a run in it. Other
-        faults of the disk are OSErrors, as those of saving.
+        Saving would create it again, with half of a run in it.
         """
-        path = os.path.join(self._run_dir, CONFIG)
         if not is_chief(self._trainer.strategy):
             return
+        path = os.path.join(self._run_dir, CONFIG)
         try:
             with files.open(path):
                 pass
@@ -110,14 +106,14 @@ class Saving:
                 WRITING_FAILED,
             ) from None
 
-    def _failed(self, said: str, needed: bool) -> None:
+    def _failed(self, problem: str, needed: bool) -> None:
         self._failures += 1
-        if needed or self._failures >= _MOST_FAILURES:
+        if needed or self._failures >= _MAX_FAILURES:
             steps = self._checkpoints.steps()
             raise RunStopped(
-                f"{said} The last good checkpoint is of step "
+                f"{problem} The last good checkpoint is of step "
                 f"{steps[-1] if steps else 'none'}; make room and start the "
                 "same command again.",
                 WRITING_FAILED,
             )
-        self._log(f"{said} The run goes on; the next one is tried at its time.")
+        self._log(f"{problem} The run goes on and tries again later.")

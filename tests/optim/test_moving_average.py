@@ -63,38 +63,3 @@ def test_in_place_of_the_weights_and_back():
     for variable, value in zip((first, second), before, strict=True):
         np.testing.assert_array_equal(np.array(variable), value)
     assert len({a.path for a in average.averages}) == 2
-
-
-def test_over_replicas_as_the_trainer_updates_them():
-    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-    with strategy.scope():
-        variable = keras.Variable(np.ones(3), name="w")
-        average = MovingAverage([variable], 0.9)
-
-    @tf.function
-    def step(n):
-        def merged(strategy, n):
-            strategy.extended.update(
-                average.averages[0].value,
-                average.update_step,
-                args=(variable.value, n),
-                group=False,
-            )
-
-        def replica(n):
-            tf.distribute.get_replica_context().merge_call(merged, args=(n,))
-
-        strategy.run(replica, args=(n,))
-
-    weights = walk(3)
-    for n, weight in enumerate(weights):
-        variable.assign(weight)
-        step(tf.constant(n))
-    *_, expected = numpy_averages(np.ones(3), weights, 0.9)
-    copies = strategy.experimental_local_results(average.averages[0].value)
-    assert len(copies) == 2
-    for copy in copies:
-        np.testing.assert_allclose(copy, expected, rtol=1e-5)
-    with strategy.scope(), average.in_place():
-        np.testing.assert_allclose(variable, expected, rtol=1e-5)
-    np.testing.assert_array_equal(variable, weights[-1])

@@ -1,6 +1,5 @@
 """LAMB and AdamW against NumPy, and what they leave out."""
 
-import functools
 import importlib.util
 import json
 import os
@@ -21,10 +20,7 @@ from albert_tf.config import (
     UserError,
     override,
 )
-from albert_tf.modeling.models import (
-    AlbertForClassification,
-    AlbertForPretraining,
-)
+from albert_tf.modeling.models import AlbertForPretraining
 from albert_tf.optim import optimizers
 from albert_tf.optim.optimizers import (
     Lamb,
@@ -144,11 +140,12 @@ def test_only_large_variables_are_updated_in_one_pass(monkeypatch):
 
 
 @pytest.mark.usefixtures("both_ways")
-@pytest.mark.parametrize("seed", range(2))
-@pytest.mark.parametrize("kind", ["lamb", "adamw"])
-@pytest.mark.parametrize("bias_correction", [False, True])
-def test_updates_equal_numpys(seed, kind, bias_correction):
-    weights, gradients = problem(seed=seed)
+@pytest.mark.parametrize(
+    ("kind", "bias_correction"),
+    [("lamb", False), ("lamb", True), ("adamw", False)],
+)
+def test_updates_equal_numpys(kind, bias_correction):
+    weights, gradients = problem(steps=4)
     variables = [
         keras.Variable(value, name=name) for name, value in weights.items()
     ]
@@ -169,7 +166,7 @@ def test_updates_equal_numpys(seed, kind, bias_correction):
         )
         for name, (_, excluded) in VARIABLES.items()
     }
-    for step in range(6):
+    for step in range(4):
         optimizer.apply([tf.constant(gradients[n][step]) for n in weights])
         ratios = optimizer.trust_ratios()
         for variable, name in zip(variables, weights, strict=True):
@@ -177,7 +174,7 @@ def test_updates_equal_numpys(seed, kind, bias_correction):
             np.testing.assert_allclose(variable, weight, rtol=2e-5, atol=2e-6)
             assert ratios.get(name, 1.0) == pytest.approx(ratio, rel=2e-5)
     assert len(ratios) == (0 if kind == "adamw" else 8)
-    assert int(optimizer.iterations) == 6
+    assert int(optimizer.iterations) == 4
     final = dict(zip(weights, map(np.asarray, variables), strict=True))
     # Decay alone shrinks; what has neither gradient nor decay stays.
     assert np.linalg.norm(final["zero_gradient"]) < np.linalg.norm(
@@ -188,17 +185,6 @@ def test_updates_equal_numpys(seed, kind, bias_correction):
     )
     assert not final["all_zero"].any()
     assert final["zero_weight"].any()
-
-
-def test_the_first_lamb_update_moves_by_the_rate_times_the_weights_norm():
-    weights, gradients = problem()
-    variable = keras.Variable(weights["kernel"], name="kernel")
-    optimizer = Lamb(learning_rate=0.03)
-    optimizer.build([variable])
-    optimizer.apply([tf.constant(gradients["kernel"][0])])
-    moved = np.linalg.norm(np.asarray(variable) - weights["kernel"])
-    size = np.linalg.norm(weights["kernel"])
-    assert moved == pytest.approx(0.03 * size, rel=1e-5)
 
 
 def test_the_defaults_are_the_released_recipe():
@@ -216,17 +202,10 @@ def test_the_defaults_are_the_released_recipe():
     assert optimizer.global_clipnorm is None
 
 
-MODELS = {
-    "pretraining": AlbertForPretraining,
-    "classification": functools.partial(AlbertForClassification, num_labels=2),
-}
-
-
 @pytest.mark.parametrize("sharing", SHARING)
-@pytest.mark.parametrize("model", MODELS)
-def test_every_variable_is_claimed_once(model, sharing):
+def test_every_variable_has_one_rule(sharing):
     """Matrices decay and adapt; ALBERT's vectors (biases, γ, β) do not."""
-    model = MODELS[model](override(SMALL, {"sharing": sharing}))
+    model = AlbertForPretraining(override(SMALL, {"sharing": sharing}))
     variables = model.trainable_variables
     for kind in ("lamb", "adamw"):
         optimizer = build_optimizer(OptimizerConfig(optimizer=kind))
@@ -345,7 +324,7 @@ def extreme_problem(seed):
 
 
 @pytest.mark.usefixtures("both_ways")
-@settings(max_examples=15, deadline=None, derandomize=True)
+@settings(max_examples=6, deadline=None, derandomize=True)
 @given(
     seed=st.integers(0, 2**32 - 1),
     bias_correction=st.booleans(),
@@ -390,7 +369,6 @@ def test_updates_of_any_size_equal_numpys(
             assert ratios.get(name, 1.0) == pytest.approx(ratio, rel=1e-4)
 
 
-@pytest.mark.usefixtures("both_ways")
 def test_a_ratio_beyond_float32_makes_a_finite_update():
     weight = np.full((2, 2), 1e15, "float32")
     optimizer, (variable,) = build_lamb(
@@ -402,20 +380,15 @@ def test_a_ratio_beyond_float32_makes_a_finite_update():
 
 
 @pytest.mark.usefixtures("both_ways")
-def test_a_gradient_whose_square_is_infinite_leaves_the_decay():
+def test_infinite_squares_leave_the_decay_and_nan_is_not_hidden():
     weight = np.float32([[1, -2], [3, 4]])
     optimizer, (variable,) = build_lamb({"kernel": weight}, learning_rate=0.25)
     for gradient in (1e20, 1.0):
         expected = 0.75 * np.array(variable)
         optimizer.apply([tf.fill((2, 2), gradient)])
         np.testing.assert_allclose(variable, expected, rtol=1e-6)
-
-
-@pytest.mark.usefixtures("both_ways")
-def test_a_gradient_that_is_not_a_number_is_not_hidden():
-    optimizer, variables = build_lamb({"kernel": np.ones((2, 2), "float32")})
     optimizer.apply([tf.constant([[1.0, np.nan], [1.0, 1.0]])])
-    assert np.isnan(variables[0]).any()
+    assert np.isnan(variable).any()
 
 
 @pytest.mark.usefixtures("both_ways")
@@ -453,7 +426,6 @@ def test_other_types_of_variables(dtype):
         )
 
 
-@pytest.mark.usefixtures("both_ways")
 def test_rows_of_an_embedding_are_summed():
     """TensorFlow's gradient of a look-up, with a row that came twice."""
     table = np.float32([[1, 2], [3, 4], [5, 6]])
@@ -470,11 +442,9 @@ def test_rows_of_an_embedding_are_summed():
     np.testing.assert_array_equal(sparse[0], full[0])
 
 
-@pytest.mark.usefixtures("both_ways")
-@pytest.mark.parametrize("bias_correction", [False, True])
-def test_accumulated_gradients_are_one_update_with_their_mean(bias_correction):
+def test_accumulated_gradients_are_one_update_with_their_mean():
     weights, gradients = problem(steps=6)
-    arguments = RULES | {"bias_correction": bias_correction}
+    arguments = RULES | {"bias_correction": True}
     one, expected = build_lamb(weights, **arguments)
     other, variables = build_lamb(
         weights, **arguments, gradient_accumulation_steps=3
@@ -498,7 +468,6 @@ def test_accumulated_gradients_are_one_update_with_their_mean(bias_correction):
     assert int(other.iterations) == int(one.iterations) == 2
 
 
-@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_updates_in_a_graph(jit_compile):
     weights, gradients = problem(steps=2)
@@ -519,7 +488,6 @@ def test_updates_in_a_graph(jit_compile):
     assert int(compiled.iterations) == 2
 
 
-@pytest.mark.usefixtures("both_ways")
 def test_keras_own_way_over_replicas():
     """The sum of the replicas' gradients; each has the trust ratio."""
     weights, gradients = problem(steps=2)
@@ -594,7 +562,6 @@ def test_a_saved_model_goes_on_where_it_was(tmp_path):
         np.testing.assert_array_equal(a, b)
 
 
-@pytest.mark.usefixtures("both_ways")
 def test_float16_with_keras_loss_scaling():
     keras.utils.set_random_seed(3)
     model = keras.Sequential(
@@ -694,32 +661,27 @@ def test_keras_serialises_it():
     schedule = keras.optimizers.schedules.CosineDecay(0.1, 10)
     for optimizer in (
         Lamb(schedule, gradient_accumulation_steps=2, clipnorm=1.0),
-        build_optimizer(OptimizerConfig(optimizer="adamw")),
+        Lamb(
+            **RULES,
+            bias_correction=True,
+            layer_adaptation=False,
+            exclude_from_weight_decay=("a", "b"),
+            exclude_from_layer_adaptation=("c",),
+            name="mine",
+        ),
     ):
         written = json.dumps(keras.optimizers.serialize(optimizer))
         assert '"registered_name": "albert_tf>Lamb"' in written
         again = keras.optimizers.deserialize(json.loads(written))
         assert type(again) is Lamb
         assert again.get_config() == optimizer.get_config()
-
-
-def test_its_configuration_makes_it_again():
-    optimizer = Lamb(
-        **RULES,
-        bias_correction=True,
-        layer_adaptation=False,
-        exclude_from_weight_decay=("a", "b"),
-        exclude_from_layer_adaptation=("c",),
-        name="mine",
-    )
-    config = json.loads(json.dumps(optimizer.get_config()))
-    again = Lamb.from_config(config)
-    assert again.get_config() == optimizer.get_config()
-    for name in ("beta_1", "beta_2", "epsilon", "weight_decay_rate"):
-        assert config[name] == RULES[name]
-    assert config["bias_correction"] is True
-    assert config["layer_adaptation"] is False
-    assert config["exclude_from_weight_decay"] == ["a", "b"]
-    assert config["exclude_from_layer_adaptation"] == ["c"]
-    assert config["name"] == "mine"
-    assert config["learning_rate"] == pytest.approx(0.02)
+    expected = RULES | {
+        "bias_correction": True,
+        "layer_adaptation": False,
+        "exclude_from_weight_decay": ["a", "b"],
+        "exclude_from_layer_adaptation": ["c"],
+        "name": "mine",
+        "learning_rate": pytest.approx(0.02),
+    }
+    config = again.get_config()
+    assert {name: config[name] for name in expected} == expected

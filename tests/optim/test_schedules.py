@@ -78,16 +78,6 @@ def test_a_run_that_ends_within_its_warm_up_is_told(warmup, told):
     )
 
 
-def test_the_schedule_runs_in_a_graph():
-    config = OptimizerConfig(learning_rate=1.0, num_warmup_steps=4)
-    step = tf.Variable(2, dtype=tf.int64)
-    rate = tf.function(lambda: learning_rate_at(step, config, 10))
-    assert rate().dtype == tf.float32
-    assert float(rate()) == 0.75
-    step.assign(9)
-    assert float(rate()) == pytest.approx(1 / 6)
-
-
 def of_google(step, base, warmup, total, power):
     """optimization.py of google-research/albert, in double precision."""
     if warmup and step < warmup:
@@ -130,7 +120,7 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("warmup", [0, 5])
-@pytest.mark.parametrize("decay", SHAPES)
+@pytest.mark.parametrize("decay", DECAYS)
 def test_every_decay(decay, warmup):
     total, base, end = 25, 3.0, 0.5
     steps = range(total + 3)
@@ -174,7 +164,7 @@ def test_numbers_and_compiled_functions_agree(decay, original):
     compiled = tf.function(
         lambda step: learning_rate_at(step, config, 9), jit_compile=True
     )
-    for step in range(11):
+    for step in (0, 2, 3, 9, 10):
         rate = learning_rate_at(step, config, 9)
         assert keras.backend.standardize_dtype(rate.dtype) == "float32"
         assert rate.shape == ()

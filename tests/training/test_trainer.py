@@ -148,7 +148,10 @@ def assert_same_run(losses, weights, expected, tolerance=1e-5):
 @pytest.fixture(scope="module")
 def whole_batches(small_config, shards_dir):
     """Losses and weights of steps over whole batches on one device."""
-    trainer = make_trainer(override(small_config, {"num_train_steps": STEPS}))
+    config = override(
+        small_config, {"num_train_steps": STEPS, "ema_decay": 0.9}
+    )
+    trainer = make_trainer(config)
     source = make_batches(shards_dir, BATCH_SIZE)
     losses = [
         trainer.train_step(uneven(source.batch(step)))["loss"]
@@ -187,6 +190,7 @@ def test_a_step_is_the_same_however_its_batch_is_split(
             {
                 **changes,
                 "num_train_steps": STEPS,
+                "ema_decay": 0.9,
                 "micro_batch_size": micro_batch_size,
             },
         ),
@@ -484,7 +488,9 @@ def test_float16_adapts_its_loss_scale(small_config, shards_dir):
         result = trainer.train_step(batch)
     assert scales == [2.0 ** (40 - n) for n in range(len(scales))]
     assert not of_model & unchanged_paths(before, trainer)
-    scale = float(variables["loss_scale/scale"])
+    # Far below what overflows.
+    scale = 2.0**10
+    variables["loss_scale/scale"].assign(scale)
     variables["loss_scale/good_steps"].assign(1998)
     trainer.train_step(batch)
     assert float(variables["loss_scale/scale"]) == scale

@@ -61,6 +61,8 @@ class Head(ConfiguredLayer):
         outputs: names of the outputs.
         labels: of the outputs that have any.
         label_weights: the feature with the labels' weights; 1 where absent.
+        sequence_features: features and labels `[batch, seq]`, beside the
+            encoder's inputs.
         options: constructor arguments beside the architecture.
     """
 
@@ -75,6 +77,7 @@ class Head(ConfiguredLayer):
     outputs: tuple[str, ...] = ("logits",)
     labels: tuple[Label, ...] = ()
     label_weights: str = "example_weights"
+    sequence_features: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
 
     def __init__(

@@ -86,4 +86,5 @@ class TokenClassificationHead(DenseHead):
     reads = "sequence_output"
     labels = (_CLASS,)
     label_weights = "label_weights"
+    sequence_features = ("label_ids", "label_weights")
     options = ("num_labels",)

@@ -106,6 +106,7 @@ class AnswerableSpanHead(Head):
     )
     reads = "sequence_output"
     features = ("p_mask",)
+    sequence_features = ("p_mask",)
     outputs = (
         "start_logits",
         "unanswerable_logits",

@@ -16,13 +16,13 @@ from albert_tf.inputs.input_pipeline import (
 from albert_tf.interchange.model_directory import load_model_directory
 from albert_tf.records.shards import open_shards
 from albert_tf.records.targets import Target
+from albert_tf.training.evaluator import Evaluator
 from albert_tf.training.objectives import pretraining_objective
 from albert_tf.training.running_statistics import RunningMeans
-from albert_tf.training.trainer import Trainer
 
 
 def evaluate_pretraining(
-    trainer: Trainer,
+    trainer: Evaluator,
     batches: PretrainingBatches,
     max_steps: int = 0,
     num_applications: int | None = None,
@@ -100,7 +100,7 @@ def evaluate_pretrained(
         )
     shards = open_shards(data, split)
     check_shards(loaded.model.config, shards, loaded.tokenizer)
-    trainer = Trainer(
+    trainer = Evaluator(
         loaded.model,
         pretraining_objective(sentence_objective(shards)),
         strategy=tf.distribute.get_strategy(),

@@ -41,7 +41,7 @@ from albert_tf.tasks.feature_building import FeatureBuilder, examples_digest
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds.base import Answers, Figure
 from albert_tf.text.tokenizer import load_tokenizer
-from albert_tf.training.objectives import HeadObjective
+from albert_tf.training.objectives import head_objective
 
 
 def run_finetuning(
@@ -116,7 +116,7 @@ def run_finetuning(
         model_config=model_config,
         tokenizer=tokenizer,
         initial=initial,
-        objective=HeadObjective(task.kind.head),
+        objective=head_objective(task.kind.head),
         phases=Phases([batches], [config.training.num_train_steps]),
         depths=DepthSchedule("", len(sharing_plan(model_config))),
         best_metric=config.training.best_metric,

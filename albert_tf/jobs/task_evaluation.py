@@ -15,9 +15,9 @@ from albert_tf.tasks.base import Task
 from albert_tf.tasks.feature_building import FeatureBuilder
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds.base import Answers, Kind, Prediction, Table
-from albert_tf.training.objectives import HeadObjective
+from albert_tf.training.evaluator import Evaluator
+from albert_tf.training.objectives import head_objective
 from albert_tf.training.running_statistics import RunningMeans
-from albert_tf.training.trainer import Trainer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +58,7 @@ class EvaluatedExamples:
 
 
 def compute_scores(
-    trainer: Trainer,
+    trainer: Evaluator,
     kind: Kind,
     evaluated: EvaluatedExamples,
     config: FeatureConfig,
@@ -67,7 +67,7 @@ def compute_scores(
     """Returns the mean loss, and the scores of each example (`Kind.scores`).
 
     Args:
-        trainer: with a HeadObjective.
+        trainer: of a head_objective.
         kind: of the examples.
         evaluated: the examples.
         config: of their features.
@@ -167,9 +167,9 @@ def evaluate_task(
             batch_size=batch_size,
             widths=bucket_widths(config.max_seq_length),
         )
-        trainer = Trainer(
+        trainer = Evaluator(
             loaded.model,
-            HeadObjective(kind.head),
+            head_objective(kind.head),
             strategy=tf.distribute.get_strategy(),
         )
         if loaded.task and loaded.task.task != task.name:

@@ -31,7 +31,7 @@ from albert_tf.rundir.run_directory import extended
 from albert_tf.text.tokenizer_base import Tokenizer
 from albert_tf.training.job import Job
 from albert_tf.training.loop import train
-from albert_tf.training.objectives import HeadObjective, TargetsObjective
+from albert_tf.training.objectives import Objective
 from albert_tf.training.trainer import DTYPE_POLICIES, Trainer
 
 
@@ -94,7 +94,7 @@ class TrainingJob(abc.ABC):
     model_config: ModelConfig
     tokenizer: Tokenizer
     initial: InitialWeights | None
-    objective: TargetsObjective | HeadObjective
+    objective: Objective
     phases: Phases
     depths: DepthSchedule
     best_metric: str

@@ -1,8 +1,4 @@
-"""The losses and metrics of a job.
-
-`losses` and `metrics` return (weighted sum, weight) pairs by name, which the
-trainer adds over replicas and batches and divides once.
-"""
+"""The losses and metrics of a job."""
 
 import tensorflow as tf
 
@@ -15,111 +11,93 @@ from albert_tf.records.targets import MASKED_LM, Target
 Pairs = dict[str, tuple[tf.Tensor, tf.Tensor]]
 
 
-class TargetsObjective:
-    """The loss of each target's head, a mean over its own labels.
+class Objective:
+    """The losses of some targets, each a mean over its own labels, added up.
+
+    `losses` and `metrics` return (weighted sum, weight) pairs by name, which
+    the trainer adds over replicas and batches and divides once.
 
     Attributes:
-        targets: rows of records/targets.py.
-        loss_names: of the losses that are added up.
+        targets: rows as in records/targets.py; a metric without a name is
+            left out.
+        loss_names: of the targets.
         sequence_features: features whose last axis is the sequence.
     """
-
-    sequence_features = ENCODER_INPUTS
 
     def __init__(self, *targets: Target) -> None:
         self.targets = targets
         self.loss_names = tuple(target.loss for target in targets)
+        self.sequence_features = set(ENCODER_INPUTS)
+        for target in targets:
+            self.sequence_features |= {*HEADS[target.head].sequence_features}
 
     def weights(self, features: dict) -> dict[str, tf.Tensor]:
-        """Returns the weight of each target's loss."""
+        """Returns the weight of each loss, which depends on the batch only."""
         return {
-            target.loss: _sum(features[target.weights])
+            target.loss: tf.reduce_sum(_weights(target, features))
             for target in self.targets
         }
 
     def losses(self, outputs: dict, features: dict) -> Pairs:
-        """Returns the loss of each target; their means are added."""
+        """Returns the loss of each target's head."""
         return {
             target.loss: HEADS[target.head].loss(outputs, features)
             for target in self.targets
         }
 
     def metrics(self, outputs: dict, features: dict) -> Pairs:
-        """Returns the accuracy of each target."""
-        return {
-            target.accuracy: _accuracy(
-                outputs[target.logits],
-                features[target.labels],
-                features[target.weights],
-            )
-            for target in self.targets
-        }
+        """Returns the accuracy of each target that has one."""
+        pairs = {}
+        for target in self.targets:
+            if target.accuracy:
+                weights = _weights(target, features)
+                correct = weighted_correct(
+                    outputs[target.logits], features[target.labels], weights
+                )
+                pairs[target.accuracy] = correct, tf.reduce_sum(weights)
+        return pairs
 
-    def label_weights(self, outputs: dict, features: dict) -> dict:
+    def label_weights(
+        self, outputs: dict, features: dict
+    ) -> dict[str, tf.Tensor]:
         """Returns the weight of each class, `[classes]`, by baseline name."""
         return {
             target.baseline: tf.math.unsorted_segment_sum(
-                tf.reshape(features[target.weights], [-1]),
+                tf.reshape(_weights(target, features), [-1]),
                 tf.reshape(features[target.labels], [-1]),
                 outputs[target.logits].shape[-1],
             )
             for target in self.targets
+            if target.baseline
         }
 
 
-def pretraining_objective(sentence: SentenceObjective) -> TargetsObjective:
+def _weights(target: Target, features: dict) -> tf.Tensor:
+    return tf.cast(features[target.weights], tf.float32)
+
+
+def pretraining_objective(sentence: SentenceObjective) -> Objective:
     """Returns the objective of masked LM and the sentence objective."""
-    return TargetsObjective(MASKED_LM, *sentence.targets)
+    return Objective(MASKED_LM, *sentence.targets)
 
 
-class HeadObjective:
-    """The loss of one head, and its accuracy where it has classes.
+def head_objective(head: str) -> Objective:
+    """Returns the objective of a row of HEADS.
 
-    Attributes:
-        loss_names: of the losses that are added up.
-        sequence_features: features whose last axis is the sequence.
+    Its metrics are `loss` and, for a head with classes, `accuracy`; the
+    evaluation of a task computes the others.
     """
-
-    loss_names = ("loss",)
-
-    def __init__(self, head: str) -> None:
-        """Takes the name of a row of HEADS."""
-        self._head = HEADS[head]
-        self._weights = self._head.label_weights
-        self.sequence_features = (
-            *ENCODER_INPUTS,
-            *self._head.sequence_features,
+    row = HEADS[head]
+    return Objective(
+        Target(
+            title=head,
+            loss="loss",
+            accuracy="accuracy" if "logits" in row.outputs else "",
+            baseline="",
+            baseline_label="",
+            head=head,
+            logits="logits",
+            labels="label_ids",
+            weights=row.label_weights,
         )
-
-    def weights(self, features: dict) -> dict[str, tf.Tensor]:
-        """Returns the weight of the loss."""
-        return {"loss": _sum(features[self._weights])}
-
-    def losses(self, outputs: dict, features: dict) -> Pairs:
-        """Returns the loss of the head."""
-        return {"loss": self._head.loss(outputs, features)}
-
-    def metrics(self, outputs: dict, features: dict) -> Pairs:
-        """Returns the accuracy of the head's classes, if it has any."""
-        if "logits" not in self._head.outputs:
-            return {}
-        weights = tf.cast(features[self._weights], tf.float32)
-        return {
-            "accuracy": _accuracy(
-                outputs["logits"], features["label_ids"], weights
-            )
-        }
-
-    def label_weights(self, outputs: dict, features: dict) -> dict:
-        """Returns {}: the evaluation of a task computes its baselines."""
-        return {}
-
-
-def _sum(weights: tf.Tensor) -> tf.Tensor:
-    return tf.reduce_sum(tf.cast(weights, tf.float32))
-
-
-def _accuracy(
-    logits: tf.Tensor, labels: tf.Tensor, weights: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor]:
-    return weighted_correct(logits, labels, weights), tf.reduce_sum(weights)
+    )

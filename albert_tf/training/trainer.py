@@ -8,8 +8,7 @@ the reduction and weights replicas equally whatever they hold.
 import contextlib
 import functools
 import math
-from collections.abc import Callable, Collection, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
 
 import keras
 import numpy as np
@@ -23,73 +22,22 @@ from albert_tf.optim.moving_average import MovingAverage
 from albert_tf.optim.optimizers import build_optimizer
 from albert_tf.optim.schedules import learning_rate_at
 from albert_tf.optim.variable_rules import rate_multipliers, trained_variables
-from albert_tf.training.gradients import GradientComputation, named_pairs
+from albert_tf.training.evaluator import (
+    Evaluator,
+    TracePerShape,
+    accelerator,
+    all_reduce,
+    reduced_scalars,
+)
+from albert_tf.training.gradients import GradientComputation
 from albert_tf.training.loss_scale import LossScale
+from albert_tf.training.objectives import Objective
 
 DTYPE_POLICIES = {
     "float32": "float32",
     "bfloat16": "mixed_bfloat16",
     "float16": "mixed_float16",
 }
-Scalars = dict[str, tf.Tensor]
-Tensors = dict[str, tf.Tensor]
-
-
-class Objective(Protocol):
-    """The losses and metrics of a job (see objectives.py).
-
-    Attributes:
-        loss_names: of the losses that are added up.
-        sequence_features: features whose last axis is the sequence.
-    """
-
-    loss_names: tuple[str, ...]
-    sequence_features: Collection[str]
-
-    def weights(self, features: dict) -> dict:
-        """Returns the weight of each loss by its name."""
-
-    def losses(self, outputs: dict, features: dict) -> dict:
-        """Returns name -> (weighted sum, weight)."""
-
-    def metrics(self, outputs: dict, features: dict) -> dict:
-        """Returns name -> (weighted sum, weight)."""
-
-    def label_weights(self, outputs: dict, features: dict) -> dict:
-        """Returns baseline name -> weight of each class, `[classes]`.
-
-        For `evaluation_step` only.
-        """
-
-
-class _TracePerShape:
-    """A function that is compiled separately for each shape of batches.
-
-    A single tf.function would warn of its many traces; or relax them after
-    several shapes and sum in another order, unlike in a resumed run, which
-    has seen other shapes.
-    """
-
-    def __init__(self, function: Callable) -> None:
-        self._function = function
-        self._by_shape: dict[tuple, Callable] = {}
-
-    def __call__(self, batch: Batch, *args: object, **options: object) -> Any:
-        """Returns the function's result.
-
-        Args:
-            batch: the batch whose shape selects the trace.
-            *args: of the function.
-            **options: hashable ones, which select the trace too.
-        """
-        key = batch["input_ids"].shape, tuple(options.items())
-        if key not in self._by_shape:
-            # TensorFlow counts the traces of functions with the same code
-            # together, and warns of several; a partial has no code.
-            self._by_shape[key] = tf.function(
-                functools.partial(self._function, **options), autograph=False
-            )
-        return self._by_shape[key](*args)
 
 
 def _per_row(batch: Batch) -> Batch:
@@ -97,19 +45,11 @@ def _per_row(batch: Batch) -> Batch:
     return {n: value for n, value in batch.items() if n != "part_widths"}
 
 
-def _accelerator() -> str:
-    """Returns "TPU", "GPU" or, without either, ""."""
-    kinds = ("TPU", "GPU")
-    return next((k for k in kinds if tf.config.list_logical_devices(k)), "")
-
-
-class Trainer:
+class Trainer(Evaluator):
     """A model, its optimizer and their replicas.
 
     Attributes:
-        model: the Keras model.
-        optimizer: its Keras optimizer; `iterations` counts the steps.
-        strategy: the replicas.
+        optimizer: a Keras optimizer; `iterations` counts the steps.
     """
 
     def __init__(
@@ -118,12 +58,10 @@ class Trainer:
         objective: Objective,
         *,
         strategy: tf.distribute.Strategy,
-        optimizer_config: OptimizerConfig | None = None,
-        training_config: TrainingConfig | None = None,
+        optimizer_config: OptimizerConfig,
+        training_config: TrainingConfig,
     ) -> None:
-        """Prepares the steps; without an optimizer_config it only evaluates.
-
-        Call within the strategy's scope, as the model must have been.
+        """Prepares the steps; see Evaluator.
 
         Args:
             model: with its weights.
@@ -136,59 +74,36 @@ class Trainer:
             UserError: for an unknown optimizer, or an invalid pattern of
                 `freeze` or of an exclusion.
         """
-        self.model = model
-        self.objective = objective
-        self.strategy = strategy
-        self.optimizer: keras.optimizers.Optimizer | None = None
-        self._loss_scale: LossScale | None = None
-        self._average: MovingAverage | None = None
-        self._updated_paths: set[str] = set()
-        if optimizer_config:
-            require(
-                not isinstance(training_config.micro_batch_size, str),
-                f"micro_batch_size={training_config.micro_batch_size}: a "
-                "Trainer needs the number (see micro_batch.py).",
-            )
-            self._optimizer_config = optimizer_config
-            self._training_config = training_config
-            self._make_optimizer()
-        self._train = _TracePerShape(self._train_step)
-        self._train_many = _TracePerShape(self._train_loop)
-        self._evaluate = _TracePerShape(self._evaluation_step)
-        self._predict = _TracePerShape(self._outputs)
-        self._predict_all = _TracePerShape(self._prediction_step)
-
-    def _make_optimizer(self) -> None:
-        config = self._optimizer_config
-        self._trained = trained_variables(self.model, config.freeze)
-        self._multipliers = rate_multipliers(self.model, config.layer_decay)
-        self.optimizer = build_optimizer(config)
-        self.optimizer.build(self._trained)
-        if self._training_config.precision == "float16":
-            self._loss_scale = LossScale()
-        if config.ema_decay:
-            self._average = MovingAverage(self._trained, config.ema_decay)
-        self._compute_gradients = GradientComputation(
-            self.model,
-            self.objective,
-            self._trained,
-            xla=self._training_config.xla,
+        require(
+            not isinstance(training_config.micro_batch_size, str),
+            f"micro_batch_size={training_config.micro_batch_size}: a Trainer "
+            "needs the number (see micro_batch.py).",
         )
+        super().__init__(model, objective, strategy=strategy)
+        self._optimizer_config = optimizer_config
+        self._training_config = training_config
+        self._trained = trained_variables(model, optimizer_config.freeze)
+        self._multipliers = rate_multipliers(
+            model, optimizer_config.layer_decay
+        )
+        self._updated_paths: set[str] = set()
+        self.optimizer = build_optimizer(optimizer_config)
+        self.optimizer.build(self._trained)
+        self._loss_scale: LossScale | None = None
+        if training_config.precision == "float16":
+            self._loss_scale = LossScale()
+        self._average: MovingAverage | None = None
+        if optimizer_config.ema_decay:
+            self._average = MovingAverage(
+                self._trained, optimizer_config.ema_decay
+            )
+        self._compute_gradients = GradientComputation(
+            model, objective, self._trained, xla=training_config.xla
+        )
+        self._train = TracePerShape(self._train_step)
+        self._train_many = TracePerShape(self._train_loop)
 
     # The replicas and their rows.
-
-    def num_devices(self) -> int:
-        """Returns the number of devices that compute in parallel.
-
-        The logical CPUs of a machine count as one.
-        """
-        return self.strategy.num_replicas_in_sync if _accelerator() else 1
-
-    def devices(self) -> str:
-        """Returns a description, such as `8 replicas on GPU`."""
-        number = self.strategy.num_replicas_in_sync
-        replicas = "1 replica" if number == 1 else f"{number} replicas"
-        return f"{replicas} on {_accelerator() or 'CPU'}"
 
     def rows(self, batch_size: int) -> range:
         """Returns the rows of a global batch that this process reads.
@@ -203,10 +118,6 @@ class Trainer:
             replicas * (-(-share // micro) * micro), self.strategy
         )
 
-    def evaluation_rows(self, batch_size: int) -> range:
-        """Returns the same for batches of an evaluation."""
-        return local_rows(batch_size, self.strategy)
-
     def part_widths(self, batch: Batch) -> tuple[int, ...]:
         """Returns the widths at which equal parts of a batch are computed.
 
@@ -215,7 +126,7 @@ class Trainer:
         there all rows are one part, as wide as the batch.
         """
         whole = (batch["input_ids"].shape[-1],)
-        if self.strategy.num_replicas_in_sync > 1 or _accelerator():
+        if self.strategy.num_replicas_in_sync > 1 or accelerator():
             return whole
         widths = tuple(map(int, batch.get("part_widths", whole)))
         rows = len(batch["example_numbers"])
@@ -354,38 +265,6 @@ class Trainer:
             for row in table
         ]
 
-    def evaluation_step(
-        self, batch: Batch, num_applications: int | None = None
-    ) -> tuple[dict[str, float], dict[str, np.ndarray]]:
-        """Returns the metrics and label weights of the global batch.
-
-        The metrics are `sum:<name>` and `weight:<name>`; the label weights
-        `[classes]`, by the name of the baseline.
-        """
-        scalars, labels = self._evaluate(
-            batch, distribute_rows(self.strategy, batch), num_applications
-        )
-        return _floats(scalars), _arrays(labels)
-
-    def outputs(self, batch: Batch) -> dict[str, np.ndarray]:
-        """Returns the heads' outputs for a batch, computed on one device."""
-        tensors = {name: tf.constant(value) for name, value in batch.items()}
-        return _arrays(self._predict(batch, tensors))
-
-    def prediction_step(
-        self, batch: Batch
-    ) -> tuple[dict[str, float], dict[str, np.ndarray]]:
-        """Returns the losses and the heads' outputs for the global batch.
-
-        The losses are `sum:<name>` and `weight:<name>`. Every worker gets the
-        outputs of all rows, `[batch, ...]`, including the padding of the
-        replicas' shares.
-        """
-        scalars, outputs = self._predict_all(
-            batch, distribute_rows(self.strategy, batch)
-        )
-        return _floats(scalars), _arrays(outputs)
-
     # Compiled functions over all replicas.
 
     def _train_loop(
@@ -429,63 +308,7 @@ class Trainer:
             self.strategy.run(step, args=(batch, controls, number))
         )
 
-    def _evaluation_step(
-        self, batch: dict, num_applications: int | None
-    ) -> tuple[Scalars, Tensors]:
-        step = functools.partial(
-            self._replica_evaluation_step, num_applications=num_applications
-        )
-        return self._first(self.strategy.run(step, args=(batch,)))
-
-    def _prediction_step(self, batch: dict) -> tuple[Scalars, Tensors]:
-        scalars, outputs = self.strategy.run(
-            self._replica_prediction_step, args=(batch,)
-        )
-        if self.strategy.num_replicas_in_sync > 1:
-            outputs = {
-                name: self.strategy.gather(value, axis=0)
-                for name, value in outputs.items()
-            }
-        return self._first(scalars), outputs
-
-    def _first(self, reduced: Any) -> Any:
-        """Returns one replica's values of what is equal on all."""
-        return tf.nest.map_structure(
-            lambda value: self.strategy.experimental_local_results(value)[0],
-            reduced,
-        )
-
     # Functions of one replica.
-
-    def _outputs(self, batch: dict) -> Tensors:
-        return self.model(batch, training=False, heads_only=True)
-
-    def _replica_prediction_step(
-        self, features: dict
-    ) -> tuple[Scalars, Tensors]:
-        outputs = self._outputs(features)
-        losses = named_pairs(self.objective.losses(outputs, features))
-        return _reduced_scalars(losses), outputs
-
-    def _replica_evaluation_step(
-        self, features: dict, num_applications: int | None
-    ) -> tuple[Scalars, Tensors]:
-        outputs = self.model(
-            features,
-            training=False,
-            heads_only=True,
-            num_applications=num_applications,
-        )
-        pairs = {
-            **self.objective.losses(outputs, features),
-            **self.objective.metrics(outputs, features),
-        }
-        labels = self.objective.label_weights(outputs, features)
-        totals = _all_reduce(list(labels.values()))
-        return (
-            _reduced_scalars(named_pairs(pairs)),
-            dict(zip(labels, totals, strict=True)),
-        )
 
     def _replica_train_step(
         self,
@@ -503,7 +326,7 @@ class Trainer:
         step = self.optimizer.iterations
         # Reduced before the gradient, so that every label has the same weight
         # on whichever replica.
-        weights = _reduced_scalars(self.objective.weights(features))
+        weights = reduced_scalars(self.objective.weights(features))
         scale = self._loss_scale.value() if self._loss_scale else 1.0
         sums, found = self._compute_gradients(
             features,
@@ -525,8 +348,8 @@ class Trainer:
             for variable, gradient in zip(self._trained, found, strict=True)
             if gradient is not None
         ]
-        gradients = _all_reduce([g for g in found if g is not None])
-        sums = _reduced_scalars({"stop_requested": controls[1], **sums})
+        gradients = all_reduce([g for g in found if g is not None])
+        sums = reduced_scalars({"stop_requested": controls[1], **sums})
         if self._loss_scale:
             gradients = [gradient / scale for gradient in gradients]
         # After the reduction: the norm of the global batch's gradient.
@@ -626,24 +449,3 @@ class Trainer:
             return tf.constant(True)
 
         tf.cond(usable, update, lambda: tf.constant(False))
-
-
-def _floats(scalars: Scalars) -> dict[str, float]:
-    return {name: float(value) for name, value in scalars.items()}
-
-
-def _arrays(tensors: Tensors) -> dict[str, np.ndarray]:
-    return {name: value.numpy() for name, value in tensors.items()}
-
-
-def _all_reduce(values: list[tf.Tensor]) -> list[tf.Tensor]:
-    context = tf.distribute.get_replica_context()
-    if context.num_replicas_in_sync == 1:
-        return values
-    return context.all_reduce(tf.distribute.ReduceOp.SUM, values)
-
-
-def _reduced_scalars(values: Scalars) -> Scalars:
-    """Returns float32 scalars summed over the replicas, in one reduction."""
-    (total,) = _all_reduce([tf.stack(list(values.values()))])
-    return dict(zip(values, tf.unstack(total), strict=True))

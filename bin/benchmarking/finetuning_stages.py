@@ -159,7 +159,7 @@ class TaskModel:
         from albert_tf.cluster.distribution import make_strategy
         from albert_tf.inputs.length_buckets import TaskBatches, bucket_widths
         from albert_tf.modeling.models import model_class
-        from albert_tf.training.objectives import HeadObjective
+        from albert_tf.training.objectives import head_objective
         from albert_tf.training.trainer import DTYPE_POLICIES, Trainer
 
         self._work = work = stage.work
@@ -178,7 +178,7 @@ class TaskModel:
             )
             self._trainer = Trainer(
                 self._model,
-                HeadObjective(stage.kind.head),
+                head_objective(stage.kind.head),
                 strategy=strategy,
                 optimizer_config=work.optimizer,
                 training_config=training,

@@ -38,13 +38,10 @@ def test_a_chief_is_the_first_worker(monkeypatch):
     tf_config(monkeypatch, jobs, "chief")
     assert find_cluster("") == Cluster(("c:3", "a:1", "b:2"), 0)
     tf_config(monkeypatch, jobs, "worker", 1)
-    assert find_cluster("") == Cluster(("c:3", "a:1", "b:2"), 2)
-
-
-def test_what_is_written_is_what_is_read(monkeypatch):
-    ours = Cluster(("a:1", "b:2"), 1)
-    monkeypatch.setenv("TF_CONFIG", ours.tf_config())
-    assert find_cluster("tf_config") == ours
+    cluster = Cluster(("c:3", "a:1", "b:2"), 2)
+    assert find_cluster("") == cluster
+    monkeypatch.setenv("TF_CONFIG", cluster.tf_config())
+    assert find_cluster("") == cluster
 
 
 @pytest.mark.parametrize(
@@ -214,9 +211,9 @@ def test_a_process_that_is_stuck_is_killed_with_a_line():
 
 
 def test_a_watch_that_ended_kills_nobody():
-    with killed_after(1.0, "never said"):
+    with killed_after(0.2, "never said"):
         pass
-    time.sleep(1.5)
+    time.sleep(0.4)
 
 
 def test_the_watch_ends_with_its_process():

@@ -11,7 +11,7 @@ from albert_tf.records.sentence_objectives import (
     pretraining_targets,
 )
 from albert_tf.training.objectives import (
-    HeadObjective,
+    head_objective,
     pretraining_objective,
 )
 
@@ -103,7 +103,7 @@ def test_losses_and_metrics(masked_lm, sentence, name, prefix):
 
 
 def test_classes(sentence):
-    objective = HeadObjective("classification")
+    objective = head_objective("classification")
     features = {"label_ids": sentence[1], "example_weights": sentence[2]}
     ((total, weight),) = objective.losses(
         {"logits": sentence[0]}, features

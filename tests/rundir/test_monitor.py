@@ -210,9 +210,8 @@ def with_a_damaged_line(text):
         (lambda text: "", [], "0 to 12"),
     ],
 )
-@pytest.mark.parametrize("name", ["metrics.jsonl", "events.jsonl"])
 def test_a_damaged_log_is_repaired_and_what_it_lacks_is_reported(
-    tmp_path, capsys, name, damage, steps, hole
+    tmp_path, capsys, damage, steps, hole
 ):
     monitor = make(tmp_path)
     for step in range(2, 13, 2):
@@ -220,29 +219,24 @@ def test_a_damaged_log_is_repaired_and_what_it_lacks_is_reported(
         monitor.log_event({"step": step, "loss": "nan"})
     written = monitor.written()
     monitor.close()
-    path = tmp_path / name
-    path.write_text(damage(path.read_text()))
+    for name in ("metrics.jsonl", "events.jsonl"):
+        path = tmp_path / name
+        path.write_text(damage(path.read_text()))
     capsys.readouterr()
     monitor = make(tmp_path, start_step=12, written=written)
     monitor.log_training(14, {"loss": 1.0}, {})
     monitor.log_event({"step": 14, "loss": "inf"})
     monitor.close()
-    assert [line["step"] for line in lines(tmp_path, name)] == [*steps, 14]
-    said = capsys.readouterr().out
-    # Of what happened in a run nothing says how much there was.
-    assert ("WARNING" in said) == (name == "metrics.jsonl")
-    if name == "metrics.jsonl":
-        assert (
-            f"{path} is not as this run left it at step 12: it has "
-            f"{len(steps)} of 6 lines; the longest stretch without one is "
-            f"from step {hole}." in said
-        )
-
-
-def test_a_missing_log_is_reported(tmp_path, capsys):
-    written = {"lines": 3, "crc32": 1}
-    make(tmp_path, start_step=12, written=written).close()
-    assert "it has 0 of 3 lines; " in capsys.readouterr().out
+    for name in ("metrics.jsonl", "events.jsonl"):
+        assert [x["step"] for x in lines(tmp_path, name)] == [*steps, 14]
+    printed = capsys.readouterr().out
+    # The number of events is not known.
+    assert printed.count("WARNING") == 1
+    assert (
+        f"{tmp_path}/metrics.jsonl is not as this run left it at step 12: it "
+        f"has {len(steps)} of 6 lines; the longest stretch without one is "
+        f"from step {hole}." in printed
+    )
 
 
 def test_a_log_without_its_last_line_break_goes_on_in_a_new_line(
@@ -289,29 +283,19 @@ def test_tensorboard_groups_scalars():
     ]
 
 
-@pytest.mark.parametrize(
-    ("path", "expected"),
-    [
-        ("encoder/embeddings/word_embeddings", "_embeddings/word_embeddings"),
-        ("encoder/pooler/kernel", "/pooler"),
-        ("encoder/block/attention/output/kernel", "_block/attention.output"),
-        (
-            "encoder/block_3/feed_forward_3/output/kernel",
-            "_block_3/feed_forward_3.output",
-        ),
-        ("masked_lm/transform/kernel", "_masked_lm/transform"),
-    ],
-)
-def test_titles_of_trust_ratios_are_not_elided(path, expected):
+def test_titles_of_trust_ratios_are_not_elided():
     """TensorBoard groups by the first slash and elides up to the last."""
-    assert tag(f"trust_ratio/albert/{path}") == f"trust_ratio{expected}"
-
-
-def test_texts(tmp_path):
-    monitor = make(tmp_path)
-    monitor.log_text("guesses", "| a |", split="eval", step=7)
-    monitor.close()
-    assert series(tmp_path, "eval", "guesses") == [(7, b"| a |")]
+    expected = {
+        "encoder/embeddings/word_embeddings": "_embeddings/word_embeddings",
+        "encoder/pooler/kernel": "/pooler",
+        "encoder/block/attention/output/kernel": "_block/attention.output",
+        "encoder/block_3/feed_forward_3/output/kernel": (
+            "_block_3/feed_forward_3.output"
+        ),
+        "masked_lm/transform/kernel": "_masked_lm/transform",
+    }
+    for path, title in expected.items():
+        assert tag(f"trust_ratio/albert/{path}") == f"trust_ratio{title}"
 
 
 @pytest.mark.parametrize(

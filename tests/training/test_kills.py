@@ -22,7 +22,7 @@ from albert_tf.config import override, to_dict
 from albert_tf.interchange import model_directory
 from albert_tf.io import files
 from albert_tf.rundir.checkpoints import Checkpoints
-from albert_tf.training import loop, trainer
+from albert_tf.training import evaluator, loop
 from bin import command_line
 from bin import pretrain as program
 
@@ -68,7 +68,7 @@ class Victim:
         """Patches the program so that `at` is told of all that it does."""
         self.at("start-up")
         plain_open, plain_replace = files.open, files.replace
-        plain_evaluation = trainer.Trainer.evaluation_step
+        plain_evaluation = evaluator.Evaluator.evaluation_step
         plain_scalars = loop.Monitor.log_scalars
         plain_write = model_directory.pretrained.write_model_files
 
@@ -119,7 +119,7 @@ class Victim:
                 self.at(BEST[0])
 
         loop.Profiler.before, loop.Profiler.after = before, after
-        trainer.Trainer.evaluation_step = evaluation_step
+        evaluator.Evaluator.evaluation_step = evaluation_step
         loop.Monitor.log_scalars = scalars
         files.open, files.replace = open_file, replace
         model_directory.pretrained.write_model_files = write_model_files

@@ -23,7 +23,8 @@ from albert_tf.optim import optimizers
 from albert_tf.optim.optimizers import Lamb
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.records.shards import open_shards
-from albert_tf.training.objectives import HeadObjective, pretraining_objective
+from albert_tf.training.evaluator import Evaluator
+from albert_tf.training.objectives import head_objective, pretraining_objective
 from albert_tf.training.trainer import DTYPE_POLICIES, Trainer
 
 STEPS = 8
@@ -607,9 +608,9 @@ def test_predictions_are_those_of_the_whole_batch():
     for strategy in (make_strategy(RuntimeConfig()), mirrored(2)):
         with strategy.scope():
             keras.utils.set_random_seed(1)
-            trainer = Trainer(
+            trainer = Evaluator(
                 AlbertForClassification(config, num_labels=3),
-                HeadObjective("classification"),
+                head_objective("classification"),
                 strategy=strategy,
             )
         found.append(trainer.prediction_step(batch))
@@ -628,7 +629,7 @@ def test_predictions_are_those_of_the_whole_batch():
 
 @pytest.mark.slow
 def test_batches_of_many_widths_draw_no_warning(caplog):
-    trainer = Trainer(
+    trainer = Evaluator(
         AlbertForClassification(
             ModelConfig(
                 vocab_size=20,
@@ -640,7 +641,7 @@ def test_batches_of_many_widths_draw_no_warning(caplog):
             ),
             labels=["no", "yes"],
         ),
-        HeadObjective("classification"),
+        head_objective("classification"),
         strategy=make_strategy(RuntimeConfig()),
     )
     tf.get_logger().addHandler(caplog.handler)
@@ -695,7 +696,7 @@ def test_parts_of_a_batch_are_as_wide_as_they_need(small_config):
         keras.utils.set_random_seed(1)
         trainer = Trainer(
             AlbertForTokenClassification(config.model, labels=["a", "b", "c"]),
-            HeadObjective("token_classification"),
+            head_objective("token_classification"),
             strategy=strategy,
             optimizer_config=config.optimizer,
             training_config=training,

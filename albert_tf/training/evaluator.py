@@ -1,0 +1,213 @@
+"""Evaluation and prediction steps over the replicas of a model."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.cluster.distribution import distribute_rows, local_rows
+from albert_tf.inputs.input_pipeline import Batch
+from albert_tf.training.gradients import named_pairs
+from albert_tf.training.objectives import Objective
+
+Scalars = dict[str, tf.Tensor]
+Tensors = dict[str, tf.Tensor]
+
+
+class TracePerShape:
+    """A function that is compiled separately for each shape of batches.
+
+    A single tf.function would warn of its many traces; or relax them after
+    several shapes and sum in another order, unlike in a resumed run, which
+    has seen other shapes.
+    """
+
+    def __init__(self, function: Callable) -> None:
+        self._function = function
+        self._by_shape: dict[tuple, Callable] = {}
+
+    def __call__(self, batch: Batch, *args: object, **options: object) -> Any:
+        """Returns the function's result.
+
+        Args:
+            batch: the batch whose shape selects the trace.
+            *args: of the function.
+            **options: hashable ones, which select the trace too.
+        """
+        key = batch["input_ids"].shape, tuple(options.items())
+        if key not in self._by_shape:
+            # TensorFlow counts the traces of functions with the same code
+            # together, and warns of several; a partial has no code.
+            self._by_shape[key] = tf.function(
+                functools.partial(self._function, **options), autograph=False
+            )
+        return self._by_shape[key](*args)
+
+
+def accelerator() -> str:
+    """Returns "TPU", "GPU" or, without either, ""."""
+    kinds = ("TPU", "GPU")
+    return next((k for k in kinds if tf.config.list_logical_devices(k)), "")
+
+
+class Evaluator:
+    """A model and its replicas.
+
+    Attributes:
+        model: the Keras model.
+        objective: losses and metrics.
+        strategy: the replicas.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        objective: Objective,
+        *,
+        strategy: tf.distribute.Strategy,
+    ) -> None:
+        """Prepares the steps.
+
+        Call within the strategy's scope, as the model must have been.
+
+        Args:
+            model: with its weights.
+            objective: losses and metrics.
+            strategy: the replicas.
+        """
+        self.model = model
+        self.objective = objective
+        self.strategy = strategy
+        self._evaluate = TracePerShape(self._evaluation_step)
+        self._predict = TracePerShape(self._outputs)
+        self._predict_all = TracePerShape(self._prediction_step)
+
+    def num_devices(self) -> int:
+        """Returns the number of devices that compute in parallel.
+
+        The logical CPUs of a machine count as one.
+        """
+        return self.strategy.num_replicas_in_sync if accelerator() else 1
+
+    def devices(self) -> str:
+        """Returns a description, such as `8 replicas on GPU`."""
+        number = self.strategy.num_replicas_in_sync
+        replicas = "1 replica" if number == 1 else f"{number} replicas"
+        return f"{replicas} on {accelerator() or 'CPU'}"
+
+    def evaluation_rows(self, batch_size: int) -> range:
+        """Returns the rows of a global batch that this process reads."""
+        return local_rows(batch_size, self.strategy)
+
+    def evaluation_step(
+        self, batch: Batch, num_applications: int | None = None
+    ) -> tuple[dict[str, float], dict[str, np.ndarray]]:
+        """Returns the metrics and label weights of the global batch.
+
+        The metrics are `sum:<name>` and `weight:<name>`; the label weights
+        `[classes]`, by the name of the baseline.
+        """
+        scalars, labels = self._evaluate(
+            batch, distribute_rows(self.strategy, batch), num_applications
+        )
+        return _floats(scalars), _arrays(labels)
+
+    def outputs(self, batch: Batch) -> dict[str, np.ndarray]:
+        """Returns the heads' outputs for a batch, computed on one device."""
+        tensors = {name: tf.constant(value) for name, value in batch.items()}
+        return _arrays(self._predict(batch, tensors))
+
+    def prediction_step(
+        self, batch: Batch
+    ) -> tuple[dict[str, float], dict[str, np.ndarray]]:
+        """Returns the losses and the heads' outputs for the global batch.
+
+        The losses are `sum:<name>` and `weight:<name>`. Every worker gets the
+        outputs of all rows, `[batch, ...]`, including the padding of the
+        replicas' shares.
+        """
+        scalars, outputs = self._predict_all(
+            batch, distribute_rows(self.strategy, batch)
+        )
+        return _floats(scalars), _arrays(outputs)
+
+    def _evaluation_step(
+        self, batch: dict, num_applications: int | None
+    ) -> tuple[Scalars, Tensors]:
+        step = functools.partial(
+            self._replica_evaluation_step, num_applications=num_applications
+        )
+        return self._first(self.strategy.run(step, args=(batch,)))
+
+    def _prediction_step(self, batch: dict) -> tuple[Scalars, Tensors]:
+        scalars, outputs = self.strategy.run(
+            self._replica_prediction_step, args=(batch,)
+        )
+        if self.strategy.num_replicas_in_sync > 1:
+            outputs = {
+                name: self.strategy.gather(value, axis=0)
+                for name, value in outputs.items()
+            }
+        return self._first(scalars), outputs
+
+    def _first(self, reduced: Any) -> Any:
+        """Returns one replica's values of what is equal on all."""
+        return tf.nest.map_structure(
+            lambda value: self.strategy.experimental_local_results(value)[0],
+            reduced,
+        )
+
+    def _outputs(self, batch: dict) -> Tensors:
+        return self.model(batch, training=False, heads_only=True)
+
+    def _replica_prediction_step(
+        self, features: dict
+    ) -> tuple[Scalars, Tensors]:
+        outputs = self._outputs(features)
+        losses = named_pairs(self.objective.losses(outputs, features))
+        return reduced_scalars(losses), outputs
+
+    def _replica_evaluation_step(
+        self, features: dict, num_applications: int | None
+    ) -> tuple[Scalars, Tensors]:
+        outputs = self.model(
+            features,
+            training=False,
+            heads_only=True,
+            num_applications=num_applications,
+        )
+        pairs = {
+            **self.objective.losses(outputs, features),
+            **self.objective.metrics(outputs, features),
+        }
+        labels = self.objective.label_weights(outputs, features)
+        totals = all_reduce(list(labels.values()))
+        return (
+            reduced_scalars(named_pairs(pairs)),
+            dict(zip(labels, totals, strict=True)),
+        )
+
+
+def _floats(scalars: Scalars) -> dict[str, float]:
+    return {name: float(value) for name, value in scalars.items()}
+
+
+def _arrays(tensors: Tensors) -> dict[str, np.ndarray]:
+    return {name: value.numpy() for name, value in tensors.items()}
+
+
+def all_reduce(values: list[tf.Tensor]) -> list[tf.Tensor]:
+    """Returns the sums over the replicas."""
+    context = tf.distribute.get_replica_context()
+    if context.num_replicas_in_sync == 1:
+        return values
+    return context.all_reduce(tf.distribute.ReduceOp.SUM, values)
+
+
+def reduced_scalars(values: Scalars) -> Scalars:
+    """Returns float32 scalars summed over the replicas, in one reduction."""
+    (total,) = all_reduce([tf.stack(list(values.values()))])
+    return dict(zip(values, tf.unstack(total), strict=True))

@@ -507,7 +507,8 @@ def test_less_precise_arithmetic_takes_nearly_the_same_steps(
     source = make_batches(shards_dir)
     losses = {}
     for name in ("float32", "bfloat16", "float16"):
-        trainer = make_trainer(override(small_config, {"precision": name}))
+        changes = {"precision": name, "num_hidden_layers": 1}
+        trainer = make_trainer(override(small_config, changes))
         losses[name] = [
             trainer.train_step(source.batch(step))["loss"] for step in range(5)
         ]
@@ -672,6 +673,7 @@ def test_parts_of_a_batch_are_as_wide_as_they_need(small_config):
             "hidden_dropout_prob": 0.0,
             "attention_probs_dropout_prob": 0.0,
             "classifier_dropout_prob": 0.0,
+            "num_hidden_layers": 1,
             "train_batch_size": 8,
             "num_warmup_steps": 0,
         },

@@ -1,9 +1,9 @@
-"""English prose out of docstrings; the main entry is `module_prose`.
+"""English prose of docstrings: `module_prose`.
 
 A docstring mixes sentences with code, tables of arguments and mark-up, in
-Google, NumPy or reStructuredText style. Code is blanked out of the lines by
-its own signs; what remains is cut into paragraphs, freed of mark-up and
-judged sentence by sentence.
+Google, NumPy or reStructuredText style. Code is recognised line by line and
+blanked; the rest is cut into paragraphs, stripped of mark-up and filtered
+sentence by sentence.
 """
 
 import ast
@@ -55,6 +55,7 @@ _LABEL = re.compile(
     r" ?(?::|--| - )\s+(?=[A-Z])"
 )
 
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
 _URL = r"\b(?:https?|ftp)://"
 _TAGS = "a|b|br|code|em|i|li|ol|p|strong|tt|ul"
 _INLINE = tuple(
@@ -97,14 +98,6 @@ _VERB = re.compile(
     r"|gives|indicates|means|represents|requires|returns|specif(?:y|ies)"
     r"|use[sd]?|set|note)\b",
     re.IGNORECASE,
-)
-
-
-_DOCUMENTED = (
-    ast.Module,
-    ast.ClassDef,
-    ast.FunctionDef,
-    ast.AsyncFunctionDef,
 )
 
 
@@ -263,10 +256,9 @@ def prose_paragraphs(docstring: str) -> list[str]:
 
 def _documentation(node: ast.AST) -> Iterator[str]:
     """Yields the docstrings in and below a node, in source order."""
-    if isinstance(node, _DOCUMENTED):
-        docstring = ast.get_docstring(node)
-        if docstring:
-            yield docstring
+    documented = ast.Module | ast.ClassDef | _Function
+    if isinstance(node, documented) and (text := ast.get_docstring(node)):
+        yield text
     for block in ("body", "handlers", "orelse", "finalbody"):
         children = getattr(node, block, ())
         # The body of a lambda is an expression.
@@ -277,7 +269,7 @@ def _documentation(node: ast.AST) -> Iterator[str]:
 
 
 def _long_strings(statement: ast.AST) -> Iterator[str]:
-    """Yields what is documentation though no docstring.
+    """Yields documentation that is no docstring.
 
     At module level strings of several paragraphs are attached to something
     later (NumPy's `add_newdoc`) or read by hand (pydoc's topics).

@@ -1,4 +1,4 @@
-"""A corpus for a first run, from text that every installation holds already.
+"""A corpus for a first run, from text that every installation has.
 
 `build_sample_corpus` reads the source of installed Python packages, never
 importing it, and writes the English prose of its docstrings twice: as
@@ -6,24 +6,23 @@ pretraining text, one document per module, and as a small classification task
 (which package is this passage from?). Whole modules are held out.
 """
 
-import collections
-import concurrent.futures
 import dataclasses
 import hashlib
 import importlib.metadata
 import importlib.util
-import multiprocessing
+import itertools
 import os
 import platform
 import sysconfig
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from albert_tf.config import UserError, differences
-from albert_tf.io.files import new_directory
+from albert_tf.config import UserError, differences, require
+from albert_tf.io import files
 from albert_tf.io.json_files import read_json, write_json
 from data_prep.docstring_prose import module_prose, split_sentences
+from data_prep.workers import Workers
 
 # Raised when the same settings come to give other bytes.
 FORMAT_VERSION = 1
@@ -43,9 +42,8 @@ _SKIPPED_FOLDERS = _TEST_NAMES | {"__pycache__", "_bundled"}
 _FILES_PER_CHUNK = 32
 
 
-@dataclasses.dataclass(frozen=True)
-class SourceFile:
-    """Where the source of a module is."""
+class SourceFile(NamedTuple):
+    """The source file of a module."""
 
     package: str
     name: str  # dotted
@@ -66,29 +64,26 @@ def package_directories(
 ) -> dict[str, str]:
     """Returns each package's directory, by sorted name.
 
-    A mapping holds the directories already. `stdlib` is Python's standard
-    library; the others are found where an import would find them, without
-    importing.
+    A mapping has the directories already. `stdlib` is Python's standard
+    library; the others are found as an import would, without importing.
 
     Raises:
         UserError: for a package that is not installed here.
     """
-    if len(set(packages)) < max(2, len(packages)):
-        raise UserError(
-            f"packages={','.join(packages)} must be two or more different "
-            "packages: they are the classes."
+    require(
+        len(set(packages)) >= max(2, len(packages)),
+        f"packages={','.join(packages)} must be two or more different "
+        "packages: they are the classes.",
+    )
+    given = packages if isinstance(packages, Mapping) else {}
+    directories = {}
+    for name in sorted(packages):
+        directory = os.fspath(given.get(name) or _find_directory(name))
+        require(
+            os.path.isdir(directory),
+            f"package {name!r}: the directory {directory} does not exist.",
         )
-    if isinstance(packages, Mapping):
-        directories = {
-            key: os.fspath(packages[key]) for key in sorted(packages)
-        }
-    else:
-        directories = {key: _find_directory(key) for key in sorted(packages)}
-    for name, directory in directories.items():
-        if not os.path.isdir(directory):
-            raise UserError(
-                f"package {name!r}: the directory {directory} does not exist."
-            )
+        directories[name] = directory
     return directories
 
 
@@ -97,22 +92,22 @@ def _find_directory(name: str) -> str:
         return sysconfig.get_path("stdlib")
     # find_spec would import the parent of a dotted name.
     spec = importlib.util.find_spec(name) if name.isidentifier() else None
-    if spec is None:
-        raise UserError(
-            f"package {name!r} is not installed; install it or leave it out "
-            f"(allowed: {STDLIB} and every installed top-level package)."
-        )
-    if not spec.submodule_search_locations:
-        raise UserError(
-            f"package {name!r} is a single module, not a package; leave it out."
-        )
+    require(
+        spec is not None,
+        f"package {name!r} is not installed; install it or leave it out "
+        f"(allowed: {STDLIB} and every installed top-level package).",
+    )
+    require(
+        bool(spec.submodule_search_locations),
+        f"package {name!r} is a single module, not a package; leave it out.",
+    )
     return next(iter(spec.submodule_search_locations))
 
 
 def _installed_version(name: str) -> str | None:
     if name == STDLIB:
         return platform.python_version()
-    # The distribution may be called otherwise: tensorflow-cpu.
+    # The distribution may have another name: tensorflow-cpu.
     distributions = importlib.metadata.packages_distributions().get(name, ())
     for distribution in distributions:
         return importlib.metadata.version(distribution)
@@ -122,9 +117,10 @@ def _installed_version(name: str) -> str | None:
 def source_files(package: str, directory: str) -> list[SourceFile]:
     """Returns a package's modules without its tests, sorted by name.
 
-    What no import statement can name (`site-packages`) is no module of it.
+    Folders and files that no import statement can name (`site-packages`) are
+    left out.
     """
-    files = []
+    found = []
     for folder, subfolders, file_names in os.walk(directory):
         subfolders[:] = (
             name
@@ -139,8 +135,8 @@ def source_files(package: str, directory: str) -> list[SourceFile]:
             if extension == ".py" and stem.isidentifier() and not _tests(stem):
                 names = parts if stem == "__init__" else [*parts, stem]
                 path = os.path.join(folder, file_name)
-                files.append(SourceFile(package, ".".join(names), path))
-    return sorted(files, key=lambda file: (file.name, file.path))
+                found.append(SourceFile(package, ".".join(names), path))
+    return sorted(found, key=lambda file: (file.name, file.path))
 
 
 def _tests(stem: str) -> bool:
@@ -167,58 +163,44 @@ def _read_module(file: SourceFile) -> Module | str:
     return Module(file.package, file.name, tuple(paragraphs))
 
 
-def _read_chunk(files: Sequence[SourceFile]) -> list[Module | str]:
-    return [_read_module(file) for file in files]
-
-
-def _map(
-    chunks: Sequence[Sequence[SourceFile]], workers: int
-) -> Iterator[list[Module | str]]:
-    if workers == 1:
-        yield from map(_read_chunk, chunks)
-        return
-    # Not fork: the caller may have started TensorFlow's threads.
-    context = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(workers, context) as pool:
-        yield from pool.map(_read_chunk, chunks)
+def _read_chunk(chunk: Sequence[SourceFile]) -> list[Module | str]:
+    return [_read_module(file) for file in chunk]
 
 
 def read_modules(
     files: Sequence[SourceFile],
     *,
     workers: int = 1,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> tuple[list[Module], dict[str, Counter]]:
     """Returns the modules with prose and, by package, the skipped by reason.
 
     The order is that of `files`, for any number of `workers`. `progress` is
     called with the number of files done and of all files.
     """
-    chunks = [
-        files[start : start + _FILES_PER_CHUNK]
-        for start in range(0, len(files), _FILES_PER_CHUNK)
-    ]
+    starts = range(0, len(files), _FILES_PER_CHUNK)
+    chunks = [files[start : start + _FILES_PER_CHUNK] for start in starts]
     modules = []
-    skipped: dict[str, Counter] = collections.defaultdict(Counter)
+    skipped: dict[str, Counter] = defaultdict(Counter)
     done = 0
-    for chunk, results in zip(chunks, _map(chunks, workers), strict=True):
-        for file, result in zip(chunk, results, strict=True):
-            if isinstance(result, Module):
-                modules.append(result)
-            else:
-                skipped[file.package][result] += 1
-        done += len(chunk)
-        if progress:
+    with Workers(workers) as pool:
+        for results in pool.map(_read_chunk, chunks):
+            for result in results:
+                if isinstance(result, Module):
+                    modules.append(result)
+                else:
+                    skipped[files[done].package][result] += 1
+                done += 1
             progress(done, len(files))
     return modules, skipped
 
 
 def drop_repeats(modules: Iterable[Module]) -> tuple[list[Module], Counter]:
-    """Returns the modules without what was said before, and the drops.
+    """Returns the modules without repeated sentences, and counts of these.
 
-    The unit is the sentence, case does not matter, and the first to say it
-    keeps it: no sentence of a held-out module is in a train module. A module
-    left with too little text is gone. The drops are sentences by package.
+    Case does not matter, and the first module keeps a sentence: no sentence
+    of a held-out module is in a train module. A module left with too little
+    text is gone. The counts are sentences by package.
     """
     seen: set[str] = set()
     kept, dropped = [], Counter()
@@ -252,16 +234,15 @@ def _shuffled(texts: Iterable[str], seed: int) -> list[str]:
 
 def passages(module: Module, words: tuple[int, int], seed: int) -> list[str]:
     """Returns runs of the module's sentences, `words` words each, shuffled."""
-    least, longest = words
+    minimum, maximum = words
     found, run, size = [], [], 0
-    for paragraph in module.paragraphs:
-        for sentence in split_sentences(paragraph):
-            run.append(sentence)
-            size += len(sentence.split())
-            if size >= least:
-                if size <= longest:
-                    found.append(" ".join(run))
-                run, size = [], 0
+    for sentence in itertools.chain(*map(split_sentences, module.paragraphs)):
+        run.append(sentence)
+        size += len(sentence.split())
+        if size >= minimum:
+            if size <= maximum:
+                found.append(" ".join(run))
+            run, size = [], 0
     return _shuffled(found, seed)[:MAX_PASSAGES_PER_MODULE]
 
 
@@ -277,10 +258,10 @@ def hold_out(
     are held out where these give too few passages.
     """
     by_name = {module.name: module for module in modules}
-    most = int(MAX_HELD_OUT_FRACTION * len(by_name))
+    limit = int(MAX_HELD_OUT_FRACTION * len(by_name))
     held: set[str] = set()
     found = 0
-    for name in _shuffled(by_name, seed)[:most]:
+    for name in _shuffled(by_name, seed)[:limit]:
         if len(held) >= fraction * len(by_name) and found >= MIN_DEV_PASSAGES:
             break
         held.add(name)
@@ -293,7 +274,7 @@ def hold_out(
 
 def _table(
     split: Mapping[str, Sequence[Module]],
-    most: int,
+    limit: int,
     words: tuple[int, int],
     seed: int,
 ) -> list[str]:
@@ -305,27 +286,18 @@ def _table(
         for label, part in split.items()
     }
     smallest = min(texts, key=lambda label: len(texts[label]))
-    size = min(most, len(texts[smallest]))
-    if not size:
-        raise UserError(
-            f"package {smallest!r} has too little prose for the classification "
-            "task; leave it out."
-        )
-    return _shuffled(
-        (
-            f"{text}\t{label}"
-            for label in texts
-            for text in _shuffled(texts[label], seed)[:size]
-        ),
-        seed,
+    size = min(limit, len(texts[smallest]))
+    require(
+        size > 0,
+        f"package {smallest!r} has too little prose for the classification "
+        "task; leave it out.",
     )
-
-
-def _document_lines(modules: Sequence[Module]) -> Iterator[str]:
-    for index, module in enumerate(modules):
-        if index:
-            yield ""
-        yield from module.paragraphs
+    rows = [
+        f"{text}\t{label}"
+        for label in texts
+        for text in _shuffled(texts[label], seed)[:size]
+    ]
+    return _shuffled(rows, seed)
 
 
 def _size(modules: Sequence[Module]) -> dict[str, int]:
@@ -335,14 +307,6 @@ def _size(modules: Sequence[Module]) -> dict[str, int]:
         "words": sum(len(line.split()) for line in lines),
         "bytes": sum(len(line.encode()) + 1 for line in lines),
     }
-
-
-def _write_lines(path: str, lines: Iterable[str]) -> None:
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "w", encoding="utf-8", newline="\n") as file:
-        file.writelines(f"{line}\n" for line in lines)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _finished_summary(
@@ -355,10 +319,10 @@ def _finished_summary(
     path = os.path.join(output_dir, "summary.json")
     summary = read_json(path) if os.path.isfile(path) else {}
     found = summary.get("settings")
-    if not isinstance(found, Mapping) or "format_version" not in found:
-        raise UserError(
-            f"{output_dir} exists and holds no sample corpus; {advice}"
-        )
+    require(
+        isinstance(found, Mapping) and "format_version" in found,
+        f"{output_dir} exists and holds no sample corpus; {advice}",
+    )
     changes = differences(settings, found)
     if changes:
         raise UserError(
@@ -366,20 +330,6 @@ def _finished_summary(
             f"{'; '.join(changes)}; {advice}"
         )
     return summary
-
-
-def _check(passage_words: tuple[int, int], held_out_fraction: float) -> None:
-    least, longest = passage_words
-    if not 0 < least <= longest:
-        raise UserError(
-            f"passage_words={least},{longest} must be the least and the "
-            "largest number of words of a passage."
-        )
-    if not 0 < held_out_fraction <= MAX_HELD_OUT_FRACTION:
-        raise UserError(
-            f"held_out_fraction={held_out_fraction} must be above 0 and at "
-            f"most {MAX_HELD_OUT_FRACTION}."
-        )
 
 
 def build_sample_corpus(
@@ -392,7 +342,7 @@ def build_sample_corpus(
     max_dev_passages: int = 150,
     seed: int = 12345,
     workers: int = 1,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, Any]:
     """Returns the summary of the sample corpus in `output_dir`, made if new.
 
@@ -407,10 +357,10 @@ def build_sample_corpus(
         output_dir: a new directory, or one that the same call finished.
         packages: names, or a mapping from names to directories.
         held_out_fraction: the share of each package's modules held out.
-        passage_words: the least and the largest size of a passage.
-        max_train_passages: the most train rows of a label.
-        max_dev_passages: the most dev rows of a label.
-        seed: decides the modules held out and the passages drawn.
+        passage_words: minimum and maximum size of a passage.
+        max_train_passages: maximum number of train rows of a label.
+        max_dev_passages: maximum number of dev rows of a label.
+        seed: of the modules held out and the passages drawn.
         workers: the processes that read source files.
         progress: called with the numbers of files done and of all files.
 
@@ -419,7 +369,17 @@ def build_sample_corpus(
             prose, a setting out of bounds, or an `output_dir` that holds
             something else.
     """
-    _check(passage_words, held_out_fraction)
+    minimum, maximum = passage_words
+    require(
+        0 < minimum <= maximum,
+        f"passage_words={minimum},{maximum} must be the minimum and the "
+        "maximum number of words of a passage.",
+    )
+    require(
+        0 < held_out_fraction <= MAX_HELD_OUT_FRACTION,
+        f"held_out_fraction={held_out_fraction} must be above 0 and at "
+        f"most {MAX_HELD_OUT_FRACTION}.",
+    )
     settings = {
         "format_version": FORMAT_VERSION,
         "packages": sorted(packages),
@@ -435,15 +395,14 @@ def build_sample_corpus(
         return finished
 
     directories = package_directories(packages)
-    files = [
+    sources = [
         file
         for package in directories
         for file in source_files(package, directories[package])
     ]
-    read, skipped = read_modules(files, workers=workers, progress=progress)
+    read, skipped = read_modules(sources, workers=workers, progress=progress)
     modules, repeats = drop_repeats(read)
-
-    train, held_out = {}, {}
+    train, held_out, described = {}, {}, {}
     for package in directories:
         own = [module for module in modules if module.package == package]
         train[package], held_out[package] = hold_out(
@@ -452,6 +411,16 @@ def build_sample_corpus(
         skipped[package]["too little new prose"] = sum(
             module.package == package for module in read
         ) - len(own)
+        # Directories that were given may be of any version.
+        given = isinstance(packages, Mapping)
+        described[package] = {
+            "version": None if given else _installed_version(package),
+            "modules": sum(file.package == package for file in sources),
+            "skipped_modules": dict(sorted(skipped[package].items())),
+            "repeated_sentences": repeats[package],
+            "train": _size(train[package]),
+            "eval": _size(held_out[package]),
+        }
     tables = {
         "train": _table(train, max_train_passages, passage_words, seed),
         "dev": _table(held_out, max_dev_passages, passage_words, seed),
@@ -459,41 +428,32 @@ def build_sample_corpus(
     summary = {
         "settings": settings,
         "python": platform.python_version(),
-        "packages": {
-            package: {
-                # Directories that were given may be of any version.
-                "version": None
-                if isinstance(packages, Mapping)
-                else _installed_version(package),
-                "modules": sum(file.package == package for file in files),
-                "skipped_modules": dict(sorted(skipped[package].items())),
-                "repeated_sentences": repeats[package],
-                "train": _size(train[package]),
-                "eval": _size(held_out[package]),
-            }
-            for package in directories
-        },
+        "packages": described,
         "classification_rows": {
             name: len(rows) for name, rows in tables.items()
         },
     }
-    _write(output_dir, {"train": train, "eval": held_out}, tables, summary)
+    texts = dict(_texts({"train": train, "eval": held_out}, tables))
+    with files.new_directory(output_dir) as temporary:
+        for name, text in texts.items():
+            path = os.path.join(temporary, name)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            files.write(path, text.encode())
+        write_json(os.path.join(temporary, "summary.json"), summary)
+        os.rename(temporary, output_dir)
     return summary
 
 
-def _write(
-    output_dir: str,
+def _texts(
     splits: Mapping[str, Mapping[str, Sequence[Module]]],
     tables: Mapping[str, Sequence[str]],
-    summary: Mapping[str, Any],
-) -> None:
-    with new_directory(output_dir) as temporary:
-        for split, packages in splits.items():
-            for package, modules in packages.items():
-                path = os.path.join(temporary, split, f"{package}.txt")
-                _write_lines(path, _document_lines(modules))
-        for name, rows in tables.items():
-            path = os.path.join(temporary, "classification", f"{name}.tsv")
-            _write_lines(path, ["text\tlabel", *rows])
-        write_json(os.path.join(temporary, "summary.json"), summary)
-        os.rename(temporary, output_dir)
+) -> Iterator[tuple[str, str]]:
+    """Yields the name and content of every text file."""
+    for split, packages in splits.items():
+        for package, modules in packages.items():
+            documents = ("\n".join(module.paragraphs) for module in modules)
+            text = "\n\n".join(documents)
+            yield f"{split}/{package}.txt", f"{text}\n" if text else ""
+    for name, rows in tables.items():
+        lines = "\n".join(["text\tlabel", *rows])
+        yield f"classification/{name}.tsv", f"{lines}\n"

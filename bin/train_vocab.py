@@ -116,7 +116,7 @@ def main() -> None:
         sample_characters=FLAGS.sample_characters,
         seed=FLAGS.seed,
         source=fingerprint(surveys),
-        say=command_line.log,
+        log=command_line.log,
     )
     for name, value in summary.items():
         print(f"{name}: {value}")

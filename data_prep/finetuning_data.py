@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf.config import FeatureConfig, UserError, to_dict
+from albert_tf.config import FeatureConfig, require, to_dict
 from albert_tf.io import files
 from albert_tf.io.json_files import write_json
 from albert_tf.records import counter_rng
@@ -35,10 +35,10 @@ from albert_tf.tasks.features import Features
 from albert_tf.text.tokenizer import load_tokenizer
 
 TRAIN = "train"
-# A shard's size, where nobody says how many there are; about.
+# Approximate size of a shard, where num_shards is 0.
 _SHARD_BYTES = 64 << 20
-# Records that are made at a time.
-_AT_ONCE = 1000
+# Records per batch.
+_BATCH = 1000
 # The original's first number of a question's window.
 _FIRST_UNIQUE_ID = 1_000_000_000
 
@@ -54,52 +54,52 @@ def build_finetuning_data(
     num_shards: int = 0,
     seed: int = 12345,
     workers: int = 1,
-    say: Callable[[str], None] = print,
+    log: Callable[[str], None] = print,
 ) -> dict[str, Any]:
     """Writes the records of a task and returns their metadata.json.
 
     One seed gives the same bytes, whatever the number of workers. Training
-    records are in an order of their own, the others in that of their file;
-    a label that a file does not tell is 0.
+    records are shuffled, the others in the order of their file; a missing
+    label is 0.
 
     Args:
-        task: whose examples.
-        data_dir: its files.
+        task: a row of the catalog, or a custom one.
+        data_dir: of the task's files.
         output_dir: made where missing, else empty.
         tokenizer_dir: of the model that is to be trained.
         config: how examples become sequences.
-        splits: of the task; none: train and what training evaluates.
+        splits: of the task; none: train and the evaluated ones.
         num_shards: of each split; 0: one per 64 MB.
         seed: of the order.
         workers: processes that make features.
-        say: takes a line for people.
+        log: takes one line.
 
     Raises:
         UserError: for files that are wrong, an output directory that is not
             empty, and more shards than records; nothing is written then.
     """
-    _check_place(output_dir)
+    _check_empty(output_dir)
     splits = list(splits) or [TRAIN, *task.evaluated.values()]
     tokenizer = load_tokenizer(tokenizer_dir)
-    examples = {split: task.read(data_dir, split, say) for split in splits}
+    examples = {split: task.read(data_dir, split, log) for split in splits}
     labels = list(task.labels)
     if task.kind.labelled and not labels:
         # They are those of the training examples, whatever is written.
-        training = examples.get(TRAIN) or task.read(data_dir, TRAIN, say)
+        training = examples.get(TRAIN) or task.read(data_dir, TRAIN, log)
         labels = task.kind.labels(training)
     builder = FeatureBuilder(
-        task.kind, tokenizer, config, labels, workers, log=say
+        task.kind, tokenizer, config, labels, workers, log=log
     )
     features_of = {
         split: builder.build(of_split, training=split == TRAIN)
         for split, of_split in examples.items()
     }
     for split, features in features_of.items():
-        if num_shards > len(features):
-            raise UserError(
-                f"num_shards={num_shards} is more than the {len(features)} "
-                f"records of {split}."
-            )
+        require(
+            num_shards <= len(features),
+            f"num_shards={num_shards} is more than the {len(features)} "
+            f"records of {split}.",
+        )
     accounts = {}
     files.makedirs(output_dir)
     for split, features in features_of.items():
@@ -115,7 +115,7 @@ def build_finetuning_data(
             config.max_seq_length,
             num_shards,
         ) | {"num_examples": len(examples[split])}
-        say(
+        log(
             f"{split}: {len(examples[split])} examples, {len(features)} "
             f"records, {len(accounts[split]['shards'])} shards."
         )
@@ -137,17 +137,14 @@ def build_finetuning_data(
     return metadata
 
 
-def _check_place(output_dir: str) -> None:
-    """Raises UserError unless a directory is empty, or not there."""
-    names = (
-        sorted(files.listdir(output_dir)) if files.exists(output_dir) else []
+def _check_empty(output_dir: str) -> None:
+    names = files.listdir(output_dir) if files.exists(output_dir) else []
+    # Even shards without an account may be somebody's.
+    require(
+        not names,
+        f"{output_dir} holds {names[0] if names else ''}; name an empty "
+        "--output_dir, or remove it.",
     )
-    if names:
-        # Even shards without an account may be somebody's.
-        raise UserError(
-            f"{output_dir} holds {names[0]}; name an empty --output_dir, or "
-            "remove it."
-        )
 
 
 def _write(
@@ -158,7 +155,7 @@ def _write(
     max_seq_length: int,
     num_shards: int,
 ) -> dict[str, Any]:
-    """Writes a split and returns what metadata.json says of it."""
+    """Writes a split and returns its entry of metadata.json."""
     if not num_shards:
         (first,) = _records(features, order[:1], 0, max_seq_length)
         num_shards = math.ceil(len(first) * len(order) / _SHARD_BYTES)
@@ -179,10 +176,10 @@ def _write(
 
 
 def _all_records(
-    features: Features, order: np.ndarray, places: range, max_seq_length: int
+    features: Features, order: np.ndarray, numbers: range, max_seq_length: int
 ) -> Iterator[bytes]:
-    for start in range(places.start, places.stop, _AT_ONCE):
-        rows = order[start : min(start + _AT_ONCE, places.stop)]
+    for start in range(numbers.start, numbers.stop, _BATCH):
+        rows = order[start : min(start + _BATCH, numbers.stop)]
         yield from _records(features, rows, start, max_seq_length)
 
 

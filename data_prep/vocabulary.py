@@ -22,7 +22,7 @@ from typing import Any
 
 from sentencepiece import sentencepiece_model_pb2
 
-from albert_tf.config import UserError, differences
+from albert_tf.config import UserError, differences, require
 from albert_tf.io import files
 from albert_tf.io.json_files import read_json, write_json
 from albert_tf.text.normalization import normalize, truncate_utf8
@@ -64,9 +64,9 @@ def train_vocabulary(
     sample_characters: int = SAMPLE_CHARACTERS,
     character_coverage: float = 0.99995,
     source: str = "",
-    say: Callable[[str], None] = lambda line: None,
+    log: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
-    """Returns the summary of a vocabulary, trained unless it is there already.
+    """Trains a vocabulary unless it exists already; returns its summary.
 
     The directory appears when it is complete. The same lines and settings
     give the same bytes.
@@ -76,16 +76,17 @@ def train_vocabulary(
         output_dir: gets the tokenizer's files, `spiece.vocab` and
             `vocab_summary.json`.
         vocab_size: number of pieces, the special ones included.
-        do_lower_case: whether text is lower-cased.
-        keep_accents: whether accents stay.
+        do_lower_case: lower-cases the text.
+        keep_accents: keeps accents.
         seed: of the sample of lines.
-        input_sentence_size: most lines to train on, drawn at random.
-        sample_characters: most characters to train on, likewise; each line
-            counts for ten more.
+        input_sentence_size: maximum number of lines to train on, drawn at
+            random.
+        sample_characters: maximum number of characters to train on, likewise;
+            each line counts for ten more.
         character_coverage: share of the characters that become pieces.
-        source: what names the lines; a finished directory with another
-            source is refused.
-        say: takes a line for each stage of the training.
+        source: fingerprint of the lines; a finished directory of another one
+            is refused.
+        log: takes a line for each stage of the training.
 
     Raises:
         UserError: when there is no text, when the text does not suit
@@ -108,19 +109,17 @@ def train_vocabulary(
         return finished
     with files.new_directory(output_dir) as directory:
         counts = {"lines": 0, "empty_lines": 0, "sentences": 0, "bytes": 0}
-        sentences = _sentences(
-            lines,
-            counts,
-            do_lower_case=do_lower_case,
-            keep_accents=keep_accents,
-        )
+        clean_up = {
+            "do_lower_case": do_lower_case,
+            "keep_accents": keep_accents,
+        }
         sample = _sample(
-            sentences,
-            most_sentences=input_sentence_size,
-            most_characters=sample_characters,
+            _sentences(lines, counts, clean_up),
+            max_sentences=input_sentence_size,
+            max_characters=sample_characters,
             seed=seed,
         )
-        say(
+        log(
             f"Training on {len(sample)} of {counts['sentences']} sentences, "
             f"{sum(map(len, sample))} characters."
         )
@@ -128,11 +127,9 @@ def train_vocabulary(
             sample,
             vocab_size=vocab_size,
             character_coverage=character_coverage,
-            say=say,
+            log=log,
         )
-        tokenizer = SentencePieceTokenizer(
-            model_bytes, do_lower_case=do_lower_case, keep_accents=keep_accents
-        )
+        tokenizer = SentencePieceTokenizer(model_bytes, **clean_up)
         _check_recipe(tokenizer)
         summary = {
             "settings": settings,
@@ -147,16 +144,15 @@ def train_vocabulary(
 
 
 def check_output_directory(output_dir: str) -> None:
-    """Raises UserError for what is neither new, empty nor a vocabulary's."""
-    if os.path.exists(os.path.join(output_dir, SUMMARY_FILE)):
-        return
-    if os.path.isdir(output_dir) and not os.listdir(output_dir):
-        return
-    if os.path.lexists(output_dir):
-        raise UserError(
-            f"{output_dir} exists and holds no {SUMMARY_FILE}; choose a new "
-            f"directory."
-        )
+    """Raises UserError unless a directory is new, empty or a vocabulary's."""
+    is_empty = os.path.isdir(output_dir) and not os.listdir(output_dir)
+    require(
+        is_empty
+        or os.path.exists(os.path.join(output_dir, SUMMARY_FILE))
+        or not os.path.lexists(output_dir),
+        f"{output_dir} exists and holds no {SUMMARY_FILE}; choose a new "
+        "directory.",
+    )
 
 
 def _finished_summary(
@@ -174,29 +170,22 @@ def _finished_summary(
         # An earlier version had no such limit, and needed none here.
         theirs = {_NEW_SETTING: settings[_NEW_SETTING], **theirs}
     changes = differences(settings, theirs)
-    if changes:
-        raise UserError(
-            f"{output_dir} holds a vocabulary with other settings "
-            f"({'; '.join(changes)}); choose a new directory."
-        )
+    require(
+        not changes,
+        f"{output_dir} holds a vocabulary with other settings "
+        f"({'; '.join(changes)}); choose a new directory.",
+    )
     return summary
 
 
 def _sentences(
-    lines: Iterable[str],
-    counts: dict[str, int],
-    *,
-    do_lower_case: bool,
-    keep_accents: bool,
+    lines: Iterable[str], counts: dict[str, int], clean_up: dict[str, bool]
 ) -> Iterator[str]:
-    """Yields clean sentences that SentencePiece takes; adds to `counts`."""
+    """Yields clean sentences of bounded length; adds to `counts`."""
     for line in lines:
         counts["lines"] += 1
-        text = normalize(
-            line, do_lower_case=do_lower_case, keep_accents=keep_accents
-        )
-        if not text:
-            counts["empty_lines"] += 1
+        text = normalize(line, **clean_up)
+        counts["empty_lines"] += not text
         for sentence in _split_long(text):
             counts["sentences"] += 1
             counts["bytes"] += len(sentence.encode())
@@ -222,14 +211,14 @@ def _split_long(text: str) -> Iterator[str]:
 def _sample(
     sentences: Iterable[str],
     *,
-    most_sentences: int,
-    most_characters: int,
+    max_sentences: int,
+    max_characters: int,
     seed: int,
 ) -> list[str]:
-    """Returns all sentences, or as many as may be, drawn at random.
+    """Returns all sentences, or a random sample within the limits.
 
     Not left to SentencePiece, which reads everything into memory first, and
-    whose sample is another one in every process, whatever its seed.
+    samples differently in every process, whatever its seed.
     """
     rng = random.Random(seed)
     # The sentences of the lowest priorities; the highest of them first.
@@ -242,7 +231,7 @@ def _sample(
             continue
         heapq.heappush(kept, (-priority, number, sentence))
         num_characters += len(sentence) + _SENTENCE_COST
-        while len(kept) > most_sentences or num_characters > most_characters:
+        while len(kept) > max_sentences or num_characters > max_characters:
             negative_priority, _, dropped = heapq.heappop(kept)
             limit = -negative_priority
             num_characters -= len(dropped) + _SENTENCE_COST
@@ -250,8 +239,8 @@ def _sample(
     return [sentence for _, _, sentence in kept]
 
 
-# A process of its own: it reports how far it is, while SentencePiece holds
-# Python's lock; and what ends it for lack of memory does not end this one.
+# A process of its own, since SentencePiece holds Python's lock, and running out
+# of memory must not end this process.
 _TRAINER = """
 import json, signal, sys, sentencepiece
 signal.signal(signal.SIGPIPE, signal.SIG_DFL)
@@ -262,7 +251,7 @@ sentencepiece.SentencePieceTrainer.train(
     **json.loads(sys.argv[1]),
 )
 """
-# What it logs of its stages, of which the second of two EM steps adds nothing.
+# Its log lines of stages, without the second of two EM steps.
 _STAGE = re.compile(r"unigram_model_trainer.*LOG\(INFO\) (?!EM sub_iter=1)(.*)")
 
 
@@ -271,7 +260,7 @@ def _train(
     *,
     vocab_size: int,
     character_coverage: float,
-    say: Callable[[str], None],
+    log: Callable[[str], None],
 ) -> bytes:
     """Returns a SentencePiece model by the recipe."""
     if not sentences:
@@ -309,7 +298,7 @@ def _train(
             for line in io.TextIOWrapper(process.stderr, errors="replace"):
                 last = line
                 if stage := _STAGE.search(line):
-                    say(f"{time.monotonic() - begin:.0f} s: {stage[1]}")
+                    log(f"{time.monotonic() - begin:.0f} s: {stage[1]}")
         except BaseException:
             process.kill()
             raise
@@ -321,7 +310,7 @@ def _train(
 
 
 def _explain(exit_code: int, error: str, vocab_size: int) -> str:
-    """Returns what the end of SentencePiece's trainer means for a user."""
+    """Returns a message about a failure of SentencePiece's trainer."""
     if exit_code < 0:
         return (
             f"The training was ended by signal {-exit_code}, perhaps for lack "
@@ -343,7 +332,7 @@ def _explain(exit_code: int, error: str, vocab_size: int) -> str:
 
 
 def _check_recipe(tokenizer: SentencePieceTokenizer) -> None:
-    """Asserts what google-research/albert's models rely on."""
+    """Asserts the ids that google-research/albert's models rely on."""
     first = tokenizer.pieces(range(len(FIRST_PIECES)))
     assert first == FIRST_PIECES, first
     assert FIRST_PIECES.index("(") in tokenizer.encode("(")

@@ -1,16 +1,16 @@
-"""What was met while a corpus was read: `CorpusReport`.
+"""Faults and counts of reading a corpus: `CorpusReport`.
 
 Faults have names that begin with `bad/` and are counted in lines; they are
-told to the user, and too large a share of bad lines stops the work. Events
-like `long_lines_parted` are counted and harm nothing.
+reported, and too large a share of bad lines stops the job. Events like
+`long_lines_parted` are counted and harm nothing.
 """
 
 import dataclasses
 from collections import Counter
 
-from albert_tf.config import UserError
+from albert_tf.config import require
 
-# Every fault: what it is called in a message, and what to do about it.
+# Every fault: its name in a message, and its remedy.
 FAULTS = {
     "bad/not_utf8": (
         "not UTF-8",
@@ -18,7 +18,7 @@ FAULTS = {
     ),
     "bad/control_characters": (
         "control characters",
-        "leave out what is no text",
+        "remove binary data",
     ),
     "bad/not_json": (
         "not JSON",
@@ -30,7 +30,7 @@ FAULTS = {
     ),
     "bad/empty_documents": (
         "empty documents",
-        "leave out what is empty",
+        "remove empty documents",
     ),
     "bad/cut_gzip": (
         "cut or damaged gzip",
@@ -41,25 +41,24 @@ FAULTS = {
 
 @dataclasses.dataclass
 class CorpusReport:
-    """The account of reading files; one per file or one for many.
+    """Counts of reading files; one report per file or one for many.
 
     Attributes:
         counts: `lines`, `documents`, `characters`, `bad_lines`, lines per
             fault (see FAULTS) and harmless events. A line with several
             faults is one bad line. An empty file is one bad line too.
-        first_places: where each fault was met first: "path, line 3".
+        first_places: the first location of each fault: "path, line 3".
     """
 
     counts: Counter[str] = dataclasses.field(default_factory=Counter)
     first_places: dict[str, str] = dataclasses.field(default_factory=dict)
-    # The last place of each fault, and under "" that of any.
+    # The last location of each fault, and under "" that of any.
     _last_places: dict[str, str] = dataclasses.field(
         default_factory=dict, repr=False, compare=False
     )
 
     def fault(self, reason: str, path: str, line: int) -> None:
-        """Counts a fault of a line, once however often it is met there."""
-        assert reason in FAULTS, reason
+        """Counts a fault of a line, once however often it occurs there."""
         place = f"{path}, line {line}"
         self.counts[reason] += self._last_places.get(reason) != place
         self.counts["bad_lines"] += self._last_places.get("") != place
@@ -67,7 +66,7 @@ class CorpusReport:
         self.first_places.setdefault(reason, place)
 
     def merge(self, other: "CorpusReport") -> None:
-        """Adds the account of files that come after those of this one."""
+        """Adds the report of files that come after those of this one."""
         self.counts.update(other.counts)
         for reason, place in other.first_places.items():
             self.first_places.setdefault(reason, place)
@@ -93,10 +92,9 @@ class CorpusReport:
 
     def check(self, max_bad_fraction: float) -> None:
         """Raises UserError if the share of bad lines is above the allowed."""
-        if self.bad_fraction <= max_bad_fraction:
-            return
         remedies = ", ".join(FAULTS[reason][1] for reason in self.first_places)
-        raise UserError(
+        require(
+            self.bad_fraction <= max_bad_fraction,
             f"{self.describe_faults()}; max_bad_fraction={max_bad_fraction:g} "
-            f"is allowed. Either {remedies}, or raise --max_bad_fraction."
+            f"is allowed. Either {remedies}, or raise --max_bad_fraction.",
         )

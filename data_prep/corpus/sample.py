@@ -1,4 +1,4 @@
-"""Draws documents to learn from: where sentences end, how large records get.
+"""Samples documents, to train the sentence splitter and estimate sizes.
 
 Main entry: `CorpusSample`. It is priority sampling (Duffield, Lund and
 Thorup, Journal of the ACM 2007): each document has the priority size / u with
@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 # Punkt reads about 0.8 million characters a second.
 SAMPLE_CHARS = 1_000_000
-# Of a document so much is kept.
+# Characters of a document that are kept.
 _EXCERPT_CHARS = 15_000
-# A document counts for at least so much, so that there are not too many.
-_LEAST_CHARS = 200
+# Minimum size that a document counts for, so that there are not too many.
+_MIN_CHARS = 200
 
 
 class SampledDocument(NamedTuple):
@@ -49,7 +49,7 @@ class CorpusSample:
         )
 
     def add(self, name: str, paragraphs: Sequence[str]) -> None:
-        """Takes a document in, or not."""
+        """Adds a document if its priority is high enough."""
         size = sum(map(len, paragraphs))
         digest = hashlib.blake2b(
             name.encode("utf-8", "surrogatepass"), digest_size=8
@@ -61,12 +61,12 @@ class CorpusSample:
             self._push(SampledDocument(priority, name, size, excerpt))
 
     def merge(self, other: "CorpusSample") -> None:
-        """Takes in what another sample holds."""
+        """Adds the documents of another sample."""
         for document in other._kept:
             self._push(document)
 
     def _push(self, document: SampledDocument) -> None:
-        """Takes a document in; those that are too much are dropped."""
+        """Adds a document; those below the bound are dropped."""
         heapq.heappush(self._kept, document)
         self._num_characters += _excerpt_size(document)
         # Without the lowest, which is no part of it, the sample is complete
@@ -84,8 +84,7 @@ class CorpusSample:
     ) -> list[tuple[float, SampledDocument]]:
         """Returns a sample, each document with the characters it stands for.
 
-        `num_characters` is how large the sample is to be, about; at most
-        SAMPLE_CHARS.
+        The sample has about `num_characters`, at most SAMPLE_CHARS.
         """
         documents = sorted(self._kept, reverse=True)
         least = 0.0
@@ -107,12 +106,12 @@ class CorpusSample:
         return ["\n\n".join(document.paragraphs) for document in documents]
 
     def to_json(self) -> list[list[Any]]:
-        """Returns what `from_json` takes."""
+        """Returns the rows that `from_json` takes."""
         return [list(document) for document in sorted(self._kept)]
 
     @classmethod
     def from_json(cls, rows: Iterable[Iterable[Any]]) -> "CorpusSample":
-        """Returns the sample that `to_json` described."""
+        """Returns the sample of rows from `to_json`."""
         documents = (SampledDocument(*row) for row in rows)
         return cls(
             d._replace(paragraphs=tuple(d.paragraphs)) for d in documents
@@ -129,4 +128,4 @@ def head(paragraphs: Iterable[str], num_characters: int) -> Iterator[str]:
 
 
 def _excerpt_size(document: SampledDocument) -> int:
-    return max(_LEAST_CHARS, sum(map(len, document.paragraphs)))
+    return max(_MIN_CHARS, sum(map(len, document.paragraphs)))

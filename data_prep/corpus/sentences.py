@@ -1,62 +1,49 @@
 """Splits paragraphs into sentences.
 
-`SENTENCE_SPLITTERS` names the ways. Punkt (Kiss and Strunk, Computational
-Linguistics 2006) learns the corpus' abbreviations and sentence starters from
-the corpus itself: no language is built in and nothing is downloaded. It judges
-the marks . ! ? alone; those of other scripts end sentences by Unicode's rules.
+`SENTENCE_SPLITTERS` has a row for each way. Punkt (Kiss and Strunk,
+Computational Linguistics 2006) learns the corpus' abbreviations and sentence
+starters from the corpus itself: no language is built in and nothing is
+downloaded. It judges the marks . ! ? alone; those of other scripts end
+sentences by Unicode's rules.
 """
 
+import abc
 import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 
-class SentenceSplitter(Protocol):
-    """What a way of splitting can do."""
+class SentenceSplitter(abc.ABC):
+    """Splits paragraphs into sentences; one without parameters by default."""
 
     @classmethod
     def train(cls, texts: Iterable[str]) -> Self:
         """Returns a splitter for a corpus like `texts`."""
-        ...
-
-    @classmethod
-    def from_json(cls, parameters: Mapping[str, Any]) -> Self:
-        """Returns the splitter that `to_json` described."""
-        ...
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns what was learned, ready for JSON; {} if nothing is."""
-        ...
-
-    def split(self, paragraph: str) -> list[str]:
-        """Returns the sentences of a paragraph, in order, none empty."""
-        ...
-
-
-class NewlineSplitter:
-    """Takes every line for a sentence."""
-
-    @classmethod
-    def train(cls, texts: Iterable[str]) -> Self:
-        """Returns a splitter; there is nothing to learn."""
         del texts
         return cls()
 
     @classmethod
     def from_json(cls, parameters: Mapping[str, Any]) -> Self:
-        """Returns a splitter."""
+        """Returns the splitter with the parameters from `to_json`."""
         del parameters
         return cls()
 
     def to_json(self) -> dict[str, Any]:
-        """Returns {}."""
+        """Returns the trained parameters, ready for JSON."""
         return {}
+
+    @abc.abstractmethod
+    def split(self, paragraph: str) -> list[str]:
+        """Returns the sentences of a paragraph, in order, none empty."""
+
+
+class NewlineSplitter(SentenceSplitter):
+    """Takes every line for a sentence."""
 
     def split(self, paragraph: str) -> list[str]:
         """Returns the lines that are not blank."""
-        lines = (line.strip() for line in paragraph.split("\n"))
-        return [line for line in lines if line]
+        return [s for s in map(str.strip, paragraph.split("\n")) if s]
 
 
 class _Contexts(dict[str, int]):
@@ -80,7 +67,7 @@ MAX_SENTENCE_CHARS = 10_000
 _PLAIN_END = re.compile(
     r"""["(]?([“‘]?[^\W\d_]{2,})(?:([!?])|\.)(?:\s+[^\s.\-]|[^\s.\-]$)"""
 )
-# Contexts of a possible end whose answer is kept, for those not plain.
+# Size of the cache of answers, for contexts that are not plain.
 _CACHED_CONTEXTS = 100_000
 
 # The property Sentence_Terminal of Unicode 18.0, in the Basic Multilingual
@@ -133,8 +120,8 @@ _ASCII_MARK = re.compile("[.!?]")
 _MARK_AT_END = re.compile(rf"[{_MARKS}\u2026][{_CLOSING}\s]*\Z")
 
 
-class PunktSplitter:
-    """Splits where Punkt's parameters see the end of a sentence.
+class PunktSplitter(SentenceSplitter):
+    """Splits paragraphs by Punkt.
 
     Gives the sentences of NLTK's PunktSentenceTokenizer. A word of letters
     that is neither an abbreviation nor the first of a collocation ends a
@@ -183,7 +170,7 @@ class PunktSplitter:
 
     @classmethod
     def from_json(cls, parameters: Mapping[str, Any]) -> Self:
-        """Returns the splitter that `to_json` described."""
+        """Returns the splitter with the parameters from `to_json`."""
         from nltk.tokenize import punkt
 
         restored = punkt.PunktParameters()
@@ -287,7 +274,7 @@ def _with_short_lines(text: str) -> str:
 
 @functools.cache
 def _quick_token_class() -> type:
-    """Returns NLTK's token with short ways to answers that are often plain."""
+    """Returns NLTK's token class with fast paths for plain words."""
     from nltk.tokenize import punkt
 
     class Token(punkt.PunktToken):

@@ -1,4 +1,4 @@
-"""Estimates from a sample what a build will make of its corpus.
+"""Estimates sizes and shares of a build from a sample of its corpus.
 
 Main entries: `estimate_build` and `build_warnings`.
 """
@@ -14,33 +14,33 @@ from data_prep.corpus.sample import CorpusSample
 from data_prep.corpus.sentences import SentenceSplitter, has_end
 from data_prep.pretraining.record_maker import RecordMaker
 
-# Whose random draws are taken.
+# The split whose random draws are taken.
 _SPLIT = "train"
-# Characters that records are made of to learn how large they are.
+# Characters of which records are made to estimate their size.
 _SIZE_SAMPLE_CHARS = 300_000
-# Bytes of records a character becomes at the least, in one copy.
-_LEAST_RATIO = 0.01
+# Minimum bytes of records per character, in one copy.
+_MIN_RATIO = 0.01
 # A TFRecord's length and its two checksums.
 _RECORD_OVERHEAD = 16
 
-# Above these shares something is wrong with the text or the settings.
-_MOST_PADDING = 0.3
-_MOST_LOST = 0.01
-_MOST_UNKNOWN = 0.02
+# Above these shares the text or the settings are likely wrong.
+_MAX_PADDING = 0.3
+_MAX_LOST = 0.01
+_MAX_UNKNOWN = 0.02
 # A sentence above this length without an end mark is none, most likely; the
 # user is warned if more than so much of the text is made of them.
 _LONG_WITHOUT_END = 200
-_MOST_WITHOUT_END = 0.5
+_MAX_WITHOUT_END = 0.5
 # Unknown words in a warning, and characters of each.
 _SHOWN_WORDS = 5
 _SHOWN_CHARS = 20
 
 
 class BuildEstimate(NamedTuple):
-    """What a build will make of its corpus, about.
+    """Estimates of a build.
 
     Attributes:
-        bytes_per_character: bytes of records from a character, in one copy.
+        bytes_per_character: bytes of records per character, in one copy.
         padding_share: of the tokens in records, those that are padding.
         lost_share: of the text's tokens, those that are in no record.
         unknown_share: of the text's tokens, those that are unknown.
@@ -82,7 +82,7 @@ def estimate_build(
     filled = expected[f"{_SPLIT}/instance_tokens"] / max(1.0, room)
     return BuildEstimate(
         # Where no document of the sample makes a record, others may.
-        max(num_bytes / max(1.0, num_characters), _LEAST_RATIO),
+        max(num_bytes / max(1.0, num_characters), _MIN_RATIO),
         max(0.0, 1 - filled) if room else 0.0,
         expected[f"{_SPLIT}/skipped/tokens"] / tokens,
         expected[f"{_SPLIT}/unknown_tokens"] / tokens,
@@ -116,23 +116,23 @@ def build_warnings(
     if config.sentence_splitter == "newline":
         splitter = "--sentence_splitter=punkt if lines hold several sentences"
     shorter = "a lower --max_seq_length"
-    if config.short_seq_prob > _MOST_PADDING:
+    if config.short_seq_prob > _MAX_PADDING:
         shorter = "a lower --short_seq_prob"
     found = []
-    if estimate.padding_share > _MOST_PADDING:
+    if estimate.padding_share > _MAX_PADDING:
         found.append(
             f"{_percent(estimate.padding_share)} of the records will be "
             f"padding at max_seq_length={config.max_seq_length}; consider "
             f"{_alternatives(separator, shorter)}."
         )
-    if estimate.lost_share > _MOST_LOST:
+    if estimate.lost_share > _MAX_LOST:
         kept = _alternatives(separator, splitter, "--sentence_objective=none")
         found.append(
             f"{_percent(estimate.lost_share)} of the tokens will be in no "
             "record, since a document of one sentence makes no pair of "
             f"segments; consider {kept}."
         )
-    if estimate.unknown_share > _MOST_UNKNOWN:
+    if estimate.unknown_share > _MAX_UNKNOWN:
         words = ", ".join(_unknown_words(sample, tokenizer))
         found.append(
             f"{_percent(estimate.unknown_share)} of the tokens will be unknown "
@@ -163,9 +163,9 @@ def sentence_end_warnings(
         total += weight
         share = sum(lengths) / sum(map(len, document.paragraphs))
         without_end += weight * share
-        if share > _MOST_WITHOUT_END:
+        if share > _MAX_WITHOUT_END:
             first = first or document.name
-    if first and without_end > _MOST_WITHOUT_END * total:
+    if first and without_end > _MAX_WITHOUT_END * total:
         yield (
             f"Warning: about {without_end / total:.0%} of the text (such as "
             f"{first}) has no sentence ends in {_LONG_WITHOUT_END} characters "

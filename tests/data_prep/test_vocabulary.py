@@ -98,6 +98,7 @@ train_vocabulary(lines, sys.argv[2], vocab_size=100, input_sentence_size=200)
 """
 
 
+@pytest.mark.slow
 def test_same_bytes_in_another_process(tmp_path, sentences):
     options = {"vocab_size": 100, "input_sentence_size": 200}
     train_vocabulary(sentences, tmp_path / "a", **options)
@@ -117,14 +118,11 @@ def test_seed_draws_the_sample(tmp_path, sentences):
         train_vocabulary(sentences, directory, vocab_size=100, **options)
         return (directory / "spiece.model").read_bytes()
 
-    sampled = [
-        model("1", input_sentence_size=200, seed=1),
-        model("2", input_sentence_size=200, seed=2),
-        model("head", input_sentence_size=799),
-    ]
-    assert len({*sampled, model("all")}) == 4
+    whole = model("all")
+    sampled = [model(f"{n}", input_sentence_size=200, seed=n) for n in (1, 2)]
+    assert len({*sampled, whole}) == 3
     # Nothing is drawn when all fit.
-    assert model("3", input_sentence_size=800, seed=3) == model("4")
+    assert model("3", input_sentence_size=800, seed=3) == whole
 
 
 def test_sample_is_of_the_whole_input(tmp_path, sentences):
@@ -169,16 +167,6 @@ def test_foreign_directory_is_left_alone(tmp_path, sentences):
         train_vocabulary(sentences, tmp_path / "file/v", vocab_size=100)
 
 
-def test_a_neighbour_of_the_new_directory_is_left_alone(tmp_path, sentences):
-    (tmp_path / "v").mkdir()
-    (tmp_path / "v.tmp").mkdir()
-    (tmp_path / "v.tmp/notes.txt").write_text("mine")
-    train_vocabulary(sentences, f"{tmp_path}/v/", vocab_size=100)
-    assert load_tokenizer(tmp_path / "v").vocab_size == 100
-    assert sorted(os.listdir(tmp_path)) == ["v", "v.tmp"]
-    assert (tmp_path / "v.tmp/notes.txt").read_text() == "mine"
-
-
 @pytest.mark.parametrize(
     ("vocab_size", "expected"),
     [
@@ -202,10 +190,9 @@ def test_size_that_does_not_suit(
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("lines", [[], ["", " \n", "\u3000"]])
-def test_no_text(tmp_path, lines):
+def test_no_text(tmp_path):
     with pytest.raises(UserError, match="holds no text"):
-        train_vocabulary(lines, tmp_path / "v", vocab_size=100)
+        train_vocabulary(["", " \n"], tmp_path / "v", vocab_size=100)
 
 
 def test_long_lines_are_split_and_empty_ones_counted(tmp_path, sentences):
@@ -230,25 +217,16 @@ def test_long_lines_are_split_and_empty_ones_counted(tmp_path, sentences):
 def test_the_sample_is_bounded_in_characters(tmp_path, sentences):
     said = []
     options = {"vocab_size": 100, "sample_characters": 5000}
-    train_vocabulary(sentences, tmp_path / "a", **options, say=said.append)
+    train_vocabulary(sentences, tmp_path / "a", **options, log=said.append)
     found = re.match(r"Training on (\d+) of 800 sentences, (\d+) char", said[0])
     # Each sentence counts for ten characters more.
     assert 4800 < int(found[2]) + 10 * int(found[1]) <= 5000
     # An even draw: as long on average as all are.
     mean = sum(map(len, sentences)) / 800
     assert int(found[2]) / int(found[1]) == pytest.approx(mean, rel=0.1)
-    train_vocabulary(sentences, tmp_path / "b", **options)
-    assert read_files(tmp_path / "a") == read_files(tmp_path / "b")
-    train_vocabulary(sentences, tmp_path / "c", seed=1, **options)
-    assert read_files(tmp_path / "a") != read_files(tmp_path / "c")
-
-
-def test_stages_of_the_training_are_reported(tmp_path, sentences):
-    said = []
-    train_vocabulary(sentences, tmp_path / "v", vocab_size=100, say=said.append)
-    stages = "\n".join(said)
+    # Stages of the training are logged too.
     for stage in ("Making suffix array", "EM sub_iter=0 size="):
-        assert re.search(rf"^\d+ s: {stage}", stages, re.M)
+        assert re.search(rf"^\d+ s: {stage}", "\n".join(said), re.M)
 
 
 def test_a_vocabulary_from_before_the_limit_is_finished(tmp_path, sentences):

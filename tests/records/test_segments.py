@@ -64,7 +64,7 @@ settings_of_a_cut = st.fixed_dictionaries(
 every_second_word = st.integers(1, 9)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(sentence_sizes, settings_of_a_cut, every_second_word)
 def test_sentence_order_pairs_are_consecutive_text_of_bounded_length(
     sizes, how, word_size
@@ -84,7 +84,7 @@ def test_sentence_order_pairs_are_consecutive_text_of_bounded_length(
         assert counts["skipped/tokens"] == sum(sizes)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(
     st.sampled_from(["sop", "none"]),
     sentence_sizes,
@@ -113,7 +113,7 @@ def test_every_token_is_in_an_instance_of_every_copy(
         assert counts["repeated_tokens"] == 0
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(sentence_sizes, st.integers(16, 64))
 def test_segments_begin_at_sentences_or_at_words_of_long_ones(sizes, length):
     word_starts = np.arange(2000) % 3 == 0
@@ -134,7 +134,7 @@ def test_segments_begin_at_sentences_or_at_words_of_long_ones(sizes, length):
             assert place in borders or word_starts[place] or no_room
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(
     st.lists(sentence_sizes, min_size=1, max_size=4),
     settings_of_a_cut,
@@ -164,7 +164,7 @@ def test_next_sentences_follow_or_are_of_another_document(all_sizes, how, data):
         assert counts["without_other_document"] <= len(instances)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(sentence_sizes, min_size=2, max_size=4), settings_of_a_cut)
 def test_next_sentence_loses_no_text(all_sizes, how):
     documents = library(*all_sizes)

@@ -120,27 +120,23 @@ def test_punkt_json_is_what_nltk_learned():
     assert learned.sent_starters and contexts
 
 
+@pytest.mark.slow
 def test_the_order_of_hashes_does_not_matter(punkt):
     code = (
         "import json, sys;"
         "from data_prep.corpus.sentences import PunktSplitter;"
         f"print(json.dumps(PunktSplitter.train([{TEXT!r}]).to_json()))"
     )
-    for seed in ("1", "2"):
-        output = subprocess.run(
-            [sys.executable, "-c", code],
-            env=os.environ
-            | {"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
-            capture_output=True,
-            check=True,
-            text=True,
-        ).stdout
-        assert output == json.dumps(punkt.to_json()) + "\n"
+    environment = {"PYTHONHASHSEED": "1", "PYTHONPATH": ":".join(sys.path)}
+    output = subprocess.check_output(
+        [sys.executable, "-c", code], env=os.environ | environment, text=True
+    )
+    assert output == json.dumps(punkt.to_json()) + "\n"
 
 
 @pytest.mark.parametrize("unit", ["word ", "a.b", ". ", "So it is. ", "走了"])
 def test_long_lines_are_split_in_pieces_and_keep_their_text(punkt, unit):
-    text = unit * (300_000 // len(unit))
+    text = unit * (150_000 // len(unit))
     sentences = punkt.split(text)
     assert "".join(sentences).replace(" ", "") == text.replace(" ", "")
     if "So" in unit:
@@ -192,7 +188,7 @@ ENDS = st.sampled_from(["", ".", "!", "?", "..", "...", ".)", '."', "?!", ".'",
                         ".”", ",", ".]", ". . ."])  # fmt: skip
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     st.lists(
         st.tuples(
@@ -268,7 +264,7 @@ UNICODE_END = regex.compile(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(st.text("他走ではराم١،，、。！？।؟։」』）”»\u3000 —：", max_size=40))
 def test_sentences_are_those_of_unicode(punkt, text):
     marked = UNICODE_END.sub(lambda match: match[0] + "|", text)

@@ -13,6 +13,7 @@ from albert_tf.io import files
 from data_prep.pretraining import beam_runner, build_plan, pretraining_data
 from data_prep.pretraining.beam_files import BeamFiles, files_of, list_files
 from data_prep.pretraining.build_estimate import BuildEstimate
+from data_prep.pretraining.local_runner import LocalRunner
 from data_prep.pretraining.pretraining_data import build_pretraining_data
 from data_prep.pretraining.record_maker import RecordMaker
 
@@ -123,6 +124,7 @@ def test_the_bytes_are_those_of_the_local_runner(
         assert min(shard["num_records"] for shard in shards) == 0
 
 
+@pytest.mark.slow
 def test_an_evaluation_input_and_a_finished_directory(build, tmp_path, corpus):
     """A finished directory is surveyed but not written again."""
     inputs = [f"{corpus}/b", f"{corpus}/c.jsonl"]
@@ -155,7 +157,8 @@ def test_processes_write_the_same_bytes(build, tmp_path, monkeypatch):
     assert_same(tmp_path)
 
 
-def test_a_failed_build_is_told_of_and_begun_anew(build, tmp_path, monkeypatch):
+@pytest.mark.slow
+def test_a_failed_build_is_begun_anew(build, tmp_path, monkeypatch):
     build("local")
 
     def fail(self, unit, counts):
@@ -173,35 +176,28 @@ def test_a_failed_build_is_told_of_and_begun_anew(build, tmp_path, monkeypatch):
     assert_same(tmp_path)
 
 
-def test_a_build_stopped_behind_its_shards_only_ends(
-    build, tmp_path, monkeypatch
+@pytest.mark.slow
+@pytest.mark.parametrize("first", ["local", "beam"])
+def test_any_runner_resumes_a_build_whose_shards_are_written(
+    build, tmp_path, monkeypatch, first
 ):
     build("local")
     with monkeypatch.context() as patch:
         patch.setattr(pretraining_data, "make_metadata", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            build("beam", runner="beam")
+            build("beam", runner=first)
     with pytest.raises(UserError, match="begun with other settings"):
         build("beam", runner="beam", settings={"random_seed": 7})
+    monkeypatch.setattr(beam_runner, "_add_build", lambda *_: 1 / 0)
+    monkeypatch.setattr(LocalRunner, "_make_parts", lambda *_: 1 / 0)
     shard = tmp_path / "beam" / "train-00000-of-00001.tfrecord"
     whole = shard.read_bytes()
-    with monkeypatch.context() as patch:
-        patch.setattr(beam_runner, "_add_build", lambda *_: 1 / 0)
-        shard.write_bytes(whole[:-1])
-        with pytest.raises(ZeroDivisionError):
-            build("beam", runner="beam")
-        shard.write_bytes(whole)
-        build("beam", runner="beam")
-    assert_same(tmp_path)
-
-
-def test_one_runner_ends_what_the_other_began(build, tmp_path, monkeypatch):
-    build("local")
-    with monkeypatch.context() as patch:
-        patch.setattr(pretraining_data, "make_metadata", lambda *_: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            build("beam")
-    build("beam", runner="beam")
+    second = "local" if first == "beam" else "beam"
+    shard.write_bytes(whole[:-1])
+    with pytest.raises(ZeroDivisionError):
+        build("beam", runner=second)
+    shard.write_bytes(whole)
+    build("beam", runner=second)
     assert_same(tmp_path)
 
 
@@ -320,7 +316,7 @@ def test_remote_paths_give_the_same_bytes(build, tmp_path, remote):
         build("memory://store/out", settings={"num_shards": 2}, **keywords)
 
 
-def test_remote_and_local_inputs_are_told_apart(build, corpus, remote):
+def test_remote_and_local_inputs_together(build, corpus, remote):
     inputs = ["memory://store/corpus/*.txt", f"{corpus}/c.jsonl"]
     metadata = build("both", inputs=inputs, runner="beam")
     described = metadata["settings"]["inputs"]["train"]
@@ -386,7 +382,7 @@ def test_remote_directories_are_listed_as_local_ones(remote):
         list_files([f"{folder}/deep/.b/c/d"])
 
 
-def test_a_file_that_cannot_be_used_is_told_in_one_line(build, tmp_path):
+def test_a_file_that_cannot_be_used_is_named_in_one_line(build, tmp_path):
     """The first of two is named, as by the local runner."""
     for name in ("x.txt.gz", "y.txt.gz"):
         (tmp_path / name).write_bytes(b"plain text")
@@ -447,7 +443,7 @@ def test_a_file_that_cannot_be_used_is_told_in_one_line(build, tmp_path):
         ),
     ],
 )
-def test_mistakes_are_told_in_one_line(
+def test_mistakes_are_refused_in_one_line(
     build, remote, output, keywords, message
 ):
     with pytest.raises(UserError, match=message) as info:
@@ -455,7 +451,7 @@ def test_mistakes_are_told_in_one_line(
     assert "\n" not in str(info.value)
 
 
-def test_a_pipeline_that_is_not_run_is_told_of(build, monkeypatch):
+def test_a_pipeline_that_is_not_run_is_an_error(build, monkeypatch):
     class Made:
         state = "STOPPED"
 
@@ -467,7 +463,7 @@ def test_a_pipeline_that_is_not_run_is_told_of(build, monkeypatch):
         build("out", runner="beam")
 
 
-def test_without_beam_the_message_says_what_to_install(build, monkeypatch):
+def test_without_beam_the_message_names_its_requirements(build, monkeypatch):
     for name in ("beam_runner", "beam_files"):
         monkeypatch.delitem(sys.modules, f"data_prep.pretraining.{name}")
         monkeypatch.delattr(f"data_prep.pretraining.{name}")

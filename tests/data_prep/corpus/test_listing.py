@@ -1,0 +1,165 @@
+import os
+from pathlib import Path
+
+import pytest
+from reading_helpers import write
+
+from albert_tf.config import UserError
+from data_prep.corpus.listing import is_text_name, list_files
+
+
+def test_files_directories_and_globs_are_listed_once_and_sorted(
+    tmp_path, monkeypatch
+):
+    b = write(tmp_path / "b.txt", "b")
+    a = write(tmp_path / "deep" / "er" / "a.md", "a")
+    c = write(tmp_path / "c.text", "c")
+    write(tmp_path / "deep" / "table.csv", "not text")
+    assert list_files([str(tmp_path)]) == [b, a]
+    assert list_files([c, str(tmp_path), b]) == [b, c, a]
+    assert list_files([f"{tmp_path}/*.t*xt"]) == [b, c]
+    assert list_files([f"{tmp_path}/**/*.md"]) == [a]
+    assert list_files([f"{tmp_path}/deep/../b.txt", b]) == [b]
+    monkeypatch.chdir(tmp_path)
+    assert list_files([b, "b.txt"]) == [b]
+
+
+def test_the_order_of_the_file_system_does_not_matter(tmp_path, monkeypatch):
+    paths = [write(tmp_path / f"{name}.txt", name) for name in "abcdefgh"]
+    walk = os.walk
+
+    def backwards(directory, **keywords):
+        for folder, folders, names in walk(directory, **keywords):
+            yield folder, folders, sorted(names, reverse=True)
+
+    monkeypatch.setattr(os, "walk", backwards)
+    assert list_files([str(tmp_path)]) == paths
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("missing.txt", "missing.txt' does not exist"),
+        ("*.md", r"\*.md' holds no text"),
+        ("folder", "folder' holds no text"),
+        ("pipe.txt", r"pipe\.txt' is no regular file"),
+    ],
+)
+def test_an_input_without_text_is_named(tmp_path, name, message):
+    a = write(tmp_path / "a.txt", "a")
+    write(tmp_path / "folder" / "table.csv", "a")
+    os.mkfifo(tmp_path / "pipe.txt")
+    (tmp_path / "folder.txt").mkdir()
+    # A pipe in a directory is never opened: it would block.
+    assert list_files([str(tmp_path)]) == list_files([f"{tmp_path}/*.txt"])
+    with pytest.raises(UserError, match=message):
+        list_files([a, str(tmp_path / name)])
+    with pytest.raises(UserError, match="No input"):
+        list_files([])
+
+
+@pytest.mark.parametrize(
+    ("path", "is_taken"),
+    [
+        *((f"a{suffix}", True) for suffix in (".txt", ".md", ".jsonl")),
+        *((f"a{suffix}", True) for suffix in (".json", ".ndjson", ".TXT")),
+        ("x.y/A.JSONL.GZ", True),
+        ("/b.md", True),
+        ("a.gz", False),
+        ("a", False),
+        ("a.csv", False),
+        (".txt", False),
+        ("b/.a.txt", False),
+        (".b/a.txt", False),
+    ],
+)
+def test_names_that_are_taken_from_directories(path, is_taken):
+    assert is_text_name(path) is is_taken
+
+
+def test_a_directory_that_cannot_be_read_is_named(tmp_path, monkeypatch):
+    write(tmp_path / "closed" / "b.txt", "b")
+    scandir = os.scandir
+
+    def refuse(path):
+        if str(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(UserError, match="closed: Permission denied"):
+        list_files([str(tmp_path)])
+
+
+def test_hidden_names_in_directories_are_left_out(tmp_path):
+    a = write(tmp_path / ".corpus" / "a.txt", "a")
+    hidden = write(tmp_path / ".corpus" / ".b.txt", "b")
+    write(tmp_path / ".corpus" / "deep" / ".cache" / "er" / "d.txt", "d")
+    assert list_files([str(tmp_path / ".corpus")]) == [a]
+    # A file that is named itself is taken.
+    assert list_files([hidden]) == [hidden]
+    with pytest.raises(UserError, match="holds no text"):
+        list_files([str(tmp_path)])
+
+
+def test_linked_directories_are_followed_once(tmp_path):
+    write(tmp_path / "store" / "a.txt", "a")
+    inside = write(tmp_path / "corpus" / "deep" / "b.txt", "b")
+    folder = tmp_path / "corpus"
+    for name in ("y", "x", "z"):
+        (folder / name).symlink_to(tmp_path / "store")
+    (folder / "again").symlink_to(folder / "deep")
+    (folder / "deep" / "up").symlink_to(folder)
+    (folder / "deep" / "here").symlink_to(".")
+    (tmp_path / "store" / "itself").symlink_to("itself")
+    (tmp_path / "store" / "back").symlink_to(folder / "deep")
+    assert list_files([str(folder)]) == [
+        str(folder / "again" / "b.txt"),
+        str(folder / "x" / "a.txt"),
+    ]
+    assert os.path.samefile(inside, folder / "again" / "b.txt")
+
+
+def test_a_linked_file_is_read_once_by_its_first_path(tmp_path):
+    b = write(tmp_path / "b.txt", "b")
+    a, c = tmp_path / "a.txt", tmp_path / "c.md"
+    a.symlink_to(b)
+    c.symlink_to(b)
+    assert list_files([str(tmp_path)]) == [str(a)]
+    for inputs in ([b, str(c)], [str(c), b]):
+        assert list_files(inputs) == [b]
+    assert list_files([f"{tmp_path}/*"]) == [str(a)]
+
+
+def test_a_path_through_a_link_and_up_is_kept(tmp_path):
+    """A link's parent is not the directory that the link is in."""
+    write(tmp_path / "a.txt", "wrong")
+    write(tmp_path / "store" / "a.txt", "right")
+    (tmp_path / "store" / "deep").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "store" / "deep")
+    (path,) = list_files([str(tmp_path / "link" / ".." / "a.txt")])
+    assert Path(path).read_text() == "right"
+
+
+def test_a_dangling_link_is_named(tmp_path):
+    write(tmp_path / "a.txt", "a")
+    (tmp_path / "b.csv").symlink_to("gone")
+    list_files([str(tmp_path)])
+    (tmp_path / "c.txt").symlink_to("gone")
+    for inputs in (str(tmp_path), f"{tmp_path}/*.txt"):
+        with pytest.raises(UserError, match=r"c\.txt is a link to a missing"):
+            list_files([inputs])
+
+
+@pytest.mark.parametrize("name", [b"caf\xe9.txt", b"caf\xe9/a.txt"])
+def test_a_name_that_is_not_utf8_is_refused(tmp_path, name, monkeypatch):
+    path = os.path.join(os.fsencode(tmp_path), name)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as file:
+        file.write(b"text")
+    monkeypatch.chdir(os.path.dirname(path))
+    message = r"name '/.*caf\\udce9.*' is not UTF-8; rename it\.$"
+    for inputs in (str(tmp_path), os.path.basename(os.fsdecode(path))):
+        with pytest.raises(UserError, match=message) as error:
+            list_files([inputs])
+        str(error.value).encode()

@@ -1,13 +1,14 @@
 """Every task by its name, one row each."""
 
 import dataclasses
+import os
 from collections.abc import Callable, Sequence
 
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.custom import CLASSIFICATION
 from albert_tf.tasks.examples import ChoiceExample, Question
-from albert_tf.tasks.formats import race
 from albert_tf.tasks.formats.columns import find_split
+from albert_tf.tasks.formats.race import LEVELS, read_race
 from albert_tf.tasks.formats.squad import read_squad
 from albert_tf.tasks.glue import GLUE_TASKS
 from albert_tf.tasks.kinds.base import Kind
@@ -31,11 +32,7 @@ class SquadFiles:
     def read(
         self, data_dir: str, split: str, log: Callable[[str], None]
     ) -> list[Question]:
-        """Returns the questions of a split.
-
-        Raises:
-            UserError: see `read_squad`.
-        """
+        """Returns the questions of a split; see `read_squad`."""
         endings = (f"-{self.version}.json", ".json")
         return read_squad(find_split(data_dir, split, endings))
 
@@ -45,21 +42,21 @@ class RaceFiles:
     """RACE's files as they are downloaded.
 
     Attributes:
-        levels: that are read.
+        levels: to read.
     """
 
-    levels: tuple[str, ...] = race.LEVELS
-    splits: tuple[str, ...] = race.SPLITS
+    levels: tuple[str, ...] = LEVELS
+    splits: tuple[str, ...] = ("train", "dev", "test")
 
     def read(
         self, data_dir: str, split: str, log: Callable[[str], None]
     ) -> Sequence[ChoiceExample]:
-        """Returns the questions of a split.
-
-        Raises:
-            UserError: see `read_race`.
-        """
-        return race.read_race(data_dir, split, self.levels)
+        """Returns the questions of a split; see `read_race`."""
+        return read_race(
+            os.path.join(data_dir, split),
+            self.levels,
+            labelled=split != "test",
+        )
 
 
 def _squad(version: str, kind: Kind, settings: dict) -> Task:
@@ -89,7 +86,7 @@ TASKS: dict[str, Task] = {
         *GLUE_TASKS.values(),
         _squad("1.1", Spans(), recipe(5e-5, 48, 0.0, 3649, 365, 384)),
         _squad("2.0", AnswerableSpans(), recipe(3e-5, 48, 0.0, 8144, 814)),
-        _race("RACE", race.LEVELS),
+        _race("RACE", LEVELS),
         _race("RACE-middle", ("middle",)),
         _race("RACE-high", ("high",)),
         CLASSIFICATION,

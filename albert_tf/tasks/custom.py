@@ -1,4 +1,4 @@
-"""Your own tasks: which columns of your files are what says the kind."""
+"""Users' own tasks: --columns decides on the kind of task."""
 
 import dataclasses
 import functools
@@ -6,14 +6,14 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from albert_tf.config import UserError
+from albert_tf.config import UserError, require
 from albert_tf.io import files
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.formats.columns import (
     EXTENSIONS,
     choice_examples,
     find_split,
-    own_columns,
+    infer_columns,
     read_rows,
     text_examples,
 )
@@ -25,7 +25,7 @@ from albert_tf.tasks.kinds.regression import Regression
 from albert_tf.tasks.kinds.token_classification import TokenClassification
 from albert_tf.tasks.metrics import scalar
 
-_SENTENCES = (".conll", ".txt", ".tsv")
+_CONLL_EXTENSIONS = (".conll", ".txt", ".tsv")
 # Column names by their roles.
 _Columns = Mapping[str, list[str]]
 _Log = Callable[[str], None]
@@ -36,9 +36,8 @@ class OwnFiles:
     """Files train, dev and test of a directory; test need not have labels.
 
     Attributes:
-        read_file: (path, whether labels are needed, what takes a line for
-            people) -> examples.
-        extensions: that a file may end with.
+        read_file: (path, whether labels are required, log) -> examples.
+        extensions: of the files.
     """
 
     read_file: Callable[[str, bool, _Log], Sequence[Any]]
@@ -49,7 +48,7 @@ class OwnFiles:
         """Returns the examples of a split.
 
         Raises:
-            UserError: naming file and line.
+            UserError: with the location of what cannot be read.
         """
         path = find_split(data_dir, split, self.extensions)
         return self.read_file(path, split != "test", log)
@@ -57,15 +56,16 @@ class OwnFiles:
 
 @dataclasses.dataclass(frozen=True)
 class _Form:
-    """What columns may be: a row of _FORMS.
+    """A form of --columns: a row of _FORMS.
 
     Attributes:
-        texts: role -> how many columns may have it, in their order.
-        answer: the role of the column that is learned.
+        texts: allowed numbers of columns by role, in their order.
+        answer: the role of the column to predict.
         kind: of the task.
-        read: (column names by role, path, whether labels are needed, what
-            takes a line for people) -> examples.
-        metrics: of the task; the first chooses the best model.
+        read: (column names by role, path, whether labels are required, log)
+            -> examples.
+        metrics: of the task; the first selects the best checkpoint.
+        extensions: of the files.
     """
 
     texts: Mapping[str, range]
@@ -77,71 +77,66 @@ class _Form:
 
 
 def _read_texts(
-    found: _Columns, path: str, labelled: bool, log: _Log
+    roles: _Columns, path: str, labelled: bool, log: _Log
 ) -> Sequence[Any]:
-    (answer,) = found.get("label") or found["number"]
-    columns = [*found["text"], answer]
+    (answer,) = roles.get("label") or roles["number"]
+    columns = [*roles["text"], answer]
     return text_examples(read_rows(path, log), columns, labelled=labelled)
 
 
 def _read_choices(
-    found: _Columns, path: str, labelled: bool, log: _Log
+    roles: _Columns, path: str, labelled: bool, log: _Log
 ) -> Sequence[Any]:
     return choice_examples(
         read_rows(path, log),
-        found["context"][0],
-        found["choice"],
-        found["label"][0],
-        question=found.get("question", [None])[0],
+        roles["context"][0],
+        roles["choice"],
+        roles["label"][0],
+        question=roles.get("question", [None])[0],
         labelled=labelled,
     )
 
 
 def _read_words(
-    found: _Columns, path: str, labelled: bool, log: _Log
+    roles: _Columns, path: str, labelled: bool, log: _Log
 ) -> Sequence[Any]:
-    word, tag = (_column_number(found[role][0]) for role in ("word", "tag"))
-    if word == tag:
+    try:
+        word, tag = int(roles["word"][0]), int(roles["tag"][0])
+    except ValueError:
         raise UserError(
-            f"--columns: word={word} and tag={tag} are one column; tags stand "
-            "in another."
-        )
+            f"--columns=word={roles['word'][0]},tag={roles['tag'][0]}: "
+            "expected numbers of columns, from 0, or from -1 backwards."
+        ) from None
+    require(
+        word != tag,
+        f"--columns: word={word} and tag={tag} are one column; expected two.",
+    )
     if not labelled and min(word, tag) < 0:
-        word, tag = _as_in_training(word, tag, path)
+        word, tag = _columns_of_training(word, tag, path)
     return read_conll(path, word, tag, tagged=labelled)
 
 
-def _as_in_training(word: int, tag: int, path: str) -> tuple[int, int]:
+def _columns_of_training(word: int, tag: int, path: str) -> tuple[int, int]:
     """Returns a test file's columns, counted as those of the training file.
 
-    A file without tags has another last column, which none must take for tags.
+    The last column of a file without tags is another, and is no tag.
     """
-    training = _training_file(path, _SENTENCES)
-    if not training:
-        raise UserError(
-            f"{path}: no training file beside it tells how many columns there "
-            f"are with tags; count from 0 instead of word={word} and tag={tag} "
-            "in --columns."
-        )
+    training = _training_file(path, _CONLL_EXTENSIONS)
+    require(
+        bool(training),
+        f"{path}: there is no training file beside it to count its columns; "
+        f"count from 0 instead of word={word} and tag={tag} in --columns.",
+    )
     width = count_columns(training)
-    if width < -min(word, tag):
-        raise UserError(
-            f"{training} has {width} columns, and --columns says word={word} "
-            f"and tag={tag}."
-        )
+    require(
+        width >= -min(word, tag),
+        f"{training} has {width} columns; --columns has word={word} and "
+        f"tag={tag}.",
+    )
     if count_columns(path) == width:
         return word, tag
-    return tuple(n + width if n < 0 else n for n in (word, tag))
-
-
-def _column_number(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise UserError(
-            f"--columns: {text!r} is no number; columns of words and tags are "
-            "counted from 0, or from -1 backwards."
-        ) from None
+    word, tag = (n + width if n < 0 else n for n in (word, tag))
+    return word, tag
 
 
 _CLASSES = {"accuracy": scalar.accuracy, "macro_f1": scalar.macro_f1}
@@ -165,8 +160,16 @@ _FORMS = (
         TokenClassification(),
         _read_words,
         {},
-        _SENTENCES,
+        _CONLL_EXTENSIONS,
     ),
+)
+_ALLOWED = (
+    "allowed are "
+    + "; ".join(
+        f"{' and '.join(form.texts)} with {form.answer} ({form.kind.name})"
+        for form in _FORMS
+    )
+    + "; text once or twice, a question or none"
 )
 
 
@@ -180,50 +183,31 @@ def custom_task(columns: Sequence[str]) -> Task:
     Raises:
         UserError: for roles that make no task.
     """
-    found: dict[str, list[str]] = {}
+    roles: dict[str, list[str]] = {}
     for column in columns:
-        role, equals, name = column.partition("=")
-        if not equals or not name:
-            raise UserError(
-                f"--columns: {column!r} is not of the form role=column; "
-                f"{_forms()}."
-            )
-        found.setdefault(role.strip(), []).append(name.strip())
+        role, _, name = column.partition("=")
+        require(
+            bool(name),
+            f"--columns: expected role=column, got {column!r}; {_ALLOWED}.",
+        )
+        roles.setdefault(role.strip(), []).append(name.strip())
     for form in _FORMS:
-        numbers = {**form.texts, form.answer: range(1, 2)}
-        if found.keys() <= numbers.keys() and all(
-            len(found.get(role, ())) in number
-            for role, number in numbers.items()
+        counts = {**form.texts, form.answer: range(1, 2)}
+        if roles.keys() <= counts.keys() and all(
+            len(roles.get(role, ())) in count for role, count in counts.items()
         ):
-            return _task(form, found)
-    raise UserError(f"--columns={','.join(columns)} makes no task: {_forms()}.")
-
-
-def _forms() -> str:
-    listed = (
-        f"{' and '.join(form.texts)} with {form.answer} ({form.kind.name})"
-        for form in _FORMS
-    )
-    return (
-        f"there can be {'; '.join(listed)}; text once or twice, a question or "
-        "none"
-    )
-
-
-def _task(form: _Form, found: Mapping[str, list[str]]) -> Task:
-    return Task(
-        name="custom",
-        kind=form.kind,
-        reader=OwnFiles(
-            functools.partial(form.read, found),
-            form.extensions,
-        ),
-        metrics=form.metrics,
-    )
+            read_file = functools.partial(form.read, roles)
+            return Task(
+                name="custom",
+                kind=form.kind,
+                reader=OwnFiles(read_file, form.extensions),
+                metrics=form.metrics,
+            )
+    raise UserError(f"--columns={','.join(columns)} makes no task: {_ALLOWED}.")
 
 
 def _training_file(path: str, extensions: Sequence[str]) -> str:
-    """Returns the training file beside a file; empty where there is none."""
+    """Returns the training file beside a file, or ""."""
     directory = os.path.dirname(path)
     names = (os.path.join(directory, f"train{e}") for e in extensions)
     if any(map(files.isfile, names)):
@@ -231,22 +215,22 @@ def _training_file(path: str, extensions: Sequence[str]) -> str:
     return ""
 
 
-def _read_own_texts(path: str, labelled: bool, log: _Log) -> Sequence[Any]:
+def _read_inferred(path: str, labelled: bool, log: _Log) -> Sequence[Any]:
     """Returns the examples of a file, its columns those of the training file.
 
-    Or a test file with other columns would be taken for pairs.
+    Else a test file with other columns would be read as pairs.
     """
     rows = read_rows(path, log)
     training = _training_file(path, EXTENSIONS)
     if training in ("", path):
-        columns = own_columns(rows, log, labelled=labelled)
+        columns = infer_columns(rows, log, labelled=labelled)
     else:
-        # Remarks on that file are reported when it is read itself.
-        columns = own_columns(read_rows(training, _nothing), _nothing)
+        # Its own lines are logged when it is read itself.
+        columns = infer_columns(read_rows(training, _discard), _discard)
     return text_examples(rows, columns, labelled=labelled)
 
 
-def _nothing(line: str) -> None:
+def _discard(line: str) -> None:
     return
 
 
@@ -254,6 +238,6 @@ def _nothing(line: str) -> None:
 CLASSIFICATION = Task(
     name="classification",
     kind=Classification(),
-    reader=OwnFiles(_read_own_texts),
+    reader=OwnFiles(_read_inferred),
     metrics=_CLASSES,
 )

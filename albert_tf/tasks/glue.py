@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from albert_tf.config import UserError
+from albert_tf.config import UserError, require
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.examples import Example
 from albert_tf.tasks.formats.tables import Row, read_table
@@ -19,23 +19,22 @@ from albert_tf.tasks.kinds.regression import (
 from albert_tf.tasks.metrics import scalar
 from albert_tf.tasks.recipes import recipe
 
-# Lines that a warning names.
+# Lines that a message names.
 _NAMED = 3
-# Share of the lines that may be left out; QQP has some in 360,000.
-_MOST_SHORT = 0.01
+# Share of the lines that may be skipped; QQP has some in 360,000.
+_MAX_SHORT = 0.01
 
 
 @dataclasses.dataclass(frozen=True)
 class TableFile:
-    """A file of a task, and what stands in which column (from 0; -1: last).
+    """A file of a task, with its columns (from 0; -1: the last).
 
     Attributes:
         name: in the task's folder.
         texts: one column, or the two of a pair.
-        label: None where the file tells none.
-        header: whether its first line names the columns.
-        short_rows: whether lines with too few fields are left out (QQP has
-            some), and not a mistake.
+        label: None for a file without labels.
+        header: its first line names the columns.
+        short_rows: skip the lines with too few fields, of which QQP has some.
     """
 
     name: str
@@ -43,6 +42,13 @@ class TableFile:
     label: int | None = None
     header: bool = True
     short_rows: bool = False
+
+    @property
+    def num_fields(self) -> int:
+        """The least number of fields of a line."""
+        needed = max(*self.texts, self.label or 0, 0) + 1
+        # Or the last text would be read as the label.
+        return needed + (self.label == -1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,7 +58,7 @@ class GlueFiles:
     Attributes:
         name: of the task.
         labels: in the order of their numbers; none: the label is a number.
-        files: by split; "dev" is what a result is told of.
+        files: by split.
     """
 
     name: str
@@ -69,26 +75,27 @@ class GlueFiles:
     ) -> list[Example]:
         """Returns the examples of a split.
 
-        Lines that are not whole, where the benchmark has some, are left out;
-        they are counted, and so are fields beyond those of the header.
+        Logs the number of lines that are skipped, where the benchmark has
+        truncated ones, and of those with more fields than the header.
 
         Raises:
-            UserError: for a file that cannot be read, a line with too few
-                fields and a label that the task has not; file and line are
-                named.
+            UserError: for a file that cannot be read; with its location, for
+                a line with too few fields and an unknown label.
         """
         file = self.files[split]
         return self._read(os.path.join(data_dir, file.name), file, log)
 
     def read_gold(self, path: str) -> list[Example]:
-        """Returns the examples of a file with labels, laid out as dev's.
+        """Returns the examples of a file with labels in the form of dev's.
 
         Raises:
             UserError: see `read`; and for a task whose labels are GLUE's
                 secret.
         """
-        if "dev" not in self.files:
-            raise UserError(f"{self.name} has no file that tells the labels.")
+        require(
+            "dev" in self.files,
+            f"{self.name} has no file with labels.",
+        )
         return self._read(path, self.files["dev"], lambda line: None)
 
     def _read(
@@ -99,57 +106,62 @@ class GlueFiles:
             header = rows.pop(0)
             self._check_header(header, file)
             wide = [r for r in rows if len(r.fields) > len(header.fields)]
-            taken = "are not read"
+            ignored = "are ignored"
             if file.label == -1:
-                taken = "are not read, but for the last, the label"
-            _report(wide, f"more fields than the header; these {taken}", log)
-        if not rows:
-            raise UserError(f"{path} has no examples.")
-        whole = [row for row in rows if _is_whole(row, file)]
-        if len(whole) < len(rows):
-            short = [row for row in rows if not _is_whole(row, file)]
-            if len(short) > _MOST_SHORT * len(rows):
-                raise UserError(
-                    f"{path}: {len(short)} of {len(rows)} lines have too few "
-                    f"fields, the first in line {short[0].number}; download "
-                    "the file anew."
-                )
-            _report(short, "too few fields and are left out", log)
-        return [self._example(row, file) for row in whole]
+                ignored = "are ignored, but for the last, the label"
+            _report(wide, f"more fields than the header; these {ignored}", log)
+        require(bool(rows), f"{path} has no examples.")
+        short = [row for row in rows if len(row.fields) < file.num_fields]
+        if short and not file.short_rows:
+            first = short[0]
+            raise UserError(
+                f"{first.location}: expected at least {file.num_fields} "
+                f"tab-separated fields, got {len(first.fields)}: "
+                f"{chr(9).join(first.fields)[:60]!r}."
+            )
+        require(
+            len(short) <= _MAX_SHORT * len(rows),
+            f"{path}: {len(short)} of {len(rows)} lines have too few fields; "
+            "download the file anew.",
+        )
+        _report(short, "too few fields and are skipped", log)
+        return [
+            self._example(row, file)
+            for row in rows
+            if len(row.fields) >= file.num_fields
+        ]
 
     def _check_header(self, header: Row, file: TableFile) -> None:
         """Raises UserError for a file whose first line is an example."""
         if file.label is None or len(header.fields) <= file.label:
             return
         label = header.fields[file.label].strip()
-        if label in self.labels or (not self.labels and is_number(label)):
-            raise UserError(
-                f"{header.location} is an example, where the columns' names "
-                "should be; download GLUE's own file."
-            )
+        require(
+            label not in self.labels
+            and (bool(self.labels) or not is_number(label)),
+            f"{header.location}: expected the columns' names, got an example; "
+            "download GLUE's own file.",
+        )
 
     def _example(self, row: Row, file: TableFile) -> Example:
         label = None
         if file.label is not None:
             label = row.fields[file.label].strip()
             self.label_number(label, row.location)
-        return Example(
-            tuple(row.fields[column] for column in file.texts),
-            label,
-            row.location,
-        )
+        texts = tuple(row.fields[column] for column in file.texts)
+        return Example(texts, label, row.location)
 
-    def label_number(self, label: str, place: str) -> float:
+    def label_number(self, label: str, location: str) -> float:
         """Returns a label's number, or the number that it is.
 
         Raises:
-            UserError: naming `place`, for a label that the task has not.
+            UserError: with `location`, for an unknown label.
         """
         if not self.labels:
-            return parse_number(label, place)
+            return parse_number(label, location)
         if label not in self.labels:
             raise UserError(
-                f"{place}: the label is {label[:60]!r}; {self.name} has "
+                f"{location}: the label is {label[:60]!r}; {self.name} has "
                 f"{', '.join(self.labels)}."
             )
         return self.labels.index(label)
@@ -160,26 +172,6 @@ def _report(rows: list[Row], what: str, log: Callable[[str], None]) -> None:
         numbers = ", ".join(str(row.number) for row in rows[:_NAMED])
         more = " and others" if len(rows) > _NAMED else ""
         log(f"{rows[0].path}: {len(rows)} lines have {what}: {numbers}{more}.")
-
-
-def _is_whole(row: Row, file: TableFile) -> bool:
-    """Returns whether a line has its fields, where it may lack some.
-
-    Raises:
-        UserError: where it may not.
-    """
-    needed = max(*file.texts, file.label or 0, 0) + 1
-    if file.label == -1:
-        # Or the last text would be taken for the label.
-        needed += 1
-    if len(row.fields) >= needed:
-        return True
-    if file.short_rows:
-        return False
-    raise UserError(
-        f"{row.location}: {len(row.fields)} tab-separated fields, where at "
-        f"least {needed} are needed: {chr(9).join(row.fields)[:60]!r}."
-    )
 
 
 def _split_files(

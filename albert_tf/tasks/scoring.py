@@ -1,18 +1,22 @@
-"""Scores of prediction files against gold, without any model."""
+"""Metrics of prediction files against gold files, without a model."""
 
 import dataclasses
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
 
-from albert_tf.config import UserError
+from albert_tf.config import UserError, require
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.catalog import TASKS, RaceFiles, SquadFiles
-from albert_tf.tasks.examples import Question
-from albert_tf.tasks.formats import race
-from albert_tf.tasks.formats.json_values import read_large_json, shown_json
+from albert_tf.tasks.examples import ChoiceExample, Question
+from albert_tf.tasks.formats.json_values import (
+    check,
+    read_large_json,
+    shown_json,
+)
+from albert_tf.tasks.formats.race import LETTERS, read_race
 from albert_tf.tasks.formats.squad import read_squad
 from albert_tf.tasks.formats.tables import read_table
 from albert_tf.tasks.glue import GlueFiles
@@ -20,19 +24,19 @@ from albert_tf.tasks.kinds.base import Kind
 from albert_tf.tasks.kinds.question_answering import AnswerableSpans
 from albert_tf.tasks.metrics import squad
 
-# Ids that a warning names before it counts.
+# Ids that a warning names.
 _NAMED = 3
-# Of SQuAD 2.0's script, where nobody says another.
+# The default of SQuAD 2.0's script.
 _OFFICIAL_THRESHOLD = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Score:
-    """What a prediction file reaches.
+    """The score of a prediction file.
 
     Attributes:
         metrics: by name, in the official script's order.
-        warnings: lines for people: what is missing or left over.
+        warnings: lines on predictions that are missing or left over.
     """
 
     metrics: dict[str, float]
@@ -47,33 +51,36 @@ def score(
     null_odds: str = "",
     threshold: float | None = None,
 ) -> Score:
-    """Returns the official measures of a prediction file.
+    """Returns the official metrics of a prediction file.
 
     Args:
         task: a row of SCORED_TASKS.
         gold: the benchmark's file with labels or answers; RACE's folder of a
             split.
-        predictions: as it is handed in: for GLUE a table of `index` and
+        predictions: as it is submitted: for GLUE a table of `index` and
             `prediction`, for SQuAD a JSON object of answers by id, for RACE
             one of letters.
-        null_odds: SQuAD 2.0 alone: a JSON object of numbers by id.
-        threshold: SQuAD 2.0 with null_odds: above it there is no answer;
+        null_odds: for SQuAD 2.0: a JSON object of numbers by id.
+        threshold: for SQuAD 2.0 with null_odds: above it there is no answer;
             None: 1, as in the official script.
 
     Raises:
-        UserError: for a file that cannot be read, or predictions that are not
-            of these examples; the place is named.
+        UserError: for a file that cannot be read; with its location, for a
+            prediction that is not of these examples.
     """
     row = TASKS[task]
-    if null_odds and not isinstance(row.kind, AnswerableSpans):
-        raise UserError(f"null_odds is for SQuAD2.0, and not for {task}.")
-    if threshold is not None and not null_odds:
-        raise UserError(
-            f"null_threshold={threshold} is a bound of null odds; give them "
-            "with --null_odds."
-        )
-    if threshold is not None and not math.isfinite(threshold):
-        raise UserError(f"null_threshold={threshold} is no finite number.")
+    require(
+        not null_odds or isinstance(row.kind, AnswerableSpans),
+        f"null_odds is for SQuAD2.0, and not for {task}.",
+    )
+    require(
+        threshold is None or bool(null_odds),
+        f"null_threshold={threshold} applies to null odds; give --null_odds.",
+    )
+    require(
+        threshold is None or math.isfinite(threshold),
+        f"null_threshold={threshold}: expected a finite number.",
+    )
     if isinstance(row.reader, GlueFiles):
         return _score_glue(row, gold, predictions)
     if isinstance(row.reader, RaceFiles):
@@ -90,9 +97,19 @@ SCORED_TASKS = tuple(
 
 
 def _score_race(levels: Sequence[str], gold: str, predictions: str) -> Score:
-    examples = race.read_levels(gold, levels)
-    chosen = race.read_race_answers(predictions, examples)
-    return Score(race.score_race(examples, chosen), _warnings(examples, chosen))
+    """Returns the accuracy of all questions and of each level."""
+    examples = read_race(gold, levels)
+    letters = list(LETTERS[: len(examples[0].choices)])
+    answers = _by_id(
+        predictions, letters.__contains__, f"one of {', '.join(letters)}"
+    )
+    right: dict[str, list[bool]] = {"accuracy": []}
+    for example in examples:
+        is_right = answers.get(example.id) == LETTERS[example.label]
+        for name in ("accuracy", f"accuracy_{example.part}"):
+            right.setdefault(name, []).append(is_right)
+    metrics = {name: sum(rows) / len(rows) for name, rows in right.items()}
+    return Score(metrics, _unmatched(examples, answers))
 
 
 def _score_squad(
@@ -106,149 +123,118 @@ def _score_squad(
     for question in questions:
         if question.answers is None:
             raise UserError(
-                f"{question.location} has no 'answers': a file that keeps them "
-                "secret is no gold."
+                f"{question.location} has no 'answers'; a gold file needs them."
             )
-    answers = _by_id(predictions, _is_string, "a string")
-    warnings = _warnings(questions, answers)
+    answers = _by_id(predictions, lambda v: isinstance(v, str), "a string")
+    warnings = _unmatched(questions, answers)
     if not isinstance(kind, AnswerableSpans):
         return Score(squad.scores_v1(questions, answers), warnings)
     odds = None
     if null_odds:
-        odds = _by_id(null_odds, _is_number, "a finite number")
-    measures = squad.scores_v2(
-        questions,
-        answers,
-        odds,
-        _OFFICIAL_THRESHOLD if threshold is None else threshold,
-    )
+        odds = _by_id(null_odds, _is_finite, "a finite number")
+    used = _OFFICIAL_THRESHOLD if threshold is None else threshold
+    metrics = squad.scores_v2(questions, answers, odds, used)
     if odds is not None:
-        if threshold is None:
-            warnings += _overruled(questions, answers, odds)
+        # The official default is a probability; a model's odds are any number.
+        ids = [
+            q.id for q in questions if answers.get(q.id) and odds[q.id] > used
+        ]
+        if threshold is None and ids:
+            warnings.append(
+                f"{len(ids)} answers count as none: their null odds exceed "
+                f"the official script's threshold, {used:g}: {_some(ids)}; "
+                "give your own with --null_threshold."
+            )
         warnings.append(
-            "best_exact and best_f1 are what the best threshold on these very "
-            "questions would give: no results."
+            "best_exact and best_f1 use the best threshold for these very "
+            "questions; they are no results."
         )
-    return Score(measures, warnings)
-
-
-def _overruled(
-    questions: Sequence[Question],
-    answers: Mapping[str, str],
-    odds: Mapping[str, float],
-) -> list[str]:
-    """Returns a line if a threshold that nobody chose takes answers away.
-
-    It is one of probabilities; odds of models are any numbers.
-    """
-    ids = [
-        question.id
-        for question in questions
-        if answers.get(question.id) and odds[question.id] > _OFFICIAL_THRESHOLD
-    ]
-    if not ids:
-        return []
-    return [
-        f"{len(ids)} answers count as none, for their null odds are above the "
-        f"official script's threshold, {_OFFICIAL_THRESHOLD:g}: {_some(ids)}; "
-        "give your own with --null_threshold."
-    ]
+    return Score(metrics, warnings)
 
 
 def _score_glue(task: Task, gold: str, predictions: str) -> Score:
     examples = task.reader.read_gold(gold)
-    found = _read_submission(task, predictions, len(examples))
+    predicted = _read_submission(task, predictions, len(examples))
     labels = np.array(
         [task.reader.label_number(e.label, e.location) for e in examples]
     )
-    measures = {
-        name: metric(labels, found) for name, metric in task.metrics.items()
+    metrics = {
+        name: metric(labels, predicted) for name, metric in task.metrics.items()
     }
     warnings = [
         f"{name} is not defined for these numbers, as where all labels or all "
         "predictions are equal."
-        for name, value in measures.items()
+        for name, value in metrics.items()
         if math.isnan(value)
     ]
-    return Score(measures, warnings)
+    return Score(metrics, warnings)
 
 
 def _read_submission(task: Task, path: str, number: int) -> np.ndarray:
     """Returns the predicted label numbers `[examples]`."""
-    header, *rows = read_table(path, "it is to hold GLUE's predictions.")
-    if header.fields != ["index", "prediction"]:
-        raise UserError(
-            f"{header.location}: the columns are "
-            f"{', '.join(header.fields)[:60]!r}; "
-            "they must be index and prediction."
-        )
-    found = np.full(number, np.nan)
+    header, *rows = read_table(path, "expected GLUE's predictions.")
+    require(
+        header.fields == ["index", "prediction"],
+        f"{header.location}: expected the columns index and prediction, got "
+        f"{', '.join(header.fields)[:60]!r}.",
+    )
+    predicted = np.full(number, np.nan)
     indices = {str(index) for index in range(number)}
     for row in rows:
         if len(row.fields) != 2:
             raise UserError(
-                f"{row.location}: {len(row.fields)} tab-separated fields, "
-                "where two are needed."
+                f"{row.location}: expected 2 tab-separated fields, got "
+                f"{len(row.fields)}."
             )
         index, label = row.fields
         if index not in indices:
             raise UserError(
-                f"{row.location}: the index is {index[:60]!r}; the gold file "
-                f"has examples 0 to {number - 1}."
+                f"{row.location}: expected an index from 0 to {number - 1}, "
+                f"as in the gold file, got {index[:60]!r}."
             )
-        if not math.isnan(found[int(index)]):
-            raise UserError(f"{row.location}: the index {index} came before.")
-        found[int(index)] = task.reader.label_number(
+        if not math.isnan(predicted[int(index)]):
+            raise UserError(f"{row.location}: duplicate index {index}.")
+        predicted[int(index)] = task.reader.label_number(
             label.strip(), row.location
         )
-    missing = np.flatnonzero(np.isnan(found))
-    if len(missing):
-        raise UserError(
-            f"{path}: {len(missing)} of {number} examples have no prediction: "
-            f"{_some([str(n) for n in missing])}."
-        )
-    return found
+    missing = [str(n) for n in np.flatnonzero(np.isnan(predicted))]
+    require(
+        not missing,
+        f"{path}: {len(missing)} of {number} examples have no prediction: "
+        f"{_some(missing)}.",
+    )
+    return predicted
 
 
-def _by_id(path: str, fits: Callable[[Any], bool], what: str) -> dict:
+def _by_id(path: str, fits: Callable[[Any], bool], expected: str) -> dict:
     """Returns a JSON object whose values all fit."""
     values = read_large_json(path)
-    if not isinstance(values, dict):
-        raise UserError(
-            f"{path} is {shown_json(values)}, and must be an object that has "
-            f"{what} for each id."
-        )
+    check(values, dict, path)
     for id_, value in values.items():
         if not fits(value):
             raise UserError(
-                f"{path}: the value of {id_[:60]!r} is {shown_json(value)}, "
-                f"and must be {what}."
+                f"{path}: expected {expected} for {id_[:60]!r}, got "
+                f"{shown_json(value)}."
             )
     return values
 
 
-def _is_string(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_number(value: Any) -> bool:
+def _is_finite(value: Any) -> bool:
     if not isinstance(value, int | float) or isinstance(value, bool):
         return False
     try:
         return math.isfinite(value)
     except OverflowError:
-        # A whole number that no float can be.
+        # A whole number beyond floats.
         return False
 
 
-def _warnings(
-    questions: Sequence[Question | race.ChoiceExample],
-    answers: Collection[str],
+def _unmatched(
+    questions: Sequence[Question | ChoiceExample], answers: Collection[str]
 ) -> list[str]:
+    """Returns warnings on missing and on superfluous predictions."""
     ids = {question.id for question in questions}
-    missing = [
-        question.id for question in questions if question.id not in answers
-    ]
+    missing = [q.id for q in questions if q.id not in answers]
     extra = [id_ for id_ in answers if id_ not in ids]
     warnings = []
     if missing:

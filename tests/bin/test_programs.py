@@ -296,7 +296,7 @@ def test_scores_are_json_and_remarks_are_not(tmp_path):
                 "--gold={t}/empty.txt",
                 "--predictions={t}/empty.txt",
             ],
-            "empty.txt, line 1: it is not valid JSON",
+            "empty.txt:1: expected JSON",
         ),
         (
             "score",

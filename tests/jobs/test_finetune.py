@@ -251,7 +251,7 @@ def test_a_constant_prediction_is_reported(data_dir, pretrained, tmp_path):
             ["a\tx", "b\ty"],
             ["a\tz"],
             {},
-            r"dev.tsv, line 2: the label is 'z'; the model's labels are x, y",
+            r"dev.tsv:2: the label is 'z'; the model's labels are x, y",
         ),
         (
             ["a\tx", "b\ty"],
@@ -375,7 +375,7 @@ def test_pairs_are_trained_on_in_both_orders(pretrained, tmp_path, monkeypatch):
             CLASSIFICATION,
             "text\tlabel",
             "bada\tno\ngule\tyes",
-            "train.tsv, line 2: double_unordered expects pairs",
+            "train.tsv:2: double_unordered expects pairs",
         ),
         (
             custom_task(["context=c", "choice=a", "choice=b", "label=r"]),

@@ -38,7 +38,7 @@ def test_a_split_that_the_task_has_not(split):
 
 
 def test_the_place_does_not_make_an_example_another():
-    assert Example(("a",), "b", "x.tsv, line 2") == Example(("a",), "b")
+    assert Example(("a",), "b", "x.tsv:2") == Example(("a",), "b")
     assert Example(("a",), "b") != Example(("a",), "c")
 
 

@@ -45,12 +45,12 @@ def test_numbers():
 
 
 def of(label, text="it is good"):
-    return Example((text,), label, "train.tsv, line 2")
+    return Example((text,), label, "train.tsv:2")
 
 
 @pytest.mark.parametrize("name", ["SST-2", "classification"])
 def test_a_label_that_is_alone(name):
-    said = "^train.tsv, line 2 and what follows: .* one label only, '1'; a cla"
+    said = "^train.tsv:2 and what follows: .* one label only, '1'; a cla"
     with pytest.raises(UserError, match=said):
         baseline_metrics(TASKS[name], [of("1")] * 4, [of("0")])
 
@@ -61,7 +61,7 @@ def test_texts_without_words(name):
     with pytest.raises(UserError) as raised:
         baseline_metrics(TASKS[name], train, [of("0")])
     assert str(raised.value) == (
-        "train.tsv, line 2 and what follows: every text is empty."
+        "train.tsv:2 and what follows: every text is empty."
     )
 
 

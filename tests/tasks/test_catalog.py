@@ -180,7 +180,7 @@ def test_files_of_squad(tmp_path, name, file):
     (found,) = task.read(str(tmp_path), "train")
     assert found.id == "official"
     other.write_text(question("own", answers=[]))
-    said = rf"{file} and \S*train\.json are both there; keep the one"
+    said = rf"{file} and \S*train\.json both exist; remove all but one"
     with pytest.raises(UserError, match=said):
         task.read(str(tmp_path), "train")
     official.unlink()

@@ -22,9 +22,9 @@ from albert_tf.tasks.kinds.question_answering import AnswerableSpans
 from albert_tf.tasks.kinds.regression import Regression
 
 EXAMPLES = [
-    Example(("the of", "and"), "yes", "a.tsv, line 2"),
-    Example(("and",), "no", "a.tsv, line 3"),
-    Example(("of and the",), None, "a.tsv, line 4"),
+    Example(("the of", "and"), "yes", "a.tsv:2"),
+    Example(("and",), "no", "a.tsv:3"),
+    Example(("of and the",), None, "a.tsv:4"),
 ]
 CONFIG = FeatureConfig(max_seq_length=16)
 

@@ -1,4 +1,4 @@
-"""Prediction files against gold files, and what does not fit."""
+"""Scores of prediction files against gold files, and errors in them."""
 
 import json
 import pathlib
@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from albert_tf.config import UserError
+from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.scoring import SCORED_TASKS, score
 
 
@@ -111,16 +112,16 @@ def test_matthews_correlation(tmp_path, labels, predictions, correlation):
     [
         (
             [("id", "label")],
-            "line 1: the columns are 'id, label'; they must",
+            ":1: expected the columns .*, got 'id, label'",
         ),
-        ([("0", "1", "2")], "line 2: 3 tab-separated fields, where two"),
-        ([("2", "1")], "line 2: the index is '2'; .* examples 0 to 1"),
-        ([("-1", "1")], "line 2: the index is '-1'"),
-        ([("²", "1")], "line 2: the index is '²'"),
-        ([("01", "1")], "line 2: the index is '01'"),
-        ([("9" * 5000, "1")], "line 2: the index is '9{60}';"),
-        ([("0", "1"), ("0", "1")], "line 3: the index 0 came before"),
-        ([("0", "yes")], "line 2: the label is 'yes'; MRPC has 0, 1"),
+        ([("0", "1", "2")], ":2: expected 2 tab-separated fields, got 3"),
+        ([("2", "1")], ":2: expected an index from 0 to 1, .*, got '2'"),
+        ([("-1", "1")], ":2: .*, got '-1'"),
+        ([("²", "1")], ":2: .*, got '²'"),
+        ([("01", "1")], ":2: .*, got '01'"),
+        ([("9" * 5000, "1")], ":2: .*, got '9{60}'"),
+        ([("0", "1"), ("0", "1")], ":3: duplicate index 0"),
+        ([("0", "yes")], ":2: the label is 'yes'; MRPC has 0, 1"),
         ([("1", "1")], "1 of 2 examples have no prediction: 0"),
     ],
 )
@@ -136,7 +137,7 @@ def test_submissions_that_do_not_fit(tmp_path, rows, said):
 
 def test_numbers_that_are_none(tmp_path):
     gold, predictions = numbers(tmp_path, [0.0, 1.0], [1.0, "nan"])
-    with pytest.raises(UserError, match="line 3: the label is 'nan'; exp"):
+    with pytest.raises(UserError, match=":3: the label is 'nan'; exp"):
         score("STS-B", gold, predictions)
 
 
@@ -174,80 +175,9 @@ def test_the_best_threshold_is_no_result(tmp_path):
     found = score("SQuAD2.0", *squad(tmp_path, given), null_odds=path)
     assert found.metrics["exact"] == pytest.approx(100 * 5 / 6)
     assert found.metrics["best_exact"] == 100.0
-    assert "no results" in found.warnings[-1]
+    assert "they are no results" in found.warnings[-1]
     with pytest.raises(UserError, match="null_odds is for SQuAD2.0, and not"):
         score("SQuAD1.1", *squad(tmp_path, given), null_odds=path)
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ([], r" is \[\], and must be an object that has a string for each id"),
-        ({"0": None}, ": the value of '0' is null, and must be a string"),
-        ({"0": ["red"]}, r": the value of '0' is \[\"red\"\], and must be"),
-        ({"0": ["red" * 99]}, r'is \["(red)+…, and must be a string'),
-    ],
-)
-def test_predictions_that_are_none(tmp_path, given, said):
-    gold, predictions = squad(tmp_path, given)
-    with pytest.raises(UserError, match=said) as raised:
-        score("SQuAD2.0", gold, predictions)
-    assert str(raised.value).startswith(predictions)
-
-
-@pytest.mark.parametrize("name", ["predictions.json", "null_odds.json"])
-def test_an_id_that_comes_twice(tmp_path, name):
-    """Even with one value; the reader of JSON would take the last."""
-    gold, predictions = squad(tmp_path, {"0": "red"})
-    _, odds = squad(tmp_path, {"0": 1.5}, "null_odds.json")
-    path = tmp_path / name
-    member = path.read_text()[1:-1]
-    path.write_text(f"{{{member},\n{member}}}")
-    with pytest.raises(UserError) as raised:
-        score("SQuAD2.0", gold, predictions, null_odds=odds)
-    assert str(raised.value) == (
-        f"{path}: an object has '0' twice; leave one of them."
-    )
-
-
-def test_null_odds_that_are_no_numbers(tmp_path):
-    gold, predictions = squad(tmp_path, {"0": "red"})
-    for value, shown in (
-        (True, "true"),
-        ("1", '"1"'),
-        (float("nan"), "NaN"),
-        (-float("inf"), "-Infinity"),
-        (10**400, "10{58}…"),
-    ):
-        _, odds = squad(tmp_path, {"0": value}, "null_odds.json")
-        said = f"'0' is {shown}, and must be a finite number"
-        with pytest.raises(UserError, match=said):
-            score("SQuAD2.0", gold, predictions, null_odds=odds)
-
-
-def test_a_threshold_needs_odds(tmp_path):
-    gold, predictions = squad(tmp_path, {"0": "red"})
-    _, odds = squad(tmp_path, {"0": 1.5}, "null_odds.json")
-    with pytest.raises(UserError, match="null_threshold=2.0 is a bound of n"):
-        score("SQuAD2.0", gold, predictions, threshold=2.0)
-    with pytest.raises(UserError, match="null_threshold=nan is no finite"):
-        score(
-            "SQuAD2.0",
-            gold,
-            predictions,
-            null_odds=odds,
-            threshold=float("nan"),
-        )
-    options = {"null_odds": odds, "threshold": 2.0}
-    answered = score("SQuAD2.0", gold, predictions, **options).metrics
-    # By default it is 1, as in the script.
-    none = score("SQuAD2.0", gold, predictions, null_odds=odds)
-    assert answered["HasAns_exact"] == 20.0
-    assert none.metrics["HasAns_exact"] == 0.0
-    assert none.warnings[1] == (
-        "1 answers count as none, for their null odds are above the official "
-        "script's threshold, 1: 0; give your own with --null_threshold."
-    )
 
 
 @pytest.mark.parametrize(
@@ -268,7 +198,7 @@ def test_a_file_that_keeps_its_answers_secret(tmp_path):
     data = json.loads(path.read_text())
     del data["data"][0]["paragraphs"][0]["qas"][1]["answers"]
     path.write_text(json.dumps(data))
-    said = r"question 2 \(id \"1\"\) has no 'answers': a file that keeps"
+    said = r"qas\[1\] \(id \"1\"\) has no 'answers'; a gold file"
     with pytest.raises(UserError, match=said):
         score("SQuAD2.0", gold, predictions)
 
@@ -312,26 +242,69 @@ def test_levels_of_race(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("files", "value", "said"),
     [
-        ([], r"is \[\], and must be an object that has a letter for each id"),
-        (
-            {"high-0": "E"},
-            "the value of 'high-0' is \"E\"; it must be one of A",
-        ),
-        ({"high-0": 1}, "the value of 'high-0' is 1; it must be one of A, B"),
+        (squad, [], r"expected an object, got \[\]"),
+        (squad, {"0": None}, "expected a string for '0', got null"),
+        (squad, {"0": ["red" * 99]}, r'for \'0\', got \["(red)+…'),
+        (race, {"high-0": "E"}, "one of A, B, C, D for 'high-0', got \"E\""),
+        (race, {"high-0": 1}, "one of A, B, C, D for 'high-0', got 1"),
     ],
 )
-def test_letters_that_are_none(tmp_path, given, said):
-    gold, predictions = race(tmp_path, given)
+def test_predictions_of_another_form(tmp_path, files, value, said):
+    task = {squad: "SQuAD2.0", race: "RACE"}[files]
+    gold, predictions = files(tmp_path, value)
     with pytest.raises(UserError, match=said) as raised:
-        score("RACE", gold, predictions)
+        score(task, gold, predictions)
     assert str(raised.value).startswith(predictions)
 
 
-def test_the_tasks_that_have_gold():
-    assert (
-        *("CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI", "QNLI"),
-        *("RTE", "WNLI", "SQuAD1.1", "SQuAD2.0"),
-        *("RACE", "RACE-middle", "RACE-high"),
-    ) == SCORED_TASKS
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (True, "true"),
+        ("1", '"1"'),
+        (float("nan"), "NaN"),
+        (-float("inf"), "-Infinity"),
+        (10**400, "10{58}…"),
+    ],
+)
+def test_null_odds_that_are_no_numbers(tmp_path, value, shown):
+    gold, predictions = squad(tmp_path, {"0": "red"})
+    _, odds = squad(tmp_path, {"0": value}, "null_odds.json")
+    with pytest.raises(
+        UserError, match=f"expected a finite number for '0', got {shown}"
+    ):
+        score("SQuAD2.0", gold, predictions, null_odds=odds)
+
+
+def test_duplicate_ids(tmp_path):
+    """Even with equal values, of which JSON's reader would take the last."""
+    gold, predictions = squad(tmp_path, {"0": "red"})
+    pathlib.Path(predictions).write_text('{"0": "red",\n"0": "red"}')
+    with pytest.raises(UserError, match="json: duplicate key '0'"):
+        score("SQuAD2.0", gold, predictions)
+
+
+def test_thresholds_of_null_odds(tmp_path):
+    gold, predictions = squad(tmp_path, {"0": "red"})
+    _, odds = squad(tmp_path, {"0": 1.5}, "null_odds.json")
+    with pytest.raises(UserError, match="null_threshold=2.0 applies to null"):
+        score("SQuAD2.0", gold, predictions, threshold=2.0)
+    options = {"null_odds": odds, "threshold": float("nan")}
+    with pytest.raises(UserError, match="null_threshold=nan: expected a fin"):
+        score("SQuAD2.0", gold, predictions, **options)
+    options["threshold"] = 2.0
+    answered = score("SQuAD2.0", gold, predictions, **options).metrics
+    # The default is 1, as in the script.
+    none = score("SQuAD2.0", gold, predictions, null_odds=odds)
+    assert answered["HasAns_exact"] == 20.0
+    assert none.metrics["HasAns_exact"] == 0.0
+    assert none.warnings[1] == (
+        "1 answers count as none: their null odds exceed the official "
+        "script's threshold, 1: 0; give your own with --null_threshold."
+    )
+
+
+def test_scored_tasks():
+    assert set(SCORED_TASKS) == TASKS.keys() - {"AX", "classification"}

@@ -178,13 +178,14 @@ def finished(request, tmp_path_factory, pretrained):
             "max_query_length": 8,
             "max_choice_length": 8,
             "doc_stride": 8,
-            "learning_rate": 2e-3,
-            "num_train_steps": 240,
-            "seed": 1,
+            # With twice the rate, and 240 steps, one seed in ten does not
+            # learn `pairs` at all; with these ten of ten do.
+            "learning_rate": 1e-3,
+            "num_train_steps": 400,
             "train_batch_size": 16,
             "eval_batch_size": 16,
-            "log_steps": 60,
-            "eval_steps": 60,
+            "log_steps": 100,
+            "eval_steps": 100,
         },
     )
     evaluation = run_finetuning(
@@ -244,10 +245,10 @@ def test_it_learns_and_its_model_answers_alike(finished):
     events = EventAccumulator(os.path.join(root, "run/tensorboard/eval"))
     events.Reload()
     assert [event.step for event in events.Tensors("answers")] == [
-        60,
-        120,
-        180,
-        240,
+        100,
+        200,
+        300,
+        400,
     ]
 
 

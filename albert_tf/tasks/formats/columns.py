@@ -1,16 +1,16 @@
-"""Your own files: tables and JSON lines, by the names of their columns."""
+"""Users' own files: tables and JSON lines, by the names of their columns."""
 
 import dataclasses
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from albert_tf.config import UserError, shown
+from albert_tf.config import UserError, require, shown
 from albert_tf.io import files
 from albert_tf.tasks.examples import ChoiceExample, Example
 from albert_tf.tasks.formats.json_values import (
-    of_kind,
+    check,
     read_json_lines,
     shown_json,
 )
@@ -19,7 +19,6 @@ from albert_tf.tasks.formats.tables import read_quoted_table
 
 LABEL_COLUMN = "label"
 
-# What parts the fields of a table.
 _DELIMITERS = {".tsv": "\t", ".csv": ","}
 _JSON_LINES = ".jsonl"
 EXTENSIONS = (*_DELIMITERS, _JSON_LINES)
@@ -34,18 +33,18 @@ _UNNAMED = re.compile(r"\s*|Unnamed: [0-9]+")
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """A row or line: what stands in each column.
+    """The columns of a row or line.
 
     Attributes:
-        values: texts of a table, values of JSON, numbers as they are written,
-            by column; those of columns that nobody reads are not checked.
+        values: texts of a table, values of JSON with numbers as they are
+            written; checked when they are read.
         location: file and line, for messages.
     """
 
     values: Mapping[str, Any]
     location: str
 
-    def value(self, name: str) -> str | tuple[str, ...]:
+    def texts(self, name: str) -> str | tuple[str, ...]:
         """Returns the text of a column, or its list of texts.
 
         Raises:
@@ -58,19 +57,41 @@ class Record:
             return tuple(found)
         if not isinstance(found, str):
             raise UserError(
-                f"{self.location}: {shown(name)} is {shown_json(found)}; it "
-                "must be a string, a number, true, false or a list of strings."
+                f"{self.location}: expected a string, a number, true, false "
+                f"or a list of strings as {shown(name)}, got "
+                f"{shown_json(found)}."
             )
         return found
+
+    def text(self, name: str) -> str:
+        """Returns the text of a column.
+
+        Raises:
+            UserError: for JSON that is no text, as above, and for lists.
+        """
+        found = self.texts(name)
+        if not isinstance(found, str):
+            raise UserError(
+                f"{self.location}: expected a string as {name}, got "
+                f"{shown_json(list(found))}."
+            )
+        return found
+
+    def label(self, name: str) -> str:
+        """Returns the label in a column, which may not be empty."""
+        label = self.text(name).strip()
+        if not label:
+            raise UserError(f"{self.location}: the label is empty.")
+        return label
 
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
-    """A file's lines.
+    """The rows of a file.
 
     Attributes:
         names: of the columns; of JSON lines those of the first one.
-        location: where these stand, for messages.
+        location: of these names, for messages.
         records: one at least.
     """
 
@@ -80,7 +101,7 @@ class Rows:
 
 
 def read_rows(path: str, log: Callable[[str], None]) -> Rows:
-    """Returns the lines of a file, and the names of its columns.
+    """Returns the rows of a file.
 
     Args:
         path: of a table with a header (`.tsv`, `.csv`; `read_quoted_table`)
@@ -88,41 +109,37 @@ def read_rows(path: str, log: Callable[[str], None]) -> Rows:
         log: takes a line on how a table's quotes are read.
 
     Raises:
-        UserError: naming file and line, for a file of another kind, one that
-            is missing, empty, not UTF-8 or without lines, two columns of one
-            name, and a line with another number of fields.
+        UserError: for a file of another extension, one that cannot be read or
+            has no rows; with its location, for duplicate columns and a line
+            with another number of fields.
     """
     extension = os.path.splitext(path)[1]
     if extension in _DELIMITERS:
-        return _read_table(path, _DELIMITERS[extension], log)
-    if extension != _JSON_LINES:
-        raise UserError(f"{path} ends with none of {', '.join(EXTENSIONS)}.")
-    records = [
-        Record(of_kind(value, dict, f"{place}: it"), place)
-        # Numbers stay as they are written.
-        for place, value in read_json_lines(path, _ADVICE, number=str)
-    ]
-    if not records:
-        raise UserError(f"{path} has no examples.")
-    return Rows(list(records[0].values), records[0].location, records)
-
-
-def _read_table(path: str, delimiter: str, log: Callable[[str], None]) -> Rows:
-    header, *rows = read_quoted_table(path, _ADVICE, delimiter, log)
-    names = header.fields
-    named = [name for name in names if not _UNNAMED.fullmatch(name)]
-    if len(set(named)) < len(named):
-        raise UserError(
-            f"{header.location}: the columns are {_listed(names)}; each needs "
-            "a name of its own."
+        header, *rows = read_quoted_table(
+            path, _ADVICE, _DELIMITERS[extension], log
         )
-    if not rows:
-        raise UserError(f"{path} has a header but no examples.")
-    records = [
-        Record(dict(zip(names, row.fields, strict=True)), row.location)
-        for row in rows
-    ]
-    return Rows(names, header.location, records)
+        names, location = header.fields, header.location
+        named = [name for name in names if not _UNNAMED.fullmatch(name)]
+        require(
+            len(set(named)) == len(named),
+            f"{location}: expected distinct columns, got {_listed(names)}.",
+        )
+        records = [
+            Record(dict(zip(names, row.fields, strict=True)), row.location)
+            for row in rows
+        ]
+        require(bool(rows), f"{path} has a header but no examples.")
+        return Rows(names, location, records)
+    require(
+        extension == _JSON_LINES,
+        f"{path}: expected a file {', '.join(EXTENSIONS)}.",
+    )
+    records = []
+    for location, value in read_json_lines(path, _ADVICE, number=str):
+        check(value, dict, location)
+        records.append(Record(value, location))
+    require(bool(records), f"{path} has no examples.")
+    return Rows(list(records[0].values), records[0].location, records)
 
 
 def find_split(
@@ -132,25 +149,20 @@ def find_split(
 ) -> str:
     """Returns the path of the one file of a split.
 
-    Args:
-        data_dir: where it lies.
-        split: its name without the ending.
-        extensions: that it may end with.
-
     Raises:
-        UserError: when there is none, or more than one.
+        UserError: when there is none of these extensions, or more than one.
     """
     names = [split + extension for extension in extensions]
     paths = [os.path.join(data_dir, name) for name in names]
     found = [path for path in paths if files.isfile(path)]
-    if not found:
-        raise UserError(
-            f"{data_dir} has no {' or '.join(names)}, which the task needs."
-        )
-    if len(found) > 1:
-        raise UserError(
-            f"{' and '.join(found)} are both there; keep the one to be read."
-        )
+    require(
+        bool(found),
+        f"{data_dir} has no {' or '.join(names)}, which the task needs.",
+    )
+    require(
+        len(found) == 1,
+        f"{' and '.join(found)} both exist; remove all but one.",
+    )
     return found[0]
 
 
@@ -162,34 +174,34 @@ def text_examples(
     Args:
         rows: of the file.
         columns: one or two of texts, then that of the label.
-        labelled: whether the file must have the label's column.
+        labelled: require the label's column.
 
     Raises:
-        UserError: for columns that are not there or hold no texts, and an
+        UserError: for columns that are missing or hold no texts, and an
             empty label.
     """
     *texts, label = columns
     has_label = _has_label(rows, texts, label, labelled)
     return [
         Example(
-            tuple(_text(record, name) for name in texts),
-            _label(record, label) if has_label else None,
+            tuple(record.text(name) for name in texts),
+            record.label(label) if has_label else None,
             record.location,
         )
         for record in rows.records
     ]
 
 
-def own_columns(
+def infer_columns(
     rows: Rows, log: Callable[[str], None], *, labelled: bool = True
 ) -> list[str]:
     """Returns the columns of a file: one or two of texts, then `label`.
 
     Args:
         rows: of the file.
-        log: takes a line on columns without a name, which are left out, and
-            on which make a pair.
-        labelled: whether the file must have the label's column.
+        log: takes a line on columns without a name, which are ignored, and
+            on those read as a pair.
+        labelled: require the column `label`.
 
     Raises:
         UserError: for other columns than these, and lines of JSON that differ
@@ -197,30 +209,26 @@ def own_columns(
     """
     unnamed = [name for name in rows.names if _UNNAMED.fullmatch(name)]
     texts = [n for n in rows.names if n != LABEL_COLUMN and n not in unnamed]
-    if labelled and LABEL_COLUMN not in rows.names:
-        raise UserError(
-            f"{rows.location}: the columns are {_listed(rows.names)}; one must "
-            f"be called {LABEL_COLUMN!r}, or say which are meant with "
-            "--columns."
-        )
-    if len(texts) not in (1, 2):
-        raise UserError(
-            f"{rows.location}: the columns are {_listed(rows.names)}; beside "
-            f"{LABEL_COLUMN!r} there must be one or two with texts, or say "
-            "which are meant with --columns."
-        )
+    is_known = LABEL_COLUMN in rows.names or not labelled
+    require(
+        is_known and len(texts) in (1, 2),
+        f"{rows.location}: expected one or two columns of texts and "
+        f"{LABEL_COLUMN!r}, got {_listed(rows.names)}; name the columns with "
+        "--columns.",
+    )
+    names = set(rows.names)
     for record in rows.records:
-        # Or the second text of some lines would be passed over in silence.
-        if record.values.keys() != set(rows.names):
+        # Or the second text of some lines would be silently ignored.
+        if record.values.keys() != names:
             raise UserError(
-                f"{record.location}: the columns are {_listed(record.values)}, "
-                f"and those of the first line {_listed(rows.names)}; say "
-                "which are meant with --columns."
+                f"{record.location}: expected the columns of the first line, "
+                f"{_listed(rows.names)}, got {_listed(record.values)}; name "
+                "the columns with --columns."
             )
     if unnamed:
         log(
-            f"{rows.location}: {', '.join(map(repr, unnamed))} is no column's "
-            "name but that of an index, and not read."
+            f"{rows.location}: {', '.join(map(repr, unnamed))} is the name of "
+            "an index, and ignored."
         )
     if len(texts) == 2:
         log(
@@ -248,35 +256,30 @@ def choice_examples(
     Args:
         rows: of the file.
         context: its column.
-        of_choices: theirs; what stands there is a text or a list of texts.
+        of_choices: theirs, each of a text or a list of texts.
         label: its column.
-        question: its column; every choice is then that with it, as in RACE.
-        labelled: whether the file must have the label's column.
+        question: its column; every choice is then combined with it, as in
+            RACE.
+        labelled: require the label's column.
 
     Raises:
-        UserError: for columns that are not there or hold no texts, a label
-            that is no choice, fewer than two choices, and lines with more or
-            fewer choices than the first.
+        UserError: for columns that are missing or hold no texts, a label that
+            is no choice, and fewer than two choices.
     """
     texts = [context, *of_choices, *([question] if question else [])]
     has_label = _has_label(rows, texts, label, labelled)
-    examples: list[ChoiceExample] = []
+    examples = []
     for number, record in enumerate(rows.records):
         choices = _choices(record, of_choices)
-        if examples and len(choices) != len(examples[0].choices):
-            raise UserError(
-                f"{record.location}: {len(choices)} choices, where the first "
-                f"example has {len(examples[0].choices)}; all need as many."
-            )
         right = None
         if has_label:
             right = _choice_number(record, label, of_choices, len(choices))
         if question:
-            asked = _text(record, question)
+            asked = record.text(question)
             choices = [question_with_option(asked, c) for c in choices]
         examples.append(
             ChoiceExample(
-                _text(record, context),
+                record.text(context),
                 tuple(choices),
                 right,
                 record.location,
@@ -289,13 +292,13 @@ def choice_examples(
 def _choices(record: Record, columns: Sequence[str]) -> list[str]:
     choices: list[str] = []
     for name in columns:
-        value = record.value(name)
-        choices += [value] if isinstance(value, str) else value
+        texts = record.texts(name)
+        choices += [texts] if isinstance(texts, str) else texts
     if len(choices) < 2:
         raise UserError(
-            f"{record.location}: {_listed(columns)} has {len(choices)} "
-            "choices; two or more are needed, as a list in JSON lines or each "
-            "in a column that --columns names."
+            f"{record.location}: expected two choices or more as "
+            f"{_listed(columns)}, got {len(choices)}; give a list in JSON "
+            "lines, or name several columns with --columns."
         )
     return choices
 
@@ -304,22 +307,20 @@ def _choice_number(
     record: Record, column: str, names: Sequence[str], number: int
 ) -> int:
     """Returns the number of the right choice."""
-    label = _label(record, column)
-    one_each = len(names) == number
-    if one_each and label in names:
-        return names.index(label)
-    letters = list(LETTERS[:number])
-    if label in letters:
-        return letters.index(label)
-    allowed = [str(choice) for choice in range(number)]
-    if label not in allowed:
-        also = f", or one of {_listed(names)}" if one_each else ""
+    label = record.label(column)
+    # A column may be called like the number of another choice.
+    ids = {str(choice): choice for choice in range(number)}
+    ids |= {letter: n for n, letter in enumerate(LETTERS[:number])}
+    if len(names) == number:
+        ids |= {name: n for n, name in enumerate(names)}
+    if label not in ids:
+        also = f", or one of {_listed(names)}" if len(names) == number else ""
         raise UserError(
-            f"{record.location}: the label is {shown(label)}; it must be a "
-            f"number from 0 to {number - 1}, a letter from A to {letters[-1]}"
-            f"{also}."
+            f"{record.location}: the label is {shown(label)}; expected a "
+            f"number from 0 to {number - 1}, a letter from A to "
+            f"{LETTERS[:number][-1]}{also}."
         )
-    return int(label)
+    return ids[label]
 
 
 def _has_label(
@@ -330,37 +331,25 @@ def _has_label(
     Raises:
         UserError: when it lacks a column that it needs.
     """
+    columns = [*texts, label]
+    require(
+        len(set(columns)) == len(columns),
+        f"--columns={','.join(columns)} names a column twice.",
+    )
     has_label = labelled or label in rows.names
-    needed = [*texts, label] if has_label else list(texts)
-    if len({*texts, label}) < len(texts) + 1:
-        raise UserError(
-            f"--columns={','.join([*texts, label])} names a column twice."
-        )
-    places = [(rows.location, rows.names)]
-    places += [
-        (record.location, list(record.values)) for record in rows.records
-    ]
-    for place, names in places:
+    needed = columns if has_label else texts
+    for location, names in [
+        (rows.location, rows.names),
+        *((record.location, record.values) for record in rows.records),
+    ]:
         for name in needed:
             if name not in names:
                 raise UserError(
-                    f"{place}: there is no column {name[:60]!r}; the columns "
-                    f"are {_listed(names)}. Say which are meant with "
-                    "--columns."
+                    f"{location}: expected the column {name[:60]!r}, got "
+                    f"{_listed(names)}; name the columns with --columns."
                 )
     return has_label
 
 
-def _text(record: Record, name: str) -> str:
-    return of_kind(record.value(name), str, f"{record.location}: {name}")
-
-
-def _label(record: Record, name: str) -> str:
-    label = _text(record, name).strip()
-    if not label:
-        raise UserError(f"{record.location}: the label is empty.")
-    return label
-
-
-def _listed(names: Sequence[str] | Mapping[str, object]) -> str:
+def _listed(names: Iterable[str]) -> str:
     return ", ".join(name[:60] for name in names)

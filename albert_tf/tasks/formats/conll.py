@@ -1,14 +1,12 @@
-"""Words with tags: files of one word a line, and scores of entities."""
+"""CoNLL's format: a word with its tag in each line."""
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from albert_tf.config import UserError
+from albert_tf.config import UserError, require
 from albert_tf.tasks.examples import WordsExample
 from albert_tf.tasks.formats.tables import read_lines
-
-# Number, text and columns.
-_Line = tuple[int, str, list[str]]
 
 _ADVICE = (
     "a file of tagged words has a word in each line, its columns between "
@@ -30,12 +28,12 @@ def read_conll(
         path: of the file.
         word_column: from 0; from -1 backwards: from the last.
         tag_column: likewise.
-        tagged: whether the file must have tags; else they are read where its
-            first line has both columns.
+        tagged: require tags; else they are read where the first line has
+            both columns.
 
     Raises:
-        UserError: naming file and line, for a file that is missing, empty, not
-            UTF-8 or without a word, and a line with too few columns.
+        UserError: for a file that cannot be read or has no word; with its
+            location, for a line with too few columns.
     """
     lines = list(_lines(path))
     columns = [word_column, tag_column]
@@ -45,55 +43,47 @@ def read_conll(
         columns = [word_column]
         needed = max(word_column + 1, -word_column)
     examples = []
-    sentence: list[tuple[str, ...]] = []
-    first = 0
-
-    def end() -> None:
-        if sentence:
-            words, *tags = zip(*sentence, strict=True)
-            place = f"{path}, line {first}"
-            examples.append(
-                WordsExample(words, tags[0] if tags else None, place)
-            )
-            sentence.clear()
-
-    for number, line, fields in lines:
-        if not _has_word(fields):
-            end()
+    sentences = itertools.groupby(lines, key=lambda line: _has_word(line[1]))
+    for has_words, group in sentences:
+        if not has_words:
             continue
-        if len(fields) < needed:
-            raise UserError(
-                f"{path}, line {number}: {len(fields)} columns, where at least "
-                f"{needed} are needed: {line[:60]!r}; {_ADVICE}"
-            )
-        if not sentence:
-            first = number
-        sentence.append(tuple(fields[column] for column in columns))
-    end()
-    if not examples:
-        raise UserError(f"{path} has no words; {_ADVICE}")
+        sentence = list(group)
+        for number, fields in sentence:
+            if len(fields) < needed:
+                raise UserError(
+                    f"{path}:{number}: expected at least {needed} columns, "
+                    f"got {len(fields)}: {' '.join(fields)[:60]!r}; {_ADVICE}"
+                )
+        words, *tags = zip(
+            *([fields[column] for column in columns] for _, fields in sentence),
+            strict=True,
+        )
+        location = f"{path}:{sentence[0][0]}"
+        examples.append(
+            WordsExample(words, tags[0] if tags else None, location)
+        )
+    require(bool(examples), f"{path} has no words; {_ADVICE}")
     return examples
 
 
 def count_columns(path: str) -> int:
-    """Returns how many columns the first line with a word has; 0 without one.
+    """Returns the columns of the first line with a word; 0 without one.
 
     Raises:
-        UserError: for a file that is missing, empty or not UTF-8.
+        UserError: for a file that cannot be read.
     """
     return _width(_lines(path))
 
 
-def _lines(path: str) -> Iterator[_Line]:
-    """Yields the lines of a file."""
+def _lines(path: str) -> Iterator[tuple[int, list[str]]]:
+    """Yields the number and the columns of each line."""
     for number, line in read_lines(path, _ADVICE):
         # Blanks and tabs alone: words may hold a no-break space.
-        yield number, line, re.findall(r"[^ \t]+", line)
+        yield number, re.findall(r"[^ \t]+", line)
 
 
-def _width(lines: Iterable[_Line]) -> int:
-    widths = (len(fields) for _, _, fields in lines if _has_word(fields))
-    return next(widths, 0)
+def _width(lines: Iterable[tuple[int, list[str]]]) -> int:
+    return next((len(f) for _, f in lines if _has_word(f)), 0)
 
 
 def _has_word(fields: Sequence[str]) -> bool:

@@ -1,4 +1,4 @@
-"""JSON as data files hold it: one value, or one in each line, checked."""
+"""JSON data files: a value, or one in each line, checked against a schema."""
 
 import collections
 import json
@@ -10,22 +10,21 @@ from albert_tf.io import files
 from albert_tf.io.encoding import refuse_utf16
 from albert_tf.tasks.formats.tables import read_lines
 
-_KINDS = {
+_TYPES = {
     int: "a whole number",
     str: "a string",
     list: "a list",
     dict: "an object",
 }
-# Of a value in a message.
-_SHOWN = 60
+_SHOWN_CHARACTERS = 60
 
 
 def read_large_json(path: str) -> Any:
-    """Returns what a JSON file of any size holds.
+    """Returns the value in a JSON file of any size.
 
     Raises:
-        UserError: when it cannot be read or is no JSON; the line is named.
-            Also for an object with two members of one name.
+        UserError: when it cannot be read or is not JSON, and for an object
+            with a duplicate key.
     """
     try:
         with files.open(path) as file:
@@ -39,40 +38,35 @@ def read_large_json(path: str) -> Any:
         raise UserError(
             f"{path}: byte {error.start} is not UTF-8; convert the file first."
         ) from None
-    return _value(text, path)
+    return _parse(text, path)
 
 
 def read_json_lines(
     path: str, advice: str, number: Callable[[str], Any] | None = None
 ) -> Iterator[tuple[str, Any]]:
-    """Yields file and line, for messages, and the value of each line.
-
-    Lines of white space alone hold none, and are passed over.
+    """Yields the location and the value of each line that is not blank.
 
     Args:
         path: of the file.
-        advice: what to do when it cannot be read.
-        number: what becomes of the text of a number; None: int or float.
+        advice: appended to the message when it cannot be read.
+        number: converts the text of a number; None: to int or float.
 
     Raises:
-        UserError: naming file and line, for a file that is missing or empty,
-            or a line that is not UTF-8 or no JSON. Also for an object with
-            two members of one name.
+        UserError: for a file that is missing or empty; with its location, for
+            a line that is not UTF-8, not JSON, or has a duplicate key.
     """
     for line, text in read_lines(path, advice):
         if text.strip():
-            value = _value(text, path, line, number)
-            yield f"{path}, line {line}", value
+            yield f"{path}:{line}", _parse(text, path, line, number)
 
 
-def _value(
+def _parse(
     text: str,
     path: str,
     line: int | None = None,
     number: Callable[[str], Any] | None = None,
 ) -> Any:
-    """Returns the value of a line, or of a whole file."""
-    place = f"{path}, line {line}" if line else path
+    location = f"{path}:{line}" if line else path
     try:
         return json.loads(
             text,
@@ -82,23 +76,20 @@ def _value(
         )
     except json.JSONDecodeError as error:
         raise UserError(
-            f"{path}, line {line or error.lineno}: it is not valid JSON "
-            f"({error.msg})."
+            f"{path}:{line or error.lineno}: expected JSON ({error.msg})."
         ) from None
     except KeyError as error:
         raise UserError(
-            f"{place}: an object has {shown(error.args[0])} twice; leave one "
-            "of them."
+            f"{location}: duplicate key {shown(error.args[0])} in an object."
         ) from None
     except ValueError:
         # Python reads no whole number of more than 4,300 digits.
-        raise UserError(f"{place} has a number with too many digits.") from None
+        raise UserError(f"{location}: a number has too many digits.") from None
     except RecursionError:
-        raise UserError(f"{place}: it is nested too deep.") from None
+        raise UserError(f"{location}: nested too deeply.") from None
 
 
 def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Returns an object; raises KeyError for a name that comes twice."""
     found = dict(members)
     if len(found) < len(members):
         names = collections.Counter(name for name, _ in members)
@@ -106,37 +97,42 @@ def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def member(value: Any, name: str, kind: type, place: str) -> Any:
-    """Returns a member of an object.
+def check(value: Any, schema: Any, location: str) -> None:
+    """Checks a value against a schema.
 
-    Args:
-        value: what is to be an object.
-        name: of the member.
-        kind: that it is to be of: str, int, list or dict.
-        place: of the object, for messages.
+    A schema is a type of _TYPES or a tuple of them, `[schema]` for lists, or
+    `{key: schema}` for objects; a key that ends with "?" is optional, and
+    further keys are allowed.
 
     Raises:
-        UserError: for what is no object, lacks it or has another kind there.
+        UserError: `LOCATION: KEY[INDEX].KEY: expected X, got Y`.
     """
-    if not isinstance(value, dict):
-        raise UserError(f"{place} is {shown_json(value)}, and no object.")
-    if name not in value:
-        raise UserError(f"{place} has no {name!r}; the format has one.")
-    return of_kind(value[name], kind, f"{place}: {name}")
+    if fault := _fault(value, schema):
+        raise UserError(f"{location}: {fault.lstrip('.: ')}.")
 
 
-def of_kind(value: Any, kind: type, name: str) -> Any:
-    """Returns a value as it is.
-
-    Raises:
-        UserError: when it is not of a kind: str, int, list or dict.
-    """
-    # For Python a truth value is a whole number.
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise UserError(
-            f"{name} is {shown_json(value)}, and must be {_KINDS[kind]}."
+def _fault(value: Any, schema: Any) -> str:
+    """Returns the first fault with its path, or ""."""
+    types = schema if isinstance(schema, type | tuple) else type(schema)
+    # For Python true and false are whole numbers.
+    if not isinstance(value, types) or isinstance(value, bool):
+        expected = " or ".join(
+            name for type_, name in _TYPES.items() if issubclass(type_, types)
         )
-    return value
+        return f": expected {expected}, got {shown_json(value)}"
+    if isinstance(schema, list):
+        for number, item in enumerate(value):
+            if fault := _fault(item, schema[0]):
+                return f"[{number}]{fault}"
+    elif isinstance(schema, dict):
+        for key, inner in schema.items():
+            name = key.removesuffix("?")
+            if name not in value:
+                if name == key:
+                    return f": expected the key {name!r}"
+            elif fault := _fault(value[name], inner):
+                return f".{name}{fault}"
+    return ""
 
 
 def shown_json(value: Any) -> str:
@@ -144,4 +140,6 @@ def shown_json(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
     if not text.isprintable():
         text = json.dumps(value)
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+    if len(text) <= _SHOWN_CHARACTERS:
+        return text
+    return f"{text[: _SHOWN_CHARACTERS - 1]}…"

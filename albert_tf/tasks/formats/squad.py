@@ -1,77 +1,68 @@
-"""SQuAD's files: questions on paragraphs, with answers cut from them."""
+"""SQuAD's format: questions on paragraphs, with answers cut from them."""
 
 from typing import Any
 
-from albert_tf.config import UserError
+from albert_tf.config import UserError, require
 from albert_tf.tasks.examples import Answer, Question
 from albert_tf.tasks.formats.json_values import (
-    member,
+    check,
     read_large_json,
     shown_json,
 )
+
+# SQuAD's ids are strings; other files in its format often have numbers. Test
+# files have no answers.
+_QUESTION = {
+    "id": (str, int),
+    "question": str,
+    "answers?": [{"text": str, "answer_start": int}],
+}
+_FILE = {"data": [{"paragraphs": [{"context": str, "qas": [_QUESTION]}]}]}
 
 
 def read_squad(path: str) -> list[Question]:
     """Returns the questions of a file, in its order.
 
     Raises:
-        UserError: for a file that is missing, no JSON, of another form (the
-            article, paragraph and question are named), without a question, or
-            with an id that comes twice.
+        UserError: for a file that cannot be read, is of another form or
+            without a question, and for a duplicate id.
     """
-    questions = []
-    seen: set[str] = set()
-    articles = member(read_large_json(path), "data", list, path)
-    for a, article in enumerate(articles, start=1):
-        place = f"{path}, article {a}"
-        paragraphs = member(article, "paragraphs", list, place)
-        for p, paragraph in enumerate(paragraphs, start=1):
-            where = f"{place}, paragraph {p}"
-            context = member(paragraph, "context", str, where)
-            rows = member(paragraph, "qas", list, where)
-            for q, row in enumerate(rows, start=1):
-                question = _question(row, context, f"{where}, question {q}")
-                if question.id in seen:
+    content = read_large_json(path)
+    check(content, _FILE, path)
+    questions: dict[str, Question] = {}
+    for a, article in enumerate(content["data"]):
+        for p, paragraph in enumerate(article["paragraphs"]):
+            for q, row in enumerate(paragraph["qas"]):
+                location = f"{path}: data[{a}].paragraphs[{p}].qas[{q}]"
+                question = _question(row, paragraph["context"], location)
+                if question.id in questions:
                     raise UserError(
-                        f"{question.location}: there was a question with this "
-                        "id before; every id is of one question."
+                        f"{question.location}: duplicate id; expected each id "
+                        "once."
                     )
-                seen.add(question.id)
-                questions.append(question)
-    if not questions:
-        raise UserError(f"{path} has no questions.")
-    return questions
+                questions[question.id] = question
+    require(bool(questions), f"{path} has no questions.")
+    return list(questions.values())
 
 
-def _question(row: Any, context: str, place: str) -> Question:
-    # SQuAD's are strings, those of files in its format often numbers.
-    numbered = isinstance(row, dict) and type(row.get("id")) is int
-    id_ = str(member(row, "id", int if numbered else str, place))
+def _question(row: dict[str, Any], context: str, location: str) -> Question:
     answers = None
-    # Test files have none.
     if "answers" in row:
-        rows = member(row, "answers", list, place)
         answers = tuple(
-            _answer(answer, f"{place}, answer {number}")
-            for number, answer in enumerate(rows, start=1)
+            Answer(answer["text"], answer["answer_start"])
+            for answer in row["answers"]
         )
-        said = row.get("is_impossible", not answers)
-        if said is not (not answers):
+        is_impossible = row.get("is_impossible", not answers)
+        if is_impossible is not (not answers):
             raise UserError(
-                f"{place}: is_impossible is {shown_json(said)}, and the number "
-                f"of answers {len(answers)}; correct one or the other."
+                f"{location}: is_impossible is {shown_json(is_impossible)} "
+                f"with {len(answers)} answers; correct one or the other."
             )
+    id_ = str(row["id"])
     return Question(
         id=id_,
-        question=member(row, "question", str, place),
+        question=row["question"],
         context=context,
         answers=answers,
-        location=f"{place} (id {shown_json(id_)})",
-    )
-
-
-def _answer(row: Any, place: str) -> Answer:
-    return Answer(
-        text=member(row, "text", str, place),
-        start=member(row, "answer_start", int, place),
+        location=f"{location} (id {shown_json(id_)})",
     )

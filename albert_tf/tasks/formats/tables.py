@@ -1,6 +1,6 @@
-"""Tables: literal, as the benchmarks write them, or with quoted fields.
+"""Tables with literal quotes, as the benchmarks have them, or CSV's.
 
-A line ends with LF or CRLF.
+Lines end with LF or CRLF.
 """
 
 import codecs
@@ -8,17 +8,17 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from albert_tf.config import UserError
+from albert_tf.config import UserError, require
 from albert_tf.io import files
 from albert_tf.io.encoding import refuse_utf16
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """A row's fields, and where it begins.
+    """A row of a table.
 
     Attributes:
-        fields: as they are, not stripped.
+        fields: not stripped.
         number: of its first line, from 1.
         path: of its file.
     """
@@ -30,7 +30,7 @@ class Row:
     @property
     def location(self) -> str:
         """File and line, for messages."""
-        return f"{self.path}, line {self.number}"
+        return f"{self.path}:{self.number}"
 
 
 def read_lines(path: str, advice: str) -> Iterator[tuple[int, str]]:
@@ -38,12 +38,12 @@ def read_lines(path: str, advice: str) -> Iterator[tuple[int, str]]:
 
     Args:
         path: of the file.
-        advice: what to do when it cannot be read.
+        advice: appended to the message when it cannot be read.
 
     Raises:
-        UserError: naming file and line, for a file that is missing or empty,
-            one that is UTF-16 or whose lines end with CR alone, or a line
-            that is not UTF-8.
+        UserError: for a file that is missing or empty, is UTF-16 or whose
+            lines end with CR alone; with its location, for a line that is not
+            UTF-8.
     """
     try:
         with files.open(path) as file:
@@ -57,7 +57,7 @@ def read_lines(path: str, advice: str) -> Iterator[tuple[int, str]]:
         raise UserError(f"{path} is empty; {advice}")
     refuse_utf16(path, content)
     if b"\n" not in content and b"\r" in content.rstrip(b"\r"):
-        # As old programs of the Mac write them.
+        # As classic Mac OS has them.
         raise UserError(
             f"{path}: its lines end with CR alone; convert the file, for "
             "example with tr '\\r' '\\n'."
@@ -68,7 +68,7 @@ def read_lines(path: str, advice: str) -> Iterator[tuple[int, str]]:
             text = line.decode("utf-8")
         except UnicodeDecodeError as error:
             raise UserError(
-                f"{path}, line {number}: byte {error.start} "
+                f"{path}:{number}: byte {error.start} "
                 f"(0x{line[error.start]:02x}) is not UTF-8; convert the file, "
                 "for example with iconv -f latin1 -t utf-8."
             ) from None
@@ -76,10 +76,10 @@ def read_lines(path: str, advice: str) -> Iterator[tuple[int, str]]:
 
 
 def read_table(path: str, advice: str) -> list[Row]:
-    """Returns the rows of a tab-separated file, its header among them.
+    """Returns the rows of a tab-separated file, with its header.
 
-    Quotes are characters like any other. Blank lines at the end of a table of
-    several columns are no rows.
+    Quotes are literal. Blank lines at the end of a table of several columns
+    are not rows.
 
     Raises:
         UserError: see `read_lines`.
@@ -93,51 +93,45 @@ def read_quoted_table(
 ) -> list[Row]:
     """Returns the rows of a table, its header first, all equally long.
 
-    Fields may be quoted as the csv module quotes them, and then hold
-    delimiters and line ends. Where that cannot be, or would join lines though
-    every line is a row as it stands, all quotes are characters like any other:
-    a text may begin with one, and no row is to vanish in it. `say` takes a
-    line on what was done where either may be meant.
+    Fields may be quoted as in CSV, and then hold delimiters and line ends.
+    Where that fails, or would join lines though every line is a row as it
+    stands, all quotes are literal: a text may begin with a quote, and no row
+    may be lost in it. Logs a line where both readings are possible.
 
     Raises:
-        UserError: see `read_lines`; for a row with more or fewer fields than
-            the header, file and line are named.
+        UserError: see `read_lines`; with its location, for a row with more or
+            fewer fields than the header.
     """
     lines = [text for _, text in read_lines(path, advice)]
     literal = _literal(lines, delimiter, path)
     fault = _wrong_width(literal, delimiter)
     if any(f.startswith('"') for row in literal for f in row.fields):
         rows, quoted, misquoted = _unquoted(lines, delimiter, path)
-        # Of a single column every line is a row, whatever is meant.
+        # In a single column every line is a row with literal quotes.
         several = len(literal[0].fields) > 1
         if not misquoted and not fault and several and len(rows) < len(literal):
-            misquoted = _first_joined(rows, literal)
+            joined = next(
+                (n for n, row in enumerate(rows) if row.number != n + 1),
+                len(rows),
+            )
+            misquoted = (
+                f"{rows[joined - 1].location}: a quoted field would join it "
+                "with the next line, and every line is a row by itself."
+            )
         if not misquoted:
             if len(rows) < len(lines) or delimiter == "\t":
                 log(
                     f"{path}: {quoted} fields are read without their quotes, "
-                    f"as CSV files have them: {len(lines)} lines hold "
-                    f"{len(rows)} rows, the header among them."
+                    f"as in CSV: {len(lines)} lines hold {len(rows)} rows, "
+                    "with the header."
                 )
             return rows
         if fault and fault != misquoted:
-            fault = f"{misquoted} With literal quotes, {fault}"
+            fault = f"{misquoted} With literal quotes: {fault}"
         elif not fault:
             log(f"{misquoted} All quotes of the file are read literally.")
-    if fault:
-        raise UserError(fault)
+    require(not fault, fault)
     return literal
-
-
-def _first_joined(rows: Sequence[Row], lines: Sequence[Row]) -> str:
-    """Returns a message on the first row that takes several lines."""
-    pairs = enumerate(zip(rows, lines, strict=False))
-    after = (n for n, (row, line) in pairs if row.number != line.number)
-    row = rows[next(after, len(rows)) - 1]
-    return (
-        f"{row.location}: a quoted field would join it with the next line, and "
-        "every line is a row by itself."
-    )
 
 
 def _literal(lines: Sequence[str], delimiter: str, path: str) -> list[Row]:
@@ -161,9 +155,8 @@ def _wrong_width(rows: Sequence[Row], delimiter: str) -> str:
     for row in rows:
         if len(row.fields) != width:
             return (
-                f"{row.location}: {len(row.fields)} {name}-separated fields "
-                f"where {width} are needed: "
-                f"{delimiter.join(row.fields)[:60]!r}."
+                f"{row.location}: expected {width} {name}-separated fields, "
+                f"got {len(row.fields)}: {delimiter.join(row.fields)[:60]!r}."
             )
     return ""
 
@@ -171,7 +164,7 @@ def _wrong_width(rows: Sequence[Row], delimiter: str) -> str:
 def _unquoted(
     lines: Sequence[str], delimiter: str, path: str
 ) -> tuple[list[Row], int, str]:
-    """Returns rows, how many fields are quoted, and what speaks against it."""
+    """Returns rows, the number of quoted fields, and the first fault."""
     # Not csv.reader, whose limit of 131,072 characters in a field can only be
     # raised for the whole process.
     field = re.compile(
@@ -182,13 +175,13 @@ def _unquoted(
     rows: list[Row] = []
     fields: list[str] = []
     position = quoted = 0
-    begin = line = 1
+    first = line = 1
     while position < len(text):
         match = field.match(text, position)
         if not match:
             fault = (
-                f"{path}, line {line}: a field begins with a quote, and no "
-                "quote ends it."
+                f"{path}:{line}: a field begins with a quote, and no quote "
+                "ends it."
             )
             return rows, quoted, fault
         position = match.end()
@@ -196,9 +189,8 @@ def _unquoted(
         quoted += inside is not None
         fields.append(plain if inside is None else inside.replace('""', '"'))
         line += match[0].count("\n")
-        if end == delimiter:
-            continue
-        rows.append(Row(fields, begin, path))
-        fields, begin = [], line
+        if end == "\n":
+            rows.append(Row(fields, first, path))
+            fields, first = [], line
     rows = _without_blank_end(rows)
     return rows, quoted, _wrong_width(rows, delimiter)

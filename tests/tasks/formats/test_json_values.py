@@ -1,4 +1,4 @@
-"""JSON lines, and what is said of values that are of another form."""
+"""JSON files and their schemas."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def write(tmp_path, content):
 def test_a_line_may_hold_a_carriage_return(tmp_path):
     path = write(tmp_path, '{"a": 1,\r "b": 2}\n')
     assert list(json_values.read_json_lines(path, "")) == [
-        (f"{path}, line 1", {"a": 1, "b": 2})
+        (f"{path}:1", {"a": 1, "b": 2})
     ]
 
 
@@ -25,8 +25,8 @@ def test_values_and_their_lines(tmp_path):
     # A line separator of Unicode ends no line.
     path = write(tmp_path, '\ufeff{"a": "é\u2028"}\r\n\n \t\n[1, 2.50]')
     assert list(json_values.read_json_lines(path, "")) == [
-        (f"{path}, line 1", {"a": "é\u2028"}),
-        (f"{path}, line 4", [1, 2.5]),
+        (f"{path}:1", {"a": "é\u2028"}),
+        (f"{path}:4", [1, 2.5]),
     ]
     found = json_values.read_json_lines(path, "", number=str)
     assert [value for _, value in found][1] == ["1", "2.50"]
@@ -41,14 +41,14 @@ def test_a_whole_file(tmp_path):
     ("content", "said"),
     [
         ("", "is empty; do this"),
-        ('{}\n{"a" 1}', "line 2: it is not valid JSON"),
-        ("{}\n" + "7" * 5000, "line 2 has a number with too many digits"),
-        ("{}\n" + "[" * 200_000, "line 2: it is nested too deep"),
+        ('{}\n{"a" 1}', "a.jsonl:2: expected JSON"),
+        ("{}\n" + "7" * 5000, ":2: a number has too many digits"),
+        ("{}\n" + "[" * 200_000, ":2: nested too deeply"),
         (
             '{}\n[{"a": 1, "b": {"c": 1, "d": 2, "d": 2}, "c": 3}]',
-            "line 2: an object has 'd' twice; leave one of them",
+            ":2: duplicate key 'd' in an object",
         ),
-        (b'{}\n"\xff"', r"line 2: byte 1 \(0xff\) is not UTF-8"),
+        (b'{}\n"\xff"', r":2: byte 1 \(0xff\) is not UTF-8"),
     ],
 )
 def test_lines_that_cannot_be_read(tmp_path, content, said):
@@ -58,28 +58,35 @@ def test_lines_that_cannot_be_read(tmp_path, content, said):
     assert str(raised.value).startswith(path)
 
 
+SCHEMA = {"a": [{"b": int, "c?": (str, int)}]}
+
+
 @pytest.mark.parametrize(
-    ("value", "kind", "said"),
+    ("value", "fault"),
     [
-        ([1], str, r"^here is \[1\], and no object"),
-        ({"b": 1}, str, "^here has no 'a'"),
-        ({"a": None}, str, "^here: a is null, and must be a string"),
-        ({"a": "b"}, list, '^here: a is "b", and must be a list'),
-        ({"a": ["b" * 99]}, dict, r'^here: a is \["b{57}…, and must be an obj'),
-        # Ends of lines, and what a terminal takes for orders.
+        ([1], "expected an object, got [1]"),
+        ({"b": 1}, "expected the key 'a'"),
+        ({"a": None}, "a: expected a list, got null"),
+        ({"a": [{}]}, "a[0]: expected the key 'b'"),
+        ({"a": [{"b": 1}, 7]}, "a[1]: expected an object, got 7"),
+        ({"a": [{"b": 1.5}]}, "a[0].b: expected a whole number, got 1.5"),
+        # For Python it is a whole number.
+        ({"a": [{"b": True}]}, "a[0].b: expected a whole number, got true"),
         (
-            {"a": "é\u2028\x9b"},
-            list,
-            r'a is "\\u00e9\\u2028\\u009b", and',
+            {"a": [{"b": 1, "c": []}]},
+            "a[0].c: expected a whole number or a string, got []",
         ),
-        ({"a": 1.5}, int, r"^here: a is 1\.5, and must be a whole number"),
-        ({"a": "1"}, int, '^here: a is "1", and must be a whole number'),
-        # For Python these are whole numbers.
-        ({"a": True}, int, "^here: a is true, and must be a whole number"),
-        ({"a": False}, int, "^here: a is false, and must be a whole number"),
+        # Line ends, and what controls a terminal.
+        ({"a": "é\u2028\x9b"}, r'a: expected a list, got "\u00e9\u2028\u009b"'),
+        ({"a": "b" * 99}, f'a: expected a list, got "{"b" * 58}…'),
     ],
 )
-def test_members(value, kind, said):
-    with pytest.raises(UserError, match=said):
-        json_values.member(value, "a", kind, "here")
-    assert json_values.member({"a": kind()}, "a", kind, "here") == kind()
+def test_schema(value, fault):
+    with pytest.raises(UserError) as raised:
+        json_values.check(value, SCHEMA, "f.json:3")
+    assert str(raised.value) == f"f.json:3: {fault}."
+
+
+def test_values_that_fit_a_schema():
+    json_values.check({"a": [], "more": None}, SCHEMA, "")
+    json_values.check({"a": [{"b": 1}, {"b": 2, "c": "d"}]}, SCHEMA, "")

@@ -53,7 +53,7 @@ def directory(tmp_path):
     return tmp_path
 
 
-def test_a_shard_is_a_tfrecord_file_with_a_true_account(tmp_path):
+def test_a_shard_is_a_tfrecord_file_with_its_metadata(tmp_path):
     import tensorflow as tf
 
     path = tmp_path / "train-00000-of-00001.tfrecord"
@@ -159,25 +159,31 @@ def test_many_threads_read_the_same(directory):
     assert not wrong
 
 
-def test_a_glob_selects_shards_of_the_split(directory, monkeypatch):
-    contents = numbered(25)
-    pattern = f"{directory}/train-0000[12]-of-00003.tfrecord"
-    with open_shards(pattern, "train") as shards:
-        assert shards.read(range(len(shards))) == contents[10:]
-    with open_shards(f"{directory}/*.tfrecord", "train") as shards:
+@pytest.mark.parametrize("scheme", ["", "file://"])
+def test_a_glob_selects_shards_of_the_split(directory, tmp_path, scheme):
+    path, cache = f"{scheme}{directory}", str(tmp_path / "cache")
+    pattern = f"{path}/train-0000[12]-of-00003.tfrecord"
+    with open_shards(pattern, "train", cache) as shards:
+        assert shards.read(range(len(shards))) == numbered(25)[10:]
+    with open_shards(f"{path}/*.tfrecord", "train", cache) as shards:
         assert len(shards) == 25
+    for pattern, split, text in (
+        (f"{path}/train-*", "eval", "names no shard of the split 'eval'"),
+        (path, "dev", "has no split 'dev'; it has eval, train"),
+        (f"{path}/nowhere", "train", "nowhere is not a directory"),
+    ):
+        with pytest.raises(UserError, match=text):
+            open_shards(pattern, split, cache)
+    (directory / "train-00009-of-00010.tfrecord").write_bytes(b"")
+    with pytest.raises(UserError, match=r"00009-of-00010\.tfrecord is not"):
+        open_shards(f"{path}/train-*", "train", cache)
+    open_shards(path, "train", cache).close()
+
+
+def test_a_glob_in_the_working_directory(directory, monkeypatch):
     monkeypatch.chdir(directory)
     with open_shards("train-*", "train") as shards:
         assert len(shards) == 25
-    with pytest.raises(UserError, match="names no shard of the split 'eval'"):
-        open_shards("train-*", "eval")
-
-
-def test_a_foreign_file_in_a_glob_is_named(directory):
-    (directory / "train-00009-of-00010.tfrecord").write_bytes(b"")
-    with pytest.raises(UserError, match=r"00009-of-00010\.tfrecord is not"):
-        open_shards(f"{directory}/train-*", "train")
-    open_shards(directory, "train").close()
 
 
 def damage_missing(path):
@@ -188,39 +194,29 @@ def damage_cut(path):
     path.write_bytes(path.read_bytes()[:-20])
 
 
-def damage_emptied(path):
-    path.write_bytes(b"")
-
-
 def damage_flipped(path):
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
 
 
-def damage_swapped(path):
-    data = path.read_bytes()
-    other = path.with_name("train-00000-of-00003.tfrecord")
-    path.write_bytes(other.read_bytes()[: len(data)].ljust(len(data)))
-
-
+@pytest.mark.parametrize("scheme", ["", "file://"])
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
         (damage_missing, "is missing"),
-        (damage_cut, r"bytes, metadata.json says \d+: it was cut"),
-        (damage_emptied, "has 0 bytes, metadata.json says"),
-        (damage_flipped, "sha256 .* its contents changed"),
-        (damage_swapped, "sha256 .* its contents changed"),
+        (damage_cut, r"has \d+ bytes, metadata.json says \d+: it was cut"),
+        (damage_flipped, "has sha256 .* its contents changed"),
     ],
 )
-def test_a_damaged_shard_is_named(directory, damage, message):
+def test_a_damaged_shard_is_named(directory, tmp_path, scheme, damage, message):
     name = "train-00002-of-00003.tfrecord"
     damage(directory / name)
-    with pytest.raises(UserError, match=f"{name} .*{message}|{name} {message}"):
-        open_shards(directory, "train")
-    # Another split has nothing to do with it.
-    open_shards(directory, "eval").close()
+    path, cache = f"{scheme}{directory}", str(tmp_path / "cache")
+    with pytest.raises(UserError, match=f"^{path}/{name} {message}"):
+        open_shards(path, "train", cache)
+    # The other split is whole.
+    open_shards(path, "eval", cache).close()
 
 
 def test_an_unfinished_directory_says_how_to_finish_it(directory):
@@ -231,14 +227,7 @@ def test_an_unfinished_directory_says_how_to_finish_it(directory):
         open_shards(directory, "train")
 
 
-def test_other_wrong_paths_are_told(directory, tmp_path):
-    with pytest.raises(UserError, match="has no split 'dev'; it has eval, tra"):
-        open_shards(directory, "dev")
-    with pytest.raises(UserError, match="nowhere is not a directory"):
-        open_shards(tmp_path / "nowhere" / "train-*", "train")
-
-
-def test_another_format_is_told(directory):
+def test_another_format_is_refused(directory):
     write_json(directory / "metadata.json", {"format_version": 2})
     with pytest.raises(UserError, match="format_version=2; expected 1"):
         open_shards(directory, "train")
@@ -285,7 +274,7 @@ def test_a_tokenizer_is_described_for_readers(tiny_tokenizer):
     }
 
 
-# Shards in a bucket, for which `file://` stands.
+# Shards in a bucket; `file://` stands for one.
 
 
 def copies(cache):
@@ -313,44 +302,13 @@ def test_shards_in_a_bucket_are_copied_once(directory, tmp_path, monkeypatch):
         path.unlink()
     with open_shards(bucket, "train", str(cache)) as shards:
         assert shards.read(numbers) == order
-    # Where no place is given: one of the user's own.
+    # By default in a directory of the user's own.
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "system"))
     with open_shards(bucket, "eval") as shards:
         assert shards.read([1]) == [b"held out"]
     (own,) = (tmp_path / "system").iterdir()
     assert own.name == f"albert_tf-{os.getuid()}"
     assert own.stat().st_mode & 0o777 == 0o700
-
-
-def test_a_bucket_s_shards_are_selected_and_refused_alike(directory, tmp_path):
-    bucket, cache = f"file://{directory}", str(tmp_path / "cache")
-    with open_shards(f"{bucket}/train-0000[12]*", "train", cache) as shards:
-        assert shards.read(range(len(shards))) == numbered(25)[10:]
-    with pytest.raises(UserError, match="has no split 'dev'"):
-        open_shards(bucket, "dev", cache)
-    with pytest.raises(UserError, match="nowhere is not a directory"):
-        open_shards(f"{bucket}/nowhere", "train", cache)
-    (directory / "train-00009-of-00010.tfrecord").write_bytes(b"")
-    with pytest.raises(UserError, match=r"00009-of-00010\.tfrecord is not"):
-        open_shards(f"{bucket}/train-*", "train", cache)
-
-
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (damage_missing, "is missing"),
-        (damage_cut, r"bytes, metadata.json says \d+: it was cut"),
-        (damage_flipped, "sha256 .* its contents changed"),
-    ],
-)
-def test_a_damaged_shard_in_a_bucket_is_named(
-    directory, tmp_path, damage, message
-):
-    name = "train-00002-of-00003.tfrecord"
-    damage(directory / name)
-    cache = str(tmp_path / "cache")
-    with pytest.raises(UserError, match=f"^file://.*{name}.*{message}"):
-        open_shards(f"file://{directory}", "train", cache)
 
 
 @pytest.mark.parametrize("damage", [damage_cut, damage_flipped])
@@ -363,7 +321,7 @@ def test_a_damaged_copy_is_made_anew(directory, tmp_path, damage):
         assert shards.read(range(25)) == numbered(25)
 
 
-def test_no_room_for_copies_is_told(directory, tmp_path, monkeypatch):
+def test_a_full_disk_is_named_where_copies_go(directory, tmp_path, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

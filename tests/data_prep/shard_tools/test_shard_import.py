@@ -44,6 +44,13 @@ def foreign_record(number=0, **changes):
     return tf.train.Example(features=features).SerializeToString()
 
 
+def run_import(inputs, output, tokenizer_dir, **options):
+    paths = [str(path) for path in inputs]
+    return import_shards(
+        paths, str(output), tokenizer_dir=str(tokenizer_dir), **options
+    )
+
+
 def write_file(path, records):
     with tf.io.TFRecordWriter(str(path)) as writer:
         for record in records:
@@ -63,9 +70,7 @@ def originals(tmp_path):
 
 def test_training_reads_foreign_records(originals, tmp_path, tiny_directory):
     output = str(tmp_path / "ours")
-    metadata = import_shards(
-        [str(originals)], output, tokenizer_dir=str(tiny_directory)
-    )
+    metadata = run_import([originals], output, tiny_directory)
     assert metadata == read_metadata(output)
     assert metadata["record_kind"] == "static"
     assert (metadata["max_seq_length"], metadata["num_slots"]) == (12, 3)
@@ -98,10 +103,8 @@ def test_training_reads_foreign_records(originals, tmp_path, tiny_directory):
 
 def test_files_become_shards_byte_for_byte(originals, tmp_path, tiny_directory):
     output = tmp_path / "ours"
-    metadata = import_shards(
-        [f"{originals}/wiki.b", f"{originals}/wiki.*"],
-        str(output),
-        tokenizer_dir=str(tiny_directory),
+    metadata = run_import(
+        [f"{originals}/wiki.b", f"{originals}/wiki.*"], output, tiny_directory
     )
     names = [f"train-0000{n}-of-00003.tfrecord" for n in range(3)]
     for name, original in zip(names, ("wiki.a", "wiki.a2", "wiki.b"), strict=1):
@@ -118,10 +121,10 @@ def test_the_account_is_that_of_the_records(
     originals, tmp_path, tiny_directory, tiny_tokenizer
 ):
     output = str(tmp_path / "ours")
-    metadata = import_shards(
+    metadata = run_import(
         [f"{originals}/wiki.a"],
         output,
-        tokenizer_dir=str(tiny_directory),
+        tiny_directory,
         eval_inputs=[f"{originals}/wiki.b"],
         sentence_objective="nsp",
     )
@@ -189,11 +192,7 @@ def test_a_wrong_record_is_named(
     records = [foreign_record(3), foreign_record(4), foreign_record(5), wrong]
     write_file(tmp_path / "b", records)
     with pytest.raises(UserError, match=f"/b, record 3:? .*{message}"):
-        import_shards(
-            [str(tmp_path)],
-            str(tmp_path / "ours"),
-            tokenizer_dir=str(tiny_directory),
-        )
+        run_import([tmp_path], tmp_path / "ours", tiny_directory)
     assert sorted(os.listdir(tmp_path)) == ["a", "b"]
 
 
@@ -204,18 +203,10 @@ def test_a_first_record_of_another_schema_is_named(tmp_path, tiny_directory):
         match="a, record 0 has no feature 'input_ids'; records of "
         "google-research/albert have input_ids, input_mask, ",
     ):
-        import_shards(
-            [str(tmp_path / "a")],
-            str(tmp_path / "ours"),
-            tokenizer_dir=str(tiny_directory),
-        )
+        run_import([tmp_path / "a"], tmp_path / "ours", tiny_directory)
     write_file(tmp_path / "a", [b"\xff"])
     with pytest.raises(UserError, match="a, record 0 is not a static record"):
-        import_shards(
-            [str(tmp_path / "a")],
-            str(tmp_path / "ours"),
-            tokenizer_dir=str(tiny_directory),
-        )
+        run_import([tmp_path / "a"], tmp_path / "ours", tiny_directory)
 
 
 def test_the_lengths_are_those_of_the_first_file(tmp_path, tiny_directory):
@@ -226,11 +217,7 @@ def test_the_lengths_are_those_of_the_first_file(tmp_path, tiny_directory):
     with pytest.raises(
         UserError, match="b, record 0: .* has 11 values; expected 12"
     ):
-        import_shards(
-            [str(tmp_path)],
-            str(tmp_path / "ours"),
-            tokenizer_dir=str(tiny_directory),
-        )
+        run_import([tmp_path], tmp_path / "ours", tiny_directory)
 
 
 def dynamic_record(num_tokens):
@@ -252,10 +239,10 @@ def test_dynamic_records_are_told_to_be_ours(
     write_file(tmp_path / "a", in_front)
     write_file(tmp_path / "b", map(dynamic_record, (9, 12)))
     with pytest.raises(UserError) as caught:
-        import_shards(
+        run_import(
             [str(tmp_path / "a"), str(tmp_path / "b")],
-            str(tmp_path / "ours"),
-            tokenizer_dir=str(tiny_directory),
+            tmp_path / "ours",
+            tiny_directory,
         )
     assert str(caught.value) == (
         f"{tmp_path}/b, record 0 is one of ours, of the kind dynamic; "
@@ -269,15 +256,9 @@ def test_a_shard_directory_is_not_imported_again(
     originals, tmp_path, tiny_directory, inputs
 ):
     output = tmp_path / "ours"
-    import_shards(
-        [str(originals)], str(output), tokenizer_dir=str(tiny_directory)
-    )
+    run_import([originals], output, tiny_directory)
     with pytest.raises(UserError) as caught:
-        import_shards(
-            [f"{output}{inputs}"],
-            str(tmp_path / "again"),
-            tokenizer_dir=str(tiny_directory),
-        )
+        run_import([f"{output}{inputs}"], tmp_path / "again", tiny_directory)
     assert str(caught.value) == (
         f"{output} is a shard directory already, by its metadata.json; "
         "nothing is to be imported: train on it with --train_data."
@@ -289,11 +270,7 @@ def test_a_damaged_file_is_named(originals, tmp_path, tiny_directory):
     data[-30] ^= 1
     (originals / "wiki.b").write_bytes(data)
     with pytest.raises(UserError, match=r"wiki\.b, record 2 at .* checksum"):
-        import_shards(
-            [str(originals)],
-            str(tmp_path / "ours"),
-            tokenizer_dir=str(tiny_directory),
-        )
+        run_import([originals], tmp_path / "ours", tiny_directory)
     assert os.listdir(tmp_path) == ["theirs"]
 
 
@@ -334,12 +311,7 @@ def test_arguments_that_do_not_fit_are_told(
 def test_an_empty_directory_may_be_there(originals, tmp_path, tiny_directory):
     output = tmp_path / "nested" / "ours"
     output.mkdir(parents=True)
-    import_shards(
-        [str(originals)],
-        f"{output}/",
-        tokenizer_dir=str(tiny_directory),
-        split="eval",
-    )
+    run_import([originals], f"{output}/", tiny_directory, split="eval")
     assert os.listdir(output.parent) == ["ours"]
     with open_shards(output, "eval") as shards:
         assert len(shards) == 7

@@ -35,6 +35,7 @@ from data_prep.shard_tools.verification import (
     STRAY_SHARDS,
     TOKENIZER,
     Failures,
+    VerificationReport,
     verify_directory,
 )
 
@@ -184,6 +185,7 @@ class Example:
         self.ids = values["input_ids"]
         self.segments = values["segment_ids"]
         self.mask = values["input_mask"]
+        self.label = values["sentence_order_label"].reshape(1)
         self.starts = values.get("word_starts", values.get("token_boundary"))
         self.length = int(self.mask.sum())
         none = np.zeros(0, int)
@@ -195,37 +197,37 @@ class Example:
         budget = min(SLOTS, max(1, round(0.15 * self.length)))
         self.is_full = not len(self.weights) or self.count == budget
 
-    def starts_word(self, place):
-        """Whether a word or something special begins at a place."""
-        return place >= self.length or bool(self.starts[place])
+    def starts_word(self, position):
+        """Returns whether a word or a special piece begins at a position."""
+        return position >= self.length or bool(self.starts[position])
 
     def single_words(self, masked):
         """Places of words of one piece, masked or not, past the first two."""
         listed = self.positions[: self.count].tolist()
         return [
-            place
-            for place in range(2, self.length - 1)
-            if place != self.separator
-            and (place in listed) == masked
-            and self.ids[place] != self.tokenizer.unk_id
-            and self.starts_word(place)
-            and self.starts_word(place + 1)
+            position
+            for position in range(2, self.length - 1)
+            if position != self.separator
+            and (position in listed) == masked
+            and self.ids[position] != self.tokenizer.unk_id
+            and self.starts_word(position)
+            and self.starts_word(position + 1)
         ]
 
-    def put(self, place, token_id):
+    def put(self, position, token_id):
         """Puts a token somewhere, marked as the tokenizer has it."""
         tokenizer = self.tokenizer
-        self.ids[place] = token_id
+        self.ids[position] = token_id
         starts = bool(tokenizer.word_start[token_id])
         starts |= token_id in (tokenizer.cls_id, tokenizer.sep_id)
-        self.starts[place] = starts and token_id != tokenizer.pad_id
+        self.starts[position] = starts and token_id != tokenizer.pad_id
 
     def put_in_text(self, token_id, after=1):
-        """Puts a token in the place of an unmasked word of one piece."""
-        places = [p for p in self.single_words(masked=False) if p > after]
-        if not places or not self.is_full:
+        """Puts a token in the position of an unmasked word of one piece."""
+        positions = [p for p in self.single_words(masked=False) if p > after]
+        if not positions or not self.is_full:
             return False
-        self.put(places[0], token_id)
+        self.put(positions[0], token_id)
 
     def list_masks(self, listed):
         """Sets the slots to these pairs of position and id."""
@@ -241,10 +243,10 @@ class Example:
         pairs = zip(self.positions, self.masked_ids, strict=True)
         return [(int(p), int(i)) for p, i in pairs][: self.count]
 
-    def unmask(self, place):
-        """Takes a place off the list and puts its token back."""
+    def unmask(self, position):
+        """Takes a position off the list and puts its token back."""
         listed = dict(self.listed())
-        self.ids[place] = listed.pop(place)
+        self.ids[position] = listed.pop(position)
         self.list_masks(list(listed.items()))
 
 
@@ -252,9 +254,9 @@ DAMAGES = []
 
 
 def damages(name, *kinds, objective="sop"):
-    """Marks a function that damages an example so that it breaks a promise.
+    """Marks a function that damages an example so that it breaks an invariant.
 
-    It returns False where the example has no place for the damage.
+    It returns False where the example has no position for the damage.
     """
 
     def add(damage):
@@ -273,14 +275,14 @@ def damages(name, *kinds, objective="sop"):
     return add
 
 
-BOTH = ("dynamic", "static")
+BOTH, STATIC = ("dynamic", "static"), ("static",)
 
 
 @damages("ids are within the vocabulary", *BOTH)
 def beyond_vocabulary(e):
-    if not e.is_full or not (places := e.single_words(masked=False)):
+    if not e.is_full or not (positions := e.single_words(masked=False)):
         return False
-    e.ids[places[0]] = e.tokenizer.vocab_size
+    e.ids[positions[0]] = e.tokenizer.vocab_size
 
 
 @damages("the first token is [CLS]", *BOTH)
@@ -335,101 +337,134 @@ def cut(e, keep):
         values[: len(kept)] = kept
 
 
-@damages("segment_ids are 0 through the first [SEP], then 1", *BOTH)
-def third_segment(e):
-    e.segments[e.separator + 1] = 2
+def put_special(name):
+    def put(e):
+        return e.put_in_text(getattr(e.tokenizer, name))
+
+    put.__name__ = f"{name}_in_text"
+    return put
 
 
-@damages("segment_ids are 0 through the first [SEP], then 1", "dynamic")
-def begins_early(e):
-    e.segments[e.separator] = 1
+for piece, kinds in (
+    ("cls_id", BOTH),
+    ("pad_id", BOTH),
+    ("mask_id", ("dynamic",)),
+):
+    damages("no [CLS], <pad> or [MASK] is in the text", *kinds)(
+        put_special(piece)
+    )
 
 
-@damages(
-    "segment_ids are 0 through the first [SEP], then 1",
-    "dynamic",
-    objective="none",
+def assign(values, position, value, *, fits=lambda e: True):
+    """Returns a damage that sets one value, where the example has room."""
+
+    def change(e):
+        if not fits(e):
+            return False
+        index = position(e) if callable(position) else position
+        array = getattr(e, values)
+        array[index] = value(e) if callable(value) else value
+
+    change.__name__ = f"{values}_{position}"
+    return change
+
+
+SEGMENTS = "segment_ids are 0 through the first [SEP], then 1"
+LABEL = "the label is 0 or 1, 0 in a single segment"
+REPLACEMENTS = "random replacements are pieces that text can hold"
+HAS_PADDING = {"fits": lambda e: e.length < LENGTH}
+HAS_SLOTS = {"fits": lambda e: e.count < SLOTS}
+
+
+def after_separator(e):
+    return e.separator + 1
+
+
+def separator(e):
+    return e.separator
+
+
+def last(e):
+    return e.length - 1
+
+
+def first_masked(e):
+    return e.positions[0]
+
+
+third_label = assign("label", 0, 2)
+replaced_by_separator = assign(
+    "ids", first_masked, lambda e: e.tokenizer.sep_id
 )
-def segment_of_single(e):
-    e.segments[e.length - 1] = 1
+for row in (
+    (SEGMENTS, BOTH, "sop", assign("segments", after_separator, 2)),
+    (SEGMENTS, ("dynamic",), "sop", assign("segments", separator, 1)),
+    (SEGMENTS, ("dynamic",), "none", assign("segments", last, 1)),
+    (LABEL, BOTH, "sop", third_label),
+    (LABEL, ("static",), "none", assign("label", 0, 1)),
+    (
+        "word starts are the tokenizer's",
+        BOTH,
+        "sop",
+        assign("starts", 3, lambda e: 1 - e.starts[3]),
+    ),
+    (
+        "word starts are the tokenizer's",
+        ("dynamic",),
+        "sop",
+        assign("starts", separator, 0),
+    ),
+    *(
+        ("input_mask is ones, then zeros", STATIC, "sop", assign("mask", 3, n))
+        for n in (0, 2)
+    ),
+    *(
+        (
+            "padding is <pad> and zeros",
+            STATIC,
+            "sop",
+            assign(values, -1, value, **HAS_PADDING),
+        )
+        for values, value in (("ids", 20), ("segments", 1), ("starts", 1))
+    ),
+    *(
+        (
+            "unused slots are zeros",
+            STATIC,
+            "sop",
+            assign(values, -1, 7, **HAS_SLOTS),
+        )
+        for values in ("positions", "masked_ids")
+    ),
+    ("weights are ones, then zeros", STATIC, "sop", assign("weights", 0, 0.5)),
+    (REPLACEMENTS, STATIC, "sop", replaced_by_separator),
+    (
+        REPLACEMENTS,
+        STATIC,
+        "sop",
+        assign("ids", first_masked, lambda e: e.tokenizer.unk_id),
+    ),
+):
+    damages(row[0], *row[1], objective=row[2])(row[3])
 
 
-@damages("no [CLS], <pad> or [MASK] is in the text", *BOTH)
-def second_cls(e):
-    return e.put_in_text(e.tokenizer.cls_id)
-
-
-@damages("no [CLS], <pad> or [MASK] is in the text", *BOTH)
-def pad_in_text(e):
-    return e.put_in_text(e.tokenizer.pad_id)
-
-
-@damages("no [CLS], <pad> or [MASK] is in the text", "dynamic")
-def mask_in_text(e):
-    return e.put_in_text(e.tokenizer.mask_id)
-
-
-@damages("the label is 0 or 1, 0 in a single segment", *BOTH)
-def third_label(e):
-    e.values["sentence_order_label"] = 2
-
-
-@damages(
-    "the label is 0 or 1, 0 in a single segment", "static", objective="none"
-)
-def label_of_single(e):
-    e.values["sentence_order_label"] = 1
-
-
-@damages("word starts are the tokenizer's", *BOTH)
-def other_word_start(e):
-    e.starts[3] = 1 - e.starts[3]
+@damages("weights are ones, then zeros", "static")
+def slot_left_out(e):
+    if e.count == SLOTS:
+        return False
+    for values in (e.positions, e.masked_ids, e.weights):
+        values[e.count] = values[e.count - 1]
+        values[e.count - 1] = 0
 
 
 @damages("word starts are the tokenizer's", "static")
 def start_of_what_is_shown(e):
     """As if word starts had been taken after masking."""
     listed = e.listed()
-    places = [p for p, i in listed if e.tokenizer.word_start[i]]
-    if not places:
+    positions = [p for p, i in listed if e.tokenizer.word_start[i]]
+    if not positions:
         return False
-    e.starts[places[0]] = 0
-
-
-@damages("word starts are the tokenizer's", "dynamic")
-def separator_starts_no_word(e):
-    e.starts[e.separator] = 0
-
-
-@damages("input_mask is ones, then zeros", "static")
-def hole_in_mask(e):
-    e.mask[3] = 0
-
-
-@damages("input_mask is ones, then zeros", "static")
-def two_in_mask(e):
-    e.mask[3] = 2
-
-
-@damages("padding is <pad> and zeros", "static")
-def token_in_padding(e):
-    if e.length == LENGTH:
-        return False
-    e.ids[-1] = 20
-
-
-@damages("padding is <pad> and zeros", "static")
-def segment_in_padding(e):
-    if e.length == LENGTH:
-        return False
-    e.segments[-1] = 1
-
-
-@damages("padding is <pad> and zeros", "static")
-def start_in_padding(e):
-    if e.length == LENGTH:
-        return False
-    e.starts[-1] = 1
+    e.starts[positions[0]] = 0
 
 
 @damages("masked positions ascend", "static")
@@ -449,13 +484,13 @@ def position_twice(e):
     e.list_masks([*e.listed(), e.listed()[-1]])
 
 
-def move_last_mask(e, place):
-    """Lists `place` instead of the last position, a word of one piece."""
+def move_last_mask(e, position):
+    """Lists `position` instead of the last position, a word of one piece."""
     last, token_id = e.listed()[-1]
     if last not in e.single_words(masked=True) or not e.is_full:
         return False
     e.ids[last] = token_id
-    e.positions[e.count - 1] = place
+    e.positions[e.count - 1] = position
 
 
 @damages("masked positions are in the text", "static")
@@ -480,39 +515,11 @@ def mask_in_padding(e):
     return e.length < LENGTH and move_last_mask(e, e.length)
 
 
-@damages("unused slots are zeros", "static")
-def position_in_unused(e):
-    if e.count == SLOTS:
-        return False
-    e.positions[-1] = 7
-
-
-@damages("unused slots are zeros", "static")
-def id_in_unused(e):
-    if e.count == SLOTS:
-        return False
-    e.masked_ids[-1] = 7
-
-
-@damages("weights are ones, then zeros", "static")
-def half_weight(e):
-    e.weights[0] = 0.5
-
-
-@damages("weights are ones, then zeros", "static")
-def slot_left_out(e):
-    if e.count == SLOTS:
-        return False
-    for values in (e.positions, e.masked_ids, e.weights):
-        values[e.count] = values[e.count - 1]
-        values[e.count - 1] = 0
-
-
 def set_masked_id(e, token_id):
     """Sets the id of a word of one piece behind a [MASK]."""
-    for slot, (place, _) in enumerate(e.listed()):
-        if place in e.single_words(masked=True) and (
-            e.ids[place] == e.tokenizer.mask_id
+    for slot, (position, _) in enumerate(e.listed()):
+        if position in e.single_words(masked=True) and (
+            e.ids[position] == e.tokenizer.mask_id
         ):
             e.masked_ids[slot] = token_id
             return None
@@ -536,19 +543,19 @@ def unknown_masked(e):
 
 @damages("no more is masked than the budget", "static")
 def one_too_many(e):
-    places = e.single_words(masked=False)
-    if e.count == SLOTS or not e.is_full or not places:
+    positions = e.single_words(masked=False)
+    if e.count == SLOTS or not e.is_full or not positions:
         return False
-    e.list_masks([*e.listed(), (places[0], int(e.ids[places[0]]))])
-    e.ids[places[0]] = e.tokenizer.mask_id
+    e.list_masks([*e.listed(), (positions[0], int(e.ids[positions[0]]))])
+    e.ids[positions[0]] = e.tokenizer.mask_id
 
 
 @damages("no word is left that fits into the budget", "static")
 def one_too_few(e):
-    places = e.single_words(masked=True)
-    if not places:
+    positions = e.single_words(masked=True)
+    if not positions:
         return False
-    e.unmask(places[0])
+    e.unmask(positions[0])
 
 
 @damages("words are masked whole", "static")
@@ -570,22 +577,12 @@ def half_a_word(e):
     e.ids[pairs[0]] = e.tokenizer.mask_id
 
 
-@damages("random replacements are pieces that text can hold", "static")
-def replaced_by_separator(e):
-    e.ids[e.positions[0]] = e.tokenizer.sep_id
-
-
-@damages("random replacements are pieces that text can hold", "static")
-def replaced_by_unknown(e):
-    e.ids[e.positions[0]] = e.tokenizer.unk_id
-
-
 @damages("no [MASK] is anywhere but at masked positions", "static")
 def mask_unlisted(e):
-    places = e.single_words(masked=False)
-    if not places or not e.is_full:
+    positions = e.single_words(masked=False)
+    if not positions or not e.is_full:
         return False
-    e.ids[places[0]] = e.tokenizer.mask_id
+    e.ids[positions[0]] = e.tokenizer.mask_id
 
 
 def serialize_example(kind, values):
@@ -617,7 +614,7 @@ def damaged_records(records, config, tokenizer, damage, first=5):
 
 
 @pytest.mark.parametrize(("name", "kind", "objective", "damage"), DAMAGES)
-def test_every_damage_is_told_as_what_it_is(
+def test_every_damage_fails_its_check_alone(
     good, write, tiny_tokenizer, name, kind, objective, damage
 ):
     config = config_for(kind, objective)
@@ -628,8 +625,8 @@ def test_every_damage_is_told_as_what_it_is(
     assert report.failures.counts == {name: 1}, report.lines()
     (example,) = report.failures.examples[name]
     shard, within = number % 3, number // 3
-    place = f"{shard_name('train', shard, 3)}, record {within}: "
-    assert place in example
+    position = f"{shard_name('train', shard, 3)}, record {within}: "
+    assert position in example
     assert f"FAILED: {name}: 1 times." in report.lines()
     assert report.lines()[-1].startswith("1 of ")
 
@@ -683,24 +680,7 @@ def test_records_are_numbered_through_a_shard(good, write, tiny_tokenizer):
     )
 
 
-def test_ten_examples_are_shown_and_all_are_counted(
-    good, write, tiny_tokenizer
-):
-    config = config_for("dynamic")
-    batch = parse(good("dynamic")[0][:60], config)
-    batch["sentence_order_label"][:] = 3
-    records = [
-        serialize_example("dynamic", {n: v[i] for n, v in batch.items()})
-        for i in range(60)
-    ]
-    report = verify_directory(write(records, "dynamic"))
-    ((name, count),) = report.failures.counts.items()
-    assert count == 60
-    assert len(report.failures.examples[name]) == 10
-    assert "  ... and 50 more" in report.lines()
-
-
-def test_examples_are_shown_up_to_ten_whatever_they_come_from():
+def test_ten_examples_are_shown_and_all_failures_counted():
     failures, more = Failures(), Failures()
     for number in range(3):
         failures.add("a", [f"{number}-{i}" for i in range(4)], 4)
@@ -710,9 +690,12 @@ def test_examples_are_shown_up_to_ten_whatever_they_come_from():
     assert failures.counts == {"a": 13, "b": 1}
     expected = [f"{number}-{i}" for number in range(3) for i in range(4)]
     assert failures.examples == {"a": expected[:10], "b": ["other"]}
+    report = VerificationReport("d", checks=["a", "b"], failures=failures)
+    assert "FAILED: a: 13 times." in report.lines()
+    assert "  ... and 3 more" in report.lines()
 
 
-# What concerns files and the whole.
+# Files, and the directory as a whole.
 
 
 def test_records_of_another_form(good, write):
@@ -900,11 +883,11 @@ def test_repeated_records_are_counted_and_not_judged(good, write):
     assert any("4 of 34 records repeat" in line for line in report.lines())
 
 
-def foreign(metadata):
+def imported(metadata):
     metadata["settings"] = {"imported_files": {"train": ["a"]}}
 
 
-def test_foreign_records_are_held_to_what_the_original_promises(
+def test_imported_records_may_differ_where_the_original_does(
     good, write, tiny_tokenizer
 ):
     records = good("static")[0][:150]
@@ -921,7 +904,7 @@ def test_foreign_records_are_held_to_what_the_original_promises(
             records, config, tiny_tokenizer, damage, first=30 * number
         )
     directory = write(records, "static")
-    change_metadata(directory, foreign)
+    change_metadata(directory, imported)
     report = verify_directory(directory)
     assert report.ok
     assert set(report.differences) == {
@@ -934,7 +917,7 @@ def test_foreign_records_are_held_to_what_the_original_promises(
     assert lines[-1].startswith("All ")
 
 
-def test_foreign_records_with_a_fault(good, write, tiny_tokenizer):
+def test_imported_records_with_a_fault(good, write, tiny_tokenizer):
     records, _ = damaged_records(
         good("static")[0][:60],
         config_for("static"),
@@ -942,7 +925,7 @@ def test_foreign_records_with_a_fault(good, write, tiny_tokenizer):
         third_label,
     )
     directory = write(records, "static")
-    change_metadata(directory, foreign)
+    change_metadata(directory, imported)
     report = verify_directory(directory)
     assert len(report.failures.counts) == 1
     assert not report.ok
@@ -1007,7 +990,7 @@ DOCUMENTS = st.lists(
         max_predictions_per_seq=st.integers(0, 10),
     ),
 )
-def test_the_record_maker_keeps_every_promise(
+def test_the_record_maker_keeps_every_invariant(
     tiny_tokenizer, documents, config, masking
 ):
     records, _ = make_records(documents, tiny_tokenizer, config, masking)

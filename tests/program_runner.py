@@ -1,0 +1,56 @@
+"""Runs programs of bin/ in the tests' own process, which has TensorFlow."""
+
+import contextlib
+import importlib
+import io
+import sys
+from typing import NamedTuple
+from unittest import mock
+
+from absl import app, flags
+
+from bin import command_line
+
+
+class Done(NamedTuple):
+    """What a program left; `error` is the message that it exited with."""
+
+    status: int
+    stdout: str
+    stderr: str
+    error: str
+
+
+def run_program(name, *arguments, stdin="", main=None):
+    """Returns how `python -m bin.NAME ARGUMENTS` ends.
+
+    With `main` that is called in place of the program's own.
+    """
+    module = importlib.import_module(f"bin.{name}")
+    app.define_help_flags()
+    before = set(flags.FLAGS)
+    out, err = io.StringIO(), io.StringIO()
+    with (
+        mock.patch.object(sys, "argv", [f"{name}.py", *arguments]),
+        mock.patch.object(sys, "stdin", io.TextIOWrapper(_bytes(stdin))),
+        # It would make operations deterministic in all tests that follow.
+        mock.patch.object(command_line, "load_tensorflow", lambda: None),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        try:
+            command_line.run(module.define_flags, main or module.main)
+            code = None
+        except SystemExit as exit:
+            code = exit.code
+        finally:
+            for flag in set(flags.FLAGS) - before:
+                delattr(flags.FLAGS, flag)
+            flags.FLAGS.unparse_flags()
+    error = code if isinstance(code, str) else ""
+    status = 1 if error else code or 0
+    return Done(status, out.getvalue(), err.getvalue(), error)
+
+
+def _bytes(text):
+    return io.BytesIO(text.encode("utf-8"))

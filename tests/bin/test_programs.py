@@ -358,7 +358,7 @@ def test_a_line_of_each_mode_of_prediction():
     ):
         kind, tabs = predict.ANSWERS[mode]
         example = kind.example(*predict._split([line], tabs), 7)
-        assert (example, example.place) == (expected, "text 7")
+        assert (example, example.location) == (expected, "text 7")
         assert not kind.has_label(example)
 
 
@@ -519,7 +519,7 @@ def test_every_program_explains_itself(name):
     if name == "pretrain":
         for text in (
             "--num_hidden_layers",
-            "<lamb|adamw>",
+            "<float32|bfloat16|float16>",
             "Default: 0.00176.",
         ):
             assert text in done.stdout

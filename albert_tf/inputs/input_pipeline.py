@@ -9,8 +9,8 @@ import math
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from collections.abc import Callable, Generator, Iterable
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -177,11 +177,12 @@ class PretrainingBatches:
         Rows beyond the batch, or beyond the last example of an evaluation,
         are padding with weight 0.
         """
-        rows = np.arange(self.batch_size) if rows is None else np.array(rows)
-        indices, numbers, real = self._locate(step, rows)
+        selected = range(self.batch_size) if rows is None else rows
+        row_numbers = np.array(selected)
+        indices, numbers, real = self._locate(step, row_numbers)
         batch = self._parse(indices, numbers)
         batch["masked_lm_weights"] = batch["masked_lm_weights"] * real[:, None]
-        batch["example_numbers"] = rows.astype(np.int32)
+        batch["example_numbers"] = row_numbers.astype(np.int32)
         batch["example_weights"] = real
         return batch
 
@@ -260,7 +261,7 @@ def prefetch(
     depth: int = 4,
     timeout: float = math.inf,
     give_up: Callable[[], bool] = lambda: False,
-) -> Iterator[Made]:
+) -> Generator[Made, None, None]:
     """Yields make(item) for each item, computed ahead in a thread.
 
     An error in `make` is raised in place of its result.
@@ -293,7 +294,7 @@ def prefetch(
 
     thread = threading.Thread(target=work, daemon=True, name="prefetch")
 
-    def take() -> object:
+    def take() -> Any:
         deadline = time.monotonic() + timeout
         while True:
             try:

@@ -150,7 +150,9 @@ def save_preset(
         # With it KerasHub's classifier truncates text where the model does,
         # and not at 512 tokens.
         keras_hub.models.AlbertTextClassifierPreprocessor(
-            keras_hub.models.AlbertTokenizer(proto=tokenizer.model_bytes),
+            keras_hub.models.AlbertTokenizer(
+                proto=tokenizer.model_bytes  # type: ignore[attr-defined]
+            ),
             sequence_length=max_seq_length,
         ).save_to_preset(temporary)
         lines = not_stored(model, tokenizer, max_seq_length)

@@ -30,7 +30,8 @@ def refuse_utf16(path: str, content: bytes) -> None:
     """
     head = content[:HEAD_BYTES]
     columns = [head[i::4] for i in range(4)]
-    nuls = tuple(2 * c.count(0) > len(c) for c in columns)
+    first, second, third, fourth = (2 * c.count(0) > len(c) for c in columns)
+    nuls = (first, second, third, fourth)
     marked = (name for mark, name in _MARKS.items() if head.startswith(mark))
     if encoding := next(marked, _NULS.get(nuls)):
         raise UserError(

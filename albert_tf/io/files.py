@@ -19,7 +19,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterator
 from errno import EACCES, EEXIST, EIO, ENOENT, ENOSPC, EOPNOTSUPP, EPROTO
-from typing import IO, Any, BinaryIO
+from typing import IO, Any
 
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://")
 # A temporary name: the file's own, this, and a number.
@@ -71,7 +71,7 @@ def open(path: Path, mode: str = "rb") -> IO[Any]:
 
 
 @contextlib.contextmanager
-def replacing(path: Path) -> Iterator[BinaryIO]:
+def replacing(path: Path) -> Iterator[IO]:
     """Yields a file to write, which replaces `path` when it is complete.
 
     When writing fails nothing is left of it, and a file that had the name

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -35,7 +36,8 @@ def evaluate_pretraining(
     `most_frequent_token_accuracy` (see records/targets.py).
     """
     means = RunningMeans()
-    targets = trainer.objective.targets
+    objective: Any = trainer.objective
+    targets = objective.targets
     label_counts: dict[str, np.ndarray] = {}
     rows = trainer.evaluation_rows(batches.batch_size)
     num_steps = min(batches.num_steps, max_steps or batches.num_steps)

@@ -2,6 +2,7 @@
 
 import io
 import warnings
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from albert_tf.tasks.kinds.base import ConfusionMatrix, Distributions, Figure
 _MAX_LABELS_WITH_COUNTS = 12
 _NUM_BINS = 30
 # Dollar signs in labels are no formulas.
-_PLAIN = {"parse_math": False}
+_PLAIN: dict[str, Any] = {"parse_math": False}
 _DOTS_PER_INCH = 110
 
 
@@ -43,7 +44,7 @@ def draw(figure: Figure, title: str) -> bytes:
     return content.getvalue()
 
 
-def _draw_matrix(axes: object, figure: ConfusionMatrix) -> None:
+def _draw_matrix(axes: Any, figure: ConfusionMatrix) -> None:
     counts = figure.counts
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
@@ -61,7 +62,7 @@ def _draw_matrix(axes: object, figure: ConfusionMatrix) -> None:
         )
 
 
-def _draw_distributions(axes: object, figure: Distributions) -> None:
+def _draw_distributions(axes: Any, figure: Distributions) -> None:
     groups = {n: v for n, v in figure.groups.items() if len(v)}
     together = np.concatenate(list(groups.values()) or [np.zeros(1)])
     bins = np.linspace(together.min(), together.max() + 1e-9, _NUM_BINS + 1)

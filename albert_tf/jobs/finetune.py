@@ -94,7 +94,7 @@ def run_finetuning(
     config = resolve_config(
         config, task, features, model_config, metrics[0], environment
     )
-    widths = (config.features.max_seq_length,)
+    widths: tuple[int, ...] = (config.features.max_seq_length,)
     if config.finetuning.padding == "bucket":
         widths = bucket_widths(*widths)
     batches = TaskBatches(
@@ -265,10 +265,11 @@ class _Finetuning(TrainingJob):
     evaluated: dict[str, EvaluatedExamples]
     _last_figures: dict[str, Figure] = dataclasses.field(default_factory=dict)
 
-    def build_model(self, **options: str) -> AlbertModel:
-        labels = {"labels": self.labels} if self.task.kind.labelled else {}
+    def build_model(self, **options: Any) -> AlbertModel:
         build = model_class(self.task.kind.head)
-        return build(self.model_config, **labels, **options)
+        if self.task.kind.labelled:
+            options["labels"] = self.labels
+        return build(self.model_config, **options)
 
     def description(self) -> dict:
         return {

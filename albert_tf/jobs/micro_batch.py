@@ -214,7 +214,7 @@ def _trial(work: Workload, size: int, share: int) -> Workload:
 def _send_peak(work: Workload, writer: connection.Connection) -> None:
     """Sends bytes; inf when out of memory."""
     try:
-        peak = peak_of_training(work)
+        peak: float = peak_of_training(work)
     except (MemoryError, tf.errors.ResourceExhaustedError):
         peak = math.inf
     writer.send(peak)

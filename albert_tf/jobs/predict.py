@@ -89,7 +89,7 @@ def _examples(kind: Kind, items: Iterable[Any]) -> list[Any]:
     ]
 
 
-def _batches(items: Sequence, size: int) -> Iterator[Sequence]:
+def _batches(items: Any, size: int) -> Iterator[Any]:
     for first in range(0, len(items), size):
         yield items[first : first + size]
 

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from albert_tf.cluster.distribution import make_strategy
 from albert_tf.config import (
@@ -99,7 +100,7 @@ def run_pretraining(
     environment = Environment(make_strategy(runtime), run_dir, runtime)
     data = _open_data(config, train_data, eval_data)
     _check_vocabulary(config, data, initial)
-    sources = data.phases.sources
+    sources: Sequence[Any] = data.phases.sources
     config = resolve_for_machine(
         config,
         environment,
@@ -260,7 +261,7 @@ class _Pretraining(TrainingJob):
 
     data: _Data
 
-    def build_model(self, **options: str) -> AlbertModel:
+    def build_model(self, **options: Any) -> AlbertModel:
         return AlbertForPretraining(self.model_config, **options)
 
     def description(self) -> dict:
@@ -283,7 +284,7 @@ class _Pretraining(TrainingJob):
         )
 
     def flops(self, step: int, batch: Batch) -> int:
-        source = self.phases.source(step)
+        source: Any = self.phases.source(step)
         return training_flops(
             self.model_config,
             batch_size=source.batch_size,
@@ -294,11 +295,12 @@ class _Pretraining(TrainingJob):
         )
 
     def export(self, directory: str, evaluation: Mapping[str, float]) -> None:
+        sources: Sequence[Any] = self.phases.sources
         save_model_directory(
             directory,
             self.trainer.model,
             self.tokenizer,
-            max_seq_length=max(s.max_seq_length for s in self.phases.sources),
+            max_seq_length=max(source.max_seq_length for source in sources),
         )
 
     def samples(self) -> str:

@@ -1,7 +1,7 @@
 """What a model makes of a few masked sentences, as text to look at."""
 
 import html
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -37,26 +37,25 @@ def masked_sentences(
         logits: `[batch, predictions, vocab]`.
         num_rows: at most so many rows.
     """
-    names = ("input_ids", "input_mask", "masked_lm_positions")
-    names += ("masked_lm_ids", "masked_lm_weights")
+    names: tuple[str, ...] = (
+        *("input_ids", "input_mask", "masked_lm_positions"),
+        *("masked_lm_ids", "masked_lm_weights"),
+    )
     rows = zip(
         *(np.asarray(batch[name])[:num_rows] for name in names), strict=True
     )
     return "\n\n".join(
-        _row(tokenizer, *row, np.asarray(row_logits))
+        _row(tokenizer, row, np.asarray(row_logits))
         for row, row_logits in zip(rows, logits, strict=False)
     )
 
 
 def _row(
     tokenizer: Tokenizer,
-    input_ids: np.ndarray,
-    input_mask: np.ndarray,
-    positions: np.ndarray,
-    labels: np.ndarray,
-    weights: np.ndarray,
+    row: Sequence[np.ndarray],
     logits: np.ndarray,
 ) -> str:
+    input_ids, input_mask, positions, labels, weights = row
     ids = input_ids[: int(input_mask.sum())][:_MOST_TOKENS]
     slots = np.flatnonzero((weights > 0) & (positions < len(ids)))
     slots = slots[np.argsort(positions[slots], kind="stable")]

@@ -215,7 +215,9 @@ def _check_labels(
     task: Task, model_dir: str, labels: list[str], members: Sequence[Answers]
 ) -> None:
     """Raises UserError unless a model has the task's and the others' labels."""
-    expected = [(f"{task.name} has", list(task.labels))]
+    expected: list[tuple[str, Sequence[str]]] = [
+        (f"{task.name} has", list(task.labels))
+    ]
     if members:
         expected.append(("the models before it have", members[0].labels))
     for source, wanted in expected:

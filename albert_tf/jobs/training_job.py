@@ -8,6 +8,7 @@ first two and describes the rest in a subclass of `TrainingJob`.
 import abc
 import dataclasses
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -19,7 +20,6 @@ from albert_tf.config import (
     RuntimeConfig,
     override,
 )
-from albert_tf.config.fields import Config
 from albert_tf.inputs.input_pipeline import Batch
 from albert_tf.inputs.phases import DepthSchedule, Phases
 from albert_tf.interchange.model_directory import InitialWeights, initialize
@@ -51,8 +51,8 @@ class Environment:
 
 
 def resolve_for_machine(
-    config: Config, environment: Environment, largest: Workload
-) -> Config:
+    config: Any, environment: Environment, largest: Workload
+) -> Any:
     """Returns the configuration, extended and with a micro-batch that fits.
 
     Args:

@@ -249,7 +249,7 @@ class PublishedCount:
     @property
     def model(self) -> ModelConfig:
         """The row's architecture."""
-        changes = preset(self.preset) | self.changes
+        changes = {**preset(self.preset), **self.changes}
         return override(PretrainConfig(), changes).model
 
 

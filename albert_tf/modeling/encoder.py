@@ -3,6 +3,7 @@
 import collections
 import functools
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import keras
 from keras import ops
@@ -49,7 +50,8 @@ def _apply_in_training(
         recompute: whether the inside is computed again for the gradient.
         hidden: `[batch, seq, H]`.
     """
-    shared, own = [], []
+    shared: list[keras.Variable] = []
+    own: list[keras.Variable] = []
     for variable in block.weights:
         is_shared = variable.path in shared_values or uses_left[variable.path]
         (shared if is_shared and _is_matrix(variable) else own).append(variable)
@@ -301,7 +303,7 @@ class AlbertEncoder(ConfiguredLayer):
         )
         for site, number in enumerate(applications, start=1):
             last = site == len(applications)
-            block = self.blocks[number]
+            block: Any = self.blocks[number]
             apply = functools.partial(
                 block,
                 mask_logits=mask_logits,

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import keras
 import numpy as np
@@ -90,15 +91,15 @@ class FittableModel(keras.Model):
             trains = self._compile_loss is None and self._labelled()
             if trains and method.__name__ != "predict":
                 weights = given.get("sample_weight")
-                self._labels_in_range(x, given.get("y"), weights)
+                self._labels_in_range(dict(x), given.get("y"), weights)
         return method(*args, **kwargs)
 
     def compute_loss(
         self,
-        x: dict | None = None,
-        y: object = None,
-        y_pred: dict | None = None,
-        sample_weight: object = None,
+        x: Any = None,
+        y: Any = None,
+        y_pred: Any = None,
+        sample_weight: Any = None,
         training: bool = True,
     ) -> keras.KerasTensor:
         """Returns the loss and the layers' own losses, for Keras' `fit`.

@@ -7,6 +7,7 @@ raise nothing at all.
 """
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import keras
 import numpy as np
@@ -124,8 +125,8 @@ def _tensor(value: object) -> keras.KerasTensor:
 
 def in_range(
     name: str,
-    values: object,
-    limit: object,
+    values: Any,
+    limit: Any,
     what: str,
     *,
     counted: object = None,

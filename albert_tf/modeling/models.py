@@ -110,7 +110,7 @@ class AlbertModel(FittableModel):
                 f"{kind} needs num_labels, a number of classes; it is "
                 f"{num_labels!r}.",
             )
-            return [f"LABEL_{number}" for number in range(num_labels)]
+            return [f"LABEL_{number}" for number in range(num_labels or 0)]
         require(
             num_labels in (None, len(labels)),
             f"num_labels={num_labels!r} and {len(labels)} labels do not agree.",
@@ -480,7 +480,7 @@ def _class_with_head(head: type[Head]) -> type[AlbertModel]:
 
 def model_class(head: str) -> type[AlbertModel]:
     """Returns the model class with one head, a row of HEADS."""
-    return _class_with_head(HEADS[head])
+    return _class_with_head(HEADS[head])  # type: ignore[arg-type]
 
 
 @serializable

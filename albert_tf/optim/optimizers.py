@@ -152,7 +152,7 @@ class Lamb(keras.optimizers.Optimizer):
         """
         if not self.built:
             raise ValueError(f"{self.name} has no variables yet: build it.")
-        claimed = {}
+        claimed: dict[str, str] = {}
         rules = []
         for variable, decays, adapts in zip(
             self._trainable_variables, self.decays, self.adapts, strict=True
@@ -211,7 +211,7 @@ class Lamb(keras.optimizers.Optimizer):
         betas = self.beta_1, self.beta_2
         if not self.bias_correction:
             return betas
-        return tuple(float(np.float32(beta)) for beta in betas)
+        return float(np.float32(betas[0])), float(np.float32(betas[1]))
 
     def update_step(
         self,

@@ -105,7 +105,7 @@ def _varint_block(values: np.ndarray, width: int) -> tuple[bytes, np.ndarray]:
     table = np.empty((len(values), width), np.uint8)
     used = np.ones((len(values), width), bool)
     sizes = np.ones(len(values), np.uint8)
-    rest = values.astype(np.uint32 if width <= 4 else np.uint64)
+    rest: np.ndarray = values.astype(np.uint32 if width <= 4 else np.uint64)
     for place in range(width):
         table[:, place] = rest & 0x7F
         rest >>= 7

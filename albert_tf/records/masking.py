@@ -202,7 +202,7 @@ def _choose_words(
     # what no n-gram filled is filled with single words.
     for lengths in (ngrams, np.ones_like(ngrams)):
         _fill_budgets(words, order, lengths, remaining, chosen, ngram_counts)
-    for row in np.flatnonzero(remaining):
+    for row in np.flatnonzero(remaining).tolist():
         _complete_row(words, order[row], row, budgets[row], chosen)
     return chosen, ngram_counts
 

@@ -223,7 +223,9 @@ def parse_batch(
             values = _narrow(feature, values, sizes, namer)
             batch[feature.name] = _padded(values, sizes, max_seq_length)
         else:
-            length = lengths.get(feature.length, feature.length)
+            length = feature.length
+            if isinstance(length, str):
+                length = lengths[length]
             _check_sizes(feature, sizes, np.full_like(sizes, length), namer)
             values = _narrow(feature, values, sizes, namer)
             shape = (-1,) if feature.length == 1 else (len(sizes), length)
@@ -281,7 +283,7 @@ def _check_sizes(
     feature: Feature, sizes: np.ndarray, needed: np.ndarray, namer: Namer
 ) -> None:
     """Raises UserError for the first record whose feature has a wrong size."""
-    for number in np.flatnonzero((sizes != needed) | (sizes == 0)):
+    for number in np.flatnonzero((sizes != needed) | (sizes == 0)).tolist():
         name = feature.stored_name
         require(sizes[number] > 0, f"{namer(number)} has no feature {name!r}.")
         raise UserError(
@@ -294,7 +296,7 @@ def _check_fit(
     num_tokens: np.ndarray, max_seq_length: int, namer: Namer
 ) -> None:
     """Raises UserError for the first record with too many tokens."""
-    for number in np.flatnonzero(num_tokens > max_seq_length):
+    for number in np.flatnonzero(num_tokens > max_seq_length).tolist():
         raise UserError(
             f"{namer(number)} has {num_tokens[number]} tokens; at most "
             f"max_seq_length={max_seq_length} are allowed."

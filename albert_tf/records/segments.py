@@ -240,7 +240,7 @@ def random_segment(
 
 def _more_draws(key: np.uint64, size: int) -> Iterator[tuple[int, Draws]]:
     for begin in itertools.count(size, size):
-        yield from _draw_block(key[None], begin, size)
+        yield from _draw_block(np.array([key]), begin, size)
 
 
 def _draw_block(

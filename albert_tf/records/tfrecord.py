@@ -11,7 +11,7 @@ import mmap
 import os
 import struct
 from collections.abc import Iterable, Iterator
-from typing import BinaryIO
+from typing import IO
 
 import google_crc32c
 import numpy as np
@@ -26,9 +26,7 @@ _FOOTER_BYTES = _CHECKSUM.size
 _MASK_DELTA = 0xA282EAD8
 
 
-def write_records(
-    file: BinaryIO, records: Iterable[bytes]
-) -> tuple[int, int, str]:
+def write_records(file: IO, records: Iterable[bytes]) -> tuple[int, int, str]:
     """Returns the number of records, of bytes, and the bytes' sha256.
 
     `file` is any binary file: it is written from front to back.
@@ -60,7 +58,7 @@ def read_records(path: str | os.PathLike[str]) -> Iterator[bytes]:
         raise UserError(f"{path} cannot be read: {error.strerror}.") from None
 
 
-def _read_frames(file: BinaryIO, path: str, num_bytes: int) -> Iterator[bytes]:
+def _read_frames(file: IO, path: str, num_bytes: int) -> Iterator[bytes]:
     position = number = 0
     while position < num_bytes:
         place = f"{path}, record {number} at byte {position}"

@@ -79,7 +79,7 @@ def hparams_summaries(
 
 
 def _flat(
-    settings: Mapping[str, object],
+    settings: Mapping[str, Any],
 ) -> Iterator[tuple[str, bool | int | float | str]]:
     for name, value in settings.items():
         if isinstance(value, Mapping):

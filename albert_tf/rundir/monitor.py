@@ -183,13 +183,17 @@ class Monitor:
 
     def flush(self) -> None:
         """Writes everything to durable storage."""
-        for log in (*self._lines.values(), *self._events.values()):
-            log.sync()
+        for lines in self._lines.values():
+            lines.sync()
+        for events in self._events.values():
+            events.sync()
 
     def close(self) -> None:
         """Closes files and bar."""
-        for log in (*self._lines.values(), *self._events.values()):
-            log.close()
+        for lines in self._lines.values():
+            lines.close()
+        for events in self._events.values():
+            events.close()
         self._bar.close()
 
     def _seconds_left(self) -> float | None:

@@ -4,9 +4,9 @@ import contextlib
 import dataclasses
 import os
 from collections.abc import Iterator
+from typing import Any
 
 from albert_tf.config import (
-    Config,
     RuntimeConfig,
     TrainingConfig,
     UserError,
@@ -24,7 +24,7 @@ _CHANGES = "changes"
 _IN_USE_HINT = "End that job first, or give another --run_dir."
 
 
-def extended(config: Config, runtime: RuntimeConfig) -> Config:
+def extended(config: Any, runtime: RuntimeConfig) -> Any:
     """Returns the configuration with `extend_to_steps` applied."""
     steps = config.training.num_train_steps
     if not runtime.extend_to_steps:

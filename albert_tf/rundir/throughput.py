@@ -63,7 +63,7 @@ class Throughput:
         Evaluations and checkpoints are part of that pace. None before the
         first timed step.
         """
-        if not self._num_steps:
+        if not self._num_steps or self._began is None:
             return None
         pace = (time.monotonic() - self._began) / self._num_steps
         return pace * max(num_steps, 0)

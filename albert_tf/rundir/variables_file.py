@@ -9,7 +9,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import numpy as np
 import tensorflow as tf
@@ -145,7 +145,7 @@ def _header(
 
 
 def _read_header(
-    file: BinaryIO, num_bytes: int
+    file: IO, num_bytes: int
 ) -> tuple[dict[str, Any], dict[str, _Entry]]:
     """Returns `about` and the variables; the file stands at their data."""
     length = int.from_bytes(file.read(8), "little")

@@ -15,7 +15,9 @@ class Reader(Protocol):
         splits: that it knows.
     """
 
-    splits: tuple[str, ...]
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The names of its splits."""
 
     def read(
         self, data_dir: str, split: str, log: Callable[[str], None]

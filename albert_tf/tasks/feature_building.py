@@ -184,7 +184,7 @@ def write_features(path: str, features: Features) -> None:
     }
     arrays["rest"] = np.frombuffer(json.dumps(rest).encode(), np.uint8)
     with files.replacing(path) as file:
-        np.savez(file, **arrays)
+        np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
 def read_features(path: str, log: Callable[[str], None]) -> Features | None:
@@ -199,9 +199,9 @@ def read_features(path: str, log: Callable[[str], None]) -> Features | None:
         return None
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as stored:
-            arrays = dict(stored)
+            arrays: dict[str, Any] = dict(stored)
         rest = json.loads(arrays.pop("rest").tobytes())
-        parts: dict[str, dict] = {field: {} for field in _FIELDS}
+        parts: dict[str, Any] = {field: {} for field in _FIELDS}
         for name in [name for name in arrays if "." in name]:
             field, _, key = name.partition(".")
             parts[field][key] = arrays.pop(name)

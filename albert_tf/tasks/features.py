@@ -60,7 +60,7 @@ class Features:
         columns = np.arange(width)
         real = columns < lengths[:, None]
         indices = np.where(real, starts[:, None] + columns, 0)
-        shape = (len(rows), width)
+        shape: tuple[int, ...] = (len(rows), width)
         if self.choices:
             shape = (len(rows), self.choices, width)
         padded = {

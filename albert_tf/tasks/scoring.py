@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -105,7 +105,7 @@ def _score_race(levels: Sequence[str], gold: str, predictions: str) -> Score:
     )
     right: dict[str, list[bool]] = {"accuracy": []}
     for example in examples:
-        is_right = answers.get(example.id) == LETTERS[example.label]
+        is_right = answers.get(example.id) == LETTERS[cast(int, example.label)]
         for name in ("accuracy", f"accuracy_{example.part}"):
             right.setdefault(name, []).append(is_right)
     metrics = {name: sum(rows) / len(rows) for name, rows in right.items()}
@@ -153,10 +153,11 @@ def _score_squad(
 
 
 def _score_glue(task: Task, gold: str, predictions: str) -> Score:
-    examples = task.reader.read_gold(gold)
+    reader = cast(GlueFiles, task.reader)
+    examples = reader.read_gold(gold)
     predicted = _read_submission(task, predictions, len(examples))
     labels = np.array(
-        [task.reader.label_number(e.label, e.location) for e in examples]
+        [reader.label_number(str(e.label), e.location) for e in examples]
     )
     metrics = {
         name: metric(labels, predicted) for name, metric in task.metrics.items()
@@ -178,6 +179,7 @@ def _read_submission(task: Task, path: str, number: int) -> np.ndarray:
         f"{header.location}: expected the columns index and prediction, got "
         f"{', '.join(header.fields)[:60]!r}.",
     )
+    reader = cast(GlueFiles, task.reader)
     predicted = np.full(number, np.nan)
     indices = {str(index) for index in range(number)}
     for row in rows:
@@ -194,9 +196,7 @@ def _read_submission(task: Task, path: str, number: int) -> np.ndarray:
             )
         if not math.isnan(predicted[int(index)]):
             raise UserError(f"{row.location}: duplicate index {index}.")
-        predicted[int(index)] = task.reader.label_number(
-            label.strip(), row.location
-        )
+        predicted[int(index)] = reader.label_number(label.strip(), row.location)
     missing = [str(n) for n in np.flatnonzero(np.isnan(predicted))]
     require(
         not missing,

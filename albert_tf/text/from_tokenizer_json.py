@@ -63,7 +63,7 @@ def model_type(values: dict[str, Any], path: str) -> str:
         f"{path}: expected a model of type Unigram (SentencePiece) or "
         f"WordPiece, got {shown(kind)}.",
     )
-    return kind
+    return str(kind)
 
 
 def sentencepiece_model(

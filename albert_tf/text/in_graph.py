@@ -11,6 +11,7 @@ between segmentations of a word differently from TensorFlow Text.
 """
 
 import re
+from typing import cast
 
 import numpy as np
 import tensorflow as tf
@@ -52,7 +53,7 @@ class InGraphTokenizer(tf.Module):
         self._vocabulary = (
             _WordPiece(tokenizer)
             if isinstance(tokenizer, WordPieceTokenizer)
-            else _SentencePiece(tokenizer)
+            else _SentencePiece(cast(SentencePieceTokenizer, tokenizer))
         )
 
     def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:

@@ -9,6 +9,7 @@ import functools
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 from albert_tf.text.character_class import CharacterClass
 
@@ -124,7 +125,9 @@ class Decomposition:
         dropped: the marks to drop.
     """
 
-    def __init__(self, form: str, dropped: CharacterClass) -> None:
+    def __init__(
+        self, form: Literal["NFD", "NFKD"], dropped: CharacterClass
+    ) -> None:
         self._form = form
         self._dropped = dropped
 

@@ -10,6 +10,7 @@ transformers 5 writes alone.
 import fnmatch
 import itertools
 import os
+from collections.abc import Callable
 from typing import Any
 
 from albert_tf.config import UserError, require, shown
@@ -56,6 +57,7 @@ def load_tokenizer(path: str | os.PathLike[str]) -> Tokenizer:
         path = os.path.join(path, _vocabulary_file(path, config))
     kind: Any = SentencePieceTokenizer
     vocabulary: Any
+    read: Callable[[dict[str, Any], str], tuple[Any, dict[str, bool]]]
     settings: dict[str, bool] = {}
     if os.path.basename(path) == JSON_FILE:
         values = read_json(path, MAX_VOCABULARY_BYTES)

@@ -132,7 +132,8 @@ class Tokenizer(abc.ABC):
     def __reduce__(self) -> tuple[Any, ...]:
         # What is derived from the vocabulary is made anew, so that a pickle
         # is no larger than the vocabulary.
-        kind = functools.partial(type(self), self._vocabulary, **self.settings)
+        settings: dict[str, Any] = self.settings
+        kind = functools.partial(type(self), self._vocabulary, **settings)
         return kind, ()
 
     @property

@@ -4,6 +4,7 @@ import collections
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import keras
 import tensorflow as tf
@@ -40,7 +41,7 @@ class GradientComputation:
     def __init__(
         self,
         model: keras.Model,
-        objective: object,
+        objective: Any,
         variables: Sequence[keras.Variable],
         *,
         xla: bool,
@@ -49,7 +50,7 @@ class GradientComputation:
         self._objective = objective
         self._variables = list(variables)
         # By width: TensorFlow would warn of many traces of one function.
-        self._compute = collections.defaultdict(
+        self._compute: dict[int, Callable] = collections.defaultdict(
             lambda: tf.function(
                 functools.partial(self._forward_and_backward),
                 autograph=False,

@@ -3,6 +3,7 @@
 import os
 import signal
 import types
+from typing import Any
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -16,7 +17,7 @@ class Interruption:
 
     def __init__(self) -> None:
         self.received: signal.Signals | None = None
-        self._previous: dict[signal.Signals, object] = {}
+        self._previous: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> "Interruption":
         for number in _SIGNALS:

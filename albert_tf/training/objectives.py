@@ -1,5 +1,7 @@
 """The losses and metrics of a job."""
 
+from typing import Any
+
 import tensorflow as tf
 
 from albert_tf.modeling.heads import HEADS
@@ -8,7 +10,7 @@ from albert_tf.modeling.losses import weighted_correct
 from albert_tf.records.sentence_objectives import SentenceObjective
 from albert_tf.records.targets import MASKED_LM, Target
 
-Pairs = dict[str, tuple[tf.Tensor, tf.Tensor]]
+Pairs = dict[str, Any]
 
 
 class Objective:

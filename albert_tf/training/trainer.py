@@ -168,7 +168,9 @@ class Trainer(Evaluator):
         Without variables that are excluded or that no loss reaches, and
         empty for an optimizer without trust ratios.
         """
-        ratios = getattr(self.optimizer, "trust_ratios", dict)()
+        ratios: dict[str, float] = getattr(
+            self.optimizer, "trust_ratios", dict
+        )()
         return {
             path: ratio
             for path, ratio in ratios.items()

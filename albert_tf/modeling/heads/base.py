@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import keras
 from keras import ops
@@ -84,7 +85,7 @@ class Head(ConfiguredLayer):
         self,
         config: ModelConfig | Mapping,
         name: str | None = None,
-        **kwargs: object,
+        **kwargs: Any,
     ) -> None:
         super().__init__(config, name or self.head_name, **kwargs)
 
@@ -160,7 +161,9 @@ class DenseHead(Head):
         has_dropout: before the dense layer.
     """
 
-    weight_names = (("classifier", "output_*", "classifier"),)
+    weight_names: tuple[tuple[str, str | None, str], ...] = (
+        ("classifier", "output_*", "classifier"),
+    )
     width: int = 1
     has_dropout: bool = True
 
@@ -168,13 +171,13 @@ class DenseHead(Head):
         self,
         config: ModelConfig | Mapping,
         num_labels: int | None = None,
-        **kwargs: object,
+        **kwargs: Any,
     ) -> None:
         super().__init__(config, **kwargs)
         self.num_labels = num_labels
         rate = self.config.classifier_dropout_prob * self.has_dropout
         self.dropout = ExampleDropout(rate, dtype=self.dtype_policy)
-        width = num_labels if self.takes_labels() else self.width
+        width = (num_labels or 0) if self.takes_labels() else self.width
         self.classifier = dense(
             self.config, width, "classifier", self.dtype_policy
         )

@@ -1,6 +1,7 @@
 """The heads of pretraining: masked language modelling and sentence order."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import keras
 from keras import ops
@@ -55,7 +56,7 @@ class MaskedLMHead(Head):
     )
     label_weights = "masked_lm_weights"
 
-    def __init__(self, config: ModelConfig | Mapping, **kwargs: object) -> None:
+    def __init__(self, config: ModelConfig | Mapping, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
         config, policy = self.config, self.dtype_policy
         self.activation = ACTIVATIONS[config.hidden_act]

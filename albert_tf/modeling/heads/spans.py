@@ -1,6 +1,7 @@
 """Heads of answers in a text: SQuAD 1.1 and 2.0."""
 
 from collections.abc import Mapping
+from typing import Any
 
 import keras
 from keras import ops
@@ -132,7 +133,7 @@ class AnswerableSpanHead(Head):
         config: ModelConfig | Mapping,
         start_n_top: int = 5,
         end_n_top: int = 5,
-        **kwargs: object,
+        **kwargs: Any,
     ) -> None:
         super().__init__(config, **kwargs)
         self.start_n_top = start_n_top

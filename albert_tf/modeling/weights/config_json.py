@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 from albert_tf.config import (
     ModelConfig,
@@ -187,7 +188,7 @@ def _kind_of(values: dict, own: dict, path: str) -> str:
         f"{', '.join(dict.fromkeys(classes.values()))} is needed.",
     )
     problems = {
-        heads[kind].problem_type: kind
+        str(heads[kind].problem_type): kind
         for kind in known
         if kind in heads and heads[kind].problem_type
     }
@@ -270,7 +271,7 @@ def labels_from_json(values: dict, path: str) -> list[str]:
         count and isinstance(names, dict) and len(names) != count
     ):
         return [f"LABEL_{n}" for n in range(count or 2)]
-    labels = []
+    labels: list[Any] = []
     if isinstance(names, dict):
         labels = [names.get(str(number)) for number in range(len(names))]
     require(

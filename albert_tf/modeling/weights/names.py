@@ -98,7 +98,7 @@ def _expand(
     part: object, head: str, google: str | None, huggingface: str
 ) -> Iterator[NamedWeight]:
     """Yields the weights of a variable, dense layer or normalisation."""
-    transposed = bool(google) and google.endswith("output_*")
+    transposed = (google or "").endswith("output_*")
     if isinstance(part, keras.layers.Dense):
         rows = [(part.kernel, "kernel", "weight", True)]
         if part.use_bias:
@@ -113,7 +113,7 @@ def _expand(
         return
     for variable, ours, theirs, is_kernel in rows:
         name = google and f"{google}/{ours}"
-        if transposed:
+        if google and transposed:
             name = google[:-1] + ("weights" if is_kernel else "bias")
         yield NamedWeight(
             variable,
@@ -220,6 +220,6 @@ def names_of_heads(form: str) -> dict[str, set[str]]:
     """Returns the beginnings of the names of each head's weights."""
     column = {"google": 1, "huggingface": 2}[form]
     return {
-        name: {row[column] for row in head.weight_names if row[column]}
+        name: {str(row[column]) for row in head.weight_names if row[column]}
         for name, head in HEADS.items()
     }

@@ -251,7 +251,7 @@ def _read(path: str, name: str, tensor: _Tensor) -> np.ndarray:
         with files.open(path) as file:
             file.seek(tensor.offset)
             stored = np.empty(count, _DTYPES[tensor.dtype])
-            num_bytes = file.readinto(stored)
+            num_bytes = file.readinto(stored)  # type: ignore[attr-defined]
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}.") from None
     if num_bytes < stored.nbytes:

@@ -113,7 +113,7 @@ def check(value: Any, schema: Any, location: str) -> None:
 
 def _fault(value: Any, schema: Any) -> str:
     """Returns the first fault with its path, or ""."""
-    types = schema if isinstance(schema, type | tuple) else type(schema)
+    types: Any = schema if isinstance(schema, type | tuple) else type(schema)
     # For Python true and false are whole numbers.
     if not isinstance(value, types) or isinstance(value, bool):
         expected = " or ".join(

@@ -199,7 +199,7 @@ class Kind(abc.ABC):
             config: maximal lengths.
         """
 
-    def ensemble(self, members: Sequence[list[Any]]) -> list[Any]:
+    def ensemble(self, members: Sequence[Sequence[Any]]) -> list[Any]:
         """Returns the mean scores of several models."""
         return [
             np.mean(scores, axis=0) for scores in zip(*members, strict=True)

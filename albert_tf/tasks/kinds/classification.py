@@ -60,8 +60,8 @@ class Classification(TextKind, ClassKind):
         if -1 in found:
             wrong = examples[found.index(-1)]
             raise UserError(
-                f"{wrong.location}: the label is {wrong.label[:60]!r}; the "
-                f"model's labels are {shown_labels(labels)}."
+                f"{wrong.location}: the label is {str(wrong.label)[:60]!r}; "
+                f"the model's labels are {shown_labels(labels)}."
             )
         return np.array(found, np.int32)
 
@@ -84,7 +84,9 @@ class Classification(TextKind, ClassKind):
         self, example: Example, scores: np.ndarray, answers: Answers
     ) -> tuple[dict[str, object], str, float]:
         labels = list(answers.labels)
-        gold = labels.index(example.label) if self.has_label(example) else None
+        gold = None
+        if example.label is not None:
+            gold = labels.index(example.label)
         fields = {
             **text_fields(example.texts),
             "label": example.label,

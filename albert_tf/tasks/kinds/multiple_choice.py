@@ -48,7 +48,7 @@ class MultipleChoice(ClassKind):
 
     def class_names(self, answers: Answers) -> list[str]:
         """Returns the letters of the choices."""
-        return [letter(number) for number in range(len(answers.scores[0]))]
+        return [str(letter(number)) for number in range(len(answers.scores[0]))]
 
     def check(self, examples: Sequence[ChoiceExample]) -> None:
         """Raises UserError for another number of choices than the first's."""

@@ -47,7 +47,8 @@ class Spans(Kind):
 
     def example(self, texts: tuple[str, ...], number: int) -> Question:
         """Returns the unlabelled question on a paragraph."""
-        return Question(str(number), *texts, None, f"text {number}")
+        question, context = texts
+        return Question(str(number), question, context, None, f"text {number}")
 
     def metric_names(
         self, metrics: Mapping[str, Metric], labels: Sequence[str]
@@ -109,7 +110,7 @@ class Spans(Kind):
             if code in lengths:
                 reasons.append(f"{np.sum(lengths == code)} {what}")
         number, answered = missed.sum(), np.count_nonzero(lengths)
-        first = examples[missed.argmax()].location
+        first = examples[int(missed.argmax())].location
         return [
             f"{number} of {answered} gold answers ({number / answered:.2%}) "
             f"cannot be predicted, the first {first}: {'; '.join(reasons)}."
@@ -208,7 +209,7 @@ class Spans(Kind):
         return None
 
     def ensemble(
-        self, members: Sequence[list[QuestionScores]]
+        self, members: Sequence[Sequence[QuestionScores]]
     ) -> list[QuestionScores]:
         """Returns the mean scores of several models (`ensemble_scores`)."""
         return [

@@ -67,7 +67,7 @@ class Regression(TextKind):
         """Returns the number of each example."""
         return [float(value) for value in outputs["predictions"]]
 
-    def ensemble(self, members: Sequence[list[float]]) -> list[float]:
+    def ensemble(self, members: Sequence[Sequence[float]]) -> list[float]:
         """Returns the mean numbers."""
         return np.mean(members, axis=0).tolist()
 
@@ -98,7 +98,7 @@ class Regression(TextKind):
         self, example: Example, scores: float, answers: Answers
     ) -> tuple[dict[str, object], str, float]:
         error = 0.0
-        if self.has_label(example):
+        if example.label is not None:
             error = abs(scores - parse_number(example.label, example.location))
         fields = {
             **text_fields(example.texts),

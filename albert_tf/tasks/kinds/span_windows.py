@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -70,7 +71,8 @@ def window_features(
         context: _paragraph(context, tokenizer)
         for context in dict.fromkeys(q.context for q in questions)
     }
-    rows, numbers, truncated, answer_lengths = [], [], [], []
+    rows: list[dict[str, Any]] = []
+    numbers, truncated, answer_lengths = [], [], []
     for number, question in enumerate(questions):
         paragraph = paragraphs[question.context]
         query = queries[number][: config.max_query_length]
@@ -264,7 +266,7 @@ def _sequence(
     input_ids = np.concatenate([front, part, [tokenizer.sep_id]])
     inside = slice(len(front), -1)
 
-    def of_paragraph(values: np.ndarray, outside: int) -> np.ndarray:
+    def of_paragraph(values: np.ndarray | int, outside: int) -> np.ndarray:
         everywhere = np.full(len(input_ids), outside, np.int32)
         everywhere[inside] = values
         return everywhere

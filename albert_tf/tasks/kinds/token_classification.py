@@ -130,8 +130,8 @@ class TokenClassification(ClassKind):
                 truncated.append(number)
             for start, end in _rows(list(map(len, words)), room):
                 row = words[start:end]
-                tokens = itertools.chain.from_iterable(row)
-                input_ids.append([tokenizer.cls_id, *tokens, tokenizer.sep_id])
+                inner = itertools.chain.from_iterable(row)
+                input_ids.append([tokenizer.cls_id, *inner, tokenizer.sep_id])
                 label_ids.append(
                     _at_first_pieces(row, example_tags[start:end], 0)
                 )

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from albert_tf.config import UserError
 
@@ -58,8 +58,10 @@ def entity_table(gold: Tags, predicted: Tags) -> dict[str, dict[str, float]]:
     right = _by_type(true & found)
     trues, founds = _by_type(true), _by_type(found)
     return {
-        kind: _scores(right[kind], trues[kind], founds[kind])
-        | {"support": trues[kind]}
+        kind: {
+            **_scores(right[kind], trues[kind], founds[kind]),
+            "support": trues[kind],
+        }
         for kind in sorted(trues | founds)
     }
 
@@ -104,7 +106,7 @@ def _spans(tags: Sequence[str]) -> Iterator[tuple[int, int, str]]:
         may_go_on = prefix in ("B", "I")
 
 
-def _by_type(entities: set[tuple[int, int, int, str]]) -> Mapping[str, int]:
+def _by_type(entities: set[tuple[int, int, int, str]]) -> Counter[str]:
     return Counter(kind for *_, kind in entities)
 
 

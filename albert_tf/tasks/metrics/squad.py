@@ -108,11 +108,12 @@ def scores_v2(
     """
     odds = dict.fromkeys(predictions, 0.0) if null_odds is None else null_odds
     has_answer = {q.id: bool(q.answers) for q in questions}
-    exact, f1 = {}, {}
+    exact: dict[str, float] = {}
+    f1: dict[str, float] = {}
     for question in questions:
         golds = [
             answer.text
-            for answer in question.answers
+            for answer in question.answers or ()
             if normalize_answer(answer.text)
         ] or [""]
         prediction = predictions.get(question.id)
@@ -168,8 +169,8 @@ def _best(
     has_answer: Mapping[str, bool],
 ) -> tuple[float, float]:
     """Returns the best mean in percent that a threshold gives, and it."""
-    score = best = sum(
-        not has_answer[id_] for id_ in predictions if id_ in has_answer
+    score = best = float(
+        sum(not has_answer[id_] for id_ in predictions if id_ in has_answer)
     )
     best_threshold = 0.0
     for id_ in sorted(null_odds, key=lambda id_: null_odds[id_]):

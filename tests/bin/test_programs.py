@@ -249,7 +249,7 @@ def test_from_text_to_an_answer(tmp_path, sentences):
     assert re.search(r"accuracy +\d+\.\d% +50\.0% +majority", done.stdout)
 
 
-def test_scores_are_json_and_remarks_are_not(tmp_path):
+def test_scores_are_json_and_warnings_are_not(tmp_path):
     gold, predictions = tmp_path / "dev.tsv", tmp_path / "STS-B.tsv"
     rows = ["header", *("\t" * 7 + f"A\tB\t{n}" for n in range(3))]
     gold.write_text("\n".join(rows))
@@ -478,11 +478,11 @@ def test_flags_go_before_the_settings_of_a_run(recorded, given, expected):
         (["--recipe=v2"], "--recipe=v2 and --config_json both say where"),
         (
             ["--num_train_steps=3", "--num_train_epochs=2"],
-            "--num_train_steps=3 and --num_train_epochs=2.0 say the same thing",
+            "--num_train_steps=3 and --num_train_epochs=2.0 set the same",
         ),
         (
             ["--num_warmup_steps=3", "--warmup_proportion=0.2"],
-            "--num_warmup_steps=3 and --warmup_proportion=0.2 say the same",
+            "--num_warmup_steps=3 and --warmup_proportion=0.2 set the same",
         ),
     ],
 )
@@ -503,7 +503,7 @@ def test_the_config_of_another_job(recorded):
     sorted(
         path.stem
         for path in (ROOT / "bin").glob("*.py")
-        if "def define_flags()" in path.read_text()
+        if "__main__" in path.read_text()
     ),
 )
 def test_every_program_explains_itself(name):

@@ -204,16 +204,6 @@ class NumpyAlbert:
         )
         return outputs
 
-    def classification(self, features):
-        outputs = self(features)
-        pooled = self.drop(
-            outputs["pooled_output"],
-            self.config.classifier_dropout_prob,
-            1 << 20,
-        )
-        outputs["logits"] = self.dense(pooled, "classification/classifier")
-        return outputs
-
 
 def randomise(model, seed=0):
     """Gives every weight, biases and normalisations too, a random value."""

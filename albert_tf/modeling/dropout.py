@@ -32,8 +32,12 @@ def _avalanche(bits: keras.KerasTensor) -> keras.KerasTensor:
     return ops.bitwise_xor(bits, ops.right_shift(bits, _uint32(16)))
 
 
-def fold_in(keys: keras.KerasTensor, number: int) -> keras.KerasTensor:
-    """Returns new keys [batch] uint32, one stream per `number`."""
+def fold_in(
+    keys: keras.KerasTensor | None, number: int
+) -> keras.KerasTensor | None:
+    """Returns new keys [batch] uint32, one stream per number, if any."""
+    if keys is None:
+        return None
     return _avalanche(ops.add(keys, _uint32((number + 1) * _GOLDEN)))
 
 

@@ -9,15 +9,17 @@ import keras
 from keras import ops
 
 from albert_tf.config import REMAT, ModelConfig, require, sharing_plan
-from albert_tf.modeling.dropout import drawn_keys, fold_in
-from albert_tf.modeling.kernels import shared_use
-from albert_tf.modeling.layers import (
+from albert_tf.modeling.blocks import (
     MASKED_LOGIT,
-    ConfiguredLayer,
-    Embeddings,
     FeedForward,
     SelfAttention,
     TransformerBlock,
+)
+from albert_tf.modeling.dropout import drawn_keys, fold_in
+from albert_tf.modeling.kernels import shared_use
+from albert_tf.modeling.layers import (
+    ConfiguredLayer,
+    Embeddings,
     dense,
     serializable,
 )
@@ -282,12 +284,11 @@ class AlbertEncoder(ConfiguredLayer):
             dropout_keys = drawn_keys(
                 ops.shape(input_ids)[0], self.seed_generator
             )
-
-        def keys_of(site: int) -> keras.KerasTensor | None:
-            return None if dropout_keys is None else fold_in(dropout_keys, site)
-
         hidden = self.embeddings(
-            input_ids, segment_ids, dropout_keys=keys_of(0), training=training
+            input_ids,
+            segment_ids,
+            dropout_keys=fold_in(dropout_keys, 0),
+            training=training,
         )
         if self.projection:
             hidden = self.projection(hidden)
@@ -307,7 +308,7 @@ class AlbertEncoder(ConfiguredLayer):
             apply = functools.partial(
                 block,
                 mask_logits=mask_logits,
-                dropout_keys=keys_of(site),
+                dropout_keys=fold_in(dropout_keys, site),
                 training=training,
                 output_attentions=output_attentions,
                 read_positions=read_positions if last else None,

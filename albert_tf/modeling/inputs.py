@@ -1,4 +1,4 @@
-"""Checks what a model is called with: features, and labels out of range.
+"""Checks of a model's inputs: features, and labels out of range.
 
 Shapes and types are checked when a call is traced. Values are checked where
 they are known: in NumPy arrays and in eager tensors. A graph of TensorFlow
@@ -31,7 +31,7 @@ def checked_features(
     Args:
         features: by name.
         config: of the model.
-        needed: what the heads read beside the encoder's inputs.
+        needed: features of the heads beside the encoder's inputs.
         known: the names of labels and weights, which may be among them.
         in_graph: whether a graph asserts the range of its values too.
 
@@ -103,14 +103,14 @@ def checked_features(
     }
     if "masked_lm_positions" in needed:
         limits["masked_lm_positions"] = (ops.shape(ids)[-1], "sequence length")
-    for name, (limit, what) in limits.items():
+    for name, (limit, limit_name) in limits.items():
         values = features[name]
         dtype = keras.backend.standardize_dtype(values.dtype)
         require(
             keras.backend.is_int_dtype(dtype),
             f"{name} must be integers; they are {dtype}.",
         )
-        values = in_range(name, values, limit, what, in_graph=in_graph)
+        values = in_range(name, values, limit, limit_name, in_graph=in_graph)
         if dtype not in ("int32", "int64"):
             values = ops.cast(values, "int32")
         features[name] = values
@@ -127,7 +127,7 @@ def in_range(
     name: str,
     values: Any,
     limit: Any,
-    what: str,
+    limit_name: str,
     *,
     counted: object = None,
     in_graph: bool = True,
@@ -138,7 +138,7 @@ def in_range(
         name: of the values.
         values: an array or a tensor of any shape.
         limit: above all values.
-        what: the limit's name.
+        limit_name: for messages.
         counted: in the values' shape, False where a value is not checked.
         in_graph: whether a graph asserts it too.
 
@@ -160,8 +160,8 @@ def in_range(
         return _asserted(
             values,
             ops.any(wrong),
-            f"{name} must be from 0 to below {what}; the limit, the lowest "
-            "and the highest are",
+            f"{name} must be from 0 to below {limit_name}; the limit, the "
+            "lowest and the highest are",
             limit,
             ops.min(numbers),
             ops.max(numbers),
@@ -174,7 +174,7 @@ def in_range(
         at = [int(axis[0]) for axis in wrong.nonzero()]
         raise UserError(
             f"{name} must be whole numbers from 0 to {int(limit) - 1} "
-            f"({what}={int(limit)}); at {at} is {known[tuple(at)]}."
+            f"({limit_name}={int(limit)}); at {at} is {known[tuple(at)]}."
         )
     return values
 
@@ -211,6 +211,6 @@ def _asserted(
     check = tf.raw_ops.Assert(
         condition=tf.logical_not(wrong), data=[message, *numbers]
     )
-    # What reads the value waits: a gather would fail first, in other words.
+    # Readers of the value wait: a gather would fail first, less clearly.
     with tf.control_dependencies([check]):
         return tf.identity(value)

@@ -274,9 +274,6 @@ class AlbertModel(FittableModel):
             read_positions=read_positions,
             num_applications=num_applications,
         )
-        head_keys = None
-        if dropout_keys is not None:
-            head_keys = fold_in(dropout_keys, _HEAD_SITE)
         encoded = {
             **outputs,
             **_states_read(outputs, positions),
@@ -288,7 +285,7 @@ class AlbertModel(FittableModel):
                 head(
                     encoded,
                     features,
-                    dropout_keys=head_keys,
+                    dropout_keys=fold_in(dropout_keys, _HEAD_SITE),
                     training=training,
                 )
             )

@@ -10,7 +10,7 @@ import tensorflow as tf
 from numpy_albert import DROPOUT, SMALL, random_features, randomise
 
 from albert_tf.config import override
-from albert_tf.modeling import dropout, layers
+from albert_tf.modeling import blocks, dropout, layers
 from albert_tf.modeling.dropout import example_keys
 from albert_tf.modeling.kernels import (
     argmax,
@@ -34,7 +34,7 @@ def tensors(kind, *shapes):
 def activation_case(kind, name="gelu"):
     function = layers.ACTIVATIONS[name]
     given = tensors(kind, (6, 40), (40,))
-    return layers._biased_activation, (function,), given
+    return blocks._biased_activation, (function,), given
 
 
 def sum_case(kind, rate=0.0, rows=False):
@@ -43,7 +43,7 @@ def sum_case(kind, rate=0.0, rows=False):
     drawing = [KEYS] if rate else []
     if rows:
         drawing.append(tf.constant([[0, 3, 3, 9, 0]] * 3))
-    return layers._normalized_sum, (1e-6, rate), given + drawing
+    return blocks._normalized_sum, (1e-6, rate), given + drawing
 
 
 def dropped_case(kind):
@@ -118,7 +118,7 @@ def test_half_precision_is_summed_in_float32():
     rise = tf.constant([[[0, 2, 4, 6]]], "bfloat16")
     given = [ones * 256 + rise, ones[0, 0], ones, tf.ones(4), tf.zeros(4)]
     (found,) = np.asarray(
-        fused(layers._normalized_sum, 1e-6, 0.0)(*given), "float64"
+        fused(blocks._normalized_sum, 1e-6, 0.0)(*given), "float64"
     )[0]
     np.testing.assert_allclose(
         found, np.array([-3, -1, 1, 3]) / math.sqrt(5), rtol=4e-3
@@ -263,9 +263,9 @@ def test_a_model_trains_as_with_plain_functions(changes, monkeypatch):
         )
 
     found = [loss_and_gradients(model, features)]
-    monkeypatch.setattr(layers, "fused", functools.partial)
+    monkeypatch.setattr(blocks, "fused", functools.partial)
     monkeypatch.setattr(dropout, "fused", functools.partial)
-    monkeypatch.setattr(layers, "recomputed_product", plain_product)
+    monkeypatch.setattr(blocks, "recomputed_product", plain_product)
     found.append(loss_and_gradients(model, features))
     (loss, *gradients), (plain_loss, *plain) = found
     np.testing.assert_allclose(loss, plain_loss, rtol=1e-6)

@@ -11,8 +11,9 @@ import pytest
 from keras import ops
 
 from albert_tf.config import ModelConfig, override
+from albert_tf.modeling.blocks import MASKED_LOGIT
 from albert_tf.modeling.encoder import AlbertEncoder
-from albert_tf.modeling.layers import ACTIVATIONS, MASKED_LOGIT
+from albert_tf.modeling.layers import ACTIVATIONS
 
 X = np.linspace(-5, 5, 41)
 

@@ -39,37 +39,15 @@ def random_batch(shape, classes=5, seed=0):
     return logits, labels, weights
 
 
-@pytest.mark.parametrize("shape", [(7,), (3, 4), (2, 3, 2)])
-def test_cross_entropy_equals_numpys(shape):
-    batch = random_batch(shape)
+def test_cross_entropy_equals_numpys():
+    batch = random_batch((2, 3, 2))
     loss, weight = weighted_cross_entropy(*batch)
     expected = numpy_loss(*batch)
     assert loss.shape == weight.shape == ()
     np.testing.assert_allclose([loss, weight], expected, rtol=1e-5)
 
 
-def test_a_known_value():
-    # Two equal logits: each label costs log 2.
-    loss, weight = weighted_cross_entropy(
-        np.zeros((3, 2), "float32"), [0, 1, 1], np.float32([1, 1, 0])
-    )
-    assert float(loss) == pytest.approx(2 * np.log(2), rel=1e-6)
-    assert float(weight) == 2
-
-
-def test_positions_without_weight_count_nothing():
-    logits, labels, weights = random_batch((6,))
-    weights[:] = [1, 0, 1, 0, 0, 1]
-    before = weighted_cross_entropy(logits, labels, weights)
-    hits = weighted_correct(logits, labels, weights)
-    logits[weights == 0] += 100 * np.arange(5, dtype="float32")
-    labels[weights == 0] = 0
-    after = weighted_cross_entropy(logits, labels, weights)
-    np.testing.assert_array_equal(before, after)
-    assert float(hits) == float(weighted_correct(logits, labels, weights))
-
-
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.integers(0, 10_000), st.integers(2, 9), st.integers(1, 8))
 def test_micro_batches_add_up_to_the_batch(seed, size, cut):
     cut = min(cut, size - 1)
@@ -165,8 +143,8 @@ def test_the_gradient_of_large_logits_is_exact(logit):
     )
 
 
-@pytest.mark.parametrize("shape", [(7,), (3, 4)])
-def test_squared_and_binary_losses_equal_numpys(shape):
+def test_squared_and_binary_losses_equal_numpys():
+    shape = (3, 4)
     rng = np.random.default_rng(0)
     x = rng.normal(size=shape).astype("float32") * 3
     y = rng.normal(size=shape).astype("float32")
@@ -189,15 +167,6 @@ def test_squared_and_binary_losses_equal_numpys(shape):
         np.testing.assert_allclose(
             loss(x, target, None), (costs.sum(), costs.size), rtol=1e-5
         )
-
-
-def test_without_weights_every_label_counts_one():
-    logits, labels, weights = random_batch((3, 4))
-    np.testing.assert_allclose(
-        weighted_cross_entropy(logits, labels, None),
-        numpy_loss(logits, labels, np.ones_like(weights)),
-        rtol=1e-5,
-    )
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])

@@ -62,7 +62,7 @@ class ModelDescription:
         config: the architecture.
         max_seq_length: longest text the model was trained on, in tokens.
         labels: names of the classes of a model that has any, else None.
-        pooler: whether there is a pooled output; None: as the weights say.
+        pooler: whether there is a pooled output; None: as in the weights.
         head_options: other arguments of the heads.
         ours: whether this project wrote it.
     """

@@ -1,7 +1,7 @@
 """A model's weights in a model of another shape.
 
 The sharing mode, groups, inner groups, number of layers and number of
-positions may differ: what counts is the sequence of blocks that are applied.
+positions may differ: the sequence of applied blocks decides.
 """
 
 import dataclasses
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import keras
 import numpy as np
 
-from albert_tf.config import UserError
+from albert_tf.config import UserError, require
 
 # Ways to make one weight of several: only equal ones, the mean over the
 # layers, or the first layer's.
@@ -23,7 +23,7 @@ _BESIDE_WEIGHTS = ("hidden_act", "layer_norm_eps")
 
 @dataclasses.dataclass(frozen=True)
 class _Flow:
-    """What flows into an attention or feed-forward layer of the target.
+    """The origins of an attention or feed-forward layer of the target.
 
     `origins` has an entry for every application of `part`, in their order:
     where the source shares, the same layer comes more than once.
@@ -36,7 +36,7 @@ class _Flow:
 def convert_weights(
     source: keras.Model, target: keras.Model, merge: str = "equal"
 ) -> list[str]:
-    """Gives `target` the weights of `source`; returns what was not a copy.
+    """Gives `target` the weights of `source`; returns a line per difference.
 
     The n-th block that the target applies takes its attention and its
     feed-forward from the n-th that the source applies. The numbers may
@@ -44,9 +44,8 @@ def convert_weights(
     repeated layer can be any layer of the target, and all layers of the
     source can be merged into a repeated one. Other weights are copied, and
     the table of positions is cut, or continued by repeating it from its
-    start, as Longformer does (Beltagy et al. 2020, section 5): what was
-    learned about near neighbours then holds in the new places too, which it
-    would not for random rows.
+    start, as Longformer does (Beltagy et al. 2020, section 5), so that
+    relations of near neighbours hold at the new positions too.
 
     Args:
         source: where the weights come from.
@@ -65,8 +64,9 @@ def convert_weights(
             that is missing or has another shape; naming each weight that is
             to be one with another and is not equal.
     """
-    if merge not in MERGES:
-        raise UserError(f"merge={merge!r} is not one of {', '.join(MERGES)}.")
+    require(
+        merge in MERGES, f"merge={merge!r} is not one of {', '.join(MERGES)}."
+    )
     _check_models(source, target)
     flows = _flows(source, target)
     pairs = _trunk_and_heads(source, target, flows)
@@ -81,22 +81,22 @@ def convert_weights(
 
 
 def _check_models(source: keras.Model, target: keras.Model) -> None:
-    if type(source) is not type(target):
-        raise UserError(
-            f"{type(source).__name__} and {type(target).__name__} are "
-            "different models; weights are converted within one kind."
-        )
+    require(
+        type(source) is type(target),
+        f"{type(source).__name__} and {type(target).__name__} are different "
+        "models; weights are converted within one kind.",
+    )
     heads, wanted = (m.config.num_attention_heads for m in (source, target))
-    if heads != wanted:
-        # The shapes would fit; the columns would belong to other heads.
-        raise UserError(
-            f"num_attention_heads={wanted} must be that of the weights' "
-            f"model, {heads}."
-        )
+    # The shapes would fit; the columns would belong to other heads.
+    require(
+        heads == wanted,
+        f"num_attention_heads={wanted} must be that of the weights' model, "
+        f"{heads}.",
+    )
 
 
 def _flows(source: keras.Model, target: keras.Model) -> list[_Flow]:
-    """Returns what flows into every part of the target's blocks."""
+    """Returns the origins of every part of the target's blocks."""
     flows: dict[int, _Flow] = {}
     for taker, giver in _matches(source, target):
         parts = (_application(target, taker), _application(source, giver))
@@ -106,7 +106,7 @@ def _flows(source: keras.Model, target: keras.Model) -> list[_Flow]:
 
 
 def _matches(source: keras.Model, target: keras.Model) -> list[tuple[int, int]]:
-    """Returns which of the target's applications takes from which."""
+    """Returns pairs of application numbers: the target's, the source's."""
     given, wanted = (len(model.encoder.plan) for model in (source, target))
     given_period, wanted_period = (
         model.config.inner_group_num for model in (source, target)
@@ -164,11 +164,11 @@ def _trunk_and_heads(
     given = _outside_blocks(source, origins)
     wanted = _outside_blocks(target, [flow.part for flow in flows])
     missing = [path for path in wanted if path not in given]
-    if missing:
-        raise UserError(
-            f"The weights' model has no {', '.join(missing)}, which the "
-            "other model needs."
-        )
+    require(
+        not missing,
+        f"The weights' model has no {', '.join(missing)}, which the other "
+        "model needs.",
+    )
     return [(variable, [given[path]]) for path, variable in wanted.items()]
 
 
@@ -183,8 +183,7 @@ def _check_shapes(pairs: list[tuple]) -> None:
                 f"{_path(variable)} has shape {list(origins[0].shape)} and "
                 f"the other model needs {list(variable.shape)}"
             )
-    if faults:
-        raise UserError(f"The weights do not fit: {'; '.join(faults)}.")
+    require(not faults, f"The weights do not fit: {'; '.join(faults)}.")
 
 
 def _check_equal(pairs: list[tuple]) -> None:
@@ -195,11 +194,11 @@ def _check_equal(pairs: list[tuple]) -> None:
             if other is not first and _array(other).tobytes() != bits:
                 faults.append(f"{_path(first)} differs from {_path(other)}")
                 break
-    if faults:
-        raise UserError(
-            f"Weights that are to be one differ: {'; '.join(faults)}. Say how "
-            "they are merged: mean or first."
-        )
+    require(
+        not faults,
+        f"Weights that are to be one differ: {'; '.join(faults)}. Say how they "
+        "are merged: mean or first.",
+    )
 
 
 def _value(origins: list[keras.Variable], merge: str) -> np.ndarray:

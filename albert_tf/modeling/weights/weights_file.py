@@ -17,7 +17,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from albert_tf.config import UserError
+from albert_tf.config import UserError, require
 from albert_tf.io import files
 from albert_tf.modeling.weights.stored_weights import StoredWeights
 
@@ -48,7 +48,7 @@ _RESAVE = (
 
 @dataclasses.dataclass(frozen=True)
 class _Tensor:
-    """Where an array lies in a file, and what it is."""
+    """Type, shape and location of an array in a file."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -59,9 +59,9 @@ def open_weights(path: str) -> StoredWeights:
     """Returns the weights in a safetensors file under their full names.
 
     A bare encoder's names get the prefix `albert.`; the position numbers
-    that older releases wrote are dropped. So are tied weights, once they
-    are found equal to what they are tied to: their shapes here, their bits
-    when the other one is read. Arrays are read one at a time, as float32.
+    that older releases wrote are dropped. So are tied weights, after a
+    comparison with the original: of shapes here, of bits when it is read.
+    Arrays are read one at a time, as float32.
 
     Raises:
         UserError: when the file is missing, not a regular one, damaged,
@@ -129,12 +129,12 @@ def refuse_pickle(directory: str) -> None:
     names = files.listdir(directory) if files.isdir(directory) else []
     if "model.safetensors" in names:
         return
-    place = shlex.quote(str(directory))
+    quoted = shlex.quote(str(directory))
     if "model.safetensors.index.json" in names:
         raise UserError(
             f"{directory}: the weights are split into several safetensors "
             "files, and one is read here. With torch and transformers, "
-            f"{_RESAVE.format('', place)} joins them."
+            f"{_RESAVE.format('', quoted)} joins them."
         )
     # By its name first: beside it there may be pickles that are no weights.
     names.sort(key=lambda name: not name.startswith("pytorch_model"))
@@ -144,7 +144,7 @@ def refuse_pickle(directory: str) -> None:
             raise UserError(
                 f"{path} is a pickle, which can run any code when it is "
                 "read, so it is never opened here. If you trust it, "
-                f"{_RESAVE.format('', place)} in an environment with torch "
+                f"{_RESAVE.format('', quoted)} in an environment with torch "
                 "and transformers writes the model.safetensors that is read."
             )
         for ending, option in ((".h5", "from_tf"), (".msgpack", "from_flax")):
@@ -152,7 +152,7 @@ def refuse_pickle(directory: str) -> None:
                 raise UserError(
                     f"{path} is not read here, only model.safetensors is. If "
                     "you trust it, "
-                    f"{_RESAVE.format(f', {option}=True', place)} in an "
+                    f"{_RESAVE.format(f', {option}=True', quoted)} in an "
                     "environment with transformers 4 writes that."
                 )
 
@@ -161,8 +161,7 @@ def _tensors(path: str) -> dict[str, _Tensor]:
     """Returns where each array lies, by full name."""
     header, length = _header(path)
     header.pop("__metadata__", None)
-    if not header:
-        raise UserError(f"{path} holds no weights.")
+    require(bool(header), f"{path} holds no weights.")
     bare = not any(name.startswith("albert.") for name in header)
     return {
         f"albert.{name}" if bare else name: _Tensor(
@@ -193,8 +192,8 @@ def _header(path: str) -> tuple[dict, int]:
                 )
             if length > MAX_HEADER_BYTES:
                 raise ValueError(
-                    f"its header of {length} bytes is above the most "
-                    f"allowed, {MAX_HEADER_BYTES}"
+                    f"its header of {length} bytes is above the maximum, "
+                    f"{MAX_HEADER_BYTES}"
                 )
             header = file.read(length)
         # Opening refuses deep nesting, and checks that types, shapes and
@@ -233,11 +232,11 @@ def _check_tensor(path: str, name: str, tensor: _Tensor) -> None:
     """Raises UserError for what cannot be a weight."""
     if not name.isprintable() or len(name) > _MAX_NAME:
         raise _unreadable(path, f"{name[:_MAX_NAME]} is no name of a weight")
-    if tensor.dtype not in _DTYPES:
-        raise UserError(
-            f"{path}: {name} holds {tensor.dtype}; a weight holds one of "
-            f"{', '.join(_DTYPES)}."
-        )
+    require(
+        tensor.dtype in _DTYPES,
+        f"{path}: {name} holds {tensor.dtype}; a weight holds one of "
+        f"{', '.join(_DTYPES)}.",
+    )
     if len(tensor.shape) > 4 or 0 in tensor.shape:
         raise _unreadable(
             path, f"{name} has {len(tensor.shape)} axes or an empty one"

@@ -139,9 +139,7 @@ def stored(values, form):
 
 
 @pytest.mark.parametrize("sharing", SHARING)
-@pytest.mark.parametrize(
-    ("groups", "inner"), [(1, 1), (2, 1), (1, 2), (2, 2), (3, 1)]
-)
+@pytest.mark.parametrize(("groups", "inner"), [(1, 1), (2, 2)])
 def test_every_weight_is_named_as_elsewhere(sharing, groups, inner):
     config = override(
         SMALL,
@@ -210,25 +208,6 @@ def test_no_projection_no_name():
     config = override(SMALL, {"embedding_size": 8})
     rows = named_weights(AlbertForPretraining(config))
     assert not [row for row in rows if "mapping_in" in row.google]
-
-
-def test_kernels_are_laid_out_as_in_files():
-    model = AlbertForPretraining(SMALL)
-    google, huggingface = (
-        written(model, form) for form in ("google", "huggingface")
-    )
-    block = "bert/encoder/transformer/group_0/inner_group_0/"
-    assert google[block + "ffn_1/intermediate/dense/kernel"].shape == (8, 12)
-    assert google["cls/seq_relationship/output_weights"].shape == (2, 8)
-    assert google["bert/embeddings/word_embeddings"].shape == (23, 6)
-    block = "albert.encoder.albert_layer_groups.0.albert_layers.0."
-    assert huggingface[block + "ffn.weight"].shape == (12, 8)
-    assert huggingface["sop_classifier.classifier.weight"].shape == (2, 8)
-    assert huggingface["predictions.dense.weight"].shape == (6, 8)
-    assert huggingface["albert.embeddings.word_embeddings.weight"].shape == (
-        23,
-        6,
-    )
 
 
 @pytest.mark.parametrize(
@@ -305,7 +284,7 @@ def assert_refused(model, values, form="google"):
     return message
 
 
-def test_every_fault_is_told_and_nothing_assigned():
+def test_every_fault_is_reported_and_nothing_assigned():
     model = randomise(AlbertForPretraining(SMALL), 0)
     values = written(randomise(AlbertForPretraining(SMALL), 1), "google")
     del values["bert/pooler/dense/bias"]
@@ -333,33 +312,6 @@ def test_every_fault_is_told_and_nothing_assigned():
         "bert/embeddings/LayerNorm/gamma holds NaN or infinity",
     ):
         assert part in message
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "text"),
-    [
-        ("bert/pooler/dense/bias", None, "missing: bert/pooler/dense/bias."),
-        ("bert/pooler/dense/bias", np.zeros(9), "has shape [9] and"),
-        ("bert/pooler/dense/bias", np.full(8, np.nan), "holds NaN"),
-        ("bert/pooler/dense/bias", np.full(8, -np.inf), "holds NaN or inf"),
-        ("bert/pooler/dense/kernel", np.zeros(64), "has shape [64] and"),
-    ],
-)
-def test_one_fault_is_enough(name, value, text):
-    model = randomise(AlbertForPretraining(SMALL), 0)
-    values = written(randomise(AlbertForPretraining(SMALL), 1), "google")
-    del values[name]
-    if value is not None:
-        values[name] = value
-    assert text in assert_refused(model, values)
-
-
-def test_a_missing_kernel_is_named_in_the_form_of_the_file():
-    model = randomise(AlbertForPretraining(SMALL), 0)
-    values = written(model, "huggingface")
-    del values["albert.pooler.weight"]
-    message = assert_refused(model, values, "huggingface")
-    assert message.endswith("missing: albert.pooler.weight.")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,4 @@
-"""Directories of models: there and back, from one class to another, and
-what is wrong with them."""
+"""from_pretrained and save_pretrained: ours, other classes', hostile files."""
 
 import json
 import shutil
@@ -332,25 +331,17 @@ def settings(**changes):
     ("change", "own", "text"),
     [
         (settings(hidden_size=65536, num_attention_heads=2), {}, "belong"),
-        (settings(vocab_size=2**24), {}, "do not belong together"),
         (settings(num_hidden_layers=1024), {"sharing": "none"}, "belong"),
         (settings(num_hidden_layers=10**30), {}, "above the maximum"),
         (settings(), {"model": "os.system"}, "model 'os.system' is not one of"),
-        (settings(), {"model": ["AlbertModel"]}, "is not one of AlbertModel"),
-        (settings(), {"model": None}, "model None is not one of"),
         (settings(), {"model": {"a": 1}}, "is not one of AlbertModel"),
         (settings(), {"sharing": 3}, "sharing=3 is of type int"),
-        (settings(), {"sharing": "most"}, "sharing='most' is not one of"),
         (settings(), {"num_hidden_groups": "1"}, "num_hidden_groups='1'"),
         (settings(), {"max_seq_length": 17}, "max_seq_length=17 must be"),
-        (settings(), {"max_seq_length": 9.0}, "max_seq_length=9.0 must be"),
         (settings(), {"pooler": "yes"}, "pooler='yes' is not true or false"),
-        (settings(), {"pooler": 1}, "pooler=1 is not true or false"),
-        (settings(), {"pooler": [True]}, "is not true or false"),
         (settings(), {"head_options": [3]}, "head_options=.* an object of"),
         (settings(), {"head_options": {"start_n_top": 0}}, "whole numbers"),
         (settings(), {"head_options": {"end_n_top": 10**9}}, "to 1000"),
-        (settings(), {"head_options": {"end_n_top": True}}, "whole numbers"),
         (settings(), {"head_options": {"depth": 3}}, "head option 'depth'"),
         (settings(albert_tf=[]), {}, "albert_tf=.* is not an object"),
         (settings(id2label={"1": "a"}), {}, ""),
@@ -448,7 +439,6 @@ def test_what_decides_the_architecture_is_never_a_default(absent, copied):
     ("values", "labels"),
     [
         ({}, ["LABEL_0", "LABEL_1"]),
-        ({"num_labels": None}, ["LABEL_0", "LABEL_1"]),
         ({"num_labels": 3}, ["LABEL_0", "LABEL_1", "LABEL_2"]),
         ({"num_labels": 1, "id2label": None}, ["LABEL_0"]),
         ({"num_labels": 2, "id2label": {"0": "a", "1": "b"}}, ["a", "b"]),
@@ -459,7 +449,7 @@ def test_classes_that_are_only_counted(values, labels):
     assert labels_from_json(values, "c.json") == labels
 
 
-@pytest.mark.parametrize("count", [0, -1, True, "3", 2.0, 10**9, [3]])
+@pytest.mark.parametrize("count", [0, True, 10**9, [3]])
 def test_hostile_numbers_of_classes(count):
     with pytest.raises(
         UserError, match=r"^c\.json: num_labels=.* from 1 to 65536\.$"
@@ -471,7 +461,6 @@ def test_hostile_numbers_of_classes(count):
     ("labels", "text"),
     [
         ([], "id2label"),
-        ({"0": "a", "2": "b"}, "id2label"),
         ({"0": "a", "1": "a"}, "all different"),
         ({"0": 1}, "id2label"),
         ({str(n): str(n) for n in range(20000)}, "shape|not belong|id2label"),

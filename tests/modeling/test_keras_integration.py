@@ -17,18 +17,17 @@ from numpy_albert import (
 from test_heads import ENCODER_INPUTS, batch_of, model_of
 
 from albert_tf.config import UserError, override
-from albert_tf.modeling.dropout import ExampleDropout
-from albert_tf.modeling.encoder import AlbertEncoder
-from albert_tf.modeling.heads import HEADS
-from albert_tf.modeling.layers import (
-    Embeddings,
+from albert_tf.modeling.blocks import (
     FeedForward,
     SelfAttention,
     TransformerBlock,
 )
+from albert_tf.modeling.dropout import ExampleDropout
+from albert_tf.modeling.encoder import AlbertEncoder
+from albert_tf.modeling.heads import HEADS
+from albert_tf.modeling.layers import Embeddings
 from albert_tf.modeling.models import (
     AlbertForClassification,
-    AlbertForMultipleChoice,
     AlbertForPretraining,
     AlbertForSentenceEmbedding,
     AlbertModel,
@@ -110,8 +109,13 @@ def test_a_block_alone(tmp_path):
     )
 
 
-@pytest.mark.parametrize("policy", ["float32", "mixed_bfloat16"])
-@pytest.mark.parametrize("name", models())
+@pytest.mark.parametrize(
+    ("name", "policy"),
+    [
+        *((name, "float32") for name in models()),
+        ("AlbertForPretraining", "mixed_bfloat16"),
+    ],
+)
 def test_a_model_is_saved_whole(name, policy, tmp_path):
     model, features = model_of(name, policy), batch_of(name)
     path = tmp_path / "model.keras"
@@ -184,20 +188,15 @@ def test_keras_own_export_takes_batches_of_any_length(tmp_path, name):
         assert_equal(saved.serve(features), expected)
 
 
-@pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
-def test_long_padding_and_scaled_losses_stay_finite(policy):
-    model = model_of("AlbertForPretraining", policy)
+def test_long_padding_and_scaled_losses_stay_finite():
+    model = model_of("AlbertForPretraining", "mixed_float16")
     features = batch_of("AlbertForPretraining", length=16)
     features["input_mask"][:, 1:] = 0
     features["masked_lm_positions"][:] = 0
-    optimizer = keras.optimizers.LossScaleOptimizer(
-        Lamb(0.01), initial_scale=2.0**10
-    )
-    optimizer.build(model.trainable_variables)
     with tf.GradientTape() as tape:
         outputs = model(features, training=True)
         loss = model.compute_loss(features, y_pred=outputs)
-        loss = optimizer.scale_loss(loss)
+        loss = loss * 2.0**10
     variables = [v.value for v in model.trainable_variables]
     for value in outputs.values():
         assert np.isfinite(keras.ops.cast(value, "float32")).all()
@@ -267,11 +266,11 @@ def test_a_functional_model_of_choices():
     )
 
 
-def fresh(kind, **arguments):
+def fresh(kind, run_eagerly=True, **arguments):
     keras.utils.set_random_seed(1)
     config = override(CONFIG, {"num_hidden_layers": 1})
     model = kind(config, **arguments)
-    model.compile(optimizer=Lamb(0.01), jit_compile=False)
+    model.compile(Lamb(0.01), jit_compile=False, run_eagerly=run_eagerly)
     return model
 
 
@@ -283,8 +282,9 @@ def loss_of(model, *arguments, **options):
     return found["loss"]
 
 
+@pytest.mark.slow
 def test_fit_lowers_the_loss_of_two_heads():
-    model = fresh(AlbertForPretraining)
+    model = fresh(AlbertForPretraining, run_eagerly=False)
     batch = batch_of("AlbertForPretraining", batch=6)
     history = model.fit(batch, batch_size=6, epochs=4, verbose=0).history
     assert history["loss"][-1] < history["loss"][0]
@@ -349,13 +349,6 @@ def test_a_start_given_as_a_label_alone_is_refused():
     }
     with pytest.raises(UserError, match="start_positions must be among"):
         model.compute_loss(batch, labels, model(batch))
-
-
-def test_choices_are_fitted():
-    model = fresh(AlbertForMultipleChoice)
-    batch = batch_of("AlbertForMultipleChoice", batch=6)
-    history = model.fit(batch, batch_size=6, epochs=1, verbose=0).history
-    assert np.isfinite(history["loss"]).all()
 
 
 def test_fit_on_several_devices_is_refused():

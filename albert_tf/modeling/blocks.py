@@ -1,0 +1,457 @@
+"""The transformer block: self-attention, then feed-forward.
+
+Shapes: `[batch, seq, hidden]` throughout; H is hidden_size.
+"""
+
+import functools
+from collections.abc import Callable, Mapping
+
+import keras
+from keras import ops
+
+from albert_tf.config import ModelConfig
+from albert_tf.modeling.dropout import (
+    ExampleDropout,
+    drawn_keys,
+    dropped,
+    fold_in,
+)
+from albert_tf.modeling.kernels import fused, recomputed_product
+from albert_tf.modeling.layers import (
+    ACTIVATIONS,
+    ConfiguredLayer,
+    dense,
+    layer_norm,
+    serializable,
+    states_at,
+)
+
+# Added to the logits of masked positions: exp of it is 0 in every precision,
+# and float16 can hold it (the original's value).
+MASKED_LOGIT = -10000.0
+
+
+def _is_quantized(layer: keras.layers.Dense) -> bool:
+    """Returns whether only Keras can multiply by the kernel."""
+    return layer.quantization_mode is not None
+
+
+def _wide(x: keras.KerasTensor) -> keras.KerasTensor:
+    """Returns float32, and float64 as it is."""
+    return ops.cast(x, keras.backend.result_type(x.dtype, "float32"))
+
+
+def _biased_activation(
+    activation: Callable, x: keras.KerasTensor, bias: keras.KerasTensor
+) -> keras.KerasTensor:
+    """Returns `activation(x + bias)`, computed in at least float32."""
+    return ops.cast(activation(_wide(x) + _wide(bias)), x.dtype)
+
+
+def _normalized_sum(
+    epsilon: float,
+    rate: float,
+    output: keras.KerasTensor,
+    bias: keras.KerasTensor,
+    hidden: keras.KerasTensor,
+    gamma: keras.KerasTensor,
+    beta: keras.KerasTensor,
+    *drawing: keras.KerasTensor,
+) -> keras.KerasTensor:
+    """Returns the normalised `dropout(output + bias) + hidden`.
+
+    Computed in at least float32.
+
+    Args:
+        epsilon: what is added to the variance.
+        rate: of the dropout.
+        output: `[batch, n, H]`.
+        bias: `[H]`.
+        hidden: `[batch, n, H]`.
+        gamma: `[H]`.
+        beta: `[H]`.
+        *drawing: ExampleDropout's, if the rate is not 0.
+    """
+    total = _wide(output) + _wide(bias)
+    if rate:
+        total = dropped(rate, total, *drawing)
+    total = total + _wide(hidden)
+    normed = ops.layer_normalization(total, gamma, beta, epsilon=epsilon)
+    return ops.cast(normed, output.dtype)
+
+
+def _output(
+    layer: keras.layers.Dense, inner: keras.KerasTensor, training: bool
+) -> keras.KerasTensor:
+    """Returns the dense layer's output `[n, H]`, for `_add_and_normalize`.
+
+    In training without the bias, which is added there in the same pass.
+    """
+    if training and not _is_quantized(layer):
+        return ops.matmul(inner, layer.kernel)
+    return layer(inner)
+
+
+def _add_and_normalize(
+    output: keras.KerasTensor,
+    hidden: keras.KerasTensor,
+    layer: keras.layers.Dense,
+    dropout: ExampleDropout,
+    norm: keras.layers.LayerNormalization,
+    dropout_keys: keras.KerasTensor | None,
+    rows: keras.KerasTensor | None,
+    training: bool,
+) -> keras.KerasTensor:
+    """Returns `[batch, n, H]`: dropout, residual connection, normalisation.
+
+    Args:
+        output: `[batch * n, H]`, the dense layer's `_output`.
+        hidden: `[batch, n, H]`, the residual.
+        layer: the dense layer.
+        dropout: of its output.
+        norm: of the sum.
+        dropout_keys: `[batch]` or None.
+        rows: the positions of `hidden`, `[batch, n]`, or None for all.
+        training: whether dropout is on.
+    """
+    output = ops.reshape(output, ops.shape(hidden))
+    if not training or _is_quantized(layer):
+        output = dropout(
+            output, keys=dropout_keys, training=training, rows=rows
+        )
+        return norm(hidden + output)
+    drawing = ()
+    if dropout.rate:
+        drawing = dropout.drawing(ops.shape(hidden)[0], dropout_keys, rows)
+    return fused(_normalized_sum, norm.epsilon, dropout.rate)(
+        output,
+        layer.bias,
+        hidden,
+        norm.gamma,
+        norm.beta,
+        *drawing,
+    )
+
+
+@serializable
+class SelfAttention(ConfiguredLayer):
+    """Multi-head self-attention with output, residual and normalisation."""
+
+    def __init__(
+        self,
+        config: ModelConfig | Mapping,
+        name: str = "attention",
+        **kwargs: object,
+    ) -> None:
+        super().__init__(config, name, **kwargs)
+        config = self.config
+        width, policy = config.hidden_size, self.dtype_policy
+        self.query = dense(config, width, "query", policy)
+        self.key = dense(config, width, "key", policy)
+        self.value = dense(config, width, "value", policy)
+        self.output_dense = dense(config, width, "output", policy)
+        self.layer_norm = layer_norm(config, policy)
+        self.probs_dropout = ExampleDropout(
+            config.attention_probs_dropout_prob, dtype=policy
+        )
+        self.output_dropout = ExampleDropout(
+            config.hidden_dropout_prob, dtype=policy
+        )
+
+    def build(self, input_shape: object = None) -> None:
+        """Creates the weights."""
+        shape = (None, None, self.config.hidden_size)
+        for part in (
+            self.query,
+            self.key,
+            self.value,
+            self.output_dense,
+            self.layer_norm,
+        ):
+            part.build(shape)
+        self.built = True
+
+    def _context(
+        self,
+        query: keras.KerasTensor,
+        key: keras.KerasTensor,
+        value: keras.KerasTensor,
+        count: int,
+        length: int,
+        mask_logits: keras.KerasTensor,
+        dropout: Callable,
+    ) -> tuple[keras.KerasTensor, keras.KerasTensor]:
+        """Returns the context `[batch * count, H]` and attention weights.
+
+        Args:
+            query: `[batch * count, H]`.
+            key: `[batch * length, H]`.
+            value: the same.
+            count: queries per sequence.
+            length: keys per sequence.
+            mask_logits: as for `call`.
+            dropout: of the attention weights.
+        """
+        width = self.config.hidden_size
+        query = self._split_heads(query, count, (0, 2, 1, 3))
+        key = self._split_heads(key, length, (0, 2, 3, 1))
+        value = self._split_heads(value, length, (0, 2, 1, 3))
+        scale = (width / self.config.num_attention_heads) ** (-0.5)
+        logits = ops.matmul(query * scale, key)
+        logits = logits + ops.cast(mask_logits, logits.dtype)
+        probs = ops.softmax(logits)
+        context = ops.matmul(dropout(probs), value)
+        context = ops.transpose(context, (0, 2, 1, 3))
+        return ops.reshape(context, (-1, width)), probs
+
+    def _split_heads(
+        self, x: keras.KerasTensor, length: int, order: tuple[int, ...]
+    ) -> keras.KerasTensor:
+        """Returns `[batch * length, H]` as (batch, length, heads, H / heads)
+        in another order of these axes."""
+        heads = self.config.num_attention_heads
+        size = self.config.hidden_size // heads
+        return ops.transpose(ops.reshape(x, (-1, length, heads, size)), order)
+
+    def call(
+        self,
+        hidden: keras.KerasTensor,
+        mask_logits: keras.KerasTensor,
+        dropout_keys: keras.KerasTensor | None = None,
+        training: bool = False,
+        output_attentions: bool = False,
+        read_positions: keras.KerasTensor | None = None,
+        recompute: bool = False,
+    ) -> keras.KerasTensor | tuple[keras.KerasTensor, keras.KerasTensor]:
+        """Returns `[batch, seq, H]`, on request with the attention weights.
+
+        The weights, `[batch, heads, seq, seq]`, are those before dropout: row
+        i has the weight of every position in the context of position i.
+
+        Args:
+            hidden: `[batch, seq, H]`.
+            mask_logits: `[batch, 1, 1, seq]`, added to the logits: 0 for
+                tokens, MASKED_LOGIT for padding.
+            dropout_keys: `[batch]` or None (see ExampleDropout).
+            training: whether dropout is on.
+            output_attentions: whether to return a pair.
+            read_positions: `[batch, n]`, the positions to compute instead of
+                all; then the result has n positions, and the weights n rows.
+            recompute: whether the gradient computes queries, keys, values,
+                weights and context again; not where Keras has quantized a
+                layer.
+        """
+        if recompute and training and dropout_keys is None:
+            # Both computations must see the same masks.
+            generator = self.probs_dropout.seed_generator
+            if generator:
+                dropout_keys = drawn_keys(ops.shape(hidden)[0], generator)
+        keys = [fold_in(dropout_keys, site) for site in range(2)]
+        width = self.config.hidden_size
+        length = ops.shape(hidden)[1]
+        flat = ops.reshape(hidden, (-1, width))
+        rows, reader, flat_reader = None, hidden, flat
+        if read_positions is not None:
+            reader = states_at(hidden, read_positions)
+            flat_reader = ops.reshape(reader, (-1, width))
+            heads = ops.arange(self.config.num_attention_heads, dtype="int32")
+            rows = heads[:, None] * length + read_positions[:, None]
+        context_of = functools.partial(
+            self._context,
+            count=ops.shape(reader)[1],
+            length=length,
+            dropout=lambda probs: self.probs_dropout(
+                probs, keys=keys[0], training=training, rows=rows
+            ),
+        )
+        parts = (self.query, self.key, self.value, self.output_dense)
+        if training and recompute and not any(map(_is_quantized, parts)):
+
+            def again(
+                mask_logits: keras.KerasTensor, *given: keras.KerasTensor
+            ) -> tuple:
+                kernels, biases, states = given[:4], given[4:7], given[7:]
+                inputs = (states[0], states[-1], states[-1])
+                products = map(ops.matmul, inputs, kernels[:3])
+                context, probs = context_of(
+                    *map(ops.add, products, biases), mask_logits=mask_logits
+                )
+                output = ops.matmul(context, kernels[3])
+                # An unused result would get a gradient of zeros.
+                return (output, probs) if output_attentions else (output,)
+
+            dtype = self.compute_dtype
+            output, *probs = keras.remat(again)(
+                mask_logits,
+                *(ops.cast(part.kernel, dtype) for part in parts),
+                *(ops.cast(part.bias, dtype) for part in parts[:3]),
+                *((flat,) if reader is hidden else (flat_reader, flat)),
+            )
+        else:
+            context, *probs = context_of(
+                self.query(flat_reader),
+                self.key(flat),
+                self.value(flat),
+                mask_logits=mask_logits,
+            )
+            output = _output(self.output_dense, context, training)
+        hidden = _add_and_normalize(
+            output,
+            reader,
+            self.output_dense,
+            self.output_dropout,
+            self.layer_norm,
+            keys[1],
+            read_positions,
+            training,
+        )
+        return (hidden, *probs) if output_attentions else hidden
+
+
+@serializable
+class FeedForward(ConfiguredLayer):
+    """Two dense layers with residual and normalisation."""
+
+    def __init__(
+        self,
+        config: ModelConfig | Mapping,
+        name: str = "feed_forward",
+        **kwargs: object,
+    ) -> None:
+        super().__init__(config, name, **kwargs)
+        config = self.config
+        policy = self.dtype_policy
+        self.activation = ACTIVATIONS[config.hidden_act]
+        # The layer's own activation, and not one after it: TensorFlow's
+        # graph optimizer joins a product with its bias and GELU only if their
+        # names are in alphabetical order, as they are in one scope.
+        self.intermediate = dense(
+            config,
+            config.intermediate_size,
+            "intermediate",
+            policy,
+            activation=self.activation,
+        )
+        self.output_dense = dense(config, config.hidden_size, "output", policy)
+        self.layer_norm = layer_norm(config, policy)
+        self.dropout = ExampleDropout(config.hidden_dropout_prob, dtype=policy)
+
+    def build(self, input_shape: object = None) -> None:
+        """Creates the weights."""
+        hidden = (None, None, self.config.hidden_size)
+        self.intermediate.build(hidden)
+        self.output_dense.build((None, None, self.config.intermediate_size))
+        self.layer_norm.build(hidden)
+        self.built = True
+
+    def call(
+        self,
+        hidden: keras.KerasTensor,
+        dropout_keys: keras.KerasTensor | None = None,
+        training: bool = False,
+        positions: keras.KerasTensor | None = None,
+    ) -> keras.KerasTensor:
+        """Returns `[batch, seq, H]` for hidden `[batch, seq, H]`.
+
+        Args:
+            hidden: `[batch, seq, H]`.
+            dropout_keys: `[batch]` or None (see ExampleDropout).
+            training: whether dropout is on.
+            positions: of `hidden`, `[batch, n]`, if it has not all.
+        """
+        flat = ops.reshape(hidden, (-1, self.config.hidden_size))
+        parts = (self.intermediate, self.output_dense)
+        if training and not any(map(_is_quantized, parts)):
+            output = recomputed_product(_biased_activation, self.activation)(
+                ops.cast(self.output_dense.kernel, self.compute_dtype),
+                ops.matmul(flat, self.intermediate.kernel),
+                self.intermediate.bias,
+            )
+        else:
+            output = _output(
+                self.output_dense, self.intermediate(flat), training
+            )
+        return _add_and_normalize(
+            output,
+            hidden,
+            self.output_dense,
+            self.dropout,
+            self.layer_norm,
+            dropout_keys,
+            positions,
+            training,
+        )
+
+
+@serializable
+class TransformerBlock(keras.layers.Layer):
+    """Self-attention, then feed-forward; both may be shared with others."""
+
+    def __init__(
+        self,
+        attention: SelfAttention,
+        feed_forward: FeedForward,
+        name: str = "transformer_block",
+        **kwargs: object,
+    ) -> None:
+        super().__init__(name=name, **kwargs)
+        self.attention = attention
+        self.feed_forward = feed_forward
+
+    def build(self, input_shape: object = None) -> None:
+        """Creates the weights of parts that no other block has built."""
+        for part in (self.attention, self.feed_forward):
+            if not part.built:
+                part.build(input_shape)
+        self.built = True
+
+    def call(
+        self,
+        hidden: keras.KerasTensor,
+        mask_logits: keras.KerasTensor,
+        dropout_keys: keras.KerasTensor | None = None,
+        training: bool = False,
+        output_attentions: bool = False,
+        read_positions: keras.KerasTensor | None = None,
+        recompute: bool = False,
+    ) -> keras.KerasTensor | tuple[keras.KerasTensor, keras.KerasTensor]:
+        """Returns `[batch, seq, H]`, on request with the attention weights.
+
+        Arguments as SelfAttention's.
+        """
+        keys = [fold_in(dropout_keys, site) for site in range(2)]
+        attended = self.attention(
+            hidden,
+            mask_logits,
+            dropout_keys=keys[0],
+            training=training,
+            output_attentions=output_attentions,
+            read_positions=read_positions,
+            recompute=recompute,
+        )
+        hidden, probs = attended if output_attentions else (attended, None)
+        hidden = self.feed_forward(
+            hidden,
+            dropout_keys=keys[1],
+            training=training,
+            positions=read_positions,
+        )
+        return (hidden, probs) if output_attentions else hidden
+
+    def get_config(self) -> dict:
+        """Returns the constructor's arguments."""
+        return {
+            **super().get_config(),
+            "attention": keras.saving.serialize_keras_object(self.attention),
+            "feed_forward": keras.saving.serialize_keras_object(
+                self.feed_forward
+            ),
+        }
+
+    @classmethod
+    def from_config(cls, config: dict) -> "TransformerBlock":
+        """Returns the block that `get_config` described."""
+        config = dict(config)
+        for part in ("attention", "feed_forward"):
+            config[part] = keras.saving.deserialize_keras_object(config[part])
+        return cls(**config)

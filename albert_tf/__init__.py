@@ -25,7 +25,7 @@ _MODULES = {
             *("AlbertForMaskedLM", "AlbertForMultipleChoice"),
             *("AlbertForPretraining", "AlbertForQuestionAnswering"),
             *("AlbertForRegression", "AlbertForSentenceEmbedding"),
-            *("AlbertForTokenClassification", "AlbertModel", "MODELS"),
+            *("AlbertForTokenClassification", "AlbertModel", "models"),
         ),
         "optim.optimizers": ("Lamb",),
         "tasks.catalog": ("TASKS",),

@@ -32,6 +32,7 @@ from albert_tf.interchange.model_directory import (
 from albert_tf.interchange.serving import export_saved_model
 from albert_tf.modeling.models import models
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
+from albert_tf.tasks.catalog import TASKS
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = [
@@ -50,7 +51,7 @@ SMALLER = {
     "num_runs": 2,
 }
 # Blocks add rows to these; other tests must not see them.
-TABLES = [SENTENCE_OBJECTIVES]
+TABLES = [SENTENCE_OBJECTIVES, TASKS]
 # What is printed after each.
 _END = "-- the command has ended"
 STEPS = ["--num_train_steps=1", "--train_batch_size=4"]

@@ -227,7 +227,7 @@ def test_it_learns_and_its_model_answers_alike(finished):
         batch_size=7,
     )
     assert together.members == [together.members[0]] * 2
-    assert together.metrics == pytest.approx(alone.measures, rel=1e-4)
+    assert together.metrics == pytest.approx(alone.metrics, rel=1e-4)
     predictions = alone.predictions()
     assert len(predictions) == len(alone.answers.examples)
     predictor = Predictor(load_model_directory(model), batch_size=3)

@@ -1,0 +1,78 @@
+"""The row that docs/extending.md adds: read, trained on and evaluated."""
+
+import keras
+import pytest
+
+from albert_tf.config import FinetuneConfig, ModelConfig, override
+from albert_tf.interchange.model_directory import (
+    find_initial_weights,
+    save_model_directory,
+)
+from albert_tf.jobs.finetune import run_finetuning
+from albert_tf.jobs.task_evaluation import evaluate_task
+from albert_tf.modeling.models import AlbertForPretraining
+from albert_tf.tasks.catalog import TASKS
+
+
+@pytest.fixture
+def task(import_section):
+    return import_section("A task", TASKS, "moods")
+
+
+@pytest.fixture
+def data_dir(tmp_path):
+    for split in ("train", "dev"):
+        lines = ["glad it is fine\n", "sad it is not\n"] * 2
+        (tmp_path / f"{split}.txt").write_text("".join(lines))
+    return str(tmp_path)
+
+
+def test_a_row_is_all_that_reading_a_task_needs(task, data_dir):
+    examples = task.read(data_dir, "dev")
+    assert [(e.texts, e.label) for e in examples[:2]] == [
+        (("it is fine",), "glad"),
+        (("it is not",), "sad"),
+    ]
+    assert examples[1].location == "dev.txt:2"
+    assert task.kind.labels(examples) == ["glad", "sad"]
+
+
+@pytest.mark.slow
+def test_a_model_of_the_task_is_trained_and_evaluated(
+    task, data_dir, tmp_path, tiny_tokenizer
+):
+    config = ModelConfig(
+        vocab_size=tiny_tokenizer.vocab_size,
+        embedding_size=8,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        max_position_embeddings=16,
+    )
+    keras.utils.set_random_seed(1)
+    pretrained = str(tmp_path / "pretrained")
+    save_model_directory(
+        pretrained,
+        AlbertForPretraining(config),
+        tiny_tokenizer,
+        max_seq_length=16,
+    )
+    evaluation = run_finetuning(
+        override(
+            FinetuneConfig(),
+            {**task.settings, "max_seq_length": 16, "num_train_steps": 1},
+        ),
+        task,
+        data_dir=data_dir,
+        run_dir=str(tmp_path / "run"),
+        initial=find_initial_weights(pretrained),
+    )
+    found = evaluate_task(
+        [str(tmp_path / "run" / "model")],
+        task,
+        data_dir,
+        split="dev",
+        batch_size=4,
+    )
+    assert found.metrics["accuracy"] == evaluation["accuracy"]

@@ -1,18 +1,18 @@
-"""What a model makes of a few masked sentences, as text to look at."""
+"""Sample predictions for masked sentences, as Markdown for TensorBoard."""
 
 import html
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from albert_tf.text.tokenizer_base import Tokenizer
 
-# Longer texts are cut: what is shown is to be read.
-_MOST_TOKENS = 96
-_NUM_GUESSES = 3
+# Longer texts are truncated.
+_MAX_TOKENS = 96
+_TOP_K = 3
 # TensorBoard shows no HTML.
 _SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-# Signs that Markdown or its tables would take for their own.
+# Characters with a meaning in Markdown or its tables.
 _MARKDOWN = str.maketrans({sign: f"&#{ord(sign)};" for sign in "\\`*_[]#|~"})
 
 
@@ -22,12 +22,11 @@ def masked_sentences(
     logits: np.ndarray,
     num_rows: int = 4,
 ) -> str:
-    """Returns the first rows with their masks and guesses, in Markdown.
+    """Returns the first rows with their masks and predictions, in Markdown.
 
-    Of each row the text as the model saw it, its predicted places numbered
-    (a place may show a random or the right piece instead of a mask), and a
-    table: the right piece and the likeliest ones with their probabilities.
-    The beginning of long texts only.
+    Each row is the beginning of the text as the model saw it, its masked
+    positions numbered (one may show a random or the original piece instead of
+    [MASK]), and a table: the label and the likeliest pieces of each.
 
     Args:
         tokenizer: that of the batch.
@@ -35,48 +34,48 @@ def masked_sentences(
             `masked_lm_positions`, `masked_lm_ids` and `masked_lm_weights`
             `[batch, predictions]`.
         logits: `[batch, predictions, vocab]`.
-        num_rows: at most so many rows.
+        num_rows: maximum number of rows.
     """
-    names: tuple[str, ...] = (
-        *("input_ids", "input_mask", "masked_lm_positions"),
-        *("masked_lm_ids", "masked_lm_weights"),
-    )
-    rows = zip(
-        *(np.asarray(batch[name])[:num_rows] for name in names), strict=True
-    )
     return "\n\n".join(
-        _row(tokenizer, row, np.asarray(row_logits))
-        for row, row_logits in zip(rows, logits, strict=False)
+        _row(
+            tokenizer,
+            {name: np.asarray(values[row]) for name, values in batch.items()},
+            np.asarray(logits[row]),
+        )
+        for row in range(min(num_rows, len(logits), len(batch["input_ids"])))
     )
 
 
 def _row(
-    tokenizer: Tokenizer,
-    row: Sequence[np.ndarray],
-    logits: np.ndarray,
+    tokenizer: Tokenizer, features: Mapping[str, np.ndarray], logits: np.ndarray
 ) -> str:
-    input_ids, input_mask, positions, labels, weights = row
-    ids = input_ids[: int(input_mask.sum())][:_MOST_TOKENS]
-    slots = np.flatnonzero((weights > 0) & (positions < len(ids)))
+    length = int(features["input_mask"].sum())
+    ids = features["input_ids"][:length][:_MAX_TOKENS]
+    positions = features["masked_lm_positions"]
+    slots = np.flatnonzero(
+        (features["masked_lm_weights"] > 0) & (positions < len(ids))
+    )
     slots = slots[np.argsort(positions[slots], kind="stable")]
     numbers = {int(positions[slot]): n for n, slot in enumerate(slots, 1)}
     text = "".join(
-        _marked(token, piece, numbers.get(place))
-        for place, (token, piece) in enumerate(_tokens(tokenizer, ids))
+        _marked(token, piece, numbers.get(position))
+        for position, (token, piece) in enumerate(_tokens(tokenizer, ids))
     )
-    if input_mask.sum() > len(ids):
+    if length > len(ids):
         text += " …"
+    labels = tokenizer.pieces(features["masked_lm_ids"][slots])
     table = [
-        f"| {number} | {_shown(*tokenizer.pieces([labels[slot]]))} | "
-        f"{_guesses(tokenizer, logits[slot])} |"
-        for number, slot in enumerate(slots, 1)
+        f"| {number} | {_escaped(label)} | {_top_k(tokenizer, logits[slot])} |"
+        for number, (slot, label) in enumerate(
+            zip(slots, labels, strict=True), 1
+        )
     ]
-    head = ["| place | right | guesses |", "|---:|---|---|"]
+    head = ["| mask | label | predictions |", "|---:|---|---|"]
     return "\n".join([f"> {text.strip()}", "", *head, *table])
 
 
 def _tokens(tokenizer: Tokenizer, ids: np.ndarray) -> Iterator[tuple[str, str]]:
-    """Yields what each token adds to the text, and its piece.
+    """Yields the text that each token adds, and its piece.
 
     There is a space before a word. Special pieces stand as words.
     """
@@ -94,28 +93,28 @@ def _tokens(tokenizer: Tokenizer, ids: np.ndarray) -> Iterator[tuple[str, str]]:
 
 
 def _marked(token: str, piece: str, number: int | None) -> str:
-    """Returns a token in Markdown, its number beside it if it has one."""
+    """Returns a token in Markdown, with its number if it is masked."""
     if number is None:
-        return _shown(token)
+        return _escaped(token)
     word = token.strip()
     space = " " if token != word else ""
     # A piece may add nothing: the mark of a word alone.
-    shown = _shown(word or piece)
+    shown = _escaped(word or piece)
     return f"{space}**{shown}**{str(number).translate(_SUPERSCRIPT)}"
 
 
-def _guesses(tokenizer: Tokenizer, logits: np.ndarray) -> str:
+def _top_k(tokenizer: Tokenizer, logits: np.ndarray) -> str:
     """Returns the likeliest pieces with their probabilities."""
     scores = np.exp(logits.astype(np.float64) - logits.max())
-    best = np.argsort(-scores, kind="stable")[:_NUM_GUESSES]
+    best = np.argsort(-scores, kind="stable")[:_TOP_K]
     return ", ".join(
-        f"{_shown(piece)} {score:.0%}"
+        f"{_escaped(piece)} {score:.0%}"
         for piece, score in zip(
             tokenizer.pieces(best), scores[best] / scores.sum(), strict=True
         )
     )
 
 
-def _shown(piece: str) -> str:
-    """Returns a piece so that Markdown and HTML show it as it is."""
+def _escaped(piece: str) -> str:
+    """Returns a piece that Markdown and HTML show literally."""
     return html.escape(piece).translate(_MARKDOWN)

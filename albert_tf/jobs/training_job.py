@@ -7,7 +7,7 @@ first two and describes the rest in a subclass of `TrainingJob`.
 
 import abc
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -20,8 +20,6 @@ from albert_tf.config import (
     RuntimeConfig,
     override,
 )
-from albert_tf.inputs.input_pipeline import Batch
-from albert_tf.inputs.phases import DepthSchedule, Phases
 from albert_tf.interchange.model_directory import InitialWeights, initialize
 from albert_tf.jobs.micro_batch import resolve_micro_batch
 from albert_tf.jobs.workload import Workload
@@ -71,8 +69,8 @@ def resolve_for_machine(
 
 
 @dataclasses.dataclass(kw_only=True)
-class TrainingJob(abc.ABC):
-    """A job that trains a model to its last step.
+class TrainingJob(Job):
+    """A job that trains a new model to its last step.
 
     Attributes:
         config: resolved; nothing changes it while the job runs.
@@ -80,11 +78,7 @@ class TrainingJob(abc.ABC):
         model_config: the architecture.
         tokenizer: the model's.
         initial: weights to start from; None: random ones.
-        objective: what is minimised.
-        phases: the batches.
-        depths: how many layers are applied.
-        metric_names: of what `evaluate` returns.
-        warnings: lines for the log.
+        objective: the losses.
         log: takes a line.
         trainer: of the job's model, once `run` has built it.
     """
@@ -95,45 +89,25 @@ class TrainingJob(abc.ABC):
     tokenizer: Tokenizer
     initial: InitialWeights | None
     objective: Objective
-    phases: Phases
-    depths: DepthSchedule
-    best_metric: str
-    metric_names: list[str]
-    warnings: tuple[str, ...] = ()
     log: Callable[[str], None] = print
     trainer: Trainer = dataclasses.field(init=False)
 
+    def __post_init__(self) -> None:
+        self.warnings += warm_up_warnings(
+            self.config.optimizer, self.config.training.num_train_steps
+        )
+
     @abc.abstractmethod
-    def build_model(self, **options: str) -> AlbertModel:
+    def build_model(self, **options: Any) -> AlbertModel:
         """Returns a new model; `options` are `remat` and `dtype`."""
 
     @abc.abstractmethod
     def description(self) -> dict:
         """Returns everything that decides the run, as in config.json."""
 
-    @abc.abstractmethod
-    def evaluate(self, step: int) -> dict[str, float]:
-        """Returns the metrics on the held-out examples after a step."""
-
-    @abc.abstractmethod
-    def flops(self, step: int, batch: Batch) -> int:
-        """Returns the floating-point operations of a step."""
-
-    @abc.abstractmethod
-    def export(self, directory: str, evaluation: Mapping[str, float]) -> None:
-        """Writes the model directory of a model with this evaluation."""
-
-    def samples(self) -> str:
-        """Returns sample predictions in Markdown; empty: none."""
-        return ""
-
-    def figures(self) -> dict[str, bytes]:
-        """Returns PNG files of the last evaluation, by name."""
-        return {}
-
     def run(self) -> dict[str, float]:
         """Trains to the last step and returns the last evaluation."""
-        training, optimizer = self.config.training, self.config.optimizer
+        training = self.config.training
         with self.environment.strategy.scope():
             keras.utils.set_random_seed(training.seed)
             model = self.build_model(
@@ -145,27 +119,12 @@ class TrainingJob(abc.ABC):
                 model,
                 self.objective,
                 strategy=self.environment.strategy,
-                optimizer_config=optimizer,
+                optimizer_config=self.config.optimizer,
                 training_config=training,
             )
-        job = Job(
-            phases=self.phases,
-            depths=self.depths,
-            evaluate=self.evaluate,
-            best_metric=self.best_metric,
-            metric_names=self.metric_names,
-            export=self.export,
-            flops=self.flops,
-            samples=self.samples,
-            figures=self.figures,
-            warnings=(
-                *self.warnings,
-                *warm_up_warnings(optimizer, training.num_train_steps),
-            ),
-        )
         return train(
             self.trainer,
-            job,
+            self,
             run_dir=self.environment.run_dir,
             config=training,
             runtime=self.environment.runtime,

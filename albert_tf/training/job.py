@@ -1,7 +1,8 @@
 """A job's hooks for the training loop, and the progress in checkpoints."""
 
+import abc
 import dataclasses
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 
 from albert_tf.inputs.input_pipeline import Batch
 from albert_tf.inputs.phases import DepthSchedule, Phases
@@ -10,33 +11,43 @@ from albert_tf.inputs.phases import DepthSchedule, Phases
 _LOWER_IS_BETTER = {"loss", "perplexity", "error"}
 
 
-@dataclasses.dataclass(frozen=True)
-class Job:
-    """The data and callbacks of a job.
+@dataclasses.dataclass(kw_only=True)
+class Job(abc.ABC):
+    """The data of a job, and its callbacks.
 
     Attributes:
         phases: its batches.
         depths: the number of layers applied at each step.
-        evaluate: (step) -> metrics of the held-out examples.
         best_metric: the metric that selects the best model.
         metric_names: the keys that `evaluate` returns.
-        export: (directory, metrics) -> None; writes a model directory.
-        flops: (step, batch) -> floating-point operations of that step.
-        samples: () -> Markdown that shows predictions.
-        figures: () -> PNG files by name, of the last evaluation.
         warnings: lines for the log.
     """
 
     phases: Phases
     depths: DepthSchedule
-    evaluate: Callable[[int], dict[str, float]]
     best_metric: str
     metric_names: Collection[str]
-    export: Callable[[str, Mapping[str, float]], None]
-    flops: Callable[[int, Batch], int]
-    samples: Callable[[], str] | None = None
-    figures: Callable[[], Mapping[str, bytes]] | None = None
     warnings: tuple[str, ...] = ()
+
+    @abc.abstractmethod
+    def evaluate(self, step: int) -> dict[str, float]:
+        """Returns the metrics on the held-out examples after a step."""
+
+    @abc.abstractmethod
+    def export(self, directory: str, evaluation: Mapping[str, float]) -> None:
+        """Writes the model directory of a model with this evaluation."""
+
+    @abc.abstractmethod
+    def flops(self, step: int, batch: Batch) -> int:
+        """Returns the floating-point operations of a step."""
+
+    def samples(self) -> str:
+        """Returns sample predictions in Markdown; empty: none."""
+        return ""
+
+    def figures(self) -> Mapping[str, bytes]:
+        """Returns PNG files of the last evaluation, by name."""
+        return {}
 
 
 @dataclasses.dataclass

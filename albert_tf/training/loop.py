@@ -561,7 +561,7 @@ class _Loop:
         """Returns whether the model is the best so far, and saved as such."""
         with self.trainer.averaged_weights():
             metrics = self.job.evaluate(self.step)
-            text = self.job.samples() if self.job.samples else None
+            text = self.job.samples()
         for name, value in metrics.items():
             if not math.isfinite(value) and is_loss(name):
                 raise _diverged(
@@ -575,7 +575,7 @@ class _Loop:
             self.monitor.log_text(
                 "predictions", text, step=self.step, split="eval"
             )
-        if self.job.figures and self.is_chief:
+        if self.is_chief:
             for name, png in self.job.figures().items():
                 self.monitor.log_figure(name, png, split="eval", step=self.step)
         metric, best = self.job.best_metric, self.progress.best

@@ -1,4 +1,4 @@
-"""Masked sentences and the guesses, as a text to look at."""
+"""Sample predictions for masked sentences."""
 
 import numpy as np
 
@@ -40,14 +40,14 @@ def test_the_whole_text():
     assert masked_sentences(Letters(), *example()) == (
         "> a **&#91;MASK&#93;**¹&lt; **D**²\n"
         "\n"
-        "| place | right | guesses |\n"
+        "| mask | label | predictions |\n"
         "|---:|---|---|\n"
         "| 1 | b | &#124; 90%, b 8%, c 2% |\n"
         "| 2 | D | D 50%, E 30%, f 20% |\n"
         "\n"
         "> Ef **&#91;MASK&#93;**¹\n"
         "\n"
-        "| place | right | guesses |\n"
+        "| mask | label | predictions |\n"
         "|---:|---|---|\n"
         "| 1 | &#42; | b 60%, a 25%, &#42; 15% |"
     )
@@ -58,7 +58,7 @@ def test_a_few_rows_and_the_beginning_of_long_ones():
     whole = masked_sentences(Letters(), batch, logits)
     one = masked_sentences(Letters(), batch, logits, num_rows=1)
     assert whole.startswith(one)
-    assert (whole.count("right"), one.count("right")) == (2, 1)
+    assert (whole.count("label"), one.count("label")) == (2, 1)
     long = {
         "input_ids": np.full((1, 500), 1),
         "input_mask": np.ones((1, 500), int),

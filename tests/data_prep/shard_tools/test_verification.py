@@ -185,7 +185,8 @@ class Example:
         self.ids = values["input_ids"]
         self.segments = values["segment_ids"]
         self.mask = values["input_mask"]
-        self.label = values["sentence_order_label"].reshape(1)
+        self.label = np.atleast_1d(values["sentence_order_label"])
+        values["sentence_order_label"] = self.label
         self.starts = values.get("word_starts", values.get("token_boundary"))
         self.length = int(self.mask.sum())
         none = np.zeros(0, int)

@@ -161,9 +161,9 @@ def _within(path: str, directory: str) -> bool:
     """Returns whether a path is a directory or in it, following links."""
     if files.is_remote(path) != files.is_remote(directory):
         return False
-    whole = os.path.normpath if files.is_remote(path) else os.path.realpath
-    directory = whole(directory)
-    return directory == os.path.commonpath([whole(path), directory])
+    real = os.path.normpath if files.is_remote(path) else os.path.realpath
+    directory = real(directory)
+    return directory == os.path.commonpath([real(path), directory])
 
 
 def _check_replaceable(to_path: str, to_format: str, overwrite: bool) -> None:

@@ -71,7 +71,7 @@ def save_model_directory(
     task: TaskRecord | None = None,
     replaces: Collection[str] = FILES,
 ) -> None:
-    """Writes a model directory, replacing one that stands there.
+    """Writes a model directory, replacing one that exists.
 
     Args:
         directory: made where missing.
@@ -103,7 +103,7 @@ def save_model_directory(
 def load_model_directory(directory: str, dtype: str = "float32") -> LoadedModel:
     """Returns the model in a directory, every weight from its file.
 
-    A run directory stands for the model in it.
+    Of a run directory, that of its model.
 
     Raises:
         UserError: for anything missing, unexpected, misshapen or damaged.
@@ -225,7 +225,7 @@ def initialize(model: AlbertModel, weights: InitialWeights) -> str:
     """Loads the initial weights into the model; returns a line for the log.
 
     The encoder must fit in full. A pretraining head that both sides have is
-    loaded too; the head of a task is always initialised anew.
+    loaded too; the head of a task is always new.
 
     Raises:
         UserError: naming each weight of the encoder that is missing,

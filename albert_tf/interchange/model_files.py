@@ -86,7 +86,7 @@ def recover_directory(directory: str) -> None:
 
 
 def _empty(old: str, directory: str, replaces: Collection[str]) -> None:
-    """Moves what is not replaced to the new directory and removes the rest."""
+    """Moves other files to the new directory and removes the replaced."""
     for name in os.listdir(old):
         path, target = os.path.join(old, name), os.path.join(directory, name)
         if name not in replaces:

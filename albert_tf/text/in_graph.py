@@ -211,7 +211,7 @@ def _replace_version_dependent(texts: tf.Tensor) -> tf.Tensor:
 
 def _lower(texts: tf.Tensor) -> tf.Tensor:
     texts = tf.strings.regex_replace(texts, *normalization.SIGMA)
-    # First ASCII alone: a server that runs under a Turkish locale would
-    # otherwise make a dotless i of I.
+    # First ASCII alone: under a Turkish locale a server's lower case of I is
+    # the dotless i.
     texts = tf.strings.lower(texts)
     return tf.strings.lower(texts, encoding="utf-8")

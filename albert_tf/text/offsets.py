@@ -60,7 +60,7 @@ class TracedText:
     ) -> "TracedText":
         """Returns the text with `replace(match)` for each match.
 
-        Every character of a replacement is made of the whole match.
+        Every character of a replacement has the offsets of its match.
         """
         texts: list[str] = []
         starts: list[int] = []

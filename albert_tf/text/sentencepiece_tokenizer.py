@@ -54,7 +54,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     Attributes:
         expansions: for the id of every piece that ends in a comma after a
-            digit, the ids that take its place.
+            digit, the ids that replace it.
 
     Raises:
         UserError: when `model_bytes` is no such model.
@@ -88,7 +88,7 @@ class SentencePieceTokenizer(Tokenizer):
             },
             source=source,
         )
-        # What spells unknown characters, in models that do.
+        # The pieces of byte fallback, in models that have it.
         self._byte_ids = frozenset(
             filter(self._processor.is_byte, range(self.vocab_size))
         )
@@ -120,8 +120,8 @@ class SentencePieceTokenizer(Tokenizer):
     def encode_with_offsets(self, text: str) -> Encoding:
         """Returns the ids of `encode` with their character offsets in `text`.
 
-        Unknown characters side by side are one piece. Of a character that is
-        spelt in bytes, each byte has the whole.
+        Adjacent unknown characters are one piece. With byte fallback, each
+        byte has the offsets of its character.
         """
         cleaned = trace_normalized(text, **self.settings)
         normalized = self._normalized(cleaned)
@@ -196,7 +196,7 @@ class SentencePieceTokenizer(Tokenizer):
         """Returns the ids of "8" and "," for "8,", with offsets in the piece.
 
         As in `encode_pieces` of google-research/albert: the number is
-        tokenized anew, and loses the space in front that it had not before.
+        tokenized again, and loses the space in front that is new.
 
         Returns:
             Rows of id, begin and end, which count from the piece's first

@@ -137,7 +137,7 @@ def _configured(
 ) -> dict[str, bool]:
     """Returns the settings of `kind` in a tokenizer_config.json."""
     names = kind.setting_names
-    # Hugging Face's null stands for what the case says.
+    # Hugging Face's null means: stripped from lower-cased text.
     if kind is WordPieceTokenizer and config.get("strip_accents") is not None:
         names = (*names, "strip_accents")
     settings = {name: config[name] for name in names if name in config}

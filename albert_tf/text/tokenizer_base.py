@@ -68,7 +68,7 @@ class Tokenizer(abc.ABC):
     """Text to token ids and back.
 
     Args:
-        vocabulary: what the class is made of, for pickling.
+        vocabulary: the first argument of the class, for pickling.
         vocabulary_bytes: contents of its file.
         pieces: the vocabulary, by id.
         word_start: for each piece whether masking begins a new word at it.
@@ -130,8 +130,7 @@ class Tokenizer(abc.ABC):
         ).hexdigest()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # What is derived from the vocabulary is made anew, so that a pickle
-        # is no larger than the vocabulary.
+        # Tables are rebuilt, so that a pickle is no larger than the vocabulary.
         settings: dict[str, Any] = self.settings
         kind = functools.partial(type(self), self._vocabulary, **settings)
         return kind, ()
@@ -157,10 +156,9 @@ class Tokenizer(abc.ABC):
     def encode_with_offsets(self, text: str) -> Encoding:
         """Returns the ids of `encode` with their character offsets in `text`.
 
-        An accent that the clean-up drops belongs to its letter; pieces that
-        are made of one character ("ﬁ") all have the whole of it. A piece
-        that is but the mark of a space is empty, and stands where the next
-        one begins.
+        An accent that the clean-up drops belongs to its letter; each piece of
+        one character ("ﬁ") has that character. A piece that is only the mark
+        of a space is empty, where the next one begins.
         """
 
     @abc.abstractmethod
@@ -198,7 +196,7 @@ class Tokenizer(abc.ABC):
             "tokenizer_class": self.transformers_class,
             **self._config(),
             "model_max_length": model_max_length,
-            # transformers 5 gives ALBERT no segments otherwise.
+            # Without it transformers 5 gives ALBERT no segment ids.
             "model_input_names": [
                 "input_ids",
                 "token_type_ids",
@@ -214,7 +212,7 @@ class Tokenizer(abc.ABC):
         return [self.encode(text) for text in texts]
 
     def encode_with_masks(self, text: str) -> list[int]:
-        """Returns the ids of a text whose every "[MASK]" is `mask_id`."""
+        """Returns the ids of a text, `mask_id` for every "[MASK]" in it."""
         first, *rest = self.encode_batch(
             text.split(self.special_tokens["mask_token"])
         )

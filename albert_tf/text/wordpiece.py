@@ -22,7 +22,7 @@ from albert_tf.text.offsets import Decomposition, TracedText
 # What a piece that continues a word begins with.
 CONTINUATION = "##"
 
-# Longer words are unknown as a whole, as in google-research/albert.
+# Longer words are one unknown piece, as in google-research/albert.
 # Differs from Hugging Face's BertTokenizer, where it is 100.
 MAX_WORD_LENGTH = 200
 
@@ -118,7 +118,7 @@ def split_words(
 
     Differs from google-research/albert: accents and case are two settings,
     and as in normalization.py capital sigma is σ even at the end of a word,
-    and characters whose Unicode data are not settled are U+FFFC.
+    and characters that depend on the version of Unicode are U+FFFC.
 
     Args:
         text: any string; a lone surrogate is dropped.

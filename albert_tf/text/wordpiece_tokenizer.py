@@ -113,7 +113,7 @@ class WordPieceTokenizer(Tokenizer):
     def encode_with_offsets(self, text: str) -> Encoding:
         """Returns the ids of `encode` with their character offsets in `text`.
 
-        The unknown piece stands for the whole word.
+        The unknown piece has the offsets of the word.
         """
         encoding = Encoding()
         for match in self._traced_chunks.finditer(text):
@@ -195,7 +195,7 @@ def read_vocabulary(path: str) -> list[str]:
                 f"{where}: {error.reason} at byte {error.start}; the file "
                 "must be UTF-8."
             ) from None
-        # As the original, but a piece of white space alone keeps its place.
+        # As the original, but a piece may be white space alone.
         piece = text.strip() or text
         require(piece != "", f"{where} is empty; every line is a piece.")
         first = pieces.setdefault(piece, number)

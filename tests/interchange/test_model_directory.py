@@ -161,7 +161,7 @@ def test_faults_of_a_directory(directory, damage, message):
     assert "\n" not in str(raised.value)
 
 
-def test_what_transformers_leaves_out_or_adds(tmp_path, tiny_tokenizer):
+def test_files_of_transformers(tmp_path, tiny_tokenizer):
     """Two labels without names; position ids among the weights."""
     model = built("classification", labels=("a", "b"))
     directory = save(tmp_path / "model", model, tiny_tokenizer)
@@ -178,7 +178,7 @@ def test_label_names_do_not_make_a_classifier(directory):
     assert load_model_directory(directory).labels is None
 
 
-def test_a_run_directory_stands_for_its_model(tmp_path, directory):
+def test_the_model_of_a_run_directory(tmp_path, directory):
     run_dir = tmp_path / "run"
     run_dir.mkdir()
     (run_dir / "config.json").write_text('{"job": "pretrain"}')

@@ -71,7 +71,7 @@ def expected(classifier):
     return list(Predictor(classifier).classify([(text,) for text in TEXTS]))
 
 
-def test_gives_what_predict_gives(classifier, exported):
+def test_outputs_are_those_of_predictor(classifier, exported):
     answer = tf.saved_model.load(exported).signatures["serving_default"]
     got = answer(tf.constant(TEXTS))
     want = expected(classifier)
@@ -123,7 +123,7 @@ def test_each_weight_is_exported_once(classifier, exported):
     assert sorted(shapes) == sorted(weights)
 
 
-def test_versions_count_up_and_are_whole(classifier, tmp_path):
+def test_versions_count_up_and_are_complete(classifier, tmp_path):
     target = tmp_path / "albert"
     (target / "7").mkdir(parents=True)
     (target / "notes").mkdir()

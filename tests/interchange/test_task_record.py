@@ -23,7 +23,7 @@ FEATURES = FeatureConfig(
 )
 
 
-def test_what_is_written_is_read(tmp_path):
+def test_there_and_back(tmp_path):
     record = TaskRecord("SQuAD2.0", FEATURES)
     record.write(str(tmp_path))
     assert read_task_record(str(tmp_path), 512) == record

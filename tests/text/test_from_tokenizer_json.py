@@ -30,7 +30,7 @@ def resaved(tokenizer, directory):
 
 
 @pytest.mark.parametrize(("lower", "accents"), CONFIGS)
-def test_a_sentencepiece_model_comes_back(
+def test_a_sentencepiece_model_there_and_back(
     tiny_tokenizer, sentences, tmp_path, lower, accents
 ):
     ours = SentencePieceTokenizer(
@@ -66,7 +66,7 @@ def rewrite(directory, change):
 
 @pytest.mark.parametrize(("lower", "accents"), CONFIGS)
 @pytest.mark.parametrize("chinese", [True, False])
-def test_a_wordpiece_vocabulary_comes_back(
+def test_a_wordpiece_vocabulary_there_and_back(
     wordpiece_pieces, tmp_path, lower, accents, chinese
 ):
     ours = WordPieceTokenizer(

@@ -47,6 +47,12 @@ def test_helpshort_of_every_program_loads_no_tensorflow():
     assert ends == dict.fromkeys(PROGRAMS, "1 []"), output
     for name in PROGRAMS:
         assert f"\n{name}:\n" in output
+    for text in (
+        "--num_hidden_layers",
+        "<float32|bfloat16|float16>",
+        "Default: 0.00176.",
+    ):
+        assert text in output
 
 
 def test_a_vocabulary_is_trained_without_tensorflow(tmp_path, sentences):

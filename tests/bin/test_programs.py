@@ -4,8 +4,6 @@ import json
 import os
 import pathlib
 import re
-import subprocess
-import sys
 import zipfile
 
 import pytest
@@ -496,30 +494,3 @@ def test_the_config_of_another_job(recorded):
     _, done = settings("--task=RTE", config_json=recorded)
     message = f"{recorded} is not the config.json of a finetune run"
     assert message in done.error
-
-
-@pytest.mark.parametrize(
-    "name",
-    sorted(
-        path.stem
-        for path in (ROOT / "bin").glob("*.py")
-        if "__main__" in path.read_text()
-    ),
-)
-def test_every_program_explains_itself(name):
-    """As users start it, which no other test here does."""
-    done = subprocess.run(
-        [sys.executable, "-m", f"bin.{name}", "--helpshort"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 1
-    assert f"bin.{name}" in done.stdout
-    if name == "pretrain":
-        for text in (
-            "--num_hidden_layers",
-            "<float32|bfloat16|float16>",
-            "Default: 0.00176.",
-        ):
-            assert text in done.stdout

@@ -4,15 +4,15 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from albert_tf.config import UserError
+from albert_tf.config import require
 from albert_tf.tasks.kinds.base import Kind, Metric
 
 
 class Reader(Protocol):
-    """What reads a task's files.
+    """Reads a task's files.
 
     Attributes:
-        splits: that it knows.
+        splits: names of the splits.
     """
 
     @property
@@ -25,12 +25,12 @@ class Reader(Protocol):
         """Returns the examples of a split.
 
         Args:
-            data_dir: where the files lie.
+            data_dir: of the files.
             split: one of `splits`.
-            log: takes a line on what was left out.
+            log: takes one line, for example on skipped rows.
 
         Raises:
-            UserError: naming file and line.
+            UserError: with the location of what cannot be read.
         """
 
 
@@ -40,18 +40,18 @@ class Task:
 
     Attributes:
         name: as in `--task`.
-        kind: what its examples and answers are.
+        kind: of its examples and predictions.
         reader: of its files.
-        metrics: of (label ids, or numbers, and predicted ones), both
+        metrics: functions of gold and predicted label ids, or numbers, both
             `[examples]`.
-        labels: in the order of their numbers; empty: those that the training
-            examples have.
-        settings: the paper's, by name (Table 14), and those of the dropout.
-        settings_v2: what differs for the second models.
-        evaluated: what is evaluated in training: ending of a measure's name
-            -> split.
-        submissions: the benchmark's name for the predictions of a split.
-        ordered: whether the label depends on which text of a pair is first.
+        labels: in the order of their ids; empty: those of the training
+            examples.
+        settings: the paper's, by name (Table 14), and the dropout.
+        settings_v2: changes of `settings` for the v2 models.
+        evaluated: splits that are evaluated in training, by the suffix of
+            their metrics' names.
+        submissions: the benchmark's names for the predictions of splits.
+        ordered: the label depends on the order of a pair's texts.
     """
 
     name: str
@@ -73,20 +73,14 @@ class Task:
         split: str,
         log: Callable[[str], None] = print,
     ) -> Sequence[Any]:
-        """Returns the examples of a split.
-
-        Args:
-            data_dir: where the files lie.
-            split: train, dev or another that the reader has.
-            log: takes a line on what was left out.
+        """Returns the examples of a split (`Reader.read`).
 
         Raises:
-            UserError: for a split that the task has not, and for what is
-                wrong in its files.
+            UserError: for an unknown split, and for errors in the files.
         """
-        if split not in self.reader.splits:
-            raise UserError(
-                f"{self.name} has no split {split!r}; it has "
-                f"{', '.join(self.reader.splits)}."
-            )
+        require(
+            split in self.reader.splits,
+            f"{self.name} has no split {split!r}; it has "
+            f"{', '.join(self.reader.splits)}.",
+        )
         return self.reader.read(data_dir, split, log)

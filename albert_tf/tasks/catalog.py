@@ -1,4 +1,4 @@
-"""Every task by its name, one row each."""
+"""TASKS: every task by its name, one row each."""
 
 import dataclasses
 import os

@@ -7,12 +7,12 @@ from albert_tf.config import UserError, shown
 
 @dataclasses.dataclass(frozen=True)
 class Example:
-    """One text, or a pair, and what is to be said of it.
+    """A text or a pair of texts with its label.
 
     Attributes:
         texts: one or two.
-        label: the name of a class, or a number as it is written; None where
-            the file does not tell.
+        label: the name of a class, or a number as it is written; None if
+            unknown.
         location: file and line, for messages.
     """
 
@@ -21,7 +21,7 @@ class Example:
     location: str = dataclasses.field(default="", compare=False)
 
     def __post_init__(self) -> None:
-        """Refuses a string, whose characters would be taken for texts."""
+        """Refuses a string, whose characters would be used as texts."""
         if not isinstance(self.texts, tuple) or len(self.texts) not in (1, 2):
             raise UserError(
                 f"An example's texts are {shown(self.texts)}; expected a "
@@ -31,15 +31,15 @@ class Example:
 
 @dataclasses.dataclass(frozen=True)
 class ChoiceExample:
-    """A text, what may be said of it, and which of that is right.
+    """A context with choices, of which one is right.
 
     Attributes:
         context: the first text of every sequence.
         choices: the second ones, two or more.
-        label: number of the right one; None where the file does not tell.
+        label: number of the right choice; None if unknown.
         location: for messages.
-        id: by which predictions are told.
-        part: of the benchmark, for scores of its own: RACE's level.
+        id: of its prediction.
+        part: of the benchmark, with metrics of its own: RACE's level.
     """
 
     context: str
@@ -56,7 +56,7 @@ class WordsExample:
 
     Attributes:
         words: one or more.
-        tags: as many; None where the file does not tell.
+        tags: as many; None if unknown.
         location: file and line of the first word, for messages.
     """
 
@@ -67,7 +67,7 @@ class WordsExample:
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """A gold answer, and where the file says that it begins."""
+    """A gold answer, and its offset according to the file."""
 
     text: str
     start: int
@@ -81,8 +81,8 @@ class Question:
         id: of the benchmark; a number as it is written.
         question: the text.
         context: the paragraph.
-        answers: () where the paragraph has none (version 2.0); None where
-            the file does not tell.
+        answers: () where the paragraph has none (version 2.0); None if
+            unknown.
         location: for messages.
     """
 

@@ -168,7 +168,7 @@ def _build_chunk(examples: Sequence[Any]) -> Features:
 
 
 def write_features(path: str, features: Features) -> None:
-    """Writes features to a file, whole or not at all."""
+    """Writes features to a file atomically."""
     arrays = {
         "offsets": features.offsets,
         "example_numbers": features.example_numbers,

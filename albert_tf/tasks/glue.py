@@ -1,4 +1,4 @@
-"""GLUE's tasks as rows: files as they are downloaded, labels, settings."""
+"""GLUE's tasks, one row each, and their files as they are downloaded."""
 
 import dataclasses
 import os

@@ -1,4 +1,4 @@
-"""How the paper fine-tuned: its Table 14, by the names of our settings."""
+"""The paper's fine-tuning settings (Table 14)."""
 
 
 def recipe(

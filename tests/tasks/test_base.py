@@ -1,4 +1,4 @@
-"""A task as a row: its splits, and what a kind says unless it says else."""
+"""A task as a row: its splits and defaults."""
 
 import pytest
 
@@ -25,7 +25,6 @@ def test_a_split_is_read_by_the_reader(capsys):
     assert found == [Example(("here", "dev"), None)]
     assert said == ["dev lacks a line"]
     assert capsys.readouterr().out == ""
-    # Where nobody takes it, people read it.
     assert TASK.read("here", "dev") == found
     assert capsys.readouterr().out == "dev lacks a line\n"
 
@@ -37,11 +36,11 @@ def test_a_split_that_the_task_has_not(split):
         TASK.read("here", split)
 
 
-def test_the_place_does_not_make_an_example_another():
+def test_equal_examples_in_two_locations():
     assert Example(("a",), "b", "x.tsv:2") == Example(("a",), "b")
     assert Example(("a",), "b") != Example(("a",), "c")
 
 
-def test_a_row_that_says_no_more_evaluates_dev_and_submits_nothing():
+def test_defaults():
     assert dict(TASK.evaluated) == {"": "dev"}
     assert not TASK.submissions and not TASK.settings and not TASK.labels

@@ -1,4 +1,4 @@
-"""Every task's row: the paper's settings, measures, heads and files."""
+"""Every task's row: the paper's settings, metrics, heads and files."""
 
 import json
 
@@ -69,7 +69,7 @@ def test_every_row_of_the_table_is_a_task():
 
 
 @pytest.mark.parametrize("name", ["RACE", "RACE-middle", "RACE-high"])
-def test_second_models_diverge_on_race_with_its_settings(name):
+def test_settings_of_race_for_v2_models(name):
     settings = {**TASKS[name].settings, **TASKS[name].settings_v2}
     assert settings["learning_rate"] == 1e-5
     assert settings["hidden_dropout_prob"] == 0
@@ -109,7 +109,7 @@ def answered(task):
 
 
 @pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
-def test_what_may_choose_the_best_model_is_measured(task):
+def test_metric_names_are_computed(task):
     examples, scores, labels = answered(task)
     found = task.kind.compute_metrics(
         Answers(examples, scores, FeatureConfig(), labels), task.metrics
@@ -121,7 +121,7 @@ def test_what_may_choose_the_best_model_is_measured(task):
     assert set(task.metrics) <= set(measured)
 
 
-def test_the_best_metrics_are_those_of_the_original():
+def test_the_default_metrics_are_the_originals():
     found = {
         name: task.kind.metric_names(task.metrics, task.labels)[0]
         for name, task in TASKS.items()
@@ -134,7 +134,7 @@ def test_the_best_metrics_are_those_of_the_original():
 
 
 @pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
-def test_splits_that_are_named_are_there(task):
+def test_splits(task):
     if task.name == "AX":
         assert task.reader.splits == ("test",)
         return
@@ -195,7 +195,7 @@ def test_files_of_squad(tmp_path, name, file):
         task.read(str(tmp_path), "eval")
 
 
-def test_a_test_file_of_squad_keeps_its_answers(tmp_path):
+def test_test_files_of_squad(tmp_path):
     (tmp_path / "test.json").write_text(question("1"))
     (found,) = TASKS["SQuAD2.0"].read(str(tmp_path), "test")
     assert found.answers is None

@@ -1,4 +1,4 @@
-"""Features of examples: kept for the next run, made in parts and processes."""
+"""Features of examples: cached, and built in chunks and processes."""
 
 import dataclasses
 import hashlib
@@ -19,7 +19,6 @@ from albert_tf.tasks.feature_building import (
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds.classification import Classification
 from albert_tf.tasks.kinds.question_answering import AnswerableSpans
-from albert_tf.tasks.kinds.regression import Regression
 
 EXAMPLES = [
     Example(("the of", "and"), "yes", "a.tsv:2"),
@@ -30,7 +29,7 @@ CONFIG = FeatureConfig(max_seq_length=16)
 
 
 class Counted(Classification):
-    """Counts the examples that features are made of."""
+    """Records the number of examples in each chunk."""
 
     def __init__(self):
         self.parts = []
@@ -45,7 +44,7 @@ class OtherKind(Counted):
 
 
 class Disguised:
-    """A tokenizer that says of itself that it is another."""
+    """A tokenizer with another fingerprint."""
 
     def __init__(self, tokenizer):
         self._tokenizer, self.fingerprint = tokenizer, "another"
@@ -94,7 +93,7 @@ def assert_equal(mine, theirs):
     assert list(mine.answer_lengths) == list(theirs.answer_lengths)
 
 
-def test_what_was_made_once_is_read(builder, said):
+def test_cached_features_are_read(builder, said):
     first = builder.build(EXAMPLES, training=True)
     (name,) = cached(builder)
     again = builder.build(EXAMPLES, training=True)
@@ -112,7 +111,7 @@ def test_what_was_made_once_is_read(builder, said):
     assert not said
 
 
-def test_without_a_cache_nothing_is_kept(builder, tmp_path, monkeypatch):
+def test_without_a_cache(builder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     builder = dataclasses.replace(builder, cache_dir="")
     for _ in range(2):
@@ -152,9 +151,7 @@ def lengths(**changes):
         ({}, changed(EXAMPLES, 0, texts=("the", "ofand")), True),
     ],
 )
-def test_what_decides_features_decides_their_name(
-    builder, changes, examples, training
-):
+def test_the_cache_key_depends_on(builder, changes, examples, training):
     builder.build(EXAMPLES, training=True)
     other = dataclasses.replace(builder, **changes)
     other.kind.parts.clear()
@@ -163,7 +160,7 @@ def test_what_decides_features_decides_their_name(
     assert len(cached(builder)) == 2
 
 
-def test_another_tokenizer_is_another_name(builder):
+def test_the_cache_key_depends_on_the_tokenizer(builder):
     builder.build(EXAMPLES, training=True)
     other = dataclasses.replace(builder, tokenizer=Disguised(builder.tokenizer))
     other.build(EXAMPLES, training=True)
@@ -171,7 +168,7 @@ def test_another_tokenizer_is_another_name(builder):
     assert len(cached(builder)) == 2
 
 
-def test_what_does_not_decide_features_does_not(builder):
+def test_the_cache_key_does_not_depend_on(builder):
     builder.build(EXAMPLES, training=True)
     moved = [dataclasses.replace(e, location="b.tsv") for e in EXAMPLES]
     builder.build(moved, training=True)
@@ -189,7 +186,7 @@ def test_what_does_not_decide_features_does_not(builder):
     assert len(cached(builder)) == 1
 
 
-def test_what_examples_are_remarked_on_is_said(builder, said):
+def test_warnings_are_logged(builder, said):
     class Particular(Counted):
         def warnings(self, examples, *, training):
             if training:
@@ -206,7 +203,7 @@ def test_what_examples_are_remarked_on_is_said(builder, said):
     assert builder.kind.parts == [3]
 
 
-def test_what_finds_no_room_is_said(builder, said):
+def test_truncation_is_logged(builder, said):
     long = dataclasses.replace(EXAMPLES[0], texts=("the of and " * 9,))
     examples = [long, dataclasses.replace(long, label="no")]
     examples += [Example(("and",), "no")] * 2
@@ -220,7 +217,7 @@ def test_what_finds_no_room_is_said(builder, said):
     assert said == [line] * 2
 
 
-def test_answers_that_cannot_be_predicted_are_said(builder, said):
+def test_answers_that_cannot_be_predicted_are_logged(builder, said):
     config = FeatureConfig(
         max_seq_length=16, max_query_length=4, max_answer_length=1
     )
@@ -248,7 +245,7 @@ def test_answers_that_cannot_be_predicted_are_said(builder, said):
     assert (said, len(cached(builder))) == ([], 2)
 
 
-def test_digests_do_not_hang_on_the_version_of_python():
+def test_digests_do_not_depend_on_the_version_of_python():
     """Which characters `repr` shows changes with Unicode."""
     # A face of Unicode 15, of which Python 3.11 knows nothing.
     example = Example(("é \U0001fae8 \u2028",), "\xa0", "here")
@@ -329,16 +326,16 @@ def test_a_file_that_cannot_be_read_is_not_called_damaged(
     assert said == [f"{path}: Permission denied; its features are built again."]
 
 
-def test_whatever_happened_to_a_file(tmp_path, said):
+def test_damaged_files(tmp_path, said):
     path, features = a_file(tmp_path)
     with open(path, "rb") as file:
         content = file.read()
     broken = [b"", content[:1], content[:-1], content[: len(content) // 2]]
     broken += [b"no zip file", b"\x93NUMPY" + content]
     # Any bit may turn: of a header, of the directory, of the values.
-    for place in range(0, len(content), 3):
+    for position in range(0, len(content), 13):
         turned = bytearray(content)
-        turned[place] ^= 1 << place % 8
+        turned[position] ^= 1 << position % 8
         broken.append(bytes(turned))
     damaged = 0
     for bad in broken:
@@ -350,7 +347,7 @@ def test_whatever_happened_to_a_file(tmp_path, said):
             damaged += 1
             assert said == [f"{path} is damaged; its features are built again."]
         else:
-            # A bit of a time, log, that nobody reads.
+            # A bit of a timestamp, which is not read.
             assert_equal(found, features)
     assert damaged > len(broken) / 4
 
@@ -367,7 +364,7 @@ def test_an_array_that_is_missing_or_too_many(tmp_path, said):
     assert len(said) == 4
 
 
-def test_a_damaged_file_is_made_again(builder, said):
+def test_a_damaged_file_is_built_again(builder, said):
     first = builder.build(EXAMPLES, training=True)
     (name,) = cached(builder)
     path = os.path.join(builder.cache_dir, name)
@@ -382,7 +379,7 @@ def test_a_damaged_file_is_made_again(builder, said):
     assert not said
 
 
-def test_a_cache_that_takes_nothing(builder, tmp_path, said):
+def test_a_cache_that_cannot_be_written(builder, tmp_path, said):
     expected = builder.build(EXAMPLES, training=True)
     # Root may write anywhere; below a file nobody may.
     (tmp_path / "file").write_text("")
@@ -410,7 +407,7 @@ def test_a_full_disk(builder, said, monkeypatch):
     assert cached(builder) == []
 
 
-def test_parts_are_as_the_whole(builder, monkeypatch):
+def test_chunks_are_as_the_whole(builder, monkeypatch):
     examples = EXAMPLES * 5
     whole = builder.build(examples, training=True)
     monkeypatch.setattr(feature_building, "_CHUNK", 4)
@@ -420,7 +417,7 @@ def test_parts_are_as_the_whole(builder, monkeypatch):
     assert builder.kind.parts == [4, 4, 4, 3]
 
 
-def test_few_examples_are_made_in_this_process(builder, monkeypatch):
+def test_few_examples_are_built_in_this_process(builder, monkeypatch):
     # To start another takes longer.
     monkeypatch.setattr(feature_building, "_CHUNK", 2)
     builder = dataclasses.replace(builder, workers=8, cache_dir="")
@@ -429,28 +426,26 @@ def test_few_examples_are_made_in_this_process(builder, monkeypatch):
     assert builder.kind.parts == [2] * 6
 
 
-@pytest.mark.parametrize("kind", [Regression(), AnswerableSpans()])
-def test_processes_make_what_one_makes(
-    kind, tmp_path, tiny_tokenizer, monkeypatch
-):
+@pytest.mark.slow
+def test_processes_build_what_one_builds(tmp_path, tiny_tokenizer, monkeypatch):
     context = "the of and. " * 9
-    if isinstance(kind, Regression):
-        examples = [
-            Example((context[: 3 + n % 50],), str(n)) for n in range(43)
-        ]
-    else:
-        answers = (Answer("of", 4),)
-        examples = [
-            Question(str(n), "the?", context, answers[: n % 2], "")
-            for n in range(43)
-        ]
+    answers = (Answer("of", 4),)
+    examples = [
+        Question(str(n), "the?", context, answers[: n % 2], "")
+        for n in range(43)
+    ]
     monkeypatch.setattr(feature_building, "_CHUNK", 5)
     config = FeatureConfig(max_seq_length=24, doc_stride=7, max_query_length=9)
     files = {}
     for workers in (1, 2):
         directory = tmp_path / str(workers)
         builder = FeatureBuilder(
-            kind, tiny_tokenizer, config, [], workers, str(directory)
+            AnswerableSpans(),
+            tiny_tokenizer,
+            config,
+            [],
+            workers,
+            str(directory),
         )
         builder.build(examples, training=False)
         (path,) = directory.iterdir()

@@ -1,4 +1,4 @@
-"""Predictions as they are handed in: what the benchmarks' scorers read."""
+"""Prediction files, as the benchmarks' scorers read them."""
 
 import itertools
 import json
@@ -54,7 +54,7 @@ GLUE = [name for name in SCORED_TASKS if hasattr(TASKS[name].reader, "files")]
 
 
 @pytest.mark.parametrize("name", GLUE)
-def test_a_table_of_glue_scores_as_it_was_measured(tmp_path, name):
+def test_tables_of_glue_score_like_the_model(tmp_path, name):
     task = TASKS[name]
     file, content, scores = invented(task)
     (tmp_path / file).write_text(content)
@@ -123,16 +123,12 @@ def test_lines_of_any_task():
     assert json.loads(found["predictions.jsonl"])["prediction"] == 7.5
 
 
-def test_a_character_that_is_half_of_one():
-    # JSON lines may say "\ud800"; UTF-8 has no such character.
-    found = files_of(CLASSIFICATION, "test", *half_a_character())
+def test_lone_surrogates():
+    # JSON lines may have "\ud800"; UTF-8 has no such character.
+    examples = [Example(("a\ud800",), "x"), Example(("b",), "y")]
+    found = files_of(CLASSIFICATION, "test", examples, [np.eye(2)[0]] * 2)
     (line, _) = found["predictions.jsonl"].splitlines()
     assert json.loads(line)["text"] == "a\ud800"
-
-
-def half_a_character():
-    examples = [Example(("a\ud800",), "x"), Example(("b",), "y")]
-    return examples, [np.eye(2)[0]] * 2
 
 
 QUESTIONS = [
@@ -253,7 +249,7 @@ def test_a_submission_grows(tmp_path):
     assert [entry.name for entry in tmp_path.iterdir()] == ["submission.zip"]
 
 
-def test_equal_files_are_equal_bytes(tmp_path):
+def test_submissions_are_reproducible(tmp_path):
     files = {"b.tsv": b"x" * 999, "a.tsv": b"y", "c.tsv": b""}
     made = set()
     for number, order in enumerate(itertools.permutations(files)):
@@ -264,7 +260,7 @@ def test_equal_files_are_equal_bytes(tmp_path):
     assert len(made) == 1
 
 
-def test_tables_are_packed(tmp_path):
+def test_submissions_are_compressed(tmp_path):
     path = tmp_path / "submission.zip"
     add_to_submission(str(path), "QQP.tsv", b"1\tentailment\n" * 9999)
     assert path.stat().st_size < 9999
@@ -281,7 +277,7 @@ def test_a_zip_that_another_program_made(tmp_path):
 @pytest.mark.parametrize(
     "content", [b"", b"index\tprediction\n", b"PK\x03\x04"]
 )
-def test_what_is_no_zip_stays(tmp_path, content):
+def test_other_files_are_not_overwritten(tmp_path, content):
     path = tmp_path / "submission.zip"
     path.write_bytes(content)
     with pytest.raises(UserError) as raised:
@@ -295,15 +291,15 @@ def test_what_is_no_zip_stays(tmp_path, content):
         add_to_submission(str(tmp_path), "RTE.tsv", b"")
 
 
-def test_a_zip_that_is_damaged(tmp_path):
+def test_damaged_zips(tmp_path):
     path = tmp_path / "submission.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("RTE.tsv", b"index\tprediction\n0\tentailment\n" * 9)
     content = path.read_bytes()
     refused = 0
-    for place in range(len(content)):
+    for position in range(0, len(content), 3):
         turned = bytearray(content)
-        turned[place] ^= 1 << place % 8
+        turned[position] ^= 1 << position % 8
         path.write_bytes(turned)
         try:
             add_to_submission(str(path), "QQP.tsv", b"")
@@ -311,4 +307,4 @@ def test_a_zip_that_is_damaged(tmp_path):
             assert "is no zip file; name another" in str(error)
             assert path.read_bytes() == turned
             refused += 1
-    assert refused > 30
+    assert refused > 10

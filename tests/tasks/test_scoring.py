@@ -76,7 +76,7 @@ def test_correlations(tmp_path):
     )
 
 
-def test_a_correlation_that_is_not_defined_is_told(tmp_path):
+def test_an_undefined_correlation(tmp_path):
     found = score("STS-B", *numbers(tmp_path, [0.0, 1.0], [2.0, 2.0]))
     assert np.isnan(found.metrics["pearson"])
     assert found.warnings[0].startswith("pearson is not defined for these num")
@@ -135,7 +135,7 @@ def test_submissions_that_do_not_fit(tmp_path, rows, said):
     assert "\n" not in str(raised.value)
 
 
-def test_numbers_that_are_none(tmp_path):
+def test_predictions_that_are_no_numbers(tmp_path):
     gold, predictions = numbers(tmp_path, [0.0, 1.0], [1.0, "nan"])
     with pytest.raises(UserError, match=":3: the label is 'nan'; exp"):
         score("STS-B", gold, predictions)
@@ -157,7 +157,7 @@ def squad(tmp_path, predictions, name="predictions.json"):
     return str(gold), str(tmp_path / name)
 
 
-def test_questions_without_a_prediction_and_the_reverse(tmp_path):
+def test_missing_and_superfluous_predictions(tmp_path):
     given = {"0": "red", "5": "", "x": "red", "y": "red"}
     found = score("SQuAD2.0", *squad(tmp_path, given))
     assert found.metrics["exact"] == pytest.approx(100 * 2 / 6)
@@ -167,7 +167,7 @@ def test_questions_without_a_prediction_and_the_reverse(tmp_path):
     ]
 
 
-def test_the_best_threshold_is_no_result(tmp_path):
+def test_the_best_threshold(tmp_path):
     given = {str(n): "red" for n in range(6)}
     # Whole numbers are numbers, too.
     odds = {str(n): n - 4 for n in range(6)}
@@ -184,7 +184,9 @@ def test_the_best_threshold_is_no_result(tmp_path):
     ("answer", "number", "threshold"),
     [("red", 1.0, None), ("", 9.0, None), ("red", 9.0, 2.0)],
 )
-def test_no_answer_is_taken_away_unasked(tmp_path, answer, number, threshold):
+def test_answers_below_the_threshold_are_not_warned_of(
+    tmp_path, answer, number, threshold
+):
     gold, predictions = squad(tmp_path, {"0": answer})
     _, odds = squad(tmp_path, {"0": number, "x": 9.0}, "null_odds.json")
     options = {"null_odds": odds, "threshold": threshold}
@@ -192,7 +194,7 @@ def test_no_answer_is_taken_away_unasked(tmp_path, answer, number, threshold):
     assert not any("count as none" in warning for warning in warnings)
 
 
-def test_a_file_that_keeps_its_answers_secret(tmp_path):
+def test_gold_without_answers(tmp_path):
     gold, predictions = squad(tmp_path, {"0": "red"})
     path = pathlib.Path(gold)
     data = json.loads(path.read_text())

@@ -12,7 +12,7 @@ _ENTITY = re.compile("([BIES])-(.+)")
 
 
 def entity_scores(gold: Tags, predicted: Tags) -> dict[str, float]:
-    """Returns how well entities are found, as CoNLL-2003's script counts.
+    """Returns precision, recall and F1 of entities, as CoNLL-2003's script.
 
     An entity is right when its type and both its ends are. Tags are IOB1,
     IOB2 or BIOES, also mixed: `I-X` after `O` or another type begins an
@@ -23,10 +23,9 @@ def entity_scores(gold: Tags, predicted: Tags) -> dict[str, float]:
         predicted: as many.
 
     Returns:
-        `precision`, `recall` and `f1` of all entities, from 0 to 1, 0 where
-        there is nothing to divide by; and `accuracy`, the share of right tags.
-        The latter alone where tags are not of entities, such as parts of
-        speech: then none has a prefix.
+        `precision`, `recall` and `f1` of all entities, from 0 to 1, 0 if
+        undefined; and `accuracy`, the share of right tags. Only the latter
+        for tags without prefixes, such as parts of speech.
 
     Raises:
         UserError: for a tag without a prefix among others with one.
@@ -52,7 +51,7 @@ def entity_table(gold: Tags, predicted: Tags) -> dict[str, dict[str, float]]:
         predicted: as many.
 
     Returns:
-        By type, sorted; `support` is how many entities are there.
+        By type, sorted; `support` is the number of gold entities.
     """
     true, found = _entities(gold), _entities(predicted)
     right = _by_type(true & found)
@@ -67,7 +66,7 @@ def entity_table(gold: Tags, predicted: Tags) -> dict[str, dict[str, float]]:
 
 
 def are_entity_tags(tags: set[str]) -> bool:
-    """Returns whether tags are of entities: B-, I- and the like, and O.
+    """Returns whether tags are those of entities: B-, I- and the like, and O.
 
     Raises:
         UserError: when some are and some are not.

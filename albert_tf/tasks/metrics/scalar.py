@@ -1,4 +1,4 @@
-"""Metrics of tasks: pure functions of labels and predictions."""
+"""Metrics of gold and predicted label ids, or numbers."""
 
 import math
 import warnings
@@ -13,8 +13,8 @@ def accuracy(labels: np.ndarray, predictions: np.ndarray) -> float:
 
 
 def f1(labels: np.ndarray, predictions: np.ndarray) -> float:
-    """Returns F1 of class 1 among two; 0 where it is neither wanted nor
-    predicted (scikit-learn)."""
+    """Returns F1 of class 1 of two, 0 where it does not occur at all
+    (scikit-learn)."""
     from sklearn.metrics import f1_score
 
     return float(f1_score(labels, predictions, zero_division=0.0))
@@ -47,7 +47,7 @@ def precision_recall_f1(
 
 
 def matthews_correlation(labels: np.ndarray, predictions: np.ndarray) -> float:
-    """Returns Matthews' correlation, 0 where it is undefined (scikit-learn)."""
+    """Returns Matthews' correlation, 0 if undefined (scikit-learn)."""
     from sklearn.metrics import matthews_corrcoef
 
     with warnings.catch_warnings():
@@ -77,6 +77,6 @@ def _correlation(
     if len(labels) < 2:
         return math.nan
     with warnings.catch_warnings():
-        # The NaN says it.
+        # The result is NaN.
         warnings.simplefilter("ignore")
         return float(function(labels, predictions).statistic)

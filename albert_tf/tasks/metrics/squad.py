@@ -1,14 +1,14 @@
 """Exact match and F1 of SQuAD answers, as the official scripts compute them.
 
-To the last digit: sums run in the order of the questions, each as its script
-takes it. A question without a prediction scores 0, as in the script of
+Equal to the last digit: sums run in the order of the questions, as in each
+script. A question without a prediction scores 0, as in the script of
 version 1.1; that of version 2.0 stops there.
 """
 
 import collections
 import re
 import string
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from albert_tf.config import UserError
 from albert_tf.tasks.examples import Question
@@ -32,8 +32,8 @@ def exact_match(gold: str, prediction: str) -> int:
 def token_f1(gold: str, prediction: str) -> float:
     """Returns F1 over the words of the normalised answers.
 
-    0 where either has no words (version 1.1). It is an int, as in the
-    scripts: from Python 3.12 on floats are added up otherwise.
+    0 where either has no words (version 1.1). That is an int, as in the
+    scripts: from Python 3.12 on sums of floats are rounded differently.
     """
     wanted = normalize_answer(gold).split()
     given = normalize_answer(prediction).split()
@@ -75,7 +75,7 @@ def scores_v1(
             continue
         prediction = predictions[question.id]
         golds = [answer.text for answer in question.answers]
-        # One by one, as the script does: `sum` rounds otherwise.
+        # One by one, as the script does: `sum` rounds differently.
         exact += max(exact_match(gold, prediction) for gold in golds)
         f1 += max(token_f1(gold, prediction) for gold in golds)
     return {
@@ -90,17 +90,17 @@ def scores_v2(
     null_odds: Mapping[str, float] | None = None,
     threshold: float = 1.0,
 ) -> dict[str, float]:
-    """Returns the official measures in percent, in the script's order.
+    """Returns the official metrics in percent, in the script's order.
 
     `exact`, `f1` and `total`, those of the questions with (`HasAns_`) and
-    without an answer (`NoAns_`), and, with null_odds, the best that any
-    threshold would have given on these very questions, and that threshold
-    (`best_`): never a result, for it has seen the answers.
+    without an answer (`NoAns_`), and, with null_odds, the best metrics of any
+    threshold with that threshold (`best_`): not a result, since it is chosen
+    on these very questions.
 
     Args:
         questions: with and without answers.
-        predictions: an answer by the question's id; "": none.
-        null_odds: how much speaks for there being no answer, by id.
+        predictions: an answer by the question's id; "" for none.
+        null_odds: scores of there being no answer, by id.
         threshold: of the null odds; above it the answer counts as none.
 
     Raises:
@@ -136,7 +136,17 @@ def scores_v2(
             for id_, score in scores.items()
         }
 
-    means = _means(decided(exact), decided(f1))
+    decided_exact, decided_f1 = decided(exact), decided(f1)
+
+    def means(ids: list[str], prefix: str) -> dict[str, float]:
+        return {
+            f"{prefix}exact": 100.0
+            * sum(decided_exact[i] for i in ids)
+            / len(ids),
+            f"{prefix}f1": 100.0 * sum(decided_f1[i] for i in ids) / len(ids),
+            f"{prefix}total": len(ids),
+        }
+
     result = means(list(has_answer), "")
     for prefix, wanted in (("HasAns_", True), ("NoAns_", False)):
         ids = [id_ for id_, has in has_answer.items() if has is wanted]
@@ -149,26 +159,13 @@ def scores_v2(
     return result
 
 
-def _means(
-    exact: Mapping[str, float], f1: Mapping[str, float]
-) -> Callable[[list[str], str], dict[str, float]]:
-    def means(ids: list[str], prefix: str) -> dict[str, float]:
-        return {
-            f"{prefix}exact": 100.0 * sum(exact[i] for i in ids) / len(ids),
-            f"{prefix}f1": 100.0 * sum(f1[i] for i in ids) / len(ids),
-            f"{prefix}total": len(ids),
-        }
-
-    return means
-
-
 def _best(
     scores: Mapping[str, float],
     predictions: Mapping[str, str],
     null_odds: Mapping[str, float],
     has_answer: Mapping[str, bool],
 ) -> tuple[float, float]:
-    """Returns the best mean in percent that a threshold gives, and it."""
+    """Returns the best mean in percent of any threshold, and the threshold."""
     score = best = float(
         sum(not has_answer[id_] for id_ in predictions if id_ in has_answer)
     )

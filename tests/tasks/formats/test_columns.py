@@ -360,7 +360,7 @@ def test_columns_that_cannot_be_inferred(tmp_path, rows):
         f"{path}:1: expected one or two columns of texts and 'label', got "
         f"{', '.join(rows[0].split())}; name the columns with --columns."
     )
-    assert assert_error(columns_of, path, "") == said
+    assert assert_error(columns_of, path, "expected one or two") == said
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Clusters: what environments say, and waiting for the others."""
+"""Clusters of each launcher, and waiting for workers."""
 
 import json
 import signal
@@ -45,7 +45,7 @@ def test_a_chief_is_the_first_worker(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "TF_CONFIG is not set. Every worker needs it"),
         ("{", "TF_CONFIG={ is not usable"),
@@ -77,11 +77,11 @@ def test_a_chief_is_the_first_worker(monkeypatch):
         ),
     ],
 )
-def test_a_tf_config_that_is_not_usable(monkeypatch, text, said):
+def test_invalid_tf_config(monkeypatch, text, message):
     monkeypatch.setenv("TF_CONFIG", text)
     with pytest.raises(UserError) as error:
         find_cluster("")
-    assert said in str(error.value)
+    assert message in str(error.value)
     assert "\n" not in str(error.value)
 
 
@@ -118,7 +118,7 @@ def test_slurm(monkeypatch):
         find_cluster("slurm")
 
 
-def test_unknown_clusters_and_local_ones():
+def test_unknown_and_local_clusters():
     with pytest.raises(UserError, match="'mpi' is not one of tf_config, loc"):
         find_cluster("mpi")
     with pytest.raises(UserError, match="local:3: the programs in bin/ start"):
@@ -130,14 +130,14 @@ def test_unknown_clusters_and_local_ones():
             local_size(bad)
 
 
-def test_local_clusters_agree_on_ports_of_their_own():
+def test_local_clusters_have_distinct_ports():
     clusters = local_clusters(5)
     assert [cluster.index for cluster in clusters] == list(range(5))
     (workers,) = {cluster.workers for cluster in clusters}
     assert len(set(workers)) == 5
 
 
-def test_workers_that_come_one_after_the_other_find_each_other():
+def test_workers_that_start_at_different_times():
     clusters = local_clusters(3)
     waiting = [
         threading.Thread(target=wait_for_workers, args=(cluster, 20.0))
@@ -173,14 +173,14 @@ def test_a_missing_worker_is_named():
     ):
         wait_for_workers(clusters[0], 0.5)
     assert stopped.value.exit_code == 75
-    said = str(stopped.value)
-    assert said.startswith(
+    message = str(stopped.value)
+    assert message.startswith(
         f"worker 0 of 3 has waited 0.5 seconds for {missing}: no answer."
     )
-    assert present not in said
+    assert present not in message
 
 
-def test_an_address_that_is_taken():
+def test_a_port_in_use():
     (cluster,) = local_clusters(1)
     port = int(cluster.workers[0].rpartition(":")[2])
     with (
@@ -200,7 +200,7 @@ with killed_after(1.0, "worker 0: stuck; killed."):
 """
 
 
-def test_a_process_that_is_stuck_is_killed_with_a_line():
+def test_the_watchdog_kills_a_hanging_process():
     begin = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-c", STUCK], stderr=subprocess.PIPE, timeout=50
@@ -210,13 +210,13 @@ def test_a_process_that_is_stuck_is_killed_with_a_line():
     assert time.monotonic() - begin < 30
 
 
-def test_a_watch_that_ended_kills_nobody():
+def test_a_stopped_watchdog_kills_nothing():
     with killed_after(0.2, "never said"):
         pass
     time.sleep(0.4)
 
 
-def test_the_watch_ends_with_its_process():
+def test_the_watchdog_ends_with_its_process():
     script = (
         "import os\n"
         "from albert_tf.cluster.clusters import start_watchdog\n"
@@ -241,7 +241,7 @@ def _runs(process):
         return False
 
 
-def test_starting_workers_needs_no_tensorflow():
+def test_starting_workers_imports_no_tensorflow():
     script = (
         "import sys, albert_tf.cluster.clusters\n"
         "print('tensorflow' in sys.modules)"

@@ -1,4 +1,4 @@
-"""Strategies: rows over replicas and processes, and workers that are lost."""
+"""Strategies, rows of replicas and processes, and lost workers."""
 
 import contextlib
 import json
@@ -172,7 +172,7 @@ def test_strategies_of_different_size_live_in_one_process():
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"num_replicas": 2}, "num_replicas=2 needs --strategy=mirrored"),
         ({"strategy": "mirrored", "num_replicas": 9}, "2 CPU devices"),
@@ -191,14 +191,14 @@ def test_strategies_of_different_size_live_in_one_process():
         ({"strategy": "tpu", "tpu": "none-such"}, "cannot be used"),
     ],
 )
-def test_strategies_that_cannot_be(changes, said):
-    with pytest.raises(UserError, match=said) as error:
+def test_invalid_strategies(changes, message):
+    with pytest.raises(UserError, match=message) as error:
         make_strategy(RuntimeConfig(**changes))
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("name", ["mirrored", "multi_worker"])
-def test_gpus_that_tensorflow_does_not_see_are_no_cpus(monkeypatch, name):
+def test_invisible_gpus_are_an_error(monkeypatch, name):
     monkeypatch.setattr(
         distribution, "unseen_gpus", lambda visible: f"sees {visible} of 8"
     )
@@ -206,7 +206,7 @@ def test_gpus_that_tensorflow_does_not_see_are_no_cpus(monkeypatch, name):
         make_strategy(RuntimeConfig(strategy=name, num_replicas=1))
 
 
-def test_a_tpu_that_does_not_answer_may_do_so_later(monkeypatch):
+def test_an_unavailable_tpu_is_a_temporary_failure(monkeypatch):
     def unavailable(resolver):
         raise tf.errors.UnavailableError(None, None, "Socket closed")
 
@@ -222,7 +222,7 @@ def test_a_tpu_that_does_not_answer_may_do_so_later(monkeypatch):
     )
 
 
-def test_multi_worker_is_made_before_anything_is_computed(monkeypatch):
+def test_multi_worker_must_be_created_first(monkeypatch):
     (cluster,) = local_clusters(1)
     monkeypatch.setenv("TF_CONFIG", cluster.tf_config())
     assert tf.constant(1.0) + 1.0 == 2.0
@@ -258,7 +258,7 @@ def test_two_workers_compute_the_numbers_of_one_process():
 
 
 @pytest.mark.slow
-def test_sigterm_ends_a_worker_that_has_no_handler():
+def test_sigterm_terminates_a_worker_without_a_handler():
     script = "print('made', flush=True)\ntime.sleep(60)"
     with workers(script, 1) as (process,):
         assert process.stdout.readline() == "made\n"
@@ -296,7 +296,7 @@ def test_a_lost_worker_ends_the_others(number, lost):
         "Reset\n\t [[{{node x}}]]",
     ],
 )
-def test_the_line_of_a_lost_worker(monkeypatch, message):
+def test_the_message_of_a_lost_worker(monkeypatch, message):
     watched = []
     monkeypatch.setattr(distribution, "is_alone", lambda strategy: False)
     monkeypatch.setattr(
@@ -317,7 +317,7 @@ def test_the_line_of_a_lost_worker(monkeypatch, message):
 @pytest.mark.parametrize(
     "error", [tf.errors.UnavailableError, tf.errors.AbortedError]
 )
-def test_a_process_that_loses_its_tpu_may_be_started_again(monkeypatch, error):
+def test_a_lost_tpu_is_a_temporary_failure(monkeypatch, error):
     watched = []
     monkeypatch.setattr(
         distribution,
@@ -336,7 +336,7 @@ def test_a_process_that_loses_its_tpu_may_be_started_again(monkeypatch, error):
     assert watched == ["not ended 30 seconds after the TPU was lost; killed."]
 
 
-def test_memory_that_runs_out_in_a_run():
+def test_out_of_memory():
     message = (
         "Graph execution error:\n\nat node x\n{{function_node y}} OOM when "
         "allocating tensor with shape[512,12,512,512]\n\t [[{{node z}}]]"

@@ -1,4 +1,4 @@
-"""What a run runs on."""
+"""Descriptions of the machine, and GPUs that TensorFlow misses."""
 
 import platform
 

@@ -1,4 +1,4 @@
-"""What is called the ceiling is a number of operations by their time."""
+"""Peak FLOP/s from timed matrix products."""
 
 import pytest
 import tensorflow as tf
@@ -7,7 +7,7 @@ from albert_tf.cluster import matmul_rate as ceiling
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_the_rate_is_operations_by_the_median_of_times(dtype, monkeypatch):
+def test_the_rate_uses_the_median_time(dtype, monkeypatch):
     made = []
     multiply = tf.matmul
 
@@ -30,7 +30,7 @@ def test_the_rate_is_operations_by_the_median_of_times(dtype, monkeypatch):
         assert rate == pytest.approx(2 * rows * inner * columns / 0.5)
 
 
-def test_small_work_is_timed_over_many_products(monkeypatch):
+def test_small_work_is_averaged(monkeypatch):
     # Held up once: it counts, divided by all.
     times = iter([10.0, 10.05, 10.25, 10.4])
     monkeypatch.setattr(ceiling, "_product_times", lambda *given: None)
@@ -50,6 +50,6 @@ def test_a_fast_device_gets_larger_products(monkeypatch):
     assert asked == [(1024 * n, 1024 * n) for n in (1, 2, 4, 8)]
 
 
-def test_a_device_without_measurable_time_ends_it(monkeypatch):
+def test_an_infinitely_fast_device(monkeypatch):
     monkeypatch.setattr(ceiling, "_product_seconds", lambda *product: 1e-9)
     assert ceiling.matmul_rate("float32") == 2 * 4 * 16384**3 / 1e-9

@@ -1,4 +1,4 @@
-"""Workers that hold up the others are named."""
+"""Stragglers are reported."""
 
 import tensorflow as tf
 
@@ -6,21 +6,21 @@ from albert_tf.cluster import stragglers
 from albert_tf.cluster.stragglers import Stragglers, slow_workers
 
 
-def test_the_slow_one_is_named():
+def test_a_slow_worker():
     assert slow_workers([1.0, 1.2, 3.0, 0.9], [0.0] * 4) == {
         "work of 2": "Worker 2 of 4 takes 3.0 times as long as the others for "
         "the same work, and all wait for it."
     }
 
 
-def test_the_one_with_slow_data_is_named():
+def test_a_worker_with_slow_data():
     assert slow_workers([1.0] * 3, [0.02, 0.02, 0.4]) == {
         "data of 2": "Worker 2 of 3 spends 40% of its time waiting for its "
         "data (the others 2%), and all wait for it."
     }
 
 
-def test_one_of_two():
+def test_two_workers():
     lines = slow_workers([1.0, 3.0], [0.5, 0.0])
     assert "Worker 1 of 2 takes 3.0 times" in lines["work of 1"]
     assert "50% of its time" in lines["data of 0"]
@@ -28,13 +28,13 @@ def test_one_of_two():
     assert len(lines) == 2
 
 
-def test_what_is_usual_is_not_told():
+def test_normal_variation_is_not_reported():
     assert not slow_workers([1.0, 1.2, 0.9], [0.09, 0.0, 0.0])
     # All wait alike: data are slow, and no worker is.
     assert not slow_workers([1.0] * 3, [0.5, 0.6, 0.5])
 
 
-def test_only_what_is_slow_twice_in_a_row(monkeypatch):
+def test_only_workers_that_are_slow_twice_in_a_row(monkeypatch):
     monkeypatch.setattr(stragglers, "is_alone", lambda strategy: False)
     monkeypatch.setattr(stragglers, "small_work_seconds", lambda dtype: 1.0)
     times = iter([[1, 1, 3], [0] * 3, [1, 2, 1], [0] * 3, [1, 2, 1], [0] * 3])
@@ -56,5 +56,5 @@ def test_only_what_is_slow_twice_in_a_row(monkeypatch):
     assert given[1] > given[3] == 0.0
 
 
-def test_alone_there_is_nothing_to_compare():
+def test_a_single_worker():
     assert not Stragglers(tf.distribute.get_strategy(), "float32").compare()

@@ -17,7 +17,7 @@ from albert_tf.inputs.input_pipeline import (
 from albert_tf.records.shards import open_shards
 
 
-def test_every_epoch_holds_every_example_once():
+def test_every_epoch_has_every_example_once():
     drawn = training_positions(np.arange(60), 20, seed=3)
     for epoch in range(3):
         part = drawn[epoch * 20 : (epoch + 1) * 20]
@@ -69,7 +69,7 @@ def test_masks_change_between_epochs_and_not_between_evaluations(shards_dir):
     )
 
 
-def test_padding_of_the_last_evaluation_batch_weighs_nothing(shards_dir):
+def test_padding_of_the_last_evaluation_batch_has_no_weight(shards_dir):
     held_out = batches(shards_dir, training=False, batch_size=7)
     assert held_out.num_examples % 7
     last = held_out.batch(held_out.num_steps - 1)
@@ -210,7 +210,7 @@ def test_prefetch_keeps_order_and_passes_errors_on():
     assert seen == [0, 1]
 
 
-def test_prefetch_stops_when_it_is_left(monkeypatch):
+def test_prefetch_stops_with_its_consumer(monkeypatch):
     made = []
 
     def make(step):
@@ -223,7 +223,7 @@ def test_prefetch_stops_when_it_is_left(monkeypatch):
     assert len(made) < 20
 
 
-def test_a_bad_record_is_named_with_its_place(objective_shards):
+def test_a_bad_record_is_reported_with_its_location(objective_shards):
     directory = objective_shards("sop", "dynamic")
     with open_shards(directory, "train") as shards:
         batches = PretrainingBatches(
@@ -235,8 +235,8 @@ def test_a_bad_record_is_named_with_its_place(objective_shards):
         )
         # As if the sequences had been promised to be shorter.
         batches.max_seq_length = 8
-        said = r"train-00000-of-00001\.tfrecord, record \d+ has \d+ tokens"
-        with pytest.raises(UserError, match=said):
+        message = r"train-00000-of-00001\.tfrecord, record \d+ has \d+ tokens"
+        with pytest.raises(UserError, match=message):
             batches.batch(0)
 
 

@@ -1,4 +1,4 @@
-"""Batches by length: every example in its turn, little padding, no history."""
+"""Batches bucketed by length: epochs, padding, functions of the step."""
 
 from collections import Counter
 
@@ -97,7 +97,7 @@ def test_no_batch_has_an_example_twice():
 
 
 @pytest.mark.parametrize("count", [64, 67, 283])
-def test_the_order_is_another_in_every_epoch_and_for_every_seed(count):
+def test_the_order_depends_on_epoch_and_seed(count):
     def epoch(batches, number):
         first = -(-number * count // 4)
         steps = range(first, first + count // 4)
@@ -109,7 +109,7 @@ def test_the_order_is_another_in_every_epoch_and_for_every_seed(count):
     assert (epoch(ours, 0) != epoch(training(of, seed=2), 0)).mean() > 0.5
 
 
-def test_which_examples_meet_is_another_in_every_epoch_and_for_every_seed():
+def test_windows_depend_on_epoch_and_seed():
     of = random_features(4 * 128)
 
     def window(batches, first):
@@ -146,7 +146,7 @@ def test_a_batch_is_a_function_of_its_step(count):
             np.testing.assert_array_equal(values, there[step][name])
 
 
-def test_steps_go_on_and_on():
+def test_training_steps_have_no_end():
     # After a roll-back the examples of some steps are left out, so later ones
     # than were planned are read.
     batches = training(random_features(1000))
@@ -174,7 +174,7 @@ def test_a_batch_holds_its_rows():
         assert batch["example_weights"].dtype == np.float32
 
 
-def test_the_width_is_the_least_that_fits():
+def test_the_smallest_width_that_fits():
     of = features([1, 4, 5, 8, 9, 16, 17, 32])
     batches = evaluation(of, batch_size=1)
     found = [batches.width(step) for step in range(8)]
@@ -183,7 +183,7 @@ def test_the_width_is_the_least_that_fits():
         assert batches.batch(step)["input_ids"].shape == (1, width)
 
 
-def test_what_is_longer_than_the_widest_batch_is_as_wide():
+def test_examples_beyond_the_largest_width_are_truncated():
     batches = evaluation(features([40, 3]), batch_size=2)
     assert batches.batch(0)["input_ids"].shape == (2, 32)
 
@@ -241,7 +241,7 @@ def test_weights_of_labels_are_no_wider_than_the_rest():
 
 
 @pytest.mark.parametrize("count", [4096, 300])
-def test_little_is_padded(count):
+def test_padding_is_small(count):
     of = random_features(count, longest=128)
     widths = bucket_widths(128)
     batches = training(of, batch_size=8, widths=widths)
@@ -295,7 +295,7 @@ def test_no_examples():
         evaluation(features([]))
 
 
-def test_the_name_of_a_row():
+def test_record_names():
     of = features([1, 2])
     assert evaluation(of).record_name(1) == "row 1"
     named = evaluation(of, name_of="f.tsv, line {}".format)

@@ -1,4 +1,4 @@
-"""Which batches and how many layers at which step."""
+"""Phases and depth schedules."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ class Numbered:
         return f"{self.name}{number}"
 
 
-def test_each_phase_begins_at_its_beginning():
+def test_each_phase_starts_at_its_first_batch():
     phases = Phases([Numbered("a", 2), Numbered("b", 3)], [5, 4])
     assert phases.starts == [0, 5]
     made = [phases.batch(DataPosition(step), range(1))[:2] for step in range(9)]
@@ -56,7 +56,7 @@ def test_depths(text, expected):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("3", "'3' is not of the form step:layers"),
         ("0:x", "'0:x' is not of the form"),
@@ -67,8 +67,8 @@ def test_depths(text, expected):
         ("0:1,5:2,5:3", "must rise"),
     ],
 )
-def test_depths_that_are_none(text, said):
-    with pytest.raises(UserError, match=said):
+def test_invalid_depth_schedules(text, message):
+    with pytest.raises(UserError, match=message):
         DepthSchedule(text, 6)
 
 

@@ -22,7 +22,7 @@ def numpy_averages(start, weights, decay):
 
 
 @pytest.mark.parametrize("decay", [0.05, 0.3, 0.999])
-def test_averages_equal_numpys(decay):
+def test_averages_equal_numpy(decay):
     weights = walk(30)
     variable = keras.Variable(np.ones(3), name="w")
     average = MovingAverage([variable], decay)
@@ -41,7 +41,7 @@ def test_averages_equal_numpys(decay):
         )
 
 
-def test_weights_that_rest_are_their_average_to_the_bit():
+def test_constant_weights_equal_their_average_exactly():
     variable = keras.Variable(walk(1)[0], name="w")
     average = MovingAverage([variable], 0.9999)
     for n in range(20):
@@ -49,7 +49,7 @@ def test_weights_that_rest_are_their_average_to_the_bit():
     np.testing.assert_array_equal(average.averages[0], variable)
 
 
-def test_in_place_of_the_weights_and_back():
+def test_averages_replace_the_weights_within_the_context():
     first = keras.Variable(walk(1)[0], dtype="bfloat16", name="a")
     second = keras.Variable(walk(1, seed=1)[0], name="b")
     before = [np.array(first), np.array(second)]

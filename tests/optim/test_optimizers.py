@@ -1,4 +1,4 @@
-"""LAMB and AdamW against NumPy, and what they leave out."""
+"""LAMB and AdamW: updates against NumPy, exclusions, Keras' interfaces."""
 
 import importlib.util
 import json
@@ -118,7 +118,7 @@ def both_ways(request):
         yield
 
 
-def test_only_large_variables_are_updated_in_one_pass(monkeypatch):
+def test_only_large_variables_are_compiled(monkeypatch):
     shapes = []
 
     def compiled(function, *constants):
@@ -144,7 +144,7 @@ def test_only_large_variables_are_updated_in_one_pass(monkeypatch):
     ("kind", "bias_correction"),
     [("lamb", False), ("lamb", True), ("adamw", False)],
 )
-def test_updates_equal_numpys(kind, bias_correction):
+def test_updates_equal_numpy(kind, bias_correction):
     weights, gradients = problem(steps=4)
     variables = [
         keras.Variable(value, name=name) for name, value in weights.items()
@@ -227,7 +227,7 @@ def test_every_variable_has_one_rule(sharing):
         )
 
 
-def test_a_variable_that_is_claimed_twice_is_named():
+def test_duplicate_variables_are_refused():
     kernel = keras.Variable(np.ones((2, 2)), name="kernel")
     same_path = keras.Variable(np.ones((3, 2)), name="kernel")
     other = keras.Variable(np.ones((3, 2)), name="other")
@@ -244,7 +244,7 @@ def test_a_variable_that_is_claimed_twice_is_named():
         Lamb().variable_rules()
 
 
-def test_exclusions_are_by_path_and_can_differ():
+def test_exclusions_match_paths():
     variables = []
     for scope in ("layer_norm", "LayerNorm", "bias_free", "norm"):
         with keras.name_scope(scope):
@@ -266,7 +266,7 @@ def test_exclusions_are_by_path_and_can_differ():
     assert optimizer.adapts == [True, True, True, True]
 
 
-def test_exclusions_of_a_configuration():
+def test_exclusions_from_a_configuration():
     config = override(
         OptimizerConfig(),
         {
@@ -286,7 +286,7 @@ def test_exclusions_of_a_configuration():
         build_optimizer(bad)
 
 
-def test_arguments_that_would_mean_something_else():
+def test_invalid_arguments():
     for name in ("exclude_from_weight_decay", "exclude_from_layer_adaptation"):
         with pytest.raises(ValueError, match=f"{name}='bias' is one string"):
             Lamb(**{name: "bias"})
@@ -331,7 +331,7 @@ def extreme_problem(seed):
     weight_decay_rate=st.sampled_from([0.0, 0.01]),
     learning_rate=st.sampled_from([1e-3, 0.7]),
 )
-def test_updates_of_any_size_equal_numpys(
+def test_updates_of_any_magnitude_equal_numpy(
     seed, bias_correction, weight_decay_rate, learning_rate
 ):
     weights, gradients = extreme_problem(seed)
@@ -380,7 +380,7 @@ def test_a_ratio_beyond_float32_makes_a_finite_update():
 
 
 @pytest.mark.usefixtures("both_ways")
-def test_infinite_squares_leave_the_decay_and_nan_is_not_hidden():
+def test_infinite_squares_keep_the_decay_and_nan_propagates():
     weight = np.float32([[1, -2], [3, 4]])
     optimizer, (variable,) = build_lamb({"kernel": weight}, learning_rate=0.25)
     for gradient in (1e20, 1.0):
@@ -393,7 +393,7 @@ def test_infinite_squares_leave_the_decay_and_nan_is_not_hidden():
 
 @pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
-def test_other_types_of_variables(dtype):
+def test_variables_of_other_dtypes(dtype):
     """Half precision trains with float32 moments: g² and β have no room."""
     weights, gradients = problem(steps=3)
     weight, gradients = weights["kernel"], gradients["kernel"] * 1e-3
@@ -488,7 +488,7 @@ def test_updates_in_a_graph(jit_compile):
     assert int(compiled.iterations) == 2
 
 
-def test_keras_own_way_over_replicas():
+def test_keras_apply_over_replicas():
     """The sum of the replicas' gradients; each has the trust ratio."""
     weights, gradients = problem(steps=2)
     weights = {"kernel": weights["kernel"]}
@@ -530,7 +530,7 @@ def small_examples():
     return ids, np.float32(ids.mean(axis=1, keepdims=True))
 
 
-def test_a_saved_model_goes_on_where_it_was(tmp_path):
+def test_a_saved_model_resumes_its_optimizer(tmp_path):
     keras.utils.set_random_seed(3)
     model = small_keras_model()
     optimizer = Lamb(0.1, bias_correction=True)
@@ -657,7 +657,7 @@ def test_jax_makes_the_same_updates(tmp_path):
             assert got == pytest.approx(ratio, rel=2e-5)
 
 
-def test_keras_serialises_it():
+def test_serialization():
     schedule = keras.optimizers.schedules.CosineDecay(0.1, 10)
     for optimizer in (
         Lamb(schedule, gradient_accumulation_steps=2, clipnorm=1.0),

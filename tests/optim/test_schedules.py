@@ -45,13 +45,13 @@ def rates(steps, total, **changes):
         (1, {"num_warmup_steps": 0}, [1, 0]),
     ],
 )
-def test_the_schedule_by_hand(total, changes, expected):
+def test_schedules_by_hand(total, changes, expected):
     steps = range(len(expected))
     assert rates(steps, total, **changes) == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("power", [0.5, 1.0, 3.0])
-def test_the_released_schedule_has_no_jump_and_never_rests(power):
+def test_the_released_schedule_is_continuous_and_positive(power):
     steps = [*range(3000, 3300), *range(124_900, 125_000)]
     values = rates(
         steps,
@@ -69,7 +69,7 @@ def test_the_released_schedule_has_no_jump_and_never_rests(power):
 
 
 @pytest.mark.parametrize(("warmup", "told"), [(100, ()), (101, (100,))])
-def test_a_run_that_ends_within_its_warm_up_is_told(warmup, told):
+def test_a_warm_up_beyond_the_run_is_warned_of(warmup, told):
     config = OptimizerConfig(learning_rate=0.01, num_warmup_steps=warmup)
     assert warm_up_warnings(config, 100) == tuple(
         f"num_warmup_steps=101 is more than num_train_steps={steps}: the "
@@ -103,7 +103,7 @@ def test_the_original_schedule(total, warmup, power):
     assert found == pytest.approx(expected, rel=1e-5, abs=1e-10)
 
 
-def test_the_original_jumps_at_the_joint_and_begins_with_nothing():
+def test_the_original_schedule_starts_at_zero_and_jumps():
     at = [0, 1, 3124, 3125]
     found = rates(at, 125_000, num_warmup_steps=3125, original_schedule=True)
     assert found[0] == 0
@@ -152,7 +152,7 @@ def test_every_decay_of_the_configuration_has_a_row():
 
 @pytest.mark.parametrize("original", [False, True])
 @pytest.mark.parametrize("decay", SHAPES)
-def test_numbers_and_compiled_functions_agree(decay, original):
+def test_eager_and_compiled_schedules_agree(decay, original):
     config = override(
         OptimizerConfig(),
         {
@@ -172,7 +172,7 @@ def test_numbers_and_compiled_functions_agree(decay, original):
         assert in_graph == pytest.approx(float(rate), rel=1e-6, abs=1e-10)
 
 
-def test_ten_million_steps_keep_falling():
+def test_ten_million_steps_keep_decaying():
     steps = range(9_999_990, 10_000_000)
     for decay in ("polynomial", "cosine"):
         found = rates(steps, 10_000_000, learning_rate_decay=decay)

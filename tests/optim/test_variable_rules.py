@@ -1,4 +1,4 @@
-"""Which variables are trained and how fast: by their paths."""
+"""Frozen variables and layer-wise learning rates."""
 
 import numpy as np
 import pytest
@@ -99,7 +99,7 @@ def by_part(config, decay):
         ),
     ],
 )
-def test_rates_fall_from_level_to_level(changes, levels):
+def test_layer_wise_decay(changes, levels):
     found = by_part(small(**changes), 0.5)
     expected = {part: 0.5**level for part, level in levels.items()}
     expected["projection"] = expected["embeddings"]
@@ -107,13 +107,13 @@ def test_rates_fall_from_level_to_level(changes, levels):
     assert found == expected | heads
 
 
-def test_without_a_projection_and_a_pooler():
+def test_layer_wise_decay_without_a_projection():
     found = rate_multipliers(AlbertForPretraining(small(embedding_size=6)), 0.5)
     assert not any("projection" in path for path in found)
     assert sorted(set(found.values())) == [0.25, 0.5, 1.0]
 
 
-def test_a_decay_of_one_treats_all_alike():
+def test_a_layer_decay_of_one_changes_nothing():
     assert set(by_part(small(sharing="none"), 1.0).values()) == {1.0}
     assert np.isclose(by_part(small(), 0.8)["embeddings"], 0.64)
 
@@ -137,7 +137,7 @@ def test_frozen_variables_are_left_out():
     assert trained_variables(model, "")[0] is model.trainable_variables[0]
 
 
-def test_errors_name_the_expression():
+def test_errors_name_the_pattern():
     model = AlbertForClassification(small(), num_labels=3)
     with pytest.raises(UserError) as caught:
         trained_variables(model, "encoder,block_7")
@@ -151,7 +151,7 @@ def test_errors_name_the_expression():
         trained_variables(model, "encoder,[a")
 
 
-def test_expressions_of_a_setting():
+def test_patterns_of_a_setting():
     assert path_patterns("freeze", "") == ()
     # Nothing between two commas would match everything.
     assert path_patterns("freeze", " a ,, b$,") == ("a", "b$")

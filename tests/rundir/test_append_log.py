@@ -1,4 +1,4 @@
-"""A log outlives a full disk, whole entry by whole entry."""
+"""Logs survive full disks, in whole entries."""
 
 import errno
 import os
@@ -34,9 +34,9 @@ def disk(monkeypatch):
     return Disk
 
 
-def test_entries_wait_until_there_is_room(tmp_path, disk):
-    path, said = tmp_path / "deep" / "log", []
-    log = AppendLog(str(path), said.append)
+def test_entries_are_retried_on_a_full_disk(tmp_path, disk):
+    path, printed = tmp_path / "deep" / "log", []
+    log = AppendLog(str(path), printed.append)
     log.append(b"one\n")
     disk.room = 2
     log.append(b"two\n")
@@ -44,39 +44,39 @@ def test_entries_wait_until_there_is_room(tmp_path, disk):
     log.sync()
     # No half entry, and told once.
     assert path.read_bytes() == b"one\n"
-    assert len(said) == 1
-    assert f"{path} cannot be written: No space left on device." in said[0]
+    assert len(printed) == 1
+    assert f"{path} cannot be written: No space left on device." in printed[0]
     disk.room = 1000
     log.append(b"four\n")
     assert path.read_bytes() == b"one\ntwo\nthree\nfour\n"
-    assert said[1:] == [f"{path} can be written again."]
+    assert printed[1:] == [f"{path} can be written again."]
     log.close()
-    assert len(said) == 2
+    assert len(printed) == 2
 
 
-def test_what_is_never_written_is_told(tmp_path, disk):
-    path, said = tmp_path / "log", []
-    log = AppendLog(str(path), said.append)
+def test_lost_entries_are_reported(tmp_path, disk):
+    path, printed = tmp_path / "log", []
+    log = AppendLog(str(path), printed.append)
     disk.room = 0
     log.append(b"one\n")
     log.append(b"two\n")
     log.close()
-    assert "its last 2 entries are lost" in said[-1]
+    assert "its last 2 entries are lost" in printed[-1]
 
 
-def test_a_file_that_cannot_be_made_is_tried_again(tmp_path):
-    directory, said = tmp_path / "directory", []
+def test_a_file_that_cannot_be_created_is_retried(tmp_path):
+    directory, printed = tmp_path / "directory", []
     directory.write_text("in the way")
-    log = AppendLog(str(directory / "log"), said.append)
+    log = AppendLog(str(directory / "log"), printed.append)
     log.append(b"one\n")
-    assert "cannot be written" in said[0]
+    assert "cannot be written" in printed[0]
     directory.unlink()
     log.append(b"two\n")
     log.close()
     assert (directory / "log").read_bytes() == b"one\ntwo\n"
 
 
-def test_in_a_bucket_entries_arrive_when_they_are_to(tmp_path):
+def test_a_bucket_is_written_at_sync(tmp_path):
     path = f"file://{tmp_path}/deep/log"
     for entry in (b"one\n", b"two\n"):
         log = AppendLog(path, pytest.fail)
@@ -89,7 +89,7 @@ def test_in_a_bucket_entries_arrive_when_they_are_to(tmp_path):
     assert files.open(path).read() == b"one\nlast\ntwo\nlast\n"
 
 
-def test_a_run_outlives_a_full_disk(tmp_path, disk, capsys):
+def test_the_logs_survive_a_full_disk(tmp_path, disk, capsys):
     monitor = Monitor(str(tmp_path), num_steps=9, start_step=0)
     for step, room in ((1, 10**6), (2, 40), (3, 0), (4, 10**6)):
         disk.room = room
@@ -104,6 +104,6 @@ def test_a_run_outlives_a_full_disk(tmp_path, disk, capsys):
     events = EventAccumulator(str(tmp_path / "tensorboard/train"))
     events.Reload()
     assert [e.step for e in events.Tensors("loss/loss")] == [1, 2, 3, 4]
-    said = capsys.readouterr().out
-    assert said.count("cannot be written") == 3
-    assert said.count("can be written again.") == 3
+    printed = capsys.readouterr().out
+    assert printed.count("cannot be written") == 3
+    assert printed.count("can be written again.") == 3

@@ -62,7 +62,7 @@ def test_restores_values_and_state_exactly(tmp_path, variables):
 TYPES = ("float16", "float32", "float64", "int32", "int64", "uint8", "uint64")
 
 
-def test_every_bit_of_every_type_comes_back(tmp_path):
+def test_every_dtype_is_restored_bit_by_bit(tmp_path):
     rng = np.random.default_rng(5)
     variables = {
         f"{dtype}/{shape}": tf.Variable(
@@ -88,7 +88,7 @@ def test_every_bit_of_every_type_comes_back(tmp_path):
     assert after == before
 
 
-def test_other_programs_can_read_it(tmp_path, variables):
+def test_safetensors_reads_a_checkpoint(tmp_path, variables):
     saved(tmp_path, variables, steps=(4,))
     arrays = safetensors.numpy.load_file(tmp_path / "step-4")
     assert arrays.pop("sha256").shape == (32,)
@@ -106,13 +106,13 @@ def test_no_checkpoint_yet(tmp_path, variables):
     assert checkpoints.best_step() is None
 
 
-def test_keeps_the_newest_and_leaves_nothing_else(tmp_path, variables):
+def test_retention_of_the_newest(tmp_path, variables):
     checkpoints = saved(tmp_path, variables, steps=(1, 2, 10, 11), keep=2)
     assert checkpoints.steps() == [10, 11]
     assert sorted(os.listdir(tmp_path)) == ["step-10", "step-11"]
 
 
-def test_keeps_the_newest_best_one_beside_them(tmp_path, variables):
+def test_retention_of_the_newest_best(tmp_path, variables):
     checkpoints = saved(
         tmp_path, variables, steps=(1, 2, 3, 4, 5), keep=2, best=(1, 2)
     )
@@ -137,7 +137,7 @@ def test_a_step_can_be_restored(tmp_path, variables):
         checkpoints.restore(1)
 
 
-def test_a_step_saved_again_takes_the_place_of_the_first(tmp_path, variables):
+def test_a_step_that_is_saved_again_is_replaced(tmp_path, variables):
     checkpoints = saved(tmp_path, variables, steps=(1,))
     fill(variables, 70)
     checkpoints.save(1, {"again": 1})
@@ -146,7 +146,7 @@ def test_a_step_saved_again_takes_the_place_of_the_first(tmp_path, variables):
     assert values(variables)["lamb/momentum"] == [71.0, 71.0]
 
 
-def test_who_does_not_write_changes_nothing(tmp_path, variables):
+def test_workers_other_than_the_chief_change_no_file(tmp_path, variables):
     saved(tmp_path, variables)
     (tmp_path / "step-4.tmp-17").write_bytes(b"half")
     flip(tmp_path / "step-3")
@@ -197,7 +197,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES.keys())
-def test_a_damaged_one_is_set_aside_for_the_one_before(
+def test_a_damaged_checkpoint_is_renamed_and_the_one_before_restored(
     tmp_path, variables, damage
 ):
     checkpoints = saved(tmp_path, variables)
@@ -218,7 +218,7 @@ def test_a_damaged_one_is_set_aside_for_the_one_before(
     assert checkpoints.restore_latest() == (checkpoints.restore(3), [])
 
 
-def test_every_flipped_bit_is_noticed(tmp_path, variables):
+def test_every_flipped_bit_is_detected(tmp_path, variables):
     checkpoints = saved(tmp_path, variables, steps=(1,))
     path = tmp_path / "step-1"
     content = path.read_bytes()
@@ -230,7 +230,7 @@ def test_every_flipped_bit_is_noticed(tmp_path, variables):
     assert checkpoints.restore(1).step == 1
 
 
-def test_the_damage_is_told(tmp_path, variables):
+def test_damage_is_described(tmp_path, variables):
     checkpoints = saved(tmp_path, variables)
     os.rename(tmp_path / "step-3", tmp_path / "step-12")
     flip(tmp_path / "step-2")
@@ -262,7 +262,7 @@ def test_a_bad_sector_is_damage_and_a_lost_connection_is_not(
     assert "reading it fails (Input/output error)" in problem
 
 
-def test_never_starts_afresh_over_lost_work(tmp_path, variables):
+def test_all_checkpoints_damaged(tmp_path, variables):
     checkpoints = saved(tmp_path, variables, steps=(1, 2))
     for step in (1, 2):
         flip(tmp_path / f"step-{step}")
@@ -274,7 +274,7 @@ def test_never_starts_afresh_over_lost_work(tmp_path, variables):
         checkpoints.restore_latest()
 
 
-def test_another_model_is_told_by_its_variables(tmp_path, variables):
+def test_a_checkpoint_of_another_model(tmp_path, variables):
     checkpoints = saved(tmp_path, variables)
     others = {
         "model/dense/kernel": tf.Variable([1.0, 2.0, 3.0]),
@@ -335,7 +335,7 @@ def raises(error):
         ("makedirs", 1, errno.EACCES),
     ],
 )
-def test_a_save_that_fails_leaves_what_was_there(
+def test_a_failed_save_keeps_existing_checkpoints(
     tmp_path, variables, monkeypatch, name, number, reason
 ):
     checkpoints = saved(tmp_path, variables, keep=3)
@@ -362,7 +362,7 @@ def test_a_save_that_fails_leaves_what_was_there(
     assert checkpoints.steps() == [2, 3, 4]
 
 
-def test_a_full_disk_while_old_ones_are_removed_is_told(
+def test_a_failure_while_old_checkpoints_are_removed(
     tmp_path, variables, monkeypatch
 ):
     checkpoints = saved(tmp_path, variables, keep=3)
@@ -430,7 +430,7 @@ MOMENTS = {
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_a_stop_during_a_save(tmp_path, variables, monkeypatch, moment):
+def test_a_kill_during_a_save(tmp_path, variables, monkeypatch, moment):
     saved(tmp_path, variables, keep=4, steps=(1, 2, 3, 4))
     # Three old ones are to go, so that one can be gone and others not.
     checkpoints = Checkpoints(str(tmp_path), variables, 2)

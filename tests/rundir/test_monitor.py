@@ -1,4 +1,4 @@
-"""The log of a run: lines of JSON, what TensorBoard reads, the screen."""
+"""The logs of a run: JSON lines, TensorBoard, the console."""
 
 import json
 
@@ -58,7 +58,7 @@ def clock(monkeypatch):
     return clock
 
 
-def test_what_is_computed_reaches_every_log(tmp_path, clock):
+def test_training_scalars_reach_every_log(tmp_path, clock):
     monitor = make(tmp_path, peak_flops=1000.0)
     # The first step compiles.
     clock.now += 60
@@ -122,7 +122,7 @@ def test_what_is_computed_reaches_every_log(tmp_path, clock):
     )
 
 
-def test_evaluations_are_no_part_of_the_rates(tmp_path, clock):
+def test_rates_exclude_evaluations(tmp_path, clock):
     monitor = make(tmp_path)
     monitor.advance(sequences=100)
     monitor.advance(sequences=100)
@@ -141,7 +141,7 @@ def test_evaluations_are_no_part_of_the_rates(tmp_path, clock):
     assert "share_of_ceiling" not in line
 
 
-def test_a_step_at_a_time(tmp_path):
+def test_rates_of_single_steps(tmp_path):
     monitor = make(tmp_path)
     for step in (1, 2):
         monitor.advance(loss=1.0, sequences=4)
@@ -152,7 +152,7 @@ def test_a_step_at_a_time(tmp_path):
     assert second["sequences_per_second"] > 0
 
 
-def test_what_json_cannot_hold_is_null(tmp_path):
+def test_nonfinite_scalars_are_null_in_json(tmp_path):
     monitor = make(tmp_path)
     monitor.log_scalars(
         "train", 1, {"loss": float("nan"), "norm": float("inf")}
@@ -163,7 +163,7 @@ def test_what_json_cannot_hold_is_null(tmp_path):
     ]
 
 
-def test_a_resumed_log_is_cut_back_to_its_step(tmp_path):
+def test_a_resumed_log_is_truncated_to_its_step(tmp_path):
     monitor = make(tmp_path)
     for step in (5, 10, 15):
         monitor.log_training(step, {"loss": float(step)}, {})
@@ -210,7 +210,7 @@ def with_a_damaged_line(text):
         (lambda text: "", [], "0 to 12"),
     ],
 )
-def test_a_damaged_log_is_repaired_and_what_it_lacks_is_reported(
+def test_a_damaged_log_is_repaired_and_missing_lines_reported(
     tmp_path, capsys, damage, steps, hole
 ):
     monitor = make(tmp_path)
@@ -239,9 +239,7 @@ def test_a_damaged_log_is_repaired_and_what_it_lacks_is_reported(
     )
 
 
-def test_a_log_without_its_last_line_break_goes_on_in_a_new_line(
-    tmp_path, capsys
-):
+def test_a_missing_line_break_is_added(tmp_path, capsys):
     monitor = make(tmp_path)
     monitor.log_training(5, {"loss": 1.0}, {})
     written = monitor.written()
@@ -255,7 +253,7 @@ def test_a_log_without_its_last_line_break_goes_on_in_a_new_line(
     assert "WARNING" not in capsys.readouterr().out
 
 
-def test_a_run_that_starts_again_shows_nothing_of_the_first_try(tmp_path):
+def test_a_restarted_run_hides_events_of_the_first_attempt(tmp_path):
     for value in (1.0, 2.0):
         monitor = make(tmp_path)
         monitor.log_text("configuration", f"try {value}")
@@ -265,7 +263,7 @@ def test_a_run_that_starts_again_shows_nothing_of_the_first_try(tmp_path):
     assert series(tmp_path, "train", "configuration") == [(0, b"try 2.0")]
 
 
-def test_a_log_that_cannot_be_cut_back_is_a_users_mistake(tmp_path):
+def test_a_log_that_cannot_be_truncated(tmp_path):
     (tmp_path / "metrics.jsonl").mkdir()
     with pytest.raises(UserError, match="metrics.jsonl cannot be truncated"):
         make(tmp_path, start_step=1)
@@ -283,7 +281,7 @@ def test_tensorboard_groups_scalars():
     ]
 
 
-def test_titles_of_trust_ratios_are_not_elided():
+def test_tensorboard_titles_of_trust_ratios():
     """TensorBoard groups by the first slash and elides up to the last."""
     expected = {
         "encoder/embeddings/word_embeddings": "_embeddings/word_embeddings",
@@ -305,7 +303,7 @@ def test_titles_of_trust_ratios_are_not_elided():
         ("finetune", ["task", "learning_rate", "seed"]),
     ],
 )
-def test_runs_are_compared_by_their_first_evaluation(job, first, tmp_path):
+def test_hparams_are_written_with_the_first_evaluation(job, first, tmp_path):
     config = {
         "optimizer": to_dict(OptimizerConfig()),
         "training": {"seed": 3},
@@ -354,7 +352,7 @@ def test_runs_are_compared_by_their_first_evaluation(job, first, tmp_path):
     assert {i.name for i in experiment.hparam_infos} == set(start.hparams)
 
 
-def test_other_processes_write_and_say_nothing(tmp_path, capsys):
+def test_other_workers_write_and_print_nothing(tmp_path, capsys):
     monitor = make(tmp_path, writes=False)
     monitor.set_hparams({"job": "pretrain", "config": {"seed": 1}})
     monitor.log_text("configuration", "a")
@@ -370,7 +368,7 @@ def test_other_processes_write_and_say_nothing(tmp_path, capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_plain_lines_where_there_is_no_terminal(tmp_path, capsys, clock):
+def test_plain_lines_without_a_terminal(tmp_path, capsys, clock):
     monitor = make(tmp_path)
     monitor.advance(loss=0.5, sequences=8)
     # Nothing is known of the pace yet.

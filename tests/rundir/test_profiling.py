@@ -1,4 +1,4 @@
-"""A few steps are recorded, and only these."""
+"""Profiles of a few steps."""
 
 import itertools
 
@@ -52,14 +52,14 @@ TWO = ["d", "> train 2", "< train 2", "> train 3", "< train 3", "stop"]
         ("2,4", range(4, 9), []),
     ],
 )
-def test_what_is_recorded(calls, steps, boundaries, expected):
+def test_profiled_steps(calls, steps, boundaries, expected):
     profiler = Profiler(steps, "d")
     assert list(profiler.steps) == ([2, 4] if steps else [])
     pass_through(profiler, list(boundaries))
     assert calls == expected
 
 
-def test_one_of_several_workers_records(calls):
+def test_only_the_chief_profiles(calls):
     profiler = Profiler("2,4", "d", writes=False)
     pass_through(profiler, list(range(9)))
     # All make the same calls.
@@ -73,7 +73,7 @@ def test_errors(steps):
         Profiler(steps, "d")
 
 
-def test_a_recording_lies_where_tensorboard_looks(tmp_path):
+def test_a_profile_is_written(tmp_path):
     profiler = Profiler("1,2", str(tmp_path))
     for step in range(3):
         profiler.before(step)
@@ -85,7 +85,7 @@ def test_a_recording_lies_where_tensorboard_looks(tmp_path):
     assert b"train" in content
 
 
-def test_it_ends_with_its_last_step(calls):
+def test_a_profile_ends_with_its_last_step(calls):
     profiler = Profiler("2,4", "d")
     for step in (2, 3):
         assert "stop" not in calls

@@ -1,4 +1,4 @@
-"""A run directory belongs to one run, and to one job at a time."""
+"""Ownership and locking of run directories."""
 
 import errno
 import json
@@ -27,7 +27,7 @@ from albert_tf.rundir.run_directory import (
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_a_directory_is_claimed_and_claimed_again(tmp_path):
+def test_claiming_a_directory_twice(tmp_path):
     run_dir = tmp_path / "deep" / "run"
     with locked(str(run_dir)):
         assert os.listdir(run_dir) == ["lock"]
@@ -63,7 +63,7 @@ def test_settings_that_may_change_are_recorded(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "extends", "said"),
+    ("changes", "extends", "message"),
     [
         ({"seed": 1}, False, "training.seed: 1 here, 12345 there); give the"),
         (
@@ -82,23 +82,23 @@ def test_settings_that_may_change_are_recorded(tmp_path):
     ],
 )
 def test_settings_that_may_not_change_are_refused(
-    tmp_path, changes, extends, said
+    tmp_path, changes, extends, message
 ):
     claim(str(tmp_path), described())
     before = (tmp_path / "config.json").read_bytes()
     with pytest.raises(UserError) as error:
         claim(str(tmp_path), described(**changes), extends=extends)
-    assert said in str(error.value)
+    assert message in str(error.value)
     assert (tmp_path / "config.json").read_bytes() == before
 
 
-def test_the_first_command_is_told_that_its_run_was_extended(tmp_path):
+def test_the_original_command_of_an_extended_run(tmp_path):
     claim(str(tmp_path), described(num_train_steps=200))
     with pytest.raises(UserError, match="with --extend_to_steps=200 where it"):
         claim(str(tmp_path), described())
 
 
-def test_only_a_run_that_has_begun_is_extended(tmp_path):
+def test_extending_a_run_that_does_not_exist(tmp_path):
     with pytest.raises(UserError, match="run that has begun, and .* holds non"):
         claim(str(tmp_path), described(), extends=True)
     assert os.listdir(tmp_path) == []
@@ -114,14 +114,14 @@ def test_an_extension_is_longer_than_the_run():
 
 
 @pytest.mark.parametrize("name", ["lock", "config.json.tmp-71"])
-def test_what_a_killed_job_left_is_no_foreign_content(tmp_path, name):
+def test_leftovers_of_a_killed_job_are_accepted(tmp_path, name):
     (tmp_path / name).write_text("")
     with locked(str(tmp_path)):
         claim(str(tmp_path), {})
     assert "config.json" in os.listdir(tmp_path)
 
 
-def test_a_foreign_directory_is_refused_and_left_alone(tmp_path):
+def test_a_foreign_directory_is_refused_unchanged(tmp_path):
     (tmp_path / "letter.txt").write_text("Dear")
     with pytest.raises(UserError, match="is not a run directory"):
         claim(str(tmp_path), {})
@@ -135,13 +135,15 @@ def test_a_foreign_directory_is_refused_and_left_alone(tmp_path):
         claim(str(tmp_path / "letter.txt"), {})
 
 
-def test_a_directory_that_cannot_be_written_is_told(tmp_path, monkeypatch):
+def test_a_directory_that_cannot_be_written(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     below = str(tmp_path / "file" / "run")
-    said = "cannot be used as run directory: Not a directory. Give a --run_dir"
-    with pytest.raises(UserError, match=said):
+    message = (
+        "cannot be used as run directory: Not a directory. Give a --run_dir"
+    )
+    with pytest.raises(UserError, match=message):
         claim(below, {})
-    with pytest.raises(UserError, match=said), locked(below):
+    with pytest.raises(UserError, match=message), locked(below):
         pass
     run_dir = str(tmp_path / "run")
     claim(run_dir, {})

@@ -1,4 +1,4 @@
-"""Which of two evaluations is the better one."""
+"""Comparison of metrics."""
 
 import pytest
 

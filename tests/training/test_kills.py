@@ -1,4 +1,4 @@
-"""Runs that are killed, time and again, end as one that nothing disturbed.
+"""Runs that are killed many times end like an undisturbed run.
 
 As a program of its own this file serves the test: it imports TensorFlow once,
 which takes seconds, and starts bin.pretrain in a fork of itself.
@@ -28,8 +28,8 @@ from bin import pretrain as program
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
 STEPS = 120
-# Where a process ends itself: the place, and how often it has been there since
-# the step of its turn. Elsewhere the test kills it from outside.
+# Where a process kills itself: the location, and the number of visits since the
+# step of its turn. Elsewhere the test kills it from outside.
 CHECKPOINTS = [
     # Half of one of the dozens of pieces that a checkpoint is written in.
     ("half a checkpoint", 40),
@@ -38,7 +38,7 @@ CHECKPOINTS = [
 LAST = ("a checkpoint before others go", 1)
 EVALUATIONS = [("evaluation", 2), ("evaluation", 3)]
 BEST = ("half a best model", 1)
-TOLD = ("evaluation told", 1)
+LOGGED = ("evaluation logged", 1)
 LOG = ("half the log, cut back", 1)
 OUTSIDE = [("start-up", 0), ("first step", 0), ("step", 0), ("step", 0)]
 
@@ -47,7 +47,7 @@ OUTSIDE = [("start-up", 0), ("first step", 0), ("step", 0), ("step", 0)]
 
 
 class Victim:
-    """Says in a file where its process is, and ends it where it is told to."""
+    """Records the location of its process in a file, and kills it at one."""
 
     def __init__(self, path, fatal, number, from_step):
         self.descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -65,7 +65,7 @@ class Victim:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     def watch(self):
-        """Patches the program so that `at` is told of all that it does."""
+        """Patches the program so that it calls `at` at every location."""
         self.at("start-up")
         plain_open, plain_replace = files.open, files.replace
         plain_evaluation = evaluator.Evaluator.evaluation_step
@@ -87,7 +87,7 @@ class Victim:
 
         def scalars(*args):
             plain_scalars(*args)
-            self.at(TOLD[0])
+            self.at(LOGGED[0])
 
         def open_file(path, mode="rb"):
             file = plain_open(path, mode)
@@ -135,7 +135,7 @@ def what_is(path):
 
 
 def serve():
-    """Starts a fork for each line of the input; tells its end in a line."""
+    """Forks for each line of the input; prints pid and exit status."""
     for line in sys.stdin:
         order = json.loads(line)
         process = os.fork()
@@ -147,11 +147,11 @@ def serve():
 
 
 def run_program(order):
-    """Is `python -m bin.pretrain` from here on."""
-    said = os.open(
+    """Runs `python -m bin.pretrain` in this process."""
+    output = os.open(
         order["output"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600
     )
-    for descriptor, file in enumerate((os.open(os.devnull, 0), said, said)):
+    for descriptor, file in enumerate((os.open(os.devnull, 0), output, output)):
         os.dup2(file, descriptor)
     Victim(order["place"], *order["fatal"]).watch()
     sys.argv = [program.__file__, *order["flags"]]
@@ -206,10 +206,10 @@ class Server:
 
     def wait_until(self, process, reached):
         while not reached(*self.where()):
-            assert psutil.pid_exists(process), self.said()
+            assert psutil.pid_exists(process), self.read_output()
             time.sleep(0.002)
 
-    def said(self):
+    def read_output(self):
         return self.output.read_text()
 
     def close(self):
@@ -223,14 +223,14 @@ def kill_plan(rng):
     The steps are drawn from the whole run but its end, which a process may
     reach before it is killed.
     """
-    moments = [*CHECKPOINTS, *EVALUATIONS, TOLD, *OUTSIDE]
+    moments = [*CHECKPOINTS, *EVALUATIONS, LOGGED, *OUTSIDE]
     rng.shuffle(moments)
     steps = rng.sample(range(20, STEPS - 40), len(moments))
     plan = [(s, *m) for s, m in zip(sorted(steps), moments, strict=True)]
     # Lines after the last checkpoint are certain here, and so is that they
     # are cut off; and that the first evaluation is the best so far.
-    told = [where for _, where, _ in plan].index(TOLD[0])
-    plan.insert(told + 1, (-1, *LOG))
+    logged = [where for _, where, _ in plan].index(LOGGED[0])
+    plan.insert(logged + 1, (-1, *LOG))
     # At the end there is no later save that could remove the others.
     return [(0, *BEST), *plan, (STEPS, *LAST)]
 
@@ -275,9 +275,9 @@ def plain_program(*flags, start=subprocess.Popen, before=(), **options):
 
 
 def ended(process):
-    said = process.communicate()[0]
-    assert process.returncode == 0, said
-    return said
+    output = process.communicate()[0]
+    assert process.returncode == 0, output
+    return output
 
 
 @pytest.fixture(scope="module")
@@ -301,7 +301,7 @@ def killed_config(small_config):
     )
 
 
-def test_killed_between_a_save_and_what_follows(tmp_path):
+def test_killed_between_save_and_pruning(tmp_path):
     variables = {"v": tf.Variable([1.0, 2.0])}
     for step in (1, 2, 3):
         Checkpoints(str(tmp_path), variables, 3).save(step, {}, best=step == 1)
@@ -327,7 +327,7 @@ def test_killed_a_dozen_times(killed_config, shards_dir, tmp_path):
             if not number:
                 kill_from_outside(server, process, step, where, rng)
             status = server.status()
-            assert status == -signal.SIGKILL, server.said()
+            assert status == -signal.SIGKILL, server.read_output()
             hits.append((*server.where(), "itself" if number else "outside"))
             print(
                 "{:>3}  {:5} {:30} by {}".format(len(hits), *hits[-1]),
@@ -339,7 +339,7 @@ def test_killed_a_dozen_times(killed_config, shards_dir, tmp_path):
     places = [where for _, where, _ in hits]
     assert len(hits) == 12
     assert sum(p in ("start-up", "first step") for p in places) >= 2
-    for where, _ in (*CHECKPOINTS, *EVALUATIONS, BEST, TOLD, LOG, LAST):
+    for where, _ in (*CHECKPOINTS, *EVALUATIONS, BEST, LOGGED, LOG, LAST):
         assert where in places
     assert_same_run(tmp_path / "cut", tmp_path / "whole")
 
@@ -381,8 +381,8 @@ def test_a_worker_is_killed(killed_config, shards_dir, tmp_path):
     ]
     assert len(workers) == 2
     second[0].kill()
-    said = ended(cut)
-    assert "worker 1 has ended with exit status 137" in said
-    assert "; starting again in 0.1 seconds." in said
-    assert "Going on from step" in said
+    output = ended(cut)
+    assert "worker 1 has ended with exit status 137" in output
+    assert "; starting again in 0.1 seconds." in output
+    assert "Going on from step" in output
     assert_same_run(tmp_path / "cut", tmp_path / "whole")

@@ -1,4 +1,4 @@
-"""Runs on shards of each sentence objective, and of none."""
+"""Runs on shards of each sentence objective."""
 
 import json
 import os
@@ -21,8 +21,8 @@ from albert_tf.training import loop
 @pytest.mark.slow
 def test_single_segments(small_config, single_segments, tmp_path, capsys):
     evaluation = run(small_config, single_segments, tmp_path / "run")
-    said = capsys.readouterr().out
-    assert "Sentence objective none: single segments, masked LM alone" in said
+    printed = capsys.readouterr().out
+    assert "objective none: single segments, masked LM alone" in printed
     lines = [
         json.loads(line)
         for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()
@@ -41,7 +41,7 @@ def test_single_segments(small_config, single_segments, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_another_objective_may_follow(
+def test_training_continues_with_another_objective(
     small_config, single_segments, next_sentences, tmp_path
 ):
     config = override(small_config, {"num_train_steps": 1})
@@ -55,12 +55,12 @@ def test_another_objective_may_follow(
 def test_held_out_shards_of_another_objective(
     small_config, shards_dir, next_sentences, tmp_path
 ):
-    said = (
+    message = (
         f"{shards_dir} was built with sentence_objective=sop and "
         f"{next_sentences} with sentence_objective=nsp; a run needs shards "
         "of one: build both with the same --sentence_objective."
     )
-    with pytest.raises(UserError, match=re.escape(said)):
+    with pytest.raises(UserError, match=re.escape(message)):
         run_pretraining(
             small_config,
             train_data=[shards_dir],
@@ -71,28 +71,28 @@ def test_held_out_shards_of_another_objective(
 
 
 @pytest.mark.parametrize(
-    ("wanted", "taught"),
+    ("expected", "found"),
     [("nsp", "sop"), ("none", "sop"), ("sop", "nsp"), ("sop", "none")],
 )
-def test_shards_of_another_objective_than_wanted(
-    wanted, taught, small_config, request, tmp_path
+def test_shards_of_an_unexpected_objective(
+    expected, found, small_config, request, tmp_path
 ):
     shards = {"sop": "shards_dir", "nsp": "next_sentences"}
-    directory = request.getfixturevalue(shards.get(taught, "single_segments"))
-    said = (
-        f"{directory} was built with sentence_objective={taught}, and this run "
-        f"is to learn sentence_objective={wanted}: build its shards by python "
-        f"-m bin.build_pretraining_data --sentence_objective={wanted}, or give "
-        f"this run --sentence_objective={taught}."
+    directory = request.getfixturevalue(shards.get(found, "single_segments"))
+    message = (
+        f"{directory} was built with sentence_objective={found}, and this run "
+        f"is to learn sentence_objective={expected}: build its shards by python "
+        f"-m bin.build_pretraining_data --sentence_objective={expected}, or give "
+        f"this run --sentence_objective={found}."
     )
-    config = override(small_config, {"sentence_objective": wanted})
+    config = override(small_config, {"sentence_objective": expected})
     with pytest.raises(UserError) as raised:
         run(config, directory, tmp_path / "run")
-    assert str(raised.value) == said
+    assert str(raised.value) == message
     assert not (tmp_path / "run").exists()
 
 
-def test_shards_of_the_objective_wanted(
+def test_shards_of_the_expected_objective(
     small_config, next_sentences, tmp_path, monkeypatch
 ):
     class Reached(Exception):
@@ -110,9 +110,7 @@ def test_shards_of_the_objective_wanted(
 
 
 @pytest.mark.slow
-def test_programs_say_that_there_is_no_sentence_objective(
-    single_segments, tmp_path
-):
+def test_programs_report_the_sentence_objective(single_segments, tmp_path):
     def program(name, *flags):
         return subprocess.run(
             [sys.executable, "-m", f"bin.{name}", *flags],

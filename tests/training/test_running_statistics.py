@@ -7,7 +7,7 @@ import numpy as np
 from albert_tf.training.running_statistics import RunningMeans, SpikeDetector
 
 
-def test_the_limit_is_so_many_deviations_above_the_mean():
+def test_the_limit_in_deviations_above_the_mean():
     detector = SpikeDetector(6.0)
     losses = np.random.default_rng(1).normal(5.0, 0.1, 300)
     for number, loss in enumerate(losses):
@@ -26,7 +26,7 @@ def test_a_restored_detector_has_the_same_limit():
     assert SpikeDetector(3.0, detector.losses).limit() == detector.limit()
 
 
-def test_no_false_alarm_in_a_thousand_steps():
+def test_no_false_spike_in_a_thousand_steps():
     rng = np.random.default_rng(2)
     detector = SpikeDetector(6.0)
     for step in range(1000):
@@ -36,7 +36,7 @@ def test_no_false_alarm_in_a_thousand_steps():
     assert 20 * loss > detector.limit()
 
 
-def test_off_it_keeps_nothing():
+def test_disabled_spike_detection():
     detector = SpikeDetector(0.0)
     for _ in range(200):
         detector.add(1.0)

@@ -1,4 +1,4 @@
-"""The inner step: against plain arithmetic, and over replicas."""
+"""Training steps: against plain arithmetic, and over replicas."""
 
 import keras
 import numpy as np
@@ -81,7 +81,7 @@ def uneven(batch):
 
 
 @pytest.mark.slow
-def test_a_step_is_the_textbook_step(small_config, shards_dir):
+def test_a_step_equals_the_textbook_step(small_config, shards_dir):
     """Mean losses over the global labels, clip by the norm, LAMB."""
     config = override(
         small_config,
@@ -393,9 +393,7 @@ def test_evaluation_counts_every_example_once(untrained, shards_dir):
 
 
 @pytest.mark.slow
-def test_two_replicas_evaluate_what_one_does(
-    untrained, small_config, shards_dir
-):
+def test_two_replicas_evaluate_like_one(untrained, small_config, shards_dir):
     one = untrained
     two = make_trainer(small_config, mirrored(2))
     two.model.set_weights(one.model.get_weights())
@@ -427,7 +425,7 @@ def poisoned(batch, row):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("row", "precision"), [(0, "float32"), (7, "float16")])
-def test_what_is_not_finite_changes_no_weight_on_any_replica(
+def test_nonfinite_steps_change_no_weight_on_any_replica(
     small_config, shards_dir, row, precision
 ):
     trainer = make_trainer(
@@ -629,7 +627,7 @@ def test_predictions_are_those_of_the_whole_batch():
 
 
 @pytest.mark.slow
-def test_batches_of_many_widths_draw_no_warning(caplog):
+def test_no_retracing_warning_for_many_widths(caplog):
     trainer = Evaluator(
         AlbertForClassification(
             ModelConfig(
@@ -665,7 +663,7 @@ def test_batches_of_many_widths_draw_no_warning(caplog):
 
 
 @pytest.mark.slow
-def test_parts_of_a_batch_are_as_wide_as_they_need(small_config):
+def test_parts_of_a_batch_are_cut_to_their_widths(small_config):
     """The step is that of the whole batch; only padding is cut."""
     config = override(
         small_config,

@@ -18,6 +18,12 @@ from albert_tf.modeling.models import AlbertForPretraining
 from albert_tf.training import loop
 
 
+@pytest.fixture(scope="module")
+def small_config(small_config):
+    """With one layer, which is traced sooner."""
+    return override(small_config, {"num_hidden_layers": 1})
+
+
 @pytest.mark.slow
 def test_single_segments(small_config, single_segments, tmp_path, capsys):
     evaluation = run(small_config, single_segments, tmp_path / "run")
@@ -81,9 +87,9 @@ def test_shards_of_an_unexpected_objective(
     directory = request.getfixturevalue(shards.get(found, "single_segments"))
     message = (
         f"{directory} was built with sentence_objective={found}, and this run "
-        f"is to learn sentence_objective={expected}: build its shards by python "
-        f"-m bin.build_pretraining_data --sentence_objective={expected}, or give "
-        f"this run --sentence_objective={found}."
+        f"is to learn sentence_objective={expected}: build its shards by "
+        "python -m bin.build_pretraining_data --sentence_objective="
+        f"{expected}, or give this run --sentence_objective={found}."
     )
     config = override(small_config, {"sentence_objective": expected})
     with pytest.raises(UserError) as raised:

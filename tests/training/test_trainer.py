@@ -32,6 +32,12 @@ STEPS = 8
 BATCH_SIZE = 7
 
 
+@pytest.fixture(scope="module")
+def small_config(small_config):
+    """With one layer, which is traced sooner."""
+    return override(small_config, {"num_hidden_layers": 1})
+
+
 def mirrored(num_replicas):
     return make_strategy(
         RuntimeConfig(strategy="mirrored", num_replicas=num_replicas)
@@ -505,8 +511,7 @@ def test_less_precise_arithmetic_takes_nearly_the_same_steps(
     source = make_batches(shards_dir)
     losses = {}
     for name in ("float32", "bfloat16", "float16"):
-        changes = {"precision": name, "num_hidden_layers": 1}
-        trainer = make_trainer(override(small_config, changes))
+        trainer = make_trainer(override(small_config, {"precision": name}))
         losses[name] = [
             trainer.train_step(source.batch(step))["loss"] for step in range(5)
         ]

@@ -82,7 +82,6 @@ class EventFile:
             f"{socket.gethostname()}.{os.getpid()}"
         )
         self._file = AppendLog(os.path.join(directory, name), log)
-        self.sync, self.close = self._file.sync, self._file.close
         self._write(Event(file_version="brain.Event:2"))
         # A run that starts at 0 invalidates all earlier events.
         first = start_step + 1 if start_step else 0
@@ -126,3 +125,11 @@ class EventFile:
         frame = io.BytesIO()
         write_records(frame, [event.SerializeToString()])
         self._file.append(frame.getvalue())
+
+    def sync(self) -> None:
+        """Writes every event to durable storage."""
+        self._file.sync()
+
+    def close(self) -> None:
+        """Writes every event, or logs how many are lost."""
+        self._file.close()

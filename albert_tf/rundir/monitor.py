@@ -76,9 +76,6 @@ class Monitor:
         self._events: dict[str, EventFile] = {}
         self._lines: dict[str, AppendLog] = {}
         self._written = {"lines": 0, "crc32": 0}
-        self.log = self._bar.print
-        self.waited = self._throughput.wait
-        self.restart_clock = self._throughput.restart
         if writes:
             self._repair(written)
 
@@ -91,6 +88,18 @@ class Monitor:
             self.log(_damage(path, lines, written, self._start_step))
         _truncate(os.path.join(self._run_dir, TIMING_FILE), self._start_step)
         _truncate(os.path.join(self._run_dir, EVENTS_FILE), math.inf)
+
+    def log(self, line: str) -> None:
+        """Prints a line."""
+        self._bar.print(line)
+
+    def waited(self, seconds: float) -> None:
+        """Counts time spent waiting for data."""
+        self._throughput.wait(seconds)
+
+    def restart_clock(self) -> None:
+        """Excludes the time since the last logged step from the rates."""
+        self._throughput.restart()
 
     def written(self) -> dict[str, int]:
         """Returns `lines` and `crc32` of metrics.jsonl, for a checkpoint."""

@@ -17,21 +17,11 @@ import tensorflow as tf
 from albert_tf.config import UserError
 from albert_tf.io import files
 
-# The names of types in safetensors files.
-_TYPES = {
-    "bool": "BOOL",
-    "uint8": "U8",
-    "uint16": "U16",
-    "uint32": "U32",
-    "uint64": "U64",
-    "int8": "I8",
-    "int16": "I16",
-    "int32": "I32",
-    "int64": "I64",
-    "float16": "F16",
-    "bfloat16": "BF16",
-    "float32": "F32",
-    "float64": "F64",
+# The names of dtypes in safetensors files.
+_TYPES = {"bool": "BOOL", "bfloat16": "BF16"} | {
+    f"{name}{bits}": f"{letter}{bits}"
+    for name, letter in (("uint", "U"), ("int", "I"), ("float", "F"))
+    for bits in (8, 16, 32, 64)
 }
 _DIGEST = "sha256"
 _DIGEST_BYTES = 32

@@ -64,21 +64,20 @@ def test_gpus_that_only_nvidia_smi_lists(tmp_path, nvidia_smi):
     assert problem.startswith("NVIDIA GPUs of this machine: 1; visible")
 
 
-@pytest.mark.parametrize(
-    ("visible", "environment"),
-    [
+def test_gpus_in_use_hidden_on_purpose_or_absent(driver, tmp_path):
+    for visible, environment in (
         (1, {}),
         (0, {"CUDA_VISIBLE_DEVICES": ""}),
         (0, {"CUDA_VISIBLE_DEVICES": "-1"}),
-    ],
-)
-def test_gpus_in_use_or_hidden_on_purpose(driver, visible, environment):
-    found = unseen_gpus(visible, environment=environment, driver_gpus=driver)
-    assert found == ""
-
-
-def test_a_machine_without_gpus(tmp_path):
-    there = {"driver_gpus": str(tmp_path), "nvidia_smi": str(tmp_path / "no")}
-    assert unseen_gpus(0, environment={}, **there) == ""
-    there["driver_gpus"] = str(tmp_path / "none")
-    assert unseen_gpus(0, environment={}, **there) == ""
+    ):
+        assert not unseen_gpus(
+            visible, environment=environment, driver_gpus=driver
+        )
+    (tmp_path / "empty").mkdir()
+    for directory in ("empty", "none"):
+        assert not unseen_gpus(
+            0,
+            environment={},
+            driver_gpus=str(tmp_path / directory),
+            nvidia_smi=str(tmp_path / "no"),
+        )

@@ -1,13 +1,14 @@
-"""Peak FLOP/s from timed matrix products."""
+"""Peak FLOP/s from timed matrix products, and free memory."""
 
 import pytest
 import tensorflow as tf
 
 from albert_tf.cluster import matmul_rate as ceiling
+from albert_tf.cluster.memory import free_memory
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_the_rate_uses_the_median_time(dtype, monkeypatch):
+def test_the_rate_uses_the_median_time(monkeypatch):
+    dtype = "bfloat16"
     made = []
     multiply = tf.matmul
 
@@ -53,3 +54,7 @@ def test_a_fast_device_gets_larger_products(monkeypatch):
 def test_an_infinitely_fast_device(monkeypatch):
     monkeypatch.setattr(ceiling, "_product_seconds", lambda *product: 1e-9)
     assert ceiling.matmul_rate("float32") == 2 * 4 * 16384**3 / 1e-9
+
+
+def test_free_memory():
+    assert 2**26 < free_memory() < 2**44

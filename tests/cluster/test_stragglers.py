@@ -6,14 +6,11 @@ from albert_tf.cluster import stragglers
 from albert_tf.cluster.stragglers import Stragglers, slow_workers
 
 
-def test_a_slow_worker():
+def test_a_slow_worker_and_one_with_slow_data():
     assert slow_workers([1.0, 1.2, 3.0, 0.9], [0.0] * 4) == {
         "work of 2": "Worker 2 of 4 takes 3.0 times as long as the others for "
         "the same work, and all wait for it."
     }
-
-
-def test_a_worker_with_slow_data():
     assert slow_workers([1.0] * 3, [0.02, 0.02, 0.4]) == {
         "data of 2": "Worker 2 of 3 spends 40% of its time waiting for its "
         "data (the others 2%), and all wait for it."
@@ -35,6 +32,8 @@ def test_normal_variation_is_not_reported():
 
 
 def test_only_workers_that_are_slow_twice_in_a_row(monkeypatch):
+    alone = Stragglers(tf.distribute.get_strategy(), "float32")
+    assert not alone.compare()
     monkeypatch.setattr(stragglers, "is_alone", lambda strategy: False)
     monkeypatch.setattr(stragglers, "small_work_seconds", lambda dtype: 1.0)
     times = iter([[1, 1, 3], [0] * 3, [1, 2, 1], [0] * 3, [1, 2, 1], [0] * 3])
@@ -54,7 +53,3 @@ def test_only_workers_that_are_slow_twice_in_a_row(monkeypatch):
     # What this worker itself gives: its work, and the share it waited.
     assert given[0] == 1.0
     assert given[1] > given[3] == 0.0
-
-
-def test_a_single_worker():
-    assert not Stragglers(tf.distribute.get_strategy(), "float32").compare()

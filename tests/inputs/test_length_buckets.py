@@ -138,21 +138,14 @@ def test_a_batch_is_a_function_of_its_step(count):
     of = random_features(count)
     forwards = training(of)
     there = [forwards.batch(step) for step in range(150)]
+    # More steps than planned are read after a roll-back.
+    assert len(forwards.record_numbers(10**6)) == 4
     for step in (149, 3, 70, 64, 63, 0):
         # One that has read nothing, as after a restart.
         again = training(of).batch(step)
         assert again.keys() == there[step].keys()
         for name, values in again.items():
             np.testing.assert_array_equal(values, there[step][name])
-
-
-def test_training_steps_have_no_end():
-    # After a roll-back the examples of some steps are left out, so later ones
-    # than were planned are read.
-    batches = training(random_features(1000))
-    for step in (0, 249, 250, 251, 999, 10**6):
-        assert len(batches.record_numbers(step)) == 4
-        assert batches.batch(step)["example_weights"].tolist() == [1.0] * 4
 
 
 def test_a_batch_holds_its_rows():
@@ -181,11 +174,9 @@ def test_the_smallest_width_that_fits():
     assert found == [32, 32, 16, 16, 8, 8, 4, 4]
     for step, width in enumerate(found):
         assert batches.batch(step)["input_ids"].shape == (1, width)
-
-
-def test_examples_beyond_the_largest_width_are_truncated():
-    batches = evaluation(features([40, 3]), batch_size=2)
-    assert batches.batch(0)["input_ids"].shape == (2, 32)
+    # Longer examples are truncated.
+    longer = evaluation(features([40, 3]), batch_size=2)
+    assert longer.batch(0)["input_ids"].shape == (2, 32)
 
 
 @pytest.mark.parametrize("make", [training, evaluation])
@@ -282,20 +273,14 @@ def test_few_combinations_of_widths_occur():
     batches = training(of, batch_size=8, widths=bucket_widths(128))
     found = {tuple(batches.batch(n)["part_widths"]) for n in range(256)}
     assert 4 <= len(found) <= 20
+    for batch_size, parts in ((6, 2), (7, 1)):
+        batches = training(of, batch_size=batch_size)
+        assert batches.batch(0)["part_widths"].shape == (parts,)
 
 
-@pytest.mark.parametrize(("batch_size", "parts"), [(6, 2), (7, 1)])
-def test_parts_are_equal(batch_size, parts):
-    batches = training(random_features(100), batch_size=batch_size)
-    assert batches.batch(0)["part_widths"].shape == (parts,)
-
-
-def test_no_examples():
+def test_record_names_and_no_examples():
     with pytest.raises(UserError, match=r"^There are no examples\.$"):
         evaluation(features([]))
-
-
-def test_record_names():
     of = features([1, 2])
     assert evaluation(of).record_name(1) == "row 1"
     named = evaluation(of, name_of="f.tsv, line {}".format)

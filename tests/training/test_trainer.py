@@ -676,7 +676,6 @@ def test_parts_of_a_batch_are_cut_to_their_widths(small_config):
             "hidden_dropout_prob": 0.0,
             "attention_probs_dropout_prob": 0.0,
             "classifier_dropout_prob": 0.0,
-            "num_hidden_layers": 1,
             "train_batch_size": 8,
             "num_warmup_steps": 0,
         },

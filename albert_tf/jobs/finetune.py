@@ -94,22 +94,7 @@ def run_finetuning(
     config = resolve_config(
         config, task, features, model_config, metrics[0], environment
     )
-    widths: tuple[int, ...] = (config.features.max_seq_length,)
-    if config.finetuning.padding == "bucket":
-        widths = bucket_widths(*widths)
-    batches = TaskBatches(
-        features,
-        batch_size=config.training.train_batch_size,
-        seed=config.training.seed,
-        widths=widths,
-        training=True,
-        name_of=lambda row: (
-            examples["train"][features.example_numbers[row]].location
-        ),
-    )
-    max_examples = (
-        config.training.max_eval_steps * config.training.eval_batch_size
-    )
+    batches = _training_batches(config, features, examples["train"])
     job = _Finetuning(
         config=config,
         environment=environment,
@@ -130,15 +115,7 @@ def run_finetuning(
         labels=labels,
         examples=examples,
         num_choices=features.choices,
-        evaluated={
-            ending: EvaluatedExamples.build(
-                builder,
-                examples[split][: max_examples or None],
-                batch_size=config.training.eval_batch_size,
-                widths=widths,
-            )
-            for ending, split in task.evaluated.items()
-        },
+        evaluated=_held_out(config, task, builder, examples),
     )
     return job.run()
 
@@ -170,12 +147,12 @@ def _read_examples(
         split: task.read(data_dir, split, log)
         for split in ("train", *task.evaluated.values())
     }
+    has_label = task.kind.has_label
     for split, of_split in examples.items():
-        for example in of_split:
-            require(
-                task.kind.has_label(example),
-                f"{example.location} has no label; {split} examples of "
-                f"{task.name} need one.",
+        for unlabelled in (e for e in of_split if not has_label(e)):
+            raise UserError(
+                f"{unlabelled.location} has no label; {split} examples of "
+                f"{task.name} need one."
             )
     if config.finetuning.double_unordered:
         require(
@@ -245,6 +222,46 @@ def resolve_steps(config: FinetuneConfig, num_rows: int) -> FinetuneConfig:
     return override(
         config, {"num_train_steps": steps, "num_warmup_steps": warmup}
     )
+
+
+def _widths(config: FinetuneConfig) -> tuple[int, ...]:
+    max_seq_length = config.features.max_seq_length
+    if config.finetuning.padding == "bucket":
+        return bucket_widths(max_seq_length)
+    return (max_seq_length,)
+
+
+def _training_batches(
+    config: FinetuneConfig, features: Features, examples: Sequence[Any]
+) -> TaskBatches:
+    return TaskBatches(
+        features,
+        batch_size=config.training.train_batch_size,
+        seed=config.training.seed,
+        widths=_widths(config),
+        training=True,
+        name_of=lambda row: examples[features.example_numbers[row]].location,
+    )
+
+
+def _held_out(
+    config: FinetuneConfig,
+    task: Task,
+    builder: FeatureBuilder,
+    examples: Mapping[str, Sequence[Any]],
+) -> dict[str, EvaluatedExamples]:
+    """Returns the examples to evaluate by the suffix of their metrics."""
+    batch_size = config.training.eval_batch_size
+    max_examples = config.training.max_eval_steps * batch_size or None
+    return {
+        ending: EvaluatedExamples.build(
+            builder,
+            examples[split][:max_examples],
+            batch_size=batch_size,
+            widths=_widths(config),
+        )
+        for ending, split in task.evaluated.items()
+    }
 
 
 @dataclasses.dataclass(kw_only=True)

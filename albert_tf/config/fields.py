@@ -15,7 +15,7 @@ Row = TypeVar("Row")
 
 
 class UserError(ValueError):
-    """A user's mistake, told in one line: what, the value, what is allowed."""
+    """A user's mistake, in one line: setting, value, what is allowed."""
 
 
 def require(condition: bool, message: str) -> None:

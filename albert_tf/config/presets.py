@@ -63,69 +63,67 @@ _VERSION_2 = {
     "xlarge_v2": _albert("xlarge", 0.0, 3_000_000),
     "xxlarge_v2": _albert("xxlarge", 0.0, 3_000_000),
 }
-# Sizes for laptops, made for two cores: tiny for ten minutes (bin/demo), mini
-# for two or three hours, small for a night. All read 128 tokens: attention and
-# memory stay small, and most of what can be learned in that time lies near.
-# The rates of mini and small lie on the way from tiny's to the paper's; no
-# search has tuned them.
-_LAPTOP_SIZES: dict[str, dict[str, Any]] = {
-    "tiny": {
-        "embedding_size": 64,
-        "hidden_size": 128,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 512,
-        # 0.02 is for widths around 1000; a narrow layer needs more to be
-        # heard beside its residual.
-        "initializer_range": 0.05,
+
+
+def _laptop(hidden_size: int, **row: Any) -> dict[str, Any]:
+    """Returns a row for machines of two cores.
+
+    All read 128 tokens: attention and memory stay small, and most of what can
+    be learned in that time lies near.
+    """
+    return row | {
+        "hidden_size": hidden_size,
+        "intermediate_size": 4 * hidden_size,
         "max_position_embeddings": 128,
         "train_batch_size": 64,
-        "num_train_steps": 2000,
-        "num_warmup_steps": 100,
-        "learning_rate": 0.01,
         "log_steps": 50,
         "eval_steps": 1000,
-        "save_checkpoints_steps": 100,
         "keep_checkpoint_max": 2,
-    },
-    "mini": {
-        "embedding_size": 128,
-        "hidden_size": 256,
-        "num_hidden_layers": 4,
-        "num_attention_heads": 4,
-        "intermediate_size": 1024,
-        # Between tiny's and the paper's, as the width is.
-        "initializer_range": 0.035,
-        "max_position_embeddings": 128,
-        "train_batch_size": 64,
-        "num_train_steps": 10_000,
-        "num_warmup_steps": 500,
+    }
+
+
+# tiny is made for ten minutes (bin/demo), mini for two or three hours, small
+# for a night. The rates and initial deviations of mini and small lie between
+# tiny's and the paper's, as their widths do; no search has tuned them.
+_LAPTOP_SIZES = {
+    "tiny": _laptop(
+        128,
+        embedding_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        # 0.02 is for widths around 1000; the output of a narrow layer would
+        # be too small beside its residual.
+        initializer_range=0.05,
+        num_train_steps=2000,
+        num_warmup_steps=100,
+        learning_rate=0.01,
+        save_checkpoints_steps=100,
+    ),
+    "mini": _laptop(
+        256,
+        embedding_size=128,
+        num_hidden_layers=4,
+        num_attention_heads=4,
+        initializer_range=0.035,
+        num_train_steps=10_000,
+        num_warmup_steps=500,
         # A step of shared weights moves every layer that uses them: the
-        # deeper the model, the smaller the step that it bears.
-        "learning_rate": 0.005,
-        "log_steps": 50,
-        "eval_steps": 1000,
-        "save_checkpoints_steps": 200,
-        "keep_checkpoint_max": 2,
-    },
-    "small": {
-        "embedding_size": 128,
-        "hidden_size": 512,
-        "num_hidden_layers": 6,
-        "num_attention_heads": 8,
-        "intermediate_size": 2048,
-        "initializer_range": 0.025,
-        "max_position_embeddings": 128,
-        "train_batch_size": 64,
-        "num_train_steps": 10_000,
-        "num_warmup_steps": 1000,
-        "learning_rate": 0.003,
-        "log_steps": 50,
-        "eval_steps": 1000,
-        # Some minutes of work at most are lost when a laptop is closed.
-        "save_checkpoints_steps": 100,
-        "keep_checkpoint_max": 2,
-    },
+        # deeper the model, the smaller the step must be.
+        learning_rate=0.005,
+        save_checkpoints_steps=200,
+    ),
+    "small": _laptop(
+        512,
+        embedding_size=128,
+        num_hidden_layers=6,
+        num_attention_heads=8,
+        initializer_range=0.025,
+        num_train_steps=10_000,
+        num_warmup_steps=1000,
+        learning_rate=0.003,
+        # A few minutes of work at most are lost when a laptop is closed.
+        save_checkpoints_steps=100,
+    ),
 }
 # Sizes and their recipes, one row each. A plain name of the paper's is the
 # second version.

@@ -106,13 +106,13 @@ def _varint_block(values: np.ndarray, width: int) -> tuple[bytes, np.ndarray]:
     used = np.ones((len(values), width), bool)
     sizes = np.ones(len(values), np.uint8)
     rest: np.ndarray = values.astype(np.uint32 if width <= 4 else np.uint64)
-    for place in range(width):
-        table[:, place] = rest & 0x7F
+    for index in range(width):
+        table[:, index] = rest & 0x7F
         rest >>= 7
-        if place + 1 < width:
+        if index + 1 < width:
             more = rest > 0
-            table[:, place] |= more.view(np.uint8) << 7
-            used[:, place + 1] = more
+            table[:, index] |= more.view(np.uint8) << 7
+            used[:, index + 1] = more
             sizes += more
     # compress is four times as fast as a mask as index.
     return table.reshape(-1).compress(used.reshape(-1)).tobytes(), sizes

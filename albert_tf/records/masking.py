@@ -29,7 +29,7 @@ _NUMBER = np.uint64(2**24 - 1)
 
 
 class MaskedBatch(NamedTuple):
-    """A batch with tokens hidden and the account of what was hidden."""
+    """A masked batch: the inputs and the targets."""
 
     input_ids: np.ndarray  # [batch, seq] int32
     masked_lm_positions: np.ndarray  # [batch, slots] int32, ascending
@@ -38,7 +38,7 @@ class MaskedBatch(NamedTuple):
     ngram_counts: np.ndarray  # [max_ngram + 1] how many n-grams of n words
 
     def account(self, mask_id: int) -> dict[str, int]:
-        """Returns what was done, by name: shares are made of these counts."""
+        """Returns counts of the masked tokens and n-grams, by name."""
         rows = np.arange(len(self.input_ids))[:, None]
         shown = self.input_ids[rows, self.masked_lm_positions]
         real = self.masked_lm_weights > 0
@@ -94,9 +94,9 @@ def mask_batch(
 ) -> MaskedBatch:
     """Returns the batch with n-grams of whole words masked.
 
-    The length n of each n-gram is drawn with p(n) ~ 1/n (or ~ n), and its
-    place is the first, in a random order of the words, where n words of one
-    segment are free. What is left of the budget may shorten the last. A token
+    The length n of each n-gram is drawn with p(n) ~ 1/n (or ~ n); it begins
+    at the first word, in a random order of the words, where n words of one
+    segment are free. The rest of the budget may shorten the last one. A token
     of a chosen n-gram becomes [MASK] with 0.8, stays with 0.1 and becomes a
     random piece with 0.1. The budget of a row is `masked_lm_prob` of its
     length, and at least 1; it is met to the token if whole words can make
@@ -109,7 +109,7 @@ def mask_batch(
         maskable: `[batch, seq]` bool, see `maskable_tokens`.
         keys: `[batch]` uint64, see `counter_rng`.
         lengths: `[batch]` tokens without padding, special ones included.
-        config: what is masked, but its max_predictions_per_seq.
+        config: but for its max_predictions_per_seq.
         num_slots: P, the most tokens masked in a row.
         mask_id: id of [MASK].
         replacement_ids: `[n]` ids a random replacement is drawn from.
@@ -218,8 +218,8 @@ def _random_order(words: _Words, keys: np.ndarray) -> np.ndarray:
     bits = counter_rng.random_bits(
         counter_rng.fold_in(keys, _ORDER)[words.row], words.start
     )
-    # The word's number rides in the lowest bits of what is sorted, which
-    # makes sorting cheap and its outcome unique.
+    # The lowest bits of the sorted values hold the word's number, which makes
+    # sorting cheap and its result unique.
     ranks = np.full((len(keys), width), np.iinfo(np.uint64).max)
     ranks[words.row, number] = (bits & ~_NUMBER) | number.astype(np.uint64)
     ranks.sort(axis=1)
@@ -249,9 +249,9 @@ def _fill_budgets(
 ) -> None:
     """Chooses the n-grams that fit; updates the last three arrays.
 
-    Differs from google-research/albert, where each place draws its own n and
-    long n-grams, which find less room, come out too rare: here a length that
-    was drawn waits for the first place with room for it.
+    Differs from google-research/albert, where each position draws its own n
+    and long n-grams, which fit less often, come out too rare: here a length
+    that was drawn waits for the first position where it fits.
     """
     num_words = np.diff(words.first)
     num_chosen = np.zeros(len(ngrams), np.int64)

@@ -61,13 +61,13 @@ def read_records(path: str | os.PathLike[str]) -> Iterator[bytes]:
 def _read_frames(file: IO, path: str, num_bytes: int) -> Iterator[bytes]:
     position = number = 0
     while position < num_bytes:
-        place = f"{path}, record {number} at byte {position}"
+        where = f"{path}, record {number} at byte {position}"
         header = file.read(_HEADER_BYTES)
         length = header[: _LENGTH.size]
         whole = len(header) == _HEADER_BYTES
         if whole and header[_LENGTH.size :] != _checksum(length):
             raise UserError(
-                f"{place}: the checksum of its length is wrong. The file "
+                f"{where}: the checksum of its length is wrong. The file "
                 "was damaged or is no TFRecord file."
             )
         end = position + _HEADER_BYTES + _FOOTER_BYTES
@@ -75,13 +75,13 @@ def _read_frames(file: IO, path: str, num_bytes: int) -> Iterator[bytes]:
         # Before the record is read: its length may be any number.
         if not whole or end > num_bytes:
             raise UserError(
-                f"{place}: the file ends within it, at byte {num_bytes}; it "
+                f"{where}: the file ends within it, at byte {num_bytes}; it "
                 "was cut. Copy it again."
             )
         record = file.read(end - position - _HEADER_BYTES - _FOOTER_BYTES)
         if file.read(_FOOTER_BYTES) != _checksum(record):
             raise UserError(
-                f"{place}: its checksum is wrong. The file was damaged; "
+                f"{where}: its checksum is wrong. The file was damaged; "
                 "copy it again."
             )
         yield record

@@ -1,6 +1,4 @@
 import math
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -49,7 +47,7 @@ def test_recorded_values_stay():
     assert shuffled.tolist() == [3, 9, 5, 6, 1, 4, 0, 7, 2, 8]
 
 
-def test_key_tells_its_parts_apart():
+def test_other_parts_give_other_keys():
     parts = [
         (),
         (1,),
@@ -69,7 +67,7 @@ def test_key_tells_its_parts_apart():
     assert len({int(counter_rng.key(*p)) for p in parts}) == len(parts)
 
 
-def test_key_refuses_what_is_too_large():
+def test_parts_beyond_64_bits_are_refused():
     with pytest.raises(OverflowError):
         counter_rng.key(2**72)
 
@@ -77,23 +75,6 @@ def test_key_refuses_what_is_too_large():
 def test_keys_that_numpy_would_round_are_refused():
     with pytest.raises(TypeError, match="float64 holds no 64-bit integers"):
         counter_rng.fold_in([1, 2**63 + 1], 0)
-
-
-def test_key_does_not_hang_on_the_hash_seed():
-    code = (
-        "from albert_tf.records.counter_rng import key;print(key(3, 'a', b'b'))"
-    )
-    outputs = {
-        subprocess.run(
-            [sys.executable, "-c", code],
-            env={"PYTHONHASHSEED": seed, "PYTHONPATH": ":".join(sys.path)},
-            capture_output=True,
-            check=True,
-            text=True,
-        ).stdout
-        for seed in ("1", "2")
-    }
-    assert outputs == {f"{counter_rng.key(3, 'a', b'b')}\n"}
 
 
 def test_a_longer_row_begins_with_the_shorter_one():
@@ -127,13 +108,6 @@ def test_a_folded_key_has_nothing_of_its_parent():
         assert not np.intersect1d(own, folded).size
         correlation = np.corrcoef(own.ravel(), folded.ravel())[0, 1]
         assert abs(correlation) < 4 / math.sqrt(20_000)
-
-
-def test_fold_in_minds_the_order():
-    key = counter_rng.key("order")
-    ab = counter_rng.fold_in(counter_rng.fold_in(key, 1), 2)
-    ba = counter_rng.fold_in(counter_rng.fold_in(key, 2), 1)
-    assert ab[0] != ba[0]
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 7, 8, 9, 100, 1023, 4097])
@@ -185,7 +159,7 @@ def test_every_order_of_few_occurs():
     assert min(orders.values()) > 55 and max(orders.values()) < 145
 
 
-@pytest.mark.parametrize("index", [[-1], [5], [0, 5]])
-def test_an_index_outside_is_refused(index):
-    with pytest.raises(ValueError, match=r"outside range\(5\)"):
-        counter_rng.shuffled_position(index, 5, counter_rng.key(1))
+def test_an_index_outside_is_refused():
+    for index in ([-1], [5], [0, 5]):
+        with pytest.raises(ValueError, match=r"outside range\(5\)"):
+            counter_rng.shuffled_position(index, 5, counter_rng.key(1))

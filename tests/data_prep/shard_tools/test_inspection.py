@@ -98,7 +98,7 @@ def test_a_static_record_as_text(shard):
     )
 
 
-def test_slots_out_of_use_are_not_shown(shard):
+def test_unused_slots_are_not_shown(shard):
     record = static_record(
         masked_lm_positions=[2, 0, 0, 0],
         masked_lm_ids=[CAT, 0, 0, 0],
@@ -125,23 +125,6 @@ def test_the_label_in_words(shard, objective, label, words):
     record = static_record(sentence_order_label=[label])
     _, block = inspect_shard(shard([record], "static", objective))
     assert words in block
-
-
-def test_a_single_segment(shard):
-    ids = [CLS, THE, CAT, S, SEP]
-    record = serialize(
-        RECORD_SPECS["dynamic"],
-        {
-            "input_ids": ids,
-            "segment_ids": [0] * 5,
-            "word_starts": [1, 1, 1, 0, 1],
-            "sentence_order_label": [0],
-        },
-    )
-    path = shard([record], "dynamic", "none")
-    _, block = inspect_shard(path)
-    assert block.startswith("record 0: 5 tokens, 11 of padding; 1 masked of")
-    assert "\n  A: " in block and "  B: " not in block
 
 
 def unmasked(block):
@@ -180,26 +163,19 @@ def test_the_first_records_are_shown(shard):
     assert len(list(inspect_shard(path, num_records=1000))) == 1 + 150
 
 
-def test_a_file_of_the_original(tmp_path, vocabulary):
-    path = tmp_path / "wiki.tfrecord"
-    write_shard(path, [static_record()])
-    with pytest.raises(UserError, match="give the directory of its tokenizer"):
-        list(inspect_shard(path))
-    _, block = inspect_shard(path, tokenizer_dir=vocabulary)
-    assert block.startswith(
-        "record 0: 12 tokens, 4 of padding; swapped, or B is random; 4 "
-        "masked, room for 4\n  A: the [cat"
-    )
-
-
 def test_a_file_that_metadata_does_not_name(shard, vocabulary):
     path = shard([dynamic_record()], "dynamic")
     other = path.parent / "other.tfrecord"
     write_shard(other, [static_record()])
-    with pytest.raises(UserError, match="other.tfrecord is not named in"):
+    with pytest.raises(
+        UserError, match="other.tfrecord is not .* give the dir"
+    ):
         list(inspect_shard(other))
     _, block = inspect_shard(other, tokenizer_dir=vocabulary)
-    assert "[cat→[MASK]]" in block
+    assert block.startswith(
+        "record 0: 12 tokens, 4 of padding; swapped, or B is random; 4 "
+        "masked, room for 4\n  A: the [cat"
+    )
 
 
 def test_records_of_an_import(shard):
@@ -245,14 +221,11 @@ def test_ids_beyond_the_vocabulary_are_shown_as_numbers(shard):
     assert "  A: the [cat→<no piece 99>]s " in block
 
 
-def test_an_empty_shard(tmp_path, vocabulary, shard):
+def test_an_empty_shard(shard):
     assert len(list(inspect_shard(shard([], "static")))) == 1
-    write_shard(tmp_path / "empty", [])
-    blocks = list(inspect_shard(tmp_path / "empty", tokenizer_dir=vocabulary))
-    assert len(blocks) == 1
 
 
-def test_what_is_no_shard(tmp_path, vocabulary):
+def test_other_files_are_refused(tmp_path, vocabulary):
     for path in (tmp_path, tmp_path / "missing"):
         with pytest.raises(UserError, match="is not a file; expected the path"):
             list(inspect_shard(path))

@@ -1,4 +1,4 @@
-"""Every head against NumPy: what it reads, gives and minimises."""
+"""Every head against NumPy: inputs, outputs and losses."""
 
 import functools
 
@@ -346,7 +346,7 @@ def test_losses_equal_numpys(head):
 
 
 @pytest.mark.parametrize("name", models())
-def test_a_head_reads_and_gives_what_it_declares(name):
+def test_inputs_and_outputs_are_those_declared(name):
     model, features = model_of(name), batch_of(name)
     outputs = model(features)
     heads = model.heads
@@ -389,7 +389,7 @@ def test_a_head_reads_and_gives_what_it_declares(name):
         ("AlbertForPretraining", "mixed_float16"),
     ],
 )
-def test_heads_give_float32_in_mixed_precision(name, policy):
+def test_outputs_are_float32_in_mixed_precision(name, policy):
     model, features = model_of(name, policy), batch_of(name)
     outputs = model(features)
     expected = expected_outputs(model, features)
@@ -527,12 +527,12 @@ def test_a_text_of_padding_alone_has_a_finite_embedding():
         ({"num_labels": 2}, "has no classes; remove num_labels=2"),
     ],
 )
-def test_arguments_that_a_model_has_not(arguments, text):
+def test_unknown_arguments_are_refused(arguments, text):
     with pytest.raises(UserError, match=text):
         AlbertForAnswerableQuestions(SMALL, **arguments)
 
 
-def test_labels_and_poolers_that_do_not_fit():
+def test_labels_and_poolers_that_do_not_fit_are_refused():
     with pytest.raises(UserError, match="needs num_labels.*is None"):
         AlbertForTokenClassification(SMALL)
     with pytest.raises(UserError, match="num_labels=2 and 3 labels do not"):

@@ -79,7 +79,7 @@ def assert_same(model, features, tolerance=1e-5, **options):
 
 
 @pytest.mark.parametrize("changes", PLANS.values(), ids=PLANS)
-def test_heads_alone_see_the_same_and_teach_the_same(changes):
+def test_outputs_and_gradients_are_those_of_the_whole(changes):
     config = override(SMALL, DROPOUT | changes)
     model = randomise(AlbertForPretraining(config))
     features = pretraining_batch(config)
@@ -88,7 +88,7 @@ def test_heads_alone_see_the_same_and_teach_the_same(changes):
 
 
 @pytest.mark.parametrize("remat", REMAT[1:])
-def test_heads_alone_with_recomputation(remat):
+def test_heads_only_with_recomputation(remat):
     config = override(SMALL, DROPOUT | PLANS["groups"])
     model = randomise(AlbertForPretraining(config, remat=remat))
     assert_same(model, pretraining_batch(config))
@@ -97,7 +97,7 @@ def test_heads_alone_with_recomputation(remat):
 @pytest.mark.parametrize(
     "name", [name for name, kind in models().items() if kind.head_names]
 )
-def test_heads_alone_of_every_model(name):
+def test_heads_only_of_every_model(name):
     kind = models()[name]
     config = override(SMALL, DROPOUT | {"num_hidden_layers": 2})
     labels = {"num_labels": 3} if kind.takes_labels() else {}
@@ -123,7 +123,7 @@ def test_a_masked_language_model_without_pooler():
     assert_same(model, pretraining_batch(config))
 
 
-def test_heads_alone_in_half_precision():
+def test_heads_only_in_half_precision():
     config = override(SMALL, DROPOUT)
     model = AlbertForPretraining(
         config, dtype=keras.DTypePolicy("mixed_bfloat16")
@@ -132,7 +132,7 @@ def test_heads_alone_in_half_precision():
     assert_same(model, pretraining_batch(config), tolerance=0.1)
 
 
-def test_heads_alone_in_a_graph_of_any_shape():
+def test_heads_only_in_a_graph_of_any_shape():
     config = override(SMALL, DROPOUT)
     model = randomise(AlbertForPretraining(config))
     features = pretraining_batch(config)
@@ -220,13 +220,13 @@ def test_rows_are_dropped_as_in_the_whole():
     )
 
 
-def test_heads_alone_and_more_is_a_mistake():
+def test_heads_only_with_other_outputs_is_refused():
     model = AlbertForPretraining(SMALL)
     with pytest.raises(UserError, match="ask for one or the other"):
         model(random_features(SMALL), heads_only=True, output_attentions=True)
 
 
-def test_no_heads_alone_is_a_mistake():
+def test_heads_only_without_heads_is_refused():
     with pytest.raises(UserError, match="AlbertModel has no heads"):
         AlbertModel(SMALL)(random_features(SMALL), heads_only=True)
 
@@ -270,7 +270,7 @@ def test_blocks_that_are_not_applied_learn_nothing():
 
 
 @pytest.mark.parametrize("count", [0, 4, 2.0, True])
-def test_a_wrong_number_of_applications_is_a_mistake(count):
+def test_a_wrong_number_of_applications_is_refused(count):
     model = AlbertForPretraining(SMALL)
     message = f"num_applications={count!r} must be a whole number from 1 to 3"
     with pytest.raises(UserError, match=message):

@@ -111,7 +111,7 @@ def test_recomputed_gradients_are_equal_in_a_graph(jit_compile):
 
 
 @pytest.mark.slow
-def test_what_is_given_on_request_has_gradients_when_recomputed():
+def test_hidden_states_and_attentions_have_gradients_when_recomputed():
     changes = DROPOUT | {"num_hidden_layers": 2}
     config = override(SMALL, changes)
     model = randomise(AlbertModel(config))
@@ -181,7 +181,6 @@ def test_only_training_is_recomputed(remat, monkeypatch):
 
 
 def test_a_block_alone_draws_its_masks_once():
-    """Not in both computations, where it is not told which ones."""
     config = override(SMALL, DROPOUT)
     block = randomise(AlbertModel(config)).encoder.blocks[0]
     hidden = tf.random.stateless_normal([3, 7, config.hidden_size], [1, 2])
@@ -305,7 +304,7 @@ for remat in REMAT:
 
 
 @pytest.mark.slow
-def test_handing_weights_on_and_recomputation_save_memory(tmp_path):
+def test_shared_use_and_recomputation_save_memory(tmp_path):
     """By TensorFlow's own count of the bytes that tensors hold."""
     root = os.path.dirname(__file__)
     done = subprocess.run(

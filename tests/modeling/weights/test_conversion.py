@@ -1,4 +1,4 @@
-"""A model's weights in a model of another sharing mode, depth or length."""
+"""convert_weights between sharing modes, depths and lengths."""
 
 import functools
 
@@ -159,7 +159,7 @@ def test_all_weights_are_taken_over_into_a_model_of_the_same_shape():
         np.testing.assert_array_equal(ours, theirs, err_msg=ours.path)
 
 
-def test_what_was_done_is_said():
+def test_copies_and_merges_are_reported():
     shared, own = built(), built(sharing="ffn")
     lines = convert_weights(shared, own)
     assert lines == [
@@ -245,7 +245,7 @@ def test_layers_of_any_number_are_merged_into_repeated_ones():
         ({"sharing": "none"}, {"num_hidden_layers": 3, "inner_group_num": 2}),
     ],
 )
-def test_depths_without_a_sense_are_refused(old, new):
+def test_depths_that_do_not_match_are_refused(old, new):
     target = randomized(built(**new), seed=2)
     before = numbers(target)
     with pytest.raises(UserError, match="The 4 blocks .* cannot become [36]"):
@@ -290,7 +290,7 @@ def test_settings_without_weights_may_differ():
     assert_equal(numbers(target), numbers(source))
 
 
-def test_a_pooler_that_only_one_has():
+def test_a_pooler_in_one_model_only():
     with_pooler = built(AlbertModel)
     without = AlbertModel(TINY, pooler=False)
     assert convert_weights(with_pooler, without) == [
@@ -355,14 +355,14 @@ def test_weights_that_differ_are_named():
 
 
 @pytest.mark.parametrize(
-    ("other", "merge", "said"),
+    ("other", "merge", "message"),
     [
         (AlbertModel, "equal", "AlbertForPretraining and AlbertModel are diff"),
         (AlbertForPretraining, "sum", "merge='sum' is not one of equal, mean"),
     ],
 )
-def test_mistakes(other, merge, said):
-    with pytest.raises(UserError, match=said):
+def test_other_classes_and_merges_are_refused(other, merge, message):
+    with pytest.raises(UserError, match=message):
         convert_weights(built(), built(other), merge)
 
 

@@ -1,4 +1,4 @@
-"""Every weight has its name in files, and filling a model is all or nothing."""
+"""Names of weights in files; filling a model is all or nothing."""
 
 import numpy as np
 import pytest
@@ -330,7 +330,7 @@ def test_repeated_weights_must_be_equal(sharing, part):
     assert f"{name} should equal {first}: they share a weight" in message
 
 
-def test_a_weight_without_a_name_is_our_own_mistake():
+def test_a_weight_without_a_name_is_an_assertion_error():
     class WithMore(AlbertForPretraining):
         def build(self):
             self.extra = self.add_weight(shape=(1,), name="extra")

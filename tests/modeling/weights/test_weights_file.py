@@ -1,4 +1,4 @@
-"""The weights file of a model directory: what is read, and what is not."""
+"""Weights files: reading, writing, and refusing damaged or unsafe ones."""
 
 import json
 import os
@@ -66,7 +66,7 @@ def refused(path):
     return text
 
 
-def test_there_and_back(tmp_path):
+def test_written_weights_are_read(tmp_path):
     rng = np.random.default_rng(1)
     arrays = {
         "albert.b": rng.normal(size=(3, 2)).astype("float32"),
@@ -119,7 +119,7 @@ def test_every_floating_form_becomes_float32(tmp_path, form):
     assert found.tobytes() == value.astype("float32").tobytes()
 
 
-def test_what_float32_cannot_hold_is_infinite(tmp_path, recwarn):
+def test_values_beyond_float32_are_infinite(tmp_path, recwarn):
     path = written(tmp_path, albert__x=[1e39, -1e300, 1.5])
     found = open_weights(path).read("albert.x")
     assert found.tolist() == [np.inf, -np.inf, 1.5]
@@ -243,7 +243,7 @@ INNER_TWICE = '{"a": {"x": 1, "x": 1, ' + ENTRY[1:] + "}"
 
 
 @pytest.mark.parametrize(
-    ("header", "data", "said"),
+    ("header", "data", "message"),
     [
         ("", b"", "invalid JSON"),
         ("{}", b"", "holds no weights"),
@@ -267,9 +267,9 @@ INNER_TWICE = '{"a": {"x": 1, "x": 1, ' + ENTRY[1:] + "}"
     ],
     ids=lambda value: ascii(value)[:30],
 )
-def test_a_malformed_file_is_refused(tmp_path, header, data, said):
+def test_a_malformed_file_is_refused(tmp_path, header, data, message):
     text = refused(file_of(tmp_path, header, data))
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         raise UserError(text)
 
 
@@ -347,7 +347,7 @@ def test_a_renamed_pickle_is_refused_and_not_run(tmp_path):
     assert trace.exists()
 
 
-def test_what_is_no_regular_file_is_refused_without_waiting(tmp_path):
+def test_pipes_and_devices_are_refused_unopened(tmp_path):
     pipe = str(tmp_path / "model.safetensors")
     os.mkfifo(pipe)
     for path in (pipe, str(tmp_path), "/dev/zero"):
@@ -379,7 +379,7 @@ def test_pickles_are_never_opened(tmp_path, names):
 
 
 @pytest.mark.parametrize(
-    ("name", "said", "option"),
+    ("name", "message", "option"),
     [
         ("pytorch_model.bin", "If you trust it", "(d)"),
         ("model.safetensors.index.json", "several safetensors files", "(d)"),
@@ -387,12 +387,13 @@ def test_pickles_are_never_opened(tmp_path, names):
         ("flax_model.msgpack", "transformers 4", "(d, from_flax=True)"),
     ],
 )
-def test_the_way_to_convert_is_a_command(tmp_path, name, said, option):
-    """It is given to a shell with a python and a transformers of our own."""
+def test_the_message_has_a_command_that_converts(
+    tmp_path, name, message, option
+):
     directory = tmp_path / "it's my $HOME"
     directory.mkdir()
     (directory / name).touch()
-    with pytest.raises(UserError, match=said) as raised:
+    with pytest.raises(UserError, match=message) as raised:
         refuse_pickle(str(directory))
     text = str(raised.value)
     assert "\n" not in text
@@ -413,7 +414,7 @@ def test_the_way_to_convert_is_a_command(tmp_path, name, said, option):
         ["model.safetensors", "model.safetensors.index.json"],
     ],
 )
-def test_what_is_left_to_others(tmp_path, names):
+def test_other_directories_are_not_refused(tmp_path, names):
     for name in names:
         (tmp_path / name).touch()
     refuse_pickle(str(tmp_path))
@@ -438,7 +439,7 @@ def test_weights_in_a_bucket_are_read_array_by_array(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("header", "data", "length", "said"),
+    ("header", "data", "length", "message"),
     [
         ({"a": entry()}, b"\0" * 5, None, "is not a readable"),
         ({"a": entry()}, b"\0" * 4, 1 << 60, "longer than the file"),
@@ -450,12 +451,12 @@ def test_weights_in_a_bucket_are_read_array_by_array(tmp_path, monkeypatch):
         ),
     ],
 )
-def test_a_bucket_is_trusted_no_more(tmp_path, header, data, length, said):
+def test_a_bucket_is_trusted_no_more(tmp_path, header, data, length, message):
     bucket = f"file://{file_of(tmp_path, header, data, length)}"
-    assert said in refused(bucket)
+    assert message in refused(bucket)
 
 
-def test_what_is_no_weights_file_in_a_bucket(tmp_path):
+def test_a_bucket_without_a_weights_file_is_refused(tmp_path):
     bucket = f"file://{tmp_path}"
     assert "model.safetensors is missing" in refused(
         f"{bucket}/model.safetensors"
@@ -466,7 +467,7 @@ def test_what_is_no_weights_file_in_a_bucket(tmp_path):
         refuse_pickle(bucket)
 
 
-def test_what_cannot_be_written_is_an_error_of_the_system(tmp_path):
+def test_a_failed_write_is_an_oserror(tmp_path):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10**4, before[1]))
     try:

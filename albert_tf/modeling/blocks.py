@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable, Mapping
 
 import keras
+from keras import KerasTensor as Tensor
 from keras import ops
 
 from albert_tf.config import ModelConfig
@@ -36,14 +37,12 @@ def _is_quantized(layer: keras.layers.Dense) -> bool:
     return layer.quantization_mode is not None
 
 
-def _wide(x: keras.KerasTensor) -> keras.KerasTensor:
+def _wide(x: Tensor) -> Tensor:
     """Returns float32, and float64 as it is."""
     return ops.cast(x, keras.backend.result_type(x.dtype, "float32"))
 
 
-def _biased_activation(
-    activation: Callable, x: keras.KerasTensor, bias: keras.KerasTensor
-) -> keras.KerasTensor:
+def _biased_activation(activation: Callable, x: Tensor, bias: Tensor) -> Tensor:
     """Returns `activation(x + bias)`, computed in at least float32."""
     return ops.cast(activation(_wide(x) + _wide(bias)), x.dtype)
 
@@ -51,13 +50,13 @@ def _biased_activation(
 def _normalized_sum(
     epsilon: float,
     rate: float,
-    output: keras.KerasTensor,
-    bias: keras.KerasTensor,
-    hidden: keras.KerasTensor,
-    gamma: keras.KerasTensor,
-    beta: keras.KerasTensor,
-    *drawing: keras.KerasTensor,
-) -> keras.KerasTensor:
+    output: Tensor,
+    bias: Tensor,
+    hidden: Tensor,
+    gamma: Tensor,
+    beta: Tensor,
+    *drawing: Tensor,
+) -> Tensor:
     """Returns the normalised `dropout(output + bias) + hidden`.
 
     Computed in at least float32.
@@ -80,9 +79,7 @@ def _normalized_sum(
     return ops.cast(normed, output.dtype)
 
 
-def _output(
-    layer: keras.layers.Dense, inner: keras.KerasTensor, training: bool
-) -> keras.KerasTensor:
+def _output(layer: keras.layers.Dense, inner: Tensor, training: bool) -> Tensor:
     """Returns the dense layer's output `[n, H]`, for `_add_and_normalize`.
 
     In training without the bias, which is added there in the same pass.
@@ -93,15 +90,15 @@ def _output(
 
 
 def _add_and_normalize(
-    output: keras.KerasTensor,
-    hidden: keras.KerasTensor,
+    output: Tensor,
+    hidden: Tensor,
     layer: keras.layers.Dense,
     dropout: ExampleDropout,
     norm: keras.layers.LayerNormalization,
-    dropout_keys: keras.KerasTensor | None,
-    rows: keras.KerasTensor | None,
+    dropout_keys: Tensor | None,
+    rows: Tensor | None,
     training: bool,
-) -> keras.KerasTensor:
+) -> Tensor:
     """Returns `[batch, n, H]`: dropout, residual connection, normalisation.
 
     Args:
@@ -173,14 +170,14 @@ class SelfAttention(ConfiguredLayer):
 
     def _context(
         self,
-        query: keras.KerasTensor,
-        key: keras.KerasTensor,
-        value: keras.KerasTensor,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
         count: int,
         length: int,
-        mask_logits: keras.KerasTensor,
+        mask_logits: Tensor,
         dropout: Callable,
-    ) -> tuple[keras.KerasTensor, keras.KerasTensor]:
+    ) -> tuple[Tensor, Tensor]:
         """Returns the context `[batch * count, H]` and attention weights.
 
         Args:
@@ -205,8 +202,8 @@ class SelfAttention(ConfiguredLayer):
         return ops.reshape(context, (-1, width)), probs
 
     def _split_heads(
-        self, x: keras.KerasTensor, length: int, order: tuple[int, ...]
-    ) -> keras.KerasTensor:
+        self, x: Tensor, length: int, order: tuple[int, ...]
+    ) -> Tensor:
         """Returns `[batch * length, H]` as (batch, length, heads, H / heads)
         in another order of these axes."""
         heads = self.config.num_attention_heads
@@ -215,14 +212,14 @@ class SelfAttention(ConfiguredLayer):
 
     def call(
         self,
-        hidden: keras.KerasTensor,
-        mask_logits: keras.KerasTensor,
-        dropout_keys: keras.KerasTensor | None = None,
+        hidden: Tensor,
+        mask_logits: Tensor,
+        dropout_keys: Tensor | None = None,
         training: bool = False,
         output_attentions: bool = False,
-        read_positions: keras.KerasTensor | None = None,
+        read_positions: Tensor | None = None,
         recompute: bool = False,
-    ) -> keras.KerasTensor | tuple[keras.KerasTensor, keras.KerasTensor]:
+    ) -> Tensor | tuple[Tensor, Tensor]:
         """Returns `[batch, seq, H]`, on request with the attention weights.
 
         The weights, `[batch, heads, seq, seq]`, are those before dropout: row
@@ -267,9 +264,7 @@ class SelfAttention(ConfiguredLayer):
         parts = (self.query, self.key, self.value, self.output_dense)
         if training and recompute and not any(map(_is_quantized, parts)):
 
-            def again(
-                mask_logits: keras.KerasTensor, *given: keras.KerasTensor
-            ) -> tuple:
+            def again(mask_logits: Tensor, *given: Tensor) -> tuple:
                 kernels, biases, states = given[:4], given[4:7], given[7:]
                 inputs = (states[0], states[-1], states[-1])
                 products = map(ops.matmul, inputs, kernels[:3])
@@ -346,11 +341,11 @@ class FeedForward(ConfiguredLayer):
 
     def call(
         self,
-        hidden: keras.KerasTensor,
-        dropout_keys: keras.KerasTensor | None = None,
+        hidden: Tensor,
+        dropout_keys: Tensor | None = None,
         training: bool = False,
-        positions: keras.KerasTensor | None = None,
-    ) -> keras.KerasTensor:
+        positions: Tensor | None = None,
+    ) -> Tensor:
         """Returns `[batch, seq, H]` for hidden `[batch, seq, H]`.
 
         Args:
@@ -407,14 +402,14 @@ class TransformerBlock(keras.layers.Layer):
 
     def call(
         self,
-        hidden: keras.KerasTensor,
-        mask_logits: keras.KerasTensor,
-        dropout_keys: keras.KerasTensor | None = None,
+        hidden: Tensor,
+        mask_logits: Tensor,
+        dropout_keys: Tensor | None = None,
         training: bool = False,
         output_attentions: bool = False,
-        read_positions: keras.KerasTensor | None = None,
+        read_positions: Tensor | None = None,
         recompute: bool = False,
-    ) -> keras.KerasTensor | tuple[keras.KerasTensor, keras.KerasTensor]:
+    ) -> Tensor | tuple[Tensor, Tensor]:
         """Returns `[batch, seq, H]`, on request with the attention weights.
 
         Arguments as SelfAttention's.

@@ -9,6 +9,7 @@ restarted at a step repeats it: nothing has to be saved.
 import math
 
 import keras
+from keras import KerasTensor as Tensor
 from keras import ops
 
 from albert_tf.modeling.kernels import fused
@@ -19,11 +20,11 @@ _MULTIPLY_1, _MULTIPLY_2 = 0x7FEB352D, 0x846CA68B
 _GOLDEN = 0x9E3779B9
 
 
-def _uint32(value: int) -> keras.KerasTensor:
+def _uint32(value: int) -> Tensor:
     return ops.convert_to_tensor(value & 0xFFFFFFFF, dtype="uint32")
 
 
-def _avalanche(bits: keras.KerasTensor) -> keras.KerasTensor:
+def _avalanche(bits: Tensor) -> Tensor:
     """Returns uint32 values whose every bit depends on every bit given."""
     bits = ops.bitwise_xor(bits, ops.right_shift(bits, _uint32(16)))
     bits = ops.multiply(bits, _uint32(_MULTIPLY_1))
@@ -32,18 +33,14 @@ def _avalanche(bits: keras.KerasTensor) -> keras.KerasTensor:
     return ops.bitwise_xor(bits, ops.right_shift(bits, _uint32(16)))
 
 
-def fold_in(
-    keys: keras.KerasTensor | None, number: int
-) -> keras.KerasTensor | None:
+def fold_in(keys: Tensor | None, number: int) -> Tensor | None:
     """Returns new keys [batch] uint32, one stream per number, if any."""
     if keys is None:
         return None
     return _avalanche(ops.add(keys, _uint32((number + 1) * _GOLDEN)))
 
 
-def example_keys(
-    seed: int, step: keras.KerasTensor, example_numbers: keras.KerasTensor
-) -> keras.KerasTensor:
+def example_keys(seed: int, step: Tensor, example_numbers: Tensor) -> Tensor:
     """Returns the keys [batch] uint32 of a step's examples.
 
     Args:
@@ -60,9 +57,7 @@ def example_keys(
     return _avalanche(ops.bitwise_xor(step_key, _avalanche(numbers)))
 
 
-def drawn_keys(
-    batch: int, generator: keras.random.SeedGenerator
-) -> keras.KerasTensor:
+def drawn_keys(batch: int, generator: keras.random.SeedGenerator) -> Tensor:
     """Returns random keys `[batch]` uint32, for training without a step."""
     return ops.cast(
         keras.random.randint((batch,), 0, 2**31 - 1, seed=generator), "uint32"
@@ -70,11 +65,8 @@ def drawn_keys(
 
 
 def dropped(
-    rate: float,
-    inputs: keras.KerasTensor,
-    keys: keras.KerasTensor,
-    rows: keras.KerasTensor | None = None,
-) -> keras.KerasTensor:
+    rate: float, inputs: Tensor, keys: Tensor, rows: Tensor | None = None
+) -> Tensor:
     """Returns `inputs` with elements set to 0, the others rescaled.
 
     Args:
@@ -116,11 +108,11 @@ class ExampleDropout(keras.layers.Layer):
 
     def call(
         self,
-        inputs: keras.KerasTensor,
-        keys: keras.KerasTensor | None = None,
+        inputs: Tensor,
+        keys: Tensor | None = None,
         training: bool = False,
-        rows: keras.KerasTensor | None = None,
-    ) -> keras.KerasTensor:
+        rows: Tensor | None = None,
+    ) -> Tensor:
         """Returns `inputs`, in training with elements set to 0.
 
         Args:
@@ -135,11 +127,8 @@ class ExampleDropout(keras.layers.Layer):
         return fused(dropped, self.rate)(inputs, *drawing)
 
     def drawing(
-        self,
-        batch: int,
-        keys: keras.KerasTensor | None,
-        rows: keras.KerasTensor | None,
-    ) -> tuple[keras.KerasTensor, ...]:
+        self, batch: int, keys: Tensor | None, rows: Tensor | None
+    ) -> tuple[Tensor, ...]:
         """Returns the arguments of `dropped` after its inputs."""
         if keys is None:
             keys = drawn_keys(batch, self.seed_generator)

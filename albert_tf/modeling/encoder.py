@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import keras
+from keras import KerasTensor as Tensor
 from keras import ops
 
 from albert_tf.config import REMAT, ModelConfig, require, sharing_plan
@@ -35,8 +36,8 @@ def _apply_in_training(
     shared_values: dict[str, tuple],
     uses_left: Mapping[str, int],
     recompute: bool,
-    hidden: keras.KerasTensor,
-) -> keras.KerasTensor | tuple[keras.KerasTensor, keras.KerasTensor]:
+    hidden: Tensor,
+) -> Tensor | tuple[Tensor, Tensor]:
     """Returns `apply(hidden)`, with `shared_use` of matrices used elsewhere.
 
     Otherwise the gradients of all applications of a shared matrix are kept
@@ -60,7 +61,7 @@ def _apply_in_training(
     # Now: in a recomputation no use will be left.
     is_last = [not uses_left[variable.path] for variable in shared]
 
-    def compute(hidden: keras.KerasTensor, *given: object) -> tuple:
+    def compute(hidden: Tensor, *given: object) -> tuple:
         weights, casts = given[: len(shared)], given[len(shared) :]
         values = list(zip(own, casts[len(shared) :], strict=True))
         returned = []
@@ -95,7 +96,7 @@ def _apply_in_training(
 
 def _cast_matrices(
     block: TransformerBlock,
-) -> list[tuple[keras.Variable, keras.KerasTensor]]:
+) -> list[tuple[keras.Variable, Tensor]]:
     """Returns a block's variables and values, matrices in the layers' type.
 
     Once for all applications: each would cast them anew. Vectors stay as they
@@ -110,7 +111,7 @@ def _cast_matrices(
     return values
 
 
-def _read(variable: keras.Variable) -> keras.KerasTensor:
+def _read(variable: keras.Variable) -> Tensor:
     """Returns a variable's value as a tensor, which a tape sees."""
     return ops.reshape(variable, variable.shape)
 
@@ -122,8 +123,8 @@ def _is_matrix(variable: keras.Variable) -> bool:
 
 
 def _applied(
-    apply: Callable, values: list[tuple], hidden: keras.KerasTensor
-) -> keras.KerasTensor | tuple[keras.KerasTensor, keras.KerasTensor]:
+    apply: Callable, values: list[tuple], hidden: Tensor
+) -> Tensor | tuple[Tensor, Tensor]:
     """Returns `apply(hidden)` with these values of its variables."""
     scope = keras.StatelessScope()
     for variable, value in values:
@@ -231,16 +232,16 @@ class AlbertEncoder(ConfiguredLayer):
 
     def call(
         self,
-        input_ids: keras.KerasTensor,
-        input_mask: keras.KerasTensor,
-        segment_ids: keras.KerasTensor,
-        dropout_keys: keras.KerasTensor | None = None,
+        input_ids: Tensor,
+        input_mask: Tensor,
+        segment_ids: Tensor,
+        dropout_keys: Tensor | None = None,
         training: bool = False,
         output_hidden_states: bool = False,
         output_attentions: bool = False,
-        read_positions: keras.KerasTensor | None = None,
+        read_positions: Tensor | None = None,
         num_applications: int | None = None,
-    ) -> dict[str, keras.KerasTensor]:
+    ) -> dict[str, Tensor]:
         """Returns the hidden states of the last layer, and more on request.
 
         Args:

@@ -6,6 +6,7 @@ from typing import Any
 
 import keras
 import numpy as np
+from keras import KerasTensor as Tensor
 from keras import ops
 
 from albert_tf.config import require
@@ -101,7 +102,7 @@ class FittableModel(keras.Model):
         y_pred: Any = None,
         sample_weight: Any = None,
         training: bool = True,
-    ) -> keras.KerasTensor:
+    ) -> Tensor:
         """Returns the loss and the layers' own losses, for Keras' `fit`.
 
         The sum of the heads' mean losses, unless `compile` was given a loss.

@@ -11,6 +11,7 @@ from typing import Any
 
 import keras
 import numpy as np
+from keras import KerasTensor as Tensor
 from keras import ops
 
 from albert_tf.config import ModelConfig, UserError, require
@@ -19,13 +20,13 @@ ENCODER_INPUTS = ("input_ids", "input_mask", "segment_ids")
 
 
 def checked_features(
-    features: Mapping[str, keras.KerasTensor],
+    features: Mapping[str, Tensor],
     config: ModelConfig,
     *,
     needed: Iterable[str],
     known: Iterable[str],
     in_graph: bool,
-) -> dict[str, keras.KerasTensor]:
+) -> dict[str, Tensor]:
     """Returns the features, with a mask of ones and segment 0 where absent.
 
     Args:
@@ -117,7 +118,7 @@ def checked_features(
     return features
 
 
-def _tensor(value: object) -> keras.KerasTensor:
+def _tensor(value: object) -> Tensor:
     if hasattr(value, "shape"):
         return value
     return ops.convert_to_tensor(value)
@@ -131,7 +132,7 @@ def in_range(
     *,
     counted: object = None,
     in_graph: bool = True,
-) -> keras.KerasTensor:
+) -> Tensor:
     """Returns the values, after a check that they are from 0 to `limit` - 1.
 
     Args:
@@ -195,11 +196,8 @@ def _is_symbolic(value: object) -> bool:
 
 
 def _asserted(
-    value: keras.KerasTensor,
-    wrong: keras.KerasTensor,
-    message: str,
-    *numbers: object,
-) -> keras.KerasTensor:
+    value: Tensor, wrong: Tensor, message: str, *numbers: object
+) -> Tensor:
     """Returns the value after an assertion, in a graph of TensorFlow."""
     if keras.backend.backend() != "tensorflow" or any(
         map(keras.backend.is_keras_tensor, (value, wrong, *numbers))

@@ -14,6 +14,7 @@ import functools
 from collections.abc import Callable
 
 import keras
+from keras import KerasTensor as Tensor
 
 
 def _is_symbolic(*arguments: object) -> bool:
@@ -166,9 +167,7 @@ def with_gradient(function: Callable, gradient: Callable) -> Callable:
     return call
 
 
-def _sum(
-    total: keras.KerasTensor, part: keras.KerasTensor
-) -> keras.KerasTensor:
+def _sum(total: Tensor, part: Tensor) -> Tensor:
     """Returns the sum in the type of its first term."""
     return total + keras.ops.cast(part, total.dtype)
 
@@ -192,8 +191,8 @@ def _shared_use(is_last: bool) -> Callable:
 
 
 def shared_use(
-    weight: keras.KerasTensor, value: keras.KerasTensor, is_last: bool
-) -> tuple[keras.KerasTensor, keras.KerasTensor]:
+    weight: Tensor, value: Tensor, is_last: bool
+) -> tuple[Tensor, Tensor]:
     """Returns a shared weight's value for one use, and the weight for the next.
 
     The gradients of the uses are added one by one in the backward pass, in
@@ -212,7 +211,7 @@ def shared_use(
     return _shared_use(is_last)(weight, value)
 
 
-def argmax(x: keras.KerasTensor) -> keras.KerasTensor:
+def argmax(x: Tensor) -> Tensor:
     """Returns the index of the largest value in the last axis, int32.
 
     The first one on TensorFlow, where Keras makes copies in four passes to

@@ -6,6 +6,7 @@ Shapes: `[batch, seq, hidden]` throughout; H is hidden_size, E embedding_size.
 from collections.abc import Callable, Mapping
 
 import keras
+from keras import KerasTensor as Tensor
 from keras import ops
 
 from albert_tf.config import ModelConfig, from_dict, to_dict
@@ -54,9 +55,7 @@ def layer_norm(
     )
 
 
-def states_at(
-    hidden: keras.KerasTensor, positions: keras.KerasTensor
-) -> keras.KerasTensor:
+def states_at(hidden: Tensor, positions: Tensor) -> Tensor:
     """Returns `[batch, n, H]` of `[batch, seq, H]` at `[batch, n]`."""
     return ops.take_along_axis(hidden, positions[..., None], axis=1)
 
@@ -122,11 +121,11 @@ class Embeddings(ConfiguredLayer):
 
     def call(
         self,
-        input_ids: keras.KerasTensor,
-        segment_ids: keras.KerasTensor,
-        dropout_keys: keras.KerasTensor | None = None,
+        input_ids: Tensor,
+        segment_ids: Tensor,
+        dropout_keys: Tensor | None = None,
         training: bool = False,
-    ) -> keras.KerasTensor:
+    ) -> Tensor:
         """Returns `[batch, seq, E]` for ids `[batch, seq]`."""
         length = ops.shape(input_ids)[1]
         words = ops.take(self.word_embeddings, input_ids, axis=0)

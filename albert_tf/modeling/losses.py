@@ -6,18 +6,16 @@ the same examples give the same loss however they were spread.
 
 import math
 
-import keras
+from keras import KerasTensor as Tensor
 from keras import ops
 
 from albert_tf.modeling.kernels import argmax, with_gradient
 
 # (weighted sum, weight), scalars.
-Pair = tuple[keras.KerasTensor, keras.KerasTensor]
+Pair = tuple[Tensor, Tensor]
 
 
-def negative_log_likelihood(
-    logits: keras.KerasTensor, labels: keras.KerasTensor
-) -> keras.KerasTensor:
+def negative_log_likelihood(logits: Tensor, labels: Tensor) -> Tensor:
     """Returns -log p(label) [...] for logits [..., classes], in float32.
 
     Not a number where there is no class of a label.
@@ -29,8 +27,8 @@ def negative_log_likelihood(
 
 
 def _likelihood(
-    logits: keras.KerasTensor, labels: keras.KerasTensor
-) -> tuple[keras.KerasTensor, keras.KerasTensor, keras.KerasTensor]:
+    logits: Tensor, labels: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     """Returns -log p(label), the largest logit and log sum exp beyond it.
 
     The two apart, or log p would lose what is small beside the largest.
@@ -47,12 +45,12 @@ def _likelihood(
 
 
 def _likelihood_gradient(
-    gradient: keras.KerasTensor,
-    peak: keras.KerasTensor,
-    log_sum: keras.KerasTensor,
-    logits: keras.KerasTensor,
-    labels: keras.KerasTensor,
-) -> keras.KerasTensor:
+    gradient: Tensor,
+    peak: Tensor,
+    log_sum: Tensor,
+    logits: Tensor,
+    labels: Tensor,
+) -> Tensor:
     """Returns (softmax - one-hot label) * gradient, in a single pass."""
     classes = ops.shape(logits)[-1]
     known = ops.logical_and(labels >= 0, labels < classes)
@@ -63,9 +61,7 @@ def _likelihood_gradient(
     return ops.cast((probs - chosen) * gradient[..., None], logits.dtype)
 
 
-def _weighted(
-    losses: keras.KerasTensor, weights: keras.KerasTensor | None
-) -> Pair:
+def _weighted(losses: Tensor, weights: Tensor | None) -> Pair:
     """Returns the pair for losses `[...]`; without weights all count 1."""
     if weights is None:
         return ops.sum(losses), ops.sum(ops.ones_like(losses))
@@ -73,9 +69,7 @@ def _weighted(
     return ops.sum(losses * weights), ops.sum(weights)
 
 
-def spread_weights(
-    weights: keras.KerasTensor, like: keras.KerasTensor
-) -> keras.KerasTensor:
+def spread_weights(weights: Tensor, like: Tensor) -> Tensor:
     """Returns float32 weights in the shape of what they weigh.
 
     Weights of fewer axes, such as one for an example, hold for all of it.
@@ -86,9 +80,7 @@ def spread_weights(
     return ops.broadcast_to(weights, ops.shape(like))
 
 
-def _row(
-    values: keras.KerasTensor, like: keras.KerasTensor
-) -> keras.KerasTensor:
+def _row(values: Tensor, like: Tensor) -> Tensor:
     """Returns values without a last axis of 1 that `like` has not.
 
     `[batch, 1]` beside `[batch]` would otherwise be compared all with all.
@@ -99,9 +91,7 @@ def _row(
 
 
 def weighted_cross_entropy(
-    logits: keras.KerasTensor,
-    labels: keras.KerasTensor,
-    weights: keras.KerasTensor | None,
+    logits: Tensor, labels: Tensor, weights: Tensor | None
 ) -> Pair:
     """Returns (sum of weight * -log p(label), sum of weights), scalars.
 
@@ -119,9 +109,7 @@ def weighted_cross_entropy(
 
 
 def weighted_squared_error(
-    predictions: keras.KerasTensor,
-    labels: keras.KerasTensor,
-    weights: keras.KerasTensor | None,
+    predictions: Tensor, labels: Tensor, weights: Tensor | None
 ) -> Pair:
     """Returns (sum of weight * squared error, sum of weights), scalars.
 
@@ -136,9 +124,7 @@ def weighted_squared_error(
 
 
 def weighted_binary_cross_entropy(
-    logits: keras.KerasTensor,
-    labels: keras.KerasTensor,
-    weights: keras.KerasTensor | None,
+    logits: Tensor, labels: Tensor, weights: Tensor | None
 ) -> Pair:
     """Returns (sum of weight * -log p(label), sum of weights), scalars.
 
@@ -153,11 +139,7 @@ def weighted_binary_cross_entropy(
     return _weighted(ops.softplus(logits) - logits * labels, weights)
 
 
-def weighted_correct(
-    logits: keras.KerasTensor,
-    labels: keras.KerasTensor,
-    weights: keras.KerasTensor,
-) -> keras.KerasTensor:
+def weighted_correct(logits: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
     """Returns the weight of the positions whose best class is the label."""
     hits = ops.equal(
         argmax(logits),

@@ -4,6 +4,7 @@ import functools
 from collections.abc import Mapping, Sequence
 
 import keras
+from keras import KerasTensor as Tensor
 from keras import ops
 
 from albert_tf.config import ModelConfig, UserError, require, to_dict
@@ -173,11 +174,11 @@ class AlbertModel(FittableModel):
 
     def encode(
         self,
-        features: dict[str, keras.KerasTensor],
-        dropout_keys: keras.KerasTensor | None = None,
+        features: dict[str, Tensor],
+        dropout_keys: Tensor | None = None,
         training: bool = False,
         **options: object,
-    ) -> dict[str, keras.KerasTensor]:
+    ) -> dict[str, Tensor]:
         """Returns the encoder's outputs for a dictionary of features.
 
         Inputs `[batch, choices, seq]` are read as batch * choices sequences,
@@ -191,11 +192,11 @@ class AlbertModel(FittableModel):
 
     def _encode(
         self,
-        features: dict[str, keras.KerasTensor],
-        dropout_keys: keras.KerasTensor | None,
+        features: dict[str, Tensor],
+        dropout_keys: Tensor | None,
         training: bool,
         **options: object,
-    ) -> dict[str, keras.KerasTensor]:
+    ) -> dict[str, Tensor]:
         """Returns the encoder's outputs for features that are checked."""
         inputs = [features[name] for name in ENCODER_INPUTS]
         if len(inputs[0].shape) == 3:
@@ -209,14 +210,14 @@ class AlbertModel(FittableModel):
 
     def call(
         self,
-        features: dict[str, keras.KerasTensor],
-        dropout_keys: keras.KerasTensor | None = None,
+        features: dict[str, Tensor],
+        dropout_keys: Tensor | None = None,
         training: bool = False,
         output_hidden_states: bool = False,
         output_attentions: bool = False,
         heads_only: bool = False,
         num_applications: int | None = None,
-    ) -> dict[str, keras.KerasTensor]:
+    ) -> dict[str, Tensor]:
         """Returns the outputs of the encoder and of every head.
 
         Args:
@@ -425,9 +426,8 @@ class AlbertModel(FittableModel):
 
 
 def _side_by_side(
-    positions: dict[str, keras.KerasTensor],
-    features: dict[str, keras.KerasTensor],
-) -> keras.KerasTensor:
+    positions: dict[str, Tensor], features: dict[str, Tensor]
+) -> Tensor:
     """Returns positions `[batch, n]`, of all features in order."""
     if positions:
         return ops.concatenate(list(positions.values()), axis=1)
@@ -436,9 +436,8 @@ def _side_by_side(
 
 
 def _states_read(
-    outputs: dict[str, keras.KerasTensor],
-    positions: dict[str, keras.KerasTensor],
-) -> dict[str, keras.KerasTensor]:
+    outputs: dict[str, Tensor], positions: dict[str, Tensor]
+) -> dict[str, Tensor]:
     """Returns the states `[batch, n, H]` at the positions, by feature."""
     if "sequence_output" in outputs:
         hidden = outputs["sequence_output"]
@@ -452,8 +451,8 @@ def _states_read(
 
 
 def _keys_of_choices(
-    dropout_keys: keras.KerasTensor, features: dict[str, keras.KerasTensor]
-) -> keras.KerasTensor:
+    dropout_keys: Tensor, features: dict[str, Tensor]
+) -> Tensor:
     """Returns keys `[batch * choices]` for keys `[batch]`."""
     choices = features["input_ids"].shape[1]
     if choices is None:

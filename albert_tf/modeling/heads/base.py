@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import keras
+from keras import KerasTensor as Tensor
 from keras import ops
 
 from albert_tf.config import ModelConfig
@@ -12,7 +12,7 @@ from albert_tf.modeling.dropout import ExampleDropout
 from albert_tf.modeling.layers import ConfiguredLayer, dense
 from albert_tf.modeling.losses import Pair, weighted_cross_entropy
 
-Tensors = dict[str, keras.KerasTensor]
+Tensors = dict[str, Tensor]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Head(ConfiguredLayer):
         self,
         encoded: Tensors,
         features: Tensors,
-        dropout_keys: keras.KerasTensor | None = None,
+        dropout_keys: Tensor | None = None,
         training: bool = False,
     ) -> Tensors:
         """Returns the outputs by name.
@@ -191,7 +191,7 @@ class DenseHead(Head):
         self,
         encoded: Tensors,
         features: Tensors,
-        dropout_keys: keras.KerasTensor | None = None,
+        dropout_keys: Tensor | None = None,
         training: bool = False,
     ) -> Tensors:
         """Returns the outputs by name."""
@@ -201,9 +201,7 @@ class DenseHead(Head):
         scores = ops.cast(self.classifier(hidden), "float32")
         return self.outputs_of(scores, features)
 
-    def outputs_of(
-        self, scores: keras.KerasTensor, features: Tensors
-    ) -> Tensors:
+    def outputs_of(self, scores: Tensor, features: Tensors) -> Tensors:
         """Returns the outputs by name, of scores `[..., width]`."""
         (output,) = self.outputs
         return {output: scores}

@@ -1,6 +1,6 @@
 """Heads of one dense layer: labels or a number for texts, choices or tokens."""
 
-import keras
+from keras import KerasTensor as Tensor
 from keras import ops
 
 from albert_tf.config import require
@@ -36,9 +36,7 @@ class RegressionHead(DenseHead):
     outputs = ("predictions",)
     labels = (Label("predictions", "label_ids", weighted_squared_error),)
 
-    def outputs_of(
-        self, scores: keras.KerasTensor, features: Tensors
-    ) -> Tensors:
+    def outputs_of(self, scores: Tensor, features: Tensors) -> Tensors:
         """Returns `predictions` `[batch]`."""
         return {"predictions": ops.squeeze(scores, -1)}
 
@@ -57,9 +55,7 @@ class MultipleChoiceHead(DenseHead):
         Label("logits", "label_ids", classes=lambda head, shape: shape[1]),
     )
 
-    def outputs_of(
-        self, scores: keras.KerasTensor, features: Tensors
-    ) -> Tensors:
+    def outputs_of(self, scores: Tensor, features: Tensors) -> Tensors:
         """Returns `logits` `[batch, choices]`."""
         ids = features["input_ids"]
         require(

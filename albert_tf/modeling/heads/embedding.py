@@ -1,15 +1,13 @@
 """Sentence embeddings: the states of a text as one vector."""
 
-import keras
+from keras import KerasTensor as Tensor
 from keras import ops
 
 from albert_tf.modeling.heads.base import Head, Tensors
 from albert_tf.modeling.layers import serializable
 
 
-def mean_of_tokens(
-    sequence_output: keras.KerasTensor, input_mask: keras.KerasTensor
-) -> keras.KerasTensor:
+def mean_of_tokens(sequence_output: Tensor, input_mask: Tensor) -> Tensor:
     """Returns the mean state of a text's tokens, float32 `[batch, H]`.
 
     Args:
@@ -42,7 +40,7 @@ class SentenceEmbeddingHead(Head):
         self,
         encoded: Tensors,
         features: Tensors,
-        dropout_keys: keras.KerasTensor | None = None,
+        dropout_keys: Tensor | None = None,
         training: bool = False,
     ) -> Tensors:
         """Returns `mean_embedding` and `cls_embedding` `[batch, H]`."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-import keras
+from keras import KerasTensor as Tensor
 from keras import ops
 
 from albert_tf.config import ModelConfig
@@ -79,7 +79,7 @@ class MaskedLMHead(Head):
         self,
         encoded: Tensors,
         features: Tensors,
-        dropout_keys: keras.KerasTensor | None = None,
+        dropout_keys: Tensor | None = None,
         training: bool = False,
     ) -> Tensors:
         """Returns `masked_lm_logits` at `masked_lm_positions`."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-import keras
+from keras import KerasTensor as Tensor
 from keras import ops
 
 from albert_tf.config import ModelConfig, require
@@ -27,7 +27,7 @@ END_NEEDS_START = (
 )
 
 
-def _float32(x: keras.KerasTensor) -> keras.KerasTensor:
+def _float32(x: Tensor) -> Tensor:
     return ops.cast(x, "float32")
 
 
@@ -63,9 +63,7 @@ class SpanHead(DenseHead):
     width = 2
     has_dropout = False
 
-    def outputs_of(
-        self, scores: keras.KerasTensor, features: Tensors
-    ) -> Tensors:
+    def outputs_of(self, scores: Tensor, features: Tensors) -> Tensors:
         """Returns `start_logits` and `end_logits` `[batch, seq]`."""
         return {"start_logits": scores[..., 0], "end_logits": scores[..., 1]}
 
@@ -159,9 +157,7 @@ class AnswerableSpanHead(Head):
             part.build((None, 2 * width))
         self.built = True
 
-    def _end_logits(
-        self, hidden: keras.KerasTensor, start: keras.KerasTensor
-    ) -> keras.KerasTensor:
+    def _end_logits(self, hidden: Tensor, start: Tensor) -> Tensor:
         """Returns unmasked `[batch, starts, seq]`.
 
         Args:
@@ -186,7 +182,7 @@ class AnswerableSpanHead(Head):
         self,
         encoded: Tensors,
         features: Tensors,
-        dropout_keys: keras.KerasTensor | None = None,
+        dropout_keys: Tensor | None = None,
         training: bool = False,
     ) -> Tensors:
         """Returns the outputs that the class names."""
@@ -195,7 +191,7 @@ class AnswerableSpanHead(Head):
         allowed = allowed * _float32(features["input_mask"])
         barred = (1.0 - allowed) * _IMPOSSIBLE
 
-        def masked(logits: keras.KerasTensor) -> keras.KerasTensor:
+        def masked(logits: Tensor) -> Tensor:
             if len(logits.shape) == 3:
                 return logits * allowed[:, None] + barred[:, None]
             return logits * allowed + barred
@@ -240,9 +236,7 @@ class AnswerableSpanHead(Head):
         return super().losses(outputs, labels, weights)
 
 
-def _likeliest(
-    logits: keras.KerasTensor, count: int
-) -> tuple[keras.KerasTensor, keras.KerasTensor]:
+def _likeliest(logits: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """Returns log-probabilities and positions `[..., count]`, best first."""
     length = ops.shape(logits)[-1]
     if isinstance(length, int):

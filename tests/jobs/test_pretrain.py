@@ -255,29 +255,37 @@ def test_shards_of_another_vocabulary_of_the_same_size(
         )
 
 
+def build_shards(directory, documents, tokenizer_dir, **changes):
+    text = "\n\n".join("\n".join(sentences) for sentences in documents)
+    (directory / "text.txt").write_text(text, encoding="utf-8")
+    build_pretraining_data(
+        [str(directory / "text.txt")],
+        str(directory / "shards"),
+        tokenizer_dir=str(tokenizer_dir),
+        config=PretrainingDataConfig(
+            document_separator="blank_line",
+            sentence_splitter="newline",
+            max_seq_length=32,
+            eval_fraction=0.2,
+            **changes,
+        ),
+        masking=MaskingConfig(),
+    )
+    return str(directory / "shards")
+
+
 @pytest.mark.slow
 def test_static_shards_train_too(
     small_config, tiny_directory, sentences, tmp_path
 ):
-    text = "\n\n".join("\n".join(sentences[n : n + 8]) for n in range(300))
-    (tmp_path / "text.txt").write_text(text, encoding="utf-8")
-    build_pretraining_data(
-        [str(tmp_path / "text.txt")],
-        str(tmp_path / "shards"),
-        tokenizer_dir=str(tiny_directory),
-        config=PretrainingDataConfig(
-            document_separator="blank_line",
-            sentence_splitter="newline",
-            record_kind="static",
-            max_seq_length=32,
-            eval_fraction=0.2,
-        ),
-        masking=MaskingConfig(),
+    documents = [sentences[n : n + 8] for n in range(300)]
+    shards = build_shards(
+        tmp_path, documents, tiny_directory, record_kind="static"
     )
     config = override(
         small_config, {"num_train_steps": 2, "precision": "bfloat16"}
     )
-    evaluation = run(config, str(tmp_path / "shards"), tmp_path / "run")
+    evaluation = run(config, shards, tmp_path / "run")
     assert 4 < evaluation["masked_lm_loss"] < 6
 
 
@@ -338,20 +346,7 @@ def test_it_learns(small_config, tiny_directory, tmp_path):
         f"{words[(n + 3) % 8]} {'(first)' if n % 8 == 0 else ''}."
         for n in range(64)
     ]
-    text = "\n\n".join("\n".join(sentences[n:]) for n in range(48))
-    (tmp_path / "text.txt").write_text(text)
-    build_pretraining_data(
-        [str(tmp_path / "text.txt")],
-        str(tmp_path / "shards"),
-        tokenizer_dir=str(tiny_directory),
-        config=PretrainingDataConfig(
-            document_separator="blank_line",
-            sentence_splitter="newline",
-            max_seq_length=32,
-            eval_fraction=0.2,
-        ),
-        masking=MaskingConfig(),
-    )
+    documents = [sentences[n:] for n in range(48)]
     config = override(
         small_config,
         {
@@ -365,7 +360,8 @@ def test_it_learns(small_config, tiny_directory, tmp_path):
             "eval_steps": 0,
         },
     )
-    evaluation = run(config, str(tmp_path / "shards"), tmp_path / "run")
+    shards = build_shards(tmp_path, documents, tiny_directory)
+    evaluation = run(config, shards, tmp_path / "run")
     assert (
         evaluation["masked_lm_accuracy"]
         > 2 * evaluation["most_frequent_token_accuracy"]

@@ -2,6 +2,6 @@
 
 import os
 
-# TensorFlow reads this when it is imported: errors only. Its start-up remarks
-# would bury what a program has to say.
+# TensorFlow reads this when it is imported: errors only. Its start-up log
+# would bury the output of programs.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")

@@ -61,7 +61,7 @@ def test_every_worker_knows_the_same_cluster():
     assert len(set(workers)) == 3
 
 
-def test_what_the_others_say_on_the_error_stream_is_shown_too():
+def test_error_streams_of_all_workers_are_shown():
     # Each line in one piece, also where Python does not buffer: print would
     # write it in two, and another worker's could come between.
     script = "os.write(1, b'out\\n'); os.write(2, b'err\\n')"

@@ -1,4 +1,4 @@
-"""The supervisor, and what passes signals on."""
+"""The supervisor: restarts, progress and signals."""
 
 import re
 import signal
@@ -47,7 +47,7 @@ def counting(path, then):
 
 
 @pytest.mark.parametrize("status", [0, 1, 17])
-def test_an_end_that_no_restart_helps_is_handed_on(tmp_path, status):
+def test_an_exit_status_that_no_restart_helps_is_returned(tmp_path, status):
     script = counting(tmp_path / "runs", f"sys.exit({status})")
     assert supervised(script=script) == (status, [])
     assert (tmp_path / "runs").read_text() == "1"

@@ -1,4 +1,4 @@
-"""What models say of examples, put together from batches."""
+"""Scores of examples, collected from batches."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ CONFIG = FeatureConfig(max_seq_length=32)
 
 
 class Trainer:
-    """Says of each row how many tokens it has, or what `wrong` has instead."""
+    """Predicts the number of tokens of each row, or its value in `wrong`."""
 
     def __init__(self, wrong=None):
         self.wrong = wrong or {}
@@ -68,7 +68,7 @@ def test_scores_are_in_the_order_of_the_examples(evaluated, tiny_tokenizer):
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_outputs_that_are_no_numbers_are_no_answers(
+def test_outputs_that_are_not_finite_are_refused(
     evaluated, tiny_tokenizer, value
 ):
     fourth = lengths(evaluated, tiny_tokenizer)[3]

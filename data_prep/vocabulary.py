@@ -320,13 +320,13 @@ def _explain(exit_code: int, error: str, vocab_size: int) -> str:
     if match := re.search(r"too high .* value <= (\d+)", error):
         return (
             f"vocab_size={vocab_size} is more than the text has pieces for; "
-            f"the largest possible is {match[1]}."
+            f"the maximum is {match[1]}."
         )
     if match := re.search(r"required_chars\. \d+ vs (\d+)", error):
         return (
             f"vocab_size={vocab_size} is too small for the special pieces and "
-            f"the text's characters; the least is {match[1]}, or fewer with a "
-            f"lower character_coverage."
+            f"the text's characters; the minimum is {match[1]}, or fewer "
+            "with a lower character_coverage."
         )
     return f"SentencePiece cannot train: {' '.join(error.split())}"
 

@@ -1,4 +1,4 @@
-"""Takes the marks out of Markdown: `clean_markdown_lines`.
+"""Strips the marks of Markdown: `clean_markdown_lines`.
 
 Line by line, so that a file of any size can pass.
 """
@@ -7,8 +7,8 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
-# A comment or fenced code of more characters is kept as text: whatever
-# opens it was no mark, or its end was forgotten.
+# A comment or fenced code of more characters stays as text: its opening was no
+# mark, or its end was forgotten.
 MAX_SPAN_CHARS = 200_000
 
 _COMMENT_OPENS, _COMMENT_CLOSES = "<!--", "-->"
@@ -20,15 +20,15 @@ _BLANKS = " \t"
 # least three of the second.
 _RULE_CHARACTERS = "-*_=|: \t"
 _RULE_MARKS = "-*_="
-# What begins a line that `_without_line_marks` can change.
+# The first characters of lines with line marks.
 _LINE_MARKS = frozenset("#>*+-_=|:")
 
 _HEADING = re.compile(r" {0,3}#{1,6}[ \t]+")
 _QUOTATION = re.compile(r"^[ \t]*(?:>[ \t]?)+")
 _LIST_ITEM = re.compile(r"^[ \t]*[*+-][ \t]+")
 
-# What goes wherever it stands: a character that every match holds, the
-# pattern, what is left.
+# Inline marks: a character that every match holds, the pattern, the
+# replacement.
 _INLINE: tuple[tuple[str, re.Pattern[str], str], ...] = tuple(
     (character, re.compile(pattern), replacement)
     for character, pattern, replacement in (

@@ -47,30 +47,30 @@ class CorpusReport:
         counts: `lines`, `documents`, `characters`, `bad_lines`, lines per
             fault (see FAULTS) and harmless events. A line with several
             faults is one bad line. An empty file is one bad line too.
-        first_places: the first location of each fault: "path, line 3".
+        first_locations: the first location of each fault: "path, line 3".
     """
 
     counts: Counter[str] = dataclasses.field(default_factory=Counter)
-    first_places: dict[str, str] = dataclasses.field(default_factory=dict)
+    first_locations: dict[str, str] = dataclasses.field(default_factory=dict)
     # The last location of each fault, and under "" that of any.
-    _last_places: dict[str, str] = dataclasses.field(
+    _last_locations: dict[str, str] = dataclasses.field(
         default_factory=dict, repr=False, compare=False
     )
 
     def fault(self, reason: str, path: str, line: int) -> None:
         """Counts a fault of a line, once however often it occurs there."""
-        place = f"{path}, line {line}"
-        self.counts[reason] += self._last_places.get(reason) != place
-        self.counts["bad_lines"] += self._last_places.get("") != place
-        self._last_places |= {reason: place, "": place}
-        self.first_places.setdefault(reason, place)
+        location = f"{path}, line {line}"
+        self.counts[reason] += self._last_locations.get(reason) != location
+        self.counts["bad_lines"] += self._last_locations.get("") != location
+        self._last_locations |= {reason: location, "": location}
+        self.first_locations.setdefault(reason, location)
 
     def merge(self, other: "CorpusReport") -> None:
         """Adds the report of files that come after those of this one."""
         self.counts.update(other.counts)
-        for reason, place in other.first_places.items():
-            self.first_places.setdefault(reason, place)
-        self._last_places |= other._last_places
+        for reason, location in other.first_locations.items():
+            self.first_locations.setdefault(reason, location)
+        self._last_locations |= other._last_locations
 
     @property
     def bad_fraction(self) -> float:
@@ -82,8 +82,8 @@ class CorpusReport:
         if not self.counts["bad_lines"]:
             return ""
         faults = ", ".join(
-            f"{self.counts[reason]} {FAULTS[reason][0]} (first: {place})"
-            for reason, place in self.first_places.items()
+            f"{self.counts[reason]} {FAULTS[reason][0]} (first: {location})"
+            for reason, location in self.first_locations.items()
         )
         return (
             f"Bad lines: {self.counts['bad_lines']} of {self.counts['lines']} "
@@ -92,7 +92,9 @@ class CorpusReport:
 
     def check(self, max_bad_fraction: float) -> None:
         """Raises UserError if the share of bad lines is above the allowed."""
-        remedies = ", ".join(FAULTS[reason][1] for reason in self.first_places)
+        remedies = ", ".join(
+            FAULTS[reason][1] for reason in self.first_locations
+        )
         require(
             self.bad_fraction <= max_bad_fraction,
             f"{self.describe_faults()}; max_bad_fraction={max_bad_fraction:g} "

@@ -261,7 +261,7 @@ def _piece_end(text: str, begin: int, size: int = _MAX_CHARS) -> int:
 
 
 def _with_short_lines(text: str) -> str:
-    """Returns a text whose long lines are broken."""
+    """Returns a text with long lines broken."""
     lines = []
     for line in text.split("\n"):
         while len(line) > _MAX_CHARS:

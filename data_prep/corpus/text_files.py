@@ -79,7 +79,7 @@ def _is_gzipped(path: str, file: io.BufferedReader) -> bool:
 
 
 class _Raw(io.RawIOBase):
-    """A binary file that gives what it can, however it was opened."""
+    """A binary file of any kind, as one that can be buffered."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -97,7 +97,7 @@ class _Raw(io.RawIOBase):
 
 
 class _Unpacking(_Raw):
-    """What a gzipped file holds, as far as it can be unpacked."""
+    """The content of a gzipped file, as far as it can be unpacked."""
 
     def __init__(self, file: BinaryIO, on_damage: Callable[[], None]) -> None:
         super().__init__(gzip.GzipFile(fileobj=file, mode="rb"))
@@ -114,8 +114,8 @@ class _Unpacking(_Raw):
 class HashedFile(_Raw):
     """A binary file that is hashed and counted while it is read.
 
-    As a context it reads at its end what is left, so that `num_bytes` and
-    `sha256` are of the whole file; an error on the way leaves it unread.
+    As a context it reads the rest at its end, so that `num_bytes` and `sha256`
+    are of the whole file; after an error it does not.
     """
 
     def __init__(self, file: BinaryIO) -> None:
@@ -125,7 +125,7 @@ class HashedFile(_Raw):
 
     @property
     def sha256(self) -> str:
-        """The digest of what was read, in hexadecimal digits."""
+        """The digest of the bytes read, in hexadecimal digits."""
         return self._digest.hexdigest()
 
     def _read(self, size: int) -> bytes:

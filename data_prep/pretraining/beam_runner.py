@@ -132,7 +132,9 @@ class BeamRunner(contextlib.AbstractContextManager):
             row = rows[number]
             if "error" in row:
                 raise UserError(row["error"])
-            report = CorpusReport(Counter(row["counts"]), row["first_places"])
+            report = CorpusReport(
+                Counter(row["counts"]), row["first_locations"]
+            )
             stored = row["name"], row["num_bytes"], row["sha256"]
             yield FileSurvey(*stored, report, sample)
             sample = CorpusSample()
@@ -278,7 +280,7 @@ def _survey(
         "num_bytes": survey.num_bytes,
         "sha256": survey.sha256,
         "counts": dict(survey.report.counts),
-        "first_places": dict(survey.report.first_places),
+        "first_locations": dict(survey.report.first_locations),
     }
     return number, row, survey.sample.to_json()
 

@@ -123,7 +123,12 @@ class BuildDirectory:
         names = self.files.sizes(self.path)
         splitter = os.path.basename(self.splitter_path)
         foreign = [
-            *(n for n in names if _SHARD.fullmatch(n) or n == splitter),
+            *(
+                name
+                for name in names
+                if _SHARD.fullmatch(unfinished(name) or name)
+                or name == splitter
+            ),
             *(f".work/{n}" for n in work if n != _LOCK and not unfinished(n)),
             *(
                 f"{TOKENIZER_DIRECTORY}/{n}"

@@ -97,12 +97,12 @@ def build_warnings(
     sample: CorpusSample,
     tokenizer: Tokenizer,
 ) -> list[str]:
-    """Returns a line for each share that is too large, with what to set.
+    """Returns a line for each share that is too large, with a remedy.
 
     Args:
         estimate: of the build.
         config: how a corpus becomes records.
-        forms: of the corpus' files, see `corpus.CorpusFile`.
+        forms: of the corpus' files, see `forms.CorpusFile`.
         sample: of the corpus.
         tokenizer: of the records.
     """

@@ -170,8 +170,8 @@ def test_foreign_directory_is_left_alone(tmp_path, sentences):
 @pytest.mark.parametrize(
     ("vocab_size", "expected"),
     [
-        (5000, r"vocab_size=5000 is more than .* largest possible is (\d+)\.$"),
-        (20, r"vocab_size=20 is too small .*; the least is (\d+), or"),
+        (5000, r"vocab_size=5000 is more than .* the maximum is (\d+)\.$"),
+        (20, r"vocab_size=20 is too small .*; the minimum is (\d+), or"),
     ],
 )
 def test_size_that_does_not_suit(

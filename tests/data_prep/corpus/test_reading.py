@@ -106,7 +106,7 @@ def test_header_lines_are_skipped_in_every_file(tmp_path):
     documents = read(a, b, c, d, skip=3, report=report)
     assert [d.paragraphs for d in documents] == [("one",), ("two",), ("j",)]
     assert report.counts["lines"] == 1 + 2 + 1 + 1
-    assert report.first_places == {
+    assert report.first_locations == {
         "bad/control_characters": f"{b}, line 5",
         "bad/empty_documents": f"{d}, line 1",
     }
@@ -211,7 +211,7 @@ def test_what_is_not_utf8_is_replaced(tmp_path):
     (document,) = read(path, report=report)
     assert document.paragraphs == ("café", "caf\ufffd noir\ufffd")
     assert report.counts["bad/not_utf8"] == 1
-    assert report.first_places == {"bad/not_utf8": f"{path}, line 2"}
+    assert report.first_locations == {"bad/not_utf8": f"{path}, line 2"}
     assert report.bad_fraction == 0.5
 
 
@@ -242,7 +242,7 @@ def test_an_empty_file_is_a_bad_line(tmp_path, name, text, lines):
             "bad_lines": 1,
             "bad/empty_documents": 1,
         }
-        assert report.first_places["bad/empty_documents"].startswith(path)
+        assert report.first_locations["bad/empty_documents"].startswith(path)
 
 
 def gzipped(lines, level=6):
@@ -262,7 +262,8 @@ def test_a_cut_gzip_keeps_what_could_be_read(tmp_path):
     assert lines[len(whole)].startswith(document.paragraphs[-1])
     assert report.counts["bad/cut_gzip"] == 1
     assert (
-        report.first_places["bad/cut_gzip"] == f"{path}, line {len(whole) + 1}"
+        report.first_locations["bad/cut_gzip"]
+        == f"{path}, line {len(whole) + 1}"
     )
 
 
@@ -523,7 +524,7 @@ def test_a_survey_is_an_account_of_reading(tmp_path):
     sequential = CorpusReport()
     read(*paths, separator="file", report=sequential)
     assert whole == sequential
-    assert list(whole.first_places) == list(sequential.first_places)
+    assert list(whole.first_locations) == list(sequential.first_locations)
 
 
 def test_bytes_that_are_not_read_are_surveyed_too(tmp_path):
@@ -552,18 +553,23 @@ def test_a_file_that_stays_is_read_checked_as_unchecked(tmp_path, pack):
 LINES = [f"{hashlib.sha256(b'%d' % n).hexdigest()}\n\n" for n in range(9000)]
 
 
-@pytest.mark.parametrize("name", ["a.txt", "a.txt.gz"])
+CHANGES = {
+    "end cut": lambda data: data[:-1],
+    "half": lambda data: data[: len(data) // 2],
+    "empty": lambda data: b"",
+    "line added": lambda data: data + b"\n",
+    "a bit": lambda data: data[:-9] + bytes([data[-9] ^ 1]) + data[-8:],
+    # Above what is read in advance of the first document.
+    "middle": lambda data: data[:300_000] + b"0123" + data[300_004:],
+}
+
+
 @pytest.mark.parametrize(
-    "change",
+    ("name", "change"),
     [
-        lambda data: data[:-1],
-        lambda data: data[: len(data) // 2],
-        lambda data: b"",
-        lambda data: data + b"\n",
-        lambda data: data + data,
-        lambda data: data[:-9] + bytes([data[-9] ^ 1]) + data[-8:],
-        # Above what is read in advance of the first document.
-        lambda data: data[:300_000] + b"0123" + data[300_004:],
+        *(("a.txt", change) for change in CHANGES),
+        ("a.txt.gz", "end cut"),
+        ("a.txt.gz", "middle"),
     ],
 )
 def test_a_file_that_changes_is_noticed_at_its_end(tmp_path, name, change):
@@ -571,11 +577,12 @@ def test_a_file_that_changes_is_noticed_at_its_end(tmp_path, name, change):
     data = gzip.compress(data) if name[-2:] == "gz" else data
     path = write(tmp_path / name, data)
     sha256 = hashlib.sha256(data).hexdigest()
+    changed = CHANGES[change](data)
     documents = checked(path, sha256)
     next(documents)
     # Written anew, as an editor does: what is open stays whole.
     os.remove(path)
-    write(tmp_path / name, change(data))
+    write(tmp_path / name, changed)
     assert len(list(documents)) == 8998
     message = r"a\.txt(\.gz)? has changed while the build was at .* start again"
     with pytest.raises(UserError, match=message):
@@ -584,7 +591,7 @@ def test_a_file_that_changes_is_noticed_at_its_end(tmp_path, name, change):
     write(tmp_path / name, data)
     documents = checked(path, sha256)
     next(documents)
-    write(tmp_path / name, change(data))
+    write(tmp_path / name, changed)
     with pytest.raises(UserError, match=message):
         list(documents)
 

@@ -4,7 +4,12 @@ import pytest
 
 from albert_tf.config import MaskingConfig, PretrainingDataConfig, UserError
 from data_prep.corpus.sample import CorpusSample
-from data_prep.pretraining.build_estimate import BuildEstimate, build_warnings
+from data_prep.corpus.sentences import NewlineSplitter, PunktSplitter
+from data_prep.pretraining.build_estimate import (
+    BuildEstimate,
+    build_warnings,
+    sentence_end_warnings,
+)
 from data_prep.pretraining.pretraining_data import build_pretraining_data
 
 
@@ -124,6 +129,24 @@ def test_warnings_name_the_settings_that_matter(
         tokenizer=tiny_tokenizer,
     )
     assert [line[line.index("consider") :] for line in lines] == said
+
+
+def test_text_without_sentence_ends_is_warned_of():
+    thai = "แม่ไปตลาด ซื้อปลา " * 40
+    config = PretrainingDataConfig()
+    sample = CorpusSample()
+    sample.add("thai", (thai, thai))
+    splitter = PunktSplitter.train([thai])
+    assert list(sentence_end_warnings(sample, splitter, config)) == [
+        "Warning: about 100% of the text (such as thai) has no sentence ends "
+        "in 200 characters and more, so that segments will begin and end in "
+        "mid-sentence: put each sentence on a line and give "
+        "--sentence_splitter=newline."
+    ]
+    lines = PretrainingDataConfig(sentence_splitter="newline")
+    assert not list(sentence_end_warnings(sample, NewlineSplitter(), lines))
+    sample.add("english", ("It is a sentence. " * 200,))
+    assert not list(sentence_end_warnings(sample, splitter, config))
 
 
 def test_one_document_is_not_held_out_by_another_fraction(build, sentences):

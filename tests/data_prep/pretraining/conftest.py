@@ -1,0 +1,55 @@
+"""Small builds of pretraining data."""
+
+import pytest
+
+from albert_tf.config import MaskingConfig, PretrainingDataConfig
+from data_prep.pretraining.pretraining_data import (
+    build_pretraining_data,
+    no_progress,
+)
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory, sentences):
+    """Eight files of some 100 sentences, and two files that yield nothing."""
+    directory = tmp_path_factory.mktemp("corpus")
+    for number in range(8):
+        part = sentences[number * 100 : (number + 1) * 100]
+        paragraphs = [" ".join(part[i : i + 4]) for i in range(0, 100, 4)]
+        path = directory / "books" / f"{number}.txt"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("\n\n".join(paragraphs), encoding="utf-8")
+    (directory / "books" / "one.txt").write_text("Only one sentence")
+    (directory / "empty.txt").write_text("\n")
+    return str(directory)
+
+
+@pytest.fixture
+def build(corpus, tiny_directory, tmp_path):
+    """Builds with small settings; keywords change them."""
+
+    def call(
+        output="out",
+        inputs=(corpus,),
+        masking=MaskingConfig(),
+        eval_inputs=(),
+        workers=1,
+        progress=no_progress,
+        log=lambda line: None,
+        max_bad_fraction=0.1,
+        **config,
+    ):
+        return build_pretraining_data(
+            list(inputs),
+            str(tmp_path / output),
+            tokenizer_dir=str(tiny_directory),
+            config=PretrainingDataConfig(**{"max_seq_length": 48} | config),
+            masking=masking,
+            eval_inputs=list(eval_inputs),
+            max_bad_fraction=max_bad_fraction,
+            workers=workers,
+            progress=progress,
+            log=log,
+        )
+
+    return call

@@ -1,0 +1,279 @@
+"""Builds that are interrupted, killed, repeated or refused."""
+
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import sys
+
+import pytest
+from build_helpers import digests, work_in_pieces
+
+from albert_tf.config import MaskingConfig, UserError
+from albert_tf.records.shards import open_shards
+from data_prep.pretraining import (
+    build_plan,
+    local_runner,
+    pretraining_data,
+)
+from data_prep.pretraining.build_directory import BuildDirectory
+
+
+def test_a_finished_directory_is_left_as_it_is(build, tmp_path):
+    metadata = build()
+    before = {
+        path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()
+    }
+    os.mkdir(tmp_path / "out" / ".work")
+    assert build() == metadata
+    assert before == {
+        path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()
+    }
+
+
+def test_a_directory_of_other_settings_is_refused(build, tmp_path, corpus):
+    build()
+    with pytest.raises(
+        UserError, match="random_seed: 5 here, 12345 there.*another output"
+    ):
+        build(random_seed=5)
+    with pytest.raises(UserError, match=r"inputs\.train\.num_files: 1 here"):
+        build(inputs=[f"{corpus}/books/0.txt"])
+    # What does not touch dynamic records is no other setting.
+    build(masking=MaskingConfig(max_ngram=1))
+    build("static", record_kind="static")
+    with pytest.raises(UserError, match=r"masking\.max_ngram: 1 here, 3"):
+        build(
+            "static", record_kind="static", masking=MaskingConfig(max_ngram=1)
+        )
+
+
+def test_an_interrupted_build_goes_on_with_the_shards_that_are_missing(
+    build, tmp_path, monkeypatch
+):
+    work_in_pieces(monkeypatch)
+    build("whole", num_shards=3)
+    written = []
+    write_shard = local_runner.write_shard
+
+    def failing(path, records):
+        if len(written) == 1:
+            (tmp_path / "out" / "train-00001-of-00003.tfrecord.tmp-1").touch()
+            raise OSError("disk full")
+        written.append(os.path.basename(path))
+        return write_shard(path, records)
+
+    monkeypatch.setattr(local_runner, "write_shard", failing)
+    with pytest.raises(OSError, match="disk full"):
+        build("out", num_shards=3)
+    with pytest.raises(UserError, match="unfinished"):
+        open_shards(tmp_path / "out", "train")
+
+    def counting(path, records):
+        written.append(os.path.basename(path))
+        return write_shard(path, records)
+
+    def refusing(*arguments):
+        raise AssertionError("A part is made again.")
+
+    monkeypatch.setattr(local_runner, "write_shard", counting)
+    monkeypatch.setattr(local_runner.PartWriter, "finish", refusing)
+    build("out", num_shards=3)
+    assert written == [f"train-{n:05}-of-00003.tfrecord" for n in range(3)]
+    assert digests(tmp_path / "out") == digests(tmp_path / "whole")
+
+
+def test_an_interrupted_build_goes_on_with_the_parts_that_are_missing(
+    build, tmp_path, monkeypatch
+):
+    work_in_pieces(monkeypatch)
+    finish = local_runner.PartWriter.finish
+    finished = []
+    most = 10**6
+
+    def counting(writer, counts):
+        if len(finished) == most:
+            raise OSError("disk full")
+        finished.append(writer)
+        finish(writer, counts)
+
+    monkeypatch.setattr(local_runner.PartWriter, "finish", counting)
+    build("whole")
+    number_of_parts = len(finished)
+    finished.clear()
+    most = 4
+    with pytest.raises(OSError, match="disk full"):
+        build("out")
+    most = 10**6
+    build("out")
+    assert len(finished) == number_of_parts > 8
+    assert digests(tmp_path / "out") == digests(tmp_path / "whole")
+
+
+def test_a_shard_that_was_damaged_meanwhile_is_made_again(
+    build, tmp_path, monkeypatch
+):
+    build("whole", num_shards=2)
+    with monkeypatch.context() as patch:
+        patch.setattr(pretraining_data, "make_metadata", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            build(num_shards=2)
+    shard = tmp_path / "out" / "train-00001-of-00002.tfrecord"
+    shard.write_bytes(bytes(len(shard.read_bytes())))
+    build(num_shards=2)
+    assert digests(tmp_path / "out") == digests(tmp_path / "whole")
+
+
+def test_a_build_is_not_continued_with_other_settings(
+    build, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(
+        local_runner, "write_shard", lambda path, records: 1 / 0
+    )
+    with pytest.raises(ZeroDivisionError):
+        build()
+    monkeypatch.undo()
+    with pytest.raises(
+        UserError, match=r"begun with other settings \(settings"
+    ):
+        build(random_seed=3)
+    build()
+
+
+def test_two_builds_do_not_share_a_directory(build, tmp_path):
+    os.makedirs(tmp_path / "out" / ".work")
+    lock = os.open(tmp_path / "out/.work/lock", os.O_CREAT | os.O_RDWR)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    with pytest.raises(
+        UserError, match=r"out/\.work is in use by .* --output_"
+    ):
+        build()
+    os.close(lock)
+    build()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "train-00000-of-00001.tfrecord",
+        "punkt.json",
+        "tokenizer/spiece.model",
+        ".work/notes.txt",
+    ],
+)
+def test_files_of_others_are_refused_before_the_survey(
+    build, monkeypatch, tmp_path, name
+):
+    path = tmp_path / "out" / name
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"precious")
+    (tmp_path / "out" / "mine.txt").write_text("mine")
+    with monkeypatch.context() as patch:
+        patch.setattr(pretraining_data, "make_plan", None)
+        with pytest.raises(UserError, match=f"out holds {name} but no meta"):
+            build()
+    assert path.read_bytes() == b"precious"
+    path.unlink()
+    build()
+    assert (tmp_path / "out" / "mine.txt").read_text() == "mine"
+
+
+PROGRAM = """
+import contextlib, sys
+from albert_tf.config import MaskingConfig, PretrainingDataConfig
+from data_prep.pretraining import build_plan
+from data_prep.pretraining.pretraining_data import build_pretraining_data
+build_plan._MIN_UNIT_CHARS = build_plan._MAX_UNIT_CHARS = 1500
+@contextlib.contextmanager
+def progress(unit):
+    yield lambda *done, **beside: print(unit, flush=True)
+if __name__ == '__main__':
+    build_pretraining_data([sys.argv[1]], sys.argv[2],
+        tokenizer_dir=sys.argv[3], progress=progress,
+        workers=int(sys.argv[4]),
+        config=PretrainingDataConfig(max_seq_length=48,
+            num_shards=6, eval_fraction=0.3),
+        masking=MaskingConfig())
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_killed_build_goes_on(
+    build, tmp_path, corpus, tiny_directory, monkeypatch, workers
+):
+    keywords = {"num_shards": 6, "eval_fraction": 0.3}
+    build("whole", **keywords)
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    arguments = [corpus, str(tmp_path / "out"), str(tiny_directory)]
+    # Killed while files, units and shards are at work, one after the other.
+    for unit, lines in [(b"files", 2), (b"char", 3), (b"char", 5), (b"sh", 2)]:
+        with subprocess.Popen(
+            [sys.executable, program, *arguments, str(workers)],
+            env=os.environ | {"PYTHONPATH": ":".join(sys.path)},
+            stdout=subprocess.PIPE,
+        ) as process:
+            for line in process.stdout:
+                lines -= line.startswith(unit)
+                if not lines:
+                    break
+            process.send_signal(signal.SIGKILL)
+            assert lines == 0
+        assert not (tmp_path / "out" / "metadata.json").exists()
+    monkeypatch.setattr(build_plan, "_MAX_UNIT_CHARS", 1500)
+    monkeypatch.setattr(build_plan, "_MIN_UNIT_CHARS", 1500)
+    build("out", **keywords)
+    assert digests(tmp_path / "out") == digests(tmp_path / "whole")
+
+
+def test_nothing_temporary_is_left(build, monkeypatch, tmp_path):
+    with monkeypatch.context() as patch:
+        patch.setattr(BuildDirectory, "check_room", None)
+        with pytest.raises(TypeError):
+            build()
+    names = ["metadata.json", "tokenizer/spiece.model", ".work/part-000001-0"]
+    for name in names:
+        path = tmp_path / "out" / f"{name}.tmp-123"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("half")
+    notes = tmp_path / "out" / "notes.tmp-7"
+    notes.write_text("somebody's")
+    build()
+    assert list((tmp_path / "out").rglob("*.tmp-*")) == [notes]
+
+
+@pytest.mark.parametrize("level", ["none", "paragraphs"])
+def test_a_corpus_that_changes_meanwhile_is_refused(
+    build, tmp_path, corpus, monkeypatch, level
+):
+    shutil.copytree(corpus, tmp_path / "corpus")
+    changed = tmp_path / "corpus" / "books" / "7.txt"
+    text = changed.read_text()
+    save = BuildDirectory.save_tokenizer
+
+    def saving(*arguments):
+        save(*arguments)
+        changed.write_text(text.replace("the", "eht", 1))
+
+    monkeypatch.setattr(BuildDirectory, "save_tokenizer", saving)
+    inputs = [str(tmp_path / "corpus")]
+    with pytest.raises(UserError, match=r"7\.txt has changed while"):
+        build(inputs=inputs, remove_duplicates=level)
+    assert not (tmp_path / "out" / "metadata.json").exists()
+    monkeypatch.undo()
+    # What was begun was begun with another text.
+    with pytest.raises(UserError, match="begun with other settings"):
+        build(inputs=inputs, remove_duplicates=level)
+    changed.write_text(text)
+    build(inputs=inputs, remove_duplicates=level)
+
+
+def test_a_directory_made_again_learns_anew(build, tmp_path, corpus):
+    # In one process: what was learned of another corpus is not used.
+    build("out", [f"{corpus}/books/[0-3].txt"])
+    shutil.rmtree(tmp_path / "out")
+    build("out", [f"{corpus}/books/[4-7].txt"])
+    build("anew", [f"{corpus}/books/[4-7].txt"])
+    assert digests(tmp_path / "out") == digests(tmp_path / "anew")

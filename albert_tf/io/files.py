@@ -78,8 +78,7 @@ def replacing(path: Path) -> Iterator[IO]:
     before stays.
     """
     path = os.fspath(path)
-    # Processes on several machines may write one path at the same time.
-    temporary = f"{path}{_TEMPORARY}{uuid.uuid4().int}"
+    temporary = temporary_name(path)
     try:
         try:
             file = open(temporary, "wb")
@@ -203,6 +202,14 @@ def _files_below(directory: str, within: str = "") -> Iterator[str]:
             yield from _files_below(directory, path)
         else:
             yield path
+
+
+def temporary_name(path: str) -> str:
+    """Returns a new name for a file until it is complete.
+
+    Processes on several machines may write one path at the same time.
+    """
+    return f"{path}{_TEMPORARY}{uuid.uuid4().int}"
 
 
 def unfinished(name: str) -> str:

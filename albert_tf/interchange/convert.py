@@ -139,14 +139,15 @@ def convert(
 
 def _check_separate(to_path: str, from_path: str, tokenizer: str) -> None:
     """Raises UserError where writing could touch the files that are read."""
-    both = [from_path] * (
-        _within(to_path, from_path) or _within(from_path, to_path)
-    )
-    both += [tokenizer] * bool(tokenizer and _within(tokenizer, to_path))
+    overlaps = ""
+    if _within(to_path, from_path) or _within(from_path, to_path):
+        overlaps = from_path
+    elif tokenizer and _within(tokenizer, to_path):
+        overlaps = tokenizer
     require(
-        not both,
-        f"to_path={to_path} and {' and '.join(both)}, which is read, contain "
-        "each other; write to another directory.",
+        not overlaps,
+        f"to_path={to_path} and {overlaps}, which is read, contain each "
+        "other; write to another directory.",
     )
 
 

@@ -233,7 +233,7 @@ def dynamic_record(num_tokens):
 
 
 @pytest.mark.parametrize("in_front", [[], [foreign_record()]])
-def test_dynamic_records_are_told_to_be_ours(
+def test_dynamic_records_are_recognised_as_ours(
     tmp_path, tiny_directory, in_front
 ):
     write_file(tmp_path / "a", in_front)
@@ -289,7 +289,7 @@ def test_a_damaged_file_is_named(originals, tmp_path, tiny_directory):
         ({"output_dir": "{}"}, "theirs is there already and is not empty"),
     ],
 )
-def test_arguments_that_do_not_fit_are_told(
+def test_arguments_that_do_not_fit_are_refused(
     originals, tmp_path, tiny_directory, arguments, message
 ):
     given = {

@@ -145,15 +145,16 @@ def main() -> None:
                 f"--stages names {name!r}, which is none of "
                 f"{', '.join(STAGES)}."
             )
-    result: dict[str, Any] = {
-        "command": shlex.join(sys.orig_argv),
-        "machine": describe_machine(),
-    }
     with tempfile.TemporaryDirectory(
         prefix="benchmark-", dir=_checked(FLAGS.work_dir, "work_dir")
     ) as directory:
         workspace = _workspace(directory)
-        result |= {"settings": _settings(workspace), "stages": {}}
+        result: dict[str, Any] = {
+            "command": shlex.join(sys.orig_argv),
+            "machine": describe_machine(),
+            "settings": _settings(workspace),
+            "stages": {},
+        }
         for name in FLAGS.stages:
             measured = run_stage(STAGES[name], workspace, FLAGS.repeats)
             print(f"\n{name}: {measured['measures']}.\n")

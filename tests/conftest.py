@@ -1,4 +1,4 @@
-"""What several tests share: two logical CPUs and tiny vocabularies."""
+"""Shared fixtures: two logical CPUs and tiny vocabularies."""
 
 import random
 
@@ -21,7 +21,7 @@ SYLLABLES = [a + b for a in "bcdfghjklmnprstvwz" for b in "aeioué"]
 
 
 def invented_sentences(number, seed=7):
-    """Returns sentences of made-up words; some with a number."""
+    """Returns sentences of invented words; some with a number."""
     rng = random.Random(seed)
     words = ["the", "of", "and"]
     for _ in range(300):
@@ -40,8 +40,8 @@ def invented_sentences(number, seed=7):
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _caches_of_their_own(tmp_path_factory):
-    """Programs keep features in the user's cache; tests must not."""
+def _separate_caches(tmp_path_factory):
+    """Programs cache features in the user's directory; tests must not."""
     with pytest.MonkeyPatch.context() as patch:
         caches = str(tmp_path_factory.mktemp("caches"))
         patch.setenv("XDG_CACHE_HOME", caches)

@@ -1,4 +1,4 @@
-"""What is written about the repository is so: the map of WORKSPACE.md."""
+"""The map of WORKSPACE.md names every module."""
 
 import re
 from pathlib import Path

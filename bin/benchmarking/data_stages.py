@@ -142,51 +142,40 @@ class DataPreparation(Stage):
         builds = {name: turns[name] for name in _WORKERS if name in turns}
         for name, (times, seconds) in builds.items():
             yield from _of_build(name, times)
-            rate = times.num_instances / seconds
-            yield Measurement(f"{name}, with start-up", "instances/s", rate)
+            started = times.num_instances / seconds
+            yield f"{name}, with start-up", "instances/s", started
             ratio = times.rate / self.ceiling
-            name = f"{name}, to training at the ceiling"
-            yield Measurement(name, "times", ratio)
+            yield f"{name}, to training at the ceiling", "times", ratio
         one, *more = (times for times, _ in builds.values())
         for two in more:
-            for name, ratio in (
-                ("two workers to one", two.rate / one.rate),
-                (
-                    "two workers to one, once planned",
-                    two.planned_rate / one.planned_rate,
-                ),
-            ):
-                yield Measurement(name, "times", ratio)
+            name = "two workers to one"
+            yield name, "times", two.rate / one.rate
+            ratio = two.planned_rate / one.planned_rate
+            yield f"{name}, once planned", "times", ratio
         steps, _ = turns[_STEPS]
         total = sum(steps.seconds.values())
         for step, seconds in steps.seconds.items():
-            rate = steps.num_instances / seconds
-            yield Measurement(f"{step} alone", "instances/s", rate)
-            share = 100 * seconds / total
-            yield Measurement(f"{step}, of the steps", "%", share)
-        yield Measurement(_STEPS, "instances/s", steps.rate)
-        for name, rate in (
-            ("one worker, of what the steps allow", one.rate),
-            ("one worker, of that once planned", one.planned_rate),
-        ):
-            yield Measurement(name, "%", 100 * rate / steps.rate)
+            yield f"{step} alone", "instances/s", steps.num_instances / seconds
+            yield f"{step}, of the steps", "%", 100 * seconds / total
+        yield _STEPS, "instances/s", steps.rate
+        share, planned = one.rate / steps.rate, one.planned_rate / steps.rate
+        yield "one worker, of what the steps allow", "%", 100 * share
+        yield "one worker, of that once planned", "%", 100 * planned
 
 
 def _of_build(name: str, times: BuildTimes) -> Iterator[Measurement]:
-    yield Measurement(name, "instances/s", times.rate)
-    text = times.text_bytes / times.seconds / 1e6
-    yield Measurement(f"{name}, of text", "MB/s", text)
-    planned = f"{name}, once planned"
-    yield Measurement(planned, "instances/s", times.planned_rate)
+    yield name, "instances/s", times.rate
+    yield f"{name}, of text", "MB/s", times.text_bytes / times.seconds / 1e6
+    yield f"{name}, once planned", "instances/s", times.planned_rate
     for phase in ("planning", "records", "shards"):
-        yield Measurement(f"{name}, {phase}", "s", getattr(times, phase))
+        yield f"{name}, {phase}", "s", getattr(times, phase)
     # Training Punkt takes one core, however many workers there are.
     share = 100 * times.planning / times.seconds
-    yield Measurement(f"{name}, planning of the whole", "%", share)
-    yield Measurement(f"{name}, peak memory", "MB", times.peak_bytes / 1e6)
+    yield f"{name}, planning of the whole", "%", share
+    yield f"{name}, peak memory", "MB", times.peak_bytes / 1e6
     if times.worker_peak_bytes:
         peak = times.worker_peak_bytes / 1e6
-        yield Measurement(f"{name}, peak memory of the larger", "MB", peak)
+        yield f"{name}, peak memory of the larger", "MB", peak
 
 
 def measure_build(
@@ -378,17 +367,13 @@ class Reading(Stage):
         for (kind, size), times in turns.items():
             name = f"{kind}, batches of {size}"
             rate = times.num_sequences / times.seconds
-            yield Measurement(name, "sequences/s", rate)
+            yield name, "sequences/s", rate
             rest = "masking" if kind == "dynamic" else "the rest"
-            for part, seconds in (
-                ("reading", times.reading),
-                ("parsing", times.parsing),
-                (rest, times.rest),
-            ):
-                share = 100 * seconds / times.seconds
-                yield Measurement(f"{name}, {part}", "%", share)
-            name = f"{name}, to training at the ceiling"
-            yield Measurement(name, "times", rate / self.ceiling)
+            parts = {"reading": times.reading, "parsing": times.parsing}
+            for part, seconds in {**parts, rest: times.rest}.items():
+                yield f"{name}, {part}", "%", 100 * seconds / times.seconds
+            ratio = rate / self.ceiling
+            yield f"{name}, to training at the ceiling", "times", ratio
 
 
 def use_one_thread() -> None:

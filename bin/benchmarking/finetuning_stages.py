@@ -86,11 +86,10 @@ class Featurisation(_TaskStage):
         for job, times in turns.items():
             name = f"features for {job}"
             rate = times.num_examples / times.seconds
-            yield Measurement(name, "examples/s", rate)
-            sequences = times.num_sequences / times.seconds
-            yield Measurement(name, "sequences/s", sequences)
-            name = f"{name}, of {_PER_EXAMPLES:,} examples"
-            yield Measurement(name, "s", _PER_EXAMPLES / rate)
+            yield name, "examples/s", rate
+            yield name, "sequences/s", times.num_sequences / times.seconds
+            of_many = f"{name}, of {_PER_EXAMPLES:,} examples"
+            yield of_many, "s", _PER_EXAMPLES / rate
 
 
 class Turn(NamedTuple):
@@ -135,19 +134,18 @@ class Finetuning(_TaskStage):
 
     def measurements(self, turns: Turns) -> Iterator[Measurement]:
         ceiling = turns[_CEILING]
-        yield Measurement(_CEILING, "GFLOP/s", ceiling / 1e9)
+        yield _CEILING, "GFLOP/s", ceiling / 1e9
         for job in JOBS:
             rates = {}
             for padding in PADDINGS:
                 turn, name = turns[job, padding], f"{job}, {padding}"
                 rates[padding] = turn.num_rows / turn.seconds
-                yield Measurement(name, "rows/s", rates[padding])
-                unused = 100 * turn.padding
-                yield Measurement(f"{name}, tokens of padding", "%", unused)
+                yield name, "rows/s", rates[padding]
+                yield f"{name}, tokens of padding", "%", 100 * turn.padding
                 share = 100 * turn.flops / turn.seconds / ceiling
-                yield Measurement(name, "% of the ceiling", share)
+                yield name, "% of the ceiling", share
             ratio = rates["by length"] / rates["padded"]
-            yield Measurement(f"{job}, by length to padded", "times", ratio)
+            yield f"{job}, by length to padded", "times", ratio
 
 
 class TaskModel:

@@ -7,7 +7,7 @@ a stage take one turn in every round, and ratios are taken within a round.
 import functools
 import statistics
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 from bin import command_line
 from bin.benchmarking import machine
@@ -19,12 +19,8 @@ log = functools.partial(print, flush=True)
 Turns = Mapping[Any, Any]
 
 
-class Measurement(NamedTuple):
-    """A named number of one round."""
-
-    name: str
-    unit: str
-    value: float
+# A number of one round: its name, unit and value.
+Measurement = tuple[str, str, float]
 
 
 class Stage:

@@ -94,7 +94,7 @@ def describe_machine() -> dict[str, Any]:
         "load_average": [round(load, 2) for load in os.getloadavg()],
         "platform": platform.platform(),
         "python": platform.python_version(),
-        "packages": {name: _version(name) for name in _PACKAGES},
+        "packages": _versions(),
     }
 
 
@@ -106,7 +106,12 @@ def _cpu_model() -> str:
     return platform.processor() or platform.machine()
 
 
-def _version(package: str) -> str | None:
-    # The distribution may have another name, such as tensorflow-cpu.
-    names = importlib.metadata.packages_distributions().get(package, ())
-    return importlib.metadata.version(names[0]) if names else None
+def _versions() -> dict[str, str | None]:
+    # A distribution may have another name, such as tensorflow-cpu.
+    distributions = importlib.metadata.packages_distributions()
+    return {
+        package: importlib.metadata.version(distributions[package][0])
+        if package in distributions
+        else None
+        for package in _PACKAGES
+    }

@@ -172,27 +172,22 @@ class Training(_Comparison):
 
     def measurements(self, turns: Turns) -> Iterator[Measurement]:
         ceiling = turns[_CEILING]
-        yield Measurement(_CEILING, "GFLOP/s", ceiling / 1e9)
+        yield _CEILING, "GFLOP/s", ceiling / 1e9
         for job, name, turn in _by_side(turns):
             label = f"{JOBS[job]}, {name}"
             rate = self.work.batch_size / turn.seconds
             flops = turn.flops / turn.seconds
-            for unit, value in (
-                ("sequences/s", rate),
-                ("tokens/s", rate * self.work.seq_length),
-                ("GFLOP/s", flops / 1e9),
-                ("% of the ceiling", 100 * flops / ceiling),
-            ):
-                yield Measurement(label, unit, value)
+            yield label, "sequences/s", rate
+            yield label, "tokens/s", rate * self.work.seq_length
+            yield label, "GFLOP/s", flops / 1e9
+            yield label, "% of the ceiling", 100 * flops / ceiling
             if name != OurSide.name:
                 ratio = turn.seconds / turns[job, OurSide.name].seconds
-                label = f"{JOBS[job]}, ours to {name}"
-                yield Measurement(label, "times", ratio)
+                yield f"{JOBS[job]}, ours to {name}", "times", ratio
 
     def first_measurements(self, turns: Turns) -> Iterator[Measurement]:
         for job, name, turn in _by_side(turns):
-            label = f"{JOBS[job]}, {name}, first call"
-            yield Measurement(label, "s", turn.first_seconds)
+            yield f"{JOBS[job]}, {name}, first call", "s", turn.first_seconds
 
     def notes(self, turns: Turns) -> list[str]:
         return [
@@ -274,12 +269,12 @@ class Memory(_Comparison):
 
     def measurements(self, turns: Turns) -> Iterator[Measurement]:
         for name, peak in turns.items():
-            label = f"{name}, resident at the peak"
-            yield Measurement(label, "MiB", peak.peak_bytes / _MIB)
+            mib = peak.peak_bytes / _MIB
+            yield f"{name}, resident at the peak", "MiB", mib
         for name, peak in turns.items():
             if name != OurSide.name:
                 ratio = turns[OurSide.name].peak_bytes / peak.peak_bytes
-                yield Measurement(f"ours to {name}", "times", ratio)
+                yield f"ours to {name}", "times", ratio
 
     def notes(self, turns: Turns) -> list[str]:
         return [f"{name}: {peak.does}." for name, peak in turns.items()]
@@ -339,19 +334,16 @@ class Recomputation(Stage):
     def measurements(self, turns: Turns) -> Iterator[Measurement]:
         """Yields memory, time and gradient norm, and ratios to "none"."""
         for remat, turn in turns.items():
-            for name, unit, value in (
-                ("tensors", "MiB", turn.tensor_bytes / _MIB),
-                ("resident", "MiB", turn.resident_bytes / _MIB),
-                ("step", "s", turn.seconds),
-                ("gradient norm", "", turn.gradient_norm),
-            ):
-                yield Measurement(f"{remat}, {name}", unit, value)
+            yield f"{remat}, tensors", "MiB", turn.tensor_bytes / _MIB
+            yield f"{remat}, resident", "MiB", turn.resident_bytes / _MIB
+            yield f"{remat}, step", "s", turn.seconds
+            yield f"{remat}, gradient norm", "", turn.gradient_norm
         for remat in REMAT[1:]:
             for number, name in enumerate(
                 ("tensors", "resident memory", "time")
             ):
                 ratio = turns[remat][number] / turns["none"][number]
-                yield Measurement(f"{remat} to none, {name}", "times", ratio)
+                yield f"{remat} to none, {name}", "times", ratio
 
 
 def step_memory(work: Workload) -> StepMemory:
@@ -463,10 +455,10 @@ class DataWait(Stage):
         turn = turns["ours"]
         rate = turn.num_sequences / turn.seconds
         label = "training on records"
-        yield Measurement(label, "sequences/s", rate)
-        yield Measurement(label, "% of the ceiling", 100 * rate / self.ceiling)
+        yield label, "sequences/s", rate
+        yield label, "% of the ceiling", 100 * rate / self.ceiling
         share = 100 * turn.waiting / turn.seconds
-        yield Measurement("waiting for batches", "%", share)
+        yield "waiting for batches", "%", share
 
 
 def measure_waiting(

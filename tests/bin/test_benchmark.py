@@ -7,19 +7,9 @@ import subprocess
 import sys
 
 import pytest
+from program_runner import run_program
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-
-
-def program(*flags, status=0):
-    done = subprocess.run(
-        [sys.executable, "-m", "bin.benchmark", *flags],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == status, done.stdout + done.stderr
-    return done
 
 
 @pytest.mark.parametrize(
@@ -44,14 +34,13 @@ def program(*flags, status=0):
         ),
         (
             ["--output=no/such/place/b.json"],
-            f"--output: {ROOT}/no/such/place is no directory that can be "
-            "written to.",
+            f"--output: {os.getcwd()}/no/such/place is no directory that can "
+            "be written to.",
         ),
     ],
 )
 def test_mistakes_are_reported_at_once_in_one_line(flags, message):
-    error = program(*flags, status=1).stderr.strip()
-    assert error == f"benchmark: {message}"
+    assert run_program("benchmark", *flags).error == f"benchmark: {message}"
 
 
 @pytest.mark.slow
@@ -59,7 +48,7 @@ def test_results_are_printed_and_written(tmp_path, sentences):
     output, work = tmp_path / "results.json", tmp_path / "work"
     work.mkdir()
     (tmp_path / "text.txt").write_text("\n".join(sentences))
-    done = program(
+    flags = [
         # With fresh processes, for the stage and for each side.
         "--stages=featurisation,recomputation",
         f"--input={tmp_path}/text.txt",
@@ -72,7 +61,14 @@ def test_results_are_printed_and_written(tmp_path, sentences):
         "--repeats=1",
         f"--work_dir={work}",
         f"--output={output}",
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "bin.benchmark", *flags],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
     )
+    assert done.returncode == 0, done.stdout + done.stderr
     assert os.listdir(work) == []
     assert "Traceback" not in done.stderr and "cuda" not in done.stderr
     results = json.loads(output.read_text())

@@ -264,7 +264,7 @@ def test_scores_are_json_and_warnings_are_not(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "flags", "said"),
+    ("name", "flags", "message"),
     [
         ("train_vocab", ["--input={t}/none.txt"], "none.txt"),
         ("train_vocab", ["--input={t}/empty.txt"], "1 of 1 .*empty"),
@@ -334,7 +334,7 @@ def test_scores_are_json_and_warnings_are_not(tmp_path):
         ),
     ],
 )
-def test_mistakes(tmp_path, name, flags, said):
+def test_mistakes(tmp_path, name, flags, message):
     (tmp_path / "empty.txt").write_text("")
     (tmp_path / "latin1.txt").write_bytes("caf\xe9".encode("latin1"))
     (tmp_path / "utf16.txt").write_bytes("Tea.".encode("utf-16"))
@@ -343,7 +343,7 @@ def test_mistakes(tmp_path, name, flags, said):
         flags.append(f"--output_dir={tmp_path}/out")
     before = sorted(os.listdir(tmp_path))
     line = refused(name, *flags)
-    assert re.search(said, line), line
+    assert re.search(message, line), line
     assert sorted(os.listdir(tmp_path)) == before
 
 
@@ -361,7 +361,7 @@ def test_a_line_of_each_mode_of_prediction():
 
 
 @pytest.mark.parametrize(
-    ("name", "flags", "said"),
+    ("name", "flags", "message"),
     [
         ("pretrain", ["--preset=giant"], "tiny|mini|small|base|large"),
         ("pretrain", ["--precision=float8"], "float32|bfloat16"),
@@ -392,8 +392,8 @@ def test_a_line_of_each_mode_of_prediction():
         ("export", ["--model_dir=a", "--export_dir=b", "stray"], "'stray'"),
     ],
 )
-def test_flags_that_absl_refuses(name, flags, said):
-    assert said in refused(name, *flags)
+def test_flags_that_absl_refuses(name, flags, message):
+    assert message in refused(name, *flags)
 
 
 def settings(*flags, config_json):
@@ -471,7 +471,7 @@ def test_flags_go_before_the_settings_of_a_run(recorded, given, expected):
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         (["--recipe=v2"], "--recipe=v2 and --config_json both say where"),
         (
@@ -484,9 +484,9 @@ def test_flags_go_before_the_settings_of_a_run(recorded, given, expected):
         ),
     ],
 )
-def test_flags_that_contradict_one_another(recorded, given, said):
+def test_flags_that_contradict_one_another(recorded, given, message):
     _, done = settings("--task=RTE", *given, config_json=recorded)
-    assert said in done.error
+    assert message in done.error
 
 
 def test_the_config_of_another_job(recorded):

@@ -21,7 +21,6 @@ from bin.benchmarking.data_stages import (
     measure_reading,
     measure_steps,
 )
-from bin.benchmarking.harness import Measurement
 from data_prep.corpus.forms import CorpusFile
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -102,7 +101,7 @@ def test_builds_are_compared_with_their_steps_and_the_ceiling():
     turns = {"one worker": (one, 5.0), "two workers": (two, 4.0)}
     turns["all steps alone"] = (StepTimes({"masking": 1.0, "b": 3.0}, 100), 6.0)
     stage = DataPreparation("", [0, 1], 50.0, {})
-    found = {m.name: m for m in stage.measurements(turns)}
+    found = {one[0]: one for one in stage.measurements(turns)}
     for name, unit, value in (
         ("one worker", "instances/s", 25),
         ("one worker, with start-up", "instances/s", 20),
@@ -119,7 +118,7 @@ def test_builds_are_compared_with_their_steps_and_the_ceiling():
         ("all steps alone", "instances/s", 25),
         ("one worker, of what the steps allow", "%", 100),
     ):
-        assert found[name] == Measurement(name, unit, pytest.approx(value))
+        assert found[name] == (name, unit, pytest.approx(value))
 
 
 def test_two_workers_are_left_out_on_one_core(capsys):

@@ -20,7 +20,6 @@ from bin.benchmarking.finetuning_stages import (
     Turn,
     timed_steps,
 )
-from bin.benchmarking.harness import Measurement
 
 NUM_EXAMPLES, BATCH, LONGEST = 23, 4, 32
 
@@ -50,9 +49,9 @@ def test_features_are_made_of_all_examples(
     assert turns == dict.fromkeys(JOBS, times)
     turns = {"training": FeatureTimes(400, 1000, 2.0)}
     assert list(featurisation.measurements(turns)) == [
-        Measurement("features for training", "examples/s", 200.0),
-        Measurement("features for training", "sequences/s", 500.0),
-        Measurement("features for training, of 10,000 examples", "s", 50.0),
+        ("features for training", "examples/s", 200.0),
+        ("features for training", "sequences/s", 500.0),
+        ("features for training, of 10,000 examples", "s", 50.0),
     ]
 
 
@@ -131,14 +130,14 @@ def test_measurements_are_rates_shares_and_ratios(work, tiny_tokenizer):
         finetuning.measurements({"matrix multiplication": 200.0, **turns})
     )
     assert found[:8] == [
-        Measurement("matrix multiplication", "GFLOP/s", 2e-7),
-        Measurement("training, by length", "rows/s", 40.0),
-        Measurement("training, by length, tokens of padding", "%", 25.0),
-        Measurement("training, by length", "% of the ceiling", 25.0),
-        Measurement("training, padded", "rows/s", 10.0),
-        Measurement("training, padded, tokens of padding", "%", 50.0),
-        Measurement("training, padded", "% of the ceiling", 50.0),
-        Measurement("training, by length to padded", "times", 4.0),
+        ("matrix multiplication", "GFLOP/s", 2e-7),
+        ("training, by length", "rows/s", 40.0),
+        ("training, by length, tokens of padding", "%", 25.0),
+        ("training, by length", "% of the ceiling", 25.0),
+        ("training, padded", "rows/s", 10.0),
+        ("training, padded, tokens of padding", "%", 50.0),
+        ("training, padded", "% of the ceiling", 50.0),
+        ("training, by length to padded", "times", 4.0),
     ]
     assert len(found) == 15
 

@@ -8,7 +8,7 @@ import pytest
 
 from bin.benchmark import STAGES
 from bin.benchmarking import harness, machine
-from bin.benchmarking.harness import Measurement, Stage
+from bin.benchmarking.harness import Stage
 
 
 @dataclasses.dataclass
@@ -28,11 +28,11 @@ class MadeUp(Stage):
         return {"ours": lambda: self.speeds.pop(0), "theirs": lambda: 10.0}
 
     def measurements(self, turns):
-        yield Measurement("speed", "things/s", turns["ours"])
-        yield Measurement("ratio", "times", turns["ours"] / turns["theirs"])
+        yield "speed", "things/s", turns["ours"]
+        yield "ratio", "times", turns["ours"] / turns["theirs"]
 
     def first_measurements(self, turns):
-        yield Measurement("first", "s", turns["ours"])
+        yield "first", "s", turns["ours"]
 
     def notes(self, turns):
         return [f"Began with {turns['ours']:g}."]

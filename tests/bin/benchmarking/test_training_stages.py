@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from bin.benchmarking import machine, training_stages
-from bin.benchmarking.harness import Measurement, alternate
+from bin.benchmarking.harness import alternate
 from bin.benchmarking.training_stages import (
     DataWait,
     Memory,
@@ -139,7 +139,7 @@ def test_training_has_rates_shares_and_ratios(work):
         ("train_step", "ours"): Turn(0.5, 2 * 10**9, 9.0, "fast"),
         ("train_step", "theirs"): Turn(0.8, 3 * 10**9, 7.0, "slow"),
     }
-    found = {(m.name, m.unit): m.value for m in stage.measurements(turns)}
+    found = {one[:2]: one[2] for one in stage.measurements(turns)}
     assert found == pytest.approx(
         {
             ("matrix multiplication", "GFLOP/s"): 8,
@@ -156,8 +156,8 @@ def test_training_has_rates_shares_and_ratios(work):
         }
     )
     assert list(stage.first_measurements(turns)) == [
-        Measurement("training, ours, first call", "s", 9.0),
-        Measurement("training, theirs, first call", "s", 7.0),
+        ("training, ours, first call", "s", 9.0),
+        ("training, theirs, first call", "s", 7.0),
     ]
     assert stage.notes(turns) == [
         "training, ours: fast.",
@@ -184,9 +184,9 @@ def test_memory_is_the_least_of_the_fast_variants(work, monkeypatch):
     stage = Memory(work, ["ours", "keras_hub"], [1])
     rounds = stage.select(list(alternate(stage.sides(), 1)))
     assert list(stage.measurements(rounds[0])) == [
-        Measurement("ours, resident at the peak", "MiB", 3.0),
-        Measurement("keras_hub, resident at the peak", "MiB", 4.0),
-        Measurement("ours to keras_hub", "times", 0.75),
+        ("ours, resident at the peak", "MiB", 3.0),
+        ("keras_hub, resident at the peak", "MiB", 4.0),
+        ("ours to keras_hub", "times", 0.75),
     ]
     assert stage.notes(rounds[0]) == ["ours: ours.", "keras_hub: XLA."]
     # Too slow, or without steps of training.
@@ -230,7 +230,7 @@ def test_waiting_is_a_share_of_the_time(work, clock, monkeypatch):
     stage = DataWait(work, "", None, ceiling=200.0)
     turns = {"ours": Waiting(100, 4.0, 1.0)}
     assert list(stage.measurements(turns)) == [
-        Measurement("training on records", "sequences/s", 25.0),
-        Measurement("training on records", "% of the ceiling", 12.5),
-        Measurement("waiting for batches", "%", 25.0),
+        ("training on records", "sequences/s", 25.0),
+        ("training on records", "% of the ceiling", 12.5),
+        ("waiting for batches", "%", 25.0),
     ]

@@ -11,28 +11,25 @@ import numpy as np
 
 from albert_tf.cluster.distribution import make_strategy
 from albert_tf.cluster.memory import peak_resident
-from albert_tf.config import (
-    RuntimeConfig,
-    override,
-)
+from albert_tf.config import RuntimeConfig, override
 from albert_tf.jobs.workload import Workload, random_batch
 from albert_tf.modeling.models import AlbertForPretraining
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.training.objectives import pretraining_objective
 from albert_tf.training.trainer import DTYPE_POLICIES, Trainer
 
-# Steps of which the peak is taken.
+# Steps whose peak memory is measured.
 PROBE_STEPS = 3
 
 
 def probe_batch(batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Returns a batch as a Trainer takes it: with `example_numbers`."""
+    """Returns a batch for a Trainer: with `example_numbers`."""
     rows = len(batch["input_ids"])
     return {**batch, "example_numbers": np.arange(rows, dtype=np.int32)}
 
 
 def make_probe(work: Workload) -> Trainer:
-    """Returns a Trainer for the work on one device, its model pretraining's."""
+    """Returns a Trainer of pretraining for the workload, on one device."""
     training = override(work.training, {"train_batch_size": work.batch_size})
     strategy = make_strategy(RuntimeConfig())
     with strategy.scope():
@@ -52,10 +49,9 @@ def make_probe(work: Workload) -> Trainer:
 
 
 def peak_of_training(work: Workload) -> int:
-    """Returns the bytes resident at the peak of a few training steps.
+    """Returns the peak resident memory of a few training steps, in bytes.
 
-    Call in a process of its own: the libraries count, and so would whatever
-    else it has done.
+    Call in a process of its own: all of its memory counts, libraries too.
     """
     trainer, batch = make_probe(work), probe_batch(random_batch(work))
     for _ in range(PROBE_STEPS):

@@ -1,4 +1,4 @@
-"""A training step's work: a model, a batch of a shape, a precision."""
+"""The workload of a training step, and a random batch of its shape."""
 
 import dataclasses
 
@@ -9,16 +9,16 @@ from albert_tf.config import ModelConfig, OptimizerConfig, TrainingConfig
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-    """What is trained and how.
+    """The model, batch shape and settings of a training step.
 
     Attributes:
         model: the architecture.
         batch_size: sequences of a step.
         seq_length: tokens of each; none is padding.
         num_predictions: positions of each that masked LM predicts.
-        training: precision and so on; what a single step does not know,
-            such as its schedule, does not matter.
-        optimizer: of this project's steps; others have their own.
+        training: precision and the like; settings of whole runs, such as
+            num_train_steps, have no effect.
+        optimizer: of this library; other libraries have their own.
     """
 
     model: ModelConfig
@@ -32,7 +32,7 @@ class Workload:
 
     @property
     def shape(self) -> dict[str, int]:
-        """A batch's sizes, as accounting.py takes them."""
+        """Returns the sizes of a batch, as arguments of accounting.py."""
         return {
             "batch_size": self.batch_size,
             "seq_length": self.seq_length,
@@ -41,7 +41,7 @@ class Workload:
 
 
 def random_batch(work: Workload) -> dict[str, np.ndarray]:
-    """Returns features and labels of pretraining, always the same ones.
+    """Returns features and labels of pretraining, the same at every call.
 
     The two segments are halves; no position is predicted twice. Ids and
     labels are int32, weights float32 and all 1.

@@ -1,12 +1,12 @@
-"""How much work there is, by a count that no busy machine changes."""
+"""Counts the work of a function; unlike time, load does not change it."""
 
 import contextlib
 import sys
 
 
 @contextlib.contextmanager
-def steps_below(most):
-    """Fails where as many steps are made, or more; an error or not.
+def steps_below(limit):
+    """Fails if the body makes `limit` steps or more, with an error or without.
 
     A step is a line of Python that is run, in a loop each time, or a call of
     a function. What a function in C does within one call is not seen.
@@ -30,4 +30,4 @@ def steps_below(most):
     finally:
         sys.setprofile(profiler)
         sys.settrace(tracer)
-        assert number < most
+        assert number < limit

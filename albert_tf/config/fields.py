@@ -180,16 +180,14 @@ def from_dict(
             if dataclasses.is_dataclass(field.type)
         }
         for name, value in values.items():
-            if name in sections:
-                if not isinstance(value, Mapping):
-                    raise UserError(f"{name} is not an object.")
-                unknown = set(value) - set(setting_fields(sections[name]))
-                if unknown:
-                    names = ", ".join(shown(n) for n in sorted(unknown)[:9])
-                    raise UserError(f"{name} has no setting {names}.")
-                flat.update(value)
-            else:
+            if name not in sections:
                 flat[name] = value
+                continue
+            require(isinstance(value, Mapping), f"{name} is not an object.")
+            unknown = set(value) - set(setting_fields(sections[name]))
+            names = ", ".join(shown(n) for n in sorted(unknown)[:9])
+            require(not unknown, f"{name} has no setting {names}.")
+            flat.update(value)
         return override(kind(), flat)
     except UserError as error:
         raise UserError(f"{source}: {error}") from None

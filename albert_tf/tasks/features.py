@@ -92,7 +92,7 @@ def flat(rows: Sequence[Sequence[int]]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def concatenated(parts: Sequence[Features]) -> Features:
-    """Returns the rows of all parts, whose examples follow one another."""
+    """Returns the rows of consecutive parts of the examples."""
     first = parts[0]
     offsets, numbers, truncated = [np.zeros(1, np.int64)], [], []
     tokens = examples = 0

@@ -20,10 +20,10 @@ TASK = Task("Moods", Classification(), TwoSplits())
 
 
 def test_a_split_is_read_by_the_reader(capsys):
-    said = []
-    found = TASK.read("here", "dev", said.append)
+    logged = []
+    found = TASK.read("here", "dev", logged.append)
     assert found == [Example(("here", "dev"), None)]
-    assert said == ["dev lacks a line"]
+    assert logged == ["dev lacks a line"]
     assert capsys.readouterr().out == ""
     assert TASK.read("here", "dev") == found
     assert capsys.readouterr().out == "dev lacks a line\n"
@@ -31,8 +31,8 @@ def test_a_split_is_read_by_the_reader(capsys):
 
 @pytest.mark.parametrize("split", ["test", "", "Dev"])
 def test_a_split_that_the_task_has_not(split):
-    said = f"^Moods has no split {split!r}; it has train, dev.$"
-    with pytest.raises(UserError, match=said):
+    message = f"^Moods has no split {split!r}; it has train, dev.$"
+    with pytest.raises(UserError, match=message):
         TASK.read("here", split)
 
 

@@ -20,7 +20,7 @@ def test_single_texts():
 
 
 def test_pairs_are_compared():
-    """No word alone tells anything, only whether both texts have it."""
+    """The label is whether both texts have the same words."""
     rng = np.random.default_rng(0)
     words = [f"word{number}" for number in range(20)]
     examples = []
@@ -50,8 +50,8 @@ def of(label, text="it is good"):
 
 @pytest.mark.parametrize("name", ["SST-2", "classification"])
 def test_a_label_that_is_alone(name):
-    said = "^train.tsv:2 and what follows: .* one label only, '1'; a cla"
-    with pytest.raises(UserError, match=said):
+    message = "^train.tsv:2 and what follows: .* one label only, '1'; a cla"
+    with pytest.raises(UserError, match=message):
         baseline_metrics(TASKS[name], [of("1")] * 4, [of("0")])
 
 

@@ -180,18 +180,18 @@ def test_files_of_squad(tmp_path, name, file):
     (found,) = task.read(str(tmp_path), "train")
     assert found.id == "official"
     other.write_text(question("own", answers=[]))
-    said = rf"{file} and \S*train\.json both exist; remove all but one"
-    with pytest.raises(UserError, match=said):
+    message = rf"{file} and \S*train\.json both exist; remove all but one"
+    with pytest.raises(UserError, match=message):
         task.read(str(tmp_path), "train")
     official.unlink()
     (found,) = task.read(str(tmp_path), "train")
     assert found.id == "own"
     other.unlink()
-    said = rf"has no {file} or train\.json, which the task needs"
-    with pytest.raises(UserError, match=said):
+    message = rf"has no {file} or train\.json, which the task needs"
+    with pytest.raises(UserError, match=message):
         task.read(str(tmp_path), "train")
-    said = f"^{name} has no split 'eval'; it has train, dev, test.$"
-    with pytest.raises(UserError, match=said):
+    message = f"^{name} has no split 'eval'; it has train, dev, test.$"
+    with pytest.raises(UserError, match=message):
         task.read(str(tmp_path), "eval")
 
 

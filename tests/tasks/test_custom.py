@@ -110,8 +110,8 @@ def test_choices_with_a_question(tmp_path):
         str(tmp_path), "dev"
     )
     assert example.choices == ("red", "blue")
-    said = ":1: expected the column 'asked', got q, c, a, b, gold"
-    with pytest.raises(UserError, match=said):
+    message = ":1: expected the column 'asked', got q, c, a, b, gold"
+    with pytest.raises(UserError, match=message):
         custom_task([*roles[:1], "question=asked", *roles[2:]]).read(
             str(tmp_path), "dev"
         )
@@ -202,7 +202,7 @@ def test_columns_from_the_last_are_those_of_training(
 
 
 @pytest.mark.parametrize(
-    ("columns", "train", "said"),
+    ("columns", "train", "message"),
     [
         ("word=0,tag=-5", "a NN x O", "has 4 columns; .* word=0 and tag=-5"),
         # A file without a word has no columns.
@@ -216,11 +216,11 @@ def test_columns_from_the_last_are_those_of_training(
         ("word=form,tag=1", "a O", "word=form,tag=1: expected numbers of col"),
     ],
 )
-def test_columns_of_words_that_do_not_fit(tmp_path, columns, train, said):
+def test_columns_of_words_that_do_not_fit(tmp_path, columns, train, message):
     if train:
         write(tmp_path / "train.conll", f"{train}\n")
     write(tmp_path / "test.conll", "b NN x\n")
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         custom_task(columns.split(",")).read(str(tmp_path), "test")
 
 
@@ -259,8 +259,8 @@ def test_roles_that_make_no_task(columns):
 
 @pytest.mark.parametrize("column", ["text", "", "text="])
 def test_columns_without_a_role_or_a_name(column):
-    said = f"^--columns: expected role=column, got {column!r}; allowed are"
-    with pytest.raises(UserError, match=said):
+    message = f"^--columns: expected role=column, got {column!r}; allowed are"
+    with pytest.raises(UserError, match=message):
         custom_task([column, "label=b"])
 
 
@@ -276,7 +276,7 @@ def test_pairs_without_columns(tmp_path):
     assert CLASSIFICATION.read(str(tmp_path), "test") == [
         Example(("a", "b"), None)
     ]
-    # A test file may tell.
+    # A test file may have labels.
     write(tmp_path / "test.jsonl", '{"q": "a", "r": "b", "label": "x"}\n')
     assert CLASSIFICATION.read(str(tmp_path), "test") == [
         Example(("a", "b"), "x")
@@ -295,16 +295,16 @@ def test_the_columns_are_those_of_training(tmp_path):
     assert CLASSIFICATION.read(str(tmp_path), "dev") == [
         Example(("1", "2"), "x")
     ]
-    said = r"test\.tsv:1: expected the column 'b', got id, said"
-    with pytest.raises(UserError, match=said):
+    message = r"test\.tsv:1: expected the column 'b', got id, said"
+    with pytest.raises(UserError, match=message):
         CLASSIFICATION.read(str(tmp_path), "test")
 
 
 def test_a_training_file_whose_columns_cannot_be_inferred(tmp_path):
     write(tmp_path / "train.tsv", "text\tclass\na\tx\n")
     write(tmp_path / "dev.tsv", "text\tlabel\na\tx\n")
-    said = r"train\.tsv:1: expected one or two columns .*, got text, class;"
-    with pytest.raises(UserError, match=said):
+    message = r"train\.tsv:1: expected one or two columns .*, got text, class;"
+    with pytest.raises(UserError, match=message):
         CLASSIFICATION.read(str(tmp_path), "dev")
 
 

@@ -54,19 +54,19 @@ class Disguised:
 
 
 @pytest.fixture
-def said():
+def logged():
     return []
 
 
 @pytest.fixture
-def builder(tmp_path, tiny_tokenizer, said):
+def builder(tmp_path, tiny_tokenizer, logged):
     return FeatureBuilder(
         Counted(),
         tiny_tokenizer,
         CONFIG,
         ["no", "yes"],
         cache_dir=str(tmp_path / "cache" / "features"),
-        log=said.append,
+        log=logged.append,
     )
 
 
@@ -93,7 +93,7 @@ def assert_equal(mine, theirs):
     assert list(mine.answer_lengths) == list(theirs.answer_lengths)
 
 
-def test_cached_features_are_read(builder, said):
+def test_cached_features_are_read(builder, logged):
     first = builder.build(EXAMPLES, training=True)
     (name,) = cached(builder)
     again = builder.build(EXAMPLES, training=True)
@@ -108,7 +108,7 @@ def test_cached_features_are_read(builder, said):
     )
     assert_equal(again, direct)
     assert cached(builder) == [name]
-    assert not said
+    assert not logged
 
 
 def test_without_a_cache(builder, tmp_path, monkeypatch):
@@ -186,7 +186,7 @@ def test_the_cache_key_does_not_depend_on(builder):
     assert len(cached(builder)) == 1
 
 
-def test_warnings_are_logged(builder, said):
+def test_warnings_are_logged(builder, logged):
     class Particular(Counted):
         def warnings(self, examples, *, training):
             if training:
@@ -197,13 +197,13 @@ def test_warnings_are_logged(builder, said):
     for _ in range(2):
         # Whether they are made, or read.
         builder.build(EXAMPLES, training=False)
-    assert said == ["3 are odd.", "Another thing."] * 2
+    assert logged == ["3 are odd.", "Another thing."] * 2
     with pytest.raises(UserError, match="Nobody learns this"):
         builder.build(EXAMPLES, training=True)
     assert builder.kind.parts == [3]
 
 
-def test_truncation_is_logged(builder, said):
+def test_truncation_is_logged(builder, logged):
     long = dataclasses.replace(EXAMPLES[0], texts=("the of and " * 9,))
     examples = [long, dataclasses.replace(long, label="no")]
     examples += [Example(("and",), "no")] * 2
@@ -214,10 +214,10 @@ def test_truncation_is_logged(builder, said):
         "2 of 4 examples were truncated to max_seq_length=16 or a similar "
         f"setting (first: {EXAMPLES[0].location})."
     )
-    assert said == [line] * 2
+    assert logged == [line] * 2
 
 
-def test_answers_that_cannot_be_predicted_are_logged(builder, said):
+def test_answers_that_cannot_be_predicted_are_logged(builder, logged):
     config = FeatureConfig(
         max_seq_length=16, max_query_length=4, max_answer_length=1
     )
@@ -233,16 +233,16 @@ def test_answers_that_cannot_be_predicted_are_logged(builder, said):
     # In training, where it is evaluated, and out of the cache.
     for training in (True, False, False):
         builder.build(questions, training=training)
-        assert said.pop().startswith(
+        assert logged.pop().startswith(
             "1 of 2 gold answers (50.00%) cannot be predicted, the first "
             "squad.json, 1: 1 longer than max_answer_length=1 tokens"
         )
-        assert not said
+        assert not logged
     # The length is none that features depend on.
     longer = override(config, {"max_answer_length": 9})
     builder = dataclasses.replace(builder, config=longer)
     builder.build(questions, training=False)
-    assert (said, len(cached(builder))) == ([], 2)
+    assert (logged, len(cached(builder))) == ([], 2)
 
 
 def test_digests_do_not_depend_on_the_version_of_python():
@@ -300,21 +300,21 @@ def a_file(tmp_path):
     return path, features
 
 
-def test_a_file_of_features(tmp_path, said):
+def test_a_file_of_features(tmp_path, logged):
     path, features = a_file(tmp_path)
-    assert_equal(read_features(path, said.append), features)
+    assert_equal(read_features(path, logged.append), features)
     assert os.listdir(tmp_path) == ["features.npz"]
-    assert not said
+    assert not logged
 
 
-def test_no_file_and_a_directory(tmp_path, said):
-    assert read_features(str(tmp_path / "none.npz"), said.append) is None
-    assert read_features(str(tmp_path), said.append) is None
-    assert not said
+def test_no_file_and_a_directory(tmp_path, logged):
+    assert read_features(str(tmp_path / "none.npz"), logged.append) is None
+    assert read_features(str(tmp_path), logged.append) is None
+    assert not logged
 
 
 def test_a_file_that_cannot_be_read_is_not_called_damaged(
-    tmp_path, said, monkeypatch
+    tmp_path, logged, monkeypatch
 ):
     path, _ = a_file(tmp_path)
 
@@ -322,11 +322,13 @@ def test_a_file_that_cannot_be_read_is_not_called_damaged(
         raise PermissionError(13, "Permission denied", path)
 
     monkeypatch.setattr(feature_building.files, "open", refused)
-    assert read_features(path, said.append) is None
-    assert said == [f"{path}: Permission denied; its features are built again."]
+    assert read_features(path, logged.append) is None
+    assert logged == [
+        f"{path}: Permission denied; its features are built again."
+    ]
 
 
-def test_damaged_files(tmp_path, said):
+def test_damaged_files(tmp_path, logged):
     path, features = a_file(tmp_path)
     with open(path, "rb") as file:
         content = file.read()
@@ -341,45 +343,47 @@ def test_damaged_files(tmp_path, said):
     for bad in broken:
         with open(path, "wb") as file:
             file.write(bad)
-        said.clear()
-        found = read_features(path, said.append)
+        logged.clear()
+        found = read_features(path, logged.append)
         if found is None:
             damaged += 1
-            assert said == [f"{path} is damaged; its features are built again."]
+            assert logged == [
+                f"{path} is damaged; its features are built again."
+            ]
         else:
             # A bit of a timestamp, which is not read.
             assert_equal(found, features)
     assert damaged > len(broken) / 4
 
 
-def test_an_array_that_is_missing_or_too_many(tmp_path, said):
+def test_an_array_that_is_missing_or_too_many(tmp_path, logged):
     path, _ = a_file(tmp_path)
     arrays = dict(np.load(path))
     for name in ("rest", "offsets"):
         np.savez(path, **{n: v for n, v in arrays.items() if n != name})
-        assert read_features(path, said.append) is None
+        assert read_features(path, logged.append) is None
     for name in ("another", "another.one"):
         np.savez(path, **arrays, **{name: np.zeros(1)})
-        assert read_features(path, said.append) is None
-    assert len(said) == 4
+        assert read_features(path, logged.append) is None
+    assert len(logged) == 4
 
 
-def test_a_damaged_file_is_built_again(builder, said):
+def test_a_damaged_file_is_built_again(builder, logged):
     first = builder.build(EXAMPLES, training=True)
     (name,) = cached(builder)
     path = os.path.join(builder.cache_dir, name)
     with open(path, "r+b") as file:
         file.truncate(100)
     again = builder.build(EXAMPLES, training=True)
-    assert said == [f"{path} is damaged; its features are built again."]
+    assert logged == [f"{path} is damaged; its features are built again."]
     assert_equal(again, first)
-    said.clear()
+    logged.clear()
     builder.build(EXAMPLES, training=True)
     assert builder.kind.parts == [3, 3]
-    assert not said
+    assert not logged
 
 
-def test_a_cache_that_cannot_be_written(builder, tmp_path, said):
+def test_a_cache_that_cannot_be_written(builder, tmp_path, logged):
     expected = builder.build(EXAMPLES, training=True)
     # Root may write anywhere; below a file nobody may.
     (tmp_path / "file").write_text("")
@@ -387,14 +391,14 @@ def test_a_cache_that_cannot_be_written(builder, tmp_path, said):
         builder, cache_dir=str(tmp_path / "file" / "cache")
     )
     assert_equal(builder.build(EXAMPLES, training=True), expected)
-    (line,) = said
+    (line,) = logged
     assert line.startswith(str(tmp_path / "file"))
     assert "Not a directory; the features are not cached, and the" in line
     assert line.endswith("(--feature_cache).")
     assert "\n" not in line
 
 
-def test_a_full_disk(builder, said, monkeypatch):
+def test_a_full_disk(builder, logged, monkeypatch):
     class Full:
         @staticmethod
         def savez(file, **arrays):
@@ -403,7 +407,7 @@ def test_a_full_disk(builder, said, monkeypatch):
 
     monkeypatch.setattr(feature_building.np, "savez", Full.savez)
     assert len(builder.build(EXAMPLES, training=True)) == 3
-    assert "No space left on device; the features are not cached" in said[0]
+    assert "No space left on device; the features are not cached" in logged[0]
     assert cached(builder) == []
 
 

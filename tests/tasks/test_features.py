@@ -13,7 +13,7 @@ PADDING = {"input_ids": 9, "label_ids": -1}
 
 
 def features(rows, choices=0, truncated=()):
-    """Returns rows of sequences (lists of tokens), told apart by numbers."""
+    """Returns rows of sequences (lists of tokens)."""
     sequences = [s for row in rows for s in row]
     ids, offsets = flat(sequences)
     return Features(

@@ -62,10 +62,10 @@ def test_blank_lines_at_the_end_are_no_examples(tmp_path, task):
     line, *_ = LINES[task, "train"]
     header = "" if task == "CoLA" else "the\tcolumns\n"
     (tmp_path / "train.tsv").write_text(f"{header}{line}\n\n\n")
-    said = []
-    examples = GLUE_TASKS[task].read(str(tmp_path), "train", said.append)
+    logged = []
+    examples = GLUE_TASKS[task].read(str(tmp_path), "train", logged.append)
     assert len(examples) == 1
-    assert not any("too few" in line for line in said)
+    assert not any("too few" in line for line in logged)
 
 
 def test_every_task_is_there_with_its_labels_in_order():
@@ -95,62 +95,64 @@ def of_qqp(tmp_path, lines, short):
         ]
     path = tmp_path / "dev.tsv"
     path.write_text("\n".join(rows) + "\n")
-    said = []
+    logged = []
     return (
         path,
-        said,
-        lambda: GLUE_TASKS["QQP"].read(str(tmp_path), "dev", said.append),
+        logged,
+        lambda: GLUE_TASKS["QQP"].read(str(tmp_path), "dev", logged.append),
     )
 
 
 def test_short_lines_of_qqp_are_skipped(tmp_path):
     # One in a hundred, no more.
-    path, said, read = of_qqp(tmp_path, 200, (4, 9))
+    path, logged, read = of_qqp(tmp_path, 200, (4, 9))
     examples = read()
     assert [e.texts for e in examples] == [
         (f"A{n}?", "B?") for n in range(200) if n not in (2, 7)
     ]
     assert examples[2].location == f"{path}:5"
-    assert said == [
+    assert logged == [
         f"{path}: 2 lines have too few fields and are skipped: 4, 9."
     ]
 
 
 def test_a_file_of_too_many_short_lines(tmp_path):
-    path, said, read = of_qqp(tmp_path, 199, (4, 9))
+    path, logged, read = of_qqp(tmp_path, 199, (4, 9))
     with pytest.raises(UserError) as raised:
         read()
     assert str(raised.value) == (
         f"{path}: 2 of 199 lines have too few fields; download the file anew."
     )
-    assert not said
+    assert not logged
 
 
 def test_whole_files_are_not_logged(tmp_path):
-    _, said, read = of_qqp(tmp_path, 3, ())
+    _, logged, read = of_qqp(tmp_path, 3, ())
     assert len(read()) == 3
-    assert not said
+    assert not logged
 
 
 def test_lines_with_more_fields_than_the_header(tmp_path):
     path = tmp_path / "dev.tsv"
     path.write_text("sentence\tlabel\ngood\t1\nbad\t0\twhat\nfine\t1\t\n")
-    said = []
-    examples = GLUE_TASKS["SST-2"].read(str(tmp_path), "dev", said.append)
+    logged = []
+    examples = GLUE_TASKS["SST-2"].read(str(tmp_path), "dev", logged.append)
     assert [(e.texts, e.label) for e in examples] == [
         (("good",), "1"),
         (("bad",), "0"),
         (("fine",), "1"),
     ]
-    assert said == [
+    assert logged == [
         f"{path}: 2 lines have more fields than the header; these are "
         "ignored: 3, 4."
     ]
     # Without a header nobody knows how many there should be.
     path.write_text("gj04\t1\t\tHe left.\ngj04\t1\t\tHe left.\tSo.\n")
-    said.clear()
-    assert len(GLUE_TASKS["CoLA"].read(str(tmp_path), "dev", said.append)) == 2
-    assert not said
+    logged.clear()
+    assert (
+        len(GLUE_TASKS["CoLA"].read(str(tmp_path), "dev", logged.append)) == 2
+    )
+    assert not logged
 
 
 @pytest.mark.parametrize(
@@ -185,7 +187,7 @@ def test_gold_files(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("task", "content", "said"),
+    ("task", "content", "message"),
     [
         (
             "SST-2",
@@ -211,9 +213,9 @@ def test_gold_files(tmp_path):
         ("SST-2", "", "dev.tsv is empty; download GLUE"),
     ],
 )
-def test_errors(tmp_path, task, content, said):
+def test_errors(tmp_path, task, content, message):
     (tmp_path / "dev.tsv").write_text(content)
-    with pytest.raises(UserError, match=said) as raised:
+    with pytest.raises(UserError, match=message) as raised:
         GLUE_TASKS[task].read(str(tmp_path), "dev")
     assert str(tmp_path / "dev.tsv") in str(raised.value)
     assert "\n" not in str(raised.value)

@@ -286,8 +286,8 @@ def test_other_files_are_not_overwritten(tmp_path, content):
         f"{path} exists and is no zip file; name another."
     )
     assert path.read_bytes() == content
-    said = "exists and is no zip file; name another"
-    with pytest.raises(UserError, match=said):
+    message = "exists and is no zip file; name another"
+    with pytest.raises(UserError, match=message):
         add_to_submission(str(tmp_path), "RTE.tsv", b"")
 
 

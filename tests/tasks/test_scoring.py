@@ -108,7 +108,7 @@ def test_matthews_correlation(tmp_path, labels, predictions, correlation):
 
 
 @pytest.mark.parametrize(
-    ("rows", "said"),
+    ("rows", "message"),
     [
         (
             [("id", "label")],
@@ -125,11 +125,11 @@ def test_matthews_correlation(tmp_path, labels, predictions, correlation):
         ([("1", "1")], "1 of 2 examples have no prediction: 0"),
     ],
 )
-def test_submissions_that_do_not_fit(tmp_path, rows, said):
+def test_submissions_that_do_not_fit(tmp_path, rows, message):
     gold, predictions = mrpc(tmp_path, "10", "")
     head = [("index", "prediction")] if rows[0][0] != "id" else []
     table(tmp_path / "MRPC.tsv", *head, *rows)
-    with pytest.raises(UserError, match=said) as raised:
+    with pytest.raises(UserError, match=message) as raised:
         score("MRPC", gold, predictions)
     assert str(raised.value).startswith(predictions)
     assert "\n" not in str(raised.value)
@@ -200,8 +200,8 @@ def test_gold_without_answers(tmp_path):
     data = json.loads(path.read_text())
     del data["data"][0]["paragraphs"][0]["qas"][1]["answers"]
     path.write_text(json.dumps(data))
-    said = r"qas\[1\] \(id \"1\"\) has no 'answers'; a gold file"
-    with pytest.raises(UserError, match=said):
+    message = r"qas\[1\] \(id \"1\"\) has no 'answers'; a gold file"
+    with pytest.raises(UserError, match=message):
         score("SQuAD2.0", gold, predictions)
 
 
@@ -244,7 +244,7 @@ def test_levels_of_race(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("files", "value", "said"),
+    ("files", "value", "message"),
     [
         (squad, [], r"expected an object, got \[\]"),
         (squad, {"0": None}, "expected a string for '0', got null"),
@@ -253,10 +253,10 @@ def test_levels_of_race(tmp_path):
         (race, {"high-0": 1}, "one of A, B, C, D for 'high-0', got 1"),
     ],
 )
-def test_predictions_of_another_form(tmp_path, files, value, said):
+def test_predictions_of_another_form(tmp_path, files, value, message):
     task = {squad: "SQuAD2.0", race: "RACE"}[files]
     gold, predictions = files(tmp_path, value)
-    with pytest.raises(UserError, match=said) as raised:
+    with pytest.raises(UserError, match=message) as raised:
         score(task, gold, predictions)
     assert str(raised.value).startswith(predictions)
 

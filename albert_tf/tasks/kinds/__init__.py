@@ -1,1 +1,1 @@
-"""Kinds of tasks: what an example is, and how it is scored."""
+"""Kinds of tasks: from examples to features, predictions and metrics."""

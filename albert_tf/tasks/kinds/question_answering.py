@@ -89,16 +89,16 @@ class Spans(Kind):
         too_long = np.sum(lengths > longest)
         if too_long:
             enough, share = lengths.max(), "all"
-            most = np.quantile(
+            quantile = np.quantile(
                 lengths[lengths > 0], 0.99, method="inverted_cdf"
             )
-            if most > longest:
-                enough, share = most, "99 %"
+            if quantile > longest:
+                enough, share = quantile, "99 %"
             reasons.append(
                 f"{too_long} longer than max_answer_length={longest} tokens "
                 f"(max_answer_length={enough} has room for {share})"
             )
-        for code, what in (
+        for code, reason in (
             (
                 IN_NO_WINDOW,
                 "whole in no window that predicts from their first token "
@@ -108,7 +108,7 @@ class Spans(Kind):
             (NOT_OF_TOKENS, "not in the paragraph, or a part of a token"),
         ):
             if code in lengths:
-                reasons.append(f"{np.sum(lengths == code)} {what}")
+                reasons.append(f"{np.sum(lengths == code)} {reason}")
         number, answered = missed.sum(), np.count_nonzero(lengths)
         first = examples[int(missed.argmax())].location
         return [
@@ -295,11 +295,11 @@ class AnswerableSpans(Spans):
         return example.answers is not None
 
     def config_to_save(
-        self, config: FeatureConfig, measures: Mapping[str, float]
+        self, config: FeatureConfig, metrics: Mapping[str, float]
     ) -> FeatureConfig:
         """Returns the settings with the threshold that gave the best F1."""
         return dataclasses.replace(
-            config, null_threshold=measures["best_f1_thresh"]
+            config, null_threshold=metrics["best_f1_thresh"]
         )
 
     def _check_label(self, question: Question) -> None:

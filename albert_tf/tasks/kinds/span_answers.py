@@ -34,7 +34,7 @@ def best_spans(
 ) -> tuple[Span, ...]:
     """Returns the best spans, each with its best score.
 
-    Of equal scores, what starts and then what ends first goes first.
+    Ties are ordered by start, then by end.
 
     Args:
         starts: first characters, `[spans]`.

@@ -90,7 +90,7 @@ def window_features(
         rows += of_question
         numbers += [number] * len(windows)
         # An answer longer than every window, or of characters that the
-        # tokenizer drops, stands in none of them.
+        # tokenizer drops, is in none of them.
         lost = span is not None and all(
             row["is_impossible"] for row in of_question
         )

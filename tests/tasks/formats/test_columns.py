@@ -54,8 +54,8 @@ def read_own(path):
     return read_texts(path, columns_of(path))
 
 
-def assert_error(function, path, said, **options):
-    with pytest.raises(UserError, match=said) as raised:
+def assert_error(function, path, message, **options):
+    with pytest.raises(UserError, match=message) as raised:
         function(path, **options)
     assert "\n" not in str(raised.value)
     return str(raised.value)
@@ -105,27 +105,27 @@ def test_rows_that_the_csv_module_wrote(
         lineterminator=ends,
         quoting=quoting,
     )
-    said = []
-    rows = read_rows(path, said.append)
+    logged = []
+    rows = read_rows(path, logged.append)
     assert [[*r.values.values()] for r in rows.records] == table[1:]
     # The first line of each row.
     lines = [2, 3, 4, 6, 9, 10, 11, 12]
     assert [r.location for r in rows.records] == [f"{path}:{n}" for n in lines]
     quoted = 6 if quoting == csv.QUOTE_MINIMAL else 18
-    assert said == [
+    assert logged == [
         f"{path}: {quoted} fields are read without their quotes, as in CSV: 12 "
         "lines hold 9 rows, with the header."
     ]
 
 
 def test_quotes_within_lines_are_the_rule_in_csv_alone(tmp_path):
-    said = []
+    logged = []
     for name, delimiter in (("t.csv", ","), ("t.tsv", "\t")):
         rows = [["a", "b"], ['"x"', "y"]]
         path = written_by_csv(tmp_path / name, rows, delimiter=delimiter)
-        (record,) = read_rows(path, said.append).records
+        (record,) = read_rows(path, logged.append).records
         assert record.values == {"a": '"x"', "b": "y"}
-    (line,) = said
+    (line,) = logged
     assert line.startswith(f"{path}: 1 fields are read without their quotes,")
 
 
@@ -175,10 +175,12 @@ def test_a_quoted_field_of_any_length(tmp_path):
 )
 def test_a_stray_quote_swallows_no_row(tmp_path, rows, fault):
     path = table(tmp_path, *rows)
-    said = []
-    found = [[*r.values.values()] for r in read_rows(path, said.append).records]
+    logged = []
+    found = [
+        [*r.values.values()] for r in read_rows(path, logged.append).records
+    ]
     assert found == [row.split("\t") for row in rows[1:]]
-    (line,) = said
+    (line,) = logged
     assert re.fullmatch(
         f"{path}{fault} All quotes of the file are read literally.", line
     )
@@ -186,11 +188,11 @@ def test_a_stray_quote_swallows_no_row(tmp_path, rows, fault):
 
 def test_a_table_that_fits_neither_way(tmp_path):
     path = table(tmp_path, "a\tb", '"x\ny"\tz', "x\ty\tz")
-    said = (
+    message = (
         r":4: expected 2 tab-separated fields, got 3: 'x\\ty\\tz'. With "
         r"literal quotes: \S*:2: expected 2 tab-separated fields, got 1"
     )
-    assert_error(quiet, path, said)
+    assert_error(quiet, path, message)
 
 
 def test_blank_lines_at_the_end_are_no_rows(tmp_path):
@@ -221,7 +223,7 @@ def test_rows_of_json_lines(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "said"),
+    ("name", "content", "message"),
     [
         ("t.txt", "a,b\n", "t.txt: expected a file .tsv, .csv, .jsonl"),
         ("t.csv", "a,b\n", "has a header but no examples"),
@@ -238,20 +240,20 @@ def test_rows_of_json_lines(tmp_path):
         ("t.jsonl", "[1]", r':1: expected an object, got \["1"\]'),
     ],
 )
-def test_files_of_another_form(tmp_path, name, content, said):
+def test_files_of_another_form(tmp_path, name, content, message):
     path = write(tmp_path / name, content)
-    assert path in assert_error(quiet, path, said)
+    assert path in assert_error(quiet, path, message)
 
 
 @pytest.mark.parametrize("value", [None, {}, float("nan"), ["b", []]])
 def test_json_is_checked_where_it_is_read(tmp_path, value):
     path = lines(tmp_path, {"a": value, "text": "x", "label": "y"})
     assert read_texts(path, ["text", "label"]) == [Example(("x",), "y")]
-    said = (
+    logged = (
         f":1: expected a string, .* as 'a', got {re.escape(json.dumps(value))}"
     )
     assert path in assert_error(
-        read_texts, path, said, columns=["a", "text", "label"]
+        read_texts, path, logged, columns=["a", "text", "label"]
     )
 
 
@@ -259,16 +261,18 @@ def test_json_is_checked_where_it_is_read(tmp_path, value):
 def test_the_index_of_a_data_frame_is_no_text(tmp_path, name):
     rows = [[name, "text", "label"], ["0", "a", "x"], ["1", "b", "y"]]
     path = written_by_csv(tmp_path / "t.csv", rows)
-    said = []
-    assert infer_columns(quiet(path), said.append) == ["text", "label"]
-    assert said == [f"{path}:1: {name!r} is the name of an index, and ignored."]
+    logged = []
+    assert infer_columns(quiet(path), logged.append) == ["text", "label"]
+    assert logged == [
+        f"{path}:1: {name!r} is the name of an index, and ignored."
+    ]
 
 
 def test_pairs_are_logged(tmp_path):
     path = table(tmp_path, "id\ttext\tlabel", "7\ta\tx")
-    said = []
-    infer_columns(quiet(path), said.append)
-    assert said == [
+    logged = []
+    infer_columns(quiet(path), logged.append)
+    assert logged == [
         f"{path}:1: id, text are read as pairs; --columns names others."
     ]
 
@@ -285,8 +289,8 @@ def test_the_file_of_a_split(tmp_path):
     bucket = f"file://{tmp_path}"
     assert find_split(bucket, "dev") == f"{bucket}/dev.jsonl"
     write(tmp_path / "dev.tsv", "")
-    said = r"dev\.tsv and \S*dev\.jsonl both exist"
-    assert_error(find_split, str(tmp_path), said, split="dev")
+    logged = r"dev\.tsv and \S*dev\.jsonl both exist"
+    assert_error(find_split, str(tmp_path), logged, split="dev")
     assert find_split(str(tmp_path), "dev", (".tsv",)).endswith("dev.tsv")
     assert_error(
         find_split,
@@ -356,15 +360,15 @@ def test_without_labels(tmp_path):
 )
 def test_columns_that_cannot_be_inferred(tmp_path, rows):
     path = table(tmp_path, *rows)
-    said = (
+    message = (
         f"{path}:1: expected one or two columns of texts and 'label', got "
         f"{', '.join(rows[0].split())}; name the columns with --columns."
     )
-    assert assert_error(columns_of, path, "expected one or two") == said
+    assert assert_error(columns_of, path, "expected one or two") == message
 
 
 @pytest.mark.parametrize(
-    ("rows", "columns", "labelled", "said"),
+    ("rows", "columns", "labelled", "message"),
     [
         (["text\tlabel", "a\t "], "text label", True, ":2: the label is empty"),
         (
@@ -389,10 +393,10 @@ def test_columns_that_cannot_be_inferred(tmp_path, rows):
         (["a\tb", "1\t2"], "a a", True, "=a,a names a column twice"),
     ],
 )
-def test_columns_that_do_not_fit(tmp_path, rows, columns, labelled, said):
+def test_columns_that_do_not_fit(tmp_path, rows, columns, labelled, message):
     path = table(tmp_path, *rows)
     options = {"columns": columns.split(), "labelled": labelled}
-    assert_error(read_texts, path, said, **options)
+    assert_error(read_texts, path, message, **options)
 
 
 def test_json_lines_unlike_the_first(tmp_path):
@@ -400,10 +404,12 @@ def test_json_lines_unlike_the_first(tmp_path):
     # A second text that the first line lacks is not ignored.
     for second in ({"a": "x", "b": "y", "label": 1}, {"a": "x"}):
         path = lines(tmp_path, first, second)
-        said = f":2: expected the columns .* a, label, got {', '.join(second)};"
-        assert_error(read_own, path, said)
-    said = ":2: expected the column 'label'"
-    assert_error(read_texts, path, said, columns=["a", "label"])
+        message = (
+            f":2: expected the columns .* a, label, got {', '.join(second)};"
+        )
+        assert_error(read_own, path, message)
+    message = ":2: expected the column 'label'"
+    assert_error(read_texts, path, message, columns=["a", "label"])
     path = lines(tmp_path, first, {"a": ["x"], "label": 1})
     assert_error(read_own, path, r':2: expected a string as a, got \["x"\]')
 
@@ -465,7 +471,7 @@ def test_choices_in_a_list(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         (
             {"label": 2},
@@ -484,14 +490,14 @@ def test_choices_in_a_list(tmp_path):
         ({"question": ...}, ":2: expected the column 'question', got context"),
     ],
 )
-def test_choices_that_do_not_fit(tmp_path, changes, said):
+def test_choices_that_do_not_fit(tmp_path, changes, message):
     value = {"context": "X", "choices": ["a", "b"], "label": 1}
     value["question"] = "Which?"
     second = {n: v for n, v in {**value, **changes}.items() if v is not ...}
     found = assert_error(
         read_choices,
         lines(tmp_path, value, second),
-        said,
+        message,
         context="context",
         of_choices=["choices"],
         label="label",
@@ -503,7 +509,7 @@ def test_choices_that_do_not_fit(tmp_path, changes, said):
 def test_columns_of_choices_that_do_not_fit(tmp_path):
     path = table(tmp_path, "c\ta\tb\tlabel", "x\ty\tz\tc")
     options = {"context": "c", "of_choices": ["a", "b"], "label": "label"}
-    said = ":2: the label is 'c'; expected .* from A to B, or one of a, b"
-    assert_error(read_choices, path, said, **options)
-    said = "--columns=c,a,b,a,label names a column twice"
-    assert_error(read_choices, path, said, **options, question="a")
+    logged = ":2: the label is 'c'; expected .* from A to B, or one of a, b"
+    assert_error(read_choices, path, logged, **options)
+    logged = "--columns=c,a,b,a,label names a column twice"
+    assert_error(read_choices, path, logged, **options, question="a")

@@ -62,7 +62,7 @@ def test_optional_tags(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "columns", "said"),
+    ("content", "columns", "message"),
     [
         ("", {}, "is empty; a file of tagged words"),
         ("-DOCSTART- O\n\n \n", {}, "has no words; a file of tagged words"),
@@ -89,9 +89,9 @@ def test_optional_tags(tmp_path):
         (b"a O\n\xff O\n", {}, r":2: byte 0 \(0xff\) is not UTF-8"),
     ],
 )
-def test_errors(tmp_path, content, columns, said):
+def test_errors(tmp_path, content, columns, message):
     path = write(tmp_path, content)
-    with pytest.raises(UserError, match=said) as raised:
+    with pytest.raises(UserError, match=message) as raised:
         read_conll(path, **columns)
     assert str(raised.value).startswith(path)
     assert "\n" not in str(raised.value)

@@ -38,7 +38,7 @@ def test_a_whole_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ("", "is empty; do this"),
         ('{}\n{"a" 1}', "a.jsonl:2: expected JSON"),
@@ -51,9 +51,9 @@ def test_a_whole_file(tmp_path):
         (b'{}\n"\xff"', r":2: byte 1 \(0xff\) is not UTF-8"),
     ],
 )
-def test_lines_that_cannot_be_read(tmp_path, content, said):
+def test_lines_that_cannot_be_read(tmp_path, content, message):
     path = write(tmp_path, content)
-    with pytest.raises(UserError, match=said) as raised:
+    with pytest.raises(UserError, match=message) as raised:
         list(json_values.read_json_lines(path, "do this."))
     assert str(raised.value).startswith(path)
 

@@ -87,8 +87,10 @@ def test_secret_answers(tmp_path, answers):
     directory = write(tmp_path, {"high/1.txt": [hidden]})
     found = read_race(directory, ("high",), labelled=False)
     assert [example.label for example in found] == [None, None]
-    said = "key 'answers'" if answers is ... else "expected an answer of A, B"
-    with pytest.raises(UserError, match=said):
+    message = (
+        "key 'answers'" if answers is ... else "expected an answer of A, B"
+    )
+    with pytest.raises(UserError, match=message):
         read_race(directory, ("high",))
 
 
@@ -98,7 +100,7 @@ def test_answers_that_are_not_required_are_read(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         ({"article": ...}, "expected the key 'article'"),
         ({"questions": [None]}, r"questions\[0\]: expected a string, got null"),
@@ -115,15 +117,15 @@ def test_answers_that_are_not_required_are_read(tmp_path):
         ({"options": [["a"]]}, "expected 2 to 26 options, got 1"),
     ],
 )
-def test_articles_of_another_form(tmp_path, changes, said):
+def test_articles_of_another_form(tmp_path, changes, message):
     directory = write(tmp_path, {"high/1.txt": [article(**changes)]})
-    said = rf"^{directory}/high/1\.txt: .*{said}"
-    with pytest.raises(UserError, match=said):
+    message = rf"^{directory}/high/1\.txt: .*{message}"
+    with pytest.raises(UserError, match=message):
         read_race(directory, ("high",))
 
 
 @pytest.mark.parametrize(
-    ("files", "said"),
+    ("files", "message"),
     [
         ({"high/1.txt": ["{\n'"]}, "1.txt:2: expected JSON"),
         ({"high/all.txt": [article(), "{"]}, "all.txt:2: expected JSON"),
@@ -136,6 +138,6 @@ def test_articles_of_another_form(tmp_path, changes, said):
         ),
     ],
 )
-def test_folders_of_another_form(tmp_path, files, said):
-    with pytest.raises(UserError, match=said):
+def test_folders_of_another_form(tmp_path, files, message):
+    with pytest.raises(UserError, match=message):
         read_race(write(tmp_path, files), ("high",))

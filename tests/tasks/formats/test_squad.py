@@ -64,7 +64,7 @@ def test_is_impossible_is_optional(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("is_impossible", "answers", "said"),
+    ("is_impossible", "answers", "message"),
     [
         (True, 1, "is_impossible is true with 1 answers; correct one"),
         (False, 0, "is_impossible is false with 0 answers"),
@@ -72,11 +72,11 @@ def test_is_impossible_is_optional(tmp_path):
         (1, 0, "is_impossible is 1 with 0 answers"),
     ],
 )
-def test_contradictions(tmp_path, is_impossible, answers, said):
+def test_contradictions(tmp_path, is_impossible, answers, message):
     wrong = row("b", is_impossible=is_impossible)
     wrong["answers"] *= answers
     path = write(tmp_path, dataset(row("a"), wrong))
-    with pytest.raises(UserError, match=rf"qas\[1\]: {said}"):
+    with pytest.raises(UserError, match=rf"qas\[1\]: {message}"):
         read_squad(path)
     # Without answers any value is allowed.
     del wrong["answers"]
@@ -84,7 +84,7 @@ def test_contradictions(tmp_path, is_impossible, answers, said):
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ("{\n'", ":2: expected JSON"),
         ("7" * 5000, ": a number has too many digits"),
@@ -99,24 +99,24 @@ def test_contradictions(tmp_path, is_impossible, answers, said):
         (dataset(row(5), row("5")), r'qas\[1\] \(id "5"\): duplicate id'),
     ],
 )
-def test_errors(tmp_path, content, said):
+def test_errors(tmp_path, content, message):
     path = write(tmp_path, content)
-    with pytest.raises(UserError, match=f"^{path}.*{said}") as raised:
+    with pytest.raises(UserError, match=f"^{path}.*{message}") as raised:
         read_squad(path)
     assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (None, "No such file"),
         (b'{"data": "\xff"}', "byte 10 is not UTF-8"),
         ('{"data": []}'.encode("utf-16"), "UTF-16, expected"),
     ],
 )
-def test_files_that_cannot_be_read(tmp_path, content, said):
+def test_files_that_cannot_be_read(tmp_path, content, message):
     path = tmp_path / "a.json"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(UserError, match=rf"a\.json.*{said}"):
+    with pytest.raises(UserError, match=rf"a\.json.*{message}"):
         read_squad(str(path))

@@ -64,8 +64,8 @@ def test_labels():
     examples = [Example(("a",), label) for label in ("b", "a", None, "b", "B")]
     assert KIND.labels(examples) == ["B", "a", "b"]
     one = [Example(("a",), "b", "train.tsv:2")] * 3
-    said = "^train.tsv:2 and what follows: .* one label only, 'b'; a class"
-    with pytest.raises(UserError, match=said):
+    message = "^train.tsv:2 and what follows: .* one label only, 'b'; a class"
+    with pytest.raises(UserError, match=message):
         KIND.labels(one)
 
 
@@ -86,11 +86,11 @@ def test_nearly_as_many_labels_as_examples(labels, examples, refused):
     if not refused:
         assert len(KIND.labels(made)) == labels
         return
-    said = (
+    message = (
         f"^t.tsv:2 and what follows: {examples} training examples have "
         f"{labels} different labels .*; is that the right column"
     )
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         KIND.labels(made)
 
 
@@ -106,11 +106,11 @@ def test_features(tiny_tokenizer):
     assert (found.tolist(), found.dtype) == ([2, 0, 0], np.int32)
     assert label_ids(EXAMPLES, LABELS[::-1]).tolist() == [0, 2, 0]
     unknown = Example(("a",), "y" * 99, "dev.tsv:7")
-    said = (
+    message = (
         "^dev.tsv:7: the label is 'y{60}'; the model's labels are no, "
         "perhaps, yes.$"
     )
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         label_ids([*EXAMPLES, unknown], LABELS)
 
 

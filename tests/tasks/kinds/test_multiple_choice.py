@@ -104,18 +104,18 @@ def test_empty_texts_are_counted():
 
 def test_a_choice_length_without_room_for_contexts(tiny_tokenizer):
     features(tiny_tokenizer, EXAMPLES, 16, 12)
-    said = (
+    message = (
         "max_choice_length=13 leaves the context no room within "
         "max_seq_length=16; lower it."
     )
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         features(tiny_tokenizer, EXAMPLES, 16, 13)
 
 
 def test_another_number_of_choices(tiny_tokenizer, monkeypatch):
     more = ChoiceExample("the", ("of", "and", "the"), None, "f, 4")
-    said = "^f, 4: expected 2 choices as at f, 1, got 3.$"
-    with pytest.raises(UserError, match=said):
+    message = "^f, 4: expected 2 choices as at f, 1, got 3.$"
+    with pytest.raises(UserError, match=message):
         KIND.check([*EXAMPLES, more])
     KIND.check(EXAMPLES)
     # In whatever chunks features are built.
@@ -123,7 +123,7 @@ def test_another_number_of_choices(tiny_tokenizer, monkeypatch):
     builder = feature_building.FeatureBuilder(
         KIND, tiny_tokenizer, FeatureConfig(), []
     )
-    with pytest.raises(UserError, match=said):
+    with pytest.raises(UserError, match=message):
         builder.build([*EXAMPLES, more, more], training=True)
 
 

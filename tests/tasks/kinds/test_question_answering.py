@@ -53,15 +53,15 @@ def test_wrong_offsets():
         # Before any features are built, or read from the cache.
         with pytest.raises(UserError, match="answers of 1 questions .*of q"):
             kind.warnings([wrong], training=True)
-        (said,) = kind.warnings([wrong], training=False)
-        assert said == (
+        (logged,) = kind.warnings([wrong], training=False)
+        assert logged == (
             "1 questions have an answer that is not in the paragraph: place of "
             "q."
         )
     off = question("One. Two. One.", ("One", 9))
     for training in (True, False):
-        (said,) = Spans().warnings([off], training=training)
-        assert said.endswith("its nearest occurrence is used: place of q.")
+        (logged,) = Spans().warnings([off], training=training)
+        assert logged.endswith("its nearest occurrence is used: place of q.")
     rows = build(Spans(), [off], tokenizer=tokenizer)
     (start,) = rows.scalars["start_positions"]
     assert rows.row(0, "char_starts")[start] == 10
@@ -193,16 +193,16 @@ def test_answers_that_cannot_be_predicted_are_reported():
 
 
 @pytest.mark.parametrize(
-    ("lengths", "said"),
+    ("lengths", "message"),
     [
         # 99 % of those that any length has room for.
         ([1] * 90 + [40] * 8 + [55] + [90] + [-1], "=55 has room for 99 %"),
         ([1] * 198 + [55, 90], "=90 has room for all"),
     ],
 )
-def test_the_length_that_has_room_for_most_answers(lengths, said):
+def test_the_length_that_has_room_for_most_answers(lengths, message):
     (line,) = reported(lengths)
-    assert f"(max_answer_length{said})" in line
+    assert f"(max_answer_length{message})" in line
 
 
 @pytest.mark.parametrize("answer", ANSWERS[:-1])
@@ -340,7 +340,7 @@ def test_constant_prediction():
 
 
 def test_with_a_tokenizer_of_ours(tiny_tokenizer, sentences):
-    """A word and what shares its pieces is what the label's pieces are of."""
+    """Labels cover the word, and what shares its sub-tokens."""
     context = "  ".join(sentences[:40])
     words = dict.fromkeys(re.findall(r"\w+", context))
     questions = [question(context, word, id_=word) for word in words]

@@ -46,7 +46,7 @@ def test_best_spans():
 def test_ensemble():
     one = scores((RED, 4.0), (BLUE, 1.0), none=1.0)
     two = scores((BLUE, 5.0), (ACCENT, 3.0), (LOWER, 2.0), none=-2.0)
-    # 4, 5 and what counts for a span that is missing: 1 and 2.
+    # A missing span has the score of the worst one: 1 and 2.
     both = ensemble_scores([one, two])
     assert both == scores((RED, 3.0), (BLUE, 3.0), (ACCENT, 2.0), none=-0.5)
     assert ensemble_scores([two, one]) == both

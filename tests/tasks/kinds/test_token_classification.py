@@ -148,8 +148,8 @@ def test_tags_of_mixed_schemes():
         WordsExample(("a", "b"), ("O", "B-A"), "t.txt:1"),
         WordsExample(("a",), ("DT",), "t.txt:4"),
     ]
-    said = "^t.txt:1 and what follows: the tag 'DT' is neither O nor beg"
-    with pytest.raises(UserError, match=said):
+    message = "^t.txt:1 and what follows: the tag 'DT' is neither O nor beg"
+    with pytest.raises(UserError, match=message):
         KIND.labels(examples)
     # Parts of speech are no entities, all of them.
     examples[0] = WordsExample(("a", "b"), ("O", "NN"), "t.txt:1")
@@ -158,8 +158,8 @@ def test_tags_of_mixed_schemes():
 
 def test_an_unknown_tag(tokenizer):
     example = WordsExample(("a", "b"), ("O", "B-B"), "t.txt:7")
-    said = "t.txt:7: the tag of 'b' is 'B-B'; the model's labels are B-A, I-"
-    with pytest.raises(UserError, match=said):
+    message = "t.txt:7: the tag of 'b' is 'B-B'; the model's labels are B-A, I-"
+    with pytest.raises(UserError, match=message):
         features(tokenizer, [example])
 
 

@@ -1,5 +1,6 @@
 """Character classes that are the same in Python, TensorFlow and Rust."""
 
+import functools
 import re
 from collections.abc import Iterable
 
@@ -29,6 +30,11 @@ class CharacterClass:
         self._beyond = None
         if len(basic) < len(self.codes):
             self._beyond = re.compile(_pattern(self.codes - basic))
+
+    @functools.cached_property
+    def regex(self) -> re.Pattern[str]:
+        """The pattern, compiled."""
+        return re.compile(self.pattern)
 
     @classmethod
     def parse(cls, ranges: str) -> "CharacterClass":

@@ -55,6 +55,7 @@ WHITE_SPACE = (
 )
 
 _QUOTE_OF_TICKS = dict(QUOTES)
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _TICKS = re.compile("|".join(_QUOTE_OF_TICKS))
 _DECOMPOSITION = Decomposition("NFKD", COMBINING)
 # White space that is not one space already.
@@ -107,7 +108,7 @@ def trace_normalized(
 
 def trace_surrogates(traced: TracedText) -> TracedText:
     """Returns `replace_surrogates` of a text, traced."""
-    return traced.sub("[\ud800-\udfff]", replace_surrogates)
+    return traced.sub(_SURROGATE, replace_surrogates)
 
 
 def trace_lower(traced: TracedText) -> TracedText:

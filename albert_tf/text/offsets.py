@@ -13,6 +13,7 @@ from typing import Literal
 
 from albert_tf.text.character_class import CharacterClass
 
+_DOTTED_I = re.compile("İ")
 # The last of the code points that Unicode decomposes or puts in order, rounded
 # up.
 _END_OF_DECOMPOSED = 0x30000
@@ -56,7 +57,7 @@ class TracedText:
         return TracedText(text, self.starts, self.ends)
 
     def sub(
-        self, pattern: re.Pattern[str] | str, replace: Callable[[str], str]
+        self, pattern: re.Pattern[str], replace: Callable[[str], str]
     ) -> "TracedText":
         """Returns the text with `replace(match)` for each match.
 
@@ -66,7 +67,7 @@ class TracedText:
         starts: list[int] = []
         ends: list[int] = []
         done = 0
-        for match in re.finditer(pattern, self.text):
+        for match in pattern.finditer(self.text):
             begin, end = match.span()
             new = replace(match[0])
             texts += self.text[done:begin], new
@@ -84,7 +85,7 @@ class TracedText:
     def lower(self) -> "TracedText":
         """Returns the text in lower case."""
         # The one letter whose lower case is two characters.
-        lowered = self.sub("İ", str.lower)
+        lowered = self.sub(_DOTTED_I, str.lower)
         return lowered.with_text(lowered.text.lower())
 
     def strip(self) -> "TracedText":

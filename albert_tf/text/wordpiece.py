@@ -151,13 +151,13 @@ def trace_words(
 ) -> list[TracedText]:
     """Returns `split_words` of the same arguments, each traced to `text`."""
     traced = trace_surrogates(TracedText.original(text))
-    traced = traced.sub(CONTROL.pattern, lambda _: "")
+    traced = traced.sub(CONTROL.regex, lambda _: "")
     traced = traced.with_text(replace_version_dependent(traced.text))
     if do_lower_case:
         traced = trace_lower(traced)
     if not keep_accents:
         traced = _DECOMPOSITION(traced)
-    single = SINGLE_CHARACTER_WORDS[tokenize_chinese_chars].pattern
+    single = SINGLE_CHARACTER_WORDS[tokenize_chinese_chars].regex
     traced = traced.sub(single, " {} ".format)
     return [traced[slice(*m.span())] for m in _WORD.finditer(traced.text)]
 

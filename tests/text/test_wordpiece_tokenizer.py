@@ -1,8 +1,3 @@
-import json
-import os
-import pickle
-import re
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -17,8 +12,6 @@ from albert_tf.text.wordpiece_tokenizer import (
     read_vocabulary,
 )
 from tests.counted_work import steps_below
-
-SPECIALS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
 @pytest.mark.parametrize(
@@ -97,30 +90,10 @@ def test_a_long_text_without_spaces(wordpiece_tokenizer):
     )
 
 
-def test_masks(wordpiece_tokenizer):
-    t = wordpiece_tokenizer
-    a, b = t.encode("a"), t.encode("b")
-    assert t.encode_with_masks("a[MASK]b [MASK]") == [
-        *a,
-        t.mask_id,
-        *b,
-        t.mask_id,
-    ]
-
-
 def test_decode(wordpiece_tokenizer):
     t = wordpiece_tokenizer
     ids = [t.cls_id, *t.encode("Unaffable, zz 国人."), t.sep_id, t.pad_id]
     assert t.decode(np.array(ids)) == "unaffable , [UNK] 国 人 ."
-
-
-def test_special_ids(wordpiece_tokenizer):
-    t = wordpiece_tokenizer
-    ids = [t.pad_id, t.unk_id, t.cls_id, t.sep_id, t.mask_id]
-    assert ids == [0, 3, 4, 5, 6]
-    assert t.pieces(ids) == SPECIALS
-    assert t.special_ids == (0, 3, 4, 5, 6)
-    assert t.vocab_size == 75
 
 
 def test_replacements_are_pieces_of_text(wordpiece_tokenizer):
@@ -136,62 +109,6 @@ def test_word_starts(wordpiece_tokenizer):
     pieces = t.pieces(continuing)
     assert len(pieces) == 21 and all(p.startswith("##") for p in pieces)
     assert t.word_start[t.encode("#")].all()
-
-
-def test_fingerprints_of_vocabularies_and_settings(wordpiece_pieces):
-    made = [
-        WordPieceTokenizer(wordpiece_pieces),
-        WordPieceTokenizer(wordpiece_pieces, do_lower_case=False),
-        WordPieceTokenizer(wordpiece_pieces, keep_accents=True),
-        WordPieceTokenizer(wordpiece_pieces, tokenize_chinese_chars=False),
-        WordPieceTokenizer([*wordpiece_pieces, "new"]),
-        WordPieceTokenizer(wordpiece_pieces[:-2] + wordpiece_pieces[:-3:-1]),
-    ]
-    prints = [tokenizer.fingerprint for tokenizer in made]
-    assert len(set(prints)) == 6
-    assert prints[0] == WordPieceTokenizer(wordpiece_pieces).fingerprint
-    assert all(re.fullmatch("[0-9a-f]{64}", p) for p in prints)
-
-
-def test_pickle(wordpiece_pieces):
-    cased = WordPieceTokenizer(
-        wordpiece_pieces, do_lower_case=False, tokenize_chinese_chars=False
-    )
-    cased.encode("Café 国人")
-    copy = pickle.loads(pickle.dumps(cased))
-    assert copy.fingerprint == cased.fingerprint
-    assert copy.encode("Abé 国人") == cased.encode("Abé 国人")
-
-
-def test_save_and_load(wordpiece_pieces, tmp_path):
-    cased = WordPieceTokenizer(
-        wordpiece_pieces, do_lower_case=False, tokenize_chinese_chars=False
-    )
-    cased.save(tmp_path / "new", 128)
-    assert sorted(os.listdir(tmp_path / "new")) == [
-        "tokenizer.json",
-        "tokenizer_config.json",
-        "vocab.txt",
-    ]
-    text = (tmp_path / "new/vocab.txt").read_text(encoding="utf-8")
-    assert text == "\n".join(wordpiece_pieces) + "\n"
-    loaded = load_tokenizer(tmp_path / "new")
-    assert isinstance(loaded, WordPieceTokenizer)
-    assert loaded.fingerprint == cased.fingerprint
-    config = json.loads((tmp_path / "new/tokenizer_config.json").read_text())
-    assert config == {
-        "tokenizer_class": "BertTokenizer",
-        "do_lower_case": False,
-        "strip_accents": False,
-        "tokenize_chinese_chars": False,
-        "model_max_length": 128,
-        "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
-        "pad_token": "[PAD]",
-        "unk_token": "[UNK]",
-        "cls_token": "[CLS]",
-        "sep_token": "[SEP]",
-        "mask_token": "[MASK]",
-    }
 
 
 @pytest.mark.parametrize("end", ["", "\n", "\r\n", "\n\n"])

@@ -1,0 +1,129 @@
+"""What tokenizers of both kinds have in common."""
+
+import json
+import os
+import pickle
+import re
+
+import pytest
+
+from albert_tf.text.sentencepiece_tokenizer import SentencePieceTokenizer
+from albert_tf.text.tokenizer import load_tokenizer
+from albert_tf.text.wordpiece_tokenizer import WordPieceTokenizer
+
+COMMON = {
+    "do_lower_case": False,
+    "model_max_length": 128,
+    "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
+    "cls_token": "[CLS]",
+    "sep_token": "[SEP]",
+    "mask_token": "[MASK]",
+}
+SAVED = {
+    "SentencePiece": (
+        "spiece.model",
+        COMMON
+        | {
+            "tokenizer_class": "AlbertTokenizer",
+            "keep_accents": True,
+            "remove_space": True,
+            "bos_token": "[CLS]",
+            "eos_token": "[SEP]",
+            "pad_token": "<pad>",
+            "unk_token": "<unk>",
+        },
+    ),
+    "WordPiece": (
+        "vocab.txt",
+        COMMON
+        | {
+            "tokenizer_class": "BertTokenizer",
+            "strip_accents": False,
+            "tokenize_chinese_chars": True,
+            "pad_token": "[PAD]",
+            "unk_token": "[UNK]",
+        },
+    ),
+}
+
+
+@pytest.fixture(params=list(SAVED))
+def kind(request):
+    return request.param
+
+
+@pytest.fixture
+def make(kind, tiny_tokenizer, wordpiece_pieces):
+    """Gives a function that makes a tokenizer with other settings."""
+    if kind == "SentencePiece":
+        return lambda **settings: SentencePieceTokenizer(
+            tiny_tokenizer.model_bytes, **settings
+        )
+    return lambda **settings: WordPieceTokenizer(wordpiece_pieces, **settings)
+
+
+@pytest.fixture
+def cased(make):
+    return make(do_lower_case=False, keep_accents=True)
+
+
+def test_special_ids(make):
+    t = make()
+    ids = [t.pad_id, t.unk_id, t.cls_id, t.sep_id, t.mask_id]
+    assert t.pieces(ids) == list(t.special_tokens.values())
+    assert t.special_ids == tuple(sorted(ids))
+    assert t.vocab_size == len(t.word_start)
+
+
+def test_masks(make):
+    t = make()
+    a, b = t.encode("a"), t.encode("b")
+    ids = t.encode_with_masks("a [MASK] b [MASK]")
+    assert ids == [*a, t.mask_id, *b, t.mask_id]
+    assert t.encode_with_masks("[MASK]") == [t.mask_id]
+    assert t.encode_with_masks("b") == b
+
+
+def test_fingerprints(make, make_model, wordpiece_pieces):
+    made = [
+        make(),
+        make(do_lower_case=False),
+        make(keep_accents=True),
+        SentencePieceTokenizer(make_model({"a": -1.0})),
+        WordPieceTokenizer(wordpiece_pieces, tokenize_chinese_chars=False),
+        WordPieceTokenizer([*wordpiece_pieces, "new"]),
+        WordPieceTokenizer(wordpiece_pieces[:-2] + wordpiece_pieces[:-3:-1]),
+    ]
+    prints = [tokenizer.fingerprint for tokenizer in made]
+    assert len(set(prints)) == len(made)
+    assert prints[0] == make().fingerprint
+    assert all(re.fullmatch("[0-9a-f]{64}", p) for p in prints)
+
+
+def test_pickle(cased):
+    text = "The CAFÉ, 8, 国人"
+    cased.encode(text)
+    data = pickle.dumps(cased)
+    copy = pickle.loads(data)
+    assert copy.fingerprint == cased.fingerprint
+    assert copy.encode(text) == cased.encode(text)
+    if isinstance(cased, SentencePieceTokenizer):
+        assert len(data) < len(cased.model_bytes) + 500
+
+
+def test_save_and_load(kind, cased, wordpiece_pieces, tmp_path):
+    name, config = SAVED[kind]
+    cased.save(tmp_path / "new", 128)
+    assert sorted(os.listdir(tmp_path / "new")) == sorted(
+        [name, "tokenizer.json", "tokenizer_config.json"]
+    )
+    loaded = load_tokenizer(tmp_path / "new")
+    assert type(loaded) is type(cased)
+    assert loaded.fingerprint == cased.fingerprint
+    path = tmp_path / "new/tokenizer_config.json"
+    assert json.loads(path.read_text()) == config
+    content = (tmp_path / "new" / name).read_bytes()
+    if kind == "SentencePiece":
+        assert content == cased.model_bytes
+    else:
+        assert content.decode() == "\n".join(wordpiece_pieces) + "\n"

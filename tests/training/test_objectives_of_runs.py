@@ -44,6 +44,22 @@ def test_single_segments(small_config, single_segments, tmp_path, capsys):
     assert np.std(trained[fresh.classifier.kernel.path]) > 0
     for variable in fresh.trainable_variables:
         np.testing.assert_array_equal(trained[variable.path], variable)
+    evaluated = subprocess.run(
+        [
+            *(sys.executable, "-m", "bin.evaluate", "--task=pretraining"),
+            f"--data_dir={single_segments}",
+            f"--model_dir={tmp_path}/run/model",
+            f"--output_dir={tmp_path}/evaluation",
+        ],
+        cwd=os.path.dirname(os.path.dirname(os.path.dirname(__file__))),
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert re.search(r"\nsentence objective +none", evaluated)
+    metrics = json.loads((tmp_path / "evaluation/metrics.json").read_text())
+    assert not any("sentence" in name for name in metrics)
+    assert "masked_lm_accuracy" in metrics
 
 
 @pytest.mark.slow
@@ -113,39 +129,3 @@ def test_shards_of_the_expected_objective(
     config = override(small_config, {"sentence_objective": "nsp"})
     with pytest.raises(Reached):
         run(config, next_sentences, tmp_path / "run")
-
-
-@pytest.mark.slow
-def test_programs_report_the_sentence_objective(single_segments, tmp_path):
-    def program(name, *flags):
-        return subprocess.run(
-            [sys.executable, "-m", f"bin.{name}", *flags],
-            cwd=os.path.dirname(os.path.dirname(os.path.dirname(__file__))),
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-
-    row = r"\nsentence objective +none"
-    pretrained = program(
-        "pretrain",
-        "--preset=tiny",
-        f"--train_data={single_segments}",
-        f"--eval_data={single_segments}",
-        f"--run_dir={tmp_path}/run",
-        "--num_train_steps=1",
-        "--train_batch_size=4",
-    )
-    assert re.search(row, pretrained)
-    assert re.search(row, program("show_results", f"--run_dirs={tmp_path}/run"))
-    evaluated = program(
-        "evaluate",
-        "--task=pretraining",
-        f"--data_dir={single_segments}",
-        f"--model_dir={tmp_path}/run/model",
-        f"--output_dir={tmp_path}/evaluation",
-    )
-    assert re.search(row, evaluated)
-    metrics = json.loads((tmp_path / "evaluation/metrics.json").read_text())
-    assert not any("sentence" in name for name in metrics)
-    assert "masked_lm_accuracy" in metrics

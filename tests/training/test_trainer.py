@@ -650,7 +650,7 @@ def test_no_retracing_warning_for_many_widths(caplog):
     )
     tf.get_logger().addHandler(caplog.handler)
     try:
-        for width in range(8, 16):
+        for width in range(8, 14):
             ids = np.full((2, width), 3, np.int32)
             trainer.prediction_step(
                 {

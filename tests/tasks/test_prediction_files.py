@@ -297,7 +297,7 @@ def test_damaged_zips(tmp_path):
         archive.writestr("RTE.tsv", b"index\tprediction\n0\tentailment\n" * 9)
     content = path.read_bytes()
     refused = 0
-    for position in range(0, len(content), 3):
+    for position in range(len(content)):
         turned = bytearray(content)
         turned[position] ^= 1 << position % 8
         path.write_bytes(turned)
@@ -307,4 +307,4 @@ def test_damaged_zips(tmp_path):
             assert "is no zip file; name another" in str(error)
             assert path.read_bytes() == turned
             refused += 1
-    assert refused > 10
+    assert refused > 30

@@ -1,14 +1,44 @@
-"""One run on one replica, then on two, then on one again."""
+"""One run on one replica, then on four, then on two."""
 
+import json
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
-from pretraining_runs import lines_of, run
 
 from albert_tf.cluster.stops import RunStopped
-from albert_tf.config import RuntimeConfig, override
+from albert_tf.config import RuntimeConfig, override, to_dict
+from albert_tf.jobs.pretrain import run_pretraining
 from albert_tf.training import loop
+
+# In a process of its own, which divides the CPU into four devices.
+STOPPED_PROGRAM = """
+import sys
+from bin import command_line, pretrain
+from tests.training.test_elastic import terminate_after
+terminate_after(int(sys.argv.pop(1)))
+command_line.run(pretrain.define_flags, pretrain.main)
+"""
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+
+
+def terminate_after(last_step, setattr_=setattr):
+    """Sends SIGTERM to this process after step `last_step` of a run."""
+    plain_after = loop.Profiler.after
+
+    def after(profiler, step):
+        plain_after(profiler, step)
+        if step == last_step:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    setattr_(loop.Profiler, "after", after)
+
+
+def lines_of(run_dir):
+    text = (run_dir / "metrics.jsonl").read_text()
+    return [json.loads(line) for line in text.splitlines()]
 
 
 @pytest.mark.slow
@@ -16,44 +46,54 @@ def test_a_run_goes_on_with_another_number_of_replicas(
     small_config, shards_dir, tmp_path, monkeypatch
 ):
     """The same records at every step, and the same losses; dropout is on."""
-    # Rows that two replicas cannot share evenly.
-    config = override(
-        small_config,
-        {
-            "train_batch_size": 7,
-            "num_train_steps": 6,
-            "num_hidden_layers": 1,
-            "log_steps": 1,
-        },
+    # Not divisible by either number of replicas.
+    config = override(small_config, {"train_batch_size": 7, "log_steps": 1})
+
+    def run(name, **runtime):
+        return run_pretraining(
+            config,
+            train_data=[shards_dir],
+            eval_data=[shards_dir],
+            run_dir=str(tmp_path / name),
+            runtime=RuntimeConfig(**runtime),
+        )
+
+    run("whole")
+    with monkeypatch.context() as patch:
+        terminate_after(3, patch.setattr)
+        with pytest.raises(RunStopped, match="SIGTERM: saved at step 3;"):
+            run("moved")
+    settings = {
+        name: value
+        for section in to_dict(config).values()
+        for name, value in section.items()
+        if name != "vocab_size"
+    }
+    four = subprocess.run(
+        [
+            *(sys.executable, "-c", STOPPED_PROGRAM, "7"),
+            f"--train_data={shards_dir}",
+            f"--eval_data={shards_dir}",
+            f"--run_dir={tmp_path / 'moved'}",
+            *("--strategy=mirrored", "--num_replicas=4"),
+            *(f"--{name}={value}" for name, value in settings.items()),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
     )
-
-    def stopped_after(last_step, **runtime):
-        plain_after = loop.Profiler.after
-
-        def after(profiler, step):
-            plain_after(profiler, step)
-            if step == last_step:
-                os.kill(os.getpid(), signal.SIGTERM)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(loop.Profiler, "after", after)
-            with pytest.raises(RunStopped, match=f"at step {last_step};"):
-                moved(**runtime)
-
-    def moved(**runtime):
-        runtime = RuntimeConfig(**runtime)
-        run(config, shards_dir, tmp_path / "moved", runtime=runtime)
-
-    run(config, shards_dir, tmp_path / "whole")
-    stopped_after(2)
-    stopped_after(4, strategy="mirrored", num_replicas=2)
-    moved()
-    for split, steps in (("train", [1, 2, 3, 4, 5, 6]), ("eval", [6])):
-        found = lines_of(tmp_path / "moved", split)
-        assert [line["step"] for line in found] == steps
-        for one, other in zip(
-            found, lines_of(tmp_path / "whole", split), strict=True
-        ):
-            assert one.get("records_crc32") == other.get("records_crc32")
-            for name in ("masked_lm_loss", "sentence_order_loss"):
-                assert one[name] == pytest.approx(other[name], rel=1e-6)
+    assert four.returncode == 128 + signal.SIGTERM, four.stderr
+    assert "Going on from step 3" in four.stdout
+    assert "saved at step 7;" in four.stderr
+    run("moved", strategy="mirrored", num_replicas=2)
+    expected, found = lines_of(tmp_path / "whole"), lines_of(tmp_path / "moved")
+    assert [line["step"] for line in found if line["split"] == "train"] == (
+        list(range(1, 13))
+    )
+    for one, other in zip(found, expected, strict=True):
+        losses = [name for name in other if name.endswith("loss")]
+        assert "masked_lm_loss" in losses and "sentence_order_loss" in losses
+        for name in losses:
+            assert one[name] == pytest.approx(other[name], rel=1e-6), name
+        for name in ("step", "split", "records_crc32"):
+            assert one.get(name) == other.get(name)

@@ -27,7 +27,7 @@ from bin import command_line
 from bin import pretrain as program
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
-STEPS = 120
+STEPS = 240
 # Where a process kills itself: the location, and the number of visits since the
 # step of its turn. Elsewhere the test kills it from outside.
 CHECKPOINTS = [
@@ -40,7 +40,7 @@ EVALUATIONS = [("evaluation", 2), ("evaluation", 3)]
 BEST = ("half a best model", 1)
 LOGGED = ("evaluation logged", 1)
 LOG = ("half the log, cut back", 1)
-OUTSIDE = [("start-up", 0), ("first step", 0), ("step", 0), ("step", 0)]
+OUTSIDE = [("start-up", 0)] * 2 + [("first step", 0)] * 2 + [("step", 0)] * 8
 
 
 # What runs in the forked process.
@@ -225,7 +225,7 @@ def kill_plan(rng):
     """
     moments = [*CHECKPOINTS, *EVALUATIONS, LOGGED, *OUTSIDE]
     rng.shuffle(moments)
-    steps = rng.sample(range(20, STEPS - 40), len(moments))
+    steps = rng.sample(range(20, STEPS - 60), len(moments))
     plan = [(s, *m) for s, m in zip(sorted(steps), moments, strict=True)]
     # Lines after the last checkpoint are certain here, and so is that they
     # are cut off; and that the first evaluation is the best so far.
@@ -313,7 +313,7 @@ def test_killed_between_save_and_pruning(tmp_path):
 
 
 @pytest.mark.slow
-def test_killed_a_dozen_times(killed_config, shards_dir, tmp_path):
+def test_killed_twenty_times(killed_config, shards_dir, tmp_path):
     """SIGKILL at any moment; the same command ends the same run, to a byte."""
     whole = plain_program(
         *flags_of(killed_config, shards_dir, tmp_path / "whole")
@@ -337,8 +337,8 @@ def test_killed_a_dozen_times(killed_config, shards_dir, tmp_path):
     assert f"has been trained to its end, step {STEPS}." in again
     ended(whole)
     places = [where for _, where, _ in hits]
-    assert len(hits) == 12
-    assert sum(p in ("start-up", "first step") for p in places) >= 2
+    assert len(hits) == 20
+    assert sum(p in ("start-up", "first step") for p in places) >= 4
     for where, _ in (*CHECKPOINTS, *EVALUATIONS, BEST, LOGGED, LOG, LAST):
         assert where in places
     assert_same_run(tmp_path / "cut", tmp_path / "whole")
@@ -348,7 +348,7 @@ def test_killed_a_dozen_times(killed_config, shards_dir, tmp_path):
 def test_a_worker_is_killed(killed_config, shards_dir, tmp_path):
     """The supervisor starts both again, and they end with the same bytes."""
     config = override(
-        killed_config, {"train_batch_size": 8, "num_train_steps": 24}
+        killed_config, {"train_batch_size": 8, "num_train_steps": 60}
     )
 
     def start(name):
@@ -366,7 +366,7 @@ def test_a_worker_is_killed(killed_config, shards_dir, tmp_path):
 
     ended(start("whole"))
     cut = start("cut")
-    while not (tmp_path / "cut/checkpoints/step-12").exists():
+    while not (tmp_path / "cut/checkpoints/step-36").exists():
         assert cut.poll() is None, cut.communicate()[0]
         time.sleep(0.01)
     workers = [

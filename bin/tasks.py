@@ -10,7 +10,6 @@ from albert_tf.config import UserError, require
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.custom import custom_task
-from bin.benchmarking.machine import available_cores
 
 FLAGS = flags.FLAGS
 
@@ -84,4 +83,6 @@ def settings_of(
 
 def workers() -> int:
     """Returns the number of processes that build features."""
-    return len(available_cores())
+    if hasattr(os, "sched_getaffinity"):  # not on macOS
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -366,7 +366,8 @@ def assign(values, position, value, *, fits=lambda e: True):
         array = getattr(e, values)
         array[index] = value(e) if callable(value) else value
 
-    change.__name__ = f"{values}_{position}"
+    name = getattr(position, "__name__", position)
+    change.__name__ = f"{values}_{name}"
     return change
 
 

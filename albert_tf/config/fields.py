@@ -52,7 +52,7 @@ def setting(
     """Returns a dataclass field that knows its help text and allowed values.
 
     Where a number is wanted, `words` are values beside the numbers. A setting
-    that `may_change` may have another value when a run goes on. `flag` is the
+    that `may_change` may have another value when a run resumes. `flag` is the
     name of its flag, where that is not the field's; the field's is then an
     alias.
     """

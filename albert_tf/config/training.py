@@ -94,10 +94,10 @@ class OptimizerConfig(Section):
 class TrainingConfig(Section):
     """How long, how wide and how often.
 
-    What may change when a run goes on leaves the mathematics of its steps as
-    it is (but for the order of floating-point sums), or is what a run that has
-    diverged needs. The interval of evaluations may change too, although
-    the best model and early stopping depend on it: the steps do not.
+    Settings that may change when a run resumes do not change the result of a
+    step (but for the order of floating-point sums), or are needed by a run
+    that has diverged. The interval of evaluations may change too: the best
+    model and early stopping depend on it, the steps do not.
     """
 
     num_train_steps: int = setting(
@@ -286,7 +286,7 @@ class FinetuneConfig:
 class RuntimeConfig(Section):
     """Where and how a run is carried out, and how far a job takes it.
 
-    Not part of the configuration: a run may go on with other values, with
+    Not part of the configuration: a run may resume with other values, with
     more replicas, elsewhere. But for extend_to_steps none decides the result.
     """
 

@@ -53,7 +53,7 @@ def sentence_target(
     """Returns a target of the sentence head.
 
     The head, its weights and the feature are the same for every sentence
-    objective, so that a model can go on with another one.
+    objective, so that a model can be trained on with another one.
     """
     return Target(
         title,

@@ -59,7 +59,7 @@ class AppendLog:
                 self._failing = True
                 self._log(
                     f"{self._path} cannot be written: {error.strerror}. The "
-                    "run goes on; its log is kept in memory and tried again."
+                    "run continues; the log is kept in memory and retried."
                 )
             return
         self._pending.clear()

@@ -282,8 +282,8 @@ def _damage(
     return (
         f"WARNING: {path} is not as this run left it at step {step}: it has "
         f"{len(lines)} of {written['lines']} lines; the longest stretch "
-        f"without one is from step {begin:.0f} to {end:.0f}. The run goes on, "
-        "and its log stays incomplete."
+        f"without one is from step {begin:.0f} to {end:.0f}. The run "
+        "continues, and its log stays incomplete."
     )
 
 

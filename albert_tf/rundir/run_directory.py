@@ -98,12 +98,11 @@ def _changes(
         hint = ""
         if not extends and after != before:
             hint = (
-                ", with --extend_to_steps="
-                f"{max(after, before)} where it is to be that long"
+                f", or add --extend_to_steps={max(after, before)} to extend it"
             )
         raise UserError(
             f"{run_dir} holds a run of another configuration "
-            f"({'; '.join(lines)}); give the same settings to go on with "
+            f"({'; '.join(lines)}); give the same settings to resume "
             f"it{hint}, or another --run_dir."
         )
     return changes

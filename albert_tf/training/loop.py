@@ -210,7 +210,7 @@ class _Loop:
                 f"{self.run_dir} has been trained to its end, step {self.step}."
             )
         elif restored:
-            log(f"Going on from step {self.step} of {self.run_dir}.")
+            log(f"Resuming from step {self.step} of {self.run_dir}.")
         if not restored and self.monitor.lines_cut:
             log(f"{self.run_dir} has no checkpoint: the run begins again.")
         if not restored or self.changes:
@@ -467,7 +467,7 @@ class _Loop:
             raise _diverged(
                 f"{problem}. The run has diverged and the update of this step "
                 "was discarded",
-                "; or go on with --on_nonfinite=skip or rollback added to "
+                "; or resume with --on_nonfinite=skip or rollback added to "
                 "this command",
             )
         if self.config.on_nonfinite == "rollback":
@@ -528,7 +528,8 @@ class _Loop:
         received = self.interruption.received
         name = received.name if received else "Another worker's signal"
         return RunStopped(
-            f"{name}: saved at step {self.step}; the same command goes on.",
+            f"{name}: saved at step {self.step}; the same command resumes the "
+            "run.",
             exit_code(received or 15),
         )
 

@@ -17,7 +17,7 @@ _MAX_FAILURES = 3
 class Saving:
     """Writes a run's checkpoints and model directories.
 
-    A failure is logged and the run goes on, unless it has failed too often or
+    A failure is logged and the run continues, unless it has failed too often or
     the file is needed.
     """
 
@@ -116,4 +116,4 @@ class Saving:
                 "same command again.",
                 WRITING_FAILED,
             )
-        self._log(f"{problem} The run goes on and tries again later.")
+        self._log(f"{problem} The run continues and tries again later.")

@@ -177,7 +177,7 @@ class BuildDirectory:
                     f"{error.filename or self.path}: {error.strerror}; about "
                     f"{_size(self._missing_bytes(plan))} more are needed, "
                     f"{_size(self._free_bytes() or 0)} are free. Make room "
-                    "and start the same command again: it goes on where it "
+                    "and start the same command again: it resumes where it "
                     "stopped."
                 ) from None
 

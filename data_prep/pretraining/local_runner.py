@@ -2,7 +2,7 @@
 
 This process reads the corpus and hands out units of work; each becomes a part
 on disk (`record_parts`). Then the shards are made of the parts. A killed build
-goes on with the parts and shards that it had finished.
+resumes with the parts and shards that it had finished.
 """
 
 import contextlib

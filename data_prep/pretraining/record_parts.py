@@ -5,7 +5,7 @@ shuffle of all of them, whatever order they were made in. A `Partition` cuts
 the range of keys into shards. `PartWriter` writes the records of a unit of
 work, in runs sorted by key; `shard_records` gathers a shard from all runs, a
 bounded part of it at a time. A part counts once its JSON file exists, which
-is written last: a killed build goes on with those missing.
+is written last: a resumed build makes the missing ones.
 """
 
 import dataclasses

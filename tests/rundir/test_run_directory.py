@@ -75,7 +75,7 @@ def test_settings_that_may_change_are_recorded(tmp_path):
             {"num_train_steps": 200},
             False,
             "num_train_steps: 200 here, 100 there); give the same settings to "
-            "go on with it, with --extend_to_steps=200 where it is to be that",
+            "resume it, or add --extend_to_steps=200 to extend it",
         ),
         ({"num_train_steps": 90}, True, "(it has 100 steps already); give"),
         ({"num_train_steps": 200, "seed": 1}, True, "(config.training.seed: 1"),

@@ -1,4 +1,4 @@
-"""Runs that go on with other settings, or for longer than planned."""
+"""Runs that resume with other settings, or for longer than planned."""
 
 import json
 import shutil

@@ -83,7 +83,7 @@ def test_a_run_goes_on_with_another_number_of_replicas(
         text=True,
     )
     assert four.returncode == 128 + signal.SIGTERM, four.stderr
-    assert "Going on from step 3" in four.stdout
+    assert "Resuming from step 3" in four.stdout
     assert "saved at step 7;" in four.stderr
     run("moved", strategy="mirrored", num_replicas=2)
     expected, found = lines_of(tmp_path / "whole"), lines_of(tmp_path / "moved")

@@ -104,7 +104,7 @@ def test_a_nonfinite_loss_stops_the_run(
     assert raised.value.exit_code == 17
     message = str(raised.value)
     assert message.startswith("loss is inf at step 7; its batch: ")
-    assert "go on with --on_nonfinite=skip or rollback" in message
+    assert "resume with --on_nonfinite=skip or rollback" in message
     saved = sorted(os.listdir(tmp_path / "run/checkpoints"))
     assert saved == ["step-4", "step-6"]
     (line,) = (tmp_path / "run/events.jsonl").read_text().splitlines()
@@ -125,7 +125,7 @@ def test_a_stopped_run_goes_on_as_its_message_says(
     skipped = [x["skipped_steps"] for x in lines_of(tmp_path / "whole")]
     assert skipped == [0, 2, 2]
     assert capsys.readouterr().out.count(": skipped.") == 2
-    with pytest.raises(RunStopped, match="go on with --on_nonfinite=skip"):
+    with pytest.raises(RunStopped, match="resume with --on_nonfinite=skip"):
         run(small_config, shards_dir, tmp_path / "run")
     run(skipping, shards_dir, tmp_path / "run")
     printed = capsys.readouterr().out
@@ -213,7 +213,7 @@ def test_a_signal_saves_at_the_next_step(
         with pytest.raises(RunStopped) as raised:
             run(small_config, shards_dir, tmp_path / "run")
     assert str(raised.value) == (
-        f"{number.name}: saved at step 7; the same command goes on."
+        f"{number.name}: saved at step 7; the same command resumes the run."
     )
     assert raised.value.exit_code == 128 + number
     assert signal.getsignal(number) == before
@@ -318,7 +318,7 @@ def test_checkpoints_that_cannot_be_written(
     assert tried == [4, 6, 8]
     assert "The last good checkpoint is of step none" in str(raised.value)
     printed = capsys.readouterr().out
-    assert "Step 4: no space left on device. The run goes on" in printed
+    assert "Step 4: no space left on device. The run continues" in printed
 
 
 def test_a_run_whose_checkpoints_are_gone_begins_again(

@@ -384,5 +384,5 @@ def test_a_worker_is_killed(killed_config, shards_dir, tmp_path):
     output = ended(cut)
     assert "worker 1 has ended with exit status 137" in output
     assert "; starting again in 0.1 seconds." in output
-    assert "Going on from step" in output
+    assert "Resuming from step" in output
     assert_same_run(tmp_path / "cut", tmp_path / "whole")

@@ -94,7 +94,9 @@ def test_settings_that_may_not_change_are_refused(
 
 def test_the_original_command_of_an_extended_run(tmp_path):
     claim(str(tmp_path), described(num_train_steps=200))
-    with pytest.raises(UserError, match="or add --extend_to_steps=200 to extend it"):
+    with pytest.raises(
+        UserError, match="or add --extend_to_steps=200 to extend"
+    ):
         claim(str(tmp_path), described())
 
 

@@ -49,7 +49,9 @@ def test_an_extended_run_has_the_schedule_of_its_new_length(
     assert written["changes"] == [
         {"after_step": 12, "settings": {"num_train_steps": [12, 20]}}
     ]
-    with pytest.raises(UserError, match="with --extend_to_steps=20 where it"):
+    with pytest.raises(
+        UserError, match="or add --extend_to_steps=20 to extend"
+    ):
         run(small_config, shards_dir, extended_run)
 
 

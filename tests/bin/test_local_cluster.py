@@ -41,10 +41,14 @@ def result(process):
     return process.returncode, out, errors
 
 
+# In these two each worker writes a line in one piece: where Python does not
+# buffer, print writes it in several, and another worker's could come between.
 def test_every_worker_knows_the_same_cluster():
-    status, out, errors = result(
-        cluster("print(os.environ['TF_CONFIG'], sys.stderr.isatty())", 3)
+    script = (
+        "line = f\"{os.environ['TF_CONFIG']} {sys.stderr.isatty()}\\n\"\n"
+        "os.write(1, line.encode())"
     )
+    status, out, errors = result(cluster(script, 3))
     assert (status, errors) == (0, "")
     configs = {}
     for line in out.splitlines():
@@ -62,8 +66,6 @@ def test_every_worker_knows_the_same_cluster():
 
 
 def test_error_streams_of_all_workers_are_shown():
-    # Each line in one piece, also where Python does not buffer: print would
-    # write it in two, and another worker's could come between.
     script = "os.write(1, b'out\\n'); os.write(2, b'err\\n')"
     status, out, errors = result(cluster(script))
     assert (status, errors) == (0, "err\n")

@@ -17,7 +17,7 @@ from albert_tf.modeling.dropout import (
     dropped,
     fold_in,
 )
-from albert_tf.modeling.kernels import fused, recomputed_product
+from albert_tf.modeling.kernels import fused, product, recomputed_product
 from albert_tf.modeling.layers import (
     ACTIVATIONS,
     ConfiguredLayer,
@@ -359,7 +359,7 @@ class FeedForward(ConfiguredLayer):
         if training and not any(map(_is_quantized, parts)):
             output = recomputed_product(_biased_activation, self.activation)(
                 ops.cast(self.output_dense.kernel, self.compute_dtype),
-                ops.matmul(flat, self.intermediate.kernel),
+                product(flat, self.intermediate.kernel),
                 self.intermediate.bias,
             )
         else:

@@ -16,6 +16,7 @@ from albert_tf.modeling.kernels import (
     argmax,
     compiled,
     fused,
+    product,
     recomputed_product,
     shared_use,
     with_gradient,
@@ -143,6 +144,14 @@ def test_a_product_whose_factor_is_recomputed(kind):
     assert_close(with_gradients(run, given), plain, TOLERANCE[kind])
 
 
+@pytest.mark.parametrize("kind", TOLERANCE)
+@pytest.mark.parametrize("shape", [(40, 60), (60, 40)])
+def test_the_gradients_of_a_product(shape, kind):
+    given = tensors(kind, (6, shape[0]), shape)
+    plain = with_gradients(tf.matmul, given)
+    assert_close(with_gradients(tf.function(product), given), plain, 2e-6)
+
+
 def test_the_gradient_given_is_the_one_taken():
     run = with_gradient(
         lambda x, n: (x * n, n, n + 1), lambda g, n, m, x, _: g * x * m * n
@@ -245,6 +254,7 @@ def test_a_model_trains_as_with_plain_functions(changes, monkeypatch):
     found = [loss_and_gradients(model, features)]
     monkeypatch.setattr(blocks, "fused", functools.partial)
     monkeypatch.setattr(dropout, "fused", functools.partial)
+    monkeypatch.setattr(blocks, "product", tf.matmul)
     monkeypatch.setattr(blocks, "recomputed_product", plain_product)
     found.append(loss_and_gradients(model, features))
     (loss, *gradients), (plain_loss, *plain) = found

@@ -109,6 +109,18 @@ class ModelConfig(Section):
     initializer_range: float = setting(
         0.02, "Standard deviation of the initial kernels.", minimum=0.0
     )
+    output_init_scale: float = setting(
+        1.0,
+        "Factor of that deviation for the output kernels of attention and "
+        "feed-forward.",
+        minimum=0.0,
+    )
+    position_init: str = setting(
+        "normal",
+        "Initial position embeddings: random, or sines and cosines of the "
+        "same mean square, as in the first Transformer.",
+        choices=("normal", "sinusoidal"),
+    )
     layer_norm_eps: float = setting(
         1e-12, "Added to the variance in layer normalisation.", minimum=0.0
     )

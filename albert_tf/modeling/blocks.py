@@ -146,7 +146,9 @@ class SelfAttention(ConfiguredLayer):
         self.query = dense(config, width, "query", policy)
         self.key = dense(config, width, "key", policy)
         self.value = dense(config, width, "value", policy)
-        self.output_dense = dense(config, width, "output", policy)
+        self.output_dense = dense(
+            config, width, "output", policy, scale=config.output_init_scale
+        )
         self.layer_norm = layer_norm(config, policy)
         self.probs_dropout = ExampleDropout(
             config.attention_probs_dropout_prob, dtype=policy
@@ -327,7 +329,13 @@ class FeedForward(ConfiguredLayer):
             policy,
             activation=self.activation,
         )
-        self.output_dense = dense(config, config.hidden_size, "output", policy)
+        self.output_dense = dense(
+            config,
+            config.hidden_size,
+            "output",
+            policy,
+            scale=config.output_init_scale,
+        )
         self.layer_norm = layer_norm(config, policy)
         self.dropout = ExampleDropout(config.hidden_dropout_prob, dtype=policy)
 

@@ -3,9 +3,11 @@
 Shapes: `[batch, seq, hidden]` throughout; H is hidden_size, E embedding_size.
 """
 
+import math
 from collections.abc import Callable, Mapping
 
 import keras
+import numpy as np
 from keras import KerasTensor as Tensor
 from keras import ops
 
@@ -22,9 +24,31 @@ ACTIVATIONS: dict[str, Callable] = {
 }
 
 
-def initializer(config: ModelConfig) -> keras.initializers.Initializer:
+def initializer(
+    config: ModelConfig, scale: float = 1.0
+) -> keras.initializers.Initializer:
     """Returns the truncated normal of the released configuration."""
-    return keras.initializers.TruncatedNormal(stddev=config.initializer_range)
+    return keras.initializers.TruncatedNormal(
+        stddev=scale * config.initializer_range
+    )
+
+
+def _sinusoids(stddev: float) -> Callable:
+    """Returns the initializer of positions of "Attention Is All You Need".
+
+    The first half of a row are sines, the second cosines, of wave lengths
+    from 2 pi to 10,000 times as much (its section 3.5), scaled to a root mean
+    square of `stddev`.
+    """
+
+    def table(shape: tuple[int, int], dtype: object = None) -> Tensor:
+        rows, width = shape
+        rates = 10_000.0 ** (-np.arange(-(-width // 2)) / (width / 2))
+        angles = np.arange(rows)[:, None] * rates
+        waves = np.concatenate([np.sin(angles), np.cos(angles)], axis=1)
+        return ops.cast(stddev * math.sqrt(2) * waves[:, :width], dtype)
+
+    return table
 
 
 def dense(
@@ -34,13 +58,14 @@ def dense(
     dtype: object,
     use_bias: bool = True,
     activation: Callable | None = None,
+    scale: float = 1.0,
 ) -> keras.layers.Dense:
-    """Returns a dense layer with ALBERT's initializer."""
+    """Returns a dense layer with ALBERT's initializer, times `scale`."""
     return keras.layers.Dense(
         width,
         use_bias=use_bias,
         activation=activation,
-        kernel_initializer=initializer(config),
+        kernel_initializer=initializer(config, scale),
         name=name,
         dtype=dtype,
     )
@@ -105,14 +130,19 @@ class Embeddings(ConfiguredLayer):
     def build(self, input_shape: object = None) -> None:
         """Creates the three tables."""
         config = self.config
-        for table, rows in (
-            ("word_embeddings", config.vocab_size),
-            ("token_type_embeddings", config.type_vocab_size),
-            ("position_embeddings", config.max_position_embeddings),
+        normal = initializer(config)
+        positions = {
+            "normal": normal,
+            "sinusoidal": _sinusoids(config.initializer_range),
+        }[config.position_init]
+        for table, rows, initial in (
+            ("word_embeddings", config.vocab_size, normal),
+            ("token_type_embeddings", config.type_vocab_size, normal),
+            ("position_embeddings", config.max_position_embeddings, positions),
         ):
             weight = self.add_weight(
                 shape=(rows, config.embedding_size),
-                initializer=initializer(config),
+                initializer=initial,
                 name=table,
             )
             setattr(self, table, weight)

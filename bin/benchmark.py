@@ -17,7 +17,7 @@ import os
 import shlex
 import sys
 import tempfile
-from typing import Any, TypeVar
+from typing import Any
 
 from absl import flags
 
@@ -29,9 +29,10 @@ from albert_tf.config import (
     PretrainConfig,
     PretrainingDataConfig,
     TrainingConfig,
-    UserError,
+    lookup,
     override,
     preset,
+    require,
     setting_fields,
     to_dict,
 )
@@ -79,8 +80,6 @@ _FLAGS = (
     (OptimizerConfig(), {"optimizer"}),
     (FeatureConfig(), {"doc_stride", "max_query_length", "max_choice_length"}),
 )
-
-Config = TypeVar("Config")
 
 
 def define_flags() -> None:
@@ -140,13 +139,9 @@ def define_flags() -> None:
 def main() -> None:
     """Measures the stages, prints their tables and writes them as JSON."""
     for name in FLAGS.stages or [""]:
-        if name not in STAGES:
-            raise UserError(
-                f"--stages names {name!r}, which is none of "
-                f"{', '.join(STAGES)}."
-            )
+        lookup(STAGES, name, "stages")
     with tempfile.TemporaryDirectory(
-        prefix="benchmark-", dir=_checked(FLAGS.work_dir, "work_dir")
+        prefix="benchmark-", dir=FLAGS.work_dir
     ) as directory:
         workspace = _workspace(directory)
         result: dict[str, Any] = {
@@ -166,34 +161,36 @@ def main() -> None:
 
 
 def _workspace(directory: str) -> Workspace:
-    """Returns settings and inputs, all checked before anything is measured.
-
-    Raises:
-        UserError: for mistakes in the flags and the files that they name.
-    """
+    """Returns settings and inputs, all checked before anything is measured."""
     from albert_tf.text.tokenizer import load_tokenizer
     from data_prep.corpus.listing import list_files
 
     pair = (FLAGS.task, FLAGS.data_dir)
-    if any((*pair, FLAGS.columns)) and not all(pair):
-        raise UserError("--task and --data_dir go together; give both.")
+    require(
+        all(pair) or not any((*pair, FLAGS.columns)),
+        "--task and --data_dir go together; give both.",
+    )
     task = tasks.chosen() if FLAGS.task else None
     examples = task.read(FLAGS.data_dir, "train") if task else []
-    _checked(os.path.dirname(os.path.abspath(FLAGS.output)), "output")
+    folder = os.path.dirname(os.path.abspath(FLAGS.output))
+    require(
+        os.access(folder, os.W_OK),
+        f"--output: {folder} is no directory that can be written to.",
+    )
     if FLAGS.input:
         list_files(FLAGS.input)
     if FLAGS.tokenizer:
         load_tokenizer(FLAGS.tokenizer)
     model = override(PretrainConfig(), preset(FLAGS.preset)).model
     config = _data_config(model.max_position_embeddings)
-    masking = _given(MaskingConfig())
+    masking = command_line.with_flags(MaskingConfig())
     work = Workload(
         model=model,
         batch_size=FLAGS.batch_size,
         seq_length=config.max_seq_length,
         num_predictions=masking.prediction_slots(config.max_seq_length),
-        training=_given(TrainingConfig()),
-        optimizer=_given(OptimizerConfig()),
+        training=command_line.with_flags(TrainingConfig()),
+        optimizer=command_line.with_flags(OptimizerConfig()),
     )
     return Workspace(
         directory,
@@ -204,7 +201,8 @@ def _workspace(directory: str) -> Workspace:
         masking=masking,
         work=work,
         features=override(
-            _given(FeatureConfig()), {"max_seq_length": config.max_seq_length}
+            command_line.with_flags(FeatureConfig()),
+            {"max_seq_length": config.max_seq_length},
         ),
         peers=check_peers(FLAGS.against, work),
         task=task,
@@ -217,33 +215,13 @@ def _data_config(max_positions: int) -> PretrainingDataConfig:
     if not FLAGS.input:
         # The form of the sample corpus.
         defaults["document_separator"] = "blank_line"
-    config = _given(override(_DATA, defaults))
-    if config.max_seq_length > max_positions:
-        raise UserError(
-            f"--max_seq_length={config.max_seq_length} is more than the "
-            f"{max_positions} tokens that --preset={FLAGS.preset} reads."
-        )
+    config = command_line.with_flags(override(_DATA, defaults))
+    require(
+        config.max_seq_length <= max_positions,
+        f"--max_seq_length={config.max_seq_length} is more than the "
+        f"{max_positions} tokens that --preset={FLAGS.preset} reads.",
+    )
     return config
-
-
-def _given(config: Config) -> Config:
-    """Returns the settings with those that are given as flags."""
-    return override(config, command_line.given_settings(config))
-
-
-def _checked(directory: str | None, flag: str) -> str | None:
-    """Returns the directory.
-
-    Raises:
-        UserError: if it cannot be written to.
-    """
-    if directory and not (
-        os.path.isdir(directory) and os.access(directory, os.W_OK)
-    ):
-        raise UserError(
-            f"--{flag}: {directory} is no directory that can be written to."
-        )
-    return directory
 
 
 def _settings(workspace: Workspace) -> dict[str, Any]:

@@ -24,7 +24,8 @@ from albert_tf.config import (
     setting_fields,
     to_dict,
 )
-from bin.local_cluster import run_local_cluster
+from albert_tf.io.error_stream import stderr_to
+from bin.children import run_local_cluster
 
 FLAGS = flags.FLAGS
 
@@ -52,7 +53,7 @@ def load_tensorflow() -> None:
     _limit_arenas()
     with tempfile.TemporaryFile() as captured:
         try:
-            with _stderr_to(captured):
+            with stderr_to(captured):
                 import tensorflow as tf
 
                 gpus = tf.config.list_physical_devices("GPU")
@@ -83,18 +84,6 @@ def _limit_arenas() -> None:
     if sys.platform == "linux" and "MALLOC_ARENA_MAX" not in os.environ:
         with contextlib.suppress(AttributeError):
             ctypes.CDLL(None).mallopt(_M_ARENA_MAX, os.cpu_count() or 1)
-
-
-@contextlib.contextmanager
-def _stderr_to(file: IO[bytes]) -> Iterator[None]:
-    sys.stderr.flush()
-    stderr = os.dup(2)
-    os.dup2(file.fileno(), 2)
-    try:
-        yield
-    finally:
-        os.dup2(stderr, 2)
-        os.close(stderr)
 
 
 def run(define_flags: Callable[[], None], main: Callable[[], None]) -> None:

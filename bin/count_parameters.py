@@ -18,7 +18,6 @@ from albert_tf.modeling.accounting import (
     HEAD_WEIGHTS,
     PAPER_TABLES,
     PRETRAINING_HEADS,
-    Comparison,
     ParameterCount,
     compare,
     parameter_count,
@@ -80,22 +79,20 @@ def sharing_table() -> str:
 
 def paper_table(title: str) -> str:
     """Returns a table of the paper beside our counts."""
+    rows = [
+        [
+            row.published.name,
+            f"{row.published.millions}M",
+            f"{row.count.encoder:,}",
+            f"{row.count.pooler:,}",
+            row.readings[0] if row.readings else f"{row.excess:.1%} more",
+        ]
+        for row in map(compare, PAPER_TABLES[title])
+    ]
     return command_line.format_table(
-        [_paper_row(compare(row)) for row in PAPER_TABLES[title]],
+        rows,
         [f"paper, {title}", "published", "encoder", "pooler", "published is"],
     )
-
-
-def _paper_row(comparison: Comparison) -> list[str]:
-    published, count = comparison.published, comparison.count
-    readings = comparison.readings
-    return [
-        published.name,
-        f"{published.millions}M",
-        f"{count.encoder:,}",
-        f"{count.pooler:,}",
-        readings[0] if readings else f"{comparison.excess:.1%} more",
-    ]
 
 
 def parts_table(count: ParameterCount) -> str:

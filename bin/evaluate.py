@@ -25,7 +25,6 @@ from bin.results_table import lacks_sentence_objective
 
 if TYPE_CHECKING:
     from albert_tf.jobs.task_evaluation import TaskEvaluation
-    from albert_tf.tasks.kinds.base import Prediction
 
 FLAGS = flags.FLAGS
 
@@ -108,7 +107,6 @@ def main() -> None:
 
 
 def _refuse(names: Iterable[str], why: str) -> None:
-    """Raises UserError for a flag that was given and would have no effect."""
     for name in names:
         require(not FLAGS[name].present, f"--{name} {why}.")
 
@@ -181,17 +179,16 @@ def _evaluate_task(task: Task, split: str, ending: str) -> dict[str, float]:
     if result.metrics:
         _print_metrics(result)
         if FLAGS.errors:
-            _print_errors(predictions)
+            wrong = [p for p in predictions if p.error > 0]
+            wrong.sort(key=lambda prediction: -prediction.error)
+            print(f"\nThe worst of {len(wrong)} errors:")
+            for prediction in wrong[: FLAGS.errors]:
+                print(f"{prediction.location} (off by {prediction.error:.4g})")
+                for name, value in prediction.fields.items():
+                    print(f"    {name}: {value}")
     else:
         print("The examples have no labels: there are no metrics or errors.")
-    _write_predictions(
-        prediction_files(task, split, result.answers, predictions), ending
-    )
-    return {f"{n}{ending}": value for n, value in result.metrics.items()}
-
-
-def _write_predictions(contents: dict[str, bytes], ending: str) -> None:
-    """Writes prediction files to --output_dir and --submission."""
+    contents = prediction_files(task, split, result.answers, predictions)
     if FLAGS.output_dir:
         files.makedirs(FLAGS.output_dir)
         for name, content in contents.items():
@@ -205,6 +202,7 @@ def _write_predictions(contents: dict[str, bytes], ending: str) -> None:
         (name,) = (name for name in contents if name.endswith(".tsv"))
         names = add_to_submission(FLAGS.submission, name, contents[name])
         print(f"{FLAGS.submission} holds {', '.join(names)}.")
+    return {f"{n}{ending}": value for n, value in result.metrics.items()}
 
 
 def _print_metrics(result: "TaskEvaluation") -> None:
@@ -226,16 +224,6 @@ def _print_metrics(result: "TaskEvaluation") -> None:
             "fine-tuning. On those examples it has seen the answers, as "
             "best_f1 always has."
         )
-
-
-def _print_errors(predictions: "list[Prediction]") -> None:
-    wrong = [p for p in predictions if p.error > 0]
-    wrong.sort(key=lambda prediction: -prediction.error)
-    print(f"\nThe worst of {len(wrong)} errors:")
-    for prediction in wrong[: FLAGS.errors]:
-        print(f"{prediction.location} (off by {prediction.error:.4g})")
-        for name, value in prediction.fields.items():
-            print(f"    {name}: {value}")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ python -m bin.finetune --task=custom \\
     --data_dir=mytask --init_from=runs/tiny --run_dir=runs/mytask
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from absl import flags
 
@@ -22,9 +22,6 @@ from albert_tf.config import (
 )
 from albert_tf.tasks.base import Task
 from bin import command_line, tasks, training_programs
-
-if TYPE_CHECKING:
-    from albert_tf.jobs.repeated_runs import RepeatedRuns
 
 FLAGS = flags.FLAGS
 
@@ -113,26 +110,22 @@ def main() -> None:
     results = repeat(
         run, config, num_runs=FLAGS.num_runs, run_dir=FLAGS.run_dir
     )
-    print(f"\n{_runs_table(results)}")
-    print(
-        f"All results are in {FLAGS.run_dir}/{RESULTS_FILE}, the models in "
-        f"{FLAGS.run_dir}/run-1/model and so on."
-    )
-
-
-def _runs_table(results: "RepeatedRuns") -> str:
-    """Returns the median, the range and the values of every metric."""
     rows = [
         [
             name,
-            *(f"{value:.4f}" for value in (row.median, row.spread)),
-            *(f"{value:.4f}" for value in row.values),
+            *(
+                f"{value:.4f}"
+                for value in (row["median"], row["spread"], *row["values"])
+            ),
         ]
         for name, row in results.summary().items()
     ]
     seeds = [f"seed {run.seed}" for run in results.runs]
-    return command_line.format_table(
-        rows, ["at the end", "median", "spread", *seeds]
+    header = ["at the end", "median", "spread", *seeds]
+    print(f"\n{command_line.format_table(rows, header)}")
+    print(
+        f"All results are in {FLAGS.run_dir}/{RESULTS_FILE}, the models in "
+        f"{FLAGS.run_dir}/run-1/model and so on."
     )
 
 
@@ -146,7 +139,15 @@ def settings(task: Task) -> tuple[FinetuneConfig, dict[str, Any]]:
     """
     config = FinetuneConfig()
     given = command_line.given_settings(config)
-    _check_length(given)
+    for one, other in (
+        ("num_train_steps", "num_train_epochs"),
+        ("num_warmup_steps", "warmup_proportion"),
+    ):
+        require(
+            not (given.get(one) and given.get(other)),
+            f"--{one}={given.get(one)} and --{other}={given.get(other)} set "
+            "the same length; give one.",
+        )
     given_model = {
         name: FLAGS[name].value
         for name in _MODEL_SETTINGS
@@ -176,19 +177,6 @@ def settings(task: Task) -> tuple[FinetuneConfig, dict[str, Any]]:
         given.setdefault("num_warmup_steps", 0)
     model_changes = {k: known[k] for k in _MODEL_SETTINGS if k in known}
     return override(config, given), model_changes | given_model
-
-
-def _check_length(given: dict[str, Any]) -> None:
-    """Raises UserError for two lengths of training, or of the warm-up."""
-    for one, other in (
-        ("num_train_steps", "num_train_epochs"),
-        ("num_warmup_steps", "warmup_proportion"),
-    ):
-        require(
-            not (given.get(one) and given.get(other)),
-            f"--{one}={given.get(one)} and --{other}={given.get(other)} set "
-            "the same length; give one.",
-        )
 
 
 if __name__ == "__main__":

@@ -60,66 +60,45 @@ def newest_step(run_dir: str | None) -> int:
     return max((int(match[1]) for match in found if match), default=-1)
 
 
-def supervise(
-    command: list[str],
-    *,
-    progress_dir: str | None,
-    max_restarts_without_progress: int,
-    backoff_secs: float,
-) -> int:
-    """Returns the exit status of the command's last run."""
-    newest = newest_step(progress_dir)
+def main(command: list[str]) -> None:
+    """Runs the command until it ends for good, and exits as its last run."""
+    if not command:
+        raise UserError("no command; it follows the flags, after --.")
+    newest = newest_step(FLAGS.progress_dir)
     without_progress = 0
     with Children() as children:
         while True:
             status = exit_status(children.start(command).wait())
             if children.received or status not in RESTARTABLE:
-                return status
-            before, newest = newest, newest_step(progress_dir)
+                sys.exit(status)
+            before, newest = newest, newest_step(FLAGS.progress_dir)
             if newest > before:
                 without_progress = 0
-            if without_progress >= max_restarts_without_progress:
+            if without_progress >= FLAGS.max_restarts_without_progress:
                 _log(
                     f"exit status {status}; {without_progress} restarts have "
                     "brought no newer checkpoint: given up."
                 )
-                return status
-            pause = min(backoff_secs * 2**without_progress, _MAX_PAUSE_SECONDS)
+                sys.exit(status)
+            pause = FLAGS.backoff_secs * 2**without_progress
+            pause = min(pause, _MAX_PAUSE_SECONDS)
             without_progress += 1
             reached = f" after step {newest}" if newest >= 0 else ""
             _log(
                 f"exit status {status}{reached}; starting again in "
                 f"{pause:g} seconds."
             )
-            _pause(pause, children)
+            # A signal handler does not end a sleep.
+            end = time.monotonic() + pause
+            while not children.received and time.monotonic() < end:
+                time.sleep(min(0.1, pause))
             if children.received:
-                return 128 + children.received
-
-
-def _pause(seconds: float, children: Children) -> None:
-    # A signal handler does not end a sleep.
-    end = time.monotonic() + seconds
-    while not children.received and time.monotonic() < end:
-        time.sleep(min(0.1, seconds))
+                sys.exit(128 + children.received)
 
 
 def _log(line: str) -> None:
     now = time.strftime("%Y-%m-%d %H:%M:%S")
     print(f"{now} supervise: {line}", file=sys.stderr, flush=True)
-
-
-def main(command: list[str]) -> None:
-    """Runs the command until it ends for good."""
-    if not command:
-        raise UserError("no command; it follows the flags, after --.")
-    sys.exit(
-        supervise(
-            command,
-            progress_dir=FLAGS.progress_dir,
-            max_restarts_without_progress=FLAGS.max_restarts_without_progress,
-            backoff_secs=FLAGS.backoff_secs,
-        )
-    )
 
 
 if __name__ == "__main__":

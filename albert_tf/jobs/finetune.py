@@ -5,7 +5,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from albert_tf.cluster.distribution import make_strategy
 from albert_tf.config import (
     FinetuneConfig,
     ModelConfig,
@@ -29,16 +28,14 @@ from albert_tf.jobs.figures import draw
 from albert_tf.jobs.micro_batch import AUTO
 from albert_tf.jobs.task_evaluation import EvaluatedExamples, compute_scores
 from albert_tf.jobs.training_job import (
-    Environment,
     TrainingJob,
     resolve_for_machine,
+    start,
 )
-from albert_tf.jobs.workload import Workload
 from albert_tf.modeling.accounting import training_flops
 from albert_tf.modeling.models import AlbertModel, model_class
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.feature_building import FeatureBuilder, examples_digest
-from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds.base import Answers, Figure
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.training.objectives import head_objective
@@ -77,8 +74,7 @@ def run_finetuning(
         UserError: for settings, data and weights that do not fit together.
         RunStopped: when it ends before its last step (see loop.py).
     """
-    runtime = runtime or RuntimeConfig()
-    environment = Environment(make_strategy(runtime), run_dir, runtime)
+    environment = start(config, run_dir, runtime)
     tokenizer_path = tokenizer_dir or initial.tokenizer_path
     tokenizer = load_tokenizer(tokenizer_path)
     model_config = override(initial.config, model_changes or {})
@@ -91,20 +87,48 @@ def run_finetuning(
     )
     features = builder.build(examples["train"], training=True)
     metrics = task.kind.metric_names(task.metrics, labels)
-    config = resolve_config(
-        config, task, features, model_config, metrics[0], environment
+    config = resolve_steps(config, len(features))
+    require(
+        not features.choices or config.training.micro_batch_size != AUTO,
+        "micro_batch_size=auto tries single sequences, and an example of "
+        f"{task.name} has {features.choices}; give a number of examples.",
     )
-    batches = _training_batches(config, features, examples["train"])
+    # The head needs little memory beside the encoder, as does the masked-LM
+    # head at one position.
+    config = resolve_for_machine(
+        config,
+        environment,
+        model_config,
+        batch_size=config.training.train_batch_size,
+        seq_length=config.features.max_seq_length,
+        num_predictions=1,
+    )
+    training = config.training
+    best_metric = training.best_metric or metrics[0]
+    widths: tuple[int, ...] = (config.features.max_seq_length,)
+    if config.finetuning.padding == "bucket":
+        widths = bucket_widths(*widths)
+    batches = TaskBatches(
+        features,
+        batch_size=training.train_batch_size,
+        seed=training.seed,
+        widths=widths,
+        training=True,
+        name_of=lambda row: (
+            examples["train"][features.example_numbers[row]].location
+        ),
+    )
+    max_examples = training.max_eval_steps * training.eval_batch_size or None
     job = _Finetuning(
-        config=config,
+        config=override(config, {"best_metric": best_metric}),
         environment=environment,
         model_config=model_config,
         tokenizer=tokenizer,
         initial=initial,
         objective=head_objective(task.kind.head),
-        phases=Phases([batches], [config.training.num_train_steps]),
+        phases=Phases([batches], [training.num_train_steps]),
         depths=DepthSchedule("", len(sharing_plan(model_config))),
-        best_metric=config.training.best_metric,
+        best_metric=best_metric,
         metric_names=[
             f"{name}{ending}"
             for ending in task.evaluated
@@ -115,7 +139,15 @@ def run_finetuning(
         labels=labels,
         examples=examples,
         num_choices=features.choices,
-        evaluated=_held_out(config, task, builder, examples),
+        evaluated={
+            ending: EvaluatedExamples.build(
+                builder,
+                examples[split][:max_examples],
+                batch_size=training.eval_batch_size,
+                widths=widths,
+            )
+            for ending, split in task.evaluated.items()
+        },
     )
     return job.run()
 
@@ -147,13 +179,13 @@ def _read_examples(
         split: task.read(data_dir, split, log)
         for split in ("train", *task.evaluated.values())
     }
-    has_label = task.kind.has_label
     for split, of_split in examples.items():
-        for unlabelled in (e for e in of_split if not has_label(e)):
-            raise UserError(
-                f"{unlabelled.location} has no label; {split} examples of "
-                f"{task.name} need one."
-            )
+        for example in of_split:
+            if not task.kind.has_label(example):
+                raise UserError(
+                    f"{example.location} has no label; {split} examples of "
+                    f"{task.name} need one."
+                )
     if config.finetuning.double_unordered:
         require(
             not task.ordered,
@@ -164,52 +196,15 @@ def _read_examples(
     return examples
 
 
-def resolve_config(
-    config: FinetuneConfig,
-    task: Task,
-    features: Features,
-    model_config: ModelConfig,
-    default_metric: str,
-    environment: Environment,
-) -> FinetuneConfig:
-    """Returns the configuration with all that the data and machine decide.
-
-    Steps in place of epochs, the warm-up, the metric of the best model and
-    the micro-batch.
-    """
-    config = resolve_steps(config, len(features))
-    training = config.training
-    if features.choices and training.micro_batch_size == AUTO:
-        raise UserError(
-            "micro_batch_size=auto tries single sequences, and an example of "
-            f"{task.name} has {features.choices}; give a number of examples."
-        )
-    # The head needs little memory beside the encoder, as does the masked-LM
-    # head at one position.
-    largest = Workload(
-        model=model_config,
-        batch_size=training.train_batch_size,
-        seq_length=config.features.max_seq_length,
-        num_predictions=1,
-        training=training,
-        optimizer=config.optimizer,
-    )
-    return override(
-        resolve_for_machine(config, environment, largest),
-        {"best_metric": training.best_metric or default_metric},
-    )
-
-
 def resolve_steps(config: FinetuneConfig, num_rows: int) -> FinetuneConfig:
     """Returns the configuration with steps in place of epochs.
 
     Raises:
         UserError: if both are 0.
     """
-    steps = config.training.num_train_steps or math.ceil(
-        config.finetuning.num_train_epochs
-        * num_rows
-        / config.training.train_batch_size
+    settings, training = config.finetuning, config.training
+    steps = training.num_train_steps or math.ceil(
+        settings.num_train_epochs * num_rows / training.train_batch_size
     )
     require(
         steps > 0,
@@ -217,51 +212,11 @@ def resolve_steps(config: FinetuneConfig, num_rows: int) -> FinetuneConfig:
         "at least 1 step.",
     )
     warmup = config.optimizer.num_warmup_steps or round(
-        config.finetuning.warmup_proportion * steps
+        settings.warmup_proportion * steps
     )
     return override(
         config, {"num_train_steps": steps, "num_warmup_steps": warmup}
     )
-
-
-def _widths(config: FinetuneConfig) -> tuple[int, ...]:
-    max_seq_length = config.features.max_seq_length
-    if config.finetuning.padding == "bucket":
-        return bucket_widths(max_seq_length)
-    return (max_seq_length,)
-
-
-def _training_batches(
-    config: FinetuneConfig, features: Features, examples: Sequence[Any]
-) -> TaskBatches:
-    return TaskBatches(
-        features,
-        batch_size=config.training.train_batch_size,
-        seed=config.training.seed,
-        widths=_widths(config),
-        training=True,
-        name_of=lambda row: examples[features.example_numbers[row]].location,
-    )
-
-
-def _held_out(
-    config: FinetuneConfig,
-    task: Task,
-    builder: FeatureBuilder,
-    examples: Mapping[str, Sequence[Any]],
-) -> dict[str, EvaluatedExamples]:
-    """Returns the examples to evaluate by the suffix of their metrics."""
-    batch_size = config.training.eval_batch_size
-    max_examples = config.training.max_eval_steps * batch_size or None
-    return {
-        ending: EvaluatedExamples.build(
-            builder,
-            examples[split][:max_examples],
-            batch_size=batch_size,
-            widths=_widths(config),
-        )
-        for ending, split in task.evaluated.items()
-    }
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -313,27 +268,22 @@ class _Finetuning(TrainingJob):
             self._last_figures[ending] = kind.figure(answers)
             constant = kind.constant_prediction(answers)
             if constant and step >= self.config.optimizer.num_warmup_steps:
-                self.log(self._collapse(constant, ending, step))
+                # The large second models have been reported to collapse with
+                # the paper's rates (google-research/albert lowers RACE's).
+                rate = self.config.optimizer.learning_rate
+                self.log(
+                    f"All {self.task.evaluated[ending]} examples get the same "
+                    f"answer at step {step}: {constant}. The model has "
+                    "diverged or has not learned anything yet. If this "
+                    "persists, start again in another --run_dir: if the "
+                    "learning rate is high, with "
+                    f"--learning_rate={rate / 2:g}; if it is low, with more "
+                    "steps or a higher rate."
+                )
             found = kind.compute_metrics(answers, self.task.metrics)
             for name, value in ({"loss": loss} | found).items():
                 metrics[f"{name}{ending}"] = value
         return metrics
-
-    def _collapse(self, constant: str, ending: str, step: int) -> str:
-        """Returns the warning on a constant prediction.
-
-        The large second models have been reported to collapse with the
-        paper's learning rates (google-research/albert's README lowers RACE's).
-        """
-        rate = self.config.optimizer.learning_rate
-        return (
-            f"All {self.task.evaluated[ending]} examples get the same answer "
-            f"at step {step}: {constant}. The model has diverged or has not "
-            "learned anything yet. If this persists, start again in another "
-            f"--run_dir: if the learning rate is high, with "
-            f"--learning_rate={rate / 2:g}; if it is low, with more steps or "
-            "a higher rate."
-        )
 
     def flops(self, step: int, batch: Batch) -> int:
         widths = self.trainer.part_widths(batch)

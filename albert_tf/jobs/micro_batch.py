@@ -4,27 +4,26 @@ Found by trials: a process of its own runs a few steps with a micro-batch, so
 that it, not the run, ends when memory is exhausted.
 """
 
-import contextlib
 import dataclasses
 import math
 import multiprocessing
 import os
 import signal
-import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from multiprocessing import connection
-from typing import IO
 
 import tensorflow as tf
 
 from albert_tf.cluster.distribution import broadcast, is_chief, lost_workers
 from albert_tf.cluster.memory import free_memory
-from albert_tf.config import UserError, override, require
+from albert_tf.config import override, require
 from albert_tf.io import files
+from albert_tf.io.error_stream import stderr_to
 from albert_tf.io.json_files import read_json
 from albert_tf.jobs.training_probe import peak_of_training
 from albert_tf.jobs.workload import Workload
+from albert_tf.rundir.run_directory import CONFIG
 
 AUTO = "auto"
 # The rest is left to the system, to readers of data and to evaluations.
@@ -60,24 +59,13 @@ def resolve_micro_batch(
         return int(setting)
     size = 0
     if is_chief(strategy):
-        recorded = _recorded(run_dir)
-        size = _probe(strategy, work) if recorded is None else recorded
+        path = os.path.join(run_dir, CONFIG)
+        if files.isfile(path):
+            training = read_json(path).get("config", {}).get("training", {})
+            size = training.get("micro_batch_size", 0)
+        size = size or _probe(strategy, work)
     with lost_workers(strategy):
         return int(broadcast(strategy, size))
-
-
-def _recorded(run_dir: str) -> int | None:
-    """Returns the micro-batch in config.json, if the run has begun."""
-    path = os.path.join(run_dir, "config.json")
-    if not files.isfile(path):
-        return None
-    try:
-        return int(read_json(path)["config"]["training"]["micro_batch_size"])
-    except (KeyError, TypeError, ValueError):
-        raise UserError(
-            f"{path} has no micro_batch_size of its run; give another "
-            "--run_dir."
-        ) from None
 
 
 def _probe(strategy: tf.distribute.Strategy, work: Workload) -> int:
@@ -93,10 +81,10 @@ def _probe(strategy: tf.distribute.Strategy, work: Workload) -> int:
 
     def peak_of(size: int) -> float:
         peak = _peak_in_a_process(work, size, share)
-        text = "out of memory"
-        if peak < math.inf:
-            text = f"{peak / 2**20:.0f} MiB"
-        print(f"Micro-batch of {size}: {text}", flush=True)
+        used = f"{peak / 2**20:.0f} MiB"
+        if peak == math.inf:
+            used = "out of memory"
+        print(f"Micro-batch of {size}: {used}", flush=True)
         return peak
 
     size = largest_micro_batch(share, limit, peak_of)
@@ -133,15 +121,13 @@ def largest_micro_batch(
             largest = guess
         else:
             too_large = guess
-        if not largest:
-            needed = "more memory than there is"
-            if peaks[1] < math.inf:
-                needed = f"{peaks[1] / 2**20:.0f} MiB of memory"
-            raise UserError(
-                f"micro_batch_size=auto: one sequence already needs {needed}, "
-                f"and {limit / 2**20:.0f} MiB are available. Use "
-                "--remat=full, shorter sequences or a smaller model."
-            )
+        require(
+            largest > 0,
+            "micro_batch_size=auto: one sequence already needs "
+            f"{peaks[1] / 2**20:.0f} MiB of memory (inf: more than there is), "
+            f"and {limit / 2**20:.0f} MiB are available. Use --remat=full, "
+            "shorter sequences or a smaller model.",
+        )
         max_guess = _MAX_GROWTH * largest if largest > 1 else _FIRST_GUESS
         if too_large <= share:
             # Bisects between what fits and what does not.
@@ -166,6 +152,15 @@ def _extrapolate(peaks: dict[int, float], size: int) -> float:
     return peaks[ran[1]] + slope * (size - ran[1])
 
 
+def _send_peak(work: Workload, writer: connection.Connection) -> None:
+    """Sends bytes; inf when out of memory."""
+    try:
+        peak: float = peak_of_training(work)
+    except (MemoryError, tf.errors.ResourceExhaustedError):
+        peak = math.inf
+    writer.send(peak)
+
+
 def _peak_in_a_process(work: Workload, size: int, share: int) -> float:
     context = multiprocessing.get_context("spawn")
     reader, writer = context.Pipe(duplex=False)
@@ -173,7 +168,8 @@ def _peak_in_a_process(work: Workload, size: int, share: int) -> float:
     process = context.Process(
         target=_send_peak, args=(_trial(work, size, share), writer), daemon=True
     )
-    with _stderr_to_file() as captured:
+    # TensorFlow's libraries write to it before they read any log level.
+    with tempfile.TemporaryFile() as captured, stderr_to(captured):
         process.start()
         writer.close()
         try:
@@ -209,32 +205,6 @@ def _trial(work: Workload, size: int, share: int) -> Workload:
             work.training, {"micro_batch_size": size, "steps_per_loop": 1}
         ),
     )
-
-
-def _send_peak(work: Workload, writer: connection.Connection) -> None:
-    """Sends bytes; inf when out of memory."""
-    try:
-        peak: float = peak_of_training(work)
-    except (MemoryError, tf.errors.ResourceExhaustedError):
-        peak = math.inf
-    writer.send(peak)
-
-
-@contextlib.contextmanager
-def _stderr_to_file() -> Iterator[IO[bytes]]:
-    """Redirects the error stream of processes started here to a file.
-
-    TensorFlow's libraries write to it before they read any log level.
-    """
-    sys.stderr.flush()
-    stderr = os.dup(2)
-    with tempfile.TemporaryFile() as captured:
-        os.dup2(captured.fileno(), 2)
-        try:
-            yield captured
-        finally:
-            os.dup2(stderr, 2)
-            os.close(stderr)
 
 
 def _num_local_replicas(strategy: tf.distribute.Strategy) -> int:

@@ -1,13 +1,13 @@
 """Predictions of a loaded model for raw texts."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.config import UserError, require, shown
+from albert_tf.config import require, shown
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.modeling.heads.embedding import SentenceEmbeddingHead
 from albert_tf.tasks.features import Features
@@ -56,7 +56,7 @@ def _check_list(texts: Iterable[Any], expected: str) -> list[Any]:
 
 
 def _check_item(
-    item: Any, number: int, counts: range, expected: str
+    item: Any, number: int, counts: Container[int], expected: str
 ) -> tuple[str, ...]:
     """Returns a string, or several, as a tuple."""
     texts = (item,) if isinstance(item, str) else item
@@ -72,7 +72,7 @@ def _check_item(
 def _strings(texts: Iterable[Any]) -> list[str]:
     expected = "one string"
     return [
-        _check_item(item, number, range(1, 2), expected)[0]
+        _check_item(item, number, (1,), expected)[0]
         for number, item in enumerate(_check_list(texts, expected), start=1)
     ]
 
@@ -107,10 +107,11 @@ class Predictor:
 
     def _pack(self, token_ids: list[list[int]]) -> dict[str, np.ndarray]:
         """Returns the model's inputs for single texts."""
+        loaded = self.loaded
         features = sequence_features(
-            [[ids] for ids in token_ids],
-            self.loaded.tokenizer,
-            self.loaded.max_seq_length,
+            [[i] for i in token_ids],
+            loaded.tokenizer,
+            loaded.max_seq_length,
             {},
         )
         return _padded(features, np.arange(len(features)))
@@ -212,14 +213,10 @@ class Predictor:
             features = self._pack([tokenizer.encode_with_masks(text)])
             (ids,) = features["input_ids"]
             positions = np.flatnonzero(ids == tokenizer.mask_id)
-            wanted = text.count("[MASK]")
-            if not wanted:
-                raise UserError(f"Text {number} has no [MASK]: {text[:60]!r}.")
             require(
-                len(positions) >= wanted,
-                f"Text {number} has a [MASK] beyond the model's "
-                f"{self.loaded.max_seq_length} tokens: {text[:60]!r}; shorten "
-                "the text.",
+                len(positions) >= max(text.count("[MASK]"), 1),
+                f"Text {number} has no [MASK], or one beyond the model's "
+                f"{self.loaded.max_seq_length} tokens: {text[:60]!r}.",
             )
             features["masked_lm_positions"] = positions[None].astype(np.int32)
             logits = self._call(features)["masked_lm_logits"][0]

@@ -2,10 +2,9 @@
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from albert_tf.cluster.distribution import make_strategy
 from albert_tf.config import (
     PretrainConfig,
     RuntimeConfig,
@@ -24,7 +23,6 @@ from albert_tf.inputs.input_pipeline import (
 from albert_tf.inputs.phases import DepthSchedule, Phases, numbers_of
 from albert_tf.interchange.model_directory import (
     InitialWeights,
-    check_vocab_size,
     save_model_directory,
 )
 from albert_tf.jobs.evaluate import (
@@ -33,24 +31,19 @@ from albert_tf.jobs.evaluate import (
 )
 from albert_tf.jobs.sample_predictions import masked_sentences
 from albert_tf.jobs.training_job import (
-    Environment,
     TrainingJob,
     resolve_for_machine,
+    start,
 )
-from albert_tf.jobs.workload import Workload
 from albert_tf.modeling.accounting import training_flops
 from albert_tf.modeling.models import AlbertForPretraining, AlbertModel
-from albert_tf.records.sentence_objectives import (
-    SENTENCE_OBJECTIVES,
-    SentenceObjective,
-)
+from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.records.shards import (
     TOKENIZER_DIRECTORY,
     ShardSet,
     open_shards,
 )
 from albert_tf.text.tokenizer import load_tokenizer
-from albert_tf.text.tokenizer_base import Tokenizer
 from albert_tf.training.objectives import pretraining_objective
 
 # Held-out segments whose predictions are logged at each evaluation.
@@ -93,115 +86,25 @@ def run_pretraining(
         config.training.num_train_steps > 0,
         "num_train_steps=0; pretraining needs at least 1.",
     )
-    runtime = runtime or RuntimeConfig()
+    environment = start(config, run_dir, runtime)
     depths = DepthSchedule(
         config.pretraining.depth_schedule, len(sharing_plan(config.model))
     )
-    environment = Environment(make_strategy(runtime), run_dir, runtime)
-    data = _open_data(config, train_data, eval_data)
-    _check_vocabulary(config, data, initial)
-    sources: Sequence[Any] = data.phases.sources
-    config = resolve_for_machine(
-        config,
-        environment,
-        Workload(
-            model=config.model,
-            batch_size=max(s.batch_size for s in sources),
-            seq_length=max(s.max_seq_length for s in sources),
-            num_predictions=max(s.num_predictions for s in sources),
-            training=config.training,
-            optimizer=config.optimizer,
-        ),
-    )
-    objective = pretraining_objective(data.objective)
-    job = _Pretraining(
-        config=config,
-        environment=environment,
-        model_config=config.model,
-        tokenizer=data.tokenizer,
-        initial=initial,
-        objective=objective,
-        phases=data.phases,
-        depths=depths,
-        best_metric=config.training.best_metric or "loss",
-        metric_names=pretraining_metric_names(objective.targets),
-        warnings=data.warnings(),
-        data=data,
-    )
-    return job.run()
-
-
-@dataclasses.dataclass(frozen=True)
-class _Data:
-    """The shards of a run and their batches, per phase.
-
-    Attributes:
-        train: shards of split "train".
-        evaluation: shards of split "eval".
-        tokenizer: that of all shards.
-        objective: the sentence objective of all shards.
-        phases: batches of `train`.
-        held_out: batches of `evaluation`.
-    """
-
-    train: list[ShardSet]
-    evaluation: list[ShardSet]
-    tokenizer: Tokenizer
-    objective: SentenceObjective
-    phases: Phases
-    held_out: list[PretrainingBatches]
-
-    def warnings(self) -> tuple[str, ...]:
-        """Returns lines for the log: the objective, unequal lengths."""
-        objective = self.objective
-        lines = [f"Sentence objective {objective.name}: {objective.meaning}."]
-        for train, held_out in zip(self.train, self.evaluation, strict=True):
-            ours, theirs = (
-                shards.metadata["max_seq_length"]
-                for shards in (train, held_out)
-            )
-            if ours != theirs:
-                lines.append(
-                    f"{train.directory} has sequences of {ours} tokens, and "
-                    f"the held-out ones of {held_out.directory} have {theirs}."
-                )
-        return tuple(lines)
-
-
-def _open_data(
-    config: PretrainConfig, train_data: Sequence[str], eval_data: Sequence[str]
-) -> _Data:
-    """Returns the shards of every phase, checked against each other."""
-    count = len(train_data)
-    require(
-        len(eval_data) in (1, count),
-        f"--eval_data names {len(eval_data)} directories and --train_data "
-        f"{count}; give one for all phases, or one for each.",
-    )
-    settings, steps = config.pretraining, [config.training.num_train_steps]
-    if count > 1 or settings.phases:
-        steps = numbers_of("phases", settings.phases, count)
-    require(
-        sum(steps) == config.training.num_train_steps,
-        f"phases={settings.phases} makes {sum(steps)} steps, and "
-        f"num_train_steps is {config.training.num_train_steps}; they must "
-        "agree.",
-    )
-    batch_sizes = [config.training.train_batch_size] * count
-    if settings.phase_batch_sizes:
-        batch_sizes = numbers_of(
-            "phase_batch_sizes", settings.phase_batch_sizes, count
-        )
+    steps, batch_sizes = _phases(config, train_data, eval_data)
     train = [open_shards(path, "train") for path in train_data]
     evaluation = [open_shards(path, "eval") for path in eval_data]
-    tokenizer = load_tokenizer(
-        os.path.join(train[0].directory, TOKENIZER_DIRECTORY)
-    )
+    directory = train[0].directory
+    tokenizer = load_tokenizer(os.path.join(directory, TOKENIZER_DIRECTORY))
     for shards in (*train, *evaluation):
         check_shards(config.model, shards, tokenizer)
     objective = sentence_objective(*train, *evaluation)
+    _check_objective(config, objective.name, directory)
+    if initial and initial.directory:
+        check_same_vocabulary(
+            load_tokenizer(initial.directory), initial.source, tokenizer
+        )
     if len(evaluation) == 1:
-        evaluation *= count
+        evaluation *= len(train)
 
     def batches(
         shards: ShardSet, batch_size: int, training: bool
@@ -214,33 +117,76 @@ def _open_data(
             training=training,
         )
 
-    return _Data(
+    sources = [
+        batches(shards, size, True)
+        for shards, size in zip(train, batch_sizes, strict=True)
+    ]
+    config = resolve_for_machine(
+        config,
+        environment,
+        config.model,
+        batch_size=max(batch_sizes),
+        seq_length=max(s.max_seq_length for s in sources),
+        num_predictions=max(s.num_predictions for s in sources),
+    )
+    losses = pretraining_objective(objective)
+    job = _Pretraining(
+        config=config,
+        environment=environment,
+        model_config=config.model,
+        tokenizer=tokenizer,
+        initial=initial,
+        objective=losses,
+        phases=Phases(sources, steps),
+        depths=depths,
+        best_metric=config.training.best_metric or "loss",
+        metric_names=pretraining_metric_names(losses.targets),
+        warnings=(
+            f"Sentence objective {objective.name}: {objective.meaning}.",
+            *_unequal_lengths(train, evaluation),
+        ),
         train=train,
         evaluation=evaluation,
-        tokenizer=tokenizer,
-        objective=objective,
-        phases=Phases(
-            [
-                batches(shards, size, True)
-                for shards, size in zip(train, batch_sizes, strict=True)
-            ],
-            steps,
-        ),
         held_out=[
             batches(shards, config.training.eval_batch_size, False)
             for shards in evaluation
         ],
     )
+    return job.run()
 
 
-def _check_vocabulary(
-    config: PretrainConfig, data: _Data, initial: InitialWeights | None
+def _phases(
+    config: PretrainConfig, train_data: Sequence[str], eval_data: Sequence[str]
+) -> tuple[list[int], list[int]]:
+    """Returns the steps and the batch size of every phase."""
+    count = len(train_data)
+    require(
+        len(eval_data) in (1, count),
+        f"--eval_data names {len(eval_data)} directories and --train_data "
+        f"{count}; give one for all phases, or one for each.",
+    )
+    settings, training = config.pretraining, config.training
+    steps = [training.num_train_steps]
+    if count > 1 or settings.phases:
+        steps = numbers_of("phases", settings.phases, count)
+    require(
+        sum(steps) == training.num_train_steps,
+        f"phases={settings.phases} makes {sum(steps)} steps, and "
+        f"num_train_steps is {training.num_train_steps}; they must agree.",
+    )
+    sizes = settings.phase_batch_sizes
+    if not sizes:
+        return steps, [training.train_batch_size] * count
+    return steps, numbers_of("phase_batch_sizes", sizes, count)
+
+
+def _check_objective(
+    config: PretrainConfig, found: str, directory: str
 ) -> None:
-    """Raises UserError unless shards, weights and settings agree."""
-    expected, found = config.pretraining.sentence_objective, data.objective.name
+    """Raises UserError unless shards have the objective of the settings."""
+    expected = config.pretraining.sentence_objective
     if expected:
         lookup(SENTENCE_OBJECTIVES, expected, "sentence_objective")
-    directory = data.train[0].directory
     require(
         expected in ("", found),
         f"{directory} was built with sentence_objective={found}, and this run "
@@ -248,18 +194,27 @@ def _check_vocabulary(
         f"python -m bin.build_pretraining_data --sentence_objective={expected}"
         f", or give this run --sentence_objective={found}.",
     )
-    if initial and initial.directory:
-        check_same_vocabulary(
-            load_tokenizer(initial.directory), initial.source, data.tokenizer
-        )
-    check_vocab_size(config.model, data.tokenizer, directory)
+
+
+def _unequal_lengths(
+    train: Sequence[ShardSet], evaluation: Sequence[ShardSet]
+) -> Iterator[str]:
+    for ours, theirs in zip(train, evaluation, strict=True):
+        lengths = [s.metadata["max_seq_length"] for s in (ours, theirs)]
+        if lengths[0] != lengths[1]:
+            yield (
+                f"{ours.directory} has sequences of {lengths[0]} tokens, and "
+                f"the held-out ones of {theirs.directory} have {lengths[1]}."
+            )
 
 
 @dataclasses.dataclass(kw_only=True)
 class _Pretraining(TrainingJob):
-    """Pretraining on shards."""
+    """Pretraining on shards; shards and batches are one for each phase."""
 
-    data: _Data
+    train: list[ShardSet]
+    evaluation: list[ShardSet]
+    held_out: list[PretrainingBatches]
 
     def build_model(self, **options: Any) -> AlbertModel:
         return AlbertForPretraining(self.model_config, **options)
@@ -268,8 +223,8 @@ class _Pretraining(TrainingJob):
         return {
             "job": "pretrain",
             "config": to_dict(self.config),
-            "train_data": [part.fingerprint for part in self.data.train],
-            "eval_data": [part.fingerprint for part in self.data.evaluation],
+            "train_data": [part.fingerprint for part in self.train],
+            "eval_data": [part.fingerprint for part in self.evaluation],
             "tokenizer": self.tokenizer.fingerprint,
             "init_from": self.initial.fingerprint if self.initial else "",
         }
@@ -278,7 +233,7 @@ class _Pretraining(TrainingJob):
         # A phase is over with its last step.
         return evaluate_pretraining(
             self.trainer,
-            self.data.held_out[self.phases.number(step - 1)],
+            self.held_out[self.phases.number(step - 1)],
             self.config.training.max_eval_steps,
             self.depths.at(step - 1),
         )
@@ -304,6 +259,6 @@ class _Pretraining(TrainingJob):
         )
 
     def samples(self) -> str:
-        batch = self.data.held_out[-1].batch(0, range(_NUM_SAMPLES))
+        batch = self.held_out[-1].batch(0, range(_NUM_SAMPLES))
         logits = self.trainer.outputs(batch)["masked_lm_logits"]
         return masked_sentences(self.tokenizer, batch, logits)

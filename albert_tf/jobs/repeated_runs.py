@@ -3,9 +3,10 @@
 import dataclasses
 import math
 import os
-import statistics
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from albert_tf.config import FinetuneConfig, override, require
 from albert_tf.io import files
@@ -38,26 +39,6 @@ class RunResult:
 
 
 @dataclasses.dataclass(frozen=True)
-class Spread:
-    """A metric of several runs: its values, their median and range.
-
-    Median and range are NaN where a value is.
-    """
-
-    values: list[float]
-    median: float
-    spread: float
-
-    @classmethod
-    def of(cls, values: list[float]) -> "Spread":
-        """Returns the median and range of values."""
-        if any(map(math.isnan, values)):
-            return cls(values, math.nan, math.nan)
-        spread = max(values) - min(values)
-        return cls(values, statistics.median(values), spread)
-
-
-@dataclasses.dataclass(frozen=True)
 class RepeatedRuns:
     """Runs that differ in their seeds, in this order.
 
@@ -67,8 +48,12 @@ class RepeatedRuns:
     best_metric: str
     runs: list[RunResult]
 
-    def summary(self) -> dict[str, Spread]:
-        """Returns each metric at the end of the runs, and of the best ones."""
+    def summary(self) -> dict[str, dict[str, Any]]:
+        """Returns `values`, `median` and `spread` (range) of each metric.
+
+        Of the last evaluations, and of the best one. Median and spread are
+        NaN where a value is.
+        """
         columns = {
             name: [run.last[name] for run in self.runs]
             for name in self.runs[0].last
@@ -76,19 +61,19 @@ class RepeatedRuns:
         columns[f"{self.best_metric} of the best checkpoint"] = [
             run.best for run in self.runs
         ]
-        return {name: Spread.of(values) for name, values in columns.items()}
+        return {
+            name: {
+                "values": values,
+                "median": float(np.median(values)),
+                "spread": float(np.ptp(values)),
+            }
+            for name, values in columns.items()
+        }
 
     def to_json(self) -> dict:
         """Returns the content of results.json; null for undefined numbers."""
-        return _without_nan(
-            {
-                **dataclasses.asdict(self),
-                "summary": {
-                    name: dataclasses.asdict(row)
-                    for name, row in self.summary().items()
-                },
-            }
-        )
+        summary = {"summary": self.summary()}
+        return _without_nan(dataclasses.asdict(self) | summary)
 
 
 def _without_nan(value: Any) -> Any:
@@ -131,22 +116,16 @@ def repeat(
         last = run(override(config, {"seed": seed}), directory)
         recorded = read_json(os.path.join(directory, CONFIG))
         best_metric = recorded["config"]["training"]["best_metric"]
-        best, step = _best(directory, best_metric)
+        best, step = math.nan, 0
+        for values in evaluations(directory):
+            # A metric that is not defined is null in the log.
+            value = values[best_metric]
+            if value is not None and (
+                math.isnan(best) or is_better(best_metric, value, best)
+            ):
+                best, step = value, values["step"]
         runs.append(RunResult(directory, seed, last, best, step))
         results = RepeatedRuns(best_metric, runs)
         # After each, for the next may fail.
         write_json(os.path.join(run_dir, RESULTS_FILE), results.to_json())
     return results
-
-
-def _best(run_dir: str, metric: str) -> tuple[float, int]:
-    """Returns the best value and its step; NaN where none is defined."""
-    best = (math.nan, 0)
-    for values in evaluations(run_dir):
-        # A metric that is not defined is null in the log.
-        value = values[metric]
-        if value is not None and (
-            math.isnan(best[0]) or is_better(metric, value, best[0])
-        ):
-            best = (value, values["step"])
-    return best

@@ -20,9 +20,8 @@ def masked_sentences(
     tokenizer: Tokenizer,
     batch: Mapping[str, np.ndarray],
     logits: np.ndarray,
-    num_rows: int = 4,
 ) -> str:
-    """Returns the first rows with their masks and predictions, in Markdown.
+    """Returns the rows with their masks and predictions, in Markdown.
 
     Each row is the beginning of the text as the model saw it, its masked
     positions numbered (one may show a random or the original piece instead of
@@ -33,8 +32,7 @@ def masked_sentences(
         batch: `input_ids` and `input_mask` `[batch, seq]`,
             `masked_lm_positions`, `masked_lm_ids` and `masked_lm_weights`
             `[batch, predictions]`.
-        logits: `[batch, predictions, vocab]`.
-        num_rows: maximum number of rows.
+        logits: `[rows, predictions, vocab]`.
     """
     return "\n\n".join(
         _row(
@@ -42,7 +40,7 @@ def masked_sentences(
             {name: np.asarray(values[row]) for name, values in batch.items()},
             np.asarray(logits[row]),
         )
-        for row in range(min(num_rows, len(logits), len(batch["input_ids"])))
+        for row in range(len(logits))
     )
 
 

@@ -10,27 +10,30 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-import keras
 import tensorflow as tf
 
+from albert_tf.cluster.distribution import make_strategy
 from albert_tf.config import (
     FinetuneConfig,
     ModelConfig,
     PretrainConfig,
     RuntimeConfig,
+    lookup,
     override,
 )
 from albert_tf.interchange.model_directory import InitialWeights, initialize
 from albert_tf.jobs.micro_batch import resolve_micro_batch
+from albert_tf.jobs.training_probe import make_trainer
 from albert_tf.jobs.workload import Workload
 from albert_tf.modeling.models import AlbertModel
+from albert_tf.optim.optimizers import OPTIMIZERS
 from albert_tf.optim.schedules import warm_up_warnings
 from albert_tf.rundir.run_directory import extended
 from albert_tf.text.tokenizer_base import Tokenizer
 from albert_tf.training.job import Job
 from albert_tf.training.loop import train
 from albert_tf.training.objectives import Objective
-from albert_tf.training.trainer import DTYPE_POLICIES, Trainer
+from albert_tf.training.trainer import Trainer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,22 +51,43 @@ class Environment:
     runtime: RuntimeConfig
 
 
+def start(
+    config: PretrainConfig | FinetuneConfig,
+    run_dir: str,
+    runtime: RuntimeConfig | None,
+) -> Environment:
+    """Returns where a job runs; refuses what would fail after a long start.
+
+    Raises:
+        UserError: for an unknown optimizer, and devices that are not there.
+    """
+    lookup(OPTIMIZERS, config.optimizer.optimizer, "optimizer")
+    runtime = runtime or RuntimeConfig()
+    return Environment(make_strategy(runtime), run_dir, runtime)
+
+
 def resolve_for_machine(
-    config: Any, environment: Environment, largest: Workload
+    config: Any, environment: Environment, model: ModelConfig, **shape: int
 ) -> Any:
     """Returns the configuration, extended and with a micro-batch that fits.
 
     Args:
         config: with all that the data decides.
         environment: of the run.
-        largest: a step that needs as much memory as any of the run.
+        model: the architecture.
+        **shape: of the largest batch, as in `Workload`.
     """
     config = extended(config, environment.runtime)
     micro_batch_size = resolve_micro_batch(
         config.training.micro_batch_size,
         environment.strategy,
         environment.run_dir,
-        largest,
+        Workload(
+            model=model,
+            training=config.training,
+            optimizer=config.optimizer,
+            **shape,
+        ),
     )
     return override(config, {"micro_batch_size": micro_batch_size})
 
@@ -107,26 +131,25 @@ class TrainingJob(Job):
 
     def run(self) -> dict[str, float]:
         """Trains to the last step and returns the last evaluation."""
-        training = self.config.training
-        with self.environment.strategy.scope():
-            keras.utils.set_random_seed(training.seed)
-            model = self.build_model(
-                remat=training.remat, dtype=DTYPE_POLICIES[training.precision]
-            )
+
+        def build(**options: Any) -> AlbertModel:
+            model = self.build_model(**options)
             if self.initial:
                 self.log(initialize(model, self.initial))
-            self.trainer = Trainer(
-                model,
-                self.objective,
-                strategy=self.environment.strategy,
-                optimizer_config=self.config.optimizer,
-                training_config=training,
-            )
+            return model
+
+        self.trainer = make_trainer(
+            build,
+            self.objective,
+            self.environment.strategy,
+            self.config.optimizer,
+            self.config.training,
+        )
         return train(
             self.trainer,
             self,
             run_dir=self.environment.run_dir,
-            config=training,
+            config=self.config.training,
             runtime=self.environment.runtime,
             description=self.description(),
         )

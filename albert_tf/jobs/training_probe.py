@@ -4,18 +4,25 @@
 work beside other libraries.
 """
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from albert_tf.cluster.distribution import make_strategy
 from albert_tf.cluster.memory import peak_resident
-from albert_tf.config import RuntimeConfig, override
+from albert_tf.config import (
+    OptimizerConfig,
+    RuntimeConfig,
+    TrainingConfig,
+    override,
+)
 from albert_tf.jobs.workload import Workload, random_batch
-from albert_tf.modeling.models import AlbertForPretraining
+from albert_tf.modeling.models import AlbertForPretraining, AlbertModel
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
-from albert_tf.training.objectives import pretraining_objective
+from albert_tf.training.objectives import Objective, pretraining_objective
 from albert_tf.training.trainer import DTYPE_POLICIES, Trainer
 
 # Steps whose peak memory is measured.
@@ -28,24 +35,40 @@ def probe_batch(batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {**batch, "example_numbers": np.arange(rows, dtype=np.int32)}
 
 
-def make_probe(work: Workload) -> Trainer:
-    """Returns a Trainer of pretraining for the workload, on one device."""
-    training = override(work.training, {"train_batch_size": work.batch_size})
-    strategy = make_strategy(RuntimeConfig())
+def make_trainer(
+    build_model: Callable[..., AlbertModel],
+    objective: Objective,
+    strategy: tf.distribute.Strategy,
+    optimizer: OptimizerConfig,
+    training: TrainingConfig,
+) -> Trainer:
+    """Returns a Trainer of a new model, `build_model(remat=..., dtype=...)`."""
     with strategy.scope():
         keras.utils.set_random_seed(training.seed)
-        model = AlbertForPretraining(
-            work.model,
-            remat=training.remat,
-            dtype=DTYPE_POLICIES[training.precision],
-        )
         return Trainer(
-            model,
-            pretraining_objective(SENTENCE_OBJECTIVES["sop"]),
+            build_model(
+                remat=training.remat, dtype=DTYPE_POLICIES[training.precision]
+            ),
+            objective,
             strategy=strategy,
-            optimizer_config=work.optimizer,
+            optimizer_config=optimizer,
             training_config=training,
         )
+
+
+def make_probe(
+    work: Workload,
+    build_model: Callable[..., AlbertModel] = AlbertForPretraining,
+    objective: Objective | None = None,
+) -> Trainer:
+    """Returns a Trainer for the workload on one device; of pretraining."""
+    return make_trainer(
+        functools.partial(build_model, work.model),
+        objective or pretraining_objective(SENTENCE_OBJECTIVES["sop"]),
+        make_strategy(RuntimeConfig()),
+        work.optimizer,
+        override(work.training, {"train_batch_size": work.batch_size}),
+    )
 
 
 def peak_of_training(work: Workload) -> int:

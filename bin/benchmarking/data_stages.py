@@ -5,25 +5,23 @@ import dataclasses
 import functools
 import io
 import os
-import re
 import resource
-import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, NamedTuple, Self
 
+from albert_tf.cluster.memory import peak_resident
 from albert_tf.config import MaskingConfig, PretrainingDataConfig
 from albert_tf.records.shards import open_shards, write_shard
 from albert_tf.text.tokenizer import load_tokenizer
+from bin import command_line
 from bin.benchmarking import machine
-from bin.benchmarking.harness import Measurement, Stage, Turns, log
+from bin.benchmarking.harness import Measurement, Stage, Turns
 from bin.benchmarking.workspace import Workspace
-from data_prep.corpus.forms import CorpusFile
 from data_prep.corpus.reading import UnitDocument, read_file
 from data_prep.corpus.report import CorpusReport
-from data_prep.corpus.sample import SAMPLE_CHARS
 from data_prep.corpus.sentences import SENTENCE_SPLITTERS
 from data_prep.pretraining.pretraining_data import build_pretraining_data
 from data_prep.pretraining.record_maker import RecordMaker
@@ -72,18 +70,6 @@ class BuildTimes(NamedTuple):
         return self.num_instances / (self.records + self.shards)
 
 
-class StepTimes(NamedTuple):
-    """The cost of the steps of a build on the sample."""
-
-    seconds: dict[str, float]
-    num_instances: int
-
-    @property
-    def rate(self) -> float:
-        """Instances a second of a build without any overhead."""
-        return self.num_instances / sum(self.seconds.values())
-
-
 @dataclasses.dataclass
 class DataPreparation(Stage):
     """Builds of static records, and their steps one by one."""
@@ -123,7 +109,9 @@ class DataPreparation(Stage):
                     self._run, workers, measure_build, workers=workers
                 )
             else:
-                log(f"{name}: left out, this process may use one core.")
+                command_line.log(
+                    f"{name}: left out, this process may use one core."
+                )
         return {**sides, _STEPS: functools.partial(self._run, 1, measure_steps)}
 
     def _run(
@@ -141,7 +129,18 @@ class DataPreparation(Stage):
     def measurements(self, turns: Turns) -> Iterator[Measurement]:
         builds = {name: turns[name] for name in _WORKERS if name in turns}
         for name, (times, seconds) in builds.items():
-            yield from _of_build(name, times)
+            yield name, "instances/s", times.rate
+            text = times.text_bytes / times.seconds / 1e6
+            yield f"{name}, of text", "MB/s", text
+            yield f"{name}, once planned", "instances/s", times.planned_rate
+            for phase in ("planning", "records", "shards"):
+                yield f"{name}, {phase}", "s", getattr(times, phase)
+            # Training Punkt takes one core, however many workers there are.
+            share = 100 * times.planning / times.seconds
+            yield f"{name}, planning of the whole", "%", share
+            yield f"{name}, peak memory", "MB", times.peak_bytes / 1e6
+            if peak := times.worker_peak_bytes:
+                yield f"{name}, peak memory of the larger", "MB", peak / 1e6
             started = times.num_instances / seconds
             yield f"{name}, with start-up", "instances/s", started
             ratio = times.rate / self.ceiling
@@ -152,30 +151,17 @@ class DataPreparation(Stage):
             yield name, "times", two.rate / one.rate
             ratio = two.planned_rate / one.planned_rate
             yield f"{name}, once planned", "times", ratio
-        steps, _ = turns[_STEPS]
-        total = sum(steps.seconds.values())
-        for step, seconds in steps.seconds.items():
-            yield f"{step} alone", "instances/s", steps.num_instances / seconds
+        (steps, num_instances), _ = turns[_STEPS]
+        total = sum(steps.values())
+        for step, seconds in steps.items():
+            yield f"{step} alone", "instances/s", num_instances / seconds
             yield f"{step}, of the steps", "%", 100 * seconds / total
-        yield _STEPS, "instances/s", steps.rate
-        share, planned = one.rate / steps.rate, one.planned_rate / steps.rate
+        # Of a build without any overhead.
+        rate = num_instances / total
+        yield _STEPS, "instances/s", rate
+        share, planned = one.rate / rate, one.planned_rate / rate
         yield "one worker, of what the steps allow", "%", 100 * share
         yield "one worker, of that once planned", "%", 100 * planned
-
-
-def _of_build(name: str, times: BuildTimes) -> Iterator[Measurement]:
-    yield name, "instances/s", times.rate
-    yield f"{name}, of text", "MB/s", times.text_bytes / times.seconds / 1e6
-    yield f"{name}, once planned", "instances/s", times.planned_rate
-    for phase in ("planning", "records", "shards"):
-        yield f"{name}, {phase}", "s", getattr(times, phase)
-    # Training Punkt takes one core, however many workers there are.
-    share = 100 * times.planning / times.seconds
-    yield f"{name}, planning of the whole", "%", share
-    yield f"{name}, peak memory", "MB", times.peak_bytes / 1e6
-    if times.worker_peak_bytes:
-        peak = times.worker_peak_bytes / 1e6
-        yield f"{name}, peak memory of the larger", "MB", peak
 
 
 def measure_build(
@@ -219,24 +205,9 @@ def measure_build(
         end - begun["shards"],
         sum(split["num_records"] for split in metadata["splits"].values()),
         sum(s["num_bytes"] for s in metadata["settings"]["inputs"].values()),
-        peak_memory(),
-        _rusage_bytes(resource.RUSAGE_CHILDREN) if workers > 1 else 0,
+        peak_resident(),
+        peak_resident(resource.RUSAGE_CHILDREN) if workers > 1 else 0,
     )
-
-
-def peak_memory() -> int:
-    """Returns the bytes resident at this process's peak."""
-    with contextlib.suppress(OSError), open("/proc/self/status") as file:
-        # getrusage would count what the starting process had before exec.
-        if found := re.search(r"^VmHWM:\s+(\d+) kB", file.read(), re.MULTILINE):
-            return 1024 * int(found[1])
-    return _rusage_bytes(resource.RUSAGE_SELF)
-
-
-def _rusage_bytes(who: int) -> int:
-    """Returns peak memory; of children, that of the largest."""
-    unit = 1 if sys.platform == "darwin" else 1024
-    return unit * resource.getrusage(who).ru_maxrss
 
 
 def measure_steps(
@@ -246,12 +217,11 @@ def measure_steps(
     tokenizer_dir: str,
     config: PretrainingDataConfig,
     masking: MaskingConfig,
-) -> StepTimes:
-    """Returns the cost of each step of making static records, in sequence.
+) -> tuple[dict[str, float], int]:
+    """Returns the seconds of each step of a build, and the instances made.
 
-    They take a sample of the corpus; `output_dir` is an empty directory.
+    The steps take a sample of the corpus; `output_dir` is an empty directory.
     """
-    config = dataclasses.replace(config, record_kind="static")
     times: Counter[str] = Counter()
 
     @contextlib.contextmanager
@@ -264,7 +234,7 @@ def measure_steps(
     with clock("reading text"):
         documents = _sample(inputs, config)
     splitter = SENTENCE_SPLITTERS[config.sentence_splitter].train(
-        _training_texts(documents)
+        "\n\n".join(document.paragraphs) for document in documents
     )
     maker = RecordMaker(tokenizer, splitter, config, masking, clock)
     counts: Counter[str] = Counter()
@@ -278,55 +248,29 @@ def measure_steps(
     with clock("writing shards"):
         records = shard_records(list_runs(output_dir), partition, TRAIN, 0)
         write_shard(os.path.join(output_dir, "train.tfrecord"), records)
-    return StepTimes(dict(times), counts[f"{TRAIN}/instances"])
+    return dict(times), counts[f"{TRAIN}/instances"]
 
 
 def _sample(
     inputs: Sequence[str], config: PretrainingDataConfig
 ) -> list[UnitDocument]:
+    """Returns the documents at the heads of files spread over the corpus."""
     (source,) = list_sources(inputs, [], config)
-    files = sample_files(source.files)
+    number = min(len(source.files), _SAMPLE_FILES)
 
     def open_head(path: str, mode: str) -> BinaryIO:
         with open(path, mode) as file:
-            return io.BytesIO(file.read(_SAMPLE_BYTES // len(files)))
+            return io.BytesIO(file.read(_SAMPLE_BYTES // number))
 
     return [
         UnitDocument(TRAIN, TRAIN, *document)
-        for file in files
-        for document in read_file(file, CorpusReport(), open_head)
+        for n in range(number)
+        for document in read_file(
+            source.files[n * len(source.files) // number],
+            CorpusReport(),
+            open_head,
+        )
     ]
-
-
-def sample_files(files: Sequence[CorpusFile]) -> list[CorpusFile]:
-    """Returns a few files, spread evenly over all of them."""
-    number = min(len(files), _SAMPLE_FILES)
-    return [files[n * len(files) // number] for n in range(number)]
-
-
-def _training_texts(documents: Sequence[UnitDocument]) -> Iterator[str]:
-    """Yields as much text as a build trains its sentence splitter on."""
-    left = SAMPLE_CHARS
-    for document in documents:
-        text = "\n\n".join(document.paragraphs)[:left]
-        left -= len(text)
-        if text:
-            yield text
-
-
-class ReadingTimes(NamedTuple):
-    """The cost of making batches."""
-
-    num_sequences: int
-    seconds: float  # of whole batches
-    # Parts of a batch, repeated on their own.
-    reading: float
-    parsing: float
-
-    @property
-    def rest(self) -> float:
-        """Seconds of the rest of a batch: of dynamic records, masking."""
-        return max(0.0, self.seconds - self.reading - self.parsing)
 
 
 @dataclasses.dataclass
@@ -353,27 +297,69 @@ class Reading(Stage):
             workspace.ceiling,
         )
 
-    def sides(self) -> dict[tuple[str, int], Callable[[], ReadingTimes]]:
+    def sides(self) -> dict[Any, Callable[[], Any]]:
         use_one_thread()
         return {
-            (kind, size): functools.partial(
-                measure_reading, directory, size, self.masking
-            )
-            for kind, directory in self.shards.items()
+            (kind, size): functools.partial(self.turn, kind, size)
+            for kind in self.shards
             for size in _BATCH_SIZES
         }
 
-    def measurements(self, turns: Turns) -> Iterator[Measurement]:
-        for (kind, size), times in turns.items():
-            name = f"{kind}, batches of {size}"
-            rate = times.num_sequences / times.seconds
-            yield name, "sequences/s", rate
-            rest = "masking" if kind == "dynamic" else "the rest"
-            parts = {"reading": times.reading, "parsing": times.parsing}
-            for part, seconds in {**parts, rest: times.rest}.items():
-                yield f"{name}, {part}", "%", 100 * seconds / times.seconds
-            ratio = rate / self.ceiling
-            yield f"{name}, to training at the ceiling", "times", ratio
+    def turn(self, kind: str, batch_size: int) -> list[Measurement]:
+        """Returns the cost of making batches for a few seconds."""
+        from albert_tf.inputs.input_pipeline import PretrainingBatches
+        from albert_tf.records.schemas import RECORD_SPECS, parse_batch
+
+        with open_shards(self.shards[kind], "train") as shards:
+            batches = PretrainingBatches(
+                shards,
+                masking_config=self.masking,
+                batch_size=batch_size,
+                seed=12345,
+                training=True,
+            )
+            for step in range(_WARM_UP):
+                batches.batch(step)
+            whole = reading = parsing = 0.0
+            step = _WARM_UP
+            while whole < _READING_SECONDS:
+                begin = time.perf_counter()
+                batches.batch(step)
+                made = time.perf_counter()
+                # The same records again, as the batch has read and parsed them.
+                serialized = shards.read(batches.record_numbers(step))
+                read = time.perf_counter()
+                parse_batch(
+                    RECORD_SPECS[batches.kind],
+                    serialized,
+                    max_seq_length=batches.max_seq_length,
+                    num_slots=shards.metadata["num_slots"],
+                )
+                whole += made - begin
+                reading += read - made
+                parsing += time.perf_counter() - read
+                step += 1
+        name = f"{kind}, batches of {batch_size}"
+        rate = (step - _WARM_UP) * batch_size / whole
+        parts = {
+            "reading": reading,
+            "parsing": parsing,
+            "masking" if kind == "dynamic" else "the rest": max(
+                0.0, whole - reading - parsing
+            ),
+        }
+        return [
+            (name, "sequences/s", rate),
+            *(
+                (f"{name}, {part}", "%", 100 * seconds / whole)
+                for part, seconds in parts.items()
+            ),
+            (
+                f"{name}, to training at the ceiling",
+                "times",
+                rate / self.ceiling,
+            ),
+        ]
 
 
 def use_one_thread() -> None:
@@ -382,47 +368,3 @@ def use_one_thread() -> None:
 
     tf.config.threading.set_intra_op_parallelism_threads(1)
     tf.config.threading.set_inter_op_parallelism_threads(1)
-
-
-def measure_reading(
-    directory: str, batch_size: int, masking: MaskingConfig
-) -> ReadingTimes:
-    """Returns the cost of making batches for a few seconds.
-
-    Raises:
-        UserError: see `shards.open_shards`.
-    """
-    from albert_tf.inputs.input_pipeline import PretrainingBatches
-    from albert_tf.records.schemas import RECORD_SPECS, parse_batch
-
-    with open_shards(directory, "train") as shards:
-        batches = PretrainingBatches(
-            shards,
-            masking_config=masking,
-            batch_size=batch_size,
-            seed=12345,
-            training=True,
-        )
-        for step in range(_WARM_UP):
-            batches.batch(step)
-        whole = reading = parsing = 0.0
-        step = _WARM_UP
-        while whole < _READING_SECONDS:
-            begin = time.perf_counter()
-            batches.batch(step)
-            made = time.perf_counter()
-            # The same records again, as the batch has read and parsed them.
-            serialized = shards.read(batches.record_numbers(step))
-            read = time.perf_counter()
-            parse_batch(
-                RECORD_SPECS[batches.kind],
-                serialized,
-                max_seq_length=batches.max_seq_length,
-                num_slots=shards.metadata["num_slots"],
-            )
-            parsed = time.perf_counter()
-            whole += made - begin
-            reading += read - made
-            parsing += parsed - read
-            step += 1
-    return ReadingTimes((step - _WARM_UP) * batch_size, whole, reading, parsing)

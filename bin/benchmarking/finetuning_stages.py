@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
-from albert_tf.config import FeatureConfig, RuntimeConfig, override
+from albert_tf.config import FeatureConfig
 from albert_tf.jobs.workload import Workload
 from albert_tf.tasks.feature_building import FeatureBuilder
 from albert_tf.tasks.kinds.base import Kind
 from albert_tf.text.tokenizer_base import Tokenizer
-from bin.benchmarking.harness import Measurement, Stage, Turns, log
+from bin import command_line
+from bin.benchmarking.harness import Measurement, Stage, Turns
 from bin.benchmarking.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ JOBS = ("training", "evaluation")
 PADDINGS = ("by length", "padded")
 
 _CEILING = "matrix multiplication"
-_PER_EXAMPLES = 10_000
 # Steps of a turn, of all widths if by length: a window of training, and
 # steps spread over an evaluation. Padded ones are all alike, and slow.
 _MAX_STEPS = {"by length": 64, "padded": 8}
@@ -46,16 +46,12 @@ class _TaskStage(Stage):
     def builder(self) -> FeatureBuilder:
         """Returns a builder of features in this process, without a cache."""
         return FeatureBuilder(
-            self.kind, self.tokenizer, self.features, self.labels, log=log
+            self.kind,
+            self.tokenizer,
+            self.features,
+            self.labels,
+            log=command_line.log,
         )
-
-
-class FeatureTimes(NamedTuple):
-    """The cost of making features."""
-
-    num_examples: int
-    num_sequences: int
-    seconds: float
 
 
 class Featurisation(_TaskStage):
@@ -68,44 +64,32 @@ class Featurisation(_TaskStage):
     )
     max_cores = 1
 
-    def sides(self) -> dict[str, Callable[[], FeatureTimes]]:
+    def sides(self) -> dict[Any, Callable[[], Any]]:
         builder = self.builder()
         # Makes what a builder makes once.
         builder.build(self.examples[:1], training=True)
 
-        def turn(job: str) -> FeatureTimes:
+        def turn(job: str) -> list[Measurement]:
             begin = time.perf_counter()
             features = builder.build(self.examples, training=job == "training")
             seconds = time.perf_counter() - begin
-            num_sequences = len(features.offsets) - 1
-            return FeatureTimes(len(self.examples), num_sequences, seconds)
+            name, rate = f"features for {job}", len(self.examples) / seconds
+            return [
+                (name, "examples/s", rate),
+                (name, "sequences/s", (len(features.offsets) - 1) / seconds),
+                (f"{name}, of 10,000 examples", "s", 10_000 / rate),
+            ]
 
         return {job: functools.partial(turn, job) for job in JOBS}
 
-    def measurements(self, turns: Turns) -> Iterator[Measurement]:
-        for job, times in turns.items():
-            name = f"features for {job}"
-            rate = times.num_examples / times.seconds
-            yield name, "examples/s", rate
-            yield name, "sequences/s", times.num_sequences / times.seconds
-            of_many = f"{name}, of {_PER_EXAMPLES:,} examples"
-            yield of_many, "s", _PER_EXAMPLES / rate
-
 
 class Turn(NamedTuple):
-    """The cost of some steps.
+    """The cost of some steps."""
 
-    Attributes:
-        num_rows: examples, or windows of questions.
-        seconds: of all steps.
-        flops: of the model at the widths of the batches.
-        padding: share of the tokens.
-    """
-
-    num_rows: int
-    seconds: float
-    flops: int
-    padding: float
+    num_rows: int  # examples, or windows of questions
+    seconds: float  # of all steps
+    flops: int  # of the model at the widths of the batches
+    padding: float  # share of the tokens
 
 
 class Finetuning(_TaskStage):
@@ -122,10 +106,10 @@ class Finetuning(_TaskStage):
         from albert_tf.cluster.matmul_rate import matmul_rate
 
         model = TaskModel(self)
-        log("Every width is compiled, and run once, before it is timed.")
+        command_line.log("Every step is made once before it is timed.")
         pairs = list(itertools.product(JOBS, PADDINGS))
         for pair in pairs:
-            model.warm_up(*pair)
+            model.turn(*pair)
         rate = functools.partial(matmul_rate, self.work.training.precision)
         return {
             _CEILING: rate,
@@ -152,35 +136,19 @@ class TaskModel:
     """A model that is trained and evaluated, and its batches."""
 
     def __init__(self, stage: _TaskStage) -> None:
-        import keras
-
-        from albert_tf.cluster.distribution import make_strategy
         from albert_tf.inputs.length_buckets import TaskBatches, bucket_widths
+        from albert_tf.jobs.training_probe import make_probe
         from albert_tf.modeling.models import model_class
         from albert_tf.training.objectives import head_objective
-        from albert_tf.training.trainer import DTYPE_POLICIES, Trainer
 
         self._work = work = stage.work
-        training = override(
-            work.training, {"train_batch_size": work.batch_size}
-        )
+        head = stage.kind.head
         labels = {"labels": stage.labels} if stage.kind.labelled else {}
-        strategy = make_strategy(RuntimeConfig())
-        with strategy.scope():
-            keras.utils.set_random_seed(training.seed)
-            self._model = model_class(stage.kind.head)(
-                work.model,
-                **labels,
-                remat=training.remat,
-                dtype=DTYPE_POLICIES[training.precision],
-            )
-            self._trainer = Trainer(
-                self._model,
-                head_objective(stage.kind.head),
-                strategy=strategy,
-                optimizer_config=work.optimizer,
-                training_config=training,
-            )
+        self._trainer = make_probe(
+            work,
+            functools.partial(model_class(head), **labels),
+            head_objective(head),
+        )
         builder = stage.builder()
         longest = stage.features.max_seq_length
         widths = {"by length": bucket_widths(longest), "padded": (longest,)}
@@ -188,7 +156,7 @@ class TaskModel:
             (job, padding): TaskBatches(
                 features,
                 batch_size=work.batch_size,
-                seed=training.seed,
+                seed=work.training.seed,
                 widths=widths[padding],
                 training=job == "training",
             )
@@ -199,17 +167,6 @@ class TaskModel:
             for padding in PADDINGS
         }
 
-    def warm_up(self, job: str, padding: str) -> None:
-        """Makes a step of every shape that `turn` meets."""
-        batches = self.batches[job, padding]
-        seen = set()
-        for number in timed_steps(batches, _MAX_STEPS[padding]):
-            batch = batches.batch(number)
-            widths = self._widths(job, batch)
-            if widths not in seen:
-                self.step(job, batch)
-            seen.add(widths)
-
     def turn(self, job: str, padding: str) -> Turn:
         """Returns the cost of a job's steps, making the batches included."""
         batches = self.batches[job, padding]
@@ -217,9 +174,9 @@ class TaskModel:
         begin = time.perf_counter()
         for number in timed_steps(batches, _MAX_STEPS[padding]):
             batch = batches.batch(number)
-            self.step(job, batch)
+            widths = self.step(job, batch)
             num_rows += int(batch["example_weights"].sum())
-            mask, widths = batch["input_mask"], self._widths(job, batch)
+            mask = batch["input_mask"]
             rows = mask.size // mask.shape[-1]
             num_tokens += rows * sum(widths) // len(widths)
             num_real += int(mask.sum())
@@ -227,19 +184,12 @@ class TaskModel:
         seconds = time.perf_counter() - begin
         return Turn(num_rows, seconds, flops, 1 - num_real / num_tokens)
 
-    def step(self, job: str, batch: dict[str, np.ndarray]) -> None:
-        """Trains or evaluates on a batch."""
+    def step(self, job: str, batch: dict[str, np.ndarray]) -> tuple[int, ...]:
+        """Trains or evaluates on a batch; returns the widths of its parts."""
         if job == "training":
             self._trainer.train_step(batch)
-        else:
-            self._trainer.prediction_step(batch)
-
-    def _widths(
-        self, job: str, batch: dict[str, np.ndarray]
-    ) -> tuple[int, ...]:
-        """Returns the widths of the parts that a batch is computed in."""
-        if job == "training":
             return self._trainer.part_widths(batch)
+        self._trainer.prediction_step(batch)
         return (batch["input_ids"].shape[-1],)
 
     def _flops(self, job: str, choices: int, widths: Sequence[int]) -> int:
@@ -254,7 +204,7 @@ class TaskModel:
                 self._work.model,
                 batch_size=rows // len(widths),
                 seq_length=width,
-                read_positions_only=self._model.reads_positions_only(),
+                read_positions_only=self._trainer.model.reads_positions_only(),
             )
             for width in widths
         )

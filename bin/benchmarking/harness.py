@@ -4,21 +4,17 @@ The speed of a machine drifts by more than libraries differ. So all sides of
 a stage take one turn in every round, and ratios are taken within a round.
 """
 
-import functools
+import itertools
 import statistics
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 from bin import command_line
 from bin.benchmarking import machine
 from bin.benchmarking.workspace import Workspace
 
-log = functools.partial(print, flush=True)
-
 # By the name of the side.
 Turns = Mapping[Any, Any]
-
-
 # A number of one round: its name, unit and value.
 Measurement = tuple[str, str, float]
 
@@ -44,7 +40,7 @@ class Stage:
         """Returns the stage with its inputs, which must be picklable."""
         raise NotImplementedError
 
-    def sides(self) -> dict[Hashable, Callable[[], Any]]:
+    def sides(self) -> dict[Any, Callable[[], Any]]:
         """Returns what takes turns, warmed up: calls that return a turn."""
         raise NotImplementedError
 
@@ -52,31 +48,13 @@ class Stage:
         """Returns the rounds with the turns that are reported."""
         return rounds
 
-    def measurements(self, turns: Turns) -> Iterator[Measurement]:
-        """Yields the measurements of one round."""
-        raise NotImplementedError
-
-    def first_measurements(self, turns: Turns) -> Iterator[Measurement]:
-        """Yields measurements that the first round alone has."""
-        yield from ()
+    def measurements(self, turns: Turns) -> Iterable[Measurement]:
+        """Returns the measurements of one round: by default its turns."""
+        return itertools.chain.from_iterable(turns.values())
 
     def notes(self, turns: Turns) -> list[str]:
         """Returns sentences that explain the measurements."""
         return []
-
-
-def alternate(
-    sides: Mapping[Hashable, Callable[[], Any]], repeats: int
-) -> Iterator[Turns]:
-    """Yields rounds of one turn of each side, every other one reversed.
-
-    So a steady drift of the machine's speed favours no side.
-    """
-    names = list(sides)
-    for number in range(repeats):
-        order = names if number % 2 == 0 else names[::-1]
-        turns = {name: sides[name]() for name in order}
-        yield {name: turns[name] for name in names}
 
 
 def measure(
@@ -85,13 +63,16 @@ def measure(
     """Returns the measurements of every round, and notes."""
     if stage.fresh_process:
         command_line.load_tensorflow()
+    sides = stage.sides()
     rounds: list[Turns] = []
-    for turns in alternate(stage.sides(), repeats):
-        rounds.append(turns)
-        log(f"{stage.name}: {len(rounds)} of {repeats}")
+    for number in range(repeats):
+        # A steady drift of the machine's speed favours no side.
+        order = list(sides)[:: -1 if number % 2 else 1]
+        turns = {name: sides[name]() for name in order}
+        rounds.append({name: turns[name] for name in sides})
+        command_line.log(f"{stage.name}: {number + 1} of {repeats}")
     rounds = stage.select(rounds)
     measured = [list(stage.measurements(turns)) for turns in rounds]
-    measured[0].extend(stage.first_measurements(rounds[0]))
     return measured, stage.notes(rounds[0])
 
 
@@ -137,9 +118,12 @@ def stage_table(results: Sequence[dict[str, Any]]) -> str:
     numbers = ("median", "min", "max")
     return command_line.format_table(
         [
-            [result["name"], *(_digits(result[n]) for n in numbers), unit]
+            [
+                result["name"],
+                *(_digits(result[n]) for n in numbers),
+                result["unit"],
+            ]
             for result in results
-            for unit in [result["unit"]]
         ],
         ["", *numbers, "unit"],
     )

@@ -111,7 +111,7 @@ class OurSide(Side):
 
         from albert_tf.jobs.training_probe import make_probe, probe_batch
 
-        training = work.training
+        training, optimizer = work.training, work.optimizer
         self._trainer = make_probe(work)
         self._batch = probe_batch(batch)
         self._features = {n: tf.constant(v) for n, v in batch.items()}
@@ -131,7 +131,6 @@ class OurSide(Side):
             jit_compile=training.xla,
         )
         self.flops = self.flops_of(work)
-        optimizer = work.optimizer
         how = training.precision + ", XLA" * training.xla
         self.does = {
             "train_step": f"{how}, {optimizer.optimizer.upper()}, gradients "

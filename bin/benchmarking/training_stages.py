@@ -1,5 +1,6 @@
 """The stages that measure training: speed, memory, and waiting for data."""
 
+import contextlib
 import dataclasses
 import functools
 import importlib.util
@@ -12,11 +13,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self, TypeVar
 
 from albert_tf.cluster.memory import peak_resident
-from albert_tf.config import REMAT, MaskingConfig, UserError, override
+from albert_tf.config import (
+    REMAT,
+    MaskingConfig,
+    UserError,
+    lookup,
+    override,
+)
 from albert_tf.jobs.workload import Workload, random_batch
 from bin import command_line
 from bin.benchmarking import machine
-from bin.benchmarking.harness import Measurement, Stage, Turns, log
+from bin.benchmarking.harness import Measurement, Stage, Turns
 from bin.benchmarking.keras_hub_peer import KerasHubSide
 from bin.benchmarking.side import JOBS, OurSide, Side
 from bin.benchmarking.transformers_peer import TransformersSide
@@ -52,15 +59,10 @@ def check_peers(names: Sequence[str], work: Workload) -> list[str]:
             for the work.
     """
     names = list(dict.fromkeys(names))
-    for name in names:
-        if name not in PEERS:
-            raise UserError(
-                f"against={name!r} is not one of {', '.join(PEERS)}."
-            )
     missing = [
         package
         for name in names
-        for package in PEERS[name].packages
+        for package in lookup(PEERS, name, "against").packages
         if importlib.util.find_spec(package) is None
     ]
     if missing:
@@ -122,50 +124,45 @@ class Training(_Comparison):
         from albert_tf.cluster.matmul_rate import matmul_rate
 
         batch = random_batch(self.work)
-        ready: dict[tuple[str, str], dict[str, tuple[float, Callable]]] = {}
+        ready: dict[Any, tuple[Side, float]] = {}
+        warm: dict[Any, float] = {}
         for name in self.names:
             for variant in _SIDES[name].variants(self.work):
                 side = _SIDES[name](self.work, batch, variant)
                 for job in side.flops:
-                    first = _seconds(getattr(side, job))
-                    seconds = min(
-                        _seconds(getattr(side, job)) for _ in range(_WARM_UP)
+                    call, key = getattr(side, job), (job, name, variant)
+                    ready[key] = side, _seconds(call)
+                    warm[key] = min(_seconds(call) for _ in range(_WARM_UP))
+                    command_line.log(
+                        f"{name}, {variant}, {JOBS[job]}: {warm[key]:.3g} s"
                     )
-                    log(f"{name}, {variant}, {JOBS[job]}: {seconds:.3g} s")
-                    turn = functools.partial(_turn, side, job, first)
-                    variants = ready.setdefault((job, name), {})
-                    variants[variant] = seconds, turn
         rate = functools.partial(matmul_rate, self.work.training.precision)
         sides: dict[Any, Callable[[], Any]] = {_CEILING: rate}
-        for job, name in itertools.product(JOBS, self.names):
-            variants = ready[job, name]
-            fastest = min(
-                seconds
-                for other in self.names
-                for seconds, _ in ready[job, other].values()
-            )
+        for job in JOBS:
+            of_job = {key: one for key, one in warm.items() if key[0] == job}
+            fastest = min(of_job.values())
             steps = max(_TURN_STEPS, math.ceil(_TURN_SECONDS / fastest))
-            for variant in _without_slow({v: variants[v][0] for v in variants}):
-                sides[job, name, variant] = functools.partial(
-                    variants[variant][1], steps
-                )
+            for name in self.names:
+                for key in _without_slow(
+                    {key: one for key, one in of_job.items() if key[1] == name}
+                ):
+                    sides[key] = functools.partial(
+                        _turn, ready[key][0], job, ready[key][1], steps
+                    )
         return sides
 
     def select(self, rounds: list[Turns]) -> list[Turns]:
-        medians = {
-            key: statistics.median(turns[key].seconds for turns in rounds)
-            for key in rounds[0]
-            if key != _CEILING
-        }
-        # The last of each wins, so the fastest.
+        def median(key: Any) -> float:
+            return statistics.median(turns[key].seconds for turns in rounds)
+
         fastest = {
-            key[:2]: key for key in sorted(medians, key=medians.get)[::-1]
+            pair: min((k for k in rounds[0] if k[:2] == pair), key=median)
+            for pair in (k[:2] for k in rounds[0] if k != _CEILING)
         }
-        pairs = dict.fromkeys(key[:2] for key in medians)
         return [
             {
                 _CEILING: turns[_CEILING],
-                **{pair: turns[fastest[pair]] for pair in pairs},
+                **{pair: turns[key] for pair, key in fastest.items()},
             }
             for turns in rounds
         ]
@@ -184,8 +181,6 @@ class Training(_Comparison):
             if name != OurSide.name:
                 ratio = turn.seconds / turns[job, OurSide.name].seconds
                 yield f"{JOBS[job]}, ours to {name}", "times", ratio
-
-    def first_measurements(self, turns: Turns) -> Iterator[Measurement]:
         for job, name, turn in _by_side(turns):
             yield f"{JOBS[job]}, {name}, first call", "s", turn.first_seconds
 
@@ -234,38 +229,25 @@ class Memory(_Comparison):
     )
     fresh_process = False
 
-    def sides(self) -> dict[tuple[str, str], Callable[[], Peak | None]]:
+    def sides(self) -> dict[Any, Callable[[], Any]]:
         return {
-            (name, variant): functools.partial(self._run, name, variant)
-            for name in self.names
-            for variant in _SIDES[name].variants(self.work)
+            name: functools.partial(self._peak, name) for name in self.names
         }
 
-    def _run(self, name: str, variant: str) -> Peak | None:
-        peak, _ = machine.in_fresh_process(
-            self.cores, peak_of_side, name, self.work, variant
-        )
-        if peak:
-            log(f"{name}, {variant}: {peak.peak_bytes / _MIB:.0f} MiB resident")
-        return peak
-
-    def select(self, rounds: list[Turns]) -> list[Turns]:
-        return [
-            {
-                name: min(
-                    turns[key]
-                    for key in _without_slow(
-                        {
-                            key: turn.seconds
-                            for key, turn in turns.items()
-                            if key[0] == name and turn
-                        }
-                    )
+    def _peak(self, name: str) -> Peak:
+        """Returns the least peak of the variants that might be fastest."""
+        seconds = {}
+        for variant in _SIDES[name].variants(self.work):
+            peak, _ = machine.in_fresh_process(
+                self.cores, peak_of_side, name, self.work, variant
+            )
+            if peak:
+                seconds[peak] = peak.seconds
+                command_line.log(
+                    f"{name}, {variant}: {peak.peak_bytes / _MIB:.0f} MiB "
+                    "resident"
                 )
-                for name in self.names
-            }
-            for turns in rounds
-        ]
+        return min(_without_slow(seconds))
 
     def measurements(self, turns: Turns) -> Iterator[Measurement]:
         for name, peak in turns.items():
@@ -321,14 +303,16 @@ class Recomputation(Stage):
     def prepare(cls, workspace: Workspace) -> Self:
         return cls(workspace.work, workspace.cores)
 
-    def sides(self) -> dict[str, Callable[[], StepMemory]]:
+    def sides(self) -> dict[Any, Callable[[], Any]]:
         return {remat: functools.partial(self._run, remat) for remat in REMAT}
 
     def _run(self, remat: str) -> StepMemory:
         training = override(self.work.training, {"remat": remat})
         work = dataclasses.replace(self.work, training=training)
         memory, _ = machine.in_fresh_process(self.cores, step_memory, work)
-        log(f"remat {remat}: {memory.tensor_bytes / _MIB:.0f} MiB of tensors")
+        command_line.log(
+            f"remat {remat}: {memory.tensor_bytes / _MIB:.0f} MiB of tensors"
+        )
         return memory
 
     def measurements(self, turns: Turns) -> Iterator[Measurement]:
@@ -338,10 +322,9 @@ class Recomputation(Stage):
             yield f"{remat}, resident", "MiB", turn.resident_bytes / _MIB
             yield f"{remat}, step", "s", turn.seconds
             yield f"{remat}, gradient norm", "", turn.gradient_norm
+        names = ("tensors", "resident memory", "time")
         for remat in REMAT[1:]:
-            for number, name in enumerate(
-                ("tensors", "resident memory", "time")
-            ):
+            for number, name in enumerate(names):
                 ratio = turns[remat][number] / turns["none"][number]
                 yield f"{remat} to none, {name}", "times", ratio
 
@@ -398,14 +381,6 @@ def step_memory(work: Workload) -> StepMemory:
     )
 
 
-class Waiting(NamedTuple):
-    """The cost of training on records."""
-
-    num_sequences: int
-    seconds: float
-    waiting: float  # seconds of them without a batch
-
-
 @dataclasses.dataclass
 class DataWait(Stage):
     """Training on records that a prefetch thread reads and masks."""
@@ -430,7 +405,7 @@ class DataWait(Stage):
             workspace.ceiling,
         )
 
-    def sides(self) -> dict[str, Callable[[], Waiting]]:
+    def sides(self) -> dict[Any, Callable[[], Any]]:
         from albert_tf.inputs.input_pipeline import PretrainingBatches
         from albert_tf.records.shards import open_shards
 
@@ -445,40 +420,30 @@ class DataWait(Stage):
         )
         side = OurSide(self.work, batches.batch(0))
         side.train_step()
-        return {
-            "ours": functools.partial(
-                measure_waiting, side, batches.batch, self.work.batch_size
-            )
-        }
+        return {"ours": functools.partial(self.turn, side, batches.batch)}
 
-    def measurements(self, turns: Turns) -> Iterator[Measurement]:
-        turn = turns["ours"]
-        rate = turn.num_sequences / turn.seconds
+    def turn(
+        self, side: OurSide, batch: Callable[[int], Any]
+    ) -> list[Measurement]:
+        """Returns the cost of some seconds of training."""
+        from albert_tf.inputs.input_pipeline import prefetch
+
+        with contextlib.closing(prefetch(batch, range(1 << 40))) as source:
+            for one in itertools.islice(source, _WAITING_WARM_UP):
+                last = _seconds(functools.partial(side.train_on, one))
+            steps = max(_WAITING_WARM_UP, math.ceil(_WAITING_SECONDS / last))
+            waiting = 0.0
+            begin = time.perf_counter()
+            for _ in range(steps):
+                asked = time.perf_counter()
+                one = next(source)
+                waiting += time.perf_counter() - asked
+                side.train_on(one)
+            seconds = time.perf_counter() - begin
+        rate = steps * self.work.batch_size / seconds
         label = "training on records"
-        yield label, "sequences/s", rate
-        yield label, "% of the ceiling", 100 * rate / self.ceiling
-        share = 100 * turn.waiting / turn.seconds
-        yield "waiting for batches", "%", share
-
-
-def measure_waiting(
-    side: OurSide, batch: Callable[[int], Any], batch_size: int
-) -> Waiting:
-    """Returns the cost of some seconds of training on batches made ahead."""
-    from albert_tf.inputs.input_pipeline import prefetch
-
-    source = prefetch(batch, range(1 << 40))
-    try:
-        for one in itertools.islice(source, _WAITING_WARM_UP):
-            last = _seconds(functools.partial(side.train_on, one))
-        steps = max(_WAITING_WARM_UP, math.ceil(_WAITING_SECONDS / last))
-        waiting = 0.0
-        begin = time.perf_counter()
-        for _ in range(steps):
-            asked = time.perf_counter()
-            one = next(source)
-            waiting += time.perf_counter() - asked
-            side.train_on(one)
-        return Waiting(steps * batch_size, time.perf_counter() - begin, waiting)
-    finally:
-        source.close()
+        return [
+            (label, "sequences/s", rate),
+            (label, "% of the ceiling", 100 * rate / self.ceiling),
+            ("waiting for batches", "%", 100 * waiting / seconds),
+        ]

@@ -17,9 +17,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
     [
         (
             ["--stages=reading,baking"],
-            "--stages names 'baking', which is none of data_preparation, "
-            "reading, training, memory, recomputation, data_wait, "
-            "featurisation, finetuning.",
+            "stages='baking' is not one of data_preparation, reading, "
+            "training, memory, recomputation, data_wait, featurisation, "
+            "finetuning; did you mean reading?",
         ),
         (["--task=SST-2"], "--task and --data_dir go together; give both."),
         (["--data_dir=glue"], "--task and --data_dir go together; give both."),

@@ -5,15 +5,12 @@ import dataclasses
 import pytest
 
 from bin.benchmarking import machine, training_stages
-from bin.benchmarking.harness import alternate
 from bin.benchmarking.training_stages import (
     DataWait,
     Memory,
     Peak,
     Training,
     Turn,
-    Waiting,
-    measure_waiting,
 )
 
 
@@ -95,7 +92,7 @@ def test_all_fast_variants_make_the_same_number_of_steps(
     stage = Training(work, ["ours", "theirs"], [0])
     ready = stage.sides()
     log.clear()
-    (turns,) = alternate(ready, 1)
+    turns = {name: side() for name, side in ready.items()}
     ceiling, *keys = turns
     assert turns[ceiling] == 1000.0
     # Up to 1.5 times the seconds of the fastest variant.
@@ -153,12 +150,10 @@ def test_training_has_rates_shares_and_ratios(work):
             ("training, theirs", "GFLOP/s"): 3.75,
             ("training, theirs", "% of the ceiling"): 46.875,
             ("training, ours to theirs", "times"): 1.6,
+            ("training, ours, first call", "s"): 9,
+            ("training, theirs, first call", "s"): 7,
         }
     )
-    assert list(stage.first_measurements(turns)) == [
-        ("training, ours, first call", "s", 9.0),
-        ("training, theirs, first call", "s", 7.0),
-    ]
     assert stage.notes(turns) == [
         "training, ours: fast.",
         "training, theirs: slow.",
@@ -182,21 +177,23 @@ def test_memory_is_the_least_of_the_fast_variants(work, monkeypatch):
 
     monkeypatch.setattr(machine, "in_fresh_process", fresh)
     stage = Memory(work, ["ours", "keras_hub"], [1])
-    rounds = stage.select(list(alternate(stage.sides(), 1)))
-    assert list(stage.measurements(rounds[0])) == [
+
+    def peaks_of_a_round():
+        return {name: side() for name, side in stage.sides().items()}
+
+    turns = peaks_of_a_round()
+    assert list(stage.measurements(turns)) == [
         ("ours, resident at the peak", "MiB", 3.0),
         ("keras_hub, resident at the peak", "MiB", 4.0),
         ("ours to keras_hub", "times", 0.75),
     ]
-    assert stage.notes(rounds[0]) == ["ours: ours.", "keras_hub: XLA."]
+    assert stage.notes(turns) == ["ours: ours.", "keras_hub: XLA."]
     # Too slow, or without steps of training.
     peaks["keras_hub", "XLA"] = Peak(4 * 2**20, 3.1, "XLA")
     peaks["keras_hub", "graph"] = Peak(5 * 2**20, 2.0, "graph")
-    rounds = stage.select(list(alternate(stage.sides(), 1)))
-    assert rounds[0]["keras_hub"].does == "graph"
+    assert peaks_of_a_round()["keras_hub"].does == "graph"
     peaks["keras_hub", "graph"] = None
-    rounds = stage.select(list(alternate(stage.sides(), 1)))
-    assert rounds[0]["keras_hub"].does == "XLA"
+    assert peaks_of_a_round()["keras_hub"].does == "XLA"
 
 
 def test_waiting_is_a_share_of_the_time(work, clock, monkeypatch):
@@ -223,14 +220,14 @@ def test_waiting_is_a_share_of_the_time(work, clock, monkeypatch):
     monkeypatch.setattr(
         "albert_tf.inputs.input_pipeline.prefetch", lambda *given: Source()
     )
-    turn = measure_waiting(Side(), None, 16)
+    turn = DataWait(work, "", None, ceiling=2.0).turn(Side(), None)
     # As many as warm the pipeline up, and then for about five seconds.
     assert trained == [*range(1, 17), "closed"]
-    assert turn == Waiting(num_sequences=8 * 16, seconds=28.0, waiting=4.0)
-    stage = DataWait(work, "", None, ceiling=200.0)
-    turns = {"ours": Waiting(100, 4.0, 1.0)}
-    assert list(stage.measurements(turns)) == [
-        ("training on records", "sequences/s", 25.0),
-        ("training on records", "% of the ceiling", 12.5),
-        ("waiting for batches", "%", 25.0),
-    ]
+    # 8 batches of 4 in 28 seconds, 4 of them without a batch.
+    assert {one[:2]: one[2] for one in turn} == pytest.approx(
+        {
+            ("training on records", "sequences/s"): 32 / 28,
+            ("training on records", "% of the ceiling"): 100 * 16 / 28,
+            ("waiting for batches", "%"): 100 * 4 / 28,
+        }
+    )

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # Starts the cluster of a script; the program's exit status is the cluster's.
 PARENT = """
 import sys
-from bin.local_cluster import run_local_cluster
+from bin.children import run_local_cluster
 command = [sys.executable, "-c", sys.argv[1]]
 sys.exit(run_local_cluster(command, int(sys.argv[2]), float(sys.argv[3])))
 """

@@ -4,10 +4,9 @@ import dataclasses
 import os
 from collections.abc import Callable, Sequence
 
-from albert_tf.tasks.base import Task
-from albert_tf.tasks.custom import CLASSIFICATION
-from albert_tf.tasks.examples import ChoiceExample, Question
-from albert_tf.tasks.formats.columns import find_split
+from albert_tf.tasks.base import Task, recipe
+from albert_tf.tasks.custom import CLASSIFICATION, OwnFiles
+from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.formats.race import LEVELS, read_race
 from albert_tf.tasks.formats.squad import read_squad
 from albert_tf.tasks.glue import GLUE_TASKS
@@ -15,35 +14,11 @@ from albert_tf.tasks.kinds.base import Kind
 from albert_tf.tasks.kinds.multiple_choice import MultipleChoice
 from albert_tf.tasks.kinds.question_answering import AnswerableSpans, Spans
 from albert_tf.tasks.metrics import scalar
-from albert_tf.tasks.recipes import recipe
-
-
-@dataclasses.dataclass(frozen=True)
-class SquadFiles:
-    """SQuAD's files as they are downloaded, or your own in its format.
-
-    Attributes:
-        version: in the names of the official files.
-    """
-
-    version: str
-    splits: tuple[str, ...] = ("train", "dev", "test")
-
-    def read(
-        self, data_dir: str, split: str, log: Callable[[str], None]
-    ) -> list[Question]:
-        """Returns the questions of a split; see `read_squad`."""
-        endings = (f"-{self.version}.json", ".json")
-        return read_squad(find_split(data_dir, split, endings))
 
 
 @dataclasses.dataclass(frozen=True)
 class RaceFiles:
-    """RACE's files as they are downloaded.
-
-    Attributes:
-        levels: to read.
-    """
+    """RACE's files as they are downloaded; `levels` are those to read."""
 
     levels: tuple[str, ...] = LEVELS
     splits: tuple[str, ...] = ("train", "dev", "test")
@@ -63,7 +38,11 @@ def _squad(version: str, kind: Kind, settings: dict) -> Task:
     return Task(
         name=f"SQuAD{version}",
         kind=kind,
-        reader=SquadFiles(f"v{version}"),
+        # As they are downloaded, or your own in their format.
+        reader=OwnFiles(
+            lambda path, labelled, log: read_squad(path),
+            (f"-v{version}.json", ".json"),
+        ),
         settings=settings,
     )
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -11,6 +12,8 @@ from albert_tf.io import files
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.formats.columns import (
     EXTENSIONS,
+    Record,
+    Roles,
     choice_examples,
     find_split,
     infer_columns,
@@ -26,8 +29,6 @@ from albert_tf.tasks.kinds.token_classification import TokenClassification
 from albert_tf.tasks.metrics import scalar
 
 _CONLL_EXTENSIONS = (".conll", ".txt", ".tsv")
-# Column names by their roles.
-_Columns = Mapping[str, list[str]]
 _Log = Callable[[str], None]
 
 
@@ -59,46 +60,32 @@ class _Form:
     """A form of --columns: a row of _FORMS.
 
     Attributes:
-        texts: allowed numbers of columns by role, in their order.
-        answer: the role of the column to predict.
+        roles: allowed numbers of columns by role.
         kind: of the task.
-        read: (column names by role, path, whether labels are required, log)
-            -> examples.
+        read: (roles, path, whether labels are required, log) -> examples.
         metrics: of the task; the first selects the best checkpoint.
         extensions: of the files.
     """
 
-    texts: Mapping[str, range]
-    answer: str
+    roles: Mapping[str, range]
     kind: Kind
-    read: Callable[[_Columns, str, bool, _Log], Sequence[Any]]
+    read: Callable[[Roles, str, bool, _Log], Sequence[Any]]
     metrics: Mapping[str, Metric]
     extensions: tuple[str, ...] = EXTENSIONS
 
 
-def _read_texts(
-    roles: _Columns, path: str, labelled: bool, log: _Log
+def _read_table(
+    examples: Callable[[Sequence[Record], Roles, bool], Sequence[Any]],
+    roles: Roles,
+    path: str,
+    labelled: bool,
+    log: _Log,
 ) -> Sequence[Any]:
-    (answer,) = roles.get("label") or roles["number"]
-    columns = [*roles["text"], answer]
-    return text_examples(read_rows(path, log), columns, labelled=labelled)
-
-
-def _read_choices(
-    roles: _Columns, path: str, labelled: bool, log: _Log
-) -> Sequence[Any]:
-    return choice_examples(
-        read_rows(path, log),
-        roles["context"][0],
-        roles["choice"],
-        roles["label"][0],
-        question=roles.get("question", [None])[0],
-        labelled=labelled,
-    )
+    return examples(read_rows(path, log), roles, labelled)
 
 
 def _read_words(
-    roles: _Columns, path: str, labelled: bool, log: _Log
+    roles: Roles, path: str, labelled: bool, log: _Log
 ) -> Sequence[Any]:
     try:
         word, tag = int(roles["word"][0]), int(roles["tag"][0])
@@ -107,56 +94,42 @@ def _read_words(
             f"--columns=word={roles['word'][0]},tag={roles['tag'][0]}: "
             "expected numbers of columns, from 0, or from -1 backwards."
         ) from None
-    require(
-        word != tag,
-        f"--columns: word={word} and tag={tag} are one column; expected two.",
-    )
-    if not labelled and min(word, tag) < 0:
-        word, tag = _columns_of_training(word, tag, path)
-    return read_conll(path, word, tag, tagged=labelled)
-
-
-def _columns_of_training(word: int, tag: int, path: str) -> tuple[int, int]:
-    """Returns a test file's columns, counted as those of the training file.
-
-    The last column of a file without tags is another, and is no tag.
-    """
     training = _training_file(path, _CONLL_EXTENSIONS)
-    require(
-        bool(training),
-        f"{path}: there is no training file beside it to count its columns; "
-        f"count from 0 instead of word={word} and tag={tag} in --columns.",
-    )
-    width = count_columns(training)
-    require(
-        width >= -min(word, tag),
-        f"{training} has {width} columns; --columns has word={word} and "
-        f"tag={tag}.",
-    )
-    if count_columns(path) == width:
-        return word, tag
-    word, tag = (n + width if n < 0 else n for n in (word, tag))
-    return word, tag
+    if training and not labelled:
+        # As in the training file: the last column of a file without tags is
+        # another, and is no tag.
+        width = count_columns(training)
+        if count_columns(path) != width:
+            word, tag = (n + width if n < 0 else n for n in (word, tag))
+    return read_conll(path, word, tag, tagged=labelled)
 
 
 _CLASSES = {"accuracy": scalar.accuracy, "macro_f1": scalar.macro_f1}
 _NUMBERS = {"pearson": scalar.pearson, "spearman": scalar.spearman}
 
+_ONE, _TEXTS = range(1, 2), range(1, 3)
+_read_texts = functools.partial(_read_table, text_examples)
+
 _FORMS = (
     _Form(
-        {"text": range(1, 3)}, "label", Classification(), _read_texts, _CLASSES
+        {"text": _TEXTS, "label": _ONE}, Classification(), _read_texts, _CLASSES
     ),
-    _Form({"text": range(1, 3)}, "number", Regression(), _read_texts, _NUMBERS),
     _Form(
-        {"context": range(1, 2), "question": range(2), "choice": range(1, 100)},
-        "label",
+        {"text": _TEXTS, "number": _ONE}, Regression(), _read_texts, _NUMBERS
+    ),
+    _Form(
+        {
+            "context": _ONE,
+            "question": range(2),
+            "choice": range(1, 100),
+            "label": _ONE,
+        },
         MultipleChoice(),
-        _read_choices,
+        functools.partial(_read_table, choice_examples),
         {"accuracy": scalar.accuracy},
     ),
     _Form(
-        {"word": range(1, 2)},
-        "tag",
+        {"word": _ONE, "tag": _ONE},
         TokenClassification(),
         _read_words,
         {},
@@ -166,8 +139,7 @@ _FORMS = (
 _ALLOWED = (
     "allowed are "
     + "; ".join(
-        f"{' and '.join(form.texts)} with {form.answer} ({form.kind.name})"
-        for form in _FORMS
+        f"{' and '.join(form.roles)} ({form.kind.name})" for form in _FORMS
     )
     + "; text once or twice, a question or none"
 )
@@ -190,11 +162,16 @@ def custom_task(columns: Sequence[str]) -> Task:
             bool(name),
             f"--columns: expected role=column, got {column!r}; {_ALLOWED}.",
         )
-        roles.setdefault(role.strip(), []).append(name.strip())
+        name = name.strip()
+        require(
+            name not in itertools.chain(*roles.values()),
+            f"--columns={','.join(columns)} names a column twice.",
+        )
+        roles.setdefault(role.strip(), []).append(name)
     for form in _FORMS:
-        counts = {**form.texts, form.answer: range(1, 2)}
-        if roles.keys() <= counts.keys() and all(
-            len(roles.get(role, ())) in count for role, count in counts.items()
+        if roles.keys() <= form.roles.keys() and all(
+            len(roles.get(role, ())) in count
+            for role, count in form.roles.items()
         ):
             read_file = functools.partial(form.read, roles)
             return Task(
@@ -210,9 +187,7 @@ def _training_file(path: str, extensions: Sequence[str]) -> str:
     """Returns the training file beside a file, or ""."""
     directory = os.path.dirname(path)
     names = (os.path.join(directory, f"train{e}") for e in extensions)
-    if any(map(files.isfile, names)):
-        return find_split(directory, "train", extensions)
-    return ""
+    return next(filter(files.isfile, names), "")
 
 
 def _read_inferred(path: str, labelled: bool, log: _Log) -> Sequence[Any]:
@@ -223,11 +198,11 @@ def _read_inferred(path: str, labelled: bool, log: _Log) -> Sequence[Any]:
     rows = read_rows(path, log)
     training = _training_file(path, EXTENSIONS)
     if training in ("", path):
-        columns = infer_columns(rows, log, labelled=labelled)
+        roles = infer_columns(rows, log, labelled=labelled)
     else:
         # Its own lines are logged when it is read itself.
-        columns = infer_columns(read_rows(training, _discard), _discard)
-    return text_examples(rows, columns, labelled=labelled)
+        roles = infer_columns(read_rows(training, _discard), _discard)
+    return text_examples(rows, roles, labelled)
 
 
 def _discard(line: str) -> None:

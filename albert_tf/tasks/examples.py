@@ -1,6 +1,7 @@
 """Examples of tasks: one class for each form."""
 
 import dataclasses
+from collections.abc import Iterable
 
 from albert_tf.config import UserError, shown
 
@@ -91,3 +92,14 @@ class Question:
     context: str
     answers: tuple[Answer, ...] | None
     location: str
+
+
+def listed(names: Iterable[str], most: int = 3) -> str:
+    """Returns names for a message: one line, the first few of many."""
+    names = list(names)
+    shown = ", ".join(
+        name[:60] if name.isprintable() else repr(name[:60])
+        for name in names[:most]
+    )
+    more = len(names) - most
+    return f"{shown} and {more} others" if more > 0 else shown

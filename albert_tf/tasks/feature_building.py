@@ -83,12 +83,12 @@ class FeatureBuilder:
 
     def _cached(self, examples: Sequence[Any], training: bool) -> Features:
         if not self.cache_dir:
-            return concatenated(self._chunks(examples, training))
+            return self._made(examples, training)
         name = f"{self._digest(examples, training)}.npz"
         path = os.path.join(self.cache_dir, name)
         features = read_features(path, self.log)
         if features is None:
-            features = concatenated(self._chunks(examples, training))
+            features = self._made(examples, training)
             try:
                 files.makedirs(self.cache_dir)
                 write_features(path, features)
@@ -100,9 +100,7 @@ class FeatureBuilder:
                 )
         return features
 
-    def _chunks(
-        self, examples: Sequence[Any], training: bool
-    ) -> list[Features]:
+    def _made(self, examples: Sequence[Any], training: bool) -> Features:
         build = functools.partial(
             self.kind.features,
             tokenizer=self.tokenizer,
@@ -116,13 +114,13 @@ class FeatureBuilder:
         ]
         workers = min(self.workers, len(chunks) // _MIN_CHUNKS)
         if workers < 2:
-            return [build(chunk) for chunk in chunks]
+            return concatenated([build(chunk) for chunk in chunks])
         # Not forked: TensorFlow's threads do not survive that.
         context = multiprocessing.get_context("spawn")
         with concurrent.futures.ProcessPoolExecutor(
             workers, context, _set_build, (build,)
         ) as pool:
-            return list(pool.map(_build_chunk, chunks))
+            return concatenated(list(pool.map(_build_chunk, chunks)))
 
     def _digest(self, examples: Sequence[Any], training: bool) -> str:
         settings = to_dict(self.config)
@@ -135,8 +133,8 @@ class FeatureBuilder:
             settings,
             list(self.labels),
             training,
+            examples_digest(examples),
         ]
-        head.append(examples_digest(examples))
         return hashlib.sha256(json.dumps(head).encode()).hexdigest()[:32]
 
 
@@ -188,17 +186,13 @@ def write_features(path: str, features: Features) -> None:
 
 
 def read_features(path: str, log: Callable[[str], None]) -> Features | None:
-    """Returns the features in a file; None where it is missing or damaged."""
+    """Returns the features in a file; None where there are none."""
     if not files.isfile(path):
         return None
     try:
         with files.open(path) as file:
-            content = file.read()
-    except OSError as error:
-        log(f"{path}: {error.strerror or error}; its features are built again.")
-        return None
-    try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as stored:
+            content = io.BytesIO(file.read())
+        with np.load(content, allow_pickle=False) as stored:
             arrays: dict[str, Any] = dict(stored)
         rest = json.loads(arrays.pop("rest").tobytes())
         parts: dict[str, Any] = {field: {} for field in _FIELDS}
@@ -208,5 +202,5 @@ def read_features(path: str, log: Callable[[str], None]) -> Features | None:
         truncated = rest.pop("cut")
         return Features(**arrays, **parts, **rest, truncated=truncated)
     except (*files.ZIP_FAULTS, TypeError):
-        log(f"{path} is damaged; its features are built again.")
+        log(f"{path} cannot be read; its features are built again.")
         return None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from albert_tf.config import UserError, require
-from albert_tf.tasks.base import Task
+from albert_tf.tasks.base import Task, recipe
 from albert_tf.tasks.examples import Example
 from albert_tf.tasks.formats.tables import Row, read_table
 from albert_tf.tasks.kinds.base import Metric
@@ -17,12 +17,6 @@ from albert_tf.tasks.kinds.regression import (
     parse_number,
 )
 from albert_tf.tasks.metrics import scalar
-from albert_tf.tasks.recipes import recipe
-
-# Lines that a message names.
-_NAMED = 3
-# Share of the lines that may be skipped; QQP has some in 360,000.
-_MAX_SHORT = 0.01
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,14 +28,14 @@ class TableFile:
         texts: one column, or the two of a pair.
         label: None for a file without labels.
         header: its first line names the columns.
-        short_rows: skip the lines with too few fields, of which QQP has some.
+        max_short: share of lines with too few fields that may be skipped.
     """
 
     name: str
     texts: tuple[int, ...]
     label: int | None = None
     header: bool = True
-    short_rows: bool = False
+    max_short: float = 0.0
 
     @property
     def num_fields(self) -> int:
@@ -76,7 +70,7 @@ class GlueFiles:
         """Returns the examples of a split.
 
         Logs the number of lines that are skipped, where the benchmark has
-        truncated ones, and of those with more fields than the header.
+        truncated ones.
 
         Raises:
             UserError: for a file that cannot be read; with its location, for
@@ -89,13 +83,8 @@ class GlueFiles:
         """Returns the examples of a file with labels in the form of dev's.
 
         Raises:
-            UserError: see `read`; and for a task whose labels are GLUE's
-                secret.
+            UserError: see `read`.
         """
-        require(
-            "dev" in self.files,
-            f"{self.name} has no file with labels.",
-        )
         return self._read(path, self.files["dev"], lambda line: None)
 
     def _read(
@@ -103,33 +92,31 @@ class GlueFiles:
     ) -> list[Example]:
         rows = read_table(path, "download GLUE's own file.")
         if file.header:
-            header = rows.pop(0)
-            self._check_header(header, file)
-            wide = [r for r in rows if len(r.fields) > len(header.fields)]
-            ignored = "are ignored"
-            if file.label == -1:
-                ignored = "are ignored, but for the last, the label"
-            _report(wide, f"more fields than the header; these {ignored}", log)
+            self._check_header(rows.pop(0), file)
         require(bool(rows), f"{path} has no examples.")
         short = [row for row in rows if len(row.fields) < file.num_fields]
-        if short and not file.short_rows:
-            first = short[0]
+        if len(short) > file.max_short * len(rows):
             raise UserError(
-                f"{first.location}: expected at least {file.num_fields} "
-                f"tab-separated fields, got {len(first.fields)}: "
-                f"{chr(9).join(first.fields)[:60]!r}."
+                f"{short[0].location}: expected at least {file.num_fields} "
+                f"tab-separated fields, got {len(short[0].fields)}; download "
+                "GLUE's own file."
             )
-        require(
-            len(short) <= _MAX_SHORT * len(rows),
-            f"{path}: {len(short)} of {len(rows)} lines have too few fields; "
-            "download the file anew.",
-        )
-        _report(short, "too few fields and are skipped", log)
-        return [
-            self._example(row, file)
-            for row in rows
-            if len(row.fields) >= file.num_fields
-        ]
+        if short:
+            log(
+                f"{path}: {len(short)} lines have too few fields and are "
+                f"skipped, the first is line {short[0].number}."
+            )
+        examples = []
+        for row in rows:
+            if len(row.fields) < file.num_fields:
+                continue
+            label = None
+            if file.label is not None:
+                label = row.fields[file.label].strip()
+                self.label_number(label, row.location)
+            texts = tuple(row.fields[column] for column in file.texts)
+            examples.append(Example(texts, label, row.location))
+        return examples
 
     def _check_header(self, header: Row, file: TableFile) -> None:
         """Raises UserError for a file whose first line is an example."""
@@ -142,14 +129,6 @@ class GlueFiles:
             f"{header.location}: expected the columns' names, got an example; "
             "download GLUE's own file.",
         )
-
-    def _example(self, row: Row, file: TableFile) -> Example:
-        label = None
-        if file.label is not None:
-            label = row.fields[file.label].strip()
-            self.label_number(label, row.location)
-        texts = tuple(row.fields[column] for column in file.texts)
-        return Example(texts, label, row.location)
 
     def label_number(self, label: str, location: str) -> float:
         """Returns a label's number, or the number that it is.
@@ -167,18 +146,11 @@ class GlueFiles:
         return self.labels.index(label)
 
 
-def _report(rows: list[Row], what: str, log: Callable[[str], None]) -> None:
-    if rows:
-        numbers = ", ".join(str(row.number) for row in rows[:_NAMED])
-        more = " and others" if len(rows) > _NAMED else ""
-        log(f"{rows[0].path}: {len(rows)} lines have {what}: {numbers}{more}.")
-
-
 def _split_files(
     texts: tuple[int, ...],
     label: int,
     test_texts: tuple[int, ...],
-    **options: bool,
+    **options: Any,
 ) -> dict[str, TableFile]:
     return {
         "train": TableFile("train.tsv", texts, label, **options),
@@ -263,7 +235,8 @@ GLUE_TASKS: dict[str, Task] = {
         _task(
             "QQP",
             _BINARY,
-            _split_files((3, 4), 5, (1, 2), short_rows=True),
+            # One in 5,000 of its lines is truncated.
+            _split_files((3, 4), 5, (1, 2), max_short=0.01),
             _ACCURACY_AND_F1,
             recipe(5e-5, 128, 0.1, 14000, 1000),
         ),
@@ -277,29 +250,15 @@ GLUE_TASKS: dict[str, Task] = {
             submissions={"test": "MNLI-m", "test_mismatched": "MNLI-mm"},
             ordered=True,
         ),
-        _task(
-            "QNLI",
-            _ENTAILMENT,
-            _SENTENCE_PAIR,
-            _ACCURACY,
-            recipe(1e-5, 32, 0.0, 33112, 1986),
-            ordered=True,
-        ),
-        _task(
-            "RTE",
-            _ENTAILMENT,
-            _SENTENCE_PAIR,
-            _ACCURACY,
-            recipe(3e-5, 32, 0.1, 800, 200),
-            ordered=True,
-        ),
-        _task(
-            "WNLI",
-            _BINARY,
-            _SENTENCE_PAIR,
-            _ACCURACY,
-            recipe(2e-5, 16, 0.1, 2000, 250),
-            ordered=True,
+        *(
+            _task(
+                name, labels, _SENTENCE_PAIR, _ACCURACY, settings, ordered=True
+            )
+            for name, labels, settings in (
+                ("QNLI", _ENTAILMENT, recipe(1e-5, 32, 0.0, 33112, 1986)),
+                ("RTE", _ENTAILMENT, recipe(3e-5, 32, 0.1, 800, 200)),
+                ("WNLI", _BINARY, recipe(2e-5, 16, 0.1, 2000, 250)),
+            )
         ),
         # A model of MNLI answers it; GLUE keeps the labels.
         _task(

@@ -2,15 +2,14 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
 
 from albert_tf.config import UserError, require
-from albert_tf.tasks.base import Task
-from albert_tf.tasks.catalog import TASKS, RaceFiles, SquadFiles
-from albert_tf.tasks.examples import ChoiceExample, Question
+from albert_tf.tasks.catalog import TASKS, RaceFiles
+from albert_tf.tasks.examples import ChoiceExample, Question, listed
 from albert_tf.tasks.formats.json_values import (
     check,
     read_large_json,
@@ -20,12 +19,10 @@ from albert_tf.tasks.formats.race import LETTERS, read_race
 from albert_tf.tasks.formats.squad import read_squad
 from albert_tf.tasks.formats.tables import read_table
 from albert_tf.tasks.glue import GlueFiles
-from albert_tf.tasks.kinds.base import Kind
-from albert_tf.tasks.kinds.question_answering import AnswerableSpans
+from albert_tf.tasks.kinds.base import Kind, Metric
+from albert_tf.tasks.kinds.question_answering import AnswerableSpans, Spans
 from albert_tf.tasks.metrics import squad
 
-# Ids that a warning names.
-_NAMED = 3
 # The default of SQuAD 2.0's script.
 _OFFICIAL_THRESHOLD = 1.0
 
@@ -77,12 +74,8 @@ def score(
         threshold is None or bool(null_odds),
         f"null_threshold={threshold} applies to null odds; give --null_odds.",
     )
-    require(
-        threshold is None or math.isfinite(threshold),
-        f"null_threshold={threshold}: expected a finite number.",
-    )
     if isinstance(row.reader, GlueFiles):
-        return _score_glue(row, gold, predictions)
+        return _score_glue(row.metrics, row.reader, gold, predictions)
     if isinstance(row.reader, RaceFiles):
         return _score_race(row.reader.levels, gold, predictions)
     return _score_squad(row.kind, gold, predictions, null_odds, threshold)
@@ -91,8 +84,8 @@ def score(
 SCORED_TASKS = tuple(
     name
     for name, task in TASKS.items()
-    if isinstance(task.reader, GlueFiles | RaceFiles | SquadFiles)
-    and "dev" in task.reader.splits
+    if (isinstance(task.reader, GlueFiles | RaceFiles) and name != "AX")
+    or isinstance(task.kind, Spans)
 )
 
 
@@ -100,9 +93,8 @@ def _score_race(levels: Sequence[str], gold: str, predictions: str) -> Score:
     """Returns the accuracy of all questions and of each level."""
     examples = read_race(gold, levels)
     letters = list(LETTERS[: len(examples[0].choices)])
-    answers = _by_id(
-        predictions, letters.__contains__, f"one of {', '.join(letters)}"
-    )
+    expected = f"one of {', '.join(letters)}"
+    answers = _by_id(predictions, letters.__contains__, expected)
     right: dict[str, list[bool]] = {"accuracy": []}
     for example in examples:
         is_right = answers.get(example.id) == LETTERS[cast(int, example.label)]
@@ -130,9 +122,13 @@ def _score_squad(
     if not isinstance(kind, AnswerableSpans):
         return Score(squad.scores_v1(questions, answers), warnings)
     odds = None
-    if null_odds:
-        odds = _by_id(null_odds, _is_finite, "a finite number")
     used = _OFFICIAL_THRESHOLD if threshold is None else threshold
+    if null_odds:
+        odds = _by_id(
+            null_odds,
+            lambda v: type(v) in (int, float) and abs(v) < math.inf,
+            "a finite number",
+        )
     metrics = squad.scores_v2(questions, answers, odds, used)
     if odds is not None:
         # The official default is a probability; a model's odds are any number.
@@ -142,8 +138,8 @@ def _score_squad(
         if threshold is None and ids:
             warnings.append(
                 f"{len(ids)} answers count as none: their null odds exceed "
-                f"the official script's threshold, {used:g}: {_some(ids)}; "
-                "give your own with --null_threshold."
+                f"the official script's threshold, {used:g}: "
+                f"{listed(ids)}; give your own with --null_threshold."
             )
         warnings.append(
             "best_exact and best_f1 use the best threshold for these very "
@@ -152,58 +148,49 @@ def _score_squad(
     return Score(metrics, warnings)
 
 
-def _score_glue(task: Task, gold: str, predictions: str) -> Score:
-    reader = cast(GlueFiles, task.reader)
+def _score_glue(
+    metrics: Mapping[str, Metric],
+    reader: GlueFiles,
+    gold: str,
+    predictions: str,
+) -> Score:
     examples = reader.read_gold(gold)
-    predicted = _read_submission(task, predictions, len(examples))
     labels = np.array(
         [reader.label_number(str(e.label), e.location) for e in examples]
     )
-    metrics = {
-        name: metric(labels, predicted) for name, metric in task.metrics.items()
-    }
-    warnings = [
-        f"{name} is not defined for these numbers, as where all labels or all "
-        "predictions are equal."
-        for name, value in metrics.items()
-        if math.isnan(value)
-    ]
-    return Score(metrics, warnings)
-
-
-def _read_submission(task: Task, path: str, number: int) -> np.ndarray:
-    """Returns the predicted label numbers `[examples]`."""
-    header, *rows = read_table(path, "expected GLUE's predictions.")
+    predicted = np.empty(len(examples))
+    header, *rows = read_table(predictions, "expected GLUE's predictions.")
     require(
         header.fields == ["index", "prediction"],
         f"{header.location}: expected the columns index and prediction, got "
         f"{', '.join(header.fields)[:60]!r}.",
     )
-    reader = cast(GlueFiles, task.reader)
-    predicted = np.full(number, np.nan)
-    indices = {str(index) for index in range(number)}
+    missing = {str(index): index for index in range(len(examples))}
     for row in rows:
-        if len(row.fields) != 2:
+        index, *rest = row.fields
+        if len(rest) != 1 or index not in missing:
             raise UserError(
-                f"{row.location}: expected 2 tab-separated fields, got "
-                f"{len(row.fields)}."
+                f"{row.location}: expected an index from 0 to "
+                f"{len(examples) - 1}, each once, a tab and a label, got "
+                f"{chr(9).join(row.fields)[:60]!r}."
             )
-        index, label = row.fields
-        if index not in indices:
-            raise UserError(
-                f"{row.location}: expected an index from 0 to {number - 1}, "
-                f"as in the gold file, got {index[:60]!r}."
-            )
-        if not math.isnan(predicted[int(index)]):
-            raise UserError(f"{row.location}: duplicate index {index}.")
-        predicted[int(index)] = reader.label_number(label.strip(), row.location)
-    missing = [str(n) for n in np.flatnonzero(np.isnan(predicted))]
+        number = reader.label_number(rest[0].strip(), row.location)
+        predicted[missing.pop(index)] = number
     require(
         not missing,
-        f"{path}: {len(missing)} of {number} examples have no prediction: "
-        f"{_some(missing)}.",
+        f"{predictions}: {len(missing)} of {len(examples)} examples have no "
+        f"prediction: {listed(missing)}.",
     )
-    return predicted
+    found = {
+        name: metric(labels, predicted) for name, metric in metrics.items()
+    }
+    warnings = [
+        f"{name} is not defined for these numbers, as where all labels or all "
+        "predictions are equal."
+        for name, value in found.items()
+        if math.isnan(value)
+    ]
+    return Score(found, warnings)
 
 
 def _by_id(path: str, fits: Callable[[Any], bool], expected: str) -> dict:
@@ -219,16 +206,6 @@ def _by_id(path: str, fits: Callable[[Any], bool], expected: str) -> dict:
     return values
 
 
-def _is_finite(value: Any) -> bool:
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return False
-    try:
-        return math.isfinite(value)
-    except OverflowError:
-        # A whole number beyond floats.
-        return False
-
-
 def _unmatched(
     questions: Sequence[Question | ChoiceExample], answers: Collection[str]
 ) -> list[str]:
@@ -240,19 +217,11 @@ def _unmatched(
     if missing:
         warnings.append(
             f"{len(missing)} of {len(questions)} questions have no "
-            f"prediction and score 0: {_some(missing)}."
+            f"prediction and score 0: {listed(missing)}."
         )
     if extra:
         warnings.append(
             f"{len(extra)} predictions are of no question here and do not "
-            f"count: {_some(extra)}."
+            f"count: {listed(extra)}."
         )
     return warnings
-
-
-def _some(names: list[str]) -> str:
-    shown = ", ".join(
-        name[:60] if name.isprintable() else repr(name[:60])
-        for name in names[:_NAMED]
-    )
-    return f"{shown} and others" if len(names) > _NAMED else shown

@@ -288,7 +288,7 @@ def test_scores_are_json_and_warnings_are_not(tmp_path):
                 "--gold={t}/empty.txt",
                 "--predictions={t}/empty.txt",
             ],
-            "empty.txt:1: expected JSON",
+            "empty.txt is empty; expected a JSON",
         ),
         (
             "score",

@@ -306,6 +306,6 @@ def test_examples_without_an_answer_have_none_to_train_on(
     tmp_path, tiny_directory
 ):
     write_squad(tmp_path, "bada gule", {"id": "a", "question": "bada?"})
-    with pytest.raises(UserError, match="has no 'answers'"):
+    with pytest.raises(UserError, match="has no gold answer"):
         build(TASKS["SQuAD2.0"], tmp_path, tmp_path / "out", tiny_directory)
     assert not (tmp_path / "out").exists()

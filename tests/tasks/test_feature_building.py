@@ -307,15 +307,9 @@ def test_a_file_of_features(tmp_path, logged):
     assert not logged
 
 
-def test_no_file_and_a_directory(tmp_path, logged):
+def test_no_file_and_one_that_cannot_be_read(tmp_path, logged, monkeypatch):
     assert read_features(str(tmp_path / "none.npz"), logged.append) is None
-    assert read_features(str(tmp_path), logged.append) is None
     assert not logged
-
-
-def test_a_file_that_cannot_be_read_is_not_called_damaged(
-    tmp_path, logged, monkeypatch
-):
     path, _ = a_file(tmp_path)
 
     def refused(path):
@@ -323,9 +317,7 @@ def test_a_file_that_cannot_be_read_is_not_called_damaged(
 
     monkeypatch.setattr(feature_building.files, "open", refused)
     assert read_features(path, logged.append) is None
-    assert logged == [
-        f"{path}: Permission denied; its features are built again."
-    ]
+    assert logged == [f"{path} cannot be read; its features are built again."]
 
 
 def test_damaged_files(tmp_path, logged):
@@ -348,7 +340,7 @@ def test_damaged_files(tmp_path, logged):
         if found is None:
             damaged += 1
             assert logged == [
-                f"{path} is damaged; its features are built again."
+                f"{path} cannot be read; its features are built again."
             ]
         else:
             # A bit of a timestamp, which is not read.
@@ -375,7 +367,7 @@ def test_a_damaged_file_is_built_again(builder, logged):
     with open(path, "r+b") as file:
         file.truncate(100)
     again = builder.build(EXAMPLES, training=True)
-    assert logged == [f"{path} is damaged; its features are built again."]
+    assert logged == [f"{path} cannot be read; its features are built again."]
     assert_equal(again, first)
     logged.clear()
     builder.build(EXAMPLES, training=True)

@@ -3,12 +3,12 @@
 import dataclasses
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from albert_tf.config import UserError, require, shown
 from albert_tf.io import files
-from albert_tf.tasks.examples import ChoiceExample, Example
+from albert_tf.tasks.examples import ChoiceExample, Example, listed
 from albert_tf.tasks.formats.json_values import (
     check,
     read_json_lines,
@@ -18,6 +18,8 @@ from albert_tf.tasks.formats.race import LETTERS, question_with_option
 from albert_tf.tasks.formats.tables import read_quoted_table
 
 LABEL_COLUMN = "label"
+# Names of columns by their roles.
+Roles = Mapping[str, Sequence[str]]
 
 _DELIMITERS = {".tsv": "\t", ".csv": ","}
 _JSON_LINES = ".jsonl"
@@ -64,16 +66,12 @@ class Record:
         return found
 
     def text(self, name: str) -> str:
-        """Returns the text of a column.
-
-        Raises:
-            UserError: for JSON that is no text, as above, and for lists.
-        """
+        """Returns the text of a column; raises UserError for any other."""
         found = self.texts(name)
         if not isinstance(found, str):
             raise UserError(
                 f"{self.location}: expected a string as {name}, got "
-                f"{shown_json(list(found))}."
+                f"{shown_json(found)}."
             )
         return found
 
@@ -85,23 +83,8 @@ class Record:
         return label
 
 
-@dataclasses.dataclass(frozen=True)
-class Rows:
-    """The rows of a file.
-
-    Attributes:
-        names: of the columns; of JSON lines those of the first one.
-        location: of these names, for messages.
-        records: one at least.
-    """
-
-    names: list[str]
-    location: str
-    records: list[Record]
-
-
-def read_rows(path: str, log: Callable[[str], None]) -> Rows:
-    """Returns the rows of a file.
+def read_rows(path: str, log: Callable[[str], None]) -> list[Record]:
+    """Returns the rows of a file, one at least.
 
     Args:
         path: of a table with a header (`.tsv`, `.csv`; `read_quoted_table`)
@@ -109,37 +92,32 @@ def read_rows(path: str, log: Callable[[str], None]) -> Rows:
         log: takes a line on how a table's quotes are read.
 
     Raises:
-        UserError: for a file of another extension, one that cannot be read or
-            has no rows; with its location, for duplicate columns and a line
-            with another number of fields.
+        UserError: for a file that cannot be read or has no rows; with its
+            location, for duplicate columns and a line with another number of
+            fields.
     """
+    records = []
     extension = os.path.splitext(path)[1]
     if extension in _DELIMITERS:
         header, *rows = read_quoted_table(
             path, _ADVICE, _DELIMITERS[extension], log
         )
-        names, location = header.fields, header.location
+        names = header.fields
         named = [name for name in names if not _UNNAMED.fullmatch(name)]
         require(
             len(set(named)) == len(named),
-            f"{location}: expected distinct columns, got {_listed(names)}.",
+            f"{header.location}: expected distinct columns, got "
+            f"{listed(names, 12)}.",
         )
-        records = [
-            Record(dict(zip(names, row.fields, strict=True)), row.location)
-            for row in rows
-        ]
-        require(bool(rows), f"{path} has a header but no examples.")
-        return Rows(names, location, records)
-    require(
-        extension == _JSON_LINES,
-        f"{path}: expected a file {', '.join(EXTENSIONS)}.",
-    )
-    records = []
-    for location, value in read_json_lines(path, _ADVICE, number=str):
-        check(value, dict, location)
-        records.append(Record(value, location))
+        for row in rows:
+            values = dict(zip(names, row.fields, strict=True))
+            records.append(Record(values, row.location))
+    else:
+        for location, value in read_json_lines(path, _ADVICE, number=str):
+            check(value, dict, location)
+            records.append(Record(value, location))
     require(bool(records), f"{path} has no examples.")
-    return Rows(list(records[0].values), records[0].location, records)
+    return records
 
 
 def find_split(
@@ -167,85 +145,70 @@ def find_split(
 
 
 def text_examples(
-    rows: Rows, columns: Sequence[str], *, labelled: bool = True
+    rows: Sequence[Record], roles: Roles, labelled: bool
 ) -> list[Example]:
     """Returns the examples of a file: a text or a pair, and a label.
 
     Args:
         rows: of the file.
-        columns: one or two of texts, then that of the label.
+        roles: columns as `text` and as `label` or `number`.
         labelled: require the label's column.
 
     Raises:
-        UserError: for columns that are missing or hold no texts, and an
-            empty label.
+        UserError: for columns that are missing or hold no texts.
     """
-    *texts, label = columns
-    has_label = _has_label(rows, texts, label, labelled)
+    (label,) = roles.get("label") or roles["number"]
+    has_label = _has_label(rows, roles, label, labelled)
     return [
         Example(
-            tuple(record.text(name) for name in texts),
+            tuple(record.text(name) for name in roles["text"]),
             record.label(label) if has_label else None,
             record.location,
         )
-        for record in rows.records
+        for record in rows
     ]
 
 
 def infer_columns(
-    rows: Rows, log: Callable[[str], None], *, labelled: bool = True
-) -> list[str]:
-    """Returns the columns of a file: one or two of texts, then `label`.
+    rows: Sequence[Record], log: Callable[[str], None], *, labelled: bool = True
+) -> Roles:
+    """Returns the columns of a file: one or two of texts, and `label`.
 
-    Args:
-        rows: of the file.
-        log: takes a line on columns without a name, which are ignored, and
-            on those read as a pair.
-        labelled: require the column `label`.
+    Columns without a name, an index, are ignored. Logs a line on a pair.
 
     Raises:
         UserError: for other columns than these, and lines of JSON that differ
             in theirs.
     """
-    unnamed = [name for name in rows.names if _UNNAMED.fullmatch(name)]
-    texts = [n for n in rows.names if n != LABEL_COLUMN and n not in unnamed]
-    is_known = LABEL_COLUMN in rows.names or not labelled
+    first, names = rows[0].location, rows[0].values.keys()
+    texts = [
+        name
+        for name in names
+        if name != LABEL_COLUMN and not _UNNAMED.fullmatch(name)
+    ]
     require(
-        is_known and len(texts) in (1, 2),
-        f"{rows.location}: expected one or two columns of texts and "
-        f"{LABEL_COLUMN!r}, got {_listed(rows.names)}; name the columns with "
-        "--columns.",
+        (LABEL_COLUMN in names or not labelled) and len(texts) in (1, 2),
+        f"{first}: expected one or two columns of texts and {LABEL_COLUMN!r}, "
+        f"got {listed(names, 12)}; name the columns with --columns.",
     )
-    names = set(rows.names)
-    for record in rows.records:
+    for record in rows:
         # Or the second text of some lines would be silently ignored.
         if record.values.keys() != names:
             raise UserError(
                 f"{record.location}: expected the columns of the first line, "
-                f"{_listed(rows.names)}, got {_listed(record.values)}; name "
+                f"{listed(names, 12)}, got {listed(record.values, 12)}; name "
                 "the columns with --columns."
             )
-    if unnamed:
-        log(
-            f"{rows.location}: {', '.join(map(repr, unnamed))} is the name of "
-            "an index, and ignored."
-        )
     if len(texts) == 2:
         log(
-            f"{rows.location}: {_listed(texts)} are read as pairs; --columns "
+            f"{first}: {listed(texts, 12)} are read as pairs; --columns "
             "names others."
         )
-    return [*texts, LABEL_COLUMN]
+    return {"text": texts, "label": [LABEL_COLUMN]}
 
 
 def choice_examples(
-    rows: Rows,
-    context: str,
-    of_choices: Sequence[str],
-    label: str,
-    *,
-    question: str | None = None,
-    labelled: bool = True,
+    rows: Sequence[Record], roles: Roles, labelled: bool
 ) -> list[ChoiceExample]:
     """Returns the examples of a file: a context, choices, the right one.
 
@@ -255,28 +218,36 @@ def choice_examples(
 
     Args:
         rows: of the file.
-        context: its column.
-        of_choices: theirs, each of a text or a list of texts.
-        label: its column.
-        question: its column; every choice is then combined with it, as in
-            RACE.
+        roles: columns as `context`, as `choice` (each of a text or a list of
+            texts), as `label`, and perhaps as `question`, which is combined
+            with every choice as in RACE.
         labelled: require the label's column.
 
     Raises:
         UserError: for columns that are missing or hold no texts, a label that
             is no choice, and fewer than two choices.
     """
-    texts = [context, *of_choices, *([question] if question else [])]
-    has_label = _has_label(rows, texts, label, labelled)
+    (context,), of_choices, (label,) = (
+        roles[role] for role in ("context", "choice", "label")
+    )
+    has_label = _has_label(rows, roles, label, labelled)
     examples = []
-    for number, record in enumerate(rows.records):
-        choices = _choices(record, of_choices)
+    for number, record in enumerate(rows):
+        choices: list[str] = []
+        for name in of_choices:
+            texts = record.texts(name)
+            choices += [texts] if isinstance(texts, str) else texts
+        if len(choices) < 2:
+            raise UserError(
+                f"{record.location}: expected two choices or more as "
+                f"{listed(of_choices, 12)}, got {len(choices)}; give a list in "
+                "JSON lines, or name several columns with --columns."
+            )
         right = None
         if has_label:
             right = _choice_number(record, label, of_choices, len(choices))
-        if question:
-            asked = record.text(question)
-            choices = [question_with_option(asked, c) for c in choices]
+        for question in map(record.text, roles.get("question", ())):
+            choices = [question_with_option(question, c) for c in choices]
         examples.append(
             ChoiceExample(
                 record.text(context),
@@ -287,20 +258,6 @@ def choice_examples(
             )
         )
     return examples
-
-
-def _choices(record: Record, columns: Sequence[str]) -> list[str]:
-    choices: list[str] = []
-    for name in columns:
-        texts = record.texts(name)
-        choices += [texts] if isinstance(texts, str) else texts
-    if len(choices) < 2:
-        raise UserError(
-            f"{record.location}: expected two choices or more as "
-            f"{_listed(columns)}, got {len(choices)}; give a list in JSON "
-            "lines, or name several columns with --columns."
-        )
-    return choices
 
 
 def _choice_number(
@@ -314,42 +271,33 @@ def _choice_number(
     if len(names) == number:
         ids |= {name: n for n, name in enumerate(names)}
     if label not in ids:
-        also = f", or one of {_listed(names)}" if len(names) == number else ""
+        also = (
+            f", or one of {listed(names, 12)}" if len(names) == number else ""
+        )
         raise UserError(
             f"{record.location}: the label is {shown(label)}; expected a "
-            f"number from 0 to {number - 1}, a letter from A to "
-            f"{LETTERS[:number][-1]}{also}."
+            f"number from 0 to {number - 1}, a letter from A{also}."
         )
     return ids[label]
 
 
 def _has_label(
-    rows: Rows, texts: Sequence[str], label: str, labelled: bool
+    rows: Sequence[Record], roles: Roles, label: str, labelled: bool
 ) -> bool:
     """Returns whether a file has labels.
 
     Raises:
         UserError: when it lacks a column that it needs.
     """
-    columns = [*texts, label]
-    require(
-        len(set(columns)) == len(columns),
-        f"--columns={','.join(columns)} names a column twice.",
-    )
-    has_label = labelled or label in rows.names
-    needed = columns if has_label else texts
-    for location, names in [
-        (rows.location, rows.names),
-        *((record.location, record.values) for record in rows.records),
-    ]:
-        for name in needed:
-            if name not in names:
-                raise UserError(
-                    f"{location}: expected the column {name[:60]!r}, got "
-                    f"{_listed(names)}; name the columns with --columns."
-                )
+    has_label = labelled or label in rows[0].values
+    needed = {name for names in roles.values() for name in names}
+    if not has_label:
+        needed.remove(label)
+    for record in rows:
+        if missing := needed - record.values.keys():
+            raise UserError(
+                f"{record.location}: expected the column "
+                f"{min(missing)[:60]!r}, got {listed(record.values, 12)}; name "
+                "the columns with --columns."
+            )
     return has_label
-
-
-def _listed(names: Iterable[str]) -> str:
-    return ", ".join(name[:60] for name in names)

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from albert_tf.config import UserError, shown
-from albert_tf.io import files
-from albert_tf.io.encoding import refuse_utf16
 from albert_tf.tasks.formats.tables import read_lines
 
 _TYPES = {
@@ -26,19 +24,8 @@ def read_large_json(path: str) -> Any:
         UserError: when it cannot be read or is not JSON, and for an object
             with a duplicate key.
     """
-    try:
-        with files.open(path) as file:
-            content = file.read()
-    except OSError as error:
-        raise UserError(f"{path}: {error.strerror}.") from None
-    refuse_utf16(path, content)
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UserError(
-            f"{path}: byte {error.start} is not UTF-8; convert the file first."
-        ) from None
-    return _parse(text, path)
+    lines = (text for _, text in read_lines(path, "expected a JSON file."))
+    return _parse("\n".join(lines), path)
 
 
 def read_json_lines(
@@ -57,16 +44,13 @@ def read_json_lines(
     """
     for line, text in read_lines(path, advice):
         if text.strip():
-            yield f"{path}:{line}", _parse(text, path, line, number)
+            location = f"{path}:{line}"
+            yield location, _parse(text, location, number)
 
 
 def _parse(
-    text: str,
-    path: str,
-    line: int | None = None,
-    number: Callable[[str], Any] | None = None,
+    text: str, location: str, number: Callable[[str], Any] | None = None
 ) -> Any:
-    location = f"{path}:{line}" if line else path
     try:
         return json.loads(
             text,
@@ -74,26 +58,16 @@ def _parse(
             parse_float=number,
             object_pairs_hook=_object,
         )
-    except json.JSONDecodeError as error:
-        raise UserError(
-            f"{path}:{line or error.lineno}: expected JSON ({error.msg})."
-        ) from None
-    except KeyError as error:
-        raise UserError(
-            f"{location}: duplicate key {shown(error.args[0])} in an object."
-        ) from None
-    except ValueError:
-        # Python reads no whole number of more than 4,300 digits.
-        raise UserError(f"{location}: a number has too many digits.") from None
-    except RecursionError:
-        raise UserError(f"{location}: nested too deeply.") from None
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{location}: expected JSON ({error}).") from None
 
 
 def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(members)
     if len(found) < len(members):
         names = collections.Counter(name for name, _ in members)
-        raise KeyError(names.most_common(1)[0][0])
+        name = names.most_common(1)[0][0]
+        raise ValueError(f"duplicate key {shown(name)} in an object")
     return found
 
 

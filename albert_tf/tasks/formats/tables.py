@@ -4,8 +4,9 @@ Lines end with LF or CRLF.
 """
 
 import codecs
+import csv
 import dataclasses
-import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 
 from albert_tf.config import UserError, require
@@ -106,29 +107,25 @@ def read_quoted_table(
     literal = _literal(lines, delimiter, path)
     fault = _wrong_width(literal, delimiter)
     if any(f.startswith('"') for row in literal for f in row.fields):
-        rows, quoted, misquoted = _unquoted(lines, delimiter, path)
+        rows, misquoted = _unquoted(lines, delimiter, path)
         # In a single column every line is a row with literal quotes.
         several = len(literal[0].fields) > 1
         if not misquoted and not fault and several and len(rows) < len(literal):
-            joined = next(
-                (n for n, row in enumerate(rows) if row.number != n + 1),
-                len(rows),
-            )
             misquoted = (
-                f"{rows[joined - 1].location}: a quoted field would join it "
-                "with the next line, and every line is a row by itself."
+                f"{path}: quoted fields would join lines, and every line is a "
+                "row by itself."
             )
         if not misquoted:
             if len(rows) < len(lines) or delimiter == "\t":
                 log(
-                    f"{path}: {quoted} fields are read without their quotes, "
-                    f"as in CSV: {len(lines)} lines hold {len(rows)} rows, "
-                    "with the header."
+                    f"{path}: fields are read without their quotes, as in "
+                    f"CSV: {len(lines)} lines hold {len(rows)} rows, with the "
+                    "header."
                 )
             return rows
-        if fault and fault != misquoted:
+        if fault:
             fault = f"{misquoted} With literal quotes: {fault}"
-        elif not fault:
+        else:
             log(f"{misquoted} All quotes of the file are read literally.")
     require(not fault, fault)
     return literal
@@ -163,34 +160,19 @@ def _wrong_width(rows: Sequence[Row], delimiter: str) -> str:
 
 def _unquoted(
     lines: Sequence[str], delimiter: str, path: str
-) -> tuple[list[Row], int, str]:
-    """Returns rows, the number of quoted fields, and the first fault."""
-    # Not csv.reader, whose limit of 131,072 characters in a field can only be
-    # raised for the whole process.
-    field = re.compile(
-        rf'(?:"([^"]*+(?:""[^"]*+)*+)"|((?!")[^{delimiter}\n]*+))'
-        rf"([{delimiter}\n])"
-    )
-    text = "".join(f"{line}\n" for line in lines)
+) -> tuple[list[Row], str]:
+    """Returns the rows as the csv module reads them, and the first fault."""
+    # The default limit of a field is 131,072 characters.
+    csv.field_size_limit(sys.maxsize)
+    ended = (f"{line}\n" for line in lines)
+    reader = csv.reader(ended, delimiter=delimiter, strict=True)
     rows: list[Row] = []
-    fields: list[str] = []
-    position = quoted = 0
-    first = line = 1
-    while position < len(text):
-        match = field.match(text, position)
-        if not match:
-            fault = (
-                f"{path}:{line}: a field begins with a quote, and no quote "
-                "ends it."
-            )
-            return rows, quoted, fault
-        position = match.end()
-        inside, plain, end = match.groups()
-        quoted += inside is not None
-        fields.append(plain if inside is None else inside.replace('""', '"'))
-        line += match[0].count("\n")
-        if end == "\n":
-            rows.append(Row(fields, first, path))
-            fields, first = [], line
+    first = 1
+    try:
+        for fields in reader:
+            rows.append(Row(fields or [""], first, path))
+            first = reader.line_num + 1
+    except csv.Error as error:
+        return rows, f"{path}:{first}: not quoted as in CSV ({error})."
     rows = _without_blank_end(rows)
-    return rows, quoted, _wrong_width(rows, delimiter)
+    return rows, _wrong_width(rows, delimiter)

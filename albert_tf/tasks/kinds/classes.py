@@ -18,8 +18,7 @@ from albert_tf.tasks.kinds.base import (
     Outputs,
 )
 
-# Labels that a message names, and that a confusion matrix has at most.
-_NAMED = 12
+# Labels that a confusion matrix has at most.
 _MAX_MATRIX_LABELS = 100
 
 
@@ -118,13 +117,3 @@ def class_error(probabilities: np.ndarray, label_id: int | None) -> float:
     if label_id is None:
         return 0.0
     return float(probabilities.max() - probabilities[label_id])
-
-
-def shown_labels(labels: Sequence[str]) -> str:
-    """Returns labels for a message: one line, the first few of many."""
-    shown = ", ".join(
-        label[:60] if label.isprintable() else repr(label[:60])
-        for label in labels[:_NAMED]
-    )
-    more = len(labels) - _NAMED
-    return f"{shown} and {more} others" if more > 0 else shown

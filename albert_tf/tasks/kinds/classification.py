@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from albert_tf.config import UserError, require
-from albert_tf.tasks.examples import Example
+from albert_tf.tasks.examples import Example, listed
 from albert_tf.tasks.kinds.base import Answers, Table
-from albert_tf.tasks.kinds.classes import ClassKind, class_error, shown_labels
+from albert_tf.tasks.kinds.classes import ClassKind, class_error
 from albert_tf.tasks.kinds.texts import TextKind, text_fields
 from albert_tf.tasks.metrics.scalar import precision_recall_f1
 
@@ -39,7 +39,7 @@ class Classification(TextKind, ClassKind):
         require(
             len(labels) <= max(_MANY, len(examples) / 2),
             f"{source}: {len(examples)} training examples have {len(labels)} "
-            f"different labels ({shown_labels(labels)}); is that the right "
+            f"different labels ({listed(labels, 12)}); is that the right "
             "column? Numbers are learned with --task=custom "
             "--columns=text=...,number=....",
         )
@@ -61,7 +61,7 @@ class Classification(TextKind, ClassKind):
             wrong = examples[found.index(-1)]
             raise UserError(
                 f"{wrong.location}: the label is {str(wrong.label)[:60]!r}; "
-                f"the model's labels are {shown_labels(labels)}."
+                f"the model's labels are {listed(labels, 12)}."
             )
         return np.array(found, np.int32)
 

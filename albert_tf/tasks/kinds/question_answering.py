@@ -7,10 +7,9 @@ from typing import ClassVar
 import numpy as np
 
 from albert_tf.config import FeatureConfig, UserError
-from albert_tf.tasks.examples import Question
+from albert_tf.tasks.examples import Question, listed
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds import span_answers
-from albert_tf.tasks.kinds.answer_offsets import check_answers
 from albert_tf.tasks.kinds.base import (
     Answers,
     Distributions,
@@ -22,6 +21,7 @@ from albert_tf.tasks.kinds.span_answers import QuestionScores
 from albert_tf.tasks.kinds.span_windows import (
     IN_NO_WINDOW,
     NOT_OF_TOKENS,
+    find_answers,
     window_features,
 )
 from albert_tf.tasks.metrics.squad import scores_v2, token_f1
@@ -68,10 +68,22 @@ class Spans(Kind):
         Raises:
             UserError: in training, for answers not in their paragraph.
         """
-        found = check_answers(examples)
-        if training:
-            found.refuse_missing()
-        return found.warnings()
+        _, moved, missing = find_answers(examples)
+        if training and missing:
+            raise UserError(
+                f"The answers of {len(missing)} questions are not in their "
+                f"paragraphs: {listed(missing)}; correct these answers or "
+                "remove the questions before training."
+            )
+        return [
+            f"{len(locations)} questions have an answer that is not {where}: "
+            f"{listed(locations)}."
+            for locations, where in (
+                (moved, "at its answer_start; its nearest occurrence is used"),
+                (missing, "in the paragraph"),
+            )
+            if locations
+        ]
 
     def feature_warnings(
         self,
@@ -88,15 +100,12 @@ class Spans(Kind):
         reasons = []
         too_long = np.sum(lengths > longest)
         if too_long:
-            enough, share = lengths.max(), "all"
-            quantile = np.quantile(
+            enough = np.quantile(
                 lengths[lengths > 0], 0.99, method="inverted_cdf"
             )
-            if quantile > longest:
-                enough, share = quantile, "99 %"
             reasons.append(
                 f"{too_long} longer than max_answer_length={longest} tokens "
-                f"(max_answer_length={enough} has room for {share})"
+                f"({max(enough, longest)} has room for 99 %)"
             )
         for code, reason in (
             (
@@ -131,29 +140,23 @@ class Spans(Kind):
 
         Raises:
             UserError: when lengths do not fit; in training, for answers that
-                are unknown or not in their paragraph.
+                are unknown.
         """
-        answers = check_answers(examples)
-        if training:
-            for question in examples:
-                self._check_label(question)
-            answers.refuse_missing()
-        features = window_features(
-            examples, tokenizer, config, answers.spans, decoding=not training
+        for question in examples:
+            if training and not self.has_label(question):
+                raise UserError(
+                    f"{question.location} has no gold answer; expected some as "
+                    "'answers', or [] for SQuAD 2.0's questions without one."
+                )
+        return window_features(
+            examples,
+            tokenizer,
+            config,
+            find_answers(examples)[0],
+            inputs=self.inputs,
+            targets=self.targets,
+            decoding=not training,
         )
-        return dataclasses.replace(
-            features,
-            sequences={n: features.sequences[n] for n in self.inputs},
-            padding={n: features.padding[n] for n in self.inputs},
-            scalars={n: features.scalars[n] for n in self.targets},
-        )
-
-    def _check_label(self, question: Question) -> None:
-        if not question.answers:
-            raise UserError(
-                f"{question.location} has no answer; train on such files with "
-                "the task of SQuAD 2.0, which knows questions without one."
-            )
 
     def scores(
         self,
@@ -232,9 +235,9 @@ class Spans(Kind):
 
         The error is 1 - F1, times the probability of the answer.
         """
-        (answer,) = span_answers.predictions(
-            [example], [scores], answers.config.null_threshold
-        ).values()
+        answer = span_answers.answer(
+            example, scores, answers.config.null_threshold
+        )
         entries = span_answers.nbest(example, scores)
         probability = {e["text"]: e["probability"] for e in entries}.get(
             answer, 1
@@ -301,13 +304,6 @@ class AnswerableSpans(Spans):
         return dataclasses.replace(
             config, null_threshold=metrics["best_f1_thresh"]
         )
-
-    def _check_label(self, question: Question) -> None:
-        if question.answers is None:
-            raise UserError(
-                f"{question.location} has no 'answers', which may be empty; it "
-                "cannot be trained on."
-            )
 
     def _pairs(
         self,

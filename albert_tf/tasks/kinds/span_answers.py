@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf.config import UserError
 from albert_tf.tasks.examples import Question
 from albert_tf.tasks.metrics.squad import scores_v1, scores_v2
 
@@ -84,10 +83,6 @@ def ensemble_scores(members: Sequence[QuestionScores]) -> QuestionScores:
     )
 
 
-def _text(question: Question, span: Span) -> str:
-    return question.context[span[0] : span[1]]
-
-
 def is_unanswered(scores: QuestionScores, null_threshold: float) -> bool:
     """Returns whether the prediction is that there is no answer.
 
@@ -99,20 +94,28 @@ def is_unanswered(scores: QuestionScores, null_threshold: float) -> bool:
     return not scores.spans or (none is not None and none > null_threshold)
 
 
+def answer(
+    question: Question, scores: QuestionScores, null_threshold: float
+) -> str:
+    """Returns the answer; "" for none.
+
+    So it is, too, where the model has no span in version 1.1, for which
+    google-research/albert writes "empty".
+    """
+    if is_unanswered(scores, null_threshold):
+        return ""
+    start, end, _ = scores.spans[0]
+    return question.context[start:end]
+
+
 def predictions(
     questions: Sequence[Question],
     scores: Sequence[QuestionScores],
     null_threshold: float = 0.0,
 ) -> dict[str, str]:
-    """Returns the answers by the questions' ids: predictions.json.
-
-    "" for no answer (version 2.0), and where the model has no span, for which
-    google-research/albert writes "empty" in version 1.1.
-    """
+    """Returns the answers by the questions' ids: predictions.json."""
     return {
-        question.id: ""
-        if is_unanswered(row, null_threshold)
-        else _text(question, row.spans[0])
+        question.id: answer(question, row, null_threshold)
         for question, row in zip(questions, scores, strict=True)
     }
 
@@ -127,8 +130,8 @@ def nbest(question: Question, scores: QuestionScores) -> list[dict[str, Any]]:
     whatever the null threshold decides.
     """
     texts: dict[str, float] = {}
-    for span in scores.spans:
-        texts.setdefault(_text(question, span), span[2])
+    for start, end, score in scores.spans:
+        texts.setdefault(question.context[start:end], score)
     none = 0.0
     if scores.no_answer is not None:
         # The sigmoid, without overflow.
@@ -140,7 +143,7 @@ def nbest(question: Question, scores: QuestionScores) -> list[dict[str, Any]]:
     entries = [
         {
             "text": text,
-            "probability": (1.0 - none) * power / total,
+            "probability": (1 - none) * power / total,
             "score": score,
         }
         for (text, score), power in zip(texts.items(), powers, strict=True)
@@ -164,16 +167,7 @@ def compute_metrics(
     (With the official script's threshold they have not where questions have
     equal odds, nor where nothing should be answered.) `majority_class_exact`
     and `_f1` are those of never answering.
-
-    Raises:
-        UserError: for unlabelled questions.
     """
-    for question in questions:
-        if question.answers is None:
-            raise UserError(
-                f"{question.location} has no gold answers; it can be answered, "
-                "but not scored."
-            )
     found = predictions(questions, scores, null_threshold)
     if scores[0].no_answer is None:
         return scores_v1(questions, found)
@@ -197,8 +191,14 @@ def _best_threshold(
     last digits of their odds differ.
     """
     odds = np.array([row.no_answer for row in scores])
-    answers = predictions(questions, scores, math.inf)
-    gains = np.array([_gain(q, answers[q.id]) for q in questions])
+    gains = []
+    for question, row in zip(questions, scores, strict=True):
+        # How much F1 an answer gives beyond that of none.
+        given, none = (
+            scores_v2([question], {question.id: text})["f1"]
+            for text in (answer(question, row, math.inf), "")
+        )
+        gains.append(given - none)
     # Questions of equal odds are answered together or not at all.
     thresholds, group = np.unique(odds, return_inverse=True)
     totals = np.cumsum(np.bincount(group, weights=gains))
@@ -212,12 +212,3 @@ def _best_threshold(
     middle = low + (high - low) / 2
     # They may be neighbours among the numbers that there are.
     return float(middle if middle < high else low)
-
-
-def _gain(question: Question, answer: str) -> float:
-    """Returns how much F1 an answer gives beyond that of none."""
-    given, none = (
-        scores_v2([question], {question.id: text})["f1"]
-        for text in (answer, "")
-    )
-    return given - none

@@ -1,6 +1,7 @@
 """Long paragraphs as overlapping windows: [CLS] question [SEP] part [SEP]."""
 
 import dataclasses
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,8 +18,6 @@ _SPECIAL_TOKENS = 3
 # The shortest window of a paragraph.
 _MIN_PARAGRAPH_TOKENS = 8
 
-_SEQUENCES = ("input_ids", "segment_ids", "p_mask")
-_SCALARS = ("start_positions", "end_positions", "is_impossible")
 _DECODING = ("char_starts", "char_ends", "max_context")
 
 # Answer lengths of questions whose gold answers cannot be predicted: none is
@@ -27,12 +26,51 @@ _DECODING = ("char_starts", "char_ends", "max_context")
 IN_NO_WINDOW, NOT_OF_TOKENS = -1, -2
 
 
+def find_answers(
+    questions: Sequence[Question],
+) -> tuple[dict[str, tuple[int, int]], list[str], list[str]]:
+    """Returns the offsets of each question's first answer.
+
+    First character and the one after the last, by the question's id; then
+    the locations of questions whose answer is not at its answer_start, for
+    which the nearest occurrence is returned, and of those whose answer is not
+    in the paragraph.
+    """
+    spans: dict[str, tuple[int, int]] = {}
+    moved, missing = [], []
+    for question in questions:
+        if not question.answers:
+            continue
+        text, start = question.answers[0].text, question.answers[0].start
+        # A negative start would count from the end.
+        is_there = start >= 0 and question.context.startswith(text, start)
+        if not is_there or not text.strip():
+            text = text.strip()
+            places = _occurrences(text, question.context)
+            if not places:
+                missing.append(question.location)
+                continue
+            moved.append(question.location)
+            start = min(places, key=lambda place: abs(place - start))
+        spans[question.id] = (start, start + len(text))
+    return spans, moved, missing
+
+
+def _occurrences(text: str, context: str) -> list[int]:
+    """Returns where a text begins in another; nowhere if it is empty."""
+    # A look-ahead, since occurrences may overlap.
+    pattern = f"(?={re.escape(text)})"
+    return [m.start() for m in re.finditer(pattern, context) if text]
+
+
 def window_features(
     questions: Sequence[Question],
     tokenizer: Tokenizer,
     config: FeatureConfig,
     spans: Mapping[str, tuple[int, int]],
     *,
+    inputs: Sequence[str],
+    targets: Sequence[str],
     decoding: bool,
 ) -> Features:
     """Returns a row for each window of each question, in order.
@@ -48,6 +86,9 @@ def window_features(
         tokenizer: the model's.
         config: maximal lengths.
         spans: characters of the answer, by the question's id.
+        inputs: of `input_ids`, `segment_ids`, `p_mask` those to return.
+        targets: likewise of `start_positions`, `end_positions`,
+            `is_impossible`.
         decoding: add what predictions are made from: `char_starts` and
             `char_ends`, a token's characters without white space at either
             end, -1 outside of the paragraph; `max_context`, 1 in the window
@@ -79,14 +120,8 @@ def window_features(
         span = spans.get(question.id)
         answer = paragraph.tokens(span)
         windows = list(_windows(paragraph, len(query), config))
-        answer_lengths.append(
-            _answer_length(question, span, paragraph, windows)
-        )
-        of_question = [
-            _sequence(query, window, tokenizer)
-            | _labels(len(query), window, answer)
-            for window in windows
-        ]
+        answer_lengths.append(_answer_length(question, paragraph, windows))
+        of_question = [_row(query, w, answer, tokenizer) for w in windows]
         rows += of_question
         numbers += [number] * len(windows)
         # An answer longer than every window, or of characters that the
@@ -97,19 +132,20 @@ def window_features(
         if lost or len(queries[number]) > len(query):
             truncated.append(number)
 
-    def tokens(name: str) -> np.ndarray:
-        return flat([row[name] for row in rows])[0]
+    def tokens(names: Sequence[str]) -> dict[str, np.ndarray]:
+        return {name: flat([row[name] for row in rows])[0] for name in names}
 
+    padding = {"input_ids": tokenizer.pad_id, "segment_ids": 0, "p_mask": 1}
     return Features(
-        sequences={name: tokens(name) for name in _SEQUENCES},
+        sequences=tokens(inputs),
         offsets=flat([row["input_ids"] for row in rows])[1],
         scalars={
             name: np.array([row[name] for row in rows], np.int32)
-            for name in _SCALARS
+            for name in targets
         },
-        padding={"input_ids": tokenizer.pad_id, "segment_ids": 0, "p_mask": 1},
+        padding={name: padding[name] for name in inputs},
         example_numbers=np.array(numbers, np.int64),
-        decoding={name: tokens(name) for name in _DECODING if decoding},
+        decoding=tokens(_DECODING) if decoding else {},
         truncated=truncated,
         answer_lengths=answer_lengths,
     )
@@ -189,15 +225,11 @@ def _windows(
 
 
 def _answer_length(
-    question: Question,
-    span: tuple[int, int] | None,
-    paragraph: _Paragraph,
-    windows: Sequence[_Window],
+    question: Question, paragraph: _Paragraph, windows: Sequence[_Window]
 ) -> int:
     """Returns the length of the shortest span that matches a gold answer.
 
     In tokens, of the spans that can be predicted; 0 without an answer.
-    `span` is the first answer's, where it was found.
     """
     if not question.answers:
         return 0
@@ -207,50 +239,38 @@ def _answer_length(
         window.of(limits)[window.max_context] = window.end
     lengths = []
     found = NOT_OF_TOKENS
-    for text in dict.fromkeys(answer.text for answer in question.answers):
-        occurrences = _occurrences(text, question.context)
-        if text == question.answers[0].text and span is not None:
-            occurrences.add(span)
-        for occurrence in occurrences:
-            matches = _matches(text, occurrence, question.context, paragraph)
-            for first, last in matches:
+    for text in {answer.text.strip() for answer in question.answers}:
+        for start in _occurrences(text, question.context):
+            touched = paragraph.tokens((start, start + len(text)))
+            for first, last in _matches(
+                text, touched, question.context, paragraph
+            ):
                 found = IN_NO_WINDOW
                 if last < limits[first]:
                     lengths.append(int(last - first + 1))
     return min(lengths, default=found)
 
 
-def _occurrences(text: str, context: str) -> set[tuple[int, int]]:
-    """Returns the characters of all occurrences of a text."""
-    found = set()
-    text = text.strip()
-    start = context.find(text) if text else -1
-    while start >= 0:
-        found.add((start, start + len(text)))
-        start = context.find(text, start + 1)
-    return found
-
-
 def _matches(
-    text: str, span: tuple[int, int], context: str, paragraph: _Paragraph
+    text: str,
+    tokens: tuple[int, int] | None,
+    context: str,
+    paragraph: _Paragraph,
 ) -> Iterator[tuple[int, int]]:
     """Yields the first and last tokens of exact matches of a gold answer.
 
-    The tokens of its characters, and shorter matches within them: exact match
-    disregards articles and punctuation.
+    Its own `tokens`, and shorter matches within them: exact match disregards
+    articles and punctuation.
     """
-    touched = paragraph.tokens(span)
-    if touched is None:
-        return
     wanted = normalize_answer(text)
 
     def matches(first: int, last: int) -> bool:
         start, end = paragraph.starts[first], paragraph.ends[last]
         return start < end and normalize_answer(context[start:end]) == wanted
 
-    first, last = touched
-    if not matches(first, last):
+    if tokens is None or not matches(*tokens):
         return
+    first, last = tokens
     while first < last and matches(first, last - 1):
         last -= 1
     while first <= last and matches(first, last):
@@ -258,21 +278,27 @@ def _matches(
         first += 1
 
 
-def _sequence(
-    query: list[int], window: _Window, tokenizer: Tokenizer
-) -> dict[str, np.ndarray]:
+def _row(
+    query: list[int],
+    window: _Window,
+    answer: tuple[int, int] | None,
+    tokenizer: Tokenizer,
+) -> dict[str, Any]:
     front = [tokenizer.cls_id, *query, tokenizer.sep_id]
     part = window.of(window.paragraph.ids)
     input_ids = np.concatenate([front, part, [tokenizer.sep_id]])
-    inside = slice(len(front), -1)
 
     def of_paragraph(values: np.ndarray | int, outside: int) -> np.ndarray:
         everywhere = np.full(len(input_ids), outside, np.int32)
-        everywhere[inside] = values
+        everywhere[len(front) : -1] = values
         return everywhere
 
     p_mask = of_paragraph(0, 1)
     p_mask[0] = 0
+    first = last = 0
+    is_inside = answer and window.begin <= answer[0] and answer[1] < window.end
+    if answer and is_inside:
+        first, last = (n + len(front) - window.begin for n in answer)
     return {
         "input_ids": input_ids,
         "segment_ids": np.arange(len(input_ids)) >= len(front),
@@ -280,17 +306,7 @@ def _sequence(
         "char_starts": of_paragraph(window.of(window.paragraph.starts), -1),
         "char_ends": of_paragraph(window.of(window.paragraph.ends), -1),
         "max_context": of_paragraph(window.max_context, 0),
-    }
-
-
-def _labels(
-    query_length: int, window: _Window, answer: tuple[int, int] | None
-) -> dict[str, int]:
-    if answer is None or answer[0] < window.begin or answer[1] >= window.end:
-        return dict(zip(_SCALARS, (0, 0, 1), strict=True))
-    shift = query_length + 2 - window.begin
-    return {
-        "start_positions": answer[0] + shift,
-        "end_positions": answer[1] + shift,
-        "is_impossible": 0,
+        "start_positions": first,
+        "end_positions": last,
+        "is_impossible": not is_inside,
     }

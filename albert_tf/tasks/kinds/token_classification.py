@@ -6,13 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from albert_tf.config import FeatureConfig, UserError, require
-from albert_tf.tasks.examples import WordsExample
+from albert_tf.tasks.examples import WordsExample, listed
 from albert_tf.tasks.features import Features, flat
 from albert_tf.tasks.kinds.base import Answers, Metric, Outputs, Table
 from albert_tf.tasks.kinds.classes import (
     ClassKind,
     class_error,
-    shown_labels,
     softmax,
 )
 from albert_tf.tasks.metrics.entities import (
@@ -95,7 +94,7 @@ class TokenClassification(ClassKind):
                     raise UserError(
                         f"{example.location}: the tag of {word[:60]!r} is "
                         f"{tag[:60]!r}; the model's labels are "
-                        f"{shown_labels(labels)}."
+                        f"{listed(labels, 12)}."
                     )
                 found.append(ids[tag])
         return np.array(found, np.int32)

@@ -42,30 +42,30 @@ def columns_of(path):
     return infer_columns(quiet(path), lambda line: None)
 
 
-def read_texts(path, columns, **options):
-    return text_examples(quiet(path), columns, **options)
+def read_texts(path, columns="text label", labelled=True):
+    *texts, label = columns.split()
+    roles = {"text": texts, "label": [label]}
+    return text_examples(quiet(path), roles, labelled)
 
 
-def read_choices(path, *arguments, **options):
-    return choice_examples(quiet(path), *arguments, **options)
+def read_choices(path, context, choices, label, labelled=True, **question):
+    roles = {"context": [context], "choice": choices, "label": [label]}
+    return choice_examples(quiet(path), roles | question, labelled)
 
 
 def read_own(path):
-    return read_texts(path, columns_of(path))
+    return text_examples(quiet(path), columns_of(path), True)
 
 
 def assert_error(function, path, message, **options):
     with pytest.raises(UserError, match=message) as raised:
         function(path, **options)
-    assert "\n" not in str(raised.value)
-    return str(raised.value)
+    assert path in str(raised.value) and "\n" not in str(raised.value)
 
 
 def test_rows_of_a_table(tmp_path):
     path = table(tmp_path, "a\tb", 'x"\t y ', "\t1")
-    rows = quiet(path)
-    assert (rows.names, rows.location) == (["a", "b"], f"{path}:1")
-    assert rows.records == [
+    assert quiet(path) == [
         Record({"a": 'x"', "b": " y "}, f"{path}:2"),
         Record({"a": "", "b": "1"}, f"{path}:3"),
     ]
@@ -107,14 +107,13 @@ def test_rows_that_the_csv_module_wrote(
     )
     logged = []
     rows = read_rows(path, logged.append)
-    assert [[*r.values.values()] for r in rows.records] == table[1:]
+    assert [[*r.values.values()] for r in rows] == table[1:]
     # The first line of each row.
     lines = [2, 3, 4, 6, 9, 10, 11, 12]
-    assert [r.location for r in rows.records] == [f"{path}:{n}" for n in lines]
-    quoted = 6 if quoting == csv.QUOTE_MINIMAL else 18
+    assert [r.location for r in rows] == [f"{path}:{n}" for n in lines]
     assert logged == [
-        f"{path}: {quoted} fields are read without their quotes, as in CSV: 12 "
-        "lines hold 9 rows, with the header."
+        f"{path}: fields are read without their quotes, as in CSV: 12 lines "
+        "hold 9 rows, with the header."
     ]
 
 
@@ -123,25 +122,19 @@ def test_quotes_within_lines_are_the_rule_in_csv_alone(tmp_path):
     for name, delimiter in (("t.csv", ","), ("t.tsv", "\t")):
         rows = [["a", "b"], ['"x"', "y"]]
         path = written_by_csv(tmp_path / name, rows, delimiter=delimiter)
-        (record,) = read_rows(path, logged.append).records
+        (record,) = read_rows(path, logged.append)
         assert record.values == {"a": '"x"', "b": "y"}
     (line,) = logged
-    assert line.startswith(f"{path}: 1 fields are read without their quotes,")
+    assert line.startswith(f"{path}: fields are read without their quotes,")
 
 
 def test_a_quoted_field_that_is_all_of_its_row(tmp_path):
-    path = written_by_csv(tmp_path / "t.csv", [["text"], ["two\nlines"], [""]])
-    (first, second) = read_rows(path, lambda line: None).records
-    assert (first.values, second.values) == (
-        {"text": "two\nlines"},
-        {"text": ""},
-    )
-
-
-def test_a_quoted_field_of_any_length(tmp_path):
-    text = 'a "word" ' * 30_000
-    path = written_by_csv(tmp_path / "t.csv", [["text"], [text]])
-    assert quiet(path).records[0].values == {"text": text}
+    # Longer than the csv module's default limit.
+    texts = ["two\nlines", "", 'a "word" ' * 30_000]
+    rows = [["text"], *([text] for text in texts)]
+    path = written_by_csv(tmp_path / "t.csv", rows)
+    found = read_rows(path, lambda line: None)
+    assert [record.values for record in found] == [{"text": t} for t in texts]
 
 
 @pytest.mark.parametrize(
@@ -150,22 +143,17 @@ def test_a_quoted_field_of_any_length(tmp_path):
         # Of a dialogue: what opens in one row ends in another.
         (
             ["a\tb", 'x\t"I am here', "y\tand so", 'z\tare you"', "u\tv"],
-            ":2: a quoted field would join it with the next line, and "
-            "every line is a row by itself.",
+            ": quoted fields would join lines, and every line is a row .*",
         ),
         (
             ["a\tb", "x\ty", 'x\t"I am here', 'z\tare you"'],
-            ":3: a quoted field would join it with the next line, and "
-            "every line is a row by itself.",
+            ": quoted fields would join lines, and every line is a row .*",
         ),
         (
             ["a\tb", "x\ty", '"I am here\tx', "and so\ty"],
-            ":3: a field begins with a quote, and no quote ends it.",
+            r":3: not quoted as in CSV \(unexpected end of data\).",
         ),
-        (
-            ["a\tb", '"I" am here\tx'],
-            ":2: a field begins with a quote, and no quote ends it.",
-        ),
+        (["a\tb", '"I" am here\tx'], ":2: not quoted as in CSV .*"),
         # Both fields are of the quote.
         (
             ["a\tb", "x\ty", '"I am here\tand so"'],
@@ -176,9 +164,7 @@ def test_a_quoted_field_of_any_length(tmp_path):
 def test_a_stray_quote_swallows_no_row(tmp_path, rows, fault):
     path = table(tmp_path, *rows)
     logged = []
-    found = [
-        [*r.values.values()] for r in read_rows(path, logged.append).records
-    ]
+    found = [[*r.values.values()] for r in read_rows(path, logged.append)]
     assert found == [row.split("\t") for row in rows[1:]]
     (line,) = logged
     assert re.fullmatch(
@@ -198,11 +184,11 @@ def test_a_table_that_fits_neither_way(tmp_path):
 def test_blank_lines_at_the_end_are_no_rows(tmp_path):
     for content in ("a\tb\nx\ty\n\n\r\n", 'a\tb\n"x"\ty\n\n'):
         path = write(tmp_path / "t.tsv", content)
-        (record,) = read_rows(path, lambda line: None).records
+        (record,) = read_rows(path, lambda line: None)
         assert record.values == {"a": "x", "b": "y"}
     # Of one column they are empty texts.
     path = write(tmp_path / "t.tsv", "a\nx\n\n")
-    assert [r.values["a"] for r in quiet(path).records] == ["x", ""]
+    assert [r.values["a"] for r in quiet(path)] == ["x", ""]
 
 
 def test_rows_of_json_lines(tmp_path):
@@ -211,13 +197,8 @@ def test_rows_of_json_lines(tmp_path):
         tmp_path / "t.jsonl",
         '\n{"a": "x\\ty", "b": 1.50, "c": true}\n{"b": -7, "a": ["x", "y"]}',
     )
-    rows = quiet(path)
-    assert (rows.names, rows.location) == (["a", "b", "c"], f"{path}:2")
-    first, second = rows.records
-    assert (first.location, second.location) == (
-        f"{path}:2",
-        f"{path}:3",
-    )
+    first, second = quiet(path)
+    assert (first.location, second.location) == (f"{path}:2", f"{path}:3")
     assert [first.texts(n) for n in "abc"] == ["x\ty", "1.50", "true"]
     assert (second.texts("b"), second.texts("a")) == ("-7", ("x", "y"))
 
@@ -225,8 +206,7 @@ def test_rows_of_json_lines(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("t.txt", "a,b\n", "t.txt: expected a file .tsv, .csv, .jsonl"),
-        ("t.csv", "a,b\n", "has a header but no examples"),
+        ("t.csv", "a,b\n", "has no examples"),
         ("t.csv", "a,b\nx\n", ":2: expected 2 comma-separated fields, got 1"),
         ("t.tsv", "", "is empty; a task of your own needs train.tsv"),
         ("t.tsv", "a\tlabel\rx\ty\r", "t.tsv: its lines end with CR alone"),
@@ -241,64 +221,39 @@ def test_rows_of_json_lines(tmp_path):
     ],
 )
 def test_files_of_another_form(tmp_path, name, content, message):
-    path = write(tmp_path / name, content)
-    assert path in assert_error(quiet, path, message)
+    assert_error(quiet, write(tmp_path / name, content), message)
 
 
 @pytest.mark.parametrize("value", [None, {}, float("nan"), ["b", []]])
 def test_json_is_checked_where_it_is_read(tmp_path, value):
     path = lines(tmp_path, {"a": value, "text": "x", "label": "y"})
-    assert read_texts(path, ["text", "label"]) == [Example(("x",), "y")]
-    logged = (
+    assert read_texts(path) == [Example(("x",), "y")]
+    message = (
         f":1: expected a string, .* as 'a', got {re.escape(json.dumps(value))}"
     )
-    assert path in assert_error(
-        read_texts, path, logged, columns=["a", "text", "label"]
-    )
+    assert_error(read_texts, path, message, columns="a text label")
 
 
 @pytest.mark.parametrize("name", ["", " ", "Unnamed: 0"])
 def test_the_index_of_a_data_frame_is_no_text(tmp_path, name):
     rows = [[name, "text", "label"], ["0", "a", "x"], ["1", "b", "y"]]
     path = written_by_csv(tmp_path / "t.csv", rows)
-    logged = []
-    assert infer_columns(quiet(path), logged.append) == ["text", "label"]
-    assert logged == [
-        f"{path}:1: {name!r} is the name of an index, and ignored."
-    ]
-
-
-def test_pairs_are_logged(tmp_path):
-    path = table(tmp_path, "id\ttext\tlabel", "7\ta\tx")
-    logged = []
-    infer_columns(quiet(path), logged.append)
-    assert logged == [
-        f"{path}:1: id, text are read as pairs; --columns names others."
-    ]
+    assert read_own(path) == [Example(("a",), "x"), Example(("b",), "y")]
 
 
 def test_the_file_of_a_split(tmp_path):
-    assert_error(
-        find_split,
-        str(tmp_path),
-        "no dev.tsv or dev.csv or dev.js",
-        split="dev",
-    )
+    directory = str(tmp_path)
+    with pytest.raises(UserError, match="no dev.tsv or dev.csv or dev.js"):
+        find_split(directory, "dev")
     path = write(tmp_path / "dev.jsonl", "{}")
-    assert find_split(str(tmp_path), "dev") == path
+    assert find_split(directory, "dev") == path
     bucket = f"file://{tmp_path}"
     assert find_split(bucket, "dev") == f"{bucket}/dev.jsonl"
     write(tmp_path / "dev.tsv", "")
-    logged = r"dev\.tsv and \S*dev\.jsonl both exist"
-    assert_error(find_split, str(tmp_path), logged, split="dev")
-    assert find_split(str(tmp_path), "dev", (".tsv",)).endswith("dev.tsv")
-    assert_error(
-        find_split,
-        str(tmp_path),
-        "has no dev.json, which",
-        split="dev",
-        extensions=(".json",),
-    )
+    assert find_split(directory, "dev", (".tsv",)).endswith("dev.tsv")
+    both = r"dev\.tsv and \S*dev\.jsonl both exist"
+    with pytest.raises(UserError, match=both):
+        find_split(directory, "dev")
 
 
 @pytest.mark.parametrize(
@@ -322,36 +277,21 @@ def test_a_text_and_its_label_in_either_order(tmp_path, content):
 
 def test_pairs_in_the_order_of_their_columns(tmp_path):
     path = table(tmp_path, "b\tlabel\ta", "x\t0\ty")
-    assert columns_of(path) == ["b", "a", "label"]
+    logged = []
+    roles = infer_columns(quiet(path), logged.append)
+    assert roles == {"text": ["b", "a"], "label": ["label"]}
+    assert logged == [
+        f"{path}:2: b, a are read as pairs; --columns names others."
+    ]
     assert read_own(path) == [Example(("x", "y"), "0")]
-    path = lines(tmp_path, {"b": "x", "a": "y", "label": 0.5})
-    assert read_own(path) == [Example(("x", "y"), "0.5")]
     # The order of a later line's members is its own affair.
     path = lines(
         tmp_path,
-        {"b": "x", "a": "y", "label": 0},
+        {"b": "x", "a": "y", "label": 0.5},
         {"label": 1, "a": "y", "b": "x"},
     )
-    assert read_own(path)[1] == Example(("x", "y"), "1")
-
-
-def test_named_columns(tmp_path):
-    path = table(tmp_path, "id\tgold\ttwo\tone", "7\tyes\tB\tA")
-    assert read_texts(path, ["one", "two", "gold"]) == [
-        Example(("A", "B"), "yes")
-    ]
-    assert read_texts(path, ["two", "id"]) == [Example(("B",), "7")]
-
-
-def test_without_labels(tmp_path):
-    path = table(tmp_path, "a\tb", "x\ty")
-    found = read_texts(path, ["a", "b", "label"], labelled=False)
-    assert found == [Example(("x", "y"), None)]
-    found = read_texts(path, ["b", "gold"], labelled=False)
-    assert found == [Example(("y",), None)]
-    # What is there is read.
-    found = read_texts(path, ["b", "a"], labelled=False)
-    assert found == [Example(("y",), "x")]
+    assert [e.texts for e in read_own(path)] == [("x", "y")] * 2
+    assert [e.label for e in read_own(path)] == ["0.5", "1"]
 
 
 @pytest.mark.parametrize(
@@ -359,43 +299,30 @@ def test_without_labels(tmp_path):
     [["text\tclass", "a\tb"], ["label", "a"], ["a\tb\tc\tlabel", "1\t2\t3\t4"]],
 )
 def test_columns_that_cannot_be_inferred(tmp_path, rows):
-    path = table(tmp_path, *rows)
     message = (
-        f"{path}:1: expected one or two columns of texts and 'label', got "
+        ":2: expected one or two columns of texts and 'label', got "
         f"{', '.join(rows[0].split())}; name the columns with --columns."
     )
-    assert assert_error(columns_of, path, "expected one or two") == message
+    assert_error(columns_of, table(tmp_path, *rows), message)
 
 
 @pytest.mark.parametrize(
     ("rows", "columns", "labelled", "message"),
     [
         (["text\tlabel", "a\t "], "text label", True, ":2: the label is empty"),
-        (
-            ["text\tlabel", "a\t "],
-            "text label",
-            False,
-            ":2: the label is empty",
-        ),
+        (["text\tlabel", "a\t "], "text label", False, "the label is empty"),
         (
             ["a\tb", "1\t2"],
             "a gold",
             True,
-            ":1: expected the column 'gold', got a, b; name the columns with",
+            ":2: expected the column 'gold', got a, b; name the columns with",
         ),
-        (
-            ["a\tb", "1\t2"],
-            "text gold",
-            False,
-            ":1: expected the column 'text'",
-        ),
-        (["a\tb", "1\t2"], "a a b", True, "=a,a,b names a column twice"),
-        (["a\tb", "1\t2"], "a a", True, "=a,a names a column twice"),
+        (["a\tb", "1\t2"], "text gold", False, "expected the column 'text'"),
     ],
 )
 def test_columns_that_do_not_fit(tmp_path, rows, columns, labelled, message):
     path = table(tmp_path, *rows)
-    options = {"columns": columns.split(), "labelled": labelled}
+    options = {"columns": columns, "labelled": labelled}
     assert_error(read_texts, path, message, **options)
 
 
@@ -409,7 +336,7 @@ def test_json_lines_unlike_the_first(tmp_path):
         )
         assert_error(read_own, path, message)
     message = ":2: expected the column 'label'"
-    assert_error(read_texts, path, message, columns=["a", "label"])
+    assert_error(read_texts, path, message, columns="a label")
     path = lines(tmp_path, first, {"a": ["x"], "label": 1})
     assert_error(read_own, path, r':2: expected a string as a, got \["x"\]')
 
@@ -428,11 +355,6 @@ def test_choices_in_columns(tmp_path):
         ChoiceExample("It", ("is", "was", "shall"), 0, id="1"),
     ]
     assert found[1].location == f"{path}:3"
-    found = read_choices(path, "start", ends, "gold", labelled=False)
-    assert [e.label for e in found] == [None, None]
-    # What is there is read.
-    found = read_choices(path, "start", ends, "right", labelled=False)
-    assert [e.label for e in found] == [2, 0]
 
 
 def test_the_name_of_a_column_goes_before_its_number(tmp_path):
@@ -459,7 +381,7 @@ def test_choices_in_a_list(tmp_path):
         {**value, "question": "Which?"},
     )
     columns = ("context", ["choices"], "label")
-    found = read_choices(path, *columns, question="question")
+    found = read_choices(path, *columns, question=["question"])
     assert [e.choices for e in found] == [
         ("Is a so a?", "Is b so b?"),
         ("Which? a", "Which? b"),
@@ -476,9 +398,8 @@ def test_choices_in_a_list(tmp_path):
         (
             {"label": 2},
             ":2: the label is '2'; expected a number from 0 to 1, a letter "
-            "from A to B.$",
+            "from A.$",
         ),
-        ({"label": "a"}, "the label is 'a'; expected .* from A to B."),
         # The column of a list is no choice.
         ({"label": "choices"}, "the label is 'choices'; expected a number"),
         ({"label": " "}, ":2: the label is empty"),
@@ -494,22 +415,19 @@ def test_choices_that_do_not_fit(tmp_path, changes, message):
     value = {"context": "X", "choices": ["a", "b"], "label": 1}
     value["question"] = "Which?"
     second = {n: v for n, v in {**value, **changes}.items() if v is not ...}
-    found = assert_error(
+    assert_error(
         read_choices,
         lines(tmp_path, value, second),
         message,
         context="context",
-        of_choices=["choices"],
+        choices=["choices"],
         label="label",
-        question="question",
+        question=["question"],
     )
-    assert str(tmp_path) in found
 
 
 def test_columns_of_choices_that_do_not_fit(tmp_path):
     path = table(tmp_path, "c\ta\tb\tlabel", "x\ty\tz\tc")
-    options = {"context": "c", "of_choices": ["a", "b"], "label": "label"}
-    logged = ":2: the label is 'c'; expected .* from A to B, or one of a, b"
-    assert_error(read_choices, path, logged, **options)
-    logged = "--columns=c,a,b,a,label names a column twice"
-    assert_error(read_choices, path, logged, **options, question="a")
+    options = {"context": "c", "choices": ["a", "b"], "label": "label"}
+    message = ":2: the label is 'c'; expected .* from A, or one of a, b"
+    assert_error(read_choices, path, message, **options)

@@ -14,13 +14,6 @@ def write(tmp_path, content):
     return str(path)
 
 
-def test_a_line_may_hold_a_carriage_return(tmp_path):
-    path = write(tmp_path, '{"a": 1,\r "b": 2}\n')
-    assert list(json_values.read_json_lines(path, "")) == [
-        (f"{path}:1", {"a": 1, "b": 2})
-    ]
-
-
 def test_values_and_their_lines(tmp_path):
     # A line separator of Unicode ends no line.
     path = write(tmp_path, '\ufeff{"a": "é\u2028"}\r\n\n \t\n[1, 2.50]')
@@ -35,6 +28,9 @@ def test_values_and_their_lines(tmp_path):
 def test_a_whole_file(tmp_path):
     path = write(tmp_path, '\ufeff{"a":\r\n [1, "é"]}\n\n')
     assert json_values.read_large_json(path) == {"a": [1, "é"]}
+    # A carriage return within a line is white space.
+    path = write(tmp_path, '{"a": 1,\r "b": 2}\n')
+    assert json_values.read_large_json(path) == {"a": 1, "b": 2}
 
 
 @pytest.mark.parametrize(
@@ -42,11 +38,11 @@ def test_a_whole_file(tmp_path):
     [
         ("", "is empty; do this"),
         ('{}\n{"a" 1}', "a.jsonl:2: expected JSON"),
-        ("{}\n" + "7" * 5000, ":2: a number has too many digits"),
-        ("{}\n" + "[" * 200_000, ":2: nested too deeply"),
+        ("{}\n" + "7" * 5000, ":2: expected JSON .*limit"),
+        ("{}\n" + "[" * 200_000, ":2: expected JSON .*recursion"),
         (
             '{}\n[{"a": 1, "b": {"c": 1, "d": 2, "d": 2}, "c": 3}]',
-            ":2: duplicate key 'd' in an object",
+            ":2: expected JSON .*duplicate key 'd'",
         ),
         (b'{}\n"\xff"', r":2: byte 1 \(0xff\) is not UTF-8"),
     ],

@@ -127,7 +127,7 @@ def test_articles_of_another_form(tmp_path, changes, message):
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({"high/1.txt": ["{\n'"]}, "1.txt:2: expected JSON"),
+        ({"high/1.txt": ["{\n'"]}, "1.txt: expected JSON .* line 2"),
         ({"high/all.txt": [article(), "{"]}, "all.txt:2: expected JSON"),
         ({"high/1.text": ["{}"]}, "high has no files .txt; the data directory"),
         ({"middle/1.txt": ["{}"]}, "high: No such file.*; the data directory"),

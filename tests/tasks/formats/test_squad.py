@@ -53,14 +53,10 @@ def test_questions_in_their_order(tmp_path):
     ]
 
 
-def test_ids_that_are_numbers(tmp_path):
-    path = write(tmp_path, dataset(row(5), row("x")))
-    assert [q.id for q in read_squad(path)] == ["5", "x"]
-
-
-def test_is_impossible_is_optional(tmp_path):
-    path = write(tmp_path, dataset(row("a"), row("b", answers=[])))
-    assert [len(q.answers) for q in read_squad(path)] == [1, 0]
+def test_numbers_as_ids_and_no_is_impossible(tmp_path):
+    path = write(tmp_path, dataset(row(5), row("b", answers=[])))
+    found = [(q.id, len(q.answers)) for q in read_squad(path)]
+    assert found == [("5", 1), ("b", 0)]
 
 
 @pytest.mark.parametrize(
@@ -86,9 +82,7 @@ def test_contradictions(tmp_path, is_impossible, answers, message):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{\n'", ":2: expected JSON"),
-        ("7" * 5000, ": a number has too many digits"),
-        ("[" * 200_000, ": nested too deeply"),
+        ("{\n'", ": expected JSON .* line 2"),
         ("[]", r": expected an object, got \[\]"),
         ({"data": []}, " has no questions"),
         (
@@ -110,7 +104,7 @@ def test_errors(tmp_path, content, message):
     ("content", "message"),
     [
         (None, "No such file"),
-        (b'{"data": "\xff"}', "byte 10 is not UTF-8"),
+        (b'{"data": "\xff"}', r"1: byte 10 \(0xff\) is not UTF-8"),
         ('{"data": []}'.encode("utf-16"), "UTF-16, expected"),
     ],
 )

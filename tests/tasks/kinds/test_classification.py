@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 from scipy import special
 
 from albert_tf.config import FeatureConfig, UserError
-from albert_tf.tasks.examples import Example
+from albert_tf.tasks.examples import Example, listed
 from albert_tf.tasks.kinds.base import (
     Answers,
     ConfusionMatrix,
     Distributions,
 )
-from albert_tf.tasks.kinds.classes import class_error, shown_labels, softmax
+from albert_tf.tasks.kinds.classes import class_error, softmax
 from albert_tf.tasks.kinds.classification import Classification
 from albert_tf.tasks.metrics import scalar
 
@@ -52,12 +52,9 @@ def test_softmax(rows):
 
 
 def test_labels_in_a_message():
-    assert shown_labels(["b", "a"]) == "b, a"
-    twelve = [str(n) for n in range(12)]
-    assert shown_labels(twelve) == "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11"
-    assert shown_labels([*twelve, "x", "y"]).endswith(", 11 and 2 others")
-    shown = shown_labels(["a\nb", "c" * 99, "é"])
-    assert shown == f"'a\\nb', {'c' * 60}, é"
+    assert listed(["b", "a"]) == "b, a"
+    assert listed(map(str, range(14)), 12).endswith("10, 11 and 2 others")
+    assert listed(["a\nb", "c" * 99, "é"]) == f"'a\\nb', {'c' * 60}, é"
 
 
 def test_labels():

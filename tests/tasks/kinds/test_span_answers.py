@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from albert_tf.config import UserError
 from albert_tf.tasks.examples import Answer, Question
 from albert_tf.tasks.kinds.span_answers import (
     QuestionScores,
@@ -179,12 +178,6 @@ def test_the_tuned_threshold(rows, threshold):
     assert found["best_f1_thresh"] == threshold
     tuned = scores_v2(questions, predictions(questions, answers, threshold))
     assert tuned["f1"] == found["best_f1"]
-
-
-def test_unlabelled_questions_are_not_scored():
-    unlabelled = Question("u", "?", CONTEXT, None, "place u")
-    with pytest.raises(UserError, match="place u has no gold answers"):
-        compute_metrics([unlabelled], [scores(none=1.0)])
 
 
 GOLDS = st.sampled_from([(), ("red",), ("red and", "blue"), ("the",)])

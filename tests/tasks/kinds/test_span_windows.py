@@ -18,6 +18,7 @@ from question_fixtures import (
 from albert_tf.config import FeatureConfig, UserError
 from albert_tf.tasks.kinds import span_windows
 from albert_tf.tasks.kinds.question_answering import AnswerableSpans, Spans
+from albert_tf.tasks.kinds.span_windows import find_answers
 from albert_tf.tasks.metrics.squad import normalize_answer
 
 
@@ -332,3 +333,73 @@ def test_lengths_of_answers_by_loop(words, stride, length, data):
 def test_lengths_of_answers(answers, length):
     features = build(AnswerableSpans(), [question(TEXT, *answers)])
     assert features.answer_lengths == [length]
+
+
+# Offsets of gold answers.
+
+CONTEXT = "An Été in Paris. The été of\u00a0 São Paulo, the été; straße ½."
+
+
+def found(text, start, context=CONTEXT):
+    """The offset of an answer, and whether it is moved or missing."""
+    asked = question(context, (text, start), ("nowhere", 0))
+    spans, moved, missing = find_answers([asked])
+    if "q" in spans:
+        assert context[slice(*spans["q"])] == text.strip()
+        return spans["q"][0], bool(moved)
+    assert missing == ["place of q"]
+    return None, None
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "expected"),
+    [
+        ("An", 0, (0, False)),
+        ("½.", len(CONTEXT) - 2, (len(CONTEXT) - 2, False)),
+        # At its answer_start, though there is another before it.
+        ("été", 44, (44, False)),
+        # Nearest before and after.
+        ("été", 33, (44, True)),
+        ("été", 30, (21, True)),
+        ("été", 32, (21, True)),
+        ("été", -3, (21, True)),
+        ("été", 999, (44, True)),
+        (" été\n", 44, (44, True)),
+        # From the end Python would count negative ones.
+        (".", -1, (15, True)),
+        ("Pariser", 10, (None, None)),
+        (" \n", 2, (None, None)),
+        ("", 2, (None, None)),
+    ],
+)
+def test_the_offset_of_an_answer(text, start, expected):
+    assert found(text, start) == expected
+
+
+@given(
+    text=st.text("ab", min_size=1, max_size=4),
+    context=st.text("ab", max_size=20),
+    start=st.integers(-5, 30),
+)
+def test_the_nearest_is_found(text, context, start):
+    places = [
+        i
+        for i in range(len(context) - len(text) + 1)
+        if context[i : i + len(text)] == text
+    ]
+    wanted = min(
+        places, key=lambda i: (abs(i - max(start, 0)), i), default=None
+    )
+    assert found(text, start, context)[0] == wanted
+
+
+def test_offsets_of_a_file():
+    missing = [question(CONTEXT, ("six", 0), id_=str(n)) for n in range(5)]
+    none = question(CONTEXT, id_="none")
+    unlabelled = dataclasses.replace(none, answers=None, id="unlabelled")
+    right = question(CONTEXT, "An", id_="right")
+    assert find_answers([none, unlabelled, right, *missing]) == (
+        {"right": (0, 2)},
+        [],
+        [f"place of {n}" for n in range(5)],
+    )

@@ -23,8 +23,8 @@ class Features:
         decoding: int32 `[tokens]` by name, for `Kind.scores` alone.
         truncated: numbers of the examples that did not fit.
         answer_lengths: of each question the tokens of the shortest gold answer
-            that can be predicted; 0 without one, below 0 if none can be
-            (`span_windows`). Empty for other kinds.
+            that can be predicted; 0 without one, -1 if none can be. Empty for
+            other kinds.
     """
 
     sequences: Mapping[str, np.ndarray]

@@ -8,14 +8,10 @@ from typing import Any
 from albert_tf.config import UserError, require
 from albert_tf.tasks.base import Task, recipe
 from albert_tf.tasks.examples import Example
-from albert_tf.tasks.formats.tables import Row, read_table
+from albert_tf.tasks.formats.tables import read_table
 from albert_tf.tasks.kinds.base import Metric
 from albert_tf.tasks.kinds.classification import Classification
-from albert_tf.tasks.kinds.regression import (
-    Regression,
-    is_number,
-    parse_number,
-)
+from albert_tf.tasks.kinds.regression import Regression, is_number
 from albert_tf.tasks.metrics import scalar
 
 
@@ -50,12 +46,10 @@ class GlueFiles:
     """The files of a task of GLUE, read as they are downloaded.
 
     Attributes:
-        name: of the task.
-        labels: in the order of their numbers; none: the label is a number.
+        labels: of the task; none: they are numbers.
         files: by split.
     """
 
-    name: str
     labels: tuple[str, ...]
     files: Mapping[str, TableFile]
 
@@ -74,17 +68,13 @@ class GlueFiles:
 
         Raises:
             UserError: for a file that cannot be read; with its location, for
-                a line with too few fields and an unknown label.
+                a line with too few fields.
         """
         file = self.files[split]
         return self._read(os.path.join(data_dir, file.name), file, log)
 
     def read_gold(self, path: str) -> list[Example]:
-        """Returns the examples of a file with labels in the form of dev's.
-
-        Raises:
-            UserError: see `read`.
-        """
+        """Returns the examples of a file with labels in the form of dev's."""
         return self._read(path, self.files["dev"], lambda line: None)
 
     def _read(
@@ -92,7 +82,14 @@ class GlueFiles:
     ) -> list[Example]:
         rows = read_table(path, "download GLUE's own file.")
         if file.header:
-            self._check_header(rows.pop(0), file)
+            header = rows.pop(0)
+            column = len(header.fields) if file.label is None else file.label
+            name = "".join(header.fields[column:][:1]).strip()
+            require(
+                name not in self.labels and not is_number(name),
+                f"{header.location}: expected the columns' names, got an "
+                "example; download GLUE's own file.",
+            )
         require(bool(rows), f"{path} has no examples.")
         short = [row for row in rows if len(row.fields) < file.num_fields]
         if len(short) > file.max_short * len(rows):
@@ -113,37 +110,9 @@ class GlueFiles:
             label = None
             if file.label is not None:
                 label = row.fields[file.label].strip()
-                self.label_number(label, row.location)
             texts = tuple(row.fields[column] for column in file.texts)
             examples.append(Example(texts, label, row.location))
         return examples
-
-    def _check_header(self, header: Row, file: TableFile) -> None:
-        """Raises UserError for a file whose first line is an example."""
-        if file.label is None or len(header.fields) <= file.label:
-            return
-        label = header.fields[file.label].strip()
-        require(
-            label not in self.labels
-            and (bool(self.labels) or not is_number(label)),
-            f"{header.location}: expected the columns' names, got an example; "
-            "download GLUE's own file.",
-        )
-
-    def label_number(self, label: str, location: str) -> float:
-        """Returns a label's number, or the number that it is.
-
-        Raises:
-            UserError: with `location`, for an unknown label.
-        """
-        if not self.labels:
-            return parse_number(label, location)
-        if label not in self.labels:
-            raise UserError(
-                f"{location}: the label is {label[:60]!r}; {self.name} has "
-                f"{', '.join(self.labels)}."
-            )
-        return self.labels.index(label)
 
 
 def _split_files(
@@ -179,7 +148,7 @@ def _task(
     return Task(
         name=name,
         kind=Classification() if labels else Regression(),
-        reader=GlueFiles(name, labels, files),
+        reader=GlueFiles(labels, files),
         metrics=metrics,
         labels=labels,
         settings=settings,

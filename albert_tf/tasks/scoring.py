@@ -2,14 +2,13 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, cast
 
-import numpy as np
-
 from albert_tf.config import UserError, require
+from albert_tf.tasks.base import Task
 from albert_tf.tasks.catalog import TASKS, RaceFiles
-from albert_tf.tasks.examples import ChoiceExample, Question, listed
+from albert_tf.tasks.examples import ChoiceExample, Example, Question, listed
 from albert_tf.tasks.formats.json_values import (
     check,
     read_large_json,
@@ -19,7 +18,7 @@ from albert_tf.tasks.formats.race import LETTERS, read_race
 from albert_tf.tasks.formats.squad import read_squad
 from albert_tf.tasks.formats.tables import read_table
 from albert_tf.tasks.glue import GlueFiles
-from albert_tf.tasks.kinds.base import Kind, Metric
+from albert_tf.tasks.kinds.base import Kind
 from albert_tf.tasks.kinds.question_answering import AnswerableSpans, Spans
 from albert_tf.tasks.metrics import squad
 
@@ -75,7 +74,7 @@ def score(
         f"null_threshold={threshold} applies to null odds; give --null_odds.",
     )
     if isinstance(row.reader, GlueFiles):
-        return _score_glue(row.metrics, row.reader, gold, predictions)
+        return _score_glue(row, row.reader, gold, predictions)
     if isinstance(row.reader, RaceFiles):
         return _score_race(row.reader.levels, gold, predictions)
     return _score_squad(row.kind, gold, predictions, null_odds, threshold)
@@ -149,40 +148,38 @@ def _score_squad(
 
 
 def _score_glue(
-    metrics: Mapping[str, Metric],
-    reader: GlueFiles,
-    gold: str,
-    predictions: str,
+    task: Task, reader: GlueFiles, gold: str, predictions: str
 ) -> Score:
     examples = reader.read_gold(gold)
-    labels = np.array(
-        [reader.label_number(str(e.label), e.location) for e in examples]
-    )
-    predicted = np.empty(len(examples))
     header, *rows = read_table(predictions, "expected GLUE's predictions.")
     require(
         header.fields == ["index", "prediction"],
         f"{header.location}: expected the columns index and prediction, got "
         f"{', '.join(header.fields)[:60]!r}.",
     )
-    missing = {str(index): index for index in range(len(examples))}
+    given: dict[str, Example | None]
+    given = {str(index): None for index in range(len(examples))}
     for row in rows:
-        index, *rest = row.fields
-        if len(rest) != 1 or index not in missing:
+        index, *label = row.fields
+        if len(label) != 1 or index not in given or given[index]:
             raise UserError(
                 f"{row.location}: expected an index from 0 to "
                 f"{len(examples) - 1}, each once, a tab and a label, got "
                 f"{chr(9).join(row.fields)[:60]!r}."
             )
-        number = reader.label_number(rest[0].strip(), row.location)
-        predicted[missing.pop(index)] = number
+        given[index] = Example(("",), label[0].strip(), row.location)
+    missing = [index for index, example in given.items() if not example]
     require(
         not missing,
         f"{predictions}: {len(missing)} of {len(examples)} examples have no "
         f"prediction: {listed(missing)}.",
     )
+    labels, predicted = (
+        task.kind.label_ids(labelled, task.labels)
+        for labelled in (examples, list(given.values()))
+    )
     found = {
-        name: metric(labels, predicted) for name, metric in metrics.items()
+        name: metric(labels, predicted) for name, metric in task.metrics.items()
     }
     warnings = [
         f"{name} is not defined for these numbers, as where all labels or all "

@@ -264,7 +264,7 @@ def test_a_constant_prediction_is_reported(data_dir, pretrained, tmp_path):
             ["a\tx", "b\ty"],
             ["a\tz"],
             {},
-            r"dev.tsv:2: the label is 'z'; the model's labels are x, y",
+            r"dev.tsv:2: the label is 'z'; expected one of x, y",
         ),
         (
             ["a\tx", "b\ty"],

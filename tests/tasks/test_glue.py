@@ -73,11 +73,6 @@ def test_every_task_is_there_with_its_labels_in_order():
         *("CoLA", "SST-2", "MRPC", "STS-B", "QQP", "MNLI"),
         *("QNLI", "RTE", "WNLI", "AX"),
     ]
-    numbers = {
-        name: [task.reader.label_number(label, "") for label in task.labels]
-        for name, task in GLUE_TASKS.items()
-    }
-    assert all(n == list(range(len(n))) for n in numbers.values())
     of_three = ("contradiction", "entailment", "neutral")
     assert GLUE_TASKS["MNLI"].labels == GLUE_TASKS["AX"].labels == of_three
     assert GLUE_TASKS["RTE"].labels == ("entailment", "not_entailment")
@@ -159,22 +154,10 @@ def test_gold_files(tmp_path):
     [
         (
             "SST-2",
-            "h\th\ngood\t2\n",
-            ":2: the label is '2'; SST-2 has 0, 1",
-        ),
-        (
-            "SST-2",
             "h\th\ngood\n",
             ":2: expected at least 2 tab-.*, got 1; download GLUE",
         ),
-        (
-            "STS-B",
-            "h\n" + "a\t" * 9 + "good\n",
-            ":2: the label is 'good'; expected a number ",
-        ),
         ("WNLI", "h\n0\tA\t1\n", "at least 4 tab-separated fields, got 3"),
-        ("STS-B", "h\n" + "a\t" * 9 + "1_0\n", "the label is '1_0'; expected"),
-        ("STS-B", "h\n" + "a\t" * 9 + "1e999\n", "the label is '1e999'; exp"),
         ("SST-2", "h\th\n", "dev.tsv has no examples"),
         # The files of another task.
         ("QQP", "h\n1\t2\t3\ta\tb\n", ":2: expected at least 6 tab-.* got 5"),

@@ -121,7 +121,10 @@ def test_matthews_correlation(tmp_path, labels, predictions, correlation):
         ([("01", "1")], ":2: .*, got '01"),
         ([("9" * 5000, "1")], ":2: .*, got '9{60}'"),
         ([("0", "1"), ("0", "1")], ":3: .* once, .* got '0.t1'"),
-        ([("0", "yes")], ":2: the label is 'yes'; MRPC has 0, 1"),
+        (
+            [("0", "yes"), ("1", "1")],
+            ":2: the label is 'yes'; expected one of 0, 1",
+        ),
         ([("1", "1")], "1 of 2 examples have no prediction: 0"),
     ],
 )

@@ -120,6 +120,18 @@ class Kind(abc.ABC):
         """
         return []
 
+    def label_ids(
+        self, examples: Sequence[Any], labels: Sequence[str]
+    ) -> np.ndarray:
+        """Returns class ids, or numbers, `[examples]` or `[words of all]`.
+
+        0 where there is no label.
+
+        Raises:
+            UserError: with the example's location, for an unknown label.
+        """
+        raise NotImplementedError(f"{self.name} have no label ids.")
+
     @abc.abstractmethod
     def has_label(self, example: Any) -> bool:
         """Returns whether the gold label or answer is known."""
@@ -192,11 +204,8 @@ class Kind(abc.ABC):
     ) -> list[Any]:
         """Returns the scores of each example, from the head's outputs.
 
-        Args:
-            examples: of this kind.
-            features: theirs, made with training=False.
-            outputs: of the head; rows may end in padding.
-            config: maximal lengths.
+        `features` are made with training=False; rows of `outputs` may end in
+        padding.
         """
 
     def ensemble(self, members: Sequence[Sequence[Any]]) -> list[Any]:
@@ -208,10 +217,8 @@ class Kind(abc.ABC):
     def metric_names(
         self, metrics: Mapping[str, Metric], labels: Sequence[str]
     ) -> tuple[str, ...]:
-        """Returns the metrics that may select the best checkpoint.
-
-        The first is the default.
-        """
+        """Returns the metrics that may select the best model, the first by
+        default."""
         return tuple(metrics)
 
     @abc.abstractmethod
@@ -220,9 +227,8 @@ class Kind(abc.ABC):
     ) -> dict[str, float]:
         """Returns the metrics, with those of a trivial baseline.
 
-        Args:
-            answers: to labelled examples.
-            metrics: of the task; kinds with an official script ignore them.
+        The answers are to labelled examples; kinds with an official script
+        ignore the task's `metrics`.
         """
 
     def config_to_save(
@@ -254,13 +260,13 @@ class Kind(abc.ABC):
     def figure(self, answers: Answers) -> Figure:
         """Returns right and wrong predictions of labelled examples."""
 
-    @abc.abstractmethod
     def constant_prediction(self, answers: Answers) -> str | None:
         """Returns the one prediction that all of several examples have.
 
         None where predictions differ. A model that has diverged, or learned
         nothing, has one.
         """
+        return None
 
 
 def empty_text_warnings(

@@ -1,6 +1,5 @@
 """What kinds share that predict classes, of examples or of their words."""
 
-import abc
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,18 +26,6 @@ class ClassKind(Kind):
 
     Those of an example are `[classes]`, or `[words, classes]`.
     """
-
-    @abc.abstractmethod
-    def label_ids(
-        self, examples: Sequence[Any], labels: Sequence[str]
-    ) -> np.ndarray:
-        """Returns class ids, int32 `[examples]`, or `[words of all]`.
-
-        0 where there is no label.
-
-        Raises:
-            UserError: with the example's location, for an unknown label.
-        """
 
     def class_names(self, answers: Answers) -> Sequence[str]:
         """Returns the names of the classes."""

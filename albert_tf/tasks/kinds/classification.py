@@ -48,11 +48,7 @@ class Classification(TextKind, ClassKind):
     def label_ids(
         self, examples: Sequence[Example], labels: Sequence[str]
     ) -> np.ndarray:
-        """Returns label ids, int32 `[examples]`, 0 without a label.
-
-        Raises:
-            UserError: with the example's location, for an unknown label.
-        """
+        """Returns label ids, int32 `[examples]`, 0 without a label."""
         ids = {name: number for number, name in enumerate(labels)}
         found = [
             0 if e.label is None else ids.get(e.label, -1) for e in examples
@@ -61,7 +57,7 @@ class Classification(TextKind, ClassKind):
             wrong = examples[found.index(-1)]
             raise UserError(
                 f"{wrong.location}: the label is {str(wrong.label)[:60]!r}; "
-                f"the model's labels are {listed(labels, 12)}."
+                f"expected one of {listed(labels, 12)}."
             )
         return np.array(found, np.int32)
 

@@ -18,12 +18,7 @@ from albert_tf.tasks.kinds.base import (
     Outputs,
 )
 from albert_tf.tasks.kinds.span_answers import QuestionScores
-from albert_tf.tasks.kinds.span_windows import (
-    IN_NO_WINDOW,
-    NOT_OF_TOKENS,
-    find_answers,
-    window_features,
-)
+from albert_tf.tasks.kinds.span_windows import find_answers, window_features
 from albert_tf.tasks.metrics.squad import scores_v2, token_f1
 from albert_tf.text.tokenizer_base import Tokenizer
 
@@ -98,8 +93,7 @@ class Spans(Kind):
         if not missed.any():
             return []
         reasons = []
-        too_long = np.sum(lengths > longest)
-        if too_long:
+        if too_long := np.sum(lengths > longest):
             enough = np.quantile(
                 lengths[lengths > 0], 0.99, method="inverted_cdf"
             )
@@ -107,17 +101,13 @@ class Spans(Kind):
                 f"{too_long} longer than max_answer_length={longest} tokens "
                 f"({max(enough, longest)} has room for 99 %)"
             )
-        for code, reason in (
-            (
-                IN_NO_WINDOW,
-                "whole in no window that predicts from their first token "
+        if others := np.sum(lengths < 0):
+            reasons.append(
+                f"{others} not of whole tokens, or whole in no window that "
+                "predicts from their first token "
                 f"(max_seq_length={config.max_seq_length}, "
-                f"doc_stride={config.doc_stride})",
-            ),
-            (NOT_OF_TOKENS, "not in the paragraph, or a part of a token"),
-        ):
-            if code in lengths:
-                reasons.append(f"{np.sum(lengths == code)} {reason}")
+                f"doc_stride={config.doc_stride})"
+            )
         number, answered = missed.sum(), np.count_nonzero(lengths)
         first = examples[int(missed.argmax())].location
         return [
@@ -176,20 +166,50 @@ class Spans(Kind):
         found = []
         for rows in windows:
             spans = [
-                _spans_of_characters(
-                    self._pairs(row, features, outputs, config),
-                    row,
-                    features,
-                    config.max_answer_length,
-                )
-                for row in rows
+                self._spans(row, features, outputs, config) for row in rows
             ]
             starts, ends, scores = map(np.concatenate, zip(*spans, strict=True))
             best = span_answers.best_spans(
                 starts, ends, scores, config.n_best_size
             )
-            found.append(QuestionScores(best, self._no_answer(rows, outputs)))
+            no_answer = None
+            if "unanswerable_logits" in outputs:
+                # Where one window has an answer the paragraph has one.
+                logits = outputs["unanswerable_logits"]
+                no_answer = float(min(logits[row] for row in rows))
+            found.append(QuestionScores(best, no_answer))
         return found
+
+    def _spans(
+        self,
+        row: int,
+        features: Features,
+        outputs: Outputs,
+        config: FeatureConfig,
+    ) -> _Pairs:
+        """Returns first characters, those after the last, and scores
+        `[spans]`, of what can be an answer."""
+        first, last, scores = (
+            values.ravel()
+            for values in np.broadcast_arrays(
+                *self._pairs(row, features, outputs, config)
+            )
+        )
+        starts, ends, max_context = (
+            features.row(row, name)
+            for name in ("char_starts", "char_ends", "max_context")
+        )
+        valid = np.flatnonzero(
+            (first <= last)
+            & (last - first < config.max_answer_length)
+            # Beams may be in the padding.
+            & (last < len(starts))
+        )
+        valid = valid[max_context[first[valid]] == 1]
+        starts, ends = starts[first[valid]], ends[last[valid]]
+        # Not white space alone, nor up to the last [SEP], which ends at -1.
+        visible = starts < ends
+        return starts[visible], ends[visible], scores[valid][visible]
 
     def _pairs(
         self,
@@ -207,9 +227,6 @@ class Spans(Kind):
         first = np.argpartition(starts, -count)[-count:, None]
         last = np.argpartition(ends, -count)[-count:]
         return first, last, starts[first] + ends[last]
-
-    def _no_answer(self, rows: Sequence[int], outputs: Outputs) -> float | None:
-        return None
 
     def ensemble(
         self, members: Sequence[Sequence[QuestionScores]]
@@ -274,10 +291,6 @@ class Spans(Kind):
             {name: np.array(values) for name, values in groups.items()},
         )
 
-    def constant_prediction(self, answers: Answers) -> str | None:
-        """Returns None: answers are of their paragraphs."""
-        return None
-
 
 class AnswerableSpans(Spans):
     """A question may have no answer (SQuAD 2.0); examples are `Question`s."""
@@ -338,32 +351,3 @@ class AnswerableSpans(Spans):
         ):
             return "no answer"
         return None
-
-    def _no_answer(self, rows: Sequence[int], outputs: Outputs) -> float:
-        # Where one window has an answer the paragraph has one.
-        return float(min(outputs["unanswerable_logits"][row] for row in rows))
-
-
-def _spans_of_characters(
-    pairs: _Pairs, row: int, features: Features, max_answer_length: int
-) -> _Pairs:
-    """Returns first characters, those after the last, and scores `[spans]`,
-    of the pairs that can be an answer."""
-    first, last, scores = (
-        values.ravel() for values in np.broadcast_arrays(*pairs)
-    )
-    starts, ends, max_context = (
-        features.row(row, name)
-        for name in ("char_starts", "char_ends", "max_context")
-    )
-    valid = np.flatnonzero(
-        (first <= last)
-        & (last - first < max_answer_length)
-        # Beams may be in the padding.
-        & (last < len(starts))
-    )
-    valid = valid[max_context[first[valid]] == 1]
-    starts, ends = starts[first[valid]], ends[last[valid]]
-    # Not white space alone, nor up to the last [SEP], which ends at -1.
-    visible = starts < ends
-    return starts[visible], ends[visible], scores[valid][visible]

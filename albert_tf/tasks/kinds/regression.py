@@ -21,20 +21,6 @@ def is_number(label: str) -> bool:
     return bool(_NUMBER.fullmatch(label)) and abs(float(label)) <= _MAX_FLOAT32
 
 
-def parse_number(label: str, location: str) -> float:
-    """Returns the number that a label is.
-
-    Raises:
-        UserError: with `location`, for any other label.
-    """
-    if not is_number(label):
-        raise UserError(
-            f"{location}: the label is {label[:60]!r}; expected a number "
-            f"(up to {_MAX_FLOAT32:.2g})."
-        )
-    return float(label)
-
-
 class Regression(TextKind):
     """A number."""
 
@@ -45,17 +31,15 @@ class Regression(TextKind):
     def label_ids(
         self, examples: Sequence[Example], labels: Sequence[str]
     ) -> np.ndarray:
-        """Returns the numbers, float64 `[examples]`, 0 without a label.
-
-        Raises:
-            UserError: with the example's location, for any other label.
-        """
-        return np.array(
-            [
-                0.0 if e.label is None else parse_number(e.label, e.location)
-                for e in examples
-            ]
-        )
+        """Returns the numbers, float64 `[examples]`, 0 without a label."""
+        for example in examples:
+            if example.label is not None and not is_number(example.label):
+                raise UserError(
+                    f"{example.location}: the label is "
+                    f"{example.label[:60]!r}; expected a number (up to "
+                    f"{_MAX_FLOAT32:.2g})."
+                )
+        return np.array([float(example.label or 0) for example in examples])
 
     def scores(
         self,
@@ -99,7 +83,7 @@ class Regression(TextKind):
     ) -> tuple[dict[str, object], str, float]:
         error = 0.0
         if example.label is not None:
-            error = abs(scores - parse_number(example.label, example.location))
+            error = abs(scores - float(example.label))
         fields = {
             **text_fields(example.texts),
             "label": example.label,

@@ -20,11 +20,6 @@ _MIN_PARAGRAPH_TOKENS = 8
 
 _DECODING = ("char_starts", "char_ends", "max_context")
 
-# Answer lengths of questions whose gold answers cannot be predicted: none is
-# whole in the window that its first token is predicted from; none begins and
-# ends with tokens.
-IN_NO_WINDOW, NOT_OF_TOKENS = -1, -2
-
 
 def find_answers(
     questions: Sequence[Question],
@@ -229,7 +224,8 @@ def _answer_length(
 ) -> int:
     """Returns the length of the shortest span that matches a gold answer.
 
-    In tokens, of the spans that can be predicted; 0 without an answer.
+    In tokens, of the spans that can be predicted; -1 if none can be, 0 without
+    an answer.
     """
     if not question.answers:
         return 0
@@ -237,18 +233,19 @@ def _answer_length(
     limits = np.zeros(len(paragraph.ids), np.int64)
     for window in windows:
         window.of(limits)[window.max_context] = window.end
-    lengths = []
-    found = NOT_OF_TOKENS
-    for text in {answer.text.strip() for answer in question.answers}:
-        for start in _occurrences(text, question.context):
-            touched = paragraph.tokens((start, start + len(text)))
-            for first, last in _matches(
-                text, touched, question.context, paragraph
-            ):
-                found = IN_NO_WINDOW
-                if last < limits[first]:
-                    lengths.append(int(last - first + 1))
-    return min(lengths, default=found)
+    lengths = [
+        int(last - first + 1)
+        for text in {answer.text.strip() for answer in question.answers}
+        for start in _occurrences(text, question.context)
+        for first, last in _matches(
+            text,
+            paragraph.tokens((start, start + len(text))),
+            question.context,
+            paragraph,
+        )
+        if last < limits[first]
+    ]
+    return min(lengths, default=-1)
 
 
 def _matches(

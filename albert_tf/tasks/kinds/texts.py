@@ -1,6 +1,5 @@
 """Single texts and pairs as sequences of tokens."""
 
-import abc
 import dataclasses
 from collections.abc import Mapping, Sequence
 
@@ -91,16 +90,6 @@ class TextKind(Kind):
     takes = "a string, or two (on a line, with a tab between them)"
     label_type: type[np.generic]
 
-    @abc.abstractmethod
-    def label_ids(
-        self, examples: Sequence[Example], labels: Sequence[str]
-    ) -> np.ndarray:
-        """Returns label ids, or numbers, `[examples]`; 0 without a label.
-
-        Raises:
-            UserError: with the example's location, for any other label.
-        """
-
     def example(self, texts: tuple[str, ...], number: int) -> Example:
         """Returns the unlabelled example of a text or pair."""
         return Example(texts, None, f"text {number}")
@@ -116,11 +105,7 @@ class TextKind(Kind):
         return empty_text_warnings(examples, (e.texts for e in examples))
 
     def in_both_orders(self, examples: Sequence[Example]) -> list[Example]:
-        """Returns pairs, and after them each with its texts swapped.
-
-        Raises:
-            UserError: with the location of an example that is no pair.
-        """
+        """Returns pairs, and after them each with its texts swapped."""
         for example in examples:
             if len(example.texts) != 2:
                 raise UserError(

@@ -41,11 +41,7 @@ class TokenClassification(ClassKind):
     takes = "one string, of words with blanks between them"
 
     def example(self, texts: tuple[str, ...], number: int) -> WordsExample:
-        """Returns the words of a text, without tags.
-
-        Raises:
-            UserError: when there is none.
-        """
+        """Returns the words of a text, at least one, without tags."""
         words = texts[0].split()
         require(bool(words), f"Text {number} has no words.")
         return WordsExample(tuple(words), None, f"text {number}")
@@ -76,13 +72,7 @@ class TokenClassification(ClassKind):
     def label_ids(
         self, examples: Sequence[WordsExample], labels: Sequence[str]
     ) -> np.ndarray:
-        """Returns the ids of the tags, int32 `[words of all examples]`.
-
-        0 without tags.
-
-        Raises:
-            UserError: with the example's location, for an unknown tag.
-        """
+        """Returns the ids of the tags, int32 `[words of all examples]`."""
         ids = {label: number for number, label in enumerate(labels)}
         found: list[int] = []
         for example in examples:
@@ -113,9 +103,6 @@ class TokenClassification(ClassKind):
         Sequences are `input_ids`, `segment_ids`, `label_ids` and
         `label_weights`, 1 at each word's first sub-token and 0 elsewhere. For
         `scores` there is `word_numbers`, the word's number there, else -1.
-
-        Raises:
-            UserError: with the example's location, for an unknown tag.
         """
         pieces = _pieces_of_words(examples, tokenizer)
         room = config.max_seq_length - _SPECIAL_TOKENS

@@ -182,12 +182,11 @@ def reported(lengths, **settings):
 def test_answers_that_cannot_be_predicted_are_reported():
     assert reported([30] * 5) == []
     assert reported([0] * 5 + [1]) == []
-    assert reported([30, 0, 35, -2, -1, -1]) == [
+    assert reported([30, 0, 35, -1, -1, -1]) == [
         "4 of 5 gold answers (80.00%) cannot be predicted, the first place of "
-        "2: 1 longer than max_answer_length=30 tokens (35 has room for "
-        "99 %); 2 whole in no window that predicts from their "
-        "first token (max_seq_length=512, doc_stride=128); 1 not in the "
-        "paragraph, or a part of a token."
+        "2: 1 longer than max_answer_length=30 tokens (35 has room for 99 %); "
+        "3 not of whole tokens, or whole in no window that predicts from their "
+        "first token (max_seq_length=512, doc_stride=128)."
     ]
 
 

@@ -16,7 +16,6 @@ from question_fixtures import (
 )
 
 from albert_tf.config import FeatureConfig, UserError
-from albert_tf.tasks.kinds import span_windows
 from albert_tf.tasks.kinds.question_answering import AnswerableSpans, Spans
 from albert_tf.tasks.kinds.span_windows import find_answers
 from albert_tf.tasks.metrics.squad import normalize_answer
@@ -324,10 +323,10 @@ def test_lengths_of_answers_by_loop(words, stride, length, data):
         (["met in\n\nKöln", "Köln"], 2),
         # Without articles and punctuation.
         (["nobody came to the end."], 7),
-        (["ears"], span_windows.NOT_OF_TOKENS),
-        ([("Rome", 3)], span_windows.NOT_OF_TOKENS),
+        (["ears"], -1),
+        ([("Rome", 3)], -1),
         # Longer than every window.
-        (ANSWERS[-1:], span_windows.IN_NO_WINDOW),
+        (ANSWERS[-1:], -1),
     ],
 )
 def test_lengths_of_answers(answers, length):

@@ -44,34 +44,3 @@ def test_the_map_names_every_module_and_no_other():
     assert sorted(there - named) == []
     missing = [path for path in named if not (ROOT / path).is_file()]
     assert sorted(missing) == []
-
-
-def test_a_map_is_read():
-    text = """# Workspace
-
-## The map
-
-```
-first/
-  config.py        settings.py of old
-  room/            words: one.py (is, so) two.py
-                   three.py
-    four.py        a file.json; test_<module>.py
-second/            offline
-    five.py six.py what
-```
-
-## Commands
-
-seven.py
-"""
-    assert modules_named(map_section(text)) == {
-        "first/config.py",
-        "first/settings.py",
-        "first/room/one.py",
-        "first/room/two.py",
-        "first/room/three.py",
-        "first/room/four.py",
-        "second/five.py",
-        "second/six.py",
-    }

@@ -298,6 +298,7 @@ def test_static_shards_train_too(
         ),
         ({"vocab_size": 300}, "200 pieces and.*vocab_size=300"),
         ({"num_train_steps": 0}, "num_train_steps=0; pretraining needs"),
+        ({"optimizer": "sgd"}, "optimizer='sgd' is not one of lamb, adamw"),
         ({"phases": "8,4"}, "phases='8,4' must be a whole number"),
         ({"phases": "8"}, "phases=8 makes 8 steps, and num_train_steps is 12"),
     ],

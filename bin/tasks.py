@@ -83,6 +83,4 @@ def settings_of(
 
 def workers() -> int:
     """Returns the number of processes that build features."""
-    if hasattr(os, "sched_getaffinity"):  # not on macOS
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return len(os.sched_getaffinity(0))

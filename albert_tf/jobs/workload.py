@@ -30,15 +30,6 @@ class Workload:
         default_factory=OptimizerConfig
     )
 
-    @property
-    def shape(self) -> dict[str, int]:
-        """Returns the sizes of a batch, as arguments of accounting.py."""
-        return {
-            "batch_size": self.batch_size,
-            "seq_length": self.seq_length,
-            "num_predictions": self.num_predictions,
-        }
-
 
 def random_batch(work: Workload) -> dict[str, np.ndarray]:
     """Returns features and labels of pretraining, the same at every call.

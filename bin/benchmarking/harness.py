@@ -83,7 +83,6 @@ def run_stage(
 
     A result has the `values` of the rounds, their median, least and largest.
     """
-    workspace.notes.clear()
     stage = stage_class.prepare(workspace)
     if stage.fresh_process:
         cores = workspace.cores[: stage.max_cores]
@@ -98,7 +97,7 @@ def run_stage(
             values.setdefault((name, unit), []).append(value)
     return {
         "measures": stage.description,
-        "notes": [*workspace.notes, *notes],
+        "notes": notes,
         "results": [
             {
                 "name": name,

@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 _PACKAGES = (
@@ -26,8 +26,6 @@ Result = TypeVar("Result")
 
 def available_cores() -> list[int]:
     """Returns the usable logical CPUs, one of every physical core first."""
-    if not hasattr(os, "sched_getaffinity"):
-        return list(range(os.cpu_count() or 1))
     seen: set[str] = set()
     first, rest = [], []
     for cpu in sorted(os.sched_getaffinity(0)):
@@ -45,20 +43,6 @@ def _siblings(cpu: int) -> str:
     return str(cpu)
 
 
-@contextlib.contextmanager
-def pinned(cores: Sequence[int]) -> Iterator[None]:
-    """Pins this thread, and processes it starts, to `cores`, if possible."""
-    if not hasattr(os, "sched_setaffinity"):  # macOS
-        yield
-        return
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, cores)
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
-
-
 def in_fresh_process(
     cores: Sequence[int],
     function: Callable[..., Result],
@@ -70,13 +54,16 @@ def in_fresh_process(
     Also returns the seconds from the start of the process to its end.
     """
     begin = time.perf_counter()
-    with (
-        pinned(cores),
-        concurrent.futures.ProcessPoolExecutor(
+    before = os.sched_getaffinity(0)
+    # The process starts with this thread's cores, and NumPy's threads too.
+    os.sched_setaffinity(0, cores)
+    try:
+        with concurrent.futures.ProcessPoolExecutor(
             1, multiprocessing.get_context("spawn")
-        ) as pool,
-    ):
-        result = pool.submit(function, *args, **kwargs).result()
+        ) as pool:
+            result = pool.submit(function, *args, **kwargs).result()
+    finally:
+        os.sched_setaffinity(0, before)
     return result, time.perf_counter() - begin
 
 
@@ -88,7 +75,6 @@ def describe_machine() -> dict[str, Any]:
         "logical_cpus": os.cpu_count(),
         "usable_cpus": len(cores),
         "usable_cores": len({_siblings(cpu) for cpu in cores}),
-        "can_pin": hasattr(os, "sched_setaffinity"),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE")
         * os.sysconf("SC_PHYS_PAGES"),
         "load_average": [round(load, 2) for load in os.getloadavg()],

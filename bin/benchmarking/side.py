@@ -130,7 +130,13 @@ class OurSide(Side):
             ],
             jit_compile=training.xla,
         )
-        self.flops = self.flops_of(work)
+        self.flops = job_flops(
+            # The last block is computed at the positions that heads read.
+            work.model,
+            work,
+            num_predictions=work.num_predictions,
+            read_positions_only=True,
+        )
         how = training.precision + ", XLA" * training.xla
         self.does = {
             "train_step": f"{how}, {optimizer.optimizer.upper()}, gradients "
@@ -145,19 +151,6 @@ class OurSide(Side):
     @classmethod
     def variants(cls, work: Workload) -> tuple[str, ...]:
         return ("as set",)
-
-    @staticmethod
-    def flops_of(work: Workload) -> dict[str, int]:
-        """Returns the operations of each job.
-
-        The last block is computed at the positions that heads read.
-        """
-        return job_flops(
-            work.model,
-            work,
-            num_predictions=work.num_predictions,
-            read_positions_only=True,
-        )
 
     def train_step(self) -> float:
         return self.train_on(self._batch)

@@ -49,8 +49,7 @@ class TransformersSide(Side):
 
         self._torch = torch
         torch.manual_seed(work.training.seed)
-        if hasattr(os, "sched_getaffinity"):
-            torch.set_num_threads(len(os.sched_getaffinity(0)))
+        torch.set_num_threads(len(os.sched_getaffinity(0)))
         attention, way = variant.split(", ")
         self._device = "cuda" if torch.cuda.is_available() else "cpu"
         self._autocast = way == "autocast"

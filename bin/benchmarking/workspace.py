@@ -11,8 +11,8 @@ from albert_tf.config import (
     FeatureConfig,
     MaskingConfig,
     PretrainingDataConfig,
-    UserError,
     override,
+    require,
 )
 from albert_tf.jobs.workload import Workload
 from albert_tf.tasks.base import Task
@@ -43,7 +43,7 @@ class Workspace:
         task: whose examples fine-tuning is measured on; None: paragraphs of
             the corpus.
         examples: of the task.
-        notes: explanations of the current stage's measurements.
+        cores: to use.
     """
 
     directory: str
@@ -57,7 +57,6 @@ class Workspace:
     peers: Sequence[str] = ()
     task: Task | None = None
     examples: Sequence[Any] = ()
-    notes: list[str] = dataclasses.field(default_factory=list)
     cores: list[int] = dataclasses.field(
         default_factory=machine.available_cores
     )
@@ -69,7 +68,7 @@ class Workspace:
             return list(self.inputs)
         from data_prep.sample_corpus import build_sample_corpus
 
-        print("Collecting the docstrings of installed packages.", flush=True)
+        command_line.log("Collecting the docstrings of installed packages.")
         directory = os.path.join(self.directory, "corpus")
         with command_line.progress("files") as show:
             build_sample_corpus(
@@ -84,7 +83,7 @@ class Workspace:
             return self.tokenizer
         from data_prep.vocabulary import train_vocabulary
 
-        print(f"Training a vocabulary of {self.vocab_size} pieces.", flush=True)
+        command_line.log(f"Training a vocabulary of {self.vocab_size} pieces.")
         directory = os.path.join(self.directory, "vocabulary")
         train_vocabulary(
             (text for text, _ in self._paragraphs()),
@@ -114,7 +113,7 @@ class Workspace:
                 build_pretraining_data,
             )
 
-            print(f"Building {kind} shards to read.", flush=True)
+            command_line.log(f"Building {kind} shards to read.")
             build_pretraining_data(
                 self.corpus,
                 directory,
@@ -133,18 +132,14 @@ class Workspace:
         rate, _ = machine.in_fresh_process(
             self.cores, _ceiling_sequences, self.work
         )
-        self.notes.append(
+        command_line.log(
             f"Training at the ceiling would take {rate:.4g} sequences/s."
         )
         return rate
 
     @functools.cached_property
     def task_inputs(self) -> dict[str, Any]:
-        """Examples of fine-tuning and what is trained on them.
-
-        Raises:
-            UserError: for a corpus with less than two paragraphs.
-        """
+        """Examples of fine-tuning and what is trained on them."""
         from albert_tf.text.tokenizer import load_tokenizer
 
         if self.task:
@@ -158,11 +153,11 @@ class Workspace:
                 Example((text,), labels[number % 2], name)
                 for number, (text, name) in enumerate(paragraphs)
             ]
-            if len(examples) < 2:
-                raise UserError(
-                    f"{', '.join(self.corpus)}: too little text; measuring "
-                    "fine-tuning needs at least two paragraphs."
-                )
+            require(
+                len(examples) > 1,
+                f"{', '.join(self.corpus)}: too little text; measuring "
+                "fine-tuning needs at least two paragraphs.",
+            )
         tokenizer = load_tokenizer(self.tokenizer_dir)
         model = override(self.work.model, {"vocab_size": tokenizer.vocab_size})
         return {
@@ -178,7 +173,13 @@ class Workspace:
 def _ceiling_sequences(work: Workload) -> float:
     command_line.load_tensorflow()
     from albert_tf.cluster.matmul_rate import matmul_rate
-    from bin.benchmarking.side import OurSide
+    from albert_tf.modeling.accounting import training_flops
 
-    step = OurSide.flops_of(work)["train_step"]
-    return matmul_rate(work.training.precision) / step * work.batch_size
+    flops = training_flops(
+        work.model,
+        batch_size=work.batch_size,
+        seq_length=work.seq_length,
+        num_predictions=work.num_predictions,
+        read_positions_only=True,
+    )
+    return matmul_rate(work.training.precision) / flops * work.batch_size

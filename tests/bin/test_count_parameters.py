@@ -1,25 +1,16 @@
 """The program that counts: its tables, one model, mistakes."""
 
-import pathlib
 import re
-import subprocess
-import sys
+
+from program_runner import run_program
 
 from albert_tf.config import PRESETS
 from albert_tf.modeling.accounting import PAPER_TABLES
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-
-def count(*flags, status=0):
-    done = subprocess.run(
-        [sys.executable, "-m", "bin.count_parameters", *flags],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == status, done.stdout + done.stderr
-    return done.stdout if status == 0 else done.stderr
+def count(*flags):
+    done = run_program("count_parameters", *flags)
+    return done.error or done.stdout
 
 
 def cells(line):
@@ -73,12 +64,11 @@ def test_one_model_part_by_part():
 
 
 def test_user_errors_are_one_line():
-    assert count("--heads=qa", status=1).startswith(
+    assert count("--heads=qa").startswith(
         "count_parameters: head='qa' is not one of masked_lm, "
     )
-    assert f"<{'|'.join(PRESETS)}>" in count("--preset=huge", status=1)
-    said = count("--preset=base", "--hidden_size=770", status=1)
-    assert said == (
+    assert f"<{'|'.join(PRESETS)}>" in count("--preset=huge")
+    assert count("--preset=base", "--hidden_size=770") == (
         "count_parameters: hidden_size=770 is not a multiple of "
-        "num_attention_heads=12.\n"
+        "num_attention_heads=12."
     )

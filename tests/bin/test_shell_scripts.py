@@ -182,13 +182,12 @@ def ranges(file):
 
 
 def test_the_tests_run_with_the_same_tools_everywhere():
-    here, there = (
-        ranges("requirements-dev.txt"),
-        ranges("requirements-parity.txt"),
+    here, there = map(
+        ranges, ("requirements-dev.txt", "requirements-parity.txt")
     )
-    both = here.keys() & there.keys()
-    assert both == {"pytest", "pytest-xdist", "hypothesis"}
-    assert {n: here[n] for n in both} == {n: there[n] for n in both}
+    both = dict(here.items() & there.items())
+    assert both.keys() == here.keys() & there.keys()
+    assert both.keys() == {"pytest", "pytest-xdist", "hypothesis"}
 
 
 def test_gpus_need_the_same_packages_and_cuda():

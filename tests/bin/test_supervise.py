@@ -46,11 +46,9 @@ def counting(path, then):
     )
 
 
-@pytest.mark.parametrize("status", [0, 1, 17])
-def test_an_exit_status_that_no_restart_helps_is_returned(tmp_path, status):
-    script = counting(tmp_path / "runs", f"sys.exit({status})")
-    assert supervised(script=script) == (status, [])
-    assert (tmp_path / "runs").read_text() == "1"
+@pytest.mark.parametrize("status", [0, 1])
+def test_an_exit_status_that_no_restart_helps_is_returned(status):
+    assert supervised(script=f"raise SystemExit({status})") == (status, [])
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from albert_tf.interchange.model_directory import (
 )
 from albert_tf.jobs import training_job
 from albert_tf.jobs.evaluate import evaluate_pretrained
-from albert_tf.jobs.finetune import resolve_steps, run_finetuning
+from albert_tf.jobs.finetune import run_finetuning
 from albert_tf.jobs.task_evaluation import evaluate_task
 from albert_tf.modeling.models import AlbertForPretraining
 from albert_tf.tasks.catalog import TASKS
@@ -94,20 +94,25 @@ def config(**changes):
     )
 
 
-def run(data_dir, pretrained, run_dir, task=CLASSIFICATION, **options):
-    changes = {
-        name: options.pop(name)
-        for name in list(options)
-        if name not in ("runtime", "log")
-    }
-    initial = changes.pop("initial", None) or find_initial_weights(pretrained)
+def run(
+    data_dir,
+    pretrained,
+    run_dir,
+    task=CLASSIFICATION,
+    *,
+    initial=None,
+    runtime=None,
+    log=print,
+    **changes,
+):
     return run_finetuning(
         config(**changes),
         task,
         data_dir=str(data_dir),
         run_dir=str(run_dir),
-        initial=initial,
-        **options,
+        initial=initial or find_initial_weights(pretrained),
+        runtime=runtime,
+        log=log,
     )
 
 
@@ -131,14 +136,6 @@ def test_it_learns_beyond_the_majority_class(finished):
     assert written["config"]["training"]["num_train_steps"] == 60
     assert written["config"]["optimizer"]["num_warmup_steps"] == 6
     assert written["labels"] == ["land", "sea"]
-
-
-def test_steps_and_warm_up_given_outright():
-    settings = resolve_steps(
-        config(num_train_steps=7, num_warmup_steps=3), num_rows=1000
-    )
-    assert settings.training.num_train_steps == 7
-    assert settings.optimizer.num_warmup_steps == 3
 
 
 def test_evaluate_agrees_with_the_run(finished, data_dir):
@@ -182,14 +179,29 @@ def descriptions(monkeypatch):
     return found
 
 
-def test_an_extended_run_keeps_its_warm_up(
-    descriptions, data_dir, pretrained, tmp_path
+@pytest.mark.parametrize(
+    ("changes", "extended_to", "steps", "warm_up"),
+    [
+        # The warm-up stays a tenth of 60 steps.
+        ({}, 80, 80, 6),
+        ({"num_train_steps": 7, "num_warmup_steps": 3}, 0, 7, 3),
+    ],
+)
+def test_steps_and_warm_up_of_a_run(
+    descriptions,
+    data_dir,
+    pretrained,
+    tmp_path,
+    changes,
+    extended_to,
+    steps,
+    warm_up,
 ):
-    runtime = RuntimeConfig(extend_to_steps=80)
-    run(data_dir, pretrained, tmp_path, runtime=runtime)
+    runtime = RuntimeConfig(extend_to_steps=extended_to)
+    run(data_dir, pretrained, tmp_path, runtime=runtime, **changes)
     (description,) = descriptions
-    assert description["config"]["training"]["num_train_steps"] == 80
-    assert description["config"]["optimizer"]["num_warmup_steps"] == 6
+    assert description["config"]["training"]["num_train_steps"] == steps
+    assert description["config"]["optimizer"]["num_warmup_steps"] == warm_up
 
 
 @pytest.mark.slow
@@ -257,44 +269,37 @@ def test_a_constant_prediction_is_reported(data_dir, pretrained, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("train", "dev", "changes", "message"),
+    ("labels", "changes", "message"),
     [
-        (["a\tx", "b\tx"], ["a\tx"], {}, "one label only, 'x'"),
+        ("xxx", {}, "one label only, 'x'"),
         (
-            ["a\tx", "b\ty"],
-            ["a\tz"],
+            "xyz",
             {},
-            r"dev.tsv:2: the label is 'z'; expected one of x, y",
+            "dev.tsv:2: the label is 'z'; expected one of x, y",
         ),
+        ("xyx", {"max_seq_length": 64}, "max_seq_length=64 exceeds.*=32"),
         (
-            ["a\tx", "b\ty"],
-            ["a\tx"],
-            {"max_seq_length": 64},
-            "max_seq_length=64 exceeds.*=32",
-        ),
-        (
-            ["a\tx", "b\ty"],
-            ["a\tx"],
+            "xyx",
             {"num_train_epochs": 0.0},
             "num_train_steps and num_train_epochs are both 0",
         ),
         (
-            ["a\tx", "b\ty"],
-            ["a\tx"],
+            "xyx",
             {"steps_per_loop": 2, "padding": "bucket"},
             "steps_per_loop=2 needs batches of one width; give --padding=max",
         ),
         (
-            ["a\tx", "b\ty"],
-            ["a\tx"],
+            "xyx",
             {"best_metric": "f1"},
             "best_metric='f1' is not a metric of this job: expected one of "
             "accuracy, loss, macro_f1",
         ),
     ],
 )
-def test_user_errors(tmp_path, pretrained, train, dev, changes, message):
-    directory = write_task(tmp_path, train, dev)
+def test_user_errors(tmp_path, pretrained, labels, changes, message):
+    """With these labels of two training examples and one dev example."""
+    rows = [f"a\t{label}" for label in labels]
+    directory = write_task(tmp_path, rows[:2], rows[2:])
     with pytest.raises(UserError, match=message):
         run(directory, pretrained, tmp_path / "run", **changes)
     assert not (tmp_path / "run" / "config.json").exists()

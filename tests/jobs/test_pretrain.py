@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from pretraining_runs import (
+    build_shards,
     compile_nothing,
     lines_of,
     run,
@@ -19,21 +20,13 @@ from tensorboard.backend.event_processing.event_accumulator import (
     EventAccumulator,
 )
 
-from albert_tf.config import (
-    MaskingConfig,
-    PretrainingDataConfig,
-    RuntimeConfig,
-    UserError,
-    override,
-    to_dict,
-)
+from albert_tf.config import RuntimeConfig, UserError, override, to_dict
 from albert_tf.inputs.input_pipeline import PretrainingBatches
 from albert_tf.interchange.model_directory import find_initial_weights
 from albert_tf.jobs.pretrain import run_pretraining
 from albert_tf.rundir import monitor
 from albert_tf.rundir.event_file import tag
 from albert_tf.training import loop
-from data_prep.pretraining.pretraining_data import build_pretraining_data
 
 
 def test_artifacts(finished, small_config):
@@ -253,25 +246,6 @@ def test_shards_of_another_vocabulary_of_the_same_size(
             eval_data=[str(copy)],
             run_dir=str(tmp_path / "run"),
         )
-
-
-def build_shards(directory, documents, tokenizer_dir, **changes):
-    text = "\n\n".join("\n".join(sentences) for sentences in documents)
-    (directory / "text.txt").write_text(text, encoding="utf-8")
-    build_pretraining_data(
-        [str(directory / "text.txt")],
-        str(directory / "shards"),
-        tokenizer_dir=str(tokenizer_dir),
-        config=PretrainingDataConfig(
-            document_separator="blank_line",
-            sentence_splitter="newline",
-            max_seq_length=32,
-            eval_fraction=0.2,
-            **changes,
-        ),
-        masking=MaskingConfig(),
-    )
-    return str(directory / "shards")
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from albert_tf.config import MaskingConfig, ModelConfig, require
+from albert_tf.config import MaskingConfig, ModelConfig, lookup, require
 from albert_tf.records import counter_rng, masking
 from albert_tf.records import schemas as records
 from albert_tf.records.sentence_objectives import (
@@ -79,7 +79,11 @@ def check_shards(
 ) -> None:
     """Raises UserError when a model cannot read these shards."""
     metadata = shards.metadata
-    records.record_spec(metadata["record_kind"], shards.directory)
+    lookup(
+        records.RECORD_SPECS,
+        metadata["record_kind"],
+        f"{shards.directory}: record_kind",
+    )
     vocab_size = metadata["tokenizer"]["vocab_size"]
     require(
         vocab_size == config.vocab_size,

@@ -96,14 +96,8 @@ def shuffled_position(
     A Feistel network permutes the next power of two; what falls outside
     `size` is sent through again until it falls inside (cycle walking), which
     takes fewer than two passes on average. Nothing of length `size` is held.
-
-    Raises:
-        ValueError: if an index lies outside range(size).
     """
-    index = np.atleast_1d(np.asarray(index))
-    if index.size and (index.min() < 0 or index.max() >= size):
-        raise ValueError(f"An index lies outside range({size}).")
-    positions = _feistel(index.astype(np.uint64), size, key)
+    positions = _feistel(_as_uint64(index), size, key)
     outside = np.flatnonzero(positions >= size)
     while outside.size:
         positions[outside] = _feistel(positions[outside], size, key)

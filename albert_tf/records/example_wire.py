@@ -80,7 +80,7 @@ def _varints(
     largest = int(values.max(initial=0))
     if largest > _INT64_MAX or values.min(initial=0) < 0:
         raise ValueError(f"{name!r} has a value outside of 0 to 2**63 - 1.")
-    width = _varint_size(largest)
+    width = max(1, -(-largest.bit_length() // 7))
     if width == 1:
         return values.astype(np.uint8).tobytes(), ends
     parts, num_bytes = [], 0
@@ -147,7 +147,3 @@ def _varint(value: int) -> bytes:
         value >>= 7
     data.append(value)
     return bytes(data)
-
-
-def _varint_size(value: int) -> int:
-    return max(1, -(-value.bit_length() // 7))

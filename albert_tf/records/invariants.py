@@ -74,24 +74,12 @@ class Invariant:
 INVARIANTS: list[Invariant] = []
 
 
-def _invariant(
-    name: str,
-    *kinds: str,
-    of_original: bool = True,
-    needs_masking: bool = False,
-) -> Callable:
+def _invariant(name: str, *kinds: str, **options: bool) -> Callable:
     """Adds the decorated function to the table; without kinds, for both."""
 
     def add(broken: Callable[[ParsedBatch], Wrong]) -> Callable:
-        INVARIANTS.append(
-            Invariant(
-                name,
-                broken,
-                kinds or (DYNAMIC, STATIC),
-                of_original,
-                needs_masking,
-            )
-        )
+        of_kinds = kinds or (DYNAMIC, STATIC)
+        INVARIANTS.append(Invariant(name, broken, of_kinds, **options))
         return broken
 
     return add

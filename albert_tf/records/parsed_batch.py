@@ -19,7 +19,6 @@ from albert_tf.records.schemas import (
     RECORD_SPECS,
     Namer,
     parse_batch,
-    record_spec,
 )
 from albert_tf.records.sentence_objectives import (
     SENTENCE_OBJECTIVES,
@@ -118,7 +117,9 @@ def read_rules(
 
     masking = metadata.get("settings", {}).get("masking")
     return RecordRules(
-        kind=record_spec(entry("record_kind"), path).kind,
+        kind=lookup(
+            RECORD_SPECS, entry("record_kind"), f"{path}: record_kind"
+        ).kind,
         objective=lookup(
             SENTENCE_OBJECTIVES,
             entry("sentence_objective"),

@@ -79,21 +79,6 @@ RECORD_SPECS: dict[str, RecordSpec] = {
 }
 
 
-def record_spec(kind: Any, source: str) -> RecordSpec:
-    """Returns the row of RECORD_SPECS that a metadata.json names.
-
-    Raises:
-        UserError: naming `source`, for records of another kind, such as those
-            of a task.
-    """
-    if kind not in RECORD_SPECS:
-        raise UserError(
-            f"{source}: record_kind={kind!r} is not one of "
-            f"{', '.join(RECORD_SPECS)}, the kinds of pretraining records."
-        )
-    return RECORD_SPECS[kind]
-
-
 def serialize_batch(
     spec: RecordSpec, columns: Mapping[str, np.ndarray | Column]
 ) -> list[bytes]:
@@ -109,80 +94,19 @@ def serialize_batch(
             many of them each example has, `[batch]`.
 
     Raises:
-        ValueError: unless `columns` holds the features of `spec`, in their
-            types and lengths, and no negative integer.
+        ValueError: for a negative integer.
     """
-    names = {feature.name for feature in spec.features}
-    if set(columns) != names:
-        raise ValueError(
-            f"A {spec.kind} record has {sorted(names)}; given are "
-            f"{sorted(columns)}."
-        )
     stored: dict[str, Column] = {}
-    needed: dict[str | int, np.ndarray] = {}
     for feature in spec.features:
-        values, sizes = _as_column(feature, columns[feature.name])
-        if feature.length not in needed:
-            needed[feature.length] = _needed_sizes(feature, sizes)
-        _check_column(feature, values, sizes, needed[feature.length])
+        column = columns[feature.name]
+        if isinstance(column, np.ndarray):
+            sizes = np.full(len(column), column[:1].size)
+            column = column.reshape(-1), sizes
+        values, sizes = column
+        if feature.dtype == "float32":
+            values = values.astype(np.float32, copy=False)
         stored[feature.stored_name] = values, sizes
     return encode_examples(stored)
-
-
-def serialize(spec: RecordSpec, example: Mapping[str, Any]) -> bytes:
-    """Returns one example's bytes; see `serialize_batch`.
-
-    `example` maps every feature's name to a sequence of numbers.
-    """
-    columns = {name: np.asarray(example[name])[None] for name in example}
-    (serialized,) = serialize_batch(spec, columns)
-    return serialized
-
-
-def _as_column(feature: Feature, column: np.ndarray | Column) -> Column:
-    if isinstance(column, tuple):
-        values, sizes = np.asarray(column[0]), np.asarray(column[1])
-    else:
-        values = column.reshape(-1)
-        sizes = np.full(len(column), column[0].size if len(column) else 0)
-    if feature.dtype == "float32":
-        return values.astype(np.float32, copy=False), sizes
-    if values.dtype.kind not in "biu":
-        raise ValueError(f"{feature.name!r} has {values.dtype}, not integers.")
-    return values, sizes
-
-
-def _needed_sizes(feature: Feature, sizes: np.ndarray) -> np.ndarray:
-    """Returns the size of features of this length, by the first of them."""
-    if feature.length == TOKENS:
-        return sizes
-    padded = feature.length in (SEQUENCE, SLOTS)
-    length = sizes[:1].sum() if padded else feature.length
-    return np.full_like(sizes, length)
-
-
-def _check_column(
-    feature: Feature,
-    values: np.ndarray,
-    sizes: np.ndarray,
-    needed: np.ndarray,
-) -> None:
-    """Raises ValueError unless the sizes are those needed, and fit."""
-    if len(sizes) != len(needed):
-        raise ValueError(
-            f"{feature.name!r} has {len(sizes)} examples; another feature has "
-            f"{len(needed)}."
-        )
-    for number in np.flatnonzero((sizes != needed) | (sizes < 1)):
-        raise ValueError(
-            f"Example {number}: {feature.name!r} has {sizes[number]} values; "
-            f"expected {max(1, needed[number])}."
-        )
-    if sizes.sum() != len(values):
-        raise ValueError(
-            f"{feature.name!r} has {len(values)} values; its sizes add up to "
-            f"{sizes.sum()}."
-        )
 
 
 def parse_batch(
@@ -211,28 +135,33 @@ def parse_batch(
             one of another type or length or beyond int32; it names the
             record and the feature.
     """
-    lengths = {SEQUENCE: max_seq_length, SLOTS: num_slots}
+    lengths: dict[str | int, str | int] = {
+        SEQUENCE: max_seq_length,
+        SLOTS: num_slots,
+    }
     columns = parse_columns(spec, serialized, namer)
     num_tokens = columns["input_ids"][1]
     batch: dict[str, np.ndarray] = {}
+    in_use = np.arange(max_seq_length) < num_tokens[:, None]
     for feature in spec.features:
         values, sizes = columns[feature.stored_name]
-        if feature.length == TOKENS:
-            _check_sizes(feature, sizes, num_tokens, namer)
+        length = lengths.get(feature.length, feature.length)
+        needed = num_tokens if length == TOKENS else np.full_like(sizes, length)
+        _check_sizes(feature, sizes, needed, namer)
+        if length == TOKENS:
             _check_fit(num_tokens, max_seq_length, namer)
-            values = _narrow(feature, values, sizes, namer)
-            batch[feature.name] = _padded(values, sizes, max_seq_length)
+        values = _narrow(feature, values, sizes, namer)
+        if length == TOKENS:
+            rows = np.zeros(in_use.shape, values.dtype)
+            rows[in_use] = values
         else:
-            length = feature.length
-            if isinstance(length, str):
-                length = lengths[length]
-            _check_sizes(feature, sizes, np.full_like(sizes, length), namer)
-            values = _narrow(feature, values, sizes, namer)
-            shape = (-1,) if feature.length == 1 else (len(sizes), length)
-            batch[feature.name] = values.reshape(shape)
-    if "input_mask" not in batch:
-        mask = np.arange(max_seq_length) < num_tokens[:, None]
-        batch["input_mask"] = mask.astype(np.int32)
+            rows = (
+                values
+                if feature.length == 1
+                else values.reshape(-1, int(length))
+            )
+        batch[feature.name] = rows
+    batch.setdefault("input_mask", in_use.astype(np.int32))
     return batch
 
 
@@ -317,10 +246,3 @@ def _narrow(
             f"{values[index]}, which is beyond int32."
         )
     return narrow
-
-
-def _padded(values: np.ndarray, sizes: np.ndarray, width: int) -> np.ndarray:
-    """Returns flat `values` as rows of `width`, filled up with 0."""
-    rows = np.zeros((len(sizes), width), values.dtype)
-    rows[np.arange(width) < sizes[:, None]] = values
-    return rows

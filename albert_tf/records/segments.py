@@ -69,15 +69,6 @@ class Step(NamedTuple):
     resume: int
 
 
-class Chunk(NamedTuple):
-    """Tokens for a pair of segments: `begin` to `split` to `end`."""
-
-    begin: int
-    split: int
-    end: int
-    resume: int
-
-
 class DocumentCutter:
     """Cuts one document, with others from which segments may be taken.
 
@@ -159,20 +150,26 @@ class DocumentCutter:
             return 2 + int(draws.length * (self.max_tokens - 1))
         return self.max_tokens
 
-    def chunk(self, position: int, draws: Draws) -> Chunk:
-        """Returns the chunk for a pair that begins at `position`.
+    def chunk(self, position: int, draws: Draws) -> tuple[int, int, int, int]:
+        """Returns begin, split and end of a pair, and where the next begins.
 
-        It has as many whole sentences as the target length holds, at least
-        two. Where two are too long, the second is cut; a single one too long
-        for a chunk is cut and split in its middle. A sentence left alone at
-        the end of the document is joined with the text in front of it, which
-        so is in two instances.
+        It begins at `position` and has as many whole sentences as the target
+        length holds, at least two. Where two are too long, the second is cut;
+        a single one too long for a pair is cut and split in its middle. A
+        sentence left alone at the end of the document is joined with the text
+        in front of it, which so is in two instances.
         """
         borders, most = self.borders, self.max_tokens
         following = bisect.bisect_right(borders, position)
         left_alone = following == len(borders) - 1
         if left_alone and borders[-1] - position < most:
-            return self._last_chunk(position)
+            end = borders[-1]
+            begin = borders[bisect.bisect_left(borders, position) - 1]
+            if end - begin > most:
+                begin = end - most
+                starts = np.flatnonzero(self._word_starts[begin:position])
+                begin += int(starts[0]) if starts.size else 0
+            return begin, position, end, end
         target = self.target_length(draws)
         last = bisect.bisect_right(borders, position + target) - 1
         last = max(last, min(following + 1, len(borders) - 1))
@@ -189,17 +186,7 @@ class DocumentCutter:
         else:
             half = position + (end - position) // 2
             split = self._word_start_before(half, position)
-        return Chunk(position, split, end, end)
-
-    def _last_chunk(self, position: int) -> Chunk:
-        borders = self.borders
-        end = borders[-1]
-        begin = borders[bisect.bisect_left(borders, position) - 1]
-        if end - begin > self.max_tokens:
-            begin = end - self.max_tokens
-            starts = np.flatnonzero(self._word_starts[begin:position])
-            begin += int(starts[0]) if starts.size else 0
-        return Chunk(begin, position, end, end)
+        return position, split, end, end
 
     def run(self, position: int, draws: Draws) -> Span:
         """Returns a run of sentences from `position` on."""

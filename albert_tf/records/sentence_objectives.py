@@ -20,7 +20,7 @@ from albert_tf.records.segments import (
     pick,
     random_segment,
 )
-from albert_tf.records.targets import MASKED_LM, Target, sentence_target
+from albert_tf.records.targets import MASKED_LM, Target
 
 
 class Instance(NamedTuple):
@@ -143,7 +143,7 @@ SENTENCE_OBJECTIVES: dict[str, SentenceObjective] = {
             _sentence_order,
             label_words=("in order", "swapped"),
             targets=(
-                sentence_target(
+                Target(
                     title="sentence-order accuracy",
                     loss="sentence_order_loss",
                     accuracy="sentence_order_accuracy",
@@ -158,7 +158,7 @@ SENTENCE_OBJECTIVES: dict[str, SentenceObjective] = {
             _next_sentence,
             label_words=("B follows A", "B is random"),
             targets=(
-                sentence_target(
+                Target(
                     title="next-sentence accuracy",
                     loss="next_sentence_loss",
                     accuracy="next_sentence_accuracy",

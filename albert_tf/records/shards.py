@@ -17,7 +17,7 @@ import os
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -121,8 +121,6 @@ class ShardSet:
     def read(self, record_numbers: Iterable[int]) -> list[bytes]:
         """Returns the records with these numbers, in their order."""
         numbers = np.asarray(record_numbers, np.int64)
-        if numbers.size and not 0 <= numbers.min() <= numbers.max() < len(self):
-            raise IndexError(f"A record number is outside range({len(self)}).")
         shards = np.searchsorted(self._first, numbers, side="right") - 1
         return [
             os.pread(self._descriptors[shard], length, offset)
@@ -194,7 +192,15 @@ def open_shards(
             f"{shard.name!r}; expected a name within the directory.",
         )
     if pattern is not None:
-        _refuse_foreign(directory, pattern, splits)
+        known = {s["name"] for of in splits.values() for s in of["shards"]}
+        for name in files.listdir(directory or "."):
+            require(
+                name in known | {METADATA_NAME}
+                or not fnmatch.fnmatchcase(name, pattern),
+                f"{os.path.join(directory, name)} is not a shard that "
+                f"{METADATA_NAME} names; take a narrower pattern than "
+                f"{pattern!r}.",
+            )
         shards = [s for s in shards if fnmatch.fnmatchcase(s.name, pattern)]
         require(bool(shards), f"{path} names no shard of the split {split!r}.")
     return ShardSet(directory, shards, metadata, cache_dir)
@@ -227,23 +233,6 @@ def read_metadata(directory: str | os.PathLike[str]) -> dict[str, Any]:
         "Build the shards again.",
     )
     return metadata
-
-
-def _refuse_foreign(
-    directory: str, pattern: str, splits: Mapping[str, Any]
-) -> None:
-    """Raises UserError if the glob matches a file that is no known shard."""
-    known = {
-        shard["name"] for split in splits.values() for shard in split["shards"]
-    }
-    known.add(METADATA_NAME)
-    for name in files.listdir(directory or "."):
-        require(
-            name in known or not fnmatch.fnmatchcase(name, pattern),
-            f"{os.path.join(directory, name)} is not a shard that "
-            f"{METADATA_NAME} names; take a narrower pattern than "
-            f"{pattern!r}.",
-        )
 
 
 def _own_cache() -> str:

@@ -21,6 +21,10 @@ class Target:
         logits: name of the model output, `[..., classes]`.
         labels: name of the batch's feature, `[...]`.
         weights: name of the batch's feature, `[...]`.
+
+    The last four are by default those of the sentence head. They are the same
+    for every sentence objective, so that a model can be trained on with
+    another one.
     """
 
     title: str
@@ -28,10 +32,10 @@ class Target:
     accuracy: str
     baseline: str
     baseline_label: str
-    head: str
-    logits: str
-    labels: str
-    weights: str
+    head: str = "sentence_order"
+    logits: str = "sentence_order_logits"
+    labels: str = "sentence_order_labels"
+    weights: str = "example_weights"
 
 
 MASKED_LM = Target(
@@ -45,24 +49,3 @@ MASKED_LM = Target(
     labels="masked_lm_ids",
     weights="masked_lm_weights",
 )
-
-
-def sentence_target(
-    title: str, loss: str, accuracy: str, baseline: str, baseline_label: str
-) -> Target:
-    """Returns a target of the sentence head.
-
-    The head, its weights and the feature are the same for every sentence
-    objective, so that a model can be trained on with another one.
-    """
-    return Target(
-        title,
-        loss,
-        accuracy,
-        baseline,
-        baseline_label,
-        head="sentence_order",
-        logits="sentence_order_logits",
-        labels="sentence_order_labels",
-        weights="example_weights",
-    )

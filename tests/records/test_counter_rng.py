@@ -157,9 +157,3 @@ def test_every_order_of_few_occurs():
     # 100 of each are expected, with a standard deviation of 10.
     assert len(orders) == 24
     assert min(orders.values()) > 55 and max(orders.values()) < 145
-
-
-def test_an_index_outside_is_refused():
-    for index in ([-1], [5], [0, 5]):
-        with pytest.raises(ValueError, match=r"outside range\(5\)"):
-            counter_rng.shuffled_position(index, 5, counter_rng.key(1))

@@ -123,22 +123,6 @@ def test_shards_may_be_empty(tmp_path):
         assert shards.read([]) == []
 
 
-@pytest.mark.parametrize("number", [-1, 25])
-def test_a_number_out_of_range_is_refused(directory, number):
-    with (
-        open_shards(directory, "train") as shards,
-        pytest.raises(IndexError, match=r"range\(25\)"),
-    ):
-        shards.read([0, number])
-
-
-def test_a_record_can_be_located(directory):
-    with open_shards(directory, "train") as shards:
-        assert shards.location(12) == (
-            f"{directory}/train-00002-of-00003.tfrecord, record 1"
-        )
-
-
 def test_many_threads_read_the_same(directory):
     contents = numbered(25)
     wrong = []

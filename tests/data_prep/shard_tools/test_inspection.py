@@ -3,10 +3,11 @@ import re
 import shutil
 
 import pytest
+from pretraining_runs import serialize
 
 from albert_tf.config import MaskingConfig, UserError, to_dict
 from albert_tf.io.json_files import write_json
-from albert_tf.records.schemas import RECORD_SPECS, serialize
+from albert_tf.records.schemas import RECORD_SPECS
 from albert_tf.records.shards import shard_name, write_shard
 from albert_tf.text.wordpiece_tokenizer import WordPieceTokenizer
 from data_prep.shard_tools.inspection import inspect_shard

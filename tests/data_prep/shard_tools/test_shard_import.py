@@ -3,11 +3,12 @@ import os
 import numpy as np
 import pytest
 import tensorflow as tf
+from pretraining_runs import serialize
 
 from albert_tf.config import MaskingConfig, UserError
 from albert_tf.inputs.input_pipeline import PretrainingBatches
 from albert_tf.io.json_files import read_json
-from albert_tf.records.schemas import RECORD_SPECS, serialize
+from albert_tf.records.schemas import RECORD_SPECS
 from albert_tf.records.shards import open_shards, read_metadata
 from albert_tf.text.tokenizer import load_tokenizer
 from data_prep.shard_tools import shard_import

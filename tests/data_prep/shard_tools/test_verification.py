@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pretraining_runs import serialize
 
 from albert_tf.config import (
     MaskingConfig,
@@ -17,7 +18,7 @@ from albert_tf.config import (
 from albert_tf.io.json_files import write_json
 from albert_tf.records.invariants import INVARIANTS, invariants_for
 from albert_tf.records.parsed_batch import ParsedBatch, RecordRules
-from albert_tf.records.schemas import RECORD_SPECS, parse_batch, serialize
+from albert_tf.records.schemas import RECORD_SPECS, parse_batch
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.records.shards import describe_tokenizer, shard_name, write_shard
 from data_prep.corpus.reading import UnitDocument

@@ -7,7 +7,6 @@ import dataclasses
 import itertools
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -61,7 +60,17 @@ def inspect_shard(
         "shards/train-00000-of-00001.tfrecord.",
     )
     rules = _rules(path, tokenizer_dir, masking)
-    yield _legend(path, rules)
+    legend = (
+        f"{path}: {rules.kind} records of at most {rules.max_seq_length} "
+        "tokens.\n[word→[MASK]] is hidden, [word→other] is replaced, "
+        "[word=word] is kept and to be predicted all the same."
+    )
+    if rules.kind == DYNAMIC:
+        legend += (
+            "\nThe masks are one draw of many: every reading of a record "
+            "draws anew."
+        )
+    yield legend
     records = itertools.islice(read_records(path), num_records)
     first = 0
     while serialized := list(itertools.islice(records, _BATCH)):
@@ -78,9 +87,13 @@ def _rules(
     masking: MaskingConfig,
 ) -> RecordRules:
     """Returns the records' form, by metadata.json or by the first record."""
-    directory = os.path.dirname(path)
-    metadata = _metadata_naming(path)
-    if metadata is None:
+    directory, name = os.path.split(path)
+    metadata, named = {}, set()
+    if os.path.exists(os.path.join(directory, METADATA_NAME)):
+        metadata = read_metadata(directory)
+        splits = metadata["splits"].values()
+        named = {shard["name"] for split in splits for shard in split["shards"]}
+    if name not in named:
         require(
             tokenizer_dir is not None,
             f"{path} is not named in a {METADATA_NAME} beside it; give the "
@@ -97,36 +110,6 @@ def _rules(
         masking=masking,
         num_slots=masking.prediction_slots(rules.max_seq_length),
     )
-
-
-def _metadata_naming(path: str) -> dict[str, Any] | None:
-    """Returns the metadata.json that names the shard, None if there is none."""
-    directory, name = os.path.split(path)
-    if not os.path.exists(os.path.join(directory, METADATA_NAME)):
-        return None
-    metadata = read_metadata(directory)
-    named = {
-        shard["name"]
-        for split in metadata["splits"].values()
-        for shard in split["shards"]
-    }
-    return metadata if name in named else None
-
-
-def _legend(path: str, rules: RecordRules) -> str:
-    """Returns what the reader of the other blocks must know."""
-    lines = [
-        f"{path}: {rules.kind} records of at most {rules.max_seq_length} "
-        "tokens.",
-        "[word→[MASK]] is hidden, [word→other] is replaced, [word=word] is "
-        "kept and to be predicted all the same.",
-    ]
-    if rules.kind == DYNAMIC:
-        lines.append(
-            "The masks are one draw of many: every reading of a record draws "
-            "anew."
-        )
-    return "\n".join(lines)
 
 
 def _masked_batch(
@@ -172,10 +155,18 @@ def _describe(
             strict=True,
         )
     )
+    label = int(record["sentence_order_label"])
+    words = _ORIGINAL_LABELS
+    if rules.objective is not None:
+        words = rules.objective.label_words
+    room = f", room for {rules.num_slots}"
+    if rules.masking is not None:
+        budget = max(1, round(rules.masking.masked_lm_prob * length))
+        room = f" of a budget of {min(rules.num_slots, budget)}"
     facts = [
         f"{length} tokens, {rules.max_seq_length - length} of padding",
-        _label(int(record["sentence_order_label"]), rules),
-        _masked_of_budget(int(used.sum()), length, rules),
+        words[label] if 0 <= label < len(words) else f"label {label}",
+        f"{used.sum()} masked{room}",
     ]
     lines = [f"record {number}: {'; '.join(filter(None, facts))}"]
     for segment, name in enumerate("AB"):
@@ -184,20 +175,6 @@ def _describe(
             text = _text(record["input_ids"], positions, masked_ids, rules)
             lines.append(f"  {name}: {text}")
     return "\n".join(lines)
-
-
-def _label(label: int, rules: RecordRules) -> str:
-    words = _ORIGINAL_LABELS
-    if rules.objective is not None:
-        words = rules.objective.label_words
-    return words[label] if 0 <= label < len(words) else f"label {label}"
-
-
-def _masked_of_budget(masked: int, length: int, rules: RecordRules) -> str:
-    if rules.masking is None:
-        return f"{masked} masked, room for {rules.num_slots}"
-    share = max(1, round(rules.masking.masked_lm_prob * length))
-    return f"{masked} masked of a budget of {min(rules.num_slots, share)}"
 
 
 def _text(

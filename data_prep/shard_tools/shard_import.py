@@ -10,7 +10,7 @@ import glob
 import itertools
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from albert_tf.config import UserError, lookup, require
@@ -23,7 +23,7 @@ from albert_tf.records.parsed_batch import (
     ParsedBatch,
     RecordRules,
 )
-from albert_tf.records.schemas import RECORD_SPECS, Namer, parse_columns
+from albert_tf.records.schemas import RECORD_SPECS, parse_columns
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.records.shards import (
     FORMAT_VERSION,
@@ -82,8 +82,12 @@ def import_shards(
         "output directory.",
     )
     tokenizer = load_tokenizer(tokenizer_dir)
-    lengths = _common_lengths(files)
-    rules = RecordRules(STATIC, objective, *lengths, None, tokenizer)
+    lengths = []
+    for name, paths in files.items():
+        of_split = [found for p in paths if (found := read_lengths(p))]
+        require(bool(of_split), f"The split {name} has no records: {paths[0]}.")
+        lengths += of_split
+    rules = RecordRules(STATIC, objective, *lengths[0], None, tokenizer)
     try:
         with new_directory(output_dir) as temporary:
             splits, statistics = {}, {}
@@ -124,18 +128,18 @@ def _files_by_split(
 ) -> dict[str, list[str]]:
     """Returns the sorted files of each split."""
     files = {split: _list_files(inputs)}
-    if not eval_inputs:
-        return files
-    require(
-        split != "eval",
-        "split='eval' and eval_inputs were both given; give one of them.",
-    )
-    files["eval"] = _list_files(eval_inputs)
-    both = set.intersection(
-        *(set(map(os.path.realpath, paths)) for paths in files.values())
-    )
-    for path in sorted(both):
-        raise UserError(f"{path} is in the input and the evaluation input.")
+    if eval_inputs:
+        require(
+            split != "eval",
+            "split='eval' and eval_inputs were both given; give one of them.",
+        )
+        of_train = set(map(os.path.realpath, files[split]))
+        files["eval"] = _list_files(eval_inputs)
+        for path in files["eval"]:
+            require(
+                os.path.realpath(path) not in of_train,
+                f"{path} is in the input and the evaluation input.",
+            )
     return files
 
 
@@ -175,8 +179,9 @@ def read_lengths(path: str) -> tuple[int, int] | None:
     columns = parse_columns(RECORD_SPECS[STATIC], [record], namer)
     missing = [name for name, (_, sizes) in columns.items() if not sizes[0]]
     if missing:
+        ours = parse_columns(RECORD_SPECS[DYNAMIC], [record], namer)
         require(
-            not _is_dynamic(record, namer),
+            not all(sizes[0] for _, sizes in ours.values()),
             f"{namer(0)} is one of ours, of the kind dynamic; "
             "google-research/albert writes static ones. Leave the shard in "
             "its directory: training reads that as it is.",
@@ -190,28 +195,6 @@ def read_lengths(path: str) -> tuple[int, int] | None:
         for name in ("input_ids", "masked_lm_positions")
     )
     return num_tokens, num_slots
-
-
-def _is_dynamic(record: bytes, namer: Namer) -> bool:
-    """Returns whether a record has every feature of our dynamic ones."""
-    columns = parse_columns(RECORD_SPECS[DYNAMIC], [record], namer)
-    return all(sizes[0] for _, sizes in columns.values())
-
-
-def _common_lengths(files: Mapping[str, Sequence[str]]) -> tuple[int, int]:
-    """Returns max_seq_length and P of the first record of all.
-
-    Raises:
-        UserError: for a file of another schema, a split without records.
-    """
-    found = []
-    for split, paths in files.items():
-        of_split = [lengths for p in paths if (lengths := read_lengths(p))]
-        require(
-            bool(of_split), f"The split {split} has no records: {paths[0]}."
-        )
-        found += of_split
-    return found[0]
 
 
 def _write_split(

@@ -14,7 +14,7 @@ import math
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +32,7 @@ from albert_tf.records.parsed_batch import (
     RecordRules,
     read_rules,
 )
+from albert_tf.records.schemas import Namer
 from albert_tf.records.shards import (
     METADATA_NAME,
     TOKENIZER_DIRECTORY,
@@ -184,14 +185,6 @@ class VerificationReport:
         return lines
 
 
-class _ShardResult(NamedTuple):
-    """What reading a shard has found."""
-
-    failures: Failures
-    counts: Counter[str]
-    digests: np.ndarray  # [records] uint64, equal for equal records
-
-
 def verify_directory(
     directory: str | os.PathLike[str], progress: Progress = no_progress
 ) -> VerificationReport:
@@ -217,33 +210,58 @@ def verify_directory(
         report.ours_only.update(
             row.name for row in (*INVARIANTS, *SHARES) if not row.of_original
         )
-    _check_tokenizer(report, metadata, rules)
+    described = metadata.get("tokenizer", {})
+    for name, value in describe_tokenizer(rules.tokenizer).items():
+        if value != described.get(name):
+            example = (
+                f"{name}: {value!r} in {TOKENIZER_DIRECTORY}, "
+                f"{described.get(name)!r} in {METADATA_NAME}"
+            )
+            report.failures.add(TOKENIZER, [example])
     _check_names(report, splits)
     invariants = invariants_for(rules)
-    report.checks.extend([CHECKSUMS, SCHEMA, *(row.name for row in invariants)])
+    report.checks.extend(
+        [TOKENIZER, SHARDS, STRAY_SHARDS, CHECKSUMS, SCHEMA]
+        + [row.name for row in invariants]
+    )
     total = sum(info.num_records for infos in splits.values() for info in infos)
+    lock, done = threading.Lock(), 0
     with (
         progress("records") as show,
         # NumPy and TensorFlow let other threads work beside them.
         concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool,
     ):
+
+        def add_to_shown(number: int) -> None:
+            nonlocal done
+            with lock:
+                done += number
+                show(done, total)
+
         check = functools.partial(
-            _check_shard,
-            rules=rules,
-            invariants=invariants,
-            count=_shared_counter(lambda done: show(done, total)),
+            _check_shard, rules=rules, invariants=invariants, count=add_to_shown
         )
         for split, infos in splits.items():
             paths = [os.path.join(directory, info.name) for info in infos]
             results = list(pool.map(check, paths))
-            _check_files(report, split)
-            for result in results:
-                report.failures.merge(result.failures)
-            digests = np.concatenate([r.digests for r in results])
+            try:
+                open_shards(directory, split).close()
+            except UserError as error:
+                report.failures.add(SHARDS, [str(error)])
+            for failures, _, _ in results:
+                report.failures.merge(failures)
+            digests = np.concatenate([digests for _, _, digests in results])
             report.num_records[split] = len(digests)
-            counts = sum((result.counts for result in results), Counter())
+            counts = sum((counts for _, counts, _ in results), Counter())
             statistics = metadata.get("statistics", {}).get(split, {})
-            _check_statistics(report, split, counts, statistics)
+            report.checks.append(STATISTICS)
+            for name, count in counts.items():
+                if statistics.get(name, count) != count:
+                    example = (
+                        f"{split}: {name} {statistics[name]} in "
+                        f"{METADATA_NAME}, {count} in the records"
+                    )
+                    report.failures.add(STATISTICS, [example])
             _check_shares(report, split, counts, statistics, rules)
             # Not a check: short documents of the same text make equal records.
             repeated = len(digests) - len(np.unique(digests))
@@ -276,25 +294,10 @@ def _named_shards(
         ) from None
 
 
-def _check_tokenizer(
-    report: VerificationReport, metadata: Mapping[str, Any], rules: RecordRules
-) -> None:
-    report.checks.append(TOKENIZER)
-    described = metadata.get("tokenizer", {})
-    for name, value in describe_tokenizer(rules.tokenizer).items():
-        if value != described.get(name):
-            example = (
-                f"{name}: {value!r} in {TOKENIZER_DIRECTORY}, "
-                f"{described.get(name)!r} in {METADATA_NAME}"
-            )
-            report.failures.add(TOKENIZER, [example])
-
-
 def _check_names(
     report: VerificationReport, splits: Mapping[str, Sequence[ShardInfo]]
 ) -> None:
     """Looks for shards with other names than they should have."""
-    report.checks.extend([SHARDS, STRAY_SHARDS])
     named = set()
     for split, infos in splits.items():
         for number, info in enumerate(infos):
@@ -309,139 +312,74 @@ def _check_names(
             report.failures.add(STRAY_SHARDS, [path])
 
 
-def _check_files(report: VerificationReport, split: str) -> None:
-    """Compares a split's files with metadata.json."""
-    try:
-        open_shards(report.directory, split).close()
-    except UserError as error:
-        report.failures.add(SHARDS, [str(error)])
-
-
-def _shared_counter(show: Callable[[int], None]) -> Callable[[int], None]:
-    """Returns a function that adds to a sum and shows it, from any thread."""
-    lock, done = threading.Lock(), 0
-
-    def add(count: int) -> None:
-        nonlocal done
-        with lock:
-            done += count
-            show(done)
-
-    return add
-
-
 def _check_shard(
     path: str,
     *,
     rules: RecordRules,
     invariants: Sequence[Invariant],
     count: Callable[[int], None],
-) -> _ShardResult:
-    """Reads a shard to its end, or to where it is damaged."""
+) -> tuple[Failures, Counter[str], np.ndarray]:
+    """Reads a shard to its end, or to where it is damaged.
+
+    Returns the failures, the counts, and 64 bits for each record; two that
+    differ may not share them: among ten million records the chance that any
+    two do is 3 in a million.
+    """
     failures, counts = Failures(), Counter[str]()
-    digests = [np.zeros(0, np.uint64)]
+    digests = bytearray()
     records = read_records(path)
-    first = 0
-    while serialized := _next_records(records, failures):
-        numbers, columns = _parse(serialized, path, first, rules, failures)
+    while True:
+        serialized = []
+        try:
+            serialized.extend(itertools.islice(records, _BATCH))
+        except UserError as error:
+            failures.add(CHECKSUMS, [str(error)])
+        if not serialized:
+            break
+        namer = functools.partial(_name, path, len(digests) // 8)
+        numbers, columns = _parse(serialized, namer, rules, failures)
         if numbers:
             batch = ParsedBatch(columns, rules)
             for row in invariants:
-                _judge(row, batch, path, numbers, failures)
+                wrong = row.broken(batch)
+                broken = wrong.records()
+                examples = (
+                    f"{namer(numbers[n])}: {wrong.describe(n)}" for n in broken
+                )
+                if len(broken):
+                    failures.add(row.name, examples, len(broken))
             counts.update(batch.counts())
-        digests.append(_digests(serialized))
+        for record in serialized:
+            digests += hashlib.blake2b(record, digest_size=8).digest()
         count(len(serialized))
-        first += len(serialized)
-    return _ShardResult(failures, counts, np.concatenate(digests))
+    return failures, counts, np.frombuffer(digests, "<u8")
 
 
-def _next_records(records: Iterator[bytes], failures: Failures) -> list[bytes]:
-    """Returns the next records, none where the file ends or is damaged."""
-    batch = []
-    try:
-        for record in itertools.islice(records, _BATCH):
-            batch.append(record)
-    except UserError as error:
-        failures.add(CHECKSUMS, [str(error)])
-    return batch
+def _name(path: str, first: int, number: int) -> str:
+    return f"{path}, record {first + number}"
 
 
 def _parse(
     serialized: Sequence[bytes],
-    path: str,
-    first: int,
+    namer: Namer,
     rules: RecordRules,
     failures: Failures,
-) -> tuple[list[int], dict[str, np.ndarray]]:
+) -> tuple[Sequence[int], dict[str, np.ndarray]]:
     """Returns the numbers of the records that can be parsed, and these."""
-
-    def parse(numbers: Sequence[int]) -> dict[str, np.ndarray]:
-        return rules.parse(
-            [serialized[number - first] for number in numbers],
-            lambda index: f"{path}, record {numbers[index]}",
-        )
-
-    numbers = list(range(first, first + len(serialized)))
     try:
-        return numbers, parse(numbers)
+        return range(len(serialized)), rules.parse(serialized, namer)
     except UserError:
         pass
     # One by one shows all that fail.
     sound = []
-    for number in numbers:
+    for number, record in enumerate(serialized):
         try:
-            parse([number])
+            rules.parse([record], lambda _, number=number: namer(number))
             sound.append(number)
         except UserError as error:
             failures.add(SCHEMA, [str(error)])
-    return sound, parse(sound) if sound else {}
-
-
-def _judge(
-    row: Invariant,
-    batch: ParsedBatch,
-    path: str,
-    numbers: Sequence[int],
-    failures: Failures,
-) -> None:
-    """Adds the records of a batch that break an invariant."""
-    wrong = row.broken(batch)
-    records = wrong.records()
-    if len(records):
-        examples = (
-            f"{path}, record {numbers[n]}: {wrong.describe(n)}" for n in records
-        )
-        failures.add(row.name, examples, len(records))
-
-
-def _digests(serialized: Sequence[bytes]) -> np.ndarray:
-    """Returns 64 bits for each record; two that differ may not share them.
-
-    Among ten million records the chance that any two do is 3 in a million.
-    """
-    return np.frombuffer(
-        b"".join(
-            hashlib.blake2b(record, digest_size=8).digest()
-            for record in serialized
-        ),
-        "<u8",
-    )
-
-
-def _check_statistics(
-    report: VerificationReport,
-    split: str,
-    counts: Mapping[str, int],
-    statistics: Mapping[str, Any],
-) -> None:
-    report.checks.append(STATISTICS)
-    for name, count in counts.items():
-        if statistics.get(name, count) != count:
-            example = (
-                f"{split}: {name} {statistics[name]} in {METADATA_NAME}, "
-                f"{count} in the records"
-            )
-            report.failures.add(STATISTICS, [example])
+    good = [serialized[number] for number in sound]
+    return sound, rules.parse(good, namer) if good else {}
 
 
 def _check_shares(

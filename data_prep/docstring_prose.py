@@ -197,16 +197,6 @@ def _blocks(lines: list[str]) -> list[list[str]]:
     return blocks
 
 
-def _is_code(block: list[str]) -> bool:
-    return 2 * sum(bool(_CODE.match(line)) for line in block) >= len(block)
-
-
-def _plain_text(text: str) -> str:
-    for pattern, replacement in _INLINE:
-        text = pattern.sub(replacement, text)
-    return text.strip()
-
-
 def split_sentences(paragraph: str) -> list[str]:
     """Returns the sentences, by a simple rule that is right nearly always."""
     return _BOUNDARY.split(paragraph)
@@ -241,11 +231,14 @@ def prose_paragraphs(docstring: str) -> list[str]:
         in_table = bool(_TABLE_TITLE.fullmatch(title))
         _drop_markup(body)
         for block in _blocks(body):
-            if _is_code(block):
+            if 2 * sum(bool(_CODE.match(line)) for line in block) >= len(block):
                 continue
+            text = " ".join(block)
+            for pattern, replacement in _INLINE:
+                text = pattern.sub(replacement, text)
             kept = [
                 sentence
-                for sentence in split_sentences(_plain_text(" ".join(block)))
+                for sentence in split_sentences(text.strip())
                 if _reads_as_prose(sentence)
                 and (not in_table or _VERB.search(sentence))
             ]

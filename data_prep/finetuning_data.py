@@ -78,7 +78,13 @@ def build_finetuning_data(
         UserError: for files that are wrong, an output directory that is not
             empty, and more shards than records; nothing is written then.
     """
-    _check_empty(output_dir)
+    names = files.listdir(output_dir) if files.exists(output_dir) else []
+    # Even shards without an account may be somebody's.
+    require(
+        not names,
+        f"{output_dir} holds {', '.join(names[:1])}; name an empty "
+        "--output_dir, or remove it.",
+    )
     splits = list(splits) or [TRAIN, *task.evaluated.values()]
     tokenizer = load_tokenizer(tokenizer_dir)
     examples = {split: task.read(data_dir, split, log) for split in splits}
@@ -137,16 +143,6 @@ def build_finetuning_data(
     return metadata
 
 
-def _check_empty(output_dir: str) -> None:
-    names = files.listdir(output_dir) if files.exists(output_dir) else []
-    # Even shards without an account may be somebody's.
-    require(
-        not names,
-        f"{output_dir} holds {names[0] if names else ''}; name an empty "
-        "--output_dir, or remove it.",
-    )
-
-
 def _write(
     output_dir: str,
     split: str,
@@ -157,13 +153,13 @@ def _write(
 ) -> dict[str, Any]:
     """Writes a split and returns its entry of metadata.json."""
     if not num_shards:
-        (first,) = _records(features, order[:1], 0, max_seq_length)
+        first = next(_records(features, order, range(1), max_seq_length))
         num_shards = math.ceil(len(first) * len(order) / _SHARD_BYTES)
     edges = np.linspace(0, len(order), num_shards + 1).astype(np.int64)
     shards = [
         write_shard(
             os.path.join(output_dir, shard_name(split, shard, num_shards)),
-            _all_records(features, order, range(start, end), max_seq_length),
+            _records(features, order, range(start, end), max_seq_length),
         )
         for shard, (start, end) in enumerate(
             zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
@@ -175,29 +171,24 @@ def _write(
     }
 
 
-def _all_records(
+def _records(
     features: Features, order: np.ndarray, numbers: range, max_seq_length: int
 ) -> Iterator[bytes]:
+    """Yields the records of these numbers."""
     for start in range(numbers.start, numbers.stop, _BATCH):
         rows = order[start : min(start + _BATCH, numbers.stop)]
-        yield from _records(features, rows, start, max_seq_length)
-
-
-def _records(
-    features: Features, rows: np.ndarray, start: int, max_seq_length: int
-) -> list[bytes]:
-    """Returns the records of rows, the first of which is number `start`."""
-    columns = features.batch(rows, max_seq_length)
-    if "start_positions" in columns:
-        columns["unique_ids"] = _FIRST_UNIQUE_ID + start + np.arange(len(rows))
-    else:
-        columns["is_real_example"] = np.ones(len(rows), np.int64)
-    return encode_examples(
-        {
-            name: (
-                values.reshape(-1),
-                np.full(len(rows), values.size // len(rows)),
-            )
-            for name, values in columns.items()
-        }
-    )
+        columns = features.batch(rows, max_seq_length)
+        if "start_positions" in columns:
+            own_ids = _FIRST_UNIQUE_ID + start + np.arange(len(rows))
+            columns["unique_ids"] = own_ids
+        else:
+            columns["is_real_example"] = np.ones(len(rows), np.int64)
+        yield from encode_examples(
+            {
+                name: (
+                    values.reshape(-1),
+                    np.full(len(rows), values.size // len(rows)),
+                )
+                for name, values in columns.items()
+            }
+        )

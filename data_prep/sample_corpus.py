@@ -6,19 +6,19 @@ pretraining text, one document per module, and as a small classification task
 (which package is this passage from?). Whole modules are held out.
 """
 
-import dataclasses
 import hashlib
 import importlib.metadata
 import importlib.util
 import itertools
 import os
 import platform
+import re
 import sysconfig
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from albert_tf.config import UserError, differences, require
+from albert_tf.config import differences, require
 from albert_tf.io import files
 from albert_tf.io.json_files import read_json, write_json
 from data_prep.docstring_prose import module_prose, split_sentences
@@ -39,7 +39,6 @@ MAX_HELD_OUT_FRACTION = 0.5
 
 _TEST_NAMES = frozenset(("_test", "idle_test", "test", "tests"))
 _SKIPPED_FOLDERS = _TEST_NAMES | {"__pycache__", "_bundled"}
-_FILES_PER_CHUNK = 32
 
 
 class SourceFile(NamedTuple):
@@ -50,8 +49,7 @@ class SourceFile(NamedTuple):
     path: str
 
 
-@dataclasses.dataclass(frozen=True)
-class Module:
+class Module(NamedTuple):
     """The prose of a module."""
 
     package: str
@@ -108,10 +106,8 @@ def _installed_version(name: str) -> str | None:
     if name == STDLIB:
         return platform.python_version()
     # The distribution may have another name: tensorflow-cpu.
-    distributions = importlib.metadata.packages_distributions().get(name, ())
-    for distribution in distributions:
-        return importlib.metadata.version(distribution)
-    return None
+    found = importlib.metadata.packages_distributions().get(name)
+    return importlib.metadata.version(found[0]) if found else None
 
 
 def source_files(package: str, directory: str) -> list[SourceFile]:
@@ -132,19 +128,12 @@ def source_files(package: str, directory: str) -> list[SourceFile]:
             parts += os.path.relpath(folder, directory).split(os.sep)
         for file_name in file_names:
             stem, extension = os.path.splitext(file_name)
-            if extension == ".py" and stem.isidentifier() and not _tests(stem):
+            is_test = stem in _TEST_NAMES or re.search("^test_|_test$", stem)
+            if extension == ".py" and stem.isidentifier() and not is_test:
                 names = parts if stem == "__init__" else [*parts, stem]
                 path = os.path.join(folder, file_name)
                 found.append(SourceFile(package, ".".join(names), path))
     return sorted(found, key=lambda file: (file.name, file.path))
-
-
-def _tests(stem: str) -> bool:
-    return (
-        stem in _TEST_NAMES
-        or stem.startswith("test_")
-        or stem.endswith("_test")
-    )
 
 
 def _read_module(file: SourceFile) -> Module | str:
@@ -163,10 +152,6 @@ def _read_module(file: SourceFile) -> Module | str:
     return Module(file.package, file.name, tuple(paragraphs))
 
 
-def _read_chunk(chunk: Sequence[SourceFile]) -> list[Module | str]:
-    return [_read_module(file) for file in chunk]
-
-
 def read_modules(
     files: Sequence[SourceFile],
     *,
@@ -178,20 +163,15 @@ def read_modules(
     The order is that of `files`, for any number of `workers`. `progress` is
     called with the number of files done and of all files.
     """
-    starts = range(0, len(files), _FILES_PER_CHUNK)
-    chunks = [files[start : start + _FILES_PER_CHUNK] for start in starts]
     modules = []
     skipped: dict[str, Counter] = defaultdict(Counter)
-    done = 0
     with Workers(workers) as pool:
-        for results in pool.map(_read_chunk, chunks):
-            for result in results:
-                if isinstance(result, Module):
-                    modules.append(result)
-                else:
-                    skipped[files[done].package][result] += 1
-                done += 1
-            progress(done, len(files))
+        for number, result in enumerate(pool.map(_read_module, files)):
+            if isinstance(result, Module):
+                modules.append(result)
+            else:
+                skipped[files[number].package][result] += 1
+            progress(number + 1, len(files))
     return modules, skipped
 
 
@@ -218,9 +198,7 @@ def drop_repeats(modules: Iterable[Module]) -> tuple[list[Module], Counter]:
             if new:
                 paragraphs.append(" ".join(new))
         if len(" ".join(paragraphs).split()) >= MIN_DOCUMENT_WORDS:
-            kept.append(
-                dataclasses.replace(module, paragraphs=tuple(paragraphs))
-            )
+            kept.append(module._replace(paragraphs=tuple(paragraphs)))
     return kept, dropped
 
 
@@ -324,11 +302,11 @@ def _finished_summary(
         f"{output_dir} exists and holds no sample corpus; {advice}",
     )
     changes = differences(settings, found)
-    if changes:
-        raise UserError(
-            f"{output_dir} holds a sample corpus of other settings: "
-            f"{'; '.join(changes)}; {advice}"
-        )
+    require(
+        not changes,
+        f"{output_dir} holds a sample corpus of other settings: "
+        f"{'; '.join(changes)}; {advice}",
+    )
     return summary
 
 
@@ -433,7 +411,15 @@ def build_sample_corpus(
             name: len(rows) for name, rows in tables.items()
         },
     }
-    texts = dict(_texts({"train": train, "eval": held_out}, tables))
+    texts = {
+        f"classification/{name}.tsv": "\n".join(["text\tlabel", *rows, ""])
+        for name, rows in tables.items()
+    }
+    for split, packages_of_split in (("train", train), ("eval", held_out)):
+        for package, own in packages_of_split.items():
+            documents = ["\n".join(module.paragraphs) for module in own]
+            end = "\n" if documents else ""
+            texts[f"{split}/{package}.txt"] = "\n\n".join(documents) + end
     with files.new_directory(output_dir) as temporary:
         for name, text in texts.items():
             path = os.path.join(temporary, name)
@@ -442,18 +428,3 @@ def build_sample_corpus(
         write_json(os.path.join(temporary, "summary.json"), summary)
         os.rename(temporary, output_dir)
     return summary
-
-
-def _texts(
-    splits: Mapping[str, Mapping[str, Sequence[Module]]],
-    tables: Mapping[str, Sequence[str]],
-) -> Iterator[tuple[str, str]]:
-    """Yields the name and content of every text file."""
-    for split, packages in splits.items():
-        for package, modules in packages.items():
-            documents = ("\n".join(module.paragraphs) for module in modules)
-            text = "\n\n".join(documents)
-            yield f"{split}/{package}.txt", f"{text}\n" if text else ""
-    for name, rows in tables.items():
-        lines = "\n".join(["text\tlabel", *rows])
-        yield f"classification/{name}.tsv", f"{lines}\n"

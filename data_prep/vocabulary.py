@@ -36,7 +36,6 @@ CONTROL_SYMBOLS = ["[CLS]", "[SEP]", "[MASK]"]
 # A list: today's SentencePiece reads the README's comma-separated text, which
 # holds the quote character, as two symbols.
 USER_DEFINED_SYMBOLS = ["(", ")", '"', "-", ".", "–", "£", "€"]
-FIRST_PIECES = ["<pad>", "<unk>", *CONTROL_SYMBOLS, *USER_DEFINED_SYMBOLS]
 
 # SentencePiece leaves out longer lines, so they are split before.
 _MAX_SENTENCE_BYTES = 4192
@@ -130,14 +129,15 @@ def train_vocabulary(
             log=log,
         )
         tokenizer = SentencePieceTokenizer(model_bytes, **clean_up)
-        _check_recipe(tokenizer)
         summary = {
             "settings": settings,
             "input": counts,
             "fingerprint": tokenizer.fingerprint,
         }
         tokenizer.save(directory)
-        _write_pieces(tokenizer, os.path.join(directory, VOCAB_FILE))
+        pieces = sentencepiece_model_pb2.ModelProto.FromString(model_bytes)
+        rows = [f"{p.piece}\t{p.score:g}\n" for p in pieces.pieces]
+        files.write(os.path.join(directory, VOCAB_FILE), "".join(rows).encode())
         write_json(os.path.join(directory, SUMMARY_FILE), summary)
         os.rename(directory, output_dir)
     return summary
@@ -263,8 +263,9 @@ def _train(
     log: Callable[[str], None],
 ) -> bytes:
     """Returns a SentencePiece model by the recipe."""
-    if not sentences:
-        raise UserError("The input holds no text to train a vocabulary on.")
+    require(
+        bool(sentences), "The input holds no text to train a vocabulary on."
+    )
     settings = {
         "model_type": "unigram",
         "vocab_size": vocab_size,
@@ -329,18 +330,3 @@ def _explain(exit_code: int, error: str, vocab_size: int) -> str:
             "with a lower character_coverage."
         )
     return f"SentencePiece cannot train: {' '.join(error.split())}"
-
-
-def _check_recipe(tokenizer: SentencePieceTokenizer) -> None:
-    """Asserts the ids that google-research/albert's models rely on."""
-    first = tokenizer.pieces(range(len(FIRST_PIECES)))
-    assert first == FIRST_PIECES, first
-    assert FIRST_PIECES.index("(") in tokenizer.encode("(")
-
-
-def _write_pieces(tokenizer: SentencePieceTokenizer, path: str) -> None:
-    pieces = sentencepiece_model_pb2.ModelProto.FromString(
-        tokenizer.model_bytes
-    ).pieces
-    with open(path, "w", encoding="utf-8") as file:
-        file.writelines(f"{p.piece}\t{p.score:g}\n" for p in pieces)

@@ -5,6 +5,9 @@ import dataclasses
 from albert_tf.config.fields import Section, setting
 from albert_tf.config.model import MAX_TOKENS
 
+# metadata.json, which names every shard, stays a file that is read.
+MAX_SHARDS = 4096
+
 
 @dataclasses.dataclass(frozen=True)
 class MaskingConfig(Section):
@@ -93,7 +96,10 @@ class PretrainingDataConfig(Section):
         minimum=1,
     )
     num_shards: int = setting(
-        0, "Output shards; 0: one per 64 MB of records.", minimum=0
+        0,
+        "Output shards; 0: one per 64 MB of records.",
+        minimum=0,
+        maximum=MAX_SHARDS,
     )
     eval_fraction: float = setting(
         0.0,

@@ -146,7 +146,13 @@ def find_duplicates(
         for number in range(_NUM_BUCKETS)
     ]
     found = (digests(document.paragraphs, level) for document in documents)
-    num_items = _write_buckets(itertools.chain.from_iterable(found), buckets)
+    num_items = 0
+    with contextlib.ExitStack() as stack:
+        opened = [stack.enter_context(open(path, "wb")) for path in buckets]
+        for digest in itertools.chain.from_iterable(found):
+            number = num_items.to_bytes(_NUMBER_BYTES, "little")
+            opened[digest[-1] % len(opened)].write(digest + number)
+            num_items += 1
     bitmap_path = os.path.join(directory, _BITMAP_FILE)
     with open(bitmap_path, "wb") as file:
         file.truncate(-(-num_items // 8))
@@ -155,18 +161,6 @@ def find_duplicates(
             _mark(bitmap_path, numbers)
         os.remove(path)
     return Duplicates(level, num_items, bitmap_path)
-
-
-def _write_buckets(digests: Iterable[bytes], paths: list[str]) -> int:
-    """Returns the number of digests, written with their running numbers."""
-    with contextlib.ExitStack() as stack:
-        files = [stack.enter_context(open(path, "wb")) for path in paths]
-        num_items = 0
-        for digest in digests:
-            file = files[digest[-1] % len(files)]
-            file.write(digest + num_items.to_bytes(_NUMBER_BYTES, "little"))
-            num_items += 1
-    return num_items
 
 
 def _repeated(path: str) -> Iterator[np.ndarray]:

@@ -71,12 +71,11 @@ def _files_of(path: str) -> list[str]:
         return _text_files_under(path)
     if glob.has_magic(path):
         return list(filter(_is_file, glob.glob(path, recursive=True)))
-    if os.path.exists(path):
-        raise UserError(
-            f"The input {path!r} is no regular file; a file that can be "
-            "read twice is needed."
-        )
-    raise UserError(f"The input {path!r} does not exist.")
+    require(os.path.exists(path), f"The input {path!r} does not exist.")
+    raise UserError(
+        f"The input {path!r} is no regular file; a file that can be read "
+        "twice is needed."
+    )
 
 
 def _text_files_under(directory: str) -> list[str]:

@@ -51,11 +51,6 @@ _INLINE: tuple[tuple[str, re.Pattern[str], str], ...] = tuple(
 )
 
 
-def clean_markdown(text: str) -> str:
-    """Returns Markdown `text` without its marks, see `clean_markdown_lines`."""
-    return "\n".join(clean_markdown_lines(text.split("\n")))
-
-
 def clean_markdown_lines(lines: Iterable[str]) -> Iterator[str]:
     """Yields Markdown `lines` without their marks; the words stay.
 
@@ -72,17 +67,13 @@ def clean_markdown_lines(lines: Iterable[str]) -> Iterator[str]:
             yield ""
             yield _without_inline_marks(_without_item_marks(title))
             yield ""
-        elif _is_rule(line):
+        elif (
+            not line.strip(_RULE_CHARACTERS)
+            and sum(map(line.count, _RULE_MARKS)) >= 3
+        ):
             yield ""
         else:
             yield _without_inline_marks(_without_item_marks(line))
-
-
-def _is_rule(line: str) -> bool:
-    return (
-        not line.strip(_RULE_CHARACTERS)
-        and sum(map(line.count, _RULE_MARKS)) >= 3
-    )
 
 
 def _without_item_marks(line: str) -> str:

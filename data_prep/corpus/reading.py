@@ -152,7 +152,6 @@ def read_file(
     """
     reader = _Reader(file, report)
     with open_text(file.path, open_file, reader.note_damage) as stream:
-        reader.skip_header(stream)
         names = document_names(file)
         for paragraphs in reader.documents(stream):
             report.counts["documents"] += 1
@@ -209,14 +208,12 @@ class _Reader:
         """Takes note that the file's end is missing."""
         self._damaged = True
 
-    def skip_header(self, stream: TextIO) -> None:
+    def documents(self, stream: TextIO) -> Iterator[Sequence[str]]:
+        """Yields the paragraphs of each document."""
         number = self._file.skip_header_lines
         while self._num_skipped < number and _skip_line(stream):
             self._num_skipped += 1
         self._line_number = self._num_skipped
-
-    def documents(self, stream: TextIO) -> Iterator[Sequence[str]]:
-        """Yields the paragraphs of each document."""
         if self._file.form == "json_lines":
             return self._json_documents(stream)
         lines = self._lines(stream.readline)
@@ -316,7 +313,14 @@ class _Reader:
         empty = True
         for text in self._json_texts(stream):
             empty = False
-            paragraphs = self._text_paragraphs(text)
+            text = text.replace("\r\n", "\n").replace("\r", "\n").strip()
+            paragraphs = self._lines(_line_reader(text), step=0)
+            # Separated by blank lines; without any a line is a paragraph.
+            if _BLANK_LINE.search(text):
+                blocks = _blocks(paragraphs, self._counts)
+                paragraphs = map("\n".join, blocks)
+            else:
+                paragraphs = filter(None, paragraphs)
             yield from self._or_fault(_parts(paragraphs, self._counts))
         if empty and not self._faulty:
             self._fault("bad/empty_documents")
@@ -340,17 +344,6 @@ class _Reader:
                 self._fault("bad/no_text_field")
             else:
                 yield value["text"]
-
-    def _text_paragraphs(self, text: str) -> Iterator[str]:
-        """Yields the paragraphs of a JSON object's text.
-
-        They are separated by blank lines; without any a line is a paragraph.
-        """
-        text = text.replace("\r\n", "\n").replace("\r", "\n").strip()
-        lines = self._lines(_line_reader(text), step=0)
-        if _BLANK_LINE.search(text):
-            return map("\n".join, _blocks(lines, self._counts))
-        return filter(None, lines)
 
 
 def _skip_line(stream: TextIO) -> bool:

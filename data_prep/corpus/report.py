@@ -16,26 +16,14 @@ FAULTS = {
         "not UTF-8",
         "convert the files (iconv -f WINDOWS-1252 -t UTF-8)",
     ),
-    "bad/control_characters": (
-        "control characters",
-        "remove binary data",
-    ),
-    "bad/not_json": (
-        "not JSON",
-        "write one JSON object on each line",
-    ),
+    "bad/control_characters": ("control characters", "remove binary data"),
+    "bad/not_json": ("not JSON", "write one JSON object on each line"),
     "bad/no_text_field": (
         "without a string `text`",
         "give every JSON object a `text`",
     ),
-    "bad/empty_documents": (
-        "empty documents",
-        "remove empty documents",
-    ),
-    "bad/cut_gzip": (
-        "cut or damaged gzip",
-        "fetch the damaged files again",
-    ),
+    "bad/empty_documents": ("empty documents", "remove empty documents"),
+    "bad/cut_gzip": ("cut or damaged gzip", "fetch the damaged files again"),
 }
 
 

@@ -79,7 +79,7 @@ Position = tuple[int, int]
 
 
 class BeamRunner(contextlib.AbstractContextManager):
-    """Runs builds with Apache Beam, see `runners.Runner`.
+    """Runs builds with Apache Beam; has the methods of `LocalRunner`.
 
     Args:
         output_dir: any path that Beam can write.
@@ -94,7 +94,16 @@ class BeamRunner(contextlib.AbstractContextManager):
     def __init__(
         self, output_dir: str, workers: int, options: Sequence[str]
     ) -> None:
-        self._options = _checked([*_defaults(workers), *options])
+        defaults = [
+            "--no_save_main_session",
+            "--default_sdk_harness_log_level=WARNING",
+        ]
+        if workers > 1:
+            defaults += [
+                "--direct_running_mode=multi_processing",
+                f"--direct_num_workers={workers}",
+            ]
+        self._options = _checked([*defaults, *options])
         # Options configure file systems too.
         FileSystems.set_options(self._options)
         self._survey_dir = os.path.join(output_dir, _SURVEY_DIRECTORY)
@@ -126,10 +135,8 @@ class BeamRunner(contextlib.AbstractContextManager):
             result = _run(pipeline, path)
         finally:
             self.files.remove_tree(self._survey_dir)
-        rows = dict(result["surveys"])
         sample = CorpusSample.from_json(result["sample"])
-        for number in range(len(files)):
-            row = rows[number]
+        for _, row in sorted(result["surveys"]):
             if "error" in row:
                 raise UserError(row["error"])
             report = CorpusReport(
@@ -147,20 +154,6 @@ class BeamRunner(contextlib.AbstractContextManager):
         path = directory.result_path
         _add_build(pipeline, plan, tokenizer, directory.path, path)
         return BuildResult.from_json(_run(pipeline, path))
-
-
-def _defaults(workers: int) -> list[str]:
-    """Returns options that the user's override."""
-    options = [
-        "--no_save_main_session",
-        "--default_sdk_harness_log_level=WARNING",
-    ]
-    if workers > 1:
-        options += [
-            "--direct_running_mode=multi_processing",
-            f"--direct_num_workers={workers}",
-        ]
-    return options
 
 
 def _pipeline(options: PipelineOptions) -> beam.Pipeline:
@@ -333,10 +326,8 @@ def _add_build(
     )
     counts.append(of_records)
     # Shards without a record are written too.
-    none = [
-        (plan.partition.shard_name(*shard), [])
-        for shard in plan.partition.shards()
-    ]
+    partition = plan.partition
+    none = [(partition.shard_name(*shard), []) for shard in partition.shards()]
     written = (
         (entries, pipeline | "Empty" >> beam.Create(none))
         | "WithEmpty" >> beam.Flatten()
@@ -420,11 +411,7 @@ class _MakeRecords(beam.DoFn):
                 shards.setdefault(shard_of[number], []).append(key + record)
             for shard, entries in shards.items():
                 yield partition.shard_name(batch.split, shard), entries
-        yield from _tagged(counts)
-
-
-def _tagged(counts: Counter[str]) -> Iterator[TaggedOutput]:
-    return (TaggedOutput(_COUNTS, pair) for pair in counts.items())
+        yield from (TaggedOutput(_COUNTS, pair) for pair in counts.items())
 
 
 def _write_shard(
@@ -491,4 +478,4 @@ def _remove_repeated(
     kept = without_duplicates(item, level, set(groups["repeated"]), counts)
     if kept is not None:
         yield position, tuple(kept)
-    yield from _tagged(counts)
+    yield from (TaggedOutput(_COUNTS, pair) for pair in counts.items())

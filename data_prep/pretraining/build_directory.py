@@ -81,6 +81,8 @@ class BuildDirectory:
         self.splitter_path = os.path.join(
             path, f"{config.sentence_splitter}.json"
         )
+        # The JSON of a runner's result.
+        self.result_path = os.path.join(self.work_path, _RESULT)
 
     def is_finished(self) -> bool:
         """Returns whether a build has ended here."""
@@ -163,7 +165,13 @@ class BuildDirectory:
                     raise UserError(
                         f"{self.path} cannot be written: {error.strerror}."
                     ) from None
-            self._check_begun(plan)
+            path = os.path.join(self.work_path, _PLAN)
+            if _PLAN in self.files.sizes(self.work_path):
+                begun = read_json(self.files, path)
+                changes = differences(plan.to_json(), begun)
+                self._refuse_changes("was begun", changes)
+            else:
+                write_json(self.files, path, plan.to_json())
             for name in filter(unfinished, self.files.sizes(self.work_path)):
                 self.files.remove(os.path.join(self.work_path, name))
             self._remove_unfinished(self.path)
@@ -180,14 +188,6 @@ class BuildDirectory:
                     "and start the same command again: it resumes where it "
                     "stopped."
                 ) from None
-
-    def _check_begun(self, plan: BuildPlan) -> None:
-        path = os.path.join(self.work_path, _PLAN)
-        if _PLAN not in self.files.sizes(self.work_path):
-            write_json(self.files, path, plan.to_json())
-            return
-        changes = differences(plan.to_json(), read_json(self.files, path))
-        self._refuse_changes("was begun", changes)
 
     def _refuse_changes(self, state: str, changes: list[str]) -> None:
         require(
@@ -229,11 +229,6 @@ class BuildDirectory:
         )
         return result if intact else None
 
-    @property
-    def result_path(self) -> str:
-        """Path of the JSON of a runner's result."""
-        return os.path.join(self.work_path, _RESULT)
-
     def write_result(self, result: BuildResult) -> None:
         """Writes a runner's result."""
         shards = [
@@ -251,9 +246,8 @@ class BuildDirectory:
         shards; with the rest of `.work` they are removed at the end.
         """
         num_shards = len(plan.partition.shards())
-        records = (
-            f"About {_size(plan.total_bytes)} of records in {num_shards} shards"
-        )
+        num_bytes = sum(plan.record_bytes.values())
+        records = f"About {_size(num_bytes)} of records in {num_shards} shards"
         free = self._free_bytes()
         if free is None:
             log(f"{records}.")
@@ -299,7 +293,7 @@ def is_intact(directory: str, info: ShardInfo) -> bool:
 
 
 def _peak_bytes(plan: BuildPlan) -> int:
-    return 2 * plan.total_bytes + plan.other_bytes
+    return 2 * sum(plan.record_bytes.values()) + plan.other_bytes
 
 
 def _size(num_bytes: float) -> str:

@@ -121,22 +121,22 @@ def build_warnings(
     found = []
     if estimate.padding_share > _MAX_PADDING:
         found.append(
-            f"{_percent(estimate.padding_share)} of the records will be "
+            f"{100 * estimate.padding_share:.2g}% of the records will be "
             f"padding at max_seq_length={config.max_seq_length}; consider "
             f"{_alternatives(separator, shorter)}."
         )
     if estimate.lost_share > _MAX_LOST:
         kept = _alternatives(separator, splitter, "--sentence_objective=none")
         found.append(
-            f"{_percent(estimate.lost_share)} of the tokens will be in no "
+            f"{100 * estimate.lost_share:.2g}% of the tokens will be in no "
             "record, since a document of one sentence makes no pair of "
             f"segments; consider {kept}."
         )
     if estimate.unknown_share > _MAX_UNKNOWN:
         words = ", ".join(_unknown_words(sample, tokenizer))
         found.append(
-            f"{_percent(estimate.unknown_share)} of the tokens will be unknown "
-            f"to the tokenizer, most often in {words}; consider another "
+            f"{100 * estimate.unknown_share:.2g}% of the tokens will be "
+            f"unknown to the tokenizer, most often in {words}; consider another "
             "--tokenizer, such as one trained on this text (bin.train_vocab), "
             "or text without these."
         )
@@ -172,10 +172,6 @@ def sentence_end_warnings(
             "and more, so that segments will begin and end in mid-sentence: "
             "put each sentence on a line and give --sentence_splitter=newline."
         )
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.2g}%"
 
 
 def _alternatives(*settings: str) -> str:

@@ -14,10 +14,10 @@ from typing import Any
 from albert_tf.config import (
     MaskingConfig,
     PretrainingDataConfig,
-    UserError,
     require,
     to_dict,
 )
+from albert_tf.config.data import MAX_SHARDS
 from albert_tf.records import counter_rng
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.text.tokenizer import Tokenizer
@@ -49,8 +49,6 @@ from data_prep.pretraining.sources import (
 )
 
 SHARD_BYTES = 64_000_000
-# metadata.json, which names every shard, stays a file that is read.
-MAX_SHARDS = 4096
 
 # A unit of work: a part of the corpus, within bounds of characters of text
 # and of bytes of records.
@@ -70,7 +68,7 @@ class BuildPlan:
     """Everything that decides the records and their shards.
 
     Attributes:
-        sources: the files.
+        sources: the files, surveyed.
         config: how a corpus becomes records.
         masking: how static records are masked.
         splitter_parameters: of the trained sentence splitter, as JSON.
@@ -100,11 +98,6 @@ class BuildPlan:
     unit_characters: int
     num_groups: int
 
-    @property
-    def total_bytes(self) -> int:
-        """Estimated bytes of all shards."""
-        return sum(self.record_bytes.values())
-
     def splitter(self) -> SentenceSplitter:
         """Returns the sentence splitter."""
         kind = SENTENCE_SPLITTERS[self.config.sentence_splitter]
@@ -121,32 +114,29 @@ class BuildPlan:
 
 
 def make_plan(
-    sources: Sequence[Source],
+    sources: tuple[Source, ...],
+    sample: CorpusSample,
     tokenizer: Tokenizer,
     config: PretrainingDataConfig,
     masking: MaskingConfig,
     *,
-    survey: Survey,
+    settings: Mapping[str, Any],
     max_bad_fraction: float,
 ) -> BuildPlan:
     """Returns the plan of a build.
 
     Args:
-        sources: see `list_sources`.
+        sources: see `survey_sources`.
+        sample: of all of them.
         tokenizer: of the records.
         config: how a corpus becomes records.
         masking: how static records are masked.
-        survey: reads files once, in their order, see `reading.survey_file`.
+        settings: see `plan_settings`.
         max_bad_fraction: the largest share of bad lines.
 
     Raises:
         UserError: if more of the corpus is bad, or there is nothing in it.
     """
-    require(
-        config.num_shards <= MAX_SHARDS,
-        f"num_shards={config.num_shards} is above the maximum, {MAX_SHARDS}.",
-    )
-    sources, sample = _surveyed(sources, survey)
     report = CorpusReport()
     characters = Counter[str]()
     for source in sources:
@@ -178,7 +168,7 @@ def make_plan(
         config=config,
         masking=masking,
         splitter_parameters=splitter.to_json(),
-        settings=_settings(sources, tokenizer, config, masking),
+        settings=settings,
         report=report,
         warnings=[
             *build_warnings(
@@ -205,25 +195,13 @@ def make_plan(
     )
 
 
-def plan_settings(
-    sources: Sequence[Source],
-    tokenizer: Tokenizer,
-    config: PretrainingDataConfig,
-    masking: MaskingConfig,
-    *,
-    survey: Survey,
-) -> dict[str, Any]:
-    """Returns the `settings` of the plan that `make_plan` would make."""
-    surveyed, _ = _surveyed(sources, survey)
-    return _settings(surveyed, tokenizer, config, masking)
-
-
-def _surveyed(
+def survey_sources(
     sources: Sequence[Source], survey: Survey
 ) -> tuple[tuple[Source, ...], CorpusSample]:
     """Returns the sources with their surveys, and one sample of all.
 
-    The surveys keep no samples of their own, which would fill the memory.
+    `survey` reads files once, in their order, see `reading.survey_file`. The
+    surveys keep no samples of their own, which would fill the memory.
     """
     surveys = iter(survey([f for source in sources for f in source.files]))
     sample, nothing = CorpusSample(), CorpusSample()
@@ -237,12 +215,13 @@ def _surveyed(
     return tuple(surveyed), sample
 
 
-def _settings(
+def plan_settings(
     sources: Sequence[Source],
     tokenizer: Tokenizer,
     config: PretrainingDataConfig,
     masking: MaskingConfig,
 ) -> dict[str, Any]:
+    """Returns what decides the records, as metadata.json holds it."""
     settings: dict[str, Any] = {
         "data": to_dict(config),
         "tokenizer_fingerprint": tokenizer.fingerprint,
@@ -269,8 +248,8 @@ def _partition(
         wanted = min(MAX_SHARDS, 1 + num_bytes // SHARD_BYTES)
         if config.num_shards:
             # The smaller split needs no more than its own size asks for.
-            of_eval = min(wanted, config.num_shards)
-            wanted = config.num_shards if split == TRAIN else of_eval
+            most = wanted if split == EVAL else MAX_SHARDS
+            wanted = min(most, config.num_shards)
         num_shards[split] = wanted
     return Partition(num_shards)
 
@@ -287,12 +266,12 @@ def _check_held_out(source: Source, config: PretrainingDataConfig) -> None:
             if len(found) == 2:
                 return
     other = "choose another fraction or --seed, or " * (total > 1)
-    for held_out in found:
-        raise UserError(
-            f"eval_fraction={config.eval_fraction} holds out "
-            f"{'all' if held_out else 'none'} of the {total} documents, which "
-            f"are drawn one by one; {other}give an evaluation input."
-        )
+    require(
+        not found,
+        f"eval_fraction={config.eval_fraction} holds out "
+        f"{'all' if True in found else 'none'} of the {total} documents, "
+        f"which are drawn one by one; {other}give an evaluation input.",
+    )
 
 
 def _other_bytes(

@@ -18,7 +18,6 @@ from typing import NamedTuple
 from albert_tf.config import (
     MaskingConfig,
     PretrainingDataConfig,
-    UserError,
     require,
 )
 from albert_tf.io import files
@@ -52,7 +51,12 @@ Progress = Callable[[str], contextlib.AbstractContextManager[Callable]]
 
 
 class LocalRunner(contextlib.AbstractContextManager):
-    """Runs builds on this machine, see `runners.Runner`."""
+    """Runs builds on this machine.
+
+    Attributes:
+        files: reach the output directory, see `BuildDirectory`.
+        open_file: opens a file of the corpus, as it is stored.
+    """
 
     files = files
     open_file = staticmethod(open)
@@ -64,11 +68,11 @@ class LocalRunner(contextlib.AbstractContextManager):
         options: Sequence[str],
         progress: Progress,
     ) -> None:
-        if options:
-            raise UserError(
-                f"runner=local takes no options ({options[0]!r} was given); "
-                "they are for runner=beam."
-            )
+        require(
+            not options,
+            f"runner=local takes no options ({', '.join(options)}); they are "
+            "for runner=beam.",
+        )
         _check_local(output_dir)
         self._workers = Workers(workers)
         self._progress = progress
@@ -104,7 +108,6 @@ class LocalRunner(contextlib.AbstractContextManager):
         self, plan: BuildPlan, directory: BuildDirectory
     ) -> Counter[str]:
         """Returns the counts of all parts, once all are on disk."""
-        work_dir = directory.work_path
         settings = _MakerSettings(
             uuid.uuid4().hex,
             directory.tokenizer_path,
@@ -112,10 +115,12 @@ class LocalRunner(contextlib.AbstractContextManager):
             plan.config,
             plan.masking,
         )
-        make = functools.partial(_make_part, settings, work_dir, plan.partition)
+        make = functools.partial(
+            _make_part, settings, directory.work_path, plan.partition
+        )
         totals: Counter[str] = Counter()
         done = 0
-        units = _units(plan, work_dir, totals)
+        units = _units(plan, directory.work_path, totals)
         with self._progress("characters") as show:
             for num_characters, counts in self._workers.map(make, units):
                 totals.update(counts)
@@ -132,22 +137,18 @@ class LocalRunner(contextlib.AbstractContextManager):
     ) -> dict[str, list[ShardInfo]]:
         """Returns the accounts of all shards, by split."""
         numbered = plan.partition.shards()
-        runs = list_runs(directory.work_path)
         make = functools.partial(
             _make_shard,
             plan.partition,
-            runs,
+            list_runs(directory.work_path),
             directory.path,
             directory.work_path,
         )
         shards: dict[str, list[ShardInfo]] = {}
         with self._progress("shards") as show:
-            infos = self._workers.map(make, numbered)
-            for number, ((split, _), info) in enumerate(
-                zip(numbered, infos, strict=True), 1
-            ):
-                shards.setdefault(split, []).append(info)
-                show(number, len(numbered))
+            for number, info in enumerate(self._workers.map(make, numbered)):
+                shards.setdefault(numbered[number][0], []).append(info)
+                show(number + 1, len(numbered))
         return shards
 
 

@@ -1,7 +1,7 @@
 """Turns a corpus into shards of pretraining records.
 
 Main entry: `build_pretraining_data`. A build is planned (`build_plan`),
-carried out by a runner (`runners`) and described in metadata.json
+carried out by a runner (`RUNNERS`) and described in metadata.json
 (`build_report`). Documents become records in `record_maker`, which depends on
 the document, the seed and the settings alone. Every record has a random key; a
 split is its records in the order of their keys, cut into shards: a shuffle of
@@ -9,6 +9,7 @@ the whole corpus that no runner and no number of workers can change.
 """
 
 import contextlib
+import logging
 import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -23,10 +24,13 @@ from albert_tf.config import (
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.text.tokenizer import load_tokenizer
 from data_prep.pretraining.build_directory import BuildDirectory, write_json
-from data_prep.pretraining.build_plan import make_plan, plan_settings
+from data_prep.pretraining.build_plan import (
+    make_plan,
+    plan_settings,
+    survey_sources,
+)
 from data_prep.pretraining.build_report import check_splits, make_metadata
-from data_prep.pretraining.local_runner import Progress
-from data_prep.pretraining.runners import RUNNERS
+from data_prep.pretraining.local_runner import LocalRunner, Progress
 from data_prep.pretraining.sources import Source, list_sources
 
 
@@ -35,6 +39,36 @@ def no_progress(unit: str) -> Iterator[Callable[..., None]]:
     """Gives a function that shows nothing."""
     del unit
     yield lambda done, total=None, **beside: None
+
+
+def _beam_runner(
+    output_dir: str, workers: int, options: Sequence[str], progress: Progress
+) -> Any:
+    del progress  # Beam's own runners report it
+    # Not to hear from Beam about its extras that are not installed.
+    logging.disable(logging.WARNING)
+    try:
+        from data_prep.pretraining.beam_runner import BeamRunner
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] != "apache_beam":
+            raise
+        raise UserError(
+            "runner=beam needs Apache Beam, which is not installed: pip "
+            "install -r requirements-beam.txt."
+        ) from None
+    finally:
+        logging.disable(logging.NOTSET)
+    return BeamRunner(output_dir, workers, options)
+
+
+# What carries out the parts of a build that read the whole corpus; of one
+# plan all write the same bytes. Each takes the output directory, the number of
+# workers, options of its own and a progress display, and has the methods of
+# LocalRunner.
+RUNNERS: dict[str, Callable[..., Any]] = {
+    "local": LocalRunner,
+    "beam": _beam_runner,
+}
 
 
 def build_pretraining_data(
@@ -94,14 +128,22 @@ def build_pretraining_data(
         )
         _refuse_own_files(sources, output_dir)
         directory = BuildDirectory(output_dir, config, engine.files)
-        planned = (sources, tokenizer, config, masking)
-        if directory.is_finished():
-            settings = plan_settings(*planned, survey=engine.survey)
+        finished = directory.is_finished()
+        if not finished:
+            directory.check_free()
+            _log_wrapped(sources, log)
+        sources, sample = survey_sources(sources, engine.survey)
+        settings = plan_settings(sources, tokenizer, config, masking)
+        if finished:
             return directory.finished_metadata(settings)
-        directory.check_free()
-        _log_wrapped(sources, log)
         plan = make_plan(
-            *planned, survey=engine.survey, max_bad_fraction=max_bad_fraction
+            sources,
+            sample,
+            tokenizer,
+            config,
+            masking,
+            settings=settings,
+            max_bad_fraction=max_bad_fraction,
         )
         for warning in plan.warnings:
             log(warning)

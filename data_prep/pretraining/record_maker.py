@@ -42,13 +42,6 @@ class RecordBatch(NamedTuple):
     serialized: list[bytes]
 
 
-class _Tokens(NamedTuple):
-    """The tokens of all documents of a unit, one after another."""
-
-    ids: np.ndarray  # int32, <pad> [CLS] [SEP] first
-    word_starts: np.ndarray  # bool
-
-
 class RecordMaker:
     """Makes the records of documents; the same whatever drives it.
 
@@ -93,18 +86,20 @@ class RecordMaker:
         for split in sorted({item.split for item in unit}):
             of_split: Counter[str] = Counter()
             items = [item for item in unit if item.split == split]
-            documents, tokens = self._tokenize(items, of_split)
+            documents, ids = self._tokenize(items, of_split)
+            word_starts = self._word_start[ids]
             instances = itertools.chain.from_iterable(
                 self._objective.instances(
                     documents,
                     number,
-                    tokens.word_starts,
+                    word_starts,
                     self._cut_settings,
                     of_split,
                 )
                 for number in range(len(documents))
             )
             while batch := self._next_batch(instances):
+                tokens = {"input_ids": ids, "word_starts": word_starts}
                 yield self._record_batch(split, batch, tokens, of_split)
             counts.update({f"{split}/{n}": c for n, c in of_split.items()})
 
@@ -114,7 +109,11 @@ class RecordMaker:
 
     def _tokenize(
         self, items: Sequence[UnitDocument], counts: Counter[str]
-    ) -> tuple[list[TokenizedDocument], _Tokens]:
+    ) -> tuple[list[TokenizedDocument], np.ndarray]:
+        """Returns the documents and their ids, one after another, int32.
+
+        <pad>, [CLS] and [SEP] come first.
+        """
         tokenizer = self._tokenizer
         flat = [tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id]
         documents = []
@@ -143,13 +142,13 @@ class RecordMaker:
         counts["documents"] += len(documents)
         counts["tokens"] += len(ids) - _NUM_FRAMING
         counts["unknown_tokens"] += int((ids == tokenizer.unk_id).sum())
-        return documents, _Tokens(ids, self._word_start[ids])
+        return documents, ids
 
     def _record_batch(
         self,
         split: str,
         instances: Sequence[Instance],
-        tokens: _Tokens,
+        tokens: Columns,
         counts: Counter[str],
     ) -> RecordBatch:
         keys = np.array([instance.key for instance in instances], np.uint64)
@@ -167,7 +166,7 @@ class RecordMaker:
     def _arrange(
         self,
         instances: Sequence[Instance],
-        tokens: _Tokens,
+        tokens: Columns,
         counts: Counter[str],
     ) -> tuple[np.ndarray, Columns]:
         """Returns the numbers of tokens `[batch]`, columns `[batch, seq]`."""
@@ -180,42 +179,25 @@ class RecordMaker:
         counts["instance_tokens"] += int(lengths.sum())
         counts["label_1"] += int(labels.sum())
         column = np.arange(self._config.max_seq_length)
-        positions = self._flat_positions(
-            column, spans, first[:, None], second[:, None]
-        )
         is_token = column < lengths[:, None]
+        # Of each `[batch, seq]`, in the flat tokens.
+        end = first[:, None] + 1
+        positions = np.where(
+            column < end,
+            column + spans[:, :1] - 1,
+            column + spans[:, 2:3] - end - 1,
+        )
+        positions[:, 0] = _CLS
+        positions[column == end] = _SEP
+        positions[column == lengths[:, None] - 1] = _SEP
+        positions[~is_token] = _PAD
         return lengths, {
-            "input_ids": tokens.ids[positions],
+            "input_ids": tokens["input_ids"][positions],
             "segment_ids": (column > first[:, None] + 1) & is_token,
-            "word_starts": tokens.word_starts[positions],
+            "word_starts": tokens["word_starts"][positions],
             "input_mask": is_token,
             "sentence_order_label": labels[:, None],
         }
-
-    def _flat_positions(
-        self,
-        column: np.ndarray,
-        spans: np.ndarray,
-        first: np.ndarray,
-        second: np.ndarray,
-    ) -> np.ndarray:
-        """Returns the position in the flat tokens of each `[batch, seq]`.
-
-        `first` and `second` are the lengths of the segments, `[batch, 1]`.
-        """
-        positions = np.where(
-            column <= first,
-            column + spans[:, :1] - 1,
-            column + spans[:, 2:3] - first - 2,
-        )
-        positions[:, 0] = _CLS
-        end = first + 1
-        positions[column == end] = _SEP
-        if self._objective.num_segments == 2:
-            end = end + second + 1
-            positions[column == end] = _SEP
-        positions[column > end] = _PAD
-        return positions
 
     def _mask(
         self,

@@ -128,14 +128,13 @@ def test_classes_are_equal_and_splits_apart(tmp_path, packages):
 def test_bytes_do_not_depend_on_workers_or_hash_seed(
     tmp_path, packages, monkeypatch
 ):
-    monkeypatch.setattr(sample_corpus, "_FILES_PER_CHUNK", 10)
     calls = []
     build_sample_corpus(
         tmp_path / "one",
         packages=packages,
         progress=lambda *done: calls.append(done),
     )
-    assert calls == [(10, 24), (20, 24), (24, 24)]
+    assert calls == [(done, 24) for done in range(1, 25)]
     monkeypatch.setenv("PYTHONHASHSEED", "7")
     backwards = dict(reversed(packages.items()))
     build_sample_corpus(tmp_path / "two", packages=backwards, workers=2)

@@ -3,7 +3,11 @@ import time
 import pytest
 
 from data_prep.corpus import markdown
-from data_prep.corpus.markdown import clean_markdown, clean_markdown_lines
+from data_prep.corpus.markdown import clean_markdown_lines
+
+
+def clean_markdown(text):
+    return "\n".join(clean_markdown_lines(text.split("\n")))
 
 
 @pytest.mark.parametrize(

@@ -400,7 +400,7 @@ def test_a_file_that_cannot_be_used_is_named_in_one_line(build, tmp_path):
     [
         ("gs://x/out", {}, "gs://x/out is not on this machine; runner=beam"),
         ("out", {"inputs": ["s3://x/y"]}, "s3://x/y is not on this machine"),
-        ("out", {"runner_options": ["--a=b"]}, "local takes no options .'--a="),
+        ("out", {"runner_options": ["--a=b"]}, "local takes no options .--a="),
         (
             "out",
             {"runner": "spark"},

@@ -136,9 +136,9 @@ def build_warnings(
         words = ", ".join(_unknown_words(sample, tokenizer))
         found.append(
             f"{100 * estimate.unknown_share:.2g}% of the tokens will be "
-            f"unknown to the tokenizer, most often in {words}; consider another "
-            "--tokenizer, such as one trained on this text (bin.train_vocab), "
-            "or text without these."
+            f"unknown to the tokenizer, most often in {words}; consider "
+            "another --tokenizer, such as one trained on this text "
+            "(bin.train_vocab), or text without these."
         )
     return [f"Warning: about {line}" for line in found]
 

@@ -13,7 +13,6 @@ from albert_tf.config import (
     override,
     setting_fields,
 )
-from albert_tf.modeling.heads import HEADS
 from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.examples import Answer, ChoiceExample, Example, Question
 from albert_tf.tasks.kinds.base import Answers
@@ -151,11 +150,9 @@ def test_the_heads_of_the_kinds():
         **dict.fromkeys(["RACE", *PARTS_OF_RACE], "multiple_choice"),
     }
     for name, task in TASKS.items():
-        head = heads.get(name, "classification")
-        assert task.kind.head == head
-        assert head in HEADS
+        assert task.kind.head == heads.get(name, "classification")
         # A model knows the names of its classes, and of nothing else.
-        assert task.kind.labelled == (head == "classification")
+        assert task.kind.labelled == (task.kind.head == "classification")
 
 
 def question(id_, **answers):
@@ -169,36 +166,30 @@ def question(id_, **answers):
     [("SQuAD1.1", "train-v1.1.json"), ("SQuAD2.0", "train-v2.0.json")],
 )
 def test_files_of_squad(tmp_path, name, file):
-    task, other = TASKS[name], tmp_path / "train.json"
-    official = tmp_path / file
-    official.write_text(question("official", answers=[]))
+    task, directory = TASKS[name], str(tmp_path)
     # That of the other version lies beside it, and is not meant.
     for version in ("1.1", "2.0"):
         path = tmp_path / f"train-v{version}.json"
-        if path != official:
-            path.write_text(question("another", answers=[]))
-    (found,) = task.read(str(tmp_path), "train")
-    assert found.id == "official"
+        path.write_text(question(path.name, answers=[]))
+    (found,) = task.read(directory, "train")
+    assert found.id == file
+    other = tmp_path / "train.json"
     other.write_text(question("own", answers=[]))
     message = rf"{file} and \S*train\.json both exist; remove all but one"
     with pytest.raises(UserError, match=message):
-        task.read(str(tmp_path), "train")
-    official.unlink()
-    (found,) = task.read(str(tmp_path), "train")
+        task.read(directory, "train")
+    (tmp_path / file).unlink()
+    (found,) = task.read(directory, "train")
     assert found.id == "own"
-    other.unlink()
-    message = rf"has no {file} or train\.json, which the task needs"
+    message = rf"has no test-{file[6:]} or test\.json, which the task needs"
     with pytest.raises(UserError, match=message):
-        task.read(str(tmp_path), "train")
+        task.read(directory, "test")
+    (tmp_path / "test.json").write_text(question("1"))
+    (found,) = task.read(directory, "test")
+    assert found.answers is None
     message = f"^{name} has no split 'eval'; it has train, dev, test.$"
     with pytest.raises(UserError, match=message):
-        task.read(str(tmp_path), "eval")
-
-
-def test_test_files_of_squad(tmp_path):
-    (tmp_path / "test.json").write_text(question("1"))
-    (found,) = TASKS["SQuAD2.0"].read(str(tmp_path), "test")
-    assert found.answers is None
+        task.read(directory, "eval")
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,8 @@
 """Users' own tasks: from --columns to examples."""
 
-import json
-
 import pytest
 
-from albert_tf.config import FeatureConfig, UserError
+from albert_tf.config import UserError
 from albert_tf.tasks.custom import CLASSIFICATION, custom_task
 from albert_tf.tasks.examples import ChoiceExample, Example, WordsExample
 
@@ -16,72 +14,61 @@ def write(path, content):
     return str(path)
 
 
-def features(task, examples, tokenizer):
-    return task.kind.features(
-        examples,
-        tokenizer,
-        FeatureConfig(max_seq_length=32, max_choice_length=8),
-        labels=task.kind.labels(examples),
-        training=True,
-    )
-
-
-def test_a_text_and_a_label(tmp_path, tiny_tokenizer):
-    task = custom_task(["label=mood", "text=said"])
-    write(
-        tmp_path / "train.tsv", "id\tsaid\tmood\n7\tthe of\tsad\n8\tand\tglad\n"
-    )
-    examples = task.read(str(tmp_path), "train")
-    assert examples == [Example(("the of",), "sad"), Example(("and",), "glad")]
-    assert task.kind.head == "classification"
-    assert list(task.metrics) == ["accuracy", "macro_f1"]
-    found = features(task, examples, tiny_tokenizer)
-    assert found.scalars["label_ids"].tolist() == [1, 0]
-    assert (task.name, task.labels, task.settings) == ("custom", (), {})
-
-
-def test_a_pair_is_in_the_order_of_the_roles(tmp_path):
-    content = "b\ta\tmood\nx\ty\tz\n"
+@pytest.mark.parametrize(
+    ("columns", "content", "examples", "head", "metrics", "label_ids"),
+    [
+        (
+            ["label=mood", "text=said"],
+            "id\tsaid\tmood\n7\tthe of\tsad\n8\tand\tglad\n",
+            [Example(("the of",), "sad"), Example(("and",), "glad")],
+            "classification",
+            ["accuracy", "macro_f1"],
+            [1, 0],
+        ),
+        (
+            ["text=b", "text=a", "number=how alike"],
+            "how alike\ta\tb\n2.5\tthe\tof\n-1\tand\tof\n",
+            [Example(("of", "the"), "2.5"), Example(("of", "and"), "-1")],
+            "regression",
+            ["pearson", "spearman"],
+            [2.5, -1.0],
+        ),
+        (
+            ["choice=one", "context=start", "choice=two", "label=right"],
+            "right\ttwo\tone\tstart\n0\tof the\tand\tthe of\n"
+            "two\tthe\tof\tand\n",
+            [
+                ChoiceExample("the of", ("and", "of the"), 0, id="0"),
+                ChoiceExample("and", ("of", "the"), 1, id="1"),
+            ],
+            "multiple_choice",
+            ["accuracy"],
+            [0, 1],
+        ),
+        (
+            ["word=0", "tag=-1"],
+            "the DT B-X\nof IN O\n\nand CC O\n",
+            [
+                WordsExample(("the", "of"), ("B-X", "O")),
+                WordsExample(("and",), ("O",)),
+            ],
+            "token_classification",
+            [],
+            [0, 1, 1],
+        ),
+    ],
+)
+def test_files_of_a_form(
+    tmp_path, columns, content, examples, head, metrics, label_ids
+):
+    task = custom_task(columns)
     write(tmp_path / "train.tsv", content)
-    for first, second, texts in (("a", "b", "yx"), ("b", "a", "xy")):
-        task = custom_task([f"text={first}", "label=mood", f"text={second}"])
-        (example,) = task.read(str(tmp_path), "train")
-        assert example == Example(tuple(texts), "z")
-
-
-def test_a_number(tmp_path, tiny_tokenizer):
-    task = custom_task(["text=a", "text=b", "number=how alike"])
-    lines = [
-        {"a": "the", "b": "of", "how alike": 2.5},
-        {"a": "and", "b": "of", "how alike": -1},
-    ]
-    write(tmp_path / "dev.jsonl", "".join(f"{json.dumps(x)}\n" for x in lines))
-    examples = task.read(str(tmp_path), "dev")
-    assert examples[0] == Example(("the", "of"), "2.5")
-    assert task.kind.head == "regression"
-    assert list(task.metrics) == ["pearson", "spearman"]
-    found = features(task, examples, tiny_tokenizer)
-    assert found.scalars["label_ids"].tolist() == [2.5, -1.0]
-
-
-def test_choices(tmp_path, tiny_tokenizer):
-    task = custom_task(
-        ["choice=one", "context=start", "choice=two", "label=right"]
-    )
-    write(
-        tmp_path / "train.tsv",
-        "right\ttwo\tone\tstart\n0\tof the\tand\tthe of\ntwo\tthe\tof\tand\n",
-    )
-    examples = task.read(str(tmp_path), "train")
-    assert examples == [
-        ChoiceExample("the of", ("and", "of the"), 0, id="0"),
-        ChoiceExample("and", ("of", "the"), 1, id="1"),
-    ]
-    assert task.kind.head == "multiple_choice"
-    assert list(task.metrics) == ["accuracy"]
-    found = features(task, examples, tiny_tokenizer)
-    assert found.scalars["label_ids"].tolist() == [0, 1]
-    assert found.choices == 2
+    found = task.read(str(tmp_path), "train")
+    assert found == examples
+    assert (task.kind.head, list(task.metrics)) == (head, metrics)
+    ids = task.kind.label_ids(found, task.kind.labels(found))
+    assert ids.tolist() == label_ids
+    assert (task.name, task.labels, task.settings) == ("custom", (), {})
 
 
 @pytest.mark.parametrize(
@@ -113,18 +100,9 @@ def test_choices_with_a_question(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["train.conll", "train.txt", "train.tsv"])
-def test_words_and_tags(tmp_path, tiny_tokenizer, name):
-    task = custom_task(["word=0", "tag=-1"])
-    write(tmp_path / name, "the DT B-X\nof IN O\n\nand CC O\n")
-    examples = task.read(str(tmp_path), "train")
-    assert examples == [
-        WordsExample(("the", "of"), ("B-X", "O")),
-        WordsExample(("and",), ("O",)),
-    ]
-    assert task.kind.head == "token_classification"
-    found = features(task, examples, tiny_tokenizer)
-    assert found.sequences["label_weights"].sum() == 3
+def test_files_of_words(tmp_path, name):
     task = custom_task(["tag=1", "word=0"])
+    write(tmp_path / name, "the DT B-X\nof IN O\n\nand CC O\n")
     assert task.read(str(tmp_path), "train")[0].tags == ("DT", "IN")
 
 
@@ -286,11 +264,3 @@ def test_a_training_file_whose_columns_cannot_be_inferred(tmp_path):
     message = r"train\.tsv:2: expected one or two columns .*, got text, class;"
     with pytest.raises(UserError, match=message):
         CLASSIFICATION.read(str(tmp_path), "dev")
-
-
-def test_data_may_lie_in_a_bucket(tmp_path):
-    write(tmp_path / "dev.tsv", "text\tlabel\na\tb\n")
-    bucket = f"file://{tmp_path}"
-    assert CLASSIFICATION.read(bucket, "dev") == [Example(("a",), "b")]
-    with pytest.raises(UserError, match=r"^file://.* has no train\.tsv or"):
-        CLASSIFICATION.read(bucket, "train")

@@ -96,9 +96,8 @@ def assert_equal(mine, theirs):
 def test_cached_features_are_read(builder, logged):
     first = builder.build(EXAMPLES, training=True)
     (name,) = cached(builder)
-    again = builder.build(EXAMPLES, training=True)
+    assert_equal(builder.build(EXAMPLES, training=True), first)
     assert builder.kind.parts == [3]
-    assert_equal(again, first)
     direct = builder.kind.features(
         EXAMPLES,
         builder.tokenizer,
@@ -106,9 +105,17 @@ def test_cached_features_are_read(builder, logged):
         labels=builder.labels,
         training=True,
     )
-    assert_equal(again, direct)
+    assert_equal(first, direct)
     assert cached(builder) == [name]
     assert not logged
+    # A damaged file is built again.
+    path = os.path.join(builder.cache_dir, name)
+    with open(path, "r+b") as file:
+        file.truncate(100)
+    for _ in range(2):
+        assert_equal(builder.build(EXAMPLES, training=True), first)
+    assert logged == [f"{path} cannot be read; its features are built again."]
+    assert builder.kind.parts == [3] * 3
 
 
 def test_without_a_cache(builder, tmp_path, monkeypatch):
@@ -136,6 +143,7 @@ def lengths(**changes):
         ({"labels": ["yes", "no"]}, EXAMPLES, True),
         ({"labels": ["no", "yes", "so"]}, EXAMPLES, True),
         ({"kind": OtherKind()}, EXAMPLES, True),
+        ("tokenizer", EXAMPLES, True),
         (lengths(max_seq_length=15), EXAMPLES, True),
         (lengths(doc_stride=5), EXAMPLES, True),
         (lengths(max_query_length=5), EXAMPLES, True),
@@ -153,18 +161,12 @@ def lengths(**changes):
 )
 def test_the_cache_key_depends_on(builder, changes, examples, training):
     builder.build(EXAMPLES, training=True)
+    if changes == "tokenizer":
+        changes = {changes: Disguised(builder.tokenizer)}
     other = dataclasses.replace(builder, **changes)
     other.kind.parts.clear()
     other.build(examples, training=training)
     assert other.kind.parts == [len(examples)]
-    assert len(cached(builder)) == 2
-
-
-def test_the_cache_key_depends_on_the_tokenizer(builder):
-    builder.build(EXAMPLES, training=True)
-    other = dataclasses.replace(builder, tokenizer=Disguised(builder.tokenizer))
-    other.build(EXAMPLES, training=True)
-    assert builder.kind.parts == [3, 3]
     assert len(cached(builder)) == 2
 
 
@@ -194,27 +196,21 @@ def test_warnings_are_logged(builder, logged):
             return [f"{len(examples)} are odd.", "Another thing."]
 
     builder = dataclasses.replace(builder, kind=Particular())
-    for _ in range(2):
-        # Whether they are made, or read.
-        builder.build(EXAMPLES, training=False)
-    assert logged == ["3 are odd.", "Another thing."] * 2
-    with pytest.raises(UserError, match="Nobody learns this"):
-        builder.build(EXAMPLES, training=True)
-    assert builder.kind.parts == [3]
-
-
-def test_truncation_is_logged(builder, logged):
     long = dataclasses.replace(EXAMPLES[0], texts=("the of and " * 9,))
     examples = [long, dataclasses.replace(long, label="no")]
     examples += [Example(("and",), "no")] * 2
     for _ in range(2):
-        found = builder.build(examples, training=True)
-        assert found.truncated == [0, 1]
-    line = (
+        # Whether they are made, or read.
+        assert builder.build(examples, training=False).truncated == [0, 1]
+    assert logged == 2 * [
+        "4 are odd.",
+        "Another thing.",
         "2 of 4 examples were truncated to max_seq_length=16 or a similar "
-        f"setting (first: {EXAMPLES[0].location})."
-    )
-    assert logged == [line] * 2
+        f"setting (first: {EXAMPLES[0].location}).",
+    ]
+    with pytest.raises(UserError, match="Nobody learns this"):
+        builder.build(EXAMPLES, training=True)
+    assert builder.kind.parts == [4]
 
 
 def test_answers_that_cannot_be_predicted_are_logged(builder, logged):
@@ -269,16 +265,14 @@ def test_digests_of_questions():
     for changes in (
         {"id": "2"},
         {"question": "Who"},
-        {"context": "Me"},
+        # A lone surrogate is no character of UTF-8, and JSON may hold one.
+        {"context": "\ud800"},
         {"answers": (Answer("Me", 1),)},
         {"answers": ()},
         {"answers": None},
     ):
         other = dataclasses.replace(question, **changes)
         assert examples_digest([other]) != digest
-    # A lone surrogate is no character of UTF-8, and JSON may hold one.
-    odd = dataclasses.replace(question, context="\ud800")
-    assert examples_digest([odd]) != digest
 
 
 def a_file(tmp_path):
@@ -360,46 +354,25 @@ def test_an_array_that_is_missing_or_too_many(tmp_path, logged):
     assert len(logged) == 4
 
 
-def test_a_damaged_file_is_built_again(builder, logged):
-    first = builder.build(EXAMPLES, training=True)
-    (name,) = cached(builder)
-    path = os.path.join(builder.cache_dir, name)
-    with open(path, "r+b") as file:
-        file.truncate(100)
-    again = builder.build(EXAMPLES, training=True)
-    assert logged == [f"{path} cannot be read; its features are built again."]
-    assert_equal(again, first)
-    logged.clear()
-    builder.build(EXAMPLES, training=True)
-    assert builder.kind.parts == [3, 3]
-    assert not logged
-
-
-def test_a_cache_that_cannot_be_written(builder, tmp_path, logged):
-    expected = builder.build(EXAMPLES, training=True)
+def test_a_cache_that_cannot_be_written(builder, tmp_path, logged, monkeypatch):
     # Root may write anywhere; below a file nobody may.
     (tmp_path / "file").write_text("")
-    builder = dataclasses.replace(
+    below = dataclasses.replace(
         builder, cache_dir=str(tmp_path / "file" / "cache")
     )
-    assert_equal(builder.build(EXAMPLES, training=True), expected)
+    assert len(below.build(EXAMPLES, training=True)) == 3
     (line,) = logged
     assert line.startswith(str(tmp_path / "file"))
     assert "Not a directory; the features are not cached, and the" in line
-    assert line.endswith("(--feature_cache).")
-    assert "\n" not in line
+    assert line.endswith("(--feature_cache).") and "\n" not in line
 
+    def full(file, **arrays):
+        file.write(b"PK")
+        raise OSError(28, "No space left on device")
 
-def test_a_full_disk(builder, logged, monkeypatch):
-    class Full:
-        @staticmethod
-        def savez(file, **arrays):
-            file.write(b"PK")
-            raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(feature_building.np, "savez", Full.savez)
+    monkeypatch.setattr(feature_building.np, "savez", full)
     assert len(builder.build(EXAMPLES, training=True)) == 3
-    assert "No space left on device; the features are not cached" in logged[0]
+    assert "No space left on device; the features are not cached" in logged[1]
     assert cached(builder) == []
 
 
@@ -407,19 +380,11 @@ def test_chunks_are_as_the_whole(builder, monkeypatch):
     examples = EXAMPLES * 5
     whole = builder.build(examples, training=True)
     monkeypatch.setattr(feature_building, "_CHUNK", 4)
-    builder = dataclasses.replace(builder, cache_dir="")
     builder.kind.parts.clear()
+    # Few are built in this process: to start another takes longer.
+    builder = dataclasses.replace(builder, workers=8, cache_dir="")
     assert_equal(builder.build(examples, training=True), whole)
     assert builder.kind.parts == [4, 4, 4, 3]
-
-
-def test_few_examples_are_built_in_this_process(builder, monkeypatch):
-    # To start another takes longer.
-    monkeypatch.setattr(feature_building, "_CHUNK", 2)
-    builder = dataclasses.replace(builder, workers=8, cache_dir="")
-    examples = EXAMPLES * 4
-    assert len(builder.build(examples, training=True)) == 12
-    assert builder.kind.parts == [2] * 6
 
 
 @pytest.mark.slow

@@ -1,7 +1,5 @@
 """GLUE's files as they are downloaded, and their columns."""
 
-import functools
-
 import pytest
 
 from albert_tf.config import UserError
@@ -123,30 +121,16 @@ def test_short_lines_of_qqp_are_skipped(tmp_path):
     [key for key, (_, _, label) in LINES.items() if label],
 )
 def test_an_example_where_the_header_should_be(tmp_path, task, split):
-    line, texts, label = LINES[task, split]
+    line, *_ = LINES[task, split]
     path = tmp_path / FILES.get((task, split), f"{split}.tsv")
     path.write_text(f"{line}\n{line}\n")
-    read = functools.partial(GLUE_TASKS[task].read, str(tmp_path), split)
     if task == "CoLA":
         # These files have none.
-        assert [(e.texts, e.label) for e in read()] == [(texts, label)] * 2
+        assert len(GLUE_TASKS[task].read(str(tmp_path), split)) == 2
         return
-    with pytest.raises(UserError) as raised:
-        read()
-    assert str(raised.value) == (
-        f"{path}:1: expected the columns' names, got an example; download "
-        "GLUE's own file."
-    )
-
-
-def test_gold_files(tmp_path):
-    path = tmp_path / "gold.tsv"
-    path.write_text("good\t1\nbad\t0\n")
-    with pytest.raises(UserError, match=r"gold\.tsv:1: expected the col"):
-        GLUE_TASKS["SST-2"].reader.read_gold(str(path))
-    path.write_text("sentence\tlabel\ngood\t1\nbad\t0\n")
-    found = GLUE_TASKS["SST-2"].reader.read_gold(str(path))
-    assert [e.label for e in found] == ["1", "0"]
+    message = f"^{path}:1: expected the columns' names, got an example; down"
+    with pytest.raises(UserError, match=message):
+        GLUE_TASKS[task].read(str(tmp_path), split)
 
 
 @pytest.mark.parametrize(

@@ -16,95 +16,59 @@ def table(path, *rows):
     return str(path)
 
 
-def mrpc(tmp_path, labels, predictions):
-    gold = table(
-        tmp_path / "dev.tsv",
-        ("Quality", "#1 ID", "#2 ID", "#1 String", "#2 String"),
-        *((label, "1", "2", 'A "', "B") for label in labels),
-    )
-    rows = [(str(n), label) for n, label in enumerate(predictions)]
-    # In any order.
-    return gold, table(
-        tmp_path / "MRPC.tsv", ("index", "prediction"), *reversed(rows)
-    )
-
-
-def test_accuracy_and_f1(tmp_path):
-    gold, predictions = mrpc(tmp_path, "110100", "101100")
-    found = score("MRPC", gold, predictions)
-    # 2 of 3 ones are found, and 2 of 3 that are predicted are right.
-    assert found.metrics == pytest.approx({"accuracy": 4 / 6, "f1": 2 / 3})
-    assert found.warnings == []
-
-
-def test_labels_by_name(tmp_path):
-    # With spaces, as a program pads them.
-    names = ("neutral", "entailment ", " contradiction", "neutral")
-    gold = table(
-        tmp_path / "dev_matched.tsv",
-        ("header",),
-        *((*"01234567", "A", "B", "entailment", name) for name in names),
-    )
-    predictions = table(
-        tmp_path / "MNLI-m.tsv",
-        ("index", "prediction"),
-        *((str(n), name) for n, name in enumerate(names[::-1])),
-    )
-    assert score("MNLI", gold, predictions).metrics == {"accuracy": 0.5}
-
-
-def numbers(tmp_path, labels, predictions):
-    gold = table(
-        tmp_path / "dev.tsv",
-        ("header",),
-        *((*"0123456", "A", "B", str(label)) for label in labels),
-    )
-    return gold, table(
-        tmp_path / "STS-B.tsv",
-        ("index", "prediction"),
-        *((str(n), str(value)) for n, value in enumerate(predictions)),
+def glue(tmp_path, task, labels, predictions):
+    """Returns a gold file of labels, and a table in another order."""
+    file = TASKS[task].reader.files["dev"]
+    columns = 1 + max(*file.texts, file.label) + (file.label == -1)
+    rows = [["header"]] if file.header else []
+    for label in labels:
+        rows.append(['A "'] * columns)
+        rows[-1][file.label] = str(label)
+    given = [(str(n), str(label)) for n, label in enumerate(predictions)]
+    head = ("index", "prediction")
+    return table(tmp_path / file.name, *rows), table(
+        tmp_path / f"{task}.tsv", head, *reversed(given)
     )
 
 
-def test_correlations(tmp_path):
-    labels, found = [0.0, 1.5, 5.0, 3.0], [1.0, 1.0, 4.0, 5.0]
-    measures = score("STS-B", *numbers(tmp_path, labels, found)).metrics
-    # Equal predictions share their mean rank.
-    ranks = np.corrcoef([1, 2, 4, 3], [1.5, 1.5, 3, 4])[0, 1]
-    assert measures == pytest.approx(
-        {"pearson": np.corrcoef(labels, found)[0, 1], "spearman": ranks}
-    )
-
-
-def test_an_undefined_correlation(tmp_path):
-    found = score("STS-B", *numbers(tmp_path, [0.0, 1.0], [2.0, 2.0]))
-    assert np.isnan(found.metrics["pearson"])
-    assert found.warnings[0].startswith("pearson is not defined for these num")
-    found = score("STS-B", *numbers(tmp_path, [1.0], [2.0]))
-    assert np.isnan(found.metrics["spearman"])
-    assert len(found.warnings) == 2
+# With spaces, as a program pads them.
+NAMES = ("neutral", "entailment ", " contradiction", "neutral")
+NUMBERS = [0.0, 1.5, 5.0, 3.0], [1.0, 1.0, 4.0, 5.0]
 
 
 @pytest.mark.parametrize(
-    ("labels", "predictions", "correlation"),
+    ("task", "labels", "predictions", "metrics"),
     [
+        # 2 of 3 ones are found, and 2 of 3 that are predicted are right.
+        ("MRPC", "110100", "101100", {"accuracy": 4 / 6, "f1": 2 / 3}),
+        ("MNLI", NAMES, NAMES[::-1], {"accuracy": 0.5}),
+        (
+            "STS-B",
+            *NUMBERS,
+            {
+                "pearson": np.corrcoef(*NUMBERS)[0, 1],
+                # Equal predictions share their mean rank.
+                "spearman": np.corrcoef([1, 2, 4, 3], [1.5, 1.5, 3, 4])[0, 1],
+            },
+        ),
         # tp 2, tn 2, fp 1, fn 1: (4 - 1) / √(3·3·3·3).
-        ("110100", "101100", 1 / 3),
-        ("111000", "111111", 0.0),
+        ("CoLA", "110100", "101100", {"matthews_correlation": 1 / 3}),
+        ("CoLA", "111000", "111111", {"matthews_correlation": 0.0}),
     ],
 )
-def test_matthews_correlation(tmp_path, labels, predictions, correlation):
-    gold = table(
-        tmp_path / "dev.tsv", *(("s", label, "", "A") for label in labels)
-    )
-    found = table(
-        tmp_path / "CoLA.tsv",
-        ("index", "prediction"),
-        *((str(n), label) for n, label in enumerate(predictions)),
-    )
-    assert score("CoLA", gold, found).metrics == pytest.approx(
-        {"matthews_correlation": correlation}
-    )
+def test_metrics_of_glue(tmp_path, task, labels, predictions, metrics):
+    found = score(task, *glue(tmp_path, task, labels, predictions))
+    assert found.metrics == pytest.approx(metrics)
+    assert found.warnings == []
+
+
+def test_an_undefined_correlation(tmp_path):
+    found = score("STS-B", *glue(tmp_path, "STS-B", [0, 1], [2, 2]))
+    assert np.isnan(found.metrics["pearson"])
+    assert found.warnings[0].startswith("pearson is not defined for these num")
+    found = score("STS-B", *glue(tmp_path, "STS-B", [1], [2]))
+    assert np.isnan(found.metrics["spearman"])
+    assert len(found.warnings) == 2
 
 
 @pytest.mark.parametrize(
@@ -129,19 +93,13 @@ def test_matthews_correlation(tmp_path, labels, predictions, correlation):
     ],
 )
 def test_submissions_that_do_not_fit(tmp_path, rows, message):
-    gold, predictions = mrpc(tmp_path, "10", "")
+    gold, predictions = glue(tmp_path, "MRPC", "10", "")
     head = [("index", "prediction")] if rows[0][0] != "id" else []
     table(tmp_path / "MRPC.tsv", *head, *rows)
     with pytest.raises(UserError, match=message) as raised:
         score("MRPC", gold, predictions)
     assert str(raised.value).startswith(predictions)
     assert "\n" not in str(raised.value)
-
-
-def test_predictions_that_are_no_numbers(tmp_path):
-    gold, predictions = numbers(tmp_path, [0.0, 1.0], [1.0, "nan"])
-    with pytest.raises(UserError, match=":3: the label is 'nan'; exp"):
-        score("STS-B", gold, predictions)
 
 
 def squad(tmp_path, predictions, name="predictions.json"):
@@ -198,8 +156,12 @@ def test_answers_below_the_threshold_are_not_warned_of(
     assert not any("count as none" in warning for warning in warnings)
 
 
-def test_gold_without_answers(tmp_path):
+def test_files_of_another_form(tmp_path):
     gold, predictions = squad(tmp_path, {"0": "red"})
+    # Even with equal values, of which JSON's reader would take the last.
+    pathlib.Path(predictions).write_text('{"0": "red",\n"0": "red"}')
+    with pytest.raises(UserError, match="json: .*duplicate key '0'"):
+        score("SQuAD2.0", gold, predictions)
     path = pathlib.Path(gold)
     data = json.loads(path.read_text())
     del data["data"][0]["paragraphs"][0]["qas"][1]["answers"]
@@ -281,14 +243,6 @@ def test_null_odds_that_are_no_numbers(tmp_path, value, shown):
         UserError, match=f"expected a finite number for '0', got {shown}"
     ):
         score("SQuAD2.0", gold, predictions, null_odds=odds)
-
-
-def test_duplicate_ids(tmp_path):
-    """Even with equal values, of which JSON's reader would take the last."""
-    gold, predictions = squad(tmp_path, {"0": "red"})
-    pathlib.Path(predictions).write_text('{"0": "red",\n"0": "red"}')
-    with pytest.raises(UserError, match="json: .*duplicate key '0'"):
-        score("SQuAD2.0", gold, predictions)
 
 
 def test_thresholds_of_null_odds(tmp_path):

@@ -8,7 +8,6 @@ import pytest
 from albert_tf.config import FeatureConfig, UserError
 from albert_tf.tasks import feature_building
 from albert_tf.tasks.examples import ChoiceExample
-from albert_tf.tasks.features import concatenated
 from albert_tf.tasks.kinds.base import Answers
 from albert_tf.tasks.kinds.multiple_choice import MultipleChoice, letter
 from albert_tf.tasks.metrics import scalar
@@ -86,14 +85,6 @@ def test_truncated_examples(tiny_tokenizer):
     assert features(tiny_tokenizer, EXAMPLES, 8, 1).truncated == [0, 1, 2]
 
 
-def test_parts_are_as_the_whole(tiny_tokenizer):
-    parts = [features(tiny_tokenizer, [example]) for example in EXAMPLES]
-    joined, whole = concatenated(parts), features(tiny_tokenizer, EXAMPLES)
-    rows = np.arange(3)
-    for name, values in whole.batch(rows, 32).items():
-        np.testing.assert_array_equal(joined.batch(rows, 32)[name], values)
-
-
 def test_empty_texts_are_counted():
     examples = [*EXAMPLES, dataclasses.replace(EXAMPLES[0], context=" ")]
     assert KIND.warnings(examples, training=True) == [
@@ -114,15 +105,13 @@ def test_a_choice_length_without_room_for_contexts(tiny_tokenizer):
 
 def test_another_number_of_choices(tiny_tokenizer, monkeypatch):
     more = ChoiceExample("the", ("of", "and", "the"), None, "f, 4")
-    message = "^f, 4: expected 2 choices as at f, 1, got 3.$"
-    with pytest.raises(UserError, match=message):
-        KIND.check([*EXAMPLES, more])
     KIND.check(EXAMPLES)
     # In whatever chunks features are built.
     monkeypatch.setattr(feature_building, "_CHUNK", 3)
     builder = feature_building.FeatureBuilder(
         KIND, tiny_tokenizer, FeatureConfig(), []
     )
+    message = "^f, 4: expected 2 choices as at f, 1, got 3.$"
     with pytest.raises(UserError, match=message):
         builder.build([*EXAMPLES, more, more], training=True)
 

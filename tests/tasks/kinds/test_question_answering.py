@@ -6,7 +6,6 @@ import re
 import numpy as np
 import pytest
 from question_fixtures import (
-    ANSWERS,
     SMALL,
     TEXT,
     FakeTokenizer,
@@ -201,25 +200,6 @@ def test_answers_that_cannot_be_predicted_are_reported():
 def test_the_length_that_has_room_for_most_answers(lengths, message):
     (line,) = reported(lengths)
     assert message in line
-
-
-@pytest.mark.parametrize("answer", ANSWERS[:-1])
-def test_predictions_from_labels_as_logits(answer):
-    """The labels as logits give the answer, and what is next to it."""
-    questions = [question(TEXT, answer)]
-    config = dataclasses.replace(SMALL, max_answer_length=12)
-    kind = Spans()
-    features = build(kind, questions, config)
-    starts, ends = (
-        [10.0 * (np.arange(24) == p) for p in features.scalars[name]]
-        for name in ("start_positions", "end_positions")
-    )
-    outputs = {"start_logits": starts, "end_logits": ends}
-    (scores,) = kind.scores(questions, features, outputs, config)
-    start, end, _ = scores.spans[0]
-    first = TEXT.index(answer)
-    assert first - 3 < start <= first
-    assert first + len(answer) <= end < first + len(answer) + 4
 
 
 def test_averaged_question_by_question():

@@ -198,31 +198,6 @@ def test_names_of_features():
     assert not batch["segment_ids"][batch["input_mask"] == 0].any()
 
 
-def test_empty_paragraphs_have_one_row():
-    questions = [
-        question("", text=""),
-        question(" \u2003", id_="r"),
-        question("One", "One", text="", id_="s"),
-    ]
-    rows = build(AnswerableSpans(), questions, training=True)
-    assert rows.example_numbers.tolist() == [0, 1, 2]
-    assert rows.row(0, "input_ids").tolist() == [2, 3, 3]
-    assert rows.row(1, "input_ids").tolist()[-2:] == [3, 3]
-    assert rows.scalars["is_impossible"].tolist() == [1, 1, 0]
-    assert rows.scalars["start_positions"].tolist() == [0, 0, 2]
-
-
-def test_long_questions_are_truncated():
-    questions = [
-        question("One", "One", text="aaabbbcccdddeee"),
-        question("One", "One", text="aaabbbcccddd", id_="r"),
-    ]
-    rows = build(Spans(), questions, training=True)
-    assert rows.truncated == [0]
-    assert len(rows.row(0, "input_ids")) == 4 + 3 + 1
-    np.testing.assert_equal(rows.row(0, "input_ids"), rows.row(1, "input_ids"))
-
-
 def test_an_answer_without_tokens_is_in_no_window():
     """The fake tokenizer drops accents that stand alone."""
     rows = build(

@@ -38,65 +38,44 @@ class Frame:
     cls_id, sep_id, pad_id = 2, 3, 7
 
 
-def rows_of(features, width):
-    batch = features.batch(np.arange(len(features)), width)
-    return {name: batch[name].tolist() for name in batch}
-
-
-def test_single_texts():
-    found = sequence_features([[[8, 9]], [[]], [[6] * 9]], Frame, 6, {})
-    assert rows_of(found, 6) == {
-        "input_ids": [
-            [2, 8, 9, 3, 7, 7],
-            [2, 3, 7, 7, 7, 7],
-            [2, 6, 6, 6, 6, 3],
-        ],
-        "segment_ids": [[0] * 6] * 3,
-        "input_mask": [[1, 1, 1, 1, 0, 0], [1, 1, 0, 0, 0, 0], [1] * 6],
-    }
-    assert found.truncated == [2]
-    assert found.example_numbers.tolist() == [0, 1, 2]
-
-
-def test_pairs():
-    found = sequence_features(
-        [[[8], [9, 9]], [[], []], [[5] * 9, [6, 6]], [[5, 5, 5], [6, 6, 6]]],
-        Frame,
-        8,
-        {"label_ids": np.array([3, 1, 2, 0])},
-    )
-    assert rows_of(found, 8) == {
-        "input_ids": [
-            [2, 8, 3, 9, 9, 3, 7, 7],
-            [2, 3, 3, 7, 7, 7, 7, 7],
-            [2, 5, 5, 5, 3, 6, 6, 3],
-            [2, 5, 5, 5, 3, 6, 6, 3],
-        ],
-        "segment_ids": [
-            [0, 0, 0, 1, 1, 1, 0, 0],
-            [0, 0, 1, 0, 0, 0, 0, 0],
-            [0, 0, 0, 0, 0, 1, 1, 1],
-            [0, 0, 0, 0, 0, 1, 1, 1],
-        ],
-        "input_mask": [
-            [1, 1, 1, 1, 1, 1, 0, 0],
-            [1, 1, 1, 0, 0, 0, 0, 0],
-            [1] * 8,
-            [1] * 8,
-        ],
-        "label_ids": [3, 1, 2, 0],
-    }
-    assert found.truncated == [2, 3]
-
-
 @pytest.mark.parametrize(
-    ("lengths", "truncated"),
-    [([6], []), ([7], [0]), ([2, 3], []), ([3, 3], [0])],
+    ("token_ids", "width", "rows", "second_from", "truncated"),
+    [
+        (
+            [[[8, 9]], [[]], [[6] * 4], [[6] * 9]],
+            6,
+            [[2, 8, 9, 3], [2, 3], [2, 6, 6, 6, 6, 3], [2, 6, 6, 6, 6, 3]],
+            [6] * 4,
+            [3],
+        ),
+        (
+            [[[8], [9, 9]], [[], []], [[5] * 9, [6, 6]], [[5] * 3, [6] * 2]],
+            8,
+            [
+                [2, 8, 3, 9, 9, 3],
+                [2, 3, 3],
+                [2, 5, 5, 5, 3, 6, 6, 3],
+                [2, 5, 5, 5, 3, 6, 6, 3],
+            ],
+            [3, 2, 5, 5],
+            [2],
+        ),
+    ],
 )
-def test_the_longest_texts_that_fit(lengths, truncated):
-    texts = [[5] * length for length in lengths]
-    found = sequence_features([texts], Frame, 8, {})
+def test_rows(token_ids, width, rows, second_from, truncated):
+    numbers = np.arange(4)
+    found = sequence_features(token_ids, Frame, width, {"label_ids": numbers})
+    batch = found.batch(numbers, width)
+    for n, row in enumerate(rows):
+        rest = width - len(row)
+        assert batch["input_ids"][n].tolist() == row + [7] * rest
+        assert batch["input_mask"][n].tolist() == [1] * len(row) + [0] * rest
+        first = second_from[n]
+        segments = [0] * first + [1] * (len(row) - first) + [0] * rest
+        assert batch["segment_ids"][n].tolist() == segments[:width]
+    assert batch["label_ids"].tolist() == numbers.tolist()
     assert found.truncated == truncated
+    assert found.example_numbers.tolist() == numbers.tolist()
 
 
 def test_texts_keep_their_order(tiny_tokenizer):

@@ -54,14 +54,10 @@ def test_labels_are_at_first_sub_tokens(tokenizer):
     assert all(v.dtype == np.int32 for v in found.sequences.values())
     assert found.decoding["word_numbers"].dtype == np.int32
     assert not found.scalars
+    assert not features(tokenizer, [example], training=True).decoding
     batch = found.batch(np.array([0]), 10)
     assert batch["input_ids"][0, 8:].tolist() == [tokenizer.pad_id] * 2
     assert batch["label_weights"].sum() == 3
-
-
-def test_training_needs_no_word_numbers(tokenizer):
-    example = WordsExample(("a",), ("O",), "")
-    assert not features(tokenizer, [example], training=True).decoding
 
 
 def test_words_without_pieces_are_not_lost(tokenizer):
@@ -132,28 +128,22 @@ def test_every_word_gets_the_probabilities_of_its_first_piece(
 
 
 def test_labels():
-    examples = [
-        WordsExample(("a", "b"), ("O", "B-A"), ""),
-        WordsExample(("a",), ("I-A",), ""),
-    ]
-    assert KIND.labels(examples) == LABELS
-    assert [KIND.has_label(e) for e in examples] == [True, True]
-    assert not KIND.has_label(WordsExample(("a",), None, ""))
-    with pytest.raises(UserError, match="t.txt:1.* one tag only, 'O'"):
-        KIND.labels([WordsExample(("a", "b"), ("O", "O"), "t.txt:1")])
+    def labels(*sentences):
+        words = (sentence.split() for sentence in sentences)
+        return KIND.labels(
+            [WordsExample(tuple(w), tuple(w), "t.txt:1") for w in words]
+        )
 
-
-def test_tags_of_mixed_schemes():
-    examples = [
-        WordsExample(("a", "b"), ("O", "B-A"), "t.txt:1"),
-        WordsExample(("a",), ("DT",), "t.txt:4"),
-    ]
-    message = "^t.txt:1 and what follows: the tag 'DT' is neither O nor beg"
-    with pytest.raises(UserError, match=message):
-        KIND.labels(examples)
+    assert labels("O B-A", "I-A") == LABELS
     # Parts of speech are no entities, all of them.
-    examples[0] = WordsExample(("a", "b"), ("O", "NN"), "t.txt:1")
-    assert KIND.labels(examples) == ["DT", "NN", "O"]
+    assert labels("O NN", "DT") == ["DT", "NN", "O"]
+    for tags, message in (
+        ("O O", "the training examples have one tag only, 'O'"),
+        ("O B-A DT", "the tag 'DT' is neither O nor begins with B-"),
+    ):
+        message = f"^t.txt:1 and what follows: {message}"
+        with pytest.raises(UserError, match=message):
+            labels(tags)
 
 
 def test_an_unknown_tag(tokenizer):
@@ -171,13 +161,6 @@ SCORES = [
     np.array([[0.7, 0.2, 0.1], [0.5, 0.25, 0.25], [0, 0, 1]], np.float32),
     np.array([[0.6, 0.3, 0.1]], np.float32),
 ]
-
-
-def test_ensemble():
-    other = [score[:, ::-1] for score in SCORES]
-    mean = KIND.ensemble([SCORES, other])
-    np.testing.assert_allclose(mean[0][0], [0.4, 0.2, 0.4])
-    np.testing.assert_allclose(mean[1], [[0.35, 0.3, 0.35]])
 
 
 def test_metrics():

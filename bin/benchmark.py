@@ -75,10 +75,10 @@ _DATA = PretrainingDataConfig(record_kind="static", dupe_factor=10)
 _TRAINING_FLAGS = ("precision", "remat", "xla")
 _FLAGS = (
     (_DATA, set(setting_fields(_DATA)) - {"record_kind", "eval_fraction"}),
-    (MaskingConfig(), set(setting_fields(MaskingConfig()))),
-    (TrainingConfig(), set(_TRAINING_FLAGS)),
-    (OptimizerConfig(), {"optimizer"}),
-    (FeatureConfig(), {"doc_stride", "max_query_length", "max_choice_length"}),
+    (MaskingConfig(), None),
+    (TrainingConfig(), _TRAINING_FLAGS),
+    (OptimizerConfig(), ["optimizer"]),
+    (FeatureConfig(), ["doc_stride", "max_query_length", "max_choice_length"]),
 )
 
 
@@ -131,9 +131,7 @@ def define_flags() -> None:
     )
     flags.DEFINE_string("data_dir", None, "The task's files.")
     for config, names in _FLAGS:
-        command_line.define_settings(
-            config, leave_out=set(setting_fields(config)) - names
-        )
+        command_line.define_settings(config, only=names)
 
 
 def main() -> None:
@@ -227,18 +225,15 @@ def _data_config(max_positions: int) -> PretrainingDataConfig:
 def _settings(workspace: Workspace) -> dict[str, Any]:
     """Returns the settings, as the results hold them."""
     training = workspace.work.training
+    names = ("input", "tokenizer", "repeats", "preset", "batch_size")
     return {
-        "input": FLAGS.input,
-        "tokenizer": FLAGS.tokenizer,
-        "repeats": FLAGS.repeats,
-        "preset": FLAGS.preset,
-        "batch_size": FLAGS.batch_size,
+        **{name: FLAGS[name].value for name in names},
         "against": FLAGS.against,
+        "task": FLAGS.task,
         **{name: getattr(training, name) for name in _TRAINING_FLAGS},
         "optimizer": workspace.work.optimizer.optimizer,
         "data": to_dict(workspace.config),
         "masking": to_dict(workspace.masking),
-        "task": FLAGS.task,
         "features": to_dict(workspace.features),
     }
 

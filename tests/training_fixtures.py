@@ -1,9 +1,12 @@
 """What tests of training share: tiny shards and a small run."""
 
+import keras
 import pytest
 from pretraining_runs import build_shards, run
 
 from albert_tf.config import ModelConfig, PretrainConfig, override
+from albert_tf.interchange.model_directory import save_model_directory
+from albert_tf.modeling.models import AlbertForPretraining
 
 SMALL_MODEL = {
     "embedding_size": 8,
@@ -85,3 +88,35 @@ def finished(small_config, shards_dir, tmp_path_factory):
     """Directory and last evaluation of a whole run, which is left as it is."""
     run_dir = tmp_path_factory.mktemp("runs") / "whole"
     return run_dir, run(small_config, shards_dir, run_dir)
+
+
+@pytest.fixture(scope="session")
+def pretrained(tmp_path_factory, tiny_tokenizer):
+    """An untrained model; what is learned here is learned in fine-tuning."""
+    # Some initial weights would take longer than the test gives them.
+    keras.utils.set_random_seed(1)
+    directory = str(tmp_path_factory.mktemp("models") / "pretrained")
+    config = ModelConfig(
+        vocab_size=tiny_tokenizer.vocab_size,
+        embedding_size=16,
+        hidden_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=64,
+    )
+    save_model_directory(
+        directory,
+        AlbertForPretraining(config),
+        tiny_tokenizer,
+        max_seq_length=64,
+    )
+    return directory
+
+
+def write_task(directory, train, dev=None, header="text\tlabel"):
+    """Writes train.tsv and dev.tsv; returns the directory."""
+    for split, rows in (("train", train), ("dev", dev or train)):
+        text = "\n".join([header, *rows]) + "\n"
+        (directory / f"{split}.tsv").write_text(text)
+    return str(directory)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.config import require, shown
+from albert_tf.config import UserError, require, shown
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.modeling.heads.embedding import SentenceEmbeddingHead
 from albert_tf.tasks.features import Features
@@ -44,48 +44,45 @@ class FilledMask:
     candidates: list[list[tuple[str, float]]]
 
 
-def _check_list(texts: Iterable[Any], expected: str) -> list[Any]:
-    """Returns the items; refuses a string, which would be its characters."""
+def _tuples(
+    items: Iterable[Any],
+    counts: Container[int],
+    expected: str,
+    kept: type | tuple[()] = (),
+) -> list[Any]:
+    """Returns each item, a string or several, as a tuple; `kept` as it is."""
     require(
-        isinstance(texts, Iterable)
-        and not isinstance(texts, str | bytes | Mapping),
-        f"The texts are {shown(texts)}; expected a list, each item of it "
+        # A string would be its characters.
+        isinstance(items, Iterable)
+        and not isinstance(items, str | bytes | Mapping),
+        f"The texts are {shown(items)}; expected a list, each item of it "
         f"{expected}.",
     )
-    return list(texts)
-
-
-def _check_item(
-    item: Any, number: int, counts: Container[int], expected: str
-) -> tuple[str, ...]:
-    """Returns a string, or several, as a tuple."""
-    texts = (item,) if isinstance(item, str) else item
-    require(
-        isinstance(texts, tuple | list)
-        and len(texts) in counts
-        and all(isinstance(text, str) for text in texts),
-        f"Text {number} is {shown(item)}; expected {expected}.",
-    )
-    return tuple(texts)
-
-
-def _strings(texts: Iterable[Any]) -> list[str]:
-    expected = "one string"
-    return [
-        _check_item(item, number, (1,), expected)[0]
-        for number, item in enumerate(_check_list(texts, expected), start=1)
-    ]
+    found = []
+    for number, item in enumerate(items, start=1):
+        texts = (item,) if isinstance(item, str) else item
+        if isinstance(item, kept):
+            found.append(item)
+        elif (
+            isinstance(texts, tuple | list)
+            and len(texts) in counts
+            and all(isinstance(text, str) for text in texts)
+        ):
+            found.append(tuple(texts))
+        else:
+            raise UserError(
+                f"Text {number} is {shown(item)}; expected {expected}."
+            )
+    return found
 
 
 def _examples(kind: Kind, items: Iterable[Any]) -> list[Any]:
     """Returns examples of a kind, built from strings where they are not yet."""
+    own = kind.example_type
+    checked = _tuples(items, kind.text_counts, kind.takes, own)
     return [
-        item
-        if isinstance(item, kind.example_type)
-        else kind.example(
-            _check_item(item, number, kind.text_counts, kind.takes), number
-        )
-        for number, item in enumerate(_check_list(items, kind.takes), start=1)
+        item if isinstance(item, own) else kind.example(item, number)
+        for number, item in enumerate(checked, start=1)
     ]
 
 
@@ -183,7 +180,8 @@ class Predictor:
             lambda features: head(self.loaded.model.encode(features), features),
             reduce_retracing=True,
         )
-        for batch in _batches(_strings(texts), self.batch_size):
+        strings = [text for (text,) in _tuples(texts, (1,), "one string")]
+        for batch in _batches(strings, self.batch_size):
             ids = self.loaded.tokenizer.encode_batch(batch)
             vectors = encode(self._pack(ids))
             for text, mean, cls in zip(
@@ -209,7 +207,8 @@ class Predictor:
             "use the pretrained model, or --mode=classify.",
         )
         tokenizer = self.loaded.tokenizer
-        for number, text in enumerate(_strings(texts), start=1):
+        strings = _tuples(texts, (1,), "one string")
+        for number, (text,) in enumerate(strings, start=1):
             features = self._pack([tokenizer.encode_with_masks(text)])
             (ids,) = features["input_ids"]
             positions = np.flatnonzero(ids == tokenizer.mask_id)

@@ -147,15 +147,27 @@ def evaluate_task(
     """
     kind = task.kind
     examples = task.read(data_dir, split, log)
-    has_labels = _have_labels(kind, examples)
+    unlabelled = [e for e in examples if not kind.has_label(e)]
+    if 0 < len(unlabelled) < len(examples):
+        raise UserError(
+            f"{unlabelled[0].location} has no label, though others have; "
+            "expected labels for all examples of a split or for none."
+        )
     members: list[Answers] = []
+    expected = list(task.labels)
     for model_dir in model_dirs:
         loaded = load_model_directory(model_dir)
         loaded.require_head(
             kind.head, model_dir, f"fine-tune one for {task.name} first."
         )
         labels = loaded.labels or [] if kind.labelled else []
-        _check_labels(task, model_dir, labels, members)
+        # Those of the task, or of the first model.
+        expected = expected or labels
+        require(
+            labels == expected or not kind.labelled,
+            f"{model_dir} has the labels {', '.join(labels)}; {task.name} has "
+            f"{', '.join(expected)}, as do models of an ensemble.",
+        )
         config = loaded.features
         if null_threshold is not None:
             config = override(config, {"null_threshold": null_threshold})
@@ -179,50 +191,18 @@ def evaluate_task(
             )
         _, scores = compute_scores(trainer, kind, evaluated, config, progress)
         members.append(Answers(examples, scores, config, labels))
-    answers = _ensemble(kind, members) if len(members) > 1 else members[0]
-    if not has_labels:
+    answers, config = members[0], members[0].config
+    if len(members) > 1:
+        thresholds = [member.config.null_threshold for member in members]
+        mean = {"null_threshold": float(np.mean(thresholds))}
+        answers = dataclasses.replace(
+            answers,
+            scores=kind.ensemble([member.scores for member in members]),
+            config=override(config, mean),
+        )
+    if unlabelled:
         return TaskEvaluation(task, answers, {}, [])
     *of_members, metrics = (
         kind.compute_metrics(each, task.metrics) for each in (*members, answers)
     )
     return TaskEvaluation(task, answers, metrics, of_members)
-
-
-def _ensemble(kind: Kind, members: Sequence[Answers]) -> Answers:
-    """Returns the answers of an ensemble, with its members' mean threshold."""
-    thresholds = [answers.config.null_threshold for answers in members]
-    return dataclasses.replace(
-        members[0],
-        scores=kind.ensemble([answers.scores for answers in members]),
-        config=override(
-            members[0].config, {"null_threshold": float(np.mean(thresholds))}
-        ),
-    )
-
-
-def _have_labels(kind: Kind, examples: Sequence[Any]) -> bool:
-    """Returns whether all examples have a label; raises if only some have."""
-    unlabelled = [e for e in examples if not kind.has_label(e)]
-    if 0 < len(unlabelled) < len(examples):
-        raise UserError(
-            f"{unlabelled[0].location} has no label, though others have; "
-            "expected labels for all examples of a split or for none."
-        )
-    return not unlabelled
-
-
-def _check_labels(
-    task: Task, model_dir: str, labels: list[str], members: Sequence[Answers]
-) -> None:
-    """Raises UserError unless a model has the task's and the others' labels."""
-    expected: list[tuple[str, Sequence[str]]] = [
-        (f"{task.name} has", list(task.labels))
-    ]
-    if members:
-        expected.append(("the models before it have", members[0].labels))
-    for source, wanted in expected:
-        require(
-            not task.kind.labelled or not wanted or labels == wanted,
-            f"{model_dir} has the labels {', '.join(labels)}; {source} "
-            f"{', '.join(wanted)}.",
-        )

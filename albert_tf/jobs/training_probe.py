@@ -5,10 +5,9 @@ work beside other libraries.
 """
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from albert_tf.cluster.distribution import make_strategy
@@ -26,13 +25,7 @@ from albert_tf.training.objectives import Objective, pretraining_objective
 from albert_tf.training.trainer import DTYPE_POLICIES, Trainer
 
 # Steps whose peak memory is measured.
-PROBE_STEPS = 3
-
-
-def probe_batch(batch: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Returns a batch for a Trainer: with `example_numbers`."""
-    rows = len(batch["input_ids"])
-    return {**batch, "example_numbers": np.arange(rows, dtype=np.int32)}
+_STEPS = 3
 
 
 def make_trainer(
@@ -76,7 +69,7 @@ def peak_of_training(work: Workload) -> int:
 
     Call in a process of its own: all of its memory counts, libraries too.
     """
-    trainer, batch = make_probe(work), probe_batch(random_batch(work))
-    for _ in range(PROBE_STEPS):
+    trainer, batch = make_probe(work), random_batch(work)
+    for _ in range(_STEPS):
         trainer.train_step(batch)
     return peak_resident()

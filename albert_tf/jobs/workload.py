@@ -54,6 +54,7 @@ def random_batch(work: Workload) -> dict[str, np.ndarray]:
         "masked_lm_positions": np.sort(order[:, : work.num_predictions]),
         "masked_lm_ids": rng.integers(vocab_size, size=slots),
         "sentence_order_labels": rng.integers(2, size=work.batch_size),
+        "example_numbers": np.arange(work.batch_size),
     }
     return {
         **{name: value.astype(np.int32) for name, value in batch.items()},

@@ -1,7 +1,6 @@
 """The stages that measure data: made offline, and read for training."""
 
 import contextlib
-import dataclasses
 import functools
 import io
 import os
@@ -9,8 +8,8 @@ import resource
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, BinaryIO, NamedTuple, Self
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, BinaryIO, NamedTuple
 
 from albert_tf.cluster.memory import peak_resident
 from albert_tf.config import MaskingConfig, PretrainingDataConfig
@@ -19,7 +18,6 @@ from albert_tf.text.tokenizer import load_tokenizer
 from bin import command_line
 from bin.benchmarking import machine
 from bin.benchmarking.harness import Measurement, Stage, Turns
-from bin.benchmarking.workspace import Workspace
 from data_prep.corpus.reading import UnitDocument, read_file
 from data_prep.corpus.report import CorpusReport
 from data_prep.corpus.sentences import SENTENCE_SPLITTERS
@@ -37,6 +35,7 @@ from data_prep.pretraining.sources import TRAIN, list_sources
 _SAMPLE_BYTES = 2_000_000
 _SAMPLE_FILES = 8
 
+_KINDS = ("dynamic", "static")
 _BATCH_SIZES = (64, 256)
 _READING_SECONDS = 2.0
 # Batches before the clock runs: imports, caches of the disk.
@@ -70,7 +69,6 @@ class BuildTimes(NamedTuple):
         return self.num_instances / (self.records + self.shards)
 
 
-@dataclasses.dataclass
 class DataPreparation(Stage):
     """Builds of static records, and their steps one by one."""
 
@@ -82,29 +80,10 @@ class DataPreparation(Stage):
     )
     fresh_process = False
 
-    directory: str
-    cores: Sequence[int]
-    ceiling: float
-    settings: Mapping[str, Any]
-
-    @classmethod
-    def prepare(cls, workspace: Workspace) -> Self:
-        return cls(
-            workspace.directory,
-            workspace.cores,
-            workspace.ceiling,
-            {
-                "inputs": workspace.corpus,
-                "tokenizer_dir": workspace.tokenizer_dir,
-                "config": workspace.config,
-                "masking": workspace.masking,
-            },
-        )
-
     def sides(self) -> dict[str, Callable[[], Any]]:
         sides = {}
         for name, workers in _WORKERS.items():
-            if workers <= len(self.cores):
+            if workers <= len(self.workspace.cores):
                 sides[name] = functools.partial(
                     self._run, workers, measure_build, workers=workers
                 )
@@ -117,12 +96,16 @@ class DataPreparation(Stage):
     def _run(
         self, num_cores: int, function: Callable, **more: int
     ) -> tuple[Any, float]:
-        with tempfile.TemporaryDirectory(dir=self.directory) as directory:
+        made = self.workspace
+        with tempfile.TemporaryDirectory(dir=made.directory) as directory:
             return machine.in_fresh_process(
-                self.cores[:num_cores],
+                made.cores[:num_cores],
                 function,
-                output_dir=directory,
-                **self.settings,
+                made.corpus,
+                directory,
+                tokenizer_dir=made.tokenizer_dir,
+                config=made.config,
+                masking=made.masking,
                 **more,
             )
 
@@ -143,7 +126,7 @@ class DataPreparation(Stage):
                 yield f"{name}, peak memory of the larger", "MB", peak / 1e6
             started = times.num_instances / seconds
             yield f"{name}, with start-up", "instances/s", started
-            ratio = times.rate / self.ceiling
+            ratio = times.rate / self.workspace.ceiling
             yield f"{name}, to training at the ceiling", "times", ratio
         one, *more = (times for times, _ in builds.values())
         for two in more:
@@ -273,7 +256,6 @@ def _sample(
     ]
 
 
-@dataclasses.dataclass
 class Reading(Stage):
     """Batches for pretraining, by kind of record and batch size."""
 
@@ -284,24 +266,16 @@ class Reading(Stage):
     )
     max_cores = 1
 
-    shards: Mapping[str, str]
-    masking: MaskingConfig
-    ceiling: float
-
-    @classmethod
-    def prepare(cls, workspace: Workspace) -> Self:
-        kinds = ("dynamic", "static")
-        return cls(
-            {kind: workspace.shards(kind) for kind in kinds},
-            workspace.masking,
-            workspace.ceiling,
-        )
+    def prepare(self) -> None:
+        for kind in _KINDS:
+            self.workspace.shards(kind)
+        _ = self.workspace.ceiling
 
     def sides(self) -> dict[Any, Callable[[], Any]]:
         use_one_thread()
         return {
             (kind, size): functools.partial(self.turn, kind, size)
-            for kind in self.shards
+            for kind in _KINDS
             for size in _BATCH_SIZES
         }
 
@@ -310,10 +284,11 @@ class Reading(Stage):
         from albert_tf.inputs.input_pipeline import PretrainingBatches
         from albert_tf.records.schemas import RECORD_SPECS, parse_batch
 
-        with open_shards(self.shards[kind], "train") as shards:
+        directory = self.workspace.shards(kind)
+        with open_shards(directory, "train") as shards:
             batches = PretrainingBatches(
                 shards,
-                masking_config=self.masking,
+                masking_config=self.workspace.masking,
                 batch_size=batch_size,
                 seed=12345,
                 training=True,
@@ -357,7 +332,7 @@ class Reading(Stage):
             (
                 f"{name}, to training at the ceiling",
                 "times",
-                rate / self.ceiling,
+                rate / self.workspace.ceiling,
             ),
         ]
 

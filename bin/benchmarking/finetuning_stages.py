@@ -1,22 +1,17 @@
 """The stages that measure fine-tuning: features, and bucketing by length."""
 
-import dataclasses
 import functools
 import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from albert_tf.config import FeatureConfig
-from albert_tf.jobs.workload import Workload
 from albert_tf.tasks.feature_building import FeatureBuilder
-from albert_tf.tasks.kinds.base import Kind
-from albert_tf.text.tokenizer_base import Tokenizer
+from albert_tf.tasks.features import Features
 from bin import command_line
 from bin.benchmarking.harness import Measurement, Stage, Turns
-from bin.benchmarking.workspace import Workspace
 
 if TYPE_CHECKING:
     from albert_tf.inputs.length_buckets import TaskBatches
@@ -30,26 +25,23 @@ _CEILING = "matrix multiplication"
 _MAX_STEPS = {"by length": 64, "padded": 8}
 
 
-@dataclasses.dataclass
 class _TaskStage(Stage):
-    work: Workload
-    kind: Kind
-    labels: Sequence[str]
-    examples: Sequence[Any]
-    tokenizer: Tokenizer
-    features: FeatureConfig
+    def prepare(self) -> None:
+        _ = self.workspace.task_inputs
 
-    @classmethod
-    def prepare(cls, workspace: Workspace) -> Self:
-        return cls(**workspace.task_inputs)
+    def build(self, builder: FeatureBuilder, job: str) -> Features:
+        """Returns the features of all examples."""
+        examples = self.workspace.task_inputs.examples
+        return builder.build(examples, training=job == "training")
 
     def builder(self) -> FeatureBuilder:
         """Returns a builder of features in this process, without a cache."""
+        made = self.workspace.task_inputs
         return FeatureBuilder(
-            self.kind,
-            self.tokenizer,
-            self.features,
-            self.labels,
+            made.kind,
+            made.tokenizer,
+            self.workspace.features,
+            made.labels,
             log=command_line.log,
         )
 
@@ -66,14 +58,15 @@ class Featurisation(_TaskStage):
 
     def sides(self) -> dict[Any, Callable[[], Any]]:
         builder = self.builder()
+        examples = self.workspace.task_inputs.examples
         # Makes what a builder makes once.
-        builder.build(self.examples[:1], training=True)
+        builder.build(examples[:1], training=True)
 
         def turn(job: str) -> list[Measurement]:
             begin = time.perf_counter()
-            features = builder.build(self.examples, training=job == "training")
+            features = self.build(builder, job)
             seconds = time.perf_counter() - begin
-            name, rate = f"features for {job}", len(self.examples) / seconds
+            name, rate = f"features for {job}", len(examples) / seconds
             return [
                 (name, "examples/s", rate),
                 (name, "sequences/s", (len(features.offsets) - 1) / seconds),
@@ -110,7 +103,8 @@ class Finetuning(_TaskStage):
         pairs = list(itertools.product(JOBS, PADDINGS))
         for pair in pairs:
             model.turn(*pair)
-        rate = functools.partial(matmul_rate, self.work.training.precision)
+        precision = self.workspace.work.training.precision
+        rate = functools.partial(matmul_rate, precision)
         return {
             _CEILING: rate,
             **{pair: functools.partial(model.turn, *pair) for pair in pairs},
@@ -141,16 +135,17 @@ class TaskModel:
         from albert_tf.modeling.models import model_class
         from albert_tf.training.objectives import head_objective
 
-        self._work = work = stage.work
-        head = stage.kind.head
-        labels = {"labels": stage.labels} if stage.kind.labelled else {}
+        made = stage.workspace.task_inputs
+        self._work = work = made.work
+        head = made.kind.head
+        labels = {"labels": made.labels} if made.kind.labelled else {}
         self._trainer = make_probe(
             work,
             functools.partial(model_class(head), **labels),
             head_objective(head),
         )
         builder = stage.builder()
-        longest = stage.features.max_seq_length
+        longest = stage.workspace.features.max_seq_length
         widths = {"by length": bucket_widths(longest), "padded": (longest,)}
         self.batches = {
             (job, padding): TaskBatches(
@@ -161,9 +156,7 @@ class TaskModel:
                 training=job == "training",
             )
             for job in JOBS
-            for features in [
-                builder.build(stage.examples, training=job == "training")
-            ]
+            for features in [stage.build(builder, job)]
             for padding in PADDINGS
         }
 

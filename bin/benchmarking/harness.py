@@ -7,7 +7,7 @@ a stage take one turn in every round, and ratios are taken within a round.
 import itertools
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 from bin import command_line
 from bin.benchmarking import machine
@@ -20,7 +20,7 @@ Measurement = tuple[str, str, float]
 
 
 class Stage:
-    """A part of the benchmark; subclasses are dataclasses of its inputs.
+    """A part of the benchmark, measured on the inputs of a workspace.
 
     Attributes:
         name: on the command line.
@@ -35,10 +35,11 @@ class Stage:
     fresh_process: ClassVar[bool] = True
     max_cores: ClassVar[int | None] = None
 
-    @classmethod
-    def prepare(cls, workspace: Workspace) -> Self:
-        """Returns the stage with its inputs, which must be picklable."""
-        raise NotImplementedError
+    def __init__(self, workspace: Workspace) -> None:
+        self.workspace = workspace
+
+    def prepare(self) -> None:
+        """Makes the inputs, before the stage goes to its own process."""
 
     def sides(self) -> dict[Any, Callable[[], Any]]:
         """Returns what takes turns, warmed up: calls that return a turn."""
@@ -83,7 +84,8 @@ def run_stage(
 
     A result has the `values` of the rounds, their median, least and largest.
     """
-    stage = stage_class.prepare(workspace)
+    stage = stage_class(workspace)
+    stage.prepare()
     if stage.fresh_process:
         cores = workspace.cores[: stage.max_cores]
         (rounds, notes), _ = machine.in_fresh_process(

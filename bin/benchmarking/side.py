@@ -109,11 +109,11 @@ class OurSide(Side):
     ) -> None:
         import tensorflow as tf
 
-        from albert_tf.jobs.training_probe import make_probe, probe_batch
+        from albert_tf.jobs.training_probe import make_probe
 
         training, optimizer = work.training, work.optimizer
         self._trainer = make_probe(work)
-        self._batch = probe_batch(batch)
+        self._batch = batch
         self._features = {n: tf.constant(v) for n, v in batch.items()}
         self.model = model = self._trainer.model
         # The pooler reads the first position, which is always computed.

@@ -10,12 +10,11 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from albert_tf.cluster.memory import peak_resident
 from albert_tf.config import (
     REMAT,
-    MaskingConfig,
     UserError,
     lookup,
     override,
@@ -27,7 +26,6 @@ from bin.benchmarking.harness import Measurement, Stage, Turns
 from bin.benchmarking.keras_hub_peer import KerasHubSide
 from bin.benchmarking.side import JOBS, OurSide, Side
 from bin.benchmarking.transformers_peer import TransformersSide
-from bin.benchmarking.workspace import Workspace
 
 PEERS: dict[str, type[Side]] = {
     side.name: side for side in (TransformersSide, KerasHubSide)
@@ -97,20 +95,7 @@ def _without_slow(seconds: Mapping[Key, float]) -> list[Key]:
     return [variant for variant, one in seconds.items() if one <= bound]
 
 
-@dataclasses.dataclass
-class _Comparison(Stage):
-    work: Workload
-    # Names of sides.
-    names: Sequence[str]
-    cores: Sequence[int]
-
-    @classmethod
-    def prepare(cls, workspace: Workspace) -> Self:
-        names = (OurSide.name, *workspace.peers)
-        return cls(workspace.work, names, workspace.cores)
-
-
-class Training(_Comparison):
+class Training(Stage):
     """Steps and forward passes of all sides in one process."""
 
     name = "training"
@@ -123,12 +108,13 @@ class Training(_Comparison):
     def sides(self) -> dict[Any, Callable[[], Any]]:
         from albert_tf.cluster.matmul_rate import matmul_rate
 
-        batch = random_batch(self.work)
+        work, names = self.workspace.work, self.workspace.sides
+        batch = random_batch(work)
         ready: dict[Any, tuple[Side, float]] = {}
         warm: dict[Any, float] = {}
-        for name in self.names:
-            for variant in _SIDES[name].variants(self.work):
-                side = _SIDES[name](self.work, batch, variant)
+        for name in names:
+            for variant in _SIDES[name].variants(work):
+                side = _SIDES[name](work, batch, variant)
                 for job in side.flops:
                     call, key = getattr(side, job), (job, name, variant)
                     ready[key] = side, _seconds(call)
@@ -136,13 +122,13 @@ class Training(_Comparison):
                     command_line.log(
                         f"{name}, {variant}, {JOBS[job]}: {warm[key]:.3g} s"
                     )
-        rate = functools.partial(matmul_rate, self.work.training.precision)
+        rate = functools.partial(matmul_rate, work.training.precision)
         sides: dict[Any, Callable[[], Any]] = {_CEILING: rate}
         for job in JOBS:
             of_job = {key: one for key, one in warm.items() if key[0] == job}
             fastest = min(of_job.values())
             steps = max(_TURN_STEPS, math.ceil(_TURN_SECONDS / fastest))
-            for name in self.names:
+            for name in names:
                 for key in _without_slow(
                     {key: one for key, one in of_job.items() if key[1] == name}
                 ):
@@ -168,14 +154,14 @@ class Training(_Comparison):
         ]
 
     def measurements(self, turns: Turns) -> Iterator[Measurement]:
-        ceiling = turns[_CEILING]
+        ceiling, work = turns[_CEILING], self.workspace.work
         yield _CEILING, "GFLOP/s", ceiling / 1e9
         for job, name, turn in _by_side(turns):
             label = f"{JOBS[job]}, {name}"
-            rate = self.work.batch_size / turn.seconds
+            rate = work.batch_size / turn.seconds
             flops = turn.flops / turn.seconds
             yield label, "sequences/s", rate
-            yield label, "tokens/s", rate * self.work.seq_length
+            yield label, "tokens/s", rate * work.seq_length
             yield label, "GFLOP/s", flops / 1e9
             yield label, "% of the ceiling", 100 * flops / ceiling
             if name != OurSide.name:
@@ -218,7 +204,7 @@ class Peak(NamedTuple):
     does: str
 
 
-class Memory(_Comparison):
+class Memory(Stage):
     """Peak memory of training steps, each variant in a fresh process."""
 
     name = "memory"
@@ -230,16 +216,15 @@ class Memory(_Comparison):
     fresh_process = False
 
     def sides(self) -> dict[Any, Callable[[], Any]]:
-        return {
-            name: functools.partial(self._peak, name) for name in self.names
-        }
+        names = self.workspace.sides
+        return {name: functools.partial(self._peak, name) for name in names}
 
     def _peak(self, name: str) -> Peak:
         """Returns the least peak of the variants that might be fastest."""
-        seconds = {}
-        for variant in _SIDES[name].variants(self.work):
+        seconds, work = {}, self.workspace.work
+        for variant in _SIDES[name].variants(work):
             peak, _ = machine.in_fresh_process(
-                self.cores, peak_of_side, name, self.work, variant
+                self.workspace.cores, peak_of_side, name, work, variant
             )
             if peak:
                 seconds[peak] = peak.seconds
@@ -285,7 +270,6 @@ class StepMemory(NamedTuple):
     gradient_norm: float
 
 
-@dataclasses.dataclass
 class Recomputation(Stage):
     """Memory and time of a step by --remat, each in a fresh process."""
 
@@ -296,20 +280,17 @@ class Recomputation(Stage):
     )
     fresh_process = False
 
-    work: Workload
-    cores: Sequence[int]
-
-    @classmethod
-    def prepare(cls, workspace: Workspace) -> Self:
-        return cls(workspace.work, workspace.cores)
-
     def sides(self) -> dict[Any, Callable[[], Any]]:
         return {remat: functools.partial(self._run, remat) for remat in REMAT}
 
     def _run(self, remat: str) -> StepMemory:
-        training = override(self.work.training, {"remat": remat})
-        work = dataclasses.replace(self.work, training=training)
-        memory, _ = machine.in_fresh_process(self.cores, step_memory, work)
+        work = self.workspace.work
+        work = dataclasses.replace(
+            work, training=override(work.training, {"remat": remat})
+        )
+        memory, _ = machine.in_fresh_process(
+            self.workspace.cores, step_memory, work
+        )
         command_line.log(
             f"remat {remat}: {memory.tensor_bytes / _MIB:.0f} MiB of tensors"
         )
@@ -381,7 +362,6 @@ def step_memory(work: Workload) -> StepMemory:
     )
 
 
-@dataclasses.dataclass
 class DataWait(Stage):
     """Training on records that a prefetch thread reads and masks."""
 
@@ -391,34 +371,25 @@ class DataWait(Stage):
         "bin.pretrain, and the share of the time without a batch"
     )
 
-    work: Workload
-    shards: str
-    masking: MaskingConfig
-    ceiling: float
-
-    @classmethod
-    def prepare(cls, workspace: Workspace) -> Self:
-        return cls(
-            workspace.work,
-            workspace.shards("dynamic"),
-            workspace.masking,
-            workspace.ceiling,
-        )
+    def prepare(self) -> None:
+        self.workspace.shards("dynamic")
+        _ = self.workspace.ceiling
 
     def sides(self) -> dict[Any, Callable[[], Any]]:
         from albert_tf.inputs.input_pipeline import PretrainingBatches
         from albert_tf.records.shards import open_shards
 
+        work = self.workspace.work
         # Open until the process ends.
-        shards = open_shards(self.shards, "train")
+        shards = open_shards(self.workspace.shards("dynamic"), "train")
         batches = PretrainingBatches(
             shards,
-            masking_config=self.masking,
-            batch_size=self.work.batch_size,
-            seed=self.work.training.seed,
+            masking_config=self.workspace.masking,
+            batch_size=work.batch_size,
+            seed=work.training.seed,
             training=True,
         )
-        side = OurSide(self.work, batches.batch(0))
+        side = OurSide(work, batches.batch(0))
         side.train_step()
         return {"ours": functools.partial(self.turn, side, batches.batch)}
 
@@ -440,10 +411,10 @@ class DataWait(Stage):
                 waiting += time.perf_counter() - asked
                 side.train_on(one)
             seconds = time.perf_counter() - begin
-        rate = steps * self.work.batch_size / seconds
+        rate = steps * self.workspace.work.batch_size / seconds
         label = "training on records"
         return [
             (label, "sequences/s", rate),
-            (label, "% of the ceiling", 100 * rate / self.ceiling),
+            (label, "% of the ceiling", 100 * rate / self.workspace.ceiling),
             ("waiting for batches", "%", 100 * waiting / seconds),
         ]

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import itertools
 import os
+import types
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from albert_tf.tasks.examples import Example
 from albert_tf.tasks.kinds.classification import Classification
 from bin import command_line
 from bin.benchmarking import machine
+from bin.benchmarking.side import OurSide
 
 # Lines of a corpus that make a vocabulary good enough to time.
 _VOCABULARY_LINES = 50_000
@@ -60,6 +62,11 @@ class Workspace:
     cores: list[int] = dataclasses.field(
         default_factory=machine.available_cores
     )
+
+    @property
+    def sides(self) -> list[str]:
+        """Names of the libraries that are measured, this one first."""
+        return [OurSide.name, *self.peers]
 
     @functools.cached_property
     def corpus(self) -> list[str]:
@@ -138,7 +145,7 @@ class Workspace:
         return rate
 
     @functools.cached_property
-    def task_inputs(self) -> dict[str, Any]:
+    def task_inputs(self) -> types.SimpleNamespace:
         """Examples of fine-tuning and what is trained on them."""
         from albert_tf.text.tokenizer import load_tokenizer
 
@@ -160,14 +167,17 @@ class Workspace:
             )
         tokenizer = load_tokenizer(self.tokenizer_dir)
         model = override(self.work.model, {"vocab_size": tokenizer.vocab_size})
-        return {
-            "work": dataclasses.replace(self.work, model=model),
-            "kind": kind,
-            "labels": labels or kind.labels(examples),
-            "examples": examples,
-            "tokenizer": tokenizer,
-            "features": self.features,
-        }
+        return types.SimpleNamespace(
+            work=dataclasses.replace(self.work, model=model),
+            kind=kind,
+            labels=labels or kind.labels(examples),
+            examples=examples,
+            tokenizer=tokenizer,
+        )
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Functions that read a task's files may be local ones.
+        return self.__dict__ | {"task": None, "examples": ()}
 
 
 def _ceiling_sequences(work: Workload) -> float:

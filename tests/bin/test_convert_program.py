@@ -1,12 +1,8 @@
 """The program that converts, as users start it."""
 
-import pathlib
-import subprocess
-import sys
-
 import keras
 import numpy as np
-import pytest
+from program_runner import run_program
 
 from albert_tf.config import ModelConfig, override
 from albert_tf.interchange.formats import FORMATS
@@ -21,7 +17,6 @@ from albert_tf.modeling.models import (
 from albert_tf.modeling.weights.conversion import MERGES
 from bin import convert
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 TINY = ModelConfig(
     vocab_size=200,
     embedding_size=4,
@@ -33,7 +28,6 @@ TINY = ModelConfig(
 )
 
 
-@pytest.mark.slow
 def test_every_flag_has_its_effect(tmp_path, tiny_tokenizer, tiny_directory):
     source, target = tmp_path / "source", tmp_path / "target"
     model = AlbertForPretraining(TINY)
@@ -42,25 +36,20 @@ def test_every_flag_has_its_effect(tmp_path, tiny_tokenizer, tiny_directory):
         (source / name).unlink()
     target.mkdir()
     (target / "model.weights.h5").write_text("of another form")
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "bin.convert"),
-            f"--from_path={source}",
-            f"--to_path={target}",
-            "--to_format=model_directory",
-            "--head=classification",
-            "--labels=no,yes",
-            f"--tokenizer={tiny_directory}",
-            "--merge=first",
-            "--allow_missing",
-            "--seed=7",
-            "--overwrite",
-            "--sharing=none",
-            "--max_position_embeddings=32",
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
+    done = run_program(
+        "convert",
+        f"--from_path={source}",
+        f"--to_path={target}",
+        "--to_format=model_directory",
+        "--head=classification",
+        "--labels=no,yes",
+        f"--tokenizer={tiny_directory}",
+        "--merge=first",
+        "--allow_missing",
+        "--seed=7",
+        "--overwrite",
+        "--sharing=none",
+        "--max_position_embeddings=32",
     )
     lines = done.stdout.splitlines()
     assert lines[0].startswith("From the model directory "), done.stderr

@@ -4,56 +4,27 @@ import dataclasses
 import json
 import re
 
-import keras
 import numpy as np
 import pytest
 from pretraining_runs import PowerCut, cut_power
+from training_fixtures import write_task
 
 from albert_tf.config import (
     FinetuneConfig,
-    ModelConfig,
     RuntimeConfig,
     UserError,
     override,
 )
-from albert_tf.interchange.model_directory import (
-    find_initial_weights,
-    save_model_directory,
-)
+from albert_tf.interchange.model_directory import find_initial_weights
 from albert_tf.jobs import training_job
 from albert_tf.jobs.evaluate import evaluate_pretrained
 from albert_tf.jobs.finetune import run_finetuning
 from albert_tf.jobs.task_evaluation import evaluate_task
-from albert_tf.modeling.models import AlbertForPretraining
 from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.custom import CLASSIFICATION, custom_task
 from albert_tf.tasks.feature_building import FeatureBuilder
 
 LABELS = {"sea": ["bada", "gule", "mizo"], "land": ["tepu", "rika", "sovu"]}
-
-
-@pytest.fixture(scope="module")
-def pretrained(tmp_path_factory, tiny_tokenizer):
-    """An untrained model; what is learned here is learned in fine-tuning."""
-    # Some initial weights would take longer than the test gives them.
-    keras.utils.set_random_seed(1)
-    directory = str(tmp_path_factory.mktemp("models") / "pretrained")
-    config = ModelConfig(
-        vocab_size=tiny_tokenizer.vocab_size,
-        embedding_size=16,
-        hidden_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=32,
-    )
-    save_model_directory(
-        directory,
-        AlbertForPretraining(config),
-        tiny_tokenizer,
-        max_seq_length=32,
-    )
-    return directory
 
 
 @pytest.fixture(scope="module")
@@ -67,13 +38,6 @@ def data_dir(tmp_path_factory):
         for split, count in (("train", 160), ("dev", 41))
     }
     return write_task(tmp_path_factory.mktemp("task"), **rows)
-
-
-def write_task(directory, train, dev=None, header="text\tlabel"):
-    for split, rows in (("train", train), ("dev", dev or train)):
-        text = "\n".join([header, *rows]) + "\n"
-        (directory / f"{split}.tsv").write_text(text)
-    return str(directory)
 
 
 def config(**changes):
@@ -277,7 +241,7 @@ def test_a_constant_prediction_is_reported(data_dir, pretrained, tmp_path):
             {},
             "dev.tsv:2: the label is 'z'; expected one of x, y",
         ),
-        ("xyx", {"max_seq_length": 64}, "max_seq_length=64 exceeds.*=32"),
+        ("xyx", {"max_seq_length": 96}, "max_seq_length=96 exceeds.*=64"),
         (
             "xyx",
             {"num_train_epochs": 0.0},

@@ -4,18 +4,14 @@ import json
 import math
 import pathlib
 
-import keras
 import pytest
 from pretraining_runs import PowerCut, cut_power
+from training_fixtures import write_task
 
-from albert_tf.config import FinetuneConfig, ModelConfig, UserError, override
-from albert_tf.interchange.model_directory import (
-    find_initial_weights,
-    save_model_directory,
-)
+from albert_tf.config import FinetuneConfig, UserError, override
+from albert_tf.interchange.model_directory import find_initial_weights
 from albert_tf.jobs.finetune import run_finetuning
 from albert_tf.jobs.repeated_runs import RESULTS_FILE, repeat
-from albert_tf.modeling.models import AlbertForPretraining
 from albert_tf.tasks.custom import CLASSIFICATION
 
 # By seed: accuracy at each evaluation.
@@ -42,12 +38,7 @@ def fake_run(config, run_dir):
 
 
 def test_median_spread_and_best(tmp_path):
-    found = repeat(
-        fake_run,
-        CONFIG,
-        num_runs=3,
-        run_dir=str(tmp_path),
-    )
+    found = repeat(fake_run, CONFIG, num_runs=3, run_dir=str(tmp_path))
     assert [run.seed for run in found.runs] == [7, 8, 9]
     assert [(run.best, run.best_step) for run in found.runs] == [
         (0.9, 20),
@@ -99,38 +90,18 @@ def test_what_is_finished_is_kept_when_the_next_run_fails(tmp_path):
         return fake_run(config, run_dir)
 
     with pytest.raises(KeyboardInterrupt):
-        repeat(
-            failing,
-            CONFIG,
-            num_runs=3,
-            run_dir=str(tmp_path),
-        )
+        repeat(failing, CONFIG, num_runs=3, run_dir=str(tmp_path))
     written = json.loads((tmp_path / RESULTS_FILE).read_text())
     assert [run["seed"] for run in written["runs"]] == [7]
 
 
 @pytest.mark.slow
 def test_cut_and_started_again_is_as_if_never_cut(
-    tiny_tokenizer, tmp_path, monkeypatch
+    pretrained, tmp_path, monkeypatch
 ):
     """What is finished stays, what was cut goes on; dropout is on."""
-    keras.utils.set_random_seed(1)
-    model = AlbertForPretraining(
-        ModelConfig(
-            vocab_size=tiny_tokenizer.vocab_size,
-            embedding_size=8,
-            hidden_size=8,
-            num_hidden_layers=1,
-            num_attention_heads=2,
-            intermediate_size=8,
-            max_position_embeddings=16,
-        )
-    )
-    pretrained = str(tmp_path / "pretrained")
-    save_model_directory(pretrained, model, tiny_tokenizer, max_seq_length=16)
     rows = [f"{'the of ' * (n % 4)}and\t{n % 2}" for n in range(20)]
-    for split in ("train", "dev"):
-        (tmp_path / f"{split}.tsv").write_text("\n".join(["a\tlabel", *rows]))
+    data_dir = write_task(tmp_path, rows)
     config = override(
         FinetuneConfig(),
         {
@@ -147,7 +118,7 @@ def test_cut_and_started_again_is_as_if_never_cut(
         return run_finetuning(
             config,
             CLASSIFICATION,
-            data_dir=str(tmp_path),
+            data_dir=data_dir,
             run_dir=run_dir,
             initial=find_initial_weights(pretrained),
             model_changes={"hidden_dropout_prob": 0.1},

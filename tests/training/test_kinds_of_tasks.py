@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 
-import keras
 import numpy as np
 import pytest
 import safetensors.numpy
@@ -13,16 +12,14 @@ from tensorboard.backend.event_processing.event_accumulator import (
     EventAccumulator,
 )
 
-from albert_tf.config import FinetuneConfig, ModelConfig, UserError, override
+from albert_tf.config import FinetuneConfig, UserError, override
 from albert_tf.interchange.model_directory import (
     find_initial_weights,
     load_model_directory,
-    save_model_directory,
 )
 from albert_tf.jobs.finetune import run_finetuning
 from albert_tf.jobs.predict import Predictor
 from albert_tf.jobs.task_evaluation import evaluate_task
-from albert_tf.modeling.models import AlbertForPretraining
 from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.custom import custom_task
 from albert_tf.tasks.examples import ChoiceExample
@@ -31,28 +28,6 @@ from albert_tf.tasks.prediction_files import prediction_files
 from albert_tf.tasks.scoring import score
 
 SEA, LAND = ["bada", "gule", "mizo"], ["tepu", "rika", "sovu"]
-
-
-@pytest.fixture(scope="module")
-def pretrained(tmp_path_factory, tiny_tokenizer):
-    keras.utils.set_random_seed(1)
-    directory = str(tmp_path_factory.mktemp("models") / "pretrained")
-    config = ModelConfig(
-        vocab_size=tiny_tokenizer.vocab_size,
-        embedding_size=16,
-        hidden_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=64,
-    )
-    save_model_directory(
-        directory,
-        AlbertForPretraining(config),
-        tiny_tokenizer,
-        max_seq_length=64,
-    )
-    return directory
 
 
 def words(rng, count, among=LAND):

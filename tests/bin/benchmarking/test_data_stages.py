@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+from types import SimpleNamespace
 
 import pytest
 
@@ -83,7 +84,7 @@ def test_builds_are_compared_with_their_steps_and_the_ceiling():
     two = BuildTimes(2.0, 1.0, 0.5, 0.5, 100, 10**6, 10**8, 10**7)
     turns = {"one worker": (one, 5.0), "two workers": (two, 4.0)}
     turns["all steps alone"] = (({"masking": 1.0, "b": 3.0}, 100), 6.0)
-    stage = DataPreparation("", [0, 1], 50.0, {})
+    stage = DataPreparation(SimpleNamespace(ceiling=50.0))
     found = {one[0]: one for one in stage.measurements(turns)}
     for name, unit, value in (
         ("one worker", "instances/s", 25),
@@ -105,15 +106,15 @@ def test_builds_are_compared_with_their_steps_and_the_ceiling():
 
 
 def test_two_workers_are_left_out_on_one_core(capsys):
-    stage = DataPreparation("", [0], 1.0, {})
+    stage = DataPreparation(SimpleNamespace(cores=[0]))
     assert list(stage.sides()) == ["one worker", "all steps alone"]
     said = capsys.readouterr().out
     assert "two workers: left out, this process may use one core." in said
 
 
 def test_reading_is_divided_into_its_parts(workspace, in_process):
-    shards = {kind: workspace.shards(kind) for kind in ("dynamic", "static")}
-    stage = Reading(shards, workspace.masking, ceiling=100.0)
+    workspace.ceiling = 100.0
+    stage = Reading(workspace)
     for kind, rest in (("dynamic", "masking"), ("static", "the rest")):
         name, turn = f"{kind}, batches of 8", stage.turn(kind, 8)
         assert [one[:2] for one in turn] == [

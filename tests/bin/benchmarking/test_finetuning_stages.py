@@ -1,6 +1,7 @@
 """Which batches are timed, and how they are counted."""
 
 import itertools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ NUM_EXAMPLES, BATCH, LONGEST = 23, 4, 32
 
 def stage(kind, work, tokenizer):
     labels = ("even", "odd")
-    return kind(
+    inputs = SimpleNamespace(
         work=work,
         kind=Classification(),
         labels=labels,
@@ -34,7 +35,10 @@ def stage(kind, work, tokenizer):
             for number in range(NUM_EXAMPLES)
         ],
         tokenizer=tokenizer,
-        features=FeatureConfig(max_seq_length=LONGEST),
+    )
+    features = FeatureConfig(max_seq_length=LONGEST)
+    return kind(
+        SimpleNamespace(work=work, task_inputs=inputs, features=features)
     )
 
 
@@ -90,8 +94,10 @@ def test_padded_batches_have_the_same_examples_and_more_padding(
     assert measured["training", "by length"].num_rows == 24
     by_length, padded = (measured["evaluation", name] for name in PADDINGS)
     assert by_length.num_rows == padded.num_rows == NUM_EXAMPLES
-    examples = stage(Finetuning, work, tiny_tokenizer).examples
-    lengths = [2 + len(tiny_tokenizer.encode(e.texts[0])) for e in examples]
+    made = stage(Finetuning, work, tiny_tokenizer).workspace.task_inputs
+    lengths = [
+        2 + len(tiny_tokenizer.encode(e.texts[0])) for e in made.examples
+    ]
     longest_first = sorted(lengths)[::-1]
     # The last batch is filled up with copies of its first row.
     longest_first.append(longest_first[20])

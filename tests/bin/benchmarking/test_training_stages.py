@@ -1,6 +1,7 @@
 """How turns are compared; steps of fixed duration."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import pytest
 
@@ -89,7 +90,7 @@ def test_all_fast_variants_make_the_same_number_of_steps(
         ),
     }
     monkeypatch.setattr(training_stages, "_SIDES", sides)
-    stage = Training(work, ["ours", "theirs"], [0])
+    stage = Training(SimpleNamespace(work=work, sides=["ours", "theirs"]))
     ready = stage.sides()
     log.clear()
     turns = {name: side() for name, side in ready.items()}
@@ -125,12 +126,12 @@ def test_the_rounds_decide_which_variant_is_fastest(work):
 
     # The mean of a is less, and so is its best; the median of b is.
     rounds = [turns(1.0, 2.9), turns(3.0, 2.8), turns(3.2, 3.0)]
-    selected = Training(work, [], []).select(rounds)
+    selected = Training(SimpleNamespace()).select(rounds)
     assert [one["forward", "theirs"].does for one in selected] == ["b"] * 3
 
 
 def test_training_has_rates_shares_and_ratios(work):
-    stage = Training(work, ["ours", "theirs"], [])
+    stage = Training(SimpleNamespace(work=work))
     turns = {
         "matrix multiplication": 8e9,
         ("train_step", "ours"): Turn(0.5, 2 * 10**9, 9.0, "fast"),
@@ -176,7 +177,9 @@ def test_memory_is_the_least_of_the_fast_variants(work, monkeypatch):
         return peaks[name, variant], 1.0
 
     monkeypatch.setattr(machine, "in_fresh_process", fresh)
-    stage = Memory(work, ["ours", "keras_hub"], [1])
+    stage = Memory(
+        SimpleNamespace(work=work, sides=["ours", "keras_hub"], cores=[1])
+    )
 
     def peaks_of_a_round():
         return {name: side() for name, side in stage.sides().items()}
@@ -220,7 +223,7 @@ def test_waiting_is_a_share_of_the_time(work, clock, monkeypatch):
     monkeypatch.setattr(
         "albert_tf.inputs.input_pipeline.prefetch", lambda *given: Source()
     )
-    turn = DataWait(work, "", None, ceiling=2.0).turn(Side(), None)
+    turn = DataWait(SimpleNamespace(work=work, ceiling=2.0)).turn(Side(), None)
     # As many as warm the pipeline up, and then for about five seconds.
     assert trained == [*range(1, 17), "closed"]
     # 8 batches of 4 in 28 seconds, 4 of them without a batch.

@@ -33,11 +33,11 @@ def test_corpus_and_vocabulary_are_made(workspace, monkeypatch):
 def test_paragraphs_are_the_examples_without_a_task(workspace, monkeypatch):
     monkeypatch.setattr(workspace_module, "_MAX_EXAMPLES", 3)
     inputs = workspace.task_inputs
-    assert [one.label for one in inputs["examples"]] == ["even", "odd", "even"]
-    assert all(one.texts[0] for one in inputs["examples"])
-    assert inputs["labels"] == ["even", "odd"]
-    vocab_size = inputs["tokenizer"].vocab_size
-    assert inputs["work"].model.vocab_size == vocab_size
+    assert [one.label for one in inputs.examples] == ["even", "odd", "even"]
+    assert all(one.texts[0] for one in inputs.examples)
+    assert inputs.labels == ["even", "odd"]
+    vocab_size = inputs.tokenizer.vocab_size
+    assert inputs.work.model.vocab_size == vocab_size
 
 
 def test_the_first_examples_of_a_task_are_taken(workspace, monkeypatch):
@@ -45,8 +45,8 @@ def test_the_first_examples_of_a_task_are_taken(workspace, monkeypatch):
     workspace.task = TASKS["SST-2"]
     workspace.examples = [Example((word,), "1") for word in "abc"]
     inputs = workspace.task_inputs
-    assert [one.texts for one in inputs["examples"]] == [("a",), ("b",)]
-    assert inputs["labels"] == ["0", "1"]
+    assert [one.texts for one in inputs.examples] == [("a",), ("b",)]
+    assert inputs.labels == ["0", "1"]
 
 
 def test_fine_tuning_needs_two_paragraphs(workspace, tmp_path):

@@ -7,9 +7,10 @@ import tensorflow as tf
 from sentencepiece import sentencepiece_model_pb2
 
 from albert_tf.text.tokenizer import SentencePieceTokenizer, load_tokenizer
+from albert_tf.text.wordpiece_tokenizer import WordPieceTokenizer
 from data_prep.vocabulary import train_vocabulary
 
-pytest_plugins = ["training_fixtures", "wordpiece_fixtures"]
+pytest_plugins = ["training_fixtures"]
 
 # Before anything starts TensorFlow: replicas need devices of their own.
 tf.config.set_logical_device_configuration(
@@ -104,3 +105,23 @@ def tied_tokenizer():
     scores = {"▁": -2.18897, "e": -6.56261, "ee": -10.233}
     scores |= {"0": -8.38541, "00": -9.91104, "000": -10.5616}
     return SentencePieceTokenizer(handmade_model(scores))
+
+
+# The special pieces stand where they happen to, as in released vocabularies.
+WORDPIECES = [
+    "[PAD] [unused1] [unused99] [UNK] [CLS] [SEP] [MASK] a ##a b ##b un ##aff",
+    "##able able ##able's ##ing ing e é ##é ##\u0301 \u0301 ς σ ##σ 8 ##8 1",
+    "##000 , . ! # [ ] ' \" $ 中 国 ##国 国人 人 、 。 ｜ （ ） mask ##mask",
+    "cls sep ##pad xx ##xx A ##A B Ａ か ##か き ##き \u1112 ##\u1161",
+    "각 😀 ½ － i ##i ss ß ##ß",
+]
+
+
+@pytest.fixture(scope="session")
+def wordpiece_pieces():
+    return " ".join(WORDPIECES).split()
+
+
+@pytest.fixture(scope="session")
+def wordpiece_tokenizer(wordpiece_pieces):
+    return WordPieceTokenizer(wordpiece_pieces)

@@ -22,9 +22,10 @@ from unittest import mock
 import numpy as np
 import pytest
 from absl import flags
+from training_fixtures import SMALL_MODEL
 
 import albert_tf
-from albert_tf.config import ModelConfig
+from albert_tf.config import ModelConfig, override
 from albert_tf.interchange.model_directory import (
     LoadedModel,
     save_model_directory,
@@ -184,15 +185,9 @@ def test_flags_of_commands_are_those_of_programs(block):
 
 def save_model(directory, name, tokenizer, **options):
     """Writes a small model with random weights; returns it, loaded."""
-    config = ModelConfig(
-        vocab_size=tokenizer.vocab_size,
-        embedding_size=8,
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=128,
-    )
+    size = {"vocab_size": 200, "max_position_embeddings": 128}
+    size["num_hidden_layers"] = 1
+    config = override(ModelConfig(), SMALL_MODEL | size)
     loaded = LoadedModel(models()[name](config, **options), tokenizer, 128)
     os.makedirs(directory.parent, exist_ok=True)
     save_model_directory(

@@ -83,13 +83,8 @@ def evaluate_pretrained(
 ) -> dict[str, float]:
     """Returns the metrics of `evaluate_pretraining` for a model directory.
 
-    Args:
-        model_dir: of a pretrained model.
-        data: a directory of shards, or a glob.
-        split: of the shards.
-        batch_size: sequences per batch.
-        seed: of the masks.
-        masking: of dynamic records; by default as in the paper.
+    `data` is a directory of shards, or a glob; seed and masking are those of
+    dynamic records.
 
     Raises:
         UserError: when the model has no pretraining heads or cannot read

@@ -224,8 +224,6 @@ class _Finetuning(TrainingJob):
     """Fine-tuning on a task.
 
     Attributes:
-        labels: names of the classes, if the task has any.
-        examples: by split.
         num_choices: rows per example of multiple choice; else 0.
         evaluated: the held-out examples by the suffix of their metrics.
     """

@@ -45,11 +45,7 @@ def resolve_micro_batch(
     A resumed run keeps the number in its config.json: another one would add
     gradients in another order.
 
-    Args:
-        setting: `micro_batch_size` of the training configuration.
-        strategy: of the replicas.
-        run_dir: of the run, which may not exist.
-        work: the global batch, of the longest sequences of the run.
+    `work` is the global batch, of the longest sequences of the run.
 
     Raises:
         UserError: when not even a single sequence fits.
@@ -103,10 +99,7 @@ def largest_micro_batch(
     Parts are the share divided by 1, 2, 3 and so on, rounded up: others would
     only add padding.
 
-    Args:
-        share: sequences of a replica's share of the batch.
-        limit: bytes that may be used.
-        peak_of: a micro-batch -> peak memory in bytes; inf: out of memory.
+    `limit` is in bytes, as is the peak of a micro-batch; inf: out of memory.
 
     Raises:
         UserError: when not even one sequence fits.

@@ -22,13 +22,9 @@ RESULTS_FILE = "results.json"
 class RunResult:
     """The result of one run; a row of `runs` in results.json.
 
-    Attributes:
-        run_dir: of the run.
-        seed: of the run.
-        last: the evaluation at its end.
-        best: the best value of `best_metric`. It is optimistic: the best
-            checkpoint is chosen on the examples that it is measured on.
-        best_step: of that value.
+    `last` is the evaluation at its end, `best` the best value of
+    `best_metric`. That is optimistic: the best checkpoint is chosen on the
+    examples that it is measured on.
     """
 
     run_dir: str
@@ -96,11 +92,7 @@ def repeat(
     Each has its own directory, run-1 and so on. Finished runs are not
     repeated. `results.json` is rewritten after each run.
 
-    Args:
-        run: (settings, run directory) -> the last evaluation.
-        config: the settings; the seed is the first one.
-        num_runs: number of runs.
-        run_dir: parent of their directories.
+    `run` takes settings and a run directory, and returns the last evaluation.
 
     Raises:
         UserError: when that is the directory of a single run.

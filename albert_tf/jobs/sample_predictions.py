@@ -27,12 +27,7 @@ def masked_sentences(
     positions numbered (one may show a random or the original piece instead of
     [MASK]), and a table: the label and the likeliest pieces of each.
 
-    Args:
-        tokenizer: that of the batch.
-        batch: `input_ids` and `input_mask` `[batch, seq]`,
-            `masked_lm_positions`, `masked_lm_ids` and `masked_lm_weights`
-            `[batch, predictions]`.
-        logits: `[rows, predictions, vocab]`.
+    The batch is one of pretraining, its logits `[rows, predictions, vocab]`.
     """
     return "\n\n".join(
         _row(

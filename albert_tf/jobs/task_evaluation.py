@@ -66,12 +66,7 @@ def compute_scores(
 ) -> tuple[float, list[Any]]:
     """Returns the mean loss, and the scores of each example (`Kind.scores`).
 
-    Args:
-        trainer: of a head_objective.
-        kind: of the examples.
-        evaluated: the examples.
-        config: of their features.
-        progress: takes the numbers of rows done and in all.
+    `progress` takes the numbers of rows done and in all.
     """
     batches, num_rows = evaluated.batches, len(evaluated.features)
     means = RunningMeans()
@@ -101,13 +96,9 @@ def compute_scores(
 
 @dataclasses.dataclass(frozen=True)
 class TaskEvaluation:
-    """The evaluation of a model, or of an ensemble.
+    """The evaluation of a model, or of an ensemble, on a split.
 
-    Attributes:
-        task: of the examples.
-        answers: to the examples of one split.
-        metrics: empty if the examples have no labels.
-        members: the metrics of each model alone.
+    Without labels there are no metrics; `members` are those of each model.
     """
 
     task: Task

@@ -38,13 +38,7 @@ from albert_tf.training.trainer import Trainer
 
 @dataclasses.dataclass(frozen=True)
 class Environment:
-    """Where a job runs.
-
-    Attributes:
-        strategy: of its replicas.
-        run_dir: which may not exist yet.
-        runtime: settings that do not decide the result.
-    """
+    """Where a job runs; `run_dir` may not exist yet."""
 
     strategy: tf.distribute.Strategy
     run_dir: str
@@ -71,11 +65,8 @@ def resolve_for_machine(
 ) -> Any:
     """Returns the configuration, extended and with a micro-batch that fits.
 
-    Args:
-        config: with all that the data decides.
-        environment: of the run.
-        model: the architecture.
-        **shape: of the largest batch, as in `Workload`.
+    `config` has all that the data decides; `shape` is that of the largest
+    batch, as in `Workload`.
     """
     config = extended(config, environment.runtime)
     micro_batch_size = resolve_micro_batch(
@@ -98,12 +89,7 @@ class TrainingJob(Job):
 
     Attributes:
         config: resolved; nothing changes it while the job runs.
-        environment: where it runs.
-        model_config: the architecture.
-        tokenizer: the model's.
         initial: weights to start from; None: random ones.
-        objective: the losses.
-        log: takes a line.
         trainer: of the job's model, once `run` has built it.
     """
 

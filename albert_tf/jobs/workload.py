@@ -11,14 +11,8 @@ from albert_tf.config import ModelConfig, OptimizerConfig, TrainingConfig
 class Workload:
     """The model, batch shape and settings of a training step.
 
-    Attributes:
-        model: the architecture.
-        batch_size: sequences of a step.
-        seq_length: tokens of each; none is padding.
-        num_predictions: positions of each that masked LM predicts.
-        training: precision and the like; settings of whole runs, such as
-            num_train_steps, have no effect.
-        optimizer: of this library; other libraries have their own.
+    No token is padding. Settings of whole runs, such as num_train_steps, have
+    no effect; other libraries have optimizers of their own.
     """
 
     model: ModelConfig

@@ -159,9 +159,6 @@ def measure_build(
     """Returns the cost of a build, from raw text to shards on disk.
 
     Call in a fresh process, since peak memory is that of the whole process.
-
-    Raises:
-        UserError: see `build_pretraining_data`.
     """
     begun: dict[str, float] = {}
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from albert_tf.config import UserError, override
+from albert_tf.config import require
 from albert_tf.jobs.workload import Workload
-from bin.benchmarking.side import Batch, Side, check_precision, job_flops
+from bin.benchmarking.side import Batch, Side, check_precision
 
 _POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
 # What its ALBERT has no setting for.
@@ -27,17 +27,17 @@ class KerasHubSide(Side):
         dropout = config.hidden_dropout_prob
         fixed = _FIXED | {"attention_probs_dropout_prob": dropout}
         for name, value in fixed.items():
-            if getattr(config, name) != value:
-                raise UserError(
-                    f"{name}={getattr(config, name)}: the ALBERT of KerasHub "
-                    f"always takes {value}; choose another --preset."
-                )
-        if config.num_hidden_layers % config.num_hidden_groups:
-            raise UserError(
-                f"num_hidden_groups={config.num_hidden_groups}: the ALBERT of "
-                "KerasHub has groups of one size, which do not divide "
-                f"num_hidden_layers={config.num_hidden_layers}."
+            require(
+                getattr(config, name) == value,
+                f"{name}={getattr(config, name)}: the ALBERT of KerasHub "
+                f"always takes {value}; choose another --preset.",
             )
+        require(
+            config.num_hidden_layers % config.num_hidden_groups == 0,
+            f"num_hidden_groups={config.num_hidden_groups}: the ALBERT of "
+            "KerasHub has groups of one size, which do not divide "
+            f"num_hidden_layers={config.num_hidden_layers}.",
+        )
         check_precision(cls.name, work, _POLICIES)
         return ("graph", "XLA")
 
@@ -102,21 +102,14 @@ class KerasHubSide(Side):
             "masked_lm": tensors["masked_lm_ids"],
             "sentence_order": tensors["sentence_order_labels"],
         }
-        self.flops = job_flops(
-            # It projects even where E = H.
-            override(config, {"always_project_embeddings": True}),
+        self.describe(
             work,
-            num_predictions=work.num_predictions,
-            read_positions_only=False,
-        )
-        how = f"{policy}, {variant}"
-        self.does = {
-            "train_step": f"{how}, AdamW, gradients clipped to 1, logits at "
+            f"{policy}, {variant}",
+            "AdamW, gradients clipped to 1, logits at "
             f"{work.num_predictions} positions of a sequence, sentence order "
             "by a dense layer of ours",
-            "forward": how,
-            "states": how,
-        }
+            num_predictions=work.num_predictions,
+        )
 
     def train_step(self) -> float:
         # The loss returned is the mean since the last reset.

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from albert_tf.config import ModelConfig, UserError
+from albert_tf.config import override, require
 from albert_tf.jobs.workload import Workload
 from albert_tf.modeling.accounting import encoder_flops, training_flops
 
@@ -39,8 +39,8 @@ class Side(abc.ABC):
 
     name: ClassVar[str]
     packages: ClassVar[tuple[str, ...]] = ()
-    does: Mapping[str, str]
-    flops: Mapping[str, int]
+    does: dict[str, str]
+    flops: dict[str, int]
 
     @abc.abstractmethod
     def __init__(self, work: Workload, batch: Batch, variant: str) -> None: ...
@@ -53,6 +53,38 @@ class Side(abc.ABC):
         Raises:
             UserError: for work that the library has no model for.
         """
+
+    def describe(
+        self,
+        work: Workload,
+        how: str,
+        training: str,
+        *,
+        num_predictions: int,
+        read_positions_only: bool = False,
+        always_project_embeddings: bool = True,
+    ) -> None:
+        """Sets `does` and `flops`; for arguments see accounting.py.
+
+        Other libraries project embeddings even where E = H.
+        """
+        self.does = {
+            "train_step": f"{how}, {training}",
+            "forward": how,
+            "states": how,
+        }
+        config = work.model
+        if always_project_embeddings:
+            config = override(config, {"always_project_embeddings": True})
+        shape = {"batch_size": work.batch_size, "seq_length": work.seq_length}
+        positions = {"read_positions_only": read_positions_only}
+        self.flops = {
+            "train_step": training_flops(
+                config, **shape, **positions, num_predictions=num_predictions
+            ),
+            "forward": encoder_flops(config, **shape, **positions),
+            "states": encoder_flops(config, **shape, read_positions_only=False),
+        }
 
     @abc.abstractmethod
     def train_step(self) -> float:
@@ -67,36 +99,14 @@ class Side(abc.ABC):
         """Returns every state `[batch, seq, hidden]`, without dropout."""
 
 
-def job_flops(
-    config: ModelConfig,
-    work: Workload,
-    *,
-    num_predictions: int,
-    read_positions_only: bool,
-) -> dict[str, int]:
-    """Returns the operations of each job; for arguments see accounting.py."""
-    shape = {"batch_size": work.batch_size, "seq_length": work.seq_length}
-    return {
-        "train_step": training_flops(
-            config,
-            **shape,
-            num_predictions=num_predictions,
-            read_positions_only=read_positions_only,
-        ),
-        "forward": encoder_flops(
-            config, **shape, read_positions_only=read_positions_only
-        ),
-        "states": encoder_flops(config, **shape, read_positions_only=False),
-    }
-
-
 def check_precision(name: str, work: Workload, known: Collection[str]) -> None:
     """Raises UserError unless the precision is one of `known`."""
-    if work.training.precision not in known:
-        raise UserError(
-            f"precision={work.training.precision} is not compared with "
-            f"{name}; {' and '.join(known)} are."
-        )
+    precision = work.training.precision
+    require(
+        precision in known,
+        f"precision={precision} is not compared with {name}; "
+        f"{' and '.join(known)} are.",
+    )
 
 
 class OurSide(Side):
@@ -130,23 +140,20 @@ class OurSide(Side):
             ],
             jit_compile=training.xla,
         )
-        self.flops = job_flops(
-            # The last block is computed at the positions that heads read.
-            work.model,
-            work,
-            num_predictions=work.num_predictions,
-            read_positions_only=True,
-        )
         how = training.precision + ", XLA" * training.xla
-        self.does = {
-            "train_step": f"{how}, {optimizer.optimizer.upper()}, gradients "
-            f"clipped to {optimizer.max_grad_norm:g}, the last block and the "
-            f"logits at {work.num_predictions} positions of a sequence"
+        self.describe(
+            work,
+            how,
+            f"{optimizer.optimizer.upper()}, gradients clipped to "
+            f"{optimizer.max_grad_norm:g}, the last block and the logits at "
+            f"{work.num_predictions} positions of a sequence"
             + f", computed again for the gradient: {training.remat}"
             * (training.remat != "none"),
-            "forward": f"{how}, the last block at the first position",
-            "states": how,
-        }
+            num_predictions=work.num_predictions,
+            read_positions_only=True,
+            always_project_embeddings=False,
+        )
+        self.does["forward"] += ", the last block at the first position"
 
     @classmethod
     def variants(cls, work: Workload) -> tuple[str, ...]:

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple, TypeVar
 from albert_tf.cluster.memory import peak_resident
 from albert_tf.config import (
     REMAT,
-    UserError,
     lookup,
     override,
+    require,
 )
 from albert_tf.jobs.workload import Workload, random_batch
 from bin import command_line
@@ -63,12 +63,12 @@ def check_peers(names: Sequence[str], work: Workload) -> list[str]:
         for package in lookup(PEERS, name, "against").packages
         if importlib.util.find_spec(package) is None
     ]
-    if missing:
-        raise UserError(
-            f"A comparison with {' and '.join(names)} needs "
-            f"{' and '.join(missing)}, not installed here: "
-            "pip install -r requirements-parity.txt."
-        )
+    require(
+        not missing,
+        f"A comparison with {' and '.join(names)} needs "
+        f"{' and '.join(missing)}, not installed here: pip install -r "
+        "requirements-parity.txt.",
+    )
     for name in names:
         PEERS[name].variants(work)
     return names

@@ -5,9 +5,9 @@ import os
 
 import numpy as np
 
-from albert_tf.config import UserError, override, shares_whole_groups
+from albert_tf.config import require, shares_whole_groups
 from albert_tf.jobs.workload import Workload
-from bin.benchmarking.side import Batch, Side, check_precision, job_flops
+from bin.benchmarking.side import Batch, Side, check_precision
 
 _ACTIVATIONS = {"gelu": "gelu_new", "gelu_exact": "gelu", "relu": "relu"}
 # Their config has the same names, except for these.
@@ -31,11 +31,11 @@ class TransformersSide(Side):
 
     @classmethod
     def variants(cls, work: Workload) -> tuple[str, ...]:
-        if not shares_whole_groups(work.model):
-            raise UserError(
-                f"sharing={work.model.sharing}: the ALBERT of transformers "
-                "shares whole layers; choose another --preset."
-            )
+        require(
+            shares_whole_groups(work.model),
+            f"sharing={work.model.sharing}: the ALBERT of transformers "
+            "shares whole layers; choose another --preset.",
+        )
         check_precision(cls.name, work, _VARIANTS)
         return tuple(
             f"{attention}, {way}"
@@ -73,26 +73,17 @@ class TransformersSide(Side):
         self._labels = self._tensors(
             labels=labels, sentence_order_label=batch["sentence_order_labels"]
         )
-        self.flops = job_flops(
-            # It projects even where E = H, and has logits of every position.
-            override(work.model, {"always_project_embeddings": True}),
+        self.describe(
             work,
+            f"{_VARIANTS[work.training.precision][way]}, {attention} attention",
+            "AdamW, gradients clipped to 1, logits at all "
+            f"{work.seq_length} positions of a sequence",
             num_predictions=work.seq_length,
-            read_positions_only=False,
         )
         if way == "model":
             # Weights in bfloat16 lose updates below a 512th of a weight: not
             # the same work.
             del self.flops["train_step"]
-        how = (
-            f"{_VARIANTS[work.training.precision][way]}, {attention} attention"
-        )
-        self.does = {
-            "train_step": f"{how}, AdamW, gradients clipped to 1, logits at "
-            f"all {work.seq_length} positions of a sequence",
-            "forward": how,
-            "states": how,
-        }
 
     def _tensors(self, **arrays: np.ndarray) -> dict[str, object]:
         return {

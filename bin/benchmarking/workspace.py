@@ -36,16 +36,10 @@ class Workspace:
         directory: an empty directory.
         inputs: the corpus; empty: docstrings of the installed packages.
         tokenizer: a directory or file; None: a vocabulary is trained.
-        vocab_size: pieces of that vocabulary.
-        config: how the corpus becomes records.
-        masking: how records are masked.
         work: the training step that is measured.
-        features: how examples of fine-tuning become features.
         peers: names of the libraries to compare with.
         task: whose examples fine-tuning is measured on; None: paragraphs of
             the corpus.
-        examples: of the task.
-        cores: to use.
     """
 
     directory: str

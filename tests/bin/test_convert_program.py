@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 from program_runner import run_program
+from training_fixtures import SMALL_MODEL
 
 from albert_tf.config import ModelConfig, override
 from albert_tf.interchange.formats import FORMATS
@@ -17,14 +18,9 @@ from albert_tf.modeling.models import (
 from albert_tf.modeling.weights.conversion import MERGES
 from bin import convert
 
-TINY = ModelConfig(
-    vocab_size=200,
-    embedding_size=4,
-    hidden_size=8,
-    num_hidden_layers=2,
-    num_attention_heads=2,
-    intermediate_size=12,
-    max_position_embeddings=16,
+TINY = override(
+    ModelConfig(),
+    SMALL_MODEL | {"vocab_size": 200, "max_position_embeddings": 16},
 )
 
 

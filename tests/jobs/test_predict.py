@@ -4,8 +4,9 @@ import re
 
 import numpy as np
 import pytest
+from training_fixtures import SMALL_MODEL
 
-from albert_tf.config import ModelConfig, UserError
+from albert_tf.config import ModelConfig, UserError, override
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.jobs.predict import Predictor
 from albert_tf.modeling.models import models
@@ -20,15 +21,8 @@ from albert_tf.tasks.kinds.token_classification import TokenClassification
 @pytest.fixture(scope="module")
 def predictor_of(tiny_tokenizer):
     """Returns Predictors of small models with random weights, by class."""
-    config = ModelConfig(
-        vocab_size=tiny_tokenizer.vocab_size,
-        embedding_size=8,
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=256,
-    )
+    size = {"vocab_size": 200, "max_position_embeddings": 256}
+    config = override(ModelConfig(), SMALL_MODEL | size)
     made = {}
 
     def predictor(name):

@@ -1,6 +1,7 @@
 """A tiny workspace whose stages run in the tests' own process, quickly."""
 
 import pytest
+from training_fixtures import SMALL_MODEL
 
 from albert_tf.config import (
     FeatureConfig,
@@ -9,6 +10,7 @@ from albert_tf.config import (
     OptimizerConfig,
     PretrainingDataConfig,
     TrainingConfig,
+    override,
 )
 from albert_tf.jobs.workload import Workload
 from bin import command_line
@@ -23,17 +25,11 @@ from bin.benchmarking.workspace import Workspace
 
 @pytest.fixture(scope="session")
 def work():
-    model = ModelConfig(
-        vocab_size=200,
-        embedding_size=8,
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=32,
-    )
     return Workload(
-        model=model,
+        model=override(
+            ModelConfig(),
+            SMALL_MODEL | {"vocab_size": 200, "num_hidden_layers": 1},
+        ),
         batch_size=4,
         seq_length=32,
         num_predictions=5,
@@ -97,19 +93,3 @@ def in_process(monkeypatch):
     monkeypatch.setattr(
         "albert_tf.cluster.matmul_rate.matmul_rate", lambda dtype: 5e9
     )
-
-
-class StepClock:
-    """A stand-in for `time`: every look at it takes a second."""
-
-    def __init__(self):
-        self.now = 0.0
-
-    def perf_counter(self):
-        self.now += 1.0
-        return self.now
-
-
-@pytest.fixture
-def clock():
-    return StepClock()

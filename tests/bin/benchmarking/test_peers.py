@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from training_fixtures import SMALL_MODEL
 
 from albert_tf.config import ModelConfig, TrainingConfig, UserError, override
 from albert_tf.jobs.workload import Workload, random_batch
@@ -14,15 +15,7 @@ from bin.benchmarking.side import JOBS, OurSide
 from bin.benchmarking.training_stages import PEERS, check_peers
 
 WORK = Workload(
-    model=ModelConfig(
-        vocab_size=101,
-        embedding_size=8,
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=12,
-    ),
+    model=override(ModelConfig(), SMALL_MODEL | {"vocab_size": 101}),
     batch_size=3,
     seq_length=12,
     num_predictions=4,
@@ -132,9 +125,9 @@ def test_a_peer_that_is_not_installed(monkeypatch):
         ),
         (
             "keras_hub",
-            with_model(hidden_dropout_prob=0.1),
-            "attention_probs_dropout_prob=0.0: the ALBERT of KerasHub always "
-            "takes 0.1",
+            with_model(hidden_dropout_prob=0.2),
+            "attention_probs_dropout_prob=0.1: the ALBERT of KerasHub always "
+            "takes 0.2",
         ),
         (
             "keras_hub",

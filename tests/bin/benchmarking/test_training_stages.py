@@ -1,6 +1,5 @@
 """How turns are compared; steps of fixed duration."""
 
-import dataclasses
 from types import SimpleNamespace
 
 import pytest
@@ -162,9 +161,6 @@ def test_training_has_rates_shares_and_ratios(work):
 
 
 def test_memory_is_the_least_of_the_fast_variants(work, monkeypatch):
-    work = dataclasses.replace(
-        work, model=dataclasses.replace(work.model, hidden_dropout_prob=0.0)
-    )
     peaks = {
         ("ours", "as set"): Peak(3 * 2**20, 1.0, "ours"),
         ("keras_hub", "graph"): Peak(5 * 2**20, 2.0, "graph"),

@@ -9,7 +9,7 @@ from training_fixtures import SMALL_MODEL
 from albert_tf.config import ModelConfig, UserError, override
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.jobs.predict import Predictor
-from albert_tf.modeling.models import models
+from albert_tf.modeling.models import model_class, models
 from albert_tf.tasks.examples import ChoiceExample, Example, Question
 from albert_tf.tasks.kinds.classification import Classification
 from albert_tf.tasks.kinds.multiple_choice import MultipleChoice
@@ -60,16 +60,14 @@ def test_a_string_is_one_text_and_two_are_a_pair(predictor_of, given, texts):
 
 
 @pytest.mark.parametrize(
-    ("name", "kind", "texts", "example"),
+    ("kind", "texts", "example"),
     [
         (
-            "AlbertForQuestionAnswering",
             Spans(),
             ("the bada", "of the bada"),
             Question("1", "the bada", "of the bada", None, ""),
         ),
         (
-            "AlbertForMultipleChoice",
             MultipleChoice(),
             ("the bada", "of the", "tepu"),
             ChoiceExample("the bada", ("of the", "tepu"), None, id="1"),
@@ -77,10 +75,11 @@ def test_a_string_is_one_text_and_two_are_a_pair(predictor_of, given, texts):
     ],
 )
 def test_pairs_and_triples_are_what_the_kind_reads(
-    predictor_of, name, kind, texts, example
+    predictor_of, kind, texts, example
 ):
-    (found,) = predictor_of(name).predict(kind, [texts])
-    (expected,) = predictor_of(name).predict(kind, [example])
+    predictor = predictor_of(model_class(kind.head).__name__)
+    (found,) = predictor.predict(kind, [texts])
+    (expected,) = predictor.predict(kind, [example])
     assert found.fields == expected.fields
 
 
@@ -108,15 +107,7 @@ _QUESTION = "a question and its paragraph (on a line, with a tab between them)."
     ],
 )
 def test_other_items_are_refused(predictor_of, kind, item, message):
-    predictor = predictor_of(
-        {
-            "classification": "AlbertForClassification",
-            "regression": "AlbertForRegression",
-            "span": "AlbertForQuestionAnswering",
-            "multiple_choice": "AlbertForMultipleChoice",
-            "token_classification": "AlbertForTokenClassification",
-        }[kind.head]
-    )
+    predictor = predictor_of(model_class(kind.head).__name__)
     good = ("a", "b", "c")[: kind.text_counts[0]]
     with pytest.raises(UserError, match=re.escape(message)):
         list(predictor.predict(kind, [good, item]))

@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -59,21 +58,6 @@ def test_artifacts(finished, small_config):
     # Beside them one file with the settings, to compare runs by.
     assert {"eval", "train"} < set(boards) and len(boards) == 3
     assert sorted(os.listdir(run_dir / "checkpoints")) == ["step-12", "step-8"]
-
-
-@pytest.mark.slow
-def test_recomputing_layers_changes_nothing(
-    finished, small_config, shards_dir, tmp_path, monkeypatch
-):
-    made = []
-    remat = keras.remat
-    monkeypatch.setattr(keras, "remat", lambda f: made.append(f) or remat(f))
-    config = override(small_config, {"remat": "selective"})
-    evaluation = run(config, shards_dir, tmp_path / "remat")
-    assert evaluation == pytest.approx(finished[1], rel=1e-5)
-    assert made
-    written = json.loads((tmp_path / "remat/config.json").read_text())
-    assert written["config"]["training"]["remat"] == "selective"
 
 
 def test_trust_ratios_are_logged(finished):

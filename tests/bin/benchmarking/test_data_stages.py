@@ -77,6 +77,10 @@ def test_steps_take_a_sample_of_a_large_corpus(workspace, monkeypatch):
     monkeypatch.setattr(data_stages, "_SAMPLE_BYTES", 3000)
     _, part = steps(workspace, "again")
     assert 0 < part < whole
+    # Of few files, spread over all of them.
+    monkeypatch.setattr(data_stages, "_SAMPLE_FILES", 2)
+    sample = data_stages._sample(workspace.inputs, workspace.config)
+    assert {d.name.partition(".")[0] for d in sample} == {"0", "2"}
 
 
 def test_builds_are_compared_with_their_steps_and_the_ceiling():

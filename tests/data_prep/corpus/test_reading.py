@@ -52,18 +52,6 @@ def test_articles_of_wikiextractor_are_documents(tmp_path, name, separator):
     ]
 
 
-def test_an_article_of_its_title_alone_is_empty(tmp_path):
-    text = '<doc id="1" url="u" title="Tea">\nTea\n\n</doc>\n' + ARTICLES
-    path = write(tmp_path / "wiki_00", text)
-    assert len(read(path)) == 2
-    assert faults(path) == {"bad/empty_documents": 1, "bad_lines": 1}
-
-
-def test_text_behind_an_article_is_not_lost(tmp_path):
-    path = write(tmp_path / "wiki_00", f"\n{ARTICLES}\nMore tea.\n")
-    assert paragraphs(path)[1] == ("Tea is a drink.", "More tea.")
-
-
 def test_tags_within_a_text_are_text(tmp_path):
     path = write(tmp_path / "a.txt", f"First.\n{ARTICLES}")
     assert paragraphs(path)[0][:2] == ("First.", ARTICLES.split("\n")[0])
@@ -122,12 +110,6 @@ def test_line_ends_and_byte_order_mark(tmp_path, end):
     assert report.counts == {"lines": 4, "documents": 2, "characters": 11}
 
 
-def test_unicode_line_separators_end_no_line(tmp_path):
-    path = write(tmp_path / "a.txt", "one\u2028two\x0bthree\x85four\n")
-    assert paragraphs(path) == [("one\u2028two\x0bthree\x85four",)]
-    assert faults(path) == {}
-
-
 # --------------------------------------------------------------- JSON lines
 
 
@@ -177,19 +159,6 @@ def test_json_without_text_is_a_fault(tmp_path, line, reason):
     assert faults(path) == (expected or empty)
 
 
-def test_json_texts_are_cleaned_too(tmp_path):
-    path = write(
-        tmp_path / "a.json",
-        b'{"text": "a\\u0000b\\ud800c \\ud83d\\ude00"}\n{"text": "\xff\x00"}\n',
-    )
-    assert paragraphs(path) == [("a b\ufffdc \U0001f600",), ("\ufffd",)]
-    assert faults(path) == {
-        "bad/not_utf8": 2,
-        "bad/control_characters": 2,
-        "bad_lines": 2,
-    }
-
-
 def test_json_too_long_to_hold_is_a_fault(tmp_path, monkeypatch):
     monkeypatch.setattr(reading, "MAX_JSON_LINE_CHARS", 20)
     monkeypatch.setattr(reading, "MAX_LINE_CHARS", 7)
@@ -205,26 +174,76 @@ def test_json_too_long_to_hold_is_a_fault(tmp_path, monkeypatch):
 # ------------------------------------------------------------------- faults
 
 
-def test_what_is_not_utf8_is_replaced(tmp_path):
-    path = write(tmp_path / "a.txt", b"caf\xc3\xa9\ncaf\xe9 noir\xc3\n")
-    report = CorpusReport()
-    (document,) = read(path, report=report)
-    assert document.paragraphs == ("café", "caf\ufffd noir\ufffd")
-    assert report.counts["bad/not_utf8"] == 1
-    assert report.first_locations == {"bad/not_utf8": f"{path}, line 2"}
-    assert report.bad_fraction == 0.5
+TEA = ("Tea is a drink.",)
+SALT = ("Salt is white. Pepper is black.", "History.", "Both are old.")
+TITLE_ALONE = '<doc id="1" url="u" title="Tea">\nTea\n\n</doc>\n'
 
 
-def test_control_characters_become_spaces(tmp_path):
-    text = b"a\x00b\x1bc\x7fd\te\xc2\x9f\n\x1fx\xff\x00\n\n\x00\n\nf"
-    path = write(tmp_path / "a.txt", text)
-    assert paragraphs(path) == [("a b c d\te", "x\ufffd"), ("f",)]
-    # A line with several faults is one bad line.
-    assert faults(path) == {
-        "bad/control_characters": 3,
-        "bad/not_utf8": 1,
-        "bad_lines": 3,
-    }
+@pytest.mark.parametrize(
+    ("name", "text", "expected", "counts"),
+    [
+        # An article of its title alone is empty.
+        (
+            "wiki_00",
+            TITLE_ALONE + ARTICLES,
+            [SALT, TEA],
+            {"bad/empty_documents": 1, "bad_lines": 1},
+        ),
+        # Text behind an article is not lost.
+        (
+            "wiki_00",
+            f"\n{ARTICLES}\nMore tea.\n",
+            [SALT, (*TEA, "More tea.")],
+            {},
+        ),
+        # Other separators of lines end none.
+        (
+            "a.txt",
+            "one\u2028two\x0bthree\x85four\n",
+            [("one\u2028two\x0bthree\x85four",)],
+            {},
+        ),
+        (
+            "a.txt",
+            b"caf\xc3\xa9\ncaf\xe9 noir\xc3\n",
+            [("café", "caf\ufffd noir\ufffd")],
+            {"bad/not_utf8": 1, "bad_lines": 1},
+        ),
+        # A line with several faults is one bad line.
+        (
+            "a.txt",
+            b"a\x00b\x1bc\x7fd\te\xc2\x9f\n\x1fx\xff\x00\n\n\x00\n\nf",
+            [("a b c d\te", "x\ufffd"), ("f",)],
+            {
+                "bad/control_characters": 3,
+                "bad/not_utf8": 1,
+                "bad_lines": 3,
+            },
+        ),
+        (
+            "a.json",
+            b'{"text": "a\\u0000b\\ud800c \\ud83d\\ude00"}\n'
+            b'{"text": "\xff\x00"}\n',
+            [("a b\ufffdc \U0001f600",), ("\ufffd",)],
+            {
+                "bad/not_utf8": 2,
+                "bad/control_characters": 2,
+                "bad_lines": 2,
+            },
+        ),
+        # A gzip of several members is read whole.
+        (
+            "A.TXT.GZ",
+            gzip.compress(b"one\n") + gzip.compress(b"two"),
+            [("one", "two")],
+            {},
+        ),
+    ],
+)
+def test_what_is_read_and_counted(tmp_path, name, text, expected, counts):
+    path = write(tmp_path / name, text)
+    assert paragraphs(path) == expected
+    assert faults(path) == counts
 
 
 @pytest.mark.parametrize("name", ["a.txt", "a.md", "a.jsonl", "a.txt.gz"])
@@ -283,12 +302,6 @@ def test_a_damaged_gzip_is_as_a_cut_one(tmp_path):
     assert faults(path)["bad/cut_gzip"] == 1
     path = write(tmp_path / "c.txt.gz", gzipped(["one"]) + b"appended")
     assert faults(path)["bad/cut_gzip"] == 1
-
-
-def test_a_gzip_of_several_members_is_read_whole(tmp_path):
-    path = write(tmp_path / "A.TXT.GZ", gzipped(["one\n"]) + gzipped(["two"]))
-    assert paragraphs(path) == [("one", "two")]
-    assert faults(path) == {}
 
 
 @pytest.mark.parametrize(
@@ -417,14 +430,6 @@ def test_parts_hold_every_character(tmp_path_factory, pieces, limit):
     assert all(len(p) <= limit + 1 for d in documents for p in d.paragraphs)
 
 
-def test_a_line_of_three_megabytes(tmp_path):
-    path = write(tmp_path / "a.txt", "word " * 600_000)
-    parts = [part for document in read(path) for part in document.paragraphs]
-    assert " ".join(parts).split() == ["word"] * 600_000
-    assert max(map(len, parts)) <= reading.MAX_LINE_CHARS + 1
-    assert faults(path) == {"long_lines_parted": 1}
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "line", "most"),
@@ -525,15 +530,6 @@ def test_a_survey_is_an_account_of_reading(tmp_path):
     read(*paths, separator="file", report=sequential)
     assert whole == sequential
     assert list(whole.first_locations) == list(sequential.first_locations)
-
-
-def test_bytes_that_are_not_read_are_surveyed_too(tmp_path):
-    data = gzipped(["one"]) + b"appended" * 100_000
-    path = write(tmp_path / "a.txt.gz", data)
-    (file,) = corpus_files([path], ["a"], "auto")
-    survey = survey_file(file)
-    assert survey.num_bytes == len(data)
-    assert survey.sha256 == hashlib.sha256(data).hexdigest()
 
 
 def checked(path, sha256, **keywords):

@@ -1,12 +1,11 @@
 """Small builds of pretraining data."""
 
+import inspect
+
 import pytest
 
 from albert_tf.config import MaskingConfig, PretrainingDataConfig
-from data_prep.pretraining.pretraining_data import (
-    build_pretraining_data,
-    no_progress,
-)
+from data_prep.pretraining.pretraining_data import build_pretraining_data
 
 
 @pytest.fixture(scope="module")
@@ -27,29 +26,17 @@ def corpus(tmp_path_factory, sentences):
 @pytest.fixture
 def build(corpus, tiny_directory, tmp_path):
     """Builds with small settings; keywords change them."""
+    names = inspect.signature(build_pretraining_data).parameters
 
-    def call(
-        output="out",
-        inputs=(corpus,),
-        masking=MaskingConfig(),
-        eval_inputs=(),
-        workers=1,
-        progress=no_progress,
-        log=lambda line: None,
-        max_bad_fraction=0.1,
-        **config,
-    ):
+    def call(output="out", inputs=(corpus,), **keywords):
+        given = {n: v for n, v in keywords.items() if n in names}
+        config = {n: v for n, v in keywords.items() if n not in names}
         return build_pretraining_data(
             list(inputs),
-            str(tmp_path / output),
+            output if "://" in output else str(tmp_path / output),
             tokenizer_dir=str(tiny_directory),
             config=PretrainingDataConfig(**{"max_seq_length": 48} | config),
-            masking=masking,
-            eval_inputs=list(eval_inputs),
-            max_bad_fraction=max_bad_fraction,
-            workers=workers,
-            progress=progress,
-            log=log,
+            **{"masking": MaskingConfig()} | given,
         )
 
     return call

@@ -1,4 +1,5 @@
 import gzip
+import hashlib
 import io
 import json
 import posixpath
@@ -7,14 +8,14 @@ from pathlib import Path
 
 import pytest
 from apache_beam.io.filesystem import BeamIOError, FileMetadata, FileSystem
+from build_helpers import digests
 
-from albert_tf.config import MaskingConfig, PretrainingDataConfig, UserError
+from albert_tf.config import UserError
 from albert_tf.io import files
 from data_prep.pretraining import beam_runner, build_plan, pretraining_data
 from data_prep.pretraining.beam_files import BeamFiles, files_of, list_files
 from data_prep.pretraining.build_estimate import BuildEstimate
 from data_prep.pretraining.local_runner import LocalRunner
-from data_prep.pretraining.pretraining_data import build_pretraining_data
 from data_prep.pretraining.record_maker import RecordMaker
 
 
@@ -56,37 +57,8 @@ def corpus(tmp_path_factory, sentences):
     return str(directory)
 
 
-@pytest.fixture
-def build(corpus, tiny_directory, tmp_path):
-    """Builds with small settings; keywords change them."""
-
-    def call(output, inputs=(corpus,), settings=None, **keywords):
-        settings = {"max_seq_length": 48} | (settings or {})
-        path = output if "://" in output else str(tmp_path / output)
-        return build_pretraining_data(
-            list(inputs),
-            path,
-            tokenizer_dir=str(tiny_directory),
-            config=PretrainingDataConfig(**settings),
-            masking=MaskingConfig(),
-            max_bad_fraction=0.5,
-            **keywords,
-        )
-
-    return call
-
-
-def contents(directory):
-    """The bytes of every file, at any depth, by name."""
-    return {
-        str(path.relative_to(directory)): path.read_bytes()
-        for path in directory.rglob("*")
-        if path.is_file()
-    }
-
-
 def assert_same(tmp_path):
-    local, by_beam = (contents(tmp_path / name) for name in ("local", "beam"))
+    local, by_beam = (digests(tmp_path / name) for name in ("local", "beam"))
     assert "metadata.json" in local
     assert sorted(by_beam) == sorted(local)
     assert by_beam == local
@@ -112,8 +84,8 @@ def test_the_bytes_are_those_of_the_local_runner(
     # Many units and groups even of a small corpus.
     monkeypatch.setattr(build_plan, "_GROUP_CHARS", 10_000)
     monkeypatch.setattr(build_plan, "_MIN_UNIT_CHARS", 1000)
-    metadata = build("local", settings=settings)
-    assert build("beam", settings=settings, runner="beam") == metadata
+    metadata = build("local", **settings)
+    assert build("beam", **settings, runner="beam") == metadata
     assert_same(tmp_path)
     counts = metadata["statistics"]
     assert counts["train"]["instances"] > 20
@@ -131,7 +103,7 @@ def test_an_evaluation_input_and_a_finished_directory(build, tmp_path, corpus):
     keywords = {
         "inputs": inputs,
         "eval_inputs": [f"{corpus}/a.txt", f"{corpus}/e.md"],
-        "settings": {"remove_duplicates": "paragraphs"},
+        "remove_duplicates": "paragraphs",
     }
     build("local", **keywords)
     metadata = build("beam", runner="beam", **keywords)
@@ -152,8 +124,8 @@ def test_processes_write_the_same_bytes(build, tmp_path, monkeypatch):
     root = str(Path(beam_runner.__file__).parents[1])
     monkeypatch.setenv("PYTHONPATH", root)
     settings = {"remove_duplicates": "paragraphs", "num_shards": 2}
-    build("local", settings=settings)
-    build("beam", settings=settings, runner="beam", workers=2)
+    build("local", **settings)
+    build("beam", **settings, runner="beam", workers=2)
     assert_same(tmp_path)
 
 
@@ -187,7 +159,7 @@ def test_any_runner_resumes_a_build_whose_shards_are_written(
         with pytest.raises(ZeroDivisionError):
             build("beam", runner=first)
     with pytest.raises(UserError, match="begun with other settings"):
-        build("beam", runner="beam", settings={"random_seed": 7})
+        build("beam", runner="beam", random_seed=7)
     monkeypatch.setattr(beam_runner, "_add_build", lambda *_: 1 / 0)
     monkeypatch.setattr(LocalRunner, "_make_parts", lambda *_: 1 / 0)
     shard = tmp_path / "beam" / "train-00000-of-00001.tfrecord"
@@ -306,14 +278,14 @@ def test_remote_paths_give_the_same_bytes(build, tmp_path, remote):
     assert build("memory://store/out", **keywords) == metadata
     prefix = "memory://store/out/"
     written = {
-        path.removeprefix(prefix): data
+        path.removeprefix(prefix): hashlib.sha256(data).hexdigest()
         for path, data in remote.items()
         if path.startswith(prefix)
     }
-    assert written == contents(tmp_path / "local")
+    assert written == digests(tmp_path / "local")
     assert build("memory://store/out", **keywords) == metadata
     with pytest.raises(UserError, match="finished with other settings"):
-        build("memory://store/out", settings={"num_shards": 2}, **keywords)
+        build("memory://store/out", num_shards=2, **keywords)
 
 
 def test_remote_and_local_inputs_together(build, corpus, remote):
@@ -337,7 +309,7 @@ def test_a_remote_build_begun_with_other_settings(build, remote, monkeypatch):
         with pytest.raises(ZeroDivisionError):
             build("memory://store/out", **keywords)
     with pytest.raises(UserError, match="begun with other settings"):
-        build("memory://store/out", settings={"num_shards": 2}, **keywords)
+        build("memory://store/out", num_shards=2, **keywords)
     shards = {
         f"memory://store/foreign/{posixpath.basename(path)}": data
         for path, data in remote.items()

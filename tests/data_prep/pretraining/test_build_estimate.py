@@ -2,7 +2,7 @@ import textwrap
 
 import pytest
 
-from albert_tf.config import MaskingConfig, PretrainingDataConfig, UserError
+from albert_tf.config import PretrainingDataConfig, UserError
 from data_prep.corpus.sample import CorpusSample
 from data_prep.corpus.sentences import NewlineSplitter, PunktSplitter
 from data_prep.pretraining.build_estimate import (
@@ -10,38 +10,30 @@ from data_prep.pretraining.build_estimate import (
     build_warnings,
     sentence_end_warnings,
 )
-from data_prep.pretraining.pretraining_data import build_pretraining_data
 
 
 @pytest.fixture
-def build(tiny_directory, tmp_path):
+def build_text(build, tmp_path):
     """Builds from a text; returns the lines announced and the statistics."""
 
     def call(text, **config):
         path = tmp_path / "a.txt"
         path.write_text(text)
         lines = []
-        metadata = build_pretraining_data(
-            [str(path)],
-            str(tmp_path / "out"),
-            tokenizer_dir=str(tiny_directory),
-            config=PretrainingDataConfig(**{"max_seq_length": 48} | config),
-            masking=MaskingConfig(),
-            log=lines.append,
-        )
+        metadata = build(inputs=[str(path)], log=lines.append, **config)
         return lines, metadata["statistics"]["train"]
 
     return call
 
 
 def test_a_hard_wrapped_file_loses_nothing_and_is_named(
-    build, sentences, tmp_path
+    build_text, sentences, tmp_path
 ):
     text = "\n\n".join(
         textwrap.fill(" ".join(sentences[i : i + 9]).lower(), 70)
         for i in range(0, 450, 9)
     )
-    lines, counts = build(text)
+    lines, counts = build_text(text)
     assert lines[0].startswith(f"{tmp_path}/a.txt is hard-wrapped: it is read")
     assert "--document_separator=blank_line" in lines[0]
     assert [line for line in lines if "Warning" in line] == []
@@ -50,10 +42,10 @@ def test_a_hard_wrapped_file_loses_nothing_and_is_named(
 
 
 def test_padding_and_lost_tokens_are_warned_of_before_anything_is_written(
-    build, sentences
+    build_text, sentences
 ):
     blocks = [" ".join(sentences[i : i + 1 + i % 3]) for i in range(200)]
-    lines, counts = build("\n\n".join(blocks))
+    lines, counts = build_text("\n\n".join(blocks))
     padding, lost, written = lines
     separator = (
         "--document_separator=file if blank lines are between paragraphs "
@@ -72,9 +64,9 @@ def test_padding_and_lost_tokens_are_warned_of_before_anything_is_written(
     assert written.startswith("About ")
 
 
-def test_unknown_tokens_are_warned_of_with_their_words(build, sentences):
+def test_unknown_tokens_are_warned_of_with_their_words(build_text, sentences):
     text = " ".join(sentences[:100]).replace(" the ", " <ж> ")
-    lines, counts = build(text, document_separator="file")
+    lines, counts = build_text(text, document_separator="file")
     assert counts["unknown_share"] > 0.02
     assert lines[0].startswith(
         f"Warning: about {100 * counts['unknown_share']:.2g}% of the tokens "
@@ -83,11 +75,11 @@ def test_unknown_tokens_are_warned_of_with_their_words(build, sentences):
 
 
 def test_a_long_document_is_estimated_though_its_excerpt_is_cut(
-    build, sentences
+    build_text, sentences
 ):
     # An excerpt of 15,000 characters has about 6,000 tokens: the second of
     # its two records is nearly empty, which no other record will be.
-    lines, counts = build(
+    lines, counts = build_text(
         " ".join(sentences * 8),
         document_separator="file",
         max_seq_length=5000,
@@ -149,12 +141,14 @@ def test_text_without_sentence_ends_is_warned_of():
     assert not list(sentence_end_warnings(sample, splitter, config))
 
 
-def test_one_document_is_not_held_out_by_another_fraction(build, sentences):
+def test_one_document_is_not_held_out_by_another_fraction(
+    build_text, sentences
+):
     with pytest.raises(
         UserError,
         match="none of the 1 documents, .* one by one; give an evaluation inp",
     ):
-        build(
+        build_text(
             " ".join(sentences[:50]),
             document_separator="file",
             eval_fraction=1e-9,

@@ -243,7 +243,7 @@ def test_shards_have_about_64_megabytes(build, monkeypatch):
     ("keywords", "message"),
     [
         ({"workers": 0}, "workers=0 is below"),
-        ({"inputs": ["missing"]}, "'missing' does not exist"),
+        ({"inputs": ["missing"]}, "'{}/missing' does not exist"),
         ({"num_shards": 5000}, "num_shards=5000 is above the maximum"),
         ({"eval_fraction": 1e-9}, "1e-09 holds out none of the 9 documents"),
         ({"random_seed": 2**63}, "is above the maximum"),
@@ -251,35 +251,40 @@ def test_shards_have_about_64_megabytes(build, monkeypatch):
             {"eval_fraction": 0.1, "eval_inputs": ["missing"]},
             "one of them is needed, not both",
         ),
+        (
+            {"eval_inputs": ["books/3.txt"]},
+            r"3\.txt is in the input and the eval",
+        ),
+        (
+            {"inputs": ["empty.txt"]},
+            r"Bad lines: 1 of 1 \(100%\): 1 empty",
+        ),
     ],
 )
 def test_mistakes_are_refused_before_anything_is_written(
-    build, tmp_path, keywords, message
+    build, tmp_path, corpus, keywords, message
 ):
-    with pytest.raises(UserError, match=message):
+    for name in {"inputs", "eval_inputs"} & keywords.keys():
+        (path,) = keywords[name]
+        keywords = keywords | {name: [f"{corpus}/{path}"]}
+    with pytest.raises(UserError, match=message.format(corpus)):
         build(**keywords)
     assert not (tmp_path / "out").exists()
 
 
-def test_a_file_in_training_and_evaluation_is_refused(build, corpus):
-    with pytest.raises(UserError, match=r"3\.txt is in the input and the eval"):
-        build(eval_inputs=[f"{corpus}/books/3.txt"])
-
-
-def test_a_corpus_without_pairs_is_refused(build, corpus, tmp_path):
-    with pytest.raises(
-        UserError, match="split train has no records: 1 documents, 1 of them"
-    ):
-        build(inputs=[f"{corpus}/books/one.txt"])
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("books/one.txt", "1 documents, 1 of them of one sentence"),
+        ("empty.txt", "0 documents"),
+    ],
+)
+def test_a_split_without_records_is_refused(
+    build, corpus, tmp_path, name, said
+):
+    with pytest.raises(UserError, match=f"train has no records: {said}"):
+        build(inputs=[f"{corpus}/{name}"], max_bad_fraction=1.0)
     assert not (tmp_path / "out" / "metadata.json").exists()
-
-
-def test_an_empty_corpus_is_refused(build, corpus):
-    inputs = [f"{corpus}/empty.txt"]
-    with pytest.raises(UserError, match=r"Bad lines: 1 of 1 \(100%\): 1 empty"):
-        build(inputs=inputs)
-    with pytest.raises(UserError, match="train has no records: 0 documents"):
-        build(inputs=inputs, max_bad_fraction=1.0)
 
 
 def test_bad_text_is_refused_before_anything_is_written(build, tmp_path):

@@ -99,31 +99,36 @@ def test_a_static_record_as_text(shard):
     )
 
 
-def test_unused_slots_are_not_shown(shard):
-    record = static_record(
-        masked_lm_positions=[2, 0, 0, 0],
-        masked_lm_ids=[CAT, 0, 0, 0],
-        masked_lm_weights=[1.0, 0.0, 0.0, 0.0],
-    )
-    _, block = inspect_shard(shard([record], "static"))
-    assert "; 1 masked of a budget of 4\n" in block
-    assert "  A: the [cat→[MASK]]s sat.\n" in block
+NINETY_NINE = [CLS, THE, 99, S, SAT, DOT, SEP, THE, CAT, SPACE, MASK, SEP]
 
 
 @pytest.mark.parametrize(
-    ("objective", "label", "words"),
+    ("objective", "changes", "words"),
     [
-        ("sop", 0, "; in order; "),
-        ("sop", 1, "; swapped; "),
-        ("nsp", 0, "; B follows A; "),
-        ("nsp", 1, "; B is random; "),
-        ("none", 0, "padding; 4 masked"),
-        ("none", 1, "; label 1; "),
-        ("sop", 7, "; label 7; "),
+        ("sop", {"sentence_order_label": [0]}, "; in order; "),
+        ("nsp", {"sentence_order_label": [0]}, "; B follows A; "),
+        ("nsp", {"sentence_order_label": [1]}, "; B is random; "),
+        ("none", {"sentence_order_label": [0]}, "padding; 4 masked"),
+        ("none", {"sentence_order_label": [1]}, "; label 1; "),
+        ("sop", {"sentence_order_label": [7]}, "; label 7; "),
+        # Unused slots are not shown.
+        (
+            "sop",
+            {
+                "masked_lm_positions": [2, 0, 0, 0],
+                "masked_lm_weights": [1.0, 0.0, 0.0, 0.0],
+            },
+            "swapped; 1 masked of a budget of 4\n  A: the [cat→[MASK]]s sat.\n",
+        ),
+        (
+            "sop",
+            {"input_ids": padded(NINETY_NINE)},
+            "  A: the [cat→<no piece 99>]s ",
+        ),
     ],
 )
-def test_the_label_in_words(shard, objective, label, words):
-    record = static_record(sentence_order_label=[label])
+def test_labels_slots_and_ids_in_words(shard, objective, changes, words):
+    record = static_record(**changes)
     _, block = inspect_shard(shard([record], "static", objective))
     assert words in block
 
@@ -162,6 +167,8 @@ def test_the_first_records_are_shown(shard):
         assert block.startswith(f"record {number}: ")
         assert ("swapped" if number % 2 else "in order") in block
     assert len(list(inspect_shard(path, num_records=1000))) == 1 + 150
+    write_shard(path, [])
+    assert len(list(inspect_shard(path))) == 1
 
 
 def test_a_file_that_metadata_does_not_name(shard, vocabulary):
@@ -216,16 +223,6 @@ def test_another_vocabulary_is_taken_if_given(shard, tmp_path):
     assert block.endswith("  A: un[do=do] it !\n  B: x[y→x][y→[MASK]]")
 
 
-def test_ids_beyond_the_vocabulary_are_shown_as_numbers(shard):
-    ids = padded([CLS, THE, 99, S, SAT, DOT, SEP, THE, CAT, SPACE, MASK, SEP])
-    _, block = inspect_shard(shard([static_record(input_ids=ids)], "static"))
-    assert "  A: the [cat→<no piece 99>]s " in block
-
-
-def test_an_empty_shard(shard):
-    assert len(list(inspect_shard(shard([], "static")))) == 1
-
-
 def test_other_files_are_refused(tmp_path, vocabulary):
     for path in (tmp_path, tmp_path / "missing"):
         with pytest.raises(UserError, match="is not a file; expected the path"):
@@ -236,17 +233,17 @@ def test_other_files_are_refused(tmp_path, vocabulary):
         list(inspect_shard(text, tokenizer_dir=vocabulary))
 
 
-def test_a_record_of_another_kind_is_named(tmp_path, vocabulary):
+@pytest.mark.parametrize(
+    ("in_front", "message"),
+    [
+        ([static_record()], "record 1: feature 'input_ids'"),
+        ([], "record 0 is one of ours, of the kind dynamic"),
+    ],
+)
+def test_a_dynamic_record_out_of_its_directory(
+    tmp_path, vocabulary, in_front, message
+):
     path = tmp_path / "a.tfrecord"
-    write_shard(path, [static_record(), dynamic_record()])
-    with pytest.raises(
-        UserError, match=r"a.tfrecord, record 1: feature 'input_ids'"
-    ):
+    write_shard(path, [*in_front, dynamic_record()])
+    with pytest.raises(UserError, match=f"a.tfrecord, {message}"):
         list(inspect_shard(path, tokenizer_dir=vocabulary))
-
-
-def test_a_dynamic_shard_out_of_its_directory(shard, vocabulary):
-    path = shard([dynamic_record()], "dynamic")
-    other = path.rename(path.parent / "other.tfrecord")
-    with pytest.raises(UserError, match="record 0 is one of ours, of the kind"):
-        list(inspect_shard(other, tokenizer_dir=vocabulary))

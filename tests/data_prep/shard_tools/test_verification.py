@@ -1,4 +1,5 @@
 import dataclasses
+import hashlib
 import json
 import shutil
 from collections import Counter
@@ -395,60 +396,38 @@ def first_masked(e):
     return e.positions[0]
 
 
+STARTS = "word starts are the tokenizer's"
+PADDING = "padding is <pad> and zeros"
+UNUSED = "unused slots are zeros"
+MASK = "input_mask is ones, then zeros"
+WEIGHTS = "weights are ones, then zeros"
+DYNAMIC = ("dynamic",)
 third_label = assign("label", 0, 2)
 replaced_by_separator = assign(
     "ids", first_masked, lambda e: e.tokenizer.sep_id
 )
-for row in (
+replaced_by_unknown = assign("ids", first_masked, lambda e: e.tokenizer.unk_id)
+start_or_not = assign("starts", 3, lambda e: 1 - e.starts[3])
+for invariant, kinds, objective, damage in (
     (SEGMENTS, BOTH, "sop", assign("segments", after_separator, 2)),
-    (SEGMENTS, ("dynamic",), "sop", assign("segments", separator, 1)),
-    (SEGMENTS, ("dynamic",), "none", assign("segments", last, 1)),
+    (SEGMENTS, DYNAMIC, "sop", assign("segments", separator, 1)),
+    (SEGMENTS, DYNAMIC, "none", assign("segments", last, 1)),
     (LABEL, BOTH, "sop", third_label),
-    (LABEL, ("static",), "none", assign("label", 0, 1)),
-    (
-        "word starts are the tokenizer's",
-        BOTH,
-        "sop",
-        assign("starts", 3, lambda e: 1 - e.starts[3]),
-    ),
-    (
-        "word starts are the tokenizer's",
-        ("dynamic",),
-        "sop",
-        assign("starts", separator, 0),
-    ),
-    *(
-        ("input_mask is ones, then zeros", STATIC, "sop", assign("mask", 3, n))
-        for n in (0, 2)
-    ),
-    *(
-        (
-            "padding is <pad> and zeros",
-            STATIC,
-            "sop",
-            assign(values, -1, value, **HAS_PADDING),
-        )
-        for values, value in (("ids", 20), ("segments", 1), ("starts", 1))
-    ),
-    *(
-        (
-            "unused slots are zeros",
-            STATIC,
-            "sop",
-            assign(values, -1, 7, **HAS_SLOTS),
-        )
-        for values in ("positions", "masked_ids")
-    ),
-    ("weights are ones, then zeros", STATIC, "sop", assign("weights", 0, 0.5)),
+    (LABEL, STATIC, "none", assign("label", 0, 1)),
+    (STARTS, BOTH, "sop", start_or_not),
+    (STARTS, DYNAMIC, "sop", assign("starts", separator, 0)),
+    (MASK, STATIC, "sop", assign("mask", 3, 0)),
+    (MASK, STATIC, "sop", assign("mask", 3, 2)),
+    (PADDING, STATIC, "sop", assign("ids", -1, 20, **HAS_PADDING)),
+    (PADDING, STATIC, "sop", assign("segments", -1, 1, **HAS_PADDING)),
+    (PADDING, STATIC, "sop", assign("starts", -1, 1, **HAS_PADDING)),
+    (UNUSED, STATIC, "sop", assign("positions", -1, 7, **HAS_SLOTS)),
+    (UNUSED, STATIC, "sop", assign("masked_ids", -1, 7, **HAS_SLOTS)),
+    (WEIGHTS, STATIC, "sop", assign("weights", 0, 0.5)),
     (REPLACEMENTS, STATIC, "sop", replaced_by_separator),
-    (
-        REPLACEMENTS,
-        STATIC,
-        "sop",
-        assign("ids", first_masked, lambda e: e.tokenizer.unk_id),
-    ),
+    (REPLACEMENTS, STATIC, "sop", replaced_by_unknown),
 ):
-    damages(row[0], *row[1], objective=row[2])(row[3])
+    damages(invariant, *kinds, objective=objective)(damage)
 
 
 @damages("weights are ones, then zeros", "static")
@@ -722,46 +701,28 @@ def test_records_of_another_form(good, write):
     assert "record 3 has 42 tokens; at most" in examples[1]
 
 
-def test_a_shard_that_is_another_file(good, write):
-    records = good("dynamic")[0][:30]
-    directory = write(records, "dynamic")
-    write_shard(directory / shard_name("train", 1, 3), records[:10])
-    report = verify_directory(directory)
-    assert report.failures.counts == {SHARDS: 1}
-    assert "train-00001-of-00003.tfrecord has" in str(report.failures.examples)
+def another_file(directory):
+    write_shard(directory / shard_name("train", 1, 3), [])
 
 
-def test_a_missing_shard_does_not_keep_from_the_others(good, write):
-    directory = write(good("dynamic")[0][:30], "dynamic")
+def missing_shard(directory):
     (directory / shard_name("train", 0, 3)).unlink()
-    report = verify_directory(directory)
-    assert set(report.failures.counts) == {SHARDS, CHECKSUMS}
-    assert report.num_records == {"train": 20}
 
 
-def test_a_shard_of_another_name(good, write):
-    directory = write(good("dynamic")[0][:30], "dynamic")
+def other_name(directory):
     (directory / shard_name("train", 1, 3)).rename(directory / "b.tfrecord")
     change_metadata(
         directory,
         lambda m: m["splits"]["train"]["shards"][1].update(name="b.tfrecord"),
     )
-    report = verify_directory(directory)
-    assert report.failures.counts == {SHARDS: 1}
-    assert "'b.tfrecord'" in report.failures.examples[SHARDS][0]
 
 
-def test_a_shard_that_is_not_named(good, write):
-    directory = write(good("dynamic")[0][:30], "dynamic")
+def stray_shard(directory):
     (directory / "train-00003-of-00004.tfrecord").touch()
-    report = verify_directory(directory)
-    assert report.failures.counts == {STRAY_SHARDS: 1}
 
 
-def test_a_wrong_checksum_in_a_file_with_the_right_sha256(good, write):
-    import hashlib
-
-    directory = write(good("dynamic")[0][:30], "dynamic")
+def wrong_checksum(directory):
+    """In a file with the right sha256."""
     path = directory / shard_name("train", 2, 3)
     data = bytearray(path.read_bytes())
     data[-10] ^= 1
@@ -771,19 +732,33 @@ def test_a_wrong_checksum_in_a_file_with_the_right_sha256(good, write):
         directory,
         lambda m: m["splits"]["train"]["shards"][2].update(sha256=digest),
     )
-    report = verify_directory(directory)
-    assert report.failures.counts == {CHECKSUMS: 1}
-    assert "record 9 at byte" in report.failures.examples[CHECKSUMS][0]
-    # What comes before the damage is checked.
-    assert report.num_records == {"train": 29}
 
 
-def test_another_tokenizer(good, write):
-    directory = write(good("dynamic")[0][:30], "dynamic")
+def other_tokenizer(directory):
     change_metadata(directory, lambda m: m["tokenizer"].update(unk_id=9))
+
+
+@pytest.mark.parametrize(
+    ("damage", "failed", "example", "num_records"),
+    [
+        (another_file, {SHARDS}, "train-00001-of-00003.tfrecord has", 20),
+        (missing_shard, {SHARDS, CHECKSUMS}, "No such file", 20),
+        (other_name, {SHARDS}, "'b.tfrecord' in", 30),
+        (stray_shard, {STRAY_SHARDS}, "train-00003-of-00004.tfrecord", 30),
+        # What comes before the damage is checked.
+        (wrong_checksum, {CHECKSUMS}, "record 9 at byte", 29),
+        (other_tokenizer, {TOKENIZER}, "unk_id: 1 in tokenizer, 9", 30),
+    ],
+)
+def test_files_that_are_not_as_metadata_says(
+    good, write, damage, failed, example, num_records
+):
+    directory = write(good("dynamic")[0][:30], "dynamic")
+    damage(directory)
     report = verify_directory(directory)
-    assert report.failures.counts == {TOKENIZER: 1}
-    assert "unk_id: 1 in tokenizer, 9" in report.failures.examples[TOKENIZER][0]
+    assert report.failures.counts == dict.fromkeys(failed, 1)
+    assert example in str(report.failures.examples)
+    assert report.num_records == {"train": num_records}
 
 
 @pytest.mark.parametrize(
@@ -950,11 +925,8 @@ def test_metadata_that_cannot_be_used(good, write, change, message):
     change_metadata(directory, change)
     with pytest.raises(UserError, match=message):
         verify_directory(directory)
-
-
-def test_no_directory_of_shards(tmp_path):
     with pytest.raises(UserError, match="has no metadata.json"):
-        verify_directory(tmp_path)
+        verify_directory(directory / "tokenizer")
 
 
 WORDS = st.sampled_from(

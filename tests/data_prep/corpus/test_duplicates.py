@@ -3,7 +3,6 @@ import tracemalloc
 from collections import Counter
 
 import hypothesis
-import numpy as np
 import pytest
 from hypothesis import strategies as st
 
@@ -71,17 +70,6 @@ def test_duplicates_are_those_of_a_set(
         patch.setattr(duplicates, "_BITMAP_CHUNK_BYTES", 1)
         assert remove(documents, level, directory) == oracle(documents, level)
     assert os.listdir(directory) == ["duplicates.bitmap"]
-
-
-@pytest.mark.parametrize("level", ["documents", "paragraphs"])
-def test_many_documents(tmp_path, level):
-    rng = np.random.default_rng(5)
-    documents = [
-        Document(str(n), tuple(map(str, rng.integers(0, 3000, 2).tolist())))
-        for n in range(3_000)
-    ]
-    documents += documents[:100]
-    assert remove(documents, level, tmp_path) == oracle(documents, level)
 
 
 def test_digests_that_differ_in_any_byte_are_told_apart(tmp_path, monkeypatch):

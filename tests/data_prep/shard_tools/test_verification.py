@@ -626,26 +626,6 @@ def test_every_invariant_has_a_damage():
     assert missing == {("no segment is empty", "static")}
 
 
-def test_pieces_that_are_masked_alone(tiny_tokenizer, sentences):
-    masking = MaskingConfig(whole_word_masking=False)
-    config = config_for("static")
-    records, _ = make_records([sentences], tiny_tokenizer, config, masking)
-    rules = rules_of(tiny_tokenizer, config, masking)
-    columns = parse(records, config, masking)
-    batch = ParsedBatch(columns, rules)
-    for row in invariants_for(rules):
-        assert not row.broken(batch).where.any(), row.name
-    # The words of the same records are not whole.
-    rules = dataclasses.replace(rules, masking=MASKING)
-    batch = ParsedBatch(columns, rules)
-    broken = {
-        row.name
-        for row in invariants_for(rules)
-        if row.broken(batch).where.any()
-    }
-    assert "words are masked whole" in broken
-
-
 def test_records_are_numbered_through_a_shard(good, write, tiny_tokenizer):
     def halve(e):
         e.weights[0] = 0.5
@@ -784,47 +764,55 @@ def test_counts_that_are_not_those_of_the_records(good, write, name):
 def reshaped(records, kind, tokenizer, change):
     """Returns records with all their arrays changed at once."""
     batch = parse(records, config_for(kind))
-    change(batch)
+    change(batch, tokenizer)
     return [
         serialize_example(kind, {n: v[i] for n, v in batch.items()})
         for i in range(len(records))
     ]
 
 
-def test_shares_that_chance_does_not_explain(good, write, tiny_tokenizer):
-    def randomise(batch):
-        rows = np.arange(len(batch["input_ids"]))[:, None]
-        shown = batch["input_ids"][rows, batch["masked_lm_positions"]]
-        is_kept = batch["masked_lm_weights"] > 0
-        is_kept &= shown == batch["masked_lm_ids"]
-        row, slot = np.nonzero(is_kept)
-        other = tiny_tokenizer.replacement_ids[:2]
-        ids = batch["masked_lm_ids"][row, slot]
-        batch["input_ids"][row, batch["masked_lm_positions"][row, slot]] = (
-            np.where(ids == other[0], other[1], other[0])
-        )
+def replace_kept(batch, tokenizer):
+    """Makes every token that stays one of two others."""
+    rows = np.arange(len(batch["input_ids"]))[:, None]
+    shown = batch["input_ids"][rows, batch["masked_lm_positions"]]
+    is_kept = batch["masked_lm_weights"] > 0
+    is_kept &= shown == batch["masked_lm_ids"]
+    row, slot = np.nonzero(is_kept)
+    other = tokenizer.replacement_ids[:2]
+    ids = batch["masked_lm_ids"][row, slot]
+    batch["input_ids"][row, batch["masked_lm_positions"][row, slot]] = np.where(
+        ids == other[0], other[1], other[0]
+    )
 
-    records = reshaped(good("static")[0], "static", tiny_tokenizer, randomise)
+
+def replace_masks(batch, tokenizer):
+    """Makes every fourth [MASK] a random piece."""
+    shown = (batch["input_ids"] == tokenizer.mask_id).nonzero()
+    batch["input_ids"][shown[0][::4], shown[1][::4]] = (
+        tokenizer.replacement_ids[0]
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "failed", "example"),
+    [
+        (replace_kept, {1, 2}, "stay: 0.0000% of"),
+        (replace_masks, {0, 2}, "are [MASK]: "),
+    ],
+)
+def test_shares_that_chance_does_not_explain(
+    good, write, tiny_tokenizer, change, failed, example
+):
+    records = reshaped(good("static")[0], "static", tiny_tokenizer, change)
     report = verify_directory(write(records, "static"))
-    assert set(report.failures.counts) == {SHARES[1].name, SHARES[2].name}
-    assert "stay: 0.0000% of" in report.failures.examples[SHARES[1].name][0]
-
-
-def test_too_few_masks_of_the_masked(good, write, tiny_tokenizer):
-    def show(batch):
-        shown = (batch["input_ids"] == tiny_tokenizer.mask_id).nonzero()
-        batch["input_ids"][shown[0][::4], shown[1][::4]] = (
-            tiny_tokenizer.replacement_ids[0]
-        )
-
-    records = reshaped(good("static")[0], "static", tiny_tokenizer, show)
-    report = verify_directory(write(records, "static"))
-    assert SHARES[0].name in report.failures.counts
+    names = {SHARES[number].name for number in failed}
+    assert set(report.failures.counts) == names
+    assert example in str(report.failures.examples)
 
 
 @pytest.mark.parametrize("objective", ["sop", "nsp"])
 def test_labels_out_of_balance(good, write, tiny_tokenizer, objective):
-    def one_label(batch):
+    def one_label(batch, _):
         batch["sentence_order_label"][: len(batch["input_ids"]) // 2] = 0
 
     records = reshaped(

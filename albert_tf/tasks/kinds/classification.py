@@ -9,7 +9,6 @@ from albert_tf.tasks.examples import Example, listed
 from albert_tf.tasks.kinds.base import Answers, Table
 from albert_tf.tasks.kinds.classes import ClassKind, class_error
 from albert_tf.tasks.kinds.texts import TextKind, text_fields
-from albert_tf.tasks.metrics.scalar import precision_recall_f1
 
 # More labels than this, and than half the examples, are likely a mistake.
 _MANY = 20
@@ -63,16 +62,21 @@ class Classification(TextKind, ClassKind):
 
     def table(self, answers: Answers) -> Table:
         """Returns precision, recall, F1 and number of examples by label."""
-        columns = precision_recall_f1(
+        from sklearn.metrics import precision_recall_fscore_support
+
+        columns = precision_recall_fscore_support(
             self.label_ids(answers.examples, answers.labels),
             np.array([row.argmax() for row in answers.scores]),
-            len(answers.labels),
+            labels=list(range(len(answers.labels))),
+            zero_division=0.0,
         )
         return Table(
             ["label", "precision", "recall", "f1", "examples"],
             [
                 [label, *(f"{value:.4f}" for value in row[:3]), f"{row[3]:.0f}"]
-                for label, row in zip(answers.labels, columns.T, strict=True)
+                for label, row in zip(
+                    answers.labels, zip(*columns, strict=True), strict=True
+                )
             ],
         )
 

@@ -33,22 +33,13 @@ def best_spans(
 ) -> tuple[Span, ...]:
     """Returns the best spans, each with its best score.
 
-    Ties are ordered by start, then by end.
-
-    Args:
-        starts: first characters, `[spans]`.
-        ends: characters after the last, `[spans]`.
-        scores: `[spans]`.
-        count: of spans at most.
+    Ties are ordered by start, then by end. `starts`, `ends` and `scores` are
+    `[spans]`: first characters, those after the last, and scores.
     """
     order = np.lexsort((ends, starts, -scores))
     spans: dict[tuple[int, int], float] = {}
-    for start, end, score in zip(
-        starts[order].tolist(),
-        ends[order].tolist(),
-        scores[order].tolist(),
-        strict=True,
-    ):
+    rows = (values[order].tolist() for values in (starts, ends, scores))
+    for start, end, score in zip(*rows, strict=True):
         spans.setdefault((start, end), score)
         if len(spans) == count:
             break

@@ -18,10 +18,6 @@ def entity_scores(gold: Tags, predicted: Tags) -> dict[str, float]:
     IOB2 or BIOES, also mixed: `I-X` after `O` or another type begins an
     entity, and so does `B-X` everywhere.
 
-    Args:
-        gold: the tags of each sentence.
-        predicted: as many.
-
     Returns:
         `precision`, `recall` and `f1` of all entities, from 0 to 1, 0 if
         undefined; and `accuracy`, the share of right tags. Only the latter
@@ -46,12 +42,7 @@ def entity_scores(gold: Tags, predicted: Tags) -> dict[str, float]:
 def entity_table(gold: Tags, predicted: Tags) -> dict[str, dict[str, float]]:
     """Returns `precision`, `recall`, `f1` and `support` of each type.
 
-    Args:
-        gold: the tags of each sentence.
-        predicted: as many.
-
-    Returns:
-        By type, sorted; `support` is the number of gold entities.
+    By type, sorted; `support` is the number of gold entities.
     """
     true, found = _entities(gold), _entities(predicted)
     right = _by_type(true & found)

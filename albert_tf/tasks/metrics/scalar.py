@@ -29,23 +29,6 @@ def macro_f1(labels: np.ndarray, predictions: np.ndarray) -> float:
     )
 
 
-def precision_recall_f1(
-    labels: np.ndarray, predictions: np.ndarray, num_labels: int
-) -> np.ndarray:
-    """Returns precision, recall, F1 and number of each class, `[4, classes]`,
-    0 where one is not defined (scikit-learn)."""
-    from sklearn.metrics import precision_recall_fscore_support
-
-    return np.array(
-        precision_recall_fscore_support(
-            labels,
-            predictions,
-            labels=list(range(num_labels)),
-            zero_division=0.0,
-        )
-    )
-
-
 def matthews_correlation(labels: np.ndarray, predictions: np.ndarray) -> float:
     """Returns Matthews' correlation, 0 if undefined (scikit-learn)."""
     from sklearn.metrics import matthews_corrcoef

@@ -57,9 +57,7 @@ def scores_v1(
 ) -> dict[str, float]:
     """Returns `exact_match` and `f1` in percent, of the best gold answer.
 
-    Args:
-        questions: each with an answer.
-        predictions: an answer by the question's id.
+    `predictions` are answers by the questions' ids.
 
     Raises:
         UserError: for a question that has no gold answer.

@@ -46,6 +46,14 @@ def write(path, content):
             [0, 1],
         ),
         (
+            ["question=q", "choice=a", "context=c", "choice=b", "label=gold"],
+            "q\tc\ta\tb\tgold\nIs _?\tX\tred\tblue\t1\n",
+            [ChoiceExample("X", ("Is red?", "Is blue?"), 1, id="0")],
+            "multiple_choice",
+            ["accuracy"],
+            [1],
+        ),
+        (
             ["word=0", "tag=-1"],
             "the DT B-X\nof IN O\n\nand CC O\n",
             [
@@ -69,34 +77,6 @@ def test_files_of_a_form(
     ids = task.kind.label_ids(found, task.kind.labels(found))
     assert ids.tolist() == label_ids
     assert (task.name, task.labels, task.settings) == ("custom", (), {})
-
-
-@pytest.mark.parametrize(
-    ("columns", "labels", "best"),
-    [
-        (["text=a", "label=b"], ["x", "y"], "accuracy"),
-        (["text=a", "number=b"], [], "pearson"),
-        (["context=a", "choice=b", "label=c"], [], "accuracy"),
-        (["word=0", "tag=1"], ["B-X", "O"], "f1"),
-        (["word=0", "tag=1"], ["DT", "IN"], "accuracy"),
-    ],
-)
-def test_the_default_metric(columns, labels, best):
-    task = custom_task(columns)
-    assert task.kind.metric_names(task.metrics, labels)[0] == best
-
-
-def test_choices_with_a_question(tmp_path):
-    roles = ["label=gold", "question=q", "choice=a", "context=c", "choice=b"]
-    content = "q\tc\ta\tb\tgold\nIs _?\tX\tred\tblue\t1\n"
-    write(tmp_path / "dev.tsv", content)
-    expected = ChoiceExample("X", ("Is red?", "Is blue?"), 1, id="0")
-    assert custom_task(roles).read(str(tmp_path), "dev") == [expected]
-    # One that no role names is not read.
-    (example,) = custom_task([*roles[:1], *roles[2:]]).read(
-        str(tmp_path), "dev"
-    )
-    assert example.choices == ("red", "blue")
 
 
 @pytest.mark.parametrize("name", ["train.conll", "train.txt", "train.tsv"])

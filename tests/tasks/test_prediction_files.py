@@ -9,7 +9,7 @@ import pytest
 
 from albert_tf.config import FeatureConfig, UserError
 from albert_tf.tasks.catalog import TASKS
-from albert_tf.tasks.custom import CLASSIFICATION, custom_task
+from albert_tf.tasks.custom import CLASSIFICATION
 from albert_tf.tasks.examples import Answer, ChoiceExample, Example, Question
 from albert_tf.tasks.kinds.base import Answers
 from albert_tf.tasks.kinds.span_answers import QuestionScores
@@ -75,60 +75,50 @@ def test_tables_of_glue_score_like_the_model(tmp_path, name):
 
 def test_the_table_of_numbers():
     examples = [Example(("a", "b"), None)] * 4
-    found = files_of(
-        TASKS["STS-B"], "test", examples, [-0.5, 5.2, 3.14159, 0.0]
-    )
+    scores = [-0.5, 5.2, 3.14159, 0.0]
+    found = files_of(TASKS["STS-B"], "test", examples, scores)
     assert found["STS-B.tsv"] == (
         "index\tprediction\n0\t0.0000\n1\t5.0000\n2\t3.1416\n3\t0.0000\n"
     )
-    lines = found["predictions.jsonl"].splitlines()
     # Of numbers themselves nothing is taken off.
-    assert [json.loads(line)["prediction"] for line in lines][:2] == [-0.5, 5.2]
+    lines = map(json.loads, found["predictions.jsonl"].splitlines())
+    assert [line["prediction"] for line in lines] == scores
 
 
-def test_names_of_the_tables():
-    one = [Example(("a", "b"), None)]
-    names = {
-        ("MNLI", "test"): "MNLI-m.tsv",
-        ("MNLI", "test_mismatched"): "MNLI-mm.tsv",
-        ("MNLI", "dev_mismatched"): "MNLI-dev_mismatched.tsv",
-        ("AX", "test"): "AX.tsv",
-        ("QNLI", "test"): "QNLI.tsv",
-        ("RTE", "dev"): "RTE-dev.tsv",
-    }
-    for (task, split), name in names.items():
-        row = np.eye(len(TASKS[task].labels))[1]
-        found = files_of(TASKS[task], split, one, [row])
-        assert found.keys() == {"predictions.jsonl", name}
-        label = TASKS[task].labels[1]
-        assert found[name] == f"index\tprediction\n0\t{label}\n"
+@pytest.mark.parametrize(
+    ("task", "split", "name"),
+    [
+        ("MNLI", "test", "MNLI-m.tsv"),
+        ("MNLI", "test_mismatched", "MNLI-mm.tsv"),
+        ("MNLI", "dev_mismatched", "MNLI-dev_mismatched.tsv"),
+        ("AX", "test", "AX.tsv"),
+        ("QNLI", "test", "QNLI.tsv"),
+        ("RTE", "dev", "RTE-dev.tsv"),
+    ],
+)
+def test_names_of_the_tables(task, split, name):
+    labels = TASKS[task].labels
+    row = np.eye(len(labels))[1]
+    found = files_of(TASKS[task], split, [Example(("a", "b"), None)], [row])
+    assert found.keys() == {"predictions.jsonl", name}
+    assert found[name] == f"index\tprediction\n0\t{labels[1]}\n"
 
 
 def test_lines_of_any_task():
-    examples = [Example(("Grüße\n☺", "b"), "x"), Example(("a",), "y")]
+    # JSON lines may have "\ud800"; UTF-8 has no such character.
+    examples = [Example(("Grüße\n☺", "b\ud800"), "x"), Example(("a",), "y")]
     found = files_of(CLASSIFICATION, "dev", examples, [np.eye(2)[0]] * 2)
     assert found.keys() == {"predictions.jsonl"}
     text = found["predictions.jsonl"]
     assert "Grüße\\n☺" in text and text.endswith("\n")
     first, second = map(json.loads, text.splitlines())
     assert first == {
-        "texts": ["Grüße\n☺", "b"],
+        "texts": ["Grüße\n☺", "b\ud800"],
         "label": "x",
         "prediction": "x",
         "probabilities": {"x": 1.0, "y": 0.0},
     }
     assert (second["text"], second["prediction"]) == ("a", "x")
-    numbers = custom_task(["text=a", "number=b"])
-    found = files_of(numbers, "dev", [Example(("a",), "9")], [7.5])
-    assert json.loads(found["predictions.jsonl"])["prediction"] == 7.5
-
-
-def test_lone_surrogates():
-    # JSON lines may have "\ud800"; UTF-8 has no such character.
-    examples = [Example(("a\ud800",), "x"), Example(("b",), "y")]
-    found = files_of(CLASSIFICATION, "test", examples, [np.eye(2)[0]] * 2)
-    (line, _) = found["predictions.jsonl"].splitlines()
-    assert json.loads(line)["text"] == "a\ud800"
 
 
 QUESTIONS = [

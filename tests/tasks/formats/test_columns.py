@@ -7,9 +7,8 @@ import re
 import pytest
 
 from albert_tf.config import UserError
-from albert_tf.tasks.examples import ChoiceExample, Example
+from albert_tf.tasks.examples import Example
 from albert_tf.tasks.formats.columns import (
-    Record,
     choice_examples,
     find_split,
     infer_columns,
@@ -61,14 +60,6 @@ def assert_error(function, path, message, **options):
     with pytest.raises(UserError, match=message) as raised:
         function(path, **options)
     assert path in str(raised.value) and "\n" not in str(raised.value)
-
-
-def test_rows_of_a_table(tmp_path):
-    path = table(tmp_path, "a\tb", 'x"\t y ', "\t1")
-    assert quiet(path) == [
-        Record({"a": 'x"', "b": " y "}, f"{path}:2"),
-        Record({"a": "", "b": "1"}, f"{path}:3"),
-    ]
 
 
 def written_by_csv(path, rows, **options):
@@ -339,22 +330,6 @@ def test_json_lines_unlike_the_first(tmp_path):
     assert_error(read_texts, path, message, columns="a label")
     path = lines(tmp_path, first, {"a": ["x"], "label": 1})
     assert_error(read_own, path, r':2: expected a string as a, got \["x"\]')
-
-
-def test_choices_in_columns(tmp_path):
-    path = table(
-        tmp_path,
-        "right\tstart\tend_0\tend_1\tend_2",
-        "2\tA _ man\twalks\truns\tsits",
-        "end_0\tIt\tis\twas\tshall",
-    )
-    ends = ["end_0", "end_1", "end_2"]
-    found = read_choices(path, "start", ends, "right")
-    assert found == [
-        ChoiceExample("A _ man", ("walks", "runs", "sits"), 2, id="0"),
-        ChoiceExample("It", ("is", "was", "shall"), 0, id="1"),
-    ]
-    assert found[1].location == f"{path}:3"
 
 
 def test_the_name_of_a_column_goes_before_its_number(tmp_path):

@@ -19,8 +19,8 @@ def write(path, content):
     [
         (
             ["label=mood", "text=said"],
-            "id\tsaid\tmood\n7\tthe of\tsad\n8\tand\tglad\n",
-            [Example(("the of",), "sad"), Example(("and",), "glad")],
+            "id\tsaid\tmood\n7\t the of \tsad\n8\tand\tglad\n",
+            [Example((" the of ",), "sad"), Example(("and",), "glad")],
             "classification",
             ["accuracy", "macro_f1"],
             [1, 0],

@@ -362,6 +362,7 @@ def test_choices_in_a_list(tmp_path):
         ("Which? a", "Which? b"),
     ]
     assert [(e.context, e.label) for e in found] == [("X", 1)] * 2
+    assert [e.location for e in found] == [f"{path}:1", f"{path}:2"]
     # Columns that are named are all that is read.
     found = read_choices(path, *columns)
     assert [e.choices for e in found] == [("a", "b")] * 2

@@ -9,15 +9,10 @@ python -m bin.build_pretraining_data --import_shards='albert/*.tfrecord' \\
 """  # noqa: E501 (commands are copied whole)
 
 import sys
-from typing import Any
 
 from absl import flags
 
-from albert_tf.config import (
-    MaskingConfig,
-    PretrainingDataConfig,
-    require,
-)
+from albert_tf.config import MaskingConfig, PretrainingDataConfig, require
 from bin import command_line
 
 FLAGS = flags.FLAGS
@@ -121,25 +116,15 @@ def _build() -> None:
         progress=command_line.progress,
         log=command_line.log,
     )
-    _print_summary(metadata, output_dir)
-
-
-def _print_summary(metadata: dict[str, Any], output_dir: str) -> None:
     statistics = metadata["statistics"]
     splits = sorted(metadata["splits"], reverse=True)
     names = list(dict.fromkeys(n for s in splits for n in statistics[s]))
-    print(
-        command_line.format_table(
-            [
-                [name, *(statistics[split].get(name, 0) for split in splits)]
-                for name in names
-            ],
-            ["", *splits],
-        )
-    )
-    corpus = {k: n for k, n in statistics["corpus"].items() if n}
-    if corpus:
-        rows = [[name, number] for name, number in corpus.items()]
+    rows = [
+        [name, *(statistics[split].get(name, 0) for split in splits)]
+        for name in names
+    ]
+    print(command_line.format_table(rows, ["", *splits]))
+    if rows := [[k, n] for k, n in statistics["corpus"].items() if n]:
         print(command_line.format_table(rows, ["", "corpus"]))
     print(f"The shards are in {output_dir}.")
 

@@ -1,7 +1,7 @@
 """Evaluations as a table: each metric beside its trivial baseline."""
 
 from albert_tf.records.sentence_objectives import pretraining_targets
-from albert_tf.records.targets import MASKED_LM
+from albert_tf.records.targets import MASKED_LM, Target
 from bin.command_line import format_table
 
 # Prefix of a baseline's name -> its prediction.
@@ -24,13 +24,13 @@ def results_table(evaluations: dict[str, dict[str, float]]) -> str:
     )
 
 
+def _targets(evaluation: dict[str, float]) -> list[Target]:
+    return [t for t in pretraining_targets() if t.accuracy in evaluation]
+
+
 def lacks_sentence_objective(evaluation: dict[str, float]) -> bool:
     """Returns whether this is of pretraining on single segments."""
-    return [
-        target
-        for target in pretraining_targets()
-        if target.accuracy in evaluation
-    ] == [MASKED_LM]
+    return _targets(evaluation) == [MASKED_LM]
 
 
 def _pretraining_rows(evaluation: dict[str, float]) -> list[list[str]]:
@@ -41,8 +41,7 @@ def _pretraining_rows(evaluation: dict[str, float]) -> list[list[str]]:
             f"{evaluation[target.baseline]:.1%}",
             target.baseline_label,
         ]
-        for target in pretraining_targets()
-        if target.accuracy in evaluation
+        for target in _targets(evaluation)
     ]
     if lacks_sentence_objective(evaluation):
         rows.append(["sentence objective", "none", "-", "-"])
@@ -50,29 +49,20 @@ def _pretraining_rows(evaluation: dict[str, float]) -> list[list[str]]:
 
 
 def _task_rows(evaluation: dict[str, float]) -> list[list[str]]:
-    baselines = {
-        name: (f"{prefix}{name}", prediction)
-        for name in evaluation
-        for prefix, prediction in _BASELINES.items()
-        if f"{prefix}{name}" in evaluation
-    }
-    # MNLI has the loss of its mismatched examples too.
-    hidden = {
-        "step",
-        "split",
-        *(baseline for baseline, _ in baselines.values()),
-    }
     rows = []
     for name, value in evaluation.items():
-        if name in hidden or name.split("_")[0] == "loss":
+        # MNLI has the loss of its mismatched examples too.
+        if name in ("step", "split") or name.split("_")[0] == "loss":
+            continue
+        if name.startswith(tuple(_BASELINES)):
             continue
         beside = ["-", "-"]
-        if name in baselines:
-            baseline, prediction = baselines[name]
-            beside = [_shown(baseline, evaluation[baseline]), prediction]
-        elif name.startswith("best_"):
+        if name.startswith("best_"):
             # best_f1 of SQuAD 2.0.
             beside = ["-", "has seen the answers"]
+        for prefix, prediction in _BASELINES.items():
+            if (baseline := f"{prefix}{name}") in evaluation:
+                beside = [_shown(baseline, evaluation[baseline]), prediction]
         rows.append([name, _shown(name, value), *beside])
     return rows
 

@@ -27,11 +27,7 @@ from albert_tf.interchange.task_record import TaskRecord
 from albert_tf.jobs.figures import draw
 from albert_tf.jobs.micro_batch import AUTO
 from albert_tf.jobs.task_evaluation import EvaluatedExamples, compute_scores
-from albert_tf.jobs.training_job import (
-    TrainingJob,
-    resolve_for_machine,
-    start,
-)
+from albert_tf.jobs.training_job import TrainingJob, resolve_for_machine, start
 from albert_tf.modeling.accounting import training_flops
 from albert_tf.modeling.models import AlbertModel, model_class
 from albert_tf.tasks.base import Task

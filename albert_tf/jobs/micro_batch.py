@@ -77,15 +77,12 @@ def _probe(strategy: tf.distribute.Strategy, work: Workload) -> int:
 
     def peak_of(size: int) -> float:
         peak = _peak_in_a_process(work, size, share)
-        used = f"{peak / 2**20:.0f} MiB"
-        if peak == math.inf:
-            used = "out of memory"
-        print(f"Micro-batch of {size}: {used}", flush=True)
+        print(f"Micro-batch of {size}: {_memory(peak)}", flush=True)
         return peak
 
     size = largest_micro_batch(share, limit, peak_of)
     print(
-        f"micro_batch_size={size} of {share}, within {limit / 2**20:.0f} MiB.",
+        f"micro_batch_size={size} of {share}, within {_memory(limit)}.",
         flush=True,
     )
     return size
@@ -117,9 +114,8 @@ def largest_micro_batch(
         require(
             largest > 0,
             "micro_batch_size=auto: one sequence already needs "
-            f"{peaks[1] / 2**20:.0f} MiB of memory (inf: more than there is), "
-            f"and {limit / 2**20:.0f} MiB are available. Use --remat=full, "
-            "shorter sequences or a smaller model.",
+            f"{_memory(peaks[1])}, and {_memory(limit)} are available. Use "
+            "--remat=full, shorter sequences or a smaller model.",
         )
         max_guess = _MAX_GROWTH * largest if largest > 1 else _FIRST_GUESS
         if too_large <= share:
@@ -134,6 +130,12 @@ def largest_micro_batch(
             default=largest,
         )
     return largest
+
+
+def _memory(size: float) -> str:
+    if size == math.inf:
+        return "more memory than there is"
+    return f"{size / 2**20:.0f} MiB"
 
 
 def _extrapolate(peaks: dict[int, float], size: int) -> float:

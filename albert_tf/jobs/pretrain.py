@@ -30,19 +30,11 @@ from albert_tf.jobs.evaluate import (
     pretraining_metric_names,
 )
 from albert_tf.jobs.sample_predictions import masked_sentences
-from albert_tf.jobs.training_job import (
-    TrainingJob,
-    resolve_for_machine,
-    start,
-)
+from albert_tf.jobs.training_job import TrainingJob, resolve_for_machine, start
 from albert_tf.modeling.accounting import training_flops
 from albert_tf.modeling.models import AlbertForPretraining, AlbertModel
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
-from albert_tf.records.shards import (
-    TOKENIZER_DIRECTORY,
-    ShardSet,
-    open_shards,
-)
+from albert_tf.records.shards import TOKENIZER_DIRECTORY, ShardSet, open_shards
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.training.objectives import pretraining_objective
 

@@ -8,16 +8,16 @@ import resource
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, NamedTuple
 
 from albert_tf.cluster.memory import peak_resident
-from albert_tf.config import MaskingConfig, PretrainingDataConfig
 from albert_tf.records.shards import open_shards, write_shard
 from albert_tf.text.tokenizer import load_tokenizer
 from bin import command_line
 from bin.benchmarking import machine
 from bin.benchmarking.harness import Measurement, Stage, Turns
+from bin.benchmarking.workspace import Workspace
 from data_prep.corpus.reading import UnitDocument, read_file
 from data_prep.corpus.report import CorpusReport
 from data_prep.corpus.sentences import SENTENCE_SPLITTERS
@@ -80,6 +80,10 @@ class DataPreparation(Stage):
     )
     fresh_process = False
 
+    def prepare(self) -> None:
+        made = self.workspace
+        _ = made.corpus, made.tokenizer_dir, made.ceiling
+
     def sides(self) -> dict[str, Callable[[], Any]]:
         sides = {}
         for name, workers in _WORKERS.items():
@@ -99,14 +103,7 @@ class DataPreparation(Stage):
         made = self.workspace
         with tempfile.TemporaryDirectory(dir=made.directory) as directory:
             return machine.in_fresh_process(
-                made.cores[:num_cores],
-                function,
-                made.corpus,
-                directory,
-                tokenizer_dir=made.tokenizer_dir,
-                config=made.config,
-                masking=made.masking,
-                **more,
+                made.cores[:num_cores], function, made, directory, **more
             )
 
     def measurements(self, turns: Turns) -> Iterator[Measurement]:
@@ -148,13 +145,7 @@ class DataPreparation(Stage):
 
 
 def measure_build(
-    inputs: Sequence[str],
-    output_dir: str,
-    *,
-    tokenizer_dir: str,
-    config: PretrainingDataConfig,
-    masking: MaskingConfig,
-    workers: int,
+    workspace: Workspace, output_dir: str, *, workers: int
 ) -> BuildTimes:
     """Returns the cost of a build, from raw text to shards on disk.
 
@@ -169,11 +160,11 @@ def measure_build(
 
     begin = time.perf_counter()
     metadata = build_pretraining_data(
-        inputs,
+        workspace.corpus,
         output_dir,
-        tokenizer_dir=tokenizer_dir,
-        config=config,
-        masking=masking,
+        tokenizer_dir=workspace.tokenizer_dir,
+        config=workspace.config,
+        masking=workspace.masking,
         workers=workers,
         progress=note,
     )
@@ -191,12 +182,7 @@ def measure_build(
 
 
 def measure_steps(
-    inputs: Sequence[str],
-    output_dir: str,
-    *,
-    tokenizer_dir: str,
-    config: PretrainingDataConfig,
-    masking: MaskingConfig,
+    workspace: Workspace, output_dir: str
 ) -> tuple[dict[str, float], int]:
     """Returns the seconds of each step of a build, and the instances made.
 
@@ -210,13 +196,14 @@ def measure_steps(
         yield
         times[step] += time.perf_counter() - begin
 
-    tokenizer = load_tokenizer(tokenizer_dir)
+    tokenizer = load_tokenizer(workspace.tokenizer_dir)
+    config = workspace.config
     with clock("reading text"):
-        documents = _sample(inputs, config)
+        documents = _sample(workspace)
     splitter = SENTENCE_SPLITTERS[config.sentence_splitter].train(
         "\n\n".join(document.paragraphs) for document in documents
     )
-    maker = RecordMaker(tokenizer, splitter, config, masking, clock)
+    maker = RecordMaker(tokenizer, splitter, config, workspace.masking, clock)
     counts: Counter[str] = Counter()
     partition = Partition({TRAIN: 1})
     writer = PartWriter(output_dir, 0, partition)
@@ -231,11 +218,9 @@ def measure_steps(
     return dict(times), counts[f"{TRAIN}/instances"]
 
 
-def _sample(
-    inputs: Sequence[str], config: PretrainingDataConfig
-) -> list[UnitDocument]:
+def _sample(workspace: Workspace) -> list[UnitDocument]:
     """Returns the documents at the heads of files spread over the corpus."""
-    (source,) = list_sources(inputs, [], config)
+    (source,) = list_sources(workspace.corpus, [], workspace.config)
     number = min(len(source.files), _SAMPLE_FILES)
 
     def open_head(path: str, mode: str) -> BinaryIO:

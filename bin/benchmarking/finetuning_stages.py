@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from albert_tf.tasks.feature_building import FeatureBuilder
-from albert_tf.tasks.features import Features
 from bin import command_line
 from bin.benchmarking.harness import Measurement, Stage, Turns
 
@@ -29,22 +27,6 @@ class _TaskStage(Stage):
     def prepare(self) -> None:
         _ = self.workspace.task_inputs
 
-    def build(self, builder: FeatureBuilder, job: str) -> Features:
-        """Returns the features of all examples."""
-        examples = self.workspace.task_inputs.examples
-        return builder.build(examples, training=job == "training")
-
-    def builder(self) -> FeatureBuilder:
-        """Returns a builder of features in this process, without a cache."""
-        made = self.workspace.task_inputs
-        return FeatureBuilder(
-            made.kind,
-            made.tokenizer,
-            self.workspace.features,
-            made.labels,
-            log=command_line.log,
-        )
-
 
 class Featurisation(_TaskStage):
     """Features of all examples, for training and for evaluation."""
@@ -57,16 +39,16 @@ class Featurisation(_TaskStage):
     max_cores = 1
 
     def sides(self) -> dict[Any, Callable[[], Any]]:
-        builder = self.builder()
-        examples = self.workspace.task_inputs.examples
+        made = self.workspace.task_inputs
         # Makes what a builder makes once.
-        builder.build(examples[:1], training=True)
+        made.builder.build(made.examples[:1], training=True)
 
         def turn(job: str) -> list[Measurement]:
             begin = time.perf_counter()
-            features = self.build(builder, job)
+            training = job == "training"
+            features = made.builder.build(made.examples, training=training)
             seconds = time.perf_counter() - begin
-            name, rate = f"features for {job}", len(examples) / seconds
+            name, rate = f"features for {job}", len(made.examples) / seconds
             return [
                 (name, "examples/s", rate),
                 (name, "sequences/s", (len(features.offsets) - 1) / seconds),
@@ -144,7 +126,6 @@ class TaskModel:
             functools.partial(model_class(head), **labels),
             head_objective(head),
         )
-        builder = stage.builder()
         longest = stage.workspace.features.max_seq_length
         widths = {"by length": bucket_widths(longest), "padded": (longest,)}
         self.batches = {
@@ -156,7 +137,9 @@ class TaskModel:
                 training=job == "training",
             )
             for job in JOBS
-            for features in [stage.build(builder, job)]
+            for features in [
+                made.builder.build(made.examples, training=job == "training")
+            ]
             for padding in PADDINGS
         }
 

@@ -13,12 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from albert_tf.cluster.memory import peak_resident
-from albert_tf.config import (
-    REMAT,
-    lookup,
-    override,
-    require,
-)
+from albert_tf.config import REMAT, lookup, override, require
 from albert_tf.jobs.workload import Workload, random_batch
 from bin import command_line
 from bin.benchmarking import machine

@@ -18,6 +18,7 @@ from albert_tf.config import (
 from albert_tf.jobs.workload import Workload
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.examples import Example
+from albert_tf.tasks.feature_building import FeatureBuilder
 from albert_tf.tasks.kinds.classification import Classification
 from bin import command_line
 from bin.benchmarking import machine
@@ -161,12 +162,16 @@ class Workspace:
             )
         tokenizer = load_tokenizer(self.tokenizer_dir)
         model = override(self.work.model, {"vocab_size": tokenizer.vocab_size})
+        labels = labels or kind.labels(examples)
         return types.SimpleNamespace(
             work=dataclasses.replace(self.work, model=model),
             kind=kind,
-            labels=labels or kind.labels(examples),
+            labels=labels,
             examples=examples,
-            tokenizer=tokenizer,
+            # In the process of the stage, without a cache.
+            builder=FeatureBuilder(
+                kind, tokenizer, self.features, labels, log=command_line.log
+            ),
         )
 
     def __getstate__(self) -> dict[str, Any]:

@@ -9,12 +9,7 @@ import pytest
 from pretraining_runs import PowerCut, cut_power
 from training_fixtures import write_task
 
-from albert_tf.config import (
-    FinetuneConfig,
-    RuntimeConfig,
-    UserError,
-    override,
-)
+from albert_tf.config import FinetuneConfig, RuntimeConfig, UserError, override
 from albert_tf.interchange.model_directory import find_initial_weights
 from albert_tf.jobs import training_job
 from albert_tf.jobs.evaluate import evaluate_pretrained

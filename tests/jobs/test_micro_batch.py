@@ -18,10 +18,7 @@ from albert_tf.config import (
     override,
 )
 from albert_tf.jobs import micro_batch
-from albert_tf.jobs.micro_batch import (
-    largest_micro_batch,
-    resolve_micro_batch,
-)
+from albert_tf.jobs.micro_batch import largest_micro_batch, resolve_micro_batch
 from albert_tf.jobs.training_probe import make_probe
 from albert_tf.jobs.workload import Workload
 

@@ -30,32 +30,20 @@ STEPS = [
 ]
 
 
-def settings(workspace, **changes):
-    return {
-        "tokenizer_dir": workspace.tokenizer,
-        "config": dataclasses.replace(workspace.config, **changes),
-        "masking": workspace.masking,
-    }
-
-
-def steps(workspace, name="steps", **changes):
+def steps(workspace, name="steps"):
     directory = os.path.join(workspace.directory, name)
     os.mkdir(directory)
-    return measure_steps(
-        workspace.inputs, directory, **settings(workspace, **changes)
-    )
+    return measure_steps(workspace, directory)
 
 
 @pytest.mark.parametrize("objective", ["sop", "none"])
 def test_the_steps_make_the_records_of_a_build(workspace, text, objective):
     shards_dir = os.path.join(workspace.directory, "shards")
-    times = measure_build(
-        workspace.inputs,
-        shards_dir,
-        **settings(workspace, sentence_objective=objective),
-        workers=1,
+    workspace.config = dataclasses.replace(
+        workspace.config, sentence_objective=objective
     )
-    of_steps, num_instances = steps(workspace, sentence_objective=objective)
+    times = measure_build(workspace, shards_dir, workers=1)
+    of_steps, num_instances = steps(workspace)
     with open_shards(shards_dir, "train") as shards:
         assert times.num_instances == num_instances == len(shards)
         records = list(shards.read(range(len(shards))))
@@ -79,7 +67,7 @@ def test_steps_take_a_sample_of_a_large_corpus(workspace, monkeypatch):
     assert 0 < part < whole
     # Of few files, spread over all of them.
     monkeypatch.setattr(data_stages, "_SAMPLE_FILES", 2)
-    sample = data_stages._sample(workspace.inputs, workspace.config)
+    sample = data_stages._sample(workspace)
     assert {d.name.partition(".")[0] for d in sample} == {"0", "2"}
 
 

@@ -9,6 +9,7 @@ import pytest
 from albert_tf.config import FeatureConfig
 from albert_tf.modeling.accounting import encoder_flops, training_flops
 from albert_tf.tasks.examples import Example
+from albert_tf.tasks.feature_building import FeatureBuilder
 from albert_tf.tasks.kinds.classification import Classification
 from bin.benchmarking import finetuning_stages
 from bin.benchmarking.finetuning_stages import (
@@ -26,17 +27,18 @@ NUM_EXAMPLES, BATCH, LONGEST = 23, 4, 32
 
 def stage(kind, work, tokenizer):
     labels = ("even", "odd")
+    features = FeatureConfig(max_seq_length=LONGEST)
+    task = Classification()
     inputs = SimpleNamespace(
         work=work,
-        kind=Classification(),
+        kind=task,
         labels=labels,
         examples=[
             Example(("bada " * (1 + number % 6),), labels[number % 2])
             for number in range(NUM_EXAMPLES)
         ],
-        tokenizer=tokenizer,
+        builder=FeatureBuilder(task, tokenizer, features, labels),
     )
-    features = FeatureConfig(max_seq_length=LONGEST)
     return kind(
         SimpleNamespace(work=work, task_inputs=inputs, features=features)
     )

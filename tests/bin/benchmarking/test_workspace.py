@@ -30,14 +30,15 @@ def test_corpus_and_vocabulary_are_made(workspace, monkeypatch):
     assert settings["vocab_size"] == 26
 
 
-def test_paragraphs_are_the_examples_without_a_task(workspace, monkeypatch):
+def test_paragraphs_are_the_examples_without_a_task(
+    workspace, tiny_tokenizer, monkeypatch
+):
     monkeypatch.setattr(workspace_module, "_MAX_EXAMPLES", 3)
     inputs = workspace.task_inputs
     assert [one.label for one in inputs.examples] == ["even", "odd", "even"]
     assert all(one.texts[0] for one in inputs.examples)
     assert inputs.labels == ["even", "odd"]
-    vocab_size = inputs.tokenizer.vocab_size
-    assert inputs.work.model.vocab_size == vocab_size
+    assert inputs.work.model.vocab_size == tiny_tokenizer.vocab_size
 
 
 def test_the_first_examples_of_a_task_are_taken(workspace, monkeypatch):

@@ -15,11 +15,10 @@ from albert_tf.config import (
     preset,
 )
 from albert_tf.modeling.accounting import (
-    HEAD_WEIGHTS,
     PAPER_TABLES,
     PRETRAINING_HEADS,
     ParameterCount,
-    compare,
+    head_weights,
     parameter_count,
 )
 from bin import command_line
@@ -35,7 +34,7 @@ def define_flags() -> None:
     flags.DEFINE_list(
         "heads",
         list(PRETRAINING_HEADS),
-        f"Heads of that model: {', '.join(HEAD_WEIGHTS)}.",
+        f"Heads of that model: {', '.join(head_weights(ModelConfig()))}.",
     )
     flags.DEFINE_integer(
         "num_labels", 2, "Labels of a head that classifies.", lower_bound=1
@@ -81,13 +80,14 @@ def paper_table(title: str) -> str:
     """Returns a table of the paper beside our counts."""
     rows = [
         [
-            row.published.name,
-            f"{row.published.millions}M",
+            row.name,
+            f"{row.millions}M",
             f"{row.count.encoder:,}",
             f"{row.count.pooler:,}",
-            row.readings[0] if row.readings else f"{row.excess:.1%} more",
+            row.reading
+            or f"{row.millions * 10**6 / row.count.encoder - 1:.1%} more",
         ]
-        for row in map(compare, PAPER_TABLES[title])
+        for row in PAPER_TABLES[title]
     ]
     return command_line.format_table(
         rows,

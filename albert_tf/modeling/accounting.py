@@ -1,7 +1,7 @@
 """Parameters and FLOPs of a model by formula: nothing is built.
 
-Main entries: `parameter_count`, `training_flops`, and `compare` for the counts
-that the paper publishes.
+Main entries: `parameter_count`, `training_flops`, and `PAPER_TABLES` for the
+counts that the paper publishes.
 
 Assumptions of the FLOPs:
 
@@ -22,14 +22,14 @@ Assumptions of the FLOPs:
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from albert_tf.config import (
     SHARING,
     ModelConfig,
     PretrainConfig,
-    UserError,
+    lookup,
     override,
     preset,
 )
@@ -38,7 +38,8 @@ from albert_tf.config import (
 PRETRAINING_HEADS = ("masked_lm", "sentence_order")
 
 
-def _has_projection(config: ModelConfig) -> bool:
+def has_projection(config: ModelConfig) -> bool:
+    """Returns whether a dense layer maps E to H."""
     return (
         config.embedding_size != config.hidden_size
         or config.always_project_embeddings
@@ -82,7 +83,7 @@ def forward_terms(
     if read_positions_only:
         states += predicted + batch_size - tokens
     products = {
-        "projection": tokens * embedding * hidden * _has_projection(config),
+        "projection": tokens * embedding * hidden * has_projection(config),
         "query": states * hidden**2,
         "key_value": 2 * blocks * tokens * hidden**2,
         # Over all heads; each has its part of the hidden states.
@@ -145,47 +146,34 @@ def _dense(inputs: int, outputs: int) -> int:
     return (inputs + 1) * outputs
 
 
-def _layer_norm(width: int) -> int:
-    return 2 * width
+def head_weights(config: ModelConfig, num_labels: int = 2) -> dict[str, int]:
+    """Returns the weights of every head, by name.
 
-
-def _masked_lm(config: ModelConfig, num_labels: int) -> int:
-    # The decoder is the table of word embeddings; only its bias is new.
-    width = config.embedding_size
-    transform = _dense(config.hidden_size, width) + _layer_norm(width)
-    return transform + config.vocab_size
-
-
-def _answerable_span(config: ModelConfig, num_labels: int) -> int:
-    width = config.hidden_size
-    end = _dense(2 * width, width) + _layer_norm(width) + _dense(width, 1)
-    # Without bias in its last layer.
-    answerability = _dense(2 * width, width) + width
-    return _dense(width, 1) + end + answerability
-
-
-def _classifier(
-    outputs: int | None = None,
-) -> Callable[[ModelConfig, int], int]:
-    """Returns the count of a dense layer; by default one output per label."""
-    return lambda config, num_labels: _dense(
-        config.hidden_size, outputs or num_labels
-    )
-
-
-# The weights of a head, from the configuration and the number of its labels.
-# (Not in the Head classes: bin.count_parameters starts without Keras.)
-HEAD_WEIGHTS: dict[str, Callable[[ModelConfig, int], int]] = {
-    "masked_lm": _masked_lm,
-    "sentence_order": _classifier(2),
-    "classification": _classifier(),
-    "regression": _classifier(1),
-    "multiple_choice": _classifier(1),
-    "token_classification": _classifier(),
-    "span": _classifier(2),
-    "answerable_span": _answerable_span,
-    "sentence_embedding": lambda config, num_labels: 0,
-}
+    (Not in the Head classes: bin.count_parameters starts without Keras.)
+    """
+    hidden, embedding = config.hidden_size, config.embedding_size
+    labels = _dense(hidden, num_labels)
+    hidden_pair = _dense(2 * hidden, hidden)
+    return {
+        # The decoder is the table of word embeddings; only its bias is new.
+        "masked_lm": (
+            _dense(hidden, embedding) + 2 * embedding + config.vocab_size
+        ),
+        "sentence_order": _dense(hidden, 2),
+        "classification": labels,
+        "regression": _dense(hidden, 1),
+        "multiple_choice": _dense(hidden, 1),
+        "token_classification": labels,
+        "span": _dense(hidden, 2),
+        # Start; end, with a normalisation; answer, its last layer without
+        # bias.
+        "answerable_span": (
+            _dense(hidden, 1)
+            + (hidden_pair + 2 * hidden + _dense(hidden, 1))
+            + (hidden_pair + hidden)
+        ),
+        "sentence_embedding": 0,
+    }
 
 
 def parameter_count(
@@ -198,29 +186,25 @@ def parameter_count(
 
     Args:
         config: the architecture.
-        heads: rows of HEAD_WEIGHTS that sit on the encoder.
+        heads: keys of `head_weights` that sit on the encoder.
         num_labels: of the heads that classify.
         pooler: whether the encoder has one.
 
     Raises:
         UserError: for an unknown head.
     """
-    for head in heads:
-        if head not in HEAD_WEIGHTS:
-            raise UserError(
-                f"head={head!r} is not one of {', '.join(HEAD_WEIGHTS)}."
-            )
+    known = head_weights(config, num_labels)
     embedding, hidden = config.embedding_size, config.hidden_size
     ids = (
         config.vocab_size
         + config.type_vocab_size
         + config.max_position_embeddings
     )
-    attention = 4 * _dense(hidden, hidden) + _layer_norm(hidden)
+    attention = 4 * _dense(hidden, hidden) + 2 * hidden
     feed_forward = (
         _dense(hidden, config.intermediate_size)
         + _dense(config.intermediate_size, hidden)
-        + _layer_norm(hidden)
+        + 2 * hidden
     )
     layers = range(config.num_hidden_layers)
     attentions, feed_forwards = (
@@ -228,12 +212,12 @@ def parameter_count(
         for key in SHARING[config.sharing]
     )
     return ParameterCount(
-        embeddings=ids * embedding + _layer_norm(embedding),
-        projection=_dense(embedding, hidden) * _has_projection(config),
+        embeddings=(ids + 2) * embedding,
+        projection=_dense(embedding, hidden) * has_projection(config),
         attention=attentions * attention,
         feed_forward=feed_forwards * feed_forward,
         pooler=_dense(hidden, hidden) * pooler,
-        heads={head: HEAD_WEIGHTS[head](config, num_labels) for head in heads},
+        heads={head: lookup(known, head, "head") for head in heads},
     )
 
 
@@ -252,15 +236,47 @@ class PublishedCount:
         changes = {**preset(self.preset), **self.changes}
         return override(PretrainConfig(), changes).model
 
+    @property
+    def count(self) -> ParameterCount:
+        """Our exact count, with the heads of pretraining."""
+        return parameter_count(self.model, PRETRAINING_HEADS)
 
-def _albert_base(
-    embedding_size: int, sharing: str, millions: int
-) -> PublishedCount:
-    return PublishedCount(
-        f"E={embedding_size} sharing={sharing}",
-        millions,
-        "base",
-        {"embedding_size": embedding_size, "sharing": sharing},
+    @property
+    def reading(self) -> str:
+        """The plainest way to the published number; empty if there is none.
+
+        One reading explains all published numbers but two: the encoder's
+        weights, rounded; with the pooler where layers share something, without
+        it where nothing is shared, BERT's sizes included. The heads of
+        pretraining are counted nowhere. The two are ALBERT xlarge (60 million;
+        58.7 make 59) and xxlarge (235 million; 222.6 make 223), which no way
+        of counting reaches.
+        """
+        count = self.count
+        counted = {
+            "encoder": count.encoder,
+            "encoder without pooler": count.encoder - count.pooler,
+            "encoder and heads": count.total,
+        }
+        # The paper gives three figures at most.
+        unit = 10**6 * (10 if self.millions >= 1000 else 1)
+        for way, added in (("rounded", unit // 2), ("cut", 0)):
+            for name, weights in counted.items():
+                if (weights + added) // unit == self.millions * 10**6 // unit:
+                    return f"{name}, {way}"
+        return ""
+
+
+def _base(embedding_size: int, **millions: int) -> tuple[PublishedCount, ...]:
+    """Returns a row for each sharing mode that is given."""
+    return tuple(
+        PublishedCount(
+            f"E={embedding_size} sharing={sharing}",
+            count,
+            "base",
+            {"embedding_size": embedding_size, "sharing": sharing},
+        )
+        for sharing, count in millions.items()
     )
 
 
@@ -275,71 +291,17 @@ PAPER_TABLES: dict[str, tuple[PublishedCount, ...]] = {
         PublishedCount("ALBERT xxlarge", 235, "xxlarge"),
     ),
     "Table 3, embedding size": (
-        _albert_base(64, "none", 87),
-        _albert_base(128, "none", 89),
-        _albert_base(256, "none", 93),
-        _albert_base(768, "none", 108),
-        _albert_base(64, "all", 10),
-        _albert_base(128, "all", 12),
-        _albert_base(256, "all", 16),
-        _albert_base(768, "all", 31),
+        *_base(64, none=87),
+        *_base(128, none=89),
+        *_base(256, none=93),
+        *_base(768, none=108),
+        *_base(64, all=10),
+        *_base(128, all=12),
+        *_base(256, all=16),
+        *_base(768, all=31),
     ),
     "Table 4, sharing": (
-        _albert_base(768, "all", 31),
-        _albert_base(768, "attention", 83),
-        _albert_base(768, "ffn", 57),
-        _albert_base(768, "none", 108),
-        _albert_base(128, "all", 12),
-        _albert_base(128, "attention", 64),
-        _albert_base(128, "ffn", 38),
-        _albert_base(128, "none", 89),
+        *_base(768, all=31, attention=83, ffn=57, none=108),
+        *_base(128, all=12, attention=64, ffn=38, none=89),
     ),
 }
-
-
-@dataclasses.dataclass(frozen=True)
-class Comparison:
-    """A published count beside the exact one.
-
-    Attributes:
-        published: the paper's row.
-        count: of our model with the heads of pretraining.
-        readings: every way in which the published number follows from the
-            count, the plainest first; empty if there is none.
-    """
-
-    published: PublishedCount
-    count: ParameterCount
-    readings: tuple[str, ...]
-
-    @property
-    def excess(self) -> float:
-        """The published number over the encoder's, minus 1."""
-        return self.published.millions * 10**6 / self.count.encoder - 1
-
-
-def compare(published: PublishedCount) -> Comparison:
-    """Returns our exact count beside a row of the paper.
-
-    One reading explains all published numbers but two: the encoder's weights,
-    rounded; with the pooler where layers share something, without it where
-    nothing is shared, BERT's sizes included. The heads of pretraining are
-    counted nowhere. The two are ALBERT xlarge (60 million; 58.7 make 59) and
-    xxlarge (235 million; 222.6 make 223), which no way of counting reaches.
-    """
-    count = parameter_count(published.model, PRETRAINING_HEADS)
-    counted = {
-        "encoder": count.encoder,
-        "encoder without pooler": count.encoder - count.pooler,
-        "encoder and heads": count.total,
-    }
-    # The paper gives three figures at most.
-    unit = 10**6 * (10 if published.millions >= 1000 else 1)
-    target = published.millions * 10**6 // unit
-    readings = [
-        f"{name}, {way}"
-        for way, added in (("rounded", unit // 2), ("cut", 0))
-        for name, weights in counted.items()
-        if (weights + added) // unit == target
-    ]
-    return Comparison(published, count, tuple(readings))

@@ -59,17 +59,8 @@ def _normalized_sum(
 ) -> Tensor:
     """Returns the normalised `dropout(output + bias) + hidden`.
 
-    Computed in at least float32.
-
-    Args:
-        epsilon: what is added to the variance.
-        rate: of the dropout.
-        output: `[batch, n, H]`.
-        bias: `[H]`.
-        hidden: `[batch, n, H]`.
-        gamma: `[H]`.
-        beta: `[H]`.
-        *drawing: ExampleDropout's, if the rate is not 0.
+    Computed in at least float32. `output` and `hidden` are `[batch, n, H]`, the
+    vectors `[H]`; `drawing` is ExampleDropout's, if the rate is not 0.
     """
     total = _wide(output) + _wide(bias)
     if rate:
@@ -79,59 +70,52 @@ def _normalized_sum(
     return ops.cast(normed, output.dtype)
 
 
-def _output(layer: keras.layers.Dense, inner: Tensor, training: bool) -> Tensor:
-    """Returns the dense layer's output `[n, H]`, for `_add_and_normalize`.
+class _BlockPart(ConfiguredLayer):
+    """A part that ends in `output_dense`, residual and `layer_norm`."""
 
-    In training without the bias, which is added there in the same pass.
-    """
-    if training and not _is_quantized(layer):
-        return ops.matmul(inner, layer.kernel)
-    return layer(inner)
+    def _output(self, inner: Tensor, training: bool) -> Tensor:
+        """Returns the output `[n, H]` of the last dense layer.
 
+        In training without the bias, which `_add_and_normalize` adds.
+        """
+        if training and not _is_quantized(self.output_dense):
+            return ops.matmul(inner, self.output_dense.kernel)
+        return self.output_dense(inner)
 
-def _add_and_normalize(
-    output: Tensor,
-    hidden: Tensor,
-    layer: keras.layers.Dense,
-    dropout: ExampleDropout,
-    norm: keras.layers.LayerNormalization,
-    dropout_keys: Tensor | None,
-    rows: Tensor | None,
-    training: bool,
-) -> Tensor:
-    """Returns `[batch, n, H]`: dropout, residual connection, normalisation.
+    def _add_and_normalize(
+        self,
+        output: Tensor,
+        hidden: Tensor,
+        dropout: ExampleDropout,
+        keys: Tensor | None,
+        rows: Tensor | None,
+        training: bool,
+    ) -> Tensor:
+        """Returns `[batch, n, H]`: dropout, residual connection, normalisation.
 
-    Args:
-        output: `[batch * n, H]`, the dense layer's `_output`.
-        hidden: `[batch, n, H]`, the residual.
-        layer: the dense layer.
-        dropout: of its output.
-        norm: of the sum.
-        dropout_keys: `[batch]` or None.
-        rows: the positions of `hidden`, `[batch, n]`, or None for all.
-        training: whether dropout is on.
-    """
-    output = ops.reshape(output, ops.shape(hidden))
-    if not training or _is_quantized(layer):
-        output = dropout(
-            output, keys=dropout_keys, training=training, rows=rows
-        )
-        return norm(hidden + output)
-    drawing = ()
-    if dropout.rate:
-        drawing = dropout.drawing(ops.shape(hidden)[0], dropout_keys, rows)
-    return fused(_normalized_sum, norm.epsilon, dropout.rate)(
-        output,
-        layer.bias,
-        hidden,
-        norm.gamma,
-        norm.beta,
-        *drawing,
-    )
+        Args:
+            output: `[batch * n, H]`, of `_output`.
+            hidden: `[batch, n, H]`, the residual.
+            dropout: of the output.
+            keys: `[batch]` or None.
+            rows: the positions of `hidden`, `[batch, n]`, or None for all.
+            training: whether dropout is on.
+        """
+        norm = self.layer_norm
+        output = ops.reshape(output, ops.shape(hidden))
+        if not training or _is_quantized(self.output_dense):
+            output = dropout(output, keys=keys, training=training, rows=rows)
+            return norm(hidden + output)
+        drawing = ()
+        if dropout.rate:
+            drawing = dropout.drawing(ops.shape(hidden)[0], keys, rows)
+        total = fused(_normalized_sum, norm.epsilon, dropout.rate)
+        bias = self.output_dense.bias
+        return total(output, bias, hidden, norm.gamma, norm.beta, *drawing)
 
 
 @serializable
-class SelfAttention(ConfiguredLayer):
+class SelfAttention(_BlockPart):
     """Multi-head self-attention with output, residual and normalisation."""
 
     def __init__(
@@ -291,13 +275,11 @@ class SelfAttention(ConfiguredLayer):
                 self.value(flat),
                 mask_logits=mask_logits,
             )
-            output = _output(self.output_dense, context, training)
-        hidden = _add_and_normalize(
+            output = self._output(context, training)
+        hidden = self._add_and_normalize(
             output,
             reader,
-            self.output_dense,
             self.output_dropout,
-            self.layer_norm,
             keys[1],
             read_positions,
             training,
@@ -306,7 +288,7 @@ class SelfAttention(ConfiguredLayer):
 
 
 @serializable
-class FeedForward(ConfiguredLayer):
+class FeedForward(_BlockPart):
     """Two dense layers with residual and normalisation."""
 
     def __init__(
@@ -371,18 +353,9 @@ class FeedForward(ConfiguredLayer):
                 self.intermediate.bias,
             )
         else:
-            output = _output(
-                self.output_dense, self.intermediate(flat), training
-            )
-        return _add_and_normalize(
-            output,
-            hidden,
-            self.output_dense,
-            self.dropout,
-            self.layer_norm,
-            dropout_keys,
-            positions,
-            training,
+            output = self._output(self.intermediate(flat), training)
+        return self._add_and_normalize(
+            output, hidden, self.dropout, dropout_keys, positions, training
         )
 
 

@@ -10,6 +10,7 @@ from keras import KerasTensor as Tensor
 from keras import ops
 
 from albert_tf.config import REMAT, ModelConfig, require, sharing_plan
+from albert_tf.modeling.accounting import has_projection
 from albert_tf.modeling.blocks import (
     MASKED_LOGIT,
     FeedForward,
@@ -181,10 +182,7 @@ class AlbertEncoder(ConfiguredLayer):
         self.plan = sharing_plan(config)
         self.embeddings = Embeddings(config, dtype=policy)
         self.projection = None
-        if (
-            config.embedding_size != config.hidden_size
-            or config.always_project_embeddings
-        ):
+        if has_projection(config):
             self.projection = dense(
                 config, config.hidden_size, "projection", policy
             )
@@ -270,7 +268,15 @@ class AlbertEncoder(ConfiguredLayer):
         Raises:
             UserError: when the plan has no such number of applications.
         """
-        applications = self._first_applications(num_applications)
+        total = len(self.applications)
+        if num_applications is None:
+            num_applications = total
+        require(
+            type(num_applications) is int and 1 <= num_applications <= total,
+            f"num_applications={num_applications!r} must be a whole number "
+            f"from 1 to {total}, the block applications of this architecture.",
+        )
+        applications = self.applications[:num_applications]
         if read_positions is not None:
             read_positions = ops.concatenate(
                 [
@@ -345,18 +351,6 @@ class AlbertEncoder(ConfiguredLayer):
         if output_attentions:
             outputs["attentions"] = attentions
         return outputs
-
-    def _first_applications(self, count: int | None) -> list[int]:
-        """Returns the numbers of the blocks to apply, in order."""
-        total = len(self.applications)
-        if count is None:
-            return self.applications
-        require(
-            type(count) is int and 1 <= count <= total,
-            f"num_applications={count!r} must be a whole number from 1 to "
-            f"{total}, the block applications that this architecture has.",
-        )
-        return self.applications[:count]
 
     def get_config(self) -> dict:
         """Returns the constructor's arguments."""

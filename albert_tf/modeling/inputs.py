@@ -56,10 +56,10 @@ def checked_features(
         f"{', '.join(sorted(unknown))}, which the model does not read; rename "
         f"or remove it (it reads {', '.join(ENCODER_INPUTS)}).",
     )
-    features = {
-        name: _tensor(value) if name in ENCODER_INPUTS + needed else value
-        for name, value in features.items()
-    }
+    features = dict(features)
+    for name in features.keys() & {*ENCODER_INPUTS, *needed}:
+        if not hasattr(features[name], "shape"):
+            features[name] = ops.convert_to_tensor(features[name])
     ids = features["input_ids"]
     if "input_mask" in absent:
         features["input_mask"] = ops.ones_like(ids)
@@ -116,12 +116,6 @@ def checked_features(
             values = ops.cast(values, "int32")
         features[name] = values
     return features
-
-
-def _tensor(value: object) -> Tensor:
-    if hasattr(value, "shape"):
-        return value
-    return ops.convert_to_tensor(value)
 
 
 def in_range(

@@ -7,7 +7,7 @@ import keras
 from keras import KerasTensor as Tensor
 from keras import ops
 
-from albert_tf.config import ModelConfig, UserError, require, to_dict
+from albert_tf.config import ModelConfig, require, to_dict
 from albert_tf.io import files
 from albert_tf.modeling.dropout import fold_in
 from albert_tf.modeling.encoder import AlbertEncoder
@@ -225,7 +225,8 @@ class AlbertModel(FittableModel):
                 and the heads' features (see `Head.features`). Without a
                 mask all are tokens; without segments all are of the first.
             dropout_keys: `[batch]` uint32 or None (see ExampleDropout);
-                the choices of an example are dropped differently.
+                the choices of an example, whose number must then be known,
+                are dropped differently.
             training: whether dropout is on.
             output_hidden_states: see AlbertEncoder.
             output_attentions: see AlbertEncoder.
@@ -247,14 +248,14 @@ class AlbertModel(FittableModel):
             features, self.features_of_heads(), in_graph=not training
         )
         require(
-            not heads_only or bool(self.head_names),
-            f"{type(self).__name__} has no heads; heads_only would leave "
-            "nothing.",
-        )
-        require(
-            not heads_only or not (output_hidden_states or output_attentions),
-            "heads_only leaves out output_hidden_states and "
-            "output_attentions; ask for one or the other.",
+            not heads_only
+            or (
+                not (output_hidden_states or output_attentions)
+                and bool(self.head_names)
+            ),
+            "heads_only leaves the outputs of heads alone, which "
+            f"{type(self).__name__} must have; output_hidden_states and "
+            "output_attentions are none of them.",
         )
         positions = {
             head.reads: ops.cast(features[head.reads], "int32")
@@ -263,9 +264,15 @@ class AlbertModel(FittableModel):
         }
         read_positions = None
         if heads_only and self.reads_positions_only():
-            read_positions = _side_by_side(positions, features)
+            ids = features["input_ids"]
+            none = ops.reshape(ids, (-1, ops.shape(ids)[-1]))[:, :0]
+            read_positions = ops.concatenate(
+                list(positions.values()) or [none], axis=1
+            )
         if dropout_keys is not None and len(features["input_ids"].shape) == 3:
-            dropout_keys = _keys_of_choices(dropout_keys, features)
+            choices = range(features["input_ids"].shape[1])
+            keys = [fold_in(dropout_keys, number) for number in choices]
+            dropout_keys = ops.reshape(ops.stack(keys, axis=1), (-1,))
         outputs = self._encode(
             features,
             dropout_keys,
@@ -425,16 +432,6 @@ class AlbertModel(FittableModel):
             pretrained.write_model_files(local, self, pretrained.describe(self))
 
 
-def _side_by_side(
-    positions: dict[str, Tensor], features: dict[str, Tensor]
-) -> Tensor:
-    """Returns positions `[batch, n]`, of all features in order."""
-    if positions:
-        return ops.concatenate(list(positions.values()), axis=1)
-    ids = features["input_ids"]
-    return ops.reshape(ids, (-1, ops.shape(ids)[-1]))[:, :0]
-
-
 def _states_read(
     outputs: dict[str, Tensor], positions: dict[str, Tensor]
 ) -> dict[str, Tensor]:
@@ -448,20 +445,6 @@ def _states_read(
         found[name] = outputs["read_output"][:, start:end]
         start = end
     return found
-
-
-def _keys_of_choices(
-    dropout_keys: Tensor, features: dict[str, Tensor]
-) -> Tensor:
-    """Returns keys `[batch * choices]` for keys `[batch]`."""
-    choices = features["input_ids"].shape[1]
-    if choices is None:
-        raise UserError(
-            "Dropout keys need a known number of choices; input_ids have the "
-            f"shape {list(features['input_ids'].shape)}."
-        )
-    keys = [fold_in(dropout_keys, number) for number in range(choices)]
-    return ops.reshape(ops.stack(keys, axis=1), (-1,))
 
 
 @functools.cache

@@ -15,18 +15,16 @@ from albert_tf.config import (
     SHARING,
     ModelConfig,
     PretrainConfig,
-    UserError,
     override,
     preset,
 )
 from albert_tf.modeling.accounting import (
-    HEAD_WEIGHTS,
     PAPER_TABLES,
     PRETRAINING_HEADS,
     PublishedCount,
-    compare,
     encoder_flops,
     forward_terms,
+    head_weights,
     parameter_count,
     training_flops,
 )
@@ -241,16 +239,11 @@ def test_heads_are_counted_one_by_one(embedding_size, shapes_only):
     changes = SMALL | {"embedding_size": embedding_size}
     config = override(ModelConfig(), changes)
     model = EveryHead(config, num_labels=5)
-    count = parameter_count(config, tuple(HEAD_WEIGHTS), num_labels=5)
+    count = parameter_count(config, tuple(head_weights(config)), num_labels=5)
     assert count.heads == {
         name: weights(head) for name, head in model.heads.items()
     }
     assert count.total == weights(model)
-
-
-def test_an_unknown_head_is_refused():
-    with pytest.raises(UserError, match="head='qa' is not one of masked_lm, s"):
-        parameter_count(ModelConfig(), ("masked_lm", "qa"))
 
 
 # --- The paper --------------------------------------------------------------
@@ -286,63 +279,28 @@ def test_the_papers_sizes_have_their_parameters(name):
         assert (count.encoder, count.total) == (encoder, encoder + heads)
 
 
-def test_the_factorization_that_the_paper_works_out():
-    # 30,000 pieces, H = 1,024: 30,720,000 weights, or 3,971,072 with E = 128.
-    wide = parameter_count(model_of("large", embedding_size=1024))
-    narrow = parameter_count(model_of("large"))
-    others = 512 + 2 + 2  # Positions, segments, scale and offset.
-    bias = 1024
-    assert wide.embeddings + wide.projection == 30_720_000 + others * 1024
-    assert (
-        narrow.embeddings + narrow.projection == 3_971_072 + others * 128 + bias
-    )
-
-
-@pytest.mark.slow
-def test_every_row_of_the_paper_is_built_as_counted(shapes_only):
-    for config in {row.model for row in PAPER_ROWS}:
-        model = AlbertForPretraining(config)
-        count = parameter_count(config, PRETRAINING_HEADS)
-        assert_counted(model.encoder, count)
-        assert weights(model) == count.total
-
-
 @pytest.mark.parametrize("row", PAPER_ROWS, ids=lambda row: row.name)
 def test_all_published_numbers_but_two_are_explained(row):
-    readings = compare(row).readings
     if row.name in ("ALBERT xlarge", "ALBERT xxlarge"):
-        assert readings == ()
+        assert row.reading == ""
     elif row.model.sharing == "none":
-        assert readings[0] == "encoder without pooler, rounded"
+        assert row.reading == "encoder without pooler, rounded"
     else:
-        assert readings[0] == "encoder, rounded"
+        assert row.reading == "encoder, rounded"
 
 
 @pytest.mark.parametrize(
-    ("millions", "preset_name", "readings"),
+    ("millions", "preset_name", "reading"),
     [
-        # 11.684 with the pooler, 11.093 without it, 11.814 with the heads.
-        (
-            11,
-            "base",
-            (
-                "encoder without pooler, rounded",
-                "encoder, cut",
-                "encoder without pooler, cut",
-                "encoder and heads, cut",
-            ),
-        ),
-        (12, "base", ("encoder, rounded", "encoder and heads, rounded")),
-        (13, "base", ()),
-        # Four figures, given to the ten: 1275.29 with the pooler, 1279.53
-        # with the heads.
-        (
-            1280,
-            "bert_xlarge",
-            ("encoder, rounded", "encoder and heads, rounded"),
-        ),
+        # 17.684 with the pooler, 16.634 without it, 17.847 with the heads;
+        # to the million 18, 17 and 18, cut 17, 16 and 17.
+        (18, "large", "encoder, rounded"),
+        (17, "large", "encoder without pooler, rounded"),
+        (16, "large", "encoder without pooler, cut"),
+        (15, "large", ""),
+        # Four figures, given to the ten: 1275.29 with the pooler.
+        (1280, "bert_xlarge", "encoder, rounded"),
     ],
 )
-def test_readings_of_a_published_number(millions, preset_name, readings):
-    comparison = compare(PublishedCount("x", millions, preset_name))
-    assert comparison.readings == readings
+def test_the_reading_of_a_published_number(millions, preset_name, reading):
+    assert PublishedCount("x", millions, preset_name).reading == reading

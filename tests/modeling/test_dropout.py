@@ -36,20 +36,6 @@ def test_the_mask_is_a_function_of_seed_step_example_and_site():
     np.testing.assert_array_equal(mask(same), first)
 
 
-def test_the_mask_does_not_depend_on_the_values():
-    inputs = np.random.default_rng(0).normal(size=ONES.shape) + 10
-    result = np.asarray(dropped(keys_of(), inputs=inputs.astype("float32")))
-    np.testing.assert_array_equal(result != 0, mask(keys_of()))
-
-
-def test_a_split_batch_is_masked_the_same():
-    whole = mask(keys_of())
-    halves = [mask(keys_of(numbers=n)) for n in (range(4), range(4, 8))]
-    np.testing.assert_array_equal(np.concatenate(halves), whole)
-    order = [5, 0, 7, 2]
-    np.testing.assert_array_equal(mask(keys_of(numbers=order)), whole[order])
-
-
 def agreement(a, b):
     """Returns how often two masks agree; chance, at rate 0.5, is 0.5."""
     return (a == b).mean()

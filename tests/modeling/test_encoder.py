@@ -16,7 +16,6 @@ from numpy_albert import (
 
 from albert_tf.config import REMAT, ModelConfig, override, sharing_plan
 from albert_tf.modeling.dropout import example_keys
-from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.modeling.models import AlbertForPretraining, AlbertModel
 
 
@@ -24,47 +23,27 @@ def plan_of(**changes):
     return sharing_plan(override(ModelConfig(), changes))
 
 
-@pytest.mark.parametrize(
-    ("sharing", "plan"),
-    [
-        ("all", [(0, 0), (0, 0), (1, 1), (1, 1)]),
-        ("attention", [(0, 0), (0, 1), (1, 2), (1, 3)]),
-        ("ffn", [(0, 0), (1, 0), (2, 1), (3, 1)]),
-        ("none", [(0, 0), (1, 1), (2, 2), (3, 3)]),
-    ],
-)
-def test_the_plan_of_four_layers_in_two_groups(sharing, plan):
-    assert (
-        plan_of(num_hidden_layers=4, num_hidden_groups=2, sharing=sharing)
-        == plan
-    )
+IN_GROUPS = {"num_hidden_layers": 4, "num_hidden_groups": 2}
+IN_PAIRS = {"num_hidden_layers": 2, "inner_group_num": 2}
+UNEVEN = {"num_hidden_layers": 5, "num_hidden_groups": 2}
 
 
 @pytest.mark.parametrize(
-    ("sharing", "plan"),
+    ("changes", "sharing", "plan"),
     [
-        ("all", [(0, 0), (1, 1), (0, 0), (1, 1)]),
-        ("attention", [(0, 0), (1, 1), (0, 2), (1, 3)]),
-        ("ffn", [(0, 0), (1, 1), (2, 0), (3, 1)]),
-        ("none", [(0, 0), (1, 1), (2, 2), (3, 3)]),
+        (IN_GROUPS, "all", [(0, 0), (0, 0), (1, 1), (1, 1)]),
+        (IN_GROUPS, "attention", [(0, 0), (0, 1), (1, 2), (1, 3)]),
+        (IN_GROUPS, "ffn", [(0, 0), (1, 0), (2, 1), (3, 1)]),
+        (IN_GROUPS, "none", [(0, 0), (1, 1), (2, 2), (3, 3)]),
+        (IN_PAIRS, "all", [(0, 0), (1, 1), (0, 0), (1, 1)]),
+        (IN_PAIRS, "attention", [(0, 0), (1, 1), (0, 2), (1, 3)]),
+        (IN_PAIRS, "ffn", [(0, 0), (1, 1), (2, 0), (3, 1)]),
+        (IN_PAIRS, "none", [(0, 0), (1, 1), (2, 2), (3, 3)]),
+        (UNEVEN, "all", [(0, 0), (0, 0), (0, 0), (1, 1), (1, 1)]),
     ],
 )
-def test_the_plan_of_two_layers_of_two_blocks(sharing, plan):
-    assert (
-        plan_of(num_hidden_layers=2, inner_group_num=2, sharing=sharing) == plan
-    )
-
-
-def test_layers_that_do_not_divide_into_groups():
-    assert [
-        a for a, _ in plan_of(num_hidden_layers=5, num_hidden_groups=2)
-    ] == [
-        0,
-        0,
-        0,
-        1,
-        1,
-    ]
+def test_the_plan(changes, sharing, plan):
+    assert plan_of(**changes, sharing=sharing) == plan
 
 
 @pytest.mark.parametrize(
@@ -75,42 +54,6 @@ def test_groups_are_computed_in_integers(layers, groups, layer, group):
     assert int(layer / layers * groups) == group - 1
     plan = plan_of(num_hidden_layers=layers, num_hidden_groups=groups)
     assert plan[layer] == (group, group)
-
-
-@pytest.mark.parametrize("inner", [1, 2])
-@pytest.mark.parametrize(
-    ("layers", "groups"), [(1, 1), (3, 1), (3, 2), (3, 3), (12, 5)]
-)
-def test_how_many_parts_each_mode_has(layers, groups, inner):
-    shared, own = groups * inner, layers * inner
-    for sharing, counts in {
-        "all": (shared, shared),
-        "attention": (shared, own),
-        "ffn": (own, shared),
-        "none": (own, own),
-    }.items():
-        plan = plan_of(
-            num_hidden_layers=layers,
-            num_hidden_groups=groups,
-            inner_group_num=inner,
-            sharing=sharing,
-        )
-        assert len(plan) == layers * inner
-        for ids, count in zip(zip(*plan, strict=True), counts, strict=True):
-            # Numbered in the order of first use.
-            assert list(dict.fromkeys(ids)) == list(range(count))
-
-
-def test_all_shared_layers_are_one_block_applied_often():
-    encoder = AlbertEncoder(SMALL)
-    assert len(encoder.blocks) == 1
-    assert encoder.applications == [0] * 3
-    assert encoder.projection is not None
-
-
-def test_no_projection_when_the_widths_are_equal():
-    config = override(SMALL, {"embedding_size": 8})
-    assert AlbertEncoder(config).projection is None
 
 
 # --- Hidden states and attention maps -------------------------------------

@@ -16,10 +16,9 @@ from numpy_albert import (
 
 from albert_tf.config import REMAT, SHARING, UserError, override
 from albert_tf.modeling.blocks import FeedForward
-from albert_tf.modeling.dropout import ExampleDropout, example_keys
+from albert_tf.modeling.dropout import example_keys
 from albert_tf.modeling.models import (
     AlbertForClassification,
-    AlbertForMaskedLM,
     AlbertForPretraining,
     AlbertModel,
     models,
@@ -78,20 +77,21 @@ def assert_same(model, features, tolerance=1e-5, **options):
         assert error.max() <= tolerance * scale, path
 
 
-@pytest.mark.parametrize("changes", PLANS.values(), ids=PLANS)
-def test_outputs_and_gradients_are_those_of_the_whole(changes):
+@pytest.mark.parametrize(
+    ("changes", "remat"),
+    [
+        *((changes, "none") for changes in PLANS.values()),
+        *((PLANS["groups"], remat) for remat in REMAT[1:]),
+    ],
+    ids=[*PLANS, *REMAT[1:]],
+)
+def test_outputs_and_gradients_are_those_of_the_whole(changes, remat):
     config = override(SMALL, DROPOUT | changes)
-    model = randomise(AlbertForPretraining(config))
+    model = randomise(AlbertForPretraining(config, remat=remat))
     features = pretraining_batch(config)
     assert_same(model, features)
-    assert_same(model, features, num_applications=2)
-
-
-@pytest.mark.parametrize("remat", REMAT[1:])
-def test_heads_only_with_recomputation(remat):
-    config = override(SMALL, DROPOUT | PLANS["groups"])
-    model = randomise(AlbertForPretraining(config, remat=remat))
-    assert_same(model, pretraining_batch(config))
+    if remat == "none":
+        assert_same(model, features, num_applications=2)
 
 
 @pytest.mark.parametrize(
@@ -115,12 +115,6 @@ def test_heads_only_of_every_model(name):
     whole = model(features)
     for output, value in given.items():
         np.testing.assert_allclose(value, whole[output], atol=1e-5)
-
-
-def test_a_masked_language_model_without_pooler():
-    config = override(SMALL, DROPOUT)
-    model = randomise(AlbertForMaskedLM(config, pooler=False))
-    assert_same(model, pretraining_batch(config))
 
 
 def test_heads_only_in_half_precision():
@@ -173,62 +167,13 @@ def test_the_last_block_computes_only_what_is_read(kind, counts, monkeypatch):
     assert widths == counts
 
 
-def test_the_encoder_at_some_positions():
-    config = override(SMALL, DROPOUT)
-    model = randomise(AlbertModel(config))
-    features = random_features(config)
-    inputs = [features[n] for n in ("input_ids", "input_mask", "segment_ids")]
-    positions = np.array([[6, 0], [1, 1], [3, 2]])
-    for training in (False, True):
-        options = {
-            "dropout_keys": KEYS,
-            "training": training,
-            "output_attentions": True,
-        }
-        whole = model.encoder(*inputs, **options)
-        part = model.encoder(*inputs, read_positions=positions, **options)
-        assert set(part) == {"read_output", "pooled_output", "attentions"}
-        np.testing.assert_allclose(
-            part["read_output"],
-            np.take_along_axis(
-                whole["sequence_output"].numpy(), positions[..., None], 1
-            ),
-            atol=1e-5,
-        )
-        np.testing.assert_allclose(
-            part["pooled_output"], whole["pooled_output"], atol=1e-6
-        )
-        rows = np.concatenate([np.zeros((3, 1), int), positions], 1)
-        np.testing.assert_allclose(
-            part["attentions"][-1],
-            np.take_along_axis(
-                whole["attentions"][-1].numpy(), rows[:, None, :, None], 2
-            ),
-            atol=1e-6,
-        )
-
-
-def test_rows_are_dropped_as_in_the_whole():
-    layer = ExampleDropout(0.5)
-    whole = layer(np.ones((3, 2, 6, 9)), keys=KEYS, training=True).numpy()
-    # The last two rows of one, the first and the third of the other.
-    rows = np.array([[[4, 5], [6, 8]]] * 3)
-    part = layer(np.ones((3, 2, 2, 9)), KEYS, training=True, rows=rows)
-    flat = whole.reshape(3, 12, 9)
-    np.testing.assert_array_equal(
-        part, flat[:, rows[0].reshape(-1)].reshape(3, 2, 2, 9)
-    )
-
-
-def test_heads_only_with_other_outputs_is_refused():
-    model = AlbertForPretraining(SMALL)
-    with pytest.raises(UserError, match="ask for one or the other"):
-        model(random_features(SMALL), heads_only=True, output_attentions=True)
-
-
-def test_heads_only_without_heads_is_refused():
-    with pytest.raises(UserError, match="AlbertModel has no heads"):
-        AlbertModel(SMALL)(random_features(SMALL), heads_only=True)
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [(AlbertForPretraining, {"output_attentions": True}), (AlbertModel, {})],
+)
+def test_heads_only_needs_heads_and_gives_nothing_else(kind, options):
+    with pytest.raises(UserError, match="outputs of heads alone, which Albert"):
+        kind(SMALL)(random_features(SMALL), heads_only=True, **options)
 
 
 # --- The first blocks of the plan -----------------------------------------

@@ -1,6 +1,5 @@
 """Checks of features and labels: eager, in graphs, under XLA, before fit."""
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -191,18 +190,3 @@ def test_a_graph_that_trains_has_no_assertions():
 
     assert assertions(True) == 0
     assert assertions(False) == 2
-
-
-@pytest.mark.slow
-def test_assertions_do_not_stop_xla():
-    model, features = model_of(NAME), inputs_of()
-    features = {k: tf.constant(v, tf.int32) for k, v in features.items()}
-    expected = np.asarray(model(features)["logits"])
-    compiled = tf.function(lambda f: model(f)["logits"], jit_compile=True)
-    np.testing.assert_allclose(compiled(features), expected, atol=1e-5)
-
-
-def test_a_symbolic_input_of_floats_is_refused():
-    inputs = {name: keras.Input((None,), name=name) for name in ENCODER_INPUTS}
-    with pytest.raises(UserError, match="input_ids must be integers"):
-        model_of(NAME)(inputs)

@@ -7,6 +7,7 @@ from typing import Any
 from albert_tf.config import (
     ModelConfig,
     UserError,
+    lookup,
     override,
     require,
     setting_fields,
@@ -28,12 +29,13 @@ _ARCHITECTURE = (
 _MAX_BEAMS = 1000
 # Of labels without names.
 _MAX_LABELS = 1 << 16
-# Google's "gelu" is the tanh form; Hugging Face's "gelu" is the exact one.
-_ACTIVATIONS = {"gelu": "gelu_new", "gelu_exact": "gelu", "relu": "relu"}
-_FROM_ACTIVATIONS = {
-    **{theirs: ours for ours, theirs in _ACTIVATIONS.items()},
-    # Another name of the tanh form.
+# By Hugging Face's names; its "gelu" is the exact form, Google's the tanh form.
+_ACTIVATIONS = {
     "gelu_pytorch_tanh": "gelu",
+    # What is written for "gelu".
+    "gelu_new": "gelu",
+    "gelu": "gelu_exact",
+    "relu": "relu",
 }
 # Ids of [PAD], [CLS] and [SEP] in the released vocabularies.
 SPECIAL_IDS = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
@@ -114,7 +116,8 @@ def to_json(
             "pooler": description.pooler,
             "head_options": dict(description.head_options),
         }
-    values["hidden_act"] = _ACTIVATIONS[config.hidden_act]
+    theirs = {ours: name for name, ours in _ACTIVATIONS.items()}
+    values["hidden_act"] = theirs[config.hidden_act]
     values["num_hidden_groups"] = file_groups
     labels = description.labels
     if head and head.problem_type == "regression":
@@ -134,8 +137,12 @@ def from_json(values: dict, path: str) -> ModelDescription:
     Raises:
         UserError: naming the file and its fault.
     """
-    config = config_from_json(values, path)
-    own = _own_settings(values, path)
+    own = values.get("albert_tf", {})
+    require(
+        isinstance(own, dict),
+        f"{path}: albert_tf={shown(own)} is not an object.",
+    )
+    config = _config_from_json(values, own, path)
     if not own:
         check_groups(config, "huggingface", path)
     kind = _kind_of(values, own, path)
@@ -153,10 +160,17 @@ def from_json(values: dict, path: str) -> ModelDescription:
         pooler is None or type(pooler) is bool,
         f"{path}: pooler={shown(pooler)} is not true or false.",
     )
+    limit = config.max_position_embeddings
+    length = own.get("max_seq_length", limit)
+    require(
+        _is_count(length, limit) and length >= 3,
+        f"{path}: max_seq_length={shown(length)} must be a whole number from "
+        f"3 to max_position_embeddings={limit}.",
+    )
     return ModelDescription(
         kind=kind,
         config=config,
-        max_seq_length=_max_seq_length(own, config, path),
+        max_seq_length=length,
         labels=labels_from_json(values, path) if takes_labels else None,
         pooler=pooler,
         head_options=options,
@@ -172,13 +186,8 @@ def _kind_of(values: dict, own: dict, path: str) -> str:
     """Returns the name of the model class of a `config.json`."""
     classes, heads = _transformers_models(), _model_heads()
     if "model" in own:
-        kind = own["model"]
-        require(
-            type(kind) is str and kind in classes,
-            f"{path}: the model {shown(kind)} is not one of "
-            f"{', '.join(classes)}.",
-        )
-        return kind
+        lookup(classes, str(own["model"]), f"{path}: model")
+        return own["model"]
     names = values.get("architectures")
     theirs = names[0] if isinstance(names, list) and names else None
     known = [kind for kind, name in classes.items() if name == theirs]
@@ -199,20 +208,10 @@ def _kind_of(values: dict, own: dict, path: str) -> str:
         # As transformers decides.
         one = len(labels_from_json(values, path)) == 1
         problem = "regression" if one else "single_label_classification"
-    require(
-        type(problem) is str and problem in problems,
-        f"{path}: problem_type={shown(problem)} is not one of "
-        f"{', '.join(problems)}.",
-    )
-    return problems[problem]
+    return lookup(problems, str(problem), f"{path}: problem_type")
 
 
-def config_from_json(values: dict, path: str) -> ModelConfig:
-    """Returns the architecture in a `config.json` read from `path`.
-
-    Raises:
-        UserError: naming the file and its fault.
-    """
+def _config_from_json(values: dict, own: dict, path: str) -> ModelConfig:
     require(
         values.get("model_type") == "albert",
         f"{path}: model_type is {shown(values.get('model_type'))}; only "
@@ -221,18 +220,12 @@ def config_from_json(values: dict, path: str) -> ModelConfig:
     require_architecture(values, path)
     known = setting_fields(ModelConfig)
     changes = {name: values[name] for name in known if name in values}
-    act = changes.get("hidden_act", "gelu_new")
-    require(
-        type(act) is str and act in _FROM_ACTIVATIONS,
-        f"{path}: hidden_act={shown(act)} is not one of "
-        f"{', '.join(_FROM_ACTIVATIONS)}.",
-    )
-    changes["hidden_act"] = _FROM_ACTIVATIONS[act]
-    own = _own_settings(values, path)
     for name in ("sharing", "num_hidden_groups"):
         if name in own:
             changes[name] = own[name]
     try:
+        act = str(changes.get("hidden_act", "gelu_new"))
+        changes["hidden_act"] = lookup(_ACTIVATIONS, act, "hidden_act")
         return override(ModelConfig(), changes)
     except UserError as error:
         raise UserError(f"{path}: {error}") from None
@@ -282,25 +275,3 @@ def labels_from_json(values: dict, path: str) -> list[str]:
         "name each, all different.",
     )
     return labels
-
-
-def _max_seq_length(own: dict, config: ModelConfig, path: str) -> int:
-    """Returns the longest input in tokens, by default the model's."""
-    limit = config.max_position_embeddings
-    length = own.get("max_seq_length", limit)
-    require(
-        _is_count(length, limit) and length >= 3,
-        f"{path}: max_seq_length={shown(length)} must be a whole number from "
-        f"3 to max_position_embeddings={limit}.",
-    )
-    return length
-
-
-def _own_settings(values: dict, path: str) -> dict:
-    """Returns the part that only this project writes."""
-    own = values.get("albert_tf", {})
-    require(
-        isinstance(own, dict),
-        f"{path}: albert_tf={shown(own)} is not an object.",
-    )
-    return own

@@ -4,13 +4,13 @@ The sharing mode, groups, inner groups, number of layers and number of
 positions may differ: the sequence of applied blocks decides.
 """
 
-import dataclasses
 from collections.abc import Iterator
 
 import keras
 import numpy as np
 
 from albert_tf.config import UserError, require
+from albert_tf.modeling.blocks import TransformerBlock
 
 # Ways to make one weight of several: only equal ones, the mean over the
 # layers, or the first layer's.
@@ -21,16 +21,10 @@ _POSITIONS = "encoder/embeddings/position_embeddings"
 _BESIDE_WEIGHTS = ("hidden_act", "layer_norm_eps")
 
 
-@dataclasses.dataclass(frozen=True)
-class _Flow:
-    """The origins of an attention or feed-forward layer of the target.
-
-    `origins` has an entry for every application of `part`, in their order:
-    where the source shares, the same layer comes more than once.
-    """
-
-    part: keras.layers.Layer
-    origins: list[keras.layers.Layer]
+# An attention or feed-forward layer of the target, and for each of its
+# applications, in order, the layer of the source that it takes the place of.
+# Where the source shares, the same layer comes more than once.
+_Flow = tuple[keras.layers.Layer, list[keras.layers.Layer]]
 
 
 def convert_weights(
@@ -67,20 +61,6 @@ def convert_weights(
     require(
         merge in MERGES, f"merge={merge!r} is not one of {', '.join(MERGES)}."
     )
-    _check_models(source, target)
-    flows = _flows(source, target)
-    pairs = _trunk_and_heads(source, target, flows)
-    pairs += [pair for flow in flows for pair in _weights(flow)]
-    _check_shapes(pairs)
-    if merge == "equal":
-        _check_equal(pairs)
-    values = [(variable, _value(origins, merge)) for variable, origins in pairs]
-    for variable, value in values:
-        variable.assign(_fit_rows(value, variable))
-    return list(_descriptions(source, target, flows, merge))
-
-
-def _check_models(source: keras.Model, target: keras.Model) -> None:
     require(
         type(source) is type(target),
         f"{type(source).__name__} and {type(target).__name__} are different "
@@ -93,15 +73,47 @@ def _check_models(source: keras.Model, target: keras.Model) -> None:
         f"num_attention_heads={wanted} must be that of the weights' model, "
         f"{heads}.",
     )
+    flows = _flows(source, target)
+    given = _outside_blocks(source, [p for _, parts in flows for p in parts])
+    needed = _outside_blocks(target, [part for part, _ in flows])
+    missing = [path for path in needed if path not in given]
+    require(
+        not missing,
+        f"The weights' model has no {', '.join(missing)}, which the other "
+        "model needs.",
+    )
+    # A variable of the target, and those of the source that flow into it.
+    pairs = [(variable, [given[path]]) for path, variable in needed.items()]
+    for part, origins in flows:
+        columns = (part.weights, *(origin.weights for origin in origins))
+        pairs += [
+            (first, others) for first, *others in zip(*columns, strict=True)
+        ]
+    _check_shapes(pairs)
+    if merge == "equal":
+        _check_equal(pairs)
+    values = [_value(origins, merge) for _, origins in pairs]
+    for (variable, _), value in zip(pairs, values, strict=True):
+        # Of positions there may be more, or fewer.
+        rows = np.arange(variable.shape[0]) % len(value)
+        variable.assign(value[rows])
+    unused = [path for path in given if path not in needed]
+    return [
+        *_descriptions(source, target, flows, merge),
+        *([f"Not needed: {', '.join(unused)}."] if unused else ()),
+    ]
 
 
 def _flows(source: keras.Model, target: keras.Model) -> list[_Flow]:
     """Returns the origins of every part of the target's blocks."""
     flows: dict[int, _Flow] = {}
     for taker, giver in _matches(source, target):
-        parts = (_application(target, taker), _application(source, giver))
-        for part, origin in zip(*parts, strict=True):
-            flows.setdefault(id(part), _Flow(part, [])).origins.append(origin)
+        block, origin = _application(target, taker), _application(source, giver)
+        for part, other in (
+            (block.attention, origin.attention),
+            (block.feed_forward, origin.feed_forward),
+        ):
+            flows.setdefault(id(part), (part, []))[1].append(other)
     return list(flows.values())
 
 
@@ -129,24 +141,8 @@ def _repeats(model: keras.Model) -> bool:
     return len(set(model.encoder.plan)) == model.config.inner_group_num
 
 
-def _application(
-    model: keras.Model, number: int
-) -> tuple[keras.layers.Layer, keras.layers.Layer]:
-    encoder = model.encoder
-    block = encoder.blocks[encoder.applications[number]]
-    return block.attention, block.feed_forward
-
-
-# What follows is made of pairs: a variable of the target, and the variables
-# of the source that flow into it.
-
-
-def _weights(flow: _Flow) -> list[tuple]:
-    parts = (part.weights for part in flow.origins)
-    return [
-        (variable, origins)
-        for variable, *origins in zip(flow.part.weights, *parts, strict=True)
-    ]
+def _application(model: keras.Model, number: int) -> TransformerBlock:
+    return model.encoder.blocks[model.encoder.applications[number]]
 
 
 def _outside_blocks(
@@ -154,22 +150,6 @@ def _outside_blocks(
 ) -> dict[str, keras.Variable]:
     inside = {id(weight) for part in parts for weight in part.weights}
     return {_path(v): v for v in model.weights if id(v) not in inside}
-
-
-def _trunk_and_heads(
-    source: keras.Model, target: keras.Model, flows: list[_Flow]
-) -> list[tuple]:
-    """Returns the pairs of all weights outside of the blocks."""
-    origins = [part for flow in flows for part in flow.origins]
-    given = _outside_blocks(source, origins)
-    wanted = _outside_blocks(target, [flow.part for flow in flows])
-    missing = [path for path in wanted if path not in given]
-    require(
-        not missing,
-        f"The weights' model has no {', '.join(missing)}, which the other "
-        "model needs.",
-    )
-    return [(variable, [given[path]]) for path, variable in wanted.items()]
 
 
 def _check_shapes(pairs: list[tuple]) -> None:
@@ -211,13 +191,6 @@ def _value(origins: list[keras.Variable], merge: str) -> np.ndarray:
     return (total / len(origins)).astype(np.float32)
 
 
-def _fit_rows(value: np.ndarray, variable: keras.Variable) -> np.ndarray:
-    """Returns the value with as many rows as the variable has."""
-    if value.shape == tuple(variable.shape):
-        return value
-    return value[np.arange(variable.shape[0]) % len(value)]
-
-
 def _array(variable: keras.Variable) -> np.ndarray:
     return keras.ops.convert_to_numpy(variable)
 
@@ -245,9 +218,9 @@ def _descriptions(
         yield f"{_POSITIONS}: the first {new} of {old} rows."
     how = {"equal": "equal", "mean": "the mean of", "first": "the first of"}
     takers: dict[str, list[str]] = {}
-    for flow in flows:
-        path = _path(flow.part)
-        origins = list(dict.fromkeys(map(_path, flow.origins)))
+    for part, parts in flows:
+        path = _path(part)
+        origins = list(dict.fromkeys(map(_path, parts)))
         if len(origins) > 1:
             yield f"{path}: {how[merge]} {', '.join(origins)}."
         for origin in origins:
@@ -255,10 +228,3 @@ def _descriptions(
     for origin, paths in takers.items():
         if len(paths) > 1:
             yield f"{origin} is copied to {', '.join(paths)}."
-    parts = [part for flow in flows for part in flow.origins]
-    ours = _outside_blocks(target, [flow.part for flow in flows])
-    unused = [
-        path for path in _outside_blocks(source, parts) if path not in ours
-    ]
-    if unused:
-        yield f"Not needed: {', '.join(unused)}."

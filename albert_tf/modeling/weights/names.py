@@ -13,7 +13,6 @@ import keras
 import numpy as np
 
 from albert_tf.config import ModelConfig, UserError, shares_whole_groups
-from albert_tf.modeling.heads import HEADS
 
 _GROUP = "bert/encoder/transformer/group_{group}/inner_group_{inner}/"
 _HF_LAYER = "albert.encoder.albert_layer_groups.{group}.albert_layers.{inner}."
@@ -45,7 +44,7 @@ _ENCODER = (
     ),
     ("pooler", "bert/pooler/dense", "albert.pooler"),
 )
-_BLOCK = (
+BLOCK = (
     ("attention.query", "attention_1/self/query", "attention.query"),
     ("attention.key", "attention_1/self/key", "attention.key"),
     ("attention.value", "attention_1/self/value", "attention.value"),
@@ -202,7 +201,7 @@ def named_weights(
             number = layer * config.inner_group_num + inner
             block = encoder.blocks[encoder.applications[number]]
             numbers = {"group": group, "inner": inner}
-            for attribute, google, huggingface in _BLOCK:
+            for attribute, google, huggingface in BLOCK:
                 rows += _expand(
                     operator.attrgetter(attribute)(block),
                     "",
@@ -214,12 +213,3 @@ def named_weights(
         if id(variable) not in named and "seed" not in variable.path:
             raise AssertionError(f"{variable.path} has no name in files")
     return rows
-
-
-def names_of_heads(form: str) -> dict[str, set[str]]:
-    """Returns the beginnings of the names of each head's weights."""
-    column = {"google": 1, "huggingface": 2}[form]
-    return {
-        name: {str(row[column]) for row in head.weight_names if row[column]}
-        for name, head in HEADS.items()
-    }

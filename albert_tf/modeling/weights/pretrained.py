@@ -16,7 +16,7 @@ from albert_tf.io.json_files import read_json, write_json
 from albert_tf.modeling.accounting import parameter_count
 from albert_tf.modeling.weights import config_json, weights_file
 from albert_tf.modeling.weights.config_json import ModelDescription
-from albert_tf.modeling.weights.names import file_groups
+from albert_tf.modeling.weights.names import BLOCK, file_groups
 from albert_tf.modeling.weights.stored_weights import (
     StoredWeights,
     needs_projection,
@@ -27,9 +27,8 @@ CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 # A file may lack weights, but not most of them.
 _MAX_RATIO = 10
-# In each block of a file: four dense layers of attention and two of the
-# feed-forward part, two normalisations; each has two.
-_ARRAYS_OF_A_BLOCK = 16
+# Each part of a block, a dense layer or normalisation, has two.
+_ARRAYS_OF_A_BLOCK = 2 * len(BLOCK)
 
 
 def describe(

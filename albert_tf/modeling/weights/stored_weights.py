@@ -13,11 +13,11 @@ import keras
 import numpy as np
 
 from albert_tf.config import ModelConfig, require
+from albert_tf.modeling.heads import HEADS
 from albert_tf.modeling.weights.names import (
     OWNERS,
     NamedWeight,
     named_weights,
-    names_of_heads,
 )
 
 # Names in one message: those of a large model, not those of a hostile file.
@@ -63,7 +63,12 @@ def heads_in(stored: StoredWeights, declared: Iterable[str] = ()) -> set[str]:
         stored: the file.
         declared: the heads of the class that is named beside it.
     """
-    stems = names_of_heads(stored.form)
+    column = {"google": 1, "huggingface": 2}[stored.form]
+    # The beginnings of the names of each head's weights.
+    stems = {
+        name: {str(row[column]) for row in head.weight_names if row[column]}
+        for name, head in HEADS.items()
+    }
 
     def is_stored(stem: str) -> bool:
         if stem.endswith("*"):
@@ -115,10 +120,12 @@ def stored_arrays(model: keras.Model, form: str) -> dict[str, np.ndarray]:
     return values
 
 
-def _square_projection(
-    config: ModelConfig, stored: StoredWeights
-) -> tuple[np.ndarray, np.ndarray] | None:
-    """Returns weight and bias of a projection in the file though E equals H."""
+def needs_projection(config: ModelConfig, stored: StoredWeights) -> bool | None:
+    """Returns whether E equals H and the file projects all the same.
+
+    transformers has a projection where the original has none; one that
+    changes nothing is not needed. None where the file has none.
+    """
     width = config.hidden_size
     weight, bias = _PROJECTION + "weight", _PROJECTION + "bias"
     if (
@@ -127,22 +134,8 @@ def _square_projection(
         or stored.shapes.get(bias) != (width,)
     ):
         return None
-    return stored.read(weight), stored.read(bias)
-
-
-def _is_identity(projection: tuple[np.ndarray, np.ndarray]) -> bool:
-    weight, bias = projection
-    return np.array_equal(weight, np.eye(len(weight))) and not bias.any()
-
-
-def needs_projection(config: ModelConfig, stored: StoredWeights) -> bool:
-    """Returns whether E equals H and the file projects all the same.
-
-    transformers has a projection where the original has none; one that
-    changes nothing is not needed.
-    """
-    projection = _square_projection(config, stored)
-    return projection is not None and not _is_identity(projection)
+    is_identity = np.array_equal(stored.read(weight), np.eye(width))
+    return not is_identity or bool(stored.read(bias).any())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -197,10 +190,11 @@ def fill_model(
     rows = [row for row in every if row.head not in new_heads]
     names = {getattr(row, form) for row in rows}
     unused = [name for name in sorted(stored.shapes) if name not in names]
-    if not model.encoder.projection:
-        projection = _square_projection(model.config, stored)
-        if projection and _is_identity(projection):
-            unused = [n for n in unused if not n.startswith(_PROJECTION)]
+    if (
+        not model.encoder.projection
+        and needs_projection(model.config, stored) is False
+    ):
+        unused = [n for n in unused if not n.startswith(_PROJECTION)]
     unexpected = [
         name
         for name in unused
@@ -236,10 +230,18 @@ def assign_weights(
     missing, faults = set(), []
     for row in rows:
         name = getattr(row, stored.form)
-        if name in stored.shapes:
-            faults += _shape_faults(row, stored.shapes[name], stored.form)
-        else:
+        if name not in stored.shapes:
             missing.add(name or f"{row.variable.path} (no name there)")
+            continue
+        shape, needed = list(stored.shapes[name]), list(row.variable.shape)
+        if getattr(row, stored.form + "_transposed"):
+            needed.reverse()
+        if shape != needed:
+            swapped = " (its axes are swapped)" * (shape == needed[::-1])
+            faults.append(
+                f"{name} has shape {shape} and the model needs {needed}"
+                f"{swapped}"
+            )
     if unexpected:
         faults.insert(0, f"unexpected: {listed(unexpected)}")
     if missing:
@@ -259,21 +261,6 @@ def listed(names: Sequence[str], separator: str = ", ") -> str:
     shown = separator.join(names[:_MAX_LISTED])
     more = len(names) - _MAX_LISTED
     return f"{shown}{separator}and {more} more" if more > 0 else shown
-
-
-def _shape_faults(
-    row: NamedWeight, shape: tuple[int, ...], form: str
-) -> list[str]:
-    needed = tuple(row.variable.shape)
-    if getattr(row, form + "_transposed"):
-        needed = needed[::-1]
-    if tuple(shape) == needed:
-        return []
-    swapped = tuple(shape) == needed[::-1]
-    return [
-        f"{getattr(row, form)} has shape {list(shape)} and the model needs "
-        f"{list(needed)}{' (its axes are swapped)' * swapped}"
-    ]
 
 
 def _read(

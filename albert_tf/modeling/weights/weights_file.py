@@ -4,7 +4,6 @@ A file may come from anyone: its header is checked before its data are
 touched, and nothing in it is ever run or used as a path.
 """
 
-import dataclasses
 import errno
 import json
 import math
@@ -12,6 +11,7 @@ import os
 import shlex
 import stat
 import tempfile
+from typing import NamedTuple
 
 import numpy as np
 import safetensors
@@ -46,8 +46,7 @@ _RESAVE = (
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class _Tensor:
+class _Tensor(NamedTuple):
     """Type, shape and location of an array in a file."""
 
     dtype: str
@@ -129,52 +128,32 @@ def refuse_pickle(directory: str) -> None:
     names = files.listdir(directory) if files.isdir(directory) else []
     if "model.safetensors" in names:
         return
-    quoted = shlex.quote(str(directory))
-    if "model.safetensors.index.json" in names:
-        raise UserError(
-            f"{directory}: the weights are split into several safetensors "
-            "files, and one is read here. With torch and transformers, "
-            f"{_RESAVE.format('', quoted)} joins them."
-        )
     # By its name first: beside it there may be pickles that are no weights.
-    names.sort(key=lambda name: not name.startswith("pytorch_model"))
+    names.sort(key=lambda name: not name.startswith(("pytorch_model", "model")))
     for name in names:
-        path = os.path.join(directory, name)
-        if name.endswith((".bin", ".pt", ".pth", ".pkl")):
-            raise UserError(
-                f"{path} is a pickle, which can run any code when it is "
-                "read, so it is never opened here. If you trust it, "
-                f"{_RESAVE.format('', quoted)} in an environment with torch "
-                "and transformers writes the model.safetensors that is read."
+        if name == "model.safetensors.index.json":
+            fault = "lists several safetensors files, and one is read here"
+        elif name.endswith((".bin", ".pt", ".pth", ".pkl")):
+            fault = (
+                "is a pickle, which can run any code when it is read, so it is "
+                "never opened here"
             )
-        for ending, option in ((".h5", "from_tf"), (".msgpack", "from_flax")):
-            if name.endswith(ending):
-                raise UserError(
-                    f"{path} is not read here, only model.safetensors is. If "
-                    "you trust it, "
-                    f"{_RESAVE.format(f', {option}=True', quoted)} in an "
-                    "environment with transformers 4 writes that."
-                )
+        elif name.endswith((".h5", ".msgpack")):
+            fault = "is not read here, only model.safetensors is"
+        else:
+            continue
+        options = {".h5": ", from_tf=True", ".msgpack": ", from_flax=True"}
+        option = options.get(os.path.splitext(name)[1], "")
+        command = _RESAVE.format(option, shlex.quote(str(directory)))
+        raise UserError(
+            f"{os.path.join(directory, name)} {fault}. If you trust it, "
+            f"{command} in an environment with torch and transformers 4 writes "
+            "that."
+        )
 
 
 def _tensors(path: str) -> dict[str, _Tensor]:
-    """Returns where each array lies, by full name."""
-    header, length = _header(path)
-    header.pop("__metadata__", None)
-    require(bool(header), f"{path} holds no weights.")
-    bare = not any(name.startswith("albert.") for name in header)
-    return {
-        f"albert.{name}" if bare else name: _Tensor(
-            entry["dtype"],
-            tuple(entry["shape"]),
-            8 + length + entry["data_offsets"][0],
-        )
-        for name, entry in header.items()
-    }
-
-
-def _header(path: str) -> tuple[dict, int]:
-    """Returns the checked header of a safetensors file, and its bytes."""
+    """Returns where each array lies, by full name, after all checks of it."""
     if not files.isfile(path):
         # A pipe or a device could keep its reader waiting for ever.
         found = files.exists(path)
@@ -198,27 +177,30 @@ def _header(path: str) -> tuple[dict, int]:
             header = file.read(length)
         # Opening refuses deep nesting, and checks that types, shapes and
         # offsets agree with one another and with the size of the file. It
-        # takes names that are there twice.
-        if files.is_remote(path):
-            _check_offsets(header, size)
-        else:
-            with safetensors.safe_open(path, framework="np"):
+        # takes names that are there twice. A bucket's file it cannot open, so
+        # it is given one with no data in it.
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(length.to_bytes(8, "little") + header)
+            file.truncate(size)
+            file.flush()
+            with safetensors.safe_open(file.name, framework="np"):
                 pass
-        return json.loads(header, object_pairs_hook=_unique), length
+        entries = json.loads(header, object_pairs_hook=_unique)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}.") from None
     except (safetensors.SafetensorError, ValueError) as error:
         raise _unreadable(path, str(error)) from None
-
-
-def _check_offsets(header: bytes, size: int) -> None:
-    """Has safetensors check a file it cannot open: one with no data in it."""
-    with tempfile.NamedTemporaryFile() as file:
-        file.write(len(header).to_bytes(8, "little") + header)
-        file.truncate(size)
-        file.flush()
-        with safetensors.safe_open(file.name, framework="np"):
-            pass
+    entries.pop("__metadata__", None)
+    require(bool(entries), f"{path} holds no weights.")
+    bare = not any(name.startswith("albert.") for name in entries)
+    return {
+        f"albert.{name}" if bare else name: _Tensor(
+            entry["dtype"],
+            tuple(entry["shape"]),
+            8 + length + entry["data_offsets"][0],
+        )
+        for name, entry in entries.items()
+    }
 
 
 def _unique(pairs: list) -> dict:

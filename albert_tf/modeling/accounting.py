@@ -68,9 +68,8 @@ def forward_terms(
         num_applications: applications of blocks; default: the architecture's.
 
     Returns:
-        `projection`, `query`, `key_value`, `attention` (the products of
-        queries and keys, and of weights and values), `attention_output`,
-        `feed_forward`, `pooler`, `masked_lm` and `sentence_order`.
+        By part; `attention` are the products of queries and keys, and of
+        weights and values.
     """
     hidden, embedding = config.hidden_size, config.embedding_size
     blocks = num_applications
@@ -184,14 +183,8 @@ def parameter_count(
 ) -> ParameterCount:
     """Returns the exact number of weights of a model, part by part.
 
-    Args:
-        config: the architecture.
-        heads: keys of `head_weights` that sit on the encoder.
-        num_labels: of the heads that classify.
-        pooler: whether the encoder has one.
-
     Raises:
-        UserError: for an unknown head.
+        UserError: for a head that is no key of `head_weights`.
     """
     known = head_weights(config, num_labels)
     embedding, hidden = config.embedding_size, config.hidden_size

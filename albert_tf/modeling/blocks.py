@@ -13,7 +13,6 @@ from keras import ops
 from albert_tf.config import ModelConfig
 from albert_tf.modeling.dropout import (
     ExampleDropout,
-    drawn_keys,
     dropped,
     fold_in,
 )
@@ -93,13 +92,8 @@ class _BlockPart(ConfiguredLayer):
     ) -> Tensor:
         """Returns `[batch, n, H]`: dropout, residual connection, normalisation.
 
-        Args:
-            output: `[batch * n, H]`, of `_output`.
-            hidden: `[batch, n, H]`, the residual.
-            dropout: of the output.
-            keys: `[batch]` or None.
-            rows: the positions of `hidden`, `[batch, n]`, or None for all.
-            training: whether dropout is on.
+        `output` is that of `_output`; `rows` are the positions of `hidden`,
+        `[batch, n]`, or None for all.
         """
         norm = self.layer_norm
         output = ops.reshape(output, ops.shape(hidden))
@@ -166,14 +160,8 @@ class SelfAttention(_BlockPart):
     ) -> tuple[Tensor, Tensor]:
         """Returns the context `[batch * count, H]` and attention weights.
 
-        Args:
-            query: `[batch * count, H]`.
-            key: `[batch * length, H]`.
-            value: the same.
-            count: queries per sequence.
-            length: keys per sequence.
-            mask_logits: as for `call`.
-            dropout: of the attention weights.
+        `count` and `length` are the queries and the keys of a sequence;
+        `dropout` is that of the attention weights.
         """
         width = self.config.hidden_size
         query = self._split_heads(query, count, (0, 2, 1, 3))
@@ -221,14 +209,9 @@ class SelfAttention(_BlockPart):
             read_positions: `[batch, n]`, the positions to compute instead of
                 all; then the result has n positions, and the weights n rows.
             recompute: whether the gradient computes queries, keys, values,
-                weights and context again; not where Keras has quantized a
-                layer.
+                weights and context again, with the masks of `dropout_keys`;
+                not where Keras has quantized a layer.
         """
-        if recompute and training and dropout_keys is None:
-            # Both computations must see the same masks.
-            generator = self.probs_dropout.seed_generator
-            if generator:
-                dropout_keys = drawn_keys(ops.shape(hidden)[0], generator)
         keys = [fold_in(dropout_keys, site) for site in range(2)]
         width = self.config.hidden_size
         length = ops.shape(hidden)[1]
@@ -338,11 +321,7 @@ class FeedForward(_BlockPart):
     ) -> Tensor:
         """Returns `[batch, seq, H]` for hidden `[batch, seq, H]`.
 
-        Args:
-            hidden: `[batch, seq, H]`.
-            dropout_keys: `[batch]` or None (see ExampleDropout).
-            training: whether dropout is on.
-            positions: of `hidden`, `[batch, n]`, if it has not all.
+        `positions` `[batch, n]` are those of `hidden`, if it has not all.
         """
         flat = ops.reshape(hidden, (-1, self.config.hidden_size))
         parts = (self.intermediate, self.output_dense)
@@ -359,7 +338,6 @@ class FeedForward(_BlockPart):
         )
 
 
-@serializable
 class TransformerBlock(keras.layers.Layer):
     """Self-attention, then feed-forward; both may be shared with others."""
 
@@ -413,21 +391,3 @@ class TransformerBlock(keras.layers.Layer):
             positions=read_positions,
         )
         return (hidden, probs) if output_attentions else hidden
-
-    def get_config(self) -> dict:
-        """Returns the constructor's arguments."""
-        return {
-            **super().get_config(),
-            "attention": keras.saving.serialize_keras_object(self.attention),
-            "feed_forward": keras.saving.serialize_keras_object(
-                self.feed_forward
-            ),
-        }
-
-    @classmethod
-    def from_config(cls, config: dict) -> "TransformerBlock":
-        """Returns the block that `get_config` described."""
-        config = dict(config)
-        for part in ("attention", "feed_forward"):
-            config[part] = keras.saving.deserialize_keras_object(config[part])
-        return cls(**config)

@@ -43,10 +43,7 @@ def fold_in(keys: Tensor | None, number: int) -> Tensor | None:
 def example_keys(seed: int, step: Tensor, example_numbers: Tensor) -> Tensor:
     """Returns the keys [batch] uint32 of a step's examples.
 
-    Args:
-        seed: the run's seed.
-        step: scalar, the global step.
-        example_numbers: `[batch]`, positions within the global batch.
+    `example_numbers` `[batch]` are positions within the global batch.
     """
     step_key = _avalanche(
         ops.add(_avalanche(_uint32(seed)), ops.cast(step, "uint32"))
@@ -115,11 +112,7 @@ class ExampleDropout(keras.layers.Layer):
     ) -> Tensor:
         """Returns `inputs`, in training with elements set to 0.
 
-        Args:
-            inputs: `[batch, ..., width]`.
-            keys: `[batch]` uint32 or None.
-            training: whether anything is dropped.
-            rows: row numbers of the inputs, if not all (see `dropped`).
+        Arguments as those of `dropped`.
         """
         if not training or not self.rate:
             return inputs

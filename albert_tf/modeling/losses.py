@@ -1,7 +1,8 @@
 """Losses as (weighted sum, weight) pairs.
 
 A trainer adds both over replicas and micro-batches and divides once, so that
-the same examples give the same loss however they were spread.
+the same examples give the same loss however they were spread. Labels and
+float32 weights are `[...]`; without weights all count 1.
 """
 
 import math
@@ -62,7 +63,6 @@ def _likelihood_gradient(
 
 
 def _weighted(losses: Tensor, weights: Tensor | None) -> Pair:
-    """Returns the pair for losses `[...]`; without weights all count 1."""
     if weights is None:
         return ops.sum(losses), ops.sum(ops.ones_like(losses))
     weights = spread_weights(weights, losses)
@@ -95,11 +95,8 @@ def weighted_cross_entropy(
 ) -> Pair:
     """Returns (sum of weight * -log p(label), sum of weights), scalars.
 
-    Args:
-        logits: `[..., classes]`.
-        labels: `[...]` integers.
-        weights: `[...]` float32; 0 for padding, whose labels may be anything
-            (-100). None: all 1.
+    `logits` are `[..., classes]`. A label of weight 0, such as padding's, may
+    be anything (-100).
     """
     labels = _row(ops.cast(labels, "int32"), logits[..., 0])
     if weights is not None:
@@ -111,13 +108,7 @@ def weighted_cross_entropy(
 def weighted_squared_error(
     predictions: Tensor, labels: Tensor, weights: Tensor | None
 ) -> Pair:
-    """Returns (sum of weight * squared error, sum of weights), scalars.
-
-    Args:
-        predictions: `[...]`.
-        labels: `[...]` numbers.
-        weights: `[...]` float32. None: all 1.
-    """
+    """Returns (sum of weight * squared error, sum of weights), scalars."""
     labels = _row(ops.cast(labels, "float32"), predictions)
     error = ops.cast(predictions, "float32") - labels
     return _weighted(ops.square(error), weights)
@@ -128,10 +119,7 @@ def weighted_binary_cross_entropy(
 ) -> Pair:
     """Returns (sum of weight * -log p(label), sum of weights), scalars.
 
-    Args:
-        logits: `[...]`, of label 1.
-        labels: `[...]`, 0 or 1.
-        weights: `[...]` float32. None: all 1.
+    `logits` `[...]` are those of label 1; labels are 0 or 1.
     """
     logits = ops.cast(logits, "float32")
     labels = _row(ops.cast(labels, "float32"), logits)
@@ -141,8 +129,5 @@ def weighted_binary_cross_entropy(
 
 def weighted_correct(logits: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
     """Returns the weight of the positions whose best class is the label."""
-    hits = ops.equal(
-        argmax(logits),
-        ops.cast(labels, "int32"),
-    )
+    hits = ops.equal(argmax(logits), ops.cast(labels, "int32"))
     return ops.sum(ops.cast(hits, "float32") * weights)

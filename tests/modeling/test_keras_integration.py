@@ -20,7 +20,6 @@ from albert_tf.config import UserError, override
 from albert_tf.modeling.blocks import (
     FeedForward,
     SelfAttention,
-    TransformerBlock,
 )
 from albert_tf.modeling.dropout import ExampleDropout
 from albert_tf.modeling.encoder import AlbertEncoder
@@ -55,9 +54,6 @@ LAYERS = {
     "embeddings": functools.partial(Embeddings, CONFIG),
     "attention": functools.partial(SelfAttention, CONFIG),
     "feed_forward": functools.partial(FeedForward, CONFIG),
-    "block": lambda **kw: TransformerBlock(
-        SelfAttention(CONFIG, **kw), FeedForward(CONFIG, **kw), **kw
-    ),
     "encoder": functools.partial(AlbertEncoder, SHARED, remat="selective"),
     "encoder without pooler": functools.partial(
         AlbertEncoder, CONFIG, pooler=False
@@ -91,22 +87,6 @@ def test_a_layers_configuration_makes_it_again(name):
     assert shapes[0] == shapes[1]
     for part in again._flatten_layers():
         assert part.compute_dtype == "bfloat16", part
-
-
-def test_a_block_alone(tmp_path):
-    block = LAYERS["block"]()
-    hidden = np.random.default_rng(0).normal(size=(2, 5, 8))
-    mask = np.zeros((2, 1, 1, 5), "float32")
-    inputs = [keras.Input(hidden.shape[1:]), keras.Input(mask.shape[1:])]
-    model = keras.Model(inputs, block(*inputs))
-    model.save(tmp_path / "block.keras")
-    again = keras.saving.load_model(tmp_path / "block.keras").layers[-1]
-    assert type(again) is TransformerBlock
-    assert len(again.weights) == len(block.weights) == 16
-    np.testing.assert_array_equal(block(hidden, mask), again(hidden, mask))
-    np.testing.assert_array_equal(
-        again(hidden, mask, output_attentions=True)[0], block(hidden, mask)
-    )
 
 
 @pytest.mark.parametrize(

@@ -180,45 +180,6 @@ def test_only_training_is_recomputed(remat, monkeypatch):
     assert config["remat"] == again.encoder.remat == remat
 
 
-def test_a_block_alone_draws_its_masks_once():
-    config = override(SMALL, DROPOUT)
-    block = randomise(AlbertModel(config)).encoder.blocks[0]
-    hidden = tf.random.stateless_normal([3, 7, config.hidden_size], [1, 2])
-    mask_logits = tf.zeros([3, 1, 1, 7])
-    generators = [
-        part.seed_generator
-        for part in (
-            block.attention.probs_dropout,
-            block.attention.output_dropout,
-            block.feed_forward.dropout,
-        )
-    ]
-
-    def loss(hidden, mask_logits):
-        for generator in generators:
-            generator.state.assign([5, 3])
-        outputs = block(hidden, mask_logits, training=True, recompute=True)
-        return tf.reduce_sum(outputs[..., :3] ** 2)
-
-    arguments = [tf.Variable(hidden), tf.Variable(mask_logits)]
-    with tf.GradientTape() as tape:
-        value = loss(*arguments)
-    gradients = tape.gradient(value, arguments)
-    for argument, gradient in zip(arguments, gradients, strict=True):
-        # Along one direction, by differences.
-        along = tf.random.stateless_normal(argument.shape, [3, 4])
-        moved = []
-        for sign in (1, -1):
-            shifted = [
-                x + sign * 1e-3 * along if x is argument else x
-                for x in arguments
-            ]
-            moved.append(float(loss(*shifted)))
-        assert float(tf.reduce_sum(gradient * along)) == pytest.approx(
-            (moved[0] - moved[1]) / 2e-3, rel=0.02, abs=0.02
-        )
-
-
 @pytest.mark.slow
 def test_replicas_that_recompute_make_the_same_step():
     changes = DROPOUT | {"num_hidden_layers": 2}

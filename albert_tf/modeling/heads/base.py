@@ -113,10 +113,7 @@ class Head(ConfiguredLayer):
     ) -> dict[str, Pair]:
         """Returns (weighted sum, weight) by output, times the factors.
 
-        Args:
-            outputs: of the head.
-            labels: by output.
-            weights: by output; 1 where absent.
+        Labels and weights are given by output; weights are 1 where absent.
         """
         pairs = {}
         for label in cls.labels:
@@ -137,10 +134,7 @@ class Head(ConfiguredLayer):
         pairs = list(cls.losses(outputs, labels, weights).values())
         if not pairs:
             return None
-        total, weight = pairs[0]
-        for other, _ in pairs[1:]:
-            total = total + other
-        return total, weight
+        return sum(total for total, _ in pairs), pairs[0][1]
 
     @classmethod
     def takes_labels(cls) -> bool:

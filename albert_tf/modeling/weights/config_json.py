@@ -87,11 +87,8 @@ def to_json(
 ) -> dict:
     """Returns a `config.json` that transformers and this project read.
 
-    Args:
-        description: of the model.
-        file_groups: layer groups in the weight file.
-        special_ids: pad_token_id, bos_token_id and eos_token_id.
-        own_settings: whether to add the settings that transformers lacks.
+    `file_groups` are the layer groups in the weight file; `own_settings` adds
+    the settings that transformers lacks.
     """
     config, kind = description.config, description.kind
     head = _model_heads().get(kind)
@@ -232,12 +229,7 @@ def _config_from_json(values: dict, own: dict, path: str) -> ModelConfig:
 
 
 def require_architecture(values: Mapping, path: str) -> None:
-    """Raises UserError where a configuration lacks a part of the architecture.
-
-    Args:
-        values: the configuration, of any owner.
-        path: where it was read.
-    """
+    """Raises UserError where a configuration read from `path` lacks a part."""
     absent = [name for name in _ARCHITECTURE if name not in values]
     require(
         not absent,

@@ -36,10 +36,7 @@ def describe(
 ) -> ModelDescription:
     """Returns the contents of a model's config.json.
 
-    Args:
-        model: of a class of `models.models`.
-        max_seq_length: longest text it was trained on; by default what it
-            can read.
+    `max_seq_length` is that of training; by default what the model can read.
     """
     return ModelDescription(
         kind=type(model).__name__,

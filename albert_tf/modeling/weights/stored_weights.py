@@ -57,11 +57,7 @@ def heads_in(stored: StoredWeights, declared: Iterable[str] = ()) -> set[str]:
     """Returns the heads that a file has weights of.
 
     Of heads that share names, as classification and regression do, only the
-    declared ones.
-
-    Args:
-        stored: the file.
-        declared: the heads of the class that is named beside it.
+    declared ones: those of the class that is named beside the file.
     """
     column = {"google": 1, "huggingface": 2}[stored.form]
     # The beginnings of the names of each head's weights.

@@ -355,17 +355,16 @@ def test_weights_that_differ_are_named():
 
 
 @pytest.mark.parametrize(
-    ("other", "merge", "message"),
+    ("kind", "heads", "merge", "message"),
     [
-        (AlbertModel, "equal", "AlbertForPretraining and AlbertModel are diff"),
-        (AlbertForPretraining, "sum", "merge='sum' is not one of equal, mean"),
+        (AlbertModel, 2, "equal", "AlbertForPretraining and AlbertModel are d"),
+        (AlbertForPretraining, 2, "sum", "merge='sum' is not one of equal, m"),
+        # Though the shapes fit.
+        (AlbertForPretraining, 4, "equal", "num_attention_heads=4 .* model, 2"),
     ],
 )
-def test_other_classes_and_merges_are_refused(other, merge, message):
+def test_other_classes_merges_and_heads_are_refused(
+    kind, heads, merge, message
+):
     with pytest.raises(UserError, match=message):
-        convert_weights(built(), built(other), merge)
-
-
-def test_other_heads_are_refused_though_the_shapes_fit():
-    with pytest.raises(UserError, match="num_attention_heads=4 .* model, 2"):
-        convert_weights(built(), built(num_attention_heads=4))
+        convert_weights(built(), built(kind, num_attention_heads=heads), merge)

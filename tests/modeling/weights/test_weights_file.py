@@ -137,16 +137,6 @@ def test_a_bare_encoder_gets_its_prefix(tmp_path):
     assert weights.read("albert.pooler.weight").tolist() == [[1, 2]]
 
 
-def test_position_numbers_are_dropped(tmp_path):
-    path = written(
-        tmp_path,
-        albert__embeddings__position_ids=np.arange(4)[None],
-        predictions__bias=np.float32([1]),
-        albert__x=np.float32([1]),
-    )
-    assert set(open_weights(path).shapes) == {"albert.x", "predictions.bias"}
-
-
 def test_tied_weights_are_compared_and_dropped(tmp_path):
     words = np.float32([[1, np.nan], [0, 3]])
     bias = np.float32([4, 5])

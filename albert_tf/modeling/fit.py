@@ -150,11 +150,10 @@ class FittableModel(keras.Model):
         self, x: dict, y: object, y_pred: dict, sample_weight: object = None
     ) -> dict:
         """Returns the metrics of `compile`, for Keras' `fit`."""
+        compared = y, y_pred, sample_weight
         if self._compile_metrics is not None:
-            y, y_pred, sample_weight = self._for_keras(
-                x, y, y_pred, sample_weight
-            )
-        return super().compute_metrics(x, y, y_pred, sample_weight)
+            compared = self._for_keras(x, *compared)
+        return super().compute_metrics(x, *compared)
 
     def _for_keras(
         self, x: dict, y: object, y_pred: dict, sample_weight: object
@@ -184,13 +183,12 @@ class FittableModel(keras.Model):
                     labels[output] = ops.expand_dims(labels[output], -1)
         if not weights:
             return labels, predicted, None
-        spread = dict.fromkeys(labels)
-        for output in weights.keys() & labels.keys():
-            # Keras' losses have a value for each vector of the output.
-            spread[output] = spread_weights(
-                weights[output], predicted[output][..., 0]
-            )
-        return labels, predicted, spread
+        # Keras' losses have a value for each vector of the output.
+        spread = {
+            output: spread_weights(weights[output], predicted[output][..., 0])
+            for output in weights.keys() & labels.keys()
+        }
+        return labels, predicted, dict.fromkeys(labels) | spread
 
     def _labels(
         self, x: dict, y: object, sample_weight: object
@@ -224,10 +222,9 @@ class FittableModel(keras.Model):
                 f"name: {names}",
             )
             labels[next(iter(labelled))] = y
-        given = {}
         if isinstance(sample_weight, Mapping):
             given = self._by_output(sample_weight, "sample_weight")
-        elif sample_weight is not None:
+        else:
             given = dict.fromkeys(labels, sample_weight)
         for output, value in given.items():
             if value is None:

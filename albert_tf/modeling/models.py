@@ -62,8 +62,7 @@ class AlbertModel(FittableModel):
             labels: their names, by default LABEL_0, LABEL_1 and so on.
             pooler: whether the encoder has a pooled output; needed by the
                 heads that read it.
-            remat: activation checkpointing: "none", "selective" or "full",
-                see AlbertEncoder.
+            remat: activation checkpointing, see AlbertEncoder.
             head_options: other arguments of the heads (`start_n_top`).
             name: the model's name.
             **kwargs: as any Keras model's; `dtype` for mixed precision.
@@ -128,14 +127,10 @@ class AlbertModel(FittableModel):
         known.discard("num_labels")
         for name, value in options.items():
             require(
-                name in known,
-                f"{type(self).__name__} has no head option {name!r}; it has "
-                f"{', '.join(sorted(known)) or 'none'}.",
-            )
-            require(
-                type(value) is int and value > 0,
-                f"The head option {name}={value!r} must be a whole number from "
-                "1.",
+                name in known and type(value) is int and value > 0,
+                f"The head option {name}={value!r} of {type(self).__name__} "
+                f"must be one of {', '.join(sorted(known)) or 'none'}, a whole "
+                "number from 1.",
             )
         return dict(options)
 
@@ -228,8 +223,8 @@ class AlbertModel(FittableModel):
                 the choices of an example, whose number must then be known,
                 are dropped differently.
             training: whether dropout is on.
-            output_hidden_states: see AlbertEncoder.
-            output_attentions: see AlbertEncoder.
+            output_hidden_states: see AlbertEncoder, as the next.
+            output_attentions: whether to return every layer's attention.
             heads_only: whether to return the heads' outputs alone. They are
                 the same, but the last block computes only the positions
                 that heads read: less work where none reads all.
@@ -284,9 +279,16 @@ class AlbertModel(FittableModel):
         )
         encoded = {
             **outputs,
-            **_states_read(outputs, positions),
             "word_embeddings": self.encoder.embeddings.word_embeddings,
         }
+        start = 0
+        for name, at in positions.items():
+            if read_positions is None:
+                encoded[name] = states_at(outputs["sequence_output"], at)
+            else:
+                end = start + ops.shape(at)[1]
+                encoded[name] = outputs["read_output"][:, start:end]
+                start = end
         given = {} if heads_only else outputs
         for head in self.heads.values():
             given.update(
@@ -430,21 +432,6 @@ class AlbertModel(FittableModel):
             directory, last=pretrained.CONFIG_FILE
         ) as local:
             pretrained.write_model_files(local, self, pretrained.describe(self))
-
-
-def _states_read(
-    outputs: dict[str, Tensor], positions: dict[str, Tensor]
-) -> dict[str, Tensor]:
-    """Returns the states `[batch, n, H]` at the positions, by feature."""
-    if "sequence_output" in outputs:
-        hidden = outputs["sequence_output"]
-        return {name: states_at(hidden, at) for name, at in positions.items()}
-    found, start = {}, 0
-    for name, at in positions.items():
-        end = start + ops.shape(at)[1]
-        found[name] = outputs["read_output"][:, start:end]
-        start = end
-    return found
 
 
 @functools.cache

@@ -10,32 +10,22 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from numpy_albert import randomise
-from test_heads import CONFIG, LABELS, batch_of
+from test_heads import CONFIG, LABELS, batch_of, cross_entropy
 
 from albert_tf.config import UserError, override
+from albert_tf.modeling.heads import HEADS
 from albert_tf.modeling.models import AlbertModel, models
 from albert_tf.optim.optimizers import Lamb
 
 # By output: its label, and the loss's factor in the sum of the heads' losses.
 LABELLED = {
-    "AlbertForPretraining": {
-        "masked_lm_logits": ("masked_lm_ids", 1.0),
-        "sentence_order_logits": ("sentence_order_labels", 1.0),
-    },
-    "AlbertForMaskedLM": {"masked_lm_logits": ("masked_lm_ids", 1.0)},
-    "AlbertForClassification": {"logits": ("label_ids", 1.0)},
-    "AlbertForRegression": {"predictions": ("label_ids", 1.0)},
-    "AlbertForMultipleChoice": {"logits": ("label_ids", 1.0)},
-    "AlbertForTokenClassification": {"logits": ("label_ids", 1.0)},
-    "AlbertForQuestionAnswering": {
-        "end_logits": ("end_positions", 0.5),
-        "start_logits": ("start_positions", 0.5),
-    },
-    "AlbertForAnswerableQuestions": {
-        "end_logits": ("end_positions", 0.5),
-        "start_logits": ("start_positions", 0.5),
-        "unanswerable_logits": ("is_impossible", 0.5),
-    },
+    name: {
+        label.output: (label.name, label.factor)
+        for head in kind.head_names
+        for label in HEADS[head].labels
+    }
+    for name, kind in models().items()
+    if any(HEADS[head].labels for head in kind.head_names)
 }
 ONE_LABEL = [name for name, outputs in LABELLED.items() if len(outputs) == 1]
 ROWS = 6
@@ -85,10 +75,7 @@ def losses(output, predicted, labels):
         return np.square(predicted - labels)
     if output == "unanswerable_logits":
         return np.logaddexp(0, predicted) - predicted * labels
-    predicted = predicted - predicted.max(-1, keepdims=True)
-    log_sums = np.log(np.exp(predicted).sum(-1))
-    chosen = np.take_along_axis(predicted, labels[..., None], -1)[..., 0]
-    return log_sums - chosen
+    return cross_entropy(predicted, labels)
 
 
 def metric_of(output):

@@ -513,17 +513,17 @@ def test_a_text_of_padding_alone_has_a_finite_embedding():
         (
             "AlbertForAnswerableQuestions",
             {"head_options": {"n_top": 3}},
-            "no head option 'n_top'.*end_n_top",
+            "n_top=3 of Albert.* one of end_n_top",
         ),
         (
             "AlbertForAnswerableQuestions",
             {"head_options": {"start_n_top": 0}},
-            "start_n_top=0 must be a whole",
+            "start_n_top=0 of .* a whole number from 1",
         ),
         (
             "AlbertForMultipleChoice",
             {"head_options": {"num_labels": 2}},
-            "has no head option 'num_labels'",
+            "num_labels=2 of .* one of none",
         ),
         (
             "AlbertForAnswerableQuestions",

@@ -214,19 +214,6 @@ def test_groups_of_files_hold_the_right_layers(
         assert layers == [f"{part}_{n}" if n else part for n in expected]
 
 
-@pytest.mark.parametrize("form", ["google", "huggingface"])
-@pytest.mark.parametrize("sharing", SHARING)
-def test_weights_travel_in_either_form(form, sharing):
-    config = override(SMALL, {"sharing": sharing})
-    one = randomise(AlbertForPretraining(config), 1)
-    two = randomise(AlbertForPretraining(config), 2)
-    assign_weights(named_weights(two), stored(written(one, form), form))
-    for a, b in zip(
-        one.trainable_variables, two.trainable_variables, strict=True
-    ):
-        np.testing.assert_array_equal(a, b)
-
-
 def test_files_may_hold_more_and_other_precisions():
     model = AlbertForPretraining(SMALL)
     values = written(randomise(AlbertForPretraining(SMALL), 1), "google")

@@ -332,7 +332,7 @@ def settings(**changes):
         (settings(), {"head_options": [3]}, "head_options=.* an object of"),
         (settings(), {"head_options": {"start_n_top": 0}}, "whole numbers"),
         (settings(), {"head_options": {"end_n_top": 10**9}}, "to 1000"),
-        (settings(), {"head_options": {"depth": 3}}, "head option 'depth'"),
+        (settings(), {"head_options": {"depth": 3}}, "head option depth=3"),
         (settings(albert_tf=[]), {}, "albert_tf=.* is not an object"),
         (settings(id2label={"1": "a"}), {}, ""),
     ],

@@ -33,7 +33,7 @@ def checked_features(
         features: by name.
         config: of the model.
         needed: features of the heads beside the encoder's inputs.
-        known: the names of labels and weights, which may be among them.
+        known: names of labels and weights, which may be among them.
         in_graph: whether a graph asserts the range of its values too.
 
     Raises:
@@ -129,13 +129,8 @@ def in_range(
 ) -> Tensor:
     """Returns the values, after a check that they are from 0 to `limit` - 1.
 
-    Args:
-        name: of the values.
-        values: an array or a tensor of any shape.
-        limit: above all values.
-        limit_name: for messages.
-        counted: in the values' shape, False where a value is not checked.
-        in_graph: whether a graph asserts it too.
+    `counted` has the values' shape, and False where one is not checked;
+    `in_graph` is whether a graph asserts it too.
 
     Raises:
         UserError: naming a value that is out of range, where values are

@@ -27,8 +27,6 @@ CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 # A file may lack weights, but not most of them.
 _MAX_RATIO = 10
-# Each part of a block, a dense layer or normalisation, has two.
-_ARRAYS_OF_A_BLOCK = 2 * len(BLOCK)
 
 
 def describe(
@@ -84,18 +82,15 @@ def check_size(config: ModelConfig, stored: StoredWeights, path: str) -> None:
     """
     held = sum(math.prod(shape) for shape in stored.shapes.values())
     needed = parameter_count(config).encoder
-    require(
-        needed <= _MAX_RATIO * held,
-        f"{path} describes an encoder of {needed:,} weights and "
-        f"{stored.source} holds {held:,}; they do not belong together.",
-    )
+    # Each part of a block, a dense layer or normalisation, has two arrays.
     blocks = file_groups(config, stored.form) * config.inner_group_num
-    arrays = blocks * _ARRAYS_OF_A_BLOCK
+    arrays = blocks * 2 * len(BLOCK)
     require(
-        arrays <= _MAX_RATIO * len(stored.shapes),
-        f"{path} describes {blocks} blocks of {_ARRAYS_OF_A_BLOCK} arrays each "
-        f"and {stored.source} holds {len(stored.shapes)} arrays; they do not "
-        "belong together.",
+        needed <= _MAX_RATIO * held
+        and arrays <= _MAX_RATIO * len(stored.shapes),
+        f"{path} describes an encoder of {needed:,} weights, with {arrays} "
+        f"arrays in its blocks, and {stored.source} holds {held:,} in "
+        f"{len(stored.shapes)} arrays; they do not belong together.",
     )
 
 

@@ -242,30 +242,8 @@ def assign_weights(
         faults.insert(0, f"unexpected: {listed(unexpected)}")
     if missing:
         faults.insert(0, f"missing: {listed(sorted(missing))}")
-    if not faults:
-        values, faults = _read(rows, stored)
-    require(
-        not faults,
-        f"{stored.source} does not fit the model: {listed(faults, '; ')}.",
-    )
-    for variable, value in values:
-        variable.assign(value)
-
-
-def listed(names: Sequence[str], separator: str = ", ") -> str:
-    """Returns names for a message; of very many the first ones."""
-    shown = separator.join(names[:_MAX_LISTED])
-    more = len(names) - _MAX_LISTED
-    return f"{shown}{separator}and {more} more" if more > 0 else shown
-
-
-def _read(
-    rows: list[NamedWeight], stored: StoredWeights
-) -> tuple[list[tuple[keras.Variable, np.ndarray]], list[str]]:
-    """Returns the values of the variables, in our layout, and the faults."""
-    faults: list[str] = []
     found: dict[int, tuple[keras.Variable, np.ndarray, str]] = {}
-    for row in rows:
+    for row in () if faults else rows:
         name = getattr(row, stored.form)
         value = np.asarray(stored.read(name), np.float32)
         value = row.laid_out(value, stored.form)
@@ -276,4 +254,16 @@ def _read(
             faults.append(f"{name} holds NaN or infinity")
         elif not np.array_equal(first, value):
             faults.append(f"{name} should equal {other}: they share a weight")
-    return [(variable, value) for variable, value, _ in found.values()], faults
+    require(
+        not faults,
+        f"{stored.source} does not fit the model: {listed(faults, '; ')}.",
+    )
+    for variable, value, _ in found.values():
+        variable.assign(value)
+
+
+def listed(names: Sequence[str], separator: str = ", ") -> str:
+    """Returns names for a message; of very many the first ones."""
+    shown = separator.join(names[:_MAX_LISTED])
+    more = len(names) - _MAX_LISTED
+    return f"{shown}{separator}and {more} more" if more > 0 else shown

@@ -330,8 +330,7 @@ def settings(**changes):
         (settings(), {"max_seq_length": 17}, "max_seq_length=17 must be"),
         (settings(), {"pooler": "yes"}, "pooler='yes' is not true or false"),
         (settings(), {"head_options": [3]}, "head_options=.* an object of"),
-        (settings(), {"head_options": {"start_n_top": 0}}, "whole numbers"),
-        (settings(), {"head_options": {"end_n_top": 10**9}}, "to 1000"),
+        (settings(), {"head_options": {"start_n_top": 0}}, "a whole number"),
         (settings(), {"head_options": {"depth": 3}}, "head option depth=3"),
         (settings(albert_tf=[]), {}, "albert_tf=.* is not an object"),
         (settings(id2label={"1": "a"}), {}, ""),
@@ -380,8 +379,8 @@ def test_more_blocks_than_the_file_could_hold(changes, blocks):
     check_size(config, described(config, least), "c.json")
     with pytest.raises(
         UserError,
-        match=f"^c.json describes {blocks} blocks of 16 arrays each and the "
-        f"file holds {least - 1} arrays; they do not belong together",
+        match=f"^c.json .* with {16 * blocks} arrays in its blocks, and the "
+        f"file holds .* in {least - 1} arrays; they do not belong together",
     ):
         check_size(config, described(config, least - 1), "c.json")
 

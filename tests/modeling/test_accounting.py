@@ -96,20 +96,13 @@ def traced_flops(graph):
     return total
 
 
-def features():
-    shape = (BATCH, LENGTH)
-    return {
-        "input_ids": tf.zeros(shape, tf.int32),
-        "input_mask": tf.ones(shape, tf.int32),
-        "segment_ids": tf.zeros(shape, tf.int32),
-        "masked_lm_positions": tf.zeros((BATCH, PREDICTIONS), tf.int32),
-    }
-
-
 def traced_forward(call):
-    return traced_flops(
-        tf.function(call).get_concrete_function(features()).graph
+    ids = tf.TensorSpec((BATCH, LENGTH), tf.int32)
+    features = dict.fromkeys(("input_ids", "input_mask", "segment_ids"), ids)
+    features["masked_lm_positions"] = tf.TensorSpec(
+        (BATCH, PREDICTIONS), tf.int32
     )
+    return traced_flops(tf.function(call).get_concrete_function(features).graph)
 
 
 def traced_training(model, **options):

@@ -255,19 +255,8 @@ def test_fit_lowers_the_loss_of_two_heads():
     batch = batch_of("AlbertForPretraining", batch=6)
     history = model.fit(batch, batch_size=6, epochs=4, verbose=0).history
     assert history["loss"][-1] < history["loss"][0]
-    outputs = model(batch)
-    expected = sum(
-        value / weight
-        for value, weight in (
-            head.loss(outputs, batch) for head in model.heads.values()
-        )
-    )
-    found = model.evaluate(batch, batch_size=6, verbose=0)
-    assert found == pytest.approx(float(expected), rel=1e-5)
     predicted = model.predict(batch, batch_size=6, verbose=0)
-    assert_equal(
-        predicted, {name: np.asarray(v) for name, v in outputs.items()}
-    )
+    assert_equal(model(batch), predicted)
 
 
 def test_a_model_without_loss_or_labels_is_refused():
@@ -291,11 +280,6 @@ def test_fit_on_several_devices_is_refused():
     with strategy.scope():
         model = models()["AlbertForClassification"](SMALL, 2)
         model.compile(optimizer="sgd")
-    ids = np.ones((4, 4), "int32")
-    features = {
-        "input_ids": ids,
-        "input_mask": ids,
-        "segment_ids": np.zeros_like(ids),
-    }
+    features = {"input_ids": np.ones((4, 4), "int32")}
     with pytest.raises(UserError, match="trains on one device"):
         model.fit(features, np.array([0, 1, 0, 1]), batch_size=4, verbose=0)

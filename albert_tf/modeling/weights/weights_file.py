@@ -4,6 +4,7 @@ A file may come from anyone: its header is checked before its data are
 touched, and nothing in it is ever run or used as a path.
 """
 
+import contextlib
 import errno
 import json
 import math
@@ -177,14 +178,17 @@ def _tensors(path: str) -> dict[str, _Tensor]:
             header = file.read(length)
         # Opening refuses deep nesting, and checks that types, shapes and
         # offsets agree with one another and with the size of the file. It
-        # takes names that are there twice. A bucket's file it cannot open, so
-        # it is given one with no data in it.
-        with tempfile.NamedTemporaryFile() as file:
-            file.write(length.to_bytes(8, "little") + header)
-            file.truncate(size)
-            file.flush()
-            with safetensors.safe_open(file.name, framework="np"):
-                pass
+        # takes names that are there twice.
+        with contextlib.ExitStack() as stack:
+            near = path
+            if files.is_remote(path):
+                # It is given a file on disk, with no data in it.
+                file = stack.enter_context(tempfile.NamedTemporaryFile())
+                file.write(length.to_bytes(8, "little") + header)
+                file.truncate(size)
+                file.flush()
+                near = file.name
+            stack.enter_context(safetensors.safe_open(near, framework="np"))
         entries = json.loads(header, object_pairs_hook=_unique)
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}.") from None

@@ -329,7 +329,7 @@ def settings(**changes):
         (settings(), {"num_hidden_groups": "1"}, "num_hidden_groups='1'"),
         (settings(), {"max_seq_length": 17}, "max_seq_length=17 must be"),
         (settings(), {"pooler": "yes"}, "pooler='yes' is not true or false"),
-        (settings(), {"head_options": [3]}, "head_options=.* an object of"),
+        (settings(), {"head_options": [3]}, "head_options=.* an object"),
         (settings(), {"head_options": {"start_n_top": 0}}, "a whole number"),
         (settings(), {"head_options": {"depth": 3}}, "head option depth=3"),
         (settings(albert_tf=[]), {}, "albert_tf=.* is not an object"),

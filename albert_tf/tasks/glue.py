@@ -33,13 +33,6 @@ class TableFile:
     header: bool = True
     max_short: float = 0.0
 
-    @property
-    def num_fields(self) -> int:
-        """The least number of fields of a line."""
-        needed = max(*self.texts, self.label or 0, 0) + 1
-        # Or the last text would be read as the label.
-        return needed + (self.label == -1)
-
 
 @dataclasses.dataclass(frozen=True)
 class GlueFiles:
@@ -91,21 +84,24 @@ class GlueFiles:
                 "example; download GLUE's own file.",
             )
         require(bool(rows), f"{path} has no examples.")
-        short = [row for row in rows if len(row.fields) < file.num_fields]
+        needed = max(*file.texts, file.label or 0, 0) + 1
+        # Or the last text would be read as the label.
+        needed += file.label == -1
+        short = [row for row in rows if len(row.fields) < needed]
         if len(short) > file.max_short * len(rows):
             raise UserError(
-                f"{short[0].location}: expected at least {file.num_fields} "
+                f"{short[0].location}: expected at least {needed} "
                 f"tab-separated fields, got {len(short[0].fields)}; download "
                 "GLUE's own file."
             )
         if short:
             log(
-                f"{path}: {len(short)} lines have too few fields and are "
-                f"skipped, the first is line {short[0].number}."
+                f"{short[0].location}: this and {len(short) - 1} other lines "
+                "have too few fields and are skipped."
             )
         examples = []
         for row in rows:
-            if len(row.fields) < file.num_fields:
+            if len(row.fields) < needed:
                 continue
             label = None
             if file.label is not None:

@@ -105,8 +105,7 @@ def test_short_lines_of_qqp_are_skipped(tmp_path):
     ]
     assert examples[2].location == f"{path}:5"
     assert logged.pop() == (
-        f"{path}: 2 lines have too few fields and are skipped, the first is "
-        "line 4."
+        f"{path}:4: this and 1 other lines have too few fields and are skipped."
     )
     path, logged, read = of_qqp(tmp_path, 199, (4, 9))
     with pytest.raises(UserError, match=r"dev.tsv:4: expected at least 6 tab"):

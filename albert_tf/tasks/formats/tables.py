@@ -16,22 +16,10 @@ from albert_tf.io.encoding import refuse_utf16
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """A row of a table.
-
-    Attributes:
-        fields: not stripped.
-        number: of its first line, from 1.
-        path: of its file.
-    """
+    """A row of a table: its fields, not stripped, and its file and line."""
 
     fields: list[str]
-    number: int
-    path: str
-
-    @property
-    def location(self) -> str:
-        """File and line, for messages."""
-        return f"{self.path}:{self.number}"
+    location: str
 
 
 def read_lines(path: str, advice: str) -> Iterator[tuple[int, str]]:
@@ -133,7 +121,7 @@ def read_quoted_table(
 
 def _literal(lines: Sequence[str], delimiter: str, path: str) -> list[Row]:
     rows = [
-        Row(text.split(delimiter), number, path)
+        Row(text.split(delimiter), f"{path}:{number}")
         for number, text in enumerate(lines, start=1)
     ]
     return _without_blank_end(rows)
@@ -170,7 +158,7 @@ def _unquoted(
     first = 1
     try:
         for fields in reader:
-            rows.append(Row(fields or [""], first, path))
+            rows.append(Row(fields or [""], f"{path}:{first}"))
             first = reader.line_num + 1
     except csv.Error as error:
         return rows, f"{path}:{first}: not quoted as in CSV ({error})."

@@ -178,9 +178,7 @@ class TokenClassification(ClassKind):
         self, answers: Answers, metrics: Mapping[str, Metric]
     ) -> dict[str, float]:
         """Returns `entity_scores`, and `majority_class_accuracy`."""
-        gold = [example.tags for example in answers.examples]
-        predicted = [_likeliest(row, answers) for row in answers.scores]
-        return entity_scores(gold, predicted) | super().compute_metrics(
+        return entity_scores(*_tags(answers)) | super().compute_metrics(
             answers, {"accuracy": accuracy}
         )
 
@@ -205,14 +203,12 @@ class TokenClassification(ClassKind):
         """Returns precision, recall and F1 of each entity type."""
         if not are_entity_tags(set(answers.labels)):
             return None
-        gold = [example.tags for example in answers.examples]
-        predicted = [_likeliest(row, answers) for row in answers.scores]
         names = ["precision", "recall", "f1"]
         return Table(
             ["entity", *names, "examples"],
             [
                 [kind, *(f"{row[n]:.4f}" for n in names), str(row["support"])]
-                for kind, row in entity_table(gold, predicted).items()
+                for kind, row in entity_table(*_tags(answers)).items()
             ],
         )
 
@@ -220,6 +216,12 @@ class TokenClassification(ClassKind):
 def _likeliest(scores: np.ndarray, answers: Answers) -> list[str]:
     """Returns the likeliest tag of each word."""
     return [answers.labels[number] for number in scores.argmax(axis=-1)]
+
+
+def _tags(answers: Answers) -> tuple[list[Sequence[str]], list[list[str]]]:
+    """Returns the gold and the predicted tags of each sentence."""
+    gold = [example.tags for example in answers.examples]
+    return gold, [_likeliest(row, answers) for row in answers.scores]
 
 
 def _pieces_of_words(

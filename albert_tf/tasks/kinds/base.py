@@ -94,6 +94,7 @@ class Kind(abc.ABC):
         head: the row of modeling.heads.HEADS.
         labelled: whether the model has class names.
         example_type: the class of its examples.
+        gold: their field with the label.
         text_counts: numbers of texts that make an example.
         takes: description of these texts, for messages.
     """
@@ -102,6 +103,7 @@ class Kind(abc.ABC):
     head: ClassVar[str]
     labelled: ClassVar[bool] = False
     example_type: ClassVar[type]
+    gold: ClassVar[str] = "label"
     text_counts: ClassVar[range]
     takes: ClassVar[str]
 
@@ -132,9 +134,9 @@ class Kind(abc.ABC):
         """
         raise NotImplementedError(f"{self.name} have no label ids.")
 
-    @abc.abstractmethod
     def has_label(self, example: Any) -> bool:
         """Returns whether the gold label or answer is known."""
+        return getattr(example, self.gold) is not None
 
     def check(self, examples: Sequence[Any]) -> None:
         """Raises UserError for examples that cannot be batched together.

@@ -36,10 +36,6 @@ class MultipleChoice(ClassKind):
             context, tuple(choices), None, location, str(number)
         )
 
-    def has_label(self, example: ChoiceExample) -> bool:
-        """Returns whether the right choice is known."""
-        return example.label is not None
-
     def label_ids(
         self, examples: Sequence[ChoiceExample], labels: Sequence[str]
     ) -> np.ndarray:

@@ -94,10 +94,6 @@ class TextKind(Kind):
         """Returns the unlabelled example of a text or pair."""
         return Example(texts, None, f"text {number}")
 
-    def has_label(self, example: Example) -> bool:
-        """Returns whether the label is known."""
-        return example.label is not None
-
     def warnings(
         self, examples: Sequence[Example], *, training: bool
     ) -> list[str]:

@@ -37,6 +37,7 @@ class TokenClassification(ClassKind):
     head = "token_classification"
     labelled = True
     example_type = WordsExample
+    gold = "tags"
     text_counts = range(1, 2)
     takes = "one string, of words with blanks between them"
 
@@ -64,10 +65,6 @@ class TokenClassification(ClassKind):
         except UserError as error:
             raise UserError(f"{source}: {error}") from None
         return tags
-
-    def has_label(self, example: WordsExample) -> bool:
-        """Returns whether the tags are known."""
-        return example.tags is not None
 
     def label_ids(
         self, examples: Sequence[WordsExample], labels: Sequence[str]

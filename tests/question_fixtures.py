@@ -1,6 +1,7 @@
 """Questions, and a tokenizer whose tokens are easy to count."""
 
 import collections
+import json
 import re
 
 from albert_tf.config import FeatureConfig
@@ -71,3 +72,22 @@ ANSWERS = [
     "o",
     "met in\n\nKöln — 😀 e\u0301te\u0301 — and\tthen, 3.5 years later, again",
 ]
+
+
+def squad_json(*rows, context="Red."):
+    """Returns a file in SQuAD's format, of one paragraph."""
+    paragraph = {"context": context, "qas": list(rows)}
+    return json.dumps({"data": [{"paragraphs": [paragraph]}]})
+
+
+def race_json(id_, answers):
+    """Returns an article of RACE with a question for each answer's letter."""
+    return json.dumps(
+        {
+            "article": "It is so.",
+            "id": id_,
+            "questions": ["Is _ ?"] * len(answers),
+            "options": [list("abcd")] * len(answers),
+            "answers": list(answers),
+        }
+    )

@@ -9,11 +9,7 @@ from albert_tf.tasks.kinds.base import Kind, Metric
 
 
 class Reader(Protocol):
-    """Reads a task's files.
-
-    Attributes:
-        splits: names of the splits.
-    """
+    """Reads a task's files."""
 
     @property
     def splits(self) -> tuple[str, ...]:

@@ -1,9 +1,8 @@
 """Every task's row: the paper's settings, metrics, heads and files."""
 
-import json
-
 import numpy as np
 import pytest
+from question_fixtures import race_json, squad_json
 
 from albert_tf.config import (
     FeatureConfig,
@@ -156,9 +155,7 @@ def test_the_heads_of_the_kinds():
 
 
 def question(id_, **answers):
-    row = {"id": id_, "question": "?", **answers}
-    paragraph = {"context": "Red.", "qas": [row]}
-    return json.dumps({"data": [{"paragraphs": [paragraph]}]})
+    return squad_json({"id": id_, "question": "?", **answers})
 
 
 @pytest.mark.parametrize(
@@ -204,14 +201,7 @@ def test_files_of_race(tmp_path, name, ids):
     for level in ("middle", "high"):
         directory = tmp_path / "dev" / level
         directory.mkdir(parents=True)
-        article = {
-            "article": "It is so.",
-            "id": f"{level}1",
-            "questions": ["Is _ ?"],
-            "options": [["a", "b"]],
-            "answers": ["B"],
-        }
-        (directory / "1.txt").write_text(json.dumps(article))
+        (directory / "1.txt").write_text(race_json(f"{level}1", "B"))
     found = TASKS[name].read(str(tmp_path), "dev")
     assert [example.id for example in found] == ids
     assert {example.label for example in found} == {1}

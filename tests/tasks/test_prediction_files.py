@@ -6,6 +6,7 @@ import zipfile
 
 import numpy as np
 import pytest
+from question_fixtures import squad_json
 
 from albert_tf.config import FeatureConfig, UserError
 from albert_tf.tasks.catalog import TASKS
@@ -144,9 +145,8 @@ def squad_gold(tmp_path, questions):
         }
         for q in questions
     ]
-    paragraph = {"context": questions[0].context, "qas": rows}
     path = tmp_path / "gold.json"
-    path.write_text(json.dumps({"data": [{"paragraphs": [paragraph]}]}))
+    path.write_text(squad_json(*rows, context=questions[0].context))
     return str(path)
 
 

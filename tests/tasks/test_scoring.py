@@ -5,6 +5,7 @@ import pathlib
 
 import numpy as np
 import pytest
+from question_fixtures import race_json, squad_json
 
 from albert_tf.config import UserError
 from albert_tf.tasks.catalog import TASKS
@@ -111,9 +112,8 @@ def squad(tmp_path, predictions, name="predictions.json"):
         }
         for n in range(6)
     ]
-    paragraph = {"context": "red", "qas": rows}
     gold = tmp_path / "gold.json"
-    gold.write_text(json.dumps({"data": [{"paragraphs": [paragraph]}]}))
+    gold.write_text(squad_json(*rows, context="red"))
     (tmp_path / name).write_text(json.dumps(predictions))
     return str(gold), str(tmp_path / name)
 
@@ -175,14 +175,7 @@ def race(tmp_path, predictions, answers="ABCD"):
     for level, letters in (("middle", answers[:1]), ("high", answers[1:])):
         directory = tmp_path / "dev" / level
         directory.mkdir(parents=True)
-        article = {
-            "article": "It is so.",
-            "id": level,
-            "questions": ["_"] * len(letters),
-            "options": [list("abcd")] * len(letters),
-            "answers": list(letters),
-        }
-        (directory / "1.txt").write_text(json.dumps(article))
+        (directory / "1.txt").write_text(race_json(level, letters))
     path = tmp_path / "answers.json"
     path.write_text(json.dumps(predictions))
     return str(tmp_path / "dev"), str(path)

@@ -1,7 +1,6 @@
 """Long paragraphs as overlapping windows: [CLS] question [SEP] part [SEP]."""
 
 import dataclasses
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -53,9 +52,12 @@ def find_answers(
 
 def _occurrences(text: str, context: str) -> list[int]:
     """Returns where a text begins in another; nowhere if it is empty."""
-    # A look-ahead, since occurrences may overlap.
-    pattern = f"(?={re.escape(text)})"
-    return [m.start() for m in re.finditer(pattern, context) if text]
+    found = []
+    start = context.find(text) if text else -1
+    while start >= 0:
+        found.append(start)
+        start = context.find(text, start + 1)
+    return found
 
 
 def window_features(

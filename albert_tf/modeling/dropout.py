@@ -66,13 +66,9 @@ def dropped(
 ) -> Tensor:
     """Returns `inputs` with elements set to 0, the others rescaled.
 
-    Args:
-        rate: the probability of 0.
-        inputs: `[batch, ..., width]`.
-        keys: `[batch]` uint32.
-        rows: integers `[batch, ...]`, the inputs' row numbers within the
-            example where they are some rows of a larger array. They are
-            dropped as they would be in the larger array.
+    `inputs` are `[batch, ..., width]`, `keys` `[batch]` uint32, and `rows`
+    integers `[batch, ...]`: the inputs' row numbers within the example where
+    they are some rows of a larger array, in which they would be dropped alike.
     """
     shape = ops.shape(inputs)
     if rows is None:

@@ -52,7 +52,7 @@ def _apply_in_training(
             as that block returned it, and in the layers' type; updated.
         uses_left: the number of later blocks that use a variable, by path.
         recompute: whether the inside is computed again for the gradient.
-        hidden: `[batch, seq, H]`.
+        hidden: the input.
     """
     shared: list[keras.Variable] = []
     own: list[keras.Variable] = []

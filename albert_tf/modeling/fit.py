@@ -17,12 +17,7 @@ from albert_tf.modeling.losses import spread_weights
 
 
 class FittableModel(keras.Model):
-    """A model with heads whose batches may hold labels and weights.
-
-    Attributes:
-        config: the architecture.
-        heads: by name.
-    """
+    """A model with heads whose batches may hold labels and weights."""
 
     def features_of_heads(self) -> tuple[str, ...]:
         """Returns the heads' features beside the encoder's inputs."""
@@ -69,9 +64,6 @@ class FittableModel(keras.Model):
         """Calls one of Keras' loops, its arrays checked.
 
         Under XLA and on JAX nothing can check them later.
-
-        Raises:
-            UserError: naming the value that is wrong.
         """
         given = inspect.signature(method).bind(*args, **kwargs).arguments
         require(
@@ -162,9 +154,6 @@ class FittableModel(keras.Model):
 
         By output, and only those that have a label. `[batch]` becomes
         `[batch, 1]`, since Keras takes means over the last axis.
-
-        Raises:
-            UserError: when a label or an output is missing.
         """
         if not self._labelled() and not isinstance(y, Mapping):
             return y, y_pred, sample_weight
@@ -196,9 +185,6 @@ class FittableModel(keras.Model):
         """Returns labels and weights by output.
 
         Weights in the features and `sample_weight` are multiplied.
-
-        Raises:
-            UserError: when `y` or `sample_weight` do not fit the outputs.
         """
         labelled = self._labelled()
         x = dict(x)
@@ -261,10 +247,9 @@ class FittableModel(keras.Model):
     def _labels_in_range(
         self, x: dict, y: object, sample_weight: object
     ) -> tuple[dict, dict]:
-        """Returns labels and weights by output; labels of weight 0 may be -100.
+        """Returns labels and weights by output, all labels there and in range.
 
-        Raises:
-            UserError: when a label is missing, or known and out of range.
+        Labels of weight 0 may be -100.
         """
         labels, weights = self._labels(x, y, sample_weight)
         self._require_labels(labels)

@@ -26,16 +26,6 @@ def mask(keys, rate=0.5):
     return np.asarray(dropped(keys, rate)) != 0
 
 
-def test_the_mask_is_a_function_of_seed_step_example_and_site():
-    keras.utils.set_random_seed(1)
-    first = mask(fold_in(keys_of(), 3))
-    keras.utils.set_random_seed(2)
-    np.testing.assert_array_equal(mask(fold_in(keys_of(), 3)), first)
-    step = tf.Variable(2, dtype=tf.int64)
-    same = fold_in(example_keys(1, step, tf.range(8, dtype=tf.int64)), 3)
-    np.testing.assert_array_equal(mask(same), first)
-
-
 def agreement(a, b):
     """Returns how often two masks agree; chance, at rate 0.5, is 0.5."""
     return (a == b).mean()

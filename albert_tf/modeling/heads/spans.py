@@ -158,12 +158,7 @@ class AnswerableSpanHead(Head):
         self.built = True
 
     def _end_logits(self, hidden: Tensor, start: Tensor) -> Tensor:
-        """Returns unmasked `[batch, starts, seq]`.
-
-        Args:
-            hidden: `[batch, seq, H]`.
-            start: states of the starts, `[batch, starts, H]`.
-        """
+        """Returns unmasked `[batch, starts, seq]` for starts' states."""
         states = ops.expand_dims(hidden, 1)
         given = ops.expand_dims(start, 2)
         shape = ops.shape(ops.add(states[..., :1], given[..., :1]))[:3]

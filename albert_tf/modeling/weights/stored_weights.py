@@ -212,12 +212,8 @@ def assign_weights(
 ) -> None:
     """Gives every row's variable its value, all or none.
 
-    Names and shapes are compared before anything is read.
-
-    Args:
-        rows: to fill.
-        stored: the file.
-        unexpected: names in it that should not be there.
+    Names and shapes are compared before anything is read. `unexpected` are
+    names in the file that should not be there.
 
     Raises:
         UserError: naming every weight that is missing, unexpected, has

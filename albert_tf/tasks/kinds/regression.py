@@ -51,10 +51,6 @@ class Regression(TextKind):
         """Returns the number of each example."""
         return [float(value) for value in outputs["predictions"]]
 
-    def ensemble(self, members: Sequence[Sequence[float]]) -> list[float]:
-        """Returns the mean numbers."""
-        return np.mean(members, axis=0).tolist()
-
     def metric_names(
         self, metrics: Mapping[str, Metric], labels: Sequence[str]
     ) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from albert_tf.tasks.base import Task
 from albert_tf.tasks.kinds.question_answering import AnswerableSpans
 from albert_tf.tasks.prediction_files import add_to_submission, prediction_files
 from bin import command_line, tasks
-from bin.results_table import lacks_sentence_objective
+from bin.show_results import lacks_sentence_objective
 
 if TYPE_CHECKING:
     from albert_tf.jobs.task_evaluation import TaskEvaluation

@@ -1,15 +1,84 @@
-"""The last evaluation of each run, in one table.
+"""The last evaluation of each run, in one table beside trivial baselines.
 
 python -m bin.show_results --run_dirs=runs/tiny,runs/mytask
 """
 
 from absl import flags
 
+from albert_tf.records.sentence_objectives import pretraining_targets
+from albert_tf.records.targets import MASKED_LM, Target
 from albert_tf.rundir.run_results import evaluations
 from bin import command_line
-from bin.results_table import results_table
 
 FLAGS = flags.FLAGS
+
+# Prefix of a baseline's name -> its prediction.
+_BASELINES = {
+    "majority_class_": "majority class",
+    "mean_guess_": "the mean",
+}
+
+
+def results_table(evaluations: dict[str, dict[str, float]]) -> str:
+    """Returns a table of evaluations by the name of their run."""
+    rows = [
+        [*row, run]
+        for run, evaluation in evaluations.items()
+        for row in _pretraining_rows(evaluation) or _task_rows(evaluation)
+    ]
+    return command_line.format_table(
+        rows,
+        ["on held-out text", "model", "baseline", "baseline predicts", "run"],
+    )
+
+
+def _targets(evaluation: dict[str, float]) -> list[Target]:
+    return [t for t in pretraining_targets() if t.accuracy in evaluation]
+
+
+def lacks_sentence_objective(evaluation: dict[str, float]) -> bool:
+    """Returns whether this is of pretraining on single segments."""
+    return _targets(evaluation) == [MASKED_LM]
+
+
+def _pretraining_rows(evaluation: dict[str, float]) -> list[list[str]]:
+    rows = [
+        [
+            target.title,
+            f"{evaluation[target.accuracy]:.1%}",
+            f"{evaluation[target.baseline]:.1%}",
+            target.baseline_label,
+        ]
+        for target in _targets(evaluation)
+    ]
+    if lacks_sentence_objective(evaluation):
+        rows.append(["sentence objective", "none", "-", "-"])
+    return rows
+
+
+def _task_rows(evaluation: dict[str, float]) -> list[list[str]]:
+    rows = []
+    for name, value in evaluation.items():
+        # MNLI has the loss of its mismatched examples too.
+        if name in ("step", "split") or name.split("_")[0] == "loss":
+            continue
+        if name.startswith(tuple(_BASELINES)):
+            continue
+        beside = ["-", "-"]
+        if name.startswith("best_"):
+            # best_f1 of SQuAD 2.0.
+            beside = ["-", "has seen the answers"]
+        for prefix, prediction in _BASELINES.items():
+            if (baseline := f"{prefix}{name}") in evaluation:
+                beside = [_shown(baseline, evaluation[baseline]), prediction]
+        rows.append([name, _shown(name, value), *beside])
+    return rows
+
+
+def _shown(name: str, value: float | None) -> str:
+    if value is None:
+        return "not defined"
+    return f"{value:.1%}" if "accuracy" in name else f"{value:.4f}"
 
 
 def define_flags() -> None:

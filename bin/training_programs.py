@@ -8,7 +8,7 @@ from albert_tf.config import RuntimeConfig, require
 from albert_tf.io.json_files import read_json
 from albert_tf.rundir.run_directory import check_not_in_use
 from bin import command_line
-from bin.results_table import results_table
+from bin.show_results import results_table
 
 FLAGS = flags.FLAGS
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from bin import command_line
-from bin.results_table import results_table
+from bin.show_results import results_table
 
 
 def test_format_table():

@@ -201,12 +201,10 @@ def _read_inferred(path: str, labelled: bool, log: _Log) -> Sequence[Any]:
         roles = infer_columns(rows, log, labelled=labelled)
     else:
         # Its own lines are logged when it is read itself.
-        roles = infer_columns(read_rows(training, _discard), _discard)
+        unused: list[str] = []
+        rows_there = read_rows(training, unused.append)
+        roles = infer_columns(rows_there, unused.append)
     return text_examples(rows, roles, labelled)
-
-
-def _discard(line: str) -> None:
-    return
 
 
 # Without --columns: `label`, and one or two others.

@@ -275,14 +275,10 @@ def empty_text_warnings(
     examples: Sequence[Any], texts: Iterable[Sequence[str]]
 ) -> list[str]:
     """Returns a line on the number of examples with an empty text, if any."""
-    locations = [
+    empty = [
         example.location
         for example, own in zip(examples, texts, strict=True)
-        if not all(text.strip() for text in own)
+        if not all(map(str.strip, own))
     ]
-    if not locations:
-        return []
-    return [
-        f"{len(locations)} of {len(examples)} examples have an empty text, "
-        f"the first {locations[0]}."
-    ]
+    warning = f"{len(empty)} of {len(examples)} examples have an empty text"
+    return [f"{warning}, the first {empty[0]}."] if empty else []

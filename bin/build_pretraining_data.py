@@ -30,7 +30,7 @@ def define_flags() -> None:
     flags.DEFINE_list(
         "eval_input",
         [],
-        "Held-out text, likewise; or hold out --eval_fraction of --input.",
+        "Held-out text; or hold out --eval_fraction of --input.",
     )
     flags.DEFINE_string("tokenizer", None, command_line.TOKENIZER_HELP)
     flags.DEFINE_string("output_dir", None, "Directory for the shards.")

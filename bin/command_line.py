@@ -225,7 +225,7 @@ def define_settings(
         config: its values are the defaults in the help texts.
         only: names of settings; None: all.
         leave_out: names of settings without a flag.
-        default: the default in words, where it is not the setting's own.
+        default: describes the default where it is not the setting's own.
     """
     define = {
         bool: flags.DEFINE_bool,

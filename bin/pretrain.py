@@ -35,7 +35,7 @@ def define_flags() -> None:
     flags.DEFINE_list(
         "eval_data",
         None,
-        "Held-out shards, likewise: one for all phases, or one for each.",
+        "Held-out shards: one for all phases, or one for each.",
     )
     training_programs.define_flags()
     command_line.define_settings(PretrainConfig())

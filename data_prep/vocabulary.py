@@ -40,10 +40,10 @@ USER_DEFINED_SYMBOLS = ["(", ")", '"', "-", ".", "–", "£", "€"]
 # SentencePiece leaves out longer lines, so they are split before.
 _MAX_SENTENCE_BYTES = 4192
 
-# A sentence takes as much memory as so many characters, beside its own.
+# Memory of a sentence beside that of its characters, in characters.
 _SENTENCE_COST = 10
 _NEW_SETTING = "sample_characters"
-# The training takes 1.4 GB of memory with so many.
+# With this number training takes 1.4 GB of memory.
 SAMPLE_CHARACTERS = 50_000_000
 
 # The estimates are summed per thread, so that another number of threads
@@ -80,8 +80,8 @@ def train_vocabulary(
         seed: of the sample of lines.
         input_sentence_size: maximum number of lines to train on, drawn at
             random.
-        sample_characters: maximum number of characters to train on, likewise;
-            each line counts for ten more.
+        sample_characters: maximum number of characters to train on, also
+            drawn at random; each line counts for ten more.
         character_coverage: share of the characters that become pieces.
         source: fingerprint of the lines; a finished directory of another one
             is refused.

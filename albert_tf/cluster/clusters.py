@@ -216,7 +216,7 @@ def _listening(cluster: Cluster) -> socket.socket:
     address = cluster.workers[cluster.index]
     dual = socket.has_dualstack_ipv6()
     try:
-        # A connection is the whole answer: nothing is accepted.
+        # Only the connection is tested: nothing is accepted.
         return socket.create_server(
             ("", _host_and_port(address)[1]),
             family=socket.AF_INET6 if dual else socket.AF_INET,

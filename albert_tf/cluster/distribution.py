@@ -122,7 +122,7 @@ def _multi_worker(runtime: RuntimeConfig) -> tf.distribute.Strategy:
         # A worker may be lost since it answered.
         with killed_after(
             runtime.cluster_timeout_secs,
-            f"worker {cluster.index}: the cluster did not come together in "
+            f"worker {cluster.index}: the workers did not connect within "
             f"{runtime.cluster_timeout_secs:g} seconds; killed.",
         ):
             strategy = tf.distribute.MultiWorkerMirroredStrategy(

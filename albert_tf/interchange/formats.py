@@ -5,6 +5,7 @@ import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
 
+from albert_tf.config import shares_whole_groups
 from albert_tf.interchange import google_tf1, keras_hub
 from albert_tf.interchange.model_directory import save_model_directory
 from albert_tf.interchange.model_files import FILES, MODEL_FILES
@@ -49,7 +50,7 @@ def _not_stored_by_transformers(
 ) -> Iterator[str]:
     config = model.config
     groups = file_groups(config)
-    if config.sharing != "all" or groups != config.num_hidden_groups:
+    if not shares_whole_groups(config) or groups != config.num_hidden_groups:
         yield (
             f"Not stored: sharing={config.sharing} with "
             f"num_hidden_groups={config.num_hidden_groups}; it is read back "

@@ -9,8 +9,8 @@ from typing import Any
 from albert_tf.config import UserError, shown
 from albert_tf.io import files
 
-# Files that users bring are refused above so many bytes: JSON documents, and
-# vocabularies of whatever form (the largest of ALBERT's have 2 million).
+# The largest size of files that users bring: JSON documents, and vocabularies
+# of whatever form (the largest of ALBERT's have 2 million bytes).
 MAX_JSON_BYTES = 1 << 20
 
 

@@ -65,7 +65,7 @@ def run_pretraining(
     Args:
         config: all settings that decide the result.
         train_data: a directory of shards, or a glob, per phase; split "train".
-        eval_data: likewise, or one for all phases; split "eval".
+        eval_data: the same, or one for all phases; split "eval".
         run_dir: created if missing.
         runtime: settings that do not decide the result.
         initial: weights to start from instead of random ones.

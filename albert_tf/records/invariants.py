@@ -57,7 +57,7 @@ class Invariant:
     """A row of INVARIANTS.
 
     Attributes:
-        name: the invariant in words.
+        name: a description of the invariant.
         broken: returns where a batch breaks it.
         kinds: of records that it applies to.
         of_original: whether google-research/albert keeps it too.

@@ -229,7 +229,7 @@ def _random_order(words: _Words, keys: np.ndarray) -> np.ndarray:
 def _draw_ngrams(
     keys: np.ndarray, number: int, config: MaskingConfig
 ) -> np.ndarray:
-    """Returns the lengths `[batch, number]`, in words, of a row's n-grams."""
+    """Returns the lengths `[batch, number]` of a row's n-grams, in words."""
     weights = np.arange(1, config.max_ngram + 1, dtype=np.float64)
     if config.favor_shorter_ngram:
         weights = 1.0 / weights

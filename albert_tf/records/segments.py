@@ -21,7 +21,7 @@ import numpy as np
 
 from albert_tf.records import counter_rng
 
-# Random numbers are made for so many instances at a time, at most.
+# The largest number of instances that random numbers are made for at a time.
 _MAX_BLOCK = 10_000
 
 Span = tuple[int, int]

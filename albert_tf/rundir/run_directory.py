@@ -64,7 +64,7 @@ def claim(
         _refuse_foreign(run_dir)
         require(
             not extends,
-            f"extend_to_steps is for a run that has begun, and {run_dir} "
+            f"extend_to_steps is for a started run, and {run_dir} "
             "holds none; give --num_train_steps.",
         )
         files.makedirs(run_dir)

@@ -137,7 +137,7 @@ def _header(
 def _read_header(
     file: IO, num_bytes: int
 ) -> tuple[dict[str, Any], dict[str, _Entry]]:
-    """Returns `about` and the variables; the file stands at their data."""
+    """Returns `about` and the variables; the file position is at their data."""
     length = int.from_bytes(file.read(8), "little")
     if length > num_bytes:
         raise Damaged(f"its {num_bytes} bytes hold no header")

@@ -53,7 +53,7 @@ class ChoiceExample:
 
 @dataclasses.dataclass(frozen=True)
 class WordsExample:
-    """A sentence in words, and a tag for each.
+    """A sentence as a list of words, and a tag for each.
 
     Attributes:
         words: one or more.

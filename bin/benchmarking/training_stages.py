@@ -29,12 +29,12 @@ _SIDES: dict[str, type[Side]] = {OurSide.name: OurSide, **PEERS}
 
 _MIB = 2**20
 _CEILING = "matrix multiplication"
-# A turn takes at least so long, and so many steps.
+# The shortest time of a turn in seconds, and its fewest steps.
 _TURN_SECONDS = 2.0
 _TURN_STEPS = 3
 # Calls after the first, which traces and compiles.
 _WARM_UP = 2
-# A variant that takes so many times as long as another is left out.
+# A variant slower than another by this factor is left out.
 _MAX_SLOWDOWN = 1.5
 _MEMORY_STEPS = 3
 _WAITING_SECONDS = 5.0

@@ -82,7 +82,7 @@ class CorpusSample:
     def weighted_documents(
         self, num_characters: int
     ) -> list[tuple[float, SampledDocument]]:
-        """Returns a sample, each document with the characters it stands for.
+        """Returns a sample: documents and the characters each represents.
 
         The sample has about `num_characters`, at most SAMPLE_CHARS.
         """
@@ -119,7 +119,7 @@ class CorpusSample:
 
 
 def head(paragraphs: Iterable[str], num_characters: int) -> Iterator[str]:
-    """Yields paragraphs, the last cut, of so many characters together."""
+    """Yields paragraphs up to a number of characters; the last is cut."""
     for paragraph in paragraphs:
         yield paragraph[:num_characters]
         num_characters -= len(paragraph)

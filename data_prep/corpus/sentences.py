@@ -94,7 +94,7 @@ _CLOSING = (
     "\ufe3a\ufe3c\ufe3e\ufe40\ufe42\ufe44\ufe48\ufe5a\ufe5c\ufe5e\uff09\uff3d"
     "\uff5d\uff60\uff63"
 )
-# SContinue of UAX #29: the sentence goes on.
+# SContinue of UAX #29: the sentence continues.
 _CONTINUING = (
     ",\\-:;\u037e\u055d\u060c\u060d\u07f8\u1802\u1808\u2013\u2014\u3001"
     "\ufe10\ufe11\ufe13\ufe14\ufe31\ufe32\ufe50\ufe51\ufe54\ufe55\ufe58\ufe63"

@@ -101,7 +101,7 @@ def test_the_original_command_of_an_extended_run(tmp_path):
 
 
 def test_extending_a_run_that_does_not_exist(tmp_path):
-    with pytest.raises(UserError, match="run that has begun, and .* holds non"):
+    with pytest.raises(UserError, match="for a started run, and .* holds non"):
         claim(str(tmp_path), described(), extends=True)
     assert os.listdir(tmp_path) == []
 

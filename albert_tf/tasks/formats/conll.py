@@ -27,7 +27,7 @@ def read_conll(
     Args:
         path: of the file.
         word_column: from 0; from -1 backwards: from the last.
-        tag_column: likewise.
+        tag_column: the same, for tags.
         tagged: require tags; else they are read where the first line has
             both columns.
 

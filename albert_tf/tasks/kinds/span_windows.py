@@ -84,7 +84,7 @@ def window_features(
         config: maximal lengths.
         spans: characters of the answer, by the question's id.
         inputs: of `input_ids`, `segment_ids`, `p_mask` those to return.
-        targets: likewise of `start_positions`, `end_positions`,
+        targets: of `start_positions`, `end_positions`,
             `is_impossible`.
         decoding: add what predictions are made from: `char_starts` and
             `char_ends`, a token's characters without white space at either

@@ -63,9 +63,8 @@ def results(model, features, **options):
     return outputs, dict(zip(paths, found, strict=True))
 
 
-def assert_same(model, features, tolerance=1e-5, **options):
-    outputs, gradients = results(model, features, **options)
-    ours, ours_gradients = results(model, features, heads_only=True, **options)
+def assert_equal_results(found, expected, tolerance=1e-5):
+    (ours, ours_gradients), (outputs, gradients) = found, expected
     assert set(ours) == set(outputs)
     for name, value in outputs.items():
         np.testing.assert_allclose(
@@ -75,6 +74,12 @@ def assert_same(model, features, tolerance=1e-5, **options):
         scale = max(np.abs(value).max(), 1.0)
         error = np.abs(np.asarray(ours_gradients[path]) - np.asarray(value))
         assert error.max() <= tolerance * scale, path
+
+
+def assert_same(model, features, tolerance=1e-5, **options):
+    expected = results(model, features, **options)
+    found = results(model, features, heads_only=True, **options)
+    assert_equal_results(found, expected, tolerance)
 
 
 @pytest.mark.parametrize(

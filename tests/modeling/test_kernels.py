@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from numpy_albert import DROPOUT, SMALL, random_features, randomise
-from test_heads_only import results
+from test_heads_only import assert_equal_results, results
 
 from albert_tf.config import override
 from albert_tf.modeling import blocks, dropout, layers
@@ -241,18 +241,12 @@ def test_a_model_trains_as_with_plain_functions(changes, monkeypatch):
             functools.partial(*function)(*given), weight
         )
 
-    found = [results(model, features)]
+    found = results(model, features)
     monkeypatch.setattr(blocks, "fused", functools.partial)
     monkeypatch.setattr(dropout, "fused", functools.partial)
     monkeypatch.setattr(blocks, "product", tf.matmul)
     monkeypatch.setattr(blocks, "recomputed_product", plain_product)
-    found.append(results(model, features))
-    (outputs, gradients), (plain_outputs, plain) = found
-    for name, value in plain_outputs.items():
-        np.testing.assert_allclose(outputs[name], value, atol=1e-5)
-    for path, value in plain.items():
-        scale = max(np.abs(value).max(), 1.0)
-        assert np.abs(gradients[path] - value).max() <= 1e-5 * scale, path
+    assert_equal_results(found, results(model, features))
 
 
 def calls_in_graph(model, training):

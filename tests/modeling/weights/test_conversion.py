@@ -253,8 +253,13 @@ def test_depths_that_do_not_match_are_refused(old, new):
     assert_equal(numbers(target), before)
 
 
-def test_a_longer_table_of_positions_repeats_the_old_one():
+def test_a_table_of_positions_is_repeated_or_cut():
     source = randomized(built(), seed=1)
+    shorter = built(max_position_embeddings=6)
+    assert convert_weights(source, shorter) == [
+        "encoder/embeddings/position_embeddings: the first 6 of 8 rows."
+    ]
+    assert_close(outputs(shorter), outputs(source))
     longer = built(max_position_embeddings=20)
     assert convert_weights(source, longer) == [
         "encoder/embeddings/position_embeddings: 8 rows, repeated until "
@@ -267,15 +272,6 @@ def test_a_longer_table_of_positions_repeats_the_old_one():
     )
     assert_close(outputs(longer), outputs(source))
     outputs(longer, length=20)
-
-
-def test_a_shorter_table_of_positions_is_the_first_rows():
-    source = randomized(built(), seed=1)
-    shorter = built(max_position_embeddings=6)
-    assert convert_weights(source, shorter) == [
-        "encoder/embeddings/position_embeddings: the first 6 of 8 rows."
-    ]
-    assert_close(outputs(shorter), outputs(source))
 
 
 def test_settings_without_weights_may_differ():

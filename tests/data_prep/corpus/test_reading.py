@@ -532,6 +532,15 @@ def test_a_survey_is_an_account_of_reading(tmp_path):
     assert list(whole.first_locations) == list(sequential.first_locations)
 
 
+def test_bytes_that_are_not_read_are_surveyed_too(tmp_path):
+    data = gzipped(["one"]) + b"appended" * 100_000
+    path = write(tmp_path / "a.txt.gz", data)
+    (file,) = corpus_files([path], ["a"], "auto")
+    survey = survey_file(file)
+    assert survey.num_bytes == len(data)
+    assert survey.sha256 == hashlib.sha256(data).hexdigest()
+
+
 def checked(path, sha256, **keywords):
     file = CorpusFile(path, "a", "blank_line", skip_header_lines=1)
     return reading.read_file_checked(file, sha256, **keywords)

@@ -1,3 +1,4 @@
+import json
 import random
 
 import pytest
@@ -56,6 +57,15 @@ def test_samples_merge_to_that_of_the_whole():
     assert merged == whole
     assert sampled(documents[::-1]) == whole
     assert merged != sampled(documents[:-200])
+
+
+def test_a_sample_comes_back_from_json():
+    sample = sampled([(f"d{n}", n) for n in range(60)])
+    again = CorpusSample.from_json(json.loads(json.dumps(sample.to_json())))
+    assert again == sample
+    assert again.weighted_documents(240_000) == sample.weighted_documents(
+        240_000
+    )
 
 
 def test_a_sample_has_the_size_that_was_asked_for(monkeypatch):

@@ -156,7 +156,7 @@ def _special_tokens(batch: ParsedBatch) -> Wrong:
     return Wrong(wrong, {"input_ids": batch.tokens})
 
 
-@_invariant("the label is 0 or 1, 0 in a single segment")
+@_invariant("the label is one of the objective's, 0 in a single segment")
 def _labels(batch: ParsedBatch) -> Wrong:
     num_labels = len(batch.rules.objective.label_words)
     wrong = (batch.labels < 0) | (batch.labels >= num_labels)

@@ -374,7 +374,7 @@ def assign(values, position, value, *, fits=lambda e: True):
 
 
 SEGMENTS = "segment_ids are 0 through the first [SEP], then 1"
-LABEL = "the label is 0 or 1, 0 in a single segment"
+LABEL = "the label is one of the objective's, 0 in a single segment"
 REPLACEMENTS = "random replacements are pieces that text can hold"
 HAS_PADDING = {"fits": lambda e: e.length < LENGTH}
 HAS_SLOTS = {"fits": lambda e: e.count < SLOTS}

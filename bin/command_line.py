@@ -4,6 +4,7 @@ import concurrent.futures.process
 import contextlib
 import ctypes
 import functools
+import gc
 import os
 import sys
 import tempfile
@@ -48,9 +49,12 @@ def load_tensorflow() -> None:
     """Imports TensorFlow, deterministic, without its start-up log.
 
     Its libraries write to the error stream before they read any log level.
-    Their output is shown when the import fails or GPUs are not visible.
+    Their output is shown when the import fails or GPUs are not visible. What
+    is imported stays: the garbage collector would only look through it again
+    and again.
     """
     _limit_arenas()
+    gc.disable()
     with tempfile.TemporaryFile() as captured:
         try:
             with stderr_to(captured):
@@ -64,6 +68,8 @@ def load_tensorflow() -> None:
         except BaseException:
             _copy_to_stderr(captured)
             raise
+        gc.freeze()
+        gc.enable()
         if problem := unseen_gpus(len(gpus)):
             _copy_to_stderr(captured)
             print(f"WARNING: {problem}", file=sys.stderr, flush=True)

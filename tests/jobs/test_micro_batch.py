@@ -98,11 +98,11 @@ def test_numbers_of_the_setting_and_of_the_run_need_no_trial(tmp_path):
 
 @pytest.mark.slow
 def test_trials_run_in_other_processes(tmp_path, capsys):
-    size = resolve_micro_batch("auto", ALONE, str(tmp_path), work())
-    assert size == 6
+    size = resolve_micro_batch("auto", ALONE, str(tmp_path), work(2))
+    assert size == 2
     output = capsys.readouterr().out
     assert "Micro-batch of 1: " in output
-    assert "micro_batch_size=6 of 6, within " in output
+    assert "micro_batch_size=2 of 2, within " in output
     with pytest.raises(
         RuntimeError, match="batch of 1 ended with exit status 1: "
     ):

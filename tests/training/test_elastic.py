@@ -47,7 +47,10 @@ def test_a_run_goes_on_with_another_number_of_replicas(
 ):
     """The same records at every step, and the same losses; dropout is on."""
     # Not divisible by either number of replicas.
-    config = override(small_config, {"train_batch_size": 7, "log_steps": 1})
+    config = override(
+        small_config,
+        {"train_batch_size": 7, "log_steps": 1, "num_hidden_layers": 1},
+    )
 
     def run(name, **runtime):
         return run_pretraining(

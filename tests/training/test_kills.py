@@ -5,6 +5,7 @@ which takes seconds, and starts bin.pretrain in a fork of itself.
 """
 
 import contextlib
+import gc
 import json
 import os
 import random
@@ -136,6 +137,7 @@ def what_is(path):
 
 def serve():
     """Forks for each line of the input; prints pid and exit status."""
+    gc.freeze()  # what is shared with the forks
     for line in sys.stdin:
         order = json.loads(line)
         process = os.fork()

@@ -57,7 +57,7 @@ class GlueFiles:
         """Returns the examples of a split.
 
         Logs the number of lines that are skipped, where the benchmark has
-        truncated ones.
+        truncated ones, and of those with more fields than the header.
 
         Raises:
             UserError: for a file that cannot be read; with its location, for
@@ -83,6 +83,13 @@ class GlueFiles:
                 f"{header.location}: expected the columns' names, got an "
                 "example; download GLUE's own file.",
             )
+            wide = [r for r in rows if len(r.fields) > len(header.fields)]
+            if wide:
+                log(
+                    f"{wide[0].location}: this and {len(wide) - 1} other lines "
+                    "have more fields than the header; these are ignored, but "
+                    "for a label at the end."
+                )
         require(bool(rows), f"{path} has no examples.")
         needed = max(*file.texts, file.label or 0, 0) + 1
         # Or the last text would be read as the label.

@@ -73,6 +73,10 @@ def score(
         threshold is None or bool(null_odds),
         f"null_threshold={threshold} applies to null odds; give --null_odds.",
     )
+    require(
+        threshold is None or math.isfinite(threshold),
+        f"null_threshold={threshold}: expected a finite number.",
+    )
     if isinstance(row.reader, GlueFiles):
         return _score_glue(row, row.reader, gold, predictions)
     if isinstance(row.reader, RaceFiles):

@@ -115,6 +115,20 @@ def test_short_lines_of_qqp_are_skipped(tmp_path):
     assert not logged
 
 
+def test_lines_with_more_fields_than_the_header(tmp_path):
+    path = tmp_path / "dev.tsv"
+    path.write_text("sentence\tlabel\ngood\t1\nbad\t0\twhat\nfine\t1\t\n")
+    logged = []
+    examples = GLUE_TASKS["SST-2"].read(str(tmp_path), "dev", logged.append)
+    assert [(e.texts, e.label) for e in examples] == [
+        (("good",), "1"),
+        (("bad",), "0"),
+        (("fine",), "1"),
+    ]
+    (line,) = logged
+    assert line.startswith(f"{path}:3: this and 1 other lines have more fields")
+
+
 @pytest.mark.parametrize(
     ("task", "split"),
     [key for key, (_, _, label) in LINES.items() if label],

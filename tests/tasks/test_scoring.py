@@ -1,6 +1,7 @@
 """Scores of prediction files against gold files, and errors in them."""
 
 import json
+import math
 import pathlib
 
 import numpy as np
@@ -243,6 +244,8 @@ def test_thresholds_of_null_odds(tmp_path):
     _, odds = squad(tmp_path, {"0": 1.5}, "null_odds.json")
     with pytest.raises(UserError, match="null_threshold=2.0 applies to null"):
         score("SQuAD2.0", gold, predictions, threshold=2.0)
+    with pytest.raises(UserError, match="nan: expected a finite number"):
+        score("SQuAD2.0", gold, predictions, null_odds=odds, threshold=math.nan)
     options = {"null_odds": odds, "threshold": 2.0}
     answered = score("SQuAD2.0", gold, predictions, **options).metrics
     # The default is 1, as in the script.

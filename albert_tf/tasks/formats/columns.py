@@ -174,18 +174,16 @@ def infer_columns(
 ) -> Roles:
     """Returns the columns of a file: one or two of texts, and `label`.
 
-    Columns without a name, an index, are ignored. Logs a line on a pair.
+    Columns without a name, an index, are ignored. Logs a line on them, and on
+    a pair.
 
     Raises:
         UserError: for other columns than these, and lines of JSON that differ
             in theirs.
     """
     first, names = rows[0].location, rows[0].values.keys()
-    texts = [
-        name
-        for name in names
-        if name != LABEL_COLUMN and not _UNNAMED.fullmatch(name)
-    ]
+    index = [name for name in names if _UNNAMED.fullmatch(name)]
+    texts = [n for n in names if n != LABEL_COLUMN and n not in index]
     require(
         (LABEL_COLUMN in names or not labelled) and len(texts) in (1, 2),
         f"{first}: expected one or two columns of texts and {LABEL_COLUMN!r}, "
@@ -199,6 +197,8 @@ def infer_columns(
                 f"{listed(names, 12)}, got {listed(record.values, 12)}; name "
                 "the columns with --columns."
             )
+    if index:
+        log(f"{first}: {index} is the name of an index, and ignored.")
     if len(texts) == 2:
         log(
             f"{first}: {listed(texts, 12)} are read as pairs; --columns "

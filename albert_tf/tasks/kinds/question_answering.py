@@ -74,7 +74,11 @@ class Spans(Kind):
             f"{len(locations)} questions have an answer that is not {where}: "
             f"{listed(locations)}."
             for locations, where in (
-                (moved, "at its answer_start; its nearest occurrence is used"),
+                (
+                    moved,
+                    "at its answer_start; its nearest occurrence is used, "
+                    "also with other case, accents or spaces",
+                ),
                 (missing, "in the paragraph"),
             )
             if locations

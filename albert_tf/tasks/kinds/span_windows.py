@@ -10,6 +10,7 @@ from albert_tf.config import FeatureConfig, require
 from albert_tf.tasks.examples import Question
 from albert_tf.tasks.features import Features, flat
 from albert_tf.tasks.metrics.squad import normalize_answer
+from albert_tf.text.normalization import normalize, trace_normalized
 from albert_tf.text.tokenizer_base import Tokenizer
 
 # [CLS] and two [SEP].
@@ -18,6 +19,8 @@ _SPECIAL_TOKENS = 3
 _MIN_PARAGRAPH_TOKENS = 8
 
 _DECODING = ("char_starts", "char_ends", "max_context")
+# As uncased models read texts.
+_UNCASED = {"do_lower_case": True, "keep_accents": False}
 
 
 def find_answers(
@@ -27,8 +30,9 @@ def find_answers(
 
     First character and the one after the last, by the question's id; then
     the locations of questions whose answer is not at its answer_start, for
-    which the nearest occurrence is returned, and of those whose answer is not
-    in the paragraph.
+    which the nearest occurrence is returned (of the text, or else of the text
+    with other case, accents and spaces), and of those whose answer is not in
+    the paragraph.
     """
     spans: dict[str, tuple[int, int]] = {}
     moved, missing = [], []
@@ -39,15 +43,25 @@ def find_answers(
         # A negative start would count from the end.
         is_there = start >= 0 and question.context.startswith(text, start)
         if not is_there or not text.strip():
-            text = text.strip()
-            places = _occurrences(text, question.context)
+            places = _places(text.strip(), question.context)
             if not places:
                 missing.append(question.location)
                 continue
             moved.append(question.location)
-            start = min(places, key=lambda place: abs(place - start))
-        spans[question.id] = (start, start + len(text))
+            spans[question.id] = min(places, key=lambda p: abs(p[0] - start))
+        else:
+            spans[question.id] = (start, start + len(text))
     return spans, moved, missing
+
+
+def _places(text: str, context: str) -> list[tuple[int, int]]:
+    """Returns the characters of a text's occurrences, as it is or similar."""
+    if found := _occurrences(text, context):
+        return [(start, start + len(text)) for start in found]
+    text = normalize(text, **_UNCASED)
+    plain = trace_normalized(context, **_UNCASED)
+    found = _occurrences(text, plain.text)
+    return [plain.source(start, start + len(text)) for start in found]
 
 
 def _occurrences(text: str, context: str) -> list[int]:
@@ -238,12 +252,9 @@ def _answer_length(
     lengths = [
         int(last - first + 1)
         for text in {answer.text.strip() for answer in question.answers}
-        for start in _occurrences(text, question.context)
+        for place in _places(text, question.context)
         for first, last in _matches(
-            text,
-            paragraph.tokens((start, start + len(text))),
-            question.context,
-            paragraph,
+            text, paragraph.tokens(place), question.context, paragraph
         )
         if last < limits[first]
     ]

@@ -230,6 +230,11 @@ def test_the_index_of_a_data_frame_is_no_text(tmp_path, name):
     rows = [[name, "text", "label"], ["0", "a", "x"], ["1", "b", "y"]]
     path = written_by_csv(tmp_path / "t.csv", rows)
     assert read_own(path) == [Example(("a",), "x"), Example(("b",), "y")]
+    logged = []
+    infer_columns(quiet(path), logged.append)
+    assert logged == [
+        f"{path}:2: {[name]} is the name of an index, and ignored."
+    ]
 
 
 def test_the_file_of_a_split(tmp_path):

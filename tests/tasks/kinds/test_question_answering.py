@@ -55,7 +55,8 @@ def test_wrong_offsets():
             kind.warnings([wrong], training=True)
         assert kind.warnings([wrong, off], training=False) == [
             "1 questions have an answer that is not at its answer_start; its "
-            "nearest occurrence is used: place of q.",
+            "nearest occurrence is used, also with other case, accents or "
+            "spaces: place of q.",
             "1 questions have an answer that is not in the paragraph: place of "
             "q.",
         ]

@@ -89,7 +89,8 @@ def convert(
     require(
         bool(from_path and to_path), "from_path and to_path must not be empty."
     )
-    to_path = _absolute(to_path)
+    remote = files.is_remote(to_path)
+    to_path = to_path.rstrip("/") if remote else os.path.abspath(to_path)
     _check_separate(to_path, from_path, tokenizer)
     _check_replaceable(to_path, to_format, overwrite)
     target.prepare()
@@ -149,13 +150,6 @@ def _check_separate(to_path: str, from_path: str, tokenizer: str) -> None:
         f"to_path={to_path} and {overlaps}, which is read, contain each "
         "other; write to another directory.",
     )
-
-
-def _absolute(path: str) -> str:
-    """Returns the absolute path; a bucket's is."""
-    if files.is_remote(path):
-        return path.rstrip("/")
-    return os.path.abspath(path)
 
 
 def _within(path: str, directory: str) -> bool:

@@ -34,7 +34,6 @@ class Interruption:
             signal.signal(number, handler)
 
     def _handle(self, number: int, frame: types.FrameType | None) -> None:
-        name = signal.Signals(number).name
         if self.received:
             signal.signal(number, signal.SIG_DFL)
             os.kill(os.getpid(), number)
@@ -43,16 +42,11 @@ class Interruption:
         # Not print, whose lock the interrupted code may hold.
         os.write(
             2,
-            f"{name}: saving after this step; the same signal again ends at "
-            "once.\n".encode(),
+            f"{self.received.name}: saving after this step; the same signal "
+            "again ends at once.\n".encode(),
         )
         previous = self._previous[self.received]
         # An embedding program may handle it as well; Python's own handler of
         # SIGINT would raise.
         if callable(previous) and previous is not signal.default_int_handler:
             previous(number, frame)
-
-
-def exit_code(number: int) -> int:
-    """Returns the exit code of a program that a signal has ended."""
-    return 128 + number

@@ -6,6 +6,7 @@ import faulthandler
 import json
 import math
 import os
+import signal
 import time
 import zlib
 from collections.abc import Iterator
@@ -33,7 +34,7 @@ from albert_tf.rundir.checkpoints import (
 from albert_tf.rundir.monitor import Monitor
 from albert_tf.rundir.profiling import Profiler
 from albert_tf.rundir.run_directory import claim, locked, record_changes
-from albert_tf.training.interruption import Interruption, exit_code
+from albert_tf.training.interruption import Interruption
 from albert_tf.training.job import Job, Progress, is_better, is_loss
 from albert_tf.training.running_statistics import RunningMeans, SpikeDetector
 from albert_tf.training.saving import Saving
@@ -530,7 +531,7 @@ class _Loop:
         return RunStopped(
             f"{name}: saved at step {self.step}; the same command resumes the "
             "run.",
-            exit_code(received or 15),
+            128 + (received or signal.SIGTERM),
         )
 
     def _stops_waiting(self) -> bool:

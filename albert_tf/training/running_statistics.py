@@ -26,16 +26,13 @@ class RunningMeans:
 
     def means(self) -> dict[str, float]:
         """Returns the mean of every name; NaN where the weight is 0."""
-        names = [
-            name.removeprefix("sum:")
-            for name in self.sums
-            if name.startswith("sum:")
-        ]
-        return {
-            name: self.sums[f"sum:{name}"] / weight if weight else math.nan
-            for name in names
-            for weight in (self.sums[f"weight:{name}"],)
-        }
+        means = {}
+        for key, total in self.sums.items():
+            kind, _, name = key.partition(":")
+            if kind == "sum":
+                weight = self.sums[f"weight:{name}"]
+                means[name] = total / weight if weight else math.nan
+        return means
 
 
 class SpikeDetector:

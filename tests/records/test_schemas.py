@@ -243,3 +243,12 @@ def test_a_wrong_record_is_named(spec, wrong, message):
             num_slots=3,
             namer=lambda number: f"file a, record {7 + number}",
         )
+
+
+def test_a_batch_of_none_has_no_records():
+    columns = {name: np.zeros((0, 8)) for name in static_example()}
+    columns = {
+        name: values.astype("f" if "weights" in name else int)
+        for name, values in columns.items()
+    }
+    assert records.serialize_batch(STATIC, columns) == []

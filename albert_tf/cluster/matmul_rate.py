@@ -29,7 +29,7 @@ def matmul_rate(dtype: str) -> float:
     scale = 1
     while True:
         rows, width = scale * _ROWS, scale * _WIDTH
-        seconds = _product_seconds(rows, width, dtype)
+        seconds = statistics.median(_product_times(rows, width, dtype))
         if seconds >= _MIN_SECONDS or width >= _MAX_WIDTH:
             return 2 * rows * width * _WIDER * width / seconds
         scale *= 2
@@ -47,10 +47,6 @@ def small_work_seconds(dtype: str) -> float:
         runs += 1
         seconds = time.perf_counter() - begin
     return seconds / runs
-
-
-def _product_seconds(rows: int, width: int, dtype: str) -> float:
-    return statistics.median(_product_times(rows, width, dtype))
 
 
 def _product_times(rows: int, width: int, dtype: str) -> list[float]:

@@ -1,7 +1,7 @@
-"""LAMB and AdamW as Keras optimizers, and the table of optimizers.
+"""LAMB, AdamW and Muon as Keras optimizers, and the table of optimizers.
 
-Both follow the released models' code: decoupled weight decay inside the
-update, moments without bias correction by default, layer normalisation and
+LAMB and AdamW follow the released models' code: decoupled weight decay inside
+the update, moments without bias correction by default, layer normalisation and
 biases excluded from decay and (LAMB) from layer adaptation. Keras' own `Lamb`
 differs in all of that, and matches exclusions against variable names
 ("gamma"), which do not identify a layer normalisation.
@@ -264,6 +264,61 @@ class Lamb(keras.optimizers.Optimizer):
         return config
 
 
+@keras.saving.register_keras_serializable(package="albert_tf")
+class Muon(keras.optimizers.Muon):
+    """Muon (Jordan et al. 2024) with decoupled weight decay by path.
+
+    Matrices move along the momentum made orthogonal, scaled to a root mean
+    square of 0.2 of the learning rate (Liu et al. 2025), so that one rate
+    serves them and the embeddings and vectors, which AdamW updates.
+    """
+
+    def __init__(
+        self,
+        learning_rate: float | object = 0.004,
+        weight_decay_rate: float = 0.01,
+        exclude_from_weight_decay: Sequence[str] = EXCLUDED_PATTERNS,
+        name: str = "muon",
+        **kwargs: object,
+    ) -> None:
+        # Keras' own decays apply beside the update, to every variable.
+        own = {"weight_decay": None, "adam_weight_decay": None}
+        super().__init__(learning_rate, name=name, **{**kwargs, **own})
+        self.weight_decay_rate = weight_decay_rate
+        self.exclude_from_weight_decay_patterns = _patterns(
+            "exclude_from_weight_decay", exclude_from_weight_decay
+        )
+
+    def build(self, variables: list[keras.Variable]) -> None:
+        """Creates the moments of every variable."""
+        super().build(variables)
+        patterns = self.exclude_from_weight_decay_patterns
+        self.decays = [not matches(v.path, patterns) for v in variables]
+
+    def update_step(
+        self,
+        gradient: keras.KerasTensor,
+        variable: keras.Variable,
+        learning_rate: keras.KerasTensor,
+    ) -> None:
+        """Updates one variable and its moments."""
+        if self.decays[self._get_variable_index(variable)]:
+            decay = ops.cast(learning_rate, variable.dtype)
+            decay = decay * self.weight_decay_rate
+            self.assign_sub(variable, decay * variable)
+        super().update_step(gradient, variable, learning_rate)
+
+    def get_config(self) -> dict:
+        """Returns the constructor's arguments."""
+        return {
+            **super().get_config(),
+            "weight_decay_rate": self.weight_decay_rate,
+            "exclude_from_weight_decay": list(
+                self.exclude_from_weight_decay_patterns
+            ),
+        }
+
+
 def _moments_and_update(
     beta_1: float,
     beta_2: float,
@@ -349,6 +404,19 @@ def _lamb(config: OptimizerConfig, *, layer_adaptation: bool = True) -> Lamb:
     )
 
 
+def _muon(config: OptimizerConfig) -> Muon:
+    return Muon(
+        learning_rate=config.learning_rate,
+        adam_beta_1=config.beta_1,
+        adam_beta_2=config.beta_2,
+        epsilon=config.epsilon,
+        weight_decay_rate=config.weight_decay_rate,
+        exclude_from_weight_decay=path_patterns(
+            "exclude_from_weight_decay", config.exclude_from_weight_decay
+        ),
+    )
+
+
 # A row adds an optimizer: any Keras optimizer, of which the trainer uses
 # `build`, `variables`, `iterations`, `update_step(gradient, variable,
 # learning_rate)` and, where it has it, `trust_ratios()`.
@@ -357,6 +425,7 @@ OPTIMIZERS: dict[
 ] = {
     "lamb": _lamb,
     "adamw": functools.partial(_lamb, layer_adaptation=False),
+    "muon": _muon,
 }
 
 

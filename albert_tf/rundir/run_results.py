@@ -3,7 +3,7 @@
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from albert_tf.config import UserError
 from albert_tf.io import files
@@ -22,6 +22,26 @@ def finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
+def log_lines(path: str) -> Iterator[dict]:
+    """Yields the complete lines of a run's log.
+
+    Raises:
+        UserError: for a damaged line before others.
+    """
+    with files.open(path) as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                yield json.loads(line)
+            except ValueError:
+                if not next(file, None):
+                    # Being written, or its run was killed.
+                    return
+                raise UserError(
+                    f"{path}, line {number} is damaged; the run's own "
+                    "command, started again, removes it."
+                ) from None
+
+
 def evaluations(run_dir: str) -> list[dict]:
     """Returns the evaluations in a run's log, with their steps.
 
@@ -32,21 +52,7 @@ def evaluations(run_dir: str) -> list[dict]:
     path = os.path.join(run_dir, METRICS_FILE)
     if not files.isfile(path):
         raise UserError(f"{run_dir} is not a run directory: no {path}.")
-    found = []
-    with files.open(path) as file:
-        for number, line in enumerate(file, start=1):
-            try:
-                values = json.loads(line)
-            except ValueError:
-                if not next(file, None):
-                    # Being written, or its run was killed.
-                    break
-                raise UserError(
-                    f"{path}, line {number} is damaged; the run's own "
-                    "command, started again, removes it."
-                ) from None
-            if values["split"] == "eval":
-                found.append(values)
+    found = [line for line in log_lines(path) if line["split"] == "eval"]
     if not found:
         raise UserError(f"{path} has no evaluation yet.")
     return found

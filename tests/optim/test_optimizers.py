@@ -1,4 +1,4 @@
-"""LAMB and AdamW: updates against NumPy, exclusions, Keras' interfaces."""
+"""Optimizers: updates against NumPy, exclusions, Keras' interfaces."""
 
 import importlib.util
 import json
@@ -185,6 +185,55 @@ def test_updates_equal_numpy(kind, bias_correction):
     )
     assert not final["all_zero"].any()
     assert final["zero_weight"].any()
+
+
+def orthogonalized(matrix):
+    """Returns five quintic Newton-Schulz iterations (Jordan et al. 2024)."""
+    x = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
+    x = x / np.sqrt((x**2).sum())
+    for _ in range(5):
+        square = x @ x.T
+        x = 3.4445 * x + (-4.775 * square + 2.0315 * square @ square) @ x
+    return x if matrix.shape[0] <= matrix.shape[1] else x.T
+
+
+def test_muon_equals_numpy():
+    # Keras adds epsilon before the correction of the moments.
+    rules = RULES | {"epsilon": 1e-9}
+    rng = np.random.default_rng(3)
+    shapes = {"kernel": (4, 6), "tall_kernel": (6, 4), "embeddings": (7, 2)}
+    shapes["bias"] = (5,)
+    weights = {n: rng.normal(size=s) for n, s in shapes.items()}
+    gradients = {n: rng.normal(size=(3, *s)) for n, s in shapes.items()}
+    variables = [
+        keras.Variable(w, dtype="float32", name=n) for n, w in weights.items()
+    ]
+    optimizer = build_optimizer(
+        override(OptimizerConfig(), rules | {"optimizer": "muon"})
+    )
+    optimizer.build(variables)
+    for step in range(3):
+        optimizer.apply(
+            [tf.constant(g[step], "float32") for g in gradients.values()]
+        )
+    for variable, name in zip(variables, shapes, strict=True):
+        w, momentum = weights[name], 0.0
+        if "kernel" in name:
+            for gradient in gradients[name]:
+                w = w * (1 - 0.02 * 0.1)
+                momentum = 0.95 * momentum + gradient
+                update = orthogonalized(gradient + 0.95 * momentum)
+                w = w - 0.02 * 0.2 * np.sqrt(6) * update
+        else:
+            *_, (w, _) = numpy_steps(
+                w,
+                gradients[name],
+                decays=name == "embeddings",
+                adapts=False,
+                bias_correction=True,
+                rules=rules,
+            )
+        np.testing.assert_allclose(variable, w, rtol=1e-4, atol=1e-5)
 
 
 def test_the_defaults_are_the_released_recipe():

@@ -1,0 +1,1 @@
+"""Searches and tables of experiments, as data."""

@@ -1,0 +1,255 @@
+"""The search for a pretraining recipe: candidates, costs, and who continues.
+
+Successive halving (Jamieson and Talwalkar 2016): all candidates get a share of
+the arithmetic, the better half continues to twice as much, until the last few
+have all of it. A run that is stopped resumes later, so nothing is repeated;
+every run has the learning-rate schedule of the full length from the start.
+"""
+
+import dataclasses
+import math
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from albert_tf.config import PretrainConfig, override
+from albert_tf.io import files
+from albert_tf.modeling.accounting import training_flops
+from albert_tf.rundir.monitor import TIMING_FILE
+from albert_tf.rundir.run_results import METRICS_FILE, log_lines
+
+# Evaluations of a full run, at equal distances.
+NUM_EVALUATIONS = 16
+# Evaluations after which the candidates behind are stopped.
+RUNGS = (4, 8, NUM_EVALUATIONS)
+# Share of the candidates that continues after each rung but the last.
+KEEP = 0.5
+WARMUP_SHARE = 0.05
+# Of the shards that all candidates read.
+EVAL_FRACTION = 0.05
+DUPE_FACTOR = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Data:
+    """What the shards of a candidate are built from, beside the corpus."""
+
+    vocab_size: int = 8000
+    max_seq_length: int = 64
+
+    def shards(self, directory: str) -> str:
+        """Returns the path of the shards in the directory of a search."""
+        name = f"shards-{self.vocab_size}-{self.max_seq_length}"
+        return os.path.join(directory, name)
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidate:
+    """A row of CANDIDATES.
+
+    Attributes:
+        settings: of `PretrainConfig`, where they differ from BASE.
+        data: of its shards.
+        depths: pairs of a share of the arithmetic and the number of block
+            applications from there on; empty: all, always.
+    """
+
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    data: Data = Data()
+    depths: tuple[tuple[float, int], ...] = ()
+
+
+BASE: dict[str, Any] = {
+    "embedding_size": 64,
+    "hidden_size": 128,
+    "intermediate_size": 512,
+    "num_attention_heads": 2,
+    "num_hidden_layers": 2,
+    "max_position_embeddings": 128,
+    "initializer_range": 0.05,
+    "position_init": "sinusoidal",
+    "optimizer": "lamb",
+    "learning_rate": 0.01,
+    "precision": "bfloat16",
+    "train_batch_size": 64,
+    "max_eval_steps": 40,
+    "keep_checkpoint_max": 1,
+}
+
+
+def _deeper(layers: int, learning_rate: float, **row: Any) -> Candidate:
+    """Returns a candidate of more applications, with small output kernels."""
+    scale = round(1 / math.sqrt(2 * layers), 3)
+    return Candidate(
+        {
+            "num_hidden_layers": layers,
+            "learning_rate": learning_rate,
+            "output_init_scale": scale,
+            **row,
+        }
+    )
+
+
+_ADAMW = {"optimizer": "adamw", "beta_2": 0.98, "bias_correction": True}
+_MUON = {"optimizer": "muon", "beta_2": 0.98}
+# One row each: what differs from BASE.
+CANDIDATES: dict[str, Candidate] = {
+    "lamb-0.01": Candidate(),
+    "lamb-0.003": Candidate({"learning_rate": 0.003}),
+    "lamb-normal-positions": Candidate({"position_init": "normal"}),
+    "lamb-small-outputs": Candidate({"output_init_scale": 0.25}),
+    "lamb-deep-4": Candidate({"num_hidden_layers": 4}),
+    "lamb-deep-4-small-outputs": _deeper(4, 0.01),
+    "adamw-0.001": Candidate({**_ADAMW, "learning_rate": 0.001}),
+    "adamw-0.002": Candidate({**_ADAMW, "learning_rate": 0.002}),
+    "adamw-0.004": Candidate({**_ADAMW, "learning_rate": 0.004}),
+    "muon-0.002": Candidate({**_MUON, "learning_rate": 0.002}),
+    "muon-0.004": Candidate({**_MUON, "learning_rate": 0.004}),
+    "muon-0.01": Candidate({**_MUON, "learning_rate": 0.01}),
+    "muon-deep-4": _deeper(4, 0.004, **_MUON),
+    "muon-deepening": dataclasses.replace(
+        _deeper(4, 0.004, **_MUON), depths=((0.0, 2), (0.5, 4))
+    ),
+    "muon-batch-32": Candidate(
+        {**_MUON, "learning_rate": 0.004, "train_batch_size": 32}
+    ),
+    "muon-batch-128": Candidate(
+        {**_MUON, "learning_rate": 0.004, "train_batch_size": 128}
+    ),
+    "muon-wide-256": Candidate(
+        {
+            **_MUON,
+            "learning_rate": 0.004,
+            "hidden_size": 256,
+            "intermediate_size": 1024,
+            "num_attention_heads": 4,
+            "embedding_size": 128,
+        }
+    ),
+    "muon-128-tokens": Candidate(
+        {**_MUON, "learning_rate": 0.004, "train_batch_size": 32},
+        Data(max_seq_length=128),
+    ),
+    "muon-vocabulary-4000": Candidate(
+        {**_MUON, "learning_rate": 0.004}, Data(vocab_size=4000)
+    ),
+    "muon-single-words": Candidate(
+        {**_MUON, "learning_rate": 0.004, "max_ngram": 1}
+    ),
+    "muon-masking-0.3": Candidate(
+        {**_MUON, "learning_rate": 0.004, "masked_lm_prob": 0.3}
+    ),
+    "muon-one-cycle": Candidate(
+        {**_MUON, "learning_rate": 0.004, "learning_rate_decay": "cosine"}
+    ),
+}
+
+
+def configuration(
+    candidate: Candidate, flops: float, seed: int
+) -> PretrainConfig:
+    """Returns the settings of a run.
+
+    Args:
+        candidate: the recipe.
+        flops: the arithmetic of the whole run.
+        seed: of weights, order and masks.
+    """
+    config = override(
+        PretrainConfig(),
+        {
+            **BASE,
+            **candidate.settings,
+            "vocab_size": candidate.data.vocab_size,
+            "seed": seed,
+        },
+    )
+    depths = candidate.depths or ((0.0, config.model.num_hidden_layers),)
+    ends = [share for share, _ in depths[1:]] + [1.0]
+    starts, step = [], 0
+    for (share, depth), end in zip(depths, ends, strict=True):
+        starts.append((step, depth))
+        cost = flops_per_step(config, candidate.data, depth)
+        step += round((end - share) * flops / cost)
+    interval = max(1, round(step / NUM_EVALUATIONS))
+    changes: dict[str, Any] = {
+        "num_train_steps": interval * NUM_EVALUATIONS,
+        "num_warmup_steps": round(WARMUP_SHARE * interval * NUM_EVALUATIONS),
+        "eval_steps": interval,
+        "log_steps": interval,
+        "save_checkpoints_steps": interval,
+    }
+    if candidate.depths:
+        changes["depth_schedule"] = ",".join(f"{s}:{d}" for s, d in starts)
+    return override(config, changes)
+
+
+def flops_per_step(
+    config: PretrainConfig, data: Data, num_applications: int
+) -> int:
+    """Returns the operations of a training step at a depth."""
+    predictions = math.ceil(data.max_seq_length * config.masking.masked_lm_prob)
+    return training_flops(
+        config.model,
+        batch_size=config.training.train_batch_size,
+        seq_length=data.max_seq_length,
+        num_predictions=predictions,
+        read_positions_only=True,
+        num_applications=num_applications,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    """An evaluation of a run.
+
+    Attributes:
+        flops: arithmetic of training until then.
+        seconds: of training until then, without compilation and evaluations.
+        metrics: of the held-out shards, with `step`.
+    """
+
+    flops: float
+    seconds: float
+    metrics: Mapping[str, Any]
+
+
+def read_curve(run_dir: str, config: PretrainConfig) -> list[Point]:
+    """Returns the evaluations of a run so far.
+
+    Raises:
+        UserError: for a damaged log.
+    """
+    logs = [os.path.join(run_dir, n) for n in (METRICS_FILE, TIMING_FILE)]
+    if not all(map(files.isfile, logs)):
+        return []
+    metrics_lines, timing_lines = map(log_lines, logs)
+    # A resumed run repeats the lines after its checkpoint.
+    timings = {line["step"]: line for line in timing_lines}
+    training = config.training
+    flops = seconds = 0.0
+    points = []
+    for metrics in metrics_lines:
+        if metrics["split"] != "eval":
+            continue
+        timing = timings[metrics["step"]]
+        passed = (
+            training.eval_steps
+            * training.train_batch_size
+            / timing["sequences_per_second"]
+        )
+        seconds += passed
+        flops += passed * timing["flops_per_second"]
+        points.append(Point(flops, seconds, metrics))
+    return points
+
+
+def survivors(losses: Mapping[str, float]) -> list[str]:
+    """Returns the names of the better half, best first.
+
+    Args:
+        losses: of the candidates at a rung, infinite where one has diverged.
+    """
+    ranked = sorted(losses, key=lambda name: (losses[name], name))
+    finite = [name for name in ranked if math.isfinite(losses[name])]
+    return finite[: math.ceil(len(losses) * KEEP)]

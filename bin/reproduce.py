@@ -1,0 +1,247 @@
+"""Repeats a search or a table of experiments at a chosen scale.
+
+python -m bin.reproduce --table=recipe --input=books --run_dir=recipe
+
+Every candidate of the recipe search is a run of bin.pretrain in the run
+directory, with vocabularies and shards beside it. Interrupted, the same command
+continues. Written at the end: results.jsonl (a line for each evaluation) and
+curves.png.
+"""
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+
+from absl import flags
+
+from albert_tf.cluster.stops import DIVERGED
+from albert_tf.config import lookup, to_dict
+from albert_tf.experiments import recipe
+from albert_tf.experiments.curves import draw_curves
+from albert_tf.io import files
+from albert_tf.io.json_files import write_json
+from bin import command_line
+from bin.children import Children, exit_status
+from bin.command_line import format_table
+
+FLAGS = flags.FLAGS
+
+_POLL_SECONDS = 1.0
+_TERMINATED = 143
+
+
+def define_flags() -> None:
+    """Defines the program's flags."""
+    flags.DEFINE_enum("table", "recipe", ["recipe"], "What to repeat.")
+    flags.DEFINE_string("input", None, "Text, as bin.train_vocab takes it.")
+    flags.DEFINE_integer(
+        "skip_header_lines", 0, "Lines to skip at the start of each file."
+    )
+    flags.DEFINE_string("run_dir", None, "Directory of all runs.")
+    flags.DEFINE_float(
+        "teraflops",
+        10.0,
+        "Arithmetic of a full run, in 10^12 operations.",
+        lower_bound=1e-3,
+    )
+    flags.DEFINE_list(
+        "candidates", None, "Candidates, comma-separated; default: all."
+    )
+    flags.DEFINE_integer(
+        "num_seeds",
+        1,
+        "Seeds of the candidates of the last rung.",
+        lower_bound=1,
+    )
+    flags.DEFINE_integer(
+        "processes",
+        os.cpu_count(),
+        "Runs at a time, one core each.",
+        lower_bound=1,
+    )
+    command_line.required("input", "run_dir")
+
+
+def main() -> None:
+    """Runs the search, writes its record and prints every rung."""
+    names = FLAGS.candidates or list(recipe.CANDIDATES)
+    candidates = {
+        name: lookup(recipe.CANDIDATES, name, "candidate") for name in names
+    }
+    with Children() as children:
+        files.makedirs(_path("runs"))
+        for data in dict.fromkeys(row.data for row in candidates.values()):
+            _build(children, data)
+        runs = [_Run(name, row, 1) for name, row in candidates.items()]
+        started = list(runs)
+        for rung in recipe.RUNGS:
+            if rung == recipe.RUNGS[-1]:
+                again = [
+                    _Run(run.name, run.candidate, seed)
+                    for run in runs
+                    for seed in range(2, FLAGS.num_seeds + 1)
+                ]
+                runs += again
+                started += again
+            _train(children, runs, rung)
+            print(_table(runs, rung), flush=True)
+            losses = {run.name: run.loss(rung) for run in runs}
+            kept = recipe.survivors(losses)
+            if rung != recipe.RUNGS[-1]:
+                runs = [run for run in runs if run.name in kept]
+    _write_record(started)
+
+
+def _path(*parts: str) -> str:
+    return os.path.join(FLAGS.run_dir, *parts)
+
+
+def _build(children: Children, data: recipe.Data) -> None:
+    """Makes the vocabulary and the shards, unless they are there."""
+    corpus = [
+        f"--input={FLAGS.input}",
+        f"--skip_header_lines={FLAGS.skip_header_lines}",
+    ]
+    vocabulary = _path(f"vocabulary-{data.vocab_size}")
+    programs = {
+        vocabulary: ("train_vocab", f"--vocab_size={data.vocab_size}"),
+        data.shards(FLAGS.run_dir): (
+            "build_pretraining_data",
+            f"--tokenizer={vocabulary}",
+            f"--max_seq_length={data.max_seq_length}",
+            f"--eval_fraction={recipe.EVAL_FRACTION}",
+            f"--dupe_factor={recipe.DUPE_FACTOR}",
+            f"--workers={FLAGS.processes}",
+        ),
+    }
+    for directory, (program, *arguments) in programs.items():
+        if not files.isdir(directory) or program != "train_vocab":
+            process = children.start(
+                _command(
+                    program, *corpus, f"--output_dir={directory}", *arguments
+                )
+            )
+            if status := exit_status(process.wait()):
+                sys.exit(status)
+
+
+def _command(program: str, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", f"bin.{program}", *arguments]
+
+
+class _Run:
+    """A run of bin.pretrain, which stops and resumes."""
+
+    def __init__(
+        self, name: str, candidate: recipe.Candidate, seed: int
+    ) -> None:
+        self.name = name
+        self.candidate = candidate
+        self.seed = seed
+        self.run_dir = _path("runs", f"{name}-{seed}")
+        self.config = recipe.configuration(
+            candidate, FLAGS.teraflops * 1e12, seed
+        )
+
+    def curve(self) -> list[recipe.Point]:
+        return recipe.read_curve(self.run_dir, self.config)
+
+    def loss(self, rung: int) -> float:
+        curve = self.curve()
+        if len(curve) < rung:
+            return math.inf
+        return curve[rung - 1].metrics["loss"]
+
+    def command(self) -> list[str]:
+        shards = self.candidate.data.shards(FLAGS.run_dir)
+        settings = _path("runs", f"{self.name}-{self.seed}.json")
+        description = {"job": "pretrain", "config": to_dict(self.config)}
+        write_json(settings, description)
+        return _command(
+            "pretrain",
+            f"--config_json={settings}",
+            f"--train_data={shards}",
+            f"--eval_data={shards}",
+            f"--run_dir={self.run_dir}",
+        )
+
+
+def _train(children: Children, runs: Sequence[_Run], rung: int) -> None:
+    """Trains all runs to a rung, each on a core of its own."""
+    waiting = [run for run in runs if run.loss(rung) == math.inf]
+    cores = sorted(os.sched_getaffinity(0))[: FLAGS.processes]
+    running: dict[int, tuple[_Run, subprocess.Popen]] = {}
+    while waiting or running:
+        for core in cores:
+            if core not in running and waiting:
+                run = waiting.pop(0)
+                process = children.start(run.command())
+                os.sched_setaffinity(process.pid, {core})
+                running[core] = run, process
+        time.sleep(_POLL_SECONDS)
+        for core, (run, process) in list(running.items()):
+            if process.poll() is None:
+                # The last rung is the end of the run itself.
+                if rung < recipe.NUM_EVALUATIONS and run.loss(rung) < math.inf:
+                    process.send_signal(signal.SIGTERM)
+                    process.wait()
+                continue
+            del running[core]
+            status = exit_status(process.returncode)
+            if status not in (0, _TERMINATED, DIVERGED):
+                sys.exit(status)
+
+
+def _table(runs: Sequence[_Run], rung: int) -> str:
+    rows = []
+    for run in sorted(runs, key=lambda run: run.loss(rung)):
+        row = [run.name, str(run.seed)]
+        if run.loss(rung) == math.inf:
+            rows.append([*row, *["diverged"] * 5])
+            continue
+        point = run.curve()[rung - 1]
+        metrics = point.metrics
+        rows.append(
+            [
+                *row,
+                f"{metrics['step']}",
+                f"{point.seconds / 60:.1f}",
+                f"{metrics['masked_lm_loss']:.3f}",
+                f"{metrics['masked_lm_accuracy']:.1%}",
+                f"{metrics['sentence_order_accuracy']:.1%}",
+            ]
+        )
+    return format_table(
+        rows,
+        [
+            *("candidate", "seed", "step", "minutes", "masked-LM loss"),
+            *("masked-LM accuracy", "sentence-order accuracy"),
+        ],
+    )
+
+
+def _write_record(runs: Sequence[_Run]) -> None:
+    """Writes every evaluation as a line of JSON, and the curves."""
+    lines, curves = [], {}
+    for run in runs:
+        curve = curves[f"{run.name}, seed {run.seed}"] = run.curve()
+        for point in curve:
+            about = {"candidate": run.name, "seed": run.seed}
+            work = {"flops": point.flops, "seconds": point.seconds}
+            lines.append(json.dumps({**about, **work, **point.metrics}))
+    for name, content in (
+        ("results.jsonl", "".join(f"{line}\n" for line in lines).encode()),
+        ("curves.png", draw_curves(curves, "masked_lm_loss")),
+    ):
+        with files.replacing(_path(name)) as file:
+            file.write(content)
+        print(f"Written: {_path(name)}")
+
+
+if __name__ == "__main__":
+    command_line.run(define_flags, main)

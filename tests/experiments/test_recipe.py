@@ -1,0 +1,109 @@
+"""The recipe search: arithmetic of candidates, curves, who continues."""
+
+import json
+import math
+
+import pytest
+from program_runner import run_program
+
+from albert_tf.config import PretrainConfig, override
+from albert_tf.experiments import recipe
+from albert_tf.experiments.recipe import Candidate, Data
+from albert_tf.inputs.phases import DepthSchedule
+
+
+@pytest.mark.parametrize("name", recipe.CANDIDATES)
+def test_candidates_do_the_same_arithmetic(name):
+    row = recipe.CANDIDATES[name]
+    config = recipe.configuration(row, 30e12, seed=7)
+    steps = config.training.num_train_steps
+    depths = DepthSchedule(
+        config.pretraining.depth_schedule, config.model.num_hidden_layers
+    )
+    total = sum(
+        recipe.flops_per_step(config, row.data, depths.at(step))
+        for step in range(steps)
+    )
+    assert abs(total / 30e12 - 1) < 0.01
+    assert steps == recipe.NUM_EVALUATIONS * config.training.eval_steps
+    assert config.training.seed == 7
+
+
+def test_a_depth_schedule_divides_the_arithmetic():
+    row = Candidate({"num_hidden_layers": 4}, depths=((0.0, 1), (0.25, 4)))
+    config = recipe.configuration(row, 1e13, seed=1)
+    shallow, deep = (
+        recipe.flops_per_step(config, row.data, depth) for depth in (1, 4)
+    )
+    expected = round(0.25e13 / shallow)
+    assert config.pretraining.depth_schedule == f"0:1,{expected}:4"
+    assert config.training.num_train_steps == pytest.approx(
+        expected + 0.75e13 / deep, rel=0.01
+    )
+
+
+def test_the_better_half_continues_without_the_diverged():
+    losses = {"a": 5.0, "b": 4.0, "c": math.inf, "d": 6.0, "e": 4.5}
+    assert recipe.survivors(losses) == ["b", "e", "a"]
+    assert recipe.survivors({"a": math.inf, "b": 3.0, "c": math.inf}) == ["b"]
+
+
+def write_lines(path, *rows):
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def test_a_curve_has_the_time_and_arithmetic_of_training(tmp_path):
+    config = override(
+        PretrainConfig(), {"train_batch_size": 8, "eval_steps": 10}
+    )
+    assert recipe.read_curve(str(tmp_path), config) == []
+    timings = [
+        {"step": s, "sequences_per_second": r, "flops_per_second": r * 100}
+        # The second stop at step 20 is that of the resumed run.
+        for s, r in ((10, 40.0), (20, 1.0), (20, 20.0))
+    ]
+    write_lines(tmp_path / "timing.jsonl", *timings)
+    write_lines(
+        tmp_path / "metrics.jsonl",
+        {"step": 10, "split": "train", "loss": 9.5},
+        {"step": 10, "split": "eval", "loss": 9.0},
+        {"step": 20, "split": "eval", "loss": 8.0},
+    )
+    first, second = recipe.read_curve(str(tmp_path), config)
+    assert (first.seconds, second.seconds) == (2.0, 6.0)
+    assert (first.flops, second.flops) == (8000.0, 16000.0)
+    assert [p.metrics["loss"] for p in (first, second)] == [9.0, 8.0]
+
+
+@pytest.mark.slow
+def test_a_search_stops_and_resumes_runs(tmp_path, sentences, monkeypatch):
+    data = Data(vocab_size=120, max_seq_length=16)
+    monkeypatch.setattr(
+        recipe,
+        "CANDIDATES",
+        {
+            "trains": Candidate({"learning_rate": 0.003}, data),
+            "diverges": Candidate({"learning_rate": 1e30}, data),
+        },
+    )
+    books = tmp_path / "books"
+    books.mkdir()
+    for number in range(40):
+        part = sentences[number::40]
+        (books / f"{number}.txt").write_text(" ".join(part))
+    flags = (
+        f"--input={books}",
+        f"--run_dir={tmp_path / 'search'}",
+        "--teraflops=0.1",
+        "--processes=2",
+    )
+    done = run_program("reproduce", *flags)
+    assert done.status == 0, (done.error, done.stderr)
+    lines = [
+        json.loads(line)
+        for line in (tmp_path / "search/results.jsonl").read_text().splitlines()
+    ]
+    assert [line["candidate"] for line in lines] == ["trains"] * 16
+    assert lines[-1]["loss"] < lines[0]["loss"]
+    assert lines[-1]["flops"] == pytest.approx(0.1e12, rel=0.1)
+    assert (tmp_path / "search/curves.png").read_bytes()[:4] == b"\x89PNG"

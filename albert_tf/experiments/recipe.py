@@ -15,8 +15,7 @@ from typing import Any
 from albert_tf.config import PretrainConfig, override
 from albert_tf.io import files
 from albert_tf.modeling.accounting import training_flops
-from albert_tf.rundir.monitor import TIMING_FILE
-from albert_tf.rundir.run_results import METRICS_FILE, log_lines
+from albert_tf.rundir.run_results import METRICS_FILE, TIMING_FILE, log_lines
 
 # Evaluations of a full run, at equal distances.
 NUM_EVALUATIONS = 16

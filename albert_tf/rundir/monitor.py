@@ -17,11 +17,14 @@ from albert_tf.rundir.append_log import AppendLog
 from albert_tf.rundir.event_file import TRUST_RATIO, EventFile
 from albert_tf.rundir.hparams import hparams_summaries
 from albert_tf.rundir.progress_bar import ProgressBar
-from albert_tf.rundir.run_results import METRICS_FILE, json_metrics
+from albert_tf.rundir.run_results import (
+    METRICS_FILE,
+    TIMING_FILE,
+    json_metrics,
+)
 from albert_tf.rundir.throughput import Throughput
 
-# Scalars that depend on clocks, and exceptional events.
-TIMING_FILE = "timing.jsonl"
+# Exceptional events.
 EVENTS_FILE = "events.jsonl"
 
 

@@ -10,6 +10,8 @@ from albert_tf.io import files
 
 # The metrics of a run, one line per logged step and evaluation.
 METRICS_FILE = "metrics.jsonl"
+# Scalars that depend on clocks.
+TIMING_FILE = "timing.jsonl"
 
 
 def json_metrics(metrics: Mapping[str, float]) -> dict[str, float | None]:

@@ -86,6 +86,7 @@ def test_a_search_stops_and_resumes_runs(tmp_path, sentences, monkeypatch):
             "diverges": Candidate({"learning_rate": 1e30}, data),
         },
     )
+    monkeypatch.setattr(recipe, "RUNGS", (4, 16))
     books = tmp_path / "books"
     books.mkdir()
     for number in range(40):

@@ -42,6 +42,12 @@ def define_flags() -> None:
     flags.DEFINE_integer(
         "skip_header_lines", 0, "Lines to skip at the start of each file."
     )
+    flags.DEFINE_integer(
+        "vocab_size", 8000, "Pieces of the vocabulary.", lower_bound=6
+    )
+    flags.DEFINE_integer(
+        "max_seq_length", 64, "Maximum tokens of a record.", lower_bound=8
+    )
     flags.DEFINE_string("run_dir", None, "Directory of all runs.")
     flags.DEFINE_float(
         "teraflops",
@@ -75,8 +81,7 @@ def main() -> None:
     }
     with Children() as children:
         files.makedirs(_path("runs"))
-        for data in dict.fromkeys(row.data for row in candidates.values()):
-            _build(children, data)
+        _build(children)
         runs = [_Run(name, row, 1) for name, row in candidates.items()]
         started = list(runs)
         for rung in recipe.RUNGS:
@@ -101,33 +106,36 @@ def _path(*parts: str) -> str:
     return os.path.join(FLAGS.run_dir, *parts)
 
 
-def _build(children: Children, data: recipe.Data) -> None:
+def _build(children: Children) -> None:
     """Makes the vocabulary and the shards, unless they are there."""
     corpus = [
         f"--input={FLAGS.input}",
         f"--skip_header_lines={FLAGS.skip_header_lines}",
     ]
-    vocabulary = _path(f"vocabulary-{data.vocab_size}")
-    programs = {
-        vocabulary: ("train_vocab", f"--vocab_size={data.vocab_size}"),
-        data.shards(FLAGS.run_dir): (
+    vocabulary = _path("vocabulary")
+    commands = [
+        _command(
             "build_pretraining_data",
+            *corpus,
             f"--tokenizer={vocabulary}",
-            f"--max_seq_length={data.max_seq_length}",
+            f"--output_dir={_path('shards')}",
+            f"--max_seq_length={FLAGS.max_seq_length}",
             f"--eval_fraction={recipe.EVAL_FRACTION}",
             f"--dupe_factor={recipe.DUPE_FACTOR}",
             f"--workers={FLAGS.processes}",
-        ),
-    }
-    for directory, (program, *arguments) in programs.items():
-        if not files.isdir(directory) or program != "train_vocab":
-            process = children.start(
-                _command(
-                    program, *corpus, f"--output_dir={directory}", *arguments
-                )
-            )
-            if status := exit_status(process.wait()):
-                sys.exit(status)
+        )
+    ]
+    if not files.isdir(vocabulary):
+        train = _command(
+            "train_vocab",
+            *corpus,
+            f"--output_dir={vocabulary}",
+            f"--vocab_size={FLAGS.vocab_size}",
+        )
+        commands.insert(0, train)
+    for command in commands:
+        if status := exit_status(children.start(command).wait()):
+            sys.exit(status)
 
 
 def _command(program: str, *arguments: str) -> list[str]:
@@ -141,11 +149,15 @@ class _Run:
         self, name: str, candidate: recipe.Candidate, seed: int
     ) -> None:
         self.name = name
-        self.candidate = candidate
         self.seed = seed
         self.run_dir = _path("runs", f"{name}-{seed}")
+        self.candidate = candidate
         self.config = recipe.configuration(
-            candidate, FLAGS.teraflops * 1e12, seed
+            candidate,
+            flops=FLAGS.teraflops * 1e12,
+            vocab_size=FLAGS.vocab_size,
+            seq_length=FLAGS.max_seq_length,
+            seed=seed,
         )
 
     def curve(self) -> list[recipe.Point]:
@@ -158,7 +170,7 @@ class _Run:
         return curve[rung - 1].metrics["loss"]
 
     def command(self) -> list[str]:
-        shards = self.candidate.data.shards(FLAGS.run_dir)
+        shards = _path("shards")
         settings = _path("runs", f"{self.name}-{self.seed}.json")
         description = {"job": "pretrain", "config": to_dict(self.config)}
         write_json(settings, description)

@@ -30,31 +30,17 @@ DUPE_FACTOR = 4
 
 
 @dataclasses.dataclass(frozen=True)
-class Data:
-    """What the shards of a candidate are built from, beside the corpus."""
-
-    vocab_size: int = 8000
-    max_seq_length: int = 64
-
-    def shards(self, directory: str) -> str:
-        """Returns the path of the shards in the directory of a search."""
-        name = f"shards-{self.vocab_size}-{self.max_seq_length}"
-        return os.path.join(directory, name)
-
-
-@dataclasses.dataclass(frozen=True)
 class Candidate:
     """A row of CANDIDATES.
 
     Attributes:
-        settings: of `PretrainConfig`, where they differ from BASE.
-        data: of its shards.
+        settings: of `PretrainConfig`, where they differ from BASE. Those of
+            masking may not: held-out losses would no longer compare.
         depths: pairs of a share of the arithmetic and the number of block
             applications from there on; empty: all, always.
     """
 
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    data: Data = Data()
     depths: tuple[tuple[float, int], ...] = ()
 
 
@@ -64,7 +50,6 @@ BASE: dict[str, Any] = {
     "intermediate_size": 512,
     "num_attention_heads": 2,
     "num_hidden_layers": 2,
-    "max_position_embeddings": 128,
     "initializer_range": 0.05,
     "position_init": "sinusoidal",
     "optimizer": "lamb",
@@ -105,53 +90,48 @@ CANDIDATES: dict[str, Candidate] = {
     "muon-0.002": Candidate({**_MUON, "learning_rate": 0.002}),
     "muon-0.004": Candidate({**_MUON, "learning_rate": 0.004}),
     "muon-0.01": Candidate({**_MUON, "learning_rate": 0.01}),
-    "muon-deep-4": _deeper(4, 0.004, **_MUON),
+    "muon-deep-4": _deeper(4, 0.002, **_MUON),
     "muon-deepening": dataclasses.replace(
-        _deeper(4, 0.004, **_MUON), depths=((0.0, 2), (0.5, 4))
+        _deeper(4, 0.002, **_MUON), depths=((0.0, 2), (0.5, 4))
     ),
     "muon-batch-32": Candidate(
-        {**_MUON, "learning_rate": 0.004, "train_batch_size": 32}
+        {**_MUON, "learning_rate": 0.002, "train_batch_size": 32}
     ),
     "muon-batch-128": Candidate(
-        {**_MUON, "learning_rate": 0.004, "train_batch_size": 128}
+        {**_MUON, "learning_rate": 0.002, "train_batch_size": 128}
     ),
     "muon-wide-256": Candidate(
         {
             **_MUON,
-            "learning_rate": 0.004,
+            "learning_rate": 0.0028,
+            "initializer_range": 0.035,
             "hidden_size": 256,
             "intermediate_size": 1024,
             "num_attention_heads": 4,
             "embedding_size": 128,
         }
     ),
-    "muon-128-tokens": Candidate(
-        {**_MUON, "learning_rate": 0.004, "train_batch_size": 32},
-        Data(max_seq_length=128),
-    ),
-    "muon-vocabulary-4000": Candidate(
-        {**_MUON, "learning_rate": 0.004}, Data(vocab_size=4000)
-    ),
-    "muon-single-words": Candidate(
-        {**_MUON, "learning_rate": 0.004, "max_ngram": 1}
-    ),
-    "muon-masking-0.3": Candidate(
-        {**_MUON, "learning_rate": 0.004, "masked_lm_prob": 0.3}
-    ),
     "muon-one-cycle": Candidate(
-        {**_MUON, "learning_rate": 0.004, "learning_rate_decay": "cosine"}
+        {**_MUON, "learning_rate": 0.002, "learning_rate_decay": "cosine"}
     ),
 }
 
 
 def configuration(
-    candidate: Candidate, flops: float, seed: int
+    candidate: Candidate,
+    *,
+    flops: float,
+    vocab_size: int,
+    seq_length: int,
+    seed: int,
 ) -> PretrainConfig:
     """Returns the settings of a run.
 
     Args:
         candidate: the recipe.
         flops: the arithmetic of the whole run.
+        vocab_size: of the shards.
+        seq_length: of the shards.
         seed: of weights, order and masks.
     """
     config = override(
@@ -159,7 +139,8 @@ def configuration(
         {
             **BASE,
             **candidate.settings,
-            "vocab_size": candidate.data.vocab_size,
+            "vocab_size": vocab_size,
+            "max_position_embeddings": seq_length,
             "seed": seed,
         },
     )
@@ -168,7 +149,7 @@ def configuration(
     starts, step = [], 0
     for (share, depth), end in zip(depths, ends, strict=True):
         starts.append((step, depth))
-        cost = flops_per_step(config, candidate.data, depth)
+        cost = flops_per_step(config, seq_length, depth)
         step += round((end - share) * flops / cost)
     interval = max(1, round(step / NUM_EVALUATIONS))
     changes: dict[str, Any] = {
@@ -184,14 +165,14 @@ def configuration(
 
 
 def flops_per_step(
-    config: PretrainConfig, data: Data, num_applications: int
+    config: PretrainConfig, seq_length: int, num_applications: int
 ) -> int:
     """Returns the operations of a training step at a depth."""
-    predictions = math.ceil(data.max_seq_length * config.masking.masked_lm_prob)
+    predictions = math.ceil(seq_length * config.masking.masked_lm_prob)
     return training_flops(
         config.model,
         batch_size=config.training.train_batch_size,
-        seq_length=data.max_seq_length,
+        seq_length=seq_length,
         num_predictions=predictions,
         read_positions_only=True,
         num_applications=num_applications,

@@ -8,20 +8,26 @@ from program_runner import run_program
 
 from albert_tf.config import PretrainConfig, override
 from albert_tf.experiments import recipe
-from albert_tf.experiments.recipe import Candidate, Data
+from albert_tf.experiments.recipe import Candidate
 from albert_tf.inputs.phases import DepthSchedule
+
+
+def configured(row, flops, seed):
+    return recipe.configuration(
+        row, flops=flops, vocab_size=8000, seq_length=64, seed=seed
+    )
 
 
 @pytest.mark.parametrize("name", recipe.CANDIDATES)
 def test_candidates_do_the_same_arithmetic(name):
     row = recipe.CANDIDATES[name]
-    config = recipe.configuration(row, 30e12, seed=7)
+    config = configured(row, 30e12, seed=7)
     steps = config.training.num_train_steps
     depths = DepthSchedule(
         config.pretraining.depth_schedule, config.model.num_hidden_layers
     )
     total = sum(
-        recipe.flops_per_step(config, row.data, depths.at(step))
+        recipe.flops_per_step(config, 64, depths.at(step))
         for step in range(steps)
     )
     assert abs(total / 30e12 - 1) < 0.01
@@ -31,9 +37,9 @@ def test_candidates_do_the_same_arithmetic(name):
 
 def test_a_depth_schedule_divides_the_arithmetic():
     row = Candidate({"num_hidden_layers": 4}, depths=((0.0, 1), (0.25, 4)))
-    config = recipe.configuration(row, 1e13, seed=1)
+    config = configured(row, 1e13, seed=1)
     shallow, deep = (
-        recipe.flops_per_step(config, row.data, depth) for depth in (1, 4)
+        recipe.flops_per_step(config, 64, depth) for depth in (1, 4)
     )
     expected = round(0.25e13 / shallow)
     assert config.pretraining.depth_schedule == f"0:1,{expected}:4"
@@ -77,13 +83,12 @@ def test_a_curve_has_the_time_and_arithmetic_of_training(tmp_path):
 
 @pytest.mark.slow
 def test_a_search_stops_and_resumes_runs(tmp_path, sentences, monkeypatch):
-    data = Data(vocab_size=120, max_seq_length=16)
     monkeypatch.setattr(
         recipe,
         "CANDIDATES",
         {
-            "trains": Candidate({"learning_rate": 0.003}, data),
-            "diverges": Candidate({"learning_rate": 1e30}, data),
+            "trains": Candidate({"learning_rate": 0.003}),
+            "diverges": Candidate({"learning_rate": 1e30}),
         },
     )
     monkeypatch.setattr(recipe, "RUNGS", (4, 16))
@@ -96,6 +101,8 @@ def test_a_search_stops_and_resumes_runs(tmp_path, sentences, monkeypatch):
         f"--input={books}",
         f"--run_dir={tmp_path / 'search'}",
         "--teraflops=0.1",
+        "--vocab_size=120",
+        "--max_seq_length=16",
         "--processes=2",
     )
     done = run_program("reproduce", *flags)

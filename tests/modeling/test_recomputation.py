@@ -31,6 +31,9 @@ from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.training.objectives import pretraining_objective
 from albert_tf.training.trainer import Trainer
 
+# In float32 sums round by the order of threads, now and then beyond the bounds.
+DOUBLE = "float64"
+
 
 def gradients_of(model, features, keys=None, wrap=lambda step: step):
     """Returns loss and gradients, with the masks of a given first draw."""
@@ -60,15 +63,15 @@ def assert_recomputed_equal(
         model.encoder.remat = remat
         results.append(gradients_of(model, *arguments, **options))
     (loss, plain), *others = results
-    for again_loss, again in others:
+    for remat, (again_loss, again) in zip(remats, others, strict=True):
         np.testing.assert_allclose(loss, again_loss, rtol=1e-6)
         for variable, one, two in zip(
             model.trainable_variables, plain, again, strict=True
         ):
             # The gradient of a bias of keys is 0, as softmax ignores it: both
-            # are the rounding errors of sums, whose order depends on threads.
+            # are rounding errors of sums.
             is_rounding = variable.path.endswith("key/bias")
-            least = 0.3 if is_rounding else 0.1
+            least = 0.3 if is_rounding and remat == "selective" else 0.1
             scale = max(float(tf.reduce_max(tf.abs(one))), least)
             error = float(tf.reduce_max(tf.abs(one - two)))
             assert error <= rtol * scale, variable.path
@@ -85,7 +88,7 @@ def assert_recomputed_equal(
 )
 def test_recomputed_gradients_are_equal(changes):
     config = override(SMALL, DROPOUT | changes)
-    model = randomise(AlbertForPretraining(config))
+    model = randomise(AlbertForPretraining(config, dtype=DOUBLE))
     features = random_features(config)
     # With keys, and with masks that are drawn: once for both computations.
     assert_recomputed_equal(model, features, example_keys(1, 2, np.arange(3)))
@@ -97,7 +100,7 @@ def test_recomputed_gradients_are_equal(changes):
 def test_recomputed_gradients_are_equal_in_a_graph(jit_compile):
     changes = DROPOUT | {"sharing": "ffn", "num_hidden_layers": 2}
     config = override(SMALL, changes)
-    model = randomise(AlbertForPretraining(config))
+    model = randomise(AlbertForPretraining(config, dtype=DOUBLE))
     features = {
         name: tf.constant(value, tf.int32)
         for name, value in random_features(config).items()

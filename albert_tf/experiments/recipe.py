@@ -204,15 +204,23 @@ def read_curve(run_dir: str, config: PretrainConfig) -> list[Point]:
     if not all(map(files.isfile, logs)):
         return []
     metrics_lines, timing_lines = map(log_lines, logs)
-    # A resumed run repeats the lines after its checkpoint.
-    timings = {line["step"]: line for line in timing_lines}
+    # A resumed run repeats the lines after its checkpoint, and its first step
+    # is not timed: a line of that step alone has no rates.
+    timings = {
+        line["step"]: line
+        for line in timing_lines
+        if "sequences_per_second" in line
+    }
+    if not timings:
+        return []
     training = config.training
     flops = seconds = 0.0
     points = []
     for metrics in metrics_lines:
         if metrics["split"] != "eval":
             continue
-        timing = timings[metrics["step"]]
+        nearest = min(timings, key=lambda step: abs(step - metrics["step"]))
+        timing = timings[nearest]
         passed = (
             training.eval_steps
             * training.train_batch_size

@@ -68,17 +68,20 @@ def test_a_curve_has_the_time_and_arithmetic_of_training(tmp_path):
         # The second stop at step 20 is that of the resumed run.
         for s, r in ((10, 40.0), (20, 1.0), (20, 20.0))
     ]
+    # Of a resumed run's first step alone.
+    timings.append({"step": 30, "data_wait_share": 0.1})
     write_lines(tmp_path / "timing.jsonl", *timings)
     write_lines(
         tmp_path / "metrics.jsonl",
         {"step": 10, "split": "train", "loss": 9.5},
         {"step": 10, "split": "eval", "loss": 9.0},
         {"step": 20, "split": "eval", "loss": 8.0},
+        {"step": 30, "split": "eval", "loss": 7.0},
     )
-    first, second = recipe.read_curve(str(tmp_path), config)
-    assert (first.seconds, second.seconds) == (2.0, 6.0)
-    assert (first.flops, second.flops) == (8000.0, 16000.0)
-    assert [p.metrics["loss"] for p in (first, second)] == [9.0, 8.0]
+    curve = recipe.read_curve(str(tmp_path), config)
+    assert [point.seconds for point in curve] == [2.0, 6.0, 10.0]
+    assert [point.flops for point in curve] == [8000.0, 16000.0, 24000.0]
+    assert [point.metrics["loss"] for point in curve] == [9.0, 8.0, 7.0]
 
 
 @pytest.mark.slow

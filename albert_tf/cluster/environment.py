@@ -4,6 +4,7 @@ import os
 import platform
 import subprocess
 from importlib import metadata
+from pathlib import Path
 
 import tensorflow as tf
 
@@ -19,6 +20,23 @@ _PACKAGES = (
 # One directory for each GPU of the driver; WSL 2 has none.
 _DRIVER_GPUS = "/proc/driver/nvidia/gpus"
 _NVIDIA_SMI_SECONDS = 30.0
+
+
+def source_commit() -> str | None:
+    """Returns the commit of this source, None outside of a Git checkout."""
+    root = Path(__file__).resolve().parents[2]
+    # A package that is installed within another checkout has none.
+    if not (root / ".git").exists():
+        return None
+    try:
+        return subprocess.run(
+            ["git", "-C", str(root), "rev-parse", "HEAD"],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return None
 
 
 def unseen_gpus(visible: int) -> str:

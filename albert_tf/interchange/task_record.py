@@ -23,16 +23,22 @@ class TaskRecord:
     Attributes:
         task: its name.
         features: its settings of features and of predictions.
+        pairs: whether its examples are pairs of texts.
     """
 
     task: str
     features: FeatureConfig
+    pairs: bool = False
 
     def write(self, directory: str) -> None:
         """Writes the file into a model directory."""
         write_json(
             os.path.join(directory, TASK_FILE),
-            {"task": self.task, "features": to_dict(self.features)},
+            {
+                "task": self.task,
+                "features": to_dict(self.features),
+                "pairs": self.pairs,
+            },
         )
 
 
@@ -50,14 +56,20 @@ def read_task_record(
         return None
     values = read_json(path)
     task, features = values.get("task"), values.get("features")
+    # Records of earlier versions have no `pairs`.
+    pairs = values.get("pairs", False)
     if not isinstance(task, str) or not isinstance(features, dict):
         raise UserError(
             f"{path} must have a string 'task' and an object 'features'."
         )
+    require(
+        isinstance(pairs, bool),
+        f"{path}: 'pairs' must be true or false, got {pairs!r}.",
+    )
     config = from_dict(FeatureConfig, features, path)
     require(
         config.max_seq_length <= max_position_embeddings,
         f"{path}: max_seq_length={config.max_seq_length} exceeds the model's "
         f"max_position_embeddings={max_position_embeddings}.",
     )
-    return TaskRecord(task, config)
+    return TaskRecord(task, config, pairs)

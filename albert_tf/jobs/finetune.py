@@ -301,7 +301,11 @@ class _Finetuning(TrainingJob):
             self.trainer.model,
             self.tokenizer,
             max_seq_length=features.max_seq_length,
-            task=TaskRecord(self.task.name, to_save),
+            task=TaskRecord(
+                self.task.name,
+                to_save,
+                pairs=self.task.kind.are_pairs(self.examples["train"]),
+            ),
         )
 
     def figures(self) -> dict[str, bytes]:

@@ -1,8 +1,8 @@
 """tf.train.Example messages written in NumPy, whole columns at a time.
 
-Main entry: `encode_examples`. The bytes are those of protobuf's deterministic
-serialisation, without protobuf: a builder makes thousands a second in every
-process, none of which waits for TensorFlow.
+Main entry: `encode_examples`; `field` serves other messages. The bytes are
+those of protobuf's deterministic serialisation, without protobuf: a builder
+makes thousands a second in every process, none of which waits for TensorFlow.
 
 The wire format (protobuf.dev/programming-guides/encoding): an unsigned
 integer is a varint, 7 bits a byte, the lowest first, the high bit set on all
@@ -46,7 +46,7 @@ def encode_examples(columns: Mapping[str, Column]) -> list[bytes]:
         for name in sorted(columns, key=str.encode)
     ]
     return [
-        _field(1, b"".join(of_example))
+        field(1, b"".join(of_example))
         for of_example in zip(*entries, strict=True)
     ]
 
@@ -126,11 +126,12 @@ def _entry_head(name: str, kind: int, num_bytes: int) -> bytes:
     in_list = len(values) + num_bytes
     head = _tag(kind) + _varint(in_list) + values
     in_feature = len(head) + num_bytes
-    head = _field(1, name.encode()) + _tag(2) + _varint(in_feature) + head
+    head = field(1, name.encode()) + _tag(2) + _varint(in_feature) + head
     return _tag(1) + _varint(len(head) + num_bytes) + head
 
 
-def _field(number: int, data: bytes) -> bytes:
+def field(number: int, data: bytes) -> bytes:
+    """Returns a length-delimited field of any message."""
     return _tag(number) + _varint(len(data)) + data
 
 

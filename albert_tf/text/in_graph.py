@@ -39,6 +39,9 @@ class InGraphTokenizer(tf.Module):
         max_bytes: longer texts are truncated here, at the end of a character,
             so that one request cannot stall a server; the ids are those of
             `tokenizer.encode(truncate_utf8(text, max_bytes))`.
+
+    Attributes:
+        max_bytes: as given.
     """
 
     def __init__(
@@ -47,7 +50,7 @@ class InGraphTokenizer(tf.Module):
         super().__init__()
         if max_bytes < 4:
             raise ValueError(f"max_bytes={max_bytes} is less than a character.")
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         self._tokenizer = tokenizer
         # An attribute, so that the vocabulary in it is tracked and saved.
         self._vocabulary = (
@@ -61,7 +64,31 @@ class InGraphTokenizer(tf.Module):
 
         Bytes that are not UTF-8 count as U+FFFD.
         """
-        return self._vocabulary.encode(self.normalize(texts))
+        return self.encode(self.decode(texts))
+
+    def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Returns the ids of UTF-8 strings, none of which is too long."""
+        return self._vocabulary.encode(self._clean(texts))
+
+    def encode_with_masks(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Returns ids with that of the mask for every "[MASK]" in a text."""
+        parts = tf.strings.split(
+            self.decode(texts), self._tokenizer.special_tokens["mask_token"]
+        )
+        ids = self.encode(parts.flat_values)
+        mask = tf.fill([ids.nrows(), 1], self._tokenizer.mask_id)
+        ended = parts.with_flat_values(tf.concat([ids, mask], 1))
+        return ended.merge_dims(1, 2)[:, :-1]
+
+    def words(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Returns the words `[batch, (words)]` between white space."""
+        return tf.strings.split(_spaced(self.decode(texts)))
+
+    def decode(self, texts: tf.Tensor) -> tf.Tensor:
+        """Returns each string `[batch]` truncated, as valid UTF-8."""
+        return tf.strings.unicode_transcode(
+            self._truncate(texts), "UTF-8", "UTF-8", errors="replace"
+        )
 
     def normalize(self, texts: tf.Tensor) -> tf.Tensor:
         """Returns each string `[batch]` cleaned up.
@@ -69,45 +96,67 @@ class InGraphTokenizer(tf.Module):
         By `normalization.normalize`, or as the words of
         `wordpiece.split_words` with a space between two.
         """
-        texts = tf.strings.unicode_transcode(
-            self._truncate(texts), "UTF-8", "UTF-8", errors="replace"
-        )
-        spaced = tf.strings.regex_replace(
-            self._vocabulary.clean(texts), normalization.WHITE_SPACE, " "
-        )
-        return tf.strings.strip(spaced)
+        return self._clean(self.decode(texts))
 
-    def pack_single(
-        self, texts: tf.Tensor, max_seq_length: int
+    def _clean(self, texts: tf.Tensor) -> tf.Tensor:
+        return tf.strings.strip(_spaced(self._vocabulary.clean(texts)))
+
+    def pack(
+        self,
+        first: tf.RaggedTensor,
+        second: tf.RaggedTensor | None = None,
+        *,
+        max_seq_length: int,
     ) -> dict[str, tf.Tensor]:
-        """Returns model inputs for [CLS] text [SEP], padded to the longest.
+        """Returns model inputs, truncated as by `sequence_features`.
+
+        [CLS] first [SEP], or [CLS] first [SEP] second [SEP] with segment 1
+        from the second text on; padded to the longest row.
 
         Args:
-            texts: strings `[batch]`.
-            max_seq_length: longer rows are truncated to this many tokens.
+            first: ids `[batch, (tokens)]`.
+            second: of the second texts of pairs.
+            max_seq_length: special tokens included.
 
         Returns:
             `input_ids`, `input_mask` and `segment_ids`, int32 `[batch, seq]`.
         """
-        ids = self(texts)[:, : max_seq_length - 2]
-        edge = tf.ones([ids.nrows(), 1], tf.int32)
-        packed = tf.concat(
-            [edge * self._tokenizer.cls_id, ids, edge * self._tokenizer.sep_id],
-            1,
+        texts = [first] if second is None else [first, second]
+        room = max_seq_length - 1 - len(texts)
+        if second is None:
+            texts = [first[:, :room]]
+        else:
+            lengths = first.row_lengths(), second.row_lengths()
+            own = tf.minimum(
+                lengths[0], room - tf.minimum(lengths[1], room // 2)
+            )
+            texts = [
+                part(first, 0, own),
+                part(second, 0, tf.minimum(lengths[1], room - own)),
+            ]
+        edge = tf.ones([first.nrows(), 1], tf.int32)
+        rows = [edge * self._tokenizer.cls_id]
+        for text in texts:
+            rows += text, edge * self._tokenizer.sep_id
+        packed = tf.concat(rows, 1)
+        # A batch of no texts has the columns of an empty one.
+        width = tf.maximum(packed.bounding_shape(axis=1), 1 + len(texts))
+        input_ids = packed.to_tensor(
+            self._tokenizer.pad_id, shape=[packed.nrows(), width]
         )
-        # A batch of no texts has the two columns of an empty one.
-        shape = [ids.nrows(), tf.maximum(packed.bounding_shape(axis=1), 2)]
-        input_ids = packed.to_tensor(self._tokenizer.pad_id, shape=shape)
+        columns = tf.range(width)
+        is_token = columns < packed.row_lengths()[:, None]
+        is_second = columns >= texts[0].row_lengths()[:, None] + 2
         return {
             "input_ids": input_ids,
-            "input_mask": tf.ones_like(packed).to_tensor(0, shape=shape),
-            "segment_ids": tf.zeros_like(input_ids),
+            "input_mask": tf.cast(is_token, tf.int32),
+            "segment_ids": tf.cast(is_token & is_second, tf.int32),
         }
 
     def _truncate(self, texts: tf.Tensor) -> tf.Tensor:
         """Returns `normalization.truncate_utf8` of each string `[batch]`."""
-        is_long = tf.strings.length(texts) > self._max_bytes
-        start = tf.where(is_long, self._max_bytes - 2, 0)
+        is_long = tf.strings.length(texts) > self.max_bytes
+        start = tf.where(is_long, self.max_bytes - 2, 0)
         # The byte after the limit and the two before it; where all three
         # continue a character (10xxxxxx), the text ends before the fourth.
         window = tf.strings.substr(texts, start, tf.where(is_long, 3, 0))
@@ -115,7 +164,7 @@ class InGraphTokenizer(tf.Module):
         continues = tf.cast(codes & 0xC0 == 0x80, tf.int32)
         back = tf.reduce_sum(tf.math.cumprod(continues[:, ::-1], axis=1), 1)
         return tf.strings.substr(
-            texts, tf.zeros_like(back), self._max_bytes - back
+            texts, tf.zeros_like(back), self.max_bytes - back
         )
 
 
@@ -199,6 +248,29 @@ class _WordPiece(tf.Module):
         )
         ids = self._wordpiece.tokenize(words.with_flat_values(checked))
         return ids.merge_dims(1, 2)
+
+
+def part(
+    rows: tf.RaggedTensor, starts: tf.Tensor | int, ends: tf.Tensor
+) -> tf.RaggedTensor:
+    """Returns of each row `[batch, (values)]` those in `[start, end)`.
+
+    All of them exist. (A gather of ragged ranges is ten times the graph.)
+    """
+    row = rows.value_rowids()
+    position = tf.range(tf.size(row, tf.int64))
+    position -= tf.gather(rows.row_starts(), row)
+    starts = tf.broadcast_to(tf.cast(starts, tf.int64), tf.shape(ends))
+    kept = (position >= tf.gather(starts, row)) & (
+        position < tf.gather(ends, row)
+    )
+    return tf.RaggedTensor.from_row_lengths(
+        tf.boolean_mask(rows.flat_values, kept), ends - starts, validate=False
+    )
+
+
+def _spaced(texts: tf.Tensor) -> tf.Tensor:
+    return tf.strings.regex_replace(texts, normalization.WHITE_SPACE, " ")
 
 
 def _replace_version_dependent(texts: tf.Tensor) -> tf.Tensor:

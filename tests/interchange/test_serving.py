@@ -1,5 +1,8 @@
 """The exported model, in this process and in one with none of our code."""
 
+import dataclasses
+import functools
+import json
 import os
 import subprocess
 import sys
@@ -7,21 +10,30 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
+from google.protobuf import (
+    descriptor_pb2,
+    descriptor_pool,
+    message_factory,
+    text_format,
+)
 from saved_models import foreign_operations
 
-from albert_tf.config import ModelConfig, UserError
+from albert_tf.config import FeatureConfig, ModelConfig, UserError
+from albert_tf.interchange.convert import models_by_head
 from albert_tf.interchange.model_directory import LoadedModel
-from albert_tf.interchange.serving import ServingModule, export_saved_model
+from albert_tf.interchange.serving import export_saved_model
+from albert_tf.interchange.signatures import ServingModule
+from albert_tf.interchange.task_record import TaskRecord
 from albert_tf.io import files
 from albert_tf.jobs.predict import Predictor
-from albert_tf.modeling.models import (
-    AlbertForClassification,
-    AlbertForPretraining,
-    AlbertForQuestionAnswering,
-    AlbertForRegression,
-    AlbertForSentenceEmbedding,
-    AlbertForTokenClassification,
-)
+from albert_tf.records.example_wire import encode_examples
+from albert_tf.records.tfrecord import read_records
+from albert_tf.tasks.kinds.classification import Classification
+from albert_tf.tasks.kinds.multiple_choice import MultipleChoice
+from albert_tf.tasks.kinds.regression import Regression
+from albert_tf.tasks.kinds.texts import sequence_features
+from albert_tf.tasks.kinds.token_classification import TokenClassification
+from albert_tf.text.tokenizer import load_tokenizer
 
 TEXTS = [
     "The bada of gule.",
@@ -32,61 +44,260 @@ TEXTS = [
     "long bada gule " * 40,
     "nul \0 and tab\tand\nline",
 ]
-
-
-def build(tiny_tokenizer, labels):
-    config = ModelConfig(
-        vocab_size=tiny_tokenizer.vocab_size,
-        embedding_size=8,
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=24,
-    )
-    model = (
-        AlbertForClassification(config, labels=labels)
-        if labels
-        else AlbertForPretraining(config)
-    )
-    rng = np.random.default_rng(8)
-    for variable in model.trainable_variables:
-        variable.assign(rng.normal(size=variable.shape) * 0.5)
-    return LoadedModel(model, tiny_tokenizer, 24)
+PAIRS = list(zip(TEXTS, reversed(TEXTS), strict=True))
+FEATURES = FeatureConfig(max_seq_length=24, max_choice_length=9)
+CLOSE = {"rtol": 1e-5, "atol": 1e-6}
 
 
 @pytest.fixture(scope="module")
-def classifier(tiny_tokenizer):
-    return build(tiny_tokenizer, ["sea", "land", "air"])
+def load(tiny_tokenizer):
+    """A function that returns a model of random weights with a head."""
+
+    @functools.cache
+    def load(head, *, pairs=False):
+        config = ModelConfig(
+            vocab_size=tiny_tokenizer.vocab_size,
+            embedding_size=8,
+            hidden_size=16,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            intermediate_size=32,
+            max_position_embeddings=24,
+        )
+        kind = models_by_head()[head]
+        labels = ["sea", "land", "air"] if kind.takes_labels() else None
+        model = kind(config, labels=labels)
+        rng = np.random.default_rng(8)
+        for variable in model.trainable_variables:
+            variable.assign(rng.normal(size=variable.shape) * 0.5)
+        task = TaskRecord("mood", FEATURES, pairs)
+        return LoadedModel(model, tiny_tokenizer, 24, task)
+
+    return load
+
+
+@pytest.fixture(scope="module")
+def serve(load):
+    """A function that answers as a signature of the model with a head."""
+    module = functools.cache(lambda head: ServingModule(load(head)))
+
+    def serve(head, signature, **inputs):
+        inputs = {name: tf.constant(value) for name, value in inputs.items()}
+        answers = module(head).functions[signature](**inputs)
+        return {name: value.numpy() for name, value in answers.items()}
+
+    return serve
+
+
+@pytest.fixture(scope="module")
+def predictions(load):
+    """A function that returns the fields that `predict` gives for texts."""
+
+    def predictions(kind, texts):
+        found = Predictor(load(kind.head)).predict(kind, texts)
+        return [prediction.fields for prediction in found]
+
+    return predictions
+
+
+@pytest.fixture(scope="module")
+def classifier(load):
+    return load("classification")
 
 
 @pytest.fixture(scope="module")
 def exported(classifier, tmp_path_factory):
     return export_saved_model(
-        classifier, str(tmp_path_factory.mktemp("export") / "albert")
+        classifier,
+        str(tmp_path_factory.mktemp("export") / "albert"),
+        origin={"command": "`export | all`"},
     )
 
 
-def expected(classifier):
-    return list(Predictor(classifier).classify([(text,) for text in TEXTS]))
+def decoded(strings):
+    return [value.decode() for value in strings]
 
 
-def test_outputs_are_those_of_predictor(classifier, exported):
-    answer = tf.saved_model.load(exported).signatures["serving_default"]
-    got = answer(tf.constant(TEXTS))
-    want = expected(classifier)
-    np.testing.assert_allclose(
-        got["probabilities"],
-        [list(row.probabilities.values()) for row in want],
-        rtol=1e-5,
-        atol=1e-7,
-    )
-    assert [label.decode() for label in got["label"].numpy()] == [
-        row.label for row in want
+def test_classes_of_texts_and_pairs_are_those_of_predict(serve, predictions):
+    answers = {
+        "text": serve("classification", "text", text=TEXTS),
+        "text_pair": serve(
+            "classification",
+            "text_pair",
+            text=[first for first, _ in PAIRS],
+            text_pair=[second for _, second in PAIRS],
+        ),
+    }
+    for signature, texts in (("text", TEXTS), ("text_pair", PAIRS)):
+        got = answers[signature]
+        want = predictions(Classification(), texts)
+        probabilities = [list(row["probabilities"].values()) for row in want]
+        np.testing.assert_allclose(got["probabilities"], probabilities, **CLOSE)
+        assert decoded(got["label"]) == [row["prediction"] for row in want]
+        # The texts differ (two of them are empty).
+        assert len(np.unique(np.round(probabilities, 6), axis=0)) >= 5
+
+
+def test_numbers_are_those_of_predict(serve, predictions):
+    got = serve("regression", "serving_default", text=TEXTS)
+    want = [row["prediction"] for row in predictions(Regression(), TEXTS)]
+    np.testing.assert_allclose(got["predictions"], want, **CLOSE)
+
+
+def test_choices_are_those_of_predict(serve, predictions):
+    questions = [
+        (text, *(TEXTS[(number + i) % len(TEXTS)] for i in range(3)))
+        for number, text in enumerate(TEXTS)
     ]
-    # The texts differ (two of them are empty).
-    assert len({tuple(row.probabilities.values()) for row in want}) >= 5
-    assert got["probabilities"].dtype == tf.float32
+    got = serve(
+        "multiple_choice",
+        "serving_default",
+        text=TEXTS,
+        choices=[question[1:] for question in questions],
+    )
+    want = predictions(MultipleChoice(), questions)
+    np.testing.assert_allclose(
+        got["probabilities"], [row["probabilities"] for row in want], **CLOSE
+    )
+    letters = ["ABC"[number] for number in got["choice"]]
+    assert letters == [row["prediction"] for row in want]
+    assert len(set(letters)) > 1
+
+
+def test_words_are_labelled_as_by_predict(serve, predictions):
+    # The long text is several rows; some words are no tokens, some too many.
+    texts = [text for text in TEXTS if text.split()]
+    texts += ["\u0301 bada", "b" * 90 + " gule", "bada " * 23]
+    got = serve("token_classification", "serving_default", text=texts)
+    want = predictions(TokenClassification(), texts)
+    for row, fields in enumerate(want):
+        count = len(fields["words"])
+        assert decoded(got["words"][row][:count]) == fields["words"]
+        assert decoded(got["label"][row][:count]) == fields["prediction"]
+        np.testing.assert_allclose(
+            got["probabilities"][row][:count].max(axis=-1),
+            fields["probabilities"],
+            **CLOSE,
+        )
+        assert set(got["words"][row][count:]) <= {b""}
+    assert len(set(got["label"].ravel())) > 2
+
+
+def test_texts_without_words_have_no_labels(serve):
+    for texts in (["", " "], tf.zeros([0], tf.string)):
+        got = serve("token_classification", "serving_default", text=texts)
+        assert set(got["words"].ravel()) <= {b""}
+
+
+def test_masks_are_filled_as_by_predict(load, serve):
+    texts = ["the [MASK] bada", "[MASK][MASK]", "no mask"]
+    got = serve("pretraining", "fill_mask", text=texts)
+    predictor = Predictor(load("pretraining"))
+    for row, filled in enumerate(predictor.fill_mask(texts[:2])):
+        for mask, candidates in enumerate(filled.candidates):
+            pieces, values = zip(*candidates, strict=True)
+            assert decoded(got["pieces"][row, mask]) == list(pieces)
+            np.testing.assert_allclose(
+                got["probabilities"][row, mask], values, **CLOSE
+            )
+    assert set(got["pieces"][2].ravel()) == {b""}
+    assert not got["probabilities"][2].any()
+
+
+def test_sentence_order_is_that_of_the_model(load, serve):
+    got = serve(
+        "pretraining",
+        "sentence_order",
+        text=[first for first, _ in PAIRS],
+        text_pair=[second for _, second in PAIRS],
+    )
+    loaded = load("pretraining")
+    for row, texts in enumerate(PAIRS):
+        ids = loaded.tokenizer.encode_batch(texts)
+        features = sequence_features([ids], loaded.tokenizer, 24, {})
+        batch = features.batch(np.arange(1), features.lengths.max())
+        batch["masked_lm_positions"] = np.zeros((1, 1), np.int32)
+        logits = loaded.model(batch)["sentence_order_logits"]
+        np.testing.assert_allclose(
+            got["probabilities"][row], tf.nn.softmax(logits)[0], **CLOSE
+        )
+
+
+@pytest.mark.parametrize(
+    "head", ["pretraining", "sentence_embedding", "classification"]
+)
+def test_embeddings_are_those_of_predict(load, serve, head):
+    got = serve(head, "embed", text=TEXTS)
+    want = [vector.mean for vector in Predictor(load(head)).embed(TEXTS)]
+    np.testing.assert_allclose(got["mean_output"], want, **CLOSE)
+    assert got["pooled_output"].shape == (len(TEXTS), 16)
+    if head != "classification":
+        default = serve(head, "serving_default", text=TEXTS)
+        np.testing.assert_array_equal(
+            default["mean_output"], got["mean_output"]
+        )
+
+
+def ids_of(loaded, text, padding):
+    """Returns a row of a batch by name, with padding."""
+    tokenizer = loaded.tokenizer
+    ids = [tokenizer.cls_id, *tokenizer.encode(text), tokenizer.sep_id]
+    return {
+        "input_ids": np.array([ids + [tokenizer.pad_id] * padding], np.int32),
+        "input_mask": np.array([[1] * len(ids) + [0] * padding], np.int32),
+        "segment_ids": np.zeros((1, len(ids) + padding), np.int32),
+    }
+
+
+def serialized(features):
+    columns = {
+        name: (values[0], np.array([len(values[0])]))
+        for name, values in features.items()
+    }
+    return encode_examples(columns)[0]
+
+
+def test_tokens_and_examples_are_answered_alike(load, serve):
+    loaded = load("classification")
+    batch = [ids_of(loaded, text, n) for n, text in enumerate(TEXTS[:3])]
+    examples = [serialized(row) for row in batch]
+    # Without a mask and segments; no padding then.
+    examples.append(serialized({"input_ids": batch[0]["input_ids"]}))
+    got = serve("classification", "examples", examples=examples)
+    for number, row in enumerate([*batch, batch[0]]):
+        want = serve("classification", "tokens", **row)
+        for name in ("probabilities", "label"):
+            assert want[name].shape[0] == 1
+        np.testing.assert_allclose(
+            got["probabilities"][number], want["probabilities"][0], **CLOSE
+        )
+        old = serve("classification", "ids", **row)
+        np.testing.assert_array_equal(
+            old["probabilities"], want["probabilities"]
+        )
+    text = serve("classification", "text", text=TEXTS[:1])
+    np.testing.assert_allclose(
+        got["probabilities"][0], text["probabilities"][0], **CLOSE
+    )
+
+
+def test_examples_of_choices(load, serve):
+    row = ids_of(load("multiple_choice"), "bada", 0)
+    row = {n: np.pad(v, ((0, 0), (0, 24 - v.shape[1]))) for n, v in row.items()}
+    examples = [serialized({n: np.tile(v, 3) for n, v in row.items()})]
+    got = serve("multiple_choice", "examples", examples=examples)
+    want = serve(
+        "multiple_choice", "tokens", **{n: v[None] for n, v in row.items()}
+    )
+    assert want["probabilities"].shape == (1, 1)
+    np.testing.assert_allclose(got["probabilities"], [[1 / 3] * 3], **CLOSE)
+
+
+def test_the_default_of_a_task_of_pairs_takes_pairs(load):
+    module = ServingModule(load("classification", pairs=True))
+    assert module.functions["serving_default"] is module.functions["text_pair"]
+    module = ServingModule(load("classification"))
+    assert module.functions["serving_default"] is module.functions["text"]
 
 
 def test_any_batch_size(exported):
@@ -95,23 +306,7 @@ def test_any_batch_size(exported):
         got = answer(text=tf.constant((TEXTS * 10)[:size], tf.string))
         assert got["probabilities"].shape == (size, 3)
         assert got["label"].shape == (size,)
-
-
-def test_ids_signature(classifier, exported):
-    tokenizer = classifier.tokenizer
-    ids = [tokenizer.cls_id, *tokenizer.encode(TEXTS[0]), tokenizer.sep_id]
-    row = np.array([ids + [tokenizer.pad_id] * 3], np.int32)
-    mask = np.array([[1] * len(ids) + [0] * 3], np.int32)
-    got = tf.saved_model.load(exported).signatures["ids"](
-        input_ids=tf.constant(row),
-        input_mask=tf.constant(mask),
-        segment_ids=tf.zeros_like(row),
-    )
-    np.testing.assert_allclose(
-        got["probabilities"][0],
-        list(expected(classifier)[0].probabilities.values()),
-        rtol=1e-4,
-    )
+        assert got["probabilities"].dtype == tf.float32
 
 
 def test_each_weight_is_exported_once(classifier, exported):
@@ -123,81 +318,36 @@ def test_each_weight_is_exported_once(classifier, exported):
     assert sorted(shapes) == sorted(weights)
 
 
-def test_versions_count_up_and_are_complete(classifier, tmp_path):
+@pytest.mark.slow
+def test_versions(classifier, tmp_path):
     target = tmp_path / "albert"
     (target / "7").mkdir(parents=True)
     (target / "notes").mkdir()
     path = export_saved_model(classifier, str(target))
     assert path == str(target / "8")
-    assert sorted(os.listdir(target)) == ["7", "8", "notes"]
+    assert export_saved_model(classifier, str(target), version=3).endswith("3")
+    assert sorted(os.listdir(target)) == ["3", "7", "8", "notes"]
+
+
+def test_versions_are_not_replaced(classifier, tmp_path):
+    (tmp_path / "7").mkdir()
+    with pytest.raises(UserError, match="version=7: .*/7 exists, and versions"):
+        export_saved_model(classifier, str(tmp_path), version=7)
     (tmp_path / "file").write_text("x")
     with pytest.raises(UserError, match="is a file"):
         export_saved_model(classifier, str(tmp_path / "file"))
 
 
-def test_a_pretrained_model_gives_embeddings(tiny_tokenizer):
-    loaded = build(tiny_tokenizer, None)
-    module = ServingModule(loaded)
-    got = module.serve_text(tf.constant(TEXTS[:2]))
-    tokenizer = tiny_tokenizer
-    ids = [tokenizer.cls_id, *tokenizer.encode(TEXTS[0]), tokenizer.sep_id]
-    row = np.array([ids], np.int32)
-    want = loaded.model.encode(
-        {
-            "input_ids": row,
-            "input_mask": np.ones_like(row),
-            "segment_ids": np.zeros_like(row),
-        }
-    )
-    np.testing.assert_allclose(
-        got["pooled_output"][0], want["pooled_output"][0], rtol=1e-4, atol=1e-6
-    )
-    np.testing.assert_allclose(
-        got["mean_output"][0],
-        np.mean(want["sequence_output"][0], axis=0),
-        rtol=1e-4,
-        atol=1e-6,
-    )
+def test_choices_that_leave_no_room(load):
+    loaded = dataclasses.replace(load("multiple_choice"), task=None)
+    with pytest.raises(UserError, match="max_choice_length=128 leaves the con"):
+        ServingModule(loaded)
 
 
-@pytest.mark.parametrize(
-    ("kind", "options", "output"),
-    [
-        (AlbertForRegression, {}, "predictions"),
-        (AlbertForTokenClassification, {"labels": ["a", "b"]}, "label"),
-        (AlbertForSentenceEmbedding, {"pooler": False}, "mean_output"),
-    ],
-)
-def test_outputs_of_other_heads(tiny_tokenizer, kind, options, output):
-    config = build(tiny_tokenizer, None).model.config
-    loaded = LoadedModel(kind(config, **options), tiny_tokenizer, 24)
-    ids = np.array([[2, 9, 8, 3], [2, 7, 3, 0]], np.int32)
-    features = {
-        "input_ids": ids,
-        "input_mask": (ids > 0).astype(np.int32),
-        "segment_ids": np.zeros_like(ids),
-    }
-    module = ServingModule(loaded)
-    got = module.serve_ids(**features)
-    outputs = loaded.model(features)
-    if output == "label":
-        labels = np.array([b"a", b"b"])
-        want = labels[np.argmax(outputs["logits"], -1)]
-        np.testing.assert_array_equal(got[output], want)
-    else:
-        name = {"mean_output": "mean_embedding"}.get(output, output)
-        np.testing.assert_allclose(
-            got[output], outputs[name], rtol=1e-5, atol=1e-6
-        )
-    assert "pooled_output" not in got
-
-
-def test_a_model_of_questions_is_not_exported(tiny_tokenizer, tmp_path):
-    config = build(tiny_tokenizer, None).model.config
-    loaded = LoadedModel(AlbertForQuestionAnswering(config), tiny_tokenizer, 24)
-    with pytest.raises(UserError, match="AlbertForQuestionAnswering reads mo"):
-        export_saved_model(loaded, str(tmp_path / "albert"))
-    assert not (tmp_path / "albert").exists()
+def test_a_model_of_questions_is_not_exported(load, tmp_path):
+    with pytest.raises(UserError, match="AlbertForQuestionAnswering reads 'qu"):
+        export_saved_model(load("span"), str(tmp_path / "albert"))
+    assert os.listdir(tmp_path / "albert") == []
 
 
 def test_operations_are_those_of_released_servers(exported):
@@ -206,6 +356,37 @@ def test_operations_are_those_of_released_servers(exported):
         "SentencepieceOp",
         "SentencepieceTokenizeOp",
     }
+
+
+def test_assets_are_tokenizer_and_labels(classifier, exported):
+    assets = os.path.join(exported, "assets")
+    assert load_tokenizer(assets).fingerprint == (
+        classifier.tokenizer.fingerprint
+    )
+    with open(os.path.join(assets, "labels.json"), encoding="utf-8") as file:
+        assert json.load(file) == ["sea", "land", "air"]
+
+
+def test_readme_describes_the_signatures(classifier, exported):
+    with open(os.path.join(exported, "README.md"), encoding="utf-8") as file:
+        text = file.read()
+    for line in (
+        "| `text_pair` | Answers for pairs of texts. | `text` string [batch], "
+        "`text_pair` string [batch] | `label` string [batch], "
+        "`probabilities` float32 [batch, 3] |",
+        "| `tokens` | The same for token ids, of any batch and length. | "
+        "`input_ids` int32 [batch, any], `input_mask` int32 [batch, any], "
+        "`segment_ids` int32 [batch, any] | `label` string [batch], "
+        "`probabilities` float32 [batch, 3] |",
+        "| `mean_output` | mean state of the tokens |",
+        "(`assets/labels.json`): `sea`, `land`, `air`.",
+        "| truncation | a text after 20,000 bytes of UTF-8, an input after 24 "
+        "tokens |",
+        "| task | mood |",
+        "| command | `export &#124; all` |",
+        f"fingerprint {classifier.tokenizer.fingerprint} |",
+    ):
+        assert line in text
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from albert_tf.interchange.model_directory import (
     load_model_directory,
     save_model_directory,
 )
-from albert_tf.interchange.serving import ServingModule
+from albert_tf.interchange.signatures import ServingModule
 from albert_tf.jobs.predict import Predictor
 from albert_tf.jobs.pretrain import run_pretraining
 from albert_tf.modeling.models import AlbertForClassification
@@ -57,7 +57,7 @@ def classifier():
 def test_a_served_model_predicts_as_predictor_does(classifier):
     want = list(Predictor(classifier).classify([(text,) for text in TEXTS]))
     module = ServingModule(classifier)
-    got = module.serve_text(tf.constant(TEXTS))
+    got = module.functions["text"](tf.constant(TEXTS))
     np.testing.assert_allclose(
         got["probabilities"],
         [list(row.probabilities.values()) for row in want],

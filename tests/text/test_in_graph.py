@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from saved_models import foreign_operations
 
 from albert_tf.config import UserError
+from albert_tf.tasks.kinds.texts import sequence_features
 from albert_tf.text.in_graph import InGraphTokenizer
 from albert_tf.text.normalization import normalize, truncate_utf8
 from albert_tf.text.sentencepiece_tokenizer import SentencePieceTokenizer
@@ -167,26 +168,82 @@ def test_long_texts_are_truncated_at_a_character(tiny_tokenizer):
         InGraphTokenizer(tiny_tokenizer, max_bytes=3)
 
 
-def test_pack_single(tiny_tokenizer):
+def rows_of(features):
+    """Returns the rows of features without padding, and checks the padding."""
+    packed = {name: value.numpy() for name, value in features.items()}
+    assert {value.dtype for value in packed.values()} == {np.dtype("int32")}
+    lengths = packed["input_mask"].sum(axis=1)
+    for name, rows in packed.items():
+        for row, length in zip(rows, lengths, strict=True):
+            assert not row[length:].any(), name
+    return [
+        (ids[:length].tolist(), segments[:length].tolist())
+        for ids, segments, length in zip(
+            packed["input_ids"], packed["segment_ids"], lengths, strict=True
+        )
+    ]
+
+
+def python_rows(tokenizer, examples, max_seq_length):
+    """Returns the rows by which the model was trained on such examples."""
+    ids = [tokenizer.encode_batch(texts) for texts in examples]
+    features = sequence_features(ids, tokenizer, max_seq_length, {})
+    return [
+        tuple(
+            features.row(row, name).tolist()
+            for name in ("input_ids", "segment_ids")
+        )
+        for row in range(len(features))
+    ]
+
+
+@settings(deadline=None, max_examples=15)
+@given(
+    texts=st.lists(
+        st.tuples(
+            st.text(AWKWARD_CHARACTERS) | st.text("abc de"),
+            st.text() | st.text("the of and "),
+        ),
+        min_size=1,
+        max_size=8,
+    ),
+    max_seq_length=st.integers(4, 30),
+)
+@example(texts=[("", ""), ("the " * 30, "of " * 30)], max_seq_length=8)
+def test_texts_and_pairs_are_packed_as_in_training(pair, texts, max_seq_length):
+    tokenizer, in_graph = pair
+    first, second = (in_graph(strings(part)) for part in zip(*texts, strict=True))
+    singles = in_graph.pack(first, max_seq_length=max_seq_length)
+    assert rows_of(singles) == python_rows(
+        tokenizer, [text[:1] for text in texts], max_seq_length
+    )
+    pairs = in_graph.pack(first, second, max_seq_length=max_seq_length)
+    assert rows_of(pairs) == python_rows(tokenizer, texts, max_seq_length)
+
+
+def test_packed_batches_without_tokens(tiny_tokenizer):
     in_graph = InGraphTokenizer(tiny_tokenizer)
-    a = tiny_tokenizer.encode("the")
-    long = tiny_tokenizer.encode("the of and " * 9)
-    packed = in_graph.pack_single(strings(["the", "", "the of and " * 9]), 10)
-    expected = [[2, *a, 3], [2, 3], [2, *long[:8], 3]]
-    assert packed["input_ids"].numpy().tolist() == [
-        row + [0] * (10 - len(row)) for row in expected
-    ]
-    assert packed["input_mask"].numpy().tolist() == [
-        [1] * len(row) + [0] * (10 - len(row)) for row in expected
-    ]
-    assert packed["segment_ids"].numpy().tolist() == [[0] * 10] * 3
-    assert {value.dtype for value in packed.values()} == {tf.int32}
-    # An empty batch and a batch of an empty text.
-    empty = tf.constant([], tf.string)
-    assert in_graph(empty).to_list() == []
-    for value in in_graph.pack_single(empty, 10).values():
+    empty = in_graph(tf.constant([], tf.string))
+    assert empty.to_list() == []
+    for value in in_graph.pack(empty, max_seq_length=10).values():
         assert value.shape == (0, 2)
-    assert in_graph.pack_single(strings([""]), 10)["input_ids"].shape == (1, 2)
+    for value in in_graph.pack(empty, empty, max_seq_length=10).values():
+        assert value.shape == (0, 3)
+    one = in_graph.pack(in_graph(strings([""])), max_seq_length=10)
+    assert one["input_ids"].shape == (1, 2)
+
+
+def test_masks_in_texts(pair):
+    tokenizer, in_graph = pair
+    texts = ["", "[MASK]", "the [MASK]of[MASK][MASK] and", "[MASK", "é[mask]"]
+    expected = [tokenizer.encode_with_masks(text) for text in texts]
+    assert in_graph.encode_with_masks(strings(texts)).to_list() == expected
+
+
+def test_words_are_those_of_str_split(tiny_tokenizer):
+    texts = ["", " ", *AWKWARD_TEXTS, "a\x1cb\u2003c\x85"]
+    words = InGraphTokenizer(tiny_tokenizer).words(strings(texts)).to_list()
+    assert words == [[w.encode() for w in text.split()] for text in texts]
 
 
 def test_missing_tensorflow_text(monkeypatch):
@@ -222,8 +279,8 @@ def test_saved_models_in_a_fresh_process(
         module = tf.Module()
         module.tokenizer = InGraphTokenizer(tokenizer)
         serve = tf.function(
-            lambda texts, module=module: module.tokenizer.pack_single(
-                texts, 12
+            lambda texts, module=module: module.tokenizer.pack(
+                module.tokenizer(texts), max_seq_length=12
             ),
             input_signature=[tf.TensorSpec([None], tf.string, "texts")],
         )

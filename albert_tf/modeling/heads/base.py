@@ -65,6 +65,9 @@ class Head(ConfiguredLayer):
         sequence_features: features and labels `[batch, seq]`, beside the
             encoder's inputs.
         options: constructor arguments beside the architecture.
+        text_inputs: the raw texts that an exported model takes, a row of
+            TEXT_INPUTS (interchange/signatures.py); empty for heads whose
+            model is exported for its embeddings alone.
     """
 
     head_name: str = ""
@@ -80,6 +83,7 @@ class Head(ConfiguredLayer):
     label_weights: str = "example_weights"
     sequence_features: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
+    text_inputs: str = "texts"
 
     def __init__(
         self,
@@ -135,6 +139,19 @@ class Head(ConfiguredLayer):
         if not pairs:
             return None
         return sum(total for total, _ in pairs), pairs[0][1]
+
+    @classmethod
+    def answers(cls, outputs: Tensors) -> Tensors:
+        """Returns what an exported model answers, of the head's outputs.
+
+        They are the outputs themselves, or `probabilities` where there is
+        one, of logits that are learned with a cross-entropy. Where the head
+        takes labels, the name of the likeliest is added as `label`.
+        """
+        losses = [label.loss for label in cls.labels]
+        if losses == [weighted_cross_entropy]:
+            return {"probabilities": ops.softmax(outputs[cls.outputs[0]])}
+        return {name: outputs[name] for name in cls.outputs}
 
     @classmethod
     def takes_labels(cls) -> bool:

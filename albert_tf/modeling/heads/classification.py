@@ -54,6 +54,7 @@ class MultipleChoiceHead(DenseHead):
     labels = (
         Label("logits", "label_ids", classes=lambda head, shape: shape[1]),
     )
+    text_inputs = "choices"
 
     def outputs_of(self, scores: Tensor, features: Tensors) -> Tensors:
         """Returns `logits` `[batch, choices]`."""
@@ -83,4 +84,5 @@ class TokenClassificationHead(DenseHead):
     labels = (_CLASS,)
     label_weights = "label_weights"
     sequence_features = ("label_ids", "label_weights")
+    text_inputs = "words"
     options = ("num_labels",)

@@ -26,6 +26,7 @@ class SentenceEmbeddingHead(Head):
     model_name = "AlbertForSentenceEmbedding"
     reads = "sequence_output"
     outputs = ("mean_embedding", "cls_embedding")
+    text_inputs = ""
 
     def build(self, input_shape: object = None) -> None:
         """Creates no weights."""

@@ -55,6 +55,7 @@ class MaskedLMHead(Head):
         ),
     )
     label_weights = "masked_lm_weights"
+    text_inputs = "masks"
 
     def __init__(self, config: ModelConfig | Mapping, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
@@ -123,5 +124,6 @@ class SentenceOrderHead(DenseHead):
             classes=lambda head, shape: 2,
         ),
     )
+    text_inputs = "sentences"
     width = 2
     has_dropout = False

@@ -60,6 +60,7 @@ class SpanHead(DenseHead):
     reads = "sequence_output"
     outputs = ("start_logits", "end_logits")
     labels = _SPAN
+    text_inputs = "question"
     width = 2
     has_dropout = False
 
@@ -125,6 +126,7 @@ class AnswerableSpanHead(Head):
         ),
     )
     options = ("start_n_top", "end_n_top")
+    text_inputs = "question"
 
     def __init__(
         self,

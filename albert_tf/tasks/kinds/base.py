@@ -138,6 +138,10 @@ class Kind(abc.ABC):
         """Returns whether the gold label or answer is known."""
         return getattr(example, self.gold) is not None
 
+    def are_pairs(self, examples: Sequence[Any]) -> bool:
+        """Returns whether the examples are pairs of texts."""
+        return False
+
     def check(self, examples: Sequence[Any]) -> None:
         """Raises UserError for examples that cannot be batched together.
 

@@ -82,12 +82,7 @@ class MultipleChoice(ClassKind):
         Raises:
             UserError: when max_choice_length leaves a context no room.
         """
-        room = config.max_seq_length - 3
-        require(
-            config.max_choice_length < room,
-            f"max_choice_length={config.max_choice_length} leaves the context "
-            f"no room within max_seq_length={config.max_seq_length}; lower it.",
-        )
+        room = room_of_choices(config)
         contexts = list(dict.fromkeys(e.context for e in examples))
         of_context = dict(
             zip(contexts, tokenizer.encode_batch(contexts), strict=True)
@@ -143,6 +138,21 @@ class MultipleChoice(ClassKind):
             "probabilities": scores.tolist(),
         }
         return fields, example.location, class_error(scores, example.label)
+
+
+def room_of_choices(config: FeatureConfig) -> int:
+    """Returns the tokens that a context and a choice can have together.
+
+    Raises:
+        UserError: when max_choice_length leaves a context none of them.
+    """
+    room = config.max_seq_length - 3
+    require(
+        config.max_choice_length < room,
+        f"max_choice_length={config.max_choice_length} leaves the context "
+        f"no room within max_seq_length={config.max_seq_length}; lower it.",
+    )
+    return room
 
 
 def letter(number: int | None) -> str | None:

@@ -18,14 +18,8 @@ def truncated_lengths(first: int, second: int, room: int) -> tuple[int, int]:
     As if one token were taken off the longer side again and again, off the
     second of two that are equal (the original's `_truncate_seq_pair`).
     """
-    if first + second <= room:
-        return first, second
-    half = room // 2
-    if second <= half:
-        return room - second, second
-    if first <= room - half:
-        return first, room - first
-    return room - half, half
+    first = min(first, room - min(second, room // 2))
+    return first, min(second, room - first)
 
 
 def sequence_features(
@@ -93,6 +87,10 @@ class TextKind(Kind):
     def example(self, texts: tuple[str, ...], number: int) -> Example:
         """Returns the unlabelled example of a text or pair."""
         return Example(texts, None, f"text {number}")
+
+    def are_pairs(self, examples: Sequence[Example]) -> bool:
+        """Returns whether the examples are pairs of texts."""
+        return all(len(example.texts) == 2 for example in examples)
 
     def warnings(
         self, examples: Sequence[Example], *, training: bool

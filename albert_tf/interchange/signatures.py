@@ -1,0 +1,401 @@
+"""Signatures of an exported model: the texts it takes, the answers it gives.
+
+A head names its row of TEXT_INPUTS (`Head.text_inputs`), which makes the
+signatures for raw strings; every model has `tokens`, `examples` and `embed`.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+
+import tensorflow as tf
+
+from albert_tf.config import require
+from albert_tf.interchange.model_directory import LoadedModel
+from albert_tf.modeling.heads import Head
+from albert_tf.modeling.heads.embedding import mean_of_tokens
+from albert_tf.modeling.inputs import ENCODER_INPUTS
+from albert_tf.tasks.kinds.multiple_choice import room_of_choices
+from albert_tf.text.in_graph import InGraphTokenizer, part
+
+Tensors = dict[str, tf.Tensor]
+
+# Pieces that `fill_mask` returns for a mask.
+_TOP_K = 5
+
+# Meanings of outputs, for the export's README.
+MEANINGS = {
+    "probabilities": "of the classes, choices or pieces; their sum is 1",
+    "label": "the likeliest class",
+    "predictions": "the number",
+    "choice": "the likeliest choice, counted from 0",
+    "pieces": "the likeliest for every [MASK], the best first",
+    "words": "those that the labels belong to",
+    "mean_output": "mean state of the tokens",
+    "pooled_output": "pooled state of [CLS]",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Signature:
+    """What a signature takes and computes.
+
+    Attributes:
+        purpose: one line for the export's README.
+        inputs: their names, types and shapes.
+        call: a function of the inputs that returns the outputs by name.
+    """
+
+    purpose: str
+    inputs: tuple[tf.TensorSpec, ...]
+    call: Callable[..., Tensors]
+
+
+def _strings(name: str, axes: int = 1) -> tf.TensorSpec:
+    return tf.TensorSpec([None] * axes, tf.string, name)
+
+
+class SignatureGraph:
+    """The parts that signatures are made of.
+
+    Attributes:
+        loaded: the model.
+        tokenizer: its tokenizer in the graph.
+        config: the settings of features that it was trained with.
+        pack: ids of texts, or pairs, as features of the model.
+        answer: a head's answers, of its name and features of the model; one
+            function that signatures share, as `embed` is.
+        embed: `mean_output` and, with a pooler, `pooled_output`, of features.
+    """
+
+    def __init__(self, loaded: LoadedModel) -> None:
+        self.loaded = loaded
+        self.tokenizer = InGraphTokenizer(loaded.tokenizer)
+        self.config = loaded.features
+        self.pack = functools.partial(
+            self.tokenizer.pack, max_seq_length=self.config.max_seq_length
+        )
+        self.answer = tf.function(self._answer, autograph=False)
+        self.embed = tf.function(self._embed, autograph=False)
+
+    def _answer(self, name: str, features: Tensors) -> Tensors:
+        model = self.loaded.model
+        head = model.heads[name]
+        none = tf.zeros([tf.shape(features["input_ids"])[0], 0], tf.int32)
+        # Positions that another head reads: none.
+        others = {
+            other.reads: none
+            for other in model.heads.values()
+            if other is not head and other.reads in other.features
+        }
+        outputs = model({**others, **features}, heads_only=True)
+        answers = head.answers(outputs)
+        if head.takes_labels() and "probabilities" in answers:
+            best = tf.argmax(answers["probabilities"], axis=-1)
+            answers["label"] = tf.gather(tf.constant(self.loaded.labels), best)
+        return answers
+
+    def _embed(self, features: Tensors) -> Tensors:
+        outputs = self.loaded.model.encode(features)
+        mask = tf.reshape(
+            features["input_mask"], tf.shape(outputs["sequence_output"])[:2]
+        )
+        found = {
+            "mean_output": mean_of_tokens(outputs["sequence_output"], mask)
+        }
+        if "pooled_output" in outputs:
+            found["pooled_output"] = tf.cast(
+                outputs["pooled_output"], tf.float32
+            )
+        return found
+
+
+def _texts(graph: SignatureGraph, head: Head) -> dict[str, Signature]:
+    def single(text: tf.Tensor) -> Tensors:
+        return graph.answer(head.head_name, graph.pack(graph.tokenizer(text)))
+
+    def pair(text: tf.Tensor, text_pair: tf.Tensor) -> Tensors:
+        first, second = map(graph.tokenizer, (text, text_pair))
+        return graph.answer(head.head_name, graph.pack(first, second))
+
+    pairs = _strings("text"), _strings("text_pair")
+    return {
+        "text": Signature("Answers for single texts.", pairs[:1], single),
+        "text_pair": Signature("Answers for pairs of texts.", pairs, pair),
+    }
+
+
+def _sentences(graph: SignatureGraph, head: Head) -> dict[str, Signature]:
+    pair = _texts(graph, head)["text_pair"]
+    purpose = "Whether the second text follows the first."
+    return {head.head_name: dataclasses.replace(pair, purpose=purpose)}
+
+
+def _choices(graph: SignatureGraph, head: Head) -> dict[str, Signature]:
+    config, both = graph.config, room_of_choices(graph.config)
+
+    def call(text: tf.Tensor, choices: tf.Tensor) -> Tensors:
+        shape = tf.shape(choices)
+        second = graph.tokenizer(tf.reshape(choices, [-1]))
+        lengths = second.row_lengths()
+        tail = part(
+            second, tf.maximum(lengths - config.max_choice_length, 0), lengths
+        )
+        of_choice = tf.repeat(tf.range(shape[0]), shape[1])
+        first = tf.gather(graph.tokenizer(text), of_choice)
+        room = tf.minimum(first.row_lengths(), both - tail.row_lengths())
+        packed = graph.pack(part(first, 0, room), tail)
+        features = {
+            name: tf.reshape(rows, [*tf.unstack(shape), tf.shape(rows)[1]])
+            for name, rows in packed.items()
+        }
+        answers = graph.answer(head.head_name, features)
+        best = tf.argmax(answers["probabilities"], axis=-1)
+        return {**answers, "choice": best}
+
+    return {
+        "choices": Signature(
+            "Which of several choices goes with a text.",
+            (_strings("text"), _strings("choices", 2)),
+            call,
+        )
+    }
+
+
+def _masks(graph: SignatureGraph, head: Head) -> dict[str, Signature]:
+    tokenizer = graph.loaded.tokenizer
+    pieces = tokenizer.pieces(range(tokenizer.vocab_size))
+
+    def call(text: tf.Tensor) -> Tensors:
+        features = graph.pack(graph.tokenizer.encode_with_masks(text))
+        at = tf.where(features["input_ids"] == tokenizer.mask_id)
+        rows = tf.shape(text, tf.int64)[0]
+        positions = tf.RaggedTensor.from_value_rowids(
+            tf.cast(at[:, 1], tf.int32), at[:, 0], rows, validate=False
+        )
+        is_mask = tf.ones_like(positions).to_tensor()[..., None]
+        features["masked_lm_positions"] = positions.to_tensor()
+        probabilities = graph.answer(head.head_name, features)["probabilities"]
+        values, ids = tf.math.top_k(
+            probabilities, min(_TOP_K, tokenizer.vocab_size)
+        )
+        return {
+            "pieces": tf.where(
+                is_mask > 0, tf.gather(tf.constant(pieces), ids), ""
+            ),
+            "probabilities": values * tf.cast(is_mask, tf.float32),
+        }
+
+    return {
+        "fill_mask": Signature(
+            "The likeliest pieces for every [MASK] in a text.",
+            (_strings("text"),),
+            call,
+        )
+    }
+
+
+def _words(graph: SignatureGraph, head: Head) -> dict[str, Signature]:
+    unknown = graph.loaded.tokenizer.unk_id
+    room = graph.config.max_seq_length - 2
+
+    def next_place(
+        state: tuple[tf.Tensor, tf.Tensor], length: tf.Tensor
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+        """Returns row and end of words, after those of the words before."""
+        row, end = state
+        fits = end + length <= room
+        return (
+            tf.where(fits, row, row + 1),
+            tf.where(fits, end + length, length),
+        )
+
+    def call(text: tf.Tensor) -> Tensors:
+        words = graph.tokenizer.words(text)
+        ids = graph.tokenizer.encode(words.flat_values)
+        # No word may get lost.
+        missing = tf.RaggedTensor.from_row_lengths(
+            tf.fill([tf.math.count_nonzero(ids.row_lengths() == 0)], unknown),
+            tf.cast(ids.row_lengths() == 0, tf.int64),
+            validate=False,
+        )
+        ids = tf.concat([ids, missing], 1)[:, :room]
+        of_words = words.with_flat_values(ids.row_lengths())
+        shape = [words.nrows(), tf.maximum(words.bounding_shape(axis=1), 1)]
+        lengths = of_words.to_tensor(shape=shape)
+        start = tf.zeros_like(lengths[:, 0])
+        rows, ends = (
+            tf.transpose(value)
+            for value in tf.scan(
+                next_place, tf.transpose(lengths), (start, start)
+            )
+        )
+        numbers = rows[:, -1] + 1
+        rows += tf.cumsum(numbers, exclusive=True)[:, None]
+        is_word = tf.ones_like(of_words).to_tensor(0, shape=shape) > 0
+        row = tf.boolean_mask(rows, is_word)
+        first = tf.boolean_mask(1 + ends - lengths, is_word)
+        in_rows = tf.RaggedTensor.from_value_rowids(
+            ids, row, tf.reduce_sum(numbers), validate=False
+        )
+        answers = graph.answer(
+            head.head_name, graph.pack(in_rows.merge_dims(1, 2))
+        )
+        places = tf.stack([row, first], axis=-1)
+        found = {
+            name: words.with_flat_values(
+                tf.gather_nd(values, places)
+            ).to_tensor()
+            for name, values in answers.items()
+        }
+        return {**found, "words": words.to_tensor()}
+
+    return {
+        "words": Signature(
+            "A label for every word between white space.",
+            (_strings("text"),),
+            call,
+        )
+    }
+
+
+# Signatures for raw strings, the default one first, by `Head.text_inputs`.
+TEXT_INPUTS: dict[
+    str, Callable[[SignatureGraph, Head], dict[str, Signature]]
+] = {
+    "texts": _texts,
+    "sentences": _sentences,
+    "choices": _choices,
+    "masks": _masks,
+    "words": _words,
+}
+
+
+def _token_signatures(
+    graph: SignatureGraph, head: Head | None
+) -> dict[str, Signature]:
+    """Returns `tokens` and `examples`, both of ids."""
+    has_choices = head is not None and head.text_inputs == "choices"
+    names = (*ENCODER_INPUTS, *(head.features if head else ()))
+    shape = [None, None, None] if has_choices else [None, None]
+
+    of_choices = ""
+    if has_choices:
+        length = graph.config.max_seq_length
+        of_choices = f", {length} ids for each choice in turn"
+
+    def tokens(*values: tf.Tensor) -> Tensors:
+        features = dict(zip(names, values, strict=True))
+        if head is None:
+            return graph.embed(features)
+        return graph.answer(head.head_name, features)
+
+    def examples(examples: tf.Tensor) -> Tensors:
+        parsed = tf.io.parse_example(
+            examples, dict.fromkeys(names, tf.io.RaggedFeature(tf.int64))
+        )
+        rows = {name: tf.cast(parsed[name], tf.int32) for name in names}
+        ids = rows["input_ids"]
+        size = tf.cast(ids.bounding_shape(), tf.int32)
+        given = {
+            name: values.to_tensor(
+                graph.loaded.tokenizer.pad_id if values is ids else 0, size
+            )
+            for name, values in rows.items()
+        }
+        # Without a mask all are tokens.
+        given["input_mask"] = tf.where(
+            rows["input_mask"].row_lengths()[:, None] > 0,
+            given["input_mask"],
+            tf.ones_like(ids).to_tensor(shape=size),
+        )
+        if has_choices:
+            length = graph.config.max_seq_length
+            shape = [size[0], size[1] // length, length]
+            given = {n: tf.reshape(v, shape) for n, v in given.items()}
+        return tokens(*given.values())
+
+    return {
+        "tokens": Signature(
+            "The same for token ids, of any batch and length.",
+            tuple(tf.TensorSpec(shape, tf.int32, name) for name in names),
+            tokens,
+        ),
+        "examples": Signature(
+            "The same for serialized tf.Examples with int64 lists "
+            f"{', '.join(names)}{of_choices}.",
+            (_strings("examples"),),
+            examples,
+        ),
+    }
+
+
+def signatures(graph: SignatureGraph) -> Mapping[str, Signature]:
+    """Returns the model's signatures by name, `serving_default` first.
+
+    Raises:
+        UserError: when a head of the model takes texts that no row of
+            TEXT_INPUTS makes signatures for.
+    """
+    model, task = graph.loaded.model, graph.loaded.task
+    own = [head for head in model.heads.values() if head.text_inputs]
+    for head in own:
+        require(
+            head.text_inputs in TEXT_INPUTS,
+            f"An {type(model).__name__} reads {head.text_inputs!r}; expected "
+            f"one of {', '.join(TEXT_INPUTS)}. It cannot be exported.",
+        )
+    found = {
+        name: signature
+        for head in own
+        for name, signature in TEXT_INPUTS[head.text_inputs](
+            graph, head
+        ).items()
+    }
+    found["embed"] = Signature(
+        "Vectors of texts.",
+        (_strings("text"),),
+        lambda text: graph.embed(graph.pack(graph.tokenizer(text))),
+    )
+    of_task = [head for head in own if not head.is_pretrained]
+    default = next(iter(found)) if of_task else "embed"
+    if task and task.pairs and "text_pair" in found:
+        default = "text_pair"
+    found |= _token_signatures(graph, of_task[0] if of_task else None)
+    # The name of earlier versions.
+    return {"serving_default": found[default], **found, "ids": found["tokens"]}
+
+
+class ServingModule(tf.Module):
+    """A model with its tokenizer in the graph.
+
+    Attributes:
+        graph: the parts that the signatures are made of.
+        described: the signatures by name (see `signatures`).
+        functions: their functions.
+
+    Raises:
+        UserError: when a head of the model cannot be exported.
+    """
+
+    def __init__(self, loaded: LoadedModel) -> None:
+        super().__init__(name="albert")
+        # The model is hidden in functions, which are not tracked; the values
+        # of its Keras variables are tracked instead. A server that runs the
+        # graph finds no value of a Keras variable, and tracking both would
+        # write every weight twice.
+        self.weights = [variable.value for variable in loaded.model.weights]
+        self.graph = SignatureGraph(loaded)
+        self.tokenizer = self.graph.tokenizer
+        self.described = signatures(self.graph)
+        # Two names of a signature are one function.
+        functions = {
+            signature: tf.function(
+                signature.call, list(signature.inputs), autograph=False
+            )
+            for signature in self.described.values()
+        }
+        self.functions = {
+            name: functions[signature]
+            for name, signature in self.described.items()
+        }

@@ -296,10 +296,11 @@ def _token_signatures(
         )
         rows = {name: tf.cast(parsed[name], tf.int32) for name in names}
         ids = rows["input_ids"]
-        size = tf.cast(ids.bounding_shape(), tf.int32)
+        size = tf.unstack(tf.cast(ids.bounding_shape(), tf.int32), num=2)
         given = {
             name: values.to_tensor(
-                graph.loaded.tokenizer.pad_id if values is ids else 0, size
+                graph.loaded.tokenizer.pad_id if values is ids else 0,
+                shape=size,
             )
             for name, values in rows.items()
         }

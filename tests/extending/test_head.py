@@ -1,14 +1,20 @@
 """The class that docs/extending.md adds: trained, saved and loaded."""
 
 import numpy as np
+import tensorflow as tf
 from numpy_albert import SMALL, random_features
 
+from albert_tf.config import override
 from albert_tf.interchange.convert import models_by_head
+from albert_tf.interchange.model_directory import LoadedModel
+from albert_tf.interchange.signatures import ServingModule
 from albert_tf.modeling.heads import HEADS
 from albert_tf.modeling.models import AlbertForClassification, model_class
 
 
-def test_a_class_is_all_that_a_head_needs(import_section, tmp_path):
+def test_a_class_is_all_that_a_head_needs(
+    import_section, tmp_path, tiny_tokenizer
+):
     import_section("A head", HEADS, "topics")
     kind = model_class("topics")
     assert kind.__name__ == "AlbertForTopics"
@@ -32,3 +38,8 @@ def test_a_class_is_all_that_a_head_needs(import_section, tmp_path):
         encoder(batch)["pooled_output"], model(batch)["pooled_output"]
     )
     assert models_by_head()["topics"] is kind
+    config = override(SMALL, {"vocab_size": tiny_tokenizer.vocab_size})
+    loaded = LoadedModel(kind(config, 2), tiny_tokenizer, 12)
+    served = ServingModule(loaded).functions["serving_default"]
+    texts = tf.constant(["the", "", "of and"])
+    assert served(texts)["topic_logits"].shape == (3, 2)

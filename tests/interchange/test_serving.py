@@ -22,6 +22,7 @@ from albert_tf.config import FeatureConfig, ModelConfig, UserError
 from albert_tf.interchange.convert import models_by_head
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.interchange.serving import export_saved_model
+from albert_tf.interchange.serving_files import warm_up_requests
 from albert_tf.interchange.signatures import ServingModule
 from albert_tf.interchange.task_record import TaskRecord
 from albert_tf.io import files
@@ -82,8 +83,10 @@ def serve(load):
     module = functools.cache(lambda head: ServingModule(load(head)))
 
     def serve(head, signature, **inputs):
-        inputs = {name: tf.constant(value) for name, value in inputs.items()}
-        answers = module(head).functions[signature](**inputs)
+        function = module(head).functions[signature]
+        names = [spec.name for spec in function.input_signature]
+        answers = function(*(tf.constant(inputs.pop(name)) for name in names))
+        assert not inputs
         return {name: value.numpy() for name, value in answers.items()}
 
     return serve
@@ -180,7 +183,7 @@ def test_words_are_labelled_as_by_predict(serve, predictions):
             **CLOSE,
         )
         assert set(got["words"][row][count:]) <= {b""}
-    assert len(set(got["label"].ravel())) > 2
+    assert len(np.unique(np.round(got["probabilities"], 6))) > 5
 
 
 def test_texts_without_words_have_no_labels(serve):
@@ -347,7 +350,7 @@ def test_choices_that_leave_no_room(load):
 def test_a_model_of_questions_is_not_exported(load, tmp_path):
     with pytest.raises(UserError, match="AlbertForQuestionAnswering reads 'qu"):
         export_saved_model(load("span"), str(tmp_path / "albert"))
-    assert os.listdir(tmp_path / "albert") == []
+    assert not (tmp_path / "albert").exists()
 
 
 def test_operations_are_those_of_released_servers(exported):
@@ -389,9 +392,200 @@ def test_readme_describes_the_signatures(classifier, exported):
         assert line in text
 
 
+def declared(**messages):
+    """Returns classes of messages, declared here: {field: (number, type)}.
+
+    A type is a number of FieldDescriptorProto's, or the name of a message; a
+    list of one is a repeated field.
+    """
+    own = descriptor_pb2.FileDescriptorProto(
+        name=f"{'_'.join(messages)}.proto",
+        package="declared_" + "_".join(messages).lower(),
+        syntax="proto3",
+        dependency=["tensorflow/core/framework/tensor.proto"],
+    )
+    for message, fields in messages.items():
+        declared = own.message_type.add(name=message)
+        for name, (number, kind) in fields.items():
+            label = 3 if isinstance(kind, list) else 1
+            kind = kind[0] if isinstance(kind, list) else kind
+            field = declared.field.add(name=name, number=number, label=label)
+            if isinstance(kind, str):
+                field.type = field.TYPE_MESSAGE
+                local = kind if "." in kind else f"{own.package}.{kind}"
+                field.type_name = f".{local}"
+            else:
+                field.type = kind
+    pool = descriptor_pool.Default()
+    pool.Add(own)
+    return [
+        message_factory.GetMessageClass(
+            pool.FindMessageTypeByName(f"{own.package}.{name}")
+        )
+        for name in messages
+    ]
+
+
+STRING = descriptor_pb2.FieldDescriptorProto.TYPE_STRING
+INT64 = descriptor_pb2.FieldDescriptorProto.TYPE_INT64
+BOOL = descriptor_pb2.FieldDescriptorProto.TYPE_BOOL
+
+
+@pytest.fixture(scope="module")
+def prediction_log():
+    """The message of TensorFlow Serving's warm-up file."""
+    return declared(
+        PredictionLog={"predict_log": (6, "PredictLog")},
+        PredictLog={"request": (1, "PredictRequest")},
+        PredictRequest={
+            "model_spec": (1, "ModelSpec"),
+            "inputs": (2, ["Entry"]),
+        },
+        ModelSpec={"name": (1, STRING), "signature_name": (3, STRING)},
+        Entry={"key": (1, STRING), "value": (2, "tensorflow.TensorProto")},
+    )[0]
+
+
+def test_the_warm_up_file_has_a_request_for_each_signature(
+    exported, prediction_log
+):
+    path = os.path.join(exported, "assets.extra/tf_serving_warmup_requests")
+    logs = [prediction_log.FromString(record) for record in read_records(path)]
+    requests = [log.predict_log.request for log in logs]
+    assert {request.model_spec.name for request in requests} == {"albert"}
+    names = [request.model_spec.signature_name for request in requests]
+    assert names == [
+        *("serving_default", "text", "text_pair", "embed", "tokens"),
+        *("examples", "ids"),
+    ]
+
+
 @pytest.mark.slow
-def test_saved_model_cli(classifier, exported, tmp_path):
-    """A process with none of our code: TensorFlow's and TensorFlow Text's."""
+@pytest.mark.parametrize(
+    "head",
+    [
+        *("pretraining", "classification", "regression", "multiple_choice"),
+        *("token_classification", "sentence_embedding"),
+    ],
+)
+def test_warm_up_requests_are_answered(load, prediction_log, head):
+    module = ServingModule(load(head))
+    for record in warm_up_requests(module, head):
+        request = prediction_log.FromString(record).predict_log.request
+        function = module.functions[request.model_spec.signature_name]
+        # Maps have no order, but ours have that of the signature.
+        names = [spec.name for spec in function.input_signature]
+        assert [entry.key for entry in request.inputs] == names
+        answers = function(
+            *(
+                tf.constant(tf.make_ndarray(entry.value))
+                for entry in request.inputs
+            )
+        )
+        assert {value.shape[0] for value in answers.values()} == {1}
+
+
+def test_settings_of_the_server(exported):
+    (models, *_) = declared(
+        Models={"model_config_list": (1, "List")},
+        List={"config": (1, ["Model"])},
+        Model={
+            name: (number, STRING)
+            for number, name in enumerate(
+                ("name", "base_path", "model_platform"), 1
+            )
+        },
+    )
+    sizes = ("max_batch_size", "batch_timeout_micros")
+    sizes += ("max_enqueued_batches", "num_batch_threads")
+    (batching, *_) = declared(
+        Batching={
+            **{name: (n, "Value") for n, name in enumerate(sizes, 1)},
+            "pad_variable_length_inputs": (7, BOOL),
+        },
+        Value={"value": (1, INT64)},
+    )
+    (monitoring, *_) = declared(
+        Monitoring={"prometheus_config": (1, "Prometheus")},
+        Prometheus={"enable": (1, BOOL), "path": (2, STRING)},
+    )
+
+    def parsed(name, message):
+        place = os.path.join(exported, "assets.extra", name)
+        with open(place, encoding="utf-8") as file:
+            return text_format.Parse(file.read(), message())
+
+    (model,) = parsed("models.config", models).model_config_list.config
+    assert (model.name, model.base_path) == ("albert", "/models/albert")
+    settings = parsed("batching.config", batching)
+    assert all(getattr(settings, name).value > 0 for name in sizes)
+    # The server would pad with a row's first value, a mask with 1.
+    assert not settings.pad_variable_length_inputs
+    assert parsed("monitoring.config", monitoring).prometheus_config.enable
+
+
+# A server has TensorFlow and TensorFlow Text, and none of our code.
+SERVER = """
+import json, sys
+import tensorflow as tf
+import tensorflow_text
+
+given = json.loads(sys.argv[1])
+answers = []
+for directory, signature, inputs in given:
+    serve = tf.saved_model.load(directory).signatures[signature]
+    inputs = {name: tf.constant(value) for name, value in inputs.items()}
+    answers.append(
+        {
+            name: [v.decode() for v in value.numpy().ravel()]
+            if value.dtype == tf.string
+            else value.numpy().tolist()
+            for name, value in serve(**inputs).items()
+        }
+    )
+ours = [name for name in sys.modules if name.startswith("albert_tf")]
+print(json.dumps([answers, ours]))
+"""
+
+
+@pytest.mark.slow
+def test_answers_in_a_process_without_our_code(load, serve, tmp_path):
+    given = [
+        (
+            "classification",
+            "text_pair",
+            {"text": TEXTS, "text_pair": TEXTS[::-1]},
+        ),
+        (
+            "multiple_choice",
+            "serving_default",
+            {"text": TEXTS[:2], "choices": [TEXTS[:3], TEXTS[2:5]]},
+        ),
+        ("token_classification", "serving_default", {"text": TEXTS}),
+        ("pretraining", "fill_mask", {"text": ["the [MASK] bada", ""]}),
+    ]
+    requests = [
+        (export_saved_model(load(head), str(tmp_path / head)), name, inputs)
+        for head, name, inputs in given
+    ]
+    run = subprocess.run(
+        [sys.executable, "-c", SERVER, json.dumps(requests)],
+        check=True,
+        capture_output=True,
+        cwd=tmp_path,
+    )
+    answers, ours = json.loads(run.stdout)
+    assert ours == []
+    for (head, name, inputs), answer in zip(given, answers, strict=True):
+        for output, value in serve(head, name, **inputs).items():
+            if value.dtype == object:
+                assert answer[output] == decoded(value.ravel())
+            else:
+                np.testing.assert_allclose(answer[output], value, **CLOSE)
+
+
+@pytest.mark.slow
+def test_saved_model_cli(exported, serve, tmp_path):
     program = (
         "import tensorflow_text; "
         "from tensorflow.python.tools.saved_model_cli import main; main()"
@@ -408,14 +602,9 @@ def test_saved_model_cli(classifier, exported, tmp_path):
         check=True,
         capture_output=True,
     )
+    want = serve("classification", "text", text=[TEXTS[1], ""])
     np.testing.assert_allclose(
-        np.load(tmp_path / "probabilities.npy"),
-        [
-            list(expected(classifier)[row].probabilities.values())
-            for row in (1, 2)
-        ],
-        rtol=1e-5,
-        atol=1e-7,
+        np.load(tmp_path / "probabilities.npy"), want["probabilities"], **CLOSE
     )
 
 
@@ -431,5 +620,6 @@ def test_an_export_to_a_bucket(classifier, exported):
         for place in (exported, path)
     )
     np.testing.assert_array_equal(far["probabilities"], near["probabilities"])
+    assert files.isfile(f"{path}/assets.extra/tf_serving_warmup_requests")
     with pytest.raises(UserError, match="saved_model.pb is a file"):
         export_saved_model(classifier, f"{path}/saved_model.pb")

@@ -24,7 +24,7 @@ FEATURES = FeatureConfig(
 
 
 def test_there_and_back(tmp_path):
-    record = TaskRecord("SQuAD2.0", FEATURES)
+    record = TaskRecord("SQuAD2.0", FEATURES, pairs=True)
     record.write(str(tmp_path))
     assert read_task_record(str(tmp_path), 512) == record
     # No setting has its default.
@@ -47,6 +47,10 @@ def test_a_model_without_a_task(tmp_path):
         ("{}", "must have a string 'task' and an object 'features'"),
         ('{"task": 7, "features": {}}', "must have a string 'task'"),
         ('{"task": "RTE", "features": []}', "and an object 'features'"),
+        (
+            '{"task": "RTE", "features": {}, "pairs": 1}',
+            "'pairs' must be true or false, got 1",
+        ),
         (
             '{"task": "RTE", "features": {"max_seq_lenght": 9}}',
             "'max_seq_lenght' is not a setting; did you mean max_seq_length",

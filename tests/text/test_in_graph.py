@@ -212,7 +212,9 @@ def python_rows(tokenizer, examples, max_seq_length):
 @example(texts=[("", ""), ("the " * 30, "of " * 30)], max_seq_length=8)
 def test_texts_and_pairs_are_packed_as_in_training(pair, texts, max_seq_length):
     tokenizer, in_graph = pair
-    first, second = (in_graph(strings(part)) for part in zip(*texts, strict=True))
+    first, second = (
+        in_graph(strings(part)) for part in zip(*texts, strict=True)
+    )
     singles = in_graph.pack(first, max_seq_length=max_seq_length)
     assert rows_of(singles) == python_rows(
         tokenizer, [text[:1] for text in texts], max_seq_length

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from albert_tf.config import FeatureConfig, UserError
 from albert_tf.tasks.examples import Example
 from albert_tf.tasks.kinds.classification import Classification
+from albert_tf.tasks.kinds.multiple_choice import MultipleChoice
 from albert_tf.tasks.kinds.regression import Regression
 from albert_tf.tasks.kinds.texts import sequence_features, truncated_lengths
 
@@ -30,6 +31,13 @@ def popped(first, second, room):
 def test_pairs_are_truncated_as_in_the_original(first, second, room):
     expected = popped(first, second, room)
     assert truncated_lengths(first, second, room) == expected
+
+
+def test_pairs_are_recognised():
+    single, pair = Example(("a",), None), Example(("a", "b"), None)
+    assert Classification().are_pairs([pair, pair])
+    assert not Classification().are_pairs([pair, single])
+    assert not MultipleChoice().are_pairs([])
 
 
 class Frame:

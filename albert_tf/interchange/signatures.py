@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 import tensorflow as tf
 
 from albert_tf.config import require
+from albert_tf.interchange.length_groups import by_length
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.modeling.heads import Head
 from albert_tf.modeling.heads.embedding import mean_of_tokens
@@ -63,9 +64,8 @@ class SignatureGraph:
         tokenizer: its tokenizer in the graph.
         config: the settings of features that it was trained with.
         pack: ids of texts, or pairs, as features of the model.
-        answer: a head's answers, of its name and features of the model; one
-            function that signatures share, as `embed` is.
-        embed: `mean_output` and, with a pooler, `pooled_output`, of features.
+        embed: `mean_output` and, with a pooler, `pooled_output`, of features;
+            one function that signatures share, as those of heads are.
     """
 
     def __init__(self, loaded: LoadedModel) -> None:
@@ -75,12 +75,29 @@ class SignatureGraph:
         self.pack = functools.partial(
             self.tokenizer.pack, max_seq_length=self.config.max_seq_length
         )
-        self.answer = tf.function(self._answer, autograph=False)
         self.embed = tf.function(self._embed, autograph=False)
+        self._heads = {
+            name: tf.function(
+                functools.partial(self._outputs, head), autograph=False
+            )
+            for name, head in loaded.model.heads.items()
+        }
 
-    def _answer(self, name: str, features: Tensors) -> Tensors:
+    def answer(self, head: Head, features: Tensors) -> Tensors:
+        """Returns a head's answers, rows of similar length together."""
+        found = by_length(
+            self._heads[head.head_name],
+            features,
+            sequence_outputs=head.reads == "sequence_output",
+        )
+        return self._labelled(head, found)
+
+    def answer_as_given(self, head: Head, features: Tensors) -> Tensors:
+        """Returns a head's answers, rows as long as the features are."""
+        return self._labelled(head, self._heads[head.head_name](features))
+
+    def _outputs(self, head: Head, features: Tensors) -> Tensors:
         model = self.loaded.model
-        head = model.heads[name]
         none = tf.zeros([tf.shape(features["input_ids"])[0], 0], tf.int32)
         # Positions that another head reads: none.
         others = {
@@ -89,7 +106,9 @@ class SignatureGraph:
             if other is not head and other.reads in other.features
         }
         outputs = model({**others, **features}, heads_only=True)
-        answers = head.answers(outputs)
+        return head.answers(outputs)
+
+    def _labelled(self, head: Head, answers: Tensors) -> Tensors:
         if head.takes_labels() and "probabilities" in answers:
             best = tf.argmax(answers["probabilities"], axis=-1)
             answers["label"] = tf.gather(tf.constant(self.loaded.labels), best)
@@ -112,11 +131,11 @@ class SignatureGraph:
 
 def _texts(graph: SignatureGraph, head: Head) -> dict[str, Signature]:
     def single(text: tf.Tensor) -> Tensors:
-        return graph.answer(head.head_name, graph.pack(graph.tokenizer(text)))
+        return graph.answer(head, graph.pack(graph.tokenizer(text)))
 
     def pair(text: tf.Tensor, text_pair: tf.Tensor) -> Tensors:
         first, second = map(graph.tokenizer, (text, text_pair))
-        return graph.answer(head.head_name, graph.pack(first, second))
+        return graph.answer(head, graph.pack(first, second))
 
     pairs = _strings("text"), _strings("text_pair")
     return {
@@ -149,7 +168,7 @@ def _choices(graph: SignatureGraph, head: Head) -> dict[str, Signature]:
             name: tf.reshape(rows, [*tf.unstack(shape), tf.shape(rows)[1]])
             for name, rows in packed.items()
         }
-        answers = graph.answer(head.head_name, features)
+        answers = graph.answer(head, features)
         best = tf.argmax(answers["probabilities"], axis=-1)
         return {**answers, "choice": best}
 
@@ -175,7 +194,7 @@ def _masks(graph: SignatureGraph, head: Head) -> dict[str, Signature]:
         )
         is_mask = tf.ones_like(positions).to_tensor()[..., None]
         features["masked_lm_positions"] = positions.to_tensor()
-        probabilities = graph.answer(head.head_name, features)["probabilities"]
+        probabilities = graph.answer(head, features)["probabilities"]
         values, ids = tf.math.top_k(
             probabilities, min(_TOP_K, tokenizer.vocab_size)
         )
@@ -238,9 +257,7 @@ def _words(graph: SignatureGraph, head: Head) -> dict[str, Signature]:
         in_rows = tf.RaggedTensor.from_value_rowids(
             ids, row, tf.reduce_sum(numbers), validate=False
         )
-        answers = graph.answer(
-            head.head_name, graph.pack(in_rows.merge_dims(1, 2))
-        )
+        answers = graph.answer(head, graph.pack(in_rows.merge_dims(1, 2)))
         places = tf.stack([row, first], axis=-1)
         found = {
             name: words.with_flat_values(
@@ -288,7 +305,7 @@ def _token_signatures(
         features = dict(zip(names, values, strict=True))
         if head is None:
             return graph.embed(features)
-        return graph.answer(head.head_name, features)
+        return graph.answer_as_given(head, features)
 
     def examples(examples: tf.Tensor) -> Tensors:
         parsed = tf.io.parse_example(
@@ -356,7 +373,7 @@ def signatures(graph: SignatureGraph) -> Mapping[str, Signature]:
     found["embed"] = Signature(
         "Vectors of texts.",
         (_strings("text"),),
-        lambda text: graph.embed(graph.pack(graph.tokenizer(text))),
+        lambda text: by_length(graph.embed, graph.pack(graph.tokenizer(text))),
     )
     of_task = [head for head in own if not head.is_pretrained]
     default = next(iter(found)) if of_task else "embed"

@@ -1,0 +1,89 @@
+"""Rows computed in groups of similar length."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.interchange.length_groups import by_length
+
+LENGTHS = [3, 400, 20, 65, 32, 33, 64, 257, 1]
+
+
+def features_of(lengths, width=400):
+    """Returns ids that differ, behind them ids of padding."""
+    columns = np.arange(width)
+    mask = columns < np.reshape(lengths, [-1, 1])
+    ids = 1 + columns + width * np.arange(len(lengths))[:, None]
+    return {
+        "input_ids": tf.constant(ids, tf.int32),
+        "input_mask": tf.constant(mask, tf.int32),
+        "places": tf.constant(np.reshape(lengths, [-1, 1]) - 1, tf.int32),
+    }
+
+
+@tf.function(autograph=False)
+def totals(features):
+    """Returns totals of tokens and the size of the batch that a row is in."""
+    ids = features["input_ids"] * features["input_mask"]
+    rows = tf.shape(ids)[0]
+    axes = list(range(1, ids.shape.rank))
+    return {
+        "total": tf.reduce_sum(ids, axes),
+        "width": tf.fill([rows], tf.shape(ids)[-1]),
+    }
+
+
+@tf.function(autograph=False)
+def last_tokens(features):
+    ids, places = features["input_ids"], features["places"]
+    return {"last": tf.gather(ids, places, batch_dims=1)}
+
+
+@tf.function(autograph=False)
+def states(features):
+    return {"state": tf.cast(features["input_ids"], tf.float32)[..., None]}
+
+
+@pytest.mark.parametrize("function", [totals, last_tokens])
+def test_rows_keep_their_order(function):
+    features = features_of(LENGTHS)
+    got, want = by_length(function, features), function(features)
+    name = next(iter(want))
+    np.testing.assert_array_equal(got[name], want[name])
+    assert len(set(np.ravel(got[name]))) == len(LENGTHS)
+
+
+def test_a_group_is_as_wide_as_its_longest_row():
+    got = by_length(totals, features_of(LENGTHS))
+    assert got["width"].numpy().tolist() == [
+        32, 400, 32, 65, 32, 64, 64, 400, 32
+    ]  # fmt: skip
+
+
+def test_sequence_outputs_are_padded():
+    features = features_of(LENGTHS)
+    (got,) = by_length(states, features, sequence_outputs=True).values()
+    ids, mask = features["input_ids"].numpy(), features["input_mask"].numpy()
+    assert got.shape == (*ids.shape, 1)
+    np.testing.assert_array_equal((got[..., 0] * mask), ids * mask)
+    assert not got[0, 32:].numpy().any()
+
+
+def test_choices_of_a_question_stay_together():
+    features = features_of([3, 70, 20, 5], width=80)
+    mask = tf.reshape(features["input_mask"], [2, 2, 80])
+    ids = tf.reshape(features["input_ids"], [2, 2, 80])
+    together = {"input_ids": ids, "input_mask": mask}
+    got = by_length(totals, together)
+    assert got["width"].numpy().tolist() == [70, 20]
+    np.testing.assert_array_equal(
+        got["total"], tf.reduce_sum(ids * mask, [1, 2])
+    )
+
+
+@pytest.mark.parametrize("lengths", [[], [0], [0, 40]])
+def test_rows_without_tokens(lengths):
+    features = features_of(lengths, width=64)
+    got = by_length(totals, features)
+    want = totals(features)
+    np.testing.assert_array_equal(got["total"], want["total"])

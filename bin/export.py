@@ -1,6 +1,8 @@
 """A SavedModel for TensorFlow Serving, whose inputs are raw texts.
 
 python -m bin.export --model_dir=runs/mytask/model --export_dir=export/mytask
+python -m bin.export --model_dir=runs/sst2/model --export_dir=export/sst2 \\
+    --precision=int8 --task=SST-2 --data_dir=glue/SST-2
 """
 
 import shlex
@@ -8,7 +10,8 @@ import sys
 
 from absl import flags
 
-from bin import command_line
+from albert_tf.config import require
+from bin import command_line, tasks
 
 FLAGS = flags.FLAGS
 
@@ -25,23 +28,74 @@ def define_flags() -> None:
         "Version to write; by default the next that is free.",
         lower_bound=1,
     )
+    flags.DEFINE_enum(
+        "precision",
+        "float32",
+        ["float32", "bfloat16", "int8"],
+        "bfloat16: weights and arithmetic, for processors that have it. int8: "
+        "the weights alone.",
+    )
+    tasks.define_flags(
+        "Task to evaluate the exported model on, beside the one in float32."
+    )
+    flags.DEFINE_string("data_dir", None, "The task's files.")
     command_line.required("model_dir", "export_dir")
+
+
+def _metrics(precision: str) -> dict[str, float]:
+    """Returns the metrics on the task's dev examples."""
+    from albert_tf.interchange.exported_weights import PRECISIONS
+    from albert_tf.jobs.task_evaluation import evaluate_task
+
+    task = tasks.chosen()
+    with command_line.progress(f"examples, {precision}") as progress:
+        return evaluate_task(
+            [FLAGS.model_dir],
+            task,
+            FLAGS.data_dir,
+            split=next(iter(task.evaluated.values())),
+            batch_size=32,
+            workers=tasks.workers(),
+            load=PRECISIONS[precision].load,
+            progress=progress,
+        ).metrics
 
 
 def main() -> None:
     """Exports the model and prints its path."""
+    require(
+        bool(FLAGS.task) == bool(FLAGS.data_dir),
+        "--task and --data_dir go together; give both.",
+    )
     command_line.load_tensorflow()
     from albert_tf.cluster.environment import source_commit
-    from albert_tf.interchange.model_directory import load_model_directory
+    from albert_tf.interchange.exported_weights import PRECISIONS
     from albert_tf.interchange.serving import export_saved_model
 
-    commit = source_commit()
+    origin = {"command": f"`{shlex.join(sys.orig_argv)}`"}
+    if commit := source_commit():
+        origin["commit"] = commit
+    loaded = PRECISIONS[FLAGS.precision].load(FLAGS.model_dir)
+    if FLAGS.task:
+        names = dict.fromkeys(("float32", FLAGS.precision))
+        columns = [_metrics(name) for name in names]
+        rows = [
+            [name, *(f"{column[name]:.4f}" for column in columns)]
+            for name in columns[0]
+        ]
+        print(command_line.format_table(rows, ["metric", *names]))
+        origin |= {
+            f"{FLAGS.task} dev, {name}": ", ".join(
+                f"{metric} {value:.4f}" for metric, value in column.items()
+            )
+            for name, column in zip(names, columns, strict=True)
+        }
     path = export_saved_model(
-        load_model_directory(FLAGS.model_dir),
+        loaded,
         FLAGS.export_dir,
         version=FLAGS.version,
-        origin={"command": f"`{shlex.join(sys.orig_argv)}`"}
-        | ({"commit": commit} if commit else {}),
+        precision=FLAGS.precision,
+        origin=origin,
     )
     print(f"Exported to {path}; {path}/README.md lists its signatures.")
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import tensorflow as tf
 
 from albert_tf.config import require
+from albert_tf.interchange.exported_weights import PRECISIONS
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.interchange.model_files import flush_files
 from albert_tf.interchange.serving_files import write_serving_files
@@ -29,6 +30,7 @@ def export_saved_model(
     export_dir: str,
     *,
     version: int | None = None,
+    precision: str = "float32",
     origin: Mapping[str, str] | None = None,
 ) -> str:
     """Writes `<export_dir>/<version>/` and returns its path.
@@ -40,6 +42,7 @@ def export_saved_model(
         loaded: the model.
         export_dir: its name is that of the model.
         version: one that is not there; by default one above the highest.
+        precision: a row of PRECISIONS, by which the model was loaded.
         origin: rows for the export's README, such as the command.
 
     Raises:
@@ -55,12 +58,14 @@ def export_saved_model(
         f"version={version}: {target} exists, and versions are not replaced; "
         "name another one, or none for the next that is free.",
     )
-    module = ServingModule(loaded)
+    module = ServingModule(loaded, PRECISIONS[precision].weights)
     name = os.path.basename(os.path.abspath(export_dir))
 
     def save(directory: str) -> None:
         tf.saved_model.save(module, directory, signatures=module.functions)
-        write_serving_files(directory, module, name, origin or {})
+        write_serving_files(
+            directory, module, name, {"precision": precision, **(origin or {})}
+        )
 
     if files.is_remote(export_dir):
         number = version or _next_version(export_dir)

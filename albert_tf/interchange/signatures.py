@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 import tensorflow as tf
 
 from albert_tf.config import require
+from albert_tf.interchange.exported_weights import FloatWeights, Int8Weights
 from albert_tf.interchange.length_groups import by_length
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.modeling.heads import Head
@@ -61,6 +62,7 @@ class SignatureGraph:
 
     Attributes:
         loaded: the model.
+        weights: those that are stored.
         tokenizer: its tokenizer in the graph.
         config: the settings of features that it was trained with.
         pack: ids of texts, or pairs, as features of the model.
@@ -68,8 +70,11 @@ class SignatureGraph:
             one function that signatures share, as those of heads are.
     """
 
-    def __init__(self, loaded: LoadedModel) -> None:
+    def __init__(
+        self, loaded: LoadedModel, weights: FloatWeights | Int8Weights
+    ) -> None:
         self.loaded = loaded
+        self.weights = weights
         self.tokenizer = InGraphTokenizer(loaded.tokenizer)
         self.config = loaded.features
         self.pack = functools.partial(
@@ -105,7 +110,8 @@ class SignatureGraph:
             for other in model.heads.values()
             if other is not head and other.reads in other.features
         }
-        outputs = model({**others, **features}, heads_only=True)
+        with self.weights.scope():
+            outputs = model({**others, **features}, heads_only=True)
         return head.answers(outputs)
 
     def _labelled(self, head: Head, answers: Tensors) -> Tensors:
@@ -115,7 +121,8 @@ class SignatureGraph:
         return answers
 
     def _embed(self, features: Tensors) -> Tensors:
-        outputs = self.loaded.model.encode(features)
+        with self.weights.scope():
+            outputs = self.loaded.model.encode(features)
         mask = tf.reshape(
             features["input_mask"], tf.shape(outputs["sequence_output"])[:2]
         )
@@ -396,14 +403,14 @@ class ServingModule(tf.Module):
         UserError: when a head of the model cannot be exported.
     """
 
-    def __init__(self, loaded: LoadedModel) -> None:
+    def __init__(
+        self,
+        loaded: LoadedModel,
+        weights: type[FloatWeights] | type[Int8Weights] = FloatWeights,
+    ) -> None:
         super().__init__(name="albert")
-        # The model is hidden in functions, which are not tracked; the values
-        # of its Keras variables are tracked instead. A server that runs the
-        # graph finds no value of a Keras variable, and tracking both would
-        # write every weight twice.
-        self.weights = [variable.value for variable in loaded.model.weights]
-        self.graph = SignatureGraph(loaded)
+        self.weights = weights(loaded.model.weights)
+        self.graph = SignatureGraph(loaded, self.weights)
         self.tokenizer = self.graph.tokenizer
         self.described = signatures(self.graph)
         # Two names of a signature are one function.

@@ -10,7 +10,10 @@ import tensorflow as tf
 from albert_tf.config import FeatureConfig, UserError, override, require
 from albert_tf.inputs.input_pipeline import prefetch
 from albert_tf.inputs.length_buckets import TaskBatches, bucket_widths
-from albert_tf.interchange.model_directory import load_model_directory
+from albert_tf.interchange.model_directory import (
+    LoadedModel,
+    load_model_directory,
+)
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.feature_building import FeatureBuilder
 from albert_tf.tasks.features import Features
@@ -125,12 +128,14 @@ def evaluate_task(
     workers: int = 1,
     cache_dir: str = "",
     null_threshold: float | None = None,
+    load: Callable[[str], LoadedModel] = load_model_directory,
     log: Callable[[str], None] = print,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> TaskEvaluation:
     """Returns the evaluation of models on a split; several are an ensemble.
 
-    The scores of an ensemble are the mean of its members' scores.
+    The scores of an ensemble are the mean of its members' scores. `load`
+    returns the model in a directory.
 
     Raises:
         UserError: when a model is of another kind than the task, models have
@@ -147,7 +152,7 @@ def evaluate_task(
     members: list[Answers] = []
     expected = list(task.labels)
     for model_dir in model_dirs:
-        loaded = load_model_directory(model_dir)
+        loaded = load(model_dir)
         loaded.require_head(
             kind.head, model_dir, f"fine-tune one for {task.name} first."
         )

@@ -180,9 +180,13 @@ def test_from_text_to_an_answer(tmp_path, sentences):
     )
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     assert [answer["text"] for answer in answers] == ["one", "", "École 😀"]
-    program(
-        f"export --model_dir={classifier}/model --export_dir={tmp_path}/export"
+    done = program(
+        f"export --model_dir={classifier}/model --export_dir={tmp_path}/export "
+        f"{flags} --precision=int8"
     )
+    assert re.search(r"metric +float32 +int8", done.stdout)
+    readme = (tmp_path / "export/1/README.md").read_text()
+    assert "| classification dev, int8 | accuracy 0." in readme
     assert os.path.isfile(tmp_path / "export/1/saved_model.pb")
     done = program(f"show_results --run_dirs={run_dir},{classifier}")
     assert "sentence-order accuracy" in done.stdout
@@ -268,6 +272,10 @@ VOCAB = "train_vocab --output_dir={t}/out --input={t}"
             "--submission=c.zip is for GLUE; RACE has files of its own",
         ),
         ("export --model_dir=a --export_dir=b stray", "'stray'"),
+        (
+            "export --model_dir=a --export_dir=b --task=SST-2",
+            "--task and --data_dir go together; give both",
+        ),
     ],
 )
 def test_mistakes(tmp_path, command, message):

@@ -20,7 +20,11 @@ from saved_models import foreign_operations
 
 from albert_tf.config import FeatureConfig, ModelConfig, UserError
 from albert_tf.interchange.convert import models_by_head
-from albert_tf.interchange.model_directory import LoadedModel
+from albert_tf.interchange.exported_weights import PRECISIONS
+from albert_tf.interchange.model_directory import (
+    LoadedModel,
+    save_model_directory,
+)
 from albert_tf.interchange.serving import export_saved_model
 from albert_tf.interchange.serving_files import warm_up_requests
 from albert_tf.interchange.signatures import ServingModule
@@ -319,6 +323,71 @@ def test_each_weight_is_exported_once(classifier, exported):
     shapes = [tuple(shape) for name, shape in stored if "VALUE" in name]
     weights = [tuple(weight.shape) for weight in classifier.model.weights]
     assert sorted(shapes) == sorted(weights)
+
+
+@pytest.fixture(scope="module")
+def model_directory(classifier, tmp_path_factory):
+    path = str(tmp_path_factory.mktemp("model"))
+    save_model_directory(
+        path,
+        classifier.model,
+        classifier.tokenizer,
+        max_seq_length=24,
+        task=classifier.task,
+    )
+    return path
+
+
+@pytest.mark.parametrize(
+    "precision, close", [("bfloat16", {"atol": 0.02}), ("int8", CLOSE)]
+)
+def test_an_export_computes_with_the_weights_that_were_evaluated(
+    model_directory, serve, precision, close
+):
+    row = PRECISIONS[precision]
+    loaded = row.load(model_directory)
+    text = ServingModule(loaded, row.weights).functions["text"]
+    got = text(tf.constant(TEXTS))["probabilities"]
+    want = [
+        list(answer.probabilities.values())
+        for answer in Predictor(loaded).classify(TEXTS)
+    ]
+    np.testing.assert_allclose(got, want, **close)
+    # And not with those of float32.
+    exact = serve("classification", "text", text=TEXTS)["probabilities"]
+    assert 1e-4 < np.abs(got - exact).max() < 0.1
+
+
+def test_int8_weights_are_near(classifier, model_directory):
+    rounded = PRECISIONS["int8"].load(model_directory).model
+    for ours, exact in zip(
+        rounded.weights, classifier.model.weights, strict=True
+    ):
+        steps = np.zeros(1)
+        if len(exact.shape) > 1:
+            steps = np.abs(exact.numpy()).max(axis=0) / 127
+        error = np.abs(ours.numpy() - exact.numpy())
+        assert (error <= steps / 2 + 1e-7).all(), exact.path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["bfloat16", "int8"])
+def test_matrices_are_stored_in_the_precision(
+    model_directory, tmp_path, precision
+):
+    loaded = PRECISIONS[precision].load(model_directory)
+    path = export_saved_model(loaded, str(tmp_path), precision=precision)
+    reader = tf.train.load_checkpoint(os.path.join(path, "variables/variables"))
+    matrices = {
+        types[name].name
+        for types in [reader.get_variable_to_dtype_map()]
+        for name, shape in reader.get_variable_to_shape_map().items()
+        if len(shape) > 1
+    }
+    assert matrices == {precision}
+    answer = tf.saved_model.load(path).signatures["serving_default"]
+    probabilities = answer(text=tf.constant(["bada"]))["probabilities"]
+    assert probabilities.numpy().sum() == pytest.approx(1, abs=1e-5)
 
 
 @pytest.mark.slow

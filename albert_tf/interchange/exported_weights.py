@@ -74,7 +74,7 @@ class Precision:
     """
 
     load: Callable[[str], LoadedModel]
-    weights: Callable[[list[keras.Variable]], FloatWeights | Int8Weights]
+    weights: type[FloatWeights] | type[Int8Weights]
 
 
 def _load_bfloat16(directory: str) -> LoadedModel:

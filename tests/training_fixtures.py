@@ -1,12 +1,19 @@
-"""What tests of training share: tiny shards and a small run."""
+"""What tests of training share: tiny shards, a small run and an export."""
 
 import keras
 import pytest
 from pretraining_runs import build_shards, run
 
 from albert_tf.config import ModelConfig, PretrainConfig, override
-from albert_tf.interchange.model_directory import save_model_directory
-from albert_tf.modeling.models import AlbertForPretraining
+from albert_tf.interchange.model_directory import (
+    LoadedModel,
+    save_model_directory,
+)
+from albert_tf.interchange.serving import export_saved_model
+from albert_tf.modeling.models import (
+    AlbertForClassification,
+    AlbertForPretraining,
+)
 
 SMALL_MODEL = {
     "embedding_size": 8,
@@ -43,6 +50,19 @@ def objective_shards(tmp_path_factory, sentences, tiny_directory):
         )
 
     return write
+
+
+@pytest.fixture(scope="session")
+def export_dir(tmp_path_factory, tiny_tokenizer):
+    """An export of a classifier with 24 positions: `mood`, version 1."""
+    size = {"vocab_size": 200, "max_position_embeddings": 24}
+    model = AlbertForClassification(
+        override(ModelConfig(), SMALL_MODEL | size),
+        labels=["sea", "land", "air"],
+    )
+    directory = str(tmp_path_factory.mktemp("export") / "mood")
+    export_saved_model(LoadedModel(model, tiny_tokenizer, 24), directory)
+    return directory
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,265 @@
+"""Loads exports of `bin.export` and calls their signatures by name.
+
+Only the SavedModel itself is run, none of this project's models or tokenizers.
+A SavedModel is a program: load only those that you trust.
+"""
+
+import dataclasses
+import json
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow_text  # noqa: F401 (registers the tokenizers' operations)
+from google.protobuf.message import DecodeError
+from tensorflow.core.protobuf.meta_graph_pb2 import SignatureDef
+from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+
+from albert_tf.config import UserError, lookup, require, shown
+from albert_tf.io import files
+
+_GRAPH = "saved_model.pb"
+_DEFAULT = "serving_default"
+# Kinds of NumPy arrays that an input's type takes, without loss.
+_TAKEN = {"i": "iu", "u": "iu", "f": "iuf"}
+
+
+@dataclasses.dataclass(frozen=True)
+class ExportedSignature:
+    """Inputs and outputs of a signature, by name.
+
+    Attributes:
+        inputs: their types and shapes.
+        outputs: likewise.
+        definition: what the SavedModel says of it.
+    """
+
+    inputs: Mapping[str, tf.TensorSpec]
+    outputs: Mapping[str, tf.TensorSpec]
+    definition: SignatureDef
+
+
+class ExportedModel:
+    """An export, loaded.
+
+    Attributes:
+        path: the directory of the version.
+        name: the name of the export, that of the directory above.
+        version: its number; 1 where the directory's name is no number.
+        signatures: by name, `serving_default` first.
+        labels: of the classes, in the order of the probabilities; empty for
+            models without.
+
+    Args:
+        export_dir: `<export_dir>/<version>`, or `<export_dir>` for its
+            highest version.
+
+    Raises:
+        UserError: when there is no export, or it cannot be loaded.
+    """
+
+    def __init__(self, export_dir: str) -> None:
+        self.path = find_version(export_dir)
+        whole = self.path.rstrip("/")
+        if not files.is_remote(whole):
+            whole = os.path.abspath(self.path)
+        above, last = os.path.split(whole)
+        self.version = int(last) if last.isdecimal() else 1
+        self.name = os.path.basename(above) if last.isdecimal() else last
+        try:
+            self.signatures = _signatures(self.path)
+            self._model = tf.saved_model.load(self.path)
+            self.labels = _labels(self.path)
+        except UserError:
+            raise
+        except (OSError, ValueError, DecodeError, tf.errors.OpError) as error:
+            reason = (str(error).splitlines() or [type(error).__name__])[0]
+            raise UserError(
+                f"{self.path} cannot be loaded: {reason}; export the model "
+                "again."
+            ) from None
+
+    def checked_inputs(
+        self, signature: str, inputs: Mapping[str, Any]
+    ) -> dict[str, np.ndarray]:
+        """Returns the inputs as arrays of the signature's types.
+
+        Args:
+            signature: its name.
+            inputs: by name; arrays, or nested lists. Strings are str or bytes.
+
+        Returns:
+            Arrays; those of strings hold bytes.
+
+        Raises:
+            UserError: when there is no such signature, or names, types,
+                shapes or numbers of rows are not those of its inputs.
+        """
+        specs = lookup(self.signatures, signature, "signature").inputs
+        require(
+            inputs.keys() == specs.keys(),
+            f"Signature {signature!r} takes the inputs {', '.join(specs)}; "
+            f"got {shown(', '.join(map(str, inputs)) or 'none')}.",
+        )
+        arrays = {name: _array(specs[name], inputs[name]) for name in specs}
+        rows = {name: len(array) for name, array in arrays.items()}
+        require(
+            len(set(rows.values())) == 1,
+            "Expected as many rows in every input; got "
+            + ", ".join(f"{number} in {name}" for name, number in rows.items())
+            + ".",
+        )
+        return arrays
+
+    def call(
+        self, signature: str, inputs: Mapping[str, Any]
+    ) -> dict[str, np.ndarray]:
+        """Returns the outputs of a signature by name, strings as bytes.
+
+        Args:
+            signature: its name.
+            inputs: as in `checked_inputs`.
+
+        Raises:
+            UserError: as in `checked_inputs`, and when the model refuses the
+                values, such as an id beyond the vocabulary.
+        """
+        arrays = self.checked_inputs(signature, inputs)
+        specs = self.signatures[signature].inputs
+        try:
+            outputs = self._model.signatures[signature](
+                **{n: tf.constant(a, specs[n].dtype) for n, a in arrays.items()}
+            )
+            return {name: value.numpy() for name, value in outputs.items()}
+        except tf.errors.InvalidArgumentError as error:
+            raise UserError(_reason(error.message)) from None
+
+
+def find_version(export_dir: str) -> str:
+    """Returns the directory of an export's version, by default the highest.
+
+    Raises:
+        UserError: when there is none.
+    """
+    names = files.listdir(export_dir) if files.isdir(export_dir) else []
+    if _GRAPH in names:
+        return export_dir
+    versions = [
+        name
+        for name in names
+        if name.isdecimal()
+        and files.isfile(os.path.join(export_dir, name, _GRAPH))
+    ]
+    require(
+        bool(versions),
+        f"{export_dir} is no export: expected {export_dir}/<version>/{_GRAPH}, "
+        "as python -m bin.export --model_dir=... --export_dir=... writes it.",
+    )
+    return os.path.join(export_dir, max(versions, key=int))
+
+
+def _signatures(path: str) -> dict[str, ExportedSignature]:
+    with files.open(os.path.join(path, _GRAPH)) as file:
+        saved = SavedModel.FromString(file.read())
+    found = {
+        name: ExportedSignature(
+            _specs(definition.inputs), _specs(definition.outputs), definition
+        )
+        for graph in saved.meta_graphs
+        for name, definition in graph.signature_def.items()
+        # TensorFlow's own begin with two underscores.
+        if not name.startswith("__")
+    }
+    batched = all(
+        spec.shape.rank
+        for signature in found.values()
+        for spec in signature.inputs.values()
+    )
+    require(
+        bool(found) and batched,
+        f"{path} was not written by bin.export: expected signatures whose "
+        "inputs have a batch axis.",
+    )
+    return {
+        name: found[name]
+        for name in sorted(found, key=lambda name: (name != _DEFAULT, name))
+    }
+
+
+def _specs(tensors: Mapping[str, Any]) -> dict[str, tf.TensorSpec]:
+    return {
+        name: tf.TensorSpec(
+            tf.TensorShape(tensors[name].tensor_shape),
+            tf.as_dtype(tensors[name].dtype),
+            name,
+        )
+        for name in sorted(tensors)
+    }
+
+
+def _labels(path: str) -> list[str]:
+    labels = os.path.join(path, "assets", "labels.json")
+    if not files.isfile(labels):
+        return []
+    with files.open(labels) as file:
+        return json.load(file)
+
+
+def _array(spec: tf.TensorSpec, value: Any) -> np.ndarray:
+    """Returns a value as an array that fits the input."""
+    shape = ", ".join("any" if n is None else str(n) for n in spec.shape)
+    wanted = f"{spec.name}: expected {spec.dtype.name} [{shape}], got"
+    is_text = spec.dtype == tf.string
+    try:
+        array = np.array(value, dtype=object if is_text else None)
+    except (ValueError, OverflowError):
+        raise UserError(f"{wanted} rows of different lengths.") from None
+    if is_text:
+        array = _bytes(array, wanted)
+    elif array.size:
+        type_ = spec.dtype.as_numpy_dtype
+        require(
+            array.dtype.kind in _TAKEN.get(np.dtype(type_).kind, ""),
+            f"{wanted} {shown(value)}.",
+        )
+        if spec.dtype.is_integer:
+            low, high = int(array.min()), int(array.max())
+            require(
+                spec.dtype.min <= low and high <= spec.dtype.max,
+                f"{wanted} numbers from {low} to {high}.",
+            )
+    require(
+        spec.shape.is_compatible_with(array.shape),
+        f"{wanted} an array [{', '.join(map(str, array.shape))}].",
+    )
+    return array if is_text else array.astype(spec.dtype.as_numpy_dtype)
+
+
+def _bytes(array: np.ndarray, wanted: str) -> np.ndarray:
+    found = np.empty(array.shape, object)
+    for index, item in np.ndenumerate(array):
+        if isinstance(item, str):
+            try:
+                item = item.encode()
+            except UnicodeEncodeError:
+                raise UserError(
+                    f"{wanted} {shown(item)}, which is not valid Unicode."
+                ) from None
+        if not isinstance(item, bytes):
+            ragged = isinstance(item, list | tuple)
+            got = "rows of different lengths" if ragged else shown(item)
+            raise UserError(f"{wanted} {got}.")
+        found[index] = item
+    return found
+
+
+def _reason(message: str) -> str:
+    """Returns the line of TensorFlow's message that says what was wrong."""
+    found = re.search(r"^(.*)\n\s*\[\[", message, re.MULTILINE)
+    line = found[1] if found else message.splitlines()[0]
+    if line.startswith("assertion failed:"):
+        line = " ".join(re.findall(r"\[(.*?)\]", line))
+    return f"The model refuses its input: {line}."

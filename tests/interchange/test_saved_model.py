@@ -1,0 +1,138 @@
+"""Exports, loaded and called by the names of their signatures."""
+
+import re
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from albert_tf.config import UserError
+from albert_tf.interchange.saved_model import ExportedModel
+
+
+@pytest.fixture(scope="module")
+def model(export_dir):
+    return ExportedModel(export_dir)
+
+
+def refusal(model, signature, inputs):
+    with pytest.raises(UserError) as caught:
+        model.call(signature, inputs)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_an_export_has_its_name_version_signatures_and_labels(
+    model, export_dir
+):
+    assert (model.name, model.version) == ("mood", 1)
+    assert model.path == f"{export_dir}/1"
+    assert model.labels == ["sea", "land", "air"]
+    assert next(iter(model.signatures)) == "serving_default"
+    pair = model.signatures["text_pair"]
+    assert pair.inputs == {
+        name: tf.TensorSpec([None], tf.string, name)
+        for name in ("text", "text_pair")
+    }
+    assert pair.outputs["probabilities"].shape.as_list() == [None, 3]
+
+
+def test_a_call_answers_as_the_loaded_function(model):
+    texts = ["The bada of gule.", "ÉLÈVE"]
+    got = model.call("text", {"text": texts})
+    want = tf.saved_model.load(model.path).signatures["text"](
+        text=tf.constant(texts)
+    )
+    assert got.keys() == want.keys()
+    for name, value in want.items():
+        np.testing.assert_array_equal(got[name], value.numpy())
+    assert set(got["label"]) <= {b"sea", b"land", b"air"}
+
+
+def test_a_version_and_the_highest_version_are_found(export_dir, tmp_path):
+    for version in ("2", "10", "export.tmp"):
+        shutil.copytree(f"{export_dir}/1", tmp_path / "mood" / version)
+    assert ExportedModel(str(tmp_path / "mood")).version == 10
+    assert ExportedModel(str(tmp_path / "mood/2/")).version == 2
+
+
+def test_a_directory_without_an_export_is_refused(tmp_path):
+    for path in (tmp_path, tmp_path / "none"):
+        with pytest.raises(
+            UserError, match=r"is no export: .*saved_model\.pb.*bin\.export"
+        ):
+            ExportedModel(str(path))
+
+
+@pytest.mark.parametrize(
+    "damaged", ["saved_model.pb", "variables/variables.index"]
+)
+def test_a_damaged_export_is_refused(export_dir, tmp_path, damaged):
+    shutil.copytree(f"{export_dir}/1", tmp_path / "1")
+    (tmp_path / "1" / damaged).write_bytes(b"damaged")
+    with pytest.raises(UserError, match="cannot be loaded: .+; export") as got:
+        ExportedModel(str(tmp_path))
+    assert "\n" not in str(got.value)
+
+
+def test_a_signature_of_another_program_is_refused(tmp_path):
+    module = tf.Module()
+    module.f = tf.function(
+        lambda x: {"y": x}, [tf.TensorSpec([], tf.int32, "x")]
+    )
+    tf.saved_model.save(module, str(tmp_path / "1"), {"f": module.f})
+    with pytest.raises(UserError, match="was not written by bin.export"):
+        ExportedModel(str(tmp_path))
+
+
+IDS = {
+    "input_ids": [[2, 9, 3]],
+    "input_mask": [[1, 1, 1]],
+    "segment_ids": [[0, 0, 0]],
+}
+
+
+@pytest.mark.parametrize(
+    ("signature", "inputs", "message"),
+    [
+        ("txt", {}, "signature='txt' is not one of .*; did you mean text?"),
+        ("text", {"txet": ["a"]}, "takes the inputs text; got 'txet'"),
+        ("text", {"text": "a"}, r"text: expected string \[any\], got an array"),
+        ("text", {"text": [["a"], ["b", "c"]]}, "rows of different lengths"),
+        ("text", {"text": ["a", 1]}, r"expected string \[any\], got 1\."),
+        ("text", {"text": ["\ud800"]}, "not valid Unicode"),
+        (
+            "text_pair",
+            {"text": ["a"], "text_pair": ["b", "c"]},
+            "as many rows in every input; got 1 in text, 2 in text_pair",
+        ),
+        ("tokens", IDS | {"input_ids": [[2.5, 9, 3]]}, r"int32 .* got \[\[2.5"),
+        ("tokens", IDS | {"input_ids": [[True, True, True]]}, r"got \[\[True"),
+        ("tokens", IDS | {"input_ids": [["2", "9", "3"]]}, r"got \[\['2'"),
+        ("tokens", IDS | {"input_ids": [[1], [2, 3]]}, "different lengths"),
+        (
+            "tokens",
+            IDS | {"input_ids": [[2**40, 9, 3]]},
+            "got numbers from 3 to",
+        ),
+        ("tokens", IDS | {"input_ids": [[10**30, 9, 3]]}, r"got \[\[1000"),
+        ("tokens", IDS | {"input_ids": [2, 9, 3]}, r"got an array \[3\]"),
+        ("tokens", IDS | {"input_ids": [[]]}, "The model refuses its input: "),
+        (
+            "tokens",
+            IDS | {"input_ids": [[2, 999, 3]]},
+            "The model refuses its input: input_ids must be .* 200 2 999",
+        ),
+        (
+            "tokens",
+            {name: np.ones([1, 200], np.int32) for name in IDS},
+            "more than max_position_embeddings=24 tokens: 200",
+        ),
+        ("examples", {"examples": [b"junk"]}, "The model refuses its input: "),
+    ],
+)
+def test_an_input_that_does_not_fit_is_refused(
+    model, signature, inputs, message
+):
+    assert re.search(message, refusal(model, signature, inputs))

@@ -27,6 +27,7 @@ ROOMS = (
     "optim",
     "tasks",
     "interchange",
+    "serving",
     "cluster",
     "rundir",
     "inputs",

@@ -29,6 +29,7 @@ from albert_tf.config.presets import (
     PRESETS,
     preset,
 )
+from albert_tf.config.serving import ServingConfig
 from albert_tf.config.training import (
     REMAT,
     FinetuneConfig,

@@ -66,22 +66,28 @@ def read_json(
             UTF-8, not JSON or not an object, nested too deeply, has a key
             twice, or holds NaN, Infinity or a number too large for a float.
     """
+    return parse_json(read_at_most(path, limit), str(path))
+
+
+def parse_json(content: bytes, name: str) -> dict[str, Any]:
+    """Returns a JSON object; `name` is that of its source in messages.
+
+    Raises:
+        UserError: as `read_json` does for the content of a file.
+    """
     try:
-        text = read_at_most(path, limit).decode("utf-8")
         value = json.loads(
-            text,
+            content.decode("utf-8"),
             object_pairs_hook=_json_object,
             parse_float=_finite,
             parse_constant=_finite,
         )
-    except UserError:
-        raise
     except RecursionError:
-        raise UserError(f"{path} is nested too deeply.") from None
+        raise UserError(f"{name} is nested too deeply.") from None
     except ValueError as error:
-        raise UserError(f"{path} is not valid JSON: {error}.") from None
+        raise UserError(f"{name} is not valid JSON: {error}.") from None
     if not isinstance(value, dict):
-        raise UserError(f"{path} is not a JSON object.")
+        raise UserError(f"{name} is not a JSON object.")
     return value
 
 

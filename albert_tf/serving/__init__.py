@@ -1,0 +1,1 @@
+"""A small HTTP server for exports, with TensorFlow Serving's REST paths."""

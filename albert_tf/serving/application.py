@@ -1,0 +1,343 @@
+"""The server and its ASGI application: routes, limits, metrics."""
+
+import asyncio
+import base64
+import contextlib
+import hashlib
+import html
+import importlib.resources
+import re
+import time
+from collections.abc import AsyncIterator, Awaitable
+
+import numpy as np
+import prometheus_client
+import uvicorn
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.routing import Route
+
+from albert_tf.config import ServingConfig, UserError
+from albert_tf.interchange.saved_model import ExportedModel
+from albert_tf.serving.batching import Arrays, Batcher
+from albert_tf.serving.rest_json import (
+    model_metadata,
+    model_status,
+    read_request,
+    write_answer,
+)
+
+# Of clients that have gone, in the metrics only; nobody reads the answer.
+_CLIENT_GONE = 499
+_RETRY = {"Retry-After": "1"}
+
+
+def warm_up(model: ExportedModel) -> None:
+    """Calls every signature once: the first call takes the longest."""
+    for name, signature in model.signatures.items():
+        inputs = {
+            name: np.full(
+                [1] * spec.shape.rank,
+                b"a" if spec.dtype.name == "string" else 0,
+                spec.dtype.as_numpy_dtype,
+            )
+            for name, spec in signature.inputs.items()
+        }
+        # These values need not be a valid input.
+        with contextlib.suppress(UserError):
+            model.call(name, inputs)
+
+
+class _Metrics:
+    """Prometheus' metrics of one application."""
+
+    def __init__(self) -> None:
+        self.registry = prometheus_client.CollectorRegistry()
+        self.requests = prometheus_client.Counter(
+            "albert_requests",
+            "Prediction requests by signature and HTTP status.",
+            ["signature", "code"],
+            registry=self.registry,
+        )
+        self.seconds = prometheus_client.Histogram(
+            "albert_request_seconds",
+            "Time from a request's header to its answer.",
+            ["signature"],
+            registry=self.registry,
+        )
+        self.pending = prometheus_client.Gauge(
+            "albert_pending_requests",
+            "Requests that are read, wait or run.",
+            registry=self.registry,
+        )
+        self.waiting = prometheus_client.Gauge(
+            "albert_waiting_requests",
+            "Requests that wait for a batch.",
+            registry=self.registry,
+        )
+        self.batch_rows = prometheus_client.Histogram(
+            "albert_batch_rows",
+            "Rows of the batches that were run.",
+            ["signature"],
+            buckets=[2**n for n in range(11)],
+            registry=self.registry,
+        )
+
+    def observe_batch(self, signature: str, rows: int) -> None:
+        self.batch_rows.labels(signature).observe(rows)
+
+
+class _Predictions:
+    """Answers prediction requests within the limits."""
+
+    def __init__(
+        self, model: ExportedModel, config: ServingConfig, metrics: _Metrics
+    ) -> None:
+        self._model = model
+        self._config = config
+        self._metrics = metrics
+        self._pending = 0
+        self.batcher = Batcher(model, config, metrics.observe_batch)
+        metrics.pending.set_function(lambda: self._pending)
+        metrics.waiting.set_function(self.batcher.waiting)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no further request is accepted at present."""
+        return self._pending >= self._config.max_pending_requests
+
+    async def answer(self, request: Request) -> Response:
+        """Returns the answer to a request, or raises HTTPException."""
+        if self.is_full:
+            self._metrics.requests.labels("", 503).inc()
+            raise HTTPException(
+                503,
+                f"{self._pending} requests are pending, the maximum "
+                "(max_pending_requests); try again later.",
+                _RETRY,
+            )
+        begin, code = time.perf_counter(), 500
+        signature: list[str] = []
+        self._pending += 1
+        try:
+            response = await self._within_time(request, signature)
+            code = response.status_code
+            return response
+        except HTTPException as error:
+            code = error.status_code
+            raise
+        finally:
+            self._pending -= 1
+            name = signature[0] if signature else ""
+            self._metrics.requests.labels(name, code).inc()
+            self._metrics.seconds.labels(name).observe(
+                time.perf_counter() - begin
+            )
+
+    async def _within_time(
+        self, request: Request, signature: list[str]
+    ) -> Response:
+        late, seconds = 408, self._config.timeout_seconds
+        try:
+            async with asyncio.timeout(seconds):
+                body = await self._body(request)
+                late = 504
+                return await _unless_gone(
+                    request, self._predict(body, signature)
+                )
+        except TimeoutError:
+            raise HTTPException(
+                late, f"No answer within timeout_seconds={seconds:g}."
+            ) from None
+        except UserError as error:
+            raise HTTPException(400, str(error)) from None
+        except ClientDisconnect:
+            return Response(status_code=_CLIENT_GONE)
+
+    async def _body(self, request: Request) -> bytes:
+        limit, body = self._config.max_request_bytes, bytearray()
+        async for part in request.stream():
+            body += part
+            if len(body) > limit:
+                raise HTTPException(
+                    413, f"The request has more than {limit} bytes."
+                )
+        return bytes(body)
+
+    async def _predict(self, body: bytes, signature: list[str]) -> Response:
+        parsed = await asyncio.to_thread(read_request, body, self._model)
+        signature.append(parsed.signature)
+        outputs: Arrays = await self.batcher.outputs(
+            parsed.signature, parsed.inputs
+        )
+        return Response(
+            await asyncio.to_thread(write_answer, outputs, parsed.by_row),
+            media_type="application/json",
+        )
+
+
+async def _unless_gone(
+    request: Request, answer: Awaitable[Response]
+) -> Response:
+    """Returns the answer; cancels it when the client closes the connection."""
+
+    async def gone() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    tasks = asyncio.ensure_future(answer), asyncio.ensure_future(gone())
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if not tasks[0].done():
+            raise ClientDisconnect
+        return tasks[0].result()
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+def _page(name: str) -> HTMLResponse:
+    """Returns the page for browsers, which loads and runs nothing else."""
+    files = importlib.resources.files("albert_tf.serving")
+    text = files.joinpath("page.html").read_text(encoding="utf-8")
+
+    def hashes(tag: str) -> str:
+        (content,) = re.findall(f"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
+        digest = hashlib.sha256(content.encode()).digest()
+        return f"'sha256-{base64.b64encode(digest).decode()}'"
+
+    policy = (
+        f"default-src 'none'; connect-src 'self'; script-src "
+        f"{hashes('script')}; style-src {hashes('style')}; base-uri 'none'; "
+        "form-action 'none'; frame-ancestors 'none'"
+    )
+    return HTMLResponse(
+        text.replace("MODEL_NAME", html.escape(name)),
+        headers={
+            "Content-Security-Policy": policy,
+            "X-Content-Type-Options": "nosniff",
+            "Referrer-Policy": "no-referrer",
+        },
+    )
+
+
+async def _error(request: Request, error: Exception) -> Response:
+    """Returns an error as TensorFlow Serving does, {"error": message}."""
+    if not isinstance(error, HTTPException):
+        return JSONResponse({"error": "The server has failed."}, 500)
+    status, message = error.status_code, error.detail
+    if status == 405 or message == "Not Found":
+        status = 400 if request.url.path.startswith("/v1/") else status
+        message = f"Malformed request: {request.method} {request.url.path}"
+    return JSONResponse({"error": message}, status, error.headers)
+
+
+def make_application(
+    model: ExportedModel, name: str, config: ServingConfig
+) -> Starlette:
+    """Returns an ASGI application that serves a model.
+
+    Args:
+        model: the model.
+        name: under which it is served, `/v1/models/<name>`.
+        config: limits.
+    """
+    metrics = _Metrics()
+    predictions = _Predictions(model, config, metrics)
+    page = _page(name)
+
+    def check_model(request: Request) -> None:
+        """Raises HTTPException where a path names another model."""
+        asked = request.path_params
+        version = asked.get("version", model.version)
+        if (asked["name"], version) != (name, model.version):
+            given = f", {version}" if "version" in asked else ""
+            kind = "Specific" if "version" in asked else "Latest"
+            raise HTTPException(
+                404,
+                f"Servable not found for request: {kind}({asked['name']}"
+                f"{given}); this server has {name}, version {model.version}.",
+            )
+
+    async def predict(request: Request) -> Response:
+        check_model(request)
+        return await predictions.answer(request)
+
+    async def status(request: Request) -> Response:
+        check_model(request)
+        return JSONResponse(model_status(model))
+
+    async def metadata(request: Request) -> Response:
+        check_model(request)
+        return JSONResponse(model_metadata(model, name))
+
+    async def live(request: Request) -> Response:
+        return JSONResponse({"live": True, "ready": not predictions.is_full})
+
+    async def ready(request: Request) -> Response:
+        full = predictions.is_full
+        return JSONResponse({"ready": not full}, 503 if full else 200)
+
+    async def exposition(request: Request) -> Response:
+        return Response(
+            prometheus_client.generate_latest(metrics.registry),
+            media_type=prometheus_client.CONTENT_TYPE_LATEST,
+        )
+
+    async def index(request: Request) -> Response:
+        return page
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        batches = asyncio.create_task(predictions.batcher.run())
+        yield
+        batches.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await batches
+
+    versions = ("/v1/models/{name}", "/v1/models/{name}/versions/{version:int}")
+    routes = [
+        route
+        for path in versions
+        for route in (
+            Route(f"{path}:predict", predict, methods=["POST"]),
+            Route(f"{path}/metadata", metadata),
+            Route(path, status),
+        )
+    ]
+    routes += [
+        Route("/healthz", live),
+        Route("/healthz/ready", ready),
+        Route("/metrics", exposition),
+        Route("/", index),
+    ]
+    return Starlette(
+        routes=routes,
+        lifespan=lifespan,
+        exception_handlers={HTTPException: _error, Exception: _error},
+    )
+
+
+def make_server(
+    model: ExportedModel, name: str, config: ServingConfig
+) -> uvicorn.Server:
+    """Returns a server; its `run` takes the sockets to listen at.
+
+    On SIGTERM it answers the requests that it has before it ends.
+    """
+    return uvicorn.Server(
+        uvicorn.Config(
+            make_application(model, name, config),
+            http="h11",
+            ws="none",
+            proxy_headers=False,
+            server_header=False,
+            access_log=False,
+            log_level="warning",
+            limit_concurrency=config.max_connections,
+            # Every request has ended by then; its client may not read.
+            timeout_graceful_shutdown=int(config.timeout_seconds) + 2,
+        )
+    )

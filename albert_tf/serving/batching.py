@@ -1,0 +1,200 @@
+"""Dynamic batching: requests that wait are run as one batch in a thread."""
+
+import asyncio
+import concurrent.futures
+import contextlib
+import dataclasses
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.config import ServingConfig, UserError, require
+from albert_tf.interchange.saved_model import ExportedModel
+
+Arrays = dict[str, np.ndarray]
+# Requests can be concatenated that have the signature and these shapes.
+_Group = tuple[str, tuple[tuple[int, ...], ...]]
+
+
+@dataclasses.dataclass(eq=False)
+class _Waiting:
+    arrays: Arrays
+    rows: int
+    since: float
+    outputs: asyncio.Future
+
+
+class Batcher:
+    """Runs a model on requests of an event loop, several at a time.
+
+    Args:
+        model: the model.
+        config: size of batches and time that a request waits for others.
+        observe: called with the signature and the rows of each batch.
+    """
+
+    def __init__(
+        self,
+        model: ExportedModel,
+        config: ServingConfig,
+        observe: Callable[[str, int], None],
+    ) -> None:
+        self._model = model
+        self._config = config
+        self._observe = observe
+        self._groups: dict[_Group, list[_Waiting]] = {}
+        self._arrived = asyncio.Event()
+
+    async def outputs(self, signature: str, arrays: Arrays) -> Arrays:
+        """Returns the signature's outputs for `ExportedModel.checked_inputs`.
+
+        A caller that is cancelled leaves the queue.
+
+        Raises:
+            UserError: when there are no rows or too many, or the model
+                refuses them.
+        """
+        rows = len(next(iter(arrays.values())))
+        limit = self._config.max_batch_size
+        require(
+            0 < rows <= limit,
+            f"Expected 1 to max_batch_size={limit} rows in a request, got "
+            f"{rows}.",
+        )
+        loop = asyncio.get_running_loop()
+        waiting = _Waiting(arrays, rows, loop.time(), loop.create_future())
+        group = signature, tuple(a.shape[1:] for a in arrays.values())
+        self._groups.setdefault(group, []).append(waiting)
+        self._arrived.set()
+        try:
+            return await waiting.outputs
+        finally:
+            self._remove(group, [waiting])
+
+    def waiting(self) -> int:
+        """Returns the number of requests that wait for a batch."""
+        return sum(map(len, self._groups.values()))
+
+    async def run(self) -> None:
+        """Runs batches until it is cancelled."""
+        loop = asyncio.get_running_loop()
+        with concurrent.futures.ThreadPoolExecutor(1, "model") as thread:
+            while True:
+                while not self._groups:
+                    await self._arrival()
+                group = min(
+                    self._groups, key=lambda name: self._groups[name][0].since
+                )
+                await self._collect(group)
+                if not (batch := self._take(group)):
+                    continue
+                signature = group[0]
+                self._observe(signature, sum(w.rows for w in batch))
+                try:
+                    results = await loop.run_in_executor(
+                        thread,
+                        self._compute,
+                        signature,
+                        [waiting.arrays for waiting in batch],
+                    )
+                except Exception as error:
+                    results = [error] * len(batch)
+                for waiting, result in zip(batch, results, strict=True):
+                    if waiting.outputs.done():
+                        continue
+                    if isinstance(result, Exception):
+                        waiting.outputs.set_exception(result)
+                    else:
+                        waiting.outputs.set_result(result)
+
+    async def _arrival(self) -> None:
+        self._arrived.clear()
+        await self._arrived.wait()
+
+    async def _collect(self, group: _Group) -> None:
+        """Waits until a group fills a batch, or its first request's time."""
+        timeout = self._config.batch_timeout_micros / 1e6
+        end = self._groups[group][0].since + timeout
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(end):
+                while 0 < self._rows(group) < self._config.max_batch_size:
+                    await self._arrival()
+
+    def _rows(self, group: _Group) -> int:
+        return sum(waiting.rows for waiting in self._groups.get(group, ()))
+
+    def _take(self, group: _Group) -> list[_Waiting]:
+        """Removes the group's first requests that fit in a batch."""
+        batch: list[_Waiting] = []
+        room = self._config.max_batch_size
+        for waiting in self._groups.get(group, ()):
+            room -= waiting.rows
+            if room < 0:
+                break
+            batch.append(waiting)
+        self._remove(group, batch)
+        return batch
+
+    def _remove(self, group: _Group, requests: list[_Waiting]) -> None:
+        left = [w for w in self._groups.pop(group, ()) if w not in requests]
+        if left:
+            self._groups[group] = left
+
+    def _compute(
+        self, signature: str, requests: list[Arrays]
+    ) -> list[Arrays | Exception]:
+        """Returns outputs, or a UserError, for each request of a batch."""
+        merged = {
+            name: np.concatenate([arrays[name] for arrays in requests])
+            for name in requests[0]
+        }
+        try:
+            outputs = self._model.call(signature, merged)
+        except UserError as error:
+            if len(requests) == 1:
+                return [error]
+            # What the model refuses must not fail the others.
+            half = len(requests) // 2
+            return [
+                result
+                for part in (requests[:half], requests[half:])
+                for result in self._compute(signature, part)
+            ]
+        if len(requests) == 1:
+            return [outputs]
+        ends = np.cumsum([len(next(iter(a.values()))) for a in requests])
+        return [
+            _without_padding(
+                {name: v[begin:end] for name, v in outputs.items()},
+                self._model.signatures[signature].outputs,
+            )
+            for begin, end in zip([0, *ends], ends, strict=False)
+        ]
+
+
+def _without_padding(
+    outputs: Arrays, specs: Mapping[str, tf.TensorSpec]
+) -> Arrays:
+    """Removes columns that only other requests of the batch have filled.
+
+    Among outputs whose number of columns depends on the texts there are
+    strings, which are "" in padding only.
+    """
+    variable = [
+        name
+        for name, spec in specs.items()
+        if spec.shape.rank > 1 and spec.shape[1] is None
+    ]
+    filled = [
+        np.flatnonzero((value != b"").any(axis=(0, *range(2, value.ndim))))
+        for value in (outputs[name] for name in variable)
+        if value.dtype == object
+    ]
+    if not filled:
+        return outputs
+    end = 1 + max(int(columns.max(initial=-1)) for columns in filled)
+    return {
+        name: value[:, :end] if name in variable else value
+        for name, value in outputs.items()
+    }

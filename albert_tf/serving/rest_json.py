@@ -1,0 +1,184 @@
+"""JSON of TensorFlow Serving's REST interface: requests, answers, metadata."""
+
+import base64
+import binascii
+import dataclasses
+import json
+from typing import Any
+
+import numpy as np
+from google.protobuf import json_format
+
+from albert_tf.config import UserError, lookup, require, shown
+from albert_tf.interchange.saved_model import ExportedModel
+from albert_tf.io.json_files import parse_json
+
+# Axes of an input and the objects around it; the interpreter's stack allows
+# more.
+_MAX_DEPTH = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class PredictRequest:
+    """A request in Python.
+
+    Attributes:
+        signature: its name.
+        inputs: arrays by name (`ExportedModel.checked_inputs`).
+        by_row: whether the answer is to be an object for each row.
+    """
+
+    signature: str
+    inputs: dict[str, np.ndarray]
+    by_row: bool
+
+
+def read_request(body: bytes, model: ExportedModel) -> PredictRequest:
+    """Returns a request for the model.
+
+    Raises:
+        UserError: when the body is no such request, or its inputs are not
+            those of the signature.
+    """
+    fields = parse_json(body, "The request")
+    known = ("signature_name", "instances", "inputs")
+    unknown = ", ".join(shown(name) for name in fields if name not in known)
+    require(
+        not unknown, f"Expected the keys {', '.join(known)}; got {unknown}."
+    )
+    by_row = "instances" in fields
+    require(
+        by_row != ("inputs" in fields),
+        "Expected either 'instances' (rows) or 'inputs' (columns).",
+    )
+    signature = fields.get("signature_name") or "serving_default"
+    require(
+        isinstance(signature, str),
+        f"Expected a string as signature_name, got {shown(signature)}.",
+    )
+    names = list(lookup(model.signatures, signature, "signature_name").inputs)
+    if by_row:
+        inputs = _columns(_decoded(fields["instances"]), names)
+    else:
+        inputs = _decoded(fields["inputs"])
+        if not isinstance(inputs, dict):
+            inputs = _single(names, inputs)
+    return PredictRequest(
+        signature, model.checked_inputs(signature, inputs), by_row
+    )
+
+
+def _single(names: list[str], value: Any) -> dict[str, Any]:
+    require(
+        len(names) == 1,
+        f"Expected an object with the inputs {', '.join(names)}, got "
+        f"{shown(value)}.",
+    )
+    return {names[0]: value}
+
+
+def _columns(instances: Any, names: list[str]) -> dict[str, list]:
+    """Returns the values of each input in a list of rows."""
+    require(
+        isinstance(instances, list) and bool(instances),
+        "Expected a list of at least one row as instances, got "
+        f"{shown(instances)}.",
+    )
+    rows = [
+        row if isinstance(row, dict) else _single(names, row)
+        for row in instances
+    ]
+    for number, row in enumerate(rows):
+        require(
+            row.keys() == set(names),
+            f"instances[{number}]: expected the inputs {', '.join(names)}, "
+            f"got {shown(', '.join(row) or 'none')}.",
+        )
+    return {name: [row[name] for row in rows] for name in names}
+
+
+def _decoded(value: Any, depth: int = 0) -> Any:
+    """Returns a value with the bytes of {"b64": ...} in place of them."""
+    require(
+        depth < _MAX_DEPTH,
+        f"The request is nested in more than {_MAX_DEPTH} levels.",
+    )
+    if isinstance(value, list):
+        return [_decoded(item, depth + 1) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if value.keys() != {"b64"}:
+        return {n: _decoded(item, depth + 1) for n, item in value.items()}
+    try:
+        return base64.b64decode(value["b64"], validate=True)
+    except (TypeError, ValueError, binascii.Error):
+        raise UserError(
+            f"Expected Base64 as b64, got {shown(value['b64'])}."
+        ) from None
+
+
+def write_answer(outputs: dict[str, np.ndarray], by_row: bool) -> bytes:
+    """Returns the JSON of the outputs, as predictions by row or as columns."""
+    columns = {
+        name: _encoded(value.tolist(), name) for name, value in outputs.items()
+    }
+    answer: dict[str, Any]
+    if by_row:
+        rows: Any = zip(*columns.values(), strict=True)
+        if len(columns) == 1:
+            answer = {"predictions": [value for (value,) in rows]}
+        else:
+            answer = {
+                "predictions": [
+                    dict(zip(columns, row, strict=True)) for row in rows
+                ]
+            }
+    elif len(columns) == 1:
+        answer = {"outputs": next(iter(columns.values()))}
+    else:
+        answer = {"outputs": columns}
+    return json.dumps(answer, ensure_ascii=False).encode()
+
+
+def _encoded(value: Any, name: str) -> Any:
+    if isinstance(value, list):
+        return [_encoded(item, name) for item in value]
+    if not isinstance(value, bytes):
+        return value
+    # As there, the output's name says that it is no text.
+    if name.endswith("_bytes"):
+        return {"b64": base64.b64encode(value).decode()}
+    return value.decode(errors="replace")
+
+
+def model_status(model: ExportedModel) -> dict[str, Any]:
+    """Returns the answer to GET /v1/models/<name>."""
+    return {
+        "model_version_status": [
+            {
+                "version": str(model.version),
+                "state": "AVAILABLE",
+                "status": {"error_code": "OK", "error_message": ""},
+            }
+        ]
+    }
+
+
+def model_metadata(model: ExportedModel, name: str) -> dict[str, Any]:
+    """Returns the answer to GET /v1/models/<name>/metadata."""
+    definitions = {
+        signature: json_format.MessageToDict(
+            described.definition,
+            preserving_proto_field_name=True,
+            always_print_fields_with_no_presence=True,
+        )
+        for signature, described in model.signatures.items()
+    }
+    return {
+        "model_spec": {
+            "name": name,
+            "signature_name": "",
+            "version": str(model.version),
+        },
+        "metadata": {"signature_def": {"signature_def": definitions}},
+    }

@@ -1,0 +1,108 @@
+"""A small HTTP server for an export, and a page to try it in a browser.
+
+python -m bin.serve --export_dir=export/mytask
+
+Its paths are those of TensorFlow Serving's REST interface. It is for trying a
+model and for small internal use: it has no TLS and no users. On the internet
+or under much load use TensorFlow Serving.
+"""
+
+import signal
+import socket
+
+from absl import flags
+
+from albert_tf.config import ServingConfig, UserError, require
+from bin import command_line
+
+FLAGS = flags.FLAGS
+
+# Linux closes connections whose other side has taken nothing for so long.
+_UNREAD_MILLISECONDS = 30_000
+
+
+def define_flags() -> None:
+    """Defines the program's flags."""
+    flags.DEFINE_string(
+        "export_dir", None, "<export_dir> of bin.export, or <export_dir>/<n>."
+    )
+    flags.DEFINE_string(
+        "model_name", None, "Name in paths. Default: that of the directory."
+    )
+    flags.DEFINE_string(
+        "host",
+        "127.0.0.1",
+        "Address to listen at. Whoever reaches it can use the model: 0.0.0.0 "
+        "is every network of this machine.",
+    )
+    flags.DEFINE_integer(
+        "port",
+        8501,
+        "Port; 0: one that is free, which is printed.",
+        lower_bound=0,
+        upper_bound=65535,
+    )
+    command_line.define_settings(ServingConfig())
+    command_line.required("export_dir")
+
+
+def main() -> None:
+    """Serves until SIGTERM or SIGINT; requests that wait are answered."""
+    try:
+        import prometheus_client  # noqa: F401
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise UserError(
+            f"{error.name} is missing: pip install -r requirements-serve.txt."
+        ) from None
+
+    config = command_line.with_flags(ServingConfig())
+    listener = _bound()
+    command_line.load_tensorflow()
+    from albert_tf.interchange.saved_model import ExportedModel
+    from albert_tf.serving.application import make_server, warm_up
+
+    model = ExportedModel(FLAGS.export_dir)
+    name = FLAGS.model_name or model.name
+    warm_up(model)
+    server = make_server(model, name, config)
+    # uvicorn raises the signal again when it has ended.
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    listener.listen()
+    host, port = listener.getsockname()[:2]
+    host = f"[{host}]" if ":" in host else host
+    command_line.log(
+        f"Serving {name}, version {model.version}: http://{host}:{port}/ in a "
+        f"browser, POST /v1/models/{name}:predict."
+    )
+    server.run([listener])
+
+
+def _bound() -> socket.socket:
+    """Returns a socket with the address, before the model takes its time."""
+    host, port = FLAGS.host, FLAGS.port
+    require(bool(host), "host is empty; 127.0.0.1 is this machine alone.")
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            listener.setsockopt(
+                socket.IPPROTO_TCP,
+                socket.TCP_USER_TIMEOUT,
+                _UNREAD_MILLISECONDS,
+            )
+        listener.bind(address)
+    except OSError as error:
+        raise UserError(
+            f"host={host}, port={port}: {error.strerror}; name another one, "
+            "or --port=0 for any that is free."
+        ) from None
+    return listener
+
+
+if __name__ == "__main__":
+    command_line.run(define_flags, main)

@@ -1,0 +1,85 @@
+"""The server as a program: its address, its end, its messages."""
+
+import contextlib
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+
+import pytest
+from program_runner import run_program
+
+
+@contextlib.contextmanager
+def started(*arguments):
+    """Yields a process of bin.serve and the URL that it prints."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "bin.serve", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            line = process.stdout.readline()
+            yield process, re.search(r"http://\S+:[1-9]\d*", line)[0]
+        finally:
+            process.kill()
+
+
+@pytest.mark.slow
+def test_sigterm_ends_it_when_what_waits_is_answered(export_dir):
+    with started(
+        f"--export_dir={export_dir}",
+        "--port=0",
+        "--batch_timeout_micros=1000000",
+    ) as (process, url):
+        host, port = url.removeprefix("http://").rsplit(":", 1)
+        assert host == "127.0.0.1"
+        with urllib.request.urlopen(f"{url}/v1/models/mood") as response:
+            assert json.load(response)["model_version_status"]
+        body = b'{"instances": ["a"]}'
+        with socket.create_connection((host, int(port)), 30) as connection:
+            connection.sendall(
+                b"POST /v1/models/mood:predict HTTP/1.1\r\nHost: a\r\n"
+                b"Content-Length: %d\r\n\r\n" % len(body) + body
+            )
+            while (
+                b"waiting_requests 1"
+                not in urllib.request.urlopen(f"{url}/metrics").read()
+            ):
+                pass
+            process.send_signal(signal.SIGTERM)
+            answer = b"".join(iter(lambda: connection.recv(4096), b""))
+        assert answer.startswith(b"HTTP/1.1 200")
+        assert b'"predictions"' in answer
+        assert process.wait(30) == 0
+        assert process.stderr.read() == ""
+
+
+def test_a_directory_without_an_export_is_one_line(tmp_path):
+    done = run_program("serve", f"--export_dir={tmp_path}", "--port=0")
+    assert done.error.startswith(f"serve: {tmp_path} is no export: ")
+    assert done.stdout == ""
+
+
+def test_a_port_in_use_is_one_line(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        done = run_program(
+            "serve", f"--export_dir={tmp_path}", f"--port={port}"
+        )
+    assert done.error == (
+        f"serve: host=127.0.0.1, port={port}: Address already in use; name "
+        "another one, or --port=0 for any that is free."
+    )
+
+
+def test_a_missing_package_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "starlette", None)
+    done = run_program("serve", f"--export_dir={tmp_path}")
+    assert done.error == (
+        "serve: starlette is missing: pip install -r requirements-serve.txt."
+    )

@@ -1,0 +1,332 @@
+"""The server over HTTP, with an export and with a model under control."""
+
+import base64
+import json
+import re
+import socket
+
+import numpy as np
+import pytest
+from running_server import StubModel, serving
+
+from albert_tf.interchange.saved_model import ExportedModel
+from albert_tf.serving.application import warm_up
+
+
+@pytest.fixture(scope="module")
+def model(export_dir):
+    model = ExportedModel(export_dir)
+    warm_up(model)
+    return model
+
+
+@pytest.fixture(scope="module")
+def client(model):
+    with serving(model, max_request_bytes=100_000) as client:
+        yield client
+
+
+@pytest.fixture
+def stub():
+    model = StubModel()
+    yield model
+    model.go.set()
+
+
+TEXTS = ["The bada of gule.", "ÉLÈVE à l'École"]
+
+
+def test_rows_and_columns_answer_as_the_model(client, model):
+    want = model.call("text", {"text": TEXTS})
+    labels = [label.decode() for label in want["label"]]
+    status, columns = client.predict(
+        {"signature_name": "text", "inputs": {"text": TEXTS}}
+    )
+    assert status == 200
+    assert columns["outputs"]["label"] == labels
+    np.testing.assert_allclose(
+        columns["outputs"]["probabilities"], want["probabilities"], rtol=1e-4
+    )
+    # The default is `text`; one input needs no name.
+    _, rows = client.predict({"instances": TEXTS})
+    assert [row["label"] for row in rows["predictions"]] == labels
+    _, named = client.predict({"instances": [{"text": t} for t in TEXTS]})
+    assert named == rows
+
+
+def test_a_pair_is_an_object_for_each_row(client):
+    pair = {"text": "a", "text_pair": "b"}
+    status, answer = client.predict(
+        {"signature_name": "text_pair", "instances": [pair]},
+        "/versions/1:predict",
+    )
+    assert status == 200
+    assert set(answer["predictions"][0]) == {"label", "probabilities"}
+
+
+def test_base64_is_the_bytes_of_a_string(client):
+    coded = {"b64": base64.b64encode(TEXTS[1].encode()).decode()}
+    for fields in ({"instances": [coded]}, {"inputs": {"text": [coded]}}):
+        status, answer = client.predict(fields)
+        assert status == 200
+    _, plain = client.predict({"inputs": [TEXTS[1]]})
+    assert answer == plain
+
+
+def test_status_and_metadata_are_those_of_tensorflow_serving(client):
+    _, _, status = client.ask("GET", "/v1/models/mood/versions/1")
+    assert status["model_version_status"][0]["state"] == "AVAILABLE"
+    _, _, metadata = client.ask("GET", "/v1/models/mood/metadata")
+    assert metadata["model_spec"] == {
+        "name": "mood",
+        "signature_name": "",
+        "version": "1",
+    }
+    signatures = metadata["metadata"]["signature_def"]["signature_def"]
+    text = signatures["text"]["inputs"]["text"]
+    assert text["dtype"] == "DT_STRING"
+    assert text["tensor_shape"]["dim"] == [{"size": "-1", "name": ""}]
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "message"),
+    [
+        ("/v1/models/other", 404, "Servable not found for request: Latest(oth"),
+        ("/v1/models/mood/versions/7", 404, "Specific(mood, 7)"),
+        ("/v1/models/mood/labels/a", 400, "Malformed request: GET /v1/models"),
+        ("/none", 404, "Malformed request: GET /none"),
+    ],
+)
+def test_an_unknown_path_is_an_error_in_json(client, path, status, message):
+    got, _, answer = client.ask("GET", path)
+    assert got == status
+    assert message in answer["error"]
+
+
+def ids(value):
+    names = ("input_ids", "input_mask", "segment_ids")
+    return {
+        "signature_name": "tokens",
+        "inputs": dict.fromkeys(names, value),
+    }
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"", "not valid JSON"),
+        (b"[]", "not a JSON object"),
+        (b'{"instances": ["\xff"]}', "not valid JSON: 'utf-8' codec"),
+        ('{"instances": ["a"]}'.encode("utf-16"), "not valid JSON"),
+        (b'{"instances": ' + b"[" * 40_000, "nested too deeply"),
+        (
+            b'{"instances": ' + b"[" * 20 + b"]" * 20 + b"}",
+            "more than 16 level",
+        ),
+        (b'{"instances": [NaN]}', "the number 'NaN' is not finite"),
+        (b'{"instances": [1e999]}', "the number '1e999' is not finite"),
+        (b'{"instances": [' + b"9" * 5000 + b"]}", "4300 digits"),
+        (b'{"inputs": ["\\ud800"]}', "not valid Unicode"),
+        ({}, "either 'instances' (rows) or 'inputs' (columns)"),
+        ({"instances": ["a"], "inputs": ["a"]}, "either 'instances'"),
+        ({"instances": ["a"], "signature": "text"}, "got 'signature'"),
+        ({"instances": ["a"], "signature_name": 3}, "a string as signature"),
+        (
+            {"instances": ["a"], "signature_name": "texts"},
+            "signature_name='texts' is not one of",
+        ),
+        ({"instances": []}, "at least one row as instances, got []"),
+        ({"instances": "a"}, "at least one row as instances, got 'a'"),
+        (
+            {"instances": [{"txt": "a"}]},
+            "instances[0]: expected the inputs tex",
+        ),
+        ({"instances": ["a", 1]}, "text: expected string [any], got 1"),
+        ({"instances": ["a", None]}, "text: expected string [any], got None"),
+        ({"instances": [["a"], ["b", "c"]]}, "rows of different lengths"),
+        ({"instances": [{"b64": "é"}]}, "Expected Base64 as b64, got 'é'"),
+        (
+            {"inputs": {"text": "a"}},
+            "text: expected string [any], got an array",
+        ),
+        ({"inputs": {"text": []}}, "Expected 1 to max_batch_size=32 rows"),
+        ({"instances": ["a"] * 33}, "max_batch_size=32 rows in a request, got"),
+        (
+            {"instances": ["a"], "signature_name": "text_pair"},
+            "an object with the inputs text, text_pair, got 'a'",
+        ),
+        (ids([["a"]]), "input_ids: expected int32 [any, any], got [['a']]"),
+        (ids([[1.5]]), "got [[1.5]]"),
+        (ids([[1], [1, 2]]), "rows of different lengths"),
+        (ids([[2**31]]), "got numbers from 2147483648"),
+        (ids([[2**70]]), "got [[1180591620717411303424]]"),
+        (ids([[1] * 25]), "more than max_position_embeddings=24 tokens: 25"),
+        (ids([[199]]), "The model refuses its input: "),
+    ],
+)
+def test_a_malformed_request_is_an_error_in_json(client, body, message):
+    status, answer = client.predict(body)
+    assert (status, list(answer)) == (400, ["error"])
+    assert message in answer["error"]
+    assert "\n" not in answer["error"]
+
+
+def test_a_request_above_the_limit_gets_413(client):
+    status, answer = client.predict({"instances": ["a" * 100_000]})
+    assert status == 413
+    assert answer["error"] == "The request has more than 100000 bytes."
+
+
+def test_a_bug_is_an_error_without_its_text(stub):
+    with serving(stub) as client:
+        assert client.predict({"instances": ["bug"]}) == (
+            500,
+            {"error": "The server has failed."},
+        )
+        assert client.predict({"instances": ["a"]})[0] == 200
+
+
+def test_waiting_requests_are_one_batch(stub):
+    with serving(stub, max_batch_size=3) as client:
+        first = client.in_thread({"instances": ["wait"]})
+        assert stub.started.wait(30)
+        others = [
+            client.in_thread({"instances": ["a" * n]}) for n in range(1, 5)
+        ]
+        while client.metric("albert_waiting_requests") < 4:
+            pass
+        stub.go.set()
+        assert first() == (200, {"predictions": [4]})
+        for n, other in enumerate(others, 1):
+            assert other() == (200, {"predictions": [n]})
+        assert [len(batch) for batch in stub.batches] == [1, 3, 1]
+        assert client.metric(
+            'albert_batch_rows_sum{signature="serving_default"}'
+        ) == 5  # fmt: skip
+        assert client.metric(
+            'albert_requests_total{code="200",signature="serving_default"}'
+        ) == 5  # fmt: skip
+
+
+def waiting_with(client, stub, *bodies):
+    """Returns answers of requests that waited for the same call."""
+    first = client.in_thread({"instances": ["wait"]})
+    assert stub.started.wait(30)
+    others = [client.in_thread(body) for body in bodies]
+    while client.metric("albert_waiting_requests") < len(bodies):
+        pass
+    stub.go.set()
+    first()
+    return [other() for other in others]
+
+
+def test_a_refused_request_does_not_fail_its_batch(stub):
+    with serving(stub) as client:
+        texts = ["a", "bad", "aaa", "aa"]
+        answers = waiting_with(
+            client, stub, *({"instances": [text]} for text in texts)
+        )
+    assert answers[1] == (400, {"error": "bad is refused."})
+    assert [answers[n] for n in (0, 2, 3)] == [
+        (200, {"predictions": [n]}) for n in (1, 3, 2)
+    ]
+    assert sorted(stub.batches[1]) == sorted(texts)
+
+
+def test_padding_for_other_requests_is_removed(stub):
+    with serving(stub) as client:
+        fields = {"signature_name": "words"}
+        answers = waiting_with(
+            client,
+            stub,
+            fields | {"instances": ["a b c d"]},
+            fields | {"instances": ["a", "a b"]},
+        )
+    assert len(stub.batches) == 2
+    assert answers[0][1] == {"predictions": [["a", "b", "c", "d"]]}
+    assert answers[1][1] == {"predictions": [["a", ""], ["a", "b"]]}
+
+
+def test_a_full_server_answers_503_and_is_not_ready(stub):
+    with serving(stub, max_pending_requests=1) as client:
+        assert client.ask("GET", "/healthz/ready")[0] == 200
+        first = client.in_thread({"instances": ["wait"]})
+        assert stub.started.wait(30)
+        path = "/v1/models/stub:predict"
+        status, headers, answer = client.ask("POST", path, '{"inputs": ["a"]}')
+        assert (status, headers["Retry-After"]) == (503, "1")
+        assert "max_pending_requests" in answer["error"]
+        assert client.ask("GET", "/healthz/ready")[0] == 503
+        status, _, answer = client.ask("GET", "/healthz")
+        assert (status, answer) == (200, {"live": True, "ready": False})
+        stub.go.set()
+        assert first()[0] == 200
+
+
+def test_a_request_that_waits_too_long_gets_504(stub):
+    with serving(stub, timeout_seconds=0.2) as client:
+        first = client.in_thread({"instances": ["wait"]})
+        assert stub.started.wait(30)
+        status, answer = client.predict({"instances": ["late"]})
+        assert (status, first()[0]) == (504, 504)
+        assert answer["error"] == "No answer within timeout_seconds=0.2."
+        stub.go.set()
+        assert client.predict({"instances": ["a"]})[0] == 200
+    # The late one did not cost a batch.
+    assert stub.batches == [["wait"], ["a"]]
+
+
+def send(client, head, body=b""):
+    """Returns a socket with a part of a request sent."""
+    connection = socket.create_connection(("127.0.0.1", client.port), 30)
+    connection.sendall(
+        b"POST /v1/models/stub:predict HTTP/1.1\r\nHost: a\r\n"
+        + head
+        + b"\r\n\r\n"
+        + body
+    )
+    return connection
+
+
+def test_a_body_that_does_not_come_gets_408(stub):
+    with serving(stub, timeout_seconds=0.2) as client:
+        with send(client, b"Content-Length: 20", b'{"ins') as connection:
+            assert connection.recv(20).startswith(b"HTTP/1.1 408")
+        assert client.metric("albert_pending_requests") == 0
+
+
+def test_a_client_that_has_gone_costs_no_batch(stub):
+    with serving(stub) as client:
+        first = client.in_thread({"instances": ["wait"]})
+        assert stub.started.wait(30)
+        body = json.dumps({"instances": ["gone"]}).encode()
+        connection = send(client, b"Content-Length: %d" % len(body), body)
+        while not client.metric("albert_waiting_requests"):
+            pass
+        connection.close()
+        while client.metric("albert_waiting_requests"):
+            pass
+        stub.go.set()
+        assert first()[0] == 200
+        assert client.predict({"instances": ["a"]})[0] == 200
+        assert client.metric(
+            'albert_requests_total{code="499",signature="serving_default"}'
+        )
+    assert stub.batches == [["wait"], ["a"]]
+
+
+def test_the_page_loads_nothing_from_elsewhere(client):
+    status, headers, page = client.ask("GET", "/")
+    assert status == 200
+    assert '<h1 id="model">mood</h1>' in page
+    assert headers["Content-Security-Policy"].startswith("default-src 'none';")
+    assert "unsafe" not in headers["Content-Security-Policy"]
+    assert not re.findall(r"https?://|innerHTML|document\.write|\bsrc=", page)
+
+
+def test_the_page_escapes_the_name_of_the_model(stub):
+    stub.name = "<script>a"
+    with serving(stub) as client:
+        assert "<h1 id=\"model\">&lt;script&gt;a</h1>" in client.ask(
+            "GET", "/"
+        )[2]  # fmt: skip

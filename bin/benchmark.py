@@ -9,6 +9,8 @@ python -m bin.benchmark --stages=training,memory --batch_size=8 \
 python -m bin.benchmark --stages=featurisation,finetuning --preset=small \
     --task=SST-2 --data_dir=glue/SST-2 --max_seq_length=128 --batch_size=32
 
+python -m bin.benchmark --stages=serving --preset=mini --against=transformers
+
 Without --input it reads the docstrings of the installed packages, so it needs
 no data. The results depend on what else the machine does meanwhile.
 """
@@ -43,6 +45,7 @@ from bin.benchmarking.data_stages import DataPreparation, Reading
 from bin.benchmarking.finetuning_stages import Featurisation, Finetuning
 from bin.benchmarking.harness import Stage, run_stage, stage_table
 from bin.benchmarking.machine import describe_machine
+from bin.benchmarking.serving_stage import Serving
 from bin.benchmarking.training_stages import (
     PEERS,
     DataWait,
@@ -66,6 +69,7 @@ STAGES: dict[str, type[Stage]] = {
         DataWait,
         Featurisation,
         Finetuning,
+        Serving,
     )
 }
 

@@ -19,7 +19,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
             ["--stages=reading,baking"],
             "stages='baking' is not one of data_preparation, reading, "
             "training, memory, recomputation, data_wait, featurisation, "
-            "finetuning; did you mean reading?",
+            "finetuning, serving; did you mean reading?",
         ),
         (["--task=SST-2"], "--task and --data_dir go together; give both."),
         (["--data_dir=glue"], "--task and --data_dir go together; give both."),

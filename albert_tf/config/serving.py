@@ -11,7 +11,8 @@ class ServingConfig(Section):
 
     max_batch_size: int = setting(
         32,
-        "Maximum of rows in a batch, and in a request.",
+        "Maximum of rows in a batch, and in a request; each choice of a "
+        "text is one.",
         minimum=1,
         maximum=1 << 16,
     )
@@ -30,7 +31,7 @@ class ServingConfig(Section):
         1 << 20, "Maximum size of a request's body; others get 413.", minimum=1
     )
     max_connections: int = setting(
-        1024, "Maximum of open connections; others get 503.", minimum=1
+        512, "Maximum of open connections; others get 503.", minimum=1
     )
     timeout_seconds: float = setting(
         10.0,

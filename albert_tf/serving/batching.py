@@ -55,12 +55,15 @@ class Batcher:
             UserError: when there are no rows or too many, or the model
                 refuses them.
         """
-        rows = len(next(iter(arrays.values())))
+        rows = max(
+            array.size if array.dtype == object else len(array)
+            for array in arrays.values()
+        )
         limit = self._config.max_batch_size
         require(
             0 < rows <= limit,
-            f"Expected 1 to max_batch_size={limit} rows in a request, got "
-            f"{rows}.",
+            f"Expected 1 to max_batch_size={limit} rows in a request (each "
+            f"choice is one), got {rows}.",
         )
         loop = asyncio.get_running_loop()
         waiting = _Waiting(arrays, rows, loop.time(), loop.create_future())

@@ -37,6 +37,16 @@ class StubModel(ExportedModel):
             "words": ExportedSignature(
                 {"text": text}, {"words": outputs["words"]}, None
             ),
+            "choices": ExportedSignature(
+                {
+                    "choices": tf.TensorSpec(
+                        [None, None], tf.string, "choices"
+                    ),
+                    "text": text,
+                },
+                {"length": outputs["length"]},
+                None,
+            ),
         }
         self.batches = []
         self.started, self.go = threading.Event(), threading.Event()

@@ -1,6 +1,7 @@
 """The server over HTTP, with an export and with a model under control."""
 
 import base64
+import contextlib
 import json
 import re
 import socket
@@ -150,7 +151,7 @@ def ids(value):
             "text: expected string [any], got an array",
         ),
         ({"inputs": {"text": []}}, "Expected 1 to max_batch_size=32 rows"),
-        ({"instances": ["a"] * 33}, "max_batch_size=32 rows in a request, got"),
+        ({"instances": ["a"] * 33}, "(each choice is one), got 33."),
         (
             {"instances": ["a"], "signature_name": "text_pair"},
             "an object with the inputs text, text_pair, got 'a'",
@@ -245,6 +246,26 @@ def test_padding_for_other_requests_is_removed(stub):
     assert len(stub.batches) == 2
     assert answers[0][1] == {"predictions": [["a", "b", "c", "d"]]}
     assert answers[1][1] == {"predictions": [["a", ""], ["a", "b"]]}
+
+
+def test_every_choice_counts_as_a_row(stub):
+    with serving(stub, max_batch_size=3) as client:
+        for number, status in ((3, 200), (4, 400), (0, 400)):
+            inputs = {"text": ["a"], "choices": [["b"] * number]}
+            got, answer = client.predict(
+                {"signature_name": "choices", "inputs": inputs}
+            )
+            assert got == status
+    assert "Expected 1 to max_batch_size=3 rows" in answer["error"]
+
+
+def test_more_connections_than_allowed_get_503(stub):
+    with serving(stub, max_connections=1) as client:
+        with contextlib.closing(client.connect()) as connection:
+            connection.connect()
+            assert client.ask("GET", "/healthz")[0] == 503
+        while client.ask("GET", "/healthz")[0] != 200:
+            pass
 
 
 def test_a_full_server_answers_503_and_is_not_ready(stub):

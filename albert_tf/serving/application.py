@@ -336,7 +336,8 @@ def make_server(
             server_header=False,
             access_log=False,
             log_level="warning",
-            limit_concurrency=config.max_connections,
+            # It counts the connection that is refused too.
+            limit_concurrency=config.max_connections + 1,
             # Every request has ended by then; its client may not read.
             timeout_graceful_shutdown=int(config.timeout_seconds) + 2,
         )

@@ -55,10 +55,11 @@ class Batcher:
             UserError: when there are no rows or too many, or the model
                 refuses them.
         """
-        rows = max(
+        sizes = [
             array.size if array.dtype == object else len(array)
             for array in arrays.values()
-        )
+        ]
+        rows = max(sizes) if all(sizes) else 0
         limit = self._config.max_batch_size
         require(
             0 < rows <= limit,

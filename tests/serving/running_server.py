@@ -5,6 +5,7 @@ import http.client
 import json
 import socket
 import threading
+import time
 
 import numpy as np
 import tensorflow as tf
@@ -109,6 +110,12 @@ class Client:
             return found[0]
 
         return answer
+
+    def wait_for_metric(self, line, value):
+        """Returns when a metric has a value."""
+        end = time.monotonic() + 30
+        while self.metric(line) != value:
+            assert time.monotonic() < end, f"{line} is {self.metric(line)}"
 
     def metric(self, line):
         """Returns the value of a metric, 0 where there is none."""

@@ -194,8 +194,7 @@ def test_waiting_requests_are_one_batch(stub):
         others = [
             client.in_thread({"instances": ["a" * n]}) for n in range(1, 5)
         ]
-        while client.metric("albert_waiting_requests") < 4:
-            pass
+        client.wait_for_metric("albert_waiting_requests", 4)
         stub.go.set()
         assert first() == (200, {"predictions": [4]})
         for n, other in enumerate(others, 1):
@@ -214,8 +213,7 @@ def waiting_with(client, stub, *bodies):
     first = client.in_thread({"instances": ["wait"]})
     assert stub.started.wait(30)
     others = [client.in_thread(body) for body in bodies]
-    while client.metric("albert_waiting_requests") < len(bodies):
-        pass
+    client.wait_for_metric("albert_waiting_requests", len(bodies))
     stub.go.set()
     first()
     return [other() for other in others]
@@ -262,10 +260,9 @@ def test_every_choice_counts_as_a_row(stub):
 def test_more_connections_than_allowed_get_503(stub):
     with serving(stub, max_connections=1) as client:
         with contextlib.closing(client.connect()) as connection:
-            connection.connect()
+            connection.request("GET", "/healthz")
+            assert connection.getresponse().status == 200
             assert client.ask("GET", "/healthz")[0] == 503
-        while client.ask("GET", "/healthz")[0] != 200:
-            pass
 
 
 def test_a_full_server_answers_503_and_is_not_ready(stub):
@@ -322,11 +319,9 @@ def test_a_client_that_has_gone_costs_no_batch(stub):
         assert stub.started.wait(30)
         body = json.dumps({"instances": ["gone"]}).encode()
         connection = send(client, b"Content-Length: %d" % len(body), body)
-        while not client.metric("albert_waiting_requests"):
-            pass
+        client.wait_for_metric("albert_waiting_requests", 1)
         connection.close()
-        while client.metric("albert_waiting_requests"):
-            pass
+        client.wait_for_metric("albert_waiting_requests", 0)
         stub.go.set()
         assert first()[0] == 200
         assert client.predict({"instances": ["a"]})[0] == 200

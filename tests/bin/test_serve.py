@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.request
 
 import pytest
@@ -46,11 +47,12 @@ def test_sigterm_ends_it_when_what_waits_is_answered(export_dir):
                 b"POST /v1/models/mood:predict HTTP/1.1\r\nHost: a\r\n"
                 b"Content-Length: %d\r\n\r\n" % len(body) + body
             )
+            end = time.monotonic() + 30
             while (
                 b"waiting_requests 1"
                 not in urllib.request.urlopen(f"{url}/metrics").read()
             ):
-                pass
+                assert time.monotonic() < end
             process.send_signal(signal.SIGTERM)
             answer = b"".join(iter(lambda: connection.recv(4096), b""))
         assert answer.startswith(b"HTTP/1.1 200")

@@ -258,11 +258,13 @@ def test_every_choice_counts_as_a_row(stub):
 
 
 def test_more_connections_than_allowed_get_503(stub):
-    with serving(stub, max_connections=1) as client:
-        with contextlib.closing(client.connect()) as connection:
-            connection.request("GET", "/healthz")
-            assert connection.getresponse().status == 200
-            assert client.ask("GET", "/healthz")[0] == 503
+    with (
+        serving(stub, max_connections=1) as client,
+        contextlib.closing(client.connect()) as connection,
+    ):
+        connection.request("GET", "/healthz")
+        assert connection.getresponse().status == 200
+        assert client.ask("GET", "/healthz")[0] == 503
 
 
 def test_a_full_server_answers_503_and_is_not_ready(stub):

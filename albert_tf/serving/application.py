@@ -21,7 +21,7 @@ from starlette.routing import Route
 
 from albert_tf.config import ServingConfig, UserError
 from albert_tf.interchange.saved_model import ExportedModel
-from albert_tf.serving.batching import Arrays, Batcher
+from albert_tf.serving.batching import Batcher
 from albert_tf.serving.rest_json import (
     model_metadata,
     model_status,
@@ -119,10 +119,10 @@ class _Predictions:
                 _RETRY,
             )
         begin, code = time.perf_counter(), 500
-        signature: list[str] = []
+        request.state.signature = ""  # not known yet
         self._pending += 1
         try:
-            response = await self._within_time(request, signature)
+            response = await self._within_time(request)
             code = response.status_code
             return response
         except HTTPException as error:
@@ -130,23 +130,19 @@ class _Predictions:
             raise
         finally:
             self._pending -= 1
-            name = signature[0] if signature else ""
-            self._metrics.requests.labels(name, code).inc()
-            self._metrics.seconds.labels(name).observe(
+            signature = request.state.signature
+            self._metrics.requests.labels(signature, code).inc()
+            self._metrics.seconds.labels(signature).observe(
                 time.perf_counter() - begin
             )
 
-    async def _within_time(
-        self, request: Request, signature: list[str]
-    ) -> Response:
+    async def _within_time(self, request: Request) -> Response:
         late, seconds = 408, self._config.timeout_seconds
         try:
             async with asyncio.timeout(seconds):
                 body = await self._body(request)
                 late = 504
-                return await _unless_gone(
-                    request, self._predict(body, signature)
-                )
+                return await _unless_gone(request, self._predict(request, body))
         except TimeoutError:
             raise HTTPException(
                 late, f"No answer within timeout_seconds={seconds:g}."
@@ -166,12 +162,10 @@ class _Predictions:
                 )
         return bytes(body)
 
-    async def _predict(self, body: bytes, signature: list[str]) -> Response:
+    async def _predict(self, request: Request, body: bytes) -> Response:
         parsed = await asyncio.to_thread(read_request, body, self._model)
-        signature.append(parsed.signature)
-        outputs: Arrays = await self.batcher.outputs(
-            parsed.signature, parsed.inputs
-        )
+        request.state.signature = parsed.signature
+        outputs = await self.batcher.outputs(parsed.signature, parsed.inputs)
         return Response(
             await asyncio.to_thread(write_answer, outputs, parsed.by_row),
             media_type="application/json",
@@ -250,15 +244,18 @@ def make_application(
 
     def check_model(request: Request) -> None:
         """Raises HTTPException where a path names another model."""
-        asked = request.path_params
-        version = asked.get("version", model.version)
-        if (asked["name"], version) != (name, model.version):
-            given = f", {version}" if "version" in asked else ""
-            kind = "Specific" if "version" in asked else "Latest"
+        own, asked = str(model.version), request.path_params["name"]
+        version = request.path_params.get("version")
+        if (asked, version or own) != (name, own):
+            which = (
+                f"Specific({asked}, {version})"
+                if version
+                else f"Latest({asked})"
+            )
             raise HTTPException(
                 404,
-                f"Servable not found for request: {kind}({asked['name']}"
-                f"{given}); this server has {name}, version {model.version}.",
+                f"Servable not found for request: {which}; this server has "
+                f"{name}, version {own}.",
             )
 
     async def predict(request: Request) -> Response:
@@ -297,7 +294,7 @@ def make_application(
         with contextlib.suppress(asyncio.CancelledError):
             await batches
 
-    versions = ("/v1/models/{name}", "/v1/models/{name}/versions/{version:int}")
+    versions = ("/v1/models/{name}", "/v1/models/{name}/versions/{version}")
     routes = [
         route
         for path in versions

@@ -94,6 +94,7 @@ def test_status_and_metadata_are_those_of_tensorflow_serving(client):
     [
         ("/v1/models/other", 404, "Servable not found for request: Latest(oth"),
         ("/v1/models/mood/versions/7", 404, "Specific(mood, 7)"),
+        ("/v1/models/mood/versions/" + "7" * 5000, 404, "Specific(mood, 777"),
         ("/v1/models/mood/labels/a", 400, "Malformed request: GET /v1/models"),
         ("/none", 404, "Malformed request: GET /none"),
     ],

@@ -152,6 +152,10 @@ def _seconds_of_clients(answer: Answer, request: list[str]) -> list[float]:
 
 def _answers(stage: Stage) -> dict[str, Answer]:
     """Returns the sides: one model, of random weights, in each library."""
+    import tensorflow as tf
+
+    # As docs/serving.md recommends.
+    tf.config.threading.set_intra_op_parallelism_threads(1)
     from albert_tf.interchange.model_directory import save_model_directory
     from albert_tf.modeling.models import model_class
     from albert_tf.text.tokenizer import load_tokenizer
@@ -181,8 +185,6 @@ def _answers(stage: Stage) -> dict[str, Answer]:
 def _saved_model(directory: str, precision: str) -> Answer:
     import tensorflow as tf
 
-    # As docs/serving.md recommends.
-    tf.config.threading.set_intra_op_parallelism_threads(1)
     from albert_tf.interchange.exported_weights import PRECISIONS
     from albert_tf.interchange.serving import export_saved_model
 

@@ -1,6 +1,8 @@
 """Predictions of a loaded model for raw texts."""
 
+import abc
 import dataclasses
+import itertools
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -49,8 +51,8 @@ def _tuples(
     counts: Container[int],
     expected: str,
     kept: type | tuple[()] = (),
-) -> list[Any]:
-    """Returns each item, a string or several, as a tuple; `kept` as it is."""
+) -> Iterator[Any]:
+    """Yields each item, a string or several, as a tuple; `kept` as it is."""
     require(
         # A string would be its characters.
         isinstance(items, Iterable)
@@ -58,60 +60,48 @@ def _tuples(
         f"The texts are {shown(items)}; expected a list, each item of it "
         f"{expected}.",
     )
-    found = []
     for number, item in enumerate(items, start=1):
         texts = (item,) if isinstance(item, str) else item
         if isinstance(item, kept):
-            found.append(item)
+            yield item
         elif (
             isinstance(texts, tuple | list)
             and len(texts) in counts
             and all(isinstance(text, str) for text in texts)
         ):
-            found.append(tuple(texts))
+            yield tuple(texts)
         else:
             raise UserError(
                 f"Text {number} is {shown(item)}; expected {expected}."
             )
-    return found
 
 
-def _examples(kind: Kind, items: Iterable[Any]) -> list[Any]:
-    """Returns examples of a kind, built from strings where they are not yet."""
+def _examples(kind: Kind, items: Iterable[Any]) -> Iterator[Any]:
+    """Yields examples of a kind, built from strings where they are not yet."""
     own = kind.example_type
     checked = _tuples(items, kind.text_counts, kind.takes, own)
-    return [
-        item if isinstance(item, own) else kind.example(item, number)
-        for number, item in enumerate(checked, start=1)
-    ]
+    for number, item in enumerate(checked, start=1):
+        yield item if isinstance(item, own) else kind.example(item, number)
 
 
-def _batches(items: Any, size: int) -> Iterator[Any]:
-    for first in range(0, len(items), size):
-        yield items[first : first + size]
+def _batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    remaining = iter(items)
+    while batch := list(itertools.islice(remaining, size)):
+        yield batch
 
 
-class Predictor:
-    """A loaded model that predicts for texts, a batch at a time."""
+class BasePredictor(abc.ABC):
+    """Predicts for texts, a batch at a time.
 
-    def __init__(self, loaded: LoadedModel, batch_size: int = 32) -> None:
-        self.loaded = loaded
-        self.batch_size = batch_size
-        self._call = tf.function(
-            lambda features: loaded.model(features, heads_only=True),
-            reduce_retracing=True,
-        )
+    Texts are read when their batch is due, so that there may be any number.
 
-    def _pack(self, token_ids: list[list[int]]) -> dict[str, np.ndarray]:
-        """Returns the model's inputs for single texts."""
-        loaded = self.loaded
-        features = sequence_features(
-            [[i] for i in token_ids],
-            loaded.tokenizer,
-            loaded.max_seq_length,
-            {},
-        )
-        return _padded(features, np.arange(len(features)))
+    Attributes:
+        batch_size: texts of a batch.
+        max_length: of a text, for messages.
+    """
+
+    batch_size: int
+    max_length: str
 
     def classify(
         self, texts: Iterable[str | Sequence[str]]
@@ -122,15 +112,11 @@ class Predictor:
             UserError: when the model is not a classifier, or an item is
                 neither a string nor one or two of them.
         """
-        kind = TextClassification()
-        examples = _examples(kind, texts)
-        for example, prediction in zip(
-            examples, self.predict(kind, examples), strict=True
-        ):
+        for prediction in self.predict(TextClassification(), texts):
+            fields = prediction.fields
+            own = fields["texts"] if "texts" in fields else [fields["text"]]
             yield Classification(
-                example.texts,
-                prediction.fields["prediction"],
-                prediction.fields["probabilities"],
+                tuple(own), fields["prediction"], fields["probabilities"]
             )
 
     def predict(
@@ -145,29 +131,13 @@ class Predictor:
 
         Raises:
             UserError: when the model has another head, an item is not what
-                the kind takes, or examples do not go with one another.
+                the kind takes, or examples of a batch do not go with one
+                another.
         """
-        loaded = self.loaded
-        loaded.require_head(
-            kind.head,
-            "The model directory",
-            f"use a model that was fine-tuned for {kind.name}.",
-        )
-        examples = _examples(kind, examples)
-        if examples:
-            kind.check(examples)
-        config, labels = loaded.features, loaded.labels or []
-        for batch in _batches(examples, self.batch_size):
-            features = kind.features(
-                batch, loaded.tokenizer, config, labels=labels, training=False
-            )
-            outputs: dict[str, list] = {}
-            # A long paragraph is many rows.
-            for rows in _batches(np.arange(len(features)), self.batch_size):
-                for name, values in self._call(_padded(features, rows)).items():
-                    outputs.setdefault(name, []).extend(values.numpy())
-            scores = kind.scores(batch, features, outputs, config)
-            yield from kind.predictions(Answers(batch, scores, config, labels))
+        self._check_kind(kind)
+        for batch in _batches(_examples(kind, examples), self.batch_size):
+            kind.check(batch)
+            yield from self._predictions(kind, batch)
 
     def embed(self, texts: Iterable[str]) -> Iterator[Embedding]:
         """Yields the embedding of each text, whatever the model's heads.
@@ -175,20 +145,10 @@ class Predictor:
         Raises:
             UserError: when an item is not a string.
         """
-        head = SentenceEmbeddingHead(self.loaded.model.config)
-        encode = tf.function(
-            lambda features: head(self.loaded.model.encode(features), features),
-            reduce_retracing=True,
-        )
-        strings = [text for (text,) in _tuples(texts, (1,), "one string")]
+        strings = (text for (text,) in _tuples(texts, (1,), "one string"))
         for batch in _batches(strings, self.batch_size):
-            ids = self.loaded.tokenizer.encode_batch(batch)
-            vectors = encode(self._pack(ids))
             for text, mean, cls in zip(
-                batch,
-                vectors["mean_embedding"].numpy(),
-                vectors["cls_embedding"].numpy(),
-                strict=True,
+                batch, *self._vectors(batch), strict=True
             ):
                 yield Embedding(text, mean.tolist(), cls.tolist())
 
@@ -201,36 +161,119 @@ class Predictor:
             UserError: when the model has no masked-LM head, an item is not a
                 string, or a text has no [MASK] within the model's length.
         """
+        number = 0
+        strings = (text for (text,) in _tuples(texts, (1,), "one string"))
+        for batch in _batches(strings, self.batch_size):
+            for text, candidates in zip(
+                batch, self._masks(batch, top_k), strict=True
+            ):
+                number += 1
+                require(
+                    len(candidates) >= max(text.count("[MASK]"), 1),
+                    f"Text {number} has no [MASK], or one beyond the model's "
+                    f"{self.max_length}: {text[:60]!r}.",
+                )
+                yield FilledMask(text, candidates)
+
+    @abc.abstractmethod
+    def _check_kind(self, kind: Kind) -> None:
+        """Raises UserError when the model was fine-tuned for another kind."""
+
+    @abc.abstractmethod
+    def _predictions(self, kind: Kind, batch: list[Any]) -> list[Prediction]:
+        """Returns the predictions for a batch of a kind's examples."""
+
+    @abc.abstractmethod
+    def _vectors(self, batch: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the mean states of tokens, and those of [CLS]."""
+
+    @abc.abstractmethod
+    def _masks(
+        self, batch: list[str], top_k: int
+    ) -> Iterator[list[list[tuple[str, float]]]]:
+        """Yields for each text (piece, probability) for each of its masks."""
+
+
+class Predictor(BasePredictor):
+    """Predicts with a loaded model."""
+
+    def __init__(self, loaded: LoadedModel, batch_size: int = 32) -> None:
+        self.loaded = loaded
+        self.batch_size = batch_size
+        self.max_length = f"{loaded.max_seq_length} tokens"
+        self._call = tf.function(
+            lambda features: loaded.model(features, heads_only=True),
+            reduce_retracing=True,
+        )
+        head = SentenceEmbeddingHead(loaded.model.config)
+        self._encode = tf.function(
+            lambda features: head(loaded.model.encode(features), features),
+            reduce_retracing=True,
+        )
+
+    def _pack(self, token_ids: list[list[int]]) -> dict[str, np.ndarray]:
+        """Returns the model's inputs for single texts."""
+        loaded = self.loaded
+        features = sequence_features(
+            [[i] for i in token_ids],
+            loaded.tokenizer,
+            loaded.max_seq_length,
+            {},
+        )
+        return _padded(features, np.arange(len(features)))
+
+    def _check_kind(self, kind: Kind) -> None:
+        self.loaded.require_head(
+            kind.head,
+            "The model directory",
+            f"use a model that was fine-tuned for {kind.name}.",
+        )
+
+    def _predictions(self, kind: Kind, batch: list[Any]) -> list[Prediction]:
+        loaded = self.loaded
+        config, labels = loaded.features, loaded.labels or []
+        features = kind.features(
+            batch, loaded.tokenizer, config, labels=labels, training=False
+        )
+        outputs: dict[str, list] = {}
+        # A long paragraph is many rows.
+        for rows in _batches(range(len(features)), self.batch_size):
+            inputs = _padded(features, np.array(rows))
+            for name, values in self._call(inputs).items():
+                outputs.setdefault(name, []).extend(values.numpy())
+        scores = kind.scores(batch, features, outputs, config)
+        return kind.predictions(Answers(batch, scores, config, labels))
+
+    def _vectors(self, batch: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        ids = self.loaded.tokenizer.encode_batch(batch)
+        found = self._encode(self._pack(ids))
+        return found["mean_embedding"].numpy(), found["cls_embedding"].numpy()
+
+    def _masks(
+        self, batch: list[str], top_k: int
+    ) -> Iterator[list[list[tuple[str, float]]]]:
         self.loaded.require_head(
             "masked_lm",
             "The model directory",
             "use the pretrained model, or --mode=classify.",
         )
         tokenizer = self.loaded.tokenizer
-        strings = _tuples(texts, (1,), "one string")
-        for number, (text,) in enumerate(strings, start=1):
+        for text in batch:
             features = self._pack([tokenizer.encode_with_masks(text)])
             (ids,) = features["input_ids"]
             positions = np.flatnonzero(ids == tokenizer.mask_id)
-            require(
-                len(positions) >= max(text.count("[MASK]"), 1),
-                f"Text {number} has no [MASK], or one beyond the model's "
-                f"{self.loaded.max_seq_length} tokens: {text[:60]!r}.",
-            )
+            if not positions.size:
+                yield []
+                continue
             features["masked_lm_positions"] = positions[None].astype(np.int32)
             logits = self._call(features)["masked_lm_logits"][0]
             probabilities = tf.nn.softmax(logits).numpy()
             best = np.argsort(-probabilities, axis=-1, kind="stable")[:, :top_k]
             values = np.take_along_axis(probabilities, best, axis=-1)
-            yield FilledMask(
-                text,
-                [
-                    list(zip(tokenizer.pieces(ids), row, strict=True))
-                    for ids, row in zip(
-                        best.tolist(), values.tolist(), strict=True
-                    )
-                ],
-            )
+            yield [
+                list(zip(tokenizer.pieces(ids), row, strict=True))
+                for ids, row in zip(best.tolist(), values.tolist(), strict=True)
+            ]
 
 
 def _padded(features: Features, rows: np.ndarray) -> dict[str, np.ndarray]:

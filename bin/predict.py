@@ -2,16 +2,19 @@
 
 python -m bin.predict --mode=fill-mask --model_dir=runs/tiny/model \\
     --text='The function returns a [MASK] of integers.'
-python -m bin.predict --mode=classify --model_dir=runs/mytask/model \\
-    --input=texts.txt
+python -m bin.predict --mode=classify --export_dir=export/mytask \\
+    --input=texts.txt --output=labels.jsonl
 """
 
 import codecs
+import contextlib
+import itertools
 import json
 import sys
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from typing import IO, TYPE_CHECKING, Any
 
+import numpy as np
 from absl import flags
 
 from albert_tf.config import UserError, require
@@ -25,9 +28,11 @@ from albert_tf.tasks.kinds.token_classification import TokenClassification
 from bin import command_line
 
 if TYPE_CHECKING:
-    from albert_tf.jobs.predict import Predictor
+    from albert_tf.jobs.predict import BasePredictor, Embedding
 
 FLAGS = flags.FLAGS
+
+_NPY = ".npy"
 
 
 def define_flags() -> None:
@@ -44,61 +49,138 @@ def define_flags() -> None:
         "text and its choices, all separated by tabs.",
     )
     flags.DEFINE_string("model_dir", None, "Model or run directory.")
+    flags.DEFINE_string(
+        "export_dir", None, "<export_dir> of bin.export, or <export_dir>/<n>."
+    )
     flags.DEFINE_multi_string("text", [], "A text; may be repeated.")
     flags.DEFINE_string(
         "input", None, "A file with one text per line; - reads standard input."
+    )
+    flags.DEFINE_string(
+        "output",
+        "-",
+        "A file for the predictions, one line per text; - is standard output. "
+        f"For embed also a *{_NPY}: the mean states, float32 [texts, hidden].",
     )
     flags.DEFINE_integer(
         "top_k", 5, "Pieces shown for each [MASK].", lower_bound=1
     )
     flags.DEFINE_integer("batch_size", 32, "Texts per batch.", lower_bound=1)
-    command_line.required("mode", "model_dir")
+    command_line.required("mode")
 
 
-def _texts() -> list[str]:
-    """Returns the texts of --text or the lines of --input."""
+@contextlib.contextmanager
+def _texts() -> Iterator[Iterable[str]]:
+    """Yields the texts of --text, or the lines of --input, one by one."""
     require(
         bool(FLAGS.text) != bool(FLAGS.input),
         "Give the texts with either --text or --input.",
     )
     if FLAGS.text:
-        return FLAGS.text
-    if FLAGS.input == "-":
-        data = sys.stdin.buffer.read()
+        yield FLAGS.text
+    elif FLAGS.input == "-":
+        yield _lines(sys.stdin.buffer)
     else:
         with files.open(FLAGS.input) as file:
-            data = file.read()
-    refuse_utf16(FLAGS.input, data)
-    lines = data.removeprefix(codecs.BOM_UTF8).split(b"\n")
-    if not lines[-1]:
-        lines.pop()
-    require(bool(lines), f"{FLAGS.input} is empty.")
-    texts = []
+            yield _lines(file)
+
+
+def _lines(file: IO[bytes]) -> Iterator[str]:
+    """Returns the lines of a file, of which the first is read at once."""
+    first = file.readline()
+    require(bool(first), f"{FLAGS.input} is empty.")
+    refuse_utf16(FLAGS.input, first)
+    first = first.removeprefix(codecs.BOM_UTF8)
+    return _decoded(itertools.chain([first], file))
+
+
+def _decoded(lines: Iterable[bytes]) -> Iterator[str]:
     for number, line in enumerate(lines, start=1):
         try:
-            texts.append(line.decode("utf-8").rstrip("\r"))
+            yield line.decode("utf-8").rstrip("\n").rstrip("\r")
         except UnicodeDecodeError as error:
             raise UserError(
                 f"{FLAGS.input}, line {number}: byte {error.start} is not "
                 "UTF-8; convert the file first."
             ) from None
-    return texts
 
 
-def main() -> None:
-    """Prints a JSON line for every text."""
-    texts = _texts()
-    command_line.load_tensorflow()
+def _predictor() -> "BasePredictor":
+    """Returns the predictor of --model_dir or of --export_dir."""
+    if FLAGS.export_dir:
+        from albert_tf.interchange.saved_model import ExportedModel
+        from albert_tf.jobs.predict_export import ExportedPredictor
+
+        exported = ExportedModel(FLAGS.export_dir)
+        return ExportedPredictor(exported, FLAGS.batch_size)
     from albert_tf.interchange.model_directory import load_model_directory
     from albert_tf.jobs.predict import Predictor
 
-    loaded = load_model_directory(FLAGS.model_dir)
-    predictor = Predictor(loaded, FLAGS.batch_size)
-    for row in _rows(predictor, texts):
-        print(json.dumps(row, ensure_ascii=False), flush=True)
+    return Predictor(load_model_directory(FLAGS.model_dir), FLAGS.batch_size)
 
 
-def _rows(predictor: "Predictor", texts: list[str]) -> Iterator[dict]:
+def main() -> None:
+    """Writes a line, or a row of an array, for every text."""
+    require(
+        bool(FLAGS.model_dir) != bool(FLAGS.export_dir),
+        "Give the model with either --model_dir or --export_dir.",
+    )
+    as_array = FLAGS.output.endswith(_NPY)
+    require(
+        not as_array
+        or (FLAGS.mode == "embed" and not files.is_remote(FLAGS.output)),
+        f"--output={FLAGS.output}: arrays are written for --mode=embed, and to "
+        "a local disk; name a .jsonl.",
+    )
+    with _texts() as texts:
+        command_line.load_tensorflow()
+        predictor = _predictor()
+        if as_array:
+            _write_array(predictor.embed(texts))
+        elif FLAGS.output == "-":
+            for row in _counted(_rows(predictor, texts)):
+                print(_json(row), flush=True)
+        else:
+            with files.replacing(FLAGS.output) as file:
+                for row in _counted(_rows(predictor, texts)):
+                    file.write(_json(row).encode() + b"\n")
+
+
+def _counted(rows: Iterable[Any]) -> Iterator[Any]:
+    """Yields the rows, and shows progress where they do not go by."""
+    if FLAGS.output == "-" and sys.stdout.isatty():
+        yield from rows
+        return
+    with command_line.progress("texts") as show:
+        for number, row in enumerate(rows, start=1):
+            yield row
+            show(number)
+
+
+def _json(row: dict) -> str:
+    return json.dumps(row, ensure_ascii=False)
+
+
+def _write_array(embeddings: "Iterable[Embedding]") -> None:
+    """Writes the mean states as an array."""
+    with files.replacing(FLAGS.output) as file:
+        number = 0
+        for number, embedding in enumerate(_counted(embeddings), start=1):
+            row = np.array(embedding.mean, np.float32)
+            if number == 1:
+                _write_header(file, (0, len(row)))
+            file.write(row.tobytes())
+        file.seek(0)
+        _write_header(file, (number, len(row)))
+
+
+def _write_header(file: IO[bytes], shape: tuple[int, int]) -> None:
+    """Writes a header of .npy, as long for any number of rows."""
+    description = {"descr": "<f4", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, description)
+
+
+def _rows(predictor: "BasePredictor", texts: Iterable[str]) -> Iterator[dict]:
     """Yields the output for each text in the chosen mode."""
     if FLAGS.mode == "fill-mask":
         for filled in predictor.fill_mask(texts, FLAGS.top_k):
@@ -123,17 +205,16 @@ def _rows(predictor: "Predictor", texts: list[str]) -> Iterator[dict]:
             }
     else:
         kind, tabs = ANSWERS[FLAGS.mode]
-        heads = predictor.loaded.model.head_names
-        if FLAGS.mode == "answer" and kind.head not in heads:
+        if FLAGS.mode == "answer" and not predictor.has_head(kind.head):
             kind = Spans()
         for prediction in predictor.predict(kind, _split(texts, tabs)):
             # Raw texts have no label.
             yield {n: v for n, v in prediction.fields.items() if n != "label"}
 
 
-def _split(texts: list[str], tabs: int) -> list[tuple[str, ...]]:
-    """Returns the parts of each line, between its first `tabs` tabs."""
-    return [tuple(text.split("\t", tabs)) for text in texts]
+def _split(texts: Iterable[str], tabs: int) -> Iterator[tuple[str, ...]]:
+    """Yields the parts of each line, between its first `tabs` tabs."""
+    return (tuple(text.split("\t", tabs)) for text in texts)
 
 
 # Mode -> its kind, and the maximum of tabs between its texts; -1: no maximum.

@@ -34,6 +34,7 @@ MEANINGS = {
     "pieces": "the likeliest for every [MASK], the best first",
     "words": "those that the labels belong to",
     "mean_output": "mean state of the tokens",
+    "cls_output": "state of [CLS]",
     "pooled_output": "pooled state of [CLS]",
 }
 
@@ -66,8 +67,9 @@ class SignatureGraph:
         tokenizer: its tokenizer in the graph.
         config: the settings of features that it was trained with.
         pack: ids of texts, or pairs, as features of the model.
-        embed: `mean_output` and, with a pooler, `pooled_output`, of features;
-            one function that signatures share, as those of heads are.
+        embed: `mean_output`, `cls_output` and, with a pooler,
+            `pooled_output`, of features; one function that signatures share,
+            as those of heads are.
     """
 
     def __init__(
@@ -126,8 +128,10 @@ class SignatureGraph:
         mask = tf.reshape(
             features["input_mask"], tf.shape(outputs["sequence_output"])[:2]
         )
+        states = outputs["sequence_output"]
         found = {
-            "mean_output": mean_of_tokens(outputs["sequence_output"], mask)
+            "mean_output": mean_of_tokens(states, mask),
+            "cls_output": tf.cast(states[:, 0], tf.float32),
         }
         if "pooled_output" in outputs:
             found["pooled_output"] = tf.cast(

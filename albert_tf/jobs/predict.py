@@ -176,6 +176,10 @@ class BasePredictor(abc.ABC):
                 yield FilledMask(text, candidates)
 
     @abc.abstractmethod
+    def has_head(self, name: str) -> bool:
+        """Returns whether the model has a head of that name."""
+
+    @abc.abstractmethod
     def _check_kind(self, kind: Kind) -> None:
         """Raises UserError when the model was fine-tuned for another kind."""
 
@@ -221,6 +225,10 @@ class Predictor(BasePredictor):
             {},
         )
         return _padded(features, np.arange(len(features)))
+
+    def has_head(self, name: str) -> bool:
+        """Returns whether the model has a head of that name."""
+        return name in self.loaded.model.head_names
 
     def _check_kind(self, kind: Kind) -> None:
         self.loaded.require_head(

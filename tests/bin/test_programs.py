@@ -7,6 +7,7 @@ import re
 import shlex
 import zipfile
 
+import numpy as np
 import pytest
 from program_runner import run_program
 
@@ -187,7 +188,13 @@ def test_from_text_to_an_answer(tmp_path, sentences):
     assert re.search(r"metric +float32 +int8", done.stdout)
     readme = (tmp_path / "export/1/README.md").read_text()
     assert "| classification dev, int8 | accuracy 0." in readme
-    assert os.path.isfile(tmp_path / "export/1/saved_model.pb")
+    program(
+        f"predict --mode=embed --export_dir={tmp_path}/export --text=one "
+        f"--text=two --output={tmp_path}/vectors.npy"
+    )
+    vectors = np.load(tmp_path / "vectors.npy")
+    assert vectors.dtype == np.float32
+    assert len(vectors) == 2 and np.isfinite(vectors).all()
     done = program(f"show_results --run_dirs={run_dir},{classifier}")
     assert "sentence-order accuracy" in done.stdout
     assert re.search(r"accuracy +\d+\.\d% +50\.0% +majority", done.stdout)
@@ -272,6 +279,18 @@ VOCAB = "train_vocab --output_dir={t}/out --input={t}"
             "--submission=c.zip is for GLUE; RACE has files of its own",
         ),
         ("export --model_dir=a --export_dir=b stray", "'stray'"),
+        (
+            CLASSIFY + " --export_dir=b --text=x",
+            "the model with either --model_dir or --export_dir",
+        ),
+        (
+            CLASSIFY + " --text=x --output=x.npy",
+            "--output=x.npy: arrays are written for --mode=embed",
+        ),
+        (
+            "predict --mode=classify --export_dir={t} --text=x",
+            "is no export: expected",
+        ),
         (
             "export --model_dir=a --export_dir=b --task=SST-2",
             "--task and --data_dir go together; give both",

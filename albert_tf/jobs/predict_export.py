@@ -1,0 +1,134 @@
+"""Predictions of an export, the same as those of its model directory."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from albert_tf.config import FeatureConfig, require
+from albert_tf.interchange.saved_model import ExportedModel
+from albert_tf.jobs.predict import BasePredictor
+from albert_tf.tasks.kinds.base import Answers, Kind, Prediction
+
+Call = Callable[..., dict[str, np.ndarray]]
+
+
+def _by_number_of_texts(
+    call: Call, batch: Sequence[Any], output: str
+) -> list[Any]:
+    """Returns an output for each example, a single text or a pair."""
+    found: list[Any] = [None] * len(batch)
+    for count, signature in ((1, "text"), (2, "text_pair")):
+        rows = [n for n, e in enumerate(batch) if len(e.texts) == count]
+        if rows:
+            columns = zip(*(batch[row].texts for row in rows), strict=True)
+            names = ("text", "text_pair")[:count]
+            answers = call(signature, **dict(zip(names, columns, strict=True)))
+            for row, value in zip(rows, answers[output], strict=True):
+                found[row] = value
+    return found
+
+
+def _classes(call: Call, batch: Sequence[Any]) -> list[Any]:
+    return _by_number_of_texts(call, batch, "probabilities")
+
+
+def _numbers(call: Call, batch: Sequence[Any]) -> list[Any]:
+    return [float(n) for n in _by_number_of_texts(call, batch, "predictions")]
+
+
+def _choices(call: Call, batch: Sequence[Any]) -> list[Any]:
+    answers = call(
+        "choices",
+        text=[example.context for example in batch],
+        choices=[example.choices for example in batch],
+    )
+    return list(answers["probabilities"])
+
+
+def _words(call: Call, batch: Sequence[Any]) -> list[Any]:
+    answers = call("words", text=[" ".join(e.words) for e in batch])
+    rows = answers["probabilities"]
+    return [row[: len(e.words)] for row, e in zip(rows, batch, strict=True)]
+
+
+# By the kind's head: an output that only its exports have, of a signature, and
+# a function that returns the scores (`Kind.scores`) of a batch of examples.
+_SCORES: dict[str, tuple[str, str, Callable[[Call, Sequence[Any]], list]]] = {
+    "classification": ("text", "probabilities", _classes),
+    "regression": ("text", "predictions", _numbers),
+    "multiple_choice": ("choices", "probabilities", _choices),
+    "token_classification": ("words", "probabilities", _words),
+}
+
+
+class ExportedPredictor(BasePredictor):
+    """Predicts with an export."""
+
+    max_length = "maximal length"
+
+    def __init__(self, exported: ExportedModel, batch_size: int = 32) -> None:
+        self._exported = exported
+        self.batch_size = batch_size
+
+    def has_head(self, name: str) -> bool:
+        """Returns whether the model has a head of that name."""
+        return name in _SCORES and self._has(*_SCORES[name][:2])
+
+    def _has(self, signature: str, output: str) -> bool:
+        found = self._exported.signatures.get(signature)
+        return found is not None and output in found.outputs
+
+    def _require(self, signature: str, output: str, use: str) -> None:
+        require(
+            self._has(signature, output),
+            f"{self._exported.path} has no signature {signature!r} with "
+            f"{output}; it has {', '.join(self._exported.signatures)}. {use}",
+        )
+
+    def _call(self, signature: str, **inputs: Any) -> dict[str, np.ndarray]:
+        return self._exported.call(signature, inputs)
+
+    def _check_kind(self, kind: Kind) -> None:
+        require(
+            kind.head in _SCORES,
+            f"An export does not answer for {kind.name}; give --model_dir.",
+        )
+        signature, output, _ = _SCORES[kind.head]
+        use = f"Export a model that was fine-tuned for {kind.name}."
+        self._require(signature, output, use)
+
+    def _predictions(self, kind: Kind, batch: list[Any]) -> list[Prediction]:
+        _, _, scores_of = _SCORES[kind.head]
+        scores = scores_of(self._call, batch)
+        labels = self._exported.labels
+        return kind.predictions(Answers(batch, scores, FeatureConfig(), labels))
+
+    def _vectors(self, batch: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        self._require("embed", "cls_output", "Export the model again.")
+        found = self._call("embed", text=batch)
+        return found["mean_output"], found["cls_output"]
+
+    def _masks(
+        self, batch: list[str], top_k: int
+    ) -> Iterator[list[list[tuple[str, float]]]]:
+        self._require("fill_mask", "pieces", "Export the pretrained model.")
+        found = self._call("fill_mask", text=batch)
+        pieces, values = found["pieces"], found["probabilities"]
+        require(
+            top_k <= pieces.shape[-1],
+            f"top_k={top_k}: expected at most {pieces.shape[-1]}, which the "
+            "export returns; for more give --model_dir.",
+        )
+        for of_text, numbers in zip(pieces, values, strict=True):
+            yield [
+                [
+                    (piece.decode(), float(value))
+                    for piece, value in zip(
+                        names[:top_k], row[:top_k], strict=True
+                    )
+                ]
+                for names, row in zip(of_text, numbers, strict=True)
+                # Texts with fewer masks are padded with "".
+                if names[0]
+            ]

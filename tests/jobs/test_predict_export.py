@@ -1,0 +1,133 @@
+"""Predictions of exports: those of the model directory."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from albert_tf.config import FeatureConfig, ModelConfig, UserError
+from albert_tf.interchange.convert import models_by_head
+from albert_tf.interchange.model_directory import LoadedModel
+from albert_tf.interchange.saved_model import ExportedModel
+from albert_tf.interchange.serving import export_saved_model
+from albert_tf.interchange.task_record import TaskRecord
+from albert_tf.jobs.predict import Predictor
+from albert_tf.jobs.predict_export import ExportedPredictor
+from albert_tf.tasks.kinds.classification import Classification
+from albert_tf.tasks.kinds.multiple_choice import MultipleChoice
+from albert_tf.tasks.kinds.question_answering import Spans
+from albert_tf.tasks.kinds.regression import Regression
+from albert_tf.tasks.kinds.token_classification import TokenClassification
+
+TEXTS = ["The bada of gule.", ("ÉLÈVE", "l'École"), "", "bada " * 40, "tepu"]
+CLOSE = {"rtol": 1e-5, "atol": 1e-6}
+
+
+@pytest.fixture(scope="module")
+def predictors(tiny_tokenizer, tmp_path_factory):
+    """A function that returns both predictors of a model with a head."""
+    made = {}
+
+    def predictors(head):
+        if head not in made:
+            config = ModelConfig(
+                vocab_size=tiny_tokenizer.vocab_size,
+                embedding_size=8,
+                hidden_size=16,
+                num_hidden_layers=1,
+                num_attention_heads=2,
+                intermediate_size=32,
+                max_position_embeddings=24,
+            )
+            kind = models_by_head()[head]
+            labels = ["sea", "land", "air"] if kind.takes_labels() else None
+            model = kind(config, labels=labels)
+            rng = np.random.default_rng(8)
+            for variable in model.trainable_variables:
+                variable.assign(rng.normal(size=variable.shape) * 0.5)
+            features = FeatureConfig(max_seq_length=24, max_choice_length=9)
+            loaded = LoadedModel(
+                model, tiny_tokenizer, 24, TaskRecord("x", features)
+            )
+            path = str(tmp_path_factory.mktemp("export"))
+            export_saved_model(loaded, path)
+            made[head] = (
+                Predictor(loaded, 3),
+                ExportedPredictor(ExportedModel(path), 3),
+            )
+        return made[head]
+
+    return predictors
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "items"),
+    [
+        (Classification(), TEXTS),
+        (Regression(), TEXTS),
+        (MultipleChoice(), [("a", "bada", "gule " * 9), ("", "tepu", "x")]),
+        (TokenClassification(), ["bada of\tgule", "tepu", "bada " * 40]),
+    ],
+)
+def test_predictions_are_those_of_the_model_directory(predictors, kind, items):
+    ours, exported = predictors(kind.head)
+    want = list(ours.predict(kind, items))
+    got = list(exported.predict(kind, items))
+    assert len(got) == len(items)
+    for one, other in zip(got, want, strict=True):
+        assert list(one.fields) == list(other.fields)
+        assert one.location == other.location
+        for name, value in one.fields.items():
+            expected = other.fields[name]
+            if isinstance(value, dict):
+                assert value == pytest.approx(expected, rel=1e-5, abs=1e-6)
+            elif name == "probabilities" or isinstance(value, float):
+                np.testing.assert_allclose(value, expected, **CLOSE)
+            else:
+                assert value == expected
+
+
+@pytest.mark.slow
+def test_masks_and_vectors_are_those_of_the_model_directory(predictors):
+    ours, exported = predictors("pretraining")
+    texts = ["the [MASK] bada", "[MASK][MASK]", "[MASK] gule", "a [MASK]"]
+    for one, other in zip(
+        exported.fill_mask(texts, 3), ours.fill_mask(texts, 3), strict=True
+    ):
+        assert one.text == other.text
+        for mine, theirs in zip(one.candidates, other.candidates, strict=True):
+            assert [p for p, _ in mine] == [p for p, _ in theirs]
+            np.testing.assert_allclose(
+                [v for _, v in mine], [v for _, v in theirs], **CLOSE
+            )
+    for one, other in zip(
+        exported.embed(texts), ours.embed(texts), strict=True
+    ):
+        np.testing.assert_allclose(one.mean, other.mean, **CLOSE)
+        np.testing.assert_allclose(one.cls, other.cls, **CLOSE)
+    with pytest.raises(UserError, match="Text 2 has no .* maximal length: 'x'"):
+        list(exported.fill_mask(["[MASK]", "x"]))
+    with pytest.raises(UserError, match="top_k=6: expected at most 5, which"):
+        list(exported.fill_mask(["[MASK]"], 6))
+    with pytest.raises(UserError, match="'text' with probabilities; it has"):
+        list(exported.classify(["x"]))
+    with pytest.raises(UserError, match="give --model_dir"):
+        list(exported.predict(Spans(), [("a", "b")]))
+
+
+def test_texts_are_read_when_their_batch_is_due(tiny_tokenizer):
+    class Echo(ExportedPredictor):
+        def __init__(self):
+            self.batch_size = 3
+
+        def _vectors(self, batch):
+            return np.zeros((len(batch), 1)), np.zeros((len(batch), 1))
+
+    read = itertools.count()
+    endless = (f"text {number}" for number in read)
+    first = list(itertools.islice(Echo().embed(endless), 4))
+    assert [embedding.text for embedding in first] == [
+        f"text {number}" for number in range(4)
+    ]
+    assert next(read) == 6

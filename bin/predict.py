@@ -91,7 +91,8 @@ def _lines(file: IO[bytes]) -> Iterator[str]:
     require(bool(first), f"{FLAGS.input} is empty.")
     refuse_utf16(FLAGS.input, first)
     first = first.removeprefix(codecs.BOM_UTF8)
-    return _decoded(itertools.chain([first], file))
+    lines = _decoded(itertools.chain([first], file))
+    return itertools.chain([next(lines)], lines)
 
 
 def _decoded(lines: Iterable[bytes]) -> Iterator[str]:

@@ -131,12 +131,13 @@ class BasePredictor(abc.ABC):
 
         Raises:
             UserError: when the model has another head, an item is not what
-                the kind takes, or examples of a batch do not go with one
-                another.
+                the kind takes, or an example does not go with the first.
         """
         self._check_kind(kind)
+        first: list[Any] = []
         for batch in _batches(_examples(kind, examples), self.batch_size):
-            kind.check(batch)
+            first = first or batch[:1]
+            kind.check(first + batch)
             yield from self._predictions(kind, batch)
 
     def embed(self, texts: Iterable[str]) -> Iterator[Embedding]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 import tensorflow as tf
 
 from albert_tf.config import require
+from albert_tf.interchange import span_graph
 from albert_tf.interchange.exported_weights import FloatWeights, Int8Weights
 from albert_tf.interchange.length_groups import by_length
 from albert_tf.interchange.model_directory import LoadedModel
@@ -18,6 +19,7 @@ from albert_tf.modeling.heads import Head
 from albert_tf.modeling.heads.embedding import mean_of_tokens
 from albert_tf.modeling.inputs import ENCODER_INPUTS
 from albert_tf.tasks.kinds.multiple_choice import room_of_choices
+from albert_tf.tasks.kinds.span_windows import check_lengths
 from albert_tf.text.in_graph import InGraphTokenizer, part
 
 Tensors = dict[str, tf.Tensor]
@@ -33,6 +35,13 @@ MEANINGS = {
     "choice": "the likeliest choice, counted from 0",
     "pieces": "the likeliest for every [MASK], the best first",
     "words": "those that the labels belong to",
+    "answer": 'in the words of the context; "" for none',
+    "char_start": "first character of the answer in the context; -1 for none",
+    "char_end": "the one after its last; -1 for none",
+    "byte_start": "first byte of the answer in the context; -1 for none",
+    "byte_end": "the one after its last; -1 for none",
+    "probability": "of the answer among the n_best_size best",
+    "null_probability": "of there being no answer",
     "mean_output": "mean state of the tokens",
     "cls_output": "state of [CLS]",
     "pooled_output": "pooled state of [CLS]",
@@ -287,6 +296,61 @@ def _words(graph: SignatureGraph, head: Head) -> dict[str, Signature]:
     }
 
 
+def _questions(graph: SignatureGraph, head: Head) -> dict[str, Signature]:
+    config, tokenizer = graph.config, graph.tokenizer
+    check_lengths(config)
+
+    def call(question: tf.Tensor, context: tf.Tensor) -> Tensors:
+        queries = tokenizer(question)[:, : config.max_query_length]
+        texts = tokenizer.decode(context)
+        is_space, bytes_of = tokenizer.characters(context)
+        ids, starts, ends = tokenizer.encode_with_offsets(texts)
+        paragraphs = span_graph.Paragraphs(
+            texts, ids, *span_graph.without_spaces(is_space, starts, ends)
+        )
+        parts = span_graph.windows(queries, ids, config)
+        features = graph.pack(
+            tf.gather(queries, parts.question),
+            tf.gather(ids.flat_values, parts.tokens),
+        )
+        mask = features["input_mask"]
+        null_scores = None
+        if "p_mask" in head.features:
+            columns = tf.range(tf.shape(mask)[1])
+            ends_of = parts.fronts + tf.cast(
+                parts.tokens.row_lengths(), tf.int32
+            )
+            is_part = (columns >= parts.fronts[:, None]) & (
+                columns < ends_of[:, None]
+            )
+            # An answer can be at [CLS]: none.
+            features["p_mask"] = tf.cast(~(is_part | (columns == 0)), tf.int32)
+            outputs = graph.answer_as_given(head, features)
+            beams = span_graph.beams_of_head(outputs)
+            null_scores = outputs["unanswerable_logits"]
+        else:
+            beams = span_graph.beams_of_logits(
+                graph.answer(head, features), mask, config.n_best_size
+            )
+        found = span_graph.best_answers(
+            paragraphs, parts, beams, null_scores, config
+        )
+        edges = {"start": found.pop("start"), "end": found.pop("end")}
+        for name, place in edges.items():
+            at = tf.gather(bytes_of, tf.maximum(place, 0), batch_dims=1)
+            found[f"char_{name}"] = place
+            found[f"byte_{name}"] = tf.where(place < 0, -1, at)
+        return found
+
+    return {
+        "question": Signature(
+            "The answer to a question in a context.",
+            (_strings("question"), _strings("context")),
+            call,
+        )
+    }
+
+
 # Signatures for raw strings, the default one first, by `Head.text_inputs`.
 TEXT_INPUTS: dict[
     str, Callable[[SignatureGraph, Head], dict[str, Signature]]
@@ -296,6 +360,7 @@ TEXT_INPUTS: dict[
     "choices": _choices,
     "masks": _masks,
     "words": _words,
+    "question": _questions,
 }
 
 

@@ -2,9 +2,9 @@
 
 `InGraphTokenizer` returns the ids of `Tokenizer.encode` for every input, with
 a SentencePiece or a WordPiece vocabulary. Of TensorFlow Text it uses only
-NormalizeUTF8, SentencepieceOp, SentencepieceTokenizeOp and
-WordpieceTokenizeWithOffsets, which the released TensorFlow Serving binaries
-have.
+NormalizeUTF8, SentencepieceOp, SentencepieceTokenizeOp,
+SentencepieceTokenizeWithOffsetsOp and WordpieceTokenizeWithOffsets, which the
+released TensorFlow Serving binaries have.
 
 The SentencePiece library must be older than 0.2.2: since then it settles ties
 between segmentations of a word differently from TensorFlow Text.
@@ -18,7 +18,12 @@ import tensorflow as tf
 
 from albert_tf.config import UserError
 from albert_tf.text import normalization, wordpiece
-from albert_tf.text.sentencepiece_tokenizer import SentencePieceTokenizer
+from albert_tf.text.character_class import CharacterClass
+from albert_tf.text.offsets import cluster_marks
+from albert_tf.text.sentencepiece_tokenizer import (
+    SPACE,
+    SentencePieceTokenizer,
+)
 from albert_tf.text.tokenizer_base import Tokenizer
 from albert_tf.text.wordpiece_tokenizer import WordPieceTokenizer
 
@@ -29,6 +34,19 @@ except ImportError as error:
         f"Text in the graph needs TensorFlow Text, which cannot be imported "
         f"({error}); pip install tensorflow-text."
     ) from None
+
+
+# Ids with their first bytes and the ones after the last.
+_Spans = tuple[tf.RaggedTensor, tf.Tensor, tf.Tensor]
+
+_SPACE_CODES = [
+    code
+    for code in range(0x10000)
+    if re.fullmatch(normalization.WHITE_SPACE, chr(code))
+]
+
+# Separates the parts of a text, which has none itself.
+_NUL = "\0"
 
 
 class InGraphTokenizer(tf.Module):
@@ -69,6 +87,65 @@ class InGraphTokenizer(tf.Module):
     def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the ids of UTF-8 strings, none of which is too long."""
         return self._vocabulary.encode(self._clean(texts))
+
+    def encode_with_offsets(
+        self, texts: tf.Tensor
+    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
+        """Returns ids, starts and ends `[batch, (tokens)]` of UTF-8 strings.
+
+        Those of `Tokenizer.encode_with_offsets`, in characters.
+        """
+        # Parts of a text that can be cleaned up one by one. Clean-up changes
+        # the spaces between them, so that offsets count the other bytes,
+        # through all texts.
+        parts = self._vocabulary.parts(texts)
+        distinct, numbers = tf.unique(parts.flat_values)
+        cleaned = _spaced(self._vocabulary.clean(distinct))
+        num_bytes = tf.strings.length(_without_spaces(cleaned))
+        limits = tf.cumsum(tf.gather(num_bytes, numbers))
+        characters = tf.strings.length(parts.flat_values, unit="UTF8_CHAR")
+        edges = tf.concat([[0], tf.cumsum(characters)], 0)
+
+        def part_of(positions: tf.Tensor) -> tf.Tensor:
+            return tf.searchsorted(limits, positions, side="right")
+
+        ids, begins, stops = self._vocabulary.encode_with_offsets(
+            self._clean(texts)
+        )
+        text = ids.value_rowids()
+        base, end_of_text = (
+            tf.gather(tf.gather(edges, ends), text)
+            for ends in (parts.row_starts(), parts.row_limits())
+        )
+        starts = tf.gather(edges, part_of(begins))
+        # An empty token is where the next one begins, if one does.
+        starts = tf.minimum(starts, end_of_text)
+        is_empty = begins >= stops
+        last = tf.where(is_empty, -1, part_of(stops - 1))
+        ends = tf.where(is_empty, starts, tf.gather(edges, last + 1))
+        return (
+            ids,
+            ids.with_flat_values(starts - base),
+            ids.with_flat_values(ends - base),
+        )
+
+    def characters(
+        self, texts: tf.Tensor
+    ) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
+        """Returns what `decode` of each string `[batch]` consists of.
+
+        Whether each character is white space, `[batch, (characters)]`, and
+        its first byte in the string as it was given, with the end of the
+        last `[batch, (characters + 1)]`.
+        """
+        given = self._truncate(texts)
+        codes, first = tf.strings.unicode_decode_with_offsets(
+            given, "UTF-8", errors="replace"
+        )
+        is_space = tf.reduce_any(codes.flat_values[:, None] == _SPACE_CODES, 1)
+        end = tf.strings.length(given)[:, None]
+        edges = tf.concat([tf.cast(first, tf.int32), end], 1)
+        return codes.with_flat_values(is_space), edges
 
     def encode_with_masks(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns ids with that of the mask for every "[MASK]" in a text."""
@@ -184,6 +261,26 @@ class _SentencePiece(tf.Module):
         self._expansions = tf.RaggedTensor.from_row_lengths(
             np.concatenate(rows).astype(np.int32), [len(row) for row in rows]
         )
+        # Offsets of those parts, in bytes that are no marks of spaces; -1 for
+        # the end of the piece.
+        spans = [
+            _byte_spans(piece, tokenizer.splits.get(i))
+            for i, piece in enumerate(tokenizer.pieces(range(len(rows))))
+        ]
+        self._part_spans = np.concatenate(spans).astype(np.int32)
+        self._is_mark = np.array(
+            [not p.strip(SPACE) for p in tokenizer.pieces(range(len(rows)))]
+        )
+        silent = tokenizer.silent_characters().codes
+        marks_of_spaces = CharacterClass({*silent, ord(" "), ord(SPACE)})
+        self._head = f"^{marks_of_spaces.pattern}+"
+        base = "``|''|[^\n]"
+        self._parts = f"(?:{base}|\n)"
+        if not self._settings["keep_accents"]:
+            marks = CharacterClass(
+                cluster_marks("NFKD", normalization.COMBINING)
+            )
+            self._parts = f"(?:{base}){marks.pattern}*|\n"
 
     def clean(self, texts: tf.Tensor) -> tf.Tensor:
         for ticks, quote in normalization.QUOTES:
@@ -199,6 +296,54 @@ class _SentencePiece(tf.Module):
     def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
         ids = self._sentencepiece.tokenize(texts)
         return tf.gather(self._expansions, ids).merge_dims(1, 2)
+
+    def parts(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Returns the parts of texts that are cleaned up one by one."""
+        return _split(_replace_version_dependent(texts), self._parts)
+
+    def encode_with_offsets(self, texts: tf.Tensor) -> _Spans:
+        """Returns ids with the bytes of tokens, spaces not counted."""
+        ids, begins, limits = self._sentencepiece.tokenize_with_offsets(texts)
+        text = ids.value_rowids()
+        begins, limits = (
+            tf.cast(offsets.flat_values, tf.int32)
+            for offsets in (begins, limits)
+        )
+        # The offsets include the mark of a space.
+        surface = tf.strings.substr(
+            tf.gather(texts, text), begins, limits - begins
+        )
+        head = tf.strings.regex_replace(surface, self._head, "")
+        begins = limits - tf.strings.length(head)
+        tail = tf.strings.regex_replace(head, f"[ {SPACE}]+$", "")
+        limits = begins + tf.strings.length(tail)
+        lengths = tf.strings.length(texts)
+        first_byte = tf.gather(tf.cumsum(lengths, exclusive=True), text)
+        codes = tf.io.decode_raw(tf.strings.reduce_join(texts), tf.uint8)
+        counted = tf.cumsum(tf.cast(codes != ord(" "), tf.int32))
+        counted = tf.concat([[0], counted], 0)
+        begins = tf.gather(counted, first_byte + begins)
+        limits = tf.gather(counted, first_byte + limits)
+        # Only the last of the pieces of one character has its end.
+        is_mark = tf.gather(tf.constant(self._is_mark), ids.flat_values)
+        is_new = is_mark[1:] | is_mark[:-1] | (begins[1:] > begins[:-1])
+        group = tf.concat(
+            [begins[:1] * 0, tf.cumsum(tf.cast(is_new, tf.int32))], 0
+        )
+        limits = tf.gather(tf.math.segment_max(limits, group), group)
+        expanded = tf.gather(self._expansions, ids)
+        of_token = expanded.values.value_rowids()
+        number = tf.gather(
+            self._expansions.with_flat_values(tf.range(len(self._part_spans))),
+            ids,
+        ).flat_values
+        first, last = tf.unstack(tf.gather(self._part_spans, number), axis=1)
+        begins, limits = (
+            tf.gather(begins, of_token),
+            tf.gather(limits, of_token),
+        )
+        limits = tf.where(last < 0, limits, begins + last)
+        return expanded.merge_dims(1, 2), begins + first, limits
 
 
 class _WordPiece(tf.Module):
@@ -226,6 +371,20 @@ class _WordPiece(tf.Module):
         )
         chinese = tokenizer.settings["tokenize_chinese_chars"]
         self._single = wordpiece.SINGLE_CHARACTER_WORDS[chinese].pattern
+        self._parts = "(?s:.)"
+        if not self._settings["keep_accents"]:
+            control, accents = wordpiece.CONTROL.pattern, wordpiece.MARKS
+            marks = CharacterClass(cluster_marks("NFD", accents)).pattern
+            # As the chunks of `wordpiece.chunk_pattern`.
+            ideograph = wordpiece.IDEOGRAPHS.pattern
+            self._parts = "|".join(
+                (
+                    control,
+                    *[f"{ideograph}(?:{control}*{accents.pattern})*"] * chinese,
+                    f"[^{wordpiece.SPACES}](?:{control}*{marks})*",
+                    "(?s:.)",
+                )
+            )
 
     def clean(self, texts: tf.Tensor) -> tf.Tensor:
         texts = tf.strings.regex_replace(texts, wordpiece.CONTROL.pattern, "")
@@ -239,15 +398,47 @@ class _WordPiece(tf.Module):
 
     def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
         words = tf.strings.split(texts)
-        # The operation limits words in bytes; the limit is in characters.
-        length = tf.strings.length(words.flat_values, unit="UTF8_CHAR")
-        checked = tf.where(
-            length > wordpiece.MAX_WORD_LENGTH,
-            "x" * (self._MAX_WORD_BYTES + 1),
-            words.flat_values,
-        )
-        ids = self._wordpiece.tokenize(words.with_flat_values(checked))
+        ids = self._wordpiece.tokenize(self._checked(words))
         return ids.merge_dims(1, 2)
+
+    def parts(self, texts: tf.Tensor) -> tf.RaggedTensor:
+        """Returns the parts of texts that are cleaned up one by one."""
+        # Another control character, which is dropped like it.
+        texts = tf.strings.regex_replace(texts, r"\x00", "\x01")
+        return _split(_replace_version_dependent(texts), self._parts)
+
+    def encode_with_offsets(self, texts: tf.Tensor) -> _Spans:
+        """Returns ids with the bytes of tokens, spaces not counted."""
+        words = tf.strings.split(texts)
+        ids, begins, limits = self._wordpiece.tokenize_with_offsets(
+            self._checked(words)
+        )
+        lengths = tf.strings.length(words.flat_values)
+        word = ids.values.value_rowids()
+        first_byte = tf.gather(tf.cumsum(lengths, exclusive=True), word)
+        # For words that are too long the operation returns other limits.
+        limit = tf.where(
+            tf.gather(_is_too_long(words.flat_values), word),
+            tf.gather(lengths, word),
+            tf.cast(limits.flat_values, tf.int32),
+        )
+        begin = tf.cast(begins.flat_values, tf.int32)
+        return ids.merge_dims(1, 2), first_byte + begin, first_byte + limit
+
+    def _checked(self, words: tf.RaggedTensor) -> tf.RaggedTensor:
+        # The operation limits words in bytes; the limit is in characters.
+        too_long = "x" * (self._MAX_WORD_BYTES + 1)
+        return words.with_flat_values(
+            tf.where(
+                _is_too_long(words.flat_values), too_long, words.flat_values
+            )
+        )
+
+
+def _is_too_long(words: tf.Tensor) -> tf.Tensor:
+    return (
+        tf.strings.length(words, unit="UTF8_CHAR") > wordpiece.MAX_WORD_LENGTH
+    )
 
 
 def part(
@@ -267,6 +458,30 @@ def part(
     return tf.RaggedTensor.from_row_lengths(
         tf.boolean_mask(rows.flat_values, kept), ends - starts, validate=False
     )
+
+
+def _split(texts: tf.Tensor, pattern: str) -> tf.RaggedTensor:
+    """Returns the matches of a pattern, which every character is part of."""
+    ended = tf.strings.regex_replace(texts, pattern, "\\0" + _NUL)
+    return tf.strings.split(ended, _NUL)[:, :-1]
+
+
+def _byte_spans(
+    piece: str, split: tuple[tuple[int, int, int], ...] | None
+) -> list[tuple[int, int]]:
+    """Returns first and last byte of the parts of a piece, without spaces."""
+    if split is None:
+        return [(0, -1)]
+    shown = piece.lstrip(SPACE)
+
+    def before(character: int) -> int:
+        return len(shown[:character].replace(SPACE, "").encode())
+
+    return [(before(first), before(last)) for _, first, last in split]
+
+
+def _without_spaces(texts: tf.Tensor) -> tf.Tensor:
+    return tf.strings.regex_replace(texts, " ", "")
 
 
 def _spaced(texts: tf.Tensor) -> tf.Tensor:

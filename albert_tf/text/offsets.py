@@ -120,6 +120,18 @@ def decomposed(
 
 
 @functools.cache
+def cluster_marks(
+    form: Literal["NFD", "NFKD"], dropped: CharacterClass
+) -> frozenset[int]:
+    """Returns the marks that belong to the character before them."""
+    return dropped.codes | {
+        code
+        for code in range(_END_OF_DECOMPOSED)
+        if unicodedata.combining(unicodedata.normalize(form, chr(code))[0])
+    }
+
+
+@functools.cache
 def _changed(
     form: Literal["NFD", "NFKD"], dropped: CharacterClass
 ) -> re.Pattern[str]:
@@ -128,13 +140,12 @@ def _changed(
     Marks are put in order, but never past a character that is no mark. So
     clusters can be decomposed one by one.
     """
-    marks, composed = set(dropped.codes), set()
-    for code in range(_END_OF_DECOMPOSED):
-        parts = unicodedata.normalize(form, chr(code))
-        if unicodedata.combining(parts[0]):
-            marks.add(code)
-        elif parts != chr(code) and code not in marks:
-            composed.add(code)
+    marks = cluster_marks(form, dropped)
+    composed = {
+        code
+        for code in set(range(_END_OF_DECOMPOSED)) - marks
+        if unicodedata.normalize(form, chr(code)) != chr(code)
+    }
     return re.compile(f".?{_quick_pattern(marks)}+|{_quick_pattern(composed)}")
 
 

@@ -2,6 +2,7 @@
 
 import re
 import string
+import unicodedata
 from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
@@ -11,6 +12,7 @@ from google.protobuf.message import DecodeError
 from sentencepiece import sentencepiece_model_pb2
 
 from albert_tf.config import UserError
+from albert_tf.text.character_class import CharacterClass
 from albert_tf.text.normalization import normalize, trace_normalized
 from albert_tf.text.offsets import TracedText
 from albert_tf.text.tokenizer_base import (
@@ -54,6 +56,8 @@ class SentencePieceTokenizer(Tokenizer):
     Attributes:
         expansions: for the id of every piece that ends in a comma after a
             digit, the ids that replace it.
+        splits: the same with offsets, rows of id, begin and end, which count
+            from the piece's first character that is no mark of a space.
 
     Raises:
         UserError: when `model_bytes` is no such model.
@@ -94,14 +98,14 @@ class SentencePieceTokenizer(Tokenizer):
         self.replacement_ids = np.array(
             [i for i in range(self.vocab_size) if self._is_text(i)], np.int32
         )
-        self._splits = {
+        self.splits = {
             i: self._split_comma(piece)
             for i, piece in enumerate(pieces)
             if ends_in_digit_comma(piece) and self._is_text(i)
         }
         self.expansions = {
             i: tuple(part for part, _, _ in split)
-            for i, split in self._splits.items()
+            for i, split in self.splits.items()
         }
 
     def encode(self, text: str) -> list[int]:
@@ -127,7 +131,7 @@ class SentencePieceTokenizer(Tokenizer):
         encoding = Encoding()
         for token, begin, end in self._spans(cleaned.text, normalized.text):
             whole = ((token, 0, end - begin),)
-            for i, first, last in self._splits.get(token, whole):
+            for i, first, last in self.splits.get(token, whole):
                 start, stop = normalized.source(begin + first, begin + last)
                 encoding.ids.append(i)
                 encoding.starts.append(start)
@@ -141,6 +145,21 @@ class SentencePieceTokenizer(Tokenizer):
     def decode(self, ids: Iterable[int]) -> str:
         """Returns the text of ids; special pieces but <unk> have none."""
         return self._processor.decode([int(i) for i in ids])
+
+    def silent_characters(self) -> CharacterClass:
+        """Returns those that the model's own clean-up leaves no letter of.
+
+        It drops them or puts the mark of a space there.
+        """
+        normalize = self._processor.normalize
+        nothing = {normalize("aa"), normalize("a a")}
+        return CharacterClass(
+            code
+            for code in (*range(0x20000), *range(0xE0000, 0xE0200))
+            if unicodedata.category(chr(code))[0] in "CMZ"
+            and unicodedata.category(chr(code)) != "Cs"
+            and normalize(f"a{chr(code)}a") in nothing
+        )
 
     def _json(self) -> dict[str, Any]:
         return sentencepiece_json(self.model_bytes, **self.settings)

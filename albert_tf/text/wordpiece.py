@@ -66,7 +66,7 @@ CONTROL = _class_where(_is_control)
 MARKS = _class_where(lambda c: unicodedata.category(c) == "Mn")
 
 _PUNCTUATION = _class_where(_is_punctuation)
-_IDEOGRAPHS = CharacterClass.parse(
+IDEOGRAPHS = CharacterClass.parse(
     """
     3400-4DBF 4E00-9FFF F900-FAFF 20000-2A6DF 2A700-2B73F 2B740-2B81F
     2B820-2CEAF 2F800-2FA1F
@@ -75,13 +75,13 @@ _IDEOGRAPHS = CharacterClass.parse(
 # Characters that are words by themselves, by tokenize_chinese_chars.
 SINGLE_CHARACTER_WORDS = {
     False: _PUNCTUATION,
-    True: CharacterClass(_PUNCTUATION.codes | _IDEOGRAPHS.codes),
+    True: CharacterClass(_PUNCTUATION.codes | IDEOGRAPHS.codes),
 }
 
 _WORD = re.compile(r"\S+")
 
 # The white space that is no control character, and separates words.
-_SPACES = "\t\n\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
+SPACES = "\t\n\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
 
 
 def chunk_pattern(
@@ -94,9 +94,9 @@ def chunk_pattern(
     across. `with_accents` an ideograph's chunk includes the accents after it.
     """
     if not tokenize_chinese_chars:
-        return re.compile(f"[^{_SPACES}]+")
-    ideograph = _IDEOGRAPHS.pattern
-    pattern = f"{ideograph}|[^{_SPACES}{ideograph[1:-1]}]+"
+        return re.compile(f"[^{SPACES}]+")
+    ideograph = IDEOGRAPHS.pattern
+    pattern = f"{ideograph}|[^{SPACES}{ideograph[1:-1]}]+"
     if with_accents:
         accents = f"(?:{CONTROL.pattern}*{MARKS.pattern})+"
         pattern = f"{ideograph}{accents}|{pattern}"

@@ -416,12 +416,6 @@ def test_choices_that_leave_no_room(load):
         ServingModule(loaded)
 
 
-def test_a_model_of_questions_is_not_exported(load, tmp_path):
-    with pytest.raises(UserError, match="AlbertForQuestionAnswering reads 'qu"):
-        export_saved_model(load("span"), str(tmp_path / "albert"))
-    assert not (tmp_path / "albert").exists()
-
-
 def test_operations_are_those_of_released_servers(exported):
     assert foreign_operations(exported) == {
         "NormalizeUTF8",

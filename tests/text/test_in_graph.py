@@ -93,6 +93,38 @@ def test_awkward_texts(pair, sentences):
     assert ids.to_list() == tokenizer.encode_batch(texts)
 
 
+def offsets(tokenizer, texts):
+    found = [tokenizer.encode_with_offsets(text) for text in texts]
+    return [[row.ids, row.starts, row.ends] for row in found]
+
+
+def graph_offsets(in_graph, texts):
+    rows = in_graph.encode_with_offsets(strings(texts))
+    columns = [values.to_list() for values in rows]
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def test_offsets_of_awkward_texts(pair, sentences):
+    tokenizer, in_graph = pair
+    texts = [*AWKWARD_TEXTS, *sentences[:100], "", "a\u0301\u0301 \r\n`` ﬁ"]
+    got = graph_offsets(in_graph, texts)
+    for text, ours, want in zip(
+        texts, got, offsets(tokenizer, texts), strict=True
+    ):
+        assert ours == want, text[:50]
+
+
+@settings(deadline=None, max_examples=15)
+@given(
+    texts=st.lists(
+        st.text(AWKWARD_CHARACTERS) | st.text(), min_size=1, max_size=20
+    )
+)
+def test_offsets_of_any_text(pair, texts):
+    tokenizer, in_graph = pair
+    assert graph_offsets(in_graph, texts) == offsets(tokenizer, texts)
+
+
 @settings(deadline=None, max_examples=15)
 @given(
     texts=st.lists(
@@ -130,6 +162,7 @@ def test_texts_of_few_characters(request, name, alphabet, data):
     tokenizer = request.getfixturevalue(name)
     in_graph = InGraphTokenizer(tokenizer)
     assert in_graph(strings(texts)).to_list() == tokenizer.encode_batch(texts)
+    assert graph_offsets(in_graph, texts) == offsets(tokenizer, texts)
 
 
 @pytest.mark.parametrize("character", ["a", "é", "か", "😀"])

@@ -14,13 +14,26 @@ from albert_tf.text.normalization import normalize, trace_normalized
 from albert_tf.text.tokenizer_base import Tokenizer
 
 # [CLS] and two [SEP].
-_SPECIAL_TOKENS = 3
+SPECIAL_TOKENS = 3
 # The shortest window of a paragraph.
 _MIN_PARAGRAPH_TOKENS = 8
 
 _DECODING = ("char_starts", "char_ends", "max_context")
 # As uncased models read texts.
 _UNCASED = {"do_lower_case": True, "keep_accents": False}
+
+
+def check_lengths(config: FeatureConfig) -> None:
+    """Raises UserError when max_seq_length has no room for a paragraph."""
+    needed = config.max_query_length + SPECIAL_TOKENS + _MIN_PARAGRAPH_TOKENS
+    require(
+        config.max_seq_length >= needed,
+        f"max_seq_length is {config.max_seq_length}, too short for a question "
+        f"of max_query_length={config.max_query_length} tokens, "
+        f"{SPECIAL_TOKENS} special ones and {_MIN_PARAGRAPH_TOKENS} of a "
+        f"paragraph; set max_seq_length to {needed} or more, or "
+        "max_query_length to less.",
+    )
 
 
 def find_answers(
@@ -108,15 +121,7 @@ def window_features(
     Raises:
         UserError: when max_seq_length is too small for max_query_length.
     """
-    needed = config.max_query_length + _SPECIAL_TOKENS + _MIN_PARAGRAPH_TOKENS
-    require(
-        config.max_seq_length >= needed,
-        f"max_seq_length is {config.max_seq_length}, too short for a question "
-        f"of max_query_length={config.max_query_length} tokens, "
-        f"{_SPECIAL_TOKENS} special ones and {_MIN_PARAGRAPH_TOKENS} of a "
-        f"paragraph; set max_seq_length to {needed} or more, or "
-        "max_query_length to less.",
-    )
+    check_lengths(config)
     queries = tokenizer.encode_batch([q.question for q in questions])
     # Many questions are on one paragraph.
     paragraphs = {
@@ -218,7 +223,7 @@ def _windows(
     paragraph: _Paragraph, query_length: int, config: FeatureConfig
 ) -> Iterator[_Window]:
     length = len(paragraph.ids)
-    room = config.max_seq_length - _SPECIAL_TOKENS - query_length
+    room = config.max_seq_length - SPECIAL_TOKENS - query_length
     step = min(room, config.doc_stride)
     begins = range(0, max(length - room, 0) + step, step)
     ends = [min(begin + room, length) for begin in begins]

@@ -35,6 +35,7 @@ from albert_tf.records.example_wire import encode_examples
 from albert_tf.records.tfrecord import read_records
 from albert_tf.tasks.kinds.classification import Classification
 from albert_tf.tasks.kinds.multiple_choice import MultipleChoice
+from albert_tf.tasks.kinds.question_answering import AnswerableSpans, Spans
 from albert_tf.tasks.kinds.regression import Regression
 from albert_tf.tasks.kinds.texts import sequence_features
 from albert_tf.tasks.kinds.token_classification import TokenClassification
@@ -188,6 +189,77 @@ def test_words_are_labelled_as_by_predict(serve, predictions):
         )
         assert set(got["words"][row][count:]) <= {b""}
     assert len(np.unique(np.round(got["probabilities"], 6))) > 5
+
+
+QUESTIONS = [
+    ("", ""),
+    ("gule?", ""),
+    ("", "bada gule"),
+    ("Where is the bada?", "The bada of gule, 1,000 times. " * 9),
+    ("gule " * 30, "E\u0301cole ``bada'' \r\n\r\n ﬁn ½ ㍿ " * 4),
+    ("who", " \u3000 \t "),
+    ("NUL \0", "a\0b \ufeff😀🎉 İstanbul 中国 \u1112\u1161 bada" * 3),
+    ("bada", "\u0301gule\n\u0301 bada\x1b \x1b\u200b the,of,8,9, "),
+]
+
+
+@pytest.fixture(scope="module")
+def load_questions(load, wordpiece_tokenizer):
+    """A function that returns a model of questions with a threshold."""
+
+    def load_questions(kind, threshold=0.0, vocabulary="SentencePiece"):
+        loaded = load(kind.head)
+        features = dataclasses.replace(
+            FEATURES,
+            max_query_length=8,
+            doc_stride=5,
+            max_answer_length=6,
+            null_threshold=threshold,
+        )
+        if vocabulary == "WordPiece":
+            loaded = dataclasses.replace(loaded, tokenizer=wordpiece_tokenizer)
+        task = TaskRecord("questions", features, False)
+        return dataclasses.replace(loaded, task=task)
+
+    return load_questions
+
+
+@pytest.mark.parametrize("vocabulary", ["SentencePiece", "WordPiece"])
+@pytest.mark.parametrize(
+    "kind, threshold",
+    [(Spans(), 0.0), (AnswerableSpans(), 100.0), (AnswerableSpans(), 0.0)],
+    ids=lambda value: str(getattr(value, "head", value)),
+)
+def test_questions_are_answered_as_by_predict(
+    load_questions, kind, threshold, vocabulary
+):
+    loaded = load_questions(kind, threshold, vocabulary)
+    answer = ServingModule(loaded).functions["serving_default"]
+    questions, contexts = zip(*QUESTIONS, strict=True)
+    got = {
+        name: value.numpy()
+        for name, value in answer(
+            tf.constant(questions), tf.constant(contexts)
+        ).items()
+    }
+    want = [p.fields for p in Predictor(loaded).predict(kind, QUESTIONS)]
+    answers = decoded(got["answer"])
+    assert answers == [fields["prediction"] for fields in want]
+    assert len({*answers}) > 3
+    np.testing.assert_allclose(
+        got["probability"], [fields["probability"] for fields in want], **CLOSE
+    )
+    for row, context in enumerate(contexts):
+        start, end, first, last = (
+            got[name][row]
+            for name in ("char_start", "char_end", "byte_start", "byte_end")
+        )
+        if not answers[row]:
+            assert (start, end, first, last) == (-1, -1, -1, -1)
+            continue
+        assert context[start:end] == answers[row]
+        assert context.encode()[first:last].decode() == answers[row]
+    assert ("null_probability" in got) == isinstance(kind, AnswerableSpans)
 
 
 def test_texts_without_words_have_no_labels(serve):

@@ -223,19 +223,16 @@ def best_answers(
         tf.gather(powers, entries), tf.gather(question, entries), batch
     )
     is_null = found.row_lengths() == 0
-    none = tf.zeros_like(total)
+    none = tf.cast(is_null, tf.float64)
     null = {}
     if null_scores is not None:
         # Where one window has an answer the paragraph has one.
         odds = tf.math.unsorted_segment_min(
             tf.cast(null_scores, tf.float64), parts.question, batch
         )
-        none = tf.where(is_null, 1.0, tf.sigmoid(odds))
+        none = tf.maximum(none, tf.sigmoid(odds))
         is_null |= odds > config.null_threshold
         null["null_probability"] = tf.cast(none, tf.float32)
-    else:
-        # There is nothing else to answer.
-        none = tf.where(is_null, tf.ones_like(none), none)
     return {
         "answer": tf.where(is_null, "", best(texts, "")),
         "start": tf.where(is_null, -1, best(starts, -1)),

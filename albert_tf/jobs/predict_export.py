@@ -9,6 +9,7 @@ from albert_tf.config import FeatureConfig, require
 from albert_tf.interchange.saved_model import ExportedModel
 from albert_tf.jobs.predict import BasePredictor
 from albert_tf.tasks.kinds.base import Answers, Kind, Prediction
+from albert_tf.tasks.kinds.span_answers import prediction_fields
 
 Call = Callable[..., dict[str, np.ndarray]]
 
@@ -52,9 +53,29 @@ def _words(call: Call, batch: Sequence[Any]) -> list[Any]:
     return [row[: len(e.words)] for row, e in zip(rows, batch, strict=True)]
 
 
+def _answers(call: Call, batch: Sequence[Any]) -> list[Prediction]:
+    answers = call(
+        "question",
+        question=[example.question for example in batch],
+        context=[example.context for example in batch],
+    )
+    columns = answers["answer"], answers["probability"]
+    return [
+        Prediction(
+            prediction_fields(example, answer.decode(), float(probability)),
+            example.location,
+            0.0,
+        )
+        for example, answer, probability in zip(batch, *columns, strict=True)
+    ]
+
+
 # By the kind's head: an output that only its exports have, of a signature, and
-# a function that returns the scores (`Kind.scores`) of a batch of examples.
+# a function that returns the scores (`Kind.scores`) of a batch of examples; of
+# questions, of which an export gives the best answer alone, the predictions.
 _SCORES: dict[str, tuple[str, str, Callable[[Call, Sequence[Any]], list]]] = {
+    "span": ("question", "answer", _answers),
+    "answerable_span": ("question", "null_probability", _answers),
     "classification": ("text", "probabilities", _classes),
     "regression": ("text", "predictions", _numbers),
     "multiple_choice": ("choices", "probabilities", _choices),
@@ -99,8 +120,10 @@ class ExportedPredictor(BasePredictor):
         self._require(signature, output, use)
 
     def _predictions(self, kind: Kind, batch: list[Any]) -> list[Prediction]:
-        _, _, scores_of = _SCORES[kind.head]
+        signature, _, scores_of = _SCORES[kind.head]
         scores = scores_of(self._call, batch)
+        if signature == "question":
+            return scores
         labels = self._exported.labels
         return kind.predictions(Answers(batch, scores, FeatureConfig(), labels))
 

@@ -15,7 +15,7 @@ from albert_tf.jobs.predict import Predictor
 from albert_tf.jobs.predict_export import ExportedPredictor
 from albert_tf.tasks.kinds.classification import Classification
 from albert_tf.tasks.kinds.multiple_choice import MultipleChoice
-from albert_tf.tasks.kinds.question_answering import Spans
+from albert_tf.tasks.kinds.question_answering import AnswerableSpans, Spans
 from albert_tf.tasks.kinds.regression import Regression
 from albert_tf.tasks.kinds.token_classification import TokenClassification
 
@@ -45,7 +45,13 @@ def predictors(tiny_tokenizer, tmp_path_factory):
             rng = np.random.default_rng(8)
             for variable in model.trainable_variables:
                 variable.assign(rng.normal(size=variable.shape) * 0.5)
-            features = FeatureConfig(max_seq_length=24, max_choice_length=9)
+            features = FeatureConfig(
+                max_seq_length=24,
+                max_choice_length=9,
+                max_query_length=9,
+                doc_stride=5,
+                null_threshold=9.0,
+            )
             loaded = LoadedModel(
                 model, tiny_tokenizer, 24, TaskRecord("x", features)
             )
@@ -67,6 +73,14 @@ def predictors(tiny_tokenizer, tmp_path_factory):
         (Classification(), TEXTS),
         (Regression(), TEXTS),
         (MultipleChoice(), [("a", "bada", "gule " * 9), ("", "tepu", "x")]),
+        (
+            Spans(),
+            [("bada?", "The bada of gule. " * 9), ("gule", ""), ("", "a")],
+        ),
+        (
+            AnswerableSpans(),
+            [("bada?", "The bada of gule. " * 9), ("gule", "")],
+        ),
         (TokenClassification(), ["bada of\tgule", "tepu", "bada " * 40]),
     ],
 )
@@ -112,8 +126,18 @@ def test_masks_and_vectors_are_those_of_the_model_directory(predictors):
         list(exported.fill_mask(["[MASK]"], 6))
     with pytest.raises(UserError, match="'text' with probabilities; it has"):
         list(exported.classify(["x"]))
-    with pytest.raises(UserError, match="give --model_dir"):
+    with pytest.raises(UserError, match="'question' with answer; it has"):
         list(exported.predict(Spans(), [("a", "b")]))
+
+
+def test_kinds_that_exports_have_no_signature_for(predictors):
+    class Riddles(Spans):
+        name = "riddles"
+        head = "riddle"
+
+    _, exported = predictors("pretraining")
+    with pytest.raises(UserError, match=r"for riddles; give --model_dir\."):
+        list(exported.predict(Riddles(), [("a", "b")]))
 
 
 def test_texts_are_read_when_their_batch_is_due(tiny_tokenizer):

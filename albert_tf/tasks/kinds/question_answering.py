@@ -263,13 +263,7 @@ class Spans(Kind):
         probability = {e["text"]: e["probability"] for e in entries}.get(
             answer, 1
         )
-        fields = {
-            "id": example.id,
-            "question": example.question,
-            "context": example.context,
-            "prediction": answer,
-            "probability": probability,
-        }
+        fields = span_answers.prediction_fields(example, answer, probability)
         error = 0.0
         if example.answers is not None:
             fields["answers"] = [gold.text for gold in example.answers]

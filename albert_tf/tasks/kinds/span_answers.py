@@ -111,6 +111,19 @@ def predictions(
     }
 
 
+def prediction_fields(
+    question: Question, answer: str, probability: float
+) -> dict[str, Any]:
+    """Returns a question's line in predictions.jsonl, without its golds."""
+    return {
+        "id": question.id,
+        "question": question.question,
+        "context": question.context,
+        "prediction": answer,
+        "probability": probability,
+    }
+
+
 def nbest(question: Question, scores: QuestionScores) -> list[dict[str, Any]]:
     """Returns a question's entry in nbest_predictions.json.
 

@@ -8,7 +8,7 @@ import dataclasses
 import functools
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Literal
 
 from albert_tf.text.character_class import CharacterClass
@@ -149,7 +149,7 @@ def _changed(
     return re.compile(f".?{_quick_pattern(marks)}+|{_quick_pattern(composed)}")
 
 
-def _quick_pattern(codes: set[int]) -> str:
+def _quick_pattern(codes: Set[int]) -> str:
     # As in CharacterClass, ranges are compared only beyond U+FFFF.
     basic = CharacterClass(code for code in codes if code <= 0xFFFF)
     beyond = CharacterClass(codes - basic.codes)

@@ -156,7 +156,7 @@ class SentencePieceTokenizer(Tokenizer):
         return CharacterClass(
             code
             for code in (*range(0x20000), *range(0xE0000, 0xE0200))
-            if unicodedata.category(chr(code))[0] in "CMZ"
+            if unicodedata.category(chr(code))[0] in "CMSZ"
             and unicodedata.category(chr(code)) != "Cs"
             and normalize(f"a{chr(code)}a") in nothing
         )

@@ -12,7 +12,10 @@ from bin import command_line
 FLAGS = flags.FLAGS
 
 # Copies: the library takes seconds to import; a test compares them.
-FORMATS = ("model_directory", "huggingface", "google_tf1", "keras_hub")
+FORMATS = (
+    *("model_directory", "huggingface", "google_tf1", "keras_hub"),
+    *("litert", "litert_int8", "onnx", "keras"),
+)
 MERGES = ("equal", "mean", "first")
 # Settings that a conversion may change.
 _SETTINGS = (

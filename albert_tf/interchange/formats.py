@@ -6,8 +6,11 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 
 from albert_tf.config import shares_whole_groups
-from albert_tf.interchange import google_tf1, keras_hub
-from albert_tf.interchange.model_directory import save_model_directory
+from albert_tf.interchange import google_tf1, keras_hub, runtimes
+from albert_tf.interchange.model_directory import (
+    LoadedModel,
+    save_model_directory,
+)
 from albert_tf.interchange.model_files import FILES, MODEL_FILES
 from albert_tf.interchange.task_record import TASK_FILE
 from albert_tf.io.json_files import read_json
@@ -59,6 +62,24 @@ def _not_stored_by_transformers(
     yield from google_tf1.length_not_stored(model, max_seq_length)
 
 
+def _runtime(
+    library: str,
+    name: str,
+    write: Callable[[LoadedModel, str], None],
+    prepare: Callable[[], object] = lambda: None,
+) -> Format:
+    """Returns the row of a runtime whose models are one file."""
+    return Format(
+        library=library,
+        write=functools.partial(runtimes.save_directory, name, write),
+        files=runtimes.files_with(name),
+        not_stored=lambda *_: iter(()),
+        always_pooler=False,
+        prepare=prepare,
+        stores_task=True,
+    )
+
+
 FORMATS: dict[str, Format] = {
     "model_directory": Format(
         library="albert_tf",
@@ -91,6 +112,14 @@ FORMATS: dict[str, Format] = {
         supports=lambda head: False,
         prepare=keras_hub.imported,
     ),
+    "litert": _runtime("LiteRT", "model.tflite", runtimes.save_litert),
+    "litert_int8": _runtime(
+        "LiteRT", "model_int8.tflite", runtimes.save_litert_int8
+    ),
+    "onnx": _runtime(
+        "ONNX", "model.onnx", runtimes.save_onnx, runtimes.require_tf2onnx
+    ),
+    "keras": _runtime("Keras", "model.keras", runtimes.save_keras),
 }
 # The files of any format, which a conversion may replace.
 REPLACEABLE = frozenset().union(*(row.files for row in FORMATS.values()))
@@ -98,7 +127,11 @@ REPLACEABLE = frozenset().union(*(row.files for row in FORMATS.values()))
 
 def format_at(directory: str, names: Sequence[str]) -> str | None:
     """Returns the row of FORMATS that a directory of these files holds."""
-    rows = ["google_tf1", "keras_hub"]
+    rows = [
+        name
+        for name, row in FORMATS.items()
+        if not row.files.issuperset(MODEL_FILES)
+    ]
     if set(names).issuperset(MODEL_FILES):
         # transformers has files of the same names, but no section of ours.
         values = read_json(os.path.join(directory, pretrained.CONFIG_FILE))

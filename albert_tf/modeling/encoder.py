@@ -318,7 +318,7 @@ class AlbertEncoder(ConfiguredLayer):
         if self.projection:
             hidden = self.projection(hidden)
         mask = ops.cast(input_mask, self.compute_dtype)
-        mask_logits = (1.0 - mask[:, None, None, :]) * MASKED_LOGIT
+        mask_logits = (1.0 - ops.expand_dims(mask, (1, 2))) * MASKED_LOGIT
         hidden_states, attentions = [hidden], []
         shared_values: dict[str, tuple] = {}
         casts: dict[int, list[tuple]] = {}

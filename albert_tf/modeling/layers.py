@@ -84,7 +84,7 @@ def layer_norm(
 
 def states_at(hidden: Tensor, positions: Tensor) -> Tensor:
     """Returns `[batch, n, H]` of `[batch, seq, H]` at `[batch, n]`."""
-    return ops.take_along_axis(hidden, positions[..., None], axis=1)
+    return ops.take_along_axis(hidden, ops.expand_dims(positions, -1), axis=1)
 
 
 class PackedTokens(NamedTuple):
@@ -225,5 +225,7 @@ class Embeddings(ConfiguredLayer):
             ops.cast(self.token_type_embeddings, words.dtype),
         )
         positions = ops.cast(self.position_embeddings, words.dtype)[:length]
-        hidden = self.layer_norm(words + segments + positions[None])
+        hidden = self.layer_norm(
+            words + segments + ops.expand_dims(positions, 0)
+        )
         return self.dropout(hidden, keys=dropout_keys, training=training)

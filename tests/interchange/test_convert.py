@@ -624,7 +624,7 @@ def test_a_failed_conversion_leaves_the_target_as_it_was(saved):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"to_format": "onnx"}, "to_format='onnx' is not one of model_dir"),
+        ({"to_format": "pickle"}, "to_format='pickle' is not one of model_"),
         ({"to_path": ""}, "from_path and to_path must not be empty"),
         ({"from_path": ""}, "from_path and to_path must not be empty"),
         ({"head": "qa"}, "head='qa' is not one of none, pretraining, masked"),

@@ -106,7 +106,13 @@ def graph_offsets(in_graph, texts):
 
 def test_offsets_of_awkward_texts(pair, sentences):
     tokenizer, in_graph = pair
-    texts = [*AWKWARD_TEXTS, *sentences[:100], "", "a\u0301\u0301 \r\n`` ﬁ", "o\ufffda"]
+    texts = [
+        *AWKWARD_TEXTS,
+        *sentences[:100],
+        "",
+        "a\u0301\u0301 \r\n`` ﬁ",
+        "o\ufffda",
+    ]
     got = graph_offsets(in_graph, texts)
     for text, ours, want in zip(
         texts, got, offsets(tokenizer, texts), strict=True

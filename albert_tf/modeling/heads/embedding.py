@@ -9,7 +9,7 @@ from albert_tf.modeling.layers import serializable
 
 def mean_of_tokens(sequence_output: Tensor, input_mask: Tensor) -> Tensor:
     """Returns the mean state of a text's tokens, float32 `[batch, H]`."""
-    mask = ops.cast(input_mask, "float32")[..., None]
+    mask = ops.expand_dims(ops.cast(input_mask, "float32"), -1)
     total = ops.sum(ops.cast(sequence_output, "float32") * mask, axis=1)
     return total / ops.maximum(ops.sum(mask, axis=1), 1.0)
 

@@ -190,7 +190,9 @@ class AnswerableSpanHead(Head):
 
         def masked(logits: Tensor) -> Tensor:
             if len(logits.shape) == 3:
-                return logits * allowed[:, None] + barred[:, None]
+                return logits * ops.expand_dims(allowed, 1) + ops.expand_dims(
+                    barred, 1
+                )
             return logits * allowed + barred
 
         start_logits = masked(_float32(self.start(hidden))[..., 0])

@@ -1,0 +1,137 @@
+"""Files for LiteRT, ONNX and Keras: there they give the same outputs."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+
+import numpy as np
+import onnxruntime
+import pytest
+from ai_edge_litert.interpreter import Interpreter
+from tiny_models import built, save
+
+from albert_tf.config import UserError
+from albert_tf.interchange.convert import convert
+from albert_tf.interchange.model_directory import load_model_directory
+from albert_tf.interchange.signatures import ServingModule
+
+CLOSE = {"rtol": 1e-4, "atol": 1e-5}
+
+
+@pytest.fixture
+def converted(tmp_path, tiny_tokenizer):
+    """Gives a function that returns a model's functions, ours and theirs."""
+
+    def converted(head, to_format, **sizes):
+        model = built(head, max_position_embeddings=160, **sizes)
+        source = save(tmp_path / "source", model, tiny_tokenizer, 160)
+        target = str(tmp_path / "target")
+        convert(source, target, to_format, log=len)
+        module = ServingModule(load_model_directory(source))
+        return module.functions["tokens"], target
+
+    return converted
+
+
+def inputs_of(function, batch, length):
+    """Returns random inputs of a function, the last three padding."""
+    rng = np.random.default_rng(length)
+    found = {}
+    for spec in function.input_signature:
+        shape = (batch, *(2,) * (spec.shape.rank - 2), length)
+        found[spec.name] = rng.integers(0, 2, shape).astype(np.int32)
+    found["input_ids"] = rng.integers(5, 50, shape).astype(np.int32)
+    found["input_mask"] = np.ones_like(found["input_ids"])
+    found["input_mask"][..., length - 3 :] = 0
+    return found
+
+
+def numbers(outputs):
+    return {
+        name: value.numpy()
+        for name, value in outputs.items()
+        if value.dtype != "string"
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("head", ["pretraining", "multiple_choice", "span"])
+def test_litert_gives_the_same_outputs(converted, head):
+    function, target = converted(head, "litert")
+    runner = Interpreter(os.path.join(target, "model.tflite"))
+    runner = runner.get_signature_runner()
+    for batch, length in ((3, 12), (1, 30)):
+        inputs = inputs_of(function, batch, length)
+        got = runner(**inputs)
+        want = numbers(function(*inputs.values()))
+        assert sorted(got) == sorted(want)
+        for name, value in want.items():
+            np.testing.assert_allclose(got[name], value, **CLOSE)
+
+
+@pytest.mark.slow
+def test_litert_with_int8_is_near_and_smaller(converted):
+    # Smaller matrices stay as they are.
+    sizes = {"embedding_size": 64, "hidden_size": 64}
+    function, target = converted("classification", "litert_int8", **sizes)
+    path = os.path.join(target, "model_int8.tflite")
+    inputs = inputs_of(function, 1, 12)
+    got = Interpreter(path).get_signature_runner()(**inputs)["probabilities"]
+    want = function(*inputs.values())["probabilities"].numpy()
+    np.testing.assert_allclose(got, want, atol=0.02)
+    assert np.abs(got - want).max() > 1e-6
+    with open(os.path.join(target, "labels.json"), encoding="utf-8") as file:
+        assert (
+            json.load(file)
+            == load_model_directory(
+                os.path.join(os.path.dirname(target), "source")
+            ).labels
+        )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("head", ["classification", "span"])
+def test_onnx_gives_the_same_outputs(converted, head):
+    function, target = converted(head, "onnx")
+    session = onnxruntime.InferenceSession(os.path.join(target, "model.onnx"))
+    names = [output.name for output in session.get_outputs()]
+    for batch, length in ((3, 12), (1, 30)):
+        inputs = inputs_of(function, batch, length)
+        got = dict(zip(names, session.run(None, inputs), strict=True))
+        want = numbers(function(*inputs.values()))
+        assert sorted(got) == sorted(want)
+        for name, value in want.items():
+            np.testing.assert_allclose(got[name], value, **CLOSE)
+
+
+def test_onnx_without_its_package(monkeypatch, tmp_path):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match="pip install tf2onnx"):
+        convert("source", str(tmp_path / "target"), "onnx")
+
+
+@pytest.mark.slow
+def test_keras_loads_the_model(converted, tmp_path):
+    _, target = converted("classification", "keras")
+    inputs = [[2, 11, 12, 3]], [[1, 1, 1, 1]], [[0, 0, 1, 1]]
+    program = (
+        "import json, sys, albert_tf, keras; albert_tf.models(); "
+        "model = keras.saving.load_model(sys.argv[1]); "
+        "names = ('input_ids', 'input_mask', 'segment_ids'); "
+        "inputs = dict(zip(names, keras.ops.array(json.loads(sys.argv[2])))); "
+        "print(json.dumps(model(inputs)['logits'].numpy().tolist()))"
+    )
+    run = subprocess.run(
+        [
+            *(sys.executable, "-c", program),
+            *(os.path.join(target, "model.keras"), json.dumps(inputs)),
+        ],
+        check=True,
+        capture_output=True,
+    )
+    ours = load_model_directory(str(tmp_path / "source")).model
+    names = ("input_ids", "input_mask", "segment_ids")
+    want = ours(dict(zip(names, map(np.array, inputs), strict=True)))["logits"]
+    np.testing.assert_allclose(json.loads(run.stdout), want, **CLOSE)

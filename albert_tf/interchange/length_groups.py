@@ -14,6 +14,14 @@ from albert_tf.modeling.inputs import ENCODER_INPUTS
 _WIDTHS = (32, 64, 128, 256)
 
 
+def longest_of_groups(max_seq_length: int) -> list[int]:
+    """Returns the longest length of each group, up to that of an input."""
+    return [
+        *(width for width in _WIDTHS if width < max_seq_length),
+        max_seq_length,
+    ]
+
+
 def by_length(
     function: tf.types.experimental.PolymorphicFunction,
     features: Mapping[str, tf.Tensor],

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.interchange.length_groups import longest_of_groups
 from albert_tf.interchange.signatures import MEANINGS, ServingModule
 from albert_tf.io import files
 from albert_tf.io.json_files import write_json
@@ -41,8 +42,8 @@ prometheus_config {
   path: "/monitoring/prometheus/metrics"
 }
 """
-# In signatures other than `fill_mask` the mask is plain text.
-_WARM_UP_TEXT = b"A text with a [MASK] in it."
+# A text of any length; `fill_mask` alone reads the mask as one token.
+_WARM_UP_TEXT, _WARM_UP_WORD = "[MASK]", " a"
 _MAX_LISTED_LABELS = 100
 
 
@@ -83,6 +84,9 @@ def write_serving_files(
 def warm_up_requests(module: ServingModule, name: str) -> list[bytes]:
     """Returns a serialized PredictionLog for each signature.
 
+    One for each group of lengths where rows are grouped: where texts are the
+    input.
+
     The messages (tensorflow_serving/apis/*.proto):
 
         PredictionLog   6: PredictLog
@@ -91,24 +95,33 @@ def warm_up_requests(module: ServingModule, name: str) -> list[bytes]:
         ModelSpec       1: name, 3: signature's name
     """
     logs = []
+    lengths = longest_of_groups(module.graph.config.max_seq_length)
     for signature, function in module.functions.items():
         spec = field(1, name.encode()) + field(3, signature.encode())
-        inputs = [
-            field(1, spec_of.name.encode())
-            + field(2, tf.make_tensor_proto(value).SerializeToString())
-            for spec_of, value in _inputs(module, function.input_signature)
-        ]
-        request = field(1, spec) + b"".join(field(2, i) for i in inputs)
-        logs.append(field(6, field(1, request)))
+        specs = function.input_signature
+        texts = [s for s in specs if s.dtype == tf.string]
+        are_grouped = texts and texts[0].name != "examples"
+        for length in lengths if are_grouped else lengths[-1:]:
+            inputs = [
+                field(1, spec_of.name.encode())
+                + field(2, tf.make_tensor_proto(value).SerializeToString())
+                for spec_of, value in _inputs(module, specs, length)
+            ]
+            request = field(1, spec) + b"".join(field(2, i) for i in inputs)
+            logs.append(field(6, field(1, request)))
     return logs
 
 
 def _inputs(
-    module: ServingModule, specs: tuple[tf.TensorSpec, ...]
+    module: ServingModule, specs: tuple[tf.TensorSpec, ...], length: int
 ) -> list[tuple[tf.TensorSpec, np.ndarray]]:
-    """Returns a row for each input of a signature."""
+    """Returns a row for each input, of as many tokens as have room."""
     tokenizer = module.graph.loaded.tokenizer
-    rows = np.zeros((2, module.graph.config.max_seq_length), np.int32)
+    # Special tokens are one more than texts.
+    room = (length - 1) // len(specs) - 1
+    begin, word = map(tokenizer.encode, (_WARM_UP_TEXT, _WARM_UP_WORD))
+    text = _WARM_UP_TEXT + _WARM_UP_WORD * ((room - len(begin)) // len(word))
+    rows = np.zeros((2, length), np.int32)
     rows[0] = tokenizer.pad_id
     rows[:, :2] = [[tokenizer.cls_id, tokenizer.sep_id], [1, 1]]
     known = dict(zip(("input_ids", "input_mask"), rows, strict=True))
@@ -119,7 +132,7 @@ def _inputs(
             columns = {n: (v, np.array([len(v)])) for n, v in known.items()}
             value = np.array(encode_examples(columns), object)
         elif spec.dtype == tf.string:
-            value = np.array([_WARM_UP_TEXT], object)
+            value = np.array([text.encode()], object)
         axes = tuple(range(spec.shape.rank - value.ndim))
         found.append((spec, np.expand_dims(value, axes)))
     return found

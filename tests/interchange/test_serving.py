@@ -585,6 +585,29 @@ def test_the_warm_up_file_has_a_request_for_each_signature(
     ]
 
 
+def test_warm_up_requests_reach_each_group_of_lengths(load, prediction_log):
+    features = dataclasses.replace(FEATURES, max_seq_length=150)
+    task = TaskRecord("mood", features, False)
+    loaded = dataclasses.replace(load("classification"), task=task)
+    lengths = {}
+    for record in warm_up_requests(ServingModule(loaded), "albert"):
+        request = prediction_log.FromString(record).predict_log.request
+        texts = [
+            loaded.tokenizer.encode(text.decode())
+            for entry in request.inputs
+            if entry.key.startswith("text")
+            for text in tf.make_ndarray(entry.value)
+        ]
+        signature = request.model_spec.signature_name
+        tokens = sum(map(len, texts)) + len(texts) + 1
+        lengths.setdefault(signature, []).append(tokens)
+    for signature in ("text", "text_pair", "embed"):
+        ends = [32, 64, 128, 150]
+        groups = np.searchsorted(ends, lengths[signature])
+        assert groups.tolist() == [0, 1, 2, 3], (signature, lengths)
+    assert len(lengths["tokens"]) == len(lengths["examples"]) == 1
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "head",

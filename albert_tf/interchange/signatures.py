@@ -378,7 +378,17 @@ def _token_signatures(
         of_choices = f", {length} ids for each choice in turn"
 
     def tokens(*values: tf.Tensor) -> Tensors:
-        features = dict(zip(names, values, strict=True))
+        # The process dies of some shapes that disagree.
+        same = [
+            tf.debugging.assert_equal(
+                tf.shape(value),
+                tf.shape(values[0]),
+                f"{name} must have the shape of input_ids.",
+            )
+            for name, value in zip(names[1:], values[1:], strict=True)
+        ]
+        with tf.control_dependencies(same):
+            features = dict(zip(names, map(tf.identity, values), strict=True))
         if head is None:
             return graph.embed(features)
         return graph.answer_as_given(head, features)

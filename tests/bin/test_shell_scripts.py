@@ -187,7 +187,8 @@ def test_the_tests_run_with_the_same_tools_everywhere():
     )
     both = dict(here.items() & there.items())
     assert both.keys() == here.keys() & there.keys()
-    assert both.keys() == {"pytest", "pytest-xdist", "hypothesis"}
+    tools = {"pytest", "pytest-xdist", "hypothesis", "onnxruntime"}
+    assert both.keys() == tools
 
 
 def test_gpus_need_the_same_packages_and_cuda():

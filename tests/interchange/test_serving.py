@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -16,7 +17,7 @@ from google.protobuf import (
     message_factory,
     text_format,
 )
-from saved_models import foreign_operations
+from saved_models import foreign_operations, operations
 
 from albert_tf.config import FeatureConfig, ModelConfig, UserError
 from albert_tf.interchange.convert import models_by_head
@@ -350,6 +351,17 @@ def test_tokens_and_examples_are_answered_alike(load, serve):
     )
 
 
+@pytest.mark.parametrize("name", ["input_mask", "segment_ids"])
+def test_inputs_whose_shapes_disagree(load, serve, name):
+    row = ids_of(load("classification"), "bada", 0)
+    row[name] = row[name][:, :0]
+    with pytest.raises(
+        tf.errors.InvalidArgumentError,
+        match=f"{name} must have the shape of input_ids",
+    ):
+        serve("classification", "tokens", **row)
+
+
 def test_examples_of_choices(load, serve):
     row = ids_of(load("multiple_choice"), "bada", 0)
     row = {n: np.pad(v, ((0, 0), (0, 24 - v.shape[1]))) for n, v in row.items()}
@@ -484,6 +496,14 @@ def test_operations_are_those_of_released_servers(exported):
         "SentencepieceOp",
         "SentencepieceTokenizeOp",
     }
+
+
+def test_no_operation_runs_python_or_reads_other_files(exported):
+    # Those that read and write the variables of the SavedModel itself.
+    allowed = {"RestoreV2", "SaveV2", "ShardedFilename", "MergeV2Checkpoints"}
+    outside = re.compile("PyFunc|File|Directory|Print|Save|Restore|Checkpoint")
+    found = {name for name in operations(exported) if outside.search(name)}
+    assert found == allowed
 
 
 def test_assets_are_tokenizer_and_labels(classifier, exported):

@@ -12,6 +12,8 @@ from albert_tf.modeling.inputs import ENCODER_INPUTS
 
 # Few, because a group costs a small model as much as some rows.
 _WIDTHS = (32, 64, 128, 256)
+# Of a group, so that memory is bounded however many windows a context has.
+_MAX_TOKENS = 16_384
 
 
 def longest_of_groups(max_seq_length: int) -> list[int]:
@@ -27,26 +29,35 @@ def by_length(
     features: Mapping[str, tf.Tensor],
     *,
     sequence_outputs: bool = False,
+    one_width: bool = False,
 ) -> dict[str, tf.Tensor]:
     """Returns a function's outputs of features, computed group by group.
 
-    Rows whose lengths lie between the same two of _WIDTHS are a group, which is
-    computed at the length of its longest row.
+    Rows whose lengths lie between the same two of _WIDTHS are a group, or
+    several of at most _MAX_TOKENS, computed at the length of its longest row.
 
     Args:
         function: of features by name; rows are the first axis of all.
         features: the encoder's inputs `[rows, ..., seq]`, and others.
         sequence_outputs: whether outputs are `[rows, seq, ...]`. They are
             padded with 0.
+        one_width: whether the shapes of outputs depend on the length, so that
+            all groups must have the same.
     """
     mask = features["input_mask"]
     size = tf.shape(mask)
     ends = tf.where(mask > 0, tf.range(1, size[-1] + 1), 1)
     # Choices of a question stay together.
     lengths = tf.reduce_max(tf.reshape(ends, [size[0], -1]), axis=1)
+    if one_width:
+        lengths = tf.fill([size[0]], size[-1])
     order = tf.argsort(lengths, stable=True)
-    groups = tf.searchsorted(_WIDTHS, lengths)
-    _, _, sizes = tf.unique_with_counts(tf.gather(groups, order))
+    groups = tf.gather(tf.searchsorted(_WIDTHS, lengths), order)
+    tokens = tf.reduce_prod(size[1:-1]) * [*_WIDTHS, tf.maximum(size[-1], 1)]
+    most = tf.maximum(_MAX_TOKENS // tokens, 1)
+    number = tf.range(size[0]) - tf.searchsorted(groups, groups)
+    parts = number // tf.gather(most, groups)
+    _, _, sizes = tf.unique_with_counts(groups * size[0] + parts)
     # Without rows: one group of none.
     sizes = tf.cond(size[0] > 0, lambda: sizes, lambda: tf.zeros([1], tf.int32))
     ends = tf.cumsum(sizes)

@@ -99,12 +99,15 @@ class SignatureGraph:
             for name, head in loaded.model.heads.items()
         }
 
-    def answer(self, head: Head, features: Tensors) -> Tensors:
+    def answer(
+        self, head: Head, features: Tensors, *, one_width: bool = False
+    ) -> Tensors:
         """Returns a head's answers, rows of similar length together."""
         found = by_length(
             self._heads[head.head_name],
             features,
-            sequence_outputs=head.reads == "sequence_output",
+            sequence_outputs=head.reads == "sequence_output" and not one_width,
+            one_width=one_width,
         )
         return self._labelled(head, found)
 
@@ -325,7 +328,7 @@ def _questions(graph: SignatureGraph, head: Head) -> dict[str, Signature]:
             )
             # An answer can be at [CLS]: none.
             features["p_mask"] = tf.cast(~(is_part | (columns == 0)), tf.int32)
-            outputs = graph.answer_as_given(head, features)
+            outputs = graph.answer(head, features, one_width=True)
             beams = span_graph.beams_of_head(outputs)
             null_scores = outputs["unanswerable_logits"]
         else:

@@ -30,6 +30,7 @@ def totals(features):
     return {
         "total": tf.reduce_sum(ids, axes),
         "width": tf.fill([rows], tf.shape(ids)[-1]),
+        "rows": tf.fill([rows], rows),
     }
 
 
@@ -58,6 +59,23 @@ def test_a_group_is_as_wide_as_its_longest_row():
     assert got["width"].numpy().tolist() == [
         32, 400, 32, 65, 32, 64, 64, 400, 32
     ]  # fmt: skip
+
+
+def test_a_group_has_a_bounded_number_of_tokens():
+    lengths = [20, *[400] * 100, 20]
+    features = features_of(lengths)
+    got = by_length(totals, features)
+    # 16,384 // 400
+    assert got["rows"].numpy().tolist() == [
+        2, *[40] * 80, *[20] * 20, 2
+    ]  # fmt: skip
+    np.testing.assert_array_equal(got["total"], totals(features)["total"])
+
+
+def test_groups_of_one_width():
+    got = by_length(totals, features_of(LENGTHS), one_width=True)
+    assert set(got["width"].numpy().tolist()) == {400}
+    assert set(got["rows"].numpy().tolist()) == {len(LENGTHS)}
 
 
 def test_sequence_outputs_are_padded():

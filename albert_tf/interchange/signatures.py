@@ -17,7 +17,7 @@ from albert_tf.interchange.length_groups import by_length
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.modeling.heads import Head
 from albert_tf.modeling.heads.embedding import mean_of_tokens
-from albert_tf.modeling.inputs import ENCODER_INPUTS
+from albert_tf.modeling.inputs import ENCODER_INPUTS, in_range
 from albert_tf.tasks.kinds.multiple_choice import room_of_choices
 from albert_tf.tasks.kinds.span_windows import check_lengths
 from albert_tf.text.in_graph import InGraphTokenizer, part
@@ -392,6 +392,9 @@ def _token_signatures(
         ]
         with tf.control_dependencies(same):
             features = dict(zip(names, map(tf.identity, values), strict=True))
+        # Other numbers in a mask would give NaN.
+        for name in {"input_mask", "p_mask"}.intersection(names):
+            features[name] = in_range(name, features[name], 2, "2")
         if head is None:
             return graph.embed(features)
         return graph.answer_as_given(head, features)

@@ -362,6 +362,22 @@ def test_inputs_whose_shapes_disagree(load, serve, name):
         serve("classification", "tokens", **row)
 
 
+@pytest.mark.parametrize("number", [-1, 2])
+@pytest.mark.parametrize(
+    ("head", "name"),
+    [("classification", "input_mask"), ("answerable_span", "p_mask")],
+)
+def test_masks_are_0_and_1(load, serve, head, name, number):
+    row = ids_of(load("classification"), "bada", 0)
+    if name not in row:
+        row[name] = np.zeros_like(row["input_mask"])
+    row[name][0, -1] = number
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=f"{name} must be from 0"
+    ):
+        serve(head, "tokens", **row)
+
+
 def test_examples_of_choices(load, serve):
     row = ids_of(load("multiple_choice"), "bada", 0)
     row = {n: np.pad(v, ((0, 0), (0, 24 - v.shape[1]))) for n, v in row.items()}

@@ -59,7 +59,7 @@ def by_length(
     parts = number // tf.gather(most, groups)
     _, _, sizes = tf.unique_with_counts(groups * size[0] + parts)
     # Without rows: one group of none.
-    sizes = tf.cond(size[0] > 0, lambda: sizes, lambda: tf.zeros([1], tf.int32))
+    sizes = tf.pad(sizes, [[0, tf.cast(size[0] == 0, tf.int32)]])
     ends = tf.cumsum(sizes)
     specs = {
         name: tf.TensorSpec([None] * value.shape.rank, value.dtype)

@@ -141,20 +141,20 @@ def in_range(
         if not in_graph or keras.backend.backend() != "tensorflow":
             return values
         numbers = ops.cast(values, "int64")
-        wrong = ops.logical_or(numbers < 0, numbers >= ops.cast(limit, "int64"))
         if keras.backend.is_float_dtype(values.dtype):
-            whole = ops.cast(numbers, values.dtype) == values
-            wrong = ops.logical_or(wrong, ops.logical_not(whole))
+            is_whole = ops.cast(numbers, values.dtype) == values
+            numbers = ops.where(is_whole, numbers, -1)
         if counted is not None:
-            wrong = ops.logical_and(wrong, counted)
+            numbers = ops.where(counted, numbers, 0)
+        low, high = ops.min(numbers), ops.max(numbers)
         return _asserted(
             values,
-            ops.any(wrong),
+            ops.logical_or(low < 0, high >= ops.cast(limit, "int64")),
             f"{name} must be from 0 to below {limit_name}; the limit, the "
             "lowest and the highest are",
             limit,
-            ops.min(numbers),
-            ops.max(numbers),
+            low,
+            high,
         )
     known = np.asarray(ops.convert_to_numpy(values))
     wrong = (known < 0) | (known >= int(limit)) | (known != np.floor(known))

@@ -233,7 +233,9 @@ def test_compiled_reads_variables_and_gives_several_results():
 
 @pytest.mark.parametrize("changes", [{}, DROPOUT], ids=["", "dropout"])
 def test_a_model_trains_as_with_plain_functions(changes, monkeypatch):
-    model = randomise(AlbertForPretraining(override(SMALL, changes)))
+    # In float32 the rounding of sums differs between processors.
+    config = override(SMALL, changes)
+    model = randomise(AlbertForPretraining(config, dtype="float64"))
     features = random_features(model.config)
 
     def plain_product(*function):
@@ -246,7 +248,7 @@ def test_a_model_trains_as_with_plain_functions(changes, monkeypatch):
     monkeypatch.setattr(dropout, "fused", functools.partial)
     monkeypatch.setattr(blocks, "product", tf.matmul)
     monkeypatch.setattr(blocks, "recomputed_product", plain_product)
-    assert_equal_results(found, results(model, features))
+    assert_equal_results(found, results(model, features), tolerance=1e-10)
 
 
 def calls_in_graph(model, training):

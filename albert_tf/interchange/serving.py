@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from albert_tf.config import require
 from albert_tf.interchange.exported_weights import PRECISIONS
+from albert_tf.interchange.length_groups import MICRO_BATCH_TOKENS
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.interchange.model_files import flush_files
 from albert_tf.interchange.serving_files import write_serving_files
@@ -31,6 +32,7 @@ def export_saved_model(
     *,
     version: int | None = None,
     precision: str = "float32",
+    micro_batch_tokens: int = MICRO_BATCH_TOKENS,
     origin: Mapping[str, str] | None = None,
 ) -> str:
     """Writes `<export_dir>/<version>/` and returns its path.
@@ -43,6 +45,7 @@ def export_saved_model(
         export_dir: its name is that of the model.
         version: one that is not there; by default one above the highest.
         precision: a row of PRECISIONS, by which the model was loaded.
+        micro_batch_tokens: at most this many are computed together.
         origin: rows for the export's README, such as the command.
 
     Raises:
@@ -58,7 +61,9 @@ def export_saved_model(
         f"version={version}: {target} exists, and versions are not replaced; "
         "name another one, or none for the next that is free.",
     )
-    module = ServingModule(loaded, PRECISIONS[precision].weights)
+    module = ServingModule(
+        loaded, PRECISIONS[precision].weights, micro_batch_tokens
+    )
     name = os.path.basename(os.path.abspath(export_dir))
 
     def save(directory: str) -> None:

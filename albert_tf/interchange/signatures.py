@@ -13,7 +13,10 @@ import tensorflow as tf
 from albert_tf.config import require
 from albert_tf.interchange import span_graph
 from albert_tf.interchange.exported_weights import FloatWeights, Int8Weights
-from albert_tf.interchange.length_groups import by_length
+from albert_tf.interchange.length_groups import (
+    MICRO_BATCH_TOKENS,
+    by_length,
+)
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.modeling.heads import Head
 from albert_tf.modeling.heads.embedding import mean_of_tokens
@@ -76,13 +79,18 @@ class SignatureGraph:
         tokenizer: its tokenizer in the graph.
         config: the settings of features that it was trained with.
         pack: ids of texts, or pairs, as features of the model.
+        by_length: a function of features, applied to rows of similar length
+            together (length_groups.py).
         embed: `mean_output`, `cls_output` and, with a pooler,
             `pooled_output`, of features; one function that signatures share,
             as those of heads are.
     """
 
     def __init__(
-        self, loaded: LoadedModel, weights: FloatWeights | Int8Weights
+        self,
+        loaded: LoadedModel,
+        weights: FloatWeights | Int8Weights,
+        micro_batch_tokens: int,
     ) -> None:
         self.loaded = loaded
         self.weights = weights
@@ -90,6 +98,9 @@ class SignatureGraph:
         self.config = loaded.features
         self.pack = functools.partial(
             self.tokenizer.pack, max_seq_length=self.config.max_seq_length
+        )
+        self.by_length = functools.partial(
+            by_length, micro_batch_tokens=micro_batch_tokens
         )
         self.embed = tf.function(self._embed, autograph=False)
         self._heads = {
@@ -103,7 +114,7 @@ class SignatureGraph:
         self, head: Head, features: Tensors, *, one_width: bool = False
     ) -> Tensors:
         """Returns a head's answers, rows of similar length together."""
-        found = by_length(
+        found = self.by_length(
             self._heads[head.head_name],
             features,
             sequence_outputs=head.reads == "sequence_output" and not one_width,
@@ -465,7 +476,9 @@ def signatures(graph: SignatureGraph) -> Mapping[str, Signature]:
     found["embed"] = Signature(
         "Vectors of texts.",
         (_strings("text"),),
-        lambda text: by_length(graph.embed, graph.pack(graph.tokenizer(text))),
+        lambda text: graph.by_length(
+            graph.embed, graph.pack(graph.tokenizer(text))
+        ),
     )
     of_task = [head for head in own if not head.is_pretrained]
     default = next(iter(found)) if of_task else "embed"
@@ -492,10 +505,11 @@ class ServingModule(tf.Module):
         self,
         loaded: LoadedModel,
         weights: type[FloatWeights] | type[Int8Weights] = FloatWeights,
+        micro_batch_tokens: int = MICRO_BATCH_TOKENS,
     ) -> None:
         super().__init__(name="albert")
         self.weights = weights(loaded.model.weights)
-        self.graph = SignatureGraph(loaded, self.weights)
+        self.graph = SignatureGraph(loaded, self.weights, micro_batch_tokens)
         self.tokenizer = self.graph.tokenizer
         self.described = signatures(self.graph)
         # Two names of a signature are one function.

@@ -55,25 +55,30 @@ def test_rows_keep_their_order(function):
 
 
 def test_a_group_is_as_wide_as_its_longest_row():
-    got = by_length(totals, features_of(LENGTHS))
+    got = by_length(totals, features_of(LENGTHS), micro_batch_tokens=1000)
     assert got["width"].numpy().tolist() == [
         32, 400, 32, 65, 32, 64, 64, 400, 32
     ]  # fmt: skip
 
 
-def test_a_group_has_a_bounded_number_of_tokens():
-    lengths = [20, *[400] * 100, 20]
+def test_a_micro_batch_has_a_bounded_number_of_tokens():
+    lengths = [20, *[400] * 10, 20]
     features = features_of(lengths)
-    got = by_length(totals, features)
-    # 16,384 // 400
+    got = by_length(totals, features, micro_batch_tokens=1700)
+    # 1,700 // 400
     assert got["rows"].numpy().tolist() == [
-        2, *[40] * 80, *[20] * 20, 2
+        2, *[4] * 8, *[2] * 2, 2
     ]  # fmt: skip
     np.testing.assert_array_equal(got["total"], totals(features)["total"])
 
 
 def test_groups_of_one_width():
-    got = by_length(totals, features_of(LENGTHS), one_width=True)
+    got = by_length(
+        totals,
+        features_of(LENGTHS),
+        one_width=True,
+        micro_batch_tokens=400 * len(LENGTHS),
+    )
     assert set(got["width"].numpy().tolist()) == {400}
     assert set(got["rows"].numpy().tolist()) == {len(LENGTHS)}
 

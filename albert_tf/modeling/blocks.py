@@ -16,7 +16,12 @@ from albert_tf.modeling.dropout import (
     dropped,
     fold_in,
 )
-from albert_tf.modeling.kernels import fused, product, recomputed_product
+from albert_tf.modeling.kernels import (
+    fused,
+    product,
+    recomputed_product,
+    states_at,
+)
 from albert_tf.modeling.layers import (
     ACTIVATIONS,
     ConfiguredLayer,
@@ -24,7 +29,6 @@ from albert_tf.modeling.layers import (
     dense,
     layer_norm,
     serializable,
-    states_at,
 )
 
 # Added to the logits of masked positions: exp of it is 0 in every precision,

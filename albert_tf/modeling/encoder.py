@@ -316,7 +316,10 @@ class AlbertEncoder(ConfiguredLayer):
             hidden = ops.reshape(hidden, (-1, self.config.embedding_size))
             hidden = packing.packed(hidden)[:, None]
         if self.projection:
-            hidden = self.projection(hidden)
+            # As a matrix: a product of more axes is a dozen operations.
+            shape = (*ops.shape(hidden)[:2], self.config.hidden_size)
+            flat = ops.reshape(hidden, (-1, self.config.embedding_size))
+            hidden = ops.reshape(self.projection(flat), shape)
         mask = ops.cast(input_mask, self.compute_dtype)
         mask_logits = (1.0 - ops.expand_dims(mask, (1, 2))) * MASKED_LOGIT
         hidden_states, attentions = [hidden], []

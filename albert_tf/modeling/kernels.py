@@ -237,6 +237,18 @@ def permuted(x: Tensor, rows: Tensor, back: Tensor) -> Tensor:
     return _permuted()(x, rows, back)
 
 
+def states_at(hidden: Tensor, positions: Tensor) -> Tensor:
+    """Returns `[batch, n, H]` of `[batch, seq, H]` at `[batch, n]`."""
+    if keras.backend.backend() != "tensorflow" or _is_symbolic(
+        hidden, positions
+    ):
+        positions = keras.ops.expand_dims(positions, -1)
+        return keras.ops.take_along_axis(hidden, positions, axis=1)
+    import tensorflow as tf
+
+    return tf.gather(hidden, positions, batch_dims=1)
+
+
 def _sum(total: Tensor, part: Tensor) -> Tensor:
     """Returns the sum in the type of its first term."""
     return total + keras.ops.cast(part, total.dtype)

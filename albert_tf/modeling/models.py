@@ -14,10 +14,10 @@ from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.modeling.fit import FittableModel
 from albert_tf.modeling.heads import HEADS, Head
 from albert_tf.modeling.inputs import ENCODER_INPUTS
+from albert_tf.modeling.kernels import states_at
 from albert_tf.modeling.layers import (
     as_model_config,
     serializable,
-    states_at,
 )
 from albert_tf.modeling.weights import pretrained
 from albert_tf.modeling.weights.stored_weights import fill_model, heads_in

@@ -104,7 +104,7 @@ def test_choices_of_a_question_stay_together():
     )
 
 
-@pytest.mark.parametrize("lengths", [[], [0], [0, 40]])
+@pytest.mark.parametrize("lengths", [[], [0], [0, 40], [40]])
 def test_rows_without_tokens(lengths):
     features = features_of(lengths, width=64)
     got = by_length(totals, features)

@@ -9,11 +9,11 @@ from keras import ops
 from albert_tf.config import ModelConfig, require
 from albert_tf.modeling.dropout import ExampleDropout
 from albert_tf.modeling.heads.base import DenseHead, Head, Label, Tensors
+from albert_tf.modeling.kernels import states_at
 from albert_tf.modeling.layers import (
     dense,
     layer_norm,
     serializable,
-    states_at,
 )
 from albert_tf.modeling.losses import Pair, weighted_binary_cross_entropy
 

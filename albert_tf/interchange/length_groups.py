@@ -79,9 +79,12 @@ def _in_micro_batches(
     lengths = tf.reduce_max(tf.reshape(ends, [size[0], -1]), axis=1)
     if one_width:
         lengths = tf.fill([size[0]], size[-1])
-    order = tf.argsort(lengths, stable=True)
-    groups = tf.gather(tf.searchsorted(_WIDTHS, lengths), order)
-    tokens = tf.reduce_prod(size[1:-1]) * [*_WIDTHS, tf.maximum(size[-1], 1)]
+    # The longest first: while one core computes them others do the rest.
+    order = tf.argsort(lengths, direction="DESCENDING", stable=True)
+    groups = len(_WIDTHS) - tf.searchsorted(_WIDTHS, lengths)
+    groups = tf.gather(groups, order)
+    widths = [tf.maximum(size[-1], 1), *reversed(_WIDTHS)]
+    tokens = tf.reduce_prod(size[1:-1]) * widths
     most = tf.maximum(micro_batch_tokens // tokens, 1)
     number = tf.range(size[0]) - tf.searchsorted(groups, groups)
     parts = number // tf.gather(most, groups)

@@ -86,8 +86,11 @@ def _in_micro_batches(
     widths = [tf.maximum(size[-1], 1), *reversed(_WIDTHS)]
     tokens = tf.reduce_prod(size[1:-1]) * widths
     most = tf.maximum(micro_batch_tokens // tokens, 1)
-    number = tf.range(size[0]) - tf.searchsorted(groups, groups)
-    parts = number // tf.gather(most, groups)
+    first = tf.searchsorted(groups, groups)
+    rows = tf.searchsorted(groups, groups, side="right") - first
+    # At least two of a group, for two cores.
+    most = tf.minimum(tf.gather(most, groups), (rows + 1) // 2)
+    parts = (tf.range(size[0]) - first) // most
     _, _, sizes = tf.unique_with_counts(groups * size[0] + parts)
     # Without rows: one micro-batch of none.
     sizes = tf.pad(sizes, [[0, tf.cast(size[0] == 0, tf.int32)]])

@@ -20,6 +20,7 @@ from albert_tf.modeling.kernels import (
     product,
     recomputed_product,
     shared_use,
+    states_at,
     with_gradient,
 )
 from albert_tf.modeling.models import AlbertForPretraining
@@ -226,6 +227,19 @@ def test_compiled_reads_variables_and_gives_several_results():
         one, two = call(*arguments)
         np.testing.assert_array_equal(one, [0, 3, 6])
         np.testing.assert_array_equal(two, [1, 2, 3])
+
+
+def test_states_at_positions_that_repeat():
+    (hidden,) = tensors("float32", (2, 5, 3))
+    positions = tf.constant([[4, 0, 0], [2, 2, 1]])
+
+    def plain(hidden, positions):
+        return keras.ops.take_along_axis(hidden, positions[..., None], axis=1)
+
+    given = [hidden, positions]
+    assert_close(
+        with_gradients(states_at, given), with_gradients(plain, given), 1e-7
+    )
 
 
 # --- In models ------------------------------------------------------------

@@ -211,15 +211,14 @@ class Embeddings(ConfiguredLayer):
         """Returns `[batch, seq, E]` for ids `[batch, seq]`."""
         length = ops.shape(input_ids)[1]
         words = ops.take(self.word_embeddings, input_ids, axis=0)
-        table = ops.cast(self.token_type_embeddings, words.dtype)
-        if training:
-            # A product with the one-hot rows: for two segments cheaper than
-            # a gather, whose gradient would be a scatter.
-            types = self.config.type_vocab_size
-            one_hot = ops.one_hot(segment_ids, types, dtype=words.dtype)
-            segments = ops.matmul(one_hot, table)
-        else:
-            segments = ops.take(table, segment_ids, axis=0)
+        # A product with the one-hot rows: for two segments cheaper than a
+        # gather, whose gradient would be a scatter.
+        segments = ops.matmul(
+            ops.one_hot(
+                segment_ids, self.config.type_vocab_size, dtype=words.dtype
+            ),
+            ops.cast(self.token_type_embeddings, words.dtype),
+        )
         positions = ops.cast(self.position_embeddings, words.dtype)[:length]
         hidden = self.layer_norm(
             words + segments + ops.expand_dims(positions, 0)

@@ -11,7 +11,11 @@ from albert_tf.interchange.model_directory import (
     LoadedModel,
     save_model_directory,
 )
-from albert_tf.interchange.model_files import FILES, MODEL_FILES
+from albert_tf.interchange.model_files import (
+    FILES,
+    MODEL_FILES,
+    TOKENIZER_FILES,
+)
 from albert_tf.interchange.task_record import TASK_FILE
 from albert_tf.io.json_files import read_json
 from albert_tf.modeling.heads import Head
@@ -41,9 +45,9 @@ class Format:
     library: str
     write: Callable[..., None]
     files: frozenset[str]
-    not_stored: Callable[..., Iterator[str]]
+    not_stored: Callable[..., Iterator[str]] = lambda *_: iter(())
     supports: Callable[[type[Head]], bool] = lambda head: True
-    always_pooler: bool = True
+    always_pooler: bool = False
     prepare: Callable[[], object] = lambda: None
     stores_task: bool = False
 
@@ -72,9 +76,7 @@ def _runtime(
     return Format(
         library=library,
         write=functools.partial(runtimes.save_directory, name, write),
-        files=runtimes.files_with(name),
-        not_stored=lambda *_: iter(()),
-        always_pooler=False,
+        files=frozenset((name, runtimes.LABELS_FILE, *TOKENIZER_FILES)),
         prepare=prepare,
         stores_task=True,
     )
@@ -85,8 +87,6 @@ FORMATS: dict[str, Format] = {
         library="albert_tf",
         write=save_model_directory,
         files=FILES,
-        not_stored=lambda *_: iter(()),
-        always_pooler=False,
         stores_task=True,
     ),
     "huggingface": Format(
@@ -95,7 +95,6 @@ FORMATS: dict[str, Format] = {
         files=FILES - {TASK_FILE},
         not_stored=_not_stored_by_transformers,
         supports=lambda head: head.transformers_model != "AlbertModel",
-        always_pooler=False,
     ),
     "google_tf1": Format(
         library="google-research/albert",
@@ -103,6 +102,7 @@ FORMATS: dict[str, Format] = {
         files=google_tf1.FILES,
         not_stored=google_tf1.not_stored,
         supports=google_tf1.supports,
+        always_pooler=True,
     ),
     "keras_hub": Format(
         library="KerasHub's AlbertBackbone",
@@ -110,11 +110,14 @@ FORMATS: dict[str, Format] = {
         files=keras_hub.FILES,
         not_stored=keras_hub.not_stored,
         supports=lambda head: False,
+        always_pooler=True,
         prepare=keras_hub.imported,
     ),
     "litert": _runtime("LiteRT", "model.tflite", runtimes.save_litert),
     "litert_int8": _runtime(
-        "LiteRT", "model_int8.tflite", runtimes.save_litert_int8
+        "LiteRT",
+        "model_int8.tflite",
+        functools.partial(runtimes.save_litert, int8=True),
     ),
     "onnx": _runtime(
         "ONNX", "model.onnx", runtimes.save_onnx, runtimes.require_tf2onnx

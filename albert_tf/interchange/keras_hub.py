@@ -100,14 +100,11 @@ def not_stored(
             "has one dropout rate, here hidden_dropout_prob="
             f"{config.hidden_dropout_prob}."
         )
-    if (
-        tokenizer.settings["do_lower_case"]
-        or not tokenizer.settings["keep_accents"]
-    ):
-        steps = [
-            *["lower-case it"] * tokenizer.settings["do_lower_case"],
-            *["strip its accents"] * (not tokenizer.settings["keep_accents"]),
-        ]
+    steps = [
+        *["lower-case it"] * tokenizer.settings["do_lower_case"],
+        *["strip its accents"] * (not tokenizer.settings["keep_accents"]),
+    ]
+    if steps:
         yield (
             f"KerasHub's tokenizer does not clean text: {' and '.join(steps)} "
             "before it, or letters become unknown pieces."

@@ -11,40 +11,24 @@ import tensorflow as tf
 
 from albert_tf.config import require
 from albert_tf.interchange.model_directory import LoadedModel
-from albert_tf.interchange.model_files import (
-    TOKENIZER_FILES,
-    replacing_directory,
-)
+from albert_tf.interchange.model_files import replacing_directory
 from albert_tf.interchange.task_record import TaskRecord
 from albert_tf.io import files
 from albert_tf.io.json_files import write_json
 from albert_tf.modeling.models import AlbertModel
 from albert_tf.text.tokenizer_base import Tokenizer
 
-# Writes the model to a path.
-_Write = Callable[[LoadedModel, str], None]
-
 LABELS_FILE = "labels.json"
 
 
-def save_litert(loaded: LoadedModel, path: str) -> None:
-    """Writes the `tokens` signature."""
-    _write_litert(loaded, path, [])
-
-
-def save_litert_int8(loaded: LoadedModel, path: str) -> None:
-    """Writes the same with matrices of int8."""
-    _write_litert(loaded, path, [tf.lite.Optimize.DEFAULT])
-
-
-def _write_litert(
-    loaded: LoadedModel, path: str, optimizations: list[tf.lite.Optimize]
-) -> None:
+def save_litert(loaded: LoadedModel, path: str, *, int8: bool = False) -> None:
+    """Writes the `tokens` signature, with `int8` its matrices as such."""
     module, function = _tokens(loaded)
     converter = tf.lite.TFLiteConverter.from_concrete_functions(
         [function.get_concrete_function()], module
     )
-    converter.optimizations = optimizations
+    if int8:
+        converter.optimizations = [tf.lite.Optimize.DEFAULT]
     files.write(path, converter.convert())
 
 
@@ -90,14 +74,9 @@ def _tokens(
     return module, tf.function(tokens, signature.inputs, autograph=False)
 
 
-def files_with(name: str) -> frozenset[str]:
-    """Returns the files of a directory with a model of that name."""
-    return frozenset((name, LABELS_FILE, *TOKENIZER_FILES))
-
-
 def save_directory(
     name: str,
-    write: _Write,
+    write: Callable[[LoadedModel, str], None],
     directory: str,
     model: AlbertModel,
     tokenizer: Tokenizer,
@@ -110,7 +89,7 @@ def save_directory(
 
     Args:
         name: of the model's file.
-        write: writes it.
+        write: writes it to a path.
         directory: made, or replaced all at once.
         model: the model.
         tokenizer: the one it was trained with.

@@ -32,14 +32,7 @@ class TaskRecord:
 
     def write(self, directory: str) -> None:
         """Writes the file into a model directory."""
-        write_json(
-            os.path.join(directory, TASK_FILE),
-            {
-                "task": self.task,
-                "features": to_dict(self.features),
-                "pairs": self.pairs,
-            },
-        )
+        write_json(os.path.join(directory, TASK_FILE), to_dict(self))
 
 
 def read_task_record(

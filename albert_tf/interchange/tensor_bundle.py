@@ -12,6 +12,7 @@ with the sizes of the files before it is used.
 """
 
 import dataclasses
+import functools
 import math
 import os
 import stat
@@ -327,14 +328,12 @@ def _variable(
 
 def _check_data_files(variables: list[StoredVariable]) -> None:
     """Raises ValueError where a data file ends before a variable."""
-    sizes: dict[str, int] = {}
+    size_of = functools.cache(_file_size)
     for variable in variables:
-        path = variable.path
-        if path not in sizes:
-            sizes[path] = _file_size(path)
+        size = size_of(variable.path)
         end = variable.offset + variable.size
         require(
-            end <= sizes[path],
-            f"{os.path.basename(path)} has {sizes[path]} bytes and "
+            end <= size,
+            f"{os.path.basename(variable.path)} has {size} bytes and "
             f"{variable.name} ends at byte {end}; the file is truncated",
         )

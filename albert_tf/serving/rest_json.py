@@ -122,21 +122,14 @@ def write_answer(outputs: dict[str, np.ndarray], by_row: bool) -> bytes:
     columns = {
         name: _encoded(value.tolist(), name) for name, value in outputs.items()
     }
-    answer: dict[str, Any]
-    if by_row:
-        rows: Any = zip(*columns.values(), strict=True)
-        if len(columns) == 1:
-            answer = {"predictions": [value for (value,) in rows]}
-        else:
-            answer = {
-                "predictions": [
-                    dict(zip(columns, row, strict=True)) for row in rows
-                ]
-            }
-    elif len(columns) == 1:
-        answer = {"outputs": next(iter(columns.values()))}
-    else:
-        answer = {"outputs": columns}
+    found: Any = columns
+    if len(columns) == 1:
+        # A single output is not named.
+        (found,) = columns.values()
+    elif by_row:
+        rows = zip(*columns.values(), strict=True)
+        found = [dict(zip(columns, row, strict=True)) for row in rows]
+    answer = {"predictions" if by_row else "outputs": found}
     return json.dumps(answer, ensure_ascii=False).encode()
 
 

@@ -47,12 +47,19 @@ MIN_MODULE_WORDS = 20
 # from a row of one-line summaries.
 MIN_DOCUMENT_WORDS = 30
 MIN_DOCUMENT_SENTENCES = 3
+# Minimum and maximum number of words of a passage to classify.
+PASSAGE_WORDS = (30, 60)
 # Keeps long modules from outweighing the others of their class.
 MAX_PASSAGES_PER_MODULE = 12
-# More modules are held out while a class has fewer dev passages than this,
-# up to this share of them.
+# Maximum number of rows of a label.
+MAX_TRAIN_PASSAGES = 1000
+MAX_DEV_PASSAGES = 150
+# The share of each package's modules that is held out. More are while a class
+# has fewer dev passages than this, up to this share.
+HELD_OUT_FRACTION = 0.06
 MIN_DEV_PASSAGES = 75
 MAX_HELD_OUT_FRACTION = 0.5
+SEED = 12345
 
 _TEST_NAMES = frozenset(("_test", "idle_test", "test", "tests"))
 _SKIPPED_FOLDERS = _TEST_NAMES | {"__pycache__", "_bundled"}
@@ -90,13 +97,11 @@ class Module(NamedTuple):
         ]
 
 
-def package_directories(
-    packages: Sequence[str] | Mapping[str, str],
-) -> dict[str, str]:
+def package_directories(packages: Sequence[str]) -> dict[str, str]:
     """Returns each package's directory, by sorted name.
 
-    A mapping has the directories already. `stdlib` is Python's standard
-    library; the others are found as an import would, without importing.
+    `stdlib` is Python's standard library; the others are found as an import
+    would, without importing.
 
     Raises:
         UserError: for a package that is not installed here.
@@ -106,16 +111,7 @@ def package_directories(
         f"packages={','.join(packages)} must be two or more different "
         "packages: they are the classes.",
     )
-    given = packages if isinstance(packages, Mapping) else {}
-    directories = {}
-    for name in sorted(packages):
-        directory = os.fspath(given.get(name) or _find_directory(name))
-        require(
-            os.path.isdir(directory),
-            f"package {name!r}: the directory {directory} does not exist.",
-        )
-        directories[name] = directory
-    return directories
+    return {name: _find_directory(name) for name in sorted(packages)}
 
 
 def _find_directory(name: str) -> str:
@@ -187,9 +183,8 @@ def _read_module(file: SourceFile) -> Module | str:
 
 def read_modules(
     files: Sequence[SourceFile],
-    *,
-    workers: int = 1,
-    progress: Callable[[int, int], None] = lambda done, total: None,
+    workers: int,
+    progress: Callable[[int, int], None],
 ) -> tuple[list[Module], dict[str, Counter]]:
     """Returns the modules with prose and, by package, the skipped by reason.
 
@@ -240,17 +235,17 @@ def drop_repeats(modules: Iterable[Module]) -> tuple[list[Module], Counter]:
     return kept, dropped
 
 
-def _shuffled(texts: Iterable[str], seed: int) -> list[str]:
+def _shuffled(texts: Iterable[str]) -> list[str]:
     """Returns the texts in an order by hash: as good as random, portable."""
     return sorted(
         texts,
-        key=lambda text: hashlib.blake2b(f"{seed}\n{text}".encode()).digest(),
+        key=lambda text: hashlib.blake2b(f"{SEED}\n{text}".encode()).digest(),
     )
 
 
-def passages(module: Module, words: tuple[int, int], seed: int) -> list[str]:
-    """Returns runs of the module's sentences, `words` words each, shuffled."""
-    minimum, maximum = words
+def passages(module: Module) -> list[str]:
+    """Returns runs of the module's sentences, PASSAGE_WORDS long, shuffled."""
+    minimum, maximum = PASSAGE_WORDS
     found, run, size = [], [], 0
     for sentence in itertools.chain(*map(split_sentences, module.paragraphs)):
         run.append(sentence)
@@ -259,46 +254,36 @@ def passages(module: Module, words: tuple[int, int], seed: int) -> list[str]:
             if size <= maximum:
                 found.append(" ".join(run))
             run, size = [], 0
-    return _shuffled(found, seed)[:MAX_PASSAGES_PER_MODULE]
+    return _shuffled(found)[:MAX_PASSAGES_PER_MODULE]
 
 
 def hold_out(
     modules: Sequence[Module],
-    fraction: float,
-    words: tuple[int, int],
-    seed: int,
 ) -> tuple[list[Module], list[Module]]:
     """Returns the train and the held-out modules of a package.
 
-    A hash of the module's name decides. More than `fraction` of the modules
-    are held out where these give too few passages.
+    A hash of the module's name decides.
     """
     by_name = {module.name: module for module in modules}
     limit = int(MAX_HELD_OUT_FRACTION * len(by_name))
     held: set[str] = set()
     found = 0
-    for name in _shuffled(by_name, seed)[:limit]:
-        if len(held) >= fraction * len(by_name) and found >= MIN_DEV_PASSAGES:
+    least = HELD_OUT_FRACTION * len(by_name)
+    for name in _shuffled(by_name)[:limit]:
+        if len(held) >= least and found >= MIN_DEV_PASSAGES:
             break
         held.add(name)
-        found += len(passages(by_name[name], words, seed))
+        found += len(passages(by_name[name]))
     return (
         [module for module in modules if module.name not in held],
         [module for module in modules if module.name in held],
     )
 
 
-def _table(
-    split: Mapping[str, Sequence[Module]],
-    limit: int,
-    words: tuple[int, int],
-    seed: int,
-) -> list[str]:
+def _table(split: Mapping[str, Sequence[Module]], limit: int) -> list[str]:
     """Returns shuffled `text<TAB>label` rows, equally many of each label."""
     texts = {
-        label: [
-            text for module in part for text in passages(module, words, seed)
-        ]
+        label: [text for module in part for text in passages(module)]
         for label, part in split.items()
     }
     smallest = min(texts, key=lambda label: len(texts[label]))
@@ -311,9 +296,9 @@ def _table(
     rows = [
         f"{text}\t{label}"
         for label in texts
-        for text in _shuffled(texts[label], seed)[:size]
+        for text in _shuffled(texts[label])[:size]
     ]
-    return _shuffled(rows, seed)
+    return _shuffled(rows)
 
 
 def _size(modules: Sequence[Module]) -> dict[str, int]:
@@ -352,13 +337,8 @@ def _finished_summary(
 def build_sample_corpus(
     output_dir: str | os.PathLike[str],
     *,
-    packages: Sequence[str] | Mapping[str, str] = PACKAGES,
+    packages: Sequence[str] = PACKAGES,
     sources: Sequence[str] = (),
-    held_out_fraction: float = 0.06,
-    passage_words: tuple[int, int] = (30, 60),
-    max_train_passages: int = 1000,
-    max_dev_passages: int = 150,
-    seed: int = 12345,
     workers: int = 1,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> dict[str, Any]:
@@ -374,42 +354,25 @@ def build_sample_corpus(
 
     Args:
         output_dir: a new directory, or one that the same call finished.
-        packages: names, or a mapping from names to directories.
+        packages: their names.
         sources: names of `text_sources.TEXT_SOURCES`, added to the pretraining
             text.
-        held_out_fraction: the share of each package's modules held out.
-        passage_words: minimum and maximum size of a passage.
-        max_train_passages: maximum number of train rows of a label.
-        max_dev_passages: maximum number of dev rows of a label.
-        seed: of the modules held out and the passages drawn.
         workers: the processes that read source files.
         progress: called with the numbers of files done and of all files.
 
     Raises:
         UserError: for a package or source that is not installed or has too
-            little prose, a setting out of bounds, or an `output_dir` that holds
-            something else.
+            little prose, or an `output_dir` that holds something else.
     """
-    minimum, maximum = passage_words
-    require(
-        0 < minimum <= maximum,
-        f"passage_words={minimum},{maximum} must be the minimum and the "
-        "maximum number of words of a passage.",
-    )
-    require(
-        0 < held_out_fraction <= MAX_HELD_OUT_FRACTION,
-        f"held_out_fraction={held_out_fraction} must be above 0 and at "
-        f"most {MAX_HELD_OUT_FRACTION}.",
-    )
     settings = {
         "format_version": FORMAT_VERSION,
         "packages": sorted(packages),
         "sources": sorted(set(sources)),
-        "held_out_fraction": held_out_fraction,
-        "passage_words": list(passage_words),
-        "max_train_passages": max_train_passages,
-        "max_dev_passages": max_dev_passages,
-        "seed": seed,
+        "held_out_fraction": HELD_OUT_FRACTION,
+        "passage_words": list(PASSAGE_WORDS),
+        "max_train_passages": MAX_TRAIN_PASSAGES,
+        "max_dev_passages": MAX_DEV_PASSAGES,
+        "seed": SEED,
     }
     output_dir = os.path.abspath(output_dir)
     finished = _finished_summary(output_dir, settings)
@@ -427,9 +390,7 @@ def build_sample_corpus(
         for package in directories
         for file in source_files(package, directories[package])
     ]
-    read, skipped = read_modules(
-        module_files, workers=workers, progress=progress
-    )
+    read, skipped = read_modules(module_files, workers, progress)
     read += texts_read
     modules, repeats = drop_repeats(read)
     own: dict[str, list[Module]] = {
@@ -441,14 +402,12 @@ def build_sample_corpus(
     files_by_name = Counter(file.package for file in module_files)
     train, held_out, described = {}, {}, {}
     for name, kept in own.items():
-        train[name], held_out[name] = hold_out(
-            kept, held_out_fraction, passage_words, seed
-        )
+        train[name], held_out[name] = hold_out(kept)
         skipped[name]["too little new prose"] = read_by_name[name] - len(kept)
-        # Directories that were given may be of any version.
-        given = isinstance(packages, Mapping) or name not in directories
         described[name] = {
-            "version": None if given else _installed_version(name),
+            "version": (
+                _installed_version(name) if name in directories else None
+            ),
             "modules": files_by_name[name] or read_by_name[name],
             "skipped_modules": dict(sorted(skipped[name].items())),
             "repeated_sentences": repeats[name],
@@ -463,12 +422,10 @@ def build_sample_corpus(
         split: _table(
             {package: part[package] for package in directories},
             limit,
-            passage_words,
-            seed,
         )
         for split, part, limit in (
-            ("train", train, max_train_passages),
-            ("dev", held_out, max_dev_passages),
+            ("train", train, MAX_TRAIN_PASSAGES),
+            ("dev", held_out, MAX_DEV_PASSAGES),
         )
     }
     summary = {

@@ -10,6 +10,7 @@ sentences by Unicode's rules.
 import abc
 import functools
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Self
 
@@ -44,16 +45,6 @@ class NewlineSplitter(SentenceSplitter):
     def split(self, paragraph: str) -> list[str]:
         """Returns the lines that are not blank."""
         return [s for s in map(str.strip, paragraph.split("\n")) if s]
-
-
-class _Contexts(dict[str, int]):
-    """Orthographic contexts; unlike NLTK's, asking for one adds none.
-
-    Otherwise a splitter would grow with every new word of the corpus.
-    """
-
-    def __missing__(self, word_type: str) -> int:
-        return 0
 
 
 # A longer text is split in pieces: NLTK gives up on one after some seconds.
@@ -136,7 +127,8 @@ class PunktSplitter(SentenceSplitter):
     def __init__(self, parameters: Any) -> None:
         from nltk.tokenize import punkt
 
-        parameters.ortho_context = _Contexts(parameters.ortho_context)
+        # Unlike NLTK's dict it does not grow with every new word it is asked.
+        parameters.ortho_context = Counter(parameters.ortho_context)
         self._parameters = parameters
         self._tokenizer = punkt.PunktSentenceTokenizer(parameters)
         self._ask_nltk = functools.lru_cache(_CACHED_CONTEXTS)(
@@ -164,7 +156,8 @@ class PunktSplitter(SentenceSplitter):
         # penalty for that, Mr. would be no abbreviation.
         trainer.IGNORE_ABBREV_PENALTY = True
         for text in texts:
-            trainer.train(_with_short_lines(text), finalize=False)
+            lines = _cut(text.split("\n"), _MAX_CHARS)
+            trainer.train("\n".join(lines), finalize=False)
         trainer.finalize_training()
         return cls(trainer.get_params())
 
@@ -215,7 +208,7 @@ class PunktSplitter(SentenceSplitter):
         sentences: list[str] = []
         position = 0
         while len(text) - position > _MAX_CHARS:
-            end = _piece_end(text, position)
+            end = _piece_end(text, position, _MAX_CHARS)
             spans = list(self._tokenizer.span_tokenize(text[position:end]))
             # What the last sentence lacks is in the next piece.
             begun = spans.pop()[0] if len(spans) > 1 else end - position
@@ -246,30 +239,22 @@ def has_end(sentence: str) -> bool:
 
 def cut_long_sentences(sentences: Iterable[str]) -> Iterator[str]:
     """Yields sentences, those above MAX_SENTENCE_CHARS in pieces."""
-    for sentence in sentences:
-        while len(sentence) > MAX_SENTENCE_CHARS:
-            end = _piece_end(sentence, 0, MAX_SENTENCE_CHARS)
-            yield sentence[:end]
-            sentence = sentence[end:]
-        yield sentence
+    return _cut(sentences, MAX_SENTENCE_CHARS)
 
 
-def _piece_end(text: str, begin: int, size: int = _MAX_CHARS) -> int:
+def _cut(texts: Iterable[str], size: int) -> Iterator[str]:
+    for text in texts:
+        while len(text) > size:
+            end = _piece_end(text, 0, size)
+            yield text[:end]
+            text = text[end:]
+        yield text
+
+
+def _piece_end(text: str, begin: int, size: int) -> int:
     """Returns where a piece of a long text ends, behind a space if any."""
     end = begin + size
     return text.rfind(" ", end - size // 2, end) + 1 or end
-
-
-def _with_short_lines(text: str) -> str:
-    """Returns a text with long lines broken."""
-    lines = []
-    for line in text.split("\n"):
-        while len(line) > _MAX_CHARS:
-            end = _piece_end(line, 0)
-            lines.append(line[:end])
-            line = line[end:]
-        lines.append(line)
-    return "\n".join(lines)
 
 
 @functools.cache

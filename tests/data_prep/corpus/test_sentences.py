@@ -166,15 +166,7 @@ def nltk_sentences(splitter, text):
     """What NLTK makes of a text with the splitter's parameters, unaided."""
     from nltk.tokenize import punkt
 
-    stored = splitter.to_json()
-    parameters = punkt.PunktParameters()
-    parameters.abbrev_types.update(stored["abbreviations"])
-    parameters.collocations.update(map(tuple, stored["collocations"]))
-    parameters.sent_starters.update(stored["sentence_starters"])
-    for flags, types in stored["orthographic_context"].items():
-        for word_type in types.split(" "):
-            parameters.ortho_context[word_type] = int(flags)
-    tokenizer = punkt.PunktSentenceTokenizer(parameters)
+    tokenizer = punkt.PunktSentenceTokenizer(splitter._parameters)
     return [s for s in map(str.strip, tokenizer.tokenize(text)) if s]
 
 

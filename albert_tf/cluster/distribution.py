@@ -240,18 +240,11 @@ def broadcast(strategy: tf.distribute.Strategy, value: float) -> float:
 
     Every worker must call it, equally often.
     """
-    if is_alone(strategy):
-        return value
-    values = strategy.experimental_distribute_values_from_function(
-        lambda context: tf.constant(
-            0.0 if context.replica_id_in_sync_group else value, tf.float64
-        )
-    )
-    return float(strategy.reduce(tf.distribute.ReduceOp.SUM, values, None))
+    return all_gather(strategy, value)[0]
 
 
 def all_gather(strategy: tf.distribute.Strategy, value: float) -> list[float]:
-    """Returns the values of all workers, in order; a barrier too."""
+    """Returns the values of all workers, the chief's first; a barrier too."""
     if is_alone(strategy):
         return [value]
     replicas = strategy.num_replicas_in_sync
@@ -259,8 +252,8 @@ def all_gather(strategy: tf.distribute.Strategy, value: float) -> list[float]:
 
     def of_replica(context: tf.distribute.ReplicaContext) -> tf.Tensor:
         number = context.replica_id_in_sync_group
-        mine = number == first
-        return tf.one_hot(number, replicas, value * mine, 0.0, None, "double")
+        mine = value if number == first else 0.0
+        return tf.one_hot(number, replicas, mine, 0.0, None, "double")
 
     values = strategy.experimental_distribute_values_from_function(of_replica)
     found = strategy.reduce(tf.distribute.ReduceOp.SUM, values, None)

@@ -93,7 +93,6 @@ class ShardSet:
         directory: str,
         shards: Sequence[ShardInfo],
         metadata: dict[str, Any],
-        cache_dir: str | None = None,
     ) -> None:
         self.directory = directory
         self.metadata = metadata
@@ -104,7 +103,7 @@ class ShardSet:
         self._paths = [os.path.join(directory, shard.name) for shard in shards]
         local = self._paths
         if files.is_remote(directory):
-            cache = os.path.join(cache_dir or _own_cache(), self.fingerprint)
+            cache = os.path.join(_own_cache(), self.fingerprint)
             local = [os.path.join(cache, shard.name) for shard in shards]
         with concurrent.futures.ThreadPoolExecutor() as pool:
             spans = list(pool.map(_spans, self._paths, local, shards))
@@ -157,18 +156,15 @@ def shard_directory(path: str | os.PathLike[str]) -> str:
     return os.path.dirname(path)
 
 
-def open_shards(
-    path: str | os.PathLike[str], split: str, cache_dir: str | None = None
-) -> ShardSet:
+def open_shards(path: str | os.PathLike[str], split: str) -> ShardSet:
     """Returns the records of `split` in a shard directory.
 
     Args:
         path: the directory or a glob of shard files in it, which selects
             some of the split's shards. Shards behind a scheme (`gs://`) are
-            copied to a disk unless they are there.
+            copied, for the next time as well, to the user's own directory
+            for temporary files.
         split: whose records.
-        cache_dir: of the copies, by fingerprint, for the next time as well;
-            by default the user's own directory for temporary files.
 
     Raises:
         UserError: if the directory is unfinished or has no such split, or a
@@ -203,7 +199,7 @@ def open_shards(
             )
         shards = [s for s in shards if fnmatch.fnmatchcase(s.name, pattern)]
         require(bool(shards), f"{path} names no shard of the split {split!r}.")
-    return ShardSet(directory, shards, metadata, cache_dir)
+    return ShardSet(directory, shards, metadata)
 
 
 def read_metadata(directory: str | os.PathLike[str]) -> dict[str, Any]:

@@ -27,6 +27,13 @@ def numbered(count, prefix=b"record"):
     return [prefix * (number % 7) + b"%d" % number for number in range(count)]
 
 
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch):
+    """The directory that shards of buckets are copied to."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "system"))
+    return tmp_path / "system" / f"albert_tf-{os.getuid()}"
+
+
 @pytest.fixture
 def directory(tmp_path):
     """Two splits; train has the records 0 to 24 in three shards."""
@@ -144,12 +151,12 @@ def test_many_threads_read_the_same(directory):
 
 
 @pytest.mark.parametrize("scheme", ["", "file://"])
-def test_a_glob_selects_shards_of_the_split(directory, tmp_path, scheme):
-    path, cache = f"{scheme}{directory}", str(tmp_path / "cache")
+def test_a_glob_selects_shards_of_the_split(directory, scheme):
+    path = f"{scheme}{directory}"
     pattern = f"{path}/train-0000[12]-of-00003.tfrecord"
-    with open_shards(pattern, "train", cache) as shards:
+    with open_shards(pattern, "train") as shards:
         assert shards.read(range(len(shards))) == numbered(25)[10:]
-    with open_shards(f"{path}/*.tfrecord", "train", cache) as shards:
+    with open_shards(f"{path}/*.tfrecord", "train") as shards:
         assert len(shards) == 25
     for pattern, split, text in (
         (f"{path}/train-*", "eval", "names no shard of the split 'eval'"),
@@ -157,11 +164,11 @@ def test_a_glob_selects_shards_of_the_split(directory, tmp_path, scheme):
         (f"{path}/nowhere", "train", "nowhere is not a directory"),
     ):
         with pytest.raises(UserError, match=text):
-            open_shards(pattern, split, cache)
+            open_shards(pattern, split)
     (directory / "train-00009-of-00010.tfrecord").write_bytes(b"")
     with pytest.raises(UserError, match=r"00009-of-00010\.tfrecord is not"):
-        open_shards(f"{path}/train-*", "train", cache)
-    open_shards(path, "train", cache).close()
+        open_shards(f"{path}/train-*", "train")
+    open_shards(path, "train").close()
 
 
 def test_a_glob_in_the_working_directory(directory, monkeypatch):
@@ -193,14 +200,14 @@ def damage_flipped(path):
         (damage_flipped, "has sha256 .* its contents changed"),
     ],
 )
-def test_a_damaged_shard_is_named(directory, tmp_path, scheme, damage, message):
+def test_a_damaged_shard_is_named(directory, scheme, damage, message):
     name = "train-00002-of-00003.tfrecord"
     damage(directory / name)
-    path, cache = f"{scheme}{directory}", str(tmp_path / "cache")
+    path = f"{scheme}{directory}"
     with pytest.raises(UserError, match=f"^{path}/{name} {message}"):
-        open_shards(path, "train", cache)
+        open_shards(path, "train")
     # The other split is whole.
-    open_shards(path, "eval", cache).close()
+    open_shards(path, "eval").close()
 
 
 def test_an_unfinished_directory_says_how_to_finish_it(directory):
@@ -265,14 +272,13 @@ def copies(cache):
     return sorted(path.name for path in cache.rglob("*") if path.is_file())
 
 
-def test_shards_in_a_bucket_are_copied_once(directory, tmp_path, monkeypatch):
-    cache = tmp_path / "cache"
+def test_shards_in_a_bucket_are_copied_once(directory, cache):
     contents = numbered(25)
     numbers = np.random.default_rng(3).integers(0, 25, 60).tolist()
     with open_shards(directory, "train") as shards:
         fingerprint, order = shards.fingerprint, shards.read(numbers)
     bucket = f"file://{directory}"
-    with open_shards(bucket, "train", str(cache)) as shards:
+    with open_shards(bucket, "train") as shards:
         assert shards.fingerprint == fingerprint
         assert shards.read(range(25)) == contents
         assert shards.read(numbers) == order
@@ -284,35 +290,30 @@ def test_shards_in_a_bucket_are_copied_once(directory, tmp_path, monkeypatch):
     # The next time all is there, if only some of it is asked for.
     for path in directory.glob("train-*"):
         path.unlink()
-    with open_shards(bucket, "train", str(cache)) as shards:
+    with open_shards(bucket, "train") as shards:
         assert shards.read(numbers) == order
-    # By default in a directory of the user's own.
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "system"))
-    with open_shards(bucket, "eval") as shards:
-        assert shards.read([1]) == [b"held out"]
-    (own,) = (tmp_path / "system").iterdir()
-    assert own.name == f"albert_tf-{os.getuid()}"
-    assert own.stat().st_mode & 0o777 == 0o700
+    # A directory of the user's own.
+    assert cache.stat().st_mode & 0o777 == 0o700
 
 
 @pytest.mark.parametrize("damage", [damage_cut, damage_flipped])
-def test_a_damaged_copy_is_made_anew(directory, tmp_path, damage):
-    bucket, cache = f"file://{directory}", tmp_path / "cache"
-    open_shards(bucket, "train", str(cache)).close()
+def test_a_damaged_copy_is_made_anew(directory, cache, damage):
+    bucket = f"file://{directory}"
+    open_shards(bucket, "train").close()
     (copy,) = cache.rglob("train-00002*")
     damage(copy)
-    with open_shards(bucket, "train", str(cache)) as shards:
+    with open_shards(bucket, "train") as shards:
         assert shards.read(range(25)) == numbered(25)
 
 
-def test_a_full_disk_is_named_where_copies_go(directory, tmp_path, monkeypatch):
+def test_a_full_disk_is_named_where_copies_go(directory, cache, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr("shutil.copyfileobj", full)
     with pytest.raises(UserError, match="cannot be copied to .*: No space"):
-        open_shards(f"file://{directory}", "train", str(tmp_path / "cache"))
-    assert copies(tmp_path / "cache") == []
+        open_shards(f"file://{directory}", "train")
+    assert copies(cache) == []
 
 
 def test_records_are_read_from_a_bucket(directory):

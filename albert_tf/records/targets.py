@@ -17,14 +17,9 @@ class Target:
         accuracy: name of the accuracy.
         baseline: name of the majority-class accuracy.
         baseline_label: the majority class, in tables.
-        head: row of modeling.heads.HEADS that computes the loss.
-        logits: name of the model output, `[..., classes]`.
-        labels: name of the batch's feature, `[...]`.
-        weights: name of the batch's feature, `[...]`.
-
-    The last four are by default those of the sentence head. They are the same
-    for every sentence objective, so that a model can be trained on with
-    another one.
+        head: row of modeling.heads.HEADS that computes the loss; its output,
+            labels and weights are the same for every sentence objective, so
+            that a model can be trained on with another one.
     """
 
     title: str
@@ -33,9 +28,6 @@ class Target:
     baseline: str
     baseline_label: str
     head: str = "sentence_order"
-    logits: str = "sentence_order_logits"
-    labels: str = "sentence_order_labels"
-    weights: str = "example_weights"
 
 
 MASKED_LM = Target(
@@ -45,7 +37,4 @@ MASKED_LM = Target(
     baseline="most_frequent_token_accuracy",
     baseline_label="most frequent token",
     head="masked_lm",
-    logits="masked_lm_logits",
-    labels="masked_lm_ids",
-    weights="masked_lm_weights",
 )

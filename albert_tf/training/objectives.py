@@ -50,9 +50,10 @@ class Objective:
         pairs = {}
         for target in self.targets:
             if target.accuracy:
+                (label,) = HEADS[target.head].labels
                 weights = _weights(target, features)
                 correct = weighted_correct(
-                    outputs[target.logits], features[target.labels], weights
+                    outputs[label.output], features[label.name], weights
                 )
                 pairs[target.accuracy] = correct, tf.reduce_sum(weights)
         return pairs
@@ -64,16 +65,18 @@ class Objective:
         return {
             target.baseline: tf.math.unsorted_segment_sum(
                 tf.reshape(_weights(target, features), [-1]),
-                tf.reshape(features[target.labels], [-1]),
-                outputs[target.logits].shape[-1],
+                tf.reshape(features[label.name], [-1]),
+                outputs[label.output].shape[-1],
             )
             for target in self.targets
             if target.baseline
+            for label in HEADS[target.head].labels
         }
 
 
 def _weights(target: Target, features: dict) -> tf.Tensor:
-    return tf.cast(features[target.weights], tf.float32)
+    weights = features[HEADS[target.head].label_weights]
+    return tf.cast(weights, tf.float32)
 
 
 def pretraining_objective(sentence: SentenceObjective) -> Objective:
@@ -96,8 +99,5 @@ def head_objective(head: str) -> Objective:
             baseline="",
             baseline_label="",
             head=head,
-            logits="logits",
-            labels="label_ids",
-            weights=row.label_weights,
         )
     )

@@ -5,7 +5,6 @@ import collections
 import numpy as np
 import pytest
 
-from albert_tf.modeling.heads import HEADS
 from albert_tf.records.sentence_objectives import (
     SENTENCE_OBJECTIVES,
     pretraining_targets,
@@ -24,17 +23,6 @@ def test_no_two_measures_have_one_name():
     )
     assert set(names.values()) == {1}
     assert len(names) == 3 * 3
-
-
-def test_what_is_measured_is_what_the_head_predicts():
-    for target in pretraining_targets():
-        head = HEADS[target.head]
-        (label,) = head.labels
-        assert (target.labels, target.weights) == (
-            label.name,
-            head.label_weights,
-        )
-        assert (target.logits,) == (label.output,) == head.outputs
 
 
 def mean_loss(logits, labels, weights):

@@ -94,5 +94,4 @@ def parse_json(content: bytes, name: str) -> dict[str, Any]:
 def write_json(path: str | os.PathLike[str], value: Any) -> None:
     """Writes JSON under a temporary name, flushes it to disk and renames."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
-    with files.replacing(path) as file:
-        file.write(f"{text}\n".encode())
+    files.write(path, f"{text}\n".encode())

@@ -20,7 +20,7 @@ from albert_tf.records.parsed_batch import (
     ParsedBatch,
     RecordRules,
 )
-from albert_tf.records.schemas import RECORD_SPECS
+from albert_tf.records.schemas import RECORD_SPECS, Feature
 
 
 class Wrong(NamedTuple):
@@ -293,27 +293,22 @@ def _unlisted_masks(batch: ParsedBatch) -> Wrong:
 
 def _ranges() -> Iterator[Invariant]:
     """Yields a row for the values of every feature of a static record."""
-    limits: dict[str, Callable[[RecordRules], int]] = {
-        "input_ids": lambda rules: rules.tokenizer.vocab_size - 1,
-        "masked_lm_ids": lambda rules: rules.tokenizer.vocab_size - 1,
-        "masked_lm_positions": lambda rules: rules.max_seq_length - 1,
-    }
     for feature in RECORD_SPECS[STATIC].features:
 
-        def broken(
-            batch: ParsedBatch,
-            name: str = feature.name,
-            stored_name: str = feature.stored_name,
-        ) -> Wrong:
-            values = batch.columns[name]
-            limit = limits.get(name, lambda rules: 1)(batch.rules)
+        def broken(batch: ParsedBatch, feature: Feature = feature) -> Wrong:
+            limits = {
+                "input_ids": batch.tokenizer.vocab_size - 1,
+                "masked_lm_ids": batch.tokenizer.vocab_size - 1,
+                "masked_lm_positions": batch.rules.max_seq_length - 1,
+            }
+            values = batch.columns[feature.name]
+            limit = limits.get(feature.name, 1)
             # Negated, so that NaN is wrong too.
             wrong = ~((values >= 0) & (values <= limit))
-            shown = {
-                stored_name: values,
-                "maximum": np.full_like(values, limit),
-            }
-            return Wrong(wrong, shown)
+            maximum = np.full_like(values, limit)
+            return Wrong(
+                wrong, {feature.stored_name: values, "maximum": maximum}
+            )
 
         name = f"values of {feature.stored_name} are within their range"
         yield Invariant(name, broken, (STATIC,))

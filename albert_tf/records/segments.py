@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from albert_tf.config import PretrainingDataConfig
 from albert_tf.records import counter_rng
 
 # The largest number of instances that random numbers are made for at a time.
@@ -49,14 +50,6 @@ class TokenizedDocument(NamedTuple):
     key: np.uint64
 
 
-class CutSettings(NamedTuple):
-    """Settings that all objectives share."""
-
-    max_seq_length: int
-    short_seq_prob: float
-    num_copies: int
-
-
 class Step(NamedTuple):
     """An instance's spans and label, and the position of the next one.
 
@@ -77,7 +70,7 @@ class DocumentCutter:
         number: which of them is cut.
         word_starts: bool, of the flat array of tokens; long sentences are cut
             where a word starts.
-        settings: lengths and number of copies.
+        config: lengths and number of copies.
         num_segments: of an instance; [CLS] and a [SEP] each take room.
         counts: skipped and repeated tokens are added to it.
     """
@@ -87,30 +80,31 @@ class DocumentCutter:
         documents: Sequence[TokenizedDocument],
         number: int,
         word_starts: np.ndarray,
-        settings: CutSettings,
+        config: PretrainingDataConfig,
         num_segments: int,
         counts: Counter[str],
     ) -> None:
         self.document = documents[number]
         self.borders = self.document.borders
-        self.max_tokens = settings.max_seq_length - num_segments - 1
+        self.max_tokens = config.max_seq_length - num_segments - 1
         self.counts = counts
         self._documents = documents
         self._word_starts = word_starts
-        self._settings = settings
+        self._config = config
+        self._num_segments = num_segments
 
-    def is_cuttable(self, num_segments: int) -> bool:
+    def is_cuttable(self) -> bool:
         """Returns whether there is an instance; counts the tokens if not."""
         borders = self.borders
         num_sentences = len(borders) - 1
-        if num_sentences >= num_segments:
+        if num_sentences >= self._num_segments:
             return True
         size = borders[-1] - borders[0]
         if num_sentences and size >= self.max_tokens:
             return True
         reason = "single_sentence" if num_sentences else "empty"
         self.counts[f"skipped/{reason}_documents"] += 1
-        if num_segments > 1:
+        if self._num_segments > 1:
             self.counts["skipped/tokens"] += size
         return False
 
@@ -133,7 +127,7 @@ class DocumentCutter:
         size = min(likely_count, _MAX_BLOCK)
         copies_at_once = max(1, _MAX_BLOCK // size)
         keys = counter_rng.fold_in(
-            self.document.key, np.arange(self._settings.num_copies)
+            self.document.key, np.arange(self._config.dupe_factor)
         )
         for begin in range(0, len(keys), copies_at_once):
             block = keys[begin : begin + copies_at_once]
@@ -146,7 +140,7 @@ class DocumentCutter:
 
     def target_length(self, draws: Draws) -> int:
         """Returns the length drawn for an instance."""
-        if draws.is_short < self._settings.short_seq_prob:
+        if draws.is_short < self._config.short_seq_prob:
             return 2 + int(draws.length * (self.max_tokens - 1))
         return self.max_tokens
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from albert_tf.config import PretrainingDataConfig
 from albert_tf.records.segments import (
-    CutSettings,
     DocumentCutter,
     Draws,
     Step,
@@ -64,7 +64,7 @@ class SentenceObjective:
         documents: Sequence[TokenizedDocument],
         number: int,
         word_starts: np.ndarray,
-        settings: CutSettings,
+        config: PretrainingDataConfig,
         counts: Counter[str],
     ) -> Iterator[Instance]:
         """Yields the instances of `documents[number]`, copy after copy.
@@ -72,9 +72,9 @@ class SentenceObjective:
         See `DocumentCutter` for the arguments.
         """
         cutter = DocumentCutter(
-            documents, number, word_starts, settings, self.num_segments, counts
+            documents, number, word_starts, config, self.num_segments, counts
         )
-        if not cutter.is_cuttable(self.num_segments):
+        if not cutter.is_cuttable():
             return
         begin, end = cutter.borders[0], cutter.borders[-1]
         for draws_of_copy in cutter.draws():

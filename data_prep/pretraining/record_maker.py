@@ -17,7 +17,7 @@ from albert_tf.config import MaskingConfig, PretrainingDataConfig
 from albert_tf.records import counter_rng
 from albert_tf.records.masking import mask_batch, maskable_tokens
 from albert_tf.records.schemas import RECORD_SPECS, serialize_batch
-from albert_tf.records.segments import CutSettings, TokenizedDocument
+from albert_tf.records.segments import TokenizedDocument
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES, Instance
 from albert_tf.text.tokenizer import Tokenizer
 from data_prep.corpus.reading import UnitDocument
@@ -68,9 +68,6 @@ class RecordMaker:
         self._masking = masking
         self._objective = SENTENCE_OBJECTIVES[config.sentence_objective]
         self._spec = RECORD_SPECS[config.record_kind]
-        self._cut_settings = CutSettings(
-            config.max_seq_length, config.short_seq_prob, config.dupe_factor
-        )
         # [CLS] and [SEP] start words, as in the original's token_boundary.
         self._word_start = np.array(tokenizer.word_start)
         self._word_start[[tokenizer.cls_id, tokenizer.sep_id]] = True
@@ -90,11 +87,7 @@ class RecordMaker:
             word_starts = self._word_start[ids]
             instances = itertools.chain.from_iterable(
                 self._objective.instances(
-                    documents,
-                    number,
-                    word_starts,
-                    self._cut_settings,
-                    of_split,
+                    documents, number, word_starts, self._config, of_split
                 )
                 for number in range(len(documents))
             )

@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from albert_tf.config import PretrainingDataConfig
 from albert_tf.records import counter_rng
-from albert_tf.records.segments import CutSettings, TokenizedDocument
+from albert_tf.records.segments import TokenizedDocument
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 
 FRAMING = 3  # tokens of the flat array that belong to no document
@@ -42,7 +43,11 @@ def cut(
         documents,
         number,
         word_starts,
-        CutSettings(max_seq_length, short_seq_prob, copies),
+        PretrainingDataConfig(
+            max_seq_length=max_seq_length,
+            short_seq_prob=short_seq_prob,
+            dupe_factor=copies,
+        ),
         counts,
     )
     return list(instances), counts

@@ -91,10 +91,10 @@ def train_vocabulary(
         UserError: when there is no text, when the text does not suit
             `vocab_size`, or when `output_dir` holds something else.
     """
+    clean_up = {"do_lower_case": do_lower_case, "keep_accents": keep_accents}
     settings = {
         "vocab_size": vocab_size,
-        "do_lower_case": do_lower_case,
-        "keep_accents": keep_accents,
+        **clean_up,
         "seed": seed,
         "input_sentence_size": input_sentence_size,
         "sample_characters": sample_characters,
@@ -108,10 +108,6 @@ def train_vocabulary(
         return finished
     with files.new_directory(output_dir) as directory:
         counts = {"lines": 0, "empty_lines": 0, "sentences": 0, "bytes": 0}
-        clean_up = {
-            "do_lower_case": do_lower_case,
-            "keep_accents": keep_accents,
-        }
         sample = _sample(
             _sentences(lines, counts, clean_up),
             max_sentences=input_sentence_size,

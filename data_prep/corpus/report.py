@@ -58,7 +58,6 @@ class CorpusReport:
         self.counts.update(other.counts)
         for reason, location in other.first_locations.items():
             self.first_locations.setdefault(reason, location)
-        self._last_locations |= other._last_locations
 
     @property
     def bad_fraction(self) -> float:

@@ -43,11 +43,6 @@ class CorpusSample:
         for document in documents:
             self._push(document)
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, CorpusSample) and (
-            sorted(self._kept) == sorted(other._kept)
-        )
-
     def add(self, name: str, paragraphs: Sequence[str]) -> None:
         """Adds a document if its priority is high enough."""
         size = sum(map(len, paragraphs))
@@ -112,9 +107,9 @@ class CorpusSample:
     @classmethod
     def from_json(cls, rows: Iterable[Iterable[Any]]) -> "CorpusSample":
         """Returns the sample of rows from `to_json`."""
-        documents = (SampledDocument(*row) for row in rows)
         return cls(
-            d._replace(paragraphs=tuple(d.paragraphs)) for d in documents
+            SampledDocument(*row, tuple(paragraphs))
+            for *row, paragraphs in rows
         )
 
 

@@ -53,16 +53,16 @@ def test_samples_merge_to_that_of_the_whole():
     merged = CorpusSample()
     for begin in range(0, 400, 70):
         merged.merge(sampled(documents[begin : begin + 70]))
-    whole = sampled(documents)
-    assert merged == whole
-    assert sampled(documents[::-1]) == whole
-    assert merged != sampled(documents[:-200])
+    whole = sampled(documents).to_json()
+    assert merged.to_json() == whole
+    assert sampled(documents[::-1]).to_json() == whole
+    assert sampled(documents[:-200]).to_json() != whole
 
 
 def test_a_sample_comes_back_from_json():
     sample = sampled([(f"d{n}", n) for n in range(60)])
     again = CorpusSample.from_json(json.loads(json.dumps(sample.to_json())))
-    assert again == sample
+    assert again.to_json() == sample.to_json()
     assert again.weighted_documents(240_000) == sample.weighted_documents(
         240_000
     )

@@ -50,7 +50,11 @@ OUTSIDE_MODULES = {
     "albert_tf.modeling.inputs": ("jax", "tensorflow"),
 }
 # Modules that load without TensorFlow, which takes seconds.
-LIGHT = ("albert_tf.io.files", "albert_tf.text", "albert_tf.tasks", "data_prep")
+LIGHT = (
+    *(f"albert_tf.{room}" for room in ("config", "io", "text", "records")),
+    *("albert_tf.cluster.clusters", "albert_tf.cluster.stops"),
+    *("albert_tf.tasks", "data_prep"),
+)
 HEAVY = (
     "tensorflow",
     "tensorflow_text",

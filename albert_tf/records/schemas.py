@@ -102,10 +102,7 @@ def serialize_batch(
         if isinstance(column, np.ndarray):
             sizes = np.full(len(column), column[:1].size)
             column = column.reshape(-1), sizes
-        values, sizes = column
-        if feature.dtype == "float32":
-            values = values.astype(np.float32, copy=False)
-        stored[feature.stored_name] = values, sizes
+        stored[feature.stored_name] = column
     return encode_examples(stored)
 
 

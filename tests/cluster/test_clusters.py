@@ -229,14 +229,3 @@ def _runs(process):
             return file.read().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
-
-
-def test_starting_workers_imports_no_tensorflow():
-    script = (
-        "import sys, albert_tf.cluster.clusters\n"
-        "print('tensorflow' in sys.modules)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], stdout=subprocess.PIPE, timeout=50
-    )
-    assert done.stdout == b"False\n"

@@ -36,14 +36,6 @@ def test_the_bytes_are_those_of_tensorflow(tmp_path):
     assert list(read_records(tmp_path / "oracle")) == RECORDS
 
 
-def test_no_records_are_an_empty_file(tmp_path):
-    file = io.BytesIO()
-    assert write_records(file, []) == (0, 0, hashlib.sha256(b"").hexdigest())
-    assert file.getvalue() == b""
-    (tmp_path / "empty").write_bytes(b"")
-    assert list(read_records(tmp_path / "empty")) == []
-
-
 def test_records_are_written_as_they_come():
     file = io.BytesIO()
 

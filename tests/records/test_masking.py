@@ -327,21 +327,6 @@ def test_the_budget_is_met_if_any_words_can():
     assert (batch.masked_lm_weights.sum(axis=1) == 7).all()
 
 
-def test_no_word_and_no_ngram_crosses_a_segment():
-    # One word of A, then a piece behind [SEP] that starts no word. The
-    # budget is 2: an n-gram across [SEP] would hide both at once.
-    config = MaskingConfig(masked_lm_prob=0.3, max_ngram=10)
-    filler = [(UNK, True)]
-    rows = [
-        make_row([*filler, (10, True)], [(11, False), *filler], seed)
-        for seed in range(50)
-    ]
-    batch = mask_rows(rows, config, num_slots=1)
-    chosen = batch.masked_lm_positions[:, 0]
-    assert set(chosen.tolist()) == {2, 4}
-    assert (batch.masked_lm_weights.sum(axis=1) == 1).all()
-
-
 def test_a_segment_ends_a_word_even_without_a_special_token():
     # One word of six pieces would be too long for the budget of 3.
     row = Row([10] * 6, [False] * 6, [0, 0, 0, 1, 1, 1], 5)
@@ -371,32 +356,6 @@ def test_lengths_of_ngrams_have_their_distribution(config, probs):
     for share, prob in zip(lengths / n, probs, strict=True):
         deviation = math.sqrt(prob * (1 - prob) / n)
         assert abs(share - prob) < 5 * deviation + count / n / 2
-
-
-def test_ngrams_are_seen_in_the_text_as_they_are_counted():
-    # Few n-grams in long rows: hardly any two are neighbours.
-    config = MaskingConfig(masked_lm_prob=0.02)
-    rows = random_rows(300, 1000, 8, starts=1.0)
-    batch = mask_rows(rows, config)
-    runs = np.zeros(30, int)
-    for positions in batch.masked_lm_positions[:, :20]:
-        cuts = np.flatnonzero(np.diff(positions) != 1) + 1
-        for run in np.split(positions, cuts):
-            runs[len(run)] += 1
-    expected = batch.ngram_counts[1:]
-    assert np.abs(runs[1:4] - expected).max() < 0.06 * expected.sum()
-
-
-def test_every_position_is_hidden_about_equally_often():
-    rows = random_rows(4000, 43, 9, starts=1.0)
-    batch = mask_rows(rows)
-    hidden = np.zeros((4000, 43), bool)
-    row, slot = np.nonzero(batch.masked_lm_weights)
-    hidden[row, batch.masked_lm_positions[row, slot]] = True
-    share = hidden.mean(axis=0)[1:-1]
-    # 6 of 40 tokens: 0.15; n-grams reach the start of a segment less often.
-    assert share.min() > 0.08 and share.max() < 0.2
-    assert abs(hidden.sum() / (4000 * 40) - 0.15) < 1e-3
 
 
 def test_eight_of_ten_masked_one_kept_one_replaced():

@@ -106,24 +106,18 @@ def test_no_checkpoint_yet(tmp_path, variables):
     assert checkpoints.best_step() is None
 
 
-def test_retention_of_the_newest(tmp_path, variables):
-    checkpoints = saved(tmp_path, variables, steps=(1, 2, 10, 11), keep=2)
-    assert checkpoints.steps() == [10, 11]
-    assert sorted(os.listdir(tmp_path)) == ["step-10", "step-11"]
-
-
 def test_retention_of_the_newest_best(tmp_path, variables):
     checkpoints = saved(
-        tmp_path, variables, steps=(1, 2, 3, 4, 5), keep=2, best=(1, 2)
+        tmp_path, variables, steps=(1, 2, 3, 10, 11), keep=2, best=(1, 2)
     )
-    assert checkpoints.steps() == [2, 4, 5]
+    assert checkpoints.steps() == [2, 10, 11]
     # A restart knows of it, too.
     again = Checkpoints(str(tmp_path), variables, 2)
     assert again.best_step() == 2
-    again.save(6, {}, best=True)
-    again.save(7, {})
-    assert again.steps() == [6, 7]
-    assert again.restore(6).step == 6
+    again.save(12, {}, best=True)
+    again.save(13, {})
+    assert again.steps() == [12, 13]
+    assert again.restore(12).step == 12
 
 
 def test_a_step_can_be_restored(tmp_path, variables):
@@ -205,9 +199,13 @@ def test_a_damaged_checkpoint_is_renamed_and_the_one_before_restored(
     restored, (problem,) = checkpoints.restore_latest()
     assert restored.step == 2
     assert values(variables)["model/dense/kernel"] == [20.0, 20.0]
-    assert problem.startswith(f"{tmp_path}/step-3: ")
-    assert problem.endswith(f"; set aside as {tmp_path}/step-3.damaged.")
-    assert "\n" not in problem
+    aside = tmp_path / "step-3.damaged"
+    size = aside.stat().st_size
+    fault = f"of its {size} bytes some are missing or have changed since it w"
+    if damage is swap_with_the_one_before:
+        fault = "it is the checkpoint of step 2"
+    assert problem.startswith(f"{tmp_path}/step-3: {fault}")
+    assert problem.endswith(f"; set aside as {aside}.")
     assert sorted(os.listdir(tmp_path)) == [
         "step-1",
         "step-2",
@@ -228,17 +226,6 @@ def test_every_flipped_bit_is_detected(tmp_path, variables):
             checkpoints.restore(1)
         path.write_bytes(content)
     assert checkpoints.restore(1).step == 1
-
-
-def test_damage_is_described(tmp_path, variables):
-    checkpoints = saved(tmp_path, variables)
-    os.rename(tmp_path / "step-3", tmp_path / "step-12")
-    flip(tmp_path / "step-2")
-    size = (tmp_path / "step-2").stat().st_size
-    restored, problems = checkpoints.restore_latest()
-    assert restored.step == 1
-    assert "step-12: it is the checkpoint of step 3; set aside" in problems[0]
-    assert f"step-2: of its {size} bytes some are missing or" in problems[1]
 
 
 def test_a_bad_sector_is_damage_and_a_lost_connection_is_not(

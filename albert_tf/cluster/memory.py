@@ -32,23 +32,19 @@ def free_memory() -> int:
     with contextlib.suppress(OSError), open("/proc/meminfo") as file:
         lines = dict(line.split(":") for line in file)
         found.append(1024 * int(lines["MemAvailable"].split()[0]))
-    for limit, used, statistics in (
-        ("memory.max", "memory.current", "memory.stat"),
-        (
-            "memory/memory.limit_in_bytes",
-            "memory/memory.usage_in_bytes",
-            "memory/memory.stat",
-        ),
+    for place, limit, used in (
+        ("memory", "max", "current"),
+        ("memory/memory", "limit_in_bytes", "usage_in_bytes"),
     ):
         # "max" where there is no limit.
         with contextlib.suppress(OSError, ValueError):
-            free = int(_cgroup(limit)) - int(_cgroup(used))
+            free = int(_cgroup(place, limit)) - int(_cgroup(place, used))
             # The page cache is reclaimed on demand.
-            lines = dict(map(str.split, _cgroup(statistics).splitlines()))
+            lines = dict(map(str.split, _cgroup(place, "stat").splitlines()))
             found.append(free + int(lines.get("inactive_file", 0)))
     return min(found)
 
 
-def _cgroup(name: str) -> str:
-    with open(os.path.join("/sys/fs/cgroup", name)) as file:
+def _cgroup(place: str, name: str) -> str:
+    with open(f"/sys/fs/cgroup/{place}.{name}") as file:
         return file.read()

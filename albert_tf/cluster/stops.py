@@ -12,20 +12,9 @@ DIVERGED = 17
 # Ends after which a supervisor starts the run again: lost workers and stalled
 # readers, preemption (SIGTERM), and kills by the system (out of memory,
 # segmentation fault, abort, bus error) as 128 + signal.
+_SIGNALS = ("SIGTERM", "SIGKILL", "SIGSEGV", "SIGABRT", "SIGBUS")
 RESTARTABLE = frozenset(
-    (
-        TEMPORARY_FAILURE,
-        *(
-            128 + number
-            for number in (
-                signal.SIGTERM,
-                signal.SIGKILL,
-                signal.SIGSEGV,
-                signal.SIGABRT,
-                signal.SIGBUS,
-            )
-        ),
-    )
+    (TEMPORARY_FAILURE, *(128 + signal.Signals[name] for name in _SIGNALS))
 )
 
 

@@ -25,8 +25,8 @@ class Target:
     title: str
     loss: str
     accuracy: str
-    baseline: str
-    baseline_label: str
+    baseline: str = ""
+    baseline_label: str = ""
     head: str = "sentence_order"
 
 

@@ -181,9 +181,8 @@ def _refuse_foreign(run_dir: str) -> None:
         return
     names = files.listdir(run_dir) if files.isdir(run_dir) else [""]
     # A job that was killed before it wrote config.json left only these.
-    ours = {_LOCK, CONFIG}
-    if CONFIG not in names and not all(
-        name in ours or name.startswith(f"{CONFIG}.tmp-") for name in names
+    if CONFIG not in names and any(
+        name != _LOCK and files.unfinished(name) != CONFIG for name in names
     ):
         raise UserError(
             f"{run_dir} exists and is not a run directory (it has no "

@@ -149,18 +149,17 @@ def _refuse_others(
     entries: Mapping[str, _Entry],
     variables: Mapping[str, tf.Variable],
 ) -> None:
-    faults = [f"{name} is missing" for name in variables if name not in entries]
+    needed = {
+        name: f"{_TYPES[variable.dtype.name]} {variable.shape.as_list()}"
+        for name, variable in variables.items()
+    }
+    faults = [f"{name} is missing" for name in needed if name not in entries]
     for name, entry in entries.items():
-        there = (entry.dtype, entry.shape)
-        if name not in variables:
+        found = f"{entry.dtype} {entry.shape}"
+        if name not in needed:
             faults.append(f"{name} is not of this model")
-            continue
-        variable = variables[name]
-        here = (_TYPES[variable.dtype.name], variable.shape.as_list())
-        if there != here:
-            faults.append(
-                f"{name} is {there[0]} {there[1]} and not {here[0]} {here[1]}"
-            )
+        elif found != needed[name]:
+            faults.append(f"{name} is {found} and not {needed[name]}")
     if faults:
         more = f"; and {len(faults) - 5} more" if len(faults) > 5 else ""
         raise UserError(

@@ -96,8 +96,6 @@ def head_objective(head: str) -> Objective:
             title=head,
             loss="loss",
             accuracy="accuracy" if "logits" in row.outputs else "",
-            baseline="",
-            baseline_label="",
             head=head,
         )
     )

@@ -6,9 +6,6 @@
 
 import errno
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -256,19 +253,3 @@ def test_an_unknown_scheme_is_an_error_of_the_system():
     with pytest.raises(OSError, match="'nosuch' not implemented") as error:
         files.exists("nosuch://a/b")
     assert error.value.errno == errno.EOPNOTSUPP
-
-
-def test_plain_paths_do_without_tensorflow(tmp_path):
-    code = (
-        "import sys; from albert_tf.io import files\n"
-        f"with files.replacing({str(tmp_path / 'a')!r}) as f: f.write(b'1')\n"
-        f"print(files.listdir({str(tmp_path)!r}), 'tensorflow' in sys.modules)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=Path(__file__).resolve().parents[2],
-    )
-    assert done.stdout == "['a'] False\n"

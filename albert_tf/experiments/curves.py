@@ -1,26 +1,23 @@
 """Figures of runs side by side."""
 
-import io
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from albert_tf.experiments.recipe import Point
+from albert_tf.jobs.figures import make_canvas, to_png
 
 if TYPE_CHECKING:
     from albert_tf.experiments.initialization import Measurement
 
-_DOTS_PER_INCH = 110
 _LINE_STYLES = ("dotted", "dashed", "solid")
 
 
 def draw_curves(curves: Mapping[str, Sequence[Point]], metric: str) -> bytes:
     """Returns a PNG: a metric at equal arithmetic, and at equal time.
 
-    Args:
-        curves: the evaluations of each run, by the name in the legend.
-        metric: its name.
+    `curves` are the evaluations of each run, by the name in the legend.
     """
-    canvas = _canvas(11, 5)
+    canvas = make_canvas(11, 5)
     left, right = canvas.figure.subplots(1, 2, sharey=True)
     for name, points in curves.items():
         values = [point.metrics[metric] for point in points]
@@ -30,16 +27,15 @@ def draw_curves(curves: Mapping[str, Sequence[Point]], metric: str) -> bytes:
     right.set_xlabel("training time on one core (minutes)")
     left.set_ylabel(f"held-out {metric}")
     right.legend(fontsize="x-small", ncols=2)
-    return _png(canvas)
+    return to_png(canvas)
 
 
 def draw_initializations(measurements: "Sequence[Measurement]") -> bytes:
     """Returns a PNG: outputs and gradients of untrained models by application.
 
-    Args:
-        measurements: of some initializations at the same depths.
+    All initializations are measured at the same depths.
     """
-    canvas = _canvas(11, 8)
+    canvas = make_canvas(11, 8)
     axes = canvas.figure.subplots(2, 2)
     names = list(dict.fromkeys(m.initialization for m in measurements))
     depths = sorted({m.depth for m in measurements})
@@ -62,11 +58,6 @@ def draw_initializations(measurements: "Sequence[Measurement]") -> bytes:
         axis.set_yscale("log" if attribute != "token_similarity" else "linear")
     for name, style in zip(names, _LINE_STYLES, strict=True):
         axes[0, 0].plot([], [], color="black", linestyle=style, label=name)
-    for depth in depths:
-        color = f"C{depths.index(depth)}"
-        axes[0, 0].plot([], [], color=color, label=f"{depth} applications")
-    axes[0, 0].legend(fontsize="small")
-    for name, style in zip(names, _LINE_STYLES, strict=True):
         same = [m for m in measurements if m.initialization == name]
         axes[1, 1].loglog(
             depths,
@@ -75,21 +66,11 @@ def draw_initializations(measurements: "Sequence[Measurement]") -> bytes:
             linestyle=style,
             marker=".",
         )
+    for depth in depths:
+        color = f"C{depths.index(depth)}"
+        axes[0, 0].plot([], [], color=color, label=f"{depth} applications")
+    axes[0, 0].legend(fontsize="small")
     axes[1, 1].set_xticks(depths, map(str, depths), minor=False)
     axes[1, 1].set_xlabel("applications")
     axes[1, 1].set_ylabel("sensitivity of the output to the shared weights")
-    return _png(canvas)
-
-
-def _canvas(width: float, height: float) -> Any:
-    # Matplotlib takes a second to import.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    return FigureCanvasAgg(Figure((width, height), layout="constrained"))
-
-
-def _png(canvas: Any) -> bytes:
-    content = io.BytesIO()
-    canvas.figure.savefig(content, format="png", dpi=_DOTS_PER_INCH)
-    return content.getvalue()
+    return to_png(canvas)

@@ -67,21 +67,16 @@ BASE: dict[str, Any] = {
 }
 
 
-def _deeper(layers: int, learning_rate: float, **row: Any) -> Candidate:
+def _deeper(layers: int, **row: Any) -> Candidate:
     """Returns a candidate of more applications, with small output kernels."""
     scale = round(1 / math.sqrt(2 * layers), 3)
     return Candidate(
-        {
-            "num_hidden_layers": layers,
-            "learning_rate": learning_rate,
-            "output_init_scale": scale,
-            **row,
-        }
+        {"num_hidden_layers": layers, "output_init_scale": scale, **row}
     )
 
 
 _ADAMW = {"optimizer": "adamw", "beta_2": 0.98, "bias_correction": True}
-_MUON = {"optimizer": "muon", "beta_2": 0.98}
+_MUON = {"optimizer": "muon", "beta_2": 0.98, "learning_rate": 0.002}
 # One row each: what differs from BASE.
 CANDIDATES: dict[str, Candidate] = {
     "lamb-0.01": Candidate(),
@@ -89,23 +84,19 @@ CANDIDATES: dict[str, Candidate] = {
     "lamb-normal-positions": Candidate({"position_init": "normal"}),
     "lamb-small-outputs": Candidate({"output_init_scale": 0.25}),
     "lamb-deep-4": Candidate({"num_hidden_layers": 4}),
-    "lamb-deep-4-small-outputs": _deeper(4, 0.01),
+    "lamb-deep-4-small-outputs": _deeper(4),
     "adamw-0.001": Candidate({**_ADAMW, "learning_rate": 0.001}),
     "adamw-0.002": Candidate({**_ADAMW, "learning_rate": 0.002}),
     "adamw-0.004": Candidate({**_ADAMW, "learning_rate": 0.004}),
-    "muon-0.002": Candidate({**_MUON, "learning_rate": 0.002}),
+    "muon-0.002": Candidate(_MUON),
     "muon-0.004": Candidate({**_MUON, "learning_rate": 0.004}),
     "muon-0.01": Candidate({**_MUON, "learning_rate": 0.01}),
-    "muon-deep-4": _deeper(4, 0.002, **_MUON),
+    "muon-deep-4": _deeper(4, **_MUON),
     "muon-deepening": dataclasses.replace(
-        _deeper(4, 0.002, **_MUON), depths=((0.0, 2), (0.5, 4))
+        _deeper(4, **_MUON), depths=((0.0, 2), (0.5, 4))
     ),
-    "muon-batch-32": Candidate(
-        {**_MUON, "learning_rate": 0.002, "train_batch_size": 32}
-    ),
-    "muon-batch-128": Candidate(
-        {**_MUON, "learning_rate": 0.002, "train_batch_size": 128}
-    ),
+    "muon-batch-32": Candidate({**_MUON, "train_batch_size": 32}),
+    "muon-batch-128": Candidate({**_MUON, "train_batch_size": 128}),
     "muon-wide-256": Candidate(
         {
             **_MUON,
@@ -117,18 +108,10 @@ CANDIDATES: dict[str, Candidate] = {
             "embedding_size": 128,
         }
     ),
-    "muon-masking-0.25": Candidate(
-        {**_MUON, "learning_rate": 0.002}, masking=((0.0, 0.25),)
-    ),
-    "muon-masking-0.4": Candidate(
-        {**_MUON, "learning_rate": 0.002}, masking=((0.0, 0.4),)
-    ),
-    "muon-masking-falling": Candidate(
-        {**_MUON, "learning_rate": 0.002}, masking=((0.0, 0.4), (0.5, 0.2))
-    ),
-    "muon-one-cycle": Candidate(
-        {**_MUON, "learning_rate": 0.002, "learning_rate_decay": "cosine"}
-    ),
+    "muon-masking-0.25": Candidate(_MUON, masking=((0.0, 0.25),)),
+    "muon-masking-0.4": Candidate(_MUON, masking=((0.0, 0.4),)),
+    "muon-masking-falling": Candidate(_MUON, masking=((0.0, 0.4), (0.5, 0.2))),
+    "muon-one-cycle": Candidate({**_MUON, "learning_rate_decay": "cosine"}),
 }
 
 # The usual recipe of transformers: its initial weights, and AdamW as in its
@@ -154,14 +137,9 @@ def configuration(
     seq_length: int,
     seed: int,
 ) -> PretrainConfig:
-    """Returns the settings of a run.
+    """Returns the settings of a run of so many operations in all.
 
-    Args:
-        candidate: the recipe.
-        flops: the arithmetic of the whole run.
-        vocab_size: of the shards.
-        seq_length: of the shards.
-        seed: of weights, order and masks.
+    `vocab_size` and `seq_length` are those of the shards.
     """
     config = override(
         PretrainConfig(),
@@ -176,16 +154,10 @@ def configuration(
     depths = dict(candidate.depths or [(0.0, config.model.num_hidden_layers)])
     masking = dict(candidate.masking or [(0.0, config.masking.masked_lm_prob)])
     shares = sorted({*depths, *masking})
-    rows: dict[str, Mapping[float, float]] = {
-        "depth_schedule": depths,
-        "masking_schedule": masking,
-    }
-    schedules: dict[str, list[str]] = {name: [] for name in rows}
+    starts: dict[float, int] = {}
     step = 0
     for share, end in itertools.pairwise([*shares, 1.0]):
-        for name, row in rows.items():
-            if share in row:
-                schedules[name].append(f"{step}:{row[share]}")
+        starts[share] = step
         cost = flops_per_step(
             config,
             seq_length,
@@ -193,18 +165,20 @@ def configuration(
             masking[max(s for s in masking if s <= share)],
         )
         step += round((end - share) * flops / cost)
+
+    def schedule(row: Sequence[tuple[float, float]]) -> str:
+        return ",".join(f"{starts[share]}:{value}" for share, value in row)
+
     interval = max(1, round(step / NUM_EVALUATIONS))
-    changes: dict[str, Any] = {
+    changes = {
         "num_train_steps": interval * NUM_EVALUATIONS,
         "num_warmup_steps": round(WARMUP_SHARE * interval * NUM_EVALUATIONS),
         "eval_steps": interval,
         "log_steps": interval,
         "save_checkpoints_steps": interval,
+        "depth_schedule": schedule(candidate.depths),
+        "masking_schedule": schedule(candidate.masking),
     }
-    if candidate.depths:
-        changes["depth_schedule"] = ",".join(schedules["depth_schedule"])
-    if candidate.masking:
-        changes["masking_schedule"] = ",".join(schedules["masking_schedule"])
     return override(config, changes)
 
 
@@ -303,13 +277,8 @@ def lead(
 ) -> Lead:
     """Returns the lead of a curve over another, interpolated linearly.
 
-    Only where both have been evaluated is there a difference.
-
-    Args:
-        ours: the curve that leads, or not.
-        theirs: the other.
-        metric: which is better when lower.
-        axis: "flops" or "seconds".
+    Only where both have been evaluated is there a difference. The metric is
+    better when lower; `axis` is "flops" or "seconds".
     """
     (our_work, our_values), (their_work, their_values) = (
         (
@@ -341,8 +310,7 @@ def lead(
 def survivors(losses: Mapping[str, float]) -> list[str]:
     """Returns the names of the better half, best first.
 
-    Args:
-        losses: of the candidates at a rung, infinite where one has diverged.
+    `losses` are infinite where a candidate has diverged.
     """
     ranked = sorted(losses, key=lambda name: (losses[name], name))
     finite = [name for name in ranked if math.isfinite(losses[name])]

@@ -22,20 +22,29 @@ def draw(figure: Figure, title: str) -> bytes:
     A confusion matrix has a row for each label, shaded by the share of its
     examples that got each answer; distributions are drawn over one another.
     """
-    # Matplotlib takes a second to import, and not every run needs it. The
-    # canvas is in memory, whatever screen there is.
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure as MatplotlibFigure
-
-    canvas = FigureCanvasAgg(
-        MatplotlibFigure(figsize=(5.2, 4.4), layout="constrained")
-    )
+    canvas = make_canvas(5.2, 4.4)
     axes = canvas.figure.add_subplot()
     axes.set_title(title, **_PLAIN)
     if isinstance(figure, ConfusionMatrix):
         _draw_matrix(axes, figure)
     else:
         _draw_distributions(axes, figure)
+    return to_png(canvas)
+
+
+def make_canvas(width: float, height: float) -> Any:
+    """Returns a canvas in memory, whatever screen there is; in inches."""
+    # Matplotlib takes a second to import, and not every run needs it.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure as MatplotlibFigure
+
+    return FigureCanvasAgg(
+        MatplotlibFigure((width, height), layout="constrained")
+    )
+
+
+def to_png(canvas: Any) -> bytes:
+    """Returns the figure of a canvas."""
     content = io.BytesIO()
     with warnings.catch_warnings():
         # A character that the font lacks is a box.

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+from tiny_models import save_tensors as save
 
 from albert_tf.config import ModelConfig, UserError, override
 from albert_tf.interchange.google_config import config_beside
@@ -35,18 +36,6 @@ def weights(reference):
         for name, value in reference.items()
         if name.startswith("weight:")
     }
-
-
-def save(prefix, tensors):
-    """Writes tensors by name, without the writer that is tested."""
-    names = sorted(tensors)
-    tf.raw_ops.SaveV2(
-        prefix=str(prefix),
-        tensor_names=names,
-        shape_and_slices=[""] * len(names),
-        tensors=[tf.constant(tensors[name]) for name in names],
-    )
-    return str(prefix)
 
 
 def read_all(prefix):

@@ -9,22 +9,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from tensorflow.core.protobuf import tensor_bundle_pb2
+from tiny_models import save_tensors as save
 
 from albert_tf.config import UserError
 from albert_tf.interchange.tensor_bundle import read_index, read_variable
 
 DATA = ".data-00000-of-00001"
-
-
-def save(prefix, tensors, slices=None):
-    names = list(tensors)
-    tf.raw_ops.SaveV2(
-        prefix=str(prefix),
-        tensor_names=names,
-        shape_and_slices=slices or [""] * len(names),
-        tensors=[tf.constant(tensors[name]) for name in names],
-    )
-    return str(prefix)
 
 
 def read(prefix, name):
@@ -195,6 +185,12 @@ def test_a_damaged_variable_and_the_others(tmp_path):
         UserError, match=f"^{prefix} is not a readable .*checksum of b is wrong"
     ):
         read(prefix, "b")
+    index = tmp_path / "c.index"
+    data = bytearray(index.read_bytes())
+    data[7] ^= 1
+    index.write_bytes(data)
+    with pytest.raises(UserError, match="a checksum in its index is wrong"):
+        read_index(prefix)
 
 
 @pytest.mark.parametrize(

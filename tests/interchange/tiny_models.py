@@ -3,6 +3,7 @@
 import functools
 
 import numpy as np
+import tensorflow as tf
 
 from albert_tf.config import ModelConfig, override
 from albert_tf.interchange.convert import models_by_head
@@ -39,6 +40,17 @@ def save(directory, model, tokenizer, max_seq_length=16):
         str(directory), model, tokenizer, max_seq_length=max_seq_length
     )
     return str(directory)
+
+
+def save_tensors(prefix, tensors, slices=None):
+    """Writes a checkpoint of tensors by name and returns its prefix."""
+    tf.raw_ops.SaveV2(
+        prefix=str(prefix),
+        tensor_names=list(tensors),
+        shape_and_slices=slices or [""] * len(tensors),
+        tensors=[tf.constant(value) for value in tensors.values()],
+    )
+    return str(prefix)
 
 
 def assert_same_weights(one, other):

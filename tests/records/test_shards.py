@@ -1,9 +1,9 @@
+import concurrent.futures
 import dataclasses
 import errno
 import hashlib
 import json
 import os
-import threading
 
 import numpy as np
 import pytest
@@ -119,22 +119,18 @@ def test_shards_may_be_empty(tmp_path):
 
 def test_many_threads_read_the_same(directory):
     contents = numbered(25)
-    wrong = []
-    with open_shards(directory, "train") as shards:
 
-        def read(seed):
-            rng = np.random.default_rng(seed)
-            for _ in range(200):
-                numbers = rng.integers(0, 25, 8)
-                if shards.read(numbers) != [contents[n] for n in numbers]:
-                    wrong.append(seed)
+    def reads_right(seed):
+        return all(
+            shards.read(numbers) == [contents[n] for n in numbers]
+            for numbers in np.random.default_rng(seed).integers(0, 25, (200, 8))
+        )
 
-        threads = [threading.Thread(target=read, args=(s,)) for s in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert not wrong
+    with (
+        open_shards(directory, "train") as shards,
+        concurrent.futures.ThreadPoolExecutor(4) as pool,
+    ):
+        assert all(pool.map(reads_right, range(4)))
 
 
 @pytest.mark.parametrize("scheme", ["", "file://"])

@@ -1,9 +1,9 @@
 """Checkpoints are complete, or an earlier one is restored."""
 
+import builtins
 import errno
 import os
 import resource
-import sys
 
 import numpy as np
 import pytest
@@ -313,30 +313,24 @@ def raises(error):
 
 
 @pytest.mark.parametrize(
-    ("name", "number", "reason"),
+    ("name", "reason"),
     [
-        ("open", 1, errno.ENOSPC),
-        ("fsync", 1, errno.EDQUOT),
-        ("fsync", 1, errno.EIO),
-        ("replace", 1, errno.EROFS),
-        ("makedirs", 1, errno.EACCES),
+        ("open", errno.ENOSPC),
+        ("fsync", errno.EDQUOT),
+        ("fsync", errno.EIO),
+        ("replace", errno.EROFS),
+        ("makedirs", errno.EACCES),
     ],
 )
 def test_a_failed_save_keeps_existing_checkpoints(
-    tmp_path, variables, monkeypatch, name, number, reason
+    tmp_path, variables, monkeypatch, name, reason
 ):
     checkpoints = saved(tmp_path, variables, keep=3)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     error = OSError(reason, os.strerror(reason))
-    owner = "albert_tf.io.files.builtins" if name == "open" else "os"
+    owner = builtins if name == "open" else os
     with monkeypatch.context() as patch:
-        at_call(
-            patch,
-            sys.modules[owner.split(".")[-1]],
-            name,
-            number,
-            raises(error),
-        )
+        at_call(patch, owner, name, 1, raises(error))
         with pytest.raises(OSError, match=os.strerror(reason)):
             checkpoints.save(4, {})
     after = {path.name: path.read_bytes() for path in tmp_path.iterdir()}

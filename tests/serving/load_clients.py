@@ -25,7 +25,6 @@ class Tally:
         statuses: of the answers, by manner.
         lost: errors of connections that the client did not cut.
         wrong: answers to another request.
-        seconds: of each answer to a patient client.
     """
 
     statuses: collections.Counter = dataclasses.field(
@@ -33,7 +32,6 @@ class Tally:
     )
     lost: list = dataclasses.field(default_factory=list)
     wrong: list = dataclasses.field(default_factory=list)
-    seconds: list = dataclasses.field(default_factory=list)
 
 
 async def load(port, path, *, bodies, is_answer, clients, seconds):
@@ -55,7 +53,6 @@ async def load(port, path, *, bodies, is_answer, clients, seconds):
             manner = rng.choices([*MANNERS], [*MANNERS.values()])[0]
             index = rng.randrange(len(bodies))
             body = bodies[index] if manner != "malformed" else b'{"inputs": '
-            begin = time.monotonic()
             try:
                 answer = await _ask(port, path, body, manner)
             except (OSError, EOFError, ValueError) as error:
@@ -67,8 +64,6 @@ async def load(port, path, *, bodies, is_answer, clients, seconds):
                 continue
             status, content = answer
             tally.statuses[manner, status] += 1
-            if manner == "patient":
-                tally.seconds.append(time.monotonic() - begin)
             right = (
                 is_answer(index, content)
                 if status == 200

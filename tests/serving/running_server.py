@@ -31,23 +31,16 @@ class StubModel(ExportedModel):
             "length": tf.TensorSpec([None], tf.int32, "length"),
             "words": tf.TensorSpec([None, None], tf.string, "words"),
         }
+        choices = tf.TensorSpec([None, None], tf.string, "choices")
         self.signatures = {
-            "serving_default": ExportedSignature(
-                {"text": text}, {"length": outputs["length"]}, None
-            ),
-            "words": ExportedSignature(
-                {"text": text}, {"words": outputs["words"]}, None
-            ),
-            "choices": ExportedSignature(
-                {
-                    "choices": tf.TensorSpec(
-                        [None, None], tf.string, "choices"
-                    ),
-                    "text": text,
-                },
-                {"length": outputs["length"]},
-                None,
-            ),
+            name: ExportedSignature(
+                inputs | {"text": text}, {output: outputs[output]}, None
+            )
+            for name, inputs, output in (
+                ("serving_default", {}, "length"),
+                ("words", {}, "words"),
+                ("choices", {"choices": choices}, "length"),
+            )
         }
         self.batches = []
         self.started, self.go = threading.Event(), threading.Event()

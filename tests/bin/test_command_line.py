@@ -156,6 +156,15 @@ def test_gpus_that_are_not_used_are_named(tmp_path, monkeypatch):
     assert "visible to TensorFlow: 0. Install the CUDA libraries" in warning
 
 
+def test_tensorflow_is_loaded_without_what_only_keras_asks_for():
+    done = program(
+        "command_line.load_tensorflow(); import keras; "
+        "print({'sklearn', 'matplotlib'} & {*sys.modules}); "
+        "import sklearn, matplotlib; print(keras.backend.backend())"
+    )
+    assert (done.stdout, done.returncode) == ("set()\ntensorflow\n", 0)
+
+
 def test_a_killed_worker_is_one_line():
     text = (
         "from concurrent.futures import ProcessPoolExecutor\n"

@@ -280,7 +280,8 @@ def _train(children: Children, runs: Sequence[_Run], rung: int) -> None:
                 continue
             del running[core]
             status = exit_status(process.returncode)
-            if status not in (0, _TERMINATED, DIVERGED):
+            stopped = status == _TERMINATED and run.loss(rung) < math.inf
+            if status not in (0, DIVERGED) and not stopped:
                 sys.exit(status)
 
 

@@ -2,6 +2,8 @@
 
 import json
 import math
+import subprocess
+import types
 
 import pytest
 from program_runner import run_program
@@ -10,6 +12,7 @@ from albert_tf.config import PRESETS, PretrainConfig, override
 from albert_tf.experiments import initialization, recipe
 from albert_tf.experiments.recipe import Candidate
 from albert_tf.inputs.phases import DepthSchedule, parse_schedule
+from bin import reproduce
 
 
 def configured(row, flops, seed):
@@ -189,3 +192,14 @@ def test_a_search_stops_and_resumes_runs(tmp_path, sentences, monkeypatch):
     assert [json.loads(line)["depth"] for line in lines] == 3 * [1, 2]
     png = (tmp_path / "search/initialization.png").read_bytes()
     assert png[:4] == b"\x89PNG"
+
+
+def test_a_run_ended_from_outside_ends_the_search(monkeypatch):
+    monkeypatch.setattr(reproduce, "FLAGS", types.SimpleNamespace(processes=1))
+    run = types.SimpleNamespace(loss=lambda rung: math.inf, command=lambda: "")
+    children = types.SimpleNamespace(
+        start=lambda command: subprocess.Popen(["sh", "-c", "exit 143"])
+    )
+    with pytest.raises(SystemExit) as end:
+        reproduce._train(children, [run], 1)
+    assert end.value.code == 143

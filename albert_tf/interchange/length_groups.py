@@ -19,6 +19,10 @@ _WIDTHS = (32, 64, 128, 256)
 MICRO_BATCH_TOKENS = 256
 # At the same time: memory is bounded however many windows a context has.
 _MICRO_BATCHES = 16
+# A session, which TensorFlow Serving runs an export in, optimizes the graph
+# before it runs. Its optimizer would make an iteration of the loop wait for
+# all values of the one before, and so for its micro-batch.
+_LOWERED_WHEN_RUN = {"_noinline": True, "_tf_data_function": True}
 
 
 def longest_of_groups(max_seq_length: int) -> list[int]:
@@ -51,17 +55,21 @@ def by_length(
             all micro-batches must have the same.
         micro_batch_tokens: at most this many in a micro-batch of several rows.
     """
-    many = functools.partial(
-        _in_micro_batches,
-        function,
-        features,
-        sequence_outputs,
-        one_width,
-        micro_batch_tokens,
+    many = tf.function(
+        functools.partial(
+            _in_micro_batches,
+            function,
+            sequence_outputs=sequence_outputs,
+            one_width=one_width,
+            micro_batch_tokens=micro_batch_tokens,
+        ),
+        experimental_attributes=_LOWERED_WHEN_RUN,
     )
     # A text alone needs no loop, which costs a small model a tenth.
     is_one = tf.shape(features["input_mask"])[0] == 1
-    return tf.cond(is_one, lambda: dict(function(features)), many)
+    return tf.cond(
+        is_one, lambda: dict(function(features)), lambda: many(features)
+    )
 
 
 def _in_micro_batches(

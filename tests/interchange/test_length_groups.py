@@ -1,5 +1,7 @@
 """Rows computed in groups of similar length."""
 
+import threading
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -111,3 +113,40 @@ def test_rows_without_tokens(lengths):
     got = by_length(totals, features)
     want = totals(features)
     np.testing.assert_array_equal(got["total"], want["total"])
+
+
+def test_a_session_computes_micro_batches_at_the_same_time(tmp_path):
+    module = tf.Module()
+    module.variable = tf.Variable(1, dtype=tf.int64)
+    both = threading.Barrier(2)
+
+    @tf.function(autograph=False)
+    def meet(features):
+        ids = features["input_ids"]
+        # Broken when no other micro-batch comes.
+        place = tf.numpy_function(
+            lambda _: both.wait(30), [ids], tf.int64, stateful=False
+        )
+        return {"place": tf.fill([tf.shape(ids)[0]], place * module.variable)}
+
+    features = features_of([5, 5])
+    module.grouped = tf.function(
+        lambda **features: by_length(meet, features), autograph=False
+    )
+    signature = module.grouped.get_concrete_function(**features)
+    tf.saved_model.save(module, tmp_path, signature)
+    options = tf.compat.v1.ConfigProto(inter_op_parallelism_threads=2)
+    with (
+        tf.Graph().as_default(),
+        tf.compat.v1.Session(config=options) as session,
+    ):
+        graph = tf.compat.v1.saved_model.load(session, ["serve"], str(tmp_path))
+        names = graph.signature_def["serving_default"]
+        got = session.run(
+            names.outputs["place"].name,
+            {
+                names.inputs[name].name: value.numpy()
+                for name, value in features.items()
+            },
+        )
+    assert sorted(got) == [0, 1]

@@ -114,17 +114,16 @@ class SignatureGraph:
         self, head: Head, features: Tensors, *, one_width: bool = False
     ) -> Tensors:
         """Returns a head's answers, rows of similar length together."""
-        found = self.by_length(
+        answers = self.by_length(
             self._heads[head.head_name],
             features,
             sequence_outputs=head.reads == "sequence_output" and not one_width,
             one_width=one_width,
         )
-        return self._labelled(head, found)
-
-    def answer_as_given(self, head: Head, features: Tensors) -> Tensors:
-        """Returns a head's answers, rows as long as the features are."""
-        return self._labelled(head, self._heads[head.head_name](features))
+        if head.takes_labels() and "probabilities" in answers:
+            best = tf.argmax(answers["probabilities"], axis=-1)
+            answers["label"] = tf.gather(tf.constant(self.loaded.labels), best)
+        return answers
 
     def _outputs(self, head: Head, features: Tensors) -> Tensors:
         model = self.loaded.model
@@ -138,12 +137,6 @@ class SignatureGraph:
         with self.weights.scope():
             outputs = model({**others, **features}, heads_only=True)
         return head.answers(outputs)
-
-    def _labelled(self, head: Head, answers: Tensors) -> Tensors:
-        if head.takes_labels() and "probabilities" in answers:
-            best = tf.argmax(answers["probabilities"], axis=-1)
-            answers["label"] = tf.gather(tf.constant(self.loaded.labels), best)
-        return answers
 
     def _embed(self, features: Tensors) -> Tensors:
         with self.weights.scope():
@@ -407,8 +400,10 @@ def _token_signatures(
         for name in {"input_mask", "p_mask"}.intersection(names):
             features[name] = in_range(name, features[name], 2, "2")
         if head is None:
-            return graph.embed(features)
-        return graph.answer_as_given(head, features)
+            return graph.by_length(graph.embed, features)
+        # Those of padding too, for heads that answer for every id.
+        each = head.reads == "sequence_output"
+        return graph.answer(head, features, one_width=each)
 
     def examples(examples: tf.Tensor) -> Tensors:
         parsed = tf.io.parse_example(

@@ -20,6 +20,7 @@ from google.protobuf import (
 from saved_models import foreign_operations, operations
 
 from albert_tf.config import FeatureConfig, ModelConfig, UserError
+from albert_tf.interchange import length_groups
 from albert_tf.interchange.convert import models_by_head
 from albert_tf.interchange.exported_weights import PRECISIONS
 from albert_tf.interchange.model_directory import (
@@ -349,6 +350,46 @@ def test_tokens_and_examples_are_answered_alike(load, serve):
     np.testing.assert_allclose(
         got["probabilities"][0], text["probabilities"][0], **CLOSE
     )
+
+
+@pytest.mark.parametrize("head", ["classification", "token_classification"])
+def test_tokens_of_a_batch_are_answered_as_the_model_answers(load, serve, head):
+    loaded = load(head)
+    lengths = np.array([[20], [2], [9], [1], [12]])
+    columns = np.arange(20)
+    features = {
+        "input_ids": 5 + (columns * lengths) % 7,
+        "input_mask": columns < lengths,
+        "segment_ids": np.zeros_like(columns + lengths),
+    }
+    features = {n: v.astype(np.int32) for n, v in features.items()}
+    got = serve(head, "tokens", **features)["probabilities"]
+    # Those of padding too.
+    want = loaded.model.heads[head].answers(loaded.model(features))
+    np.testing.assert_allclose(got, want["probabilities"], **CLOSE)
+
+
+def test_a_long_row_of_tokens_is_computed_alone(load, serve, monkeypatch):
+    loaded = load("classification")
+    shapes = []
+    encode = type(loaded.model)._encode
+
+    def record(self, features, *args, **options):
+        tf.py_function(
+            lambda ids: shapes.append(ids.shape.as_list()),
+            [features["input_ids"]],
+            [],
+        )
+        return encode(self, features, *args, **options)
+
+    monkeypatch.setattr(type(loaded.model), "_encode", record)
+    monkeypatch.setattr(length_groups, "_WIDTHS", (4, 8))
+    lengths = np.array([[2], [2], [20], [2], [2]])
+    mask = (np.arange(20) < lengths).astype(np.int32)
+    ServingModule(loaded).functions["tokens"](
+        *map(tf.constant, (mask, mask, mask * 0))
+    )
+    assert sorted(shapes) == [[1, 20], [2, 2], [2, 2]]
 
 
 @pytest.mark.parametrize("name", ["input_mask", "segment_ids"])

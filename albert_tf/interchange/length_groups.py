@@ -39,7 +39,7 @@ def by_length(
     *,
     sequence_outputs: bool = False,
     one_width: bool = False,
-    micro_batch_tokens: int = MICRO_BATCH_TOKENS,
+    micro_batch_tokens: int | None = MICRO_BATCH_TOKENS,
 ) -> dict[str, tf.Tensor]:
     """Returns a function's outputs of features, computed in micro-batches.
 
@@ -53,8 +53,11 @@ def by_length(
             padded with 0.
         one_width: whether the shapes of outputs depend on the length, so that
             all micro-batches must have the same.
-        micro_batch_tokens: at most this many in a micro-batch of several rows.
+        micro_batch_tokens: at most this many in a micro-batch of several rows;
+            None to compute all rows at once.
     """
+    if micro_batch_tokens is None:
+        return dict(function(features))
     many = tf.function(
         functools.partial(
             _in_micro_batches,

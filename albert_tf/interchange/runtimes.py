@@ -61,7 +61,8 @@ def _tokens(
     # TensorFlow Text, which the module needs, is not needed elsewhere here.
     from albert_tf.interchange.signatures import ServingModule
 
-    module = ServingModule(loaded)
+    # Micro-batches are a loop, which not every runtime has.
+    module = ServingModule(loaded, micro_batch_tokens=None)
     signature = module.described["tokens"]
 
     def tokens(*inputs: tf.Tensor) -> dict[str, tf.Tensor]:

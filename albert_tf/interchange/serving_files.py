@@ -84,8 +84,7 @@ def write_serving_files(
 def warm_up_requests(module: ServingModule, name: str) -> list[bytes]:
     """Returns a serialized PredictionLog for each signature.
 
-    One for each group of lengths where rows are grouped: where texts are the
-    input.
+    One for each group of lengths where texts are the input.
 
     The messages (tensorflow_serving/apis/*.proto):
 

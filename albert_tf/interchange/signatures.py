@@ -90,7 +90,7 @@ class SignatureGraph:
         self,
         loaded: LoadedModel,
         weights: FloatWeights | Int8Weights,
-        micro_batch_tokens: int,
+        micro_batch_tokens: int | None,
     ) -> None:
         self.loaded = loaded
         self.weights = weights
@@ -500,7 +500,7 @@ class ServingModule(tf.Module):
         self,
         loaded: LoadedModel,
         weights: type[FloatWeights] | type[Int8Weights] = FloatWeights,
-        micro_batch_tokens: int = MICRO_BATCH_TOKENS,
+        micro_batch_tokens: int | None = MICRO_BATCH_TOKENS,
     ) -> None:
         super().__init__(name="albert")
         self.weights = weights(loaded.model.weights)

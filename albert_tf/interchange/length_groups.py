@@ -19,10 +19,10 @@ _WIDTHS = (32, 64, 128, 256)
 MICRO_BATCH_TOKENS = 256
 # At the same time: memory is bounded however many windows a context has.
 _MICRO_BATCHES = 16
-# A session, which TensorFlow Serving runs an export in, optimizes the graph
-# before it runs. Its optimizer would make an iteration of the loop wait for
-# all values of the one before, and so for its micro-batch.
-_LOWERED_WHEN_RUN = {"_noinline": True, "_tf_data_function": True}
+# Keep the loop from the optimizer of a session, which TensorFlow Serving runs
+# an export in: an iteration would wait for all values of the one before. (It
+# passes over functions of tf.data that are not inlined.)
+_UNOPTIMIZED = {"_noinline": True, "_tf_data_function": True}
 
 
 def longest_of_groups(max_seq_length: int) -> list[int]:
@@ -66,7 +66,7 @@ def by_length(
             one_width=one_width,
             micro_batch_tokens=micro_batch_tokens,
         ),
-        experimental_attributes=_LOWERED_WHEN_RUN,
+        experimental_attributes=_UNOPTIMIZED,
     )
     # A text alone needs no loop, which costs a small model a tenth.
     is_one = tf.shape(features["input_mask"])[0] == 1

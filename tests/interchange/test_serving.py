@@ -369,7 +369,7 @@ def test_tokens_of_a_batch_are_answered_as_the_model_answers(load, serve, head):
     np.testing.assert_allclose(got, want["probabilities"], **CLOSE)
 
 
-def test_a_long_row_of_tokens_is_computed_alone(load, serve, monkeypatch):
+def test_a_long_row_of_tokens_is_computed_alone(load, monkeypatch):
     loaded = load("classification")
     shapes = []
     encode = type(loaded.model)._encode

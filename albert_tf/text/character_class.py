@@ -16,25 +16,31 @@ class CharacterClass:
 
     Attributes:
         codes: frozenset of the code points.
-        pattern: a regular expression for one of them, for Python's `re`, RE2
-            and Oniguruma.
     """
 
     def __init__(self, codes: Iterable[int]) -> None:
         self.codes = frozenset(codes)
-        basic = {c for c in self.codes if c <= _LAST_OF_BASIC_PLANE}
-        self.pattern = _pattern(self.codes)
-        # Python looks up characters to U+FFFF in a table, but compares those
-        # beyond with range after range, for every character of a text.
-        self._basic = re.compile(_pattern(basic)) if basic else None
-        self._beyond = None
-        if len(basic) < len(self.codes):
-            self._beyond = re.compile(_pattern(self.codes - basic))
+
+    # Made on first use: every program imports classes that few programs need.
+    @functools.cached_property
+    def pattern(self) -> str:
+        """A regular expression for one of them, for `re`, RE2, Oniguruma."""
+        return _pattern(self.codes)
 
     @functools.cached_property
     def regex(self) -> re.Pattern[str]:
         """The pattern, compiled."""
         return re.compile(self.pattern)
+
+    # Python looks up characters to U+FFFF in a table, but compares those
+    # beyond with range after range, for every character of a text.
+    @functools.cached_property
+    def _planes(self) -> list[re.Pattern[str] | None]:
+        basic = {c for c in self.codes if c <= _LAST_OF_BASIC_PLANE}
+        return [
+            re.compile(_pattern(codes)) if codes else None
+            for codes in (basic, self.codes - basic)
+        ]
 
     @classmethod
     def parse(cls, ranges: str) -> "CharacterClass":
@@ -50,10 +56,11 @@ class CharacterClass:
 
     def sub(self, replacement: str, text: str) -> str:
         """Returns `re.sub(self.pattern, replacement, text)`, but faster."""
-        if self._basic:
-            text = self._basic.sub(replacement, text)
-        if self._beyond and _BEYOND_BASIC_PLANE.search(text):
-            text = self._beyond.sub(replacement, text)
+        basic, beyond = self._planes
+        if basic:
+            text = basic.sub(replacement, text)
+        if beyond and _BEYOND_BASIC_PLANE.search(text):
+            text = beyond.sub(replacement, text)
         return text
 
 

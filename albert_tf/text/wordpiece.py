@@ -5,9 +5,10 @@ definition; in_graph.py does the same with TensorFlow's string operations, from
 the character classes below. Both give the same pieces for every input.
 """
 
+import collections
 import re
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from albert_tf.text.character_class import CharacterClass
 from albert_tf.text.normalization import (
@@ -36,36 +37,30 @@ _AFTER_UNICODE_14 = CharacterClass.parse(
 )
 
 
-def _class_where(holds: Callable[[str], bool]) -> CharacterClass:
-    """Returns the class of the characters that `holds` is true of."""
+def _codes_by_category() -> Mapping[str, set[int]]:
+    found: dict[str, set[int]] = collections.defaultdict(set)
     # There are only ideographs between U+20000 and U+E0000, and only private
     # characters above U+E01FF.
-    codes = (*range(0x20000), *range(0xE0000, 0xE0200))
-    return CharacterClass(
-        c for c in codes if holds(chr(c)) and chr(c) not in _AFTER_UNICODE_14
-    )
+    for code in (*range(0x20000), *range(0xE0000, 0xE0200)):
+        if code not in _AFTER_UNICODE_14.codes:
+            found[unicodedata.category(chr(code))].add(code)
+    return found
 
 
-def _is_control(character: str) -> bool:
-    return character == "\ufffd" or (
-        character not in "\t\n\r"
-        and unicodedata.category(character) in ("Cc", "Cf")
-    )
-
-
-def _is_punctuation(character: str) -> bool:
-    # Of ASCII also $+<=>^`|~, which Unicode counts among the symbols.
-    return unicodedata.category(character).startswith("P") or (
-        "!" <= character <= "~" and not character.isalnum()
-    )
-
-
+_BY_CATEGORY = _codes_by_category()
 # Dropped. Among them are the zero-width joiner, the soft hyphen and NUL.
-CONTROL = _class_where(_is_control)
+CONTROL = CharacterClass(
+    (_BY_CATEGORY["Cc"] | _BY_CATEGORY["Cf"] | {0xFFFD}) - {*b"\t\n\r"}
+)
 # What NFD splits off as accents.
-MARKS = _class_where(lambda c: unicodedata.category(c) == "Mn")
+MARKS = CharacterClass(_BY_CATEGORY["Mn"])
 
-_PUNCTUATION = _class_where(_is_punctuation)
+# Of ASCII also $+<=>^`|~, which Unicode counts among the symbols.
+_PUNCTUATION = CharacterClass(
+    {c for c in range(0x21, 0x7F) if not chr(c).isalnum()}.union(
+        *(codes for name, codes in _BY_CATEGORY.items() if name[0] == "P")
+    )
+)
 IDEOGRAPHS = CharacterClass.parse(
     """
     3400-4DBF 4E00-9FFF F900-FAFF 20000-2A6DF 2A700-2B73F 2B740-2B81F

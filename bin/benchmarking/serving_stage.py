@@ -183,9 +183,8 @@ def _answers(stage: Stage) -> dict[str, Answer]:
 
 
 def _saved_model(directory: str, precision: str) -> Answer:
-    import tensorflow as tf
-
     from albert_tf.interchange.exported_weights import PRECISIONS
+    from albert_tf.interchange.saved_model import ExportedModel
     from albert_tf.interchange.serving import export_saved_model
 
     path = export_saved_model(
@@ -193,8 +192,8 @@ def _saved_model(directory: str, precision: str) -> Answer:
         os.path.join(directory, "export"),
         precision=precision,
     )
-    text = tf.saved_model.load(path).signatures["text"]
-    return lambda texts: text(text=tf.constant(texts))["probabilities"].numpy()
+    model = ExportedModel(path)
+    return lambda texts: model.call("text", {"text": texts})["probabilities"]
 
 
 def _their_model(directory: str, longest: int, precision: str) -> Any:

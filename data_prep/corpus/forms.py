@@ -41,12 +41,14 @@ class CorpusFile:
             a document per line, the `text` of an object. Plain text that
             begins with a <doc> of WikiExtractor is read by these tags.
         skip_header_lines: lines at its head that are not its text.
+        origin: the input list that it comes from.
     """
 
     path: str
     name: str
     form: str
     skip_header_lines: int = 0
+    origin: str = ""
 
 
 def corpus_files(

@@ -95,6 +95,10 @@ class BeamFiles:
         }
 
     @staticmethod
+    def makedirs(path: str) -> None:
+        """Does nothing: a file makes its directory."""
+
+    @staticmethod
     def remove(path: str) -> None:
         """Removes a file."""
         FileSystems.delete([path])

@@ -8,6 +8,7 @@ from albert_tf.config import PretrainingDataConfig, UserError
 from albert_tf.records.shards import FORMAT_VERSION, describe_tokenizer
 from albert_tf.text.tokenizer import Tokenizer
 from data_prep.pretraining.build_directory import BuildResult
+from data_prep.pretraining.build_estimate import text_shares
 from data_prep.pretraining.build_plan import BuildPlan
 from data_prep.pretraining.record_maker import num_slots
 
@@ -16,7 +17,7 @@ def check_splits(plan: BuildPlan, result: BuildResult) -> None:
     """Raises UserError if a split that was asked for has no record."""
     config, counts = plan.config, result.counts
     for split in sorted(plan.record_bytes, reverse=True):
-        if any(shard.num_records for shard in result.shards[split]):
+        if any(shard.num_records for shard in result.of_split(split)):
             continue
         documents = counts[f"{split}/documents"]
         single = counts[f"{split}/skipped/single_sentence_documents"]
@@ -34,6 +35,7 @@ def make_metadata(
 ) -> dict[str, Any]:
     """Returns the metadata.json of a finished build."""
     config = plan.config
+    splits = {s: result.of_split(s) for s in sorted(plan.record_bytes)}
     return {
         "format_version": FORMAT_VERSION,
         "record_kind": config.record_kind,
@@ -47,7 +49,7 @@ def make_metadata(
                 "num_records": sum(shard.num_records for shard in shards),
                 "shards": [dataclasses.asdict(shard) for shard in shards],
             }
-            for split, shards in sorted(result.shards.items())
+            for split, shards in splits.items()
         },
         "statistics": _statistics(plan, result.counts),
         "settings": plan.settings,
@@ -76,22 +78,12 @@ def _statistics(plan: BuildPlan, counts: Counter[str]) -> dict[str, Any]:
 def _shares(
     count: Counter[str], config: PretrainingDataConfig
 ) -> dict[str, float]:
-    tokens, instances = count["tokens"], count["instances"]
-    room = instances * config.max_seq_length
-    shares = {
-        "unknown_share": (count["unknown_tokens"], tokens),
-        # Of the text, in all copies, what no instance holds.
-        "lost_share": (count["skipped/tokens"], tokens),
-        "padding_share": (room - count["instance_tokens"], room),
-        "label_1_share": (count["label_1"], instances),
-    }
+    shares = text_shares(count, config.max_seq_length)
+    shares["label_1_share"] = count["label_1"] / max(1, count["instances"])
     if config.record_kind == "static":
         masked = count["masked_tokens"]
-        shares["masked_share"] = (masked, count["instance_tokens"])
+        shares["masked_share"] = masked / max(1, count["instance_tokens"])
         for name in ("as_mask", "as_is", "as_random"):
             part = f"masked_tokens/{name}"
-            shares[f"{part}_share"] = (count[part], masked)
-    return {
-        name: round(part / max(1, whole), 6)
-        for name, (part, whole) in shares.items()
-    }
+            shares[f"{part}_share"] = count[part] / max(1, masked)
+    return {name: round(share, 6) for name, share in shares.items()}

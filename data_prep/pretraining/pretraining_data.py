@@ -23,15 +23,12 @@ from albert_tf.config import (
 )
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.text.tokenizer import load_tokenizer
+from data_prep.corpus.forms import CorpusFile
 from data_prep.pretraining.build_directory import BuildDirectory, write_json
-from data_prep.pretraining.build_plan import (
-    make_plan,
-    plan_settings,
-    survey_sources,
-)
+from data_prep.pretraining.build_plan import make_plan, plan_settings
 from data_prep.pretraining.build_report import check_splits, make_metadata
 from data_prep.pretraining.local_runner import LocalRunner, Progress
-from data_prep.pretraining.sources import Source, list_sources
+from data_prep.pretraining.sources import list_inputs
 
 
 @contextlib.contextmanager
@@ -100,8 +97,7 @@ def build_pretraining_data(
         config: how a corpus becomes records.
         masking: how `static` records are masked.
         eval_inputs: the corpus of the split `eval`.
-        max_bad_fraction: the largest share of bad lines, see
-            `report.CorpusReport`.
+        max_bad_fraction: the largest share of bad lines.
         workers: processes on this machine.
         runner: a row of `RUNNERS`.
         runner_options: options of the runner, see `beam_runner`.
@@ -119,25 +115,25 @@ def build_pretraining_data(
     make_runner = lookup(RUNNERS, runner, "runner")
     tokenizer = load_tokenizer(tokenizer_dir)
     with make_runner(output_dir, workers, runner_options, progress) as engine:
-        sources = list_sources(
+        found = list_inputs(
             inputs,
             eval_inputs,
             config,
             find_files=engine.list_files,
             open_file=engine.open_file,
         )
-        _refuse_own_files(sources, output_dir)
+        _refuse_own_files(found, output_dir)
         directory = BuildDirectory(output_dir, config, engine.files)
         finished = directory.is_finished()
         if not finished:
             directory.check_free()
-            _log_wrapped(sources, log)
-        sources, sample = survey_sources(sources, engine.survey)
-        settings = plan_settings(sources, tokenizer, config, masking)
+            _log_wrapped(found, log)
+        surveys, sample = engine.survey(found)
+        settings = plan_settings(surveys, tokenizer, config, masking)
         if finished:
             return directory.finished_metadata(settings)
         plan = make_plan(
-            sources,
+            surveys,
             sample,
             tokenizer,
             config,
@@ -165,9 +161,9 @@ def build_pretraining_data(
     return metadata
 
 
-def _refuse_own_files(sources: Sequence[Source], output_dir: str) -> None:
+def _refuse_own_files(files: Sequence[CorpusFile], output_dir: str) -> None:
     own = os.path.join(os.path.realpath(output_dir), "")
-    for file in (file for source in sources for file in source.files):
+    for file in files:
         if os.path.realpath(file.path).startswith(own):
             raise UserError(
                 f"The input holds {file.path}, which is in the output "
@@ -175,8 +171,10 @@ def _refuse_own_files(sources: Sequence[Source], output_dir: str) -> None:
             )
 
 
-def _log_wrapped(sources: Sequence[Source], log: Callable[[str], None]) -> None:
-    for file in (file for source in sources for file in source.files):
+def _log_wrapped(
+    files: Sequence[CorpusFile], log: Callable[[str], None]
+) -> None:
+    for file in files:
         if file.form == "wrapped":
             log(
                 f"{file.path} is hard-wrapped: it is read as one document of "

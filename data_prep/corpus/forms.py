@@ -65,9 +65,6 @@ def corpus_files(
     read as `document_separator` says: `file` or `blank_line`; `auto` is
     `file` for several files of plain text. A single one is `wrapped` if it
     is hard-wrapped prose, and `blank_line` otherwise.
-
-    Raises:
-        UserError: for a file that cannot be read.
     """
     forms = [_form(path, open_file) for path in files]
     plain_form = document_separator

@@ -92,11 +92,7 @@ class FileSurvey:
 def survey_file(
     file: CorpusFile, *, open_file: OpenFile = open
 ) -> tuple[FileSurvey, CorpusSample]:
-    """Returns the survey and a sample of a file, which is read through once.
-
-    Raises:
-        UserError: see `read_file`.
-    """
+    """Returns the survey and a sample of a file, which is read through once."""
     report = CorpusReport()
     sample = CorpusSample()
     stored = HashedFile(open_file)
@@ -128,9 +124,8 @@ def read_file(
 
     A document above MAX_DOCUMENT_CHARS comes in parts. Bytes that are not
     UTF-8 become U+FFFD, control characters become spaces, invalid JSON is
-    left out; lines end with LF, CR or both.
-
-    Faults, lines, documents and characters are added to `report`.
+    left out; lines end with LF, CR or both. Faults, lines, documents and
+    characters are added to `report`.
 
     Raises:
         UserError: for a file that cannot be read, or that is not gzipped

@@ -115,11 +115,7 @@ class BeamRunner(contextlib.AbstractContextManager):
     def survey(
         self, files: Sequence[CorpusFile]
     ) -> tuple[list[FileSurvey], CorpusSample]:
-        """Returns the survey of each file, and one sample of all.
-
-        Raises:
-            UserError: for a file that cannot be used.
-        """
+        """Returns the survey of each file, and one sample of all."""
         path = os.path.join(self._survey_dir, f"{uuid.uuid4()}.json")
         try:
             # Fails before all the work if it cannot be written.

@@ -73,13 +73,10 @@ class BuildResult(NamedTuple):
 
 
 class BuildDirectory:
-    """The output directory of a build.
+    """The output directory of a build, made if need be.
 
-    Args:
-        path: of the directory, made if need be.
-        config: how a corpus becomes records.
-        files: the module `albert_tf.io.files`, or `beam_files.BeamFiles`,
-            which has some of its functions.
+    `files` is the module `albert_tf.io.files`, or `beam_files.BeamFiles`,
+    which has some of its functions.
     """
 
     def __init__(

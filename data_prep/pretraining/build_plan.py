@@ -14,7 +14,7 @@ from typing import Any
 from albert_tf.config import (
     MaskingConfig,
     PretrainingDataConfig,
-    require,
+    UserError,
     to_dict,
 )
 from albert_tf.config.data import MAX_SHARDS
@@ -120,7 +120,7 @@ def make_plan(
         characters[survey.file.origin] += of_file
     report.check(max_bad_fraction)
     if config.eval_fraction:
-        _check_held_out(surveys, config)
+        _check_held_out(surveys, report.counts["documents"], config)
         held_out = round(characters[TRAIN] * config.eval_fraction)
         characters[EVAL] += held_out
         characters[TRAIN] -= held_out
@@ -207,24 +207,24 @@ def _partition(
 
 
 def _check_held_out(
-    surveys: Sequence[FileSurvey], config: PretrainingDataConfig
+    surveys: Sequence[FileSurvey], total: int, config: PretrainingDataConfig
 ) -> None:
     """Raises UserError if no document, or every one, falls to evaluation."""
-    found = set()
-    total = 0
-    for survey in surveys:
-        number = survey.report.counts["documents"]
-        total += number
-        for name in itertools.islice(document_names(survey.file), number):
-            found.add(is_held_out(name, config))
-            if len(found) == 2:
-                return
+    draws = (
+        is_held_out(name, config)
+        for survey in surveys
+        for name in itertools.islice(
+            document_names(survey.file), survey.report.counts["documents"]
+        )
+    )
+    first = next(draws, None)
+    if first is None or any(draw != first for draw in draws):
+        return
     other = "choose another fraction or --seed, or " * (total > 1)
-    require(
-        not found,
+    raise UserError(
         f"eval_fraction={config.eval_fraction} holds out "
-        f"{'all' if True in found else 'none'} of the {total} documents, "
-        f"which are drawn one by one; {other}give an evaluation input.",
+        f"{'all' if first else 'none'} of the {total} documents, which are "
+        f"drawn one by one; {other}give an evaluation input."
     )
 
 
@@ -244,11 +244,7 @@ def _other_bytes(
 
 
 def read_corpus(plan: BuildPlan) -> Iterator[UnitDocument]:
-    """Yields all documents in order, each with its split.
-
-    Raises:
-        UserError: for a file that has changed.
-    """
+    """Yields all documents in order, each with its split."""
     for survey in plan.surveys:
         for document in read_again(survey):
             yield unit_document(survey.file.origin, document, plan.config)

@@ -52,15 +52,10 @@ Progress = Callable[[str], contextlib.AbstractContextManager[Callable]]
 
 
 class LocalRunner(contextlib.AbstractContextManager):
-    """Runs builds on this machine.
+    """Runs builds on this machine."""
 
-    Attributes:
-        files: reach the output directory, see `BuildDirectory`.
-        open_file: opens a file of the corpus, as it is stored.
-    """
-
-    files = files
-    open_file = staticmethod(open)
+    files = files  # reach the output directory, see `BuildDirectory`
+    open_file = staticmethod(open)  # of the corpus, as it is stored
 
     def __init__(
         self,

@@ -95,7 +95,7 @@ def build_pretraining_data(
         output_dir: the directory to write, made if need be.
         tokenizer_dir: see `tokenizer.load_tokenizer`.
         config: how a corpus becomes records.
-        masking: how `static` records are masked.
+        masking: of `static` records.
         eval_inputs: the corpus of the split `eval`.
         max_bad_fraction: the largest share of bad lines.
         workers: processes on this machine.

@@ -1,4 +1,3 @@
-import json
 import random
 
 import pytest
@@ -51,13 +50,6 @@ def test_samples_merge_to_that_of_the_whole():
     assert merged.to_json() == whole
     assert sampled(documents[::-1]).to_json() == whole
     assert sampled(documents[:-200]).to_json() != whole
-
-
-def test_a_sample_comes_back_from_json():
-    sample = sampled([(f"d{n}", n) for n in range(60)])
-    again = CorpusSample.from_json(json.loads(json.dumps(sample.to_json())))
-    assert again.to_json() == sample.to_json()
-    assert again.texts() == sample.texts()
 
 
 def test_a_sample_has_the_size_that_was_asked_for(monkeypatch):

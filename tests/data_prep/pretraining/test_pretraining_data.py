@@ -21,16 +21,16 @@ from data_prep.pretraining import (
 )
 
 
-def test_a_directory_of_dynamic_records(build, tmp_path, tiny_tokenizer):
-    metadata = build(num_shards=3)
-    assert sorted(os.listdir(tmp_path / "out")) == [
+def test_a_directory_of_dynamic_records(whole, tiny_tokenizer):
+    directory, metadata = whole
+    assert sorted(os.listdir(directory)) == [
         "metadata.json",
         "punkt.json",
         "tokenizer",
         *[f"train-{i:05}-of-00003.tfrecord" for i in range(3)],
     ]
-    assert json.loads((tmp_path / "out/metadata.json").read_text()) == metadata
-    batch = read_split(tmp_path / "out")
+    assert json.loads((directory / "metadata.json").read_text()) == metadata
+    batch = read_split(directory)
     counts = metadata["statistics"]["train"]
     shards = metadata["splits"]["train"]["shards"]
     sizes = [shard["num_records"] for shard in shards]
@@ -55,11 +55,8 @@ def test_a_directory_of_dynamic_records(build, tmp_path, tiny_tokenizer):
     )
 
 
-def test_pairs_are_stretches_of_the_corpus(
-    build, tmp_path, tiny_tokenizer, sentences
-):
-    build()
-    batch = read_split(tmp_path / "out")
+def test_pairs_are_stretches_of_the_corpus(whole, tiny_tokenizer, sentences):
+    batch = read_split(whole[0])
     encoded = tiny_tokenizer.encode_batch(sentences)
     text = f" {' '.join(str(i) for ids in encoded for i in ids)} "
     labels = batch["sentence_order_label"]
@@ -106,21 +103,21 @@ def test_the_bytes_do_not_depend_on_the_number_of_workers(
     assert digests(tmp_path / "two") == digests(tmp_path / "one")
 
 
-def test_evaluation_documents_can_be_held_out(build, tmp_path, corpus):
-    whole = build("whole")["statistics"]["train"]
+def test_evaluation_documents_can_be_held_out(build, tmp_path, whole):
+    counts = whole[1]["statistics"]["train"]
     metadata = build("parts", eval_fraction=0.4)
     train, held_out = (
         metadata["statistics"][split] for split in ("train", "eval")
     )
     assert held_out["instances"] > 0
     for name in ("documents", "sentences", "tokens", "instances", "label_1"):
-        assert train[name] + held_out[name] == whole[name]
+        assert train[name] + held_out[name] == counts[name]
     both = [
         ids
         for split in ("train", "eval")
         for ids in read_split(tmp_path / "parts", split)["input_ids"].tolist()
     ]
-    everything = read_split(tmp_path / "whole")["input_ids"].tolist()
+    everything = read_split(whole[0])["input_ids"].tolist()
     assert sorted(both) == sorted(everything)
     # By the seed.
     others = build("others", eval_fraction=0.4, random_seed=2)["statistics"]
@@ -193,8 +190,6 @@ def test_too_little_room_is_refused(build, monkeypatch, tmp_path):
         UserError, match=r"out needs about \S+ kB while at work and has 10 kB"
     ):
         build(record_kind="static")
-    monkeypatch.undo()
-    build(record_kind="static")
 
 
 def test_a_disk_that_gets_full_is_named(build, monkeypatch, tmp_path):
@@ -279,16 +274,16 @@ def test_next_sentences_come_from_a_group(build, tmp_path, monkeypatch):
     assert 0.3 < first["statistics"]["train"]["label_1_share"] < 0.6
 
 
-def test_duplicates_are_left_out(build, tmp_path, corpus, monkeypatch):
-    whole = build("whole")["statistics"]["train"]
+def test_duplicates_are_left_out(build, tmp_path, corpus, whole, monkeypatch):
+    expected = whole[1]["statistics"]["train"]
     twice = tmp_path / "twice"
     shutil.copytree(corpus, twice / "a")
     shutil.copytree(corpus, twice / "b")
     work_in_pieces(monkeypatch)
     metadata = build("out", [str(twice)], remove_duplicates="paragraphs")
     counts = metadata["statistics"]["train"]
-    assert counts["documents"] == whole["documents"]
-    assert counts["tokens"] == whole["tokens"]
+    for name in ("documents", "tokens"):
+        assert counts[name] == expected[name]
     assert metadata["statistics"]["corpus"]["duplicate_documents"] == 9
 
 

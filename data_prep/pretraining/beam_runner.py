@@ -19,7 +19,7 @@ import os
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, BinaryIO
 
 import apache_beam as beam
 import grpc
@@ -43,6 +43,7 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import (
 from apache_beam.runners.portability.portable_runner import JobServiceHandle
 
 from albert_tf.config import UserError, require
+from albert_tf.io import files
 from albert_tf.records.shards import ShardInfo
 from albert_tf.records.tfrecord import write_records
 from albert_tf.text.tokenizer import Tokenizer
@@ -57,7 +58,6 @@ from data_prep.corpus.reading import (
 from data_prep.corpus.report import CorpusReport
 from data_prep.corpus.sample import CorpusSample
 from data_prep.pretraining import beam_files
-from data_prep.pretraining.beam_files import files_of
 from data_prep.pretraining.build_directory import (
     BuildDirectory,
     BuildResult,
@@ -78,6 +78,19 @@ Row = tuple[str, str, str, tuple[str, ...]]
 Position = tuple[int, int]
 
 
+def files_of(path: str) -> Any:
+    """Returns the module that reaches a path: `files` or `beam_files`.
+
+    A path without a scheme is on this machine's disks, or in a directory that
+    all machines share.
+    """
+    return beam_files if files.is_remote(path) else files
+
+
+def _open_file(path: str, mode: str) -> BinaryIO:
+    return files_of(path).open(path, mode)
+
+
 class BeamRunner(contextlib.AbstractContextManager):
     """Runs builds with Apache Beam; has the methods of `LocalRunner`.
 
@@ -89,7 +102,7 @@ class BeamRunner(contextlib.AbstractContextManager):
     """
 
     list_files = staticmethod(beam_files.list_files)
-    open_file = staticmethod(beam_files.open_file)
+    open_file = staticmethod(_open_file)
 
     def __init__(
         self, output_dir: str, workers: int, options: Sequence[str]
@@ -113,7 +126,7 @@ class BeamRunner(contextlib.AbstractContextManager):
         pass
 
     def survey(
-        self, files: Sequence[CorpusFile]
+        self, corpus: Sequence[CorpusFile]
     ) -> tuple[list[FileSurvey], CorpusSample]:
         """Returns the survey of each file, and one sample of all."""
         path = os.path.join(self._survey_dir, f"{uuid.uuid4()}.json")
@@ -126,7 +139,7 @@ class BeamRunner(contextlib.AbstractContextManager):
                 f"{error.strerror or error}."
             ) from None
         try:
-            result = self._run(path, functools.partial(_survey_files, files))
+            result = self._run(path, functools.partial(_survey_files, corpus))
         finally:
             self.files.remove_tree(self._survey_dir)
         surveys = []
@@ -137,7 +150,7 @@ class BeamRunner(contextlib.AbstractContextManager):
                 Counter(row["counts"]), row["first_locations"]
             )
             stored = row["num_bytes"], row["sha256"]
-            surveys.append(FileSurvey(files[number], *stored, report))
+            surveys.append(FileSurvey(corpus[number], *stored, report))
         return surveys, CorpusSample.from_json(result["sample"])
 
     def run(
@@ -222,12 +235,12 @@ def _write_result(path: str, **results: Any) -> None:
 
 
 def _survey_files(
-    files: Sequence[CorpusFile], pipeline: beam.Pipeline
+    corpus: Sequence[CorpusFile], pipeline: beam.Pipeline
 ) -> dict[str, Any]:
     """Adds the surveys to a pipeline; returns their results."""
     surveys = (
         pipeline
-        | "Files" >> beam.Create(list(enumerate(files)))
+        | "Files" >> beam.Create(list(enumerate(corpus)))
         | "Spread" >> beam.Reshuffle()
         | "Survey" >> beam.Map(_survey)
     )
@@ -250,7 +263,7 @@ def _survey(
     """
     number, file = numbered
     try:
-        survey, sample = survey_file(file, open_file=beam_files.open_file)
+        survey, sample = survey_file(file, open_file=_open_file)
     except UserError as error:
         return (number, {"error": str(error)}), []
     row = {
@@ -315,7 +328,7 @@ def _read(
 ) -> Iterator[tuple[Position, Row]]:
     """Yields the documents of a file."""
     number, survey = numbered
-    documents = read_again(survey, open_file=beam_files.open_file)
+    documents = read_again(survey, open_file=_open_file)
     for index, document in enumerate(documents):
         item = unit_document(survey.file.origin, document, plan.config)
         yield (number, index), tuple(item)
@@ -328,7 +341,7 @@ def _units(rows: PCollection, plan: BuildPlan) -> PCollection:
             rows
             | "Group" >> beam.Map(_with_group, plan)
             | "Groups" >> beam.GroupByKey()
-            # As `document_groups` reads them.
+            # As `in_groups` reads them.
             | "Sort" >> beam.MapTuple(_sorted_rows)
         )
     size = plan.unit_characters

@@ -75,8 +75,8 @@ class BuildResult(NamedTuple):
 class BuildDirectory:
     """The output directory of a build, made if need be.
 
-    `files` is the module `albert_tf.io.files`, or `beam_files.BeamFiles`,
-    which has some of its functions.
+    `files` is the module `albert_tf.io.files` or `beam_files`, which has some
+    of its functions.
     """
 
     def __init__(

@@ -83,16 +83,16 @@ class LocalRunner(contextlib.AbstractContextManager):
         return list_files(inputs)
 
     def survey(
-        self, files: Sequence[CorpusFile]
+        self, corpus: Sequence[CorpusFile]
     ) -> tuple[list[FileSurvey], CorpusSample]:
         """Returns the survey of each file, and one sample of all."""
         surveys: list[FileSurvey] = []
         sample = CorpusSample()
         with self._progress("files read") as show:
-            for survey, of_file in self._workers.map(survey_file, files):
+            for survey, of_file in self._workers.map(survey_file, corpus):
                 surveys.append(survey)
                 sample.merge(of_file)
-                show(len(surveys), len(files))
+                show(len(surveys), len(corpus))
         return surveys, sample
 
     def run(

@@ -2,15 +2,17 @@
 
 Main entry: `build_pretraining_data`. A build is planned (`build_plan`),
 carried out by a runner (`RUNNERS`) and described in metadata.json
-(`build_report`). Documents become records in `record_maker`, which depends on
+(`make_metadata`). Documents become records in `record_maker`, which depends on
 the document, the seed and the settings alone. Every record has a random key; a
 split is its records in the order of their keys, cut into shards: a shuffle of
 the whole corpus that no runner and no number of workers can change.
 """
 
 import contextlib
+import dataclasses
 import logging
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -22,12 +24,22 @@ from albert_tf.config import (
     require,
 )
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
-from albert_tf.text.tokenizer import load_tokenizer
+from albert_tf.records.shards import FORMAT_VERSION, describe_tokenizer
+from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from data_prep.corpus.forms import CorpusFile
-from data_prep.pretraining.build_directory import BuildDirectory, write_json
-from data_prep.pretraining.build_plan import make_plan, plan_settings
-from data_prep.pretraining.build_report import check_splits, make_metadata
+from data_prep.pretraining.build_directory import (
+    BuildDirectory,
+    BuildResult,
+    write_json,
+)
+from data_prep.pretraining.build_estimate import text_shares
+from data_prep.pretraining.build_plan import (
+    BuildPlan,
+    make_plan,
+    plan_settings,
+)
 from data_prep.pretraining.local_runner import LocalRunner, Progress
+from data_prep.pretraining.record_maker import num_slots
 from data_prep.pretraining.sources import list_inputs
 
 
@@ -154,7 +166,7 @@ def build_pretraining_data(
             result = directory.result()
             if result is None:
                 result = engine.run(plan, tokenizer, directory)
-            check_splits(plan, result)
+            _check_splits(plan, result)
             metadata = make_metadata(plan, tokenizer, result)
             directory.finish(metadata)
     directory.files.remove_tree(directory.work_path)
@@ -182,3 +194,79 @@ def _log_wrapped(
                 "--document_separator=blank_line each block would be a "
                 "document, each line a paragraph."
             )
+
+
+def _check_splits(plan: BuildPlan, result: BuildResult) -> None:
+    """Raises UserError if a split that was asked for has no record."""
+    config, counts = plan.config, result.counts
+    for split in sorted(plan.record_bytes, reverse=True):
+        if any(shard.num_records for shard in result.of_split(split)):
+            continue
+        documents = counts[f"{split}/documents"]
+        single = counts[f"{split}/skipped/single_sentence_documents"]
+        raise UserError(
+            f"The split {split} has no records: {documents} documents, "
+            f"{single} of them of one sentence, which has no order to judge. "
+            f"Check the input, document_separator={config.document_separator}"
+            f", sentence_splitter={config.sentence_splitter}, eval_fraction="
+            f"{config.eval_fraction}."
+        )
+
+
+def make_metadata(
+    plan: BuildPlan, tokenizer: Tokenizer, result: BuildResult
+) -> dict[str, Any]:
+    """Returns the metadata.json of a finished build."""
+    config = plan.config
+    splits = {s: result.of_split(s) for s in sorted(plan.record_bytes)}
+    return {
+        "format_version": FORMAT_VERSION,
+        "record_kind": config.record_kind,
+        "sentence_objective": config.sentence_objective,
+        "max_seq_length": config.max_seq_length,
+        "num_slots": num_slots(config, plan.masking),
+        "random_seed": config.random_seed,
+        "tokenizer": describe_tokenizer(tokenizer),
+        "splits": {
+            split: {
+                "num_records": sum(shard.num_records for shard in shards),
+                "shards": [dataclasses.asdict(shard) for shard in shards],
+            }
+            for split, shards in splits.items()
+        },
+        "statistics": _statistics(plan, result.counts),
+        "settings": plan.settings,
+    }
+
+
+def _statistics(plan: BuildPlan, counts: Counter[str]) -> dict[str, Any]:
+    """Returns the statistics of the corpus and of each split."""
+    corpus = plan.report.counts | {
+        name: count for name, count in counts.items() if "/" not in name
+    }
+    of_splits = {split: Counter[str]() for split in sorted(plan.record_bytes)}
+    for name, count in sorted(counts.items()):
+        split, _, rest = name.partition("/")
+        if rest:
+            of_splits[split][rest] = count
+    return {
+        "corpus": dict(sorted(corpus.items())),
+        **{
+            split: of_split | _shares(of_split, plan.config)
+            for split, of_split in of_splits.items()
+        },
+    }
+
+
+def _shares(
+    count: Counter[str], config: PretrainingDataConfig
+) -> dict[str, float]:
+    shares = text_shares(count, config.max_seq_length)
+    shares["label_1_share"] = count["label_1"] / max(1, count["instances"])
+    if config.record_kind == "static":
+        masked = count["masked_tokens"]
+        shares["masked_share"] = masked / max(1, count["instance_tokens"])
+        for name in ("as_mask", "as_is", "as_random"):
+            part = f"masked_tokens/{name}"
+            shares[f"{part}_share"] = count[part] / max(1, masked)
+    return {name: round(share, 6) for name, share in shares.items()}

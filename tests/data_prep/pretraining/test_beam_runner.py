@@ -14,7 +14,7 @@ from build_helpers import digests
 from albert_tf.config import UserError
 from albert_tf.io import files
 from data_prep.pretraining import beam_runner, build_plan, pretraining_data
-from data_prep.pretraining.beam_files import BeamFiles, files_of, list_files
+from data_prep.pretraining.beam_files import list_files
 from data_prep.pretraining.build_estimate import BuildEstimate, text_shares
 from data_prep.pretraining.local_runner import LocalRunner
 from data_prep.pretraining.record_maker import RecordMaker
@@ -311,8 +311,8 @@ def test_a_remote_build_begun_with_other_settings(build, remote, monkeypatch):
 
 def test_remote_files_are_replaced_whole(remote):
     directory = "memory://store/x"
-    beam_files = files_of(directory)
-    assert beam_files is BeamFiles and files_of("/store/x") is files
+    beam_files = beam_runner.files_of(directory)
+    assert beam_runner.files_of("/store/x") is files
     path = f"{directory}/file"
     assert beam_files.sizes(directory) == {}
     beam_files.remove_tree(directory)

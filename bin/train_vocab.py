@@ -90,7 +90,7 @@ def main() -> None:
     report = CorpusReport()
     with command_line.progress("files read") as show:
         for file in files:
-            survey = survey_file(file)
+            survey, _ = survey_file(file)
             surveys.append(survey)
             report.merge(survey.report)
             show(len(surveys), len(files))

@@ -29,7 +29,7 @@ from data_prep.pretraining.record_parts import (
     list_runs,
     shard_records,
 )
-from data_prep.pretraining.sources import TRAIN, list_sources
+from data_prep.pretraining.sources import TRAIN, list_inputs
 
 # The sample whose steps are timed: heads of files spread over the corpus.
 _SAMPLE_BYTES = 2_000_000
@@ -220,8 +220,8 @@ def measure_steps(
 
 def _sample(workspace: Workspace) -> list[UnitDocument]:
     """Returns the documents at the heads of files spread over the corpus."""
-    (source,) = list_sources(workspace.corpus, [], workspace.config)
-    number = min(len(source.files), _SAMPLE_FILES)
+    files = list_inputs(workspace.corpus, [], workspace.config)
+    number = min(len(files), _SAMPLE_FILES)
 
     def open_head(path: str, mode: str) -> BinaryIO:
         with open(path, mode) as file:
@@ -231,7 +231,7 @@ def _sample(workspace: Workspace) -> list[UnitDocument]:
         UnitDocument(TRAIN, TRAIN, *document)
         for n in range(number)
         for document in read_file(
-            source.files[n * len(source.files) // number],
+            files[n * len(files) // number],
             CorpusReport(),
             open_head,
         )

@@ -99,10 +99,10 @@ class Workspace:
         """Yields (paragraph, name of its document) of the corpus."""
         from data_prep.corpus.reading import read_documents
         from data_prep.corpus.report import CorpusReport
-        from data_prep.pretraining.sources import list_sources
+        from data_prep.pretraining.sources import list_inputs
 
-        (source,) = list_sources(self.corpus, [], self.config)
-        documents = read_documents(source.files, CorpusReport())
+        files = list_inputs(self.corpus, [], self.config)
+        documents = read_documents(files, CorpusReport())
         for document in documents:
             for text in document.paragraphs:
                 yield text, document.name

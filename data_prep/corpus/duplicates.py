@@ -1,8 +1,8 @@
-"""Removes exact duplicates from a corpus: `find_duplicates`, then `remove`.
+"""Removes exact duplicates from a corpus: `remove_duplicates`.
 
 Two passes over the documents. The first writes a digest of each document or
 paragraph, with its running number, to files on disk; they are sorted one
-after the other, and every occurrence but the first is marked in a bitmap. The
+after the other, and every occurrence but the first is marked in a file. The
 second pass leaves out what is marked. Memory holds a part of one file,
 whatever the corpus.
 """
@@ -12,13 +12,12 @@ import hashlib
 import itertools
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 
 from albert_tf.config import require
-from data_prep.corpus.reading import Document, UnitDocument
+from data_prep.corpus.reading import UnitDocument
 
 _DIGEST_BYTES = 16
 _NUMBER_BYTES = 8
@@ -29,8 +28,7 @@ _NUM_BUCKETS = 64  # as many files are open at once
 # Rows of a bucket that are read at a time; about as many different ones are in
 # memory at most.
 _CHUNK_ROWS = 2_000_000
-_BITMAP_FILE = "duplicates.bitmap"
-_BITMAP_CHUNK_BYTES = 1 << 16
+_MARKS_FILE = "duplicates"
 
 
 def digests(paragraphs: Sequence[str], level: str) -> list[bytes]:
@@ -61,9 +59,8 @@ def without_duplicates(
         item: the document; its name stays.
         level: `documents` or `paragraphs`.
         repeated: numbers of the digests that came before.
-        counts: `duplicate_documents`, those that are dropped;
-            `duplicate_paragraphs`, those dropped from documents that stay;
-            and `duplicate_characters`, of both, are added to it.
+        counts: of dropped documents, of paragraphs dropped from documents
+            that stay, and of the characters of both.
     """
     if not repeated:
         return item
@@ -78,68 +75,45 @@ def without_duplicates(
     return None
 
 
-class Duplicates(NamedTuple):
-    """The duplicates of a corpus, see `find_duplicates`.
-
-    Attributes:
-        level: `documents` or `paragraphs`, which are numbered in their order.
-        num_items: how many there are.
-        bitmap_path: a file with a bit for each, the lowest first; 1 is a
-            duplicate.
-    """
-
-    level: str
-    num_items: int
-    bitmap_path: str
-
-    def remove(
-        self, items: Iterable[UnitDocument], counts: Counter[str]
-    ) -> Iterator[UnitDocument]:
-        """Yields `items` without the duplicates, see `without_duplicates`.
-
-        Raises:
-            UserError: if there are more or fewer documents or paragraphs than
-                `find_duplicates` saw.
-        """
-        num_items = 0
-        with contextlib.closing(self._marks()) as marks:
-            for item in items:
-                whole = self.level == "documents"
-                size = 1 if whole else len(item.paragraphs)
-                num_items += size
-                repeated = [
-                    number
-                    for number, mark in enumerate(itertools.islice(marks, size))
-                    if mark
-                ]
-                kept = without_duplicates(item, self.level, repeated, counts)
-                if kept:
-                    yield kept
-        require(
-            num_items == self.num_items,
-            f"The input has changed while it was read: {num_items} "
-            f"{self.level} instead of {self.num_items}; start again.",
-        )
-
-    def _marks(self) -> Iterator[int]:
-        """Yields 1 for every item that is a duplicate and 0 for others."""
-        with open(self.bitmap_path, "rb") as file:
-            while data := file.read(_BITMAP_CHUNK_BYTES):
-                bits = np.frombuffer(data, np.uint8)
-                yield from np.unpackbits(bits, bitorder="little").tolist()
-
-
-def find_duplicates(
-    documents: Iterable[Document | UnitDocument], level: str, directory: str
-) -> Duplicates:
-    """Returns the duplicates: all but the first of equal items.
+def remove_duplicates(
+    read: Callable[[], Iterable[UnitDocument]],
+    level: str,
+    directory: str,
+    counts: Counter[str],
+) -> Iterator[UnitDocument]:
+    """Yields a corpus without all but the first of equal items.
 
     Args:
-        documents: the corpus.
+        read: gives the documents, twice.
         level: `documents`, or `paragraphs`, which takes both.
-        directory: for files, some 24 bytes per document or paragraph while
-            this is at work, one bit afterwards; made if need be.
+        directory: for files, some 25 bytes per document or paragraph at
+            first, one byte afterwards; made if need be.
+        counts: see `without_duplicates`.
+
+    Raises:
+        UserError: if the second reading gives more or fewer items.
     """
+    is_duplicate = _find_duplicates(read(), level, directory)
+    num_items = 0
+    for item in read():
+        size = 1 if level == "documents" else len(item.paragraphs)
+        marks = is_duplicate[num_items : num_items + size]
+        num_items += size
+        repeated = np.flatnonzero(marks).tolist()
+        kept = without_duplicates(item, level, repeated, counts)
+        if kept:
+            yield kept
+    require(
+        num_items == len(is_duplicate),
+        f"The input has changed while it was read: {num_items} {level} "
+        f"instead of {len(is_duplicate)}; start again.",
+    )
+
+
+def _find_duplicates(
+    documents: Iterable[UnitDocument], level: str, directory: str
+) -> np.ndarray:
+    """Returns whether each item is a duplicate, bool, in a file."""
     os.makedirs(directory, exist_ok=True)
     buckets = [
         os.path.join(directory, f"digests-{number:02}")
@@ -153,14 +127,15 @@ def find_duplicates(
             number = num_items.to_bytes(_NUMBER_BYTES, "little")
             opened[digest[-1] % len(opened)].write(digest + number)
             num_items += 1
-    bitmap_path = os.path.join(directory, _BITMAP_FILE)
-    with open(bitmap_path, "wb") as file:
-        file.truncate(-(-num_items // 8))
+    marks = np.memmap(
+        os.path.join(directory, _MARKS_FILE), bool, "w+", shape=num_items or 1
+    )
     for path in buckets:
         for numbers in _repeated(path):
-            _mark(bitmap_path, numbers)
+            marks[numbers] = True
         os.remove(path)
-    return Duplicates(level, num_items, bitmap_path)
+    # Slices of the subclass take several times as long.
+    return np.asarray(marks[:num_items])
 
 
 def _repeated(path: str) -> Iterator[np.ndarray]:
@@ -185,14 +160,3 @@ def _repeated(path: str) -> Iterator[np.ndarray]:
             )
             firsts = rows[~again]
             yield rows["number"][again]
-
-
-def _mark(bitmap_path: str, numbers: np.ndarray) -> None:
-    """Sets the bits of `numbers` in the bitmap."""
-    if not len(numbers):
-        return
-    bitmap = np.memmap(bitmap_path, np.uint8, "r+")
-    numbers = np.sort(numbers.astype(np.int64))
-    bits = np.left_shift(1, numbers % 8).astype(np.uint8)
-    np.bitwise_or.at(bitmap, numbers // 8, bits)
-    bitmap.flush()

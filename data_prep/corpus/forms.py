@@ -41,12 +41,14 @@ class CorpusFile:
             a document per line, the `text` of an object. Plain text that
             begins with a <doc> of WikiExtractor is read by these tags.
         skip_header_lines: lines at its head that are not its text.
+        origin: the input list that it comes from.
     """
 
     path: str
     name: str
     form: str
     skip_header_lines: int = 0
+    origin: str = ""
 
 
 def corpus_files(
@@ -63,9 +65,6 @@ def corpus_files(
     read as `document_separator` says: `file` or `blank_line`; `auto` is
     `file` for several files of plain text. A single one is `wrapped` if it
     is hard-wrapped prose, and `blank_line` otherwise.
-
-    Raises:
-        UserError: for a file that cannot be read.
     """
     forms = [_form(path, open_file) for path in files]
     plain_form = document_separator

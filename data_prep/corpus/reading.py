@@ -1,7 +1,7 @@
 """Reads a corpus as documents, from text files of many forms.
 
-Main entries: `survey_file`, `read_documents` and `read_file_checked`; files
-are found by `listing` and their forms by `forms`. A document is the unit that
+Main entries: `survey_file`, `read_documents` and `read_again`; files are
+found by `listing` and their forms by `forms`. A document is the unit that
 segment pairs never cross; its paragraphs are the units in which sentences are
 looked for. Faults of a file are counted in a `CorpusReport` and never stop the
 reading.
@@ -83,44 +83,29 @@ class UnitDocument(NamedTuple):
 class FileSurvey:
     """Size and digest of a file as stored, and an account of its text."""
 
-    name: str
+    file: CorpusFile
     num_bytes: int
     sha256: str
     report: CorpusReport
-    sample: CorpusSample
 
 
-def survey_file(file: CorpusFile, *, open_file: OpenFile = open) -> FileSurvey:
-    """Returns the survey of a file, which is read through once.
-
-    Raises:
-        UserError: see `read_file`.
-    """
+def survey_file(
+    file: CorpusFile, *, open_file: OpenFile = open
+) -> tuple[FileSurvey, CorpusSample]:
+    """Returns the survey and a sample of a file, which is read through once."""
     report = CorpusReport()
     sample = CorpusSample()
-    stored: list[HashedFile] = []
-    for document in read_file(file, report, _hashing(open_file, stored)):
+    stored = HashedFile(open_file)
+    for document in read_file(file, report, stored):
         sample.add(document.name, document.paragraphs)
-    return FileSurvey(
-        file.name, stored[0].num_bytes, stored[0].sha256, report, sample
-    )
-
-
-def _hashing(open_file: OpenFile, opened: list[HashedFile]) -> OpenFile:
-    """Returns `open_file`, but of hashed files, which are put into a list."""
-
-    def open_hashed(path: str, mode: str) -> HashedFile:
-        opened.append(HashedFile(open_file(path, mode)))
-        return opened[-1]
-
-    return open_hashed
+    return FileSurvey(file, stored.num_bytes, stored.sha256, report), sample
 
 
 def fingerprint(surveys: Iterable[FileSurvey]) -> str:
     """Returns a digest of the names and contents of files, in their order."""
     digest = hashlib.sha256()
     for survey in surveys:
-        digest.update(f"{survey.name}\0{survey.sha256}\0".encode())
+        digest.update(f"{survey.file.name}\0{survey.sha256}\0".encode())
     return digest.hexdigest()
 
 
@@ -135,16 +120,12 @@ def read_documents(
 def read_file(
     file: CorpusFile, report: CorpusReport, open_file: OpenFile = open
 ) -> Iterator[Document]:
-    """Yields the documents of `file`, one in memory at a time.
+    """Yields the documents of a file, one in memory at a time.
 
     A document above MAX_DOCUMENT_CHARS comes in parts. Bytes that are not
     UTF-8 become U+FFFD, control characters become spaces, invalid JSON is
-    left out; lines end with LF, CR or both.
-
-    Args:
-        file: see `corpus_files`.
-        report: faults, lines, documents and characters are added to it.
-        open_file: opens the file, as the built-in `open` does.
+    left out; lines end with LF, CR or both. Faults, lines, documents and
+    characters are added to `report`.
 
     Raises:
         UserError: for a file that cannot be read, or that is not gzipped
@@ -170,25 +151,20 @@ def document_names(file: CorpusFile) -> Iterator[str]:
     yield from (f"{file.name}#{number}" for number in itertools.count(first))
 
 
-def read_file_checked(
-    file: CorpusFile, sha256: str, *, open_file: OpenFile = open
+def read_again(
+    survey: FileSurvey, *, open_file: OpenFile = open
 ) -> Iterator[Document]:
     """Yields the documents of a file that was surveyed, see `read_file`.
-
-    Args:
-        file: see `corpus_files`.
-        sha256: the digest from `survey_file`.
-        open_file: see `read_file`.
 
     Raises:
         UserError: as `read_file`; and at the end, if the file has changed.
     """
-    stored: list[HashedFile] = []
-    yield from read_file(file, CorpusReport(), _hashing(open_file, stored))
+    stored = HashedFile(open_file)
+    yield from read_file(survey.file, CorpusReport(), stored)
     require(
-        stored[0].sha256 == sha256,
-        f"{file.path} has changed while the build was at work; leave the "
-        "corpus as it is and start again.",
+        stored.sha256 == survey.sha256,
+        f"{survey.file.path} has changed while the build was at work; leave "
+        "the corpus as it is and start again.",
     )
 
 
@@ -202,10 +178,9 @@ class _Reader:
         self._line_number = 0
         self._num_skipped = 0
         self._damaged = False
-        self._faulty = False
+        self._last_lines: dict[str, int] = {}  # of each fault
 
     def note_damage(self) -> None:
-        """Takes note that the file's end is missing."""
         self._damaged = True
 
     def documents(self, stream: TextIO) -> Iterator[Sequence[str]]:
@@ -239,9 +214,14 @@ class _Reader:
         self._counts["lines"] += num_lines
 
     def _fault(self, reason: str) -> None:
-        self._faulty = True
+        """Counts a fault of a line, once however often it occurs there."""
         line = max(1, self._line_number)
-        self._report.fault(reason, self._file.path, line)
+        self._counts["bad_lines"] += line not in self._last_lines.values()
+        self._counts[reason] += self._last_lines.get(reason) != line
+        self._last_lines[reason] = line
+        self._report.first_locations.setdefault(
+            reason, f"{self._file.path}, line {line}"
+        )
 
     def _or_fault(self, documents: Iterable[list[str]]) -> Iterator[list[str]]:
         """Yields `documents`; it is a fault if there are none."""
@@ -322,7 +302,7 @@ class _Reader:
             else:
                 paragraphs = filter(None, paragraphs)
             yield from self._or_fault(_parts(paragraphs, self._counts))
-        if empty and not self._faulty:
+        if empty and not self._last_lines:
             self._fault("bad/empty_documents")
 
     def _json_texts(self, stream: TextIO) -> Iterator[str]:

@@ -40,18 +40,6 @@ class CorpusReport:
 
     counts: Counter[str] = dataclasses.field(default_factory=Counter)
     first_locations: dict[str, str] = dataclasses.field(default_factory=dict)
-    # The last location of each fault, and under "" that of any.
-    _last_locations: dict[str, str] = dataclasses.field(
-        default_factory=dict, repr=False, compare=False
-    )
-
-    def fault(self, reason: str, path: str, line: int) -> None:
-        """Counts a fault of a line, once however often it occurs there."""
-        location = f"{path}, line {line}"
-        self.counts[reason] += self._last_locations.get(reason) != location
-        self.counts["bad_lines"] += self._last_locations.get("") != location
-        self._last_locations |= {reason: location, "": location}
-        self.first_locations.setdefault(reason, location)
 
     def merge(self, other: "CorpusReport") -> None:
         """Adds the report of files that come after those of this one."""

@@ -46,13 +46,11 @@ class CorpusSample:
     def add(self, name: str, paragraphs: Sequence[str]) -> None:
         """Adds a document if its priority is high enough."""
         size = sum(map(len, paragraphs))
-        digest = hashlib.blake2b(
-            name.encode("utf-8", "surrogatepass"), digest_size=8
-        ).digest()
+        digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
         priority = size / ((int.from_bytes(digest, "little") + 1) / 2**64)
         full = self._num_characters >= SAMPLE_CHARS
         if not full or priority > self._kept[0].priority:
-            excerpt = tuple(head(paragraphs, _EXCERPT_CHARS))
+            excerpt = tuple(_head(paragraphs, _EXCERPT_CHARS))
             self._push(SampledDocument(priority, name, size, excerpt))
 
     def merge(self, other: "CorpusSample") -> None:
@@ -113,7 +111,7 @@ class CorpusSample:
         )
 
 
-def head(paragraphs: Iterable[str], num_characters: int) -> Iterator[str]:
+def _head(paragraphs: Iterable[str], num_characters: int) -> Iterator[str]:
     """Yields paragraphs up to a number of characters; the last is cut."""
     for paragraph in paragraphs:
         yield paragraph[:num_characters]

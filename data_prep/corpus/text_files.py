@@ -32,13 +32,8 @@ def open_text(
     r"""Yields a file's text, whose lines end with \n whatever they ended with.
 
     A byte order mark is left out. A byte that is not UTF-8 is a lone
-    surrogate, see PEP 383.
-
-    Args:
-        path: the file; a gzipped one is unpacked, whatever it is called.
-        open_file: opens it.
-        on_damage: is called where a gzipped file is cut or damaged; the text
-            ends there.
+    surrogate, see PEP 383. A gzipped file is unpacked, whatever it is called;
+    where it is cut or damaged `on_damage` is called, and the text ends.
 
     Raises:
         UserError: for a file that cannot be opened or read, that is UTF-16 or
@@ -47,10 +42,10 @@ def open_text(
     try:
         with contextlib.ExitStack() as stack:
             file = stack.enter_context(open_file(path, "rb"))
-            binary = io.BufferedReader(_Raw(file), _BUFFER_BYTES)
+            binary = io.BufferedReader(_Raw(file.read), _BUFFER_BYTES)
             if _is_gzipped(path, binary):
-                unpacking = _Unpacking(binary, on_damage)
-                binary = io.BufferedReader(unpacking, _BUFFER_BYTES)
+                unpacking = _unpacking(binary, on_damage)
+                binary = io.BufferedReader(_Raw(unpacking), _BUFFER_BYTES)
             refuse_utf16(path, binary.peek(HEAD_BYTES))
             yield io.TextIOWrapper(
                 binary, encoding="utf-8-sig", errors="surrogateescape"
@@ -60,12 +55,9 @@ def open_text(
 
 
 def _is_gzipped(path: str, file: io.BufferedReader) -> bool:
-    """Returns whether a file begins as gzipped ones do.
+    """Returns whether a file begins as gzipped ones do; no UTF-8 does.
 
-    No UTF-8 does. A file called gzipped may be cut before it has begun.
-
-    Raises:
-        UserError: if it is called gzipped and is not.
+    A file called gzipped may be cut before it has begun, and must be one.
     """
     head = file.peek(len(_GZIP_MAGIC))[: len(_GZIP_MAGIC)]
     if not path.lower().endswith(GZIP_SUFFIX):
@@ -79,10 +71,10 @@ def _is_gzipped(path: str, file: io.BufferedReader) -> bool:
 
 
 class _Raw(io.RawIOBase):
-    """A binary file of any kind, as one that can be buffered."""
+    """A function that reads bytes, as a file that can be buffered."""
 
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
+    def __init__(self, read: Callable[[int], bytes]) -> None:
+        self._read = read
 
     def readable(self) -> bool:
         return True
@@ -92,58 +84,58 @@ class _Raw(io.RawIOBase):
         buffer[: len(data)] = data
         return len(data)
 
-    def _read(self, size: int) -> bytes:
-        return self._file.read(size)
 
+def _unpacking(
+    file: BinaryIO, on_damage: Callable[[], None]
+) -> Callable[[int], bytes]:
+    """Returns the `read` of a gzipped file, as far as it can be unpacked."""
+    unpacked = gzip.GzipFile(fileobj=file, mode="rb")
 
-class _Unpacking(_Raw):
-    """The content of a gzipped file, as far as it can be unpacked."""
-
-    def __init__(self, file: BinaryIO, on_damage: Callable[[], None]) -> None:
-        super().__init__(gzip.GzipFile(fileobj=file, mode="rb"))
-        self._on_damage = on_damage
-
-    def _read(self, size: int) -> bytes:
+    def read(size: int) -> bytes:
         try:
-            return self._file.read1(size)
+            return unpacked.read1(size)
         except (EOFError, zlib.error, gzip.BadGzipFile):
-            self._on_damage()
+            on_damage()
             return b""
 
+    return read
 
-class HashedFile(_Raw):
-    """A binary file that is hashed and counted while it is read.
+
+class HashedFile:
+    """Opens a file as `open_file` does; hashes and counts what is read.
 
     As a context it reads the rest at its end, so that `num_bytes` and `sha256`
     are of the whole file; after an error it does not.
     """
 
-    def __init__(self, file: BinaryIO) -> None:
-        super().__init__(file)
+    def __init__(self, open_file: OpenFile) -> None:
+        self._open_file = open_file
         self._digest = hashlib.sha256()
         self.num_bytes = 0
+
+    def __call__(self, path: str, mode: str) -> "HashedFile":
+        """Opens the file, once."""
+        self._file = self._open_file(path, mode)
+        return self
 
     @property
     def sha256(self) -> str:
         """The digest of the bytes read, in hexadecimal digits."""
         return self._digest.hexdigest()
 
-    def _read(self, size: int) -> bytes:
-        data = super()._read(size)
+    def read(self, size: int) -> bytes:
+        """Returns the next bytes."""
+        data = self._file.read(size)
         self._digest.update(data)
         self.num_bytes += len(data)
         return data
 
+    def __enter__(self) -> "HashedFile":
+        return self
+
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Reads the rest unless there was an error, and closes the file."""
         try:
-            while kind is None and self._read(_BUFFER_BYTES):
+            while kind is None and self.read(_BUFFER_BYTES):
                 pass
         finally:
-            self.close()
-
-    def close(self) -> None:
-        """Closes the file."""
-        if not self.closed:
             self._file.close()
-        super().close()

@@ -1,13 +1,12 @@
 """Files in the file systems that Apache Beam reaches: gs, hdfs, s3 and others.
 
-`files_of` gives the functions for a path. One without a scheme is on this
-machine's disks, or in a directory that all machines share.
+Has those functions of `albert_tf.io.files` that builds use.
 """
 
 import contextlib
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from apache_beam.io.filesystem import (
     BeamIOError,
@@ -22,11 +21,6 @@ from data_prep.corpus import listing
 
 # Text is unpacked by `text_files`, whatever the file system.
 _AS_STORED = CompressionTypes.UNCOMPRESSED
-
-
-def files_of(path: str) -> Any:
-    """Returns the module `files` or BeamFiles, whichever reaches a path."""
-    return BeamFiles if files.is_remote(path) else files
 
 
 def list_files(inputs: Sequence[str]) -> list[str]:
@@ -54,57 +48,52 @@ def list_files(inputs: Sequence[str]) -> list[str]:
     return found + sorted(remote)
 
 
-def open_file(path: str, mode: str = "rb") -> BinaryIO:
-    """Returns a file to read, in any file system."""
-    return files_of(path).open(path, mode)
+def open(path: str, mode: str = "rb") -> BinaryIO:
+    """Returns a file to read, as it is stored."""
+    del mode
+    return FileSystems.open(path, compression_type=_AS_STORED)
 
 
-class BeamFiles:
-    """Functions of `albert_tf.io.files` for the file systems of Beam."""
-
-    @staticmethod
-    def open(path: str, mode: str = "rb") -> BinaryIO:
-        """Returns a file to read, as it is stored."""
-        assert mode == "rb", mode
-        return FileSystems.open(path, compression_type=_AS_STORED)
-
-    @staticmethod
-    @contextlib.contextmanager
-    def replacing(path: str) -> Iterator[BinaryIO]:
-        """Gives a file to write, which is renamed when it is complete."""
-        temporary = files.temporary_name(path)
-        with FileSystems.create(temporary, compression_type=_AS_STORED) as file:
-            yield file
-        try:
-            FileSystems.rename([temporary], [path])
-        except BeamIOError:
-            # HDFS renames to a free name only.
-            if not FileSystems.exists(path):
-                raise
-            FileSystems.delete([path])
-            FileSystems.rename([temporary], [path])
-
-    @staticmethod
-    def sizes(directory: str) -> dict[str, int]:
-        """Returns the bytes of each file right in a directory, by name."""
-        with _user_errors(directory):
-            found = _under(directory, "*")
-        return {
-            os.path.basename(file.path): file.size_in_bytes
-            for file in sorted(found, key=lambda file: file.path)
-        }
-
-    @staticmethod
-    def remove(path: str) -> None:
-        """Removes a file."""
+@contextlib.contextmanager
+def replacing(path: str) -> Iterator[BinaryIO]:
+    """Gives a file to write, which is renamed when it is complete."""
+    temporary = files.temporary_name(path)
+    with FileSystems.create(temporary, compression_type=_AS_STORED) as file:
+        yield file
+    try:
+        FileSystems.rename([temporary], [path])
+    except BeamIOError:
+        # HDFS renames to a free name only.
+        if not FileSystems.exists(path):
+            raise
         FileSystems.delete([path])
+        FileSystems.rename([temporary], [path])
 
-    @classmethod
-    def remove_tree(cls, directory: str) -> None:
-        """Removes a directory with all that it holds, if it exists."""
-        if cls.sizes(directory):
-            # Ends with the slash by which GCS and S3 know a directory.
-            FileSystems.delete([os.path.join(directory, "")])
+
+def sizes(directory: str) -> dict[str, int]:
+    """Returns the bytes of each file right in a directory, by name."""
+    with _user_errors(directory):
+        found = _under(directory, "*")
+    return {
+        os.path.basename(file.path): file.size_in_bytes
+        for file in sorted(found, key=lambda file: file.path)
+    }
+
+
+def makedirs(path: str) -> None:
+    """Does nothing: a file makes its directory."""
+
+
+def remove(path: str) -> None:
+    """Removes a file."""
+    FileSystems.delete([path])
+
+
+def remove_tree(directory: str) -> None:
+    """Removes a directory with all that it holds, if it exists."""
+    if sizes(directory):
+        # Ends with the slash by which GCS and S3 know a directory.
+        FileSystems.delete([os.path.join(directory, "")])
 
 
 def _files_at(path: str) -> list[str]:

@@ -3,8 +3,7 @@
 Two pipelines, on whichever engine the options name: one surveys the files,
 the other makes the shards. Both are shuffles around the functions that the
 local runner calls, so the bytes are the same. Between machines go documents
-(`UnitDocument` as a tuple) and entries: a record behind its key, 8 bytes, big
-endian, so that entries sort as their keys do.
+(`UnitDocument` as a tuple) and entries of shards, see `record_parts`.
 
 Bounds: one group of documents and one shard are in memory at a time, so that
 shards much larger than the usual 64 MB need machines to match. Beam's own
@@ -13,13 +12,14 @@ in-process runner, for tests and small corpora, holds everything in memory.
 
 import contextlib
 import dataclasses
+import functools
 import io
 import itertools
 import os
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, BinaryIO
 
 import apache_beam as beam
 import grpc
@@ -43,6 +43,7 @@ from apache_beam.runners.portability.fn_api_runner.fn_runner import (
 from apache_beam.runners.portability.portable_runner import JobServiceHandle
 
 from albert_tf.config import UserError, require
+from albert_tf.io import files
 from albert_tf.records.shards import ShardInfo
 from albert_tf.records.tfrecord import write_records
 from albert_tf.text.tokenizer import Tokenizer
@@ -51,13 +52,12 @@ from data_prep.corpus.forms import CorpusFile
 from data_prep.corpus.reading import (
     FileSurvey,
     UnitDocument,
-    read_file_checked,
+    read_again,
     survey_file,
 )
 from data_prep.corpus.report import CorpusReport
 from data_prep.corpus.sample import CorpusSample
 from data_prep.pretraining import beam_files
-from data_prep.pretraining.beam_files import files_of
 from data_prep.pretraining.build_directory import (
     BuildDirectory,
     BuildResult,
@@ -66,16 +66,29 @@ from data_prep.pretraining.build_directory import (
 )
 from data_prep.pretraining.build_plan import BuildPlan, group_of
 from data_prep.pretraining.record_maker import RecordMaker
+from data_prep.pretraining.record_parts import KEY_BYTES
 from data_prep.pretraining.sources import unit_document
 
 _SURVEY_DIRECTORY = ".survey"
 _COUNTS = "counts"  # the name of a second output
-_KEY_BYTES = 8
 
 # A UnitDocument, and its position: (number of its file among all, number in
 # the file).
 Row = tuple[str, str, str, tuple[str, ...]]
 Position = tuple[int, int]
+
+
+def files_of(path: str) -> Any:
+    """Returns the module that reaches a path: `files` or `beam_files`.
+
+    A path without a scheme is on this machine's disks, or in a directory that
+    all machines share.
+    """
+    return beam_files if files.is_remote(path) else files
+
+
+def _open_file(path: str, mode: str) -> BinaryIO:
+    return files_of(path).open(path, mode)
 
 
 class BeamRunner(contextlib.AbstractContextManager):
@@ -89,7 +102,7 @@ class BeamRunner(contextlib.AbstractContextManager):
     """
 
     list_files = staticmethod(beam_files.list_files)
-    open_file = staticmethod(beam_files.open_file)
+    open_file = staticmethod(_open_file)
 
     def __init__(
         self, output_dir: str, workers: int, options: Sequence[str]
@@ -110,16 +123,12 @@ class BeamRunner(contextlib.AbstractContextManager):
         self.files = files_of(output_dir)
 
     def __exit__(self, *_: object) -> None:
-        """Does nothing."""
+        pass
 
-    def survey(self, files: Sequence[CorpusFile]) -> Iterator[FileSurvey]:
-        """Yields the survey of each file, in their order.
-
-        The first has the sample of all, the others none.
-
-        Raises:
-            UserError: for a file that cannot be used.
-        """
+    def survey(
+        self, corpus: Sequence[CorpusFile]
+    ) -> tuple[list[FileSurvey], CorpusSample]:
+        """Returns the survey of each file, and one sample of all."""
         path = os.path.join(self._survey_dir, f"{uuid.uuid4()}.json")
         try:
             # Fails before all the work if it cannot be written.
@@ -130,30 +139,59 @@ class BeamRunner(contextlib.AbstractContextManager):
                 f"{error.strerror or error}."
             ) from None
         try:
-            pipeline = _pipeline(self._options)
-            _add_survey(pipeline, files, path)
-            result = _run(pipeline, path)
+            result = self._run(path, functools.partial(_survey_files, corpus))
         finally:
             self.files.remove_tree(self._survey_dir)
-        sample = CorpusSample.from_json(result["sample"])
-        for _, row in sorted(result["surveys"]):
+        surveys = []
+        for number, row in sorted(result["surveys"]):
             if "error" in row:
                 raise UserError(row["error"])
             report = CorpusReport(
                 Counter(row["counts"]), row["first_locations"]
             )
-            stored = row["name"], row["num_bytes"], row["sha256"]
-            yield FileSurvey(*stored, report, sample)
-            sample = CorpusSample()
+            stored = row["num_bytes"], row["sha256"]
+            surveys.append(FileSurvey(corpus[number], *stored, report))
+        return surveys, CorpusSample.from_json(result["sample"])
 
     def run(
         self, plan: BuildPlan, tokenizer: Tokenizer, directory: BuildDirectory
     ) -> BuildResult:
         """Writes the shards and the result."""
+        make = functools.partial(_make_shards, plan, tokenizer, directory.path)
+        return BuildResult.from_json(self._run(directory.result_path, make))
+
+    def _run(
+        self, path: str, add_work: Callable[[beam.Pipeline], dict[str, Any]]
+    ) -> dict[str, Any]:
+        """Returns the results of a pipeline's work, which it writes to `path`.
+
+        Raises:
+            UserError: if the engine cannot be reached, or the options make the
+                pipeline but do not run it to its end.
+        """
         pipeline = _pipeline(self._options)
-        path = directory.result_path
-        _add_build(pipeline, plan, tokenizer, directory.path, path)
-        return BuildResult.from_json(_run(pipeline, path))
+        results = add_work(pipeline)
+        # A file: any engine can write one.
+        path_once = pipeline | "Result" >> beam.Create([path])
+        _ = path_once | "WriteResult" >> beam.Map(_write_result, **results)
+        try:
+            ended = pipeline.run()
+        except grpc.FutureTimeoutError:
+            raise UserError(
+                "No Beam job server answers; check --job_endpoint."
+            ) from None
+        state = ended.wait_until_finish() or ended.state
+        written = self.files.sizes(os.path.dirname(path))
+        found = {}
+        if os.path.basename(path) in written:
+            found = read_json(self.files, path)
+        require(
+            bool(found),
+            f"The Beam pipeline ended as {state} and left no result; this "
+            "program must run it to its end, and share the output directory "
+            "with it.",
+        )
+        return found
 
 
 def _pipeline(options: PipelineOptions) -> beam.Pipeline:
@@ -192,99 +230,49 @@ def _checked(options: Sequence[str]) -> PipelineOptions:
     raise UserError(f"Beam refuses its options: {reason}")
 
 
-def _run(pipeline: beam.Pipeline, path: str) -> dict[str, Any]:
-    """Returns the result that a pipeline has written, once it has run.
-
-    Raises:
-        UserError: if the engine cannot be reached, or the options make the
-            pipeline but do not run it to its end.
-    """
-    try:
-        result = pipeline.run()
-    except grpc.FutureTimeoutError:
-        raise UserError(
-            "No Beam job server answers; check --job_endpoint."
-        ) from None
-    state = result.wait_until_finish() or result.state
-    files = files_of(path)
-    written = os.path.basename(path) in files.sizes(os.path.dirname(path))
-    found = read_json(files, path) if written else {}
-    require(
-        bool(found),
-        f"The Beam pipeline ended as {state} and left no result; this "
-        "program must run it to its end, and share the output directory "
-        "with it.",
-    )
-    return found
+def _write_result(path: str, **results: Any) -> None:
+    write_json(files_of(path), path, results)
 
 
-def _add_result(
-    pipeline: beam.Pipeline,
-    path: str,
-    **values: AsList | AsDict | AsSingleton,
-) -> None:
-    """Makes a pipeline write JSON of its results to `path`.
-
-    A file: any engine can write one.
-    """
-    path_once = pipeline | "Result" >> beam.Create([path])
-    _ = path_once | "WriteResult" >> beam.Map(_write_values, **values)
-
-
-def _write_values(path: str, **values: Any) -> None:
-    write_json(files_of(path), path, values)
-
-
-def _add_survey(
-    pipeline: beam.Pipeline, files: Sequence[CorpusFile], path: str
-) -> None:
+def _survey_files(
+    corpus: Sequence[CorpusFile], pipeline: beam.Pipeline
+) -> dict[str, Any]:
+    """Adds the surveys to a pipeline; returns their results."""
     surveys = (
         pipeline
-        | "Files" >> beam.Create(list(enumerate(files)))
+        | "Files" >> beam.Create(list(enumerate(corpus)))
         | "Spread" >> beam.Reshuffle()
         | "Survey" >> beam.Map(_survey)
     )
     # One sample of all; those of many files would be too much.
     sample = (
         surveys
-        | "Sample" >> beam.Map(_sample_of)
+        | "Sample" >> beam.Values()
         | "Merge" >> beam.CombineGlobally(_merged_samples)
     )
-    rows = surveys | "Row" >> beam.Map(_row_of)
-    _add_result(
-        pipeline, path, surveys=AsList(rows), sample=AsSingleton(sample)
-    )
+    rows = surveys | "Row" >> beam.Keys()
+    return {"surveys": AsList(rows), "sample": AsSingleton(sample)}
 
 
 def _survey(
     numbered: tuple[int, CorpusFile],
-) -> tuple[int, dict[str, Any], list[list[Any]]]:
-    """Returns a file's number, and as JSON its survey and sample.
+) -> tuple[tuple[int, dict[str, Any]], list[list[Any]]]:
+    """Returns as JSON a file's number and survey, and its sample.
 
     A UserError is returned instead, for an engine would wrap it into its own.
     """
     number, file = numbered
     try:
-        survey = survey_file(file, open_file=beam_files.open_file)
+        survey, sample = survey_file(file, open_file=_open_file)
     except UserError as error:
-        return number, {"error": str(error)}, []
+        return (number, {"error": str(error)}), []
     row = {
-        "name": survey.name,
         "num_bytes": survey.num_bytes,
         "sha256": survey.sha256,
         "counts": dict(survey.report.counts),
-        "first_locations": dict(survey.report.first_locations),
+        "first_locations": survey.report.first_locations,
     }
-    return number, row, survey.sample.to_json()
-
-
-# Any: what Beam infers of such functions itself is wrong.
-def _row_of(survey: Any) -> Any:
-    return survey[:2]
-
-
-def _sample_of(survey: Any) -> Any:
-    return survey[2]
+    return (number, row), sample.to_json()
 
 
 def _merged_samples(samples: Iterable[list[list[Any]]]) -> list[list[Any]]:
@@ -294,24 +282,19 @@ def _merged_samples(samples: Iterable[list[list[Any]]]) -> list[list[Any]]:
     return merged.to_json()
 
 
-def _add_build(
-    pipeline: beam.Pipeline,
+def _make_shards(
     plan: BuildPlan,
     tokenizer: Tokenizer,
     output_dir: str,
-    result_path: str,
-) -> None:
-    """Adds the making of the shards to a pipeline."""
-    files = [
-        (source.split, file, digest)
-        for source in plan.sources
-        for file, digest in source.files_and_digests()
-    ]
+    pipeline: beam.Pipeline,
+) -> dict[str, Any]:
+    """Adds the making of the shards to a pipeline; returns its results."""
+    surveys = list(enumerate(plan.surveys))
     # Workers need not know of all files.
-    plan = dataclasses.replace(plan, sources=())
+    plan = dataclasses.replace(plan, surveys=())
     documents = (
         pipeline
-        | "Files" >> beam.Create(list(enumerate(files)))
+        | "Files" >> beam.Create(surveys)
         | "SpreadFiles" >> beam.Reshuffle()
         | "Read" >> beam.FlatMap(_read, plan)
     )
@@ -337,19 +320,17 @@ def _add_build(
     totals = (
         counts | "Counts" >> beam.Flatten() | "Sum" >> beam.CombinePerKey(sum)
     )
-    _add_result(
-        pipeline, result_path, shards=AsList(written), counts=AsDict(totals)
-    )
+    return {"shards": AsList(written), "counts": AsDict(totals)}
 
 
 def _read(
-    numbered: tuple[int, tuple[str, CorpusFile, str]], plan: BuildPlan
+    numbered: tuple[int, FileSurvey], plan: BuildPlan
 ) -> Iterator[tuple[Position, Row]]:
     """Yields the documents of a file."""
-    number, (origin, file, digest) = numbered
-    documents = read_file_checked(file, digest, open_file=beam_files.open_file)
+    number, survey = numbered
+    documents = read_again(survey, open_file=_open_file)
     for index, document in enumerate(documents):
-        item = unit_document(origin, document, plan.config)
+        item = unit_document(survey.file.origin, document, plan.config)
         yield (number, index), tuple(item)
 
 
@@ -360,7 +341,7 @@ def _units(rows: PCollection, plan: BuildPlan) -> PCollection:
             rows
             | "Group" >> beam.Map(_with_group, plan)
             | "Groups" >> beam.GroupByKey()
-            # As `document_groups` reads them.
+            # As `in_groups` reads them.
             | "Sort" >> beam.MapTuple(_sorted_rows)
         )
     size = plan.unit_characters
@@ -403,14 +384,8 @@ class _MakeRecords(beam.DoFn):
         counts: Counter[str] = Counter()
         partition = self._plan.partition
         for batch in self._make([UnitDocument(*row) for row in unit], counts):
-            shard_of = partition.shards_of(batch.split, batch.keys).tolist()
-            keys = batch.keys.astype(">u8").tobytes()
-            shards: dict[int, list[bytes]] = {}
-            for number, record in enumerate(batch.serialized):
-                key = keys[number * _KEY_BYTES : (number + 1) * _KEY_BYTES]
-                shards.setdefault(shard_of[number], []).append(key + record)
-            for shard, entries in shards.items():
-                yield partition.shard_name(batch.split, shard), entries
+            for shard, entries in partition.entries(batch).items():
+                yield partition.shard_name(*shard), entries
         yield from (TaggedOutput(_COUNTS, pair) for pair in counts.items())
 
 
@@ -423,7 +398,7 @@ def _write_shard(
     """
     name, chunks = shard
     entries = sorted(itertools.chain.from_iterable(chunks))
-    records = (entry[_KEY_BYTES:] for entry in entries)
+    records = (entry[KEY_BYTES:] for entry in entries)
     path = os.path.join(output_dir, name)
     with files_of(path).replacing(path) as file:
         account = write_records(file, records)

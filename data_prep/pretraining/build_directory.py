@@ -11,6 +11,7 @@ import errno
 import hashlib
 import json
 import os
+import pathlib
 import re
 import shutil
 import tempfile
@@ -25,6 +26,7 @@ from albert_tf.config import (
     require,
 )
 from albert_tf.io.files import is_remote, unfinished
+from albert_tf.io.json_files import parse_json
 from albert_tf.io.locks import locked
 from albert_tf.records.shards import (
     FORMAT_VERSION,
@@ -46,29 +48,35 @@ _OTHER_FILES = re.compile(
 
 
 class BuildResult(NamedTuple):
-    """The shards of each split, and the counts of all records."""
+    """All shards, and the counts of all records."""
 
-    shards: dict[str, list[ShardInfo]]
+    shards: list[ShardInfo]
     counts: Counter[str]
+
+    def of_split(self, split: str) -> list[ShardInfo]:
+        """Returns the shards of a split."""
+        return [s for s in self.shards if s.name.startswith(f"{split}-")]
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
         """Returns the result in result.json."""
-        shards: dict[str, list[ShardInfo]] = {}
-        for row in sorted(values["shards"], key=lambda row: row["name"]):
-            split = row["name"].partition("-")[0]
-            shards.setdefault(split, []).append(ShardInfo(**row))
+        rows = sorted(values["shards"], key=lambda row: row["name"])
+        shards = [ShardInfo(**row) for row in rows]
         return cls(shards, Counter(values["counts"]))
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns what result.json holds."""
+        return {
+            "shards": [*map(dataclasses.asdict, self.shards)],
+            "counts": self.counts,
+        }
 
 
 class BuildDirectory:
-    """The output directory of a build.
+    """The output directory of a build, made if need be.
 
-    Args:
-        path: of the directory, made if need be.
-        config: how a corpus becomes records.
-        files: the module `albert_tf.io.files`, or an object with the same
-            `open`, `replacing`, `sizes`, `remove` and `remove_tree`.
+    `files` is the module `albert_tf.io.files` or `beam_files`, which has some
+    of its functions.
     """
 
     def __init__(
@@ -124,22 +132,15 @@ class BuildDirectory:
             return
         names = self.files.sizes(self.path)
         splitter = os.path.basename(self.splitter_path)
-        foreign = [
-            *(
-                name
-                for name in names
-                if _SHARD.fullmatch(unfinished(name) or name)
-                or name == splitter
-            ),
-            *(f".work/{n}" for n in work if n != _LOCK and not unfinished(n)),
-            *(
-                f"{TOKENIZER_DIRECTORY}/{n}"
-                for n in self.files.sizes(self.tokenizer_path)
-            ),
+        foreign = [n for n in names if _is_shard(n) or n == splitter]
+        foreign += [
+            f".work/{n}" for n in work if n != _LOCK and not unfinished(n)
         ]
-        if foreign:
+        tokenizer = self.files.sizes(self.tokenizer_path)
+        foreign += [f"{TOKENIZER_DIRECTORY}/{n}" for n in tokenizer]
+        for name in foreign:
             raise UserError(
-                f"{self.path} holds {foreign[0]} but no {METADATA_NAME}; "
+                f"{self.path} holds {name} but no {METADATA_NAME}; "
                 "choose another output directory or empty this one."
             )
 
@@ -165,14 +166,15 @@ class BuildDirectory:
                     raise UserError(
                         f"{self.path} cannot be written: {error.strerror}."
                     ) from None
+            work = self.files.sizes(self.work_path)
             path = os.path.join(self.work_path, _PLAN)
-            if _PLAN in self.files.sizes(self.work_path):
+            if _PLAN in work:
                 begun = read_json(self.files, path)
                 changes = differences(plan.to_json(), begun)
                 self._refuse_changes("was begun", changes)
             else:
                 write_json(self.files, path, plan.to_json())
-            for name in filter(unfinished, self.files.sizes(self.work_path)):
+            for name in filter(unfinished, work):
                 self.files.remove(os.path.join(self.work_path, name))
             self._remove_unfinished(self.path)
             self._remove_unfinished(self.tokenizer_path)
@@ -205,15 +207,13 @@ class BuildDirectory:
 
     def save_tokenizer(self, tokenizer: Tokenizer) -> None:
         """Writes the tokenizer, which training on the shards needs."""
+        self.files.makedirs(self.tokenizer_path)
         with tempfile.TemporaryDirectory() as saved:
             tokenizer.save(saved)
-            for name in sorted(os.listdir(saved)):
-                path = os.path.join(self.tokenizer_path, name)
-                with (
-                    open(os.path.join(saved, name), "rb") as source,
-                    _replacing(self.files, path) as target,
-                ):
-                    shutil.copyfileobj(source, target)
+            for source in pathlib.Path(saved).iterdir():
+                path = os.path.join(self.tokenizer_path, source.name)
+                with self.files.replacing(path) as target:
+                    target.write(source.read_bytes())
 
     def result(self) -> BuildResult | None:
         """Returns the result of a runner, None unless all shards are intact."""
@@ -224,20 +224,9 @@ class BuildDirectory:
         intact = all(
             sizes.get(info.name) == info.num_bytes
             and (is_remote(self.path) or is_intact(self.path, info))
-            for of_split in result.shards.values()
-            for info in of_split
+            for info in result.shards
         )
         return result if intact else None
-
-    def write_result(self, result: BuildResult) -> None:
-        """Writes a runner's result."""
-        shards = [
-            dataclasses.asdict(info)
-            for of_split in result.shards.values()
-            for info in of_split
-        ]
-        values = {"shards": shards, "counts": result.counts}
-        write_json(self.files, self.result_path, values)
 
     def check_room(self, plan: BuildPlan, log: Callable[[str], None]) -> None:
         """Logs the size of the build; raises UserError if it does not fit.
@@ -266,20 +255,21 @@ class BuildDirectory:
 
     def _free_bytes(self) -> int | None:
         """Returns the free space, None where it is unknown."""
-        return (
-            None if is_remote(self.path) else shutil.disk_usage(self.path).free
-        )
+        if is_remote(self.path):
+            return None
+        return shutil.disk_usage(self.path).free
 
     def _missing_bytes(self, plan: BuildPlan) -> float:
         """Returns how many bytes a build will still write, about."""
         sizes = self.files.sizes(self.path)
-        shards = sum(
-            size
-            for name, size in sizes.items()
-            if _SHARD.fullmatch(unfinished(name) or name)
-        )
+        shards = sum(sizes[name] for name in filter(_is_shard, sizes))
         work = sum(self.files.sizes(self.work_path).values())
         return max(0, _peak_bytes(plan) - shards - work)
+
+
+def _is_shard(name: str) -> bool:
+    """Returns whether a file is a shard, finished or not."""
+    return _SHARD.fullmatch(unfinished(name) or name) is not None
 
 
 def is_intact(directory: str, info: ShardInfo) -> bool:
@@ -307,36 +297,25 @@ def _size(num_bytes: float) -> str:
 def write_json(files: Any, path: str, value: Any) -> None:
     """Writes JSON as `json_files.write_json` does, by any `files`."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
-    with _replacing(files, path) as file:
+    files.makedirs(os.path.dirname(path))
+    with files.replacing(path) as file:
         file.write(f"{text}\n".encode())
 
 
 def read_json(files: Any, path: str) -> dict[str, Any]:
-    """Returns the JSON object in a file that a build has written.
-
-    `json_files.read_json` is for files of users and limits their size.
+    """Returns the JSON object in a file that a build has written, of any size.
 
     Raises:
         UserError: when the file cannot be read, or holds no JSON object.
     """
     try:
         with files.open(path) as file:
-            value = json.loads(file.read())
+            return parse_json(file.read(), path)
     except OSError as error:
         reason = error.strerror or " ".join(str(error).split())
         raise UserError(f"{path}: {reason}.") from None
-    except (ValueError, RecursionError):
-        value = None
-    # Not the file alone: what a build left beside it needs it.
-    require(
-        isinstance(value, dict),
-        f"{path} is damaged: it is not a JSON object; remove the output "
-        "directory or choose another.",
-    )
-    return value
-
-
-def _replacing(files: Any, path: str) -> contextlib.AbstractContextManager:
-    if not is_remote(path):
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-    return files.replacing(path)
+    except UserError as error:
+        # Not the file alone: what a build left beside it needs it.
+        raise UserError(
+            f"{error} Remove the output directory or choose another."
+        ) from None

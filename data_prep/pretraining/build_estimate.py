@@ -4,7 +4,7 @@ Main entries: `estimate_build` and `build_warnings`.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from albert_tf.config import PretrainingDataConfig
@@ -37,26 +37,34 @@ _SHOWN_CHARS = 20
 
 
 class BuildEstimate(NamedTuple):
-    """Estimates of a build.
+    """Estimates of a build: bytes of records per character, and shares."""
 
-    Attributes:
-        bytes_per_character: bytes of records per character, in one copy.
-        padding_share: of the tokens in records, those that are padding.
-        lost_share: of the text's tokens, those that are in no record.
-        unknown_share: of the text's tokens, those that are unknown.
+    bytes_per_character: float  # in one copy
+    shares: Mapping[str, float]  # see `text_shares`
+
+
+def text_shares(
+    counts: Mapping[str, float], max_seq_length: int
+) -> dict[str, float]:
+    """Returns shares of a split's text and records, given its counts.
+
+    Of all tokens `unknown_share` and `lost_share`, those in no record; and of
+    the positions in records `padding_share`.
     """
-
-    bytes_per_character: float
-    padding_share: float
-    lost_share: float
-    unknown_share: float
+    tokens = max(1, counts["tokens"])
+    room = counts["instances"] * max_seq_length
+    return {
+        "unknown_share": counts["unknown_tokens"] / tokens,
+        "lost_share": counts["skipped/tokens"] / tokens,
+        "padding_share": (room - counts["instance_tokens"]) / max(1, room),
+    }
 
 
 def estimate_build(
-    sample: CorpusSample, maker: RecordMaker, max_seq_length: int
+    sample: CorpusSample, maker: RecordMaker, config: PretrainingDataConfig
 ) -> BuildEstimate:
     """Returns an estimate from records made of sampled documents."""
-    num_bytes = num_characters = room = 0.0
+    num_bytes = num_characters = 0.0
     expected: dict[str, float] = defaultdict(float)
     for weight, document in sample.weighted_documents(_SIZE_SAMPLE_CHARS):
         excerpt = UnitDocument(
@@ -72,70 +80,57 @@ def estimate_build(
         num_bytes += weight * of_excerpt / size
         num_characters += weight
         for name, count in counts.items():
-            expected[name] += weight * count / size
-        instances = counts[f"{_SPLIT}/instances"]
-        if size < document.num_characters:
+            expected[name.removeprefix(f"{_SPLIT}/")] += weight * count / size
+        if size < document.num_characters and counts[f"{_SPLIT}/instances"]:
             # The excerpt's end cuts its last instance, about in the middle.
-            instances -= 0.5 * bool(instances)
-        room += weight * instances * max_seq_length / size
-    tokens = max(1.0, expected[f"{_SPLIT}/tokens"])
-    filled = expected[f"{_SPLIT}/instance_tokens"] / max(1.0, room)
+            expected["instances"] -= weight * 0.5 / size
     return BuildEstimate(
         # Where no document of the sample makes a record, others may.
         max(num_bytes / max(1.0, num_characters), _MIN_RATIO),
-        max(0.0, 1 - filled) if room else 0.0,
-        expected[f"{_SPLIT}/skipped/tokens"] / tokens,
-        expected[f"{_SPLIT}/unknown_tokens"] / tokens,
+        text_shares(expected, config.max_seq_length),
     )
 
 
 def build_warnings(
     estimate: BuildEstimate,
     config: PretrainingDataConfig,
-    *,
-    forms: Iterable[str],
+    forms: Collection[str],
     sample: CorpusSample,
     tokenizer: Tokenizer,
 ) -> list[str]:
     """Returns a line for each share that is too large, with a remedy.
 
-    Args:
-        estimate: of the build.
-        config: how a corpus becomes records.
-        forms: of the corpus' files, see `forms.CorpusFile`.
-        sample: of the corpus.
-        tokenizer: of the records.
+    `forms` are those of the corpus' files, see `forms.CorpusFile`.
     """
-    separator = ""
+    separator = splitter = ""
     if "blank_line" in forms:
         separator = (
             "--document_separator=file if blank lines are between "
             "paragraphs rather than documents"
         )
-    splitter = ""
     if config.sentence_splitter == "newline":
         splitter = "--sentence_splitter=punkt if lines hold several sentences"
     shorter = "a lower --max_seq_length"
     if config.short_seq_prob > _MAX_PADDING:
         shorter = "a lower --short_seq_prob"
     found = []
-    if estimate.padding_share > _MAX_PADDING:
+    if (padding := estimate.shares["padding_share"]) > _MAX_PADDING:
         found.append(
-            f"{100 * estimate.padding_share:.2g}% of the records will be "
+            f"{100 * padding:.2g}% of the records will be "
             f"padding at max_seq_length={config.max_seq_length}; consider "
             f"{_alternatives(separator, shorter)}."
         )
-    if estimate.lost_share > _MAX_LOST:
+    if (lost := estimate.shares["lost_share"]) > _MAX_LOST:
         kept = _alternatives(separator, splitter, "--sentence_objective=none")
         found.append(
-            f"{100 * estimate.lost_share:.2g}% of the tokens will be in no "
+            f"{100 * lost:.2g}% of the tokens will be in no "
             "record, since a document of one sentence makes no pair of "
             f"segments; consider {kept}."
         )
-    if estimate.unknown_share > _MAX_UNKNOWN:
+    if (unknown := estimate.shares["unknown_share"]) > _MAX_UNKNOWN:
         words = ", ".join(_unknown_words(sample, tokenizer))
         found.append(
-            f"{100 * estimate.unknown_share:.2g}% of the tokens will be "
+            f"{100 * unknown:.2g}% of the tokens will be "
             f"unknown to the tokenizer, most often in {words}; consider "
             "another --tokenizer, such as one trained on this text "
             "(bin.train_vocab), or text without these."

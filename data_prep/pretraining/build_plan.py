@@ -8,13 +8,13 @@ settings alone, so every runner that carries it out writes the same bytes.
 import dataclasses
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from albert_tf.config import (
     MaskingConfig,
     PretrainingDataConfig,
-    require,
+    UserError,
     to_dict,
 )
 from albert_tf.config.data import MAX_SHARDS
@@ -22,13 +22,12 @@ from albert_tf.records import counter_rng
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.text.tokenizer import Tokenizer
 from data_prep.corpus.duplicates import DIGEST_ROW_BYTES
-from data_prep.corpus.forms import CorpusFile
 from data_prep.corpus.reading import (
     FileSurvey,
     UnitDocument,
     document_names,
     fingerprint,
-    read_file_checked,
+    read_again,
 )
 from data_prep.corpus.report import CorpusReport
 from data_prep.corpus.sample import CorpusSample
@@ -43,7 +42,6 @@ from data_prep.pretraining.record_parts import Partition
 from data_prep.pretraining.sources import (
     EVAL,
     TRAIN,
-    Source,
     is_held_out,
     unit_document,
 )
@@ -60,42 +58,24 @@ _MAX_UNIT_BYTES = 64_000_000
 # random from the whole corpus.
 _GROUP_CHARS = 8_000_000
 
-Survey = Callable[[Sequence[CorpusFile]], Iterable[FileSurvey]]
-
 
 @dataclasses.dataclass(frozen=True)
 class BuildPlan:
-    """Everything that decides the records and their shards.
+    """Everything that decides the records and their shards."""
 
-    Attributes:
-        sources: the files, surveyed.
-        config: how a corpus becomes records.
-        masking: how static records are masked.
-        splitter_parameters: of the trained sentence splitter, as JSON.
-        settings: what decides the records, to recognise a finished build by.
-        report: the account of reading the corpus.
-        warnings: likely faults of the text or the settings.
-        num_characters: of text, duplicates included.
-        record_bytes: estimated bytes of records, by split.
-        other_bytes: estimated bytes of temporary files beside records.
-        partition: the shards.
-        unit_characters: of text in a unit of work, about.
-        num_groups: groups of documents that lend each other segments; 0 if
-            none is lent.
-    """
-
-    sources: tuple[Source, ...]
+    surveys: Sequence[FileSurvey]
     config: PretrainingDataConfig
     masking: MaskingConfig
-    splitter_parameters: Mapping[str, Any]
-    settings: Mapping[str, Any]
+    splitter_parameters: Mapping[str, Any]  # as JSON
+    settings: Mapping[str, Any]  # see `plan_settings`
     report: CorpusReport
-    warnings: Sequence[str]
-    num_characters: int
-    record_bytes: Mapping[str, int]
-    other_bytes: int
+    warnings: Sequence[str]  # likely faults of the text or the settings
+    num_characters: int  # of text, duplicates included
+    record_bytes: Mapping[str, int]  # by split, estimated
+    other_bytes: int  # estimated, of temporary files beside records
     partition: Partition
-    unit_characters: int
+    unit_characters: int  # of text in a unit of work, about
+    # Groups of documents that lend each other segments; 0 if none is lent.
     num_groups: int
 
     def splitter(self) -> SentenceSplitter:
@@ -114,7 +94,7 @@ class BuildPlan:
 
 
 def make_plan(
-    sources: tuple[Source, ...],
+    surveys: Sequence[FileSurvey],
     sample: CorpusSample,
     tokenizer: Tokenizer,
     config: PretrainingDataConfig,
@@ -125,27 +105,22 @@ def make_plan(
 ) -> BuildPlan:
     """Returns the plan of a build.
 
-    Args:
-        sources: see `survey_sources`.
-        sample: of all of them.
-        tokenizer: of the records.
-        config: how a corpus becomes records.
-        masking: how static records are masked.
-        settings: see `plan_settings`.
-        max_bad_fraction: the largest share of bad lines.
+    `surveys` are of all files and `sample` is of their text; `settings` are
+    those of `plan_settings`.
 
     Raises:
-        UserError: if more of the corpus is bad, or there is nothing in it.
+        UserError: if more of the corpus is bad than `max_bad_fraction`, or
+            `eval_fraction` leaves a split empty.
     """
     report = CorpusReport()
     characters = Counter[str]()
-    for source in sources:
-        for of_file in source.surveys:
-            report.merge(of_file.report)
-            characters[source.split] += of_file.report.counts["characters"]
+    for survey in surveys:
+        report.merge(survey.report)
+        of_file = survey.report.counts["characters"]
+        characters[survey.file.origin] += of_file
     report.check(max_bad_fraction)
     if config.eval_fraction:
-        _check_held_out(sources[0], config)
+        _check_held_out(surveys, report.counts["documents"], config)
         held_out = round(characters[TRAIN] * config.eval_fraction)
         characters[EVAL] += held_out
         characters[TRAIN] -= held_out
@@ -154,7 +129,7 @@ def make_plan(
     )
     once = dataclasses.replace(config, dupe_factor=1)
     maker = RecordMaker(tokenizer, splitter, once, masking)
-    estimate = estimate_build(sample, maker, config.max_seq_length)
+    estimate = estimate_build(sample, maker, config)
     bytes_per_character = config.dupe_factor * estimate.bytes_per_character
     record_bytes = {
         split: int(count * bytes_per_character)
@@ -162,22 +137,16 @@ def make_plan(
     }
     total = characters.total()
     objective = SENTENCE_OBJECTIVES[config.sentence_objective]
-    forms = {file.form for source in sources for file in source.files}
+    forms = {survey.file.form for survey in surveys}
     return BuildPlan(
-        sources=sources,
+        surveys=surveys,
         config=config,
         masking=masking,
         splitter_parameters=splitter.to_json(),
         settings=settings,
         report=report,
         warnings=[
-            *build_warnings(
-                estimate,
-                config,
-                forms=forms,
-                sample=sample,
-                tokenizer=tokenizer,
-            ),
+            *build_warnings(estimate, config, forms, sample, tokenizer),
             *sentence_end_warnings(sample, splitter, config),
         ],
         num_characters=total,
@@ -195,43 +164,26 @@ def make_plan(
     )
 
 
-def survey_sources(
-    sources: Sequence[Source], survey: Survey
-) -> tuple[tuple[Source, ...], CorpusSample]:
-    """Returns the sources with their surveys, and one sample of all.
-
-    `survey` reads files once, in their order, see `reading.survey_file`. The
-    surveys keep no samples of their own, which would fill the memory.
-    """
-    surveys = iter(survey([f for source in sources for f in source.files]))
-    sample, nothing = CorpusSample(), CorpusSample()
-    surveyed = []
-    for source in sources:
-        of_source = []
-        for of_file in itertools.islice(surveys, len(source.files)):
-            sample.merge(of_file.sample)
-            of_source.append(dataclasses.replace(of_file, sample=nothing))
-        surveyed.append(dataclasses.replace(source, surveys=tuple(of_source)))
-    return tuple(surveyed), sample
-
-
 def plan_settings(
-    sources: Sequence[Source],
+    surveys: Sequence[FileSurvey],
     tokenizer: Tokenizer,
     config: PretrainingDataConfig,
     masking: MaskingConfig,
 ) -> dict[str, Any]:
     """Returns what decides the records, as metadata.json holds it."""
+    inputs: dict[str, list[FileSurvey]] = {}
+    for survey in surveys:
+        inputs.setdefault(survey.file.origin, []).append(survey)
     settings: dict[str, Any] = {
         "data": to_dict(config),
         "tokenizer_fingerprint": tokenizer.fingerprint,
         "inputs": {
-            source.split: {
-                "num_files": len(source.surveys),
-                "num_bytes": sum(s.num_bytes for s in source.surveys),
-                "sha256": fingerprint(source.surveys),
+            origin: {
+                "num_files": len(of_files),
+                "num_bytes": sum(survey.num_bytes for survey in of_files),
+                "sha256": fingerprint(of_files),
             }
-            for source in sources
+            for origin, of_files in inputs.items()
         },
     }
     if config.record_kind == "static":
@@ -254,23 +206,25 @@ def _partition(
     return Partition(num_shards)
 
 
-def _check_held_out(source: Source, config: PretrainingDataConfig) -> None:
+def _check_held_out(
+    surveys: Sequence[FileSurvey], total: int, config: PretrainingDataConfig
+) -> None:
     """Raises UserError if no document, or every one, falls to evaluation."""
-    found = set()
-    total = 0
-    for file, survey in zip(source.files, source.surveys, strict=True):
-        number = survey.report.counts["documents"]
-        total += number
-        for name in itertools.islice(document_names(file), number):
-            found.add(is_held_out(name, config))
-            if len(found) == 2:
-                return
+    draws = (
+        is_held_out(name, config)
+        for survey in surveys
+        for name in itertools.islice(
+            document_names(survey.file), survey.report.counts["documents"]
+        )
+    )
+    first = next(draws, None)
+    if first is None or any(draw != first for draw in draws):
+        return
     other = "choose another fraction or --seed, or " * (total > 1)
-    require(
-        not found,
+    raise UserError(
         f"eval_fraction={config.eval_fraction} holds out "
-        f"{'all' if True in found else 'none'} of the {total} documents, "
-        f"which are drawn one by one; {other}give an evaluation input.",
+        f"{'all' if first else 'none'} of the {total} documents, which are "
+        f"drawn one by one; {other}give an evaluation input."
     )
 
 
@@ -281,7 +235,7 @@ def _other_bytes(
     num_bytes = 0
     if SENTENCE_OBJECTIVES[config.sentence_objective].needs_other_documents:
         text = "".join(sample.texts())
-        share = len(text.encode("utf-8", "replace")) / max(1, len(text))
+        share = len(text.encode()) / max(1, len(text))
         num_bytes += int(1.1 * share * report.counts["characters"])
     if config.remove_duplicates != "none":
         # At most a digest for every line.
@@ -290,15 +244,10 @@ def _other_bytes(
 
 
 def read_corpus(plan: BuildPlan) -> Iterator[UnitDocument]:
-    """Yields all documents in order, each with its split.
-
-    Raises:
-        UserError: for a file that has changed.
-    """
-    for source in plan.sources:
-        for file, digest in source.files_and_digests():
-            for document in read_file_checked(file, digest):
-                yield unit_document(source.split, document, plan.config)
+    """Yields all documents in order, each with its split."""
+    for survey in plan.surveys:
+        for document in read_again(survey):
+            yield unit_document(survey.file.origin, document, plan.config)
 
 
 def group_of(item: UnitDocument, plan: BuildPlan) -> int:

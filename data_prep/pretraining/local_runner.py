@@ -24,10 +24,11 @@ from albert_tf.io import files
 from albert_tf.io.json_files import read_json, write_json
 from albert_tf.records.shards import ShardInfo, write_shard
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
-from data_prep.corpus.duplicates import find_duplicates
+from data_prep.corpus.duplicates import remove_duplicates
 from data_prep.corpus.forms import CorpusFile
 from data_prep.corpus.listing import list_files
 from data_prep.corpus.reading import FileSurvey, UnitDocument, survey_file
+from data_prep.corpus.sample import CorpusSample
 from data_prep.corpus.sentences import SENTENCE_SPLITTERS
 from data_prep.pretraining.build_directory import (
     BuildDirectory,
@@ -35,7 +36,7 @@ from data_prep.pretraining.build_directory import (
     is_intact,
 )
 from data_prep.pretraining.build_plan import BuildPlan, group_of, read_corpus
-from data_prep.pretraining.document_groups import DocumentGroups
+from data_prep.pretraining.document_groups import in_groups
 from data_prep.pretraining.record_maker import RecordMaker
 from data_prep.pretraining.record_parts import (
     Partition,
@@ -51,15 +52,10 @@ Progress = Callable[[str], contextlib.AbstractContextManager[Callable]]
 
 
 class LocalRunner(contextlib.AbstractContextManager):
-    """Runs builds on this machine.
+    """Runs builds on this machine."""
 
-    Attributes:
-        files: reach the output directory, see `BuildDirectory`.
-        open_file: opens a file of the corpus, as it is stored.
-    """
-
-    files = files
-    open_file = staticmethod(open)
+    files = files  # reach the output directory, see `BuildDirectory`
+    open_file = staticmethod(open)  # of the corpus, as it is stored
 
     def __init__(
         self,
@@ -86,13 +82,18 @@ class LocalRunner(contextlib.AbstractContextManager):
             _check_local(path)
         return list_files(inputs)
 
-    def survey(self, files: Sequence[CorpusFile]) -> Iterator[FileSurvey]:
-        """Yields the survey of each file, in their order."""
-        surveys = self._workers.map(survey_file, files)
+    def survey(
+        self, corpus: Sequence[CorpusFile]
+    ) -> tuple[list[FileSurvey], CorpusSample]:
+        """Returns the survey of each file, and one sample of all."""
+        surveys: list[FileSurvey] = []
+        sample = CorpusSample()
         with self._progress("files read") as show:
-            for number, of_file in enumerate(surveys, 1):
-                show(number, len(files))
-                yield of_file
+            for survey, of_file in self._workers.map(survey_file, corpus):
+                surveys.append(survey)
+                sample.merge(of_file)
+                show(len(surveys), len(corpus))
+        return surveys, sample
 
     def run(
         self, plan: BuildPlan, tokenizer: Tokenizer, directory: BuildDirectory
@@ -101,7 +102,7 @@ class LocalRunner(contextlib.AbstractContextManager):
         del tokenizer  # worker processes load what was saved
         counts = self._make_parts(plan, directory)
         result = BuildResult(self._make_shards(plan, directory), counts)
-        directory.write_result(result)
+        write_json(directory.result_path, result.to_json())
         return result
 
     def _make_parts(
@@ -134,8 +135,8 @@ class LocalRunner(contextlib.AbstractContextManager):
 
     def _make_shards(
         self, plan: BuildPlan, directory: BuildDirectory
-    ) -> dict[str, list[ShardInfo]]:
-        """Returns the accounts of all shards, by split."""
+    ) -> list[ShardInfo]:
+        """Returns the accounts of all shards."""
         numbered = plan.partition.shards()
         make = functools.partial(
             _make_shard,
@@ -144,11 +145,11 @@ class LocalRunner(contextlib.AbstractContextManager):
             directory.path,
             directory.work_path,
         )
-        shards: dict[str, list[ShardInfo]] = {}
+        shards: list[ShardInfo] = []
         with self._progress("shards") as show:
-            for number, info in enumerate(self._workers.map(make, numbered)):
-                shards.setdefault(numbered[number][0], []).append(info)
-                show(number + 1, len(numbered))
+            for info in self._workers.map(make, numbered):
+                shards.append(info)
+                show(len(shards), len(numbered))
         return shards
 
 
@@ -187,14 +188,15 @@ def _record_maker(settings: _MakerSettings) -> RecordMaker:
 class _Unit(NamedTuple):
     number: int
     num_characters: int
-    documents: list[UnitDocument] | None  # None: its part is finished
+    documents: list[UnitDocument]
+    counts: Counter[str] | None  # of its part, if that is finished
 
 
 def _make_part(
     settings: _MakerSettings, work_dir: str, partition: Partition, unit: _Unit
 ) -> tuple[int, Counter[str]]:
     """Returns a unit's size and counts, once its part is on disk."""
-    counts = part_counts(work_dir, unit.number)
+    counts = unit.counts
     if counts is None:
         counts = Counter()
         writer = PartWriter(work_dir, unit.number, partition)
@@ -210,9 +212,10 @@ def _units(
     """Yields the corpus in units of work; finished ones come empty."""
     for number, documents in enumerate(_portions(plan, work_dir, totals)):
         num_characters = sum(map(_num_characters, documents))
-        if part_counts(work_dir, number) is not None:
-            documents = None
-        yield _Unit(number, num_characters, documents)
+        counts = part_counts(work_dir, number)
+        if counts is not None:
+            documents = []
+        yield _Unit(number, num_characters, documents, counts)
 
 
 def _num_characters(item: UnitDocument) -> int:
@@ -223,16 +226,15 @@ def _portions(
     plan: BuildPlan, work_dir: str, totals: Counter[str]
 ) -> Iterator[list[UnitDocument]]:
     """Yields the documents of each unit, without duplicates."""
-    items = read_corpus(plan)
+    read = functools.partial(read_corpus, plan)
     level = plan.config.remove_duplicates
-    if level != "none":
-        duplicates = find_duplicates(items, level, work_dir)
-        items = duplicates.remove(read_corpus(plan), totals)
+    if level == "none":
+        items = read()
+    else:
+        items = remove_duplicates(read, level, work_dir, totals)
     if plan.num_groups:
-        groups = DocumentGroups(work_dir, plan.num_groups)
-        for item in items:
-            groups.add(group_of(item, plan), item)
-        yield from groups.read()
+        group = functools.partial(group_of, plan=plan)
+        yield from in_groups(items, group, plan.num_groups, work_dir)
         return
     portion: list[UnitDocument] = []
     size = 0

@@ -2,15 +2,17 @@
 
 Main entry: `build_pretraining_data`. A build is planned (`build_plan`),
 carried out by a runner (`RUNNERS`) and described in metadata.json
-(`build_report`). Documents become records in `record_maker`, which depends on
+(`make_metadata`). Documents become records in `record_maker`, which depends on
 the document, the seed and the settings alone. Every record has a random key; a
 split is its records in the order of their keys, cut into shards: a shuffle of
 the whole corpus that no runner and no number of workers can change.
 """
 
 import contextlib
+import dataclasses
 import logging
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -22,16 +24,23 @@ from albert_tf.config import (
     require,
 )
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
-from albert_tf.text.tokenizer import load_tokenizer
-from data_prep.pretraining.build_directory import BuildDirectory, write_json
+from albert_tf.records.shards import FORMAT_VERSION, describe_tokenizer
+from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
+from data_prep.corpus.forms import CorpusFile
+from data_prep.pretraining.build_directory import (
+    BuildDirectory,
+    BuildResult,
+    write_json,
+)
+from data_prep.pretraining.build_estimate import text_shares
 from data_prep.pretraining.build_plan import (
+    BuildPlan,
     make_plan,
     plan_settings,
-    survey_sources,
 )
-from data_prep.pretraining.build_report import check_splits, make_metadata
 from data_prep.pretraining.local_runner import LocalRunner, Progress
-from data_prep.pretraining.sources import Source, list_sources
+from data_prep.pretraining.record_maker import num_slots
+from data_prep.pretraining.sources import list_inputs
 
 
 @contextlib.contextmanager
@@ -98,10 +107,9 @@ def build_pretraining_data(
         output_dir: the directory to write, made if need be.
         tokenizer_dir: see `tokenizer.load_tokenizer`.
         config: how a corpus becomes records.
-        masking: how `static` records are masked.
+        masking: of `static` records.
         eval_inputs: the corpus of the split `eval`.
-        max_bad_fraction: the largest share of bad lines, see
-            `report.CorpusReport`.
+        max_bad_fraction: the largest share of bad lines.
         workers: processes on this machine.
         runner: a row of `RUNNERS`.
         runner_options: options of the runner, see `beam_runner`.
@@ -119,25 +127,25 @@ def build_pretraining_data(
     make_runner = lookup(RUNNERS, runner, "runner")
     tokenizer = load_tokenizer(tokenizer_dir)
     with make_runner(output_dir, workers, runner_options, progress) as engine:
-        sources = list_sources(
+        found = list_inputs(
             inputs,
             eval_inputs,
             config,
             find_files=engine.list_files,
             open_file=engine.open_file,
         )
-        _refuse_own_files(sources, output_dir)
+        _refuse_own_files(found, output_dir)
         directory = BuildDirectory(output_dir, config, engine.files)
         finished = directory.is_finished()
         if not finished:
             directory.check_free()
-            _log_wrapped(sources, log)
-        sources, sample = survey_sources(sources, engine.survey)
-        settings = plan_settings(sources, tokenizer, config, masking)
+            _log_wrapped(found, log)
+        surveys, sample = engine.survey(found)
+        settings = plan_settings(surveys, tokenizer, config, masking)
         if finished:
             return directory.finished_metadata(settings)
         plan = make_plan(
-            sources,
+            surveys,
             sample,
             tokenizer,
             config,
@@ -158,16 +166,16 @@ def build_pretraining_data(
             result = directory.result()
             if result is None:
                 result = engine.run(plan, tokenizer, directory)
-            check_splits(plan, result)
+            _check_splits(plan, result)
             metadata = make_metadata(plan, tokenizer, result)
             directory.finish(metadata)
     directory.files.remove_tree(directory.work_path)
     return metadata
 
 
-def _refuse_own_files(sources: Sequence[Source], output_dir: str) -> None:
+def _refuse_own_files(files: Sequence[CorpusFile], output_dir: str) -> None:
     own = os.path.join(os.path.realpath(output_dir), "")
-    for file in (file for source in sources for file in source.files):
+    for file in files:
         if os.path.realpath(file.path).startswith(own):
             raise UserError(
                 f"The input holds {file.path}, which is in the output "
@@ -175,8 +183,10 @@ def _refuse_own_files(sources: Sequence[Source], output_dir: str) -> None:
             )
 
 
-def _log_wrapped(sources: Sequence[Source], log: Callable[[str], None]) -> None:
-    for file in (file for source in sources for file in source.files):
+def _log_wrapped(
+    files: Sequence[CorpusFile], log: Callable[[str], None]
+) -> None:
+    for file in files:
         if file.form == "wrapped":
             log(
                 f"{file.path} is hard-wrapped: it is read as one document of "
@@ -184,3 +194,79 @@ def _log_wrapped(sources: Sequence[Source], log: Callable[[str], None]) -> None:
                 "--document_separator=blank_line each block would be a "
                 "document, each line a paragraph."
             )
+
+
+def _check_splits(plan: BuildPlan, result: BuildResult) -> None:
+    """Raises UserError if a split that was asked for has no record."""
+    config, counts = plan.config, result.counts
+    for split in sorted(plan.record_bytes, reverse=True):
+        if any(shard.num_records for shard in result.of_split(split)):
+            continue
+        documents = counts[f"{split}/documents"]
+        single = counts[f"{split}/skipped/single_sentence_documents"]
+        raise UserError(
+            f"The split {split} has no records: {documents} documents, "
+            f"{single} of them of one sentence, which has no order to judge. "
+            f"Check the input, document_separator={config.document_separator}"
+            f", sentence_splitter={config.sentence_splitter}, eval_fraction="
+            f"{config.eval_fraction}."
+        )
+
+
+def make_metadata(
+    plan: BuildPlan, tokenizer: Tokenizer, result: BuildResult
+) -> dict[str, Any]:
+    """Returns the metadata.json of a finished build."""
+    config = plan.config
+    splits = {s: result.of_split(s) for s in sorted(plan.record_bytes)}
+    return {
+        "format_version": FORMAT_VERSION,
+        "record_kind": config.record_kind,
+        "sentence_objective": config.sentence_objective,
+        "max_seq_length": config.max_seq_length,
+        "num_slots": num_slots(config, plan.masking),
+        "random_seed": config.random_seed,
+        "tokenizer": describe_tokenizer(tokenizer),
+        "splits": {
+            split: {
+                "num_records": sum(shard.num_records for shard in shards),
+                "shards": [dataclasses.asdict(shard) for shard in shards],
+            }
+            for split, shards in splits.items()
+        },
+        "statistics": _statistics(plan, result.counts),
+        "settings": plan.settings,
+    }
+
+
+def _statistics(plan: BuildPlan, counts: Counter[str]) -> dict[str, Any]:
+    """Returns the statistics of the corpus and of each split."""
+    corpus = plan.report.counts | {
+        name: count for name, count in counts.items() if "/" not in name
+    }
+    of_splits = {split: Counter[str]() for split in sorted(plan.record_bytes)}
+    for name, count in sorted(counts.items()):
+        split, _, rest = name.partition("/")
+        if rest:
+            of_splits[split][rest] = count
+    return {
+        "corpus": dict(sorted(corpus.items())),
+        **{
+            split: of_split | _shares(of_split, plan.config)
+            for split, of_split in of_splits.items()
+        },
+    }
+
+
+def _shares(
+    count: Counter[str], config: PretrainingDataConfig
+) -> dict[str, float]:
+    shares = text_shares(count, config.max_seq_length)
+    shares["label_1_share"] = count["label_1"] / max(1, count["instances"])
+    if config.record_kind == "static":
+        masked = count["masked_tokens"]
+        shares["masked_share"] = masked / max(1, count["instance_tokens"])
+        for name in ("as_mask", "as_is", "as_random"):
+            part = f"masked_tokens/{name}"
+            shares[f"{part}_share"] = count[part] / max(1, masked)
+    return {name: round(share, 6) for name, share in shares.items()}

@@ -45,12 +45,7 @@ class RecordBatch(NamedTuple):
 class RecordMaker:
     """Makes the records of documents; the same whatever drives it.
 
-    Args:
-        tokenizer: of the records.
-        splitter: splits paragraphs into sentences.
-        config: how documents become records.
-        masking: how static ones are masked.
-        clock: `with clock(step):` surrounds each step, to time it.
+    `with clock(step):` surrounds each step, to time it.
     """
 
     def __init__(

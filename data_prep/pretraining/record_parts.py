@@ -11,7 +11,7 @@ is written last: a resumed build makes the missing ones.
 import dataclasses
 import os
 import struct
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -26,7 +26,11 @@ RUN_BYTES = 32_000_000
 # Bytes of records that gathering a shard sorts in memory, about.
 SORTED_BYTES = 64_000_000
 
-_HEADER = struct.Struct("<QI")  # key, length
+# An entry is a record behind its key, big endian: entries sort as keys do.
+# Equal keys, which chance may bring once in a great while, fall back on the
+# records themselves.
+KEY_BYTES = 8
+_LENGTH = struct.Struct("<I")  # of an entry
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,6 +46,16 @@ class Partition:
             for split in sorted(self.num_shards)
             for shard in range(self.num_shards[split])
         ]
+
+    def entries(self, batch: RecordBatch) -> dict[tuple[str, int], list[bytes]]:
+        """Returns the entries of a batch by shard."""
+        shards = self.shards_of(batch.split, batch.keys).tolist()
+        keys = batch.keys.astype(f">u{KEY_BYTES}").tobytes()
+        entries = defaultdict(list)
+        for number, record in enumerate(batch.serialized):
+            key = keys[number * KEY_BYTES : (number + 1) * KEY_BYTES]
+            entries[batch.split, shards[number]].append(key + record)
+        return entries
 
     def shards_of(self, split: str, keys: np.ndarray) -> np.ndarray:
         """Returns the shard of each key `[n]`; it grows with the key."""
@@ -70,20 +84,21 @@ class PartWriter:
     ) -> None:
         self._path = _part_path(directory, number)
         self._partition = partition
-        self._batches: list[RecordBatch] = []
+        self._entries: dict[tuple[str, int], list[bytes]] = defaultdict(list)
         self._num_bytes = 0
         self._num_runs = 0
 
     def add(self, batch: RecordBatch) -> None:
         """Adds records."""
-        self._batches.append(batch)
+        for shard, entries in self._partition.entries(batch).items():
+            self._entries[shard] += entries
         self._num_bytes += sum(map(len, batch.serialized))
         if self._num_bytes >= RUN_BYTES:
             self._write_run()
 
     def finish(self, counts: Mapping[str, int]) -> None:
         """Ends the part and stores the counts with it."""
-        if self._batches:
+        if self._entries:
             self._write_run()
         write_json(
             f"{self._path}.json",
@@ -91,47 +106,22 @@ class PartWriter:
         )
 
     def _write_run(self) -> None:
-        """Writes the batches: records by split and key, then the offsets.
-
-        The offsets, uint64, are for each split those of each shard's begin
-        and the last one's end.
-        """
-        offsets = []
-        position = 0
+        """Writes the entries by shard and key, then where each shard ends."""
+        ends = [0]
         with files.replacing(f"{self._path}-{self._num_runs}") as file:
-            for split in sorted(self._partition.num_shards):
-                of_split, entries = self._sorted(split)
-                offsets.append(of_split + np.uint64(position))
-                position += int(of_split[-1])
-                file.writelines(entries)
-            file.write(np.concatenate(offsets).astype("<u8").tobytes())
+            for shard in self._partition.shards():
+                for entry in sorted(self._entries[shard]):
+                    file.write(_LENGTH.pack(len(entry)))
+                    file.write(entry)
+                ends.append(file.tell())
+            file.write(np.array(ends, "<u8").tobytes())
         self._num_runs += 1
-        self._batches = []
+        self._entries.clear()
         self._num_bytes = 0
-
-    def _sorted(self, split: str) -> tuple[np.ndarray, list[bytes]]:
-        """Returns the shard offsets of a split, and its entries by key."""
-        batches = [b for b in self._batches if b.split == split]
-        keys = np.concatenate(
-            [np.zeros(0, np.uint64), *(b.keys for b in batches)]
-        )
-        serialized = [record for b in batches for record in b.serialized]
-        order = np.argsort(keys, kind="stable")
-        keys = keys[order]
-        sizes = np.array([len(serialized[n]) for n in order], np.uint64)
-        ends = np.cumsum(sizes + np.uint64(_HEADER.size), dtype=np.uint64)
-        ends = np.concatenate([np.zeros(1, np.uint64), ends])
-        shards = np.arange(self._partition.num_shards[split] + 1)
-        of_keys = self._partition.shards_of(split, keys)
-        entries = []
-        for number, key in zip(order.tolist(), keys.tolist(), strict=True):
-            record = serialized[number]
-            entries += (_HEADER.pack(key, len(record)), record)
-        return ends[np.searchsorted(of_keys, shards)], entries
 
 
 def _part_path(directory: str, number: int) -> str:
-    return os.path.join(directory, f"part-{number:06}")
+    return os.path.join(directory, f"unit-{number:06}")
 
 
 def part_counts(directory: str, number: int) -> Counter[str] | None:
@@ -147,7 +137,7 @@ def list_runs(directory: str) -> list[str]:
     parts = sorted(
         os.path.join(directory, name.removesuffix(".json"))
         for name in os.listdir(directory)
-        if name.startswith("part-") and name.endswith(".json")
+        if name.startswith("unit-") and name.endswith(".json")
     )
     return [
         f"{part}-{run}"
@@ -160,55 +150,39 @@ def shard_records(
     runs: Sequence[str], partition: Partition, split: str, shard: int
 ) -> Iterator[bytes]:
     """Yields the records of a shard, from all runs, by ascending key."""
-    segments = [_segment(run, partition, split, shard) for run in runs]
-    segments = [s for s in segments if s.position < s.end]
-    num_bytes = sum(s.end - s.position for s in segments)
+    shards = partition.shards()
+    from_end = shards.index((split, shard)) - len(shards) - 1
+    stretches = [_Stretch(run, from_end) for run in runs]
+    num_bytes = sum(s.end - s.position for s in stretches)
     first, end = partition.key_range(split, shard)
     num_steps = 1 + num_bytes // SORTED_BYTES
     for step in range(1, num_steps + 1):
         past = first + (end - first) * step // num_steps
-        entries = [entry for s in segments for entry in s.entries_below(past)]
-        # Equal keys, which chance may bring once in a great while, fall back
-        # on the records themselves.
-        entries.sort()
-        for _, record in entries:
-            yield record
+        entries = [e for s in stretches for e in s.entries_below(past)]
+        for entry in sorted(entries):
+            yield entry[KEY_BYTES:]
 
 
-@dataclasses.dataclass
-class _Segment:
+class _Stretch:
     """A shard's part of a run, read by ascending key."""
 
-    path: str
-    position: int
-    end: int
+    def __init__(self, path: str, from_end: int) -> None:
+        self._path = path
+        with open(path, "rb") as file:
+            file.seek(8 * from_end, os.SEEK_END)
+            ends = np.frombuffer(file.read(16), "<u8").tolist()
+        self.position, self.end = ends
 
-    def entries_below(self, key: int) -> list[tuple[int, bytes]]:
-        """Returns the next entries, those with keys below `key`."""
-        entries: list[tuple[int, bytes]] = []
+    def entries_below(self, key: int) -> Iterator[bytes]:
+        """Yields the next entries, those with keys below `key`."""
         if self.position == self.end:
-            return entries
-        with open(self.path, "rb") as file:
+            return
+        with open(self._path, "rb") as file:
             file.seek(self.position)
             while self.position < self.end:
-                found, length = _HEADER.unpack(file.read(_HEADER.size))
-                if found >= key:
-                    break
-                entries.append((found, file.read(length)))
-                self.position += _HEADER.size + length
-        return entries
-
-
-def _segment(
-    path: str, partition: Partition, split: str, shard: int
-) -> _Segment:
-    # A split has an offset more than it has shards.
-    following = sum(
-        number + 1
-        for other, number in partition.num_shards.items()
-        if other >= split
-    )
-    with open(path, "rb") as file:
-        file.seek(8 * (shard - following), os.SEEK_END)
-        begin, end = np.frombuffer(file.read(16), "<u8").tolist()
-    return _Segment(path, begin, end)
+                (length,) = _LENGTH.unpack(file.read(_LENGTH.size))
+                entry = file.read(length)
+                if int.from_bytes(entry[:KEY_BYTES], "big") >= key:
+                    return
+                yield entry
+                self.position += _LENGTH.size + length

@@ -1,57 +1,33 @@
 """The files of a build's inputs, and the split of each document.
 
-Main entries: `list_sources` and `unit_document`.
+Main entries: `list_inputs` and `unit_document`.
 """
 
 import dataclasses
 import itertools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from albert_tf.config import PretrainingDataConfig, UserError, require
 from albert_tf.io.files import is_remote
 from albert_tf.records import counter_rng
 from data_prep.corpus.forms import CorpusFile, corpus_files
 from data_prep.corpus.listing import list_files
-from data_prep.corpus.reading import Document, FileSurvey, UnitDocument
+from data_prep.corpus.reading import Document, UnitDocument
 from data_prep.corpus.text_files import OpenFile
 
 TRAIN, EVAL = "train", "eval"
 
 
-@dataclasses.dataclass(frozen=True)
-class Source:
-    """The files of an input list and their split.
-
-    `surveys` are those of the files, without samples, once they are read.
-    """
-
-    split: str
-    files: tuple[CorpusFile, ...]
-    surveys: tuple[FileSurvey, ...] = ()
-
-    def files_and_digests(self) -> Iterator[tuple[CorpusFile, str]]:
-        """Yields each file with the sha256 that it had when surveyed."""
-        for file, survey in zip(self.files, self.surveys, strict=True):
-            yield file, survey.sha256
-
-
-def list_sources(
+def list_inputs(
     inputs: Sequence[str],
     eval_inputs: Sequence[str],
     config: PretrainingDataConfig,
     *,
     find_files: Callable[[Sequence[str]], list[str]] = list_files,
     open_file: OpenFile = open,
-) -> tuple[Source, ...]:
-    """Returns the training source and, if there is one, the evaluation's.
-
-    Args:
-        inputs: of the split `train`.
-        eval_inputs: of the split `eval`.
-        config: how a corpus becomes records.
-        find_files: lists the files of inputs, see `listing.list_files`.
-        open_file: opens a file, as the built-in `open` does.
+) -> list[CorpusFile]:
+    """Returns the files to train on, and then those to evaluate on.
 
     Raises:
         UserError: for inputs that are missing or that contradict each other.
@@ -65,7 +41,7 @@ def list_sources(
     if separator == "auto" and config.sentence_splitter == "newline":
         separator = "blank_line"  # one sentence a line: the form of BERT
 
-    def source(split: str, paths: list[str]) -> Source:
+    def of_origin(origin: str, paths: list[str]) -> list[CorpusFile]:
         # Names that do not depend on where the files lie decide the order.
         names, paths = zip(
             *sorted(zip(_names(paths), paths, strict=True)), strict=True
@@ -73,18 +49,19 @@ def list_sources(
         files = corpus_files(
             paths, names, separator, open_file, config.skip_header_lines
         )
-        return Source(split, tuple(files))
+        return [dataclasses.replace(file, origin=origin) for file in files]
 
-    sources = [source(TRAIN, find_files(inputs))]
-    if eval_inputs:
-        sources.append(source(EVAL, find_files(eval_inputs)))
-        of_train, of_eval = (
-            {_absolute(file.path, os.path.realpath) for file in s.files}
-            for s in sources
-        )
-        for path in sorted(of_train & of_eval):
-            raise UserError(f"{path} is in the input and the evaluation input.")
-    return tuple(sources)
+    to_train = of_origin(TRAIN, find_files(inputs))
+    if not eval_inputs:
+        return to_train
+    to_evaluate = of_origin(EVAL, find_files(eval_inputs))
+    locations = (
+        {_absolute(file.path, os.path.realpath) for file in files}
+        for files in (to_train, to_evaluate)
+    )
+    for path in sorted(set.intersection(*locations)):
+        raise UserError(f"{path} is in the input and the evaluation input.")
+    return to_train + to_evaluate
 
 
 def _absolute(path: str, function: Callable[[str], str]) -> str:

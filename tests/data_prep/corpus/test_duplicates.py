@@ -8,19 +8,18 @@ from hypothesis import strategies as st
 
 from albert_tf.config import UserError
 from data_prep.corpus import duplicates
-from data_prep.corpus.duplicates import digests, find_duplicates
-from data_prep.corpus.reading import Document, UnitDocument
+from data_prep.corpus.duplicates import digests, remove_duplicates
+from data_prep.corpus.reading import UnitDocument
+
+
+def item(name, *paragraphs):
+    return UnitDocument("train", "train", name, paragraphs)
 
 
 def remove(documents, level, directory):
-    found = find_duplicates(documents, level, str(directory))
     counts = Counter()
-    kept = found.remove(items(documents), counts)
-    return [Document(*item[2:]) for item in kept], counts
-
-
-def items(documents):
-    return (UnitDocument("train", "train", *document) for document in documents)
+    found = remove_duplicates(lambda: documents, level, str(directory), counts)
+    return list(found), counts
 
 
 def num_chars(documents):
@@ -41,10 +40,9 @@ def oracle(documents, level):
                     new.append(paragraph)
                     seen.add(paragraph)
         if new:
-            kept.append(Document(document.name, tuple(new)))
-            counts["duplicate_paragraphs"] += len(document.paragraphs) - len(
-                new
-            )
+            kept.append(document._replace(paragraphs=tuple(new)))
+            dropped = len(document.paragraphs) - len(new)
+            counts["duplicate_paragraphs"] += dropped
         else:
             counts["duplicate_documents"] += 1
     counts["duplicate_characters"] = num_chars(documents) - num_chars(kept)
@@ -53,8 +51,8 @@ def oracle(documents, level):
 
 PARAGRAPHS = st.sampled_from(["a", "b", "ab", "a\nb", "é", "c", "d", "e", ""])
 CORPORA = st.lists(
-    st.lists(PARAGRAPHS, min_size=1, max_size=4).map(tuple), max_size=40
-).map(lambda all_: [Document(f"{n}.txt", p) for n, p in enumerate(all_)])
+    st.lists(PARAGRAPHS, min_size=1, max_size=4), max_size=40
+).map(lambda all_: [item(f"{n}.txt", *p) for n, p in enumerate(all_)])
 
 
 @pytest.mark.parametrize("level", ["documents", "paragraphs"])
@@ -67,9 +65,8 @@ def test_duplicates_are_those_of_a_set(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(duplicates, "_CHUNK_ROWS", chunk_rows)
         patch.setattr(duplicates, "_NUM_BUCKETS", 2)
-        patch.setattr(duplicates, "_BITMAP_CHUNK_BYTES", 1)
         assert remove(documents, level, directory) == oracle(documents, level)
-    assert os.listdir(directory) == ["duplicates.bitmap"]
+    assert os.listdir(directory) == ["duplicates"]
 
 
 def test_digests_that_differ_in_any_byte_are_told_apart(tmp_path, monkeypatch):
@@ -79,16 +76,23 @@ def test_digests_that_differ_in_any_byte_are_told_apart(tmp_path, monkeypatch):
     monkeypatch.setattr(
         duplicates, "digests", lambda texts, level: [found[int(texts[0])]]
     )
-    documents = [Document("x", (str(n),)) for n in range(len(found))]
+    documents = [item("x", str(n)) for n in range(len(found))]
     kept, _ = remove(documents, "documents", tmp_path)
     assert kept == documents[:17]
 
 
-def test_parts_of_a_digest_do_not_run_together():
-    all_texts = [("a", "b"), ("ab",), ("a\nb",), ("b", "a"), ("a", "b", "")]
-    all_texts += [("a",), ()]
-    found = {digests(texts, "documents")[0] for texts in all_texts}
-    assert len(found) == len(all_texts)
+def test_another_corpus_is_refused(tmp_path):
+    documents = [item(str(n), "a", "b") for n in range(3)]
+    for others in (documents[:2], [*documents, *documents[:2]]):
+        corpora = iter([documents, others])
+        found = remove_duplicates(
+            lambda corpora=corpora: next(corpora),
+            "paragraphs",
+            str(tmp_path),
+            Counter(),
+        )
+        with pytest.raises(UserError, match="changed.*paragraphs instead of 6"):
+            list(found)
 
 
 def test_digests_are_the_same_for_ever():
@@ -101,31 +105,6 @@ def test_digests_are_the_same_for_ever():
     assert found.hex() == "8432ad14ccd62a0a807b5e4d9c3010d3"
 
 
-def test_another_corpus_is_refused(tmp_path):
-    documents = [Document(str(n), ("a", "b")) for n in range(3)]
-    found = find_duplicates(documents, "paragraphs", str(tmp_path))
-    for others in (documents[:2], [*documents, *documents[:2]]):
-        with pytest.raises(UserError, match="changed.*paragraphs instead of 6"):
-            list(found.remove(items(others), Counter()))
-
-
-def test_documents_are_streamed(tmp_path):
-    """One document is asked for at a time, in both passes."""
-    alive = []
-
-    def documents():
-        for number in range(20):
-            alive.append(number)
-            yield Document(str(number), (str(number % 10),))
-
-    found = find_duplicates(documents(), "documents", str(tmp_path))
-    alive.clear()
-    kept = found.remove(items(documents()), Counter())
-    assert next(kept).name == "0"
-    assert alive == [0]
-    assert len(list(kept)) == 9
-
-
 @pytest.mark.slow
 def test_memory_is_bounded(tmp_path, monkeypatch):
     monkeypatch.setattr(duplicates, "_CHUNK_ROWS", 20_000)
@@ -134,13 +113,14 @@ def test_memory_is_bounded(tmp_path, monkeypatch):
         for number in range(1000):
             numbers = range(1000 * number, 1000 * (number + 1))
             # Half of the paragraphs are all the same.
-            yield Document("x", tuple(str(n % 2 and n) for n in numbers))
+            yield item("x", *(str(n % 2 and n) for n in numbers))
 
     counts = Counter()
     tracemalloc.start()
     try:
-        found = find_duplicates(documents(), "paragraphs", str(tmp_path))
-        for _ in found.remove(items(documents()), counts):
+        for _ in remove_duplicates(
+            documents, "paragraphs", str(tmp_path), counts
+        ):
             pass
         peak = tracemalloc.get_traced_memory()[1]
     finally:

@@ -52,10 +52,8 @@ def test_punkt_learns_abbreviations_from_the_corpus(punkt):
     ]
     untrained = PunktSplitter.train(["Nothing to learn here."])
     assert len(untrained.split("We met prof. Fox. He left.")) == 3
-
-
-def test_an_abbreviation_may_lack_its_period_here_and_there(punkt):
-    # NLTK's default penalty for that would forget it.
+    # Some lack their period here and there, for which NLTK's default penalty
+    # would forget them.
     found = punkt.to_json()["abbreviations"]
     assert found == ["capt", "col", "gov", "lieut", "prof"]
 
@@ -78,26 +76,18 @@ def test_nothing_has_no_sentences(splitter):
 
 
 def test_lines_are_sentences():
-    splitter = NewlineSplitter.train([])
+    splitter = NewlineSplitter.from_json(NewlineSplitter.train([]).to_json())
     assert splitter.split(" One. Two\n\nthree \n") == ["One. Two", "three"]
-    assert NewlineSplitter.from_json(splitter.to_json()).split("a\nb") == [
-        "a",
-        "b",
-    ]
 
 
 def test_punkt_comes_back_from_json(punkt):
     text = json.dumps(punkt.to_json())
     restored = PunktSplitter.from_json(json.loads(text))
-    assert json.dumps(restored.to_json()) == text
     assert restored.split(TEXT) == punkt.split(TEXT)
     assert len(restored.split(TEXT)) == 908
-
-
-def test_splitting_learns_nothing(punkt):
-    before = punkt.to_json()
-    punkt.split("Never seen. Nor this! And prof. Unheard of. So.")
-    assert punkt.to_json() == before
+    # Splitting has learned nothing.
+    restored.split("Never seen. Nor this! And prof. Unheard of. So.")
+    assert json.dumps(restored.to_json()) == text
 
 
 def test_punkt_json_is_what_nltk_learned():
@@ -150,16 +140,15 @@ def test_a_sentence_may_lie_across_two_pieces(punkt):
     assert punkt.split(text)[-2:] == ["The door of the house was open.", "So."]
 
 
-@pytest.mark.parametrize("unit", ["word ", "x", "é" * 9 + " "])
+@pytest.mark.parametrize("unit", ["x", "é" * 9 + " "])
 def test_long_sentences_are_cut(unit):
     text = unit * (55_000 // len(unit))
-    pieces = list(cut_long_sentences(["So.", text, "It is."]))
-    assert pieces[0] == "So." and pieces[-1] == "It is."
-    assert "".join(pieces[1:-1]) == text
+    first, *pieces, last = cut_long_sentences(["So.", text, "It is."])
+    assert (first, last) == ("So.", "It is.")
+    assert "".join(pieces) == text
     assert max(map(len, pieces)) <= 10_000
-    assert len(pieces) < 12
-    if " " in unit:
-        assert all(piece.endswith(" ") for piece in pieces[1:-1])
+    assert len(pieces) < 10
+    assert all(piece[-1] == unit[-1] for piece in pieces)
 
 
 def nltk_sentences(splitter, text):
@@ -240,6 +229,8 @@ def test_marks_of_other_scripts_end_sentences(punkt, script):
 
 def test_the_marks_are_those_of_unicode():
     """But for those of Latin text, and what lies beyond U+FFFF."""
+    assert has_end("So. ") and has_end("So…") and has_end("“去哪里？”")
+    assert not has_end("ฉันไปตลาด พ.ศ. ก่อน") and not has_end("")
     latin = regex.compile(r"[\p{SB=ATerm}\x00-\x7f\u2000-\u206f\u2e00-\u2e7f]")
     terminal = regex.compile(r"\p{Sentence_Terminal}")
     for character in map(chr, range(0x10000)):
@@ -263,19 +254,3 @@ def test_sentences_are_those_of_unicode(punkt, text):
     assert punkt.split(text) == [
         s for s in map(str.strip, marked.split("|")) if s
     ]
-
-
-@pytest.mark.parametrize(
-    ("sentence", "ends"),
-    [
-        ("So. ", True),
-        ("他问：“去哪里？”", True),
-        ("وہ گیا۔", True),
-        ("So…", True),
-        ("A title", False),
-        ("ฉันไปตลาด พ.ศ. ก่อน", False),
-        ("", False),
-    ],
-)
-def test_an_end_mark_is_recognised(sentence, ends):
-    assert has_end(sentence) == ends

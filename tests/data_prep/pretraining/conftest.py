@@ -23,9 +23,8 @@ def corpus(tmp_path_factory, sentences):
     return str(directory)
 
 
-@pytest.fixture
-def build(corpus, tiny_directory, tmp_path):
-    """Builds with small settings; keywords change them."""
+def builder(corpus, tiny_directory, directory):
+    """Returns a function that builds with small settings."""
     names = inspect.signature(build_pretraining_data).parameters
 
     def call(output="out", inputs=(corpus,), **keywords):
@@ -33,10 +32,24 @@ def build(corpus, tiny_directory, tmp_path):
         config = {n: v for n, v in keywords.items() if n not in names}
         return build_pretraining_data(
             list(inputs),
-            output if "://" in output else str(tmp_path / output),
+            output if "://" in output else str(directory / output),
             tokenizer_dir=str(tiny_directory),
             config=PretrainingDataConfig(**{"max_seq_length": 48} | config),
             **{"masking": MaskingConfig()} | given,
         )
 
     return call
+
+
+@pytest.fixture
+def build(corpus, tiny_directory, tmp_path):
+    """Builds with small settings; keywords change them."""
+    return builder(corpus, tiny_directory, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def whole(corpus, tiny_directory, tmp_path_factory):
+    """The directory and metadata of a build without other settings."""
+    directory = tmp_path_factory.mktemp("whole")
+    metadata = builder(corpus, tiny_directory, directory)(num_shards=3)
+    return directory / "out", metadata

@@ -4,6 +4,7 @@ import io
 import json
 import posixpath
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -13,8 +14,8 @@ from build_helpers import digests
 from albert_tf.config import UserError
 from albert_tf.io import files
 from data_prep.pretraining import beam_runner, build_plan, pretraining_data
-from data_prep.pretraining.beam_files import BeamFiles, files_of, list_files
-from data_prep.pretraining.build_estimate import BuildEstimate
+from data_prep.pretraining.beam_files import list_files
+from data_prep.pretraining.build_estimate import BuildEstimate, text_shares
 from data_prep.pretraining.local_runner import LocalRunner
 from data_prep.pretraining.record_maker import RecordMaker
 
@@ -137,7 +138,8 @@ def test_a_failed_build_is_begun_anew(build, tmp_path, monkeypatch):
         raise RuntimeError("a worker's bug")
 
     with monkeypatch.context() as patch:
-        estimate = BuildEstimate(1.0, 0.0, 0.0, 0.0)
+        shares = text_shares(Counter(), 48)
+        estimate = BuildEstimate(1.0, shares)
         patch.setattr(build_plan, "estimate_build", lambda *_: estimate)
         patch.setattr(RecordMaker, "__call__", fail)
         with pytest.raises(RuntimeError, match=r"a worker's bug.*running 'Ma"):
@@ -160,7 +162,7 @@ def test_any_runner_resumes_a_build_whose_shards_are_written(
             build("beam", runner=first)
     with pytest.raises(UserError, match="begun with other settings"):
         build("beam", runner="beam", random_seed=7)
-    monkeypatch.setattr(beam_runner, "_add_build", lambda *_: 1 / 0)
+    monkeypatch.setattr(beam_runner, "_make_shards", lambda *_: 1 / 0)
     monkeypatch.setattr(LocalRunner, "_make_parts", lambda *_: 1 / 0)
     shard = tmp_path / "beam" / "train-00000-of-00001.tfrecord"
     whole = shard.read_bytes()
@@ -186,17 +188,14 @@ class MemoryFileSystem(FileSystem):
     def scheme(cls):
         return "memory"
 
-    def join(self, basepath, *paths):
-        return posixpath.join(basepath, *paths)
-
-    def split(self, path):
-        return posixpath.split(path)
+    join = staticmethod(posixpath.join)
+    split = staticmethod(posixpath.split)
 
     def has_dirs(self):
         return True
 
-    def mkdirs(self, path):
-        raise AssertionError("A file makes its directory.")
+    # A file makes its directory, and nothing is copied.
+    mkdirs = copy = last_updated = checksum = None
 
     def _under(self, directory):
         prefix = directory.rstrip("/") + "/"
@@ -225,9 +224,6 @@ class MemoryFileSystem(FileSystem):
             raise BeamIOError(f"{path} is missing")
         return io.BytesIO(self.files[path])
 
-    def copy(self, source_file_names, destination_file_names):
-        raise AssertionError("Nothing is copied.")
-
     def rename(self, source_file_names, destination_file_names):
         for source, destination in zip(
             source_file_names, destination_file_names, strict=True
@@ -241,12 +237,6 @@ class MemoryFileSystem(FileSystem):
 
     def size(self, path):
         return len(self.files[path])
-
-    def last_updated(self, path):
-        return 0.0
-
-    def checksum(self, path):
-        return ""
 
     def metadata(self, path):
         if path not in self.files:
@@ -291,8 +281,7 @@ def test_remote_paths_give_the_same_bytes(build, tmp_path, remote):
 def test_remote_and_local_inputs_together(build, corpus, remote):
     inputs = ["memory://store/corpus/*.txt", f"{corpus}/c.jsonl"]
     metadata = build("both", inputs=inputs, runner="beam")
-    described = metadata["settings"]["inputs"]["train"]
-    assert described["num_files"] == 4
+    assert metadata["settings"]["inputs"]["train"]["num_files"] == 4
     with pytest.raises(UserError, match="memory://.*/a.txt is in the input an"):
         build(
             "other",
@@ -322,8 +311,8 @@ def test_a_remote_build_begun_with_other_settings(build, remote, monkeypatch):
 
 def test_remote_files_are_replaced_whole(remote):
     directory = "memory://store/x"
-    beam_files = files_of(directory)
-    assert beam_files is BeamFiles and files_of("/store/x") is files
+    beam_files = beam_runner.files_of(directory)
+    assert beam_runner.files_of("/store/x") is files
     path = f"{directory}/file"
     assert beam_files.sizes(directory) == {}
     beam_files.remove_tree(directory)
@@ -367,52 +356,42 @@ def test_a_file_that_cannot_be_used_is_named_in_one_line(build, tmp_path):
     assert not (tmp_path / "out" / ".survey").exists()
 
 
+BEAM = {"runner": "beam"}
+
+
 @pytest.mark.parametrize(
     ("output", "keywords", "message"),
     [
         ("gs://x/out", {}, "gs://x/out is not on this machine; runner=beam"),
         ("out", {"inputs": ["s3://x/y"]}, "s3://x/y is not on this machine"),
         ("out", {"runner_options": ["--a=b"]}, "local takes no options .--a="),
+        ("out", {"runner": "spark"}, "'spark' is not one of local, beam"),
         (
             "out",
-            {"runner": "spark"},
-            "'spark' is not one of local, beam",
-        ),
-        (
-            "out",
-            {"runner": "beam", "runner_options": ["parallelism=4"]},
+            {"runner_options": ["parallelism=4"]} | BEAM,
             "The Beam option 'parallelism=4' does not look like --name=value",
         ),
         (
             "out",
-            {"runner": "beam", "runner_options": ["--runner=None such"]},
+            {"runner_options": ["--runner=None such"]} | BEAM,
             "Beam refuses its options: Unexpected pipeline runner: None such",
         ),
         (
             "out",
-            {"runner": "beam", "runner_options": ["--parallelism=four"]},
+            {"runner_options": ["--parallelism=four"]} | BEAM,
             "refuses its options: argument --parallelism: invalid int value",
         ),
         (
             "nowhere://x/out",
-            {"runner": "beam"},
+            BEAM,
             "nowhere://x/out cannot be used: Unable to get filesystem",
         ),
         (
             "out",
-            {"runner": "beam", "inputs": ["memory://store/none"]},
-            "'memory://store/none' does not exist or holds no text",
-        ),
-        (
-            "out",
-            {"runner": "beam", "inputs": ["memory://store/*.doc"]},
+            {"inputs": ["memory://store/*.doc"]} | BEAM,
             "'memory://store/.*.doc' does not exist or holds no text",
         ),
-        (
-            "/proc/none/out",
-            {"runner": "beam"},
-            "/proc/none/out cannot be written",
-        ),
+        ("/proc/none/out", BEAM, "/proc/none/out cannot be written"),
     ],
 )
 def test_mistakes_are_refused_in_one_line(

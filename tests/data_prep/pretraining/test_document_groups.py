@@ -3,49 +3,32 @@ import random
 
 from data_prep.corpus.reading import UnitDocument
 from data_prep.pretraining import document_groups
-from data_prep.pretraining.document_groups import DocumentGroups
+from data_prep.pretraining.document_groups import in_groups
 
 
-def items(number):
+def group_of(item):
+    return int(item.name[1:]) % 5
+
+
+def test_groups_do_not_depend_on_the_order_of_documents(tmp_path, monkeypatch):
     rng = random.Random(1)
-    return [
+    documents = [
         UnitDocument(
             rng.choice(["train", "eval"]),
             "train",
             f"d{n:03}",
-            (f"Text é\ud800 {n}\nline", "more"),
+            (f"Text é {n}\nline", "more"),
         )
-        for n in range(number)
+        for n in range(60)
     ]
-
-
-def dealt(directory, documents, num_groups=5):
-    groups = DocumentGroups(str(directory), num_groups)
-    for item in documents:
-        groups.add(int(item.name[1:]) % num_groups, item)
-    return list(groups.read())
-
-
-def test_groups_do_not_depend_on_the_order_of_documents(tmp_path, monkeypatch):
-    documents = items(60)
     expected = [
-        sorted(
-            (d for d in documents if int(d.name[1:]) % 5 == group),
-            key=lambda item: (item.split, item.name),
-        )
+        sorted(d for d in documents if group_of(d) == group)
         for group in range(5)
     ]
-    assert dealt(tmp_path, documents) == expected
-    # Written in small pieces, and in another order.
+    rng.shuffle(documents)
+    # Written in small pieces, over what an earlier run has left.
     monkeypatch.setattr(document_groups, "_WAITING_CHARS", 100)
-    random.Random(2).shuffle(documents)
-    assert dealt(tmp_path, documents) == expected
-    assert os.listdir(tmp_path) == []
-
-
-def test_what_an_earlier_run_left_is_replaced(tmp_path):
     (tmp_path / "group-00000").write_text("rubbish\n")
-    groups = DocumentGroups(str(tmp_path), 2)
-    (item,) = items(1)
-    groups.add(1, item)
-    assert list(groups.read()) == [[], [item]]
+    found = in_groups(documents, group_of, 5, str(tmp_path))
+    assert list(found) == expected
+    assert os.listdir(tmp_path) == []

@@ -65,21 +65,18 @@ def parsed(batch, config):
         yield MadeRecord(batch.split, key, example)
 
 
-def make_units(items, config=CONFIG, tokenizer=None):
+def make(documents, config=CONFIG, origin="train", splits=None):
+    splits = splits or ["train"] * len(documents)
     maker = RecordMaker(
-        tokenizer or LetterTokenizer(),
-        NewlineSplitter(),
-        config,
-        MaskingConfig(),
+        LetterTokenizer(), NewlineSplitter(), config, MaskingConfig()
     )
     counts = Counter()
-    unit = [UnitDocument(split, origin, *d) for split, origin, d in items]
+    unit = [
+        UnitDocument(split, origin, *document)
+        for split, document in zip(splits, documents, strict=True)
+    ]
     batches = list(maker(unit, counts))
     return [r for batch in batches for r in parsed(batch, config)], counts
-
-
-def make(documents, config=CONFIG, origin="train"):
-    return make_units([("train", origin, d) for d in documents], config)
 
 
 LINES = [
@@ -87,7 +84,7 @@ LINES = [
     for i in range(60)
 ]
 LONG = Document("long.txt", ("\n".join(LINES),))
-SHORT = Document("short.txt", ("alone",))
+SHORT = Document("short.txt", ("al\u00f3!e\n ",))
 EMPTY = Document("empty.txt", ("  ",))
 
 
@@ -177,6 +174,7 @@ def test_what_happened_is_counted():
     assert counts["train/documents"] == 3
     assert counts["train/sentences"] == len(LINES) + 1
     assert counts["train/tokens"] == tokens + 5
+    assert counts["train/unknown_tokens"] == 2
     assert counts["train/skipped/single_sentence_documents"] == 1
     assert counts["train/skipped/empty_documents"] == 1
     assert counts["train/skipped/tokens"] == 5
@@ -189,64 +187,12 @@ def test_what_happened_is_counted():
     assert kept - framing == tokens + counts["train/repeated_tokens"]
 
 
-def test_unknown_and_empty_sentences_are_counted():
-    document = Document("a.txt", ("abc\ndé!f\nghi",))
-    _, counts = make([document])
-    assert counts["train/unknown_tokens"] == 2
-    tokenizer = LetterTokenizer()
-    tokenizer.encode_batch = lambda texts: [[5], [], [6]]
-    _, counts = make_units([("train", "train", document)], tokenizer=tokenizer)
-    assert counts["train/skipped/sentences_without_tokens"] == 1
-    assert counts["train/sentences"] == 2
-
-
 def test_splits_are_counted_apart():
     held_out = LONG._replace(name="held out")
-    records, counts = make_units(
-        [
-            ("train", "train", LONG),
-            ("eval", "train", held_out),
-            ("train", "train", SHORT),
-        ]
-    )
+    splits = ["train", "eval", "train"]
+    records, counts = make([LONG, held_out, SHORT], splits=splits)
     assert counts["train/documents"] == 2
     assert counts["eval/documents"] == 1
     assert {r.split for r in records} == {"train", "eval"}
     of_eval = [r for r in records if r.split == "eval"]
     assert signature(of_eval) == signature(make([held_out])[0])
-
-
-def test_single_segments_hold_all_tokens():
-    config = dataclasses.replace(CONFIG, sentence_objective="none")
-    records, counts = make([LONG, SHORT, EMPTY], config)
-    kept = sum(len(r.example["input_ids"]) - 2 for r in records)
-    assert kept == counts["train/tokens"] == sum(map(len, LINES)) + 5
-    assert counts["train/skipped/single_sentence_documents"] == 0
-
-
-def test_next_sentences_come_from_the_documents_of_the_same_split():
-    # Each document has a letter of its own.
-    letters = {
-        name: Document(name, ("\n".join([letter * 5] * 40),))
-        for name, letter in [("a", "f"), ("b", "g"), ("c", "h"), ("d", "j")]
-    }
-    config = dataclasses.replace(CONFIG, sentence_objective="nsp")
-    # Splits may come mixed.
-    split_of = {"a": "train", "c": "eval", "b": "train", "d": "eval"}
-    records, counts = make_units(
-        [(split_of[n], "train", d) for n, d in letters.items()], config
-    )
-    seen = Counter()
-    for record in records:
-        ids = record.example["input_ids"]
-        found = set(ids.tolist()) - {2, 3}
-        label = int(record.example["sentence_order_label"])
-        assert len(found) == 1 + label
-        pair = {ord("f") - 92, ord("g") - 92}
-        if record.split == "eval":
-            pair = {ord("h") - 92, ord("j") - 92}
-        assert found <= pair
-        seen[record.split, label] += 1
-    assert min(seen.values()) > 7 and len(seen) == 4
-    assert counts["train/label_1"] == seen["train", 1]
-    assert counts["train/without_other_document"] == 0

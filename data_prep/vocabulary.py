@@ -75,13 +75,12 @@ def train_vocabulary(
         output_dir: gets the tokenizer's files, `spiece.vocab` and
             `vocab_summary.json`.
         vocab_size: number of pieces, the special ones included.
-        do_lower_case: lower-cases the text.
-        keep_accents: keeps accents.
+        do_lower_case: whether the text is lower-cased.
+        keep_accents: else they are removed.
         seed: of the sample of lines.
-        input_sentence_size: maximum number of lines to train on, drawn at
-            random.
-        sample_characters: maximum number of characters to train on, also
-            drawn at random; each line counts for ten more.
+        input_sentence_size: maximum number of lines in the sample.
+        sample_characters: maximum number of characters in it; each line counts
+            for ten more.
         character_coverage: share of the characters that become pieces.
         source: fingerprint of the lines; a finished directory of another one
             is refused.
@@ -110,20 +109,15 @@ def train_vocabulary(
         counts = {"lines": 0, "empty_lines": 0, "sentences": 0, "bytes": 0}
         sample = _sample(
             _sentences(lines, counts, clean_up),
-            max_sentences=input_sentence_size,
-            max_characters=sample_characters,
-            seed=seed,
+            input_sentence_size,
+            sample_characters,
+            seed,
         )
         log(
             f"Training on {len(sample)} of {counts['sentences']} sentences, "
             f"{sum(map(len, sample))} characters."
         )
-        model_bytes = _train(
-            sample,
-            vocab_size=vocab_size,
-            character_coverage=character_coverage,
-            log=log,
-        )
+        model_bytes = _train(sample, vocab_size, character_coverage, log)
         tokenizer = SentencePieceTokenizer(model_bytes, **clean_up)
         summary = {
             "settings": settings,
@@ -205,11 +199,7 @@ def _split_long(text: str) -> Iterator[str]:
 
 
 def _sample(
-    sentences: Iterable[str],
-    *,
-    max_sentences: int,
-    max_characters: int,
-    seed: int,
+    sentences: Iterable[str], max_sentences: int, max_characters: int, seed: int
 ) -> list[str]:
     """Returns all sentences, or a random sample within the limits.
 
@@ -253,14 +243,13 @@ _STAGE = re.compile(r"unigram_model_trainer.*LOG\(INFO\) (?!EM sub_iter=1)(.*)")
 
 def _train(
     sentences: list[str],
-    *,
     vocab_size: int,
     character_coverage: float,
     log: Callable[[str], None],
 ) -> bytes:
     """Returns a SentencePiece model by the recipe."""
     require(
-        bool(sentences), "The input holds no text to train a vocabulary on."
+        sentences != [], "The input holds no text to train a vocabulary on."
     )
     settings = {
         "model_type": "unigram",

@@ -5,8 +5,6 @@ import pytest
 
 from albert_tf.records import counter_rng
 
-MASK = 2**64 - 1
-
 
 def test_random_bits_are_splitmix64():
     # The first outputs of splitmix64 with seed 1234567, as published with
@@ -34,28 +32,9 @@ def test_recorded_values_stay():
 
 
 def test_other_parts_give_other_keys():
-    parts = [
-        (),
-        (1,),
-        (1, 2),
-        (2, 1),
-        (12,),
-        ("1",),
-        (b"1",),
-        ("1", "2"),
-        ("12",),
-        ("1", "", "2"),
-        (-1,),
-        (MASK,),
-        ("é",),
-        ("e\u0301",),
-    ]
+    parts = [(), (1,), (1, 2), (2, 1), (12,), (-1,), (2**64 - 1,), (b"1",)]
+    parts += [("1",), ("1", "2"), ("12",), ("1", "", "2"), ("é",), ("e\u0301",)]
     assert len({int(counter_rng.key(*p)) for p in parts}) == len(parts)
-
-
-def test_parts_beyond_64_bits_are_refused():
-    with pytest.raises(OverflowError):
-        counter_rng.key(2**72)
 
 
 def test_keys_that_numpy_would_round_are_refused():
@@ -96,7 +75,7 @@ def test_a_folded_key_has_nothing_of_its_parent():
         assert abs(correlation) < 4 / math.sqrt(20_000)
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 7, 8, 9, 100, 1023, 4097])
+@pytest.mark.parametrize("size", [1, 2, 3, 8, 9, 1023, 4097])
 def test_shuffled_position_is_a_permutation(size):
     key = counter_rng.key("permutation", size)
     positions = counter_rng.shuffled_position(np.arange(size), size, key)
@@ -112,7 +91,7 @@ def test_shuffled_position_of_some_is_that_of_all():
     )
 
 
-@pytest.mark.parametrize("size", [10_000, 100_003, 1_000_000])
+@pytest.mark.parametrize("size", [10_000, 100_003])
 def test_neighbours_are_sent_to_unrelated_places(size):
     key = counter_rng.key("neighbours", size)
     positions = counter_rng.shuffled_position(np.arange(size), size, key)

@@ -42,7 +42,6 @@ _MAX_SENTENCE_BYTES = 4192
 
 # Memory of a sentence beside that of its characters, in characters.
 _SENTENCE_COST = 10
-_NEW_SETTING = "sample_characters"
 # With this number training takes 1.4 GB of memory.
 SAMPLE_CHARACTERS = 50_000_000
 
@@ -156,9 +155,10 @@ def _finished_summary(
     theirs = summary.get("settings", {})
     text = summary.get("input", {})
     size = text.get("bytes", 0) + _SENTENCE_COST * text.get("sentences", 0)
-    if size <= settings[_NEW_SETTING]:
+    limit = settings["sample_characters"]
+    if size <= limit:
         # An earlier version had no such limit, and needed none here.
-        theirs = {_NEW_SETTING: settings[_NEW_SETTING], **theirs}
+        theirs = {"sample_characters": limit, **theirs}
     changes = differences(settings, theirs)
     require(
         not changes,

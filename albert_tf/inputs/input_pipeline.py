@@ -2,7 +2,7 @@
 
 `batch(step)` is the global batch of a step: its examples and their masks
 follow from the seed and the step alone. A restart, or another number of
-replicas, changes nothing, and checkpoints hold no reader state.
+replicas, changes nothing.
 """
 
 import math

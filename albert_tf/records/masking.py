@@ -2,8 +2,8 @@
 
 `mask_batch` serves both readers of dynamic records and writers of static
 ones. It follows google-research/albert's create_masked_lm_predictions with
-its faults removed; each removal is marked below. What happens to a row
-depends on the row and its key alone: not on the other rows, not on padding.
+its faults removed. What happens to a row depends on the row and its key
+alone: not on the other rows, not on padding.
 
 The work is done on the words of the whole batch in flat arrays; the one loop
 goes over the rank of a candidate within its row, every operation of it is on
@@ -53,17 +53,15 @@ class MaskedBatch(NamedTuple):
         as_mask = int((real & (shown == mask_id)).sum())
         as_is = int((real & (shown == self.masked_lm_ids)).sum())
         masked = int(real.sum())
-        return {
+        counts = {
             "masked_tokens": masked,
             "masked_tokens/as_mask": as_mask,
             "masked_tokens/as_is": as_is,
             "masked_tokens/as_random": masked - as_mask - as_is,
-            **{
-                f"masked_ngrams/{n}": int(count)
-                for n, count in enumerate(self.ngram_counts)
-                if n
-            },
         }
+        for n, count in enumerate(self.ngram_counts[1:].tolist(), start=1):
+            counts[f"masked_ngrams/{n}"] = count
+        return counts
 
 
 class _Words(NamedTuple):

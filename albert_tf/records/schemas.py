@@ -121,6 +121,7 @@ def parse_batch(
     in_use = np.arange(max_seq_length) < num_tokens[:, None]
     for feature in spec.features:
         values, sizes = columns[feature.stored_name]
+        rows: np.ndarray
         if feature.length == TOKENS:
             _check_sizes(feature, sizes, num_tokens, namer)
             _check_fit(num_tokens, max_seq_length, namer)

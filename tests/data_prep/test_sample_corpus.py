@@ -216,20 +216,13 @@ def test_a_finished_directory_is_reused(tmp_path, site, monkeypatch):
         build(out)
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("notes.txt", "mine"),
-        ("summary.json", '{"settings": {"mine": 1}}'),
-    ],
-)
-def test_a_directory_of_something_else_is_refused(tmp_path, name, text):
+def test_a_directory_of_something_else_is_refused(tmp_path):
     out = tmp_path / "out"
     out.mkdir()
-    (out / name).write_text(text, encoding="utf-8")
+    (out / "summary.json").write_text('{"settings": {"mine": 1}}')
     with pytest.raises(UserError, match="out exists and holds no sample corpu"):
         build(out)
-    assert [path.name for path in out.iterdir()] == [name]
+    assert os.listdir(out) == ["summary.json"]
 
 
 def test_a_failure_leaves_nothing_behind(tmp_path, monkeypatch):
@@ -291,14 +284,9 @@ def test_modules_are_listed_without_tests(tmp_path):
 def test_repeated_sentences_stay_with_the_first_module():
     own = [sentence("red", "own", index) for index in range(6)]
     first = Module("red", "first", ((" ".join(own[:2]),), (own[2],)))
+    repeated = (f"{own[0].upper()} {own[3]}",), (own[1],)
     second = Module(
-        "red",
-        "second",
-        (
-            (f"{own[0].upper()} {own[3]}",),
-            (own[1],),
-            (own[2], f"{own[4]} {own[5]}"),
-        ),
+        "red", "second", (*repeated, (own[2], f"{own[4]} {own[5]}"))
     )
     third = Module("blue", "third", ((" ".join(own[:4]),),))
     kept, dropped = drop_repeats([first, second, third])
@@ -318,14 +306,8 @@ def test_passages_are_runs_of_sentences():
     module = Module(
         "red", "m", ((" ".join(sentences[:2]), *sentences[2:4]), sentences[4:])
     )
-    found = passages(module)
-    assert sorted(found) == sorted(
-        (
-            " ".join(sentences[:3]),
-            " ".join(sentences[4:6]),
-            sentences[6],
-        )
-    )
+    expected = {" ".join(sentences[:3]), " ".join(sentences[4:6]), sentences[6]}
+    assert set(passages(module)) == expected
     many = tuple(
         " ".join(["Word"] * 30 + [f"{chr(97 + index)}."]) for index in range(26)
     )

@@ -85,17 +85,6 @@ def test_no_batch_has_an_example_twice():
         assert len(set(batches.record_numbers(step))) == 4
 
 
-def test_the_order_depends_on_epoch_and_seed():
-    def epoch(batches, number):
-        steps = range(number * 16, (number + 1) * 16)
-        return np.concatenate([batches.record_numbers(s) for s in steps])
-
-    of = random_features(64)
-    ours = training(of)
-    assert (epoch(ours, 0) != epoch(ours, 1)).mean() > 0.5
-    assert (epoch(ours, 0) != epoch(training(of, seed=2), 0)).mean() > 0.5
-
-
 def test_windows_depend_on_epoch_and_seed():
     of = random_features(4 * 128)
 

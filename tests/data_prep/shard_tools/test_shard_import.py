@@ -9,6 +9,7 @@ from albert_tf.config import MaskingConfig, UserError
 from albert_tf.inputs.input_pipeline import PretrainingBatches
 from albert_tf.records.schemas import RECORD_SPECS
 from albert_tf.records.shards import open_shards, read_metadata
+from albert_tf.records.tfrecord import write_records
 from albert_tf.text.tokenizer import load_tokenizer
 from data_prep.shard_tools import shard_import
 from data_prep.shard_tools.shard_import import import_shards
@@ -31,8 +32,6 @@ def foreign_values(number):
 def foreign_record(number=0, **changes):
     features = {}
     for name, values in (foreign_values(number) | changes).items():
-        if values is None:
-            continue
         if name == "masked_lm_weights":
             kind = {"float_list": tf.train.FloatList(value=values)}
         else:
@@ -50,9 +49,8 @@ def run_import(inputs, output, tokenizer_dir, **options):
 
 
 def write_file(path, records):
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        for record in records:
-            writer.write(record)
+    with open(path, "wb") as file:
+        write_records(file, records)
 
 
 @pytest.fixture
@@ -165,7 +163,7 @@ def test_the_account_is_that_of_the_records(
             "at 1: masked_lm_weights nan",
         ),
         ({"next_sentence_labels": [-1]}, "next_sentence_labels -1, maximum 1"),
-        ({"token_boundary": None}, "has no feature 'token_boundary'"),
+        ({"token_boundary": []}, "has no feature 'token_boundary'"),
     ],
 )
 def test_a_wrong_record_is_named(
@@ -182,7 +180,7 @@ def test_a_wrong_record_is_named(
 
 
 def test_a_first_record_of_another_schema_is_named(tmp_path, tiny_directory):
-    write_file(tmp_path / "a", [foreign_record(input_ids=None)])
+    write_file(tmp_path / "a", [foreign_record(input_ids=[])])
     with pytest.raises(
         UserError,
         match="a, record 0 has no feature 'input_ids'; records of "

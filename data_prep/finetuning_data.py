@@ -9,6 +9,7 @@ one after another.
 """
 
 import dataclasses
+import itertools
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -161,15 +162,13 @@ def _write(
     if not num_shards:
         first = next(_records(features, order, range(1), max_seq_length))
         num_shards = math.ceil(len(first) * len(order) / _SHARD_BYTES)
-    edges = np.linspace(0, len(order), num_shards + 1).astype(np.int64).tolist()
+    edges = np.linspace(0, len(order), num_shards + 1).astype(np.int64)
     return [
         write_shard(
             os.path.join(output_dir, shard_name(split, shard, num_shards)),
-            _records(
-                features, order, range(*edges[shard:][:2]), max_seq_length
-            ),
+            _records(features, order, range(start, end), max_seq_length),
         )
-        for shard in range(num_shards)
+        for shard, (start, end) in enumerate(itertools.pairwise(edges.tolist()))
     ]
 
 

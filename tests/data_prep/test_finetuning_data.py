@@ -214,18 +214,10 @@ def test_questions(tmp_path, tiny_directory):
 def test_the_bytes_are_those_of_the_seed(mrpc, tmp_path, tiny_directory):
     shards = {}
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        build(
-            TASKS["MRPC"],
-            mrpc,
-            tmp_path / name,
-            tiny_directory,
-            seed=seed,
-            num_shards=3,
-        )
-        shards[name] = {
-            path.name: path.read_bytes()
-            for path in (tmp_path / name).glob("*.tfrecord")
-        }
+        out, options = tmp_path / name, {"seed": seed, "num_shards": 3}
+        build(TASKS["MRPC"], mrpc, out, tiny_directory, **options)
+        paths = out.glob("*.tfrecord")
+        shards[name] = {path.name: path.read_bytes() for path in paths}
     assert shards["a"] == shards["b"]
     assert sorted(shards["a"]) == [
         f"{split}-0000{n}-of-00003.tfrecord"

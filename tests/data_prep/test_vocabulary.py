@@ -1,6 +1,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -25,32 +26,27 @@ def test_recipe(tiny_directory, tiny_tokenizer):
     pieces = tiny_tokenizer.pieces(range(13))
     specials = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]"]
     assert pieces == [*specials, *'()"-.–£€']
-    assert tiny_tokenizer.vocab_size == 200
     # A sign is a piece of its own wherever it stands.
     assert tiny_tokenizer.pieces(tiny_tokenizer.encode("(a-b)")) == [
         *("▁", "(", "a", "-", "b", ")")
     ]
-    model = sentencepiece_model_pb2.ModelProto.FromString(
-        tiny_tokenizer.model_bytes
-    )
+    proto = sentencepiece_model_pb2.ModelProto
+    model = proto.FromString(tiny_tokenizer.model_bytes)
     assert model.trainer_spec.model_type == model.trainer_spec.UNIGRAM
     assert model.trainer_spec.character_coverage == pytest.approx(0.99995)
     assert model.normalizer_spec.name == "nmt_nfkc"
 
 
 def test_files(tiny_directory, tiny_tokenizer, sentences):
-    assert sorted(os.listdir(tiny_directory)) == [
-        "spiece.model",
-        "spiece.vocab",
-        "tokenizer.json",
-        "tokenizer_config.json",
-        "vocab_summary.json",
-    ]
+    names = "spiece.model spiece.vocab tokenizer.json tokenizer_config.json"
+    expected = [*names.split(), "vocab_summary.json"]
+    assert sorted(os.listdir(tiny_directory)) == expected
     lines = (tiny_directory / "spiece.vocab").read_text("utf-8").splitlines()
     rows = [line.split("\t") for line in lines]
     assert [piece for piece, _ in rows] == tiny_tokenizer.pieces(range(200))
     scores = [float(score) for _, score in rows]
     assert scores[:13] == [0.0] * 13 and max(scores[13:]) < 0
+    plain = "".join(sentences).replace("é", "e").replace("É", "e")
     summary = json.loads((tiny_directory / "vocab_summary.json").read_text())
     assert summary == {
         "settings": {
@@ -67,9 +63,7 @@ def test_files(tiny_directory, tiny_tokenizer, sentences):
             "lines": 800,
             "empty_lines": 0,
             "sentences": 800,
-            "bytes": sum(
-                len(s.replace("é", "e").replace("É", "e")) for s in sentences
-            ),
+            "bytes": len(plain),
         },
         "fingerprint": tiny_tokenizer.fingerprint,
     }
@@ -119,25 +113,27 @@ def test_seed_draws_the_sample(tmp_path, sentences):
     assert model("3", input_sentence_size=800, seed=3) == whole
 
 
-def test_finished_directory_is_left_alone(tmp_path, sentences):
-    first = train_vocabulary(sentences, tmp_path / "v", vocab_size=100)
-    before = read_files(tmp_path / "v")
+@pytest.fixture
+def finished(tmp_path, tiny_directory):
+    return shutil.copytree(tiny_directory, tmp_path / "finished")
+
+
+def test_finished_directory_is_left_alone(finished):
+    before = read_files(finished)
 
     def unread():
         raise AssertionError("the input is read again")
         yield
 
-    again = train_vocabulary(unread(), tmp_path / "v", vocab_size=100)
-    assert again == first
+    again = train_vocabulary(unread(), finished, vocab_size=200)
+    assert again == json.loads(before["vocab_summary.json"])
     expected = (
         r"other settings \(keep_accents: True here, False there; "
-        r"vocab_size: 90 here, 100 there\); choose a new"
+        r"vocab_size: 90 here, 200 there\); choose a new"
     )
     with pytest.raises(UserError, match=expected):
-        train_vocabulary(
-            unread(), tmp_path / "v", vocab_size=90, keep_accents=True
-        )
-    assert read_files(tmp_path / "v") == before
+        train_vocabulary(unread(), finished, vocab_size=90, keep_accents=True)
+    assert read_files(finished) == before
 
 
 def test_foreign_directory_is_left_alone(tmp_path, sentences):
@@ -205,17 +201,15 @@ def test_the_sample_is_bounded_in_characters(tmp_path, sentences):
         assert re.search(rf"^\d+ s: {stage}", "\n".join(said), re.M)
 
 
-def test_a_vocabulary_from_before_the_limit_is_finished(tmp_path, sentences):
-    train_vocabulary(sentences, tmp_path / "v", vocab_size=100)
-    path = tmp_path / "v/vocab_summary.json"
+def test_a_vocabulary_from_before_the_limit_is_finished(finished):
+    path = finished / "vocab_summary.json"
     summary = json.loads(path.read_text())
     del summary["settings"]["sample_characters"]
     path.write_text(json.dumps(summary))
-    train_vocabulary([], tmp_path / "v", vocab_size=100)
+    train_vocabulary([], finished, vocab_size=200)
+    options = {"vocab_size": 200, "sample_characters": 1000}
     with pytest.raises(UserError, match="sample_characters: 1000 here"):
-        train_vocabulary(
-            [], tmp_path / "v", vocab_size=100, sample_characters=1000
-        )
+        train_vocabulary([], finished, **options)
 
 
 def test_a_killed_trainer_is_one_line(tmp_path, sentences, monkeypatch):

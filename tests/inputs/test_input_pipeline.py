@@ -90,28 +90,6 @@ def test_shards_that_the_model_cannot_read(shards_dir, tiny_tokenizer):
         )
 
 
-@pytest.mark.parametrize("kind", ["dynamic", "static"])
-def test_single_segments(objective_shards, tiny_tokenizer, kind):
-    source = batches(objective_shards("none", kind), batch_size=40)
-    batch = source.batch(0)
-    lengths = batch["input_mask"].sum(axis=1)
-    assert len(set(lengths)) > 5
-    assert not batch["segment_ids"].any()
-    assert not batch["sentence_order_labels"].any()
-    for row, length in enumerate(lengths):
-        real = batch["masked_lm_weights"][row] > 0
-        places = batch["masked_lm_positions"][row][real]
-        # Never [CLS] or the one [SEP] at the end.
-        assert places.min() > 0
-        assert places.max() < length - 1
-        text = batch["input_ids"][row].copy()
-        text[places] = batch["masked_lm_ids"][row][real]
-        ends = np.flatnonzero(text == tiny_tokenizer.sep_id)
-        assert list(ends) == [length - 1]
-        assert text[0] == tiny_tokenizer.cls_id
-        assert not text[length:].any()
-
-
 def test_the_sentence_objective_is_that_of_the_shards(
     shards_dir, next_sentences, single_segments
 ):

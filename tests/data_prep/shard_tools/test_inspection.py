@@ -1,18 +1,18 @@
-import dataclasses
 import re
 import shutil
 
 import pytest
+from handmade_records import write_shards
 from pretraining_runs import serialize
 
 from albert_tf.config import MaskingConfig, UserError, to_dict
-from albert_tf.io.json_files import write_json
 from albert_tf.records.schemas import RECORD_SPECS
 from albert_tf.records.shards import shard_name, write_shard
 from albert_tf.text.wordpiece_tokenizer import WordPieceTokenizer
 from data_prep.shard_tools.inspection import inspect_shard
 
 LENGTH, SLOTS = 16, 4
+HALF = MaskingConfig(masked_lm_prob=0.5)
 PIECES = ["▁the", "▁cat", "▁sat", "▁dog", "s", ".", "▁", "é"]
 THE, CAT, SAT, DOG, S, DOT, SPACE, ACCENT = range(5, 13)
 CLS, SEP, MASK = 2, 3, 4
@@ -64,22 +64,19 @@ def dynamic_record():
 def shard(tmp_path, vocabulary):
     """Writes a directory of one shard; returns the shard's path."""
 
-    def write(records, kind, objective="sop", **changes):
+    def write(records, kind, objective="sop", settings=None):
         directory = tmp_path / "shards"
         shutil.copytree(vocabulary, directory / "tokenizer")
-        path = directory / shard_name("train", 0, 1)
-        info = write_shard(path, records)
-        metadata = {
-            "format_version": 1,
-            "record_kind": kind,
-            "sentence_objective": objective,
-            "max_seq_length": LENGTH,
-            "num_slots": SLOTS if kind == "static" else 0,
-            "splits": {"train": {"shards": [dataclasses.asdict(info)]}},
-            "settings": {"masking": to_dict(MaskingConfig(masked_lm_prob=0.5))},
-        }
-        write_json(directory / "metadata.json", metadata | changes)
-        return path
+        write_shards(
+            directory,
+            {"train": [records]},
+            record_kind=kind,
+            sentence_objective=objective,
+            max_seq_length=LENGTH,
+            num_slots=SLOTS if kind == "static" else 0,
+            settings=settings or {"masking": to_dict(HALF)},
+        )
+        return directory / shard_name("train", 0, 1)
 
     return write
 

@@ -1,5 +1,4 @@
 import contextlib
-import dataclasses
 import hashlib
 import itertools
 import json
@@ -21,6 +20,7 @@ from handmade_records import (
     dynamic_record,
     serialized,
     static_record,
+    write_shards,
 )
 
 from albert_tf.config import UserError, to_dict
@@ -81,26 +81,18 @@ def write(tmp_path):
             records = [serialized(kind, record) for record in records]
         else:
             kind = "dynamic"
-        parts = [records[0::3], records[1::3], records[2::3]]
-        shards = [
-            write_shard(tmp_path / shard_name("train", n, 3), part)
-            for n, part in enumerate(parts)
-        ]
         TOKENIZER.save(tmp_path / "tokenizer")
         metadata = {
-            "format_version": 1,
             "record_kind": kind,
             "sentence_objective": objective,
             "max_seq_length": LENGTH,
             "num_slots": SLOTS if kind == "static" else 0,
             "tokenizer": describe_tokenizer(TOKENIZER),
-            "splits": {
-                "train": {"shards": list(map(dataclasses.asdict, shards))}
-            },
             "statistics": {"train": statistics or {}},
             "settings": {"masking": to_dict(MASKING)},
         }
-        write_json(tmp_path / "metadata.json", metadata | changes)
+        splits = {"train": [records[0::3], records[1::3], records[2::3]]}
+        write_shards(tmp_path, splits, **metadata | changes)
         return tmp_path
 
     return call

@@ -64,17 +64,9 @@ def build_finetuning_data(
     records are shuffled, the others in the order of their file; a missing
     label is 0.
 
-    Args:
-        task: a row of the catalog, or a custom one.
-        data_dir: of the task's files.
-        output_dir: made where missing, else empty.
-        tokenizer_dir: of the model that is to be trained.
-        config: how examples become sequences.
-        splits: of the task; none: train and the evaluated ones.
-        num_shards: of each split; 0: one per 64 MB.
-        seed: of the order of training records.
-        workers: processes that make features.
-        log: takes one line.
+    `splits` are by default the training split and the evaluated ones; each
+    has `num_shards` shards, or one per 64 MB. The output directory is made
+    where missing, else empty; `config` says how examples become sequences.
 
     Raises:
         UserError: for files that are wrong, an output directory that is not

@@ -348,12 +348,8 @@ def build_sample_corpus(
     held-out modules. The directory appears whole, by one rename, and its
     bytes do not depend on `workers`.
 
-    Args:
-        output_dir: a new directory, or one that the same call finished.
-        packages: their names.
-        sources: rows of TEXT_SOURCES, added to the pretraining text.
-        workers: the processes that read source files.
-        progress: called with the numbers of files done and of all files.
+    `sources` are rows of TEXT_SOURCES. `progress` is called with the numbers
+    of source files read and of all.
 
     Raises:
         UserError: for a package or source that is not installed or has too

@@ -69,21 +69,13 @@ def train_vocabulary(
     The directory appears when it is complete. The same lines and settings
     give the same bytes.
 
-    Args:
-        lines: text, one sentence or paragraph each.
-        output_dir: gets the tokenizer's files, `spiece.vocab` and
-            `vocab_summary.json`.
-        vocab_size: number of pieces, the special ones included.
-        do_lower_case: whether the text is lower-cased.
-        keep_accents: else they are removed.
-        seed: of the sample of lines.
-        input_sentence_size: maximum number of lines in the sample.
-        sample_characters: maximum number of characters in it; each line counts
-            for ten more.
-        character_coverage: share of the characters that become pieces.
-        source: fingerprint of the lines; a finished directory of another one
-            is refused.
-        log: takes a line for each stage of the training.
+    `output_dir` gets the tokenizer's files, `spiece.vocab` and
+    `vocab_summary.json`. Training takes a random sample of the lines, of at
+    most `input_sentence_size` lines and `sample_characters` characters, where
+    each line counts for ten more. `vocab_size` includes the special pieces;
+    `character_coverage` is the share of the characters that become pieces.
+    `source` is a fingerprint of the lines: a finished directory of another
+    one is refused.
 
     Raises:
         UserError: when there is no text, when the text does not suit

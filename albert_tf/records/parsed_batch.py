@@ -86,10 +86,7 @@ def read_rules(
 ) -> RecordRules:
     """Returns the rules of a shard directory by its metadata.json.
 
-    Args:
-        directory: of the shards.
-        metadata: see `shards.read_metadata`.
-        tokenizer_dir: a vocabulary in place of the one beside the shards.
+    `tokenizer_dir` has a vocabulary in place of the one beside the shards.
 
     Raises:
         UserError: when metadata.json lacks an entry, or the tokenizer cannot

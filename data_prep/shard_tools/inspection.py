@@ -35,13 +35,10 @@ def inspect_shard(
 ) -> Iterator[str]:
     """Yields a block of text that explains the rest, then one per record.
 
-    Args:
-        path: a shard. A file that its directory's metadata.json does not
-            name is taken for one of google-research/albert, whose schema is
-            that of static records.
-        tokenizer_dir: the vocabulary; by default the one beside the shard.
-        num_records: how many records are shown, from the first on.
-        masking: how dynamic records are masked here.
+    A file that its directory's metadata.json does not name is taken for one of
+    google-research/albert, whose schema is that of static records. The
+    vocabulary is by default the one beside the shard; `masking` says how
+    dynamic records are masked here.
 
     Raises:
         UserError: if `path` is no shard, or there is no vocabulary for it.

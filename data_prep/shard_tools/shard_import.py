@@ -56,14 +56,9 @@ def import_shards(
     Every file becomes a shard with the same bytes, in the order of their
     paths. The lengths are those of the first record.
 
-    Args:
-        inputs: TFRecord files, directories of them and globs.
-        output_dir: missing or empty.
-        tokenizer_dir: the vocabulary of the records.
-        split: what `inputs` become.
-        eval_inputs: what becomes the split `eval`.
-        sentence_objective: of the records; `sop` unless the original ran with
-            `random_next_sentence`, then `nsp`.
+    `inputs` and `eval_inputs` are TFRecord files, directories of them and
+    globs; the latter become the split `eval`. `sentence_objective` is `sop`
+    unless the original ran with `random_next_sentence`, then `nsp`.
 
     Raises:
         UserError: for inputs that are missing, damaged or hold other records;

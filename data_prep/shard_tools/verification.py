@@ -185,10 +185,6 @@ def verify_directory(
     Imported records need not pass the checks that google-research/albert's
     own fail; their differences are reported beside the others.
 
-    Args:
-        directory: written by `build_pretraining_data` or `import_shards`.
-        progress: shows how many records have been checked.
-
     Raises:
         UserError: if there is nothing to check: the directory is missing or
             unfinished, or its metadata.json or tokenizer cannot be read.
@@ -311,9 +307,8 @@ def _check_shard(
 ) -> tuple[Failures, Counter[str], np.ndarray]:
     """Reads a shard to its end, or to where it is damaged.
 
-    Returns the failures, the counts, and 64 bits for each record; two that
-    differ may not share them: among ten million records the chance that any
-    two do is 3 in a million.
+    Returns the failures, the counts, and 64 bits of a hash of each record:
+    among ten million the chance that two share them is 3 in a million.
     """
     failures, counts = Failures(), Counter[str]()
     digests = bytearray()

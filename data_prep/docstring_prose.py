@@ -55,7 +55,7 @@ _LABEL = re.compile(
     r" ?(?::|--| - )\s+(?=[A-Z])"
 )
 
-_Function = ast.FunctionDef | ast.AsyncFunctionDef
+_Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 _URL = r"\b(?:https?|ftp)://"
 _TAGS = "a|b|br|code|em|i|li|ol|p|strong|tt|ul"
 _INLINE = tuple(
@@ -249,8 +249,7 @@ def prose_paragraphs(docstring: str) -> list[str]:
 
 def _documentation(node: ast.AST) -> Iterator[str]:
     """Yields the docstrings in and below a node, in source order."""
-    documented = ast.Module | ast.ClassDef | _Function
-    if isinstance(node, documented) and (text := ast.get_docstring(node)):
+    if isinstance(node, _Documented) and (text := ast.get_docstring(node)):
         yield text
     for block in ("body", "handlers", "orelse", "finalbody"):
         children = getattr(node, block, ())

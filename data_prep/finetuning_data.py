@@ -9,6 +9,7 @@ one after another.
 """
 
 import dataclasses
+import itertools
 import math
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +26,7 @@ from albert_tf.records.shards import (
     FORMAT_VERSION,
     METADATA_NAME,
     TOKENIZER_DIRECTORY,
+    ShardInfo,
     describe_tokenizer,
     shard_name,
     write_shard,
@@ -62,17 +64,9 @@ def build_finetuning_data(
     records are shuffled, the others in the order of their file; a missing
     label is 0.
 
-    Args:
-        task: a row of the catalog, or a custom one.
-        data_dir: of the task's files.
-        output_dir: made where missing, else empty.
-        tokenizer_dir: of the model that is to be trained.
-        config: how examples become sequences.
-        splits: of the task; none: train and the evaluated ones.
-        num_shards: of each split; 0: one per 64 MB.
-        seed: of the order.
-        workers: processes that make features.
-        log: takes one line.
+    `splits` are by default the training split and the evaluated ones; each
+    has `num_shards` shards, or one per 64 MB. The output directory is made
+    where missing, else empty; `config` says how examples become sequences.
 
     Raises:
         UserError: for files that are wrong, an output directory that is not
@@ -113,17 +107,22 @@ def build_finetuning_data(
         if split == TRAIN:
             key = counter_rng.key(seed, "records", task.name)
             order = counter_rng.shuffled_position(order, len(order), key)
-        accounts[split] = _write(
+        shards = _write(
             output_dir,
             split,
             features,
             order,
             config.max_seq_length,
             num_shards,
-        ) | {"num_examples": len(examples[split])}
+        )
+        accounts[split] = {
+            "num_records": len(features),
+            "shards": [dataclasses.asdict(shard) for shard in shards],
+            "num_examples": len(examples[split]),
+        }
         log(
             f"{split}: {len(examples[split])} examples, {len(features)} "
-            f"records, {len(accounts[split]['shards'])} shards."
+            f"records, {len(shards)} shards."
         )
     tokenizer.save(
         os.path.join(output_dir, TOKENIZER_DIRECTORY), config.max_seq_length
@@ -150,25 +149,19 @@ def _write(
     order: np.ndarray,
     max_seq_length: int,
     num_shards: int,
-) -> dict[str, Any]:
-    """Writes a split and returns its entry of metadata.json."""
+) -> list[ShardInfo]:
+    """Writes the shards of a split."""
     if not num_shards:
         first = next(_records(features, order, range(1), max_seq_length))
         num_shards = math.ceil(len(first) * len(order) / _SHARD_BYTES)
     edges = np.linspace(0, len(order), num_shards + 1).astype(np.int64)
-    shards = [
+    return [
         write_shard(
             os.path.join(output_dir, shard_name(split, shard, num_shards)),
             _records(features, order, range(start, end), max_seq_length),
         )
-        for shard, (start, end) in enumerate(
-            zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
-        )
+        for shard, (start, end) in enumerate(itertools.pairwise(edges.tolist()))
     ]
-    return {
-        "num_records": len(order),
-        "shards": [dataclasses.asdict(shard) for shard in shards],
-    }
 
 
 def _records(
@@ -183,12 +176,4 @@ def _records(
             columns["unique_ids"] = own_ids
         else:
             columns["is_real_example"] = np.ones(len(rows), np.int64)
-        yield from encode_examples(
-            {
-                name: (
-                    values.reshape(-1),
-                    np.full(len(rows), values.size // len(rows)),
-                )
-                for name, values in columns.items()
-            }
-        )
+        yield from encode_examples(columns)

@@ -17,7 +17,7 @@ import platform
 import re
 import sysconfig
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from albert_tf.config import differences, require
@@ -81,9 +81,9 @@ class Module(NamedTuple):
     docstrings: tuple[tuple[str, ...], ...]  # paragraphs of each
 
     @property
-    def paragraphs(self) -> Iterator[str]:
-        """The paragraphs of all docstrings."""
-        return itertools.chain(*self.docstrings)
+    def sentences(self) -> list[str]:
+        """The sentences of all docstrings."""
+        return _sentences(itertools.chain(*self.docstrings))
 
     @property
     def documents(self) -> list[tuple[str, ...]]:
@@ -92,16 +92,16 @@ class Module(NamedTuple):
             docstring
             for docstring in self.docstrings
             if len(" ".join(docstring).split()) >= MIN_DOCUMENT_WORDS
-            and sum(map(len, map(split_sentences, docstring)))
-            >= MIN_DOCUMENT_SENTENCES
+            and len(_sentences(docstring)) >= MIN_DOCUMENT_SENTENCES
         ]
 
 
-def package_directories(packages: Sequence[str]) -> dict[str, str]:
-    """Returns each package's directory, by sorted name.
+def _sentences(paragraphs: Iterable[str]) -> list[str]:
+    return [s for text in paragraphs for s in split_sentences(text)]
 
-    `stdlib` is Python's standard library; the others are found as an import
-    would, without importing.
+
+def package_directories(packages: Sequence[str]) -> dict[str, str]:
+    """Returns each package's directory, by sorted name, without importing it.
 
     Raises:
         UserError: for a package that is not installed here.
@@ -186,11 +186,7 @@ def read_modules(
     workers: int,
     progress: Callable[[int, int], None],
 ) -> tuple[list[Module], dict[str, Counter]]:
-    """Returns the modules with prose and, by package, the skipped by reason.
-
-    The order is that of `files`, for any number of `workers`. `progress` is
-    called with the number of files done and of all files.
-    """
+    """Returns the modules with prose and, by package, the skipped by reason."""
     modules = []
     skipped: dict[str, Counter] = defaultdict(Counter)
     with Workers(workers) as pool:
@@ -214,24 +210,23 @@ def drop_repeats(modules: Iterable[Module]) -> tuple[list[Module], Counter]:
     kept, dropped = [], Counter()
     for module in modules:
         docstrings = []
+        num_words = 0
         for docstring in module.docstrings:
             paragraphs = []
             for paragraph in docstring:
                 new = []
                 for sentence in split_sentences(paragraph):
-                    key = sentence.casefold()
-                    if key in seen:
+                    if sentence.casefold() in seen:
                         dropped[module.package] += 1
                     else:
-                        seen.add(key)
+                        seen.add(sentence.casefold())
                         new.append(sentence)
-                if new:
-                    paragraphs.append(" ".join(new))
-            if paragraphs:
-                docstrings.append(tuple(paragraphs))
-        rest = module._replace(docstrings=tuple(docstrings))
-        if len(" ".join(rest.paragraphs).split()) >= MIN_MODULE_WORDS:
-            kept.append(rest)
+                paragraphs.append(" ".join(new))
+            docstrings.append(tuple(filter(None, paragraphs)))
+            num_words += len(" ".join(paragraphs).split())
+        if num_words >= MIN_MODULE_WORDS:
+            rest = tuple(filter(None, docstrings))
+            kept.append(module._replace(docstrings=rest))
     return kept, dropped
 
 
@@ -247,7 +242,7 @@ def passages(module: Module) -> list[str]:
     """Returns runs of the module's sentences, PASSAGE_WORDS long, shuffled."""
     minimum, maximum = PASSAGE_WORDS
     found, run, size = [], [], 0
-    for sentence in itertools.chain(*map(split_sentences, module.paragraphs)):
+    for sentence in module.sentences:
         run.append(sentence)
         size += len(sentence.split())
         if size >= minimum:
@@ -260,10 +255,7 @@ def passages(module: Module) -> list[str]:
 def hold_out(
     modules: Sequence[Module],
 ) -> tuple[list[Module], list[Module]]:
-    """Returns the train and the held-out modules of a package.
-
-    A hash of the module's name decides.
-    """
+    """Returns the train and, by a hash of their names, the held-out modules."""
     by_name = {module.name: module for module in modules}
     limit = int(MAX_HELD_OUT_FRACTION * len(by_name))
     held: set[str] = set()
@@ -301,8 +293,12 @@ def _table(split: Mapping[str, Sequence[Module]], limit: int) -> list[str]:
     return _shuffled(rows)
 
 
+def _documents(modules: Iterable[Module]) -> list[tuple[str, ...]]:
+    return [text for module in modules for text in module.documents]
+
+
 def _size(modules: Sequence[Module]) -> dict[str, int]:
-    documents = [text for module in modules for text in module.documents]
+    documents = _documents(modules)
     lines = list(itertools.chain(*documents))
     return {
         "documents": len(documents),
@@ -352,13 +348,8 @@ def build_sample_corpus(
     held-out modules. The directory appears whole, by one rename, and its
     bytes do not depend on `workers`.
 
-    Args:
-        output_dir: a new directory, or one that the same call finished.
-        packages: their names.
-        sources: names of `text_sources.TEXT_SOURCES`, added to the pretraining
-            text.
-        workers: the processes that read source files.
-        progress: called with the numbers of files done and of all files.
+    `sources` are rows of TEXT_SOURCES. `progress` is called with the numbers
+    of source files read and of all.
 
     Raises:
         UserError: for a package or source that is not installed or has too
@@ -393,21 +384,17 @@ def build_sample_corpus(
     read, skipped = read_modules(module_files, workers, progress)
     read += texts_read
     modules, repeats = drop_repeats(read)
-    own: dict[str, list[Module]] = {
-        name: [] for name in (*directories, *settings["sources"])
-    }
-    for module in modules:
-        own[module.package].append(module)
     read_by_name = Counter(module.package for module in read)
     files_by_name = Counter(file.package for file in module_files)
     train, held_out, described = {}, {}, {}
-    for name, kept in own.items():
+    for name in (*directories, *settings["sources"]):
+        kept = [module for module in modules if module.package == name]
         train[name], held_out[name] = hold_out(kept)
         skipped[name]["too little new prose"] = read_by_name[name] - len(kept)
         described[name] = {
-            "version": (
-                _installed_version(name) if name in directories else None
-            ),
+            "version": _installed_version(name)
+            if name in directories
+            else None,
             "modules": files_by_name[name] or read_by_name[name],
             "skipped_modules": dict(sorted(skipped[name].items())),
             "repeated_sentences": repeats[name],
@@ -418,37 +405,27 @@ def build_sample_corpus(
             "train": _size(train[name]),
             "eval": _size(held_out[name]),
         }
-    tables = {
-        split: _table(
-            {package: part[package] for package in directories},
-            limit,
+    texts, num_rows = {}, {}
+    for split, table, part, limit in (
+        ("train", "train", train, MAX_TRAIN_PASSAGES),
+        ("eval", "dev", held_out, MAX_DEV_PASSAGES),
+    ):
+        rows = _table(
+            {package: part[package] for package in directories}, limit
         )
-        for split, part, limit in (
-            ("train", train, MAX_TRAIN_PASSAGES),
-            ("dev", held_out, MAX_DEV_PASSAGES),
-        )
-    }
+        num_rows[table] = len(rows)
+        lines = ["text\tlabel", *rows, ""]
+        texts[f"classification/{table}.tsv"] = "\n".join(lines)
+        for name, modules in part.items():
+            documents = ["\n".join(text) for text in _documents(modules)]
+            end = "\n" if documents else ""
+            texts[f"{split}/{name}.txt"] = "\n\n".join(documents) + end
     summary = {
         "settings": settings,
         "python": platform.python_version(),
         "packages": described,
-        "classification_rows": {
-            name: len(rows) for name, rows in tables.items()
-        },
+        "classification_rows": num_rows,
     }
-    texts = {
-        f"classification/{name}.tsv": "\n".join(["text\tlabel", *rows, ""])
-        for name, rows in tables.items()
-    }
-    for split, part in (("train", train), ("eval", held_out)):
-        for package, modules in part.items():
-            documents = [
-                "\n".join(document)
-                for module in modules
-                for document in module.documents
-            ]
-            end = "\n" if documents else ""
-            texts[f"{split}/{package}.txt"] = "\n\n".join(documents) + end
     with files.new_directory(output_dir) as temporary:
         for name, text in texts.items():
             path = os.path.join(temporary, name)

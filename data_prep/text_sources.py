@@ -12,7 +12,7 @@ import sysconfig
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from albert_tf.config import require
+from albert_tf.config import lookup, require
 from data_prep.docstring_prose import split_sentences
 
 
@@ -44,23 +44,22 @@ def _read_dictionary(path: str) -> Iterator[list[str]]:
         for in_entry, lines in itertools.groupby(
             file, lambda line: line[0].isspace()
         ):
-            if not in_entry:
-                continue
-            paragraphs = []
-            text = _ETYMOLOGY.sub("", "".join(lines))
-            for block in re.split(r"\n\s*\n", text):
-                block = _NUMBER.sub("", " ".join(block.split()), count=1)
-                if block.startswith("Syn:"):
-                    continue
-                sentences = [
-                    sentence
-                    for sentence in split_sentences(_AUTHOR.sub("", block))
-                    if len(sentence.split()) > 3
-                    and sentence.isprintable()
-                    and not _NOTATION.search(sentence)
-                ]
-                paragraphs.append(" ".join(sentences))
-            yield paragraphs
+            if in_entry:
+                text = _ETYMOLOGY.sub("", "".join(lines))
+                yield list(map(_dictionary_prose, re.split(r"\n\s*\n", text)))
+
+
+def _dictionary_prose(block: str) -> str:
+    block = _NUMBER.sub("", " ".join(block.split()), count=1)
+    if block.startswith("Syn:"):
+        return ""
+    return " ".join(
+        sentence
+        for sentence in split_sentences(_AUTHOR.sub("", block))
+        if len(sentence.split()) > 3
+        and sentence.isprintable()
+        and not _NOTATION.search(sentence)
+    )
 
 
 # One row a source.
@@ -86,15 +85,11 @@ def read_source(name: str) -> Iterator[tuple[str, tuple[str, ...]]]:
     Raises:
         UserError: for a source that is unknown or not installed.
     """
-    require(
-        name in TEXT_SOURCES,
-        f"source {name!r} is unknown; allowed: {', '.join(TEXT_SOURCES)}.",
-    )
-    source = TEXT_SOURCES[name]
+    source = lookup(TEXT_SOURCES, name, "sources")
     pattern = os.path.join(sysconfig.get_path("purelib"), source.files)
     paths = sorted(glob.glob(pattern))
     require(
-        paths != [],
+        bool(paths),
         f"source {name!r} is not installed: no file {pattern}; install it "
         f"with: {source.install}",
     )

@@ -42,7 +42,6 @@ _MAX_SENTENCE_BYTES = 4192
 
 # Memory of a sentence beside that of its characters, in characters.
 _SENTENCE_COST = 10
-_NEW_SETTING = "sample_characters"
 # With this number training takes 1.4 GB of memory.
 SAMPLE_CHARACTERS = 50_000_000
 
@@ -70,22 +69,13 @@ def train_vocabulary(
     The directory appears when it is complete. The same lines and settings
     give the same bytes.
 
-    Args:
-        lines: text, one sentence or paragraph each.
-        output_dir: gets the tokenizer's files, `spiece.vocab` and
-            `vocab_summary.json`.
-        vocab_size: number of pieces, the special ones included.
-        do_lower_case: lower-cases the text.
-        keep_accents: keeps accents.
-        seed: of the sample of lines.
-        input_sentence_size: maximum number of lines to train on, drawn at
-            random.
-        sample_characters: maximum number of characters to train on, also
-            drawn at random; each line counts for ten more.
-        character_coverage: share of the characters that become pieces.
-        source: fingerprint of the lines; a finished directory of another one
-            is refused.
-        log: takes a line for each stage of the training.
+    `output_dir` gets the tokenizer's files, `spiece.vocab` and
+    `vocab_summary.json`. Training takes a random sample of the lines, of at
+    most `input_sentence_size` lines and `sample_characters` characters, where
+    each line counts for ten more. `vocab_size` includes the special pieces;
+    `character_coverage` is the share of the characters that become pieces.
+    `source` is a fingerprint of the lines: a finished directory of another
+    one is refused.
 
     Raises:
         UserError: when there is no text, when the text does not suit
@@ -110,20 +100,15 @@ def train_vocabulary(
         counts = {"lines": 0, "empty_lines": 0, "sentences": 0, "bytes": 0}
         sample = _sample(
             _sentences(lines, counts, clean_up),
-            max_sentences=input_sentence_size,
-            max_characters=sample_characters,
-            seed=seed,
+            input_sentence_size,
+            sample_characters,
+            seed,
         )
         log(
             f"Training on {len(sample)} of {counts['sentences']} sentences, "
             f"{sum(map(len, sample))} characters."
         )
-        model_bytes = _train(
-            sample,
-            vocab_size=vocab_size,
-            character_coverage=character_coverage,
-            log=log,
-        )
+        model_bytes = _train(sample, vocab_size, character_coverage, log)
         tokenizer = SentencePieceTokenizer(model_bytes, **clean_up)
         summary = {
             "settings": settings,
@@ -162,9 +147,10 @@ def _finished_summary(
     theirs = summary.get("settings", {})
     text = summary.get("input", {})
     size = text.get("bytes", 0) + _SENTENCE_COST * text.get("sentences", 0)
-    if size <= settings[_NEW_SETTING]:
+    limit = settings["sample_characters"]
+    if size <= limit:
         # An earlier version had no such limit, and needed none here.
-        theirs = {_NEW_SETTING: settings[_NEW_SETTING], **theirs}
+        theirs = {"sample_characters": limit, **theirs}
     changes = differences(settings, theirs)
     require(
         not changes,
@@ -205,11 +191,7 @@ def _split_long(text: str) -> Iterator[str]:
 
 
 def _sample(
-    sentences: Iterable[str],
-    *,
-    max_sentences: int,
-    max_characters: int,
-    seed: int,
+    sentences: Iterable[str], max_sentences: int, max_characters: int, seed: int
 ) -> list[str]:
     """Returns all sentences, or a random sample within the limits.
 
@@ -253,14 +235,13 @@ _STAGE = re.compile(r"unigram_model_trainer.*LOG\(INFO\) (?!EM sub_iter=1)(.*)")
 
 def _train(
     sentences: list[str],
-    *,
     vocab_size: int,
     character_coverage: float,
     log: Callable[[str], None],
 ) -> bytes:
     """Returns a SentencePiece model by the recipe."""
     require(
-        bool(sentences), "The input holds no text to train a vocabulary on."
+        sentences != [], "The input holds no text to train a vocabulary on."
     )
     settings = {
         "model_type": "unigram",

@@ -2,7 +2,7 @@
 
 `batch(step)` is the global batch of a step: its examples and their masks
 follow from the seed and the step alone. A restart, or another number of
-replicas, changes nothing, and checkpoints hold no reader state.
+replicas, changes nothing.
 """
 
 import math
@@ -15,8 +15,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from albert_tf.config import MaskingConfig, ModelConfig, lookup, require
-from albert_tf.records import counter_rng, masking
-from albert_tf.records import schemas as records
+from albert_tf.records import counter_rng
+from albert_tf.records.masking import mask_batch
+from albert_tf.records.schemas import RECORD_SPECS, parse_batch
 from albert_tf.records.sentence_objectives import (
     SENTENCE_OBJECTIVES,
     SentenceObjective,
@@ -67,11 +68,8 @@ def check_shards(
 ) -> None:
     """Raises UserError when a model cannot read these shards."""
     metadata = shards.metadata
-    lookup(
-        records.RECORD_SPECS,
-        metadata["record_kind"],
-        f"{shards.directory}: record_kind",
-    )
+    where = f"{shards.directory}: record_kind"
+    lookup(RECORD_SPECS, metadata["record_kind"], where)
     vocabulary = metadata["tokenizer"]
     require(
         vocabulary["fingerprint"] == tokenizer.fingerprint
@@ -117,9 +115,8 @@ class PretrainingBatches:
     `[batch, seq]`, `masked_lm_positions`, `masked_lm_ids` int32 and
     `masked_lm_weights` float32 `[batch, predictions]`,
     `sentence_order_labels` int32, `example_numbers` int32 and
-    `example_weights` float32 `[batch]`.
-    The sentence labels are those of the shards' `sentence_objective` (see
-    records/sentence_objectives.py); those of single segments are 0.
+    `example_weights` float32 `[batch]`. The sentence labels are those of the
+    shards' `sentence_objective`.
     """
 
     def __init__(
@@ -201,8 +198,8 @@ class PretrainingBatches:
         return self._read(numbers)["input_mask"].sum(axis=1)
 
     def _read(self, numbers: np.ndarray) -> Batch:
-        return records.parse_batch(
-            records.RECORD_SPECS[self.kind],
+        return parse_batch(
+            RECORD_SPECS[self.kind],
             self.shards.read(numbers),
             max_seq_length=self.max_seq_length,
             num_slots=self.shards.metadata["num_slots"],
@@ -213,33 +210,17 @@ class PretrainingBatches:
         parsed = self._read(numbers)
         parsed["sentence_order_labels"] = parsed.pop("sentence_order_label")
         if self.kind == "dynamic":
-            parsed.update(self._mask(parsed, indices))
+            tokenizer = self.shards.metadata["tokenizer"]
+            parsed |= mask_batch(
+                parsed,
+                counter_rng.fold_in(self._mask_key, indices.astype(np.uint64)),
+                config=self.masking_config,
+                num_slots=self.num_predictions,
+                special_ids=tokenizer["special_ids"],
+                mask_id=tokenizer["mask_id"],
+                replacement_ids=self._replacement_ids,
+            ).features
         return {name: parsed[name] for name in _PRETRAINING_FEATURES}
-
-    def _mask(self, parsed: Batch, indices: np.ndarray) -> Batch:
-        tokenizer = self.shards.metadata["tokenizer"]
-        masked = masking.mask_batch(
-            parsed["input_ids"],
-            parsed["word_starts"].astype(bool),
-            parsed["segment_ids"],
-            masking.maskable_tokens(
-                parsed["input_ids"],
-                parsed["input_mask"],
-                tokenizer["special_ids"],
-            ),
-            counter_rng.fold_in(self._mask_key, indices.astype(np.uint64)),
-            lengths=parsed["input_mask"].sum(axis=1),
-            config=self.masking_config,
-            num_slots=self.masking_config.prediction_slots(self.max_seq_length),
-            mask_id=tokenizer["mask_id"],
-            replacement_ids=self._replacement_ids,
-        )
-        return {
-            "input_ids": masked.input_ids,
-            "masked_lm_positions": masked.masked_lm_positions,
-            "masked_lm_ids": masked.masked_lm_ids,
-            "masked_lm_weights": masked.masked_lm_weights,
-        }
 
 
 class ReaderStalled(Exception):

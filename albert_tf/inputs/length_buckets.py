@@ -41,8 +41,8 @@ class TaskBatches:
     examples of a window of steps are sorted by width and cut into quarters;
     each batch gets a part of every quarter, so that batches are alike, and
     the batches are shuffled. Windows end with epochs, so that only a batch
-    that spans two can have an example twice. In evaluation the longest
-    examples come first, so that the peak of memory is known at once.
+    that spans two can have an example twice. An evaluation takes each once,
+    the longest first, so that the peak of memory is known at once.
     """
 
     def __init__(
@@ -57,9 +57,8 @@ class TaskBatches:
     ) -> None:
         """Sorts the rows by length.
 
-        In training, steps continue through shuffled epochs, else each row
-        comes once. `widths` are the sequence lengths of batches, rising;
-        `name_of` gives a row's location for messages.
+        `widths` are the sequence lengths of batches, rising; `name_of` gives
+        a row's location for messages.
         """
         require(len(features) > 0, "There are no examples.")
         self.features = features
@@ -97,7 +96,7 @@ class TaskBatches:
         if "label_weights" in batch:
             batch["label_weights"] *= real[:, None]
         if self.training and len(wanted) == self.batch_size:
-            batch["part_widths"] = self._part_widths(numbers)
+            batch["part_widths"] = self._part_widths(numbers, self._parts)
         return batch | {
             "example_weights": weights,
             "example_numbers": wanted.astype(np.int32),
@@ -105,12 +104,11 @@ class TaskBatches:
 
     def width(self, step: int) -> int:
         """Returns the sequence length of the batch of a step."""
-        longest = self._lengths[self.record_numbers(step)].max()
-        return self.widths[np.searchsorted(self.widths, longest)]
+        return int(self._part_widths(self.record_numbers(step), 1)[0])
 
-    def _part_widths(self, numbers: np.ndarray) -> np.ndarray:
+    def _part_widths(self, numbers: np.ndarray, parts: int) -> np.ndarray:
         """Returns the widths `[parts]` of the parts of a batch."""
-        longest = self._lengths[numbers].reshape(self._parts, -1).max(axis=1)
+        longest = self._lengths[numbers].reshape(parts, -1).max(axis=1)
         widths = np.array(self.widths, np.int32)
         return widths[np.searchsorted(self.widths, longest)]
 

@@ -24,12 +24,7 @@ class DataPosition:
 
 
 class Phases:
-    """Sources that are read one after another.
-
-    Attributes:
-        sources: one for each phase.
-        starts: the step at which each phase starts.
-    """
+    """Sources that are read one after another, each from its first step on."""
 
     def __init__(
         self,
@@ -74,21 +69,15 @@ class Phases:
 
 
 class DepthSchedule:
-    """The number of the model's blocks that each step applies.
-
-    Attributes:
-        starts: the steps at which it changes.
-    """
+    """The number of the model's blocks that each step applies."""
 
     def __init__(self, text: str, num_applications: int) -> None:
         """Parses `0:3,2000:6`: three at first, six from step 2,000 on.
 
-        An empty text is all, always.
-
-        Raises:
-            UserError: for an invalid schedule.
+        An empty text is all, always. Raises UserError for an invalid schedule.
         """
         name = "depth_schedule"
+        # The steps at which it changes.
         self.starts: list[int] = [0]
         self._depths: list[int | None] = [None]
         if text:
@@ -109,13 +98,10 @@ class DepthSchedule:
 def parse_schedule(
     name: str, text: str, convert: Callable[[str], Value], example: str
 ) -> dict[int, Value]:
-    """Returns values by the step from which each applies.
+    """Returns the values of `0:3,2000:6` by the step from which each applies.
 
-    Args:
-        name: of the setting.
-        text: such as `0:3,2000:6`.
-        convert: makes a value of its text, or raises ValueError.
-        example: of one part, for messages.
+    `convert` makes a value of its text, or raises ValueError; `name` is that
+    of the setting and `example` one part of it, for messages.
 
     Raises:
         UserError: for an invalid schedule.

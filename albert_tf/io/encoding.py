@@ -22,12 +22,7 @@ HEAD_BYTES = 1024
 
 
 def refuse_utf16(path: str, content: bytes) -> None:
-    """Raises UserError if a file is UTF-16 or UTF-32.
-
-    Args:
-        path: of the file, for the message.
-        content: its first HEAD_BYTES, or more.
-    """
+    """Raises UserError if a file is UTF-16 or UTF-32, by its HEAD_BYTES."""
     head = content[:HEAD_BYTES]
     columns = [head[i::4] for i in range(4)]
     nuls = tuple(2 * c.count(0) > len(c) for c in columns)

@@ -51,10 +51,7 @@ def is_remote(path: Path) -> bool:
 
 
 def open(path: Path, mode: str = "rb") -> IO[Any]:
-    """Returns an open file; text is UTF-8.
-
-    It raises OSError when it cannot be opened, and later on.
-    """
+    """Returns an open file; text is UTF-8."""
     text = None if "b" in mode else "utf-8"
     if not is_remote(path):
         buffering = _BUFFER_BYTES if mode == "wb" else -1
@@ -132,12 +129,12 @@ def local_directory(
 ) -> Iterator[str]:
     """Yields a directory on disk for files that are to go to `directory`.
 
-    It is `directory` itself where that is on disk. Else it is a temporary
-    one, whose files go to the bucket at the end; when the body fails, nothing
-    changes there.
+    It is `directory` itself, made where missing, where that is on disk. Else
+    it is a temporary one, whose files go to the bucket at the end; when the
+    body fails, nothing changes there.
 
     Args:
-        directory: made where missing.
+        directory: on disk or in a bucket.
         last: the file that a reader looks for first; a directory without it
             counts as incomplete.
         replaces: names in a bucket's directory that are removed where the
@@ -184,8 +181,7 @@ def _upload(
                 remove(arrived)
         raise
     for name in set(_files_below(target)).difference(names):
-        written = name.split("/")[0].split(_TEMPORARY)[0]
-        if written in replaces:
+        if name.split("/")[0].split(_TEMPORARY)[0] in replaces:
             remove(f"{target}/{name}")
 
 
@@ -263,11 +259,9 @@ def sizes(path: Path) -> dict[str, int]:
 
     A directory that does not exist has none.
     """
-    paths = {
-        name: os.path.join(path, name)
-        for name in (listdir(path) if isdir(path) else ())
-    }
-    return {name: size(file) for name, file in paths.items() if isfile(file)}
+    names = listdir(path) if isdir(path) else []
+    paths = [os.path.join(path, name) for name in names]
+    return {os.path.basename(p): size(p) for p in paths if isfile(p)}
 
 
 def makedirs(path: Path) -> None:

@@ -62,9 +62,7 @@ def read_json(
     """Returns the JSON object in a file of at most `limit` bytes.
 
     Raises:
-        UserError: when the file is missing, no regular file, too large, not
-            UTF-8, not JSON or not an object, nested too deeply, has a key
-            twice, or holds NaN, Infinity or a number too large for a float.
+        UserError: as `read_at_most` and `parse_json` do.
     """
     return parse_json(read_at_most(path, limit), str(path))
 
@@ -73,7 +71,9 @@ def parse_json(content: bytes, name: str) -> dict[str, Any]:
     """Returns a JSON object; `name` is that of its source in messages.
 
     Raises:
-        UserError: as `read_json` does for the content of a file.
+        UserError: when it is not UTF-8, not JSON or not an object, nested too
+            deeply, has a key twice, or holds NaN, Infinity or a number too
+            large for a float.
     """
     try:
         value = json.loads(

@@ -39,13 +39,9 @@ def locked(path: str, hint: str) -> Iterator[None]:
     The lock of a job that is gone is taken over: at once where that ran on
     this machine and the file is on a disk, else after a minute of silence.
 
-    Args:
-        path: the lock file; its directory must exist.
-        hint: the end of the message when another job holds it.
-
     Raises:
         UserError: when another job holds it, with its process, machine and
-            start.
+            start, and `hint`.
         OSError: when it cannot be written.
     """
     owner = {
@@ -183,7 +179,7 @@ def _content(descriptor: int) -> str:
 
 
 def _content_at(path: str) -> str:
-    """Returns the content of a lock file by its path; "" where it is gone."""
+    """Returns the content of a lock file; "" where it is gone."""
     try:
         with files.open(path) as file:
             return file.read(_MAX_BYTES).decode(errors="replace")

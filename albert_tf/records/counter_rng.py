@@ -1,10 +1,8 @@
 """Random numbers that are functions of a key and a counter, not of history.
 
-A draw depends on its key and its number alone: no generator is carried along,
-so any process can make any draw again, in any order. The mixer is the
-finaliser of splitmix64 (Steele, Lea and Flood, OOPSLA 2014); strings enter
-through blake2b. Main entries: `key`, `fold_in`, `uniforms` and
-`shuffled_position`.
+Any process can make any draw again, in any order. The mixer is the finaliser
+of splitmix64 (Steele, Lea and Flood, OOPSLA 2014); strings enter through
+blake2b.
 """
 
 import hashlib

@@ -31,20 +31,26 @@ _INT64_MAX = 2**63 - 1
 _BLOCK = 2**14
 
 
-def encode_examples(columns: Mapping[str, Column]) -> list[bytes]:
+def encode_examples(
+    columns: Mapping[str, np.ndarray | Column],
+) -> list[bytes]:
     """Returns the serialised tf.train.Example of each example.
 
-    `columns` holds values and sizes by the feature's name. Floating-point
-    values become a float_list, integers and bools an int64_list.
+    `columns` holds by the feature's name an array `[batch, ...]`, or values
+    and sizes. Floating-point values become a float_list, integers and bools
+    an int64_list.
 
     Raises:
         ValueError: for a negative integer or one beyond int64, whose feature
             it names; for columns of unequal numbers of examples.
     """
-    entries = [
-        _encode_feature(name, *columns[name])
-        for name in sorted(columns, key=str.encode)
-    ]
+    entries = []
+    for name in sorted(columns, key=str.encode):
+        column = columns[name]
+        if isinstance(column, np.ndarray):
+            sizes = np.full(len(column), column[:1].size)
+            column = column.reshape(-1), sizes
+        entries.append(_encode_feature(name, *column))
     return [
         field(1, b"".join(of_example))
         for of_example in zip(*entries, strict=True)

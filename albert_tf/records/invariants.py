@@ -1,15 +1,12 @@
 """The invariants of pretraining records: a table, judged on whole batches.
 
-`INVARIANTS` has a row for each, in the order in which they are reported. A
-row's function finds where a `ParsedBatch` breaks it; each row judges one
-thing and leaves to the others what they judge, so that one fault is reported
-once. `REQUIRED` has the rows without which training fails; they are all that
-is demanded of files of other programs. Verification, import and the tests of
-builds share the tables.
+`INVARIANTS` has a row for each, in the order in which they are reported. Each
+row judges one thing and leaves to the others what they judge, so that one
+fault is reported once. `REQUIRED` has the rows without which training fails;
+they are all that is demanded of files of other programs.
 """
 
-import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -29,7 +26,7 @@ class Wrong(NamedTuple):
     All arrays are `[batch]` or `[batch, positions]`.
     """
 
-    where: np.ndarray
+    where: np.ndarray  # bool
     shown: Mapping[str, np.ndarray]
 
     def records(self) -> np.ndarray:
@@ -52,23 +49,14 @@ class Wrong(NamedTuple):
         return at + ", ".join(f"{name} {v}" for name, v in values.items())
 
 
-@dataclasses.dataclass(frozen=True)
-class Invariant:
-    """A row of INVARIANTS.
-
-    Attributes:
-        name: a description of the invariant.
-        broken: returns where a batch breaks it.
-        kinds: of records that it applies to.
-        of_original: whether google-research/albert keeps it too.
-        needs_masking: whether the masking settings must be known.
-    """
+class Invariant(NamedTuple):
+    """A row of INVARIANTS."""
 
     name: str
     broken: Callable[[ParsedBatch], Wrong]
-    kinds: tuple[str, ...] = (DYNAMIC, STATIC)
-    of_original: bool = True
-    needs_masking: bool = False
+    kinds: tuple[str, ...] = (DYNAMIC, STATIC)  # of records it applies to
+    of_original: bool = True  # google-research/albert keeps it too
+    needs_masking: bool = False  # the masking settings must be known
 
 
 INVARIANTS: list[Invariant] = []
@@ -111,10 +99,8 @@ def _first_token(batch: ParsedBatch) -> Wrong:
 @_invariant("there are two [SEP], or one in a single segment")
 def _separators(batch: ParsedBatch) -> Wrong:
     number = batch.separators.sum(axis=1)
-    return Wrong(
-        number != batch.rules.objective.num_segments,
-        {"number of [SEP]": number},
-    )
+    expected = batch.rules.objective.num_segments
+    return Wrong(number != expected, {"number of [SEP]": number})
 
 
 @_invariant("the last token is [SEP]")
@@ -184,7 +170,7 @@ def _padding(batch: ParsedBatch) -> Wrong:
     columns = {
         "input_ids": batch.input_ids,
         "segment_ids": batch.segment_ids,
-        batch.boundary_name: batch.boundaries,
+        "token_boundary": batch.boundaries,
     }
     filled = batch.input_ids != batch.tokenizer.pad_id
     filled |= (batch.segment_ids != 0) | (batch.boundaries != 0)
@@ -291,30 +277,27 @@ def _unlisted_masks(batch: ParsedBatch) -> Wrong:
     return Wrong(wrong & ~batch.masked, {"input_ids": batch.input_ids})
 
 
-def _ranges() -> Iterator[Invariant]:
-    """Yields a row for the values of every feature of a static record."""
-    for feature in RECORD_SPECS[STATIC].features:
+def _within_range(feature: Feature) -> Invariant:
+    """Returns the row for the values of a static record's feature."""
 
-        def broken(batch: ParsedBatch, feature: Feature = feature) -> Wrong:
-            limits = {
-                "input_ids": batch.tokenizer.vocab_size - 1,
-                "masked_lm_ids": batch.tokenizer.vocab_size - 1,
-                "masked_lm_positions": batch.rules.max_seq_length - 1,
-            }
-            values = batch.columns[feature.name]
-            limit = limits.get(feature.name, 1)
-            # Negated, so that NaN is wrong too.
-            wrong = ~((values >= 0) & (values <= limit))
-            maximum = np.full_like(values, limit)
-            return Wrong(
-                wrong, {feature.stored_name: values, "maximum": maximum}
-            )
+    def broken(batch: ParsedBatch) -> Wrong:
+        limits = {
+            "input_ids": batch.tokenizer.vocab_size - 1,
+            "masked_lm_ids": batch.tokenizer.vocab_size - 1,
+            "masked_lm_positions": batch.rules.max_seq_length - 1,
+        }
+        values = batch.columns[feature.name]
+        limit = limits.get(feature.name, 1)
+        # Negated, so that NaN is wrong too.
+        wrong = ~((values >= 0) & (values <= limit))
+        maximum = np.full_like(values, limit)
+        return Wrong(wrong, {feature.stored_name: values, "maximum": maximum})
 
-        name = f"values of {feature.stored_name} are within their range"
-        yield Invariant(name, broken, (STATIC,))
+    name = f"values of {feature.stored_name} are within their range"
+    return Invariant(name, broken, (STATIC,))
 
 
 REQUIRED = (
-    *_ranges(),
+    *map(_within_range, RECORD_SPECS[STATIC].features),
     Invariant("the first token is [CLS]", _first_token, (STATIC,)),
 )

@@ -2,14 +2,15 @@
 
 `mask_batch` serves both readers of dynamic records and writers of static
 ones. It follows google-research/albert's create_masked_lm_predictions with
-its faults removed; each removal is marked below. What happens to a row
-depends on the row and its key alone: not on the other rows, not on padding.
+its faults removed. What happens to a row depends on the row and its key
+alone: not on the other rows, not on padding.
 
 The work is done on the words of the whole batch in flat arrays; the one loop
 goes over the rank of a candidate within its row, every operation of it is on
 all rows at once.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -37,6 +38,13 @@ class MaskedBatch(NamedTuple):
     masked_lm_weights: np.ndarray  # [batch, slots] float32, 1 or 0
     ngram_counts: np.ndarray  # [max_ngram + 1] how many n-grams of n words
 
+    @property
+    def features(self) -> dict[str, np.ndarray]:
+        """The features of a static record that masking makes."""
+        features = self._asdict()
+        del features["ngram_counts"]
+        return features
+
     def account(self, mask_id: int) -> dict[str, int]:
         """Returns counts of the masked tokens and n-grams, by name."""
         rows = np.arange(len(self.input_ids))[:, None]
@@ -45,17 +53,15 @@ class MaskedBatch(NamedTuple):
         as_mask = int((real & (shown == mask_id)).sum())
         as_is = int((real & (shown == self.masked_lm_ids)).sum())
         masked = int(real.sum())
-        return {
+        counts = {
             "masked_tokens": masked,
             "masked_tokens/as_mask": as_mask,
             "masked_tokens/as_is": as_is,
             "masked_tokens/as_random": masked - as_mask - as_is,
-            **{
-                f"masked_ngrams/{n}": int(count)
-                for n, count in enumerate(self.ngram_counts)
-                if n
-            },
         }
+        for n, count in enumerate(self.ngram_counts[1:].tolist(), start=1):
+            counts[f"masked_ngrams/{n}"] = count
+        return counts
 
 
 class _Words(NamedTuple):
@@ -68,27 +74,13 @@ class _Words(NamedTuple):
     first: np.ndarray  # [batch + 1] number of a row's first word
 
 
-def maskable_tokens(
-    input_ids: np.ndarray, input_mask: np.ndarray, special_ids: tuple[int, ...]
-) -> np.ndarray:
-    """Returns which tokens `[batch, seq]` are text: not special, not padding.
-
-    Differs from google-research/albert: <unk> is special too; to predict it
-    teaches nothing.
-    """
-    return input_mask.astype(bool) & ~np.isin(input_ids, special_ids)
-
-
 def mask_batch(
-    input_ids: np.ndarray,
-    word_starts: np.ndarray,
-    segment_ids: np.ndarray,
-    maskable: np.ndarray,
+    columns: Mapping[str, np.ndarray],
     keys: np.ndarray,
     *,
-    lengths: np.ndarray,
     config: MaskingConfig,
     num_slots: int,
+    special_ids: Sequence[int],
     mask_id: int,
     replacement_ids: np.ndarray,
 ) -> MaskedBatch:
@@ -103,21 +95,25 @@ def mask_batch(
     that sum, and else as far as they can.
 
     Args:
-        input_ids: `[batch, seq]` int32.
-        word_starts: `[batch, seq]` bool, pieces that begin a word.
-        segment_ids: `[batch, seq]`.
-        maskable: `[batch, seq]` bool, see `maskable_tokens`.
+        columns: `input_ids`, `input_mask`, `segment_ids` and `word_starts`,
+            each `[batch, seq]`.
         keys: `[batch]` uint64, see `counter_rng`.
-        lengths: `[batch]` tokens without padding, special ones included.
         config: but for its max_predictions_per_seq.
         num_slots: P, the most tokens masked in a row.
+        special_ids: of tokens that are never masked.
         mask_id: id of [MASK].
         replacement_ids: `[n]` ids a random replacement is drawn from.
     """
-    word_starts = word_starts.astype(bool)
+    input_ids, segment_ids = columns["input_ids"], columns["segment_ids"]
+    word_starts = columns["word_starts"].astype(bool)
     if not config.whole_word_masking:
         word_starts = np.ones_like(word_starts)
+    # Differs from google-research/albert: <unk> is special too; to predict it
+    # teaches nothing.
+    is_token = columns["input_mask"].astype(bool)
+    maskable = is_token & ~np.isin(input_ids, special_ids)
     words = _find_words(word_starts, segment_ids, maskable)
+    lengths = is_token.sum(axis=1)
     budgets = np.maximum(1, np.rint(config.masked_lm_prob * lengths))
     budgets = np.minimum(num_slots, budgets).astype(np.int64)
     chosen, ngram_counts = _choose_words(words, keys, budgets, config)
@@ -164,7 +160,6 @@ def _find_words(
     Differs from google-research/albert, where a piece behind [SEP] that does
     not start a word is glued to the last word of the segment before.
     """
-    maskable = maskable.astype(bool)
     continues_run = np.zeros_like(maskable)
     continues_run[:, 1:] = (
         maskable[:, 1:]

@@ -15,11 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from albert_tf.config import MaskingConfig, UserError, from_dict, lookup
-from albert_tf.records.schemas import (
-    RECORD_SPECS,
-    Namer,
-    parse_batch,
-)
+from albert_tf.records.schemas import RECORD_SPECS, Namer, parse_batch
 from albert_tf.records.sentence_objectives import (
     SENTENCE_OBJECTIVES,
     SentenceObjective,
@@ -32,22 +28,13 @@ DYNAMIC, STATIC = RECORD_SPECS
 
 @dataclasses.dataclass(frozen=True)
 class RecordRules:
-    """The form of a directory's records.
+    """The form of a directory's records."""
 
-    Attributes:
-        kind: a row of RECORD_SPECS.
-        objective: None where it is not known, sop or nsp.
-        max_seq_length: of a padded record.
-        num_slots: masked positions of a static record.
-        masking: None where it is not known how static records were masked.
-        tokenizer: of the ids.
-    """
-
-    kind: str
-    objective: SentenceObjective | None
+    kind: str  # a row of RECORD_SPECS
+    objective: SentenceObjective | None  # None: not known, sop or nsp
     max_seq_length: int
-    num_slots: int
-    masking: MaskingConfig | None
+    num_slots: int  # masked positions of a static record
+    masking: MaskingConfig | None  # None: not known how they were masked
     tokenizer: Tokenizer
 
     def parse(
@@ -99,36 +86,34 @@ def read_rules(
 ) -> RecordRules:
     """Returns the rules of a shard directory by its metadata.json.
 
-    Args:
-        directory: of the shards.
-        metadata: see `shards.read_metadata`.
-        tokenizer_dir: a vocabulary in place of the one beside the shards.
+    `tokenizer_dir` has a vocabulary in place of the one beside the shards.
 
     Raises:
         UserError: when metadata.json lacks an entry, or the tokenizer cannot
             be read.
     """
     path = os.path.join(directory, METADATA_NAME)
-
-    def entry(name: str) -> Any:
-        if name not in metadata:
-            raise UserError(f"{path} has no {name!r}; build the shards again.")
-        return metadata[name]
-
+    try:
+        spec = lookup(
+            RECORD_SPECS, metadata["record_kind"], f"{path}: record_kind"
+        )
+        objective = lookup(
+            SENTENCE_OBJECTIVES,
+            metadata["sentence_objective"],
+            f"{path}: sentence_objective",
+        )
+        lengths = metadata["max_seq_length"], metadata["num_slots"]
+    except KeyError as missing:
+        raise UserError(
+            f"{path} has no {missing}; build the shards again."
+        ) from None
     masking = metadata.get("settings", {}).get("masking")
     return RecordRules(
-        kind=lookup(
-            RECORD_SPECS, entry("record_kind"), f"{path}: record_kind"
-        ).kind,
-        objective=lookup(
-            SENTENCE_OBJECTIVES,
-            entry("sentence_objective"),
-            f"{path}: sentence_objective",
-        ),
-        max_seq_length=entry("max_seq_length"),
-        num_slots=entry("num_slots"),
-        masking=masking and from_dict(MaskingConfig, masking, path),
-        tokenizer=load_tokenizer(
+        spec.kind,
+        objective,
+        *lengths,
+        masking and from_dict(MaskingConfig, masking, path),
+        load_tokenizer(
             tokenizer_dir or os.path.join(directory, TOKENIZER_DIRECTORY)
         ),
     )
@@ -144,12 +129,7 @@ class Words(NamedTuple):
 
 
 class ParsedBatch:
-    """Parsed records, and the quantities that invariants compare.
-
-    Args:
-        columns: features by name, see `RecordRules.parse`.
-        rules: of the records.
-    """
+    """Parsed records, and the quantities that invariants compare."""
 
     def __init__(
         self, columns: Mapping[str, np.ndarray], rules: RecordRules

@@ -20,7 +20,6 @@ SLOTS = "slots"  # the room for masked positions, padded
 
 # Returns a record's name in messages, by its number within its batch.
 Namer = Callable[[int], str]
-_RECORD: Namer = "Record {}".format
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,26 +83,16 @@ def serialize_batch(
 ) -> list[bytes]:
     """Returns each example as the bytes of a tf.train.Example.
 
-    Equal examples give equal bytes, those of protobuf's deterministic
-    serialisation. TensorFlow is not needed.
-
-    Args:
-        spec: the schema.
-        columns: for every feature's name an array `[batch, length]`, or
-            `[batch]` for a single number, or a pair: flat values, and how
-            many of them each example has, `[batch]`.
-
-    Raises:
-        ValueError: for a negative integer.
+    `columns` has for every feature's name an array `[batch, length]`, or
+    `[batch]` for a single number, or a pair: flat values, and how many of them
+    each example has, `[batch]`. See `encode_examples`.
     """
-    stored: dict[str, Column] = {}
-    for feature in spec.features:
-        column = columns[feature.name]
-        if isinstance(column, np.ndarray):
-            sizes = np.full(len(column), column[:1].size)
-            column = column.reshape(-1), sizes
-        stored[feature.stored_name] = column
-    return encode_examples(stored)
+    return encode_examples(
+        {
+            feature.stored_name: columns[feature.name]
+            for feature in spec.features
+        }
+    )
 
 
 def parse_batch(
@@ -112,7 +101,7 @@ def parse_batch(
     *,
     max_seq_length: int,
     num_slots: int = 0,
-    namer: Namer = _RECORD,
+    namer: Namer = "Record {}".format,
 ) -> dict[str, np.ndarray]:
     """Returns the features of `serialized` by name, one row per record.
 
@@ -120,50 +109,38 @@ def parse_batch(
     beside them if the record has none; masked positions as `[batch,
     num_slots]`; a single number as `[batch]`. int64 is narrowed to int32.
 
-    Args:
-        spec: their schema.
-        serialized: the records.
-        max_seq_length: tokens of a row.
-        num_slots: masked positions of a static record.
-        namer: names a record in messages, by its number in `serialized`.
-
     Raises:
         UserError: if a record is no tf.train.Example, lacks a feature, or has
             one of another type or length or beyond int32; it names the
             record and the feature.
     """
-    lengths: dict[str | int, str | int] = {
-        SEQUENCE: max_seq_length,
-        SLOTS: num_slots,
-    }
+    lengths = {SEQUENCE: max_seq_length, SLOTS: num_slots, 1: 1}
     columns = parse_columns(spec, serialized, namer)
     num_tokens = columns["input_ids"][1]
     batch: dict[str, np.ndarray] = {}
     in_use = np.arange(max_seq_length) < num_tokens[:, None]
     for feature in spec.features:
         values, sizes = columns[feature.stored_name]
-        length = lengths.get(feature.length, feature.length)
-        needed = num_tokens if length == TOKENS else np.full_like(sizes, length)
-        _check_sizes(feature, sizes, needed, namer)
-        if length == TOKENS:
+        rows: np.ndarray
+        if feature.length == TOKENS:
+            _check_sizes(feature, sizes, num_tokens, namer)
             _check_fit(num_tokens, max_seq_length, namer)
-        values = _narrow(feature, values, sizes, namer)
-        if length == TOKENS:
+            values = _narrow(feature, values, sizes, namer)
             rows = np.zeros(in_use.shape, values.dtype)
             rows[in_use] = values
         else:
-            rows = (
-                values
-                if feature.length == 1
-                else values.reshape(-1, int(length))
-            )
+            length = lengths[feature.length]
+            _check_sizes(feature, sizes, np.full_like(sizes, length), namer)
+            rows = _narrow(feature, values, sizes, namer)
+            if feature.length != 1:
+                rows = rows.reshape(-1, length)
         batch[feature.name] = rows
     batch.setdefault("input_mask", in_use.astype(np.int32))
     return batch
 
 
 def parse_columns(
-    spec: RecordSpec, serialized: Sequence[bytes], namer: Namer = _RECORD
+    spec: RecordSpec, serialized: Sequence[bytes], namer: Namer
 ) -> dict[str, Column]:
     """Returns flat values and sizes per record of every stored feature.
 
@@ -176,9 +153,7 @@ def parse_columns(
     import tensorflow as tf
 
     ragged = {
-        feature.stored_name: tf.io.RaggedFeature(
-            tf.dtypes.as_dtype(feature.dtype)
-        )
+        feature.stored_name: tf.io.RaggedFeature(tf.as_dtype(feature.dtype))
         for feature in spec.features
     }
 

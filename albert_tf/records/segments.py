@@ -51,13 +51,10 @@ class TokenizedDocument(NamedTuple):
 
 
 class Step(NamedTuple):
-    """An instance's spans and label, and the position of the next one.
-
-    A single segment has an empty second span.
-    """
+    """An instance's spans and label, and the position of the next one."""
 
     first: Span
-    second: Span
+    second: Span  # empty in a single segment
     label: int
     resume: int
 
@@ -71,7 +68,7 @@ class DocumentCutter:
         word_starts: bool, of the flat array of tokens; long sentences are cut
             where a word starts.
         config: lengths and number of copies.
-        num_segments: of an instance; [CLS] and a [SEP] each take room.
+        num_segments: of an instance.
         counts: skipped and repeated tokens are added to it.
     """
 
@@ -86,6 +83,7 @@ class DocumentCutter:
     ) -> None:
         self.document = documents[number]
         self.borders = self.document.borders
+        # Without [CLS] and a [SEP] behind each segment.
         self.max_tokens = config.max_seq_length - num_segments - 1
         self.counts = counts
         self._documents = documents

@@ -36,28 +36,17 @@ class Instance(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class SentenceObjective:
-    """A way to cut documents into instances, and its labels.
-
-    Attributes:
-        name: value of the setting `sentence_objective`.
-        meaning: one line for reports.
-        step: returns the instance at a position of the document, given its
-            draws.
-        label_words: meaning of each label. Where there are two, each is drawn
-            half of the time.
-        targets: of the heads that learn the labels.
-        num_segments: of an instance.
-        needs_other_documents: True if instances may take a segment from
-            another document.
-    """
+    """A way to cut documents into instances, and its labels."""
 
     name: str
-    meaning: str
+    meaning: str  # one line for reports
+    # Returns the instance at a position of the document, given its draws.
     step: Callable[[DocumentCutter, int, Draws], Step]
+    # The meaning of each label; of two, each is drawn half of the time.
     label_words: tuple[str, ...]
-    targets: tuple[Target, ...]
+    targets: tuple[Target, ...]  # of the heads that learn the labels
     num_segments: int = 2
-    needs_other_documents: bool = False
+    needs_other_documents: bool = False  # instances may take segments of them
 
     def instances(
         self,
@@ -67,10 +56,7 @@ class SentenceObjective:
         config: PretrainingDataConfig,
         counts: Counter[str],
     ) -> Iterator[Instance]:
-        """Yields the instances of `documents[number]`, copy after copy.
-
-        See `DocumentCutter` for the arguments.
-        """
+        """Yields the instances of `documents[number]`, copy after copy."""
         cutter = DocumentCutter(
             documents, number, word_starts, config, self.num_segments, counts
         )
@@ -141,7 +127,7 @@ SENTENCE_OBJECTIVES: dict[str, SentenceObjective] = {
             "sop",
             "are two segments in their order",
             _sentence_order,
-            label_words=("in order", "swapped"),
+            ("in order", "swapped"),
             targets=(
                 Target(
                     title="sentence-order accuracy",
@@ -156,7 +142,7 @@ SENTENCE_OBJECTIVES: dict[str, SentenceObjective] = {
             "nsp",
             "does the second segment follow the first",
             _next_sentence,
-            label_words=("B follows A", "B is random"),
+            ("B follows A", "B is random"),
             targets=(
                 Target(
                     title="next-sentence accuracy",
@@ -173,7 +159,7 @@ SENTENCE_OBJECTIVES: dict[str, SentenceObjective] = {
             "single segments, masked LM alone; the pooler and the sentence "
             "head stay as they are",
             _single_segment,
-            label_words=("",),
+            ("",),
             targets=(),
             num_segments=1,
         ),

@@ -4,8 +4,7 @@ Records lie in shards, TFRecord files named in the directory's
 `metadata.json`, which is written last: a directory without it is unfinished.
 `write_shard` writes one; `open_shards` checks them against it and gives
 random access by record number. Shards in a bucket are copied to a disk
-first: there a read takes a thousandth of the time. Nothing else here needs
-TensorFlow.
+first: there a read takes a thousandth of the time.
 """
 
 import concurrent.futures
@@ -82,11 +81,7 @@ def describe_tokenizer(tokenizer: Any) -> dict[str, Any]:
 
 
 class ShardSet:
-    """The records of a split, read by number; safe to read from threads.
-
-    `metadata` is the directory's metadata.json; `fingerprint` names the
-    contents of its shards.
-    """
+    """The records of a split, read by number; safe to read from threads."""
 
     def __init__(
         self,
@@ -159,12 +154,9 @@ def shard_directory(path: str | os.PathLike[str]) -> str:
 def open_shards(path: str | os.PathLike[str], split: str) -> ShardSet:
     """Returns the records of `split` in a shard directory.
 
-    Args:
-        path: the directory or a glob of shard files in it, which selects
-            some of the split's shards. Shards behind a scheme (`gs://`) are
-            copied, for the next time as well, to the user's own directory
-            for temporary files.
-        split: whose records.
+    `path` is the directory or a glob of shard files in it, which selects some
+    of the split's shards. Shards behind a scheme (`gs://`) are copied, for
+    the next time as well, to the user's own directory for temporary files.
 
     Raises:
         UserError: if the directory is unfinished or has no such split, or a
@@ -293,13 +285,13 @@ def _verified_spans(
             f"{shard.sha256}: its contents changed. Copy it again or build "
             "the shards again.",
         )
-        spans = record_spans(file.fileno())
+        offsets, lengths = record_spans(file.fileno())
     require(
-        len(spans[0]) == shard.num_records,
-        f"{path} has {len(spans[0])} records, {METADATA_NAME} says "
+        len(offsets) == shard.num_records,
+        f"{path} has {len(offsets)} records, {METADATA_NAME} says "
         f"{shard.num_records}.",
     )
-    return spans
+    return offsets, lengths
 
 
 def _missing(path: str, error: OSError) -> UserError:

@@ -1,7 +1,7 @@
 """Labels that heads predict in pretraining, and the names of their metrics.
 
 Losses, metrics, majority-class baselines and tables of results are all made
-from `Target` rows. TensorFlow is not needed to read them.
+from `Target` rows.
 """
 
 import dataclasses
@@ -9,24 +9,15 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """Labels that a head predicts, and the names of its metrics.
+    """Labels that a head predicts, and the names of its metrics."""
 
-    Attributes:
-        title: of the accuracy, in tables.
-        loss: name of the mean cross-entropy.
-        accuracy: name of the accuracy.
-        baseline: name of the majority-class accuracy.
-        baseline_label: the majority class, in tables.
-        head: row of modeling.heads.HEADS that computes the loss; its output,
-            labels and weights are the same for every sentence objective, so
-            that a model can be trained on with another one.
-    """
-
-    title: str
-    loss: str
+    title: str  # of the accuracy, in tables
+    loss: str  # the mean cross-entropy
     accuracy: str
-    baseline: str = ""
-    baseline_label: str = ""
+    baseline: str = ""  # the majority-class accuracy
+    baseline_label: str = ""  # the majority class, in tables
+    # The row of HEADS that computes the loss: one for every sentence
+    # objective, so that a model can be trained on with another one.
     head: str = "sentence_order"
 
 

@@ -1,8 +1,8 @@
 """TFRecord files: a frame with checksums around every record.
 
-Main entries: `write_records` and `read_records`; neither needs TensorFlow. A
-frame is the record's length (8 bytes, little endian), a checksum of these
-(4), the record, and a checksum of it (4); a file is its frames, nothing else.
+`write_records` and `read_records` need no TensorFlow. A frame is the record's
+length (8 bytes, little endian), a checksum of these (4), the record, and a
+checksum of it (4); a file is its frames, nothing else.
 The checksum is a masked CRC32C (tensorflow/core/lib/io/record_writer.h).
 """
 

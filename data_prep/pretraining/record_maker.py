@@ -15,7 +15,7 @@ import numpy as np
 
 from albert_tf.config import MaskingConfig, PretrainingDataConfig
 from albert_tf.records import counter_rng
-from albert_tf.records.masking import mask_batch, maskable_tokens
+from albert_tf.records.masking import mask_batch
 from albert_tf.records.schemas import RECORD_SPECS, serialize_batch
 from albert_tf.records.segments import TokenizedDocument
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES, Instance
@@ -146,7 +146,7 @@ class RecordMaker:
             columns = _without_padding(columns, lengths)
         else:
             with self._clock("masking"):
-                self._mask(columns, keys, lengths, counts)
+                self._mask(columns, keys, counts)
         with self._clock("serialising"):
             serialized = serialize_batch(self._spec, columns)
         return RecordBatch(split, keys, serialized)
@@ -188,34 +188,21 @@ class RecordMaker:
         }
 
     def _mask(
-        self,
-        columns: Columns,
-        keys: np.ndarray,
-        lengths: np.ndarray,
-        counts: Counter[str],
+        self, columns: Columns, keys: np.ndarray, counts: Counter[str]
     ) -> None:
         """Turns the columns into those of static records."""
         tokenizer = self._tokenizer
-        input_ids, word_starts = columns["input_ids"], columns["word_starts"]
         masked = mask_batch(
-            input_ids,
-            word_starts,
-            columns["segment_ids"],
-            maskable_tokens(
-                input_ids, columns["input_mask"], tokenizer.special_ids
-            ),
+            columns,
             counter_rng.fold_in(keys, _MASKS),
-            lengths=lengths,
             config=self._masking,
             num_slots=num_slots(self._config, self._masking),
+            special_ids=tokenizer.special_ids,
             mask_id=tokenizer.mask_id,
             replacement_ids=tokenizer.replacement_ids,
         )
         columns["token_boundary"] = columns.pop("word_starts")
-        columns["input_ids"] = masked.input_ids
-        columns["masked_lm_positions"] = masked.masked_lm_positions
-        columns["masked_lm_ids"] = masked.masked_lm_ids
-        columns["masked_lm_weights"] = masked.masked_lm_weights
+        columns.update(masked.features)
         counts.update(masked.account(tokenizer.mask_id))
 
 

@@ -12,13 +12,8 @@ import numpy as np
 
 from albert_tf.config import MaskingConfig, require
 from albert_tf.records import counter_rng
-from albert_tf.records.masking import mask_batch, maskable_tokens
-from albert_tf.records.parsed_batch import (
-    DYNAMIC,
-    STATIC,
-    RecordRules,
-    read_rules,
-)
+from albert_tf.records.masking import mask_batch
+from albert_tf.records.parsed_batch import STATIC, RecordRules, read_rules
 from albert_tf.records.shards import METADATA_NAME, read_metadata
 from albert_tf.records.tfrecord import read_records
 from albert_tf.text.sentencepiece_tokenizer import SPACE
@@ -26,8 +21,6 @@ from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from albert_tf.text.wordpiece import CONTINUATION
 from albert_tf.text.wordpiece_tokenizer import WordPieceTokenizer
 from data_prep.shard_tools.shard_import import read_lengths
-
-_BATCH = 64
 
 # Files of google-research/albert do not name their objective, sop or nsp.
 _ORIGINAL_LABELS = ("B follows A", "swapped, or B is random")
@@ -42,13 +35,10 @@ def inspect_shard(
 ) -> Iterator[str]:
     """Yields a block of text that explains the rest, then one per record.
 
-    Args:
-        path: a shard. A file that its directory's metadata.json does not
-            name is taken for one of google-research/albert, whose schema is
-            that of static records.
-        tokenizer_dir: the vocabulary; by default the one beside the shard.
-        num_records: how many records are shown, from the first on.
-        masking: how dynamic records are masked here.
+    A file that its directory's metadata.json does not name is taken for one of
+    google-research/albert, whose schema is that of static records. The
+    vocabulary is by default the one beside the shard; `masking` says how
+    dynamic records are masked here.
 
     Raises:
         UserError: if `path` is no shard, or there is no vocabulary for it.
@@ -65,20 +55,21 @@ def inspect_shard(
         "tokens.\n[word→[MASK]] is hidden, [word→other] is replaced, "
         "[word=word] is kept and to be predicted all the same."
     )
-    if rules.kind == DYNAMIC:
+    if rules.kind != STATIC:
         legend += (
             "\nThe masks are one draw of many: every reading of a record "
             "draws anew."
         )
     yield legend
     records = itertools.islice(read_records(path), num_records)
-    first = 0
-    while serialized := list(itertools.islice(records, _BATCH)):
-        batch = _masked_batch(serialized, path, first, rules)
-        for row in range(len(serialized)):
-            record = {name: values[row] for name, values in batch.items()}
-            yield _describe(record, first + row, rules)
-        first += len(serialized)
+    for number, serialized in enumerate(records):
+        batch = rules.parse(
+            [serialized], lambda _, n=number: f"{path}, record {n}"
+        )
+        if rules.kind != STATIC:
+            batch |= _mask(batch, number, rules)
+        record = {name: values[0] for name, values in batch.items()}
+        yield _describe(record, number, rules)
 
 
 def _rules(
@@ -112,33 +103,20 @@ def _rules(
     )
 
 
-def _masked_batch(
-    serialized: list[bytes], path: str, first: int, rules: RecordRules
+def _mask(
+    batch: Mapping[str, np.ndarray], number: int, rules: RecordRules
 ) -> dict[str, np.ndarray]:
-    """Returns records as static ones are, dynamic ones masked by one draw."""
-    batch = rules.parse(
-        serialized, lambda number: f"{path}, record {first + number}"
-    )
-    if rules.kind == STATIC:
-        return batch
-    tokenizer, ids = rules.tokenizer, batch["input_ids"]
-    maskable = maskable_tokens(ids, batch["input_mask"], tokenizer.special_ids)
-    masked = mask_batch(
-        ids,
-        batch["word_starts"],
-        batch["segment_ids"],
-        maskable,
-        counter_rng.fold_in(0, first + np.arange(len(serialized))),
-        lengths=batch["input_mask"].sum(axis=1),
+    """Returns the masked features of a dynamic record by one draw."""
+    tokenizer = rules.tokenizer
+    return mask_batch(
+        batch,
+        counter_rng.fold_in(0, number),
         config=rules.masking,
         num_slots=rules.num_slots,
+        special_ids=tokenizer.special_ids,
         mask_id=tokenizer.mask_id,
         replacement_ids=tokenizer.replacement_ids,
-    )
-    # But for the last, the fields are named as the features of static records.
-    fields = masked._asdict()
-    del fields["ngram_counts"]
-    return batch | fields
+    ).features
 
 
 def _describe(
@@ -156,9 +134,7 @@ def _describe(
         )
     )
     label = int(record["sentence_order_label"])
-    words = _ORIGINAL_LABELS
-    if rules.objective is not None:
-        words = rules.objective.label_words
+    words = rules.objective.label_words if rules.objective else _ORIGINAL_LABELS
     room = f", room for {rules.num_slots}"
     if rules.masking is not None:
         budget = max(1, round(rules.masking.masked_lm_prob * length))

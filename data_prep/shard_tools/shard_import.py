@@ -54,18 +54,11 @@ def import_shards(
     """Returns the metadata of the shard directory that it writes.
 
     Every file becomes a shard with the same bytes, in the order of their
-    paths. The lengths are those of the first record. The directory has its
-    name only when it is complete.
+    paths. The lengths are those of the first record.
 
-    Args:
-        inputs: TFRecord files, directories of them and globs.
-        output_dir: the directory to write; missing or empty.
-        tokenizer_dir: the vocabulary of the records, see
-            `tokenizer.load_tokenizer`.
-        split: what `inputs` become.
-        eval_inputs: what becomes the split `eval`.
-        sentence_objective: of the records; `sop` unless the original ran with
-            `random_next_sentence`, then `nsp`.
+    `inputs` and `eval_inputs` are TFRecord files, directories of them and
+    globs; the latter become the split `eval`. `sentence_objective` is `sop`
+    unless the original ran with `random_next_sentence`, then `nsp`.
 
     Raises:
         UserError: for inputs that are missing, damaged or hold other records;
@@ -190,11 +183,8 @@ def read_lengths(path: str) -> tuple[int, int] | None:
             f"{namer(0)} has no feature {missing[0]!r}; records of "
             f"google-research/albert have {', '.join(columns)}."
         )
-    num_tokens, num_slots = (
-        int(columns[name][1][0])
-        for name in ("input_ids", "masked_lm_positions")
-    )
-    return num_tokens, num_slots
+    sizes_of = {name: int(sizes[0]) for name, (_, sizes) in columns.items()}
+    return sizes_of["input_ids"], sizes_of["masked_lm_positions"]
 
 
 def _write_split(

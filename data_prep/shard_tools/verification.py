@@ -20,11 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from albert_tf.config import UserError
-from albert_tf.records.invariants import (
-    INVARIANTS,
-    Invariant,
-    invariants_for,
-)
+from albert_tf.records.invariants import INVARIANTS, Invariant, invariants_for
 from albert_tf.records.parsed_batch import (
     DYNAMIC,
     STATIC,
@@ -121,15 +117,13 @@ class Failures:
             self.add(name, other.examples[name], count)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class VerificationReport:
     """The outcome of every check of a directory.
 
     Attributes:
-        directory: that was checked.
         num_records: records by split.
         checks: names of the checks made, in order.
-        failures: of any of them.
         ours_only: checks that only our builder passes, not that of
             google-research/albert; empty unless the records are imported.
         notes: lines that judge nothing.
@@ -165,24 +159,22 @@ class VerificationReport:
         lines = [f"{self.directory}: records checked: {records}."]
         checks = list(dict.fromkeys(self.checks))
         for name in checks:
-            lines += self._lines_of(name)
+            count = self.failures.counts[name]
+            if not count:
+                lines.append(f"ok: {name}.")
+                continue
+            is_failed = name not in self.ours_only
+            verdict = "FAILED" if is_failed else "differs from ours"
+            examples = self.failures.examples[name]
+            lines.append(f"{verdict}: {name}: {count} times.")
+            lines += [f"  {example}" for example in examples]
+            if count > len(examples):
+                lines.append(f"  ... and {count - len(examples)} more")
         total = len(checks)
         summary = f"All {total} checks have passed."
         if self.failed:
             summary = f"{len(self.failed)} of {total} checks have failed."
         return [*lines, *self.notes, summary]
-
-    def _lines_of(self, name: str) -> list[str]:
-        count = self.failures.counts[name]
-        if not count:
-            return [f"ok: {name}."]
-        verdict = "differs from ours" if name in self.ours_only else "FAILED"
-        examples = self.failures.examples[name]
-        lines = [f"{verdict}: {name}: {count} times."]
-        lines += [f"  {example}" for example in examples]
-        if count > len(examples):
-            lines.append(f"  ... and {count - len(examples)} more")
-        return lines
 
 
 def verify_directory(
@@ -192,10 +184,6 @@ def verify_directory(
 
     Imported records need not pass the checks that google-research/albert's
     own fail; their differences are reported beside the others.
-
-    Args:
-        directory: written by `build_pretraining_data` or `import_shards`.
-        progress: shows how many records have been checked.
 
     Raises:
         UserError: if there is nothing to check: the directory is missing or
@@ -212,18 +200,16 @@ def verify_directory(
         )
     described = metadata.get("tokenizer", {})
     for name, value in describe_tokenizer(rules.tokenizer).items():
-        if value != described.get(name):
+        if value != (other := described.get(name)):
             example = (
-                f"{name}: {value!r} in {TOKENIZER_DIRECTORY}, "
-                f"{described.get(name)!r} in {METADATA_NAME}"
+                f"{name}: {value!r} in {TOKENIZER_DIRECTORY}, {other!r} in "
+                f"{METADATA_NAME}"
             )
             report.failures.add(TOKENIZER, [example])
     _check_names(report, splits)
     invariants = invariants_for(rules)
-    report.checks.extend(
-        [TOKENIZER, SHARDS, STRAY_SHARDS, CHECKSUMS, SCHEMA]
-        + [row.name for row in invariants]
-    )
+    report.checks += [TOKENIZER, SHARDS, STRAY_SHARDS, CHECKSUMS, SCHEMA]
+    report.checks += [row.name for row in invariants]
     total = sum(info.num_records for infos in splits.values() for info in infos)
     lock, done = threading.Lock(), 0
     with (
@@ -321,22 +307,25 @@ def _check_shard(
 ) -> tuple[Failures, Counter[str], np.ndarray]:
     """Reads a shard to its end, or to where it is damaged.
 
-    Returns the failures, the counts, and 64 bits for each record; two that
-    differ may not share them: among ten million records the chance that any
-    two do is 3 in a million.
+    Returns the failures, the counts, and 64 bits of a hash of each record:
+    among ten million the chance that two share them is 3 in a million.
     """
     failures, counts = Failures(), Counter[str]()
     digests = bytearray()
     records = read_records(path)
     while True:
-        serialized = []
+        serialized: list[bytes] = []
         try:
             serialized.extend(itertools.islice(records, _BATCH))
         except UserError as error:
             failures.add(CHECKSUMS, [str(error)])
         if not serialized:
             break
-        namer = functools.partial(_name, path, len(digests) // 8)
+        first = len(digests) // 8
+
+        def namer(number: int, first: int = first) -> str:
+            return f"{path}, record {first + number}"
+
         numbers, columns = _parse(serialized, namer, rules, failures)
         if numbers:
             batch = ParsedBatch(columns, rules)
@@ -353,10 +342,6 @@ def _check_shard(
             digests += hashlib.blake2b(record, digest_size=8).digest()
         count(len(serialized))
     return failures, counts, np.frombuffer(digests, "<u8")
-
-
-def _name(path: str, first: int, number: int) -> str:
-    return f"{path}, record {first + number}"
 
 
 def _parse(

@@ -97,19 +97,15 @@ def expected_pair(tokenizer, first, second):
 
 def test_pairs_with_a_label(mrpc, tmp_path, tiny_directory, tiny_tokenizer):
     logged = []
+    out = tmp_path / "out"
     metadata = build(
-        TASKS["MRPC"],
-        mrpc,
-        tmp_path / "out",
-        tiny_directory,
-        log=logged.append,
+        TASKS["MRPC"], mrpc, out, tiny_directory, log=logged.append
     )
     assert logged == [
         "train: 10 examples, 10 records, 1 shards.",
         "dev: 10 examples, 10 records, 1 shards.",
     ]
-    dev = read(tmp_path / "out", "dev", PAIRS)
-    assert tiny_tokenizer.pad_id == 0
+    dev = read(out, "dev", PAIRS)
     for number, record in enumerate(dev):
         pair = text(number), text(number + 3)
         ids, segments, mask = expected_pair(tiny_tokenizer, *pair)
@@ -119,7 +115,7 @@ def test_pairs_with_a_label(mrpc, tmp_path, tiny_directory, tiny_tokenizer):
         assert record["label_ids"] == number % 2
         assert record["is_real_example"] == 1
     # Training has the same ones, in another order.
-    train = read(tmp_path / "out", "train", PAIRS)
+    train = read(out, "train", PAIRS)
     rows = [tuple(record["input_ids"]) for record in train]
     in_order = [tuple(record["input_ids"]) for record in dev]
     assert rows != in_order
@@ -128,11 +124,10 @@ def test_pairs_with_a_label(mrpc, tmp_path, tiny_directory, tiny_tokenizer):
     assert metadata["record_kind"] == "classification"
     assert metadata["splits"]["dev"]["num_examples"] == 10
     # The account is one that readers of shards check.
-    with open_shards(tmp_path / "out", "train") as shards:
+    with open_shards(out, "train") as shards:
         assert len(shards) == 10
-        assert shards.metadata["tokenizer"]["fingerprint"] == (
-            tiny_tokenizer.fingerprint
-        )
+        described = shards.metadata["tokenizer"]
+        assert described["fingerprint"] == tiny_tokenizer.fingerprint
 
 
 def test_labels_are_those_of_training(tmp_path, tiny_directory):
@@ -219,18 +214,10 @@ def test_questions(tmp_path, tiny_directory):
 def test_the_bytes_are_those_of_the_seed(mrpc, tmp_path, tiny_directory):
     shards = {}
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        build(
-            TASKS["MRPC"],
-            mrpc,
-            tmp_path / name,
-            tiny_directory,
-            seed=seed,
-            num_shards=3,
-        )
-        shards[name] = {
-            path.name: path.read_bytes()
-            for path in (tmp_path / name).glob("*.tfrecord")
-        }
+        out, options = tmp_path / name, {"seed": seed, "num_shards": 3}
+        build(TASKS["MRPC"], mrpc, out, tiny_directory, **options)
+        paths = out.glob("*.tfrecord")
+        shards[name] = {path.name: path.read_bytes() for path in paths}
     assert shards["a"] == shards["b"]
     assert sorted(shards["a"]) == [
         f"{split}-0000{n}-of-00003.tfrecord"
@@ -266,11 +253,9 @@ def test_a_directory_with_files_is_refused(mrpc, tmp_path, tiny_directory):
     out = tmp_path / "out"
     out.mkdir()
     (out / "mine.txt").write_text("mine")
-    with pytest.raises(UserError) as error:
+    message = "out holds mine.txt; name an empty --output_dir, or remove it."
+    with pytest.raises(UserError, match=message):
         build(TASKS["MRPC"], mrpc, out, tiny_directory)
-    assert str(error.value) == (
-        f"{out} holds mine.txt; name an empty --output_dir, or remove it."
-    )
     assert os.listdir(out) == ["mine.txt"]
 
 

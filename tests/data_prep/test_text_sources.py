@@ -53,5 +53,5 @@ def test_a_source_that_is_missing_is_refused(tmp_path, monkeypatch, name):
 
 
 def test_an_unknown_source_is_refused():
-    with pytest.raises(UserError, match="'books' is unknown; allowed: gcide,"):
+    with pytest.raises(UserError, match="sources='books' is not one of gcide,"):
         list(read_source("books"))

@@ -23,7 +23,6 @@ def test_every_epoch_has_every_example_once():
         part = drawn[epoch * 20 : (epoch + 1) * 20]
         assert sorted(part) == list(range(20))
     assert list(drawn[:20]) != list(drawn[20:40])
-    assert list(drawn[:20]) != list(range(20))
     other = training_positions(np.arange(20), 20, seed=4)
     assert list(drawn[:20]) != list(other)
 
@@ -41,14 +40,7 @@ def batches(shards_dir, **changes):
     )
 
 
-def test_a_step_always_gives_the_same_batch(shards_dir):
-    one, other = batches(shards_dir), batches(shards_dir)
-    other.batch(0)
-    for name, value in one.batch(3).items():
-        np.testing.assert_array_equal(value, other.batch(3)[name])
-
-
-def test_masks_change_between_epochs_and_not_between_evaluations(shards_dir):
+def test_masks_change_between_epochs(shards_dir):
     size = batches(shards_dir).num_examples
     train = batches(shards_dir, batch_size=size)
     by_text = {}
@@ -62,11 +54,6 @@ def test_masks_change_between_epochs_and_not_between_evaluations(shards_dir):
     assert len(by_text) == size
     changed = sum(len(set(masks)) == 2 for masks in by_text.values())
     assert changed > 0.8 * size
-    held_out = batches(shards_dir, training=False)
-    np.testing.assert_array_equal(
-        held_out.batch(0)["masked_lm_positions"],
-        held_out.batch(0)["masked_lm_positions"],
-    )
 
 
 def test_shapes_and_types(shards_dir):
@@ -103,39 +90,6 @@ def test_shards_that_the_model_cannot_read(shards_dir, tiny_tokenizer):
         )
 
 
-@pytest.mark.parametrize("kind", ["dynamic", "static"])
-def test_single_segments(objective_shards, tiny_tokenizer, kind):
-    source = batches(objective_shards("none", kind), batch_size=40)
-    batch = source.batch(0)
-    lengths = batch["input_mask"].sum(axis=1)
-    assert len(set(lengths)) > 5
-    assert not batch["segment_ids"].any()
-    assert not batch["sentence_order_labels"].any()
-    masked = 0
-    for row, length in enumerate(lengths):
-        real = batch["masked_lm_weights"][row] > 0
-        places = batch["masked_lm_positions"][row][real]
-        masked += len(places)
-        # Never [CLS] or the one [SEP] at the end.
-        assert places.min() > 0
-        assert places.max() < length - 1
-        text = batch["input_ids"][row].copy()
-        text[places] = batch["masked_lm_ids"][row][real]
-        ends = np.flatnonzero(text == tiny_tokenizer.sep_id)
-        assert list(ends) == [length - 1]
-        assert text[0] == tiny_tokenizer.cls_id
-        assert not text[length:].any()
-    assert masked >= 40
-
-
-def with_objective(directory, **changes):
-    """The open shards of a directory whose metadata says something else."""
-    shards = open_shards(directory, "train")
-    metadata = {**shards.metadata, **changes}
-    shards.metadata = {k: v for k, v in metadata.items() if v is not None}
-    return shards
-
-
 def test_the_sentence_objective_is_that_of_the_shards(
     shards_dir, next_sentences, single_segments
 ):
@@ -143,31 +97,23 @@ def test_the_sentence_objective_is_that_of_the_shards(
         parts = [open_shards(directory, s) for s in ("train", "eval")]
         assert sentence_objective(*parts).name == name
     # Shards of before there was a choice do not say.
-    silent = with_objective(shards_dir, sentence_objective=None)
-    assert "sentence_objective" not in silent.metadata
-    assert sentence_objective(silent).name == "sop"
-    assert sentence_objective(silent, open_shards(shards_dir, "eval"))
+    silent = open_shards(shards_dir, "train")
+    del silent.metadata["sentence_objective"]
+    held_out = open_shards(shards_dir, "eval")
+    assert sentence_objective(silent, held_out).name == "sop"
 
 
-@pytest.mark.parametrize("unknown", ["order", None, ["sop"], 3])
+@pytest.mark.parametrize("unknown", ["order", ["sop"]])
 def test_an_unknown_sentence_objective(next_sentences, unknown):
-    shards = with_objective(next_sentences)
+    shards = open_shards(next_sentences, "train")
     shards.metadata["sentence_objective"] = unknown
-    with pytest.raises(UserError) as raised:
+    message = f"^{next_sentences}: sentence_objective=.* is not one of sop, nsp"
+    with pytest.raises(UserError, match=message):
         sentence_objective(shards)
-    assert str(raised.value).startswith(
-        f"{next_sentences}: sentence_objective="
-    )
-    assert "is not one of sop, nsp, none" in str(raised.value)
 
 
 def test_prefetch_keeps_order_and_passes_errors_on():
-    assert list(prefetch(lambda step: step * 2, range(5, 9))) == [
-        10,
-        12,
-        14,
-        16,
-    ]
+    assert list(prefetch(hex, range(5, 9))) == ["0x5", "0x6", "0x7", "0x8"]
 
     def broken(step):
         if step == 2:
@@ -181,55 +127,42 @@ def test_prefetch_keeps_order_and_passes_errors_on():
     assert seen == [0, 1]
 
 
-def test_prefetch_stops_with_its_consumer(monkeypatch):
-    made = []
-
-    def make(step):
-        made.append(step)
-        return step
-
-    for item in input_pipeline.prefetch(make, range(1000), depth=2):
+def test_prefetch_stops_with_its_consumer():
+    steps = iter(range(1000))
+    for item in prefetch(abs, steps, depth=2):
         if item == 3:
             break
-    assert len(made) < 20
+    assert next(steps) < 20
 
 
 def test_a_bad_record_is_reported_with_its_location(objective_shards):
-    directory = objective_shards("sop", "dynamic")
-    with open_shards(directory, "train") as shards:
-        batches = PretrainingBatches(
-            shards,
-            masking_config=MaskingConfig(),
-            batch_size=4,
-            seed=1,
-            training=False,
-        )
-        # As if the sequences had been promised to be shorter.
-        batches.max_seq_length = 8
-        message = r"train-00000-of-00001\.tfrecord, record \d+ has \d+ tokens"
-        with pytest.raises(UserError, match=message):
-            batches.batch(0)
+    source = batches(objective_shards("sop", "dynamic"))
+    # As if the sequences had been promised to be shorter.
+    source.max_seq_length = 8
+    message = r"train-00000-of-00001\.tfrecord, record \d+ has \d+ tokens"
+    with pytest.raises(UserError, match=message):
+        source.batch(0)
 
 
 def test_evaluation_takes_every_example_once(shards_dir):
     source = batches(shards_dir, training=False, batch_size=6)
-    seen, total = [], 0.0
+    assert source.num_examples % 6
+    seen = []
     for step in range(source.num_steps):
         batch = source.batch(step)
         weights = batch["example_weights"]
         assert (batch["masked_lm_weights"].any(axis=1) == weights).all()
         seen += list(source.record_numbers(step)[weights > 0])
-        total += weights.sum()
     assert seen == list(range(source.num_examples))
-    assert source.num_examples % 6
-    assert total == source.num_examples
 
 
 @pytest.mark.parametrize("training", [True, False])
 def test_rows_are_those_of_the_whole_batch(shards_dir, training):
     """Padding beyond the batch weighs nothing."""
+    whole = batches(shards_dir, training=training).batch(3)
+    # One that has read another step, as after a restart.
     source = batches(shards_dir, training=training)
-    whole = source.batch(3)
+    source.batch(0)
     parts = [source.batch(3, range(first, first + 3)) for first in (0, 3, 6)]
     for name, value in whole.items():
         joined = np.concatenate([part[name] for part in parts])

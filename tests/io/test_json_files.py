@@ -39,17 +39,12 @@ def test_a_value_that_json_cannot_hold_leaves_the_old_file(tmp_path, value):
     ("content", "text"),
     [
         (b'{"a": 1, "a": 2}', "not valid JSON: the key 'a' appears twice"),
-        (b'{"b": {"a": 1, "a": 1}}', "the key 'a' appears twice"),
         (b'{"a": NaN}', "not valid JSON: the number 'NaN' is not finite"),
-        (b'{"a": 1, "b": 1e400}', "the number '1e400' is not finite"),
         (b'{"b": {"a": [[0, -1e400]]}}', "the number '-1e400' is not fi"),
-        (b'{"a": -Infinity}', "the number '-Infinity' is not finite"),
         (b"[1]", "is not a JSON object"),
         (b"", "is not valid JSON"),
         (b'{"a": "\xff"}', "is not valid JSON: 'utf-8' codec can't decode"),
-        ('{"a": 1}'.encode("utf-16"), "is not valid JSON: 'utf-8' codec"),
         (b'{"a": ' + b"[" * 400_000 + b"]" * 400_000 + b"}", "nested too deep"),
-        (b'{"a": ' * 100_000 + b"1" + b"}" * 100_000, "nested too deep"),
         (b'{"%s": 1, "%s": 1}' % (2 * (b"a" * 9**5,)), "the key 'a{76}"),
         (b'{"a": ' + b"1" * 5000 + b"}", "is not valid JSON"),
         (b" " * (MAX_JSON_BYTES + 1), "has 1048577 bytes; .* is refused"),
@@ -65,13 +60,6 @@ def test_bad_json_is_refused(tmp_path, content, text):
     assert str(path) in message
     assert "\n" not in message
     assert len(message) < 250 + len(str(path))
-
-
-def test_large_json_within_the_limit_is_read(tmp_path):
-    path = tmp_path / "large.json"
-    keys = ",".join(f'"k{i}": {i}' for i in range(30_000))
-    path.write_text(f"{{{keys}}}".ljust(MAX_JSON_BYTES))
-    assert len(read_json(path)) == 30_000
 
 
 def test_a_file_far_too_large_is_refused_unread(tmp_path):

@@ -50,8 +50,8 @@ def test_a_second_job_is_refused_until_the_first_is_killed(tmp_path):
         try:
             assert first.stdout.readline() == "held\n"
             # The first refusal does not free the lock.
-            for attempt in (locked, locked):
-                with pytest.raises(UserError) as error, attempt(tmp_path):
+            for _ in range(2):
+                with pytest.raises(UserError) as error, locked(tmp_path):
                     pass
             with pytest.raises(UserError, match=f"by process {first.pid}"):
                 locks.check_free(path, HINT)

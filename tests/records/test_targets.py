@@ -37,66 +37,57 @@ def mean_correct(logits, labels, weights):
     return ((logits.argmax(-1) == labels) * weights).sum() / weights.sum()
 
 
-@pytest.fixture
-def masked_lm():
-    """Logits, labels, weights: three sequences, four slots, nine pieces."""
-    rng = np.random.default_rng(1)
-    return (
-        rng.normal(size=(3, 4, 9)).astype(np.float32),
-        rng.integers(9, size=(3, 4)),
-        np.array([[1, 1, 1, 0]] * 3, np.float32),
-    )
+RNG = np.random.default_rng(1)
+# Logits, labels and weights of four slots in three sequences, nine pieces.
+MASKED_LM = (
+    RNG.normal(size=(3, 4, 9)).astype(np.float32),
+    RNG.integers(9, size=(3, 4)),
+    np.array([[1, 1, 1, 0]] * 3, np.float32),
+)
+# Of three sequences, the last of which is padding.
+SENTENCE = (
+    RNG.normal(size=(3, 2)).astype(np.float32),
+    np.array([0, 1, 1]),
+    np.array([1, 1, 0], np.float32),
+)
 
 
-@pytest.fixture
-def sentence():
-    """Logits, labels, weights: three sequences, the last is padding."""
-    rng = np.random.default_rng(2)
-    return (
-        rng.normal(size=(3, 2)).astype(np.float32),
-        np.array([0, 1, 1]),
-        np.array([1, 1, 0], np.float32),
-    )
+def means(pairs):
+    return {
+        name: float(total / weight) for name, (total, weight) in pairs.items()
+    }
 
 
 @pytest.mark.parametrize(
     ("name", "prefix"),
     [("sop", "sentence_order"), ("nsp", "next_sentence"), ("none", None)],
 )
-def test_losses_and_metrics(masked_lm, sentence, name, prefix):
+def test_losses_and_metrics(name, prefix):
     outputs = {
-        "masked_lm_logits": masked_lm[0],
-        "sentence_order_logits": sentence[0],
+        "masked_lm_logits": MASKED_LM[0],
+        "sentence_order_logits": SENTENCE[0],
     }
     features = {
-        "masked_lm_ids": masked_lm[1],
-        "masked_lm_weights": masked_lm[2],
-        "sentence_order_labels": sentence[1],
-        "example_weights": sentence[2],
+        "masked_lm_ids": MASKED_LM[1],
+        "masked_lm_weights": MASKED_LM[2],
+        "sentence_order_labels": SENTENCE[1],
+        "example_weights": SENTENCE[2],
     }
+    losses = {"masked_lm_loss": mean_loss(*MASKED_LM)}
+    metrics = {"masked_lm_accuracy": mean_correct(*MASKED_LM)}
+    if prefix:
+        losses[f"{prefix}_loss"] = mean_loss(*SENTENCE)
+        metrics[f"{prefix}_accuracy"] = mean_correct(*SENTENCE)
     objective = pretraining_objective(SENTENCE_OBJECTIVES[name])
-    pairs = objective.losses(outputs, features)
-    measured = {name: float(a / b) for name, (a, b) in pairs.items()}
-    expected = {"masked_lm_loss": mean_loss(*masked_lm)}
-    if prefix:
-        expected[f"{prefix}_loss"] = mean_loss(*sentence)
-    assert measured == pytest.approx(expected, rel=1e-6)
-
-    pairs = objective.metrics(outputs, features)
-    measured = {name: float(a / b) for name, (a, b) in pairs.items()}
-    expected = {"masked_lm_accuracy": mean_correct(*masked_lm)}
-    if prefix:
-        expected[f"{prefix}_accuracy"] = mean_correct(*sentence)
-    assert measured == pytest.approx(expected)
+    found = means(objective.losses(outputs, features))
+    assert found == pytest.approx(losses, rel=1e-6)
+    assert means(objective.metrics(outputs, features)) == pytest.approx(metrics)
 
 
-def test_classes(sentence):
+def test_classes():
     objective = head_objective("classification")
-    features = {"label_ids": sentence[1], "example_weights": sentence[2]}
-    ((total, weight),) = objective.losses(
-        {"logits": sentence[0]}, features
-    ).values()
-    assert float(total / weight) == pytest.approx(mean_loss(*sentence))
-    assert list(objective.metrics({"logits": sentence[0]}, features)) == [
-        "accuracy"
-    ]
+    features = {"label_ids": SENTENCE[1], "example_weights": SENTENCE[2]}
+    outputs = {"logits": SENTENCE[0]}
+    found = means(objective.losses(outputs, features))
+    assert list(found.values()) == pytest.approx([mean_loss(*SENTENCE)])
+    assert list(objective.metrics(outputs, features)) == ["accuracy"]

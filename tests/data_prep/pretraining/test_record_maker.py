@@ -7,7 +7,7 @@ import pytest
 
 from albert_tf.config import MaskingConfig, PretrainingDataConfig
 from albert_tf.records import counter_rng
-from albert_tf.records.masking import mask_batch, maskable_tokens
+from albert_tf.records.masking import mask_batch
 from albert_tf.records.schemas import RECORD_SPECS, parse_batch
 from data_prep.corpus.reading import Document, UnitDocument
 from data_prep.corpus.sentences import NewlineSplitter
@@ -104,14 +104,16 @@ def test_static_records_are_the_dynamic_ones_masked():
         assert not starts[length:].any()
         mask = np.arange(24) < length
         expected = mask_batch(
-            ids[None],
-            starts[None],
-            segments[None],
-            maskable_tokens(ids, mask, (0, 1, 2, 3, 4))[None],
+            {
+                "input_ids": ids[None],
+                "input_mask": mask[None],
+                "segment_ids": segments[None],
+                "word_starts": starts[None],
+            },
             counter_rng.fold_in(np.uint64(record.key), 2),
-            lengths=np.array([length]),
             config=MaskingConfig(),
             num_slots=4,
+            special_ids=(0, 1, 2, 3, 4),
             mask_id=4,
             replacement_ids=LetterTokenizer.replacement_ids,
         )

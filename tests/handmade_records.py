@@ -1,0 +1,82 @@
+"""Pretraining records made by hand, of a vocabulary of six pieces."""
+
+import dataclasses
+
+import numpy as np
+from pretraining_runs import serialize
+
+from albert_tf.config import MaskingConfig
+from albert_tf.io.json_files import write_json
+from albert_tf.records.parsed_batch import RecordRules
+from albert_tf.records.schemas import RECORD_SPECS
+from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
+from albert_tf.records.shards import shard_name, write_shard
+from albert_tf.text.wordpiece_tokenizer import WordPieceTokenizer
+
+LENGTH, SLOTS = 12, 3
+# Of the eleven tokens of a pair two are masked.
+MASKING = MaskingConfig(masked_lm_prob=0.2)
+PIECES = "[PAD] [UNK] [CLS] [SEP] [MASK] a b c d ##e ##f"
+TOKENIZER = WordPieceTokenizer(PIECES.split())
+PAD, UNK, CLS, SEP, MASK, A, B, C, D, E, F, BEYOND = range(12)
+FIRST, SECOND = [A, B, E, C], [D, A, B, F]
+
+
+def dynamic_record(*segments, label=0):
+    ids, segment_ids = [CLS], [0]
+    for number, segment in enumerate(segments):
+        ids += [*segment, SEP]
+        segment_ids += [number] * (len(segment) + 1)
+    padding = [0] * (LENGTH - len(ids))
+    return {
+        "input_ids": ids + padding,
+        "input_mask": [1] * len(ids) + padding,
+        "segment_ids": segment_ids + padding,
+        "word_starts": [int(i not in (E, F)) for i in ids] + padding,
+        "sentence_order_label": label,
+    }
+
+
+def static_record(masks, *segments, label=0):
+    """A record in which `masks` shows other tokens at some positions."""
+    record = dynamic_record(*segments, label=label)
+    ids, unused = record["input_ids"], [0] * (SLOTS - len(masks))
+    return record | {
+        "input_ids": [masks.get(p, i) for p, i in enumerate(ids)],
+        "token_boundary": record.pop("word_starts"),
+        "masked_lm_positions": [*masks, *unused],
+        "masked_lm_ids": [*(ids[p] for p in masks), *unused],
+        "masked_lm_weights": [1.0] * len(masks) + [0.0] * len(unused),
+    }
+
+
+def rules_of(kind, objective):
+    return RecordRules(
+        kind,
+        SENTENCE_OBJECTIVES[objective],
+        LENGTH,
+        SLOTS,
+        MASKING,
+        TOKENIZER,
+    )
+
+
+def serialized(kind, record):
+    if kind == "dynamic":
+        length = sum(record["input_mask"])
+        record = {n: np.atleast_1d(v)[:length] for n, v in record.items()}
+        del record["input_mask"]
+    return serialize(
+        RECORD_SPECS[kind], {n: np.atleast_1d(v) for n, v in record.items()}
+    )
+
+
+def write_shards(directory, splits, **metadata):
+    """Writes shards, each a list of serialised records, and metadata.json."""
+    entries = {}
+    for split, parts in splits.items():
+        names = [shard_name(split, n, len(parts)) for n in range(len(parts))]
+        infos = map(write_shard, map(directory.joinpath, names), parts)
+        entries[split] = {"shards": list(map(dataclasses.asdict, infos))}
+    metadata = {"format_version": 1, "splits": entries} | metadata
+    write_json(directory / "metadata.json", metadata)

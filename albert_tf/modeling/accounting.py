@@ -1,24 +1,15 @@
 """Parameters and FLOPs of a model by formula: nothing is built.
 
-Main entries: `parameter_count`, `training_flops`, and `PAPER_TABLES` for the
-counts that the paper publishes.
+Of the FLOPs count:
 
-Assumptions of the FLOPs:
-
-1. A product of matrices [m, k] and [k, n] is 2 m k n operations: a
-   multiplication and an addition for each of m k n.
-2. Products of matrices only. Biases, activations, softmax, normalisation,
-   dropout, losses and the optimizer's update are not part of a machine's rate
-   of matrix multiplication; they are what keeps a program below it.
-3. Embeddings are look-ups, although segments are looked up by a product with
-   one-hot rows.
-4. Every position counts, padding as well.
-5. The backward pass has two products of the same size for each product of the
-   forward pass, so a training step is three forward passes.
-6. What --remat computes again is not counted, so that rates with and without
-   it compare.
-7. The word embeddings' gradient from the tied output is such a product (5);
-   that from the look-up is none.
+1. products of matrices only, [m, k] by [k, n] as 2 m k n: not biases,
+   activations, softmax, normalisation, dropout, losses, the optimizer's update;
+2. no embeddings, which are look-ups, although segments are looked up by a
+   product with one-hot rows;
+3. every position, padding as well;
+4. the backward pass as two products of the same size for each of the forward
+   pass (also of the tied output, for the word embeddings' gradient);
+5. not what --remat computes again, so that rates with and without it compare.
 """
 
 import dataclasses
@@ -57,24 +48,21 @@ def forward_terms(
 ) -> dict[str, int]:
     """Returns the operations of a forward pass in pretraining, part by part.
 
+    `attention` are the products of queries and keys, and of weights and values.
+
     Args:
         config: the architecture.
         batch_size: sequences.
         seq_length: tokens of each.
         num_predictions: masked positions of each.
         read_positions_only: whether the last block computes only the states
-            that heads read, [CLS] and the masked positions. It still needs
-            keys and values everywhere.
+            that heads read, [CLS] and the masked positions, of keys and values
+            everywhere.
         num_applications: applications of blocks; default: the architecture's.
-
-    Returns:
-        By part; `attention` are the products of queries and keys, and of
-        weights and values.
     """
     hidden, embedding = config.hidden_size, config.embedding_size
-    blocks = num_applications
-    if blocks is None:
-        blocks = config.num_hidden_layers * config.inner_group_num
+    every = config.num_hidden_layers * config.inner_group_num
+    blocks = every if num_applications is None else num_applications
     tokens = batch_size * seq_length
     predicted = batch_size * num_predictions
     # States that blocks compute, summed over the blocks.
@@ -97,19 +85,13 @@ def forward_terms(
 
 
 def encoder_flops(config: ModelConfig, **batch: Any) -> int:
-    """Returns the operations of the encoder and its pooler, without heads.
-
-    Arguments as `forward_terms`'; only the first position is read.
-    """
+    """Returns the operations of the encoder and its pooler, without heads."""
     terms = forward_terms(config, **batch)
     return sum(terms.values()) - sum(terms[head] for head in PRETRAINING_HEADS)
 
 
 def training_flops(config: ModelConfig, **batch: Any) -> int:
-    """Returns the operations of a training step: three forward passes.
-
-    Arguments as `forward_terms`'.
-    """
+    """Returns the operations of a training step: three forward passes."""
     return 3 * sum(forward_terms(config, **batch).values())
 
 
@@ -127,13 +109,8 @@ class ParameterCount:
     @property
     def encoder(self) -> int:
         """The weights of the encoder, with its pooler."""
-        return (
-            self.embeddings
-            + self.projection
-            + self.attention
-            + self.feed_forward
-            + self.pooler
-        )
+        blocks = self.attention + self.feed_forward
+        return self.embeddings + self.projection + blocks + self.pooler
 
     @property
     def total(self) -> int:
@@ -155,9 +132,9 @@ def head_weights(config: ModelConfig, num_labels: int = 2) -> dict[str, int]:
     hidden_pair = _dense(2 * hidden, hidden)
     return {
         # The decoder is the table of word embeddings; only its bias is new.
-        "masked_lm": (
-            _dense(hidden, embedding) + 2 * embedding + config.vocab_size
-        ),
+        "masked_lm": _dense(hidden, embedding)
+        + 2 * embedding
+        + config.vocab_size,
         "sentence_order": _dense(hidden, 2),
         "classification": labels,
         "regression": _dense(hidden, 1),
@@ -236,27 +213,23 @@ class PublishedCount:
 
     @property
     def reading(self) -> str:
-        """The plainest way to the published number; empty if there is none.
+        """The way to the published number; empty if there is none.
 
-        One reading explains all published numbers but two: the encoder's
-        weights, rounded; with the pooler where layers share something, without
-        it where nothing is shared, BERT's sizes included. The heads of
-        pretraining are counted nowhere. The two are ALBERT xlarge (60 million;
-        58.7 make 59) and xxlarge (235 million; 222.6 make 223), which no way
-        of counting reaches.
+        All numbers but two are the encoder's weights, rounded, with the pooler
+        where layers share something. Not so ALBERT xlarge (60 million; 58.7
+        make 59) and xxlarge (235 million; 222.6 make 223), nor when they are
+        cut off or counted with the heads of pretraining.
         """
         count = self.count
         counted = {
             "encoder": count.encoder,
             "encoder without pooler": count.encoder - count.pooler,
-            "encoder and heads": count.total,
         }
         # The paper gives three figures at most.
         unit = 10**6 * (10 if self.millions >= 1000 else 1)
-        for way, added in (("rounded", unit // 2), ("cut", 0)):
-            for name, weights in counted.items():
-                if (weights + added) // unit == self.millions * 10**6 // unit:
-                    return f"{name}, {way}"
+        for name, weights in counted.items():
+            if (weights + unit // 2) // unit == self.millions * 10**6 // unit:
+                return f"{name}, rounded"
         return ""
 
 

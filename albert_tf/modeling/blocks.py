@@ -1,21 +1,14 @@
-"""The transformer block: self-attention, then feed-forward.
-
-Shapes: `[batch, seq, hidden]` throughout; H is hidden_size.
-"""
+"""The transformer block: self-attention, then feed-forward."""
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from typing import Any
 
 import keras
 from keras import KerasTensor as Tensor
 from keras import ops
 
-from albert_tf.config import ModelConfig
-from albert_tf.modeling.dropout import (
-    ExampleDropout,
-    dropped,
-    fold_in,
-)
+from albert_tf.modeling.dropout import ExampleDropout, dropped, fold_in
 from albert_tf.modeling.kernels import (
     fused,
     product,
@@ -24,10 +17,10 @@ from albert_tf.modeling.kernels import (
 )
 from albert_tf.modeling.layers import (
     ACTIVATIONS,
+    CompositeLayer,
+    Config,
     ConfiguredLayer,
     PackedTokens,
-    dense,
-    layer_norm,
     serializable,
 )
 
@@ -61,10 +54,9 @@ def _normalized_sum(
     beta: Tensor,
     *drawing: Tensor,
 ) -> Tensor:
-    """Returns the normalised `dropout(output + bias) + hidden`.
+    """Returns the normalised `dropout(output + bias) + hidden` `[batch, n, H]`.
 
-    Computed in at least float32. `output` and `hidden` are `[batch, n, H]`, the
-    vectors `[H]`; `drawing` is ExampleDropout's, if the rate is not 0.
+    Computed in at least float32. `drawing` is empty where the rate is 0.
     """
     total = _wide(output) + _wide(bias)
     if rate:
@@ -78,10 +70,7 @@ class _BlockPart(ConfiguredLayer):
     """A part that ends in `output_dense`, residual and `layer_norm`."""
 
     def _output(self, inner: Tensor, training: bool) -> Tensor:
-        """Returns the output `[n, H]` of the last dense layer.
-
-        In training without the bias, which `_add_and_normalize` adds.
-        """
+        """Returns `[n, H]`, in training without the bias, still to be added."""
         if training and not _is_quantized(self.output_dense):
             return ops.matmul(inner, self.output_dense.kernel)
         return self.output_dense(inner)
@@ -97,8 +86,7 @@ class _BlockPart(ConfiguredLayer):
     ) -> Tensor:
         """Returns `[batch, n, H]`: dropout, residual connection, normalisation.
 
-        `output` is that of `_output`; `rows` are the positions of `hidden`,
-        `[batch, n]`, or None for all.
+        `rows` `[batch, n]` are the positions of `hidden`, None for all.
         """
         norm = self.layer_norm
         output = ops.reshape(output, ops.shape(hidden))
@@ -117,41 +105,21 @@ class _BlockPart(ConfiguredLayer):
 class SelfAttention(_BlockPart):
     """Multi-head self-attention with output, residual and normalisation."""
 
-    def __init__(
-        self,
-        config: ModelConfig | Mapping,
-        name: str = "attention",
-        **kwargs: object,
-    ) -> None:
-        super().__init__(config, name, **kwargs)
+    def __init__(self, config: Config, **kwargs: Any) -> None:
+        super().__init__(config, **kwargs)
         config = self.config
-        width, policy = config.hidden_size, self.dtype_policy
-        self.query = dense(config, width, "query", policy)
-        self.key = dense(config, width, "key", policy)
-        self.value = dense(config, width, "value", policy)
-        self.output_dense = dense(
-            config, width, "output", policy, scale=config.output_init_scale
+        width = config.hidden_size
+        self.query = self.make_dense("query", width)
+        self.key = self.make_dense("key", width)
+        self.value = self.make_dense("value", width)
+        self.output_dense = self.make_dense(
+            "output", width, scale=config.output_init_scale
         )
-        self.layer_norm = layer_norm(config, policy)
-        self.probs_dropout = ExampleDropout(
-            config.attention_probs_dropout_prob, dtype=policy
+        self.layer_norm = self.make_layer_norm()
+        self.probs_dropout = self.make_dropout(
+            config.attention_probs_dropout_prob
         )
-        self.output_dropout = ExampleDropout(
-            config.hidden_dropout_prob, dtype=policy
-        )
-
-    def build(self, input_shape: object = None) -> None:
-        """Creates the weights."""
-        shape = (None, None, self.config.hidden_size)
-        for part in (
-            self.query,
-            self.key,
-            self.value,
-            self.output_dense,
-            self.layer_norm,
-        ):
-            part.build(shape)
-        self.built = True
+        self.output_dropout = self.make_dropout(config.hidden_dropout_prob)
 
     def _context(
         self,
@@ -167,10 +135,8 @@ class SelfAttention(_BlockPart):
     ) -> tuple[Tensor, Tensor]:
         """Returns the context of the queries and the attention weights.
 
-        The context is `[batch * count, H]`, that of packed queries `[n, H]`.
-        `count` and `length` are the queries and the keys of a sequence;
-        `dropout` is that of the attention weights. With `packing` keys and
-        values are `[n, H]`.
+        The context is `[batch * count, H]`, that of packed queries `[n, H]`,
+        for `count` queries and `length` keys of a sequence.
         """
         width = self.config.hidden_size
         if packing is not None:
@@ -193,8 +159,7 @@ class SelfAttention(_BlockPart):
     def _split_heads(
         self, x: Tensor, length: int, order: tuple[int, ...]
     ) -> Tensor:
-        """Returns `[batch * length, H]` as (batch, length, heads, H / heads)
-        in another order of these axes."""
+        """Returns the axes batch, length, heads and H / heads in this order."""
         heads = self.config.num_attention_heads
         size = self.config.hidden_size // heads
         return ops.transpose(ops.reshape(x, (-1, length, heads, size)), order)
@@ -212,23 +177,22 @@ class SelfAttention(_BlockPart):
     ) -> Tensor | tuple[Tensor, Tensor]:
         """Returns `[batch, seq, H]`, on request with the attention weights.
 
-        The weights, `[batch, heads, seq, seq]`, are those before dropout: row
-        i has the weight of every position in the context of position i.
+        The weights, `[batch, heads, seq, seq]`, are those before dropout: row i
+        has the weight of every position in the context of position i.
 
         Args:
             hidden: `[batch, seq, H]`.
             mask_logits: `[batch, 1, 1, seq]`, added to the logits: 0 for
                 tokens, MASKED_LOGIT for padding.
-            dropout_keys: `[batch]` or None (see ExampleDropout).
+            dropout_keys: `[batch]` or None, see ExampleDropout.
             training: whether dropout is on.
             output_attentions: whether to return a pair.
             read_positions: `[batch, n]`, the positions to compute instead of
-                all; then the result has n positions, and the weights n rows.
-            recompute: whether the gradient computes queries, keys, values,
-                weights and context again, with the masks of `dropout_keys`;
-                not where Keras has quantized a layer.
-            packing: of `hidden` `[n, 1, H]`, packed tokens, which the
-                result is too, unless there are read_positions.
+                all.
+            recompute: whether the gradient computes the weights and all that
+                leads to the context again; not where a layer is quantized.
+            packing: of `hidden` `[n, 1, H]`, packed tokens, which the result is
+                too, unless there are read_positions.
         """
         keys = [fold_in(dropout_keys, site) for site in range(2)]
         width = self.config.hidden_size
@@ -241,11 +205,10 @@ class SelfAttention(_BlockPart):
             output_keys, output_rows = packing.dropout_rows(keys[1])
         if read_positions is not None:
             count = ops.shape(read_positions)[1]
-            reader = (
-                packing.states_at(flat, read_positions)
-                if packing
-                else states_at(hidden, read_positions)
-            )
+            if packing:
+                reader = packing.states_at(flat, read_positions)
+            else:
+                reader = states_at(hidden, read_positions)
             flat_reader = ops.reshape(reader, (-1, width))
             heads = ops.arange(self.config.num_attention_heads, dtype="int32")
             rows = heads[:, None] * length + read_positions[:, None]
@@ -303,43 +266,26 @@ class SelfAttention(_BlockPart):
 class FeedForward(_BlockPart):
     """Two dense layers with residual and normalisation."""
 
-    def __init__(
-        self,
-        config: ModelConfig | Mapping,
-        name: str = "feed_forward",
-        **kwargs: object,
-    ) -> None:
-        super().__init__(config, name, **kwargs)
+    def __init__(self, config: Config, **kwargs: Any) -> None:
+        super().__init__(config, **kwargs)
         config = self.config
-        policy = self.dtype_policy
         self.activation = ACTIVATIONS[config.hidden_act]
         # The layer's own activation, and not one after it: TensorFlow's
         # graph optimizer joins a product with its bias and GELU only if their
         # names are in alphabetical order, as they are in one scope.
-        self.intermediate = dense(
-            config,
-            config.intermediate_size,
+        self.intermediate = self.make_dense(
             "intermediate",
-            policy,
+            config.intermediate_size,
             activation=self.activation,
         )
-        self.output_dense = dense(
-            config,
-            config.hidden_size,
+        self.output_dense = self.make_dense(
             "output",
-            policy,
+            config.hidden_size,
+            config.intermediate_size,
             scale=config.output_init_scale,
         )
-        self.layer_norm = layer_norm(config, policy)
-        self.dropout = ExampleDropout(config.hidden_dropout_prob, dtype=policy)
-
-    def build(self, input_shape: object = None) -> None:
-        """Creates the weights."""
-        hidden = (None, None, self.config.hidden_size)
-        self.intermediate.build(hidden)
-        self.output_dense.build((None, None, self.config.intermediate_size))
-        self.layer_norm.build(hidden)
-        self.built = True
+        self.layer_norm = self.make_layer_norm()
+        self.dropout = self.make_dropout(config.hidden_dropout_prob)
 
     def call(
         self,
@@ -367,26 +313,18 @@ class FeedForward(_BlockPart):
         )
 
 
-class TransformerBlock(keras.layers.Layer):
-    """Self-attention, then feed-forward; both may be shared with others."""
+class TransformerBlock(CompositeLayer):
+    """Self-attention, then feed-forward; other blocks may share them."""
 
     def __init__(
         self,
         attention: SelfAttention,
         feed_forward: FeedForward,
-        name: str = "transformer_block",
-        **kwargs: object,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(name=name, **kwargs)
+        super().__init__(**kwargs)
         self.attention = attention
         self.feed_forward = feed_forward
-
-    def build(self, input_shape: object = None) -> None:
-        """Creates the weights of parts that no other block has built."""
-        for part in (self.attention, self.feed_forward):
-            if not part.built:
-                part.build(input_shape)
-        self.built = True
 
     def call(
         self,
@@ -399,10 +337,7 @@ class TransformerBlock(keras.layers.Layer):
         recompute: bool = False,
         packing: PackedTokens | None = None,
     ) -> Tensor | tuple[Tensor, Tensor]:
-        """Returns `[batch, seq, H]`, on request with the attention weights.
-
-        Arguments as SelfAttention's.
-        """
+        """Returns what SelfAttention's `call` does, of the same arguments."""
         keys = [fold_in(dropout_keys, site) for site in range(2)]
         attended = self.attention(
             hidden,

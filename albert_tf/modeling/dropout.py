@@ -1,9 +1,8 @@
 """Dropout whose mask depends on the example alone.
 
 Whether an element is dropped is a hash of (its example's key, the layer, its
-position within the example). So the mask of an example is the same on
-whatever replica or in whatever micro-batch it falls, and a run that is
-restarted at a step repeats it: nothing has to be saved.
+position within the example): the same on any replica, in any micro-batch and in
+a run that is restarted at a step; nothing has to be saved.
 """
 
 import math
@@ -41,10 +40,7 @@ def fold_in(keys: Tensor | None, number: int) -> Tensor | None:
 
 
 def example_keys(seed: int, step: Tensor, example_numbers: Tensor) -> Tensor:
-    """Returns the keys [batch] uint32 of a step's examples.
-
-    `example_numbers` `[batch]` are positions within the global batch.
-    """
+    """Returns the keys [batch] uint32 of the examples with numbers [batch]."""
     step_key = _avalanche(
         ops.add(_avalanche(_uint32(seed)), ops.cast(step, "uint32"))
     )
@@ -67,8 +63,8 @@ def dropped(
     """Returns `inputs` with elements set to 0, the others rescaled.
 
     `inputs` are `[batch, ..., width]`, `keys` `[batch]` uint32, and `rows`
-    integers `[batch, ...]`: the inputs' row numbers within the example where
-    they are some rows of a larger array, in which they would be dropped alike.
+    integers `[batch, ...]`: where the inputs are some rows of a larger array,
+    their numbers in it, by which they are dropped.
     """
     shape = ops.shape(inputs)
     if rows is None:
@@ -88,9 +84,8 @@ def dropped(
 class ExampleDropout(keras.layers.Layer):
     """Inverted dropout with a mask per example.
 
-    Called with `keys` `[batch]` uint32 the mask is a pure function of them;
-    without, keys are drawn from the layer's own seed generator, so that the
-    layer also serves `Model.fit`.
+    The mask is a pure function of `keys` `[batch]` uint32; without, they are
+    drawn from the layer's own seed generator (`Model.fit`).
     """
 
     def __init__(self, rate: float, **kwargs: object) -> None:
@@ -106,10 +101,7 @@ class ExampleDropout(keras.layers.Layer):
         training: bool = False,
         rows: Tensor | None = None,
     ) -> Tensor:
-        """Returns `inputs`, in training with elements set to 0.
-
-        Arguments as those of `dropped`.
-        """
+        """Returns `inputs`, in training `dropped`."""
         if not training or not self.rate:
             return inputs
         drawing = self.drawing(ops.shape(inputs)[0], keys, rows)

@@ -2,14 +2,14 @@
 
 import collections
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import keras
 from keras import KerasTensor as Tensor
 from keras import ops
 
-from albert_tf.config import REMAT, ModelConfig, require, sharing_plan
+from albert_tf.config import REMAT, require, sharing_plan
 from albert_tf.modeling.accounting import has_projection
 from albert_tf.modeling.blocks import (
     MASKED_LOGIT,
@@ -20,10 +20,10 @@ from albert_tf.modeling.blocks import (
 from albert_tf.modeling.dropout import drawn_keys, fold_in
 from albert_tf.modeling.kernels import shared_use
 from albert_tf.modeling.layers import (
+    Config,
     ConfiguredLayer,
     Embeddings,
     PackedTokens,
-    dense,
     serializable,
 )
 
@@ -36,15 +36,14 @@ def _apply_in_training(
     block: TransformerBlock,
     apply: Callable,
     shared_values: dict[str, tuple],
-    uses_left: Mapping[str, int],
+    uses_left: dict[str, int],
     recompute: bool,
     hidden: Tensor,
 ) -> Tensor | tuple[Tensor, Tensor]:
     """Returns `apply(hidden)`, with `shared_use` of matrices used elsewhere.
 
-    Otherwise the gradients of all applications of a shared matrix are kept
-    until the last is there, and these, not the hidden states, fill the memory
-    of a large model.
+    Otherwise the gradients of all applications of a shared matrix, which fill
+    the memory of a large model, are kept until the last is there.
 
     Args:
         block: whose weights `apply` uses.
@@ -101,8 +100,7 @@ def _cast_matrices(
 ) -> list[tuple[keras.Variable, Tensor]]:
     """Returns a block's variables and values, matrices in the layers' type.
 
-    Once for all applications: each would cast them anew. Vectors stay as they
-    are, since normalisation needs them in float32.
+    Once for all applications. Normalisation needs its vectors in float32.
     """
     values = []
     for variable in block.weights:
@@ -140,35 +138,31 @@ def _applied(
 class AlbertEncoder(ConfiguredLayer):
     """Embeddings, projection E to H, the blocks, and the pooler.
 
-    With sharing "all" and one group a single TransformerBlock is called
-    num_hidden_layers times. When E equals H there is no projection, as in the
-    original, unless the architecture asks for one.
+    When E equals H there is no projection, as in the original, unless the
+    architecture asks for one.
     """
 
     def __init__(
         self,
-        config: ModelConfig | Mapping,
+        config: Config,
         pooler: bool = True,
         remat: str = "none",
         name: str = "encoder",
-        **kwargs: object,
+        **kwargs: Any,
     ) -> None:
         """Makes the layers.
 
         Args:
             config: the architecture.
-            pooler: whether there is a pooled output; some fine-tuned models
-                of other libraries come without.
-            remat: activation checkpointing in training, for less memory,
-                more time and equal gradients: "none"; "selective", of every
-                block queries, keys, values, attention weights and context,
-                unless quantized; "full", the whole inside of every block.
-                (XLA orders the work itself; on CPUs it then saves little.)
-            name: the layer's name.
+            pooler: whether there is a pooled output; some fine-tuned models of
+                other libraries come without.
+            remat: activation checkpointing in training, for less memory, more
+                time and equal gradients: "none"; "selective", of every block
+                queries, keys, values, attention weights and context, unless
+                quantized; "full", the whole inside of every block. (XLA orders
+                the work itself; on CPUs it then saves little.)
+            name: of the layer.
             **kwargs: as any layer's.
-
-        Raises:
-            UserError: when `remat` is none of these.
         """
         require(
             remat in REMAT,
@@ -176,16 +170,15 @@ class AlbertEncoder(ConfiguredLayer):
         )
         # It has no weights but those of its parts, which cast their own.
         # Shared weights stay float32 between blocks.
-        super().__init__(config, name, autocast=False, **kwargs)
-        config = self.config
-        policy = self.dtype_policy
+        super().__init__(config, name=name, autocast=False, **kwargs)
+        config, policy = self.config, self.dtype_policy
         self.remat = remat
         self.plan = sharing_plan(config)
-        self.embeddings = Embeddings(config, dtype=policy)
+        self.embeddings = Embeddings(config, name="embeddings", dtype=policy)
         self.projection = None
         if has_projection(config):
-            self.projection = dense(
-                config, config.hidden_size, "projection", policy
+            self.projection = self.make_dense(
+                "projection", config.hidden_size, config.embedding_size
             )
         attentions: dict[int, SelfAttention] = {}
         feed_forwards: dict[int, FeedForward] = {}
@@ -198,7 +191,9 @@ class AlbertEncoder(ConfiguredLayer):
                 )
             if feed_forward not in feed_forwards:
                 feed_forwards[feed_forward] = FeedForward(
-                    config, _name("feed_forward", feed_forward), dtype=policy
+                    config,
+                    name=_name("feed_forward", feed_forward),
+                    dtype=policy,
                 )
             if pair not in blocks:
                 blocks[pair] = TransformerBlock(
@@ -212,22 +207,10 @@ class AlbertEncoder(ConfiguredLayer):
         self.applications = [order.index(pair) for pair in self.plan]
         self.pooler = None
         if pooler:
-            self.pooler = dense(config, config.hidden_size, "pooler", policy)
+            self.pooler = self.make_dense("pooler", config.hidden_size)
         self.seed_generator = None
         if config.hidden_dropout_prob or config.attention_probs_dropout_prob:
             self.seed_generator = keras.random.SeedGenerator()
-
-    def build(self, input_shape: object = None) -> None:
-        """Creates every weight."""
-        hidden = (None, None, self.config.hidden_size)
-        self.embeddings.build()
-        if self.projection:
-            self.projection.build((None, None, self.config.embedding_size))
-        for block in self.blocks:
-            block.build(hidden)
-        if self.pooler:
-            self.pooler.build((None, self.config.hidden_size))
-        self.built = True
 
     def call(
         self,
@@ -248,32 +231,26 @@ class AlbertEncoder(ConfiguredLayer):
             input_ids: `[batch, seq]` integers.
             input_mask: `[batch, seq]`, 1 for tokens, 0 for padding.
             segment_ids: `[batch, seq]` integers.
-            dropout_keys: `[batch]` uint32 or None (see ExampleDropout).
+            dropout_keys: `[batch]` uint32 or None, see ExampleDropout.
             training: whether dropout is on.
             output_hidden_states: whether to return every layer's output.
             output_attentions: whether to return every layer's attention.
             read_positions: `[batch, n]`, the positions that the last block
                 computes beside the first. They may repeat.
-            num_applications: of blocks, from the plan's beginning; by default
-                all.
-            token_capacity: how many tokens the dense layers compute, packed
-                one after another without the padding between sequences;
-                with read_positions only. It must exceed the number of
-                tokens in `input_mask`. None: all, padding too.
+            num_applications: of blocks, from the plan's beginning; None: all.
+            token_capacity: how many tokens the dense layers compute, packed one
+                after another without padding; more than there are in
+                `input_mask`, and with read_positions only. None: all, padding
+                too.
 
         Returns:
-            `sequence_output` `[batch, seq, H]`, or with read_positions in
-            its place `read_output` `[batch, n, H]`; and `pooled_output`
-            `[batch, H]`, the tanh of a dense layer on the first position.
-            On request two lists with an entry for every application:
-            `hidden_states`, the input of the first block, then every output;
-            and `attentions`, the attention weights
-            `[batch, heads, seq, seq]`. With read_positions the last of them
-            have only the computed rows, the first position's in front.
-
-        Raises:
-            UserError: when the plan has no such number of applications, or
-                for a token_capacity without read_positions.
+            `sequence_output` `[batch, seq, H]`, or with read_positions in its
+            place `read_output` `[batch, n, H]`; and `pooled_output` `[batch,
+            H]`, the tanh of a dense layer on the first position. On request
+            lists over the applications: `hidden_states`, the input of the first
+            block, then every output; and `attentions` `[batch, heads, seq,
+            seq]`, of which the last have with read_positions only those rows,
+            the first position's in front.
         """
         total = len(self.applications)
         if num_applications is None:

@@ -61,10 +61,7 @@ class FittableModel(keras.Model):
         return self._run(super().predict, args, kwargs)
 
     def _run(self, method: Callable, args: tuple, kwargs: Mapping) -> object:
-        """Calls one of Keras' loops, its arrays checked.
-
-        Under XLA and on JAX nothing can check them later.
-        """
+        """Calls one of Keras' loops with checked arrays: XLA cannot check."""
         given = inspect.signature(method).bind(*args, **kwargs).arguments
         require(
             not given.get("class_weight")
@@ -101,10 +98,6 @@ class FittableModel(keras.Model):
         Labels and weights are taken from `y` and `sample_weight`, by the name
         of the label or of its output, or without a name where there is one
         label; or from the features.
-
-        Raises:
-            UserError: when nothing trains the model, or a label is missing,
-                unknown or out of range.
         """
         # On TensorFlow; other backends have no such attribute.
         strategy = getattr(self, "distribute_strategy", None)
@@ -150,10 +143,9 @@ class FittableModel(keras.Model):
     def _for_keras(
         self, x: dict, y: object, y_pred: dict, sample_weight: object
     ) -> tuple[object, dict, object]:
-        """Returns labels, predictions and weights as Keras compares them.
+        """Returns labels, predictions and weights of outputs that have a label.
 
-        By output, and only those that have a label. `[batch]` becomes
-        `[batch, 1]`, since Keras takes means over the last axis.
+        `[batch]` becomes `[batch, 1]`: Keras takes means over the last axis.
         """
         if not self._labelled() and not isinstance(y, Mapping):
             return y, y_pred, sample_weight
@@ -182,10 +174,7 @@ class FittableModel(keras.Model):
     def _labels(
         self, x: dict, y: object, sample_weight: object
     ) -> tuple[dict, dict]:
-        """Returns labels and weights by output.
-
-        Weights in the features and `sample_weight` are multiplied.
-        """
+        """Returns labels, and the products of the weights given, by output."""
         labelled = self._labelled()
         x = dict(x)
         for head in self.heads.values():
@@ -247,10 +236,7 @@ class FittableModel(keras.Model):
     def _labels_in_range(
         self, x: dict, y: object, sample_weight: object
     ) -> tuple[dict, dict]:
-        """Returns labels and weights by output, all labels there and in range.
-
-        Labels of weight 0 may be -100.
-        """
+        """Returns labels and weights by output, all labels in range."""
         labels, weights = self._labels(x, y, sample_weight)
         self._require_labels(labels)
         for output, (head, label) in self._labelled().items():

@@ -1,9 +1,8 @@
 """Checks of a model's inputs: features, and labels out of range.
 
-Shapes and types are checked when a call is traced. Values are checked where
-they are known: in NumPy arrays and in eager tensors. A graph of TensorFlow
-carries assertions; XLA leaves them out, and a trace of another backend can
-raise nothing at all.
+Shapes and types are checked when a call is traced, values where they are known:
+in NumPy arrays and eager tensors. A graph of TensorFlow carries assertions,
+which XLA leaves out; a trace of another backend can raise nothing.
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,10 +34,6 @@ def checked_features(
         needed: features of the heads beside the encoder's inputs.
         known: names of labels and weights, which may be among them.
         in_graph: whether a graph asserts the range of its values too.
-
-    Raises:
-        UserError: naming the feature that is missing or that the model cannot
-            read.
     """
     needed = tuple(needed)
     names = list(features) if isinstance(features, Mapping) else None
@@ -81,14 +76,14 @@ def checked_features(
             f"{name} must have the shape of input_ids, {list(ids.shape)}; they "
             f"have {list(shape)}.",
         )
-    length = ids.shape[-1]
+    length = ops.shape(ids)[-1]
     limit = config.max_position_embeddings
-    if length is None:
-        ids = _asserted(
+    if ids.shape[-1] is None:
+        features["input_ids"] = _asserted(
             ids,
-            ops.shape(ids)[-1] > limit,
+            length > limit,
             f"A sequence of more than max_position_embeddings={limit} tokens:",
-            ops.shape(ids)[-1],
+            length,
         )
     else:
         require(
@@ -97,13 +92,12 @@ def checked_features(
             f"max_position_embeddings={limit}; shorten the data or give the "
             "model more positions.",
         )
-    features["input_ids"] = ids
     limits = {
         "input_ids": (config.vocab_size, "vocab_size"),
         "segment_ids": (config.type_vocab_size, "type_vocab_size"),
     }
     if "masked_lm_positions" in needed:
-        limits["masked_lm_positions"] = (ops.shape(ids)[-1], "sequence length")
+        limits["masked_lm_positions"] = (length, "sequence length")
     for name, (limit, limit_name) in limits.items():
         values = features[name]
         dtype = keras.backend.standardize_dtype(values.dtype)
@@ -133,8 +127,7 @@ def in_range(
     `in_graph` is whether a graph asserts it too.
 
     Raises:
-        UserError: naming a value that is out of range, where values are
-            known.
+        UserError: naming a known value that is out of range.
         tf.errors.InvalidArgumentError: when a graph runs.
     """
     if any(_is_symbolic(part) for part in (values, limit, counted)):

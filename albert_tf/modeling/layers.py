@@ -1,11 +1,11 @@
 """What all layers share, and the embeddings.
 
-Shapes: `[batch, seq, hidden]` throughout; H is hidden_size, E embedding_size.
+H is hidden_size, E embedding_size.
 """
 
 import math
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -15,6 +15,9 @@ from keras import ops
 from albert_tf.config import ModelConfig, from_dict, to_dict
 from albert_tf.modeling.dropout import ExampleDropout
 from albert_tf.modeling.kernels import permuted
+
+# An architecture, or the dictionary that describes it in a Keras file.
+Config = ModelConfig | Mapping
 
 # The package name under which Keras files know these classes.
 serializable = keras.saving.register_keras_serializable(package="albert_tf")
@@ -36,11 +39,10 @@ def initializer(
 
 
 def _sinusoids(stddev: float) -> Callable:
-    """Returns the initializer of positions of "Attention Is All You Need".
+    """Returns the positions of "Attention Is All You Need" (section 3.5).
 
-    The first half of a row are sines, the second cosines, of wave lengths
-    from 2 pi to 10,000 times as much (its section 3.5), scaled to a root mean
-    square of `stddev`.
+    Sines in the first half of a row, cosines in the second, scaled to a root
+    mean square of `stddev`.
     """
 
     def table(shape: tuple[int, int], dtype: object = None) -> Tensor:
@@ -53,41 +55,12 @@ def _sinusoids(stddev: float) -> Callable:
     return table
 
 
-def dense(
-    config: ModelConfig,
-    width: int,
-    name: str,
-    dtype: object,
-    use_bias: bool = True,
-    activation: Callable | None = None,
-    scale: float = 1.0,
-) -> keras.layers.Dense:
-    """Returns a dense layer with ALBERT's initializer, times `scale`."""
-    return keras.layers.Dense(
-        width,
-        use_bias=use_bias,
-        activation=activation,
-        kernel_initializer=initializer(config, scale),
-        name=name,
-        dtype=dtype,
-    )
-
-
-def layer_norm(
-    config: ModelConfig, dtype: object, name: str = "layer_norm"
-) -> keras.layers.LayerNormalization:
-    """Returns layer normalisation over the last axis."""
-    return keras.layers.LayerNormalization(
-        epsilon=config.layer_norm_eps, name=name, dtype=dtype
-    )
-
-
 class PackedTokens(NamedTuple):
     """The tokens of a padded batch that are computed, padding left out.
 
     Dense layers and normalisation read them as one array `[n, H]`, attention
-    as `[batch, seq, H]`. The last is padding, which no token attends to: it
-    stands for all padding that is left out, and its gradient is 0.
+    as `[batch, seq, H]`. The last one stands for all padding that is left out;
+    no token attends to it, and its gradient is 0.
 
     Attributes:
         places: `[n]`, each token's place in the flattened `[batch * seq]`.
@@ -99,7 +72,7 @@ class PackedTokens(NamedTuple):
 
     @property
     def seq_length(self) -> int:
-        """Returns that of the padded batch."""
+        """The length of the padded batch."""
         return self.slots.shape[1]
 
     @classmethod
@@ -137,25 +110,68 @@ class PackedTokens(NamedTuple):
         return keys, (self.places % self.seq_length)[:, None]
 
 
-def as_model_config(config: ModelConfig | Mapping) -> ModelConfig:
-    """Returns the architecture, also from the dictionary of `get_config`.
-
-    Raises:
-        UserError: naming the setting that is wrong.
-    """
+def as_model_config(config: Config) -> ModelConfig:
+    """Returns the architecture, also from the dictionary of `get_config`."""
     if isinstance(config, ModelConfig):
         return config
     return from_dict(ModelConfig, config, "a layer's config")
 
 
-class ConfiguredLayer(keras.layers.Layer):
+class CompositeLayer(keras.layers.Layer):
+    """A layer of parts, which are built with it."""
+
+    def build(self, input_shape: object = None) -> None:
+        """Creates the weights of the parts that have none yet."""
+        for part in self._flatten_layers(include_self=False, recursive=False):
+            if not part.built:
+                part.build((None, None, getattr(part, "input_width", None)))
+        self.built = True
+
+
+class ConfiguredLayer(CompositeLayer):
     """A layer made from the architecture alone."""
 
-    def __init__(
-        self, config: ModelConfig | Mapping, name: str, **kwargs: object
-    ) -> None:
-        super().__init__(name=name, **kwargs)
+    def __init__(self, config: Config, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.config = as_model_config(config)
+
+    def make_dense(
+        self,
+        name: str,
+        width: int,
+        input_width: int | None = None,
+        scale: float = 1.0,
+        **options: Any,
+    ) -> keras.layers.Dense:
+        """Returns a dense layer with ALBERT's initializer, times `scale`.
+
+        It reads hidden states, or vectors of `input_width`.
+        """
+        layer = keras.layers.Dense(
+            width,
+            kernel_initializer=initializer(self.config, scale),
+            name=name,
+            dtype=self.dtype_policy,
+            **options,
+        )
+        layer.input_width = input_width or self.config.hidden_size
+        return layer
+
+    def make_layer_norm(
+        self, name: str = "layer_norm", input_width: int | None = None
+    ) -> keras.layers.LayerNormalization:
+        """Returns layer normalisation of hidden states, or as `make_dense`."""
+        layer = keras.layers.LayerNormalization(
+            epsilon=self.config.layer_norm_eps,
+            name=name,
+            dtype=self.dtype_policy,
+        )
+        layer.input_width = input_width or self.config.hidden_size
+        return layer
+
+    def make_dropout(self, rate: float) -> ExampleDropout:
+        """Returns dropout in the layer's precision."""
+        return ExampleDropout(rate, dtype=self.dtype_policy)
 
     def get_config(self) -> dict:
         """Returns the constructor's arguments."""
@@ -166,27 +182,20 @@ class ConfiguredLayer(keras.layers.Layer):
 class Embeddings(ConfiguredLayer):
     """Word + position + segment embeddings, normalised: `[batch, seq, E]`."""
 
-    def __init__(
-        self,
-        config: ModelConfig | Mapping,
-        name: str = "embeddings",
-        **kwargs: object,
-    ) -> None:
-        super().__init__(config, name, **kwargs)
+    def __init__(self, config: Config, **kwargs: Any) -> None:
+        super().__init__(config, **kwargs)
         config = self.config
-        self.layer_norm = layer_norm(config, self.dtype_policy)
-        self.dropout = ExampleDropout(
-            config.hidden_dropout_prob, dtype=self.dtype_policy
+        self.layer_norm = self.make_layer_norm(
+            input_width=config.embedding_size
         )
+        self.dropout = self.make_dropout(config.hidden_dropout_prob)
 
     def build(self, input_shape: object = None) -> None:
-        """Creates the three tables."""
+        """Creates the three tables and the normalisation."""
         config = self.config
-        normal = initializer(config)
-        positions = {
-            "normal": normal,
-            "sinusoidal": _sinusoids(config.initializer_range),
-        }[config.position_init]
+        normal = positions = initializer(config)
+        if config.position_init == "sinusoidal":
+            positions = _sinusoids(config.initializer_range)
         for table, rows, initial in (
             ("word_embeddings", config.vocab_size, normal),
             ("token_type_embeddings", config.type_vocab_size, normal),
@@ -198,8 +207,7 @@ class Embeddings(ConfiguredLayer):
                 name=table,
             )
             setattr(self, table, weight)
-        self.layer_norm.build((None, None, config.embedding_size))
-        self.built = True
+        super().build(input_shape)
 
     def call(
         self,

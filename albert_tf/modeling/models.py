@@ -7,7 +7,7 @@ import keras
 from keras import KerasTensor as Tensor
 from keras import ops
 
-from albert_tf.config import ModelConfig, require, to_dict
+from albert_tf.config import require, to_dict
 from albert_tf.io import files
 from albert_tf.modeling.dropout import fold_in
 from albert_tf.modeling.encoder import AlbertEncoder
@@ -15,10 +15,7 @@ from albert_tf.modeling.fit import FittableModel
 from albert_tf.modeling.heads import HEADS, Head
 from albert_tf.modeling.inputs import ENCODER_INPUTS
 from albert_tf.modeling.kernels import states_at
-from albert_tf.modeling.layers import (
-    as_model_config,
-    serializable,
-)
+from albert_tf.modeling.layers import Config, as_model_config, serializable
 from albert_tf.modeling.weights import pretrained
 from albert_tf.modeling.weights.stored_weights import fill_model, heads_in
 
@@ -26,13 +23,20 @@ from albert_tf.modeling.weights.stored_weights import fill_model, heads_in
 _HEAD_SITE = 1 << 20
 
 
+def _as_rows(ids: Tensor) -> Tensor:
+    """Returns ids `[batch, choices, seq]` as `[batch * choices, seq]`."""
+    if len(ids.shape) == 2:
+        return ids
+    return ops.reshape(ids, (-1, ops.shape(ids)[-1]))
+
+
 @serializable
 class AlbertModel(FittableModel):
     """The encoder; subclasses add heads.
 
-    Weights exist as soon as a model is made. Called with a dictionary of
-    features it returns a dictionary of outputs; `compile(optimizer)` and
-    `fit` on batches that hold the labels minimise the heads' losses.
+    Called with a dictionary of features it returns a dictionary of outputs;
+    `compile(optimizer)` and `fit` on batches that hold the labels minimise the
+    heads' losses. Weights exist as soon as a model is made.
 
     Attributes:
         head_names: the rows of HEADS that sit on the encoder.
@@ -44,7 +48,7 @@ class AlbertModel(FittableModel):
 
     def __init__(
         self,
-        config: ModelConfig | Mapping,
+        config: Config,
         num_labels: int | None = None,
         *,
         labels: Sequence[str] | None = None,
@@ -60,15 +64,12 @@ class AlbertModel(FittableModel):
             config: the architecture.
             num_labels: classes, for models that classify.
             labels: their names, by default LABEL_0, LABEL_1 and so on.
-            pooler: whether the encoder has a pooled output; needed by the
-                heads that read it.
+            pooler: whether the encoder has a pooled output, which heads may
+                read.
             remat: activation checkpointing, see AlbertEncoder.
             head_options: other arguments of the heads (`start_n_top`).
-            name: the model's name.
+            name: of the model.
             **kwargs: as any Keras model's; `dtype` for mixed precision.
-
-        Raises:
-            UserError: when the labels or the pooler do not fit the heads.
         """
         super().__init__(name=name, **kwargs)
         self.config = as_model_config(config)
@@ -152,8 +153,10 @@ class AlbertModel(FittableModel):
     @classmethod
     def reads_pooled_output(cls) -> bool:
         """Returns whether a head reads the encoder's pooled output."""
-        heads = cls.head_classes().values()
-        return any(head.reads == "pooled_output" for head in heads)
+        return any(
+            head.reads == "pooled_output"
+            for head in cls.head_classes().values()
+        )
 
     @property
     def heads(self) -> dict[str, Head]:
@@ -177,10 +180,7 @@ class AlbertModel(FittableModel):
         """Returns the encoder's outputs for a dictionary of features.
 
         Inputs `[batch, choices, seq]` are read as batch * choices sequences,
-        each with a key of its own.
-
-        Raises:
-            UserError: when they are not what the model reads.
+        each with a key of its own. Other arguments as AlbertEncoder's.
         """
         features = self.checked(features, (), in_graph=not training)
         return self._encode(features, dropout_keys, training, **options)
@@ -193,12 +193,7 @@ class AlbertModel(FittableModel):
         **options: object,
     ) -> dict[str, Tensor]:
         """Returns the encoder's outputs for features that are checked."""
-        inputs = [features[name] for name in ENCODER_INPUTS]
-        if len(inputs[0].shape) == 3:
-            inputs = [
-                ops.reshape(value, (-1, ops.shape(value)[-1]))
-                for value in inputs
-            ]
+        inputs = [_as_rows(features[name]) for name in ENCODER_INPUTS]
         return self.encoder(
             *inputs, dropout_keys=dropout_keys, training=training, **options
         )
@@ -224,8 +219,8 @@ class AlbertModel(FittableModel):
                 the choices of an example, whose number must then be known,
                 are dropped differently.
             training: whether dropout is on.
-            output_hidden_states: see AlbertEncoder, as the next.
-            output_attentions: whether to return every layer's attention.
+            output_hidden_states: see AlbertEncoder.
+            output_attentions: see AlbertEncoder.
             heads_only: whether to return the heads' outputs alone. They are
                 the same, but the last block computes only the positions
                 that heads read: less work where none reads all.
@@ -237,19 +232,15 @@ class AlbertModel(FittableModel):
             `[batch, H]`, and the outputs that the heads name.
 
         Raises:
-            UserError: when the features are not what the model reads, more
-                than the heads' outputs is asked for with heads_only, or more
-                applications than there are.
+            UserError: when the features are not what the model reads, or the
+                arguments do not fit each other.
         """
         features = self.checked(
             features, self.features_of_heads(), in_graph=not training
         )
+        others = output_hidden_states or output_attentions
         require(
-            not heads_only
-            or (
-                not (output_hidden_states or output_attentions)
-                and bool(self.head_names)
-            ),
+            not heads_only or bool(self.head_names and not others),
             "heads_only leaves the outputs of heads alone, which "
             f"{type(self).__name__} must have; output_hidden_states and "
             "output_attentions are none of them.",
@@ -261,8 +252,7 @@ class AlbertModel(FittableModel):
         }
         read_positions = None
         if heads_only and self.reads_positions_only():
-            ids = features["input_ids"]
-            none = ops.reshape(ids, (-1, ops.shape(ids)[-1]))[:, :0]
+            none = _as_rows(features["input_ids"])[:, :0]
             read_positions = ops.concatenate(
                 list(positions.values()) or [none], axis=1
             )
@@ -305,10 +295,7 @@ class AlbertModel(FittableModel):
         return given
 
     def reads_positions_only(self) -> bool:
-        """Returns whether no head reads the states of all positions.
-
-        Then the last block computes only the states that heads read.
-        """
+        """Returns whether no head reads the states of all positions."""
         return all(h.reads != "sequence_output" for h in self.heads.values())
 
     def export(
@@ -321,8 +308,7 @@ class AlbertModel(FittableModel):
     ) -> None:
         """Exports the model as Keras does, by default for any batch and length.
 
-        Keras itself would take the length of the first call, and numbers for
-        token ids in the type that the layers compute in.
+        Keras itself would take the length of the first call, and ids as floats.
         """
         if input_signature is None:
             names = (*ENCODER_INPUTS, *self.features_of_heads())
@@ -423,10 +409,7 @@ class AlbertModel(FittableModel):
         return model
 
     def save_pretrained(self, directory: str) -> None:
-        """Writes `config.json` and `model.safetensors`; other files stay.
-
-        `from_pretrained` and transformers open the directory.
-        """
+        """Writes `config.json` and `model.safetensors`; other files stay."""
         require(
             files.isdir(directory) or not files.exists(directory),
             f"{directory} is a file; name a directory.",

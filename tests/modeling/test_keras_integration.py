@@ -27,26 +27,14 @@ from albert_tf.modeling.heads import HEADS
 from albert_tf.modeling.layers import Embeddings
 from albert_tf.modeling.models import (
     AlbertForClassification,
-    AlbertForPretraining,
     AlbertForSentenceEmbedding,
     AlbertModel,
     models,
 )
-from albert_tf.optim.optimizers import Lamb
 
 CONFIG = override(SMALL, DROPOUT)
 # The block of a group shares its attention with others.
 SHARED = override(CONFIG, {"sharing": "attention", "num_hidden_groups": 2})
-
-
-def through_json(layer):
-    """Returns the layer that a layer's configuration in JSON describes."""
-    written = json.dumps(keras.saving.serialize_keras_object(layer))
-    assert '"package": "albert_tf"' in written or "albert_tf>" in written
-    again = keras.saving.deserialize_keras_object(json.loads(written))
-    assert type(again) is type(layer)
-    assert again.get_config() == layer.get_config()
-    return again
 
 
 LAYERS = {
@@ -55,9 +43,6 @@ LAYERS = {
     "attention": functools.partial(SelfAttention, CONFIG),
     "feed_forward": functools.partial(FeedForward, CONFIG),
     "encoder": functools.partial(AlbertEncoder, SHARED, remat="selective"),
-    "encoder without pooler": functools.partial(
-        AlbertEncoder, CONFIG, pooler=False
-    ),
     **{
         name: functools.partial(
             kind,
@@ -75,7 +60,11 @@ LAYERS = {
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_layers_configuration_makes_it_again(name):
     layer = LAYERS[name](dtype="mixed_bfloat16", name="given")
-    again = through_json(layer)
+    written = json.dumps(keras.saving.serialize_keras_object(layer))
+    assert '"package": "albert_tf"' in written or "albert_tf>" in written
+    again = keras.saving.deserialize_keras_object(json.loads(written))
+    assert type(again) is type(layer)
+    assert again.get_config() == layer.get_config()
     assert again.name == "given"
     assert again.dtype_policy.name == "mixed_bfloat16"
     for argument in ("config", "remat", "rate", "num_labels", "end_n_top"):
@@ -115,27 +104,14 @@ def test_a_model_is_saved_whole(name, policy, tmp_path):
 
 
 def test_shared_parts_stay_shared_and_weights_load_alone(tmp_path):
-    arguments = {
-        "labels": ["no", "yes"],
-        "pooler": True,
-        "remat": "full",
-        "name": "mine",
-    }
+    arguments = {"labels": ["no", "yes"], "remat": "full", "name": "mine"}
     model = randomise(AlbertForClassification(SHARED, **arguments))
     model.save(tmp_path / "model.keras")
     again = keras.saving.load_model(tmp_path / "model.keras")
-    assert (again.labels, again.remat, again.name) == (
-        ["no", "yes"],
-        "full",
-        "mine",
-    )
-    blocks = again.encoder.blocks
-    assert [block.attention.name for block in blocks] == [
-        "attention",
-        "attention",
-        "attention_1",
-    ]
-    assert blocks[0].attention is blocks[1].attention
+    for name, value in arguments.items():
+        assert getattr(again, name) == value
+    first, second, third = (b.attention for b in again.encoder.blocks)
+    assert first is second is not third
     model.save_weights(tmp_path / "some.weights.h5")
     other = AlbertForClassification(SHARED, 2)
     other.load_weights(tmp_path / "some.weights.h5")
@@ -188,18 +164,6 @@ def test_long_padding_and_scaled_losses_stay_finite():
         assert np.isfinite(gradient).all(), variable.name
 
 
-@pytest.mark.slow
-def test_compiled_by_xla_it_gives_the_same():
-    model = model_of("AlbertForAnswerableQuestions")
-    features = {
-        name: tf.constant(value, tf.int32)
-        for name, value in batch_of("AlbertForAnswerableQuestions").items()
-    }
-    compiled = tf.function(model, jit_compile=True)(features)
-    plain = {n: np.asarray(v) for n, v in model(features).items()}
-    assert_equal(compiled, plain)
-
-
 def keras_inputs(names, shape):
     return {
         name: keras.Input(shape, dtype="int32", name=name) for name in names
@@ -234,29 +198,12 @@ def test_a_functional_model_of_the_users_own(tmp_path):
 def test_a_functional_model_of_choices():
     inner = model_of("AlbertForMultipleChoice")
     inputs = keras_inputs(ENCODER_INPUTS, (4, None))
-    outputs = inner(inputs)
-    assert outputs["logits"].shape[1:] in ((4,), (None,))
-    model = keras.Model(inputs, keras.layers.Softmax()(outputs["logits"]))
+    model = keras.Model(inputs, inner(inputs)["logits"])
     features = batch_of("AlbertForMultipleChoice", length=6)
     features = {name: features[name] for name in ENCODER_INPUTS}
     np.testing.assert_allclose(
-        model(features),
-        keras.ops.softmax(inner(features)["logits"]),
-        atol=1e-6,
+        model(features), inner(features)["logits"], atol=1e-6
     )
-
-
-@pytest.mark.slow
-def test_fit_lowers_the_loss_of_two_heads():
-    keras.utils.set_random_seed(1)
-    config = override(CONFIG, {"num_hidden_layers": 1})
-    model = AlbertForPretraining(config)
-    model.compile(Lamb(0.01), jit_compile=False)
-    batch = batch_of("AlbertForPretraining", batch=6)
-    history = model.fit(batch, batch_size=6, epochs=4, verbose=0).history
-    assert history["loss"][-1] < history["loss"][0]
-    predicted = model.predict(batch, batch_size=6, verbose=0)
-    assert_equal(model(batch), predicted)
 
 
 def test_a_model_without_loss_or_labels_is_refused():

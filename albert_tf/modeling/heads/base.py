@@ -7,9 +7,7 @@ from typing import Any
 from keras import KerasTensor as Tensor
 from keras import ops
 
-from albert_tf.config import ModelConfig
-from albert_tf.modeling.dropout import ExampleDropout
-from albert_tf.modeling.layers import ConfiguredLayer, dense
+from albert_tf.modeling.layers import Config, ConfiguredLayer
 from albert_tf.modeling.losses import Pair, weighted_cross_entropy
 
 Tensors = dict[str, Tensor]
@@ -86,12 +84,9 @@ class Head(ConfiguredLayer):
     text_inputs: str = "texts"
 
     def __init__(
-        self,
-        config: ModelConfig | Mapping,
-        name: str | None = None,
-        **kwargs: Any,
+        self, config: Config, name: str | None = None, **kwargs: Any
     ) -> None:
-        super().__init__(config, name or self.head_name, **kwargs)
+        super().__init__(config, name=name or self.head_name, **kwargs)
 
     def call(
         self,
@@ -103,8 +98,7 @@ class Head(ConfiguredLayer):
         """Returns the outputs by name.
 
         Args:
-            encoded: what the head reads, by that name, and
-                `word_embeddings`.
+            encoded: what the head reads, by that name, and `word_embeddings`.
             features: of the batch.
             dropout_keys: `[batch]` uint32 or None (see ExampleDropout).
             training: whether dropout is on.
@@ -144,9 +138,9 @@ class Head(ConfiguredLayer):
     def answers(cls, outputs: Tensors) -> Tensors:
         """Returns what an exported model answers, of the head's outputs.
 
-        They are the outputs themselves, or `probabilities` where there is
-        one, of logits that are learned with a cross-entropy. Where the head
-        takes labels, the name of the likeliest is added as `label`.
+        The outputs, or `probabilities` where there is one, of logits that are
+        learned with a cross-entropy. With labels the likeliest is added as
+        `label`.
         """
         losses = [label.loss for label in cls.labels]
         if losses == [weighted_cross_entropy]:
@@ -180,23 +174,17 @@ class DenseHead(Head):
 
     def __init__(
         self,
-        config: ModelConfig | Mapping,
+        config: Config,
         num_labels: int | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(config, **kwargs)
         self.num_labels = num_labels
-        rate = self.config.classifier_dropout_prob * self.has_dropout
-        self.dropout = ExampleDropout(rate, dtype=self.dtype_policy)
-        width = (num_labels or 0) if self.takes_labels() else self.width
-        self.classifier = dense(
-            self.config, width, "classifier", self.dtype_policy
+        self.dropout = self.make_dropout(
+            self.config.classifier_dropout_prob * self.has_dropout
         )
-
-    def build(self, input_shape: object = None) -> None:
-        """Creates the weights."""
-        self.classifier.build((None, self.config.hidden_size))
-        self.built = True
+        width = (num_labels or 0) if self.takes_labels() else self.width
+        self.classifier = self.make_dense("classifier", width)
 
     def call(
         self,

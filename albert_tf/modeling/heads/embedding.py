@@ -28,10 +28,6 @@ class SentenceEmbeddingHead(Head):
     outputs = ("mean_embedding", "cls_embedding")
     text_inputs = ""
 
-    def build(self, input_shape: object = None) -> None:
-        """Creates no weights."""
-        self.built = True
-
     def call(
         self,
         encoded: Tensors,

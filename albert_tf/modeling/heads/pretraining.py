@@ -1,30 +1,22 @@
 """The heads of pretraining: masked language modelling and sentence order."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from keras import KerasTensor as Tensor
 from keras import ops
 
-from albert_tf.config import ModelConfig
 from albert_tf.modeling.heads.base import DenseHead, Head, Label, Tensors
-from albert_tf.modeling.layers import (
-    ACTIVATIONS,
-    dense,
-    layer_norm,
-    serializable,
-)
+from albert_tf.modeling.layers import ACTIVATIONS, Config, serializable
 
 
 @serializable
 class MaskedLMHead(Head):
-    """Logits over the vocabulary at the masked positions.
+    """Logits `[batch, predictions, vocab]` at the masked positions.
 
     Dense H to E, activation, normalisation, then the product with the word
-    embeddings (tied) plus a bias per piece. `masked_lm_logits` is
-    `[batch, predictions, vocab]`; the loss is the mean negative
-    log-likelihood over the weights (paper, section 3.1; the original adds
-    1e-5 to the weight).
+    embeddings (tied) plus a bias per piece. The loss is the mean negative
+    log-likelihood over the weights (paper, section 3.1; the original adds 1e-5
+    to the weight).
     """
 
     head_name = "masked_lm"
@@ -57,24 +49,21 @@ class MaskedLMHead(Head):
     label_weights = "masked_lm_weights"
     text_inputs = "masks"
 
-    def __init__(self, config: ModelConfig | Mapping, **kwargs: Any) -> None:
+    def __init__(self, config: Config, **kwargs: Any) -> None:
         super().__init__(config, **kwargs)
-        config, policy = self.config, self.dtype_policy
-        self.activation = ACTIVATIONS[config.hidden_act]
-        self.transform = dense(
-            config, config.embedding_size, "transform", policy
-        )
-        self.layer_norm = layer_norm(config, policy)
+        width = self.config.embedding_size
+        self.activation = ACTIVATIONS[self.config.hidden_act]
+        self.transform = self.make_dense("transform", width)
+        self.layer_norm = self.make_layer_norm(input_width=width)
 
     def build(self, input_shape: object = None) -> None:
         """Creates the weights."""
-        config = self.config
-        self.transform.build((None, None, config.hidden_size))
-        self.layer_norm.build((None, None, config.embedding_size))
+        super().build(input_shape)
         self.output_bias = self.add_weight(
-            shape=(config.vocab_size,), initializer="zeros", name="output_bias"
+            shape=(self.config.vocab_size,),
+            initializer="zeros",
+            name="output_bias",
         )
-        self.built = True
 
     def call(
         self,

@@ -6,15 +6,10 @@ from typing import Any
 from keras import KerasTensor as Tensor
 from keras import ops
 
-from albert_tf.config import ModelConfig, require
-from albert_tf.modeling.dropout import ExampleDropout
+from albert_tf.config import require
 from albert_tf.modeling.heads.base import DenseHead, Head, Label, Tensors
 from albert_tf.modeling.kernels import states_at
-from albert_tf.modeling.layers import (
-    dense,
-    layer_norm,
-    serializable,
-)
+from albert_tf.modeling.layers import Config, serializable
 from albert_tf.modeling.losses import Pair, weighted_binary_cross_entropy
 
 # Added to logits of positions that cannot be an answer (the original's value).
@@ -75,19 +70,18 @@ class AnswerableSpanHead(Head):
 
     The original's run_squad_v2. The end is scored given a start: the labelled
     one where the batch has `start_positions`, and each of the start_n_top
-    likeliest ones. `p_mask` `[batch, seq]` is 1 where no answer can be
-    (question, separators) and 0 elsewhere; in padding there is none either.
+    likeliest. `p_mask` `[batch, seq]` is 1 where no answer can be (question,
+    separators); in padding there is none either.
 
-    Outputs, float32: `start_logits` `[batch, seq]`;
-    `unanswerable_logits` `[batch]`, high where there is no answer; the beams
+    Outputs, float32: `start_logits` `[batch, seq]`; `unanswerable_logits`
+    `[batch]`, high where there is no answer; except in training the beams
     `start_top_log_probs` and `start_top_positions` `[batch, start_n_top]`,
-    `end_top_log_probs` and `end_top_positions`
-    `[batch, start_n_top, end_n_top]`; and `end_logits` `[batch, seq]` where
-    the batch has `start_positions`. In training there are no beams. A
-    sequence of fewer tokens than that has as many beams as tokens.
+    `end_top_log_probs` and `end_top_positions` `[batch, start_n_top,
+    end_n_top]`, at most as many as tokens; and `end_logits` `[batch, seq]`
+    where the batch has `start_positions`.
 
-    The loss is half the sum of the cross-entropies of start and end, plus
-    half the binary cross-entropy of `is_impossible`.
+    The loss is half the sum of the cross-entropies of start and end, plus half
+    the binary cross-entropy of `is_impossible`.
     """
 
     head_name = "answerable_span"
@@ -130,7 +124,7 @@ class AnswerableSpanHead(Head):
 
     def __init__(
         self,
-        config: ModelConfig | Mapping,
+        config: Config,
         start_n_top: int = 5,
         end_n_top: int = 5,
         **kwargs: Any,
@@ -138,26 +132,14 @@ class AnswerableSpanHead(Head):
         super().__init__(config, **kwargs)
         self.start_n_top = start_n_top
         self.end_n_top = end_n_top
-        config, policy = self.config, self.dtype_policy
-        width = config.hidden_size
-        self.start = dense(config, 1, "start", policy)
-        self.end_hidden = dense(config, width, "end_hidden", policy)
-        self.end_layer_norm = layer_norm(config, policy, "end_layer_norm")
-        self.end = dense(config, 1, "end", policy)
-        self.answer_hidden = dense(config, width, "answer_hidden", policy)
-        self.dropout = ExampleDropout(
-            config.classifier_dropout_prob, dtype=policy
-        )
-        self.answer = dense(config, 1, "answer", policy, use_bias=False)
-
-    def build(self, input_shape: object = None) -> None:
-        """Creates the weights."""
         width = self.config.hidden_size
-        for part in (self.start, self.end, self.answer, self.end_layer_norm):
-            part.build((None, width))
-        for part in (self.end_hidden, self.answer_hidden):
-            part.build((None, 2 * width))
-        self.built = True
+        self.start = self.make_dense("start", 1)
+        self.end_hidden = self.make_dense("end_hidden", width, 2 * width)
+        self.end_layer_norm = self.make_layer_norm("end_layer_norm")
+        self.end = self.make_dense("end", 1)
+        self.answer_hidden = self.make_dense("answer_hidden", width, 2 * width)
+        self.dropout = self.make_dropout(self.config.classifier_dropout_prob)
+        self.answer = self.make_dense("answer", 1, use_bias=False)
 
     def _end_logits(self, hidden: Tensor, start: Tensor) -> Tensor:
         """Returns unmasked `[batch, starts, seq]` for starts' states."""
@@ -226,11 +208,7 @@ class AnswerableSpanHead(Head):
     def losses(
         cls, outputs: dict, labels: Mapping, weights: Mapping
     ) -> dict[str, Pair]:
-        """Returns (weighted sum, weight) by output, times the factors.
-
-        Raises:
-            UserError: when `call` was not given the starts.
-        """
+        """Returns (weighted sum, weight) by output, times the factors."""
         require("end_logits" in outputs, END_NEEDS_START)
         return super().losses(outputs, labels, weights)
 

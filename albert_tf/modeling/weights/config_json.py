@@ -116,23 +116,20 @@ def to_json(
     values["hidden_act"] = theirs[config.hidden_act]
     values["num_hidden_groups"] = file_groups
     labels = description.labels
-    if head and head.problem_type == "regression":
+    problem = head and head.problem_type
+    if problem == "regression":
         # From which transformers takes the number of outputs.
         labels = ["LABEL_0"]
     if labels:
         values["id2label"] = {str(n): name for n, name in enumerate(labels)}
         values["label2id"] = {name: n for n, name in enumerate(labels)}
-    if head and head.problem_type:
-        values["problem_type"] = head.problem_type
+    if problem:
+        values["problem_type"] = problem
     return values
 
 
 def from_json(values: dict, path: str) -> ModelDescription:
-    """Returns the contents of a `config.json` read from `path`.
-
-    Raises:
-        UserError: naming the file and its fault.
-    """
+    """Returns the contents of a `config.json`; errors name its `path`."""
     own = values.get("albert_tf", {})
     require(
         isinstance(own, dict),
@@ -237,11 +234,8 @@ def require_architecture(values: Mapping, path: str) -> None:
 def labels_from_json(values: dict, path: str) -> list[str]:
     """Returns the class names in a `config.json`, in order.
 
-    As in transformers, `num_labels` decides without names or with another
-    number of them; its default is 2.
-
-    Raises:
-        UserError: when they are not the names of classes 0 to n - 1.
+    As in transformers, `num_labels` (by default 2) decides without names or
+    with another number of them.
     """
     names, count = values.get("id2label"), values.get("num_labels")
     require(
@@ -249,13 +243,10 @@ def labels_from_json(values: dict, path: str) -> list[str]:
         f"{path}: num_labels={shown(count)} must be a whole number from 1 to "
         f"{_MAX_LABELS}.",
     )
-    if names is None or (
-        count and isinstance(names, dict) and len(names) != count
-    ):
+    named = len(names) if isinstance(names, dict) else None
+    if names is None or (named is not None and count not in (None, named)):
         return [f"LABEL_{n}" for n in range(count or 2)]
-    labels: list[Any] = []
-    if isinstance(names, dict):
-        labels = [names.get(str(number)) for number in range(len(names))]
+    labels: list[Any] = [names.get(str(number)) for number in range(named or 0)]
     require(
         bool(labels)
         and all(type(label) is str for label in labels)

@@ -20,17 +20,15 @@ _POSITIONS = "encoder/embeddings/position_embeddings"
 # The same weights mean other outputs when one of these changes.
 _BESIDE_WEIGHTS = ("hidden_act", "layer_norm_eps")
 
-
-# An attention or feed-forward layer of the target, and for each of its
-# applications, in order, the layer of the source that it takes the place of.
-# Where the source shares, the same layer comes more than once.
+# An attention or feed-forward layer of the target, and the layer of the source
+# in whose place it is, for each of its applications, in order.
 _Flow = tuple[keras.layers.Layer, list[keras.layers.Layer]]
 
 
 def convert_weights(
     source: keras.Model, target: keras.Model, merge: str = "equal"
 ) -> list[str]:
-    """Gives `target` the weights of `source`; returns a line per difference.
+    """Gives `target` the weights of `source`; returns what is no mere copy.
 
     The n-th block that the target applies takes its attention and its
     feed-forward from the n-th that the source applies. The numbers may
@@ -49,14 +47,10 @@ def convert_weights(
             "equal", they must be equal to the bit; "mean", their mean over
             the layers; "first", that of the first layer.
 
-    Returns:
-        A line, for people, for each thing that is more than a copy.
-
     Raises:
-        UserError: when the models are of different classes, have different
-            numbers of heads, or depths that do not fit; naming each weight
-            that is missing or has another shape; naming each weight that is
-            to be one with another and is not equal.
+        UserError: when class, number of heads or depth do not fit; naming
+            each weight that is missing, misshapen, or to be one with another
+            and not equal.
     """
     require(
         merge in MERGES, f"merge={merge!r} is not one of {', '.join(MERGES)}."
@@ -98,10 +92,10 @@ def convert_weights(
         rows = np.arange(variable.shape[0]) % len(value)
         variable.assign(value[rows])
     unused = [path for path in given if path not in needed]
-    return [
-        *_descriptions(source, target, flows, merge),
-        *([f"Not needed: {', '.join(unused)}."] if unused else ()),
-    ]
+    lines = list(_descriptions(source, target, flows, merge))
+    if unused:
+        lines.append(f"Not needed: {', '.join(unused)}.")
+    return lines
 
 
 def _flows(source: keras.Model, target: keras.Model) -> list[_Flow]:

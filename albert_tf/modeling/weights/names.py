@@ -137,12 +137,10 @@ def _wrong_layer(config: ModelConfig, groups: int, form: str) -> int | None:
 def file_groups(config: ModelConfig, form: str = "huggingface") -> int:
     """Returns the number of layer groups that files of the model have.
 
-    Files know groups only: modes that share but a part of a block are
-    written with one group per layer, repeating what is shared. So are groups
-    that others would spread over the layers in another way.
-
-    Raises:
-        UserError: when they would read one group per layer wrongly as well.
+    Files know groups only: modes that share but a part of a block are written
+    with one group per layer, repeating what is shared; so are groups that
+    others would spread over the layers in another way, unless they misread that
+    as well.
     """
     counts = [config.num_hidden_layers]
     if shares_whole_groups(config):
@@ -159,11 +157,7 @@ def file_groups(config: ModelConfig, form: str = "huggingface") -> int:
 
 
 def check_groups(config: ModelConfig, form: str, source: str) -> None:
-    """Raises UserError for a division into groups that others do otherwise.
-
-    The weights of such a file were trained in their division, which is not
-    ours.
-    """
+    """Raises UserError for groups that others spread in another way."""
     layer = _wrong_layer(config, config.num_hidden_groups, form)
     if layer is not None:
         raise UserError(

@@ -47,13 +47,7 @@ def describe(
 
 
 def read_model_files(directory: str) -> tuple[ModelDescription, StoredWeights]:
-    """Returns the description of a directory's model, and its weights.
-
-    The weights are compared with the description before they are read.
-
-    Raises:
-        UserError: for anything missing, damaged or too large.
-    """
+    """Returns the description of a directory's model, and its weights."""
     path = os.path.join(directory, CONFIG_FILE)
     require(
         files.isfile(path),
@@ -77,8 +71,7 @@ def read_model_files(directory: str) -> tuple[ModelDescription, StoredWeights]:
 def check_size(config: ModelConfig, stored: StoredWeights, path: str) -> None:
     """Raises UserError where the model would be far larger than its file.
 
-    So that a few bytes of configuration, read from `path`, can neither fill
-    the memory nor build thousands of blocks of next to nothing.
+    A few bytes of configuration could otherwise fill the memory.
     """
     held = sum(math.prod(shape) for shape in stored.shapes.values())
     needed = parameter_count(config).encoder
@@ -117,27 +110,15 @@ def write_model_files(
     special_ids: Mapping[str, int] = config_json.SPECIAL_IDS,
     own_settings: bool = True,
 ) -> None:
-    """Writes both files to a directory on disk, under temporary names first.
-
-    Raises:
-        UserError: when transformers could not read the model's layer groups.
-    """
+    """Writes both files, each under a temporary name first."""
     values = config_json.to_json(
         description,
         file_groups=file_groups(model.config),
         special_ids=special_ids,
         own_settings=own_settings,
     )
-    path = os.path.join(directory, WEIGHTS_FILE)
-    temporary = f"{path}.tmp-{os.getpid()}"
-    try:
-        weights_file.write_weights(
-            temporary, stored_arrays(model, "huggingface")
-        )
-        with open(temporary, "rb") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        if os.path.exists(temporary):
-            os.remove(temporary)
+    weights_file.write_weights(
+        os.path.join(directory, WEIGHTS_FILE),
+        stored_arrays(model, "huggingface"),
+    )
     write_json(os.path.join(directory, CONFIG_FILE), values)

@@ -56,8 +56,8 @@ class StoredWeights:
 def heads_in(stored: StoredWeights, declared: Iterable[str] = ()) -> set[str]:
     """Returns the heads that a file has weights of.
 
-    Of heads that share names, as classification and regression do, only the
-    declared ones: those of the class that is named beside the file.
+    Of heads that share names, as classification and regression do, only those
+    declared beside the file.
     """
     column = {"google": 1, "huggingface": 2}[stored.form]
     # The beginnings of the names of each head's weights.
@@ -72,25 +72,17 @@ def heads_in(stored: StoredWeights, declared: Iterable[str] = ()) -> set[str]:
         prefixes = (f"{stem}/", f"{stem}.")
         return any(n == stem or n.startswith(prefixes) for n in stored.shapes)
 
+    taken = set().union(*(stems.get(head, ()) for head in declared))
     return {
         head
         for head in stems
         if any(map(is_stored, stems[head]))
-        and (
-            head in declared
-            or not any(
-                stems[head] & stems.get(other, set()) for other in declared
-            )
-        )
+        and (head in declared or not stems[head] & taken)
     }
 
 
 def stored_arrays(model: keras.Model, form: str) -> dict[str, np.ndarray]:
-    """Returns the model's weights, float32, as files of `form` have them.
-
-    Raises:
-        UserError: when such files cannot hold a weight.
-    """
+    """Returns the model's weights, float32, as files of `form` have them."""
     values = {}
     for row in named_weights(model, form):
         name = getattr(row, form)
@@ -124,11 +116,8 @@ def needs_projection(config: ModelConfig, stored: StoredWeights) -> bool | None:
     """
     width = config.hidden_size
     weight, bias = _PROJECTION + "weight", _PROJECTION + "bias"
-    if (
-        config.embedding_size != width
-        or stored.shapes.get(weight) != (width, width)
-        or stored.shapes.get(bias) != (width,)
-    ):
+    shapes = stored.shapes.get(weight), stored.shapes.get(bias)
+    if config.embedding_size != width or shapes != ((width, width), (width,)):
         return None
     is_identity = np.array_equal(stored.read(weight), np.eye(width))
     return not is_identity or bool(stored.read(bias).any())
@@ -178,8 +167,7 @@ def fill_model(
             values.
 
     Raises:
-        UserError: naming every weight that is missing, unexpected, has
-            another shape, is not finite, or is repeated with another value.
+        UserError: see `assign_weights`.
     """
     form = stored.form
     every = named_weights(model, form)
@@ -216,8 +204,8 @@ def assign_weights(
     names in the file that should not be there.
 
     Raises:
-        UserError: naming every weight that is missing, unexpected, has
-            another shape, is not finite, or is repeated with another value.
+        UserError: naming every weight that is missing, unexpected, misshapen,
+            not finite, or repeated with another value.
     """
     missing, faults = set(), []
     for row in rows:

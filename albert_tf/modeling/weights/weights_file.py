@@ -5,12 +5,10 @@ touched, and nothing in it is ever run or used as a path.
 """
 
 import contextlib
-import errno
 import json
 import math
 import os
 import shlex
-import stat
 import tempfile
 from typing import NamedTuple
 
@@ -47,6 +45,24 @@ _RESAVE = (
 )
 
 
+_PICKLE = (
+    "is a pickle, which can run any code when it is read, so it is never "
+    "opened here"
+)
+_NOT_READ = "is not read here, only model.safetensors is"
+# By the ending of a name: why the file is not read, and the option with which
+# transformers reads it.
+_FOREIGN = {
+    "model.safetensors.index.json": (
+        "lists several safetensors files, and one is read here",
+        "",
+    ),
+    **dict.fromkeys((".bin", ".pt", ".pth", ".pkl"), (_PICKLE, "")),
+    ".h5": (_NOT_READ, ", from_tf=True"),
+    ".msgpack": (_NOT_READ, ", from_flax=True"),
+}
+
+
 class _Tensor(NamedTuple):
     """Type, shape and location of an array in a file."""
 
@@ -58,15 +74,15 @@ class _Tensor(NamedTuple):
 def open_weights(path: str) -> StoredWeights:
     """Returns the weights in a safetensors file under their full names.
 
-    A bare encoder's names get the prefix `albert.`; the position numbers
-    that older releases wrote are dropped. So are tied weights, after a
-    comparison with the original: of shapes here, of bits when it is read.
-    Arrays are read one at a time, as float32.
+    A bare encoder's names get the prefix `albert.`; the position numbers that
+    older releases wrote are dropped. So are tied weights, after a comparison
+    with the original: of shapes here, of bits when it is read. Arrays are read
+    one at a time, as float32.
 
     Raises:
-        UserError: when the file is missing, not a regular one, damaged,
-            repeats a name, holds anything but floating-point weights, or
-            tied weights that differ; from `read`, when it has been cut since.
+        UserError: when the file is missing, not a regular one, damaged, repeats
+            a name, or holds anything but floating-point weights; from `read`,
+            when it has been cut since.
     """
     tensors = _tensors(path)
     tensors.pop(_POSITION_IDS, None)
@@ -100,31 +116,22 @@ def open_weights(path: str) -> StoredWeights:
 def write_weights(path: str, values: dict[str, np.ndarray]) -> None:
     """Writes a safetensors file that every transformers release reads.
 
-    The arrays are written as float32; equal arrays give equal bytes. NaN is
-    written as it is, so that a model that diverged can be looked at; a
-    model is not loaded from it.
+    As float32; equal arrays give equal bytes. NaN is written as it is, so that
+    a model that diverged can be looked at; a model is not loaded from it.
     """
     arrays = {
         name: np.asarray(value, np.float32, order="C")
         for name, value in values.items()
     }
-    # safetensors replaces the file by one that its owner alone may read.
-    with open(path, "wb") as file:
-        mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-    try:
-        safetensors.numpy.save_file(arrays, path, metadata={"format": "pt"})
-        os.chmod(path, mode)
-    except safetensors.SafetensorError as error:
-        # Its own word for a full disk.
-        raise OSError(errno.EIO, str(error), path) from None
+    files.write(path, safetensors.numpy.save(arrays, {"format": "pt"}))
 
 
 def refuse_pickle(directory: str) -> None:
     """Raises UserError where weights lie in a form that is not read here.
 
-    That is: there is no model.safetensors, but a pickle (pytorch_model.bin),
-    parts of a safetensors file, or TensorFlow's or Flax' form of it. The
-    message says how to convert it. No such file is opened.
+    That is, beside no model.safetensors: a pickle (pytorch_model.bin), parts
+    of a safetensors file, or TensorFlow's or Flax' form. None is opened; the
+    message has the command that converts it.
     """
     names = files.listdir(directory) if files.isdir(directory) else []
     if "model.safetensors" in names:
@@ -132,25 +139,13 @@ def refuse_pickle(directory: str) -> None:
     # By its name first: beside it there may be pickles that are no weights.
     names.sort(key=lambda name: not name.startswith(("pytorch_model", "model")))
     for name in names:
-        if name == "model.safetensors.index.json":
-            fault = "lists several safetensors files, and one is read here"
-        elif name.endswith((".bin", ".pt", ".pth", ".pkl")):
-            fault = (
-                "is a pickle, which can run any code when it is read, so it is "
-                "never opened here"
+        for ending, (fault, option) in _FOREIGN.items():
+            require(
+                not name.endswith(ending),
+                f"{os.path.join(directory, name)} {fault}. If you trust it, "
+                f"{_RESAVE.format(option, shlex.quote(str(directory)))} in an "
+                "environment with torch and transformers 4 writes that.",
             )
-        elif name.endswith((".h5", ".msgpack")):
-            fault = "is not read here, only model.safetensors is"
-        else:
-            continue
-        options = {".h5": ", from_tf=True", ".msgpack": ", from_flax=True"}
-        option = options.get(os.path.splitext(name)[1], "")
-        command = _RESAVE.format(option, shlex.quote(str(directory)))
-        raise UserError(
-            f"{os.path.join(directory, name)} {fault}. If you trust it, "
-            f"{command} in an environment with torch and transformers 4 writes "
-            "that."
-        )
 
 
 def _tensors(path: str) -> dict[str, _Tensor]:

@@ -25,14 +25,9 @@ SHAPES = {
     "all": ({}, "AAAAaaaa"),
     "all, 3 groups": ({"num_hidden_groups": 3}, "AABCaabc"),
     "attention": ({"sharing": "attention"}, "AAAAabcd"),
-    "ffn": ({"sharing": "ffn"}, "ABCDaaaa"),
     "ffn, 2 groups": ({"sharing": "ffn", "num_hidden_groups": 2}, "ABCDaabb"),
     "none": ({"sharing": "none"}, "ABCDabcd"),
     "inner": ({"num_hidden_layers": 2, "inner_group_num": 2}, "ABABabab"),
-    "inner, none": (
-        {"num_hidden_layers": 2, "inner_group_num": 2, "sharing": "none"},
-        "ABCDabcd",
-    ),
 }
 
 
@@ -77,27 +72,6 @@ def assert_same_parts(found, wanted):
             np.testing.assert_array_equal(a, b)
 
 
-def outputs(model, length=6):
-    rng = np.random.default_rng(5)
-    mask = np.ones((2, length), "int32")
-    mask[1, 4:] = 0
-    found = model(
-        {
-            "input_ids": rng.integers(0, 20, (2, length)).astype("int32"),
-            "input_mask": mask,
-            "segment_ids": rng.integers(0, 2, (2, length)).astype("int32"),
-            "masked_lm_positions": np.array([[1, 2], [3, 0]], "int32"),
-        }
-    )
-    return {name: np.array(value) for name, value in found.items()}
-
-
-def assert_close(found, wanted):
-    assert len(found) >= 4
-    for name, value in wanted.items():
-        np.testing.assert_allclose(found[name], value, atol=1e-6, err_msg=name)
-
-
 def mean(parts):
     return [
         np.mean(np.float64(weights), axis=0).astype("float32")
@@ -123,8 +97,7 @@ def refines(fine, coarse):
 def test_every_mode_becomes_every_other(old):
     settings, letters = SHAPES[old]
     source = randomized(built(**settings), seed=1)
-    before, wanted = numbers(source), outputs(source)
-    parts = unrolled(source)
+    before, parts = numbers(source), unrolled(source)
     for new_settings, new_letters in SHAPES.values():
         target = randomized(built(**new_settings), seed=2)
         if target is source:
@@ -133,8 +106,8 @@ def test_every_mode_becomes_every_other(old):
         fresh = numbers(target)
         if refines(new_letters, letters):
             convert_weights(source, target)
-            assert_close(outputs(target), wanted)
-            # And back again.
+            assert_same_parts(unrolled(target), parts)
+            # And back again, with the weights outside of blocks.
             randomized(source, seed=3)
             convert_weights(target, source)
             assert_equal(numbers(source), before)
@@ -151,16 +124,9 @@ def test_every_mode_becomes_every_other(old):
     assert_equal(numbers(source), before)
 
 
-def test_all_weights_are_taken_over_into_a_model_of_the_same_shape():
-    source = randomized(built(), seed=1)
-    target = AlbertForPretraining(TINY, name="other")
-    assert convert_weights(source, target) == []
-    for ours, theirs in zip(source.weights, target.weights, strict=True):
-        np.testing.assert_array_equal(ours, theirs, err_msg=ours.path)
-
-
 def test_copies_and_merges_are_reported():
     shared, own = built(), built(sharing="ffn")
+    assert convert_weights(shared, AlbertForPretraining(TINY, name="b")) == []
     lines = convert_weights(shared, own)
     assert lines == [
         "encoder/block/attention is copied to encoder/block/attention, "
@@ -192,21 +158,6 @@ def test_a_repeated_layer_becomes_any_depth():
     assert lines[0] == "4 blocks were applied and 6 are: the outputs change."
     attention, feed_forward = unrolled(source)[0], unrolled(source)[-1]
     assert_same_parts(unrolled(deep), [attention] * 6 + [feed_forward] * 6)
-    # As often as before it computes the same: the heads travel with it.
-    wanted = outputs(source)
-    shallow = randomized(built(num_hidden_layers=1), seed=4)
-    again = randomized(built(sharing="ffn"), seed=3)
-    convert_weights(source, shallow)
-    convert_weights(shallow, again)
-    assert_close(outputs(again), wanted)
-
-
-def test_repeated_inner_blocks_keep_their_order_at_any_depth():
-    source = randomized(built(**SHAPES["inner"][0]), seed=1)
-    target = built(num_hidden_layers=3, inner_group_num=2, sharing="none")
-    convert_weights(source, target)
-    parts = unrolled(source)
-    assert_same_parts(unrolled(target), parts[:2] * 3 + parts[4:6] * 3)
 
 
 def test_layers_of_any_number_are_merged_into_repeated_ones():
@@ -216,28 +167,22 @@ def test_layers_of_any_number_are_merged_into_repeated_ones():
     attentions, feed_forwards = unrolled(source)[:6], unrolled(source)[6:]
     pair = built(num_hidden_layers=1, inner_group_num=2)
     convert_weights(source, pair, "mean")
-    assert_same_parts(
-        unrolled(pair),
-        [
-            mean(parts[first::2])
-            for parts in (attentions, feed_forwards)
-            for first in (0, 1)
-        ],
-    )
-    single = built(num_hidden_layers=1)
-    convert_weights(source, single, "mean")
-    assert_same_parts(unrolled(single), [mean(attentions), mean(feed_forwards)])
+    merged_parts = [
+        mean(parts[first::2])
+        for parts in (attentions, feed_forwards)
+        for first in (0, 1)
+    ]
+    assert_same_parts(unrolled(pair), merged_parts)
+    # And back: the inner blocks keep their order.
+    convert_weights(pair, source)
+    wanted = merged_parts[:2] * 3 + merged_parts[2:] * 3
+    assert_same_parts(unrolled(source), wanted)
 
 
 @pytest.mark.parametrize(
     ("old", "new"),
     [
         ({"sharing": "none"}, {"num_hidden_layers": 3, "sharing": "none"}),
-        ({"sharing": "attention"}, {"num_hidden_layers": 3, "sharing": "ffn"}),
-        (
-            {"num_hidden_groups": 2},
-            {"num_hidden_layers": 6, "num_hidden_groups": 2},
-        ),
         (
             {"num_hidden_layers": 2, "inner_group_num": 2},
             {"num_hidden_layers": 3, "sharing": "none"},
@@ -255,23 +200,21 @@ def test_depths_that_do_not_match_are_refused(old, new):
 
 def test_a_table_of_positions_is_repeated_or_cut():
     source = randomized(built(), seed=1)
-    shorter = built(max_position_embeddings=6)
-    assert convert_weights(source, shorter) == [
-        "encoder/embeddings/position_embeddings: the first 6 of 8 rows."
-    ]
-    assert_close(outputs(shorter), outputs(source))
-    longer = built(max_position_embeddings=20)
-    assert convert_weights(source, longer) == [
-        "encoder/embeddings/position_embeddings: 8 rows, repeated until "
-        "there are 20."
-    ]
-    old = np.array(source.encoder.embeddings.position_embeddings)
-    np.testing.assert_array_equal(
-        longer.encoder.embeddings.position_embeddings,
-        np.concatenate([old, old, old[:4]]),
-    )
-    assert_close(outputs(longer), outputs(source))
-    outputs(longer, length=20)
+    table = np.array(source.encoder.embeddings.position_embeddings)
+    for rows, line, wanted in (
+        (6, "the first 6 of 8 rows.", table[:6]),
+        (
+            20,
+            "8 rows, repeated until there are 20.",
+            np.concatenate([table, table, table[:4]]),
+        ),
+    ):
+        target = built(max_position_embeddings=rows)
+        assert convert_weights(source, target) == [
+            f"encoder/embeddings/position_embeddings: {line}"
+        ]
+        found = target.encoder.embeddings.position_embeddings
+        np.testing.assert_array_equal(found, wanted)
 
 
 def test_settings_without_weights_may_differ():
@@ -304,15 +247,8 @@ def test_every_misshapen_weight_is_named():
     with pytest.raises(UserError) as raised:
         convert_weights(built(), target)
     text = str(raised.value)
-    assert "\n" not in text
-    for part in (
-        "word_embeddings has shape [20, 4] and the other model needs [30, 4]",
-        "masked_lm/output_bias has shape [20] and the other model needs [30]",
-        "feed_forward/intermediate/kernel has shape [8, 12]",
-        "feed_forward/intermediate/bias has shape [12]",
-        "feed_forward/output/kernel has shape [12, 8]",
-    ):
-        assert part in text
+    part = "word_embeddings has shape [20, 4] and the other model needs [30, 4]"
+    assert part in text
     assert text.count("has shape") == 5
     assert_equal(numbers(target), before)
 
@@ -331,14 +267,8 @@ def test_weights_that_differ_are_named():
     bias = source.encoder.blocks[2].feed_forward.output_dense.bias
     value = np.array(bias)
     bias.assign(np.nextafter(value, np.float32(np.inf)))
-    with pytest.raises(UserError) as raised:
+    with pytest.raises(UserError, match="_2/feed_forward_2/output/bias"):
         convert_weights(source, target)
-    assert str(raised.value) == (
-        "Weights that are to be one differ: "
-        "encoder/block/feed_forward/output/bias differs from "
-        "encoder/block_2/feed_forward_2/output/bias. Say how they are "
-        "merged: mean or first."
-    )
     # Zero and minus zero are equal numbers and other bits.
     bias.assign(value * 0)
     others = [b.feed_forward.output_dense.bias for b in source.encoder.blocks]

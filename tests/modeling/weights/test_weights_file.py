@@ -3,9 +3,7 @@
 import json
 import os
 import pickle
-import resource
 import shlex
-import stat
 
 import ml_dtypes
 import numpy as np
@@ -93,18 +91,13 @@ def test_written_weights_are_read(tmp_path):
 
 def test_equal_weights_make_equal_bytes(tmp_path):
     kernel = np.arange(6, dtype="float32").reshape(2, 3)
-    files = []
-    for number, arrays in enumerate(
-        (
-            {"a": kernel, "b": kernel.T},
-            {"b": np.ascontiguousarray(kernel.T), "a": kernel.astype(">f8")},
-        )
-    ):
-        files.append(tmp_path / str(number))
-        write_weights(str(files[-1]), arrays)
-    assert files[0].read_bytes() == files[1].read_bytes()
+    one, two = str(tmp_path / "one"), str(tmp_path / "two")
+    write_weights(one, {"a": kernel, "b": kernel.T})
+    write_weights(two, {"b": kernel.T.copy(), "a": kernel.astype(">f8")})
+    with open(one, "rb") as first, open(two, "rb") as second:
+        assert first.read() == second.read()
     np.testing.assert_array_equal(
-        safetensors.numpy.load_file(files[0])["b"], kernel.T
+        safetensors.numpy.load_file(one)["b"], kernel.T
     )
 
 
@@ -113,17 +106,13 @@ def test_every_floating_form_becomes_float32(tmp_path, form):
     kind = np.dtype(getattr(ml_dtypes, form, form))
     value = (np.arange(-7, 8).reshape(5, 3) * 0.3).astype(kind)
     value[0] = [np.nan, np.inf, -0.0]
+    if form == "float64":
+        value[1] = [1e39, -1e300, 1.5]
     path = written(tmp_path, albert__x=np.zeros(3, "float32"), albert__y=value)
     found = open_weights(path).read("albert.y")
     assert found.dtype == np.float32
-    assert found.tobytes() == value.astype("float32").tobytes()
-
-
-def test_values_beyond_float32_are_infinite(tmp_path, recwarn):
-    path = written(tmp_path, albert__x=[1e39, -1e300, 1.5])
-    found = open_weights(path).read("albert.x")
-    assert found.tolist() == [np.inf, -np.inf, 1.5]
-    assert not recwarn.list
+    with np.errstate(over="ignore"):
+        assert found.tobytes() == value.astype("float32").tobytes()
 
 
 def test_a_bare_encoder_gets_its_prefix(tmp_path):
@@ -180,26 +169,6 @@ def test_a_tied_weight_alone_is_dropped(tmp_path):
     assert set(open_weights(path).shapes) == {"albert.x"}
 
 
-def test_a_link_to_a_file_is_a_file(tmp_path):
-    write_weights(str(tmp_path / "blob"), {"albert.x": np.float32([7])})
-    link = tmp_path / "model.safetensors"
-    link.symlink_to("blob")
-    assert open_weights(str(link)).read("albert.x").tolist() == [7]
-
-
-def test_a_name_is_never_a_path(tmp_path):
-    (tmp_path / "secret").write_bytes(b"\1" * 4)
-    names = ["../secret", str(tmp_path / "secret"), "secret", "a/../b"]
-    header = {
-        name: entry(data_offsets=[4 * place, 4 * place + 4])
-        for place, name in enumerate(names)
-    }
-    weights = open_weights(file_of(tmp_path, header, b"\0" * 16))
-    assert set(weights.shapes) == {f"albert.{name}" for name in names}
-    assert all(weights.read(name) == 0 for name in weights.shapes)
-    assert sorted(os.listdir(tmp_path)) == ["model.safetensors", "secret"]
-
-
 def test_only_the_array_that_is_asked_for_is_read(tmp_path):
     """The file claims 40 GB of zeros, which it has as a hole."""
     count = 10**10
@@ -229,21 +198,15 @@ DEEP = 200_000
 THIRD = MAX_HEADER_BYTES // 3
 ENTRY = json.dumps(entry())
 TWICE = '{"a": ' + ENTRY + ', "a": ' + ENTRY + "}"
-INNER_TWICE = '{"a": {"x": 1, "x": 1, ' + ENTRY[1:] + "}"
 
 
 @pytest.mark.parametrize(
     ("header", "data", "message"),
     [
-        ("", b"", "invalid JSON"),
-        ("{}", b"", "holds no weights"),
         ('{"__metadata__": {"a": "b"}}', b"", "holds no weights"),
         ('{"a":' * DEEP, b"", "recursion limit"),
         (TWICE, b"\0" * 4, "appears twice"),
-        (INNER_TWICE, b"\0" * 4, "appears twice"),
-        ({"a": entry(), "b": entry()}, b"\0" * 4, "invalid offset"),
         ({"a": entry()}, b"\0" * 5, "not fully covered"),
-        ({"a": entry(shape=[2])}, b"\0" * 4, "invalid shape"),
         ({"a": entry(dtype="x\n\x1b" * 500)}, b"\0" * 4, r"`x\\n\\x1bx\\n"),
         ({"a": entry(dtype="I32")}, b"\0" * 4, "albert.a holds I32; .*BF16"),
         (
@@ -263,17 +226,20 @@ def test_a_malformed_file_is_refused(tmp_path, header, data, message):
         raise UserError(text)
 
 
-@pytest.mark.parametrize("length", [5, 2**64 - 1])
-def test_a_header_that_is_longer_than_the_file(tmp_path, length):
-    text = refused(file_of(tmp_path, "{}", b"", length=length))
-    assert f"a header of {length} bytes is longer than the file" in text
-
-
-def test_a_header_that_is_too_large(tmp_path):
-    path = file_of(tmp_path, " " * 10, b"", length=MAX_HEADER_BYTES + 1)
+@pytest.mark.parametrize(
+    ("length", "message"),
+    [
+        (2**64 - 1, f"a header of {2**64 - 1} bytes is longer than the file"),
+        (
+            MAX_HEADER_BYTES + 1,
+            f"{MAX_HEADER_BYTES + 1} bytes is above the max",
+        ),
+    ],
+)
+def test_a_header_that_is_too_long(tmp_path, length, message):
+    path = file_of(tmp_path, " " * 10, b"", length=length)
     os.truncate(path, 10**10)
-    text = refused(path)
-    assert f"{MAX_HEADER_BYTES + 1} bytes is above the maximum" in text
+    assert message in refused(path)
 
 
 def names_of(count):
@@ -289,10 +255,9 @@ def names_of(count):
     "fill",
     [
         '{"a": [' + "{}," * (THIRD - 9) + "{}]}",
-        '{"a": {"x": [' + "[]," * (THIRD - 99) + "[]], " + ENTRY[1:] + "}",
         names_of(50_000),
     ],
-    ids=["empty objects", "empty lists", "many names"],
+    ids=["empty objects", "many names"],
 )
 def test_the_largest_headers_are_refused_with_little_work(tmp_path, fill):
     """Their data are missing by a byte."""
@@ -314,17 +279,9 @@ class Boobytrap:
         return os.mkdir, (self.path,)
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"\0" * 7,
-        b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n",
-        b"\x89HDF\r\n\x1a\n" + b"\0" * 100,
-    ],
-)
-def test_a_file_of_another_kind_is_refused(tmp_path, content):
+def test_a_file_of_another_kind_is_refused(tmp_path):
     path = tmp_path / "model.safetensors"
-    path.write_bytes(content)
+    path.write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
     assert "is not a readable safetensors file" in refused(str(path))
 
 
@@ -351,7 +308,6 @@ def test_pipes_and_devices_are_refused_unopened(tmp_path):
 @pytest.mark.parametrize(
     "names",
     [
-        ["pytorch_model.bin"],
         ["config.json", "a.pt", "pytorch_model.bin", "training_args.bin"],
         ["weights.pth"],
     ],
@@ -398,10 +354,8 @@ def test_the_message_has_a_command_that_converts(
 @pytest.mark.parametrize(
     "names",
     [
-        [],
         ["config.json", "spiece.model", "model.ckpt-1.index"],
         ["model.safetensors", "pytorch_model.bin", "tf_model.h5"],
-        ["model.safetensors", "model.safetensors.index.json"],
     ],
 )
 def test_other_directories_are_not_refused(tmp_path, names):
@@ -428,22 +382,9 @@ def test_weights_in_a_bucket_are_read_array_by_array(tmp_path, monkeypatch):
         [far.read(name) for name in far.shapes]
 
 
-@pytest.mark.parametrize(
-    ("header", "data", "length", "message"),
-    [
-        ({"a": entry()}, b"\0" * 5, None, "is not a readable"),
-        ({"a": entry()}, b"\0" * 4, 1 << 60, "longer than the file"),
-        (
-            {"a": entry(dtype="I64", shape=[1], data_offsets=[0, 8])},
-            b"\0" * 8,
-            None,
-            "a holds I64; a weight holds one of",
-        ),
-    ],
-)
-def test_a_bucket_is_trusted_no_more(tmp_path, header, data, length, message):
-    bucket = f"file://{file_of(tmp_path, header, data, length)}"
-    assert message in refused(bucket)
+def test_a_bucket_is_trusted_no_more(tmp_path):
+    bucket = f"file://{file_of(tmp_path, {'a': entry()}, bytes(5))}"
+    assert "is not a readable" in refused(bucket)
 
 
 def test_a_bucket_without_a_weights_file_is_refused(tmp_path):
@@ -455,23 +396,3 @@ def test_a_bucket_without_a_weights_file_is_refused(tmp_path):
     (tmp_path / "pytorch_model.bin").touch()
     with pytest.raises(UserError, match=f"^{bucket}/pytorch_model.bin is a pi"):
         refuse_pickle(bucket)
-
-
-def test_a_failed_write_is_an_oserror(tmp_path):
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10**4, before[1]))
-    try:
-        with pytest.raises(OSError, match="File too large"):
-            write_weights(str(tmp_path / "x"), {"weight": np.zeros(10**5)})
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
-@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o027, 0o640)])
-def test_the_umask_decides_who_reads_the_weights(tmp_path, umask, mode):
-    before = os.umask(umask)
-    try:
-        write_weights(str(tmp_path / "x"), {"weight": np.zeros(1)})
-    finally:
-        os.umask(before)
-    assert stat.S_IMODE(os.stat(tmp_path / "x").st_mode) == mode

@@ -18,15 +18,10 @@ class Reader(Protocol):
     def read(
         self, data_dir: str, split: str, log: Callable[[str], None]
     ) -> Sequence[Any]:
-        """Returns the examples of a split.
+        """Returns the examples of one of its splits.
 
-        Args:
-            data_dir: of the files.
-            split: one of `splits`.
-            log: takes one line, for example on skipped rows.
-
-        Raises:
-            UserError: with the location of what cannot be read.
+        `log` takes one line, for example on skipped rows. Raises UserError
+        with the location of what cannot be read.
         """
 
 
@@ -64,16 +59,9 @@ class Task:
     ordered: bool = False
 
     def read(
-        self,
-        data_dir: str,
-        split: str,
-        log: Callable[[str], None] = print,
+        self, data_dir: str, split: str, log: Callable[[str], None] = print
     ) -> Sequence[Any]:
-        """Returns the examples of a split (`Reader.read`).
-
-        Raises:
-            UserError: for an unknown split, and for errors in the files.
-        """
+        """Returns the examples of a split (`Reader.read`)."""
         require(
             split in self.reader.splits,
             f"{self.name} has no split {split!r}; it has "

@@ -50,6 +50,11 @@ class ChoiceExample:
     id: str = ""
     part: str = ""
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The context and the choices."""
+        return (self.context, *self.choices)
+
 
 @dataclasses.dataclass(frozen=True)
 class WordsExample:

@@ -6,7 +6,7 @@ import numpy as np
 
 from albert_tf.config import UserError, require
 from albert_tf.tasks.examples import Example, listed
-from albert_tf.tasks.kinds.base import Answers, Table
+from albert_tf.tasks.kinds.base import Answers, Prediction, Table
 from albert_tf.tasks.kinds.classes import ClassKind, class_error
 from albert_tf.tasks.kinds.texts import TextKind, text_fields
 
@@ -25,8 +25,7 @@ class Classification(TextKind, ClassKind):
     def labels(self, examples: Sequence[Example]) -> list[str]:
         """Returns the labels that occur, sorted.
 
-        Raises:
-            UserError: for a single label, or nearly as many as examples.
+        Raises UserError for a single label, or nearly as many as examples.
         """
         labels = sorted({e.label for e in examples if e.label is not None})
         source = f"{examples[0].location} and what follows"
@@ -82,18 +81,14 @@ class Classification(TextKind, ClassKind):
 
     def _prediction(
         self, example: Example, scores: np.ndarray, answers: Answers
-    ) -> tuple[dict[str, object], str, float]:
+    ) -> Prediction:
         labels = list(answers.labels)
-        gold = None
-        if example.label is not None:
-            gold = labels.index(example.label)
+        gold = None if example.label is None else labels.index(example.label)
         fields = {
             **text_fields(example.texts),
             "label": example.label,
             "prediction": labels[int(scores.argmax())],
-            "probabilities": {
-                name: float(value)
-                for name, value in zip(labels, scores, strict=True)
-            },
+            "probabilities": dict(zip(labels, map(float, scores), strict=True)),
         }
-        return fields, example.location, class_error(scores, gold)
+        error = class_error(scores, gold)
+        return Prediction(fields, example.location, error)

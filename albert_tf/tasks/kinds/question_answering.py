@@ -16,6 +16,7 @@ from albert_tf.tasks.kinds.base import (
     Kind,
     Metric,
     Outputs,
+    Prediction,
 )
 from albert_tf.tasks.kinds.span_answers import QuestionScores
 from albert_tf.tasks.kinds.span_windows import find_answers, window_features
@@ -60,8 +61,7 @@ class Spans(Kind):
     ) -> list[str]:
         """Returns warnings on gold answers with wrong offsets.
 
-        Raises:
-            UserError: in training, for answers not in their paragraph.
+        Raises UserError in training for answers not in their paragraph.
         """
         _, moved, missing = find_answers(examples)
         if training and missing:
@@ -70,17 +70,15 @@ class Spans(Kind):
                 f"paragraphs: {listed(missing)}; correct these answers or "
                 "remove the questions before training."
             )
+        problems = {
+            "at its answer_start; its nearest occurrence is used, also with "
+            "other case, accents or spaces": moved,
+            "in the paragraph": missing,
+        }
         return [
             f"{len(locations)} questions have an answer that is not {where}: "
             f"{listed(locations)}."
-            for locations, where in (
-                (
-                    moved,
-                    "at its answer_start; its nearest occurrence is used, "
-                    "also with other case, accents or spaces",
-                ),
-                (missing, "in the paragraph"),
-            )
+            for where, locations in problems.items()
             if locations
         ]
 
@@ -130,11 +128,8 @@ class Spans(Kind):
     ) -> Features:
         """Returns the windows of questions (`window_features`).
 
-        The label is the first of several gold answers.
-
-        Raises:
-            UserError: when lengths do not fit; in training, for answers that
-                are unknown.
+        The label is the first of several gold answers. Raises UserError when
+        lengths do not fit; in training, for answers that are unknown.
         """
         for question in examples:
             if training and not self.has_label(question):
@@ -170,7 +165,13 @@ class Spans(Kind):
         found = []
         for rows in windows:
             spans = [
-                self._spans(row, features, outputs, config) for row in rows
+                self._spans(
+                    {name: values[row] for name, values in outputs.items()},
+                    features,
+                    row,
+                    config,
+                )
+                for row in rows
             ]
             starts, ends, scores = map(np.concatenate, zip(*spans, strict=True))
             best = span_answers.best_spans(
@@ -186,23 +187,19 @@ class Spans(Kind):
 
     def _spans(
         self,
-        row: int,
+        outputs: Mapping[str, np.ndarray],
         features: Features,
-        outputs: Outputs,
+        row: int,
         config: FeatureConfig,
     ) -> _Pairs:
         """Returns first characters, those after the last, and scores
         `[spans]`, of what can be an answer."""
-        first, last, scores = (
-            values.ravel()
-            for values in np.broadcast_arrays(
-                *self._pairs(row, features, outputs, config)
-            )
-        )
         starts, ends, max_context = (
             features.row(row, name)
             for name in ("char_starts", "char_ends", "max_context")
         )
+        pairs = self._pairs(outputs, len(starts), config.n_best_size)
+        first, last, scores = map(np.ravel, np.broadcast_arrays(*pairs))
         valid = np.flatnonzero(
             (first <= last)
             & (last - first < config.max_answer_length)
@@ -216,18 +213,15 @@ class Spans(Kind):
         return starts[visible], ends[visible], scores[valid][visible]
 
     def _pairs(
-        self,
-        row: int,
-        features: Features,
-        outputs: Outputs,
-        config: FeatureConfig,
+        self, outputs: Mapping[str, np.ndarray], length: int, count: int
     ) -> _Pairs:
-        """Returns the n_best_size best starts by as many best ends."""
-        # How much padding there is depends on the batch.
-        length = len(features.row(row, "input_ids"))
-        count = min(config.n_best_size, length)
-        starts = outputs["start_logits"][row][:length].astype(np.float64)
-        ends = outputs["end_logits"][row][:length].astype(np.float64)
+        """Returns the `count` best starts by as many best ends.
+
+        Of a row of `length` tokens; the rest is padding.
+        """
+        count = min(count, length)
+        starts = outputs["start_logits"][:length].astype(np.float64)
+        ends = outputs["end_logits"][:length].astype(np.float64)
         first = np.argpartition(starts, -count)[-count:, None]
         last = np.argpartition(ends, -count)[-count:]
         return first, last, starts[first] + ends[last]
@@ -236,10 +230,8 @@ class Spans(Kind):
         self, members: Sequence[Sequence[QuestionScores]]
     ) -> list[QuestionScores]:
         """Returns the mean scores of several models (`ensemble_scores`)."""
-        return [
-            span_answers.ensemble_scores(of_question)
-            for of_question in zip(*members, strict=True)
-        ]
+        rows = zip(*members, strict=True)
+        return [span_answers.ensemble_scores(row) for row in rows]
 
     def compute_metrics(
         self, answers: Answers, metrics: Mapping[str, Metric]
@@ -251,25 +243,23 @@ class Spans(Kind):
 
     def _prediction(
         self, example: Question, scores: QuestionScores, answers: Answers
-    ) -> tuple[dict[str, object], str, float]:
+    ) -> Prediction:
         """Returns the answer, "" for none.
 
         The error is 1 - F1, times the probability of the answer.
         """
-        answer = span_answers.answer(
-            example, scores, answers.config.null_threshold
-        )
+        threshold = answers.config.null_threshold
+        answer = span_answers.answer(example, scores, threshold)
         entries = span_answers.nbest(example, scores)
-        probability = {e["text"]: e["probability"] for e in entries}.get(
-            answer, 1
-        )
+        probabilities = {e["text"]: e["probability"] for e in entries}
+        probability = probabilities.get(answer, 1)
         fields = span_answers.prediction_fields(example, answer, probability)
         error = 0.0
         if example.answers is not None:
             fields["answers"] = [gold.text for gold in example.answers]
             f1 = scores_v2([example], {example.id: answer})["f1"] / 100
             error = probability * (1 - f1)
-        return fields, example.location, error
+        return Prediction(fields, example.location, error)
 
     def figure(self, answers: Answers) -> Distributions:
         """Returns the probabilities of right and wrong answers."""
@@ -317,19 +307,14 @@ class AnswerableSpans(Spans):
         )
 
     def _pairs(
-        self,
-        row: int,
-        features: Features,
-        outputs: Outputs,
-        config: FeatureConfig,
+        self, outputs: Mapping[str, np.ndarray], length: int, count: int
     ) -> _Pairs:
         """Returns the beams of the head."""
-        first = outputs["start_top_log_probs"][row][:, None]
-        last = outputs["end_top_log_probs"][row]
+        first = outputs["start_top_log_probs"][:, None]
         return (
-            outputs["start_top_positions"][row][:, None],
-            outputs["end_top_positions"][row],
-            first.astype(np.float64) + last,
+            outputs["start_top_positions"][:, None],
+            outputs["end_top_positions"],
+            first.astype(np.float64) + outputs["end_top_log_probs"],
         )
 
     def figure(self, answers: Answers) -> Distributions:

@@ -8,7 +8,13 @@ import numpy as np
 from albert_tf.config import FeatureConfig, UserError
 from albert_tf.tasks.examples import Example
 from albert_tf.tasks.features import Features
-from albert_tf.tasks.kinds.base import Answers, Distributions, Metric, Outputs
+from albert_tf.tasks.kinds.base import (
+    Answers,
+    Distributions,
+    Metric,
+    Outputs,
+    Prediction,
+)
 from albert_tf.tasks.kinds.texts import TextKind, text_fields
 
 # Python's float() would also read 1_0.
@@ -76,7 +82,7 @@ class Regression(TextKind):
 
     def _prediction(
         self, example: Example, scores: float, answers: Answers
-    ) -> tuple[dict[str, object], str, float]:
+    ) -> Prediction:
         error = 0.0
         if example.label is not None:
             error = abs(scores - float(example.label))
@@ -85,7 +91,7 @@ class Regression(TextKind):
             "label": example.label,
             "prediction": scores,
         }
-        return fields, example.location, error
+        return Prediction(fields, example.location, error)
 
     def figure(self, answers: Answers) -> Distributions:
         """Returns the gold and the predicted numbers."""

@@ -8,12 +8,14 @@ import numpy as np
 from albert_tf.config import FeatureConfig, UserError, require
 from albert_tf.tasks.examples import WordsExample, listed
 from albert_tf.tasks.features import Features, flat
-from albert_tf.tasks.kinds.base import Answers, Metric, Outputs, Table
-from albert_tf.tasks.kinds.classes import (
-    ClassKind,
-    class_error,
-    softmax,
+from albert_tf.tasks.kinds.base import (
+    Answers,
+    Metric,
+    Outputs,
+    Prediction,
+    Table,
 )
+from albert_tf.tasks.kinds.classes import ClassKind, class_error, softmax
 from albert_tf.tasks.metrics.entities import (
     are_entity_tags,
     entity_scores,
@@ -37,7 +39,6 @@ class TokenClassification(ClassKind):
     head = "token_classification"
     labelled = True
     example_type = WordsExample
-    gold = "tags"
     text_counts = range(1, 2)
     takes = "one string, of words with blanks between them"
 
@@ -47,11 +48,14 @@ class TokenClassification(ClassKind):
         require(bool(words), f"Text {number} has no words.")
         return WordsExample(tuple(words), None, f"text {number}")
 
+    def has_label(self, example: WordsExample) -> bool:
+        """Returns whether the tags are known."""
+        return example.tags is not None
+
     def labels(self, examples: Sequence[WordsExample]) -> list[str]:
         """Returns the tags that occur, sorted.
 
-        Raises:
-            UserError: for a single tag, or tags of mixed schemes.
+        Raises UserError for a single tag, or tags of mixed schemes.
         """
         tags = sorted({tag for e in examples for tag in e.tags or ()})
         source = f"{examples[0].location} and what follows"
@@ -97,9 +101,8 @@ class TokenClassification(ClassKind):
     ) -> Features:
         """Returns rows of words.
 
-        Sequences are `input_ids`, `segment_ids`, `label_ids` and
-        `label_weights`, 1 at each word's first sub-token and 0 elsewhere. For
-        `scores` there is `word_numbers`, the word's number there, else -1.
+        `label_weights` are 1 at each word's first sub-token and 0 elsewhere.
+        For `scores` there is `word_numbers`, the word's number there, else -1.
         """
         pieces = _pieces_of_words(examples, tokenizer)
         room = config.max_seq_length - _SPECIAL_TOKENS
@@ -181,7 +184,7 @@ class TokenClassification(ClassKind):
 
     def _prediction(
         self, example: WordsExample, scores: np.ndarray, answers: Answers
-    ) -> tuple[dict[str, object], str, float]:
+    ) -> Prediction:
         tags, error = None, 0.0
         if example.tags is not None:
             tags = list(example.tags)
@@ -194,7 +197,7 @@ class TokenClassification(ClassKind):
             "prediction": _likeliest(scores, answers),
             "probabilities": scores.max(axis=-1).tolist(),
         }
-        return fields, example.location, error
+        return Prediction(fields, example.location, error)
 
     def table(self, answers: Answers) -> Table | None:
         """Returns precision, recall and F1 of each entity type."""

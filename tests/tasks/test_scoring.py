@@ -70,7 +70,6 @@ def test_an_undefined_correlation(tmp_path):
     assert found.warnings[0].startswith("pearson is not defined for these num")
     found = score("STS-B", *glue(tmp_path, "STS-B", [1], [2]))
     assert np.isnan(found.metrics["spearman"])
-    assert len(found.warnings) == 2
 
 
 @pytest.mark.parametrize(
@@ -82,9 +81,6 @@ def test_an_undefined_correlation(tmp_path):
         ),
         ([("0", "1", "2")], ":2: expected an index .*, got '0.t1.t2'"),
         ([("2", "1")], ":2: expected an index from 0 to 1, .*, got '2.t1'"),
-        ([("-1", "1")], ":2: .*, got '-1.t1'"),
-        ([("²", "1")], ":2: .*, got '²"),
-        ([("01", "1")], ":2: .*, got '01"),
         ([("9" * 5000, "1")], ":2: .*, got '9{60}'"),
         ([("0", "1"), ("0", "1")], ":3: .* once, .* got '0.t1'"),
         (
@@ -143,20 +139,6 @@ def test_the_best_threshold(tmp_path):
         score("SQuAD1.1", *squad(tmp_path, given), null_odds=path)
 
 
-@pytest.mark.parametrize(
-    ("answer", "number", "threshold"),
-    [("red", 1.0, None), ("", 9.0, None), ("red", 9.0, 2.0)],
-)
-def test_answers_below_the_threshold_are_not_warned_of(
-    tmp_path, answer, number, threshold
-):
-    gold, predictions = squad(tmp_path, {"0": answer})
-    _, odds = squad(tmp_path, {"0": number, "x": 9.0}, "null_odds.json")
-    options = {"null_odds": odds, "threshold": threshold}
-    warnings = score("SQuAD2.0", gold, predictions, **options).warnings
-    assert not any("count as none" in warning for warning in warnings)
-
-
 def test_files_of_another_form(tmp_path):
     gold, predictions = squad(tmp_path, {"0": "red"})
     # Even with equal values, of which JSON's reader would take the last.
@@ -207,10 +189,8 @@ def test_levels_of_race(tmp_path):
     ("files", "value", "message"),
     [
         (squad, [], r"expected an object, got \[\]"),
-        (squad, {"0": None}, "expected a string for '0', got null"),
-        (squad, {"0": ["red" * 99]}, r'for \'0\', got \["(red)+…'),
+        (squad, {"0": ["red" * 99]}, r'a string for \'0\', got \["(red)+…'),
         (race, {"high-0": "E"}, "one of A, B, C, D for 'high-0', got \"E\""),
-        (race, {"high-0": 1}, "one of A, B, C, D for 'high-0', got 1"),
     ],
 )
 def test_predictions_of_another_form(tmp_path, files, value, message):
@@ -222,13 +202,7 @@ def test_predictions_of_another_form(tmp_path, files, value, message):
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"),
-    [
-        (True, "true"),
-        ("1", '"1"'),
-        (float("nan"), "NaN"),
-        (-float("inf"), "-Infinity"),
-    ],
+    ("value", "shown"), [(True, "true"), ("1", '"1"'), (math.nan, "NaN")]
 )
 def test_null_odds_that_are_no_numbers(tmp_path, value, shown):
     gold, predictions = squad(tmp_path, {"0": "red"})
@@ -247,10 +221,11 @@ def test_thresholds_of_null_odds(tmp_path):
     with pytest.raises(UserError, match="nan: expected a finite number"):
         score("SQuAD2.0", gold, predictions, null_odds=odds, threshold=math.nan)
     options = {"null_odds": odds, "threshold": 2.0}
-    answered = score("SQuAD2.0", gold, predictions, **options).metrics
+    answered = score("SQuAD2.0", gold, predictions, **options)
     # The default is 1, as in the script.
     none = score("SQuAD2.0", gold, predictions, null_odds=odds)
-    assert answered["HasAns_exact"] == 20.0
+    assert answered.metrics["HasAns_exact"] == 20.0
+    assert len(answered.warnings) == 2
     assert none.metrics["HasAns_exact"] == 0.0
     assert none.warnings[1] == (
         "1 answers count as none: their null odds exceed the official "

@@ -96,9 +96,8 @@ class Spans(Kind):
             return []
         reasons = []
         if too_long := np.sum(lengths > longest):
-            enough = np.quantile(
-                lengths[lengths > 0], 0.99, method="inverted_cdf"
-            )
+            known = lengths[lengths > 0]
+            enough = np.quantile(known, 0.99, method="inverted_cdf")
             reasons.append(
                 f"{too_long} longer than max_answer_length={longest} tokens "
                 f"({max(enough, longest)} has room for 99 %)"
@@ -164,19 +163,13 @@ class Spans(Kind):
             windows[number].append(row)
         found = []
         for rows in windows:
-            spans = [
-                self._spans(
-                    {name: values[row] for name, values in outputs.items()},
-                    features,
-                    row,
-                    config,
-                )
-                for row in rows
-            ]
+            spans = []
+            for row in rows:
+                own = {name: values[row] for name, values in outputs.items()}
+                spans.append(self._spans(own, features, row, config))
             starts, ends, scores = map(np.concatenate, zip(*spans, strict=True))
-            best = span_answers.best_spans(
-                starts, ends, scores, config.n_best_size
-            )
+            count = config.n_best_size
+            best = span_answers.best_spans(starts, ends, scores, count)
             no_answer = None
             if "unanswerable_logits" in outputs:
                 # Where one window has an answer the paragraph has one.
@@ -264,16 +257,16 @@ class Spans(Kind):
     def figure(self, answers: Answers) -> Distributions:
         """Returns the probabilities of right and wrong answers."""
         groups: dict[str, list[float]] = {
-            name: [] for name in ("right", "in part", "wrong")
+            "right": [],
+            "in part": [],
+            "wrong": [],
         }
         for question, row in zip(answers.examples, answers.scores, strict=True):
-            entries = span_answers.nbest(question, row)
-            if not entries:
-                continue
-            golds = [answer.text for answer in question.answers]
-            f1 = max(token_f1(gold, entries[0]["text"]) for gold in golds)
-            name = "right" if f1 == 1 else "in part" if f1 else "wrong"
-            groups[name].append(entries[0]["probability"])
+            for best in span_answers.nbest(question, row)[:1]:
+                golds = [answer.text for answer in question.answers]
+                f1 = max(token_f1(gold, best["text"]) for gold in golds)
+                name = "right" if f1 == 1 else "in part" if f1 else "wrong"
+                groups[name].append(best["probability"])
         return Distributions(
             "probability of the answer",
             {name: np.array(values) for name, values in groups.items()},
@@ -302,9 +295,8 @@ class AnswerableSpans(Spans):
         self, config: FeatureConfig, metrics: Mapping[str, float]
     ) -> FeatureConfig:
         """Returns the settings with the threshold that gave the best F1."""
-        return dataclasses.replace(
-            config, null_threshold=metrics["best_f1_thresh"]
-        )
+        threshold = metrics["best_f1_thresh"]
+        return dataclasses.replace(config, null_threshold=threshold)
 
     def _pairs(
         self, outputs: Mapping[str, np.ndarray], length: int, count: int
@@ -328,9 +320,6 @@ class AnswerableSpans(Spans):
 
     def constant_prediction(self, answers: Answers) -> str | None:
         """Returns "no answer" where no question gets one."""
-        threshold = answers.config.null_threshold
-        if len(answers.scores) > 1 and all(
-            span_answers.is_unanswered(row, threshold) for row in answers.scores
-        ):
-            return "no answer"
-        return None
+        threshold, rows = answers.config.null_threshold, answers.scores
+        unanswered = [span_answers.is_unanswered(r, threshold) for r in rows]
+        return "no answer" if len(rows) > 1 and all(unanswered) else None

@@ -103,6 +103,5 @@ class Regression(TextKind):
     def constant_prediction(self, answers: Answers) -> str | None:
         """Returns the number that all examples are given, to three digits."""
         numbers = {f"{score:.3g}" for score in answers.scores}
-        if len(answers.scores) < 2 or len(numbers) > 1:
-            return None
-        return numbers.pop()
+        several = len(answers.scores) > 1
+        return numbers.pop() if several and len(numbers) == 1 else None

@@ -8,11 +8,8 @@ from hypothesis import strategies as st
 from albert_tf.config import FeatureConfig, UserError
 from albert_tf.tasks.examples import Example
 from albert_tf.tasks.kinds.classification import Classification
-from albert_tf.tasks.kinds.multiple_choice import MultipleChoice
 from albert_tf.tasks.kinds.regression import Regression
 from albert_tf.tasks.kinds.texts import sequence_features, truncated_lengths
-
-KINDS = (Classification(), Regression())
 
 
 def popped(first, second, room):
@@ -31,13 +28,6 @@ def popped(first, second, room):
 def test_pairs_are_truncated_as_in_the_original(first, second, room):
     expected = popped(first, second, room)
     assert truncated_lengths(first, second, room) == expected
-
-
-def test_pairs_are_recognised():
-    single, pair = Example(("a",), None), Example(("a", "b"), None)
-    assert Classification().are_pairs([pair, pair])
-    assert not Classification().are_pairs([pair, single])
-    assert not MultipleChoice().are_pairs([])
 
 
 class Frame:
@@ -108,23 +98,23 @@ def test_texts_keep_their_order(tiny_tokenizer):
     assert found.padding["input_ids"] == tiny_tokenizer.pad_id
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_empty_texts_are_counted(kind):
+def test_empty_texts_are_counted():
     examples = [
         Example(texts, "x", f"file:{n}")
         for n, texts in enumerate([("a", "b"), ("a", ""), (" \t", "b")])
     ]
+    kind = Classification()
     assert kind.warnings(examples, training=True) == [
         "2 of 3 examples have an empty text, the first file:1."
     ]
     assert kind.warnings(examples[:1], training=False) == []
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_pairs_in_both_orders(kind):
+def test_pairs_are_recognised():
+    kind = Classification()
     pair, single = Example(("a", "b"), "1"), Example(("a",), "1", "file:3")
+    assert kind.are_pairs([pair, pair])
+    assert not kind.are_pairs([pair, single])
     assert kind.in_both_orders([pair]) == [pair, Example(("b", "a"), "1")]
     with pytest.raises(UserError, match="file:3: double_unordered expects pai"):
         kind.in_both_orders([pair, single])
-    assert kind.has_label(pair)
-    assert not kind.has_label(Example(("a",), None))

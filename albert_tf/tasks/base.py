@@ -35,8 +35,7 @@ class Task:
         reader: of its files.
         metrics: functions of gold and predicted label ids, or numbers, both
             `[examples]`.
-        labels: in the order of their ids; empty: those of the training
-            examples.
+        labels: in the order of their ids; empty: those in the training file.
         settings: the paper's, by name (Table 14), and the dropout.
         settings_v2: changes of `settings` for the v2 models.
         evaluated: splits that are evaluated in training, by the suffix of

@@ -18,9 +18,6 @@ def baseline_metrics(
     Logistic regression for labels, ridge regression for numbers, on words
     and pairs of words. A pair of texts is the features of both, their
     products and the distance between the two.
-
-    Raises:
-        UserError: for a task of another kind.
     """
     from scipy import sparse
     from sklearn.feature_extraction.text import TfidfVectorizer
@@ -44,13 +41,11 @@ def baseline_metrics(
     vectorizer.fit(texts)
 
     def features(examples: Sequence[Example]) -> Any:
-        sides = [
-            vectorizer.transform(column)
-            for column in zip(*(e.texts for e in examples), strict=True)
-        ]
-        if len(sides) == 1:
-            return sides[0]
-        first, second = sides
+        columns = zip(*(e.texts for e in examples), strict=True)
+        first, *others = map(vectorizer.transform, columns)
+        if not others:
+            return first
+        (second,) = others
         product = first.multiply(second)
         similarity = sparse.csr_matrix(product.sum(axis=1))
         return sparse.hstack(

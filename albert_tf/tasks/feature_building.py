@@ -68,9 +68,8 @@ class FeatureBuilder:
                 f"truncated to max_seq_length={self.config.max_seq_length} or "
                 f"a similar setting (first: {first})."
             )
-        for warning in self.kind.feature_warnings(
-            examples, features, self.config
-        ):
+        kind = self.kind
+        for warning in kind.feature_warnings(examples, features, self.config):
             self.log(warning)
         return features
 

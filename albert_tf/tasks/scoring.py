@@ -49,15 +49,14 @@ def score(
     """Returns the official metrics of a prediction file.
 
     Args:
-        task: a row of SCORED_TASKS.
+        task: one of SCORED_TASKS.
         gold: the benchmark's file with labels or answers; RACE's folder of a
             split.
-        predictions: as it is submitted: for GLUE a table of `index` and
-            `prediction`, for SQuAD a JSON object of answers by id, for RACE
-            one of letters.
+        predictions: for GLUE a table of `index` and `prediction`, for SQuAD a
+            JSON object of answers by id, for RACE one of letters.
         null_odds: for SQuAD 2.0: a JSON object of numbers by id.
-        threshold: for SQuAD 2.0 with null_odds: above it there is no answer;
-            None: 1, as in the official script.
+        threshold: of null_odds: above it there is no answer; None: 1, as in
+            the official script.
 
     Raises:
         UserError: for a file that cannot be read, and for a prediction that

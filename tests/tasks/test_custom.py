@@ -11,8 +11,8 @@ from albert_tf.tasks.examples import ChoiceExample, Example, WordsExample
     ("columns", "content", "examples", "head", "metrics", "label_ids"),
     [
         (
-            ["label=mood", "text=said"],
-            "id\tsaid\tmood\n7\t the of \tsad\n8\tand\tglad\n",
+            [" label = mood", "text=sa=id"],
+            "id\tsa=id\tmood\n7\t the of \tsad\n8\tand\tglad\n",
             [Example((" the of ",), "sad"), Example(("and",), "glad")],
             "classification",
             ["accuracy", "macro_f1"],
@@ -37,14 +37,6 @@ from albert_tf.tasks.examples import ChoiceExample, Example, WordsExample
             "multiple_choice",
             ["accuracy"],
             [0, 1],
-        ),
-        (
-            ["question=q", "choice=a", "context=c", "choice=b", "label=gold"],
-            "q\tc\ta\tb\tgold\nIs _?\tX\tred\tblue\t1\n",
-            [ChoiceExample("X", ("Is red?", "Is blue?"), 1, id="0")],
-            "multiple_choice",
-            ["accuracy"],
-            [1],
         ),
         (
             ["word=0", "tag=-1"],
@@ -74,7 +66,6 @@ def test_files_of_a_form(
 @pytest.mark.parametrize(
     ("columns", "without", "content", "answer"),
     [
-        (["text=a", "label=b"], "a\nx\n", "a\tb\nx\ty\n", {"label": "y"}),
         (["text=a", "number=b"], "a\nx\n", "a\tb\nx\t7\n", {"label": "7"}),
         (
             ["context=a", "choice=c", "choice=d", "label=b"],
@@ -126,26 +117,14 @@ def test_columns_from_the_last_are_those_of_training(
     assert (example.words[0], example.tags) == (word, tags)
 
 
-def test_a_column_whose_name_has_an_equals_sign(write, tmp_path):
-    write("dev.tsv", "a=b\tc\nx\ty\n")
-    task = custom_task([" text = a=b ", "label=c"])
-    assert task.read(str(tmp_path), "dev") == [Example(("x",), "y")]
-
-
-def test_roles_that_make_no_task():
-    with pytest.raises(UserError) as raised:
-        custom_task(["text=a"])
-    assert str(raised.value) == (
-        "--columns=text=a makes no task: allowed are text and label "
-        "(classification); text and number (regression); context and question "
-        "and choice and label (multiple choice); word and tag (token "
-        "classification); text once or twice, a question or none."
-    )
-
-
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
+        (
+            "text=a",
+            "^--columns=text=a makes no task: allowed are text and label "
+            "\\(classification\\); .* a question or none.$",
+        ),
         ("text=a,text=b,text=c,label=d", "makes no task"),
         ("text=a,label=b,number=c", "makes no task"),
         ("context=a,question=b,label=d", "makes no task"),
@@ -167,26 +146,7 @@ def test_columns_of_words_are_numbers(write, tmp_path):
         custom_task(["word=form", "tag=1"]).read(str(tmp_path), "dev")
 
 
-# Without --columns.
-
-
-def test_pairs_without_columns(write, tmp_path):
-    write("train.tsv", "q\tlabel\tr\na\tx\tb\n")
-    write("test.jsonl", '{"q": "a", "r": "b"}\n')
-    assert CLASSIFICATION.read(str(tmp_path), "train") == [
-        Example(("a", "b"), "x")
-    ]
-    assert CLASSIFICATION.read(str(tmp_path), "test") == [
-        Example(("a", "b"), None)
-    ]
-    # A test file may have labels.
-    write("test.jsonl", '{"q": "a", "r": "b", "label": "x"}\n')
-    assert CLASSIFICATION.read(str(tmp_path), "test") == [
-        Example(("a", "b"), "x")
-    ]
-
-
-def test_the_columns_are_those_of_training(write, tmp_path):
+def test_without_columns_they_are_those_of_training(write, tmp_path):
     write("train.tsv", "said\tlabel\na\tx\n")
     # By themselves these would be pairs, and in another order.
     write("dev.tsv", "id\tlabel\tsaid\n7\tx\ta\n")
@@ -201,11 +161,3 @@ def test_the_columns_are_those_of_training(write, tmp_path):
     message = r"test\.tsv:2: expected the column 'a', got id, said"
     with pytest.raises(UserError, match=message):
         CLASSIFICATION.read(str(tmp_path), "test")
-
-
-def test_a_training_file_whose_columns_cannot_be_inferred(write, tmp_path):
-    write("train.tsv", "text\tclass\na\tx\n")
-    write("dev.tsv", "text\tlabel\na\tx\n")
-    message = r"train\.tsv:2: expected one or two columns .*, got text, class;"
-    with pytest.raises(UserError, match=message):
-        CLASSIFICATION.read(str(tmp_path), "dev")

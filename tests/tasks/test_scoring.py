@@ -2,7 +2,6 @@
 
 import json
 import math
-import pathlib
 
 import numpy as np
 import pytest
@@ -10,7 +9,7 @@ from question_fixtures import race_json, squad_json
 
 from albert_tf.config import UserError
 from albert_tf.tasks.catalog import TASKS
-from albert_tf.tasks.scoring import SCORED_TASKS, score
+from albert_tf.tasks.scoring import score
 
 
 def table(path, *rows):
@@ -75,18 +74,12 @@ def test_an_undefined_correlation(tmp_path):
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (
-            [("id", "label")],
-            ":1: expected the columns .*, got 'id, label'",
-        ),
+        ([("id", "label")], ":1: expected the columns .*, got 'id, label'"),
         ([("0", "1", "2")], ":2: expected an index .*, got '0.t1.t2'"),
         ([("2", "1")], ":2: expected an index from 0 to 1, .*, got '2.t1'"),
         ([("9" * 5000, "1")], ":2: .*, got '9{60}'"),
         ([("0", "1"), ("0", "1")], ":3: .* once, .* got '0.t1'"),
-        (
-            [("0", "yes"), ("1", "1")],
-            ":2: the label is 'yes'; expected one of 0, 1",
-        ),
+        ([("0", "yes"), ("1", "1")], ":2: the label is 'yes'; expected one"),
         ([("1", "1")], "1 of 2 examples have no prediction: 0"),
     ],
 )
@@ -101,12 +94,9 @@ def test_submissions_that_do_not_fit(tmp_path, rows, message):
 
 
 def squad(tmp_path, predictions, name="predictions.json"):
+    answers = [{"text": "red", "answer_start": 0}]
     rows = [
-        {
-            "id": str(n),
-            "question": "?",
-            "answers": [{"text": "red", "answer_start": 0}] * (n < 5),
-        }
+        {"id": str(n), "question": "?", "answers": answers * (n < 5)}
         for n in range(6)
     ]
     gold = tmp_path / "gold.json"
@@ -139,17 +129,11 @@ def test_the_best_threshold(tmp_path):
         score("SQuAD1.1", *squad(tmp_path, given), null_odds=path)
 
 
-def test_files_of_another_form(tmp_path):
+def test_gold_files_without_answers(tmp_path):
     gold, predictions = squad(tmp_path, {"0": "red"})
-    # Even with equal values, of which JSON's reader would take the last.
-    pathlib.Path(predictions).write_text('{"0": "red",\n"0": "red"}')
-    with pytest.raises(UserError, match="json: .*duplicate key '0'"):
-        score("SQuAD2.0", gold, predictions)
-    path = pathlib.Path(gold)
-    data = json.loads(path.read_text())
-    del data["data"][0]["paragraphs"][0]["qas"][1]["answers"]
-    path.write_text(json.dumps(data))
-    message = r"qas\[1\] \(id \"1\"\) has no 'answers'; a gold file"
+    with open(gold, "w") as file:
+        file.write(squad_json({"id": "a", "question": "?"}))
+    message = r"qas\[0\] \(id \"a\"\) has no 'answers'; a gold file"
     with pytest.raises(UserError, match=message):
         score("SQuAD2.0", gold, predictions)
 
@@ -168,21 +152,14 @@ def test_levels_of_race(tmp_path):
     given = {"middle-0": "A", "high-0": "B", "high-2": "A", "x-0": "C"}
     gold, predictions = race(tmp_path, given)
     found = score("RACE", gold, predictions)
-    assert found.metrics == pytest.approx(
-        {
-            "accuracy": 2 / 4,
-            "accuracy_middle": 1.0,
-            "accuracy_high": 1 / 3,
-        }
-    )
+    expected = {"accuracy": 0.5, "accuracy_middle": 1, "accuracy_high": 1 / 3}
+    assert found.metrics == pytest.approx(expected)
     assert found.warnings == [
         "1 of 4 questions have no prediction and score 0: high-1.",
         "1 predictions are of no question here and do not count: x-0.",
     ]
     found = score("RACE-middle", gold, predictions).metrics
     assert found == {"accuracy": 1.0, "accuracy_middle": 1.0}
-    found = score("RACE-high", gold, predictions).metrics
-    assert found["accuracy"] == pytest.approx(1 / 3)
 
 
 @pytest.mark.parametrize(
@@ -231,7 +208,3 @@ def test_thresholds_of_null_odds(tmp_path):
         "1 answers count as none: their null odds exceed the official "
         "script's threshold, 1: 0; give your own with --null_threshold."
     )
-
-
-def test_scored_tasks():
-    assert set(SCORED_TASKS) == TASKS.keys() - {"AX", "classification"}

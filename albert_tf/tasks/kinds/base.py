@@ -20,11 +20,9 @@ Outputs = Mapping[str, Sequence[np.ndarray]]
 class Prediction:
     """A model's prediction for one example.
 
-    Attributes:
-        fields: of its line in predictions.jsonl.
-        location: of the example.
-        error: 0 for a right prediction or an unlabelled example; else the
-            larger, the more confident the wrong prediction is.
+    `fields` are those of its line in predictions.jsonl. `error` is 0 for a
+    right prediction or an unlabelled example; else the larger, the more
+    confident the wrong prediction is.
     """
 
     fields: dict[str, Any]
@@ -34,13 +32,10 @@ class Prediction:
 
 @dataclasses.dataclass(frozen=True)
 class Answers:
-    """The scores of a model, or of an ensemble, for examples.
+    """The scores of a model, or of an ensemble, for examples of one kind.
 
-    Attributes:
-        examples: of one kind.
-        scores: of each example (`Kind.scores`).
-        config: thresholds by which scores become predictions.
-        labels: of the model.
+    `config` has the thresholds by which scores become predictions; `labels`
+    are the model's.
     """
 
     examples: Sequence[Any]
@@ -204,9 +199,8 @@ class Kind(abc.ABC):
 
     def ensemble(self, members: Sequence[Sequence[Any]]) -> list[Any]:
         """Returns the mean scores of several models."""
-        return [
-            np.mean(scores, axis=0) for scores in zip(*members, strict=True)
-        ]
+        rows = zip(*members, strict=True)
+        return [np.mean(scores, axis=0) for scores in rows]
 
     def metric_names(
         self, metrics: Mapping[str, Metric], labels: Sequence[str]
@@ -232,12 +226,8 @@ class Kind(abc.ABC):
 
     def predictions(self, answers: Answers) -> list[Prediction]:
         """Returns the prediction for each example."""
-        return [
-            self._prediction(example, row, answers)
-            for example, row in zip(
-                answers.examples, answers.scores, strict=True
-            )
-        ]
+        rows = zip(answers.examples, answers.scores, strict=True)
+        return [self._prediction(*row, answers) for row in rows]
 
     @abc.abstractmethod
     def _prediction(

@@ -11,7 +11,7 @@ from albert_tf.config import FeatureConfig, UserError, require
 from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds.base import Answers, Metric, Prediction
-from albert_tf.tasks.kinds.classes import ClassKind, class_error
+from albert_tf.tasks.kinds.classification import ClassKind, class_error
 from albert_tf.tasks.kinds.texts import sequence_features
 from albert_tf.text.tokenizer_base import Tokenizer
 

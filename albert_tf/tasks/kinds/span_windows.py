@@ -98,18 +98,15 @@ def window_features(
     """Returns a row for each window of each question, in order.
 
     The windows are those of google-research/albert's run_squad: as long as
-    the question and max_seq_length allow, doc_stride apart. `p_mask` is 1
-    where no answer can be: at the question, [SEP] and padding.
-    `start_positions` and `end_positions` are of the answer's tokens; a window
-    without all of them points at [CLS] and is `is_impossible`.
+    the question and max_seq_length allow, doc_stride apart; one at least,
+    even on an empty paragraph. `spans` are the characters of each answer.
 
     Args:
-        questions: each has a row at least, even on an empty paragraph.
-        tokenizer: the model's.
-        config: maximal lengths.
-        spans: characters of the answer, by the question's id.
-        inputs: of `input_ids`, `segment_ids`, `p_mask` those to return.
-        targets: of `start_positions`, `end_positions`, `is_impossible`.
+        inputs: of `input_ids`, `segment_ids`, and `p_mask`, 1 where no answer
+            can be: at the question, [SEP] and padding.
+        targets: of `start_positions` and `end_positions` of the answer's
+            tokens, and `is_impossible`; a window without all of them points
+            at [CLS] and is `is_impossible`.
         decoding: add what predictions are made from: `char_starts` and
             `char_ends`, a token's characters without white space at either
             end, -1 outside of the paragraph; `max_context`, 1 in the window

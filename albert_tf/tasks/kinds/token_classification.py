@@ -15,7 +15,12 @@ from albert_tf.tasks.kinds.base import (
     Prediction,
     Table,
 )
-from albert_tf.tasks.kinds.classes import ClassKind, class_error, softmax
+from albert_tf.tasks.kinds.classification import (
+    ClassKind,
+    class_error,
+    scores_table,
+    softmax,
+)
 from albert_tf.tasks.metrics.entities import (
     Tags,
     are_entity_tags,
@@ -203,15 +208,9 @@ class TokenClassification(ClassKind):
         """Returns precision, recall and F1 of each entity type."""
         if not are_entity_tags(set(answers.labels)):
             return None
-        names = ["precision", "recall", "f1"]
-        scores = entity_table(*_gold_and_predicted(answers))
-        return Table(
-            ["entity", *names, "examples"],
-            [
-                [kind, *(f"{row[n]:.4f}" for n in names), str(row["support"])]
-                for kind, row in scores.items()
-            ],
-        )
+        table = entity_table(*_gold_and_predicted(answers))
+        rows = {kind: list(row.values()) for kind, row in table.items()}
+        return scores_table("entity", rows)
 
 
 def _likeliest(scores: np.ndarray, answers: Answers) -> list[str]:

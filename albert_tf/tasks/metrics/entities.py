@@ -23,9 +23,6 @@ def entity_scores(gold: Tags, predicted: Tags) -> dict[str, float]:
         `precision`, `recall` and `f1` of all entities, from 0 to 1, 0 if
         undefined; and `accuracy`, the share of right tags. Only the latter
         for tags without prefixes, such as parts of speech.
-
-    Raises:
-        UserError: for a tag without a prefix among others with one.
     """
     pairs = [
         pair
@@ -54,8 +51,7 @@ def entity_table(gold: Tags, predicted: Tags) -> dict[str, dict[str, float]]:
 def are_entity_tags(tags: set[str]) -> bool:
     """Returns whether tags are those of entities: B-, I- and the like, and O.
 
-    Raises:
-        UserError: when some are and some are not.
+    Raises UserError when some are and some are not.
     """
     others = {tag for tag in tags - {_OUTSIDE} if not _ENTITY.fullmatch(tag)}
     if not others:

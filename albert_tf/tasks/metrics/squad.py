@@ -57,10 +57,8 @@ def scores_v1(
 ) -> dict[str, float]:
     """Returns `exact_match` and `f1` in percent, of the best gold answer.
 
-    `predictions` are answers by the questions' ids.
-
-    Raises:
-        UserError: for a question that has no gold answer.
+    `predictions` are answers by the questions' ids. Raises UserError for a
+    question that has no gold answer.
     """
     exact = f1 = 0.0
     for question in questions:
@@ -95,14 +93,9 @@ def scores_v2(
     threshold with that threshold (`best_`): not a result, since it is chosen
     on these very questions.
 
-    Args:
-        questions: with and without answers.
-        predictions: an answer by the question's id; "" for none.
-        null_odds: scores of there being no answer, by id.
-        threshold: of the null odds; above it the answer counts as none.
-
-    Raises:
-        UserError: for a prediction whose null odds are missing.
+    `predictions` are answers by the question's id, "" for none; `null_odds`
+    scores of there being no answer, by id. Above `threshold` an answer counts
+    as none. Raises UserError for a prediction whose null odds are missing.
     """
     odds = dict.fromkeys(predictions, 0.0) if null_odds is None else null_odds
     has_answer = {q.id: bool(q.answers) for q in questions}

@@ -6,8 +6,7 @@ import pytest
 from albert_tf.config import FeatureConfig, UserError
 from albert_tf.tasks.examples import Example, listed
 from albert_tf.tasks.kinds.base import Answers
-from albert_tf.tasks.kinds.classes import class_error
-from albert_tf.tasks.kinds.classification import Classification
+from albert_tf.tasks.kinds.classification import Classification, class_error
 from albert_tf.tasks.metrics import scalar
 
 KIND = Classification()
@@ -18,11 +17,7 @@ EXAMPLES = [
     Example(("of", "and"), "no", "f:3"),
     Example(("and",), None, "f:4"),
 ]
-SCORES = [
-    np.array([0.1, 0.2, 0.7]),
-    np.array([0.2, 0.5, 0.3]),
-    np.array([0.6, 0.3, 0.1]),
-]
+SCORES = list(np.array([[0.1, 0.2, 0.7], [0.2, 0.5, 0.3], [0.6, 0.3, 0.1]]))
 
 
 def answers(gold, scores, labels=LABELS):
@@ -88,9 +83,7 @@ def test_probabilities_and_their_ensemble():
     scores = KIND.scores(EXAMPLES, None, {"logits": logits}, CONFIG)
     np.testing.assert_allclose(scores, SCORES, atol=1e-6)
     mean = KIND.ensemble([SCORES, SCORES[::-1], SCORES])
-    expected = [
-        (2 * a + b) / 3 for a, b in zip(SCORES, SCORES[::-1], strict=True)
-    ]
+    expected = (2 * np.array(SCORES) + SCORES[::-1]) / 3
     np.testing.assert_allclose(mean, expected)
 
 

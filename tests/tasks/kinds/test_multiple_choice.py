@@ -1,7 +1,5 @@
 """Multiple choice: contexts with each choice."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -18,11 +16,7 @@ EXAMPLES = [
     ChoiceExample("and", ("the of and of", "the"), 0, "f, 2", "q2", "middle"),
     ChoiceExample("and", ("", "of of"), None, "f, 3", "q3", "high"),
 ]
-SCORES = [
-    np.array([0.25, 0.75]),
-    np.array([0.1, 0.9]),
-    np.array([0.5, 0.5]),
-]
+SCORES = list(np.array([[0.25, 0.75], [0.1, 0.9], [0.5, 0.5]]))
 
 
 def features(tokenizer, examples, length=32, choice=8):
@@ -78,15 +72,7 @@ def test_truncated_examples(tiny_tokenizer):
     assert features(tiny_tokenizer, EXAMPLES, 8, 1).truncated == [0, 1, 2]
 
 
-def test_empty_texts_are_counted():
-    examples = [*EXAMPLES, dataclasses.replace(EXAMPLES[0], context=" ")]
-    assert KIND.warnings(examples, training=True) == [
-        "2 of 4 examples have an empty text, the first f, 3."
-    ]
-
-
 def test_a_choice_length_without_room_for_contexts(tiny_tokenizer):
-    features(tiny_tokenizer, EXAMPLES, 16, 12)
     message = (
         "max_choice_length=13 leaves the context no room within "
         "max_seq_length=16; lower it."
@@ -110,13 +96,9 @@ def test_another_number_of_choices(tiny_tokenizer, monkeypatch):
 
 def test_metrics_of_all_and_of_each_part():
     examples = [EXAMPLES[0], EXAMPLES[1], EXAMPLES[1]]
+    scores = [*SCORES[:2], np.array([0.9, 0.1])]
     found = KIND.compute_metrics(
-        Answers(
-            examples,
-            [SCORES[0], SCORES[1], np.array([0.9, 0.1])],
-            FeatureConfig(),
-            [],
-        ),
+        Answers(examples, scores, FeatureConfig(), []),
         {"accuracy": scalar.accuracy},
     )
     assert found == pytest.approx(

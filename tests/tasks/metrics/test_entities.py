@@ -81,22 +81,6 @@ def test_schemes(tags, same):
     assert (scores["precision"], scores["recall"], scores["f1"]) == (1, 1, 1)
 
 
-def test_known_numbers():
-    # Two of three are found, one of which is too long; one is invented.
-    gold = [["B-A", "I-A", "O", "B-B", "O", "B-A"]]
-    found = [["B-A", "I-A", "O", "B-B", "I-B", "O"]]
-    scores = entity_scores(gold, found)
-    assert scores == pytest.approx(
-        {"precision": 1 / 2, "recall": 1 / 3, "f1": 0.4, "accuracy": 4 / 6}
-    )
-    assert entity_table(gold, found) == {
-        "A": pytest.approx(
-            {"precision": 1, "recall": 0.5, "f1": 2 / 3, "support": 2}
-        ),
-        "B": {"precision": 0, "recall": 0, "f1": 0, "support": 1},
-    }
-
-
 def test_parts_of_speech_are_no_entities():
     gold, found = [["NN", "IN", "O"]], [["NN", "NN", "O"]]
     assert entity_scores(gold, found) == {"accuracy": pytest.approx(2 / 3)}

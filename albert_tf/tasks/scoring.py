@@ -19,7 +19,7 @@ from albert_tf.tasks.formats.race import LETTERS, read_race
 from albert_tf.tasks.formats.squad import read_squad
 from albert_tf.tasks.formats.tables import read_table
 from albert_tf.tasks.glue import GlueFiles
-from albert_tf.tasks.kinds.base import Kind
+from albert_tf.tasks.kinds.base import Kind, measured
 from albert_tf.tasks.kinds.question_answering import AnswerableSpans, Spans
 from albert_tf.tasks.metrics import squad
 
@@ -177,9 +177,7 @@ def _score_glue(
         task.kind.label_ids(labelled, task.labels)
         for labelled in (examples, list(given.values()))
     )
-    found = {
-        name: metric(labels, predicted) for name, metric in task.metrics.items()
-    }
+    found = measured(task.metrics, labels, predicted)
     warnings = [
         f"{name} is not defined for these numbers, as where all labels or all "
         "predictions are equal."

@@ -202,7 +202,9 @@ def test_thresholds_of_null_odds(tmp_path):
     # The default is 1, as in the script.
     none = score("SQuAD2.0", gold, predictions, null_odds=odds)
     assert answered.metrics["HasAns_exact"] == 20.0
-    assert len(answered.warnings) == 2
+    options["threshold"] = 1.2
+    # Nobody is told of a threshold of their own.
+    assert len(score("SQuAD2.0", gold, predictions, **options).warnings) == 2
     assert none.metrics["HasAns_exact"] == 0.0
     assert none.warnings[1] == (
         "1 answers count as none: their null odds exceed the official "

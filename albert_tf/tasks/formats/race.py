@@ -1,8 +1,4 @@
-"""RACE: questions with options on articles, in files as downloaded.
-
-Lai et al., RACE: Large-scale ReAding Comprehension Dataset From Examinations,
-2017.
-"""
+"""RACE (Lai et al., 2017): questions on articles, in files as downloaded."""
 
 import os
 import re

@@ -1,7 +1,4 @@
-"""Tables with literal quotes, as the benchmarks have them, or CSV's.
-
-Lines end with LF or CRLF.
-"""
+"""Tables with literal quotes, as the benchmarks have them, or CSV's."""
 
 import codecs
 import csv

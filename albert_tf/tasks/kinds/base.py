@@ -84,6 +84,7 @@ class Kind(abc.ABC):
         example_type: the class of its examples.
         text_counts: numbers of texts that make an example.
         takes: description of these texts, for messages.
+        own_metrics: names of metrics beside those of the task.
     """
 
     name: ClassVar[str]
@@ -92,6 +93,7 @@ class Kind(abc.ABC):
     example_type: ClassVar[type]
     text_counts: ClassVar[range]
     takes: ClassVar[str]
+    own_metrics: ClassVar[tuple[str, ...]] = ()
 
     @abc.abstractmethod
     def example(self, texts: tuple[str, ...], number: int) -> Any:
@@ -206,7 +208,7 @@ class Kind(abc.ABC):
         self, metrics: Mapping[str, Metric], labels: Sequence[str]
     ) -> tuple[str, ...]:
         """Returns the metrics that may select the best model, default first."""
-        return tuple(metrics)
+        return (*metrics, *self.own_metrics)
 
     @abc.abstractmethod
     def compute_metrics(
@@ -249,6 +251,13 @@ class Kind(abc.ABC):
         A model that has diverged, or learned nothing, has one.
         """
         return None
+
+
+def measured(
+    metrics: Mapping[str, Metric], gold: np.ndarray, predicted: np.ndarray
+) -> dict[str, float]:
+    """Returns the values of metrics by name."""
+    return {name: metric(gold, predicted) for name, metric in metrics.items()}
 
 
 def _texts(example: Any) -> tuple[str, ...]:

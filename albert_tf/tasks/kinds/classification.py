@@ -18,6 +18,7 @@ from albert_tf.tasks.kinds.base import (
     Outputs,
     Prediction,
     Table,
+    measured,
 )
 from albert_tf.tasks.kinds.texts import TextKind, text_fields
 
@@ -58,20 +59,14 @@ class ClassKind(Kind):
         label_ids = self.label_ids(answers.examples, answers.labels)
         predicted = _probabilities(answers).argmax(axis=1)
         majority = np.full_like(label_ids, np.bincount(label_ids).argmax())
-        return {
-            name: metric(label_ids, predicted)
-            for name, metric in metrics.items()
-        } | {
-            f"majority_class_{name}": metric(label_ids, majority)
-            for name, metric in metrics.items()
+        of_majority = measured(metrics, label_ids, majority)
+        return measured(metrics, label_ids, predicted) | {
+            f"majority_class_{name}": value
+            for name, value in of_majority.items()
         }
 
     def figure(self, answers: Answers) -> Figure:
-        """Returns a confusion matrix.
-
-        With very many labels, the probabilities of right and wrong
-        predictions.
-        """
+        """Returns a confusion matrix; with very many labels probabilities."""
         label_ids = self.label_ids(answers.examples, answers.labels)
         probabilities = _probabilities(answers)
         predicted = probabilities.argmax(axis=1)
@@ -103,10 +98,7 @@ class Classification(TextKind, ClassKind):
     label_type = np.int32
 
     def labels(self, examples: Sequence[Example]) -> list[str]:
-        """Returns the labels that occur, sorted.
-
-        Raises UserError for a single label, or nearly as many as examples.
-        """
+        """Returns the labels: two at least, and not nearly one an example."""
         labels = sorted({e.label for e in examples if e.label is not None})
         source = f"{examples[0].location} and what follows"
         require(

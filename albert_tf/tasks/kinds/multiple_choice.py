@@ -10,7 +10,12 @@ import numpy as np
 from albert_tf.config import FeatureConfig, UserError, require
 from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.features import Features
-from albert_tf.tasks.kinds.base import Answers, Metric, Prediction
+from albert_tf.tasks.kinds.base import (
+    Answers,
+    Metric,
+    Prediction,
+    measured,
+)
 from albert_tf.tasks.kinds.classification import ClassKind, class_error
 from albert_tf.tasks.kinds.texts import sequence_features
 from albert_tf.text.tokenizer_base import Tokenizer
@@ -108,10 +113,8 @@ class MultipleChoice(ClassKind):
         parts = np.array([example.part for example in answers.examples])
         for part in filter(None, dict.fromkeys(parts.tolist())):
             rows = parts == part
-            for name, metric in metrics.items():
-                found[f"{name}_{part}"] = metric(
-                    label_ids[rows], predicted[rows]
-                )
+            own = measured(metrics, label_ids[rows], predicted[rows])
+            found |= {f"{name}_{part}": value for name, value in own.items()}
         return found
 
     def _prediction(

@@ -38,6 +38,7 @@ class Spans(Kind):
         "two strings, a question and its paragraph (on a line, with a tab "
         "between them)"
     )
+    own_metrics = ("f1", "exact_match")
     inputs: ClassVar[tuple[str, ...]] = ("input_ids", "segment_ids")
     targets: ClassVar[tuple[str, ...]] = ("start_positions", "end_positions")
 
@@ -46,12 +47,6 @@ class Spans(Kind):
         question, context = texts
         return Question(str(number), question, context, None, f"text {number}")
 
-    def metric_names(
-        self, metrics: Mapping[str, Metric], labels: Sequence[str]
-    ) -> tuple[str, ...]:
-        """Returns those of the official script, F1 first."""
-        return ("f1", "exact_match")
-
     def has_label(self, example: Question) -> bool:
         """Returns whether an answer is known."""
         return bool(example.answers)
@@ -59,10 +54,7 @@ class Spans(Kind):
     def warnings(
         self, examples: Sequence[Question], *, training: bool
     ) -> list[str]:
-        """Returns warnings on gold answers with wrong offsets.
-
-        Raises UserError in training for answers not in their paragraph.
-        """
+        """Returns warnings on gold answers with wrong offsets."""
         _, moved, missing = find_answers(examples)
         if training and missing:
             raise UserError(
@@ -127,8 +119,7 @@ class Spans(Kind):
     ) -> Features:
         """Returns the windows of questions (`window_features`).
 
-        The label is the first of several gold answers. Raises UserError when
-        lengths do not fit; in training, for answers that are unknown.
+        The label is the first of several gold answers.
         """
         for question in examples:
             if training and not self.has_label(question):
@@ -278,14 +269,9 @@ class AnswerableSpans(Spans):
 
     name = "questions that may have no answer"
     head = "answerable_span"
+    own_metrics = ("f1", "exact", "best_f1")
     inputs = (*Spans.inputs, "p_mask")
     targets = (*Spans.targets, "is_impossible")
-
-    def metric_names(
-        self, metrics: Mapping[str, Metric], labels: Sequence[str]
-    ) -> tuple[str, ...]:
-        """Returns those of the official script, F1 first."""
-        return ("f1", "exact", "best_f1")
 
     def has_label(self, example: Question) -> bool:
         """Returns whether the answers are known, or that there is none."""

@@ -14,6 +14,7 @@ from albert_tf.tasks.kinds.base import (
     Metric,
     Outputs,
     Prediction,
+    measured,
 )
 from albert_tf.tasks.kinds.texts import TextKind, text_fields
 
@@ -33,6 +34,7 @@ class Regression(TextKind):
     name = "regression"
     head = "regression"
     label_type = np.float32
+    own_metrics = ("mean_squared_error",)
 
     def label_ids(
         self, examples: Sequence[Example], labels: Sequence[str]
@@ -57,25 +59,15 @@ class Regression(TextKind):
         """Returns the number of each example."""
         return [float(value) for value in outputs["predictions"]]
 
-    def metric_names(
-        self, metrics: Mapping[str, Metric], labels: Sequence[str]
-    ) -> tuple[str, ...]:
-        """Returns the metrics, and the squared error."""
-        return (*metrics, "mean_squared_error")
-
     def compute_metrics(
         self, answers: Answers, metrics: Mapping[str, Metric]
     ) -> dict[str, float]:
-        """Returns the metrics, `mean_squared_error`, and that of the mean.
-
-        `mean_guess_mean_squared_error` is the error of always predicting the
-        mean of these examples.
+        """Returns the metrics, `mean_squared_error`, and that of always
+        predicting the mean of these examples.
         """
         gold = self.label_ids(answers.examples, ())
         predicted = np.array(answers.scores)
-        return {
-            name: metric(gold, predicted) for name, metric in metrics.items()
-        } | {
+        return measured(metrics, gold, predicted) | {
             "mean_squared_error": float(np.mean(np.square(predicted - gold))),
             "mean_guess_mean_squared_error": float(np.var(gold)),
         }

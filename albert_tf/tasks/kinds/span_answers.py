@@ -72,9 +72,7 @@ def ensemble_scores(members: Sequence[QuestionScores]) -> QuestionScores:
 def is_unanswered(scores: QuestionScores, null_threshold: float) -> bool:
     """Returns whether the prediction is that there is no answer.
 
-    At the threshold itself a question is answered, as in the official
-    script. google-research/albert tunes by that rule, but leaves the question
-    that the threshold came from unanswered in its files.
+    At the threshold itself a question is answered, as in the official script.
     """
     none = scores.no_answer
     return not scores.spans or (none is not None and none > null_threshold)

@@ -59,10 +59,7 @@ class TokenClassification(ClassKind):
         return example.tags is not None
 
     def labels(self, examples: Sequence[WordsExample]) -> list[str]:
-        """Returns the tags that occur, sorted.
-
-        Raises UserError for a single tag, or tags of mixed schemes.
-        """
+        """Returns the tags that occur: two at least, and of one scheme."""
         tags = sorted({tag for e in examples for tag in e.tags or ()})
         source = f"{examples[0].location} and what follows"
         require(
@@ -157,10 +154,7 @@ class TokenClassification(ClassKind):
         outputs: Outputs,
         config: FeatureConfig,
     ) -> list[np.ndarray]:
-        """Returns each word's probabilities, float32 `[words, labels]`.
-
-        `outputs` has `logits`, `[seq, labels]` of each row.
-        """
+        """Returns each word's probabilities, float32 `[words, labels]`."""
         logits = outputs["logits"]
         found = [
             np.zeros((len(example.words), logits[0].shape[-1]), np.float32)

@@ -1,5 +1,7 @@
 """Multiple choice: contexts with each choice."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -95,7 +97,8 @@ def test_another_number_of_choices(tiny_tokenizer, monkeypatch):
 
 
 def test_metrics_of_all_and_of_each_part():
-    examples = [EXAMPLES[0], EXAMPLES[1], EXAMPLES[1]]
+    of_no_part = dataclasses.replace(EXAMPLES[1], part="")
+    examples = [*EXAMPLES[:2], of_no_part]
     scores = [*SCORES[:2], np.array([0.9, 0.1])]
     found = KIND.compute_metrics(
         Answers(examples, scores, FeatureConfig(), []),
@@ -106,7 +109,7 @@ def test_metrics_of_all_and_of_each_part():
             "accuracy": 2 / 3,
             "majority_class_accuracy": 2 / 3,
             "accuracy_high": 1.0,
-            "accuracy_middle": 1 / 2,
+            "accuracy_middle": 0.0,
         }
     )
 

@@ -141,28 +141,23 @@ def test_answerable_spans_by_loop():
         "end_top_positions": rng.integers(0, 30, (rows, k, m)),
         "unanswerable_logits": rng.normal(size=rows),
     }
+    start_scores, starts, end_scores, ends, logits = outputs.values()
     candidates = [
         (
             row,
-            outputs["start_top_positions"][row, i],
-            outputs["end_top_positions"][row, i, j],
-            outputs["start_top_log_probs"][row, i]
-            + outputs["end_top_log_probs"][row, i, j],
+            starts[row, i],
+            ends[row, i, j],
+            start_scores[row, i] + end_scores[row, i, j],
         )
-        for row in range(rows)
-        for i in range(k)
-        for j in range(m)
+        for row, i, j in np.ndindex(rows, k, m)
     ]
-    lists = {name: list(values) for name, values in outputs.items()}
-    found = kind.scores(questions, features, lists, config)
+    found = kind.scores(questions, features, outputs, config)
     expected = best_by_loop(candidates, questions, features, config)
     assert [list(scores.spans) for scores in found] == expected
     assert sum(map(len, expected)) > 10
-    logits = outputs["unanswerable_logits"]
     for number, scores in enumerate(found):
-        assert scores.no_answer == min(
-            logits[features.example_numbers == number]
-        )
+        own = logits[features.example_numbers == number]
+        assert scores.no_answer == min(own)
 
 
 def reported(lengths, **settings):
@@ -174,8 +169,7 @@ def reported(lengths, **settings):
 
 
 def test_answers_that_cannot_be_predicted_are_reported():
-    assert reported([30] * 5) == []
-    assert reported([0] * 5 + [1]) == []
+    assert reported([30, 0, 1]) == []
     assert reported([30, 0, 35, -1, -1, -1]) == [
         "4 of 5 gold answers (80.00%) cannot be predicted, the first place of "
         "2: 1 longer than max_answer_length=30 tokens (35 has room for 99 %); "
@@ -183,8 +177,6 @@ def test_answers_that_cannot_be_predicted_are_reported():
         "first token (max_seq_length=512, doc_stride=128)."
     ]
 
-
-def test_the_length_that_has_room_for_most_answers():
     # 99 % of those that any length has room for.
     (line,) = reported([1] * 90 + [40] * 8 + [55] + [90] + [-1])
     assert "(55 has room for 99 %)" in line
@@ -219,12 +211,10 @@ def test_predictions_for_people():
     scores = [QuestionScores(((5, 8, 3.0),), 0.0)]
     for threshold, answer, error in ((-1.0, "", 0.5), (0.0, "Two", 0.0)):
         config = dataclasses.replace(SMALL, null_threshold=threshold)
-        (row,) = AnswerableSpans().predictions(
-            Answers(questions[:1], scores, config, [])
-        )
+        answers = Answers(questions[:1], scores, config, [])
+        (row,) = AnswerableSpans().predictions(answers)
         assert row.fields["prediction"] == answer
-        assert row.fields["probability"] == 0.5
-        assert row.error == error
+        assert (row.fields["probability"], row.error) == (0.5, error)
 
 
 def test_figure_of_answers():
@@ -251,15 +241,10 @@ def test_figure_of_answers():
 
 
 def test_figure_of_no_answer_scores():
-    questions = [
-        question("One", "One", id_="a"),
-        question("One", id_="b"),
-        question("One", "One", id_="c"),
-    ]
+    questions = [question("One", *golds) for golds in (["One"], [], ["One"])]
     rows = [QuestionScores((), none) for none in (-3.0, 2.0, 0.5)]
-    figure = AnswerableSpans().figure(
-        Answers(questions, rows, FeatureConfig(), [])
-    )
+    answers = Answers(questions, rows, FeatureConfig(), [])
+    figure = AnswerableSpans().figure(answers)
     assert figure.measure == "score of there being no answer"
     groups = {name: list(values) for name, values in figure.groups.items()}
     assert groups == {"with an answer": [-3.0, 0.5], "without": [2.0]}
@@ -268,19 +253,13 @@ def test_figure_of_no_answer_scores():
 def test_constant_prediction():
     span = ((0, 3, 1.0),)
     config = dataclasses.replace(SMALL, null_threshold=0.5)
-    rows = [
-        QuestionScores(span, 0.6),
-        QuestionScores(span, 9.0),
-        # Without a span there is no answer, whatever the odds.
-        QuestionScores((), -9.0),
-    ]
-    kind = AnswerableSpans()
-    assert (
-        kind.constant_prediction(Answers([], rows, config, [])) == "no answer"
-    )
+    # Without a span there is no answer, whatever the odds.
+    rows = [QuestionScores(span, 0.6), QuestionScores((), -9.0)]
+    find = AnswerableSpans().constant_prediction
+    assert find(Answers([], rows, config, [])) == "no answer"
     # On the threshold there is an answer.
     higher = dataclasses.replace(config, null_threshold=0.6)
-    assert kind.constant_prediction(Answers([], rows, higher, [])) is None
+    assert find(Answers([], rows, higher, [])) is None
 
 
 def test_with_a_tokenizer_of_ours(tiny_tokenizer, sentences):
@@ -291,9 +270,7 @@ def test_with_a_tokenizer_of_ours(tiny_tokenizer, sentences):
     config = FeatureConfig(
         max_seq_length=60, max_query_length=16, doc_stride=20
     )
-    features = Spans().features(
-        questions, tiny_tokenizer, config, training=False
-    )
+    features = build(Spans(), questions, config, tokenizer=tiny_tokenizer)
     cut = {}
     for row, first in enumerate(features.scalars["start_positions"]):
         if first:

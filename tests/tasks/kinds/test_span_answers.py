@@ -53,7 +53,6 @@ def test_ensemble():
         (RED, 4.0), (BLUE, 1.0), none=2.0
     )
     assert ensemble_scores([scores(), scores()]) == scores()
-    assert ensemble_scores([two]) == two
 
 
 def test_predictions_at_the_threshold():
@@ -99,7 +98,7 @@ def test_nbest():
     assert [e["probability"] for e in far] == [1.0, 0.0]
 
 
-def test_metrics_of_version_2():
+def test_metrics():
     questions = [
         question("right", "red"),
         question("late", "red", "and red, blue"),
@@ -115,6 +114,8 @@ def test_metrics_of_version_2():
     official = scores_v2(questions, {"right": "Red", "late": "", "none": ""})
     assert {name: found[name] for name in official} == official
     assert found["best_f1"] == pytest.approx((100 + 80 + 100) / 3)
+    of_version_1 = compute_metrics(questions[:2], [scores((RED, 1.0))] * 2)
+    assert of_version_1 == {"exact_match": 50.0, "f1": 75.0}
     # Midway between what is answered and what is not.
     assert found["best_f1_thresh"] == 2.5
     assert found["majority_class_f1"] == pytest.approx(100 / 3)

@@ -124,13 +124,11 @@ def test_every_word_gets_the_probabilities_of_its_first_piece(
 
 
 def test_labels():
-    def labels(*sentences):
-        words = (sentence.split() for sentence in sentences)
-        return KIND.labels(
-            [WordsExample(tuple(w), tuple(w), "t.txt:1") for w in words]
-        )
+    def labels(text):
+        words = tuple(text.split())
+        return KIND.labels([WordsExample(words, words, "t.txt:1")])
 
-    assert labels("O B-A", "I-A") == LABELS
+    assert labels("O B-A I-A") == LABELS
     for tags, message in (
         ("O O", "the training examples have one tag only, 'O'"),
         ("O B-A DT", "the tag 'DT' is neither O nor begins with B-"),

@@ -47,12 +47,9 @@ def test_one_answer(gold, prediction, exact, f1, f1_or_none):
     assert exact_match(gold, prediction) == exact
     assert token_f1(gold, prediction) == pytest.approx(f1)
     assert token_f1_or_none(gold, prediction) == pytest.approx(f1_or_none)
-
-
-def test_whole_scores_are_whole_numbers():
-    """Or from Python 3.12 on sums differ from the script's in a last digit."""
-    assert type(token_f1_or_none("b", "c")) is int
-    assert type(token_f1_or_none("", "the")) is int
+    # Or from Python 3.12 on sums differ from the script's in a last digit.
+    if f1_or_none in (0, 1) and f1 == 0:
+        assert type(token_f1_or_none(gold, prediction)) is int
 
 
 def question(id_, *answers):

@@ -6,7 +6,7 @@ import zipfile
 
 import numpy as np
 import pytest
-from question_fixtures import squad_json
+from question_fixtures import glue_table, squad_json
 
 from albert_tf.config import FeatureConfig, UserError
 from albert_tf.tasks.catalog import TASKS
@@ -32,40 +32,23 @@ def files_of(task, split, examples, scores, config=CONFIG):
     return {name: content.decode() for name, content in found.items()}
 
 
-def invented(task, count=30):
-    """Returns lines of dev.tsv and the scores of a model."""
-    rng = np.random.default_rng(0)
-    file = task.reader.files["dev"]
-    columns = max(*file.texts, file.label) + 1 + (file.label == -1)
-    lines = ["\t".join("h" * columns)] if file.header else []
-    scores = []
-    for number in range(count):
-        fields = [f"x{n}" for n in range(columns)]
-        if task.labels:
-            # The first examples have every label in turn.
-            fields[file.label] = task.labels[number % len(task.labels)]
-            scores.append(rng.dirichlet(np.ones(len(task.labels))))
-        else:
-            fields[file.label] = f"{rng.uniform(0, 5):.3f}"
-            scores.append(float(rng.uniform(-1, 6)))
-        lines.append("\t".join(fields))
-    return file.name, "".join(f"{line}\n" for line in lines), scores
-
-
 @pytest.mark.parametrize("name", sorted({*GLUE_TASKS} & {*SCORED_TASKS}))
-def test_tables_of_glue_score_like_the_model(tmp_path, name):
-    task = TASKS[name]
-    file, content, scores = invented(task)
-    (tmp_path / file).write_text(content)
+def test_tables_of_glue_score_like_the_model(write, tmp_path, name):
+    task, rng = TASKS[name], np.random.default_rng(1)
+    labels, classes = [*task.labels] * 10, len(task.labels)
+    scores = list(rng.dirichlet(np.ones(classes or 1), size=len(labels)))
+    if not labels:
+        labels = [f"{number:.3f}" for number in rng.uniform(0, 5, 30)]
+        scores = rng.uniform(-1, 6, 30).tolist()
+    gold = write(*glue_table(name, labels))
     examples = task.read(str(tmp_path), "dev")
     found = files_of(task, "dev", examples, scores)
     assert found.keys() == {"predictions.jsonl", f"{name}-dev.tsv"}
-    table = tmp_path / "table.tsv"
-    table.write_text(found[f"{name}-dev.tsv"])
+    table = write("table.tsv", found[f"{name}-dev.tsv"])
     measured = task.kind.compute_metrics(
         Answers(examples, scores, CONFIG, task.labels), task.metrics
     )
-    again = score(name, str(tmp_path / file), str(table)).metrics
+    again = score(name, gold, table).metrics
     assert again.keys() == task.metrics.keys()
     assert again == {n: measured[n] for n in again}
     # Or any table would do.

@@ -5,10 +5,9 @@ import math
 
 import numpy as np
 import pytest
-from question_fixtures import race_json, squad_json
+from question_fixtures import glue_table, race_json, squad_json
 
 from albert_tf.config import UserError
-from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.scoring import score
 
 
@@ -19,17 +18,11 @@ def table(path, *rows):
 
 def glue(tmp_path, task, labels, predictions):
     """Returns a gold file of labels, and a table in another order."""
-    file = TASKS[task].reader.files["dev"]
-    columns = 1 + max(*file.texts, file.label) + (file.label == -1)
-    rows = [["header"]] if file.header else []
-    for label in labels:
-        rows.append(['A "'] * columns)
-        rows[-1][file.label] = str(label)
+    name, content = glue_table(task, labels)
+    (tmp_path / name).write_text(content)
     given = [(str(n), str(label)) for n, label in enumerate(predictions)]
-    head = ("index", "prediction")
-    return table(tmp_path / file.name, *rows), table(
-        tmp_path / f"{task}.tsv", head, *reversed(given)
-    )
+    rows = ("index", "prediction"), *reversed(given)
+    return str(tmp_path / name), table(tmp_path / f"{task}.tsv", *rows)
 
 
 # With spaces, as a program pads them.

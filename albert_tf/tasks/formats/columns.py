@@ -112,7 +112,7 @@ def read_rows(path: str, log: Callable[[str], None]) -> list[Record]:
 def find_split(
     data_dir: str, split: str, extensions: Sequence[str] = EXTENSIONS
 ) -> str:
-    """Returns the path of the file of a split, of which there may be one."""
+    """Returns the path of the one file of a split, which must be there."""
     names = [split + extension for extension in extensions]
     paths = [os.path.join(data_dir, name) for name in names]
     found = [path for path in paths if files.isfile(path)]
@@ -255,7 +255,7 @@ def _choice_number(
 def _has_label(
     rows: Sequence[Record], roles: Roles, label: str, labelled: bool
 ) -> bool:
-    """Returns whether a file has labels, and checks that no column lacks."""
+    """Returns whether a file has labels; checks that no column is missing."""
     has_label = labelled or label in rows[0].values
     needed = {name for names in roles.values() for name in names}
     if not has_label:

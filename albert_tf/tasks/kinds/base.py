@@ -261,4 +261,5 @@ def measured(
 
 
 def _texts(example: Any) -> tuple[str, ...]:
+    """Returns an example's texts; () for questions and tagged words."""
     return getattr(example, "texts", ())

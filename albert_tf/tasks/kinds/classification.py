@@ -66,7 +66,7 @@ class ClassKind(Kind):
         }
 
     def figure(self, answers: Answers) -> Figure:
-        """Returns a confusion matrix; with very many labels probabilities."""
+        """Returns a confusion matrix, or probabilities of very many labels."""
         label_ids = self.label_ids(answers.examples, answers.labels)
         probabilities = _probabilities(answers)
         predicted = probabilities.argmax(axis=1)
@@ -98,7 +98,7 @@ class Classification(TextKind, ClassKind):
     label_type = np.int32
 
     def labels(self, examples: Sequence[Example]) -> list[str]:
-        """Returns the labels: two at least, and not nearly one an example."""
+        """Returns the labels that occur, sorted: two at least, not too many."""
         labels = sorted({e.label for e in examples if e.label is not None})
         source = f"{examples[0].location} and what follows"
         require(

@@ -38,7 +38,7 @@ class Spans(Kind):
         "two strings, a question and its paragraph (on a line, with a tab "
         "between them)"
     )
-    own_metrics = ("f1", "exact_match")
+    own_metrics: ClassVar[tuple[str, ...]] = ("f1", "exact_match")
     inputs: ClassVar[tuple[str, ...]] = ("input_ids", "segment_ids")
     targets: ClassVar[tuple[str, ...]] = ("start_positions", "end_positions")
 
@@ -253,11 +253,13 @@ class Spans(Kind):
             "wrong": [],
         }
         for question, row in zip(answers.examples, answers.scores, strict=True):
-            for best in span_answers.nbest(question, row)[:1]:
-                golds = [answer.text for answer in question.answers]
-                f1 = max(token_f1(gold, best["text"]) for gold in golds)
-                name = "right" if f1 == 1 else "in part" if f1 else "wrong"
-                groups[name].append(best["probability"])
+            entries = span_answers.nbest(question, row)
+            if not entries:
+                continue
+            golds = [answer.text for answer in question.answers]
+            f1 = max(token_f1(gold, entries[0]["text"]) for gold in golds)
+            name = "right" if f1 == 1 else "in part" if f1 else "wrong"
+            groups[name].append(entries[0]["probability"])
         return Distributions(
             "probability of the answer",
             {name: np.array(values) for name, values in groups.items()},

@@ -59,7 +59,7 @@ class TokenClassification(ClassKind):
         return example.tags is not None
 
     def labels(self, examples: Sequence[WordsExample]) -> list[str]:
-        """Returns the tags that occur: two at least, and of one scheme."""
+        """Returns the tags that occur, sorted: two at least, of one scheme."""
         tags = sorted({tag for e in examples for tag in e.tags or ()})
         source = f"{examples[0].location} and what follows"
         require(

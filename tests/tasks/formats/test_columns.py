@@ -118,6 +118,13 @@ def test_quotes_within_lines_are_the_rule_in_csv_alone(tmp_path):
     assert line.startswith(f"{path}: fields are read without their quotes,")
 
 
+def test_a_quoted_field_that_is_all_of_its_row(tmp_path):
+    rows = [["text"], ["two\nlines"], [""]]
+    path = written_by_csv(tmp_path / "t.csv", rows)
+    found = read_rows(path, lambda line: None)
+    assert [record.values["text"] for record in found] == ["two\nlines", ""]
+
+
 @pytest.mark.parametrize(
     ("rows", "fault"),
     [

@@ -114,8 +114,9 @@ def test_metrics():
     official = scores_v2(questions, {"right": "Red", "late": "", "none": ""})
     assert {name: found[name] for name in official} == official
     assert found["best_f1"] == pytest.approx((100 + 80 + 100) / 3)
-    of_version_1 = compute_metrics(questions[:2], [scores((RED, 1.0))] * 2)
-    assert of_version_1 == {"exact_match": 50.0, "f1": 75.0}
+    rows = [scores((RED, 1.0)), scores(((13, 22), 1.0))]
+    of_version_1 = compute_metrics(questions[:2], rows)
+    assert of_version_1 == pytest.approx({"exact_match": 50.0, "f1": 90.0})
     # Midway between what is answered and what is not.
     assert found["best_f1_thresh"] == 2.5
     assert found["majority_class_f1"] == pytest.approx(100 / 3)

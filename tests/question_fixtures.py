@@ -6,6 +6,7 @@ import re
 
 from albert_tf.config import FeatureConfig
 from albert_tf.tasks.examples import Answer, Question
+from albert_tf.tasks.glue import GLUE_TASKS
 
 Encoding = collections.namedtuple("Encoding", "ids starts ends")
 # A piece is up to three characters and their accents, with one white space
@@ -78,6 +79,17 @@ def squad_json(*rows, context="Red."):
     """Returns a file in SQuAD's format, of one paragraph."""
     paragraph = {"context": context, "qas": list(rows)}
     return json.dumps({"data": [{"paragraphs": [paragraph]}]})
+
+
+def glue_table(task, labels):
+    """Returns the name and the content of a task's dev file."""
+    file = GLUE_TASKS[task].reader.files["dev"]
+    columns = 1 + max(*file.texts, file.label) + (file.label == -1)
+    rows = [["header"]] if file.header else []
+    for label in labels:
+        rows.append(['A "'] * columns)
+        rows[-1][file.label] = str(label)
+    return file.name, "".join("\t".join(row) + "\n" for row in rows)
 
 
 def race_json(id_, answers):

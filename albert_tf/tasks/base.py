@@ -18,15 +18,10 @@ class Reader(Protocol):
     def read(
         self, data_dir: str, split: str, log: Callable[[str], None]
     ) -> Sequence[Any]:
-        """Returns the examples of a split.
+        """Returns the examples of one of its splits.
 
-        Args:
-            data_dir: of the files.
-            split: one of `splits`.
-            log: takes one line, for example on skipped rows.
-
-        Raises:
-            UserError: with the location of what cannot be read.
+        `log` takes one line, for example on skipped rows. Raises UserError
+        with the location of what cannot be read.
         """
 
 
@@ -40,8 +35,7 @@ class Task:
         reader: of its files.
         metrics: functions of gold and predicted label ids, or numbers, both
             `[examples]`.
-        labels: in the order of their ids; empty: those of the training
-            examples.
+        labels: in the order of their ids; empty: those in the training file.
         settings: the paper's, by name (Table 14), and the dropout.
         settings_v2: changes of `settings` for the v2 models.
         evaluated: splits that are evaluated in training, by the suffix of
@@ -64,16 +58,9 @@ class Task:
     ordered: bool = False
 
     def read(
-        self,
-        data_dir: str,
-        split: str,
-        log: Callable[[str], None] = print,
+        self, data_dir: str, split: str, log: Callable[[str], None] = print
     ) -> Sequence[Any]:
-        """Returns the examples of a split (`Reader.read`).
-
-        Raises:
-            UserError: for an unknown split, and for errors in the files.
-        """
+        """Returns the examples of a split (`Reader.read`)."""
         require(
             split in self.reader.splits,
             f"{self.name} has no split {split!r}; it has "

@@ -6,6 +6,7 @@ from typing import Any
 from albert_tf.config import UserError
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.examples import Example
+from albert_tf.tasks.kinds.base import measured
 from albert_tf.tasks.kinds.classification import Classification
 from albert_tf.tasks.kinds.regression import Regression
 
@@ -18,9 +19,6 @@ def baseline_metrics(
     Logistic regression for labels, ridge regression for numbers, on words
     and pairs of words. A pair of texts is the features of both, their
     products and the distance between the two.
-
-    Raises:
-        UserError: for a task of another kind.
     """
     from scipy import sparse
     from sklearn.feature_extraction.text import TfidfVectorizer
@@ -44,13 +42,11 @@ def baseline_metrics(
     vectorizer.fit(texts)
 
     def features(examples: Sequence[Example]) -> Any:
-        sides = [
-            vectorizer.transform(column)
-            for column in zip(*(e.texts for e in examples), strict=True)
-        ]
-        if len(sides) == 1:
-            return sides[0]
-        first, second = sides
+        columns = zip(*(e.texts for e in examples), strict=True)
+        first, *others = map(vectorizer.transform, columns)
+        if not others:
+            return first
+        (second,) = others
         product = first.multiply(second)
         similarity = sparse.csr_matrix(product.sum(axis=1))
         return sparse.hstack(
@@ -66,5 +62,4 @@ def baseline_metrics(
         model = LogisticRegression(max_iter=1000, C=10.0)
     model.fit(features(train), task.kind.label_ids(train, labels))
     gold = task.kind.label_ids(held_out, labels)
-    found = model.predict(features(held_out))
-    return {name: metric(gold, found) for name, metric in task.metrics.items()}
+    return measured(task.metrics, gold, model.predict(features(held_out)))

@@ -27,11 +27,8 @@ class RaceFiles:
         self, data_dir: str, split: str, log: Callable[[str], None]
     ) -> Sequence[ChoiceExample]:
         """Returns the questions of a split; see `read_race`."""
-        return read_race(
-            os.path.join(data_dir, split),
-            self.levels,
-            labelled=split != "test",
-        )
+        directory = os.path.join(data_dir, split)
+        return read_race(directory, self.levels, labelled=split != "test")
 
 
 def _squad(version: str, kind: Kind, settings: dict) -> Task:

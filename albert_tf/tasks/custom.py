@@ -12,7 +12,6 @@ from albert_tf.io import files
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.formats.columns import (
     EXTENSIONS,
-    Record,
     Roles,
     choice_examples,
     find_split,
@@ -36,9 +35,7 @@ _Log = Callable[[str], None]
 class OwnFiles:
     """Files train, dev and test of a directory; test need not have labels.
 
-    Attributes:
-        read_file: (path, whether labels are required, log) -> examples.
-        extensions: of the files.
+    `read_file` takes a path, whether labels are required, and log.
     """
 
     read_file: Callable[[str, bool, _Log], Sequence[Any]]
@@ -46,23 +43,19 @@ class OwnFiles:
     splits: tuple[str, ...] = ("train", "dev", "test")
 
     def read(self, data_dir: str, split: str, log: _Log) -> Sequence[Any]:
-        """Returns the examples of a split.
-
-        Raises:
-            UserError: with the location of what cannot be read.
-        """
+        """Returns the examples of a split."""
         path = find_split(data_dir, split, self.extensions)
         return self.read_file(path, split != "test", log)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Form:
-    """A form of --columns: a row of _FORMS.
+    """A form of --columns.
 
     Attributes:
         roles: allowed numbers of columns by role.
         kind: of the task.
-        read: (roles, path, whether labels are required, log) -> examples.
+        read: takes roles and what `OwnFiles.read_file` takes.
         metrics: of the task; the first selects the best checkpoint.
         extensions: of the files.
     """
@@ -74,14 +67,16 @@ class _Form:
     extensions: tuple[str, ...] = EXTENSIONS
 
 
-def _read_table(
-    examples: Callable[[Sequence[Record], Roles, bool], Sequence[Any]],
-    roles: Roles,
-    path: str,
-    labelled: bool,
-    log: _Log,
+def _read_texts(
+    roles: Roles, path: str, labelled: bool, log: _Log
 ) -> Sequence[Any]:
-    return examples(read_rows(path, log), roles, labelled)
+    return text_examples(read_rows(path, log), roles, labelled)
+
+
+def _read_choices(
+    roles: Roles, path: str, labelled: bool, log: _Log
+) -> Sequence[Any]:
+    return choice_examples(read_rows(path, log), roles, labelled)
 
 
 def _read_words(
@@ -108,7 +103,7 @@ _CLASSES = {"accuracy": scalar.accuracy, "macro_f1": scalar.macro_f1}
 _NUMBERS = {"pearson": scalar.pearson, "spearman": scalar.spearman}
 
 _ONE, _TEXTS = range(1, 2), range(1, 3)
-_read_texts = functools.partial(_read_table, text_examples)
+_CHOICE = {"context": _ONE, "question": range(2), "choice": range(1, 100)}
 
 _FORMS = (
     _Form(
@@ -118,14 +113,9 @@ _FORMS = (
         {"text": _TEXTS, "number": _ONE}, Regression(), _read_texts, _NUMBERS
     ),
     _Form(
-        {
-            "context": _ONE,
-            "question": range(2),
-            "choice": range(1, 100),
-            "label": _ONE,
-        },
+        {**_CHOICE, "label": _ONE},
         MultipleChoice(),
-        functools.partial(_read_table, choice_examples),
+        _read_choices,
         {"accuracy": scalar.accuracy},
     ),
     _Form(
@@ -148,12 +138,9 @@ _ALLOWED = (
 def custom_task(columns: Sequence[str]) -> Task:
     """Returns the task of files whose columns are named.
 
-    Args:
-        columns: each `role=column`; for example `text=premise`,
-            `text=hypothesis`, `label=verdict`.
-
-    Raises:
-        UserError: for roles that make no task.
+    Each of `columns` is `role=column`; for example `text=premise`,
+    `text=hypothesis`, `label=verdict`. Raises UserError for roles that make
+    no task.
     """
     roles: dict[str, list[str]] = {}
     for column in columns:

@@ -10,11 +10,8 @@ from albert_tf.config import UserError, shown
 class Example:
     """A text or a pair of texts with its label.
 
-    Attributes:
-        texts: one or two.
-        label: the name of a class, or a number as it is written; None if
-            unknown.
-        location: file and line, for messages.
+    `label` is the name of a class, or a number as it is written; None if
+    unknown. `location` is file and line, for messages.
     """
 
     texts: tuple[str, ...]
@@ -32,15 +29,10 @@ class Example:
 
 @dataclasses.dataclass(frozen=True)
 class ChoiceExample:
-    """A context with choices, of which one is right.
+    """A context with two choices or more, of which one is right.
 
-    Attributes:
-        context: the first text of every sequence.
-        choices: the second ones, two or more.
-        label: number of the right choice; None if unknown.
-        location: for messages.
-        id: of its prediction.
-        part: of the benchmark, with metrics of its own: RACE's level.
+    `label` is the number of the right choice; None if unknown. `part` is of
+    the benchmark, with metrics of its own: RACE's level.
     """
 
     context: str
@@ -50,16 +42,15 @@ class ChoiceExample:
     id: str = ""
     part: str = ""
 
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The context and the choices."""
+        return (self.context, *self.choices)
+
 
 @dataclasses.dataclass(frozen=True)
 class WordsExample:
-    """A sentence as a list of words, and a tag for each.
-
-    Attributes:
-        words: one or more.
-        tags: as many; None if unknown.
-        location: file and line of the first word, for messages.
-    """
+    """A sentence as a list of words, and a tag for each; None if unknown."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...] | None
@@ -78,13 +69,8 @@ class Answer:
 class Question:
     """A question on a paragraph.
 
-    Attributes:
-        id: of the benchmark; a number as it is written.
-        question: the text.
-        context: the paragraph.
-        answers: () where the paragraph has none (version 2.0); None if
-            unknown.
-        location: for messages.
+    `answers` are () where the paragraph has none (version 2.0); None if
+    unknown.
     """
 
     id: str

@@ -34,13 +34,9 @@ _FIELDS = ("sequences", "scalars", "decoding")
 
 @dataclasses.dataclass(frozen=True)
 class FeatureBuilder:
-    """Builds the features of examples.
+    """Builds the features of examples for a model.
 
     Attributes:
-        kind: of the task.
-        tokenizer: the model's.
-        config: maximal lengths.
-        labels: of the model.
         workers: processes; 1: no other than this one.
         cache_dir: of features; empty: no cache.
         log: takes one line.
@@ -58,10 +54,8 @@ class FeatureBuilder:
         """Returns the features of examples, cached ones if there are any.
 
         Logs warnings: of defective and of truncated examples, and of answers
-        that cannot be predicted.
-
-        Raises:
-            UserError: for examples that no features can be made of.
+        that cannot be predicted. Raises UserError for examples that no
+        features can be made of.
         """
         self.kind.check(examples)
         for warning in self.kind.warnings(examples, training=training):
@@ -71,13 +65,11 @@ class FeatureBuilder:
             first = examples[features.truncated[0]].location
             self.log(
                 f"{len(features.truncated)} of {len(examples)} examples were "
-                "truncated to "
-                f"max_seq_length={self.config.max_seq_length} or a similar "
-                f"setting (first: {first})."
+                f"truncated to max_seq_length={self.config.max_seq_length} or "
+                f"a similar setting (first: {first})."
             )
-        for warning in self.kind.feature_warnings(
-            examples, features, self.config
-        ):
+        kind = self.kind
+        for warning in kind.feature_warnings(examples, features, self.config):
             self.log(warning)
         return features
 
@@ -141,11 +133,8 @@ class FeatureBuilder:
 def examples_digest(examples: Sequence[Any]) -> str:
     """Returns a digest of examples, without their locations."""
     digest = hashlib.sha256()
-    names = [
-        field.name
-        for field in dataclasses.fields(examples[0])
-        if field.name != "location"
-    ]
+    names = [field.name for field in dataclasses.fields(examples[0])]
+    names.remove("location")
     for example in examples:
         fields = [getattr(example, name) for name in names]
         # Which characters `repr` shows changes with the version of Python.
@@ -197,7 +186,7 @@ def read_features(path: str, log: Callable[[str], None]) -> Features | None:
         rest = json.loads(arrays.pop("rest").tobytes())
         parts: dict[str, Any] = {field: {} for field in _FIELDS}
         for name in [name for name in arrays if "." in name]:
-            field, _, key = name.partition(".")
+            field, key = name.split(".")
             parts[field][key] = arrays.pop(name)
         truncated = rest.pop("cut")
         return Features(**arrays, **parts, **rest, truncated=truncated)

@@ -49,9 +49,8 @@ class Features:
     def batch(self, rows: np.ndarray, width: int) -> dict[str, np.ndarray]:
         """Returns padded inputs of rows.
 
-        Returns:
-            The sequences, and `input_mask`, int32 `[batch, width]` or
-            `[batch, choices, width]`; the scalars `[batch]`.
+        The sequences, and `input_mask`, int32 `[batch, width]` or `[batch,
+        choices, width]`; the scalars `[batch]`.
         """
         per_row = self.choices or 1
         numbers = (rows[:, None] * per_row + np.arange(per_row)).ravel()
@@ -75,9 +74,7 @@ class Features:
 
     def row(self, number: int, name: str) -> np.ndarray:
         """Returns the values of a row without choices, `[tokens of it]`."""
-        values = self.decoding.get(name)
-        if values is None:
-            values = self.sequences[name]
+        values = {**self.sequences, **self.decoding}[name]
         return values[self.offsets[number] : self.offsets[number + 1]]
 
 

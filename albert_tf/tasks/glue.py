@@ -23,7 +23,7 @@ class TableFile:
         name: in the task's folder.
         texts: one column, or the two of a pair.
         label: None for a file without labels.
-        header: its first line names the columns.
+        header: whether its first line names the columns.
         max_short: share of lines with too few fields that may be skipped.
     """
 
@@ -36,11 +36,9 @@ class TableFile:
 
 @dataclasses.dataclass(frozen=True)
 class GlueFiles:
-    """The files of a task of GLUE, read as they are downloaded.
+    """The files of a task of GLUE by split, read as they are downloaded.
 
-    Attributes:
-        labels: of the task; none: they are numbers.
-        files: by split.
+    `labels` are those of the task; none: they are numbers.
     """
 
     labels: tuple[str, ...]
@@ -57,11 +55,8 @@ class GlueFiles:
         """Returns the examples of a split.
 
         Logs the number of lines that are skipped, where the benchmark has
-        truncated ones, and of those with more fields than the header.
-
-        Raises:
-            UserError: for a file that cannot be read; with its location, for
-                a line with too few fields.
+        truncated ones, and of those with more fields than the header. Raises
+        UserError for other lines with too few fields.
         """
         file = self.files[split]
         return self._read(os.path.join(data_dir, file.name), file, log)
@@ -106,16 +101,15 @@ class GlueFiles:
                 f"{short[0].location}: this and {len(short) - 1} other lines "
                 "have too few fields and are skipped."
             )
-        examples = []
-        for row in rows:
-            if len(row.fields) < needed:
-                continue
-            label = None
-            if file.label is not None:
-                label = row.fields[file.label].strip()
-            texts = tuple(row.fields[column] for column in file.texts)
-            examples.append(Example(texts, label, row.location))
-        return examples
+        return [
+            Example(
+                tuple(row.fields[column] for column in file.texts),
+                None if file.label is None else row.fields[file.label].strip(),
+                row.location,
+            )
+            for row in rows
+            if len(row.fields) >= needed
+        ]
 
 
 def _split_files(

@@ -34,27 +34,22 @@ def prediction_files(
     """
     lines = (json.dumps(p.fields, ensure_ascii=False) for p in predictions)
     found = {"predictions.jsonl": "".join(f"{line}\n" for line in lines)}
+    by_id = {p.fields.get("id"): p.fields["prediction"] for p in predictions}
     if task.name in GLUE_TASKS:
         name = task.submissions.get(split, f"{task.name}-{split}")
         is_submitted = split in task.submissions
         found[f"{name}.tsv"] = _glue_table(predictions, is_submitted)
+    elif isinstance(task.kind, MultipleChoice):
+        found["answers.json"] = _json(by_id)
     elif isinstance(task.kind, Spans):
-        examples, scores = answers.examples, answers.scores
-        pairs = list(zip(examples, scores, strict=True))
-        texts = span_answers.predictions(
-            examples, scores, answers.config.null_threshold
-        )
-        found["predictions.json"] = _json(texts)
+        found["predictions.json"] = _json(by_id)
+        pairs = list(zip(answers.examples, answers.scores, strict=True))
         found["nbest_predictions.json"] = _json(
             {q.id: span_answers.nbest(q, row) for q, row in pairs}
         )
         if isinstance(task.kind, AnswerableSpans):
             odds = {q.id: row.no_answer for q, row in pairs}
             found["null_odds.json"] = _json(odds)
-    elif isinstance(task.kind, MultipleChoice):
-        found["answers.json"] = _json(
-            {p.fields["id"]: p.fields["prediction"] for p in predictions}
-        )
     # A lone surrogate, which JSON files can hold, is written as in JSON.
     return {
         name: text.encode("utf-8", "backslashreplace")
@@ -81,11 +76,8 @@ def _glue_table(predictions: Sequence[Prediction], is_submitted: bool) -> str:
 def add_to_submission(path: str, name: str, content: bytes) -> list[str]:
     """Adds a file to a zip, or replaces it there.
 
-    Returns:
-        The names of all files in the zip.
-
-    Raises:
-        UserError: when the path is of anything else.
+    Returns the names of all files in the zip. Raises UserError when the path
+    is of anything else.
     """
     contents: dict[str, bytes] = {}
     if files.exists(path):
@@ -104,7 +96,6 @@ def add_to_submission(path: str, name: str, content: bytes) -> list[str]:
     ):
         for entry in sorted(contents):
             # Without a clock: equal predictions are equal bytes.
-            new.writestr(
-                zipfile.ZipInfo(entry), contents[entry], zipfile.ZIP_DEFLATED
-            )
+            info = zipfile.ZipInfo(entry)
+            new.writestr(info, contents[entry], zipfile.ZIP_DEFLATED)
     return sorted(contents)

@@ -1,5 +1,6 @@
 """Metrics of prediction files against gold files, without a model."""
 
+import collections
 import dataclasses
 import math
 from collections.abc import Callable, Collection, Sequence
@@ -18,7 +19,7 @@ from albert_tf.tasks.formats.race import LETTERS, read_race
 from albert_tf.tasks.formats.squad import read_squad
 from albert_tf.tasks.formats.tables import read_table
 from albert_tf.tasks.glue import GlueFiles
-from albert_tf.tasks.kinds.base import Kind
+from albert_tf.tasks.kinds.base import Kind, measured
 from albert_tf.tasks.kinds.question_answering import AnswerableSpans, Spans
 from albert_tf.tasks.metrics import squad
 
@@ -28,11 +29,9 @@ _OFFICIAL_THRESHOLD = 1.0
 
 @dataclasses.dataclass(frozen=True)
 class Score:
-    """The score of a prediction file.
+    """The metrics of a prediction file, in the official script's order.
 
-    Attributes:
-        metrics: by name, in the official script's order.
-        warnings: lines on predictions that are missing or left over.
+    `warnings` are lines on predictions that are missing or left over.
     """
 
     metrics: dict[str, float]
@@ -50,19 +49,18 @@ def score(
     """Returns the official metrics of a prediction file.
 
     Args:
-        task: a row of SCORED_TASKS.
+        task: one of SCORED_TASKS.
         gold: the benchmark's file with labels or answers; RACE's folder of a
             split.
-        predictions: as it is submitted: for GLUE a table of `index` and
-            `prediction`, for SQuAD a JSON object of answers by id, for RACE
-            one of letters.
+        predictions: for GLUE a table of `index` and `prediction`, for SQuAD a
+            JSON object of answers by id, for RACE one of letters.
         null_odds: for SQuAD 2.0: a JSON object of numbers by id.
-        threshold: for SQuAD 2.0 with null_odds: above it there is no answer;
-            None: 1, as in the official script.
+        threshold: of null_odds: above it there is no answer; None: 1, as in
+            the official script.
 
     Raises:
-        UserError: for a file that cannot be read; with its location, for a
-            prediction that is not of these examples.
+        UserError: for a file that cannot be read, and for a prediction that
+            is not of these examples.
     """
     row = TASKS[task]
     require(
@@ -93,16 +91,15 @@ SCORED_TASKS = tuple(
 
 
 def _score_race(levels: Sequence[str], gold: str, predictions: str) -> Score:
-    """Returns the accuracy of all questions and of each level."""
     examples = read_race(gold, levels)
     letters = list(LETTERS[: len(examples[0].choices)])
     expected = f"one of {', '.join(letters)}"
     answers = _by_id(predictions, letters.__contains__, expected)
-    right: dict[str, list[bool]] = {"accuracy": []}
+    right = collections.defaultdict(list)
     for example in examples:
         is_right = answers.get(example.id) == LETTERS[cast(int, example.label)]
         for name in ("accuracy", f"accuracy_{example.part}"):
-            right.setdefault(name, []).append(is_right)
+            right[name].append(is_right)
     metrics = {name: sum(rows) / len(rows) for name, rows in right.items()}
     return Score(metrics, _unmatched(examples, answers))
 
@@ -116,38 +113,35 @@ def _score_squad(
 ) -> Score:
     questions = read_squad(gold)
     for question in questions:
-        if question.answers is None:
-            raise UserError(
-                f"{question.location} has no 'answers'; a gold file needs them."
-            )
+        require(
+            question.answers is not None,
+            f"{question.location} has no 'answers'; a gold file needs them.",
+        )
     answers = _by_id(predictions, lambda v: isinstance(v, str), "a string")
     warnings = _unmatched(questions, answers)
     if not isinstance(kind, AnswerableSpans):
         return Score(squad.scores_v1(questions, answers), warnings)
-    odds = None
+    if not null_odds:
+        return Score(squad.scores_v2(questions, answers), warnings)
+    odds = _by_id(
+        null_odds,
+        lambda v: type(v) in (int, float) and abs(v) < math.inf,
+        "a finite number",
+    )
     used = _OFFICIAL_THRESHOLD if threshold is None else threshold
-    if null_odds:
-        odds = _by_id(
-            null_odds,
-            lambda v: type(v) in (int, float) and abs(v) < math.inf,
-            "a finite number",
-        )
     metrics = squad.scores_v2(questions, answers, odds, used)
-    if odds is not None:
-        # The official default is a probability; a model's odds are any number.
-        ids = [
-            q.id for q in questions if answers.get(q.id) and odds[q.id] > used
-        ]
-        if threshold is None and ids:
-            warnings.append(
-                f"{len(ids)} answers count as none: their null odds exceed "
-                f"the official script's threshold, {used:g}: "
-                f"{listed(ids)}; give your own with --null_threshold."
-            )
+    # The official default is a probability; a model's odds are any number.
+    ids = [q.id for q in questions if answers.get(q.id) and odds[q.id] > used]
+    if threshold is None and ids:
         warnings.append(
-            "best_exact and best_f1 use the best threshold for these very "
-            "questions; they are no results."
+            f"{len(ids)} answers count as none: their null odds exceed the "
+            f"official script's threshold, {used:g}: {listed(ids)}; give your "
+            "own with --null_threshold."
         )
+    warnings.append(
+        "best_exact and best_f1 use the best threshold for these very "
+        "questions; they are no results."
+    )
     return Score(metrics, warnings)
 
 
@@ -161,8 +155,9 @@ def _score_glue(
         f"{header.location}: expected the columns index and prediction, got "
         f"{', '.join(header.fields)[:60]!r}.",
     )
-    given: dict[str, Example | None]
-    given = {str(index): None for index in range(len(examples))}
+    given: dict[str, Example | None] = dict.fromkeys(
+        map(str, range(len(examples)))
+    )
     for row in rows:
         index, *label = row.fields
         if len(label) != 1 or index not in given or given[index]:
@@ -182,9 +177,7 @@ def _score_glue(
         task.kind.label_ids(labelled, task.labels)
         for labelled in (examples, list(given.values()))
     )
-    found = {
-        name: metric(labels, predicted) for name, metric in task.metrics.items()
-    }
+    found = measured(task.metrics, labels, predicted)
     warnings = [
         f"{name} is not defined for these numbers, as where all labels or all "
         "predictions are equal."
@@ -195,7 +188,6 @@ def _score_glue(
 
 
 def _by_id(path: str, fits: Callable[[Any], bool], expected: str) -> dict:
-    """Returns a JSON object whose values all fit."""
     values = read_large_json(path)
     check(values, dict, path)
     for id_, value in values.items():
@@ -210,7 +202,6 @@ def _by_id(path: str, fits: Callable[[Any], bool], expected: str) -> dict:
 def _unmatched(
     questions: Sequence[Question | ChoiceExample], answers: Collection[str]
 ) -> list[str]:
-    """Returns warnings on missing and on superfluous predictions."""
     ids = {question.id for question in questions}
     missing = [q.id for q in questions if q.id not in answers]
     extra = [id_ for id_ in answers if id_ not in ids]

@@ -360,7 +360,7 @@ def test_pairs_are_trained_on_in_both_orders(
             custom_task(["context=c", "choice=a", "choice=b", "label=r"]),
             "c\ta\tb\tr",
             "bada\tgule\tmizo\ta",
-            "double_unordered is for pairs of texts, and .* multiple choice",
+            "double_unordered expects pairs of texts; .* multiple choice",
         ),
     ],
 )

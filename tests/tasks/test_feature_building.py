@@ -74,17 +74,15 @@ def cached(builder):
     return sorted(os.listdir(builder.cache_dir))
 
 
+def dtypes(features):
+    arrays = {"": features.offsets, "of": features.example_numbers}
+    arrays |= {**features.sequences, **features.scalars, **features.decoding}
+    return {name: values.dtype for name, values in arrays.items()}
+
+
 def assert_equal(mine, theirs):
-    ours, others = map(dataclasses.asdict, (mine, theirs))
-    np.testing.assert_equal(ours, others)
-    for field in ("sequences", "scalars", "decoding"):
-        dtypes, expected = (
-            {name: values.dtype for name, values in fields[field].items()}
-            for fields in (ours, others)
-        )
-        assert dtypes == expected
-    assert mine.offsets.dtype == theirs.offsets.dtype
-    assert mine.example_numbers.dtype == theirs.example_numbers.dtype
+    np.testing.assert_equal(*map(dataclasses.asdict, (mine, theirs)))
+    assert dtypes(mine) == dtypes(theirs)
 
 
 def test_cached_features_are_read(builder, logged):
@@ -92,14 +90,6 @@ def test_cached_features_are_read(builder, logged):
     (name,) = cached(builder)
     assert_equal(builder.build(EXAMPLES, training=True), first)
     assert builder.kind.parts == [3]
-    direct = builder.kind.features(
-        EXAMPLES,
-        builder.tokenizer,
-        CONFIG,
-        labels=builder.labels,
-        training=True,
-    )
-    assert_equal(first, direct)
     assert cached(builder) == [name]
     assert not logged
     # A damaged file is built again.
@@ -109,22 +99,11 @@ def test_cached_features_are_read(builder, logged):
     for _ in range(2):
         assert_equal(builder.build(EXAMPLES, training=True), first)
     assert logged == [f"{path} cannot be read; its features are built again."]
-    assert builder.kind.parts == [3] * 3
-
-
-def test_without_a_cache(builder, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    builder = dataclasses.replace(builder, cache_dir="")
-    for _ in range(2):
-        builder.build(EXAMPLES, training=True)
     assert builder.kind.parts == [3, 3]
-    assert os.listdir(tmp_path) == []
 
 
-def changed(examples, number, **changes):
-    examples = list(examples)
-    examples[number] = dataclasses.replace(examples[number], **changes)
-    return examples
+def changed(**changes):
+    return [dataclasses.replace(EXAMPLES[0], **changes), *EXAMPLES[1:]]
 
 
 def lengths(**changes):
@@ -135,22 +114,15 @@ def lengths(**changes):
     ("changes", "examples", "training"),
     [
         ({"labels": ["yes", "no"]}, EXAMPLES, True),
-        ({"labels": ["no", "yes", "so"]}, EXAMPLES, True),
         ({"kind": OtherKind()}, EXAMPLES, True),
         ("tokenizer", EXAMPLES, True),
         (lengths(max_seq_length=15), EXAMPLES, True),
         (lengths(doc_stride=5), EXAMPLES, True),
-        (lengths(max_query_length=5), EXAMPLES, True),
-        (lengths(max_choice_length=5), EXAMPLES, True),
         ({}, EXAMPLES, False),
-        ({}, EXAMPLES[:2], True),
         ({}, EXAMPLES[::-1], True),
-        ({}, changed(EXAMPLES, 1, texts=("and ",)), True),
-        ({}, changed(EXAMPLES, 1, texts=("and", "")), True),
-        ({}, changed(EXAMPLES, 1, label="yes"), True),
-        ({}, changed(EXAMPLES, 1, label=None), True),
+        ({}, changed(label=None), True),
         # Where a text ends and the next begins is of the key.
-        ({}, changed(EXAMPLES, 0, texts=("the", "ofand")), True),
+        ({}, changed(texts=("the ", "ofand")), True),
     ],
 )
 def test_the_cache_key_depends_on(builder, changes, examples, training):
@@ -223,11 +195,9 @@ def test_answers_that_cannot_be_predicted_are_logged(builder, logged):
     # In training, where it is evaluated, and out of the cache.
     for training in (True, False, False):
         builder.build(questions, training=training)
-        assert logged.pop().startswith(
-            "1 of 2 gold answers (50.00%) cannot be predicted, the first "
-            "squad.json, 1: 1 longer than max_answer_length=1 tokens"
-        )
-        assert not logged
+        (line,) = logged
+        logged.clear()
+        assert line.startswith("1 of 2 gold answers (50.00%) cannot be predi")
     # The length is none that features depend on.
     longer = override(config, {"max_answer_length": 9})
     builder = dataclasses.replace(builder, config=longer)
@@ -238,38 +208,19 @@ def test_answers_that_cannot_be_predicted_are_logged(builder, logged):
 def test_digests_do_not_depend_on_the_version_of_python():
     """Which characters `repr` shows changes with Unicode."""
     # A face of Unicode 15, of which Python 3.11 knows nothing.
-    example = Example(("é \U0001fae8 \u2028",), "\xa0", "here")
-    written = rb"[('\xe9 \U0001fae8 \u2028',), '\xa0']"
-    assert written == ascii([example.texts, example.label]).encode()
-    expected = hashlib.sha256(written).hexdigest()
-    assert examples_digest([example]) == expected
     question = Question("1", "é?", "\U0001fae8", (Answer("\U0001fae8", 0),), "")
     written = (
         rb"['1', '\xe9?', '\U0001fae8', (Answer(text='\U0001fae8', start=0),)]"
     )
     expected = hashlib.sha256(written * 2).hexdigest()
     assert examples_digest([question] * 2) == expected
+    # A lone surrogate is no character of UTF-8, and JSON may hold one.
+    assert examples_digest([dataclasses.replace(question, context="\ud800")])
 
 
-def test_digests_of_questions():
-    question = Question("1", "Who?", "Me.", (Answer("Me", 0),), "here")
-    digest = examples_digest([question])
-    elsewhere = dataclasses.replace(question, location="there")
-    assert examples_digest([elsewhere]) == digest
-    for changes in (
-        {"id": "2"},
-        {"question": "Who"},
-        # A lone surrogate is no character of UTF-8, and JSON may hold one.
-        {"context": "\ud800"},
-        {"answers": (Answer("Me", 1),)},
-        {"answers": ()},
-        {"answers": None},
-    ):
-        other = dataclasses.replace(question, **changes)
-        assert examples_digest([other]) != digest
-
-
+@pytest.fixture
 def a_file(tmp_path):
+    """A file of features, and what it holds."""
     path = str(tmp_path / "features.npz")
     features = Features(
         sequences={
@@ -288,85 +239,49 @@ def a_file(tmp_path):
     return path, features
 
 
-def test_a_file_of_features(tmp_path, logged):
-    path, features = a_file(tmp_path)
+def test_a_file_of_features(a_file, tmp_path, logged):
+    path, features = a_file
     assert_equal(read_features(path, logged.append), features)
     assert os.listdir(tmp_path) == ["features.npz"]
-    assert not logged
-
-
-def test_no_file_and_one_that_cannot_be_read(tmp_path, logged, monkeypatch):
     assert read_features(str(tmp_path / "none.npz"), logged.append) is None
     assert not logged
-    path, _ = a_file(tmp_path)
-
-    def refused(path):
-        raise PermissionError(13, "Permission denied", path)
-
-    monkeypatch.setattr(feature_building.files, "open", refused)
-    assert read_features(path, logged.append) is None
-    assert logged == [f"{path} cannot be read; its features are built again."]
 
 
-def test_damaged_files(tmp_path, logged):
-    path, features = a_file(tmp_path)
+def test_damaged_files(a_file, logged):
+    path, features = a_file
     with open(path, "rb") as file:
         content = file.read()
-    broken = [b"", content[:1], content[:-1], content[: len(content) // 2]]
-    broken += [b"no zip file", b"\x93NUMPY" + content]
+    broken = [b"", content[:-1], b"no zip file", b"\x93NUMPY" + content]
+    np.savez(path, **np.load(path), another=np.zeros(1))
+    with open(path, "rb") as file:
+        broken.append(file.read())
     # Any bit may turn: of a header, of the directory, of the values.
     for position in range(0, len(content), 13):
         turned = bytearray(content)
         turned[position] ^= 1 << position % 8
         broken.append(bytes(turned))
-    damaged = 0
     for bad in broken:
         with open(path, "wb") as file:
             file.write(bad)
-        logged.clear()
         found = read_features(path, logged.append)
-        if found is None:
-            damaged += 1
-            assert logged == [
-                f"{path} cannot be read; its features are built again."
-            ]
-        else:
+        if found is not None:
             # A bit of a timestamp, which is not read.
             assert_equal(found, features)
-    assert damaged > len(broken) / 4
+    line = f"{path} cannot be read; its features are built again."
+    assert set(logged) == {line}
+    assert len(logged) > len(broken) / 4
 
 
-def test_an_array_that_is_missing_or_too_many(tmp_path, logged):
-    path, _ = a_file(tmp_path)
-    arrays = dict(np.load(path))
-    for name in ("rest", "offsets"):
-        np.savez(path, **{n: v for n, v in arrays.items() if n != name})
-        assert read_features(path, logged.append) is None
-    for name in ("another", "another.one"):
-        np.savez(path, **arrays, **{name: np.zeros(1)})
-        assert read_features(path, logged.append) is None
-    assert len(logged) == 4
-
-
-def test_a_cache_that_cannot_be_written(builder, tmp_path, logged, monkeypatch):
-    # Root may write anywhere; below a file nobody may.
-    (tmp_path / "file").write_text("")
-    below = dataclasses.replace(
-        builder, cache_dir=str(tmp_path / "file" / "cache")
-    )
-    assert len(below.build(EXAMPLES, training=True)) == 3
-    (line,) = logged
-    assert line.startswith(str(tmp_path / "file"))
-    assert "Not a directory; the features are not cached, and the" in line
-    assert line.endswith("(--feature_cache).") and "\n" not in line
-
+def test_a_cache_that_cannot_be_written(builder, logged, monkeypatch):
     def full(file, **arrays):
         file.write(b"PK")
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(feature_building.np, "savez", full)
     assert len(builder.build(EXAMPLES, training=True)) == 3
-    assert "No space left on device; the features are not cached" in logged[1]
+    (line,) = logged
+    assert "No space left on device; the features are not cached, and" in line
+    assert line.endswith("(--feature_cache).") and "\n" not in line
     assert cached(builder) == []
 
 
@@ -391,19 +306,14 @@ def test_processes_build_what_one_builds(tmp_path, tiny_tokenizer, monkeypatch):
     ]
     monkeypatch.setattr(feature_building, "_CHUNK", 5)
     config = FeatureConfig(max_seq_length=24, doc_stride=7, max_query_length=9)
-    files = {}
+    found = set()
     for workers in (1, 2):
-        directory = tmp_path / str(workers)
+        cache = tmp_path / str(workers)
         builder = FeatureBuilder(
-            AnswerableSpans(),
-            tiny_tokenizer,
-            config,
-            [],
-            workers,
-            str(directory),
+            AnswerableSpans(), tiny_tokenizer, config, [], workers, str(cache)
         )
         builder.build(examples, training=False)
-        (path,) = directory.iterdir()
-        files[path.name, path.read_bytes()] = workers
+        (path,) = cache.iterdir()
+        found.add((path.name, path.read_bytes()))
     # One name, and equal to the byte.
-    assert len(files) == 1
+    assert len(found) == 1

@@ -2,15 +2,13 @@
 
 import json
 import math
-import pathlib
 
 import numpy as np
 import pytest
-from question_fixtures import race_json, squad_json
+from question_fixtures import glue_table, race_json, squad_json
 
 from albert_tf.config import UserError
-from albert_tf.tasks.catalog import TASKS
-from albert_tf.tasks.scoring import SCORED_TASKS, score
+from albert_tf.tasks.scoring import score
 
 
 def table(path, *rows):
@@ -20,17 +18,11 @@ def table(path, *rows):
 
 def glue(tmp_path, task, labels, predictions):
     """Returns a gold file of labels, and a table in another order."""
-    file = TASKS[task].reader.files["dev"]
-    columns = 1 + max(*file.texts, file.label) + (file.label == -1)
-    rows = [["header"]] if file.header else []
-    for label in labels:
-        rows.append(['A "'] * columns)
-        rows[-1][file.label] = str(label)
+    name, content = glue_table(task, labels)
+    (tmp_path / name).write_text(content)
     given = [(str(n), str(label)) for n, label in enumerate(predictions)]
-    head = ("index", "prediction")
-    return table(tmp_path / file.name, *rows), table(
-        tmp_path / f"{task}.tsv", head, *reversed(given)
-    )
+    rows = ("index", "prediction"), *reversed(given)
+    return str(tmp_path / name), table(tmp_path / f"{task}.tsv", *rows)
 
 
 # With spaces, as a program pads them.
@@ -70,27 +62,17 @@ def test_an_undefined_correlation(tmp_path):
     assert found.warnings[0].startswith("pearson is not defined for these num")
     found = score("STS-B", *glue(tmp_path, "STS-B", [1], [2]))
     assert np.isnan(found.metrics["spearman"])
-    assert len(found.warnings) == 2
 
 
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        (
-            [("id", "label")],
-            ":1: expected the columns .*, got 'id, label'",
-        ),
+        ([("id", "label")], ":1: expected the columns .*, got 'id, label'"),
         ([("0", "1", "2")], ":2: expected an index .*, got '0.t1.t2'"),
         ([("2", "1")], ":2: expected an index from 0 to 1, .*, got '2.t1'"),
-        ([("-1", "1")], ":2: .*, got '-1.t1'"),
-        ([("²", "1")], ":2: .*, got '²"),
-        ([("01", "1")], ":2: .*, got '01"),
         ([("9" * 5000, "1")], ":2: .*, got '9{60}'"),
         ([("0", "1"), ("0", "1")], ":3: .* once, .* got '0.t1'"),
-        (
-            [("0", "yes"), ("1", "1")],
-            ":2: the label is 'yes'; expected one of 0, 1",
-        ),
+        ([("0", "yes"), ("1", "1")], ":2: the label is 'yes'; expected one"),
         ([("1", "1")], "1 of 2 examples have no prediction: 0"),
     ],
 )
@@ -105,12 +87,9 @@ def test_submissions_that_do_not_fit(tmp_path, rows, message):
 
 
 def squad(tmp_path, predictions, name="predictions.json"):
+    answers = [{"text": "red", "answer_start": 0}]
     rows = [
-        {
-            "id": str(n),
-            "question": "?",
-            "answers": [{"text": "red", "answer_start": 0}] * (n < 5),
-        }
+        {"id": str(n), "question": "?", "answers": answers * (n < 5)}
         for n in range(6)
     ]
     gold = tmp_path / "gold.json"
@@ -143,31 +122,11 @@ def test_the_best_threshold(tmp_path):
         score("SQuAD1.1", *squad(tmp_path, given), null_odds=path)
 
 
-@pytest.mark.parametrize(
-    ("answer", "number", "threshold"),
-    [("red", 1.0, None), ("", 9.0, None), ("red", 9.0, 2.0)],
-)
-def test_answers_below_the_threshold_are_not_warned_of(
-    tmp_path, answer, number, threshold
-):
-    gold, predictions = squad(tmp_path, {"0": answer})
-    _, odds = squad(tmp_path, {"0": number, "x": 9.0}, "null_odds.json")
-    options = {"null_odds": odds, "threshold": threshold}
-    warnings = score("SQuAD2.0", gold, predictions, **options).warnings
-    assert not any("count as none" in warning for warning in warnings)
-
-
-def test_files_of_another_form(tmp_path):
+def test_gold_files_without_answers(tmp_path):
     gold, predictions = squad(tmp_path, {"0": "red"})
-    # Even with equal values, of which JSON's reader would take the last.
-    pathlib.Path(predictions).write_text('{"0": "red",\n"0": "red"}')
-    with pytest.raises(UserError, match="json: .*duplicate key '0'"):
-        score("SQuAD2.0", gold, predictions)
-    path = pathlib.Path(gold)
-    data = json.loads(path.read_text())
-    del data["data"][0]["paragraphs"][0]["qas"][1]["answers"]
-    path.write_text(json.dumps(data))
-    message = r"qas\[1\] \(id \"1\"\) has no 'answers'; a gold file"
+    with open(gold, "w") as file:
+        file.write(squad_json({"id": "a", "question": "?"}))
+    message = r"qas\[0\] \(id \"a\"\) has no 'answers'; a gold file"
     with pytest.raises(UserError, match=message):
         score("SQuAD2.0", gold, predictions)
 
@@ -186,31 +145,22 @@ def test_levels_of_race(tmp_path):
     given = {"middle-0": "A", "high-0": "B", "high-2": "A", "x-0": "C"}
     gold, predictions = race(tmp_path, given)
     found = score("RACE", gold, predictions)
-    assert found.metrics == pytest.approx(
-        {
-            "accuracy": 2 / 4,
-            "accuracy_middle": 1.0,
-            "accuracy_high": 1 / 3,
-        }
-    )
+    expected = {"accuracy": 0.5, "accuracy_middle": 1, "accuracy_high": 1 / 3}
+    assert found.metrics == pytest.approx(expected)
     assert found.warnings == [
         "1 of 4 questions have no prediction and score 0: high-1.",
         "1 predictions are of no question here and do not count: x-0.",
     ]
     found = score("RACE-middle", gold, predictions).metrics
     assert found == {"accuracy": 1.0, "accuracy_middle": 1.0}
-    found = score("RACE-high", gold, predictions).metrics
-    assert found["accuracy"] == pytest.approx(1 / 3)
 
 
 @pytest.mark.parametrize(
     ("files", "value", "message"),
     [
         (squad, [], r"expected an object, got \[\]"),
-        (squad, {"0": None}, "expected a string for '0', got null"),
-        (squad, {"0": ["red" * 99]}, r'for \'0\', got \["(red)+…'),
+        (squad, {"0": ["red" * 99]}, r'a string for \'0\', got \["(red)+…'),
         (race, {"high-0": "E"}, "one of A, B, C, D for 'high-0', got \"E\""),
-        (race, {"high-0": 1}, "one of A, B, C, D for 'high-0', got 1"),
     ],
 )
 def test_predictions_of_another_form(tmp_path, files, value, message):
@@ -222,13 +172,7 @@ def test_predictions_of_another_form(tmp_path, files, value, message):
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"),
-    [
-        (True, "true"),
-        ("1", '"1"'),
-        (float("nan"), "NaN"),
-        (-float("inf"), "-Infinity"),
-    ],
+    ("value", "shown"), [(True, "true"), ("1", '"1"'), (math.nan, "NaN")]
 )
 def test_null_odds_that_are_no_numbers(tmp_path, value, shown):
     gold, predictions = squad(tmp_path, {"0": "red"})
@@ -247,16 +191,15 @@ def test_thresholds_of_null_odds(tmp_path):
     with pytest.raises(UserError, match="nan: expected a finite number"):
         score("SQuAD2.0", gold, predictions, null_odds=odds, threshold=math.nan)
     options = {"null_odds": odds, "threshold": 2.0}
-    answered = score("SQuAD2.0", gold, predictions, **options).metrics
+    answered = score("SQuAD2.0", gold, predictions, **options)
     # The default is 1, as in the script.
     none = score("SQuAD2.0", gold, predictions, null_odds=odds)
-    assert answered["HasAns_exact"] == 20.0
+    assert answered.metrics["HasAns_exact"] == 20.0
+    options["threshold"] = 1.2
+    # Nobody is told of a threshold of their own.
+    assert len(score("SQuAD2.0", gold, predictions, **options).warnings) == 2
     assert none.metrics["HasAns_exact"] == 0.0
     assert none.warnings[1] == (
         "1 answers count as none: their null odds exceed the official "
         "script's threshold, 1: 0; give your own with --null_threshold."
     )
-
-
-def test_scored_tasks():
-    assert set(SCORED_TASKS) == TASKS.keys() - {"AX", "classification"}

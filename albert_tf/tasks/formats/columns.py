@@ -35,23 +35,17 @@ _UNNAMED = re.compile(r"\s*|Unnamed: [0-9]+")
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """The columns of a row or line.
+    """The columns of a row or line, and its file and line.
 
-    Attributes:
-        values: texts of a table, values of JSON with numbers as they are
-            written; checked when they are read.
-        location: file and line, for messages.
+    `values` are texts of a table, or values of JSON with numbers as they are
+    written; they are checked when they are read.
     """
 
     values: Mapping[str, Any]
     location: str
 
     def texts(self, name: str) -> str | tuple[str, ...]:
-        """Returns the text of a column, or its list of texts.
-
-        Raises:
-            UserError: for JSON that is neither, nor a number or truth value.
-        """
+        """Returns the text of a column, or its list of texts."""
         found = self.values[name]
         if isinstance(found, bool):
             return shown_json(found)
@@ -66,7 +60,7 @@ class Record:
         return found
 
     def text(self, name: str) -> str:
-        """Returns the text of a column; raises UserError for any other."""
+        """Returns the text of a column, of which there is one."""
         found = self.texts(name)
         if not isinstance(found, str):
             raise UserError(
@@ -86,22 +80,17 @@ class Record:
 def read_rows(path: str, log: Callable[[str], None]) -> list[Record]:
     """Returns the rows of a file, one at least.
 
-    Args:
-        path: of a table with a header (`.tsv`, `.csv`; `read_quoted_table`)
-            or of JSON lines (`.jsonl`: an object in each line).
-        log: takes a line on how a table's quotes are read.
+    A table with a header (`.tsv`, `.csv`; `read_quoted_table`, which logs how
+    quotes are read) or JSON lines (`.jsonl`: an object in each line).
 
     Raises:
-        UserError: for a file that cannot be read or has no rows; with its
-            location, for duplicate columns and a line with another number of
-            fields.
+        UserError: for a file that cannot be read or has no rows, duplicate
+            columns, and a line with another number of fields.
     """
     records = []
-    extension = os.path.splitext(path)[1]
-    if extension in _DELIMITERS:
-        header, *rows = read_quoted_table(
-            path, _ADVICE, _DELIMITERS[extension], log
-        )
+    delimiter = _DELIMITERS.get(os.path.splitext(path)[1])
+    if delimiter:
+        header, *rows = read_quoted_table(path, _ADVICE, delimiter, log)
         names = header.fields
         named = [name for name in names if not _UNNAMED.fullmatch(name)]
         require(
@@ -121,15 +110,9 @@ def read_rows(path: str, log: Callable[[str], None]) -> list[Record]:
 
 
 def find_split(
-    data_dir: str,
-    split: str,
-    extensions: Sequence[str] = EXTENSIONS,
+    data_dir: str, split: str, extensions: Sequence[str] = EXTENSIONS
 ) -> str:
-    """Returns the path of the one file of a split.
-
-    Raises:
-        UserError: when there is none of these extensions, or more than one.
-    """
+    """Returns the path of the one file of a split, which must be there."""
     names = [split + extension for extension in extensions]
     paths = [os.path.join(data_dir, name) for name in names]
     found = [path for path in paths if files.isfile(path)]
@@ -149,13 +132,9 @@ def text_examples(
 ) -> list[Example]:
     """Returns the examples of a file: a text or a pair, and a label.
 
-    Args:
-        rows: of the file.
-        roles: columns as `text` and as `label` or `number`.
-        labelled: require the label's column.
-
-    Raises:
-        UserError: for columns that are missing or hold no texts.
+    `roles` are columns as `text` and as `label` or `number`; `labelled`
+    requires the latter. Raises UserError for columns that are missing or hold
+    no texts.
     """
     (label,) = roles.get("label") or roles["number"]
     has_label = _has_label(rows, roles, label, labelled)
@@ -175,11 +154,8 @@ def infer_columns(
     """Returns the columns of a file: one or two of texts, and `label`.
 
     Columns without a name, an index, are ignored. Logs a line on them, and on
-    a pair.
-
-    Raises:
-        UserError: for other columns than these, and lines of JSON that differ
-            in theirs.
+    a pair. Raises UserError for other columns than these, and lines of JSON
+    that differ in theirs.
     """
     first, names = rows[0].location, rows[0].values.keys()
     index = [name for name in names if _UNNAMED.fullmatch(name)]
@@ -216,12 +192,9 @@ def choice_examples(
     choice from 0, or its letter from A. Ids are the numbers of the examples
     from 0.
 
-    Args:
-        rows: of the file.
-        roles: columns as `context`, as `choice` (each of a text or a list of
-            texts), as `label`, and perhaps as `question`, which is combined
-            with every choice as in RACE.
-        labelled: require the label's column.
+    `roles` are columns as `context`, as `choice` (each of a text or a list of
+    texts), as `label`, which `labelled` requires, and perhaps as `question`,
+    which is combined with every choice as in RACE.
 
     Raises:
         UserError: for columns that are missing or hold no texts, a label that
@@ -263,17 +236,15 @@ def choice_examples(
 def _choice_number(
     record: Record, column: str, names: Sequence[str], number: int
 ) -> int:
-    """Returns the number of the right choice."""
     label = record.label(column)
     # A column may be called like the number of another choice.
     ids = {str(choice): choice for choice in range(number)}
     ids |= {letter: n for n, letter in enumerate(LETTERS[:number])}
+    also = ""
     if len(names) == number:
         ids |= {name: n for n, name in enumerate(names)}
+        also = f", or one of {listed(names, 12)}"
     if label not in ids:
-        also = (
-            f", or one of {listed(names, 12)}" if len(names) == number else ""
-        )
         raise UserError(
             f"{record.location}: the label is {shown(label)}; expected a "
             f"number from 0 to {number - 1}, a letter from A{also}."
@@ -284,11 +255,7 @@ def _choice_number(
 def _has_label(
     rows: Sequence[Record], roles: Roles, label: str, labelled: bool
 ) -> bool:
-    """Returns whether a file has labels.
-
-    Raises:
-        UserError: when it lacks a column that it needs.
-    """
+    """Returns whether a file has labels; checks that no column is missing."""
     has_label = labelled or label in rows[0].values
     needed = {name for names in roles.values() for name in names}
     if not has_label:

@@ -24,16 +24,9 @@ def read_conll(
 ) -> list[WordsExample]:
     """Returns the sentences of a file, without its `-DOCSTART-` lines.
 
-    Args:
-        path: of the file.
-        word_column: from 0; from -1 backwards: from the last.
-        tag_column: the same, for tags.
-        tagged: require tags; else they are read where the first line has
-            both columns.
-
-    Raises:
-        UserError: for a file that cannot be read or has no word; with its
-            location, for a line with too few columns.
+    Columns are numbered from 0, or from -1 backwards. `tagged` requires tags;
+    else they are read where the first line has both columns. Raises UserError
+    for a file without words, and a line with too few columns.
     """
     lines = list(_lines(path))
     columns = [word_column, tag_column]
@@ -67,16 +60,11 @@ def read_conll(
 
 
 def count_columns(path: str) -> int:
-    """Returns the columns of the first line with a word; 0 without one.
-
-    Raises:
-        UserError: for a file that cannot be read.
-    """
+    """Returns the columns of the first line with a word; 0 without one."""
     return _width(_lines(path))
 
 
 def _lines(path: str) -> Iterator[tuple[int, list[str]]]:
-    """Yields the number and the columns of each line."""
     for number, line in read_lines(path, _ADVICE):
         # Blanks and tabs alone: words may hold a no-break space.
         yield number, re.findall(r"[^ \t]+", line)

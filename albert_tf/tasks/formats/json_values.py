@@ -20,9 +20,8 @@ _SHOWN_CHARACTERS = 60
 def read_large_json(path: str) -> Any:
     """Returns the value in a JSON file of any size.
 
-    Raises:
-        UserError: when it cannot be read or is not JSON, and for an object
-            with a duplicate key.
+    Raises UserError when it cannot be read or is not JSON, and for an object
+    with a duplicate key.
     """
     lines = (text for _, text in read_lines(path, "expected a JSON file."))
     return _parse("\n".join(lines), path)
@@ -33,14 +32,9 @@ def read_json_lines(
 ) -> Iterator[tuple[str, Any]]:
     """Yields the location and the value of each line that is not blank.
 
-    Args:
-        path: of the file.
-        advice: appended to the message when it cannot be read.
-        number: converts the text of a number; None: to int or float.
-
-    Raises:
-        UserError: for a file that is missing or empty; with its location, for
-            a line that is not UTF-8, not JSON, or has a duplicate key.
+    `number` converts the text of a number; None: to int or float. Raises
+    UserError as `read_lines` does, and for a line that is not JSON or has a
+    duplicate key.
     """
     for line, text in read_lines(path, advice):
         if text.strip():
@@ -72,14 +66,11 @@ def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def check(value: Any, schema: Any, location: str) -> None:
-    """Checks a value against a schema.
+    """Raises UserError, with the path of the fault, unless a value fits.
 
     A schema is a type of _TYPES or a tuple of them, `[schema]` for lists, or
     `{key: schema}` for objects; a key that ends with "?" is optional, and
     further keys are allowed.
-
-    Raises:
-        UserError: `LOCATION: KEY[INDEX].KEY: expected X, got Y`.
     """
     if fault := _fault(value, schema):
         raise UserError(f"{location}: {fault.lstrip('.: ')}.")

@@ -1,8 +1,4 @@
-"""RACE: questions with options on articles, in files as downloaded.
-
-Lai et al., RACE: Large-scale ReAding Comprehension Dataset From Examinations,
-2017.
-"""
+"""RACE (Lai et al., 2017): questions on articles, in files as downloaded."""
 
 import os
 import re
@@ -49,17 +45,10 @@ def read_race(
 ) -> list[ChoiceExample]:
     """Returns the questions of a split, level after level.
 
-    A level is `all.txt` with an article in each line, or else files with one
-    article each, in the order of the numbers in their names.
-
-    Args:
-        directory: of the split, with a folder for each level.
-        levels: of LEVELS.
-        labelled: require answers.
-
-    Raises:
-        UserError: for a folder that is missing or has no questions; with its
-            location, for anything else than RACE's format.
+    The folder of a level has `all.txt` with an article in each line, or else
+    files with one article each, in the order of the numbers in their names.
+    `labelled` requires answers. Raises UserError for a folder that is missing
+    or has no questions, and for anything else than RACE's format.
     """
     examples = [
         example
@@ -72,7 +61,6 @@ def read_race(
 
 
 def _articles(directory: str) -> Iterator[tuple[str, Any]]:
-    """Yields the location and the value of each article of a level."""
     try:
         names = files.listdir(directory)
     except OSError as error:

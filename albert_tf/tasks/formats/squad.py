@@ -23,9 +23,8 @@ _FILE = {"data": [{"paragraphs": [{"context": str, "qas": [_QUESTION]}]}]}
 def read_squad(path: str) -> list[Question]:
     """Returns the questions of a file, in its order.
 
-    Raises:
-        UserError: for a file that cannot be read, is of another form or
-            without a question, and for a duplicate id.
+    Raises UserError for a file that cannot be read, is of another form or
+    without a question, and for a duplicate id.
     """
     content = read_large_json(path)
     check(content, _FILE, path)

@@ -1,7 +1,4 @@
-"""Tables with literal quotes, as the benchmarks have them, or CSV's.
-
-Lines end with LF or CRLF.
-"""
+"""Tables with literal quotes, as the benchmarks have them, or CSV's."""
 
 import codecs
 import csv
@@ -25,14 +22,8 @@ class Row:
 def read_lines(path: str, advice: str) -> Iterator[tuple[int, str]]:
     """Yields the number and the text of each line of a UTF-8 file.
 
-    Args:
-        path: of the file.
-        advice: appended to the message when it cannot be read.
-
-    Raises:
-        UserError: for a file that is missing or empty, is UTF-16 or whose
-            lines end with CR alone; with its location, for a line that is not
-            UTF-8.
+    Raises UserError, to which `advice` is appended, for a file that is missing
+    or empty; and for one that is not UTF-8 or whose lines end with CR alone.
     """
     try:
         with files.open(path) as file:
@@ -69,9 +60,6 @@ def read_table(path: str, advice: str) -> list[Row]:
 
     Quotes are literal. Blank lines at the end of a table of several columns
     are not rows.
-
-    Raises:
-        UserError: see `read_lines`.
     """
     lines = [text for _, text in read_lines(path, advice)]
     return _literal(lines, "\t", path)
@@ -85,11 +73,8 @@ def read_quoted_table(
     Fields may be quoted as in CSV, and then hold delimiters and line ends.
     Where that fails, or would join lines though every line is a row as it
     stands, all quotes are literal: a text may begin with a quote, and no row
-    may be lost in it. Logs a line where both readings are possible.
-
-    Raises:
-        UserError: see `read_lines`; with its location, for a row with more or
-            fewer fields than the header.
+    may be lost in it. Logs a line where both readings are possible. Raises
+    UserError for a row with more or fewer fields than the header.
     """
     lines = [text for _, text in read_lines(path, advice)]
     literal = _literal(lines, delimiter, path)

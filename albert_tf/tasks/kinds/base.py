@@ -2,7 +2,7 @@
 
 import abc
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,11 +20,9 @@ Outputs = Mapping[str, Sequence[np.ndarray]]
 class Prediction:
     """A model's prediction for one example.
 
-    Attributes:
-        fields: of its line in predictions.jsonl.
-        location: of the example.
-        error: 0 for a right prediction or an unlabelled example; else the
-            larger, the more confident the wrong prediction is.
+    `fields` are those of its line in predictions.jsonl. `error` is 0 for a
+    right prediction or an unlabelled example; else the larger, the more
+    confident the wrong prediction is.
     """
 
     fields: dict[str, Any]
@@ -34,13 +32,10 @@ class Prediction:
 
 @dataclasses.dataclass(frozen=True)
 class Answers:
-    """The scores of a model, or of an ensemble, for examples.
+    """The scores of a model, or of an ensemble, for examples of one kind.
 
-    Attributes:
-        examples: of one kind.
-        scores: of each example (`Kind.scores`).
-        config: thresholds by which scores become predictions.
-        labels: of the model.
+    `config` has the thresholds by which scores become predictions; `labels`
+    are the model's.
     """
 
     examples: Sequence[Any]
@@ -59,12 +54,7 @@ class Table:
 
 @dataclasses.dataclass(frozen=True)
 class ConfusionMatrix:
-    """Counts of predicted labels for each gold label.
-
-    Attributes:
-        labels: their names.
-        counts: `[labels, predicted labels]`.
-    """
+    """Counts of predicted labels for gold ones, `[gold, predicted]`."""
 
     labels: list[str]
     counts: np.ndarray
@@ -72,11 +62,9 @@ class ConfusionMatrix:
 
 @dataclasses.dataclass(frozen=True)
 class Distributions:
-    """Histograms of a quantity, one for each group of examples.
+    """Histograms of a quantity, `measure`, one for each group of examples.
 
-    Attributes:
-        measure: name of the quantity.
-        groups: its values, `[examples of the group]`, by the group's name.
+    `groups` are its values, `[examples of the group]`, by the group's name.
     """
 
     measure: str
@@ -94,18 +82,18 @@ class Kind(abc.ABC):
         head: the row of modeling.heads.HEADS.
         labelled: whether the model has class names.
         example_type: the class of its examples.
-        gold: their field with the label.
         text_counts: numbers of texts that make an example.
         takes: description of these texts, for messages.
+        own_metrics: names of metrics beside those of the task.
     """
 
     name: ClassVar[str]
     head: ClassVar[str]
     labelled: ClassVar[bool] = False
     example_type: ClassVar[type]
-    gold: ClassVar[str] = "label"
     text_counts: ClassVar[range]
     takes: ClassVar[str]
+    own_metrics: ClassVar[tuple[str, ...]] = ()
 
     @abc.abstractmethod
     def example(self, texts: tuple[str, ...], number: int) -> Any:
@@ -117,8 +105,7 @@ class Kind(abc.ABC):
     def labels(self, examples: Sequence[Any]) -> list[str]:
         """Returns the class names that occur, sorted.
 
-        Raises:
-            UserError: for labels that no classifier can be trained on.
+        Raises UserError for labels that no classifier can be trained on.
         """
         return []
 
@@ -127,20 +114,17 @@ class Kind(abc.ABC):
     ) -> np.ndarray:
         """Returns class ids, or numbers, `[examples]` or `[words of all]`.
 
-        0 where there is no label.
-
-        Raises:
-            UserError: with the example's location, for an unknown label.
+        0 where there is no label. Raises UserError for an unknown label.
         """
         raise NotImplementedError(f"{self.name} have no label ids.")
 
     def has_label(self, example: Any) -> bool:
         """Returns whether the gold label or answer is known."""
-        return getattr(example, self.gold) is not None
+        return example.label is not None
 
     def are_pairs(self, examples: Sequence[Any]) -> bool:
         """Returns whether the examples are pairs of texts."""
-        return False
+        return all(len(_texts(example)) == 2 for example in examples)
 
     def check(self, examples: Sequence[Any]) -> None:
         """Raises UserError for examples that cannot be batched together.
@@ -152,10 +136,15 @@ class Kind(abc.ABC):
     def warnings(self, examples: Sequence[Any], *, training: bool) -> list[str]:
         """Returns one line for each defect that examples have.
 
-        Raises:
-            UserError: for defects that training would learn wrongly from.
+        Raises UserError for defects that training would learn wrongly from.
         """
-        return []
+        empty = [
+            example.location
+            for example in examples
+            if not all(map(str.strip, _texts(example)))
+        ]
+        warning = f"{len(empty)} of {len(examples)} examples have an empty text"
+        return [f"{warning}, the first {empty[0]}."] if empty else []
 
     def feature_warnings(
         self,
@@ -167,15 +156,18 @@ class Kind(abc.ABC):
         return []
 
     def in_both_orders(self, examples: Sequence[Any]) -> list[Any]:
-        """Returns pairs, and after them each with its texts swapped.
-
-        Raises:
-            UserError: for examples that are no pairs.
-        """
-        raise UserError(
-            "double_unordered is for pairs of texts, and an example of "
-            f"{self.name} is none."
-        )
+        """Returns pairs, and after them each with its texts swapped."""
+        for example in examples:
+            if not self.are_pairs([example]):
+                raise UserError(
+                    f"{example.location}: double_unordered expects pairs of "
+                    f"texts; this example of {self.name} is none."
+                )
+        swapped = [
+            dataclasses.replace(example, texts=example.texts[::-1])
+            for example in examples
+        ]
+        return [*examples, *swapped]
 
     @abc.abstractmethod
     def features(
@@ -189,15 +181,8 @@ class Kind(abc.ABC):
     ) -> Features:
         """Returns the features of a chunk of examples.
 
-        Args:
-            examples: of this kind.
-            tokenizer: the model's.
-            config: maximal lengths.
-            labels: class names in the order of their ids.
-            training: leave out what only `scores` needs.
-
-        Raises:
-            UserError: with the example's location, for an unknown label.
+        `labels` are class names in the order of their ids. Training leaves
+        out what only `scores` needs. Raises UserError for an unknown label.
         """
 
     @abc.abstractmethod
@@ -216,16 +201,14 @@ class Kind(abc.ABC):
 
     def ensemble(self, members: Sequence[Sequence[Any]]) -> list[Any]:
         """Returns the mean scores of several models."""
-        return [
-            np.mean(scores, axis=0) for scores in zip(*members, strict=True)
-        ]
+        rows = zip(*members, strict=True)
+        return [np.mean(scores, axis=0) for scores in rows]
 
     def metric_names(
         self, metrics: Mapping[str, Metric], labels: Sequence[str]
     ) -> tuple[str, ...]:
-        """Returns the metrics that may select the best model, the first by
-        default."""
-        return tuple(metrics)
+        """Returns the metrics that may select the best model, default first."""
+        return (*metrics, *self.own_metrics)
 
     @abc.abstractmethod
     def compute_metrics(
@@ -245,18 +228,14 @@ class Kind(abc.ABC):
 
     def predictions(self, answers: Answers) -> list[Prediction]:
         """Returns the prediction for each example."""
-        return [
-            Prediction(*self._prediction(example, row, answers))
-            for example, row in zip(
-                answers.examples, answers.scores, strict=True
-            )
-        ]
+        rows = zip(answers.examples, answers.scores, strict=True)
+        return [self._prediction(*row, answers) for row in rows]
 
     @abc.abstractmethod
     def _prediction(
         self, example: Any, scores: Any, answers: Answers
-    ) -> tuple[dict[str, Any], str, float]:
-        """Returns the fields of the example's `Prediction`."""
+    ) -> Prediction:
+        """Returns the prediction for one of the examples."""
 
     def table(self, answers: Answers) -> Table | None:
         """Returns metrics of each label of labelled examples, if any."""
@@ -269,20 +248,18 @@ class Kind(abc.ABC):
     def constant_prediction(self, answers: Answers) -> str | None:
         """Returns the one prediction that all of several examples have.
 
-        None where predictions differ. A model that has diverged, or learned
-        nothing, has one.
+        A model that has diverged, or learned nothing, has one.
         """
         return None
 
 
-def empty_text_warnings(
-    examples: Sequence[Any], texts: Iterable[Sequence[str]]
-) -> list[str]:
-    """Returns a line on the number of examples with an empty text, if any."""
-    empty = [
-        example.location
-        for example, own in zip(examples, texts, strict=True)
-        if not all(map(str.strip, own))
-    ]
-    warning = f"{len(empty)} of {len(examples)} examples have an empty text"
-    return [f"{warning}, the first {empty[0]}."] if empty else []
+def measured(
+    metrics: Mapping[str, Metric], gold: np.ndarray, predicted: np.ndarray
+) -> dict[str, float]:
+    """Returns the values of metrics by name."""
+    return {name: metric(gold, predicted) for name, metric in metrics.items()}
+
+
+def _texts(example: Any) -> tuple[str, ...]:
+    """Returns an example's texts; () for questions and tagged words."""
+    return getattr(example, "texts", ())

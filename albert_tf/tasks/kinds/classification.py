@@ -1,17 +1,92 @@
-"""Classification of single texts and pairs."""
+"""Classification of texts, and what all kinds that predict classes share."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from albert_tf.config import UserError, require
+from albert_tf.config import FeatureConfig, UserError, require
 from albert_tf.tasks.examples import Example, listed
-from albert_tf.tasks.kinds.base import Answers, Table
-from albert_tf.tasks.kinds.classes import ClassKind, class_error
+from albert_tf.tasks.features import Features
+from albert_tf.tasks.kinds.base import (
+    Answers,
+    ConfusionMatrix,
+    Distributions,
+    Figure,
+    Kind,
+    Metric,
+    Outputs,
+    Prediction,
+    Table,
+    measured,
+)
 from albert_tf.tasks.kinds.texts import TextKind, text_fields
 
+# Labels that a confusion matrix has at most.
+_MAX_MATRIX_LABELS = 100
 # More labels than this, and than half the examples, are likely a mistake.
 _MANY = 20
+
+
+class ClassKind(Kind):
+    """A kind whose scores are probabilities.
+
+    Those of an example are `[classes]`, or `[words, classes]`.
+    """
+
+    def class_names(self, answers: Answers) -> Sequence[str]:
+        """Returns the names of the classes."""
+        return answers.labels
+
+    def scores(
+        self,
+        examples: Sequence[Any],
+        features: Features,
+        outputs: Outputs,
+        config: FeatureConfig,
+    ) -> list[np.ndarray]:
+        """Returns the probabilities of each example."""
+        return list(softmax(np.array(outputs["logits"])))
+
+    def compute_metrics(
+        self, answers: Answers, metrics: Mapping[str, Metric]
+    ) -> dict[str, float]:
+        """Returns the metrics, and those of a majority-class baseline.
+
+        `majority_class_<metric>` is the score of always predicting the class
+        that is most frequent in these examples.
+        """
+        label_ids = self.label_ids(answers.examples, answers.labels)
+        predicted = _probabilities(answers).argmax(axis=1)
+        majority = np.full_like(label_ids, np.bincount(label_ids).argmax())
+        of_majority = measured(metrics, label_ids, majority)
+        return measured(metrics, label_ids, predicted) | {
+            f"majority_class_{name}": value
+            for name, value in of_majority.items()
+        }
+
+    def figure(self, answers: Answers) -> Figure:
+        """Returns a confusion matrix, or probabilities of very many labels."""
+        label_ids = self.label_ids(answers.examples, answers.labels)
+        probabilities = _probabilities(answers)
+        predicted = probabilities.argmax(axis=1)
+        names = list(self.class_names(answers))
+        if len(names) > _MAX_MATRIX_LABELS:
+            highest, right = probabilities.max(axis=1), predicted == label_ids
+            return Distributions(
+                "probability of the answer",
+                {"right": highest[right], "wrong": highest[~right]},
+            )
+        counts = np.zeros((len(names), len(names)), np.int64)
+        np.add.at(counts, (label_ids, predicted), 1)
+        return ConfusionMatrix(names, counts)
+
+    def constant_prediction(self, answers: Answers) -> str | None:
+        """Returns the class that all examples, or words, are given."""
+        classes = _probabilities(answers).argmax(axis=1)
+        if len(classes) < 2 or classes.min() < classes.max():
+            return None
+        return self.class_names(answers)[classes[0]]
 
 
 class Classification(TextKind, ClassKind):
@@ -23,11 +98,7 @@ class Classification(TextKind, ClassKind):
     label_type = np.int32
 
     def labels(self, examples: Sequence[Example]) -> list[str]:
-        """Returns the labels that occur, sorted.
-
-        Raises:
-            UserError: for a single label, or nearly as many as examples.
-        """
+        """Returns the labels that occur, sorted: two at least, not too many."""
         labels = sorted({e.label for e in examples if e.label is not None})
         source = f"{examples[0].location} and what follows"
         require(
@@ -70,30 +141,48 @@ class Classification(TextKind, ClassKind):
             labels=list(range(len(answers.labels))),
             zero_division=0.0,
         )
-        return Table(
-            ["label", "precision", "recall", "f1", "examples"],
-            [
-                [label, *(f"{value:.4f}" for value in row[:3]), f"{row[3]:.0f}"]
-                for label, row in zip(
-                    answers.labels, zip(*columns, strict=True), strict=True
-                )
-            ],
-        )
+        rows = zip(answers.labels, zip(*columns, strict=True), strict=True)
+        return scores_table("label", dict(rows))
 
     def _prediction(
         self, example: Example, scores: np.ndarray, answers: Answers
-    ) -> tuple[dict[str, object], str, float]:
+    ) -> Prediction:
         labels = list(answers.labels)
-        gold = None
-        if example.label is not None:
-            gold = labels.index(example.label)
+        gold = None if example.label is None else labels.index(example.label)
         fields = {
             **text_fields(example.texts),
             "label": example.label,
             "prediction": labels[int(scores.argmax())],
-            "probabilities": {
-                name: float(value)
-                for name, value in zip(labels, scores, strict=True)
-            },
+            "probabilities": dict(zip(labels, map(float, scores), strict=True)),
         }
-        return fields, example.location, class_error(scores, gold)
+        error = class_error(scores, gold)
+        return Prediction(fields, example.location, error)
+
+
+def scores_table(name: str, rows: Mapping[str, Sequence[float]]) -> Table:
+    """Returns a table of precision, recall, F1 and number of examples."""
+    return Table(
+        [name, "precision", "recall", "f1", "examples"],
+        [
+            [label, *(f"{value:.4f}" for value in row[:3]), f"{row[3]:.0f}"]
+            for label, row in rows.items()
+        ],
+    )
+
+
+def _probabilities(answers: Answers) -> np.ndarray:
+    return np.concatenate([np.atleast_2d(row) for row in answers.scores])
+
+
+def softmax(logits: np.ndarray) -> np.ndarray:
+    """Returns probabilities over the last axis, float64."""
+    logits = logits.astype(np.float64)
+    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True)
+
+
+def class_error(probabilities: np.ndarray, label_id: int | None) -> float:
+    """Returns how much likelier the prediction is than the gold class."""
+    if label_id is None:
+        return 0.0
+    return float(probabilities.max() - probabilities[label_id])

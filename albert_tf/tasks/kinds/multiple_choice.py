@@ -10,8 +10,13 @@ import numpy as np
 from albert_tf.config import FeatureConfig, UserError, require
 from albert_tf.tasks.examples import ChoiceExample
 from albert_tf.tasks.features import Features
-from albert_tf.tasks.kinds.base import Answers, Metric, empty_text_warnings
-from albert_tf.tasks.kinds.classes import ClassKind, class_error
+from albert_tf.tasks.kinds.base import (
+    Answers,
+    Metric,
+    Prediction,
+    measured,
+)
+from albert_tf.tasks.kinds.classification import ClassKind, class_error
 from albert_tf.tasks.kinds.texts import sequence_features
 from albert_tf.text.tokenizer_base import Tokenizer
 
@@ -31,9 +36,8 @@ class MultipleChoice(ClassKind):
     def example(self, texts: tuple[str, ...], number: int) -> ChoiceExample:
         """Returns the unlabelled example of a text and its choices."""
         context, *choices = texts
-        location = f"text {number}"
         return ChoiceExample(
-            context, tuple(choices), None, location, str(number)
+            context, tuple(choices), None, f"text {number}", str(number)
         )
 
     def label_ids(
@@ -57,13 +61,6 @@ class MultipleChoice(ClassKind):
                     f"{len(example.choices)}."
                 )
 
-    def warnings(
-        self, examples: Sequence[ChoiceExample], *, training: bool
-    ) -> list[str]:
-        """Returns a warning on examples with an empty context or choice."""
-        texts = ((example.context, *example.choices) for example in examples)
-        return empty_text_warnings(examples, texts)
-
     def features(
         self,
         examples: Sequence[ChoiceExample],
@@ -78,15 +75,11 @@ class MultipleChoice(ClassKind):
         [CLS] context [SEP] choice [SEP]: of the choice its last
         max_choice_length tokens, of the context its first ones, as in
         google-research/albert's run_race.py.
-
-        Raises:
-            UserError: when max_choice_length leaves a context no room.
         """
         room = room_of_choices(config)
         contexts = list(dict.fromkeys(e.context for e in examples))
-        of_context = dict(
-            zip(contexts, tokenizer.encode_batch(contexts), strict=True)
-        )
+        context_ids = tokenizer.encode_batch(contexts)
+        of_context = dict(zip(contexts, context_ids, strict=True))
         choices = [choice for example in examples for choice in example.choices]
         choice_ids = iter(tokenizer.encode_batch(choices))
         pairs, truncated = [], []
@@ -114,21 +107,19 @@ class MultipleChoice(ClassKind):
         """Returns the metrics with a majority-class baseline, and those of
         each part of the examples, RACE's levels (`accuracy_middle`).
         """
+        found = super().compute_metrics(answers, metrics)
         label_ids = self.label_ids(answers.examples, answers.labels)
         predicted = np.array([row.argmax() for row in answers.scores])
         parts = np.array([example.part for example in answers.examples])
-        return super().compute_metrics(answers, metrics) | {
-            f"{name}_{part}": metric(
-                label_ids[parts == part], predicted[parts == part]
-            )
-            for part in dict.fromkeys(parts.tolist())
-            if part
-            for name, metric in metrics.items()
-        }
+        for part in filter(None, dict.fromkeys(parts.tolist())):
+            rows = parts == part
+            own = measured(metrics, label_ids[rows], predicted[rows])
+            found |= {f"{name}_{part}": value for name, value in own.items()}
+        return found
 
     def _prediction(
         self, example: ChoiceExample, scores: np.ndarray, answers: Answers
-    ) -> tuple[dict[str, object], str, float]:
+    ) -> Prediction:
         fields = {
             "id": example.id,
             "context": example.context,
@@ -137,14 +128,14 @@ class MultipleChoice(ClassKind):
             "prediction": letter(int(scores.argmax())),
             "probabilities": scores.tolist(),
         }
-        return fields, example.location, class_error(scores, example.label)
+        error = class_error(scores, example.label)
+        return Prediction(fields, example.location, error)
 
 
 def room_of_choices(config: FeatureConfig) -> int:
     """Returns the tokens that a context and a choice can have together.
 
-    Raises:
-        UserError: when max_choice_length leaves a context none of them.
+    Raises UserError when max_choice_length leaves a context none of them.
     """
     room = config.max_seq_length - 3
     require(

@@ -16,6 +16,7 @@ from albert_tf.tasks.kinds.base import (
     Kind,
     Metric,
     Outputs,
+    Prediction,
 )
 from albert_tf.tasks.kinds.span_answers import QuestionScores
 from albert_tf.tasks.kinds.span_windows import find_answers, window_features
@@ -37,6 +38,7 @@ class Spans(Kind):
         "two strings, a question and its paragraph (on a line, with a tab "
         "between them)"
     )
+    own_metrics: ClassVar[tuple[str, ...]] = ("f1", "exact_match")
     inputs: ClassVar[tuple[str, ...]] = ("input_ids", "segment_ids")
     targets: ClassVar[tuple[str, ...]] = ("start_positions", "end_positions")
 
@@ -49,7 +51,7 @@ class Spans(Kind):
         self, metrics: Mapping[str, Metric], labels: Sequence[str]
     ) -> tuple[str, ...]:
         """Returns those of the official script, F1 first."""
-        return ("f1", "exact_match")
+        return self.own_metrics
 
     def has_label(self, example: Question) -> bool:
         """Returns whether an answer is known."""
@@ -58,11 +60,7 @@ class Spans(Kind):
     def warnings(
         self, examples: Sequence[Question], *, training: bool
     ) -> list[str]:
-        """Returns warnings on gold answers with wrong offsets.
-
-        Raises:
-            UserError: in training, for answers not in their paragraph.
-        """
+        """Returns warnings on gold answers with wrong offsets."""
         _, moved, missing = find_answers(examples)
         if training and missing:
             raise UserError(
@@ -70,17 +68,15 @@ class Spans(Kind):
                 f"paragraphs: {listed(missing)}; correct these answers or "
                 "remove the questions before training."
             )
+        problems = {
+            "at its answer_start; its nearest occurrence is used, also with "
+            "other case, accents or spaces": moved,
+            "in the paragraph": missing,
+        }
         return [
             f"{len(locations)} questions have an answer that is not {where}: "
             f"{listed(locations)}."
-            for locations, where in (
-                (
-                    moved,
-                    "at its answer_start; its nearest occurrence is used, "
-                    "also with other case, accents or spaces",
-                ),
-                (missing, "in the paragraph"),
-            )
+            for where, locations in problems.items()
             if locations
         ]
 
@@ -98,9 +94,8 @@ class Spans(Kind):
             return []
         reasons = []
         if too_long := np.sum(lengths > longest):
-            enough = np.quantile(
-                lengths[lengths > 0], 0.99, method="inverted_cdf"
-            )
+            known = lengths[lengths > 0]
+            enough = np.quantile(known, 0.99, method="inverted_cdf")
             reasons.append(
                 f"{too_long} longer than max_answer_length={longest} tokens "
                 f"({max(enough, longest)} has room for 99 %)"
@@ -131,10 +126,6 @@ class Spans(Kind):
         """Returns the windows of questions (`window_features`).
 
         The label is the first of several gold answers.
-
-        Raises:
-            UserError: when lengths do not fit; in training, for answers that
-                are unknown.
         """
         for question in examples:
             if training and not self.has_label(question):
@@ -169,13 +160,13 @@ class Spans(Kind):
             windows[number].append(row)
         found = []
         for rows in windows:
-            spans = [
-                self._spans(row, features, outputs, config) for row in rows
-            ]
+            spans = []
+            for row in rows:
+                own = {name: values[row] for name, values in outputs.items()}
+                spans.append(self._spans(own, features, row, config))
             starts, ends, scores = map(np.concatenate, zip(*spans, strict=True))
-            best = span_answers.best_spans(
-                starts, ends, scores, config.n_best_size
-            )
+            count = config.n_best_size
+            best = span_answers.best_spans(starts, ends, scores, count)
             no_answer = None
             if "unanswerable_logits" in outputs:
                 # Where one window has an answer the paragraph has one.
@@ -186,23 +177,19 @@ class Spans(Kind):
 
     def _spans(
         self,
-        row: int,
+        outputs: Mapping[str, np.ndarray],
         features: Features,
-        outputs: Outputs,
+        row: int,
         config: FeatureConfig,
     ) -> _Pairs:
         """Returns first characters, those after the last, and scores
         `[spans]`, of what can be an answer."""
-        first, last, scores = (
-            values.ravel()
-            for values in np.broadcast_arrays(
-                *self._pairs(row, features, outputs, config)
-            )
-        )
         starts, ends, max_context = (
             features.row(row, name)
             for name in ("char_starts", "char_ends", "max_context")
         )
+        pairs = self._pairs(outputs, len(starts), config.n_best_size)
+        first, last, scores = map(np.ravel, np.broadcast_arrays(*pairs))
         valid = np.flatnonzero(
             (first <= last)
             & (last - first < config.max_answer_length)
@@ -216,18 +203,15 @@ class Spans(Kind):
         return starts[visible], ends[visible], scores[valid][visible]
 
     def _pairs(
-        self,
-        row: int,
-        features: Features,
-        outputs: Outputs,
-        config: FeatureConfig,
+        self, outputs: Mapping[str, np.ndarray], length: int, count: int
     ) -> _Pairs:
-        """Returns the n_best_size best starts by as many best ends."""
-        # How much padding there is depends on the batch.
-        length = len(features.row(row, "input_ids"))
-        count = min(config.n_best_size, length)
-        starts = outputs["start_logits"][row][:length].astype(np.float64)
-        ends = outputs["end_logits"][row][:length].astype(np.float64)
+        """Returns the `count` best starts by as many best ends.
+
+        Of a row of `length` tokens; the rest is padding.
+        """
+        count = min(count, length)
+        starts = outputs["start_logits"][:length].astype(np.float64)
+        ends = outputs["end_logits"][:length].astype(np.float64)
         first = np.argpartition(starts, -count)[-count:, None]
         last = np.argpartition(ends, -count)[-count:]
         return first, last, starts[first] + ends[last]
@@ -236,10 +220,8 @@ class Spans(Kind):
         self, members: Sequence[Sequence[QuestionScores]]
     ) -> list[QuestionScores]:
         """Returns the mean scores of several models (`ensemble_scores`)."""
-        return [
-            span_answers.ensemble_scores(of_question)
-            for of_question in zip(*members, strict=True)
-        ]
+        rows = zip(*members, strict=True)
+        return [span_answers.ensemble_scores(row) for row in rows]
 
     def compute_metrics(
         self, answers: Answers, metrics: Mapping[str, Metric]
@@ -251,30 +233,30 @@ class Spans(Kind):
 
     def _prediction(
         self, example: Question, scores: QuestionScores, answers: Answers
-    ) -> tuple[dict[str, object], str, float]:
+    ) -> Prediction:
         """Returns the answer, "" for none.
 
         The error is 1 - F1, times the probability of the answer.
         """
-        answer = span_answers.answer(
-            example, scores, answers.config.null_threshold
-        )
+        threshold = answers.config.null_threshold
+        answer = span_answers.answer(example, scores, threshold)
         entries = span_answers.nbest(example, scores)
-        probability = {e["text"]: e["probability"] for e in entries}.get(
-            answer, 1
-        )
+        probabilities = {e["text"]: e["probability"] for e in entries}
+        probability = probabilities.get(answer, 1)
         fields = span_answers.prediction_fields(example, answer, probability)
         error = 0.0
         if example.answers is not None:
             fields["answers"] = [gold.text for gold in example.answers]
             f1 = scores_v2([example], {example.id: answer})["f1"] / 100
             error = probability * (1 - f1)
-        return fields, example.location, error
+        return Prediction(fields, example.location, error)
 
     def figure(self, answers: Answers) -> Distributions:
         """Returns the probabilities of right and wrong answers."""
         groups: dict[str, list[float]] = {
-            name: [] for name in ("right", "in part", "wrong")
+            "right": [],
+            "in part": [],
+            "wrong": [],
         }
         for question, row in zip(answers.examples, answers.scores, strict=True):
             entries = span_answers.nbest(question, row)
@@ -295,14 +277,9 @@ class AnswerableSpans(Spans):
 
     name = "questions that may have no answer"
     head = "answerable_span"
+    own_metrics = ("f1", "exact", "best_f1")
     inputs = (*Spans.inputs, "p_mask")
     targets = (*Spans.targets, "is_impossible")
-
-    def metric_names(
-        self, metrics: Mapping[str, Metric], labels: Sequence[str]
-    ) -> tuple[str, ...]:
-        """Returns those of the official script, F1 first."""
-        return ("f1", "exact", "best_f1")
 
     def has_label(self, example: Question) -> bool:
         """Returns whether the answers are known, or that there is none."""
@@ -312,24 +289,18 @@ class AnswerableSpans(Spans):
         self, config: FeatureConfig, metrics: Mapping[str, float]
     ) -> FeatureConfig:
         """Returns the settings with the threshold that gave the best F1."""
-        return dataclasses.replace(
-            config, null_threshold=metrics["best_f1_thresh"]
-        )
+        threshold = metrics["best_f1_thresh"]
+        return dataclasses.replace(config, null_threshold=threshold)
 
     def _pairs(
-        self,
-        row: int,
-        features: Features,
-        outputs: Outputs,
-        config: FeatureConfig,
+        self, outputs: Mapping[str, np.ndarray], length: int, count: int
     ) -> _Pairs:
         """Returns the beams of the head."""
-        first = outputs["start_top_log_probs"][row][:, None]
-        last = outputs["end_top_log_probs"][row]
+        first = outputs["start_top_log_probs"][:, None]
         return (
-            outputs["start_top_positions"][row][:, None],
-            outputs["end_top_positions"][row],
-            first.astype(np.float64) + last,
+            outputs["start_top_positions"][:, None],
+            outputs["end_top_positions"],
+            first.astype(np.float64) + outputs["end_top_log_probs"],
         )
 
     def figure(self, answers: Answers) -> Distributions:
@@ -343,9 +314,6 @@ class AnswerableSpans(Spans):
 
     def constant_prediction(self, answers: Answers) -> str | None:
         """Returns "no answer" where no question gets one."""
-        threshold = answers.config.null_threshold
-        if len(answers.scores) > 1 and all(
-            span_answers.is_unanswered(row, threshold) for row in answers.scores
-        ):
-            return "no answer"
-        return None
+        threshold, rows = answers.config.null_threshold, answers.scores
+        unanswered = [span_answers.is_unanswered(r, threshold) for r in rows]
+        return "no answer" if len(rows) > 1 and all(unanswered) else None

@@ -8,7 +8,14 @@ import numpy as np
 from albert_tf.config import FeatureConfig, UserError
 from albert_tf.tasks.examples import Example
 from albert_tf.tasks.features import Features
-from albert_tf.tasks.kinds.base import Answers, Distributions, Metric, Outputs
+from albert_tf.tasks.kinds.base import (
+    Answers,
+    Distributions,
+    Metric,
+    Outputs,
+    Prediction,
+    measured,
+)
 from albert_tf.tasks.kinds.texts import TextKind, text_fields
 
 # Python's float() would also read 1_0.
@@ -27,6 +34,7 @@ class Regression(TextKind):
     name = "regression"
     head = "regression"
     label_type = np.float32
+    own_metrics = ("mean_squared_error",)
 
     def label_ids(
         self, examples: Sequence[Example], labels: Sequence[str]
@@ -51,32 +59,22 @@ class Regression(TextKind):
         """Returns the number of each example."""
         return [float(value) for value in outputs["predictions"]]
 
-    def metric_names(
-        self, metrics: Mapping[str, Metric], labels: Sequence[str]
-    ) -> tuple[str, ...]:
-        """Returns the metrics, and the squared error."""
-        return (*metrics, "mean_squared_error")
-
     def compute_metrics(
         self, answers: Answers, metrics: Mapping[str, Metric]
     ) -> dict[str, float]:
-        """Returns the metrics, `mean_squared_error`, and that of the mean.
-
-        `mean_guess_mean_squared_error` is the error of always predicting the
-        mean of these examples.
+        """Returns the metrics, `mean_squared_error`, and that of always
+        predicting the mean of these examples.
         """
         gold = self.label_ids(answers.examples, ())
         predicted = np.array(answers.scores)
-        return {
-            name: metric(gold, predicted) for name, metric in metrics.items()
-        } | {
+        return measured(metrics, gold, predicted) | {
             "mean_squared_error": float(np.mean(np.square(predicted - gold))),
             "mean_guess_mean_squared_error": float(np.var(gold)),
         }
 
     def _prediction(
         self, example: Example, scores: float, answers: Answers
-    ) -> tuple[dict[str, object], str, float]:
+    ) -> Prediction:
         error = 0.0
         if example.label is not None:
             error = abs(scores - float(example.label))
@@ -85,7 +83,7 @@ class Regression(TextKind):
             "label": example.label,
             "prediction": scores,
         }
-        return fields, example.location, error
+        return Prediction(fields, example.location, error)
 
     def figure(self, answers: Answers) -> Distributions:
         """Returns the gold and the predicted numbers."""
@@ -97,6 +95,5 @@ class Regression(TextKind):
     def constant_prediction(self, answers: Answers) -> str | None:
         """Returns the number that all examples are given, to three digits."""
         numbers = {f"{score:.3g}" for score in answers.scores}
-        if len(answers.scores) < 2 or len(numbers) > 1:
-            return None
-        return numbers.pop()
+        several = len(answers.scores) > 1
+        return numbers.pop() if several and len(numbers) == 1 else None

@@ -20,8 +20,7 @@ class QuestionScores:
     Attributes:
         spans: first character of the paragraph, the one after the last, and a
             score; best first, no two of the same characters.
-        no_answer: score of there being no answer; None in SQuAD 1.1, where
-            there always is one.
+        no_answer: score of there being no answer; None in SQuAD 1.1.
     """
 
     spans: tuple[Span, ...]
@@ -33,8 +32,8 @@ def best_spans(
 ) -> tuple[Span, ...]:
     """Returns the best spans, each with its best score.
 
-    Ties are ordered by start, then by end. `starts`, `ends` and `scores` are
-    `[spans]`: first characters, those after the last, and scores.
+    Ties are ordered by start, then by end. Arrays are `[spans]`: first
+    characters, those after the last, and scores.
     """
     order = np.lexsort((ends, starts, -scores))
     spans: dict[tuple[int, int], float] = {}
@@ -58,28 +57,22 @@ def ensemble_scores(members: Sequence[QuestionScores]) -> QuestionScores:
         for member in members
         if member.spans
     ]
-    means = {
-        span: float(
-            np.mean([table.get(span, min(table.values())) for table in tables])
-        )
-        for span in dict.fromkeys(span for table in tables for span in table)
-    }
-    best = sorted(means, key=lambda span: (-means[span], span))
-    best = best[: max(map(len, tables), default=0)]
+    means = [
+        (*span, float(np.mean([t.get(span, min(t.values())) for t in tables])))
+        for span in {span for table in tables for span in table}
+    ]
+    means.sort(key=lambda span: (-span[2], span))
+    most = max(map(len, tables), default=0)
     no_answer = None
     if members[0].no_answer is not None:
         no_answer = float(np.mean([member.no_answer for member in members]))
-    return QuestionScores(
-        tuple((*span, means[span]) for span in best), no_answer
-    )
+    return QuestionScores(tuple(means[:most]), no_answer)
 
 
 def is_unanswered(scores: QuestionScores, null_threshold: float) -> bool:
     """Returns whether the prediction is that there is no answer.
 
-    At the threshold itself a question is answered, as in the official
-    script. google-research/albert tunes by that rule, but leaves the question
-    that the threshold came from unanswered in its files.
+    At the threshold itself a question is answered, as in the official script.
     """
     none = scores.no_answer
     return not scores.spans or (none is not None and none > null_threshold)
@@ -90,7 +83,7 @@ def answer(
 ) -> str:
     """Returns the answer; "" for none.
 
-    So it is, too, where the model has no span in version 1.1, for which
+    Also where the model has no span in version 1.1, for which
     google-research/albert writes "empty".
     """
     if is_unanswered(scores, null_threshold):
@@ -195,9 +188,9 @@ def _best_threshold(
     last digits of their odds differ.
     """
     odds = np.array([row.no_answer for row in scores])
+    # How much F1 each answer gives beyond that of none.
     gains = []
     for question, row in zip(questions, scores, strict=True):
-        # How much F1 an answer gives beyond that of none.
         given, none = (
             scores_v2([question], {question.id: text})["f1"]
             for text in (answer(question, row, math.inf), "")

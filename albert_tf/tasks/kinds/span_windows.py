@@ -55,15 +55,13 @@ def find_answers(
         text, start = question.answers[0].text, question.answers[0].start
         # A negative start would count from the end.
         is_there = start >= 0 and question.context.startswith(text, start)
-        if not is_there or not text.strip():
-            places = _places(text.strip(), question.context)
-            if not places:
-                missing.append(question.location)
-                continue
-            moved.append(question.location)
-            spans[question.id] = min(places, key=lambda p: abs(p[0] - start))
-        else:
+        if is_there and text.strip():
             spans[question.id] = (start, start + len(text))
+        elif places := _places(text.strip(), question.context):
+            spans[question.id] = min(places, key=lambda p: abs(p[0] - start))
+            moved.append(question.location)
+        else:
+            missing.append(question.location)
     return spans, moved, missing
 
 
@@ -100,26 +98,19 @@ def window_features(
     """Returns a row for each window of each question, in order.
 
     The windows are those of google-research/albert's run_squad: as long as
-    the question and max_seq_length allow, doc_stride apart. `p_mask` is 1
-    where no answer can be: at the question, [SEP] and padding.
-    `start_positions` and `end_positions` are of the answer's tokens; a window
-    without all of them points at [CLS] and is `is_impossible`.
+    the question and max_seq_length allow, doc_stride apart; one at least,
+    even on an empty paragraph. `spans` are the characters of each answer.
 
     Args:
-        questions: each has a row at least, even on an empty paragraph.
-        tokenizer: the model's.
-        config: maximal lengths.
-        spans: characters of the answer, by the question's id.
-        inputs: of `input_ids`, `segment_ids`, `p_mask` those to return.
-        targets: of `start_positions`, `end_positions`,
-            `is_impossible`.
+        inputs: of `input_ids`, `segment_ids`, and `p_mask`, 1 where no answer
+            can be: at the question, [SEP] and padding.
+        targets: of `start_positions` and `end_positions` of the answer's
+            tokens, and `is_impossible`; a window without all of them points
+            at [CLS] and is `is_impossible`.
         decoding: add what predictions are made from: `char_starts` and
             `char_ends`, a token's characters without white space at either
             end, -1 outside of the paragraph; `max_context`, 1 in the window
             with the most context around the token.
-
-    Raises:
-        UserError: when max_seq_length is too small for max_query_length.
     """
     check_lengths(config)
     queries = tokenizer.encode_batch([q.question for q in questions])
@@ -135,9 +126,12 @@ def window_features(
         query = queries[number][: config.max_query_length]
         span = spans.get(question.id)
         answer = paragraph.tokens(span)
-        windows = list(_windows(paragraph, len(query), config))
+        windows = list(_windows(len(paragraph.ids), len(query), config))
         answer_lengths.append(_answer_length(question, paragraph, windows))
-        of_question = [_row(query, w, answer, tokenizer) for w in windows]
+        of_question = [
+            _row(query, paragraph, window, answer, tokenizer)
+            for window in windows
+        ]
         rows += of_question
         numbers += [number] * len(windows)
         # An answer longer than every window, or of characters that the
@@ -209,35 +203,31 @@ class _Window:
     `max_context` marks those with no more context in another window.
     """
 
-    paragraph: _Paragraph
-    begin: int
-    end: int
+    tokens: slice
     max_context: np.ndarray
-
-    def of(self, values: np.ndarray) -> np.ndarray:
-        """Returns its part of `[tokens of the paragraph]`."""
-        return values[self.begin : self.end]
 
 
 def _windows(
-    paragraph: _Paragraph, query_length: int, config: FeatureConfig
+    length: int, query_length: int, config: FeatureConfig
 ) -> Iterator[_Window]:
-    length = len(paragraph.ids)
+    """Yields the windows of a paragraph of `length` tokens."""
     room = config.max_seq_length - SPECIAL_TOKENS - query_length
     step = min(room, config.doc_stride)
-    begins = range(0, max(length - room, 0) + step, step)
-    ends = [min(begin + room, length) for begin in begins]
+    parts = [
+        slice(begin, min(begin + room, length))
+        for begin in range(0, max(length - room, 0) + step, step)
+    ]
     best = np.full(length, -1.0)
     owner = np.zeros(length, np.int32)
-    for number, (begin, end) in enumerate(zip(begins, ends, strict=True)):
-        left = np.arange(end - begin)
-        context = np.minimum(left, left[::-1]) + 0.01 * (end - begin)
+    for number, part in enumerate(parts):
+        left = np.arange(part.stop - part.start)
+        context = np.minimum(left, left[::-1]) + 0.01 * len(left)
         # Of equal windows the first.
-        better = begin + np.flatnonzero(context > best[begin:end])
-        best[better] = context[better - begin]
-        owner[better] = number
-    for number, (begin, end) in enumerate(zip(begins, ends, strict=True)):
-        yield _Window(paragraph, begin, end, owner[begin:end] == number)
+        better = context > best[part]
+        best[part][better] = context[better]
+        owner[part][better] = number
+    for number, part in enumerate(parts):
+        yield _Window(part, owner[part] == number)
 
 
 def _answer_length(
@@ -253,7 +243,7 @@ def _answer_length(
     # End of the window in which each token may begin an answer.
     limits = np.zeros(len(paragraph.ids), np.int64)
     for window in windows:
-        window.of(limits)[window.max_context] = window.end
+        limits[window.tokens][window.max_context] = window.tokens.stop
     lengths = [
         int(last - first + 1)
         for text in {answer.text.strip() for answer in question.answers}
@@ -295,12 +285,13 @@ def _matches(
 
 def _row(
     query: list[int],
+    paragraph: _Paragraph,
     window: _Window,
     answer: tuple[int, int] | None,
     tokenizer: Tokenizer,
 ) -> dict[str, Any]:
     front = [tokenizer.cls_id, *query, tokenizer.sep_id]
-    part = window.of(window.paragraph.ids)
+    part = paragraph.ids[window.tokens]
     input_ids = np.concatenate([front, part, [tokenizer.sep_id]])
 
     def of_paragraph(values: np.ndarray | int, outside: int) -> np.ndarray:
@@ -311,15 +302,16 @@ def _row(
     p_mask = of_paragraph(0, 1)
     p_mask[0] = 0
     first = last = 0
-    is_inside = answer and window.begin <= answer[0] and answer[1] < window.end
+    begin, end = window.tokens.start, window.tokens.stop
+    is_inside = answer and begin <= answer[0] and answer[1] < end
     if answer and is_inside:
-        first, last = (n + len(front) - window.begin for n in answer)
+        first, last = (n + len(front) - begin for n in answer)
     return {
         "input_ids": input_ids,
         "segment_ids": np.arange(len(input_ids)) >= len(front),
         "p_mask": p_mask,
-        "char_starts": of_paragraph(window.of(window.paragraph.starts), -1),
-        "char_ends": of_paragraph(window.of(window.paragraph.ends), -1),
+        "char_starts": of_paragraph(paragraph.starts[window.tokens], -1),
+        "char_ends": of_paragraph(paragraph.ends[window.tokens], -1),
         "max_context": of_paragraph(window.max_context, 0),
         "start_positions": first,
         "end_positions": last,

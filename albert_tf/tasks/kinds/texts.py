@@ -1,14 +1,13 @@
 """Single texts and pairs as sequences of tokens."""
 
-import dataclasses
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from albert_tf.config import FeatureConfig, UserError
+from albert_tf.config import FeatureConfig
 from albert_tf.tasks.examples import Example
 from albert_tf.tasks.features import Features, flat
-from albert_tf.tasks.kinds.base import Kind, empty_text_warnings
+from albert_tf.tasks.kinds.base import Kind
 from albert_tf.text.tokenizer_base import Tokenizer
 
 
@@ -31,13 +30,8 @@ def sequence_features(
     """Returns a row for each text or pair, truncated at the end.
 
     [CLS] text [SEP], or [CLS] first [SEP] second [SEP] with segment 1 from
-    the second text on.
-
-    Args:
-        token_ids: of each example, of each of its texts.
-        tokenizer: the model's.
-        max_seq_length: special tokens included.
-        scalars: `[examples]` by name.
+    the second text on. `token_ids` are of each example's texts, `scalars`
+    `[examples]` by name.
     """
     cls_id, sep_id = tokenizer.cls_id, tokenizer.sep_id
     rows, truncated = [], []
@@ -75,8 +69,7 @@ def text_fields(texts: Sequence[str]) -> dict[str, object]:
 class TextKind(Kind):
     """What classification and regression share.
 
-    Attributes:
-        label_type: of `label_ids` among the features.
+    `label_type` is that of `label_ids` among the features.
     """
 
     example_type = Example
@@ -87,30 +80,6 @@ class TextKind(Kind):
     def example(self, texts: tuple[str, ...], number: int) -> Example:
         """Returns the unlabelled example of a text or pair."""
         return Example(texts, None, f"text {number}")
-
-    def are_pairs(self, examples: Sequence[Example]) -> bool:
-        """Returns whether the examples are pairs of texts."""
-        return all(len(example.texts) == 2 for example in examples)
-
-    def warnings(
-        self, examples: Sequence[Example], *, training: bool
-    ) -> list[str]:
-        """Returns a warning on examples with an empty text."""
-        return empty_text_warnings(examples, (e.texts for e in examples))
-
-    def in_both_orders(self, examples: Sequence[Example]) -> list[Example]:
-        """Returns pairs, and after them each with its texts swapped."""
-        for example in examples:
-            if len(example.texts) != 2:
-                raise UserError(
-                    f"{example.location}: double_unordered expects pairs of "
-                    "texts, got a single one."
-                )
-        swapped = [
-            dataclasses.replace(example, texts=example.texts[::-1])
-            for example in examples
-        ]
-        return [*examples, *swapped]
 
     def features(
         self,
@@ -126,9 +95,7 @@ class TextKind(Kind):
         texts = [text for example in examples for text in example.texts]
         ids = iter(tokenizer.encode_batch(texts))
         token_ids = [[next(ids) for _ in example.texts] for example in examples]
+        scalars = {"label_ids": label_ids}
         return sequence_features(
-            token_ids,
-            tokenizer,
-            config.max_seq_length,
-            {"label_ids": label_ids},
+            token_ids, tokenizer, config.max_seq_length, scalars
         )

@@ -8,13 +8,21 @@ import numpy as np
 from albert_tf.config import FeatureConfig, UserError, require
 from albert_tf.tasks.examples import WordsExample, listed
 from albert_tf.tasks.features import Features, flat
-from albert_tf.tasks.kinds.base import Answers, Metric, Outputs, Table
-from albert_tf.tasks.kinds.classes import (
+from albert_tf.tasks.kinds.base import (
+    Answers,
+    Metric,
+    Outputs,
+    Prediction,
+    Table,
+)
+from albert_tf.tasks.kinds.classification import (
     ClassKind,
     class_error,
+    scores_table,
     softmax,
 )
 from albert_tf.tasks.metrics.entities import (
+    Tags,
     are_entity_tags,
     entity_scores,
     entity_table,
@@ -37,7 +45,6 @@ class TokenClassification(ClassKind):
     head = "token_classification"
     labelled = True
     example_type = WordsExample
-    gold = "tags"
     text_counts = range(1, 2)
     takes = "one string, of words with blanks between them"
 
@@ -47,12 +54,12 @@ class TokenClassification(ClassKind):
         require(bool(words), f"Text {number} has no words.")
         return WordsExample(tuple(words), None, f"text {number}")
 
-    def labels(self, examples: Sequence[WordsExample]) -> list[str]:
-        """Returns the tags that occur, sorted.
+    def has_label(self, example: WordsExample) -> bool:
+        """Returns whether the tags are known."""
+        return example.tags is not None
 
-        Raises:
-            UserError: for a single tag, or tags of mixed schemes.
-        """
+    def labels(self, examples: Sequence[WordsExample]) -> list[str]:
+        """Returns the tags that occur, sorted: two at least, of one scheme."""
         tags = sorted({tag for e in examples for tag in e.tags or ()})
         source = f"{examples[0].location} and what follows"
         require(
@@ -97,38 +104,37 @@ class TokenClassification(ClassKind):
     ) -> Features:
         """Returns rows of words.
 
-        Sequences are `input_ids`, `segment_ids`, `label_ids` and
-        `label_weights`, 1 at each word's first sub-token and 0 elsewhere. For
-        `scores` there is `word_numbers`, the word's number there, else -1.
+        `label_weights` are 1 at each word's first sub-token and 0 elsewhere.
+        For `scores` there is `word_numbers`, the word's number there, else -1.
         """
         pieces = _pieces_of_words(examples, tokenizer)
         room = config.max_seq_length - _SPECIAL_TOKENS
-        tags = iter(self.label_ids(examples, labels).tolist())
-        input_ids, label_ids, word_numbers = [], [], []
+        input_ids, word_numbers = [], []
         example_numbers, truncated = [], []
         for number, example in enumerate(examples):
-            example_tags = list(itertools.islice(tags, len(example.words)))
             words = [pieces[word][:room] for word in example.words]
             if any(len(pieces[word]) > room for word in example.words):
                 truncated.append(number)
             for start, end in _rows(list(map(len, words)), room):
-                row = words[start:end]
-                inner = itertools.chain.from_iterable(row)
+                inner = itertools.chain.from_iterable(words[start:end])
                 input_ids.append([tokenizer.cls_id, *inner, tokenizer.sep_id])
-                label_ids.append(
-                    _at_first_pieces(row, example_tags[start:end], 0)
-                )
-                word_numbers.append(
-                    _at_first_pieces(row, range(start, end), _NO_WORD)
-                )
+                numbers = [_NO_WORD]
+                for word in range(start, end):
+                    rest = [_NO_WORD] * (len(words[word]) - 1)
+                    numbers += [word, *rest]
+                word_numbers.append([*numbers, _NO_WORD])
                 example_numbers.append(number)
         tokens, offsets = flat(input_ids)
-        numbers, _ = flat(word_numbers)
+        of_words, _ = flat(word_numbers)
+        is_first = of_words != _NO_WORD
+        # Every word is in one row, and rows are in the order of the words.
+        label_ids = np.zeros_like(tokens)
+        label_ids[is_first] = self.label_ids(examples, labels)
         sequences = {
             "input_ids": tokens,
             "segment_ids": np.zeros_like(tokens),
-            "label_ids": flat(label_ids)[0],
-            "label_weights": (numbers != _NO_WORD).astype(np.int32),
+            "label_ids": label_ids,
+            "label_weights": is_first.astype(np.int32),
         }
         return Features(
             sequences=sequences,
@@ -137,7 +143,7 @@ class TokenClassification(ClassKind):
             padding=dict.fromkeys(sequences, 0)
             | {"input_ids": tokenizer.pad_id},
             example_numbers=np.array(example_numbers, np.int64),
-            decoding={} if training else {"word_numbers": numbers},
+            decoding={} if training else {"word_numbers": of_words},
             truncated=truncated,
         )
 
@@ -148,10 +154,7 @@ class TokenClassification(ClassKind):
         outputs: Outputs,
         config: FeatureConfig,
     ) -> list[np.ndarray]:
-        """Returns each word's probabilities, float32 `[words, labels]`.
-
-        `outputs` has `logits`, `[seq, labels]` of each row.
-        """
+        """Returns each word's probabilities, float32 `[words, labels]`."""
         logits = outputs["logits"]
         found = [
             np.zeros((len(example.words), logits[0].shape[-1]), np.float32)
@@ -175,13 +178,12 @@ class TokenClassification(ClassKind):
         self, answers: Answers, metrics: Mapping[str, Metric]
     ) -> dict[str, float]:
         """Returns `entity_scores`, and `majority_class_accuracy`."""
-        return entity_scores(*_tags(answers)) | super().compute_metrics(
-            answers, {"accuracy": accuracy}
-        )
+        scores = entity_scores(*_gold_and_predicted(answers))
+        return scores | super().compute_metrics(answers, {"accuracy": accuracy})
 
     def _prediction(
         self, example: WordsExample, scores: np.ndarray, answers: Answers
-    ) -> tuple[dict[str, object], str, float]:
+    ) -> Prediction:
         tags, error = None, 0.0
         if example.tags is not None:
             tags = list(example.tags)
@@ -194,29 +196,22 @@ class TokenClassification(ClassKind):
             "prediction": _likeliest(scores, answers),
             "probabilities": scores.max(axis=-1).tolist(),
         }
-        return fields, example.location, error
+        return Prediction(fields, example.location, error)
 
     def table(self, answers: Answers) -> Table | None:
         """Returns precision, recall and F1 of each entity type."""
         if not are_entity_tags(set(answers.labels)):
             return None
-        names = ["precision", "recall", "f1"]
-        return Table(
-            ["entity", *names, "examples"],
-            [
-                [kind, *(f"{row[n]:.4f}" for n in names), str(row["support"])]
-                for kind, row in entity_table(*_tags(answers)).items()
-            ],
-        )
+        table = entity_table(*_gold_and_predicted(answers))
+        rows = {kind: list(row.values()) for kind, row in table.items()}
+        return scores_table("entity", rows)
 
 
 def _likeliest(scores: np.ndarray, answers: Answers) -> list[str]:
-    """Returns the likeliest tag of each word."""
     return [answers.labels[number] for number in scores.argmax(axis=-1)]
 
 
-def _tags(answers: Answers) -> tuple[list[Sequence[str]], list[list[str]]]:
-    """Returns the gold and the predicted tags of each sentence."""
+def _gold_and_predicted(answers: Answers) -> tuple[Tags, Tags]:
     gold = [example.tags for example in answers.examples]
     return gold, [_likeliest(row, answers) for row in answers.scores]
 
@@ -242,13 +237,3 @@ def _rows(lengths: Sequence[int], room: int) -> Iterator[tuple[int, int]]:
             start, used = word, 0
         used += length
     yield start, len(lengths)
-
-
-def _at_first_pieces(
-    words: Sequence[Sequence[int]], values: Sequence[int], other: int
-) -> list[int]:
-    """Returns `values` at the words' first sub-tokens, `other` elsewhere."""
-    row = [other]
-    for pieces, value in zip(words, values, strict=True):
-        row += [value, *[other] * (len(pieces) - 1)]
-    return [*row, other]

@@ -1,12 +1,13 @@
 """Precision, recall and F1 of entities in tagged words, as CoNLL-2003's."""
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from albert_tf.config import UserError
 
 Tags = Sequence[Sequence[str]]
+# Sentence, first word, the word after the last, and type.
+_Entity = tuple[int, int, int, str]
 _OUTSIDE = "O"
 _ENTITY = re.compile("([BIES])-(.+)")
 
@@ -22,9 +23,6 @@ def entity_scores(gold: Tags, predicted: Tags) -> dict[str, float]:
         `precision`, `recall` and `f1` of all entities, from 0 to 1, 0 if
         undefined; and `accuracy`, the share of right tags. Only the latter
         for tags without prefixes, such as parts of speech.
-
-    Raises:
-        UserError: for a tag without a prefix among others with one.
     """
     pairs = [
         pair
@@ -34,9 +32,7 @@ def entity_scores(gold: Tags, predicted: Tags) -> dict[str, float]:
     accuracy = {"accuracy": sum(a == b for a, b in pairs) / len(pairs)}
     if not are_entity_tags({tag for pair in pairs for tag in pair}):
         return accuracy
-    true, found = _entities(gold), _entities(predicted)
-    scores = _scores(len(true & found), len(true), len(found))
-    return scores | accuracy
+    return _scores(_entities(gold), _entities(predicted)) | accuracy
 
 
 def entity_table(gold: Tags, predicted: Tags) -> dict[str, dict[str, float]]:
@@ -44,23 +40,18 @@ def entity_table(gold: Tags, predicted: Tags) -> dict[str, dict[str, float]]:
 
     By type, sorted; `support` is the number of gold entities.
     """
-    true, found = _entities(gold), _entities(predicted)
-    right = _by_type(true & found)
-    trues, founds = _by_type(true), _by_type(found)
-    return {
-        kind: {
-            **_scores(right[kind], trues[kind], founds[kind]),
-            "support": trues[kind],
-        }
-        for kind in sorted(trues | founds)
-    }
+    table = {}
+    sides = _entities(gold), _entities(predicted)
+    for kind in sorted({entity[-1] for side in sides for entity in side}):
+        true, found = ({e for e in side if e[-1] == kind} for side in sides)
+        table[kind] = _scores(true, found) | {"support": len(true)}
+    return table
 
 
 def are_entity_tags(tags: set[str]) -> bool:
     """Returns whether tags are those of entities: B-, I- and the like, and O.
 
-    Raises:
-        UserError: when some are and some are not.
+    Raises UserError when some are and some are not.
     """
     others = {tag for tag in tags - {_OUTSIDE} if not _ENTITY.fullmatch(tag)}
     if not others:
@@ -73,12 +64,11 @@ def are_entity_tags(tags: set[str]) -> bool:
     )
 
 
-def _entities(sentences: Tags) -> set[tuple[int, int, int, str]]:
-    """Returns sentence, first word, word after the last, and type of each."""
+def _entities(sentences: Tags) -> set[_Entity]:
     return {
-        (number, start, end, kind)
+        (number, *span)
         for number, tags in enumerate(sentences)
-        for start, end, kind in _spans(tags)
+        for span in _spans(tags)
     }
 
 
@@ -96,13 +86,10 @@ def _spans(tags: Sequence[str]) -> Iterator[tuple[int, int, str]]:
         may_go_on = prefix in ("B", "I")
 
 
-def _by_type(entities: set[tuple[int, int, int, str]]) -> Counter[str]:
-    return Counter(kind for *_, kind in entities)
-
-
-def _scores(right: int, true: int, found: int) -> dict[str, float]:
+def _scores(true: set[_Entity], found: set[_Entity]) -> dict[str, float]:
+    right, either = len(true & found), len(true) + len(found)
     return {
-        "precision": right / found if found else 0.0,
-        "recall": right / true if true else 0.0,
-        "f1": 2 * right / (true + found) if true + found else 0.0,
+        "precision": right / len(found) if found else 0.0,
+        "recall": right / len(true) if true else 0.0,
+        "f1": 2 * right / either if either else 0.0,
     }

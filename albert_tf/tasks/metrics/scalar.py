@@ -24,9 +24,8 @@ def macro_f1(labels: np.ndarray, predictions: np.ndarray) -> float:
     """Returns the mean F1 of the classes that occur (scikit-learn)."""
     from sklearn.metrics import f1_score
 
-    return float(
-        f1_score(labels, predictions, average="macro", zero_division=0.0)
-    )
+    found = f1_score(labels, predictions, average="macro", zero_division=0.0)
+    return float(found)
 
 
 def matthews_correlation(labels: np.ndarray, predictions: np.ndarray) -> float:

@@ -57,10 +57,8 @@ def scores_v1(
 ) -> dict[str, float]:
     """Returns `exact_match` and `f1` in percent, of the best gold answer.
 
-    `predictions` are answers by the questions' ids.
-
-    Raises:
-        UserError: for a question that has no gold answer.
+    `predictions` are answers by the questions' ids. Raises UserError for a
+    question that has no gold answer.
     """
     exact = f1 = 0.0
     for question in questions:
@@ -95,14 +93,9 @@ def scores_v2(
     threshold with that threshold (`best_`): not a result, since it is chosen
     on these very questions.
 
-    Args:
-        questions: with and without answers.
-        predictions: an answer by the question's id; "" for none.
-        null_odds: scores of there being no answer, by id.
-        threshold: of the null odds; above it the answer counts as none.
-
-    Raises:
-        UserError: for a prediction whose null odds are missing.
+    `predictions` are answers by the question's id, "" for none; `null_odds`
+    scores of there being no answer, by id. Above `threshold` an answer counts
+    as none. Raises UserError for a prediction whose null odds are missing.
     """
     odds = dict.fromkeys(predictions, 0.0) if null_odds is None else null_odds
     has_answer = {q.id: bool(q.answers) for q in questions}
@@ -134,22 +127,19 @@ def scores_v2(
             for id_, score in scores.items()
         }
 
-    decided_exact, decided_f1 = decided(exact), decided(f1)
-
-    def means(ids: list[str], prefix: str) -> dict[str, float]:
-        return {
-            f"{prefix}exact": 100.0
-            * sum(decided_exact[i] for i in ids)
-            / len(ids),
-            f"{prefix}f1": 100.0 * sum(decided_f1[i] for i in ids) / len(ids),
-            f"{prefix}total": len(ids),
-        }
-
-    result = means(list(has_answer), "")
-    for prefix, wanted in (("HasAns_", True), ("NoAns_", False)):
-        ids = [id_ for id_, has in has_answer.items() if has is wanted]
+    rows = {"exact": decided(exact), "f1": decided(f1)}
+    result: dict[str, float] = {}
+    for prefix, kept in (
+        ("", (True, False)),
+        ("HasAns_", (True,)),
+        ("NoAns_", (False,)),
+    ):
+        ids = [id_ for id_, has in has_answer.items() if has in kept]
         if ids:
-            result |= means(ids, prefix)
+            for name, scores in rows.items():
+                total = sum(scores[id_] for id_ in ids)
+                result[f"{prefix}{name}"] = 100.0 * total / len(ids)
+            result[f"{prefix}total"] = len(ids)
     if null_odds is not None:
         for name, scores in (("exact", exact), ("f1", f1)):
             best, at = _best(scores, predictions, null_odds, has_answer)

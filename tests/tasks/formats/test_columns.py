@@ -17,20 +17,16 @@ from albert_tf.tasks.formats.columns import (
 )
 
 
-def write(path, content):
-    path.write_bytes(
-        content if isinstance(content, bytes) else content.encode()
+@pytest.fixture
+def table(write):
+    return lambda *rows: write("t.tsv", "".join(f"{row}\n" for row in rows))
+
+
+@pytest.fixture
+def lines(write):
+    return lambda *values: write(
+        "t.jsonl", "".join(f"{json.dumps(value)}\n" for value in values)
     )
-    return str(path)
-
-
-def table(tmp_path, *rows):
-    return write(tmp_path / "t.tsv", "".join(f"{row}\n" for row in rows))
-
-
-def lines(tmp_path, *values):
-    text = "".join(f"{json.dumps(value)}\n" for value in values)
-    return write(tmp_path / "t.jsonl", text)
 
 
 def quiet(path):
@@ -69,7 +65,8 @@ def written_by_csv(path, rows, **options):
 
 
 TEXTS = [
-    'He said "no"',
+    # Longer than the csv module's default limit.
+    'He said "no"' * 30_000,
     '"no," he said',
     "two\nlines",
     'a tab\tand "\n\n"',
@@ -80,10 +77,12 @@ TEXTS = [
 ]
 
 
-@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
-@pytest.mark.parametrize("ends", ["\n", "\r\n"])
 @pytest.mark.parametrize(
-    ("extension", "delimiter"), [("tsv", "\t"), ("csv", ",")]
+    ("extension", "delimiter", "ends", "quoting"),
+    [
+        ("tsv", "\t", "\n", csv.QUOTE_ALL),
+        ("csv", ",", "\r\n", csv.QUOTE_MINIMAL),
+    ],
 )
 def test_rows_that_the_csv_module_wrote(
     tmp_path, extension, delimiter, ends, quoting
@@ -120,12 +119,10 @@ def test_quotes_within_lines_are_the_rule_in_csv_alone(tmp_path):
 
 
 def test_a_quoted_field_that_is_all_of_its_row(tmp_path):
-    # Longer than the csv module's default limit.
-    texts = ["two\nlines", "", 'a "word" ' * 30_000]
-    rows = [["text"], *([text] for text in texts)]
+    rows = [["text"], ["two\nlines"], [""]]
     path = written_by_csv(tmp_path / "t.csv", rows)
     found = read_rows(path, lambda line: None)
-    assert [record.values for record in found] == [{"text": t} for t in texts]
+    assert [record.values["text"] for record in found] == ["two\nlines", ""]
 
 
 @pytest.mark.parametrize(
@@ -137,14 +134,9 @@ def test_a_quoted_field_that_is_all_of_its_row(tmp_path):
             ": quoted fields would join lines, and every line is a row .*",
         ),
         (
-            ["a\tb", "x\ty", 'x\t"I am here', 'z\tare you"'],
-            ": quoted fields would join lines, and every line is a row .*",
-        ),
-        (
             ["a\tb", "x\ty", '"I am here\tx', "and so\ty"],
             r":3: not quoted as in CSV \(unexpected end of data\).",
         ),
-        (["a\tb", '"I" am here\tx'], ":2: not quoted as in CSV .*"),
         # Both fields are of the quote.
         (
             ["a\tb", "x\ty", '"I am here\tand so"'],
@@ -152,8 +144,8 @@ def test_a_quoted_field_that_is_all_of_its_row(tmp_path):
         ),
     ],
 )
-def test_a_stray_quote_swallows_no_row(tmp_path, rows, fault):
-    path = table(tmp_path, *rows)
+def test_a_stray_quote_swallows_no_row(table, rows, fault):
+    path = table(*rows)
     logged = []
     found = [[*r.values.values()] for r in read_rows(path, logged.append)]
     assert found == [row.split("\t") for row in rows[1:]]
@@ -163,8 +155,8 @@ def test_a_stray_quote_swallows_no_row(tmp_path, rows, fault):
     )
 
 
-def test_a_table_that_fits_neither_way(tmp_path):
-    path = table(tmp_path, "a\tb", '"x\ny"\tz', "x\ty\tz")
+def test_a_table_that_fits_neither_way(table):
+    path = table("a\tb", '"x\ny"\tz', "x\ty\tz")
     message = (
         r":4: expected 2 tab-separated fields, got 3: 'x\\ty\\tz'. With "
         r"literal quotes: \S*:2: expected 2 tab-separated fields, got 1"
@@ -172,20 +164,20 @@ def test_a_table_that_fits_neither_way(tmp_path):
     assert_error(quiet, path, message)
 
 
-def test_blank_lines_at_the_end_are_no_rows(tmp_path):
+def test_blank_lines_at_the_end_are_no_rows(write):
     for content in ("a\tb\nx\ty\n\n\r\n", 'a\tb\n"x"\ty\n\n'):
-        path = write(tmp_path / "t.tsv", content)
+        path = write("t.tsv", content)
         (record,) = read_rows(path, lambda line: None)
         assert record.values == {"a": "x", "b": "y"}
     # Of one column they are empty texts.
-    path = write(tmp_path / "t.tsv", "a\nx\n\n")
+    path = write("t.tsv", "a\nx\n\n")
     assert [r.values["a"] for r in quiet(path)] == ["x", ""]
 
 
-def test_rows_of_json_lines(tmp_path):
+def test_rows_of_json_lines(write):
     # Numbers as they are written, truth values as JSON has them.
     path = write(
-        tmp_path / "t.jsonl",
+        "t.jsonl",
         '\n{"a": "x\\ty", "b": 1.50, "c": true}\n{"b": -7, "a": ["x", "y"]}',
     )
     first, second = quiet(path)
@@ -202,22 +194,20 @@ def test_rows_of_json_lines(tmp_path):
         ("t.tsv", "", "is empty; a task of your own needs train.tsv"),
         ("t.tsv", "a\tlabel\rx\ty\r", "t.tsv: its lines end with CR alone"),
         ("t.tsv", "a\ta\nx\ty\n", ":1: expected distinct columns, got a, a"),
-        ("t.tsv", "a\tb\nx\ty\n\nx\ty\n", ":3: expected 2 tab-separated"),
         ("t.tsv", b"a\tb\nx\xff\ty\n", r":2: byte 1 \(0xff\) is not UTF-8"),
-        ("t.tsv", b"\xef\xbb\xbfa\xff\n", r":1: byte 1 \(0xff\) is not UTF"),
         ("t.tsv", "a\tb\n".encode("utf-16"), "t.tsv is UTF-16, expected UTF-8"),
         ("t.jsonl", "\n", "has no examples"),
         ("t.jsonl", '{"a": "b"}\n{"a" 1}', ":2: expected JSON"),
         ("t.jsonl", "[1]", r':1: expected an object, got \["1"\]'),
     ],
 )
-def test_files_of_another_form(tmp_path, name, content, message):
-    assert_error(quiet, write(tmp_path / name, content), message)
+def test_files_of_another_form(write, name, content, message):
+    assert_error(quiet, write(name, content), message)
 
 
-@pytest.mark.parametrize("value", [None, {}, float("nan"), ["b", []]])
-def test_json_is_checked_where_it_is_read(tmp_path, value):
-    path = lines(tmp_path, {"a": value, "text": "x", "label": "y"})
+@pytest.mark.parametrize("value", [None, ["b", []]])
+def test_json_is_checked_where_it_is_read(lines, value):
+    path = lines({"a": value, "text": "x", "label": "y"})
     assert read_texts(path) == [Example(("x",), "y")]
     message = (
         f":1: expected a string, .* as 'a', got {re.escape(json.dumps(value))}"
@@ -237,15 +227,15 @@ def test_the_index_of_a_data_frame_is_no_text(tmp_path, name):
     ]
 
 
-def test_the_file_of_a_split(tmp_path):
+def test_the_file_of_a_split(write, tmp_path):
     directory = str(tmp_path)
     with pytest.raises(UserError, match="no dev.tsv or dev.csv or dev.js"):
         find_split(directory, "dev")
-    path = write(tmp_path / "dev.jsonl", "{}")
+    path = write("dev.jsonl", "{}")
     assert find_split(directory, "dev") == path
     bucket = f"file://{tmp_path}"
     assert find_split(bucket, "dev") == f"{bucket}/dev.jsonl"
-    write(tmp_path / "dev.tsv", "")
+    write("dev.tsv", "")
     assert find_split(directory, "dev", (".tsv",)).endswith("dev.tsv")
     both = r"dev\.tsv and \S*dev\.jsonl both exist"
     with pytest.raises(UserError, match=both):
@@ -255,14 +245,12 @@ def test_the_file_of_a_split(tmp_path):
 @pytest.mark.parametrize(
     "content",
     [
-        'text\tlabel\nGood, "quoted" text\tpos\n\t neg \n',
-        'label\tsentence\npos\tGood, "quoted" text\nneg\t\n',
-        'text\tlabel\r\nGood, "quoted" text\tpos\r\n\tneg',
-        b'\xef\xbb\xbftext\tlabel\nGood, "quoted" text\tpos\n\tneg\n',
+        'label\tsentence\npos\tGood, "quoted" text\n neg \t\n',
+        b'\xef\xbb\xbftext\tlabel\r\nGood, "quoted" text\tpos\r\n\tneg',
     ],
 )
-def test_a_text_and_its_label_in_either_order(tmp_path, content):
-    path = write(tmp_path / "t.tsv", content)
+def test_a_text_and_its_label_in_either_order(write, content):
+    path = write("t.tsv", content)
     examples = read_own(path)
     assert examples == [
         Example(('Good, "quoted" text',), "pos"),
@@ -271,8 +259,8 @@ def test_a_text_and_its_label_in_either_order(tmp_path, content):
     assert examples[1].location == f"{path}:3"
 
 
-def test_pairs_in_the_order_of_their_columns(tmp_path):
-    path = table(tmp_path, "b\tlabel\ta", "x\t0\ty")
+def test_pairs_in_the_order_of_their_columns(table, lines):
+    path = table("b\tlabel\ta", "x\t0\ty")
     logged = []
     roles = infer_columns(quiet(path), logged.append)
     assert roles == {"text": ["b", "a"], "label": ["label"]}
@@ -282,81 +270,68 @@ def test_pairs_in_the_order_of_their_columns(tmp_path):
     assert read_own(path) == [Example(("x", "y"), "0")]
     # The order of a later line's members is its own affair.
     path = lines(
-        tmp_path,
         {"b": "x", "a": "y", "label": 0.5},
         {"label": 1, "a": "y", "b": "x"},
     )
-    assert [e.texts for e in read_own(path)] == [("x", "y")] * 2
-    assert [e.label for e in read_own(path)] == ["0.5", "1"]
+    assert [(e.texts, e.label) for e in read_own(path)] == [
+        (("x", "y"), "0.5"),
+        (("x", "y"), "1"),
+    ]
 
 
 @pytest.mark.parametrize(
     "rows",
     [["text\tclass", "a\tb"], ["label", "a"], ["a\tb\tc\tlabel", "1\t2\t3\t4"]],
 )
-def test_columns_that_cannot_be_inferred(tmp_path, rows):
+def test_columns_that_cannot_be_inferred(table, rows):
     message = (
         ":2: expected one or two columns of texts and 'label', got "
         f"{', '.join(rows[0].split())}; name the columns with --columns."
     )
-    assert_error(columns_of, table(tmp_path, *rows), message)
+    assert_error(columns_of, table(*rows), message)
 
 
-@pytest.mark.parametrize(
-    ("rows", "columns", "labelled", "message"),
-    [
-        (["text\tlabel", "a\t "], "text label", True, ":2: the label is empty"),
-        (["text\tlabel", "a\t "], "text label", False, "the label is empty"),
-        (
-            ["a\tb", "1\t2"],
-            "a gold",
-            True,
-            ":2: expected the column 'gold', got a, b; name the columns with",
-        ),
-        (["a\tb", "1\t2"], "text gold", False, "expected the column 'text'"),
-    ],
-)
-def test_columns_that_do_not_fit(tmp_path, rows, columns, labelled, message):
-    path = table(tmp_path, *rows)
-    options = {"columns": columns, "labelled": labelled}
-    assert_error(read_texts, path, message, **options)
+def test_labels_may_not_be_empty_nor_columns_missing(table):
+    path = table("text\tlabel", "a\t ")
+    assert_error(read_texts, path, ":2: the label is empty", labelled=False)
+    path = table("a\tb", "1\t2")
+    message = ":2: expected the column 'gold', got a, b; name the columns with"
+    assert_error(read_texts, path, message, columns="a gold")
 
 
-def test_json_lines_unlike_the_first(tmp_path):
+def test_json_lines_unlike_the_first(lines):
     first = {"a": "x", "label": 0}
     # A second text that the first line lacks is not ignored.
     for second in ({"a": "x", "b": "y", "label": 1}, {"a": "x"}):
-        path = lines(tmp_path, first, second)
+        path = lines(first, second)
         message = (
             f":2: expected the columns .* a, label, got {', '.join(second)};"
         )
         assert_error(read_own, path, message)
     message = ":2: expected the column 'label'"
     assert_error(read_texts, path, message, columns="a label")
-    path = lines(tmp_path, first, {"a": ["x"], "label": 1})
+    path = lines(first, {"a": ["x"], "label": 1})
     assert_error(read_own, path, r':2: expected a string as a, got \["x"\]')
 
 
-def test_the_name_of_a_column_goes_before_its_number(tmp_path):
-    path = table(tmp_path, "c\t1\t2\t0\tgold", "x\ta\tb\tc\t1")
-    (example,) = read_choices(path, "c", ["1", "2", "0"], "gold")
-    assert example.label == 0
-
-
 @pytest.mark.parametrize("columns", [["choices"], ["one", "two"], ["B", "A"]])
-def test_the_letter_of_a_choice(tmp_path, columns):
+def test_the_letter_of_a_choice(lines, columns):
     """From A, unless a choice's column has that name."""
     value = {"context": "X", "choices": ["a", "b"], "one": "a", "two": "b"}
     value |= {"B": "a", "A": "b"}
-    path = lines(tmp_path, *({**value, "gold": letter} for letter in "ABBA"))
+    path = lines(*({**value, "gold": letter} for letter in "ABBA"))
     found = [e.label for e in read_choices(path, "context", columns, "gold")]
     assert found == ([1, 0, 0, 1] if "A" in columns else [0, 1, 1, 0])
+    if columns == ["one", "two"]:
+        path = lines({**value, "gold": "c"})
+        message = "the label is 'c'; expected .* from A, or one of one, two"
+        with pytest.raises(UserError, match=message):
+            read_choices(path, "context", columns, "gold")
 
 
-def test_choices_in_a_list(tmp_path):
+def test_choices_in_a_list(lines):
     value = {"context": "X", "choices": ["a", "b"], "label": 1}
     path = lines(
-        tmp_path,
         {**value, "question": "Is _ so _?"},
         {**value, "question": "Which?"},
     )
@@ -383,32 +358,21 @@ def test_choices_in_a_list(tmp_path):
         ),
         # The column of a list is no choice.
         ({"label": "choices"}, "the label is 'choices'; expected a number"),
-        ({"label": " "}, ":2: the label is empty"),
-        ({"label": ["0"]}, r':2: expected a string as label, got \["0"\]'),
-        ({"choices": ["a"]}, ":2: expected two choices .* as choices, got 1"),
         ({"choices": "a b"}, ":2: expected two choices .* as choices, got 1"),
         ({"context": ["X"]}, ":2: expected a string as context"),
-        ({"question": ["X"]}, ":2: expected a string as question"),
         ({"question": ...}, ":2: expected the column 'question', got context"),
     ],
 )
-def test_choices_that_do_not_fit(tmp_path, changes, message):
+def test_choices_that_do_not_fit(lines, changes, message):
     value = {"context": "X", "choices": ["a", "b"], "label": 1}
     value["question"] = "Which?"
     second = {n: v for n, v in {**value, **changes}.items() if v is not ...}
     assert_error(
         read_choices,
-        lines(tmp_path, value, second),
+        lines(value, second),
         message,
         context="context",
         choices=["choices"],
         label="label",
         question=["question"],
     )
-
-
-def test_columns_of_choices_that_do_not_fit(tmp_path):
-    path = table(tmp_path, "c\ta\tb\tlabel", "x\ty\tz\tc")
-    options = {"context": "c", "choices": ["a", "b"], "label": "label"}
-    message = ":2: the label is 'c'; expected .* from A, or one of a, b"
-    assert_error(read_choices, path, message, **options)

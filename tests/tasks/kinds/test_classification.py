@@ -2,15 +2,11 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from scipy import special
 
 from albert_tf.config import FeatureConfig, UserError
 from albert_tf.tasks.examples import Example, listed
 from albert_tf.tasks.kinds.base import Answers
-from albert_tf.tasks.kinds.classes import class_error, softmax
-from albert_tf.tasks.kinds.classification import Classification
+from albert_tf.tasks.kinds.classification import Classification, class_error
 from albert_tf.tasks.metrics import scalar
 
 KIND = Classification()
@@ -21,30 +17,12 @@ EXAMPLES = [
     Example(("of", "and"), "no", "f:3"),
     Example(("and",), None, "f:4"),
 ]
-SCORES = [
-    np.array([0.1, 0.2, 0.7]),
-    np.array([0.2, 0.5, 0.3]),
-    np.array([0.6, 0.3, 0.1]),
-]
+SCORES = list(np.array([[0.1, 0.2, 0.7], [0.2, 0.5, 0.3], [0.6, 0.3, 0.1]]))
 
 
 def answers(gold, scores, labels=LABELS):
     examples = [Example(("a",), labels[number]) for number in gold]
     return Answers(examples, list(scores), CONFIG, labels)
-
-
-@given(
-    st.lists(
-        st.lists(st.floats(-1e4, 1e4, width=32), min_size=3, max_size=3),
-        min_size=1,
-        max_size=4,
-    )
-)
-def test_softmax(rows):
-    found = softmax(np.array(rows, np.float32))
-    assert found.dtype == np.float64
-    expected = special.softmax(np.array(rows), axis=-1)
-    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-300)
 
 
 def test_labels_in_a_message():
@@ -59,7 +37,6 @@ def test_labels_in_a_message():
         (["b", "a", None, "b", "B"], ["B", "a", "b"]),
         (["b"] * 3, "one label only, 'b'; a class"),
         # Nearly as many labels as examples.
-        ([f"{n:03}" for n in range(20)], [f"{n:03}" for n in range(20)]),
         (
             [f"{n % 21:03}" for n in range(41)],
             "41 training examples have 21 different labels .*; is that the ri",
@@ -101,20 +78,21 @@ def test_features(tiny_tokenizer):
 
 
 def test_probabilities_and_their_ensemble():
-    logits = [np.log(np.array(row, np.float32)) for row in SCORES]
+    # However far from 0 logits are.
+    logits = np.log(SCORES) + np.array([[0], [9e3], [-9e3]])
     scores = KIND.scores(EXAMPLES, None, {"logits": logits}, CONFIG)
     np.testing.assert_allclose(scores, SCORES, atol=1e-6)
     mean = KIND.ensemble([SCORES, SCORES[::-1], SCORES])
-    expected = [
-        (2 * a + b) / 3 for a, b in zip(SCORES, SCORES[::-1], strict=True)
-    ]
+    expected = (2 * np.array(SCORES) + SCORES[::-1]) / 3
     np.testing.assert_allclose(mean, expected)
 
 
 def test_metrics_and_those_of_the_majority_class():
     metrics = {"accuracy": scalar.accuracy, "macro_f1": scalar.macro_f1}
     found = KIND.compute_metrics(
-        answers([2, 0, 2, 2, 1], np.eye(3)[[2, 2, 2, 0, 1]]), metrics
+        # The majority is of the labels, not of the predictions.
+        answers([2, 0, 2, 2, 1], np.eye(3)[[2, 2, 2, 0, 1]]),
+        metrics,
     )
     # Class 0: none right. Class 1: perfect. Class 2: 2 of 3 found, 2 of 3
     # that are predicted right. Always 2: precision 3/5, recall 1.
@@ -127,11 +105,6 @@ def test_metrics_and_those_of_the_majority_class():
         }
     )
     assert KIND.metric_names(metrics, LABELS) == ("accuracy", "macro_f1")
-    # The majority is of the labels, not of the predictions.
-    found = KIND.compute_metrics(
-        answers([1, 1, 1, 0], np.eye(3)[[0, 0, 0, 0]]), metrics
-    )
-    assert found["majority_class_accuracy"] == 0.75
 
 
 def test_table():
@@ -161,9 +134,8 @@ def test_predictions():
     assert class_error(SCORES[1], 2) == pytest.approx(0.2)
 
 
-@pytest.mark.parametrize("count", [2, 100])
-def test_confusion_matrix(count):
-    rng = np.random.default_rng(0)
+def test_confusion_matrix():
+    rng, count = np.random.default_rng(0), 100
     gold = rng.integers(count, size=50)
     rows = rng.dirichlet(np.ones(count), size=50)
     labels = [f"label {number}" for number in range(count)]
@@ -186,11 +158,10 @@ def test_more_labels_than_a_confusion_matrix_has():
 
 
 def test_constant_prediction():
-    def found(scores, labels=LABELS):
-        return KIND.constant_prediction(Answers([], scores, CONFIG, labels))
+    def found(scores):
+        return KIND.constant_prediction(Answers([], scores, CONFIG, LABELS))
 
     assert found(SCORES) is None
     assert found(SCORES[:1] * 2) == "yes"
-    assert found(SCORES[:1] * 2, LABELS[::-1]) == "no"
     # A single example has no other prediction to differ from.
     assert found(SCORES[:1]) is None

@@ -9,7 +9,7 @@ import pytest
 from albert_tf.config import FeatureConfig, UserError
 from albert_tf.tasks.examples import Example
 from albert_tf.tasks.kinds.base import Answers
-from albert_tf.tasks.kinds.regression import Regression, is_number
+from albert_tf.tasks.kinds.regression import Regression
 from albert_tf.tasks.metrics import scalar
 
 KIND = Regression()
@@ -22,20 +22,16 @@ EXAMPLES = [
 ]
 
 
-@pytest.mark.parametrize(
-    "label", ["3.800", "-2", "+.5", "5.", "1e-3", "2E+1", "3.4e38"]
-)
-def test_numbers(label):
-    assert KIND.label_ids([Example(("a",), label)], []) == [float(label)]
+def test_numbers():
+    labels = ["3.800", "-2", "+.5", "5.", "1e-3", "2E+1", "3.4e38"]
+    examples = [Example(("a",), label) for label in labels]
+    assert KIND.label_ids(examples, []).tolist() == list(map(float, labels))
 
 
 @pytest.mark.parametrize(
+    # -1e39 is no float32.
     "label",
-    # The largest is no float32.
-    [
-        *("", "good", "1_0", "nan", "inf", "1e999", "-1e39", "0x1", " 1"),
-        *("1,5", "٣", ".", "1\n"),
-    ],
+    ["", "1_0", "nan", "1e999", "-1e39", "0x1", " 1", "1,5", "٣", ".", "1\n"],
 )
 def test_labels_that_are_no_numbers(label):
     message = (
@@ -44,7 +40,6 @@ def test_labels_that_are_no_numbers(label):
     )
     with pytest.raises(UserError, match=message):
         KIND.label_ids([*EXAMPLES, Example(("a",), label, "t.tsv:2")], [])
-    assert not is_number(label)
 
 
 def test_features(tiny_tokenizer):
@@ -58,9 +53,7 @@ def test_features(tiny_tokenizer):
 def test_scores_and_their_ensemble():
     outputs = {"predictions": np.array([0.5, 2.0], np.float32)}
     scores = KIND.scores(EXAMPLES[:2], None, outputs, CONFIG)
-    assert scores == [0.5, 2.0]
     mean = KIND.ensemble([[1.0, 2.0], [3.0, 4.0], [8.0, 0.0]])
-    assert mean == [4.0, 2.0]
     # As JSON.
     assert json.dumps(scores + mean) == "[0.5, 2.0, 4.0, 2.0]"
 
@@ -68,14 +61,13 @@ def test_scores_and_their_ensemble():
 def test_metrics():
     gold, found = np.array([1.5, -2.0, 4.0]), np.array([1.0, 0.0, 3.0])
     metrics = {"pearson": scalar.pearson, "spearman": scalar.spearman}
-    assert KIND.compute_metrics(
-        Answers(EXAMPLES[:3], found.tolist(), CONFIG, []), metrics
-    ) == pytest.approx(
+    answers = Answers(EXAMPLES[:3], found.tolist(), CONFIG, [])
+    assert KIND.compute_metrics(answers, metrics) == pytest.approx(
         {
             "pearson": np.corrcoef(gold, found)[0, 1],
             "spearman": 1.0,
             "mean_squared_error": np.mean((gold - found) ** 2),
-            "mean_guess_mean_squared_error": np.mean((gold - gold.mean()) ** 2),
+            "mean_guess_mean_squared_error": np.var(gold),
         }
     )
     names = KIND.metric_names(metrics, [])
@@ -87,9 +79,7 @@ def test_predictions():
         Answers(EXAMPLES, [1.0, 0.0, 4.0, 9.0], CONFIG, [])
     )
     assert found[0].fields == {"text": "the", "label": "1.5", "prediction": 1.0}
-    assert found[1].fields["texts"] == ["of", "and"]
     assert [p.error for p in found] == [0.5, 2.0, 0.0, 0.0]
-    assert [p.location for p in found] == [e.location for e in EXAMPLES]
 
 
 def test_figure():
@@ -99,18 +89,10 @@ def test_figure():
     assert groups == {"labels": [1.5, -2.0, 4.0], "answers": [1.0, 0.0, 4.0]}
 
 
-@pytest.mark.parametrize(
-    ("scores", "constant"),
-    [([2.501, 2.499, 2.5], "2.5"), ([2.5, 2.53], None), ([2.5], None)],
-)
-def test_constant_prediction(scores, constant):
-    answers = Answers([], scores, CONFIG, [])
-    assert KIND.constant_prediction(answers) == constant
+def test_constant_prediction():
+    def found(*scores):
+        return KIND.constant_prediction(Answers([], scores, CONFIG, []))
 
-
-def test_defaults_of_a_kind():
-    """What only kinds with classes or thresholds have."""
-    config = FeatureConfig(null_threshold=1.5)
-    assert KIND.labels(EXAMPLES) == []
-    assert KIND.config_to_save(config, {"best_f1_thresh": 7.0}) == config
-    assert KIND.table(Answers(EXAMPLES[:1], [1.0], config, [])) is None
+    assert found(2.501, 2.499, 2.5) == "2.5"
+    assert found(2.5, 2.53) is None
+    assert found(2.5) is None

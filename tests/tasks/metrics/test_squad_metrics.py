@@ -47,19 +47,9 @@ def test_one_answer(gold, prediction, exact, f1, f1_or_none):
     assert exact_match(gold, prediction) == exact
     assert token_f1(gold, prediction) == pytest.approx(f1)
     assert token_f1_or_none(gold, prediction) == pytest.approx(f1_or_none)
-
-
-def test_whole_scores_are_whole_numbers():
-    """Or from Python 3.12 on sums differ from the script's in a last digit."""
-    scores = [
-        token_f1_or_none(gold, prediction)
-        for gold, prediction in (("b", "c"), ("b", ""), ("", "the"))
-    ]
-    assert [(type(score), score) for score in scores] == [
-        (int, 0),
-        (int, 0),
-        (int, 1),
-    ]
+    # Or from Python 3.12 on sums differ from the script's in a last digit.
+    if f1_or_none in (0, 1) and f1 == 0:
+        assert type(token_f1_or_none(gold, prediction)) is int
 
 
 def question(id_, *answers):
@@ -121,10 +111,8 @@ def test_version_2():
             "NoAns_total": 2,
         }
     )
-    assert list(found)[3:] == [
-        f"{kind}_{name}"
-        for kind in ("HasAns", "NoAns")
-        for name in ("exact", "f1", "total")
+    assert list(found)[2:7] == [
+        *("total", "HasAns_exact", "HasAns_f1", "HasAns_total", "NoAns_exact")
     ]
     assert "NoAns_total" not in scores_v2(QUESTIONS[:2], ANSWERS)
     assert "HasAns_total" not in scores_v2(QUESTIONS[2:4], ANSWERS)

@@ -1,6 +1,5 @@
 """Frozen variables and layer-wise learning rates."""
 
-import numpy as np
 import pytest
 
 from albert_tf.config import ModelConfig, UserError, override
@@ -100,13 +99,7 @@ def test_layer_wise_decay(changes, levels):
 
 def test_layer_wise_decay_without_a_projection():
     found = rate_multipliers(AlbertForPretraining(small(embedding_size=6)), 0.5)
-    assert not any("projection" in path for path in found)
     assert sorted(set(found.values())) == [0.25, 0.5, 1.0]
-
-
-def test_a_layer_decay_of_one_changes_nothing():
-    assert set(by_part(small(sharing="none"), 1.0).values()) == {1.0}
-    assert np.isclose(by_part(small(), 0.8)["embeddings"], 0.64)
 
 
 def test_frozen_variables_are_left_out():

@@ -18,8 +18,9 @@ from albert_tf.text.character_class import CharacterClass
 _END_OF_DECOMPOSED = 0x30000
 
 # ASCII without control characters and ticks, up to the last one that a mark may
-# follow: each character is a part that keeps its length. Only for speed.
-_PLAIN = " ?(?P<plain>[!-&(-_a-~]+)(?=[ -~]|$)"
+# follow: each character is a part that keeps its length. Only for speed. A space
+# before them has no character of the clean text that counts.
+_PLAIN = " ?([!-&(-_a-~]+)(?=[ -~]|$)"
 
 
 @functools.cache
@@ -51,8 +52,8 @@ def character_offsets(
     starts: list[int] = []
     ends: list[int] = []
     for match in re.finditer(f"{_PLAIN}|{pattern}", text):
-        if match["plain"]:
-            begin, end = match.span("plain")
+        begin, end = match.span(1)
+        if begin >= 0:
             starts += range(begin, end)
             ends += range(begin + 1, end + 1)
         elif number := count(match[0]):

@@ -218,7 +218,7 @@ class SentencePieceTokenizer(Tokenizer):
         for i in range(len(text) - 2, -1, -1):
             if stops[i] == sources[i]:
                 stops[i] = stops[i + 1]
-        number = [0, *itertools.accumulate(c != " " for c in cleaned)]
+        number = [0, *itertools.accumulate(map(" ".__ne__, cleaned))]
         # A mark can be put where the text ends.
         starts = [*starts, *ends[-1:]]
         return _TracedText(

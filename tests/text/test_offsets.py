@@ -1,8 +1,6 @@
-import io
 import re
 
 import pytest
-import sentencepiece
 from awkward_texts import (
     AWKWARD_CHARACTERS,
     AWKWARD_TEXTS,
@@ -28,23 +26,6 @@ TEXTS = (
 )
 
 
-def with_normalizer(model_bytes, name):
-    """Returns the model with one of SentencePiece's own clean-ups."""
-    trained = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(["a b"]),
-        model_writer=trained,
-        vocab_size=6,
-        hard_vocab_limit=False,
-        normalization_rule_name=name,
-        minloglevel=2,
-    )
-    rules = proto.ModelProto.FromString(trained.getvalue()).normalizer_spec
-    model = proto.ModelProto.FromString(model_bytes)
-    model.normalizer_spec.CopyFrom(rules)
-    return model.SerializeToString()
-
-
 def in_bytes(model_bytes):
     """Returns the model with a piece for each byte."""
     model = proto.ModelProto.FromString(model_bytes)
@@ -65,7 +46,6 @@ def changed(model_bytes, spec, **fields):
 KINDS = {
     "tiny": lambda tiny, made: tiny,
     "handmade": lambda tiny, made: made,
-    "nmt_nfkc": lambda tiny, made: with_normalizer(tiny, "nmt_nfkc"),
     "bytes": lambda tiny, made: in_bytes(made),
     "suffix": lambda tiny, made: changed(
         made, "trainer_spec", treat_whitespace_as_suffix=True
@@ -228,9 +208,15 @@ def test_a_bare_space_mark_is_empty_where_the_next_piece_begins(
         ),
     ],
 )
-def test_the_models_own_clean_up(make_model, pieces, text, expected):
-    model = with_normalizer(make_model(dict.fromkeys(pieces, -1.0)), "nmt_nfkc")
-    assert slices(SentencePieceTokenizer(model, **CASED), text) == expected
+def test_the_models_own_clean_up(
+    tiny_tokenizer, make_model, pieces, text, expected
+):
+    model = proto.ModelProto.FromString(make_model(dict.fromkeys(pieces, -1.0)))
+    # nmt_nfkc
+    trained = proto.ModelProto.FromString(tiny_tokenizer.model_bytes)
+    model.normalizer_spec.CopyFrom(trained.normalizer_spec)
+    tokenizer = SentencePieceTokenizer(model.SerializeToString(), **CASED)
+    assert slices(tokenizer, text) == expected
 
 
 def test_marks_of_spaces_inside_and_after_pieces(make_model):

@@ -96,7 +96,8 @@ class InGraphTokenizer(tf.Module):
         parts = self._vocabulary.parts(texts)
         distinct, numbers = tf.unique(parts.flat_values)
         cleaned = _spaced(self._vocabulary.clean(distinct))
-        num_bytes = tf.strings.length(_without_spaces(cleaned))
+        letters = tf.strings.regex_replace(cleaned, " ", "")
+        num_bytes = tf.strings.length(letters)
         limits = tf.cumsum(tf.gather(num_bytes, numbers))
         characters = tf.strings.length(parts.flat_values, unit="UTF8_CHAR")
         edges = tf.concat([[0], tf.cumsum(characters)], 0)
@@ -456,10 +457,6 @@ def _byte_spans(
         return len(shown[:character].replace(SPACE, "").encode())
 
     return [(before(first), before(last)) for _, first, last in split]
-
-
-def _without_spaces(texts: tf.Tensor) -> tf.Tensor:
-    return tf.strings.regex_replace(texts, " ", "")
 
 
 def _spaced(texts: tf.Tensor) -> tf.Tensor:

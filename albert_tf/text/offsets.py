@@ -17,9 +17,9 @@ from albert_tf.text.character_class import CharacterClass
 # up.
 _END_OF_DECOMPOSED = 0x30000
 
-# ASCII without control characters and ticks, up to the last one that a mark may
-# follow: each character is a part that keeps its length. Only for speed. A space
-# before them has no character of the clean text that counts.
+# A space, which does not count, and ASCII without control characters and ticks,
+# up to the last one that a mark may follow: each character is a part that keeps
+# its length. Only for speed.
 _PLAIN = " ?([!-&(-_a-~]+)(?=[ -~]|$)"
 
 

@@ -205,7 +205,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     def _normalized(
         self, cleaned: str, starts: Sequence[int], ends: Sequence[int]
-    ) -> "_TracedText":
+    ) -> _TracedText:
         """Returns the text as the model's own clean-up leaves it.
 
         `starts` and `ends` are those of the characters of `cleaned` but

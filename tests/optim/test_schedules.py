@@ -64,9 +64,11 @@ def of_google(step, base, warmup, total, power):
 @pytest.mark.parametrize(
     ("total", "warmup", "power"),
     [
+        (12, 4, 1.0),
         (12, 0, 1.0),
         (20, 7, 2.0),
         (5, 9, 1.0),
+        (1, 0, 0.5),
         # The released one's.
         (125_000, 3125, 1.0),
     ],

@@ -8,14 +8,10 @@ import pytest
 from albert_tf.config import (
     PRESETS,
     FinetuneConfig,
-    FinetuneSettings,
     MaskingConfig,
     ModelConfig,
-    OptimizerConfig,
     PretrainConfig,
     PretrainingDataConfig,
-    PretrainingSettings,
-    TrainingConfig,
     UserError,
     differences,
     from_dict,
@@ -25,21 +21,6 @@ from albert_tf.config import (
     setting_fields,
     to_dict,
 )
-
-SECTIONS = (
-    ModelConfig,
-    MaskingConfig,
-    PretrainingDataConfig,
-    PretrainingSettings,
-    OptimizerConfig,
-    TrainingConfig,
-    FinetuneSettings,
-)
-
-
-def test_configs_cannot_be_changed_in_place():
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        ModelConfig().hidden_size = 1
 
 
 def test_override_reaches_into_sections():
@@ -80,16 +61,13 @@ def test_an_unknown_setting_is_answered_with_known_ones(config, name, text):
     ("name", "value", "text"),
     [
         ("num_train_steps", True, "=True is of type bool; expected int."),
-        ("learning_rate", True, "=True is of type bool; expected float."),
         ("num_train_steps", 1.0, "=1.0 is of type float; expected int."),
         ("favor_shorter_ngram", 1, "=1 is of type int; expected bool."),
         ("micro_batch_size", "no", "='no' .* str; expected int or auto."),
-        ("sharing", None, "=None is of type NoneType; expected str."),
         ("sharing", "some", "'some' is not one of all, attention, ffn, none"),
         ("vocab_size", 5, "vocab_size=5 is below the minimum, 6."),
         ("beta_1", 1.0, "beta_1=1.0 is above the maximum, 0.9999999."),
         ("learning_rate", float("nan"), "=nan is not a finite number."),
-        ("learning_rate", float("inf"), "=inf is not a finite number."),
         pytest.param("learning_rate", 10**400, "learning_rate", id="huge"),
         ("hidden_size", 770, "hidden_size=770 is not a multiple of num_atten"),
         ("num_hidden_groups", 13, "num_hidden_groups=13 exceeds num_hidden_l"),
@@ -99,32 +77,13 @@ def test_a_bad_value_is_refused(name, value, text):
     with pytest.raises(UserError, match=text) as caught:
         override(PretrainConfig(), {name: value})
     assert "\n" not in str(caught.value)
-    with pytest.raises(UserError, match=text):
-        section = {f.name: s for s in SECTIONS for f in dataclasses.fields(s)}
-        section[name](**{name: value})
 
 
-@pytest.mark.parametrize("section", SECTIONS)
-def test_bounds_are_inclusive_and_defaults_within_them(section):
-    config = section()
-    for name, field in setting_fields(section).items():
-        assert field.metadata["help"]
-        assert type(getattr(config, name)) is field.type
-        for bound in ("minimum", "maximum"):
-            value = field.metadata[bound]
-            if value is not None:
-                value = field.type(value)
-                changes = {name: value, **beside(name, value)}
-                assert getattr(override(config, changes), name) == value
-
-
-def beside(name, value):
-    """Returns what other settings must be for one to be at its bound."""
-    if name in ("hidden_size", "num_attention_heads"):
-        small = ("num_hidden_layers", "embedding_size", "intermediate_size")
-        equal = {"num_attention_heads": value, "hidden_size": value}
-        return equal | dict.fromkeys(small, 1)
-    return {"num_hidden_layers": value} if name == "num_hidden_groups" else {}
+def test_bounds_are_inclusive():
+    changes = {"vocab_size": 6, "beta_1": 0.9999999, "layer_decay": 1}
+    config = override(PretrainConfig(), changes)
+    assert config.model.vocab_size == 6
+    assert config.optimizer.beta_1 == 0.9999999
 
 
 def test_every_count_of_a_model_has_its_bounds():
@@ -149,7 +108,6 @@ def test_every_count_of_a_model_has_its_bounds():
             },
             "hidden_size=65536, .* 24 blocks could hold .* the maximum is",
         ),
-        ({"intermediate_size": 2**18, "num_hidden_layers": 1024}, "weights"),
         ({"vocab_size": 2**24, "embedding_size": 2**16}, "weights"),
     ],
 )
@@ -185,34 +143,32 @@ SIZES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("name", "dropout", "steps"),
-    [
-        ("base_v1", 0.1, 125_000),
-        ("large_v1", 0.1, 125_000),
-        ("xlarge_v1", 0.1, 125_000),
-        ("xxlarge_v1", 0.0, 1_500_000),
-        ("base_v2", 0.0, 10_000_000),
-        ("large_v2", 0.0, 3_000_000),
-        ("xlarge_v2", 0.0, 3_000_000),
-        ("xxlarge_v2", 0.0, 3_000_000),
-    ],
-)
-def test_the_released_models(name, dropout, steps):
+# Dropout and steps.
+RELEASED = {
+    "base_v1": (0.1, 125_000),
+    "large_v1": (0.1, 125_000),
+    "xlarge_v1": (0.1, 125_000),
+    "xxlarge_v1": (0.0, 1_500_000),
+    "base_v2": (0.0, 10_000_000),
+    "large_v2": (0.0, 3_000_000),
+    "xlarge_v2": (0.0, 3_000_000),
+    "xxlarge_v2": (0.0, 3_000_000),
+}
+
+
+@pytest.mark.parametrize("name", RELEASED)
+def test_the_released_models(name):
     size, version = name.split("_")
     layers, hidden, heads, feed_forward = SIZES[size]
+    dropout, steps = RELEASED[name]
     expected = {
-        "embedding_size": 128,
         "hidden_size": hidden,
         "num_hidden_layers": layers,
         "num_attention_heads": heads,
         "intermediate_size": feed_forward,
-        "sharing": "all",
         "hidden_dropout_prob": dropout,
         "attention_probs_dropout_prob": dropout,
         "num_train_steps": steps,
-        "train_batch_size": 4096,
-        "sentence_objective": "",
     }
     config = override(PretrainConfig(), preset(name))
     assert config == override(PretrainConfig(), expected)
@@ -240,54 +196,23 @@ def test_a_preset_of_the_paper_undoes_another():
         )
 
 
-def test_tiny_is_what_its_recorded_runs_had():
-    preset("tiny")["hidden_size"] = 1  # of a copy
-    assert preset("tiny") == {
-        "embedding_size": 64,
-        "hidden_size": 128,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "intermediate_size": 512,
-        "initializer_range": 0.05,
-        "position_init": "sinusoidal",
-        "max_position_embeddings": 128,
-        "optimizer": "muon",
-        "beta_2": 0.98,
-        "learning_rate": 0.002,
-        "train_batch_size": 64,
-        "num_train_steps": 2000,
-        "num_warmup_steps": 100,
-        "log_steps": 50,
-        "eval_steps": 200,
-        "max_eval_steps": 40,
-        "save_checkpoints_steps": 200,
-        "keep_checkpoint_max": 2,
-    }
-
-
-def test_laptop_sizes_grow_and_are_evaluated_by_a_tenth_of_the_run():
-    rows = [preset(name) for name in ("tiny", "mini", "small")]
-    for name in ("hidden_size", "num_train_steps", "intermediate_size"):
-        sizes = [row[name] for row in rows]
-        assert sizes == sorted(set(sizes))
-    for row in rows:
-        # Then a run that does not learn is reported.
+def test_laptop_sizes_are_evaluated_by_a_tenth_of_the_run():
+    # Then a run that does not learn is reported.
+    for name in ("tiny", "mini", "small"):
+        row = preset(name)
         assert 10 * row["eval_steps"] <= row["num_train_steps"]
 
 
-def test_an_unknown_preset_is_answered_with_all():
+def test_a_preset_is_a_copy_of_its_row():
+    preset("tiny")["hidden_size"] = 1
+    assert preset("tiny")["hidden_size"] == PRESETS["tiny"]["hidden_size"] > 1
     with pytest.raises(UserError, match="preset='huge' is not one of tiny, mi"):
         preset("huge")
 
 
 @pytest.mark.parametrize(
     ("cap", "share", "length", "slots"),
-    [
-        (0, 0.15, 512, 77),
-        (0, 0.15, 128, 19),
-        (20, 0.15, 512, 20),
-        (0, 0, 8, 1),
-    ],
+    [(0, 0.15, 512, 77), (20, 0.15, 512, 20), (0, 0, 8, 1)],
 )
 def test_prediction_slots(cap, share, length, slots):
     config = MaskingConfig(max_predictions_per_seq=cap, masked_lm_prob=share)
@@ -332,14 +257,12 @@ LONG = "hidden_sizes\n" + "x" * 10**6
     [
         *(
             {section: {name: value}}
-            for value in (10**4000, "x" * 10**6, ["y" * 10**6], {"z\n": 1})
+            for value in (10**4000, ["y" * 10**6], {"z\n": 1})
             for section, name in (
-                ("model", "vocab_size"),
                 ("model", "sharing"),
                 ("optimizer", "learning_rate"),
             )
         ),
-        {LONG: 1},
         {"model": {LONG: 1}},
     ],
     ids=lambda value: "",

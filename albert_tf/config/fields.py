@@ -25,11 +25,7 @@ def require(condition: bool, message: str) -> None:
 
 
 def lookup(table: Mapping[str, Row], name: str, setting: str) -> Row:
-    """Returns the row `name` of a table that a setting chooses from.
-
-    Raises:
-        UserError: where the table has no such row, with those that it has.
-    """
+    """Returns the row `name` of the table that a setting chooses from."""
     if name in table:
         return table[name]
     near = difflib.get_close_matches(name, table, n=1)
@@ -51,10 +47,9 @@ def setting(
 ) -> Any:
     """Returns a dataclass field that knows its help text and allowed values.
 
-    Where a number is wanted, `words` are values beside the numbers. A setting
-    that `may_change` may have another value when a run resumes. `flag` is the
-    name of its flag, where that is not the field's; the field's is then an
-    alias.
+    `words` are values beside the numbers. A setting that `may_change` may
+    have another value when a run resumes. `flag` is the name of its flag,
+    where that is not the field's, which is then an alias.
     """
     return dataclasses.field(
         default=default,
@@ -117,11 +112,7 @@ Config = TypeVar("Config")
 
 
 def setting_fields(config: Any) -> dict[str, dataclasses.Field]:
-    """Returns every setting's field by name, sections opened up.
-
-    `config` is a dataclass or an instance of one; the names are unique over
-    its sections, which the tests check.
-    """
+    """Returns every setting's field by name, sections opened up."""
     fields = {}
     for field in dataclasses.fields(config):
         if dataclasses.is_dataclass(field.type):

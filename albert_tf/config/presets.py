@@ -23,54 +23,46 @@ _SIZES: dict[str, dict[str, Any]] = {
 }
 
 
-def _albert(size: str, dropout: float, num_train_steps: int) -> dict[str, Any]:
-    """Returns the row of a released ALBERT."""
-    return _SIZES[size] | {
+# The released models: dropout and steps of pretraining (README of
+# google-research/albert; 125,000 steps: paper, section 4.1).
+_RELEASED: dict[str, dict[str, Any]] = {
+    name: {
+        **_SIZES[name.partition("_")[0]],
         "sharing": "all",
         "hidden_dropout_prob": dropout,
         "attention_probs_dropout_prob": dropout,
         "sentence_objective": "",
         "num_train_steps": num_train_steps,
     }
-
-
-def _bert(size: str) -> dict[str, Any]:
-    """Returns the row of the paper's BERT baseline of a size.
-
-    It has the heads, the masks and the optimizer of the ALBERT of that size,
-    so that the two differ in exactly the width of the embeddings, sharing,
-    dropout and the sentence objective (and the first versions of ALBERT,
-    trained as long, not in dropout).
-    """
-    return _albert(size, dropout=0.1, num_train_steps=125_000) | {
+    for name, dropout, num_train_steps in (
+        ("base_v1", 0.1, 125_000),
+        ("large_v1", 0.1, 125_000),
+        ("xlarge_v1", 0.1, 125_000),
+        ("xxlarge_v1", 0.0, 1_500_000),
+        ("base_v2", 0.0, 10_000_000),
+        ("large_v2", 0.0, 3_000_000),
+        ("xlarge_v2", 0.0, 3_000_000),
+        ("xxlarge_v2", 0.0, 3_000_000),
+    )
+}
+# The paper's BERT baselines, with the heads, masks and optimizer of ALBERT:
+# they differ from its first versions, trained as long, in exactly this.
+_BERT = {
+    f"bert_{size}": {
+        **_RELEASED[f"{size}_v1"],
         "embedding_size": _SIZES[size]["hidden_size"],
         "sharing": "none",
         "sentence_objective": "nsp",
     }
-
-
-# The released models: dropout and steps of pretraining (README of
-# google-research/albert; 125,000 steps: paper, section 4.1).
-_VERSION_1 = {
-    "base_v1": _albert("base", 0.1, 125_000),
-    "large_v1": _albert("large", 0.1, 125_000),
-    "xlarge_v1": _albert("xlarge", 0.1, 125_000),
-    "xxlarge_v1": _albert("xxlarge", 0.0, 1_500_000),
-}
-_VERSION_2 = {
-    "base_v2": _albert("base", 0.0, 10_000_000),
-    "large_v2": _albert("large", 0.0, 3_000_000),
-    "xlarge_v2": _albert("xlarge", 0.0, 3_000_000),
-    "xxlarge_v2": _albert("xxlarge", 0.0, 3_000_000),
+    for size in ("base", "large", "xlarge")
 }
 
 
 def _laptop(hidden_size: int, **row: Any) -> dict[str, Any]:
     """Returns a row for machines of two cores.
 
-    Made for shards of 64 tokens: attention and memory stay small, and most of
-    what can be learned in that time lies near. Muon learns two to three times
-    as much from a step as LAMB at these sizes (RESULTS.md).
+    For shards of 64 tokens. Muon learns two to three times as much from a
+    step as LAMB at these sizes (RESULTS.md).
     """
     return row | {
         "hidden_size": hidden_size,
@@ -137,10 +129,9 @@ _LAPTOP_SIZES = {
 # second version.
 PRESETS: dict[str, dict[str, Any]] = {
     **_LAPTOP_SIZES,
-    **{name: _VERSION_2[f"{name}_v2"] for name in _SIZES},
-    **_VERSION_1,
-    **_VERSION_2,
-    **{f"bert_{name}": _bert(name) for name in ("base", "large", "xlarge")},
+    **{name: _RELEASED[f"{name}_v2"] for name in _SIZES},
+    **_RELEASED,
+    **_BERT,
 }
 
 

@@ -41,11 +41,9 @@ _STEP = 0.01
 
 @dataclasses.dataclass(frozen=True)
 class Measurement:
-    """An untrained model of one depth.
+    """An untrained model: a row of INITIALIZATIONS, a number of applications.
 
     Attributes:
-        initialization: a row of INITIALIZATIONS.
-        depth: the number of applications.
         output_change: of each application, ‖output - input‖ / ‖input‖.
         token_similarity: after each application, the mean cosine of two
             tokens' hidden states.
@@ -83,12 +81,7 @@ def configuration(
 
 
 def measure(shards: ShardSet, seed: int) -> list[Measurement]:
-    """Returns a measurement for each initialization and depth.
-
-    Args:
-        shards: whose first batch is read.
-        seed: of weights, batch and random step.
-    """
+    """Returns each initialization's measurements, on the first batch."""
     source = PretrainingBatches(
         shards,
         masking_config=PretrainConfig().masking,

@@ -39,10 +39,10 @@ class Candidate:
     Attributes:
         settings: of `PretrainConfig`, where they differ from BASE. Those of
             masking may not: held-out losses would no longer compare.
-        depths: pairs of a share of the arithmetic and the number of block
-            applications from there on; empty: all, always.
-        masking: pairs of a share of the arithmetic and the share of tokens to
-            predict in training from there on; empty: masked_lm_prob, always.
+        depths: number of block applications from a share of the arithmetic
+            on; empty: all, always.
+        masking: share of tokens to predict in training from a share of the
+            arithmetic on; empty: masked_lm_prob, always.
     """
 
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -68,7 +68,7 @@ BASE: dict[str, Any] = {
 
 
 def _deeper(layers: int, **row: Any) -> Candidate:
-    """Returns a candidate of more applications, with small output kernels."""
+    # Small output kernels.
     scale = round(1 / math.sqrt(2 * layers), 3)
     return Candidate(
         {"num_hidden_layers": layers, "output_init_scale": scale, **row}
@@ -308,10 +308,7 @@ def lead(
 
 
 def survivors(losses: Mapping[str, float]) -> list[str]:
-    """Returns the names of the better half, best first.
-
-    `losses` are infinite where a candidate has diverged.
-    """
+    """Returns the better half, best first, without infinite losses."""
     ranked = sorted(losses, key=lambda name: (losses[name], name))
     finite = [name for name in ranked if math.isfinite(losses[name])]
     return finite[: math.ceil(len(losses) * KEEP)]

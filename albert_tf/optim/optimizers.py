@@ -48,17 +48,13 @@ class Lamb(keras.optimizers.Optimizer):
     of `exclude_from_layer_adaptation`, r = 1. `decays` and `adapts` hold the
     result for each variable, in the order of building.
 
-    By default m and v are used as they are, like the released models'. With
-    `bias_correction` they are divided by 1 - βᵗ first, as in the paper and
-    tensorflow-addons. With `layer_adaptation` off this is AdamW in the same
-    form.
+    With `bias_correction` m and v are divided by 1 - βᵗ first, as in the paper
+    and tensorflow-addons. With `layer_adaptation` off this is AdamW.
 
     Arithmetic and moments are float32 for float16 and bfloat16 variables,
-    which could not hold g² nor β; they themselves move only by what their
-    type resolves, so mixed precision (float32 variables) trains better.
-    Norms neither overflow nor vanish. But g² of a gradient above 1.8e19 is
-    infinite in float32, and so is v from then on: u is then decay · w alone.
-    A g² below 1e-38 is 0, which is nothing beside ε.
+    which could not hold g² nor β. Norms neither overflow nor vanish, but g² of
+    a gradient above 1.8e19 is infinite, and so is v from then on: u is then
+    decay · w alone.
     """
 
     def __init__(
@@ -103,18 +99,16 @@ class Lamb(keras.optimizers.Optimizer):
         self.momentums = []
         self.velocities = []
         self.last_trust_ratios = []  # None where a variable does not adapt
-        self.decays = []
-        self.adapts = []
-        for variable in variables:
-            path = variable.path
-            decays = not matches(path, self.exclude_from_weight_decay_patterns)
-            adapts = self.layer_adaptation and not matches(
-                path, self.exclude_from_layer_adaptation_patterns
-            )
-            self.decays.append(decays)
-            self.adapts.append(adapts)
+        undecayed = self.exclude_from_weight_decay_patterns
+        unadapted = self.exclude_from_layer_adaptation_patterns
+        self.decays = [not matches(v.path, undecayed) for v in variables]
+        self.adapts = [
+            self.layer_adaptation and not matches(v.path, unadapted)
+            for v in variables
+        ]
+        for variable, adapts in zip(variables, self.adapts, strict=True):
             # As by `add_variable_from_reference`, of another type.
-            prefix = path.replace("/", "_")
+            prefix = variable.path.replace("/", "_")
             add_moment = functools.partial(
                 self.add_variable,
                 variable.shape,
@@ -134,11 +128,8 @@ class Lamb(keras.optimizers.Optimizer):
     def trust_ratios(self) -> dict[str, float]:
         """Returns the last trust ratio of each adapted variable, by path.
 
-        It is 1 before the first update. Not for use inside a compiled
-        function: `last_trust_ratios` holds the variables.
-
-        Raises:
-            ValueError: for two variables with one path.
+        It is 1 before the first update. Inside a compiled function:
+        `last_trust_ratios`, the variables.
         """
         ratios: dict[str, float] = {}
         for variable, ratio in zip(
@@ -157,10 +148,7 @@ class Lamb(keras.optimizers.Optimizer):
     def exclude_from_weight_decay(
         self, var_list: list | None = None, var_names: list | None = None
     ) -> None:
-        """Always raises NotImplementedError: Keras' own rule has no effect.
-
-        It acts on Keras' own decay, by names and not by paths.
-        """
+        """Raises NotImplementedError: it would act on Keras' own decay."""
         raise NotImplementedError(
             "Lamb chooses variables by path: give it the patterns, "
             "Lamb(exclude_from_weight_decay=[...])."
@@ -206,13 +194,14 @@ class Lamb(keras.optimizers.Optimizer):
 
     def get_config(self) -> dict:
         """Returns the constructor's arguments."""
-        names = (
-            *("beta_1", "beta_2", "epsilon", "weight_decay_rate"),
-            *("bias_correction", "layer_adaptation"),
-        )
         return {
             **super().get_config(),
-            **{name: getattr(self, name) for name in names},
+            "beta_1": self.beta_1,
+            "beta_2": self.beta_2,
+            "epsilon": self.epsilon,
+            "weight_decay_rate": self.weight_decay_rate,
+            "bias_correction": self.bias_correction,
+            "layer_adaptation": self.layer_adaptation,
             "exclude_from_weight_decay": list(
                 self.exclude_from_weight_decay_patterns
             ),

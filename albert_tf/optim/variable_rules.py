@@ -66,13 +66,10 @@ def rate_multipliers(
 
     Layer-wise learning-rate decay: 1 for the heads and the pooler,
     `layer_decay` for the last of the encoder's distinct blocks, its square
-    for the one before, and so on in the order of first use; the embeddings
-    and their projection are below the first block. A block that all layers
-    share is one level. A part that several blocks share (sharing "attention"
-    or "ffn") has the multiplier of the highest of them.
-
-    ELECTRA's code (`_get_layer_lrs`) has the same order, with an additional
-    level between its last layer and the task's own weights.
+    for the one before, and so on in the order of first use, down to the
+    embeddings and their projection. A part that several blocks share has the
+    multiplier of the highest. (ELECTRA's `_get_layer_lrs` has one more level,
+    between the last layer and the task's own weights.)
     """
     encoder = model.encoder
     multipliers = {v.path: 1.0 for v in model.trainable_variables}

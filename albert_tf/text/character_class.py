@@ -9,14 +9,7 @@ _BEYOND_BASIC_PLANE = re.compile("[^\0-\uffff]")
 
 
 class CharacterClass:
-    """A set of characters.
-
-    Args:
-        codes: their code points.
-
-    Attributes:
-        codes: frozenset of the code points.
-    """
+    """A set of characters, by their code points."""
 
     def __init__(self, codes: Iterable[int]) -> None:
         self.codes = frozenset(codes)

@@ -19,7 +19,6 @@ import tensorflow as tf
 from albert_tf.config import UserError
 from albert_tf.text import normalization, wordpiece
 from albert_tf.text.character_class import CharacterClass
-from albert_tf.text.offsets import cluster_marks
 from albert_tf.text.sentencepiece_tokenizer import (
     SPACE,
     SentencePieceTokenizer,
@@ -54,12 +53,8 @@ class InGraphTokenizer(tf.Module):
 
     Args:
         tokenizer: the one to reproduce.
-        max_bytes: longer texts are truncated here, at the end of a character,
-            so that one request cannot stall a server; the ids are those of
-            `tokenizer.encode(truncate_utf8(text, max_bytes))`.
-
-    Attributes:
-        max_bytes: as given.
+        max_bytes: longer texts are truncated as by `truncate_utf8`, so that
+            one request cannot stall a server.
     """
 
     def __init__(
@@ -101,7 +96,8 @@ class InGraphTokenizer(tf.Module):
         parts = self._vocabulary.parts(texts)
         distinct, numbers = tf.unique(parts.flat_values)
         cleaned = _spaced(self._vocabulary.clean(distinct))
-        num_bytes = tf.strings.length(_without_spaces(cleaned))
+        letters = tf.strings.regex_replace(cleaned, " ", "")
+        num_bytes = tf.strings.length(letters)
         limits = tf.cumsum(tf.gather(num_bytes, numbers))
         characters = tf.strings.length(parts.flat_values, unit="UTF8_CHAR")
         edges = tf.concat([[0], tf.cumsum(characters)], 0)
@@ -188,15 +184,8 @@ class InGraphTokenizer(tf.Module):
         """Returns model inputs, truncated as by `sequence_features`.
 
         [CLS] first [SEP], or [CLS] first [SEP] second [SEP] with segment 1
-        from the second text on; padded to the longest row.
-
-        Args:
-            first: ids `[batch, (tokens)]`.
-            second: of the second texts of pairs.
-            max_seq_length: special tokens included.
-
-        Returns:
-            `input_ids`, `input_mask` and `segment_ids`, int32 `[batch, seq]`.
+        from the second text on; padded to the longest row: `input_ids`,
+        `input_mask` and `segment_ids`, int32 `[batch, seq]`.
         """
         texts = [first] if second is None else [first, second]
         room = max_seq_length - 1 - len(texts)
@@ -278,13 +267,9 @@ class _SentencePiece(tf.Module):
         silent = tokenizer.silent_characters().codes
         marks_of_spaces = CharacterClass({*silent, ord(" "), ord(SPACE)})
         self._head = f"^{marks_of_spaces.pattern}+"
-        base = "``|''|[^\n]"
-        self._parts = f"(?:{base}|\n)"
-        if not self._settings["keep_accents"]:
-            marks = CharacterClass(
-                cluster_marks("NFKD", normalization.COMBINING)
-            )
-            self._parts = f"(?:{base}){marks.pattern}*|\n"
+        self._parts = normalization.parts_pattern(
+            keep_accents=tokenizer.settings["keep_accents"]
+        )
 
     def clean(self, texts: tf.Tensor) -> tf.Tensor:
         for ticks, quote in normalization.QUOTES:
@@ -375,20 +360,10 @@ class _WordPiece(tf.Module):
         )
         chinese = tokenizer.settings["tokenize_chinese_chars"]
         self._single = wordpiece.SINGLE_CHARACTER_WORDS[chinese].pattern
-        self._parts = "(?s:.)"
-        if not self._settings["keep_accents"]:
-            control, accents = wordpiece.CONTROL.pattern, wordpiece.MARKS
-            marks = CharacterClass(cluster_marks("NFD", accents)).pattern
-            # As the chunks of `wordpiece.chunk_pattern`.
-            ideograph = wordpiece.IDEOGRAPHS.pattern
-            self._parts = "|".join(
-                (
-                    control,
-                    *[f"{ideograph}(?:{control}*{accents.pattern})*"] * chinese,
-                    f"[^{wordpiece.SPACES}](?:{control}*{marks})*",
-                    "(?s:.)",
-                )
-            )
+        self._parts = wordpiece.parts_pattern(
+            keep_accents=tokenizer.settings["keep_accents"],
+            tokenize_chinese_chars=chinese,
+        )
 
     def clean(self, texts: tf.Tensor) -> tf.Tensor:
         texts = tf.strings.regex_replace(texts, wordpiece.CONTROL.pattern, "")
@@ -482,10 +457,6 @@ def _byte_spans(
         return len(shown[:character].replace(SPACE, "").encode())
 
     return [(before(first), before(last)) for _, first, last in split]
-
-
-def _without_spaces(texts: tf.Tensor) -> tf.Tensor:
-    return tf.strings.regex_replace(texts, " ", "")
 
 
 def _spaced(texts: tf.Tensor) -> tf.Tensor:

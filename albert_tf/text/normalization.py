@@ -2,15 +2,14 @@
 
 `normalize` is the definition. A serving graph does the same with TensorFlow's
 string operations (in_graph.py) and the constants below: character classes that
-are the same in Python's `re`, in RE2 and in Oniguruma. Both forms give the
-same text for every input, which the tests check for every code point.
+are the same in Python's `re`, in RE2 and in Oniguruma.
 """
 
-import re
+import functools
 import unicodedata
 
 from albert_tf.text.character_class import CharacterClass
-from albert_tf.text.offsets import TracedText, decomposed
+from albert_tf.text.offsets import character_offsets, cluster_marks
 
 # The straight and the curly quotes of LaTeX and the Penn Treebank, as in
 # Hugging Face's ALBERT.
@@ -54,12 +53,8 @@ WHITE_SPACE = (
     "[\t-\r\x1c- \x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+"
 )
 
-_QUOTE_OF_TICKS = dict(QUOTES)
-_DOTTED_I = re.compile("İ")
-_SURROGATE = re.compile("[\ud800-\udfff]")
-_TICKS = re.compile("|".join(_QUOTE_OF_TICKS))
-# White space that is not one space already.
-_UNEVEN_SPACE = re.compile(r"\s{2,}|[^\S ]")
+# Parts of texts whose lengths are kept for the next text.
+_CACHE_SIZE = 1 << 16
 
 
 def normalize(text: str, *, do_lower_case: bool, keep_accents: bool) -> str:
@@ -71,9 +66,8 @@ def normalize(text: str, *, do_lower_case: bool, keep_accents: bool) -> str:
 
     Differs from google-research/albert: white space is collapsed last, so
     that characters which decompose to a space (U+00B4) leave no second one.
-    keep_accents is Hugging Face's: it leaves characters composed, without
-    NFKD. A lone surrogate counts as the invalid bytes that it would be in
-    UTF-8.
+    keep_accents is Hugging Face's: without NFKD. A lone surrogate counts as
+    the invalid bytes that it would be in UTF-8.
     """
     for ticks, quote in QUOTES:
         text = text.replace(ticks, quote)
@@ -87,33 +81,35 @@ def normalize(text: str, *, do_lower_case: bool, keep_accents: bool) -> str:
     return " ".join(text.split())
 
 
-def trace_normalized(
+def parts_pattern(*, keep_accents: bool) -> str:
+    """Returns the pattern of the parts of a text, for `re` and RE2.
+
+    `normalize` of a text is that of its parts, one after another, but for the
+    spaces between them.
+    """
+    marks = ""
+    if not keep_accents:
+        marks = f"{cluster_marks('NFKD', COMBINING).pattern}*"
+    return f"(?:``|''|[^\n]){marks}|\n"
+
+
+@functools.lru_cache(_CACHE_SIZE)
+def _num_characters(do_lower_case: bool, keep_accents: bool, part: str) -> int:
+    clean = normalize(
+        part, do_lower_case=do_lower_case, keep_accents=keep_accents
+    )
+    return len(clean) - clean.count(" ")
+
+
+def normalized_offsets(
     text: str, *, do_lower_case: bool, keep_accents: bool
-) -> TracedText:
-    """Returns `normalize` of the same arguments, traced to `text`."""
-    traced = TracedText.original(text).sub(_TICKS, _QUOTE_OF_TICKS.__getitem__)
-    if not text.isascii() or "\0" in text:
-        traced = trace_surrogates(traced)
-        traced = traced.with_text(replace_version_dependent(traced.text))
-        if not keep_accents:
-            traced = decomposed(traced, "NFKD", COMBINING)
-    if do_lower_case:
-        traced = trace_lower(traced)
-    blank = len(traced.text) - len(traced.text.lstrip())
-    stripped = traced[blank : len(traced.text.rstrip())]
-    return stripped.sub(_UNEVEN_SPACE, lambda _: " ")
-
-
-def trace_surrogates(traced: TracedText) -> TracedText:
-    """Returns `replace_surrogates` of a text, traced."""
-    return traced.sub(_SURROGATE, replace_surrogates)
-
-
-def trace_lower(traced: TracedText) -> TracedText:
-    """Returns a text in the lower case of `normalize`, traced."""
-    # The one letter whose lower case is two characters.
-    traced = traced.sub(_DOTTED_I, str.lower)
-    return traced.with_text(traced.text.replace(*SIGMA).lower())
+) -> tuple[list[int], list[int]]:
+    """Returns starts and ends of each character of `normalize` but spaces."""
+    return character_offsets(
+        replace_version_dependent(text),
+        parts_pattern(keep_accents=keep_accents),
+        functools.partial(_num_characters, do_lower_case, keep_accents),
+    )
 
 
 def replace_surrogates(text: str) -> str:

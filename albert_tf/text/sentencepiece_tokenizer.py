@@ -1,9 +1,10 @@
 """Text to token ids with ALBERT's SentencePiece vocabulary (English models)."""
 
-import re
+import dataclasses
+import itertools
 import string
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,8 +14,7 @@ from sentencepiece import sentencepiece_model_pb2
 
 from albert_tf.config import UserError
 from albert_tf.text.character_class import CharacterClass
-from albert_tf.text.normalization import normalize, trace_normalized
-from albert_tf.text.offsets import TracedText
+from albert_tf.text.normalization import normalize, normalized_offsets
 from albert_tf.text.tokenizer_base import (
     SENTENCEPIECE_SPECIALS,
     Encoding,
@@ -42,6 +42,25 @@ def starts_word(piece: str) -> bool:
     the mark of a space. So only pieces of plain letters continue a word.
     """
     return piece in _PUNCTUATION or not _PLAIN.issuperset(piece)
+
+
+@dataclasses.dataclass(frozen=True)
+class _TracedText:
+    """A text with the slice of the original that each character was made of."""
+
+    text: str
+    starts: Sequence[int]
+    ends: Sequence[int]
+
+    def source(self, begin: int, end: int) -> tuple[int, int]:
+        """Returns the slice of the original that a part was made of.
+
+        Of an empty part it is empty, where the next character begins.
+        """
+        if begin < end:
+            return self.starts[begin], self.ends[end - 1]
+        at = self.starts[begin] if begin < len(self.text) else self.ends[-1]
+        return at, at
 
 
 class SentencePieceTokenizer(Tokenizer):
@@ -126,10 +145,11 @@ class SentencePieceTokenizer(Tokenizer):
         Adjacent unknown characters are one piece. With byte fallback, each
         byte has the offsets of its character.
         """
-        cleaned = trace_normalized(text, **self.settings)
-        normalized = self._normalized(cleaned)
+        cleaned = normalize(text, **self.settings)
+        offsets = normalized_offsets(text, **self.settings)
+        normalized = self._normalized(cleaned, *offsets)
         encoding = Encoding()
-        for token, begin, end in self._spans(cleaned.text, normalized.text):
+        for token, begin, end in self._spans(cleaned, normalized.text):
             whole = ((token, 0, end - begin),)
             for i, first, last in self.splits.get(token, whole):
                 start, stop = normalized.source(begin + first, begin + last)
@@ -183,10 +203,28 @@ class SentencePieceTokenizer(Tokenizer):
             expanded += self.expansions.get(i, (i,))
         return expanded
 
-    def _normalized(self, cleaned: TracedText) -> TracedText:
-        """Returns the text as the model's own clean-up leaves it."""
-        return cleaned.aligned(
-            *self._processor.normalize(cleaned.text, with_offsets=True)
+    def _normalized(
+        self, cleaned: str, starts: Sequence[int], ends: Sequence[int]
+    ) -> _TracedText:
+        """Returns the text as the model's own clean-up leaves it.
+
+        `starts` and `ends` are those of the characters of `cleaned` but
+        spaces.
+        """
+        text, sources = self._processor.normalize(cleaned, with_offsets=True)
+        # A character was made of all from its own source up to the next
+        # larger one.
+        stops = list(sources[1:])
+        for i in range(len(text) - 2, -1, -1):
+            if stops[i] == sources[i]:
+                stops[i] = stops[i + 1]
+        number = [0, *itertools.accumulate(map(" ".__ne__, cleaned))]
+        # A mark can be put where the text ends.
+        starts = [*starts, *ends[-1:]]
+        return _TracedText(
+            text,
+            [starts[number[source]] for source in sources[:-1]],
+            [ends[number[stop] - 1] for stop in stops],
         )
 
     def _spans(
@@ -211,24 +249,22 @@ class SentencePieceTokenizer(Tokenizer):
                 at, num_bytes = end, 0
 
     def _split_comma(self, piece: str) -> tuple[tuple[int, int, int], ...]:
-        """Returns the ids of "8" and "," for "8,", with offsets in the piece.
+        """Returns the row of `splits` of a piece: "8" and "," for "8,".
 
         As in `encode_pieces` of google-research/albert: the number is
         tokenized again, and loses the space in front that is new.
-
-        Returns:
-            Rows of id, begin and end, which count from the piece's first
-            character that is no mark of a space.
         """
         number = piece[:-1].replace(SPACE, "")
         parts = self._processor.encode(number, out_type=str)
         if not piece.startswith(SPACE):
             parts[0] = parts[0].removeprefix(SPACE)
-        normalized = self._normalized(TracedText.original(number))
+        edges = range(len(number) + 1)
+        normalized = self._normalized(number, edges[:-1], edges[1:])
         # Where the characters of the number and the comma are in the piece.
         shown = piece.lstrip(SPACE)
-        number_and_comma = TracedText.original(shown).sub(
-            re.compile(SPACE), lambda _: ""
+        places = [i for i, c in enumerate(shown) if c != SPACE]
+        number_and_comma = _TracedText(
+            f"{number},", places, [i + 1 for i in places]
         )
         rows = []
         for part, (_, begin, end) in zip(

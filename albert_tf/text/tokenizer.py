@@ -15,16 +15,16 @@ from typing import Any
 from albert_tf.config import UserError, require, shown
 from albert_tf.io import files
 from albert_tf.io.json_files import read_at_most, read_json
-from albert_tf.text.from_tokenizer_json import (
-    model_of_pieces,
-    read_tokenizer_json,
-)
 from albert_tf.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from albert_tf.text.tokenizer_base import (
     CONFIG_FILE,
     JSON_FILE,
     MAX_VOCABULARY_BYTES,
     Tokenizer,
+)
+from albert_tf.text.tokenizer_json import (
+    model_of_pieces,
+    read_tokenizer_json,
 )
 from albert_tf.text.wordpiece_tokenizer import (
     WordPieceTokenizer,

@@ -38,10 +38,7 @@ WORDPIECE_SPECIALS = {
 
 
 def check_number_of_pieces(count: int, source: str) -> None:
-    """Raises UserError for a vocabulary of more than MAX_PIECES.
-
-    To be called before time and memory go into each of them.
-    """
+    """Raises UserError for a vocabulary of more than MAX_PIECES."""
     require(
         count <= MAX_PIECES,
         f"{source} has {count:,} pieces; the maximum is {MAX_PIECES:,}.",
@@ -50,13 +47,10 @@ def check_number_of_pieces(count: int, source: str) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Encoding:
-    """Token ids of a text, with character offsets.
+    """Token ids of a text, each with its slice of the text.
 
-    Attributes:
-        ids: the ids.
-        starts, ends: for each id its slice of the text; neither a space
-            before the piece nor the mark of one belongs to it. Starts never
-            decrease.
+    Neither a space before a piece nor the mark of one belongs to its slice.
+    Starts never decrease.
     """
 
     ids: list[int] = dataclasses.field(default_factory=list)
@@ -76,15 +70,12 @@ class Tokenizer(abc.ABC):
         source: names the vocabulary in error messages.
 
     Attributes:
-        settings: as given.
-        vocab_size: number of pieces.
         pad_id, unk_id, cls_id, sep_id, mask_id: the special pieces.
         special_ids: those five, sorted.
         replacement_ids: int32 `[n]`, the pieces that masking may replace a
             token by: every piece that a text can hold.
         word_start: bool `[vocab_size]`, as given.
-        fingerprint: sha256 of the vocabulary and the settings; equal for
-            equal ids.
+        fingerprint: sha256 of vocabulary and settings.
 
     Raises:
         UserError: when a special piece is missing.

@@ -2,7 +2,7 @@
 
 The released Chinese ALBERTs use it. `split_words` and `split_word` are the
 definition; in_graph.py does the same with TensorFlow's string operations, from
-the character classes below. Both give the same pieces for every input.
+the character classes below.
 """
 
 import collections
@@ -15,10 +15,8 @@ from albert_tf.text.normalization import (
     SIGMA,
     replace_surrogates,
     replace_version_dependent,
-    trace_lower,
-    trace_surrogates,
 )
-from albert_tf.text.offsets import TracedText, decomposed
+from albert_tf.text.offsets import character_offsets, cluster_marks
 
 # What a piece that continues a word begins with.
 CONTINUATION = "##"
@@ -73,7 +71,8 @@ SINGLE_CHARACTER_WORDS = {
     True: CharacterClass(_PUNCTUATION.codes | IDEOGRAPHS.codes),
 }
 
-_WORD = re.compile(r"\S+")
+# Dropped like control characters, but no control characters to the patterns.
+_NUL_OR_SURROGATE = re.compile("[\0\ud800-\udfff]")
 
 # The white space that is no control character, and separates words.
 SPACES = "\t\n\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
@@ -131,24 +130,34 @@ def split_words(
     )
 
 
-def trace_words(
-    text: str,
-    *,
-    do_lower_case: bool,
-    keep_accents: bool,
-    tokenize_chinese_chars: bool,
-) -> list[TracedText]:
-    """Returns `split_words` of the same arguments, each traced to `text`."""
-    traced = trace_surrogates(TracedText.original(text))
-    traced = traced.sub(CONTROL.regex, lambda _: "")
-    traced = traced.with_text(replace_version_dependent(traced.text))
-    if do_lower_case:
-        traced = trace_lower(traced)
-    if not keep_accents:
-        traced = decomposed(traced, "NFD", MARKS)
-    single = SINGLE_CHARACTER_WORDS[tokenize_chinese_chars].regex
-    traced = traced.sub(single, " {} ".format)
-    return [traced[slice(*m.span())] for m in _WORD.finditer(traced.text)]
+def parts_pattern(*, keep_accents: bool, tokenize_chinese_chars: bool) -> str:
+    """Returns the pattern of the parts of a text, for `re` and RE2.
+
+    The words of a text are those of its parts, but for where words end.
+    """
+    if keep_accents:
+        return "(?s:.)"
+    control, accents = CONTROL.pattern, MARKS.pattern
+    marks = cluster_marks("NFD", MARKS).pattern
+    # As the chunks of `chunk_pattern`.
+    ideographs = f"{IDEOGRAPHS.pattern}(?:{control}*{accents})*|"
+    return (
+        f"{control}|{ideographs if tokenize_chinese_chars else ''}"
+        f"[^{SPACES}](?:{control}*{marks})*|(?s:.)"
+    )
+
+
+def word_offsets(text: str, **settings: bool) -> tuple[list[int], list[int]]:
+    """Returns starts and ends of each character of `split_words`."""
+    pattern = parts_pattern(
+        keep_accents=settings["keep_accents"],
+        tokenize_chinese_chars=settings["tokenize_chinese_chars"],
+    )
+    return character_offsets(
+        replace_version_dependent(_NUL_OR_SURROGATE.sub("\x01", text)),
+        pattern,
+        lambda part: sum(map(len, split_words(part, **settings))),
+    )
 
 
 def split_word(
@@ -156,13 +165,8 @@ def split_word(
 ) -> list[int] | None:
     """Returns the ids of a word's pieces, each the longest that fits.
 
-    Args:
-        word: at least one character.
-        first: the ids of pieces that begin a word.
-        later: the ids of pieces that continue one, by their text.
-
-    Returns:
-        None where no piece fits, or the word is too long.
+    `first` are the pieces that begin a word, `later` those that continue one,
+    by their text. None where no piece fits, or the word is too long.
     """
     if len(word) > MAX_WORD_LENGTH:
         return None

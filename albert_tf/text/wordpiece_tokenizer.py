@@ -1,7 +1,6 @@
 """Text to token ids with a WordPiece vocabulary (Chinese models, BERT's)."""
 
 import functools
-import itertools
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -157,19 +156,22 @@ class WordPieceTokenizer(Tokenizer):
 
     def _chunk_encoding(self, chunk: str) -> Encoding:
         encoding = Encoding()
-        for word in wordpiece.trace_words(chunk, **self.settings):
-            found = wordpiece.split_word(word.text, self._first, self._later)
+        starts, ends = wordpiece.word_offsets(chunk, **self.settings)
+        at = 0
+        for word in wordpiece.split_words(chunk, **self.settings):
+            found = wordpiece.split_word(word, self._first, self._later)
             if found is None:
-                found, lengths = [self.unk_id], [len(word.text)]
+                found, lengths = [self.unk_id], [len(word)]
             else:
                 lengths = [
                     len(piece.removeprefix(wordpiece.CONTINUATION))
                     for piece in self.pieces(found)
                 ]
-            edges = list(itertools.accumulate(lengths, initial=0))
-            encoding.ids.extend(found)
-            encoding.starts.extend(word.starts[edge] for edge in edges[:-1])
-            encoding.ends.extend(word.ends[edge - 1] for edge in edges[1:])
+            for piece_id, length in zip(found, lengths, strict=True):
+                encoding.ids.append(piece_id)
+                encoding.starts.append(starts[at])
+                at += length
+                encoding.ends.append(ends[at - 1])
         return encoding
 
 

@@ -27,11 +27,12 @@ def test_similarity_is_the_mean_cosine_of_different_tokens():
     )
 
 
-@pytest.fixture
-def measured(shards_dir, monkeypatch):
-    monkeypatch.setattr(initialization, "DEPTHS", (1, 3))
+@pytest.fixture(scope="module")
+def measured(shards_dir):
     shards = open_shards(shards_dir, "train")
-    found = initialization.measure(shards, seed=3)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(initialization, "DEPTHS", (1, 3))
+        found = initialization.measure(shards, seed=3)
     return shards, {(m.initialization, m.depth): m for m in found}
 
 

@@ -2,7 +2,6 @@
 
 import keras
 import pytest
-from extending_documents import import_section
 from pretraining_runs import PowerCut, assert_same_run, cut_power, run
 
 from albert_tf.config import OptimizerConfig, UserError, override
@@ -11,10 +10,10 @@ from albert_tf.optim.optimizers import OPTIMIZERS, build_optimizer
 
 @pytest.mark.slow
 def test_a_row_is_all_that_an_optimizer_needs(
-    small_config, shards_dir, tmp_path, monkeypatch
+    import_section, small_config, shards_dir, tmp_path, monkeypatch
 ):
     name = "momentum_sgd"
-    import_section("An optimizer", tmp_path, OPTIMIZERS, name, monkeypatch)
+    import_section("An optimizer", OPTIMIZERS, name)
     config = override(
         small_config,
         {

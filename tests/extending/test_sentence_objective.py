@@ -1,9 +1,5 @@
 """The row that docs/extending.md adds: built, verified, trained on."""
 
-import re
-import sys
-from pathlib import Path
-
 import pytest
 from pretraining_runs import run
 
@@ -16,21 +12,6 @@ from albert_tf.config import (
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from data_prep.pretraining.pretraining_data import build_pretraining_data
 from data_prep.shard_tools.verification import verify_directory
-
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs/extending.md"
-
-
-@pytest.fixture
-def continuation(monkeypatch, tmp_path):
-    """Imports the document's block as a module of its own."""
-    section = DOCUMENT.read_text().split("## A sentence objective\n")[1]
-    block = re.search(r"```python\n(.*?)```", section, re.DOTALL)[1]
-    (tmp_path / "continuation_objective.py").write_text(block)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setitem(SENTENCE_OBJECTIVES, "continuation", None)
-    __import__("continuation_objective")
-    yield SENTENCE_OBJECTIVES["continuation"]
-    del sys.modules["continuation_objective"]
 
 
 def build(sentences, tiny_directory, tmp_path, objective):
@@ -52,8 +33,9 @@ def build(sentences, tiny_directory, tmp_path, objective):
 
 @pytest.mark.slow
 def test_a_row_is_all_that_an_objective_needs(
-    continuation, sentences, tiny_directory, small_config, tmp_path
+    import_section, sentences, tiny_directory, small_config, tmp_path
 ):
+    import_section("A sentence objective", SENTENCE_OBJECTIVES, "continuation")
     metadata = build(sentences, tiny_directory, tmp_path, "continuation")
     assert 0.4 < metadata["statistics"]["train"]["label_1_share"] < 0.6
     shards = str(tmp_path / "shards")

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from extending_documents import import_section
 from pretraining_runs import run
 
 from albert_tf.cluster.distribution import STRATEGIES, make_strategy
@@ -12,11 +11,9 @@ from albert_tf.config import RuntimeConfig, UserError, override
 
 @pytest.mark.slow
 def test_a_row_is_all_that_a_strategy_needs(
-    small_config, shards_dir, tmp_path, monkeypatch
+    import_section, small_config, shards_dir, tmp_path
 ):
-    import_section(
-        "A strategy", tmp_path, STRATEGIES, "one_device", monkeypatch
-    )
+    import_section("A strategy", STRATEGIES, "one_device")
     runtime = RuntimeConfig(strategy="one_device")
     assert isinstance(make_strategy(runtime), tf.distribute.OneDeviceStrategy)
     config = override(small_config, {"num_train_steps": 1})

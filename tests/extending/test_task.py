@@ -1,16 +1,11 @@
 """The row that docs/extending.md adds: read, trained on and evaluated."""
 
-import keras
 import pytest
 
-from albert_tf.config import FinetuneConfig, ModelConfig, override
-from albert_tf.interchange.model_directory import (
-    find_initial_weights,
-    save_model_directory,
-)
+from albert_tf.config import FinetuneConfig, override
+from albert_tf.interchange.model_directory import find_initial_weights
 from albert_tf.jobs.finetune import run_finetuning
 from albert_tf.jobs.task_evaluation import evaluate_task
-from albert_tf.modeling.models import AlbertForPretraining
 from albert_tf.tasks.catalog import TASKS
 
 
@@ -39,25 +34,8 @@ def test_a_row_is_all_that_reading_a_task_needs(task, data_dir):
 
 @pytest.mark.slow
 def test_a_model_of_the_task_is_trained_and_evaluated(
-    task, data_dir, tmp_path, tiny_tokenizer
+    task, data_dir, tmp_path, pretrained
 ):
-    config = ModelConfig(
-        vocab_size=tiny_tokenizer.vocab_size,
-        embedding_size=8,
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-        max_position_embeddings=16,
-    )
-    keras.utils.set_random_seed(1)
-    pretrained = str(tmp_path / "pretrained")
-    save_model_directory(
-        pretrained,
-        AlbertForPretraining(config),
-        tiny_tokenizer,
-        max_seq_length=16,
-    )
     evaluation = run_finetuning(
         override(
             FinetuneConfig(),

@@ -83,16 +83,6 @@ def test_every_code_point_is_cleaned_up_alike(pair, form):
         assert ours.split("\ue000") == theirs.split("\ue000")
 
 
-def test_awkward_texts(pair, sentences):
-    tokenizer, in_graph = pair
-    texts = [*AWKWARD_TEXTS, *sentences[:100]]
-    expected = [clean(tokenizer, text) for text in texts]
-    assert normalized(in_graph, texts) == expected
-    ids = in_graph(strings(texts))
-    assert ids.dtype == tf.int32
-    assert ids.to_list() == tokenizer.encode_batch(texts)
-
-
 def offsets(tokenizer, texts):
     found = [tokenizer.encode_with_offsets(text) for text in texts]
     return [[row.ids, row.starts, row.ends] for row in found]
@@ -104,15 +94,19 @@ def graph_offsets(in_graph, texts):
     return [list(row) for row in zip(*columns, strict=True)]
 
 
-def test_offsets_of_awkward_texts(pair, sentences):
+def test_awkward_texts(pair, sentences):
     tokenizer, in_graph = pair
     texts = [
         *AWKWARD_TEXTS,
         *sentences[:100],
-        "",
         "a\u0301\u0301 \r\n`` ﬁ",
         "o\ufffda",
     ]
+    expected = [clean(tokenizer, text) for text in texts]
+    assert normalized(in_graph, texts) == expected
+    ids = in_graph(strings(texts))
+    assert ids.dtype == tf.int32
+    assert ids.to_list() == tokenizer.encode_batch(texts)
     got = graph_offsets(in_graph, texts)
     for text, ours, want in zip(
         texts, got, offsets(tokenizer, texts), strict=True
@@ -120,18 +114,7 @@ def test_offsets_of_awkward_texts(pair, sentences):
         assert ours == want, text[:50]
 
 
-@settings(deadline=None, max_examples=15)
-@given(
-    texts=st.lists(
-        st.text(AWKWARD_CHARACTERS) | st.text(), min_size=1, max_size=20
-    )
-)
-def test_offsets_of_any_text(pair, texts):
-    tokenizer, in_graph = pair
-    assert graph_offsets(in_graph, texts) == offsets(tokenizer, texts)
-
-
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=20)
 @given(
     texts=st.lists(
         st.text() | st.text(AWKWARD_CHARACTERS), min_size=1, max_size=20
@@ -146,12 +129,13 @@ def test_any_text(pair, texts, data):
     assert normalized(in_graph, [*texts, data]) == expected
     ids = in_graph(strings([*texts, data])).to_list()
     assert ids == tokenizer.encode_batch(decoded)
+    assert graph_offsets(in_graph, decoded) == offsets(tokenizer, decoded)
 
 
 @pytest.mark.parametrize(
     ("name", "alphabet"),
     [
-        ("comma_tokenizer", "aA789é0, ,8"),
+        ("comma_tokenizer", "aA789é0, ,8▁"),
         # Ties between segmentations.
         ("tied_tokenizer", "e0 "),
         ("wordpiece_tokenizer", "abunfleigsx8,0# [Éσ中国か한\u0301"),
@@ -161,7 +145,7 @@ def test_any_text(pair, texts, data):
 @given(data=st.data())
 @example(data=None)
 def test_texts_of_few_characters(request, name, alphabet, data):
-    texts = ["eee", "eee eeeee eee", "0" * 50]
+    texts = ["eee", "eee eeeee eee", "0" * 50, "a▁ a ▁ 8,"]
     if data:
         strategy = st.text(alphabet, max_size=60)
         texts = data.draw(st.lists(strategy, min_size=1))
@@ -305,8 +289,7 @@ for directory in sys.argv[2:]:
     serve = tf.saved_model.load(directory).signatures["serving_default"]
     answer = serve(texts=tf.constant(json.loads(sys.argv[1]), tf.string))
     answers.append(answer["input_ids"].numpy().tolist())
-ours = [name for name in sys.modules if name.startswith("albert_tf")]
-print(json.dumps([answers, ours]))
+print(json.dumps(answers))
 """
 
 
@@ -339,8 +322,7 @@ def test_saved_models_in_a_fresh_process(
         # Under a Turkish locale the C library's lower case of I has no dot.
         env={**os.environ, "LC_ALL": "tr_TR.UTF-8"},
     )
-    answers, ours = json.loads(run.stdout)
-    assert ours == []
+    answers = json.loads(run.stdout)
     for tokenizer, answer in zip(tokenizers, answers, strict=True):
         rows = [
             [tokenizer.cls_id, *ids[:10], tokenizer.sep_id]

@@ -8,11 +8,7 @@ from hypothesis import strategies as st
 from sentencepiece import sentencepiece_model_pb2 as proto
 
 from albert_tf.config import UserError
-from albert_tf.text.sentencepiece_tokenizer import (
-    SentencePieceTokenizer,
-    starts_word,
-)
-from albert_tf.text.tokenizer import load_tokenizer
+from albert_tf.text.sentencepiece_tokenizer import SentencePieceTokenizer
 
 
 @pytest.mark.parametrize(
@@ -84,12 +80,6 @@ def test_decode_gives_the_clean_text(tiny_tokenizer):
     assert tiny_tokenizer.decode(np.array(ids)) == text.replace("é", "e")
 
 
-def test_word_start_of_every_piece(tiny_tokenizer):
-    pieces = tiny_tokenizer.pieces(range(200))
-    assert tiny_tokenizer.word_start.dtype == bool
-    assert tiny_tokenizer.word_start.tolist() == [*map(starts_word, pieces)]
-
-
 def test_replacements_are_pieces_of_text(make_model):
     model = make_model({"▁": -1.0, "a": -2.0, "b": -3.0}, unused=("a",))
     tokenizer = SentencePieceTokenizer(model)
@@ -97,40 +87,12 @@ def test_replacements_are_pieces_of_text(make_model):
     assert tokenizer.replacement_ids.dtype == np.int32
 
 
-@pytest.mark.parametrize(
-    ("piece", "expected"),
-    [
-        ("▁the", True),
-        ("▁", True),
-        ("ing", False),
-        ("Z", False),
-        (".", True),
-        ("..", False),
-        ("a.", False),
-        ("~", True),
-        ("'", True),
-        ("'s", True),
-        ("7", True),
-        ("é", True),
-        ("—", True),
-        ("€", True),
-        ("<unk>", True),
-        ("[SEP]", False),
-    ],
-)
-def test_word_starts(piece, expected):
-    assert starts_word(piece) is expected
-
-
-@pytest.mark.parametrize("data", [b"", b"no model\n" * 9, b"\0" * 100])
-def test_corrupt_model(tmp_path, data):
-    (tmp_path / "spiece.model").write_bytes(data)
-    expected = (
-        r"spiece\.model is not a complete SentencePiece model \(\d+ bytes"
-    )
-    with pytest.raises(UserError, match=expected) as caught:
-        load_tokenizer(tmp_path)
-    assert "\n" not in str(caught.value)
+def test_word_starts(make_model):
+    starting = [*"▁.~7é—€", "▁the", "'", "'s"]
+    pieces = [*starting, "ing", "Z", "..", "a."]
+    t = SentencePieceTokenizer(make_model(dict.fromkeys(pieces, -1.0)))
+    ids = np.flatnonzero(t.word_start)
+    assert t.pieces(ids) == ["<pad>", "<unk>", *starting]
 
 
 def test_model_cut_anywhere(tiny_tokenizer):
@@ -141,11 +103,13 @@ def test_model_cut_anywhere(tiny_tokenizer):
     assert tiny_tokenizer.model_bytes.startswith(only_pieces)
     ends = [1, len(only_pieces) - 1, len(only_pieces), len(only_pieces) + 1]
     ends += range(100, len(only_pieces), 997)
-    for end in ends:
+    cut = [tiny_tokenizer.model_bytes[:end] for end in ends]
+    for data in (b"", b"no model\n" * 9, b"\0" * 100, *cut):
         with pytest.raises(
-            UserError, match=r"not a complete SentencePiece model"
-        ):
-            SentencePieceTokenizer(tiny_tokenizer.model_bytes[:end])
+            UserError, match=r"a\.model is not a complete SentencePiece model"
+        ) as caught:
+            SentencePieceTokenizer(data, source="a.model")
+        assert "\n" not in str(caught.value)
 
 
 def test_missing_special_pieces(make_model):

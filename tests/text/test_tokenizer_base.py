@@ -67,14 +67,6 @@ def cased(make):
     return make(do_lower_case=False, keep_accents=True)
 
 
-def test_special_ids(make):
-    t = make()
-    ids = [t.pad_id, t.unk_id, t.cls_id, t.sep_id, t.mask_id]
-    assert t.pieces(ids) == list(t.special_tokens.values())
-    assert t.special_ids == tuple(sorted(ids))
-    assert t.vocab_size == len(t.word_start)
-
-
 def test_masks(make):
     t = make()
     a, b = t.encode("a"), t.encode("b")

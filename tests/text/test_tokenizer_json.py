@@ -1,3 +1,5 @@
+"""Hugging Face's tokenizer.json: the ids of their library, and read back."""
+
 import json
 import unicodedata
 
@@ -5,9 +7,13 @@ import pytest
 import tokenizers
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from sentencepiece import sentencepiece_model_pb2
+from tokenizers import normalizers
 
+from albert_tf.config import UserError
 from albert_tf.text.normalization import normalize
 from albert_tf.text.sentencepiece_tokenizer import SentencePieceTokenizer
+from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.text.tokenizer_base import WORDPIECE_SPECIALS
 from albert_tf.text.tokenizer_json import (
     ends_in_digit_comma,
@@ -16,6 +22,8 @@ from albert_tf.text.tokenizer_json import (
 )
 from albert_tf.text.wordpiece import split_words
 from albert_tf.text.wordpiece_tokenizer import WordPieceTokenizer
+
+CONFIGS = [(True, False), (True, True), (False, True), (False, False)]
 
 
 def opened(tokenizer):
@@ -44,15 +52,10 @@ def test_saved_file_gives_the_same_ids(
     assert ids == tiny_tokenizer.encode_batch(sentences)
 
 
-@pytest.mark.parametrize("do_lower_case", [True, False])
-@pytest.mark.parametrize("keep_accents", [True, False])
-def test_awkward_texts_give_the_same_ids(
-    tiny_tokenizer, do_lower_case, keep_accents
-):
+@pytest.mark.parametrize(("lower", "accents"), CONFIGS)
+def test_awkward_texts_give_the_same_ids(tiny_tokenizer, lower, accents):
     tokenizer = SentencePieceTokenizer(
-        tiny_tokenizer.model_bytes,
-        do_lower_case=do_lower_case,
-        keep_accents=keep_accents,
+        tiny_tokenizer.model_bytes, do_lower_case=lower, keep_accents=accents
     )
     hugging_face = opened(tokenizer)
     for text in [
@@ -81,52 +84,26 @@ def test_clean_up_is_the_same(make_model, text):
     assert " ".join(cleaned.split()) == normalize(text, **tokenizer.settings)
 
 
-@pytest.mark.parametrize(
-    ("piece", "expected"),
-    [
-        ("▁8,", True),
-        ("8,", True),
-        ("٣,", True),
-        (",", False),
-        ("▁,", False),
-        ("a,", False),
-        ("8", False),
-        ("8,8", False),
-        ("", False),
-    ],
-)
-def test_digit_comma(piece, expected):
-    assert ends_in_digit_comma(piece) is expected
-
-
-def test_comma_after_digit(comma_tokenizer):
+def test_a_comma_after_a_digit(comma_tokenizer):
+    split = ["▁8,", "8,", "٣,"]
+    others = [",", "▁,", "a,", "8", "8,8", ""]
+    assert [*filter(ends_in_digit_comma, split + others)] == split
     hugging_face = opened(comma_tokenizer)
     for text in ["8,", "a8,8,", "a,", "8, 8"]:
         ids = hugging_face.encode(text, add_special_tokens=False).ids
         assert ids == comma_tokenizer.encode(text), text
 
 
-def test_special_pieces_frame_one_text_and_two(hugging_face, tiny_tokenizer):
+def test_special_pieces(hugging_face, tiny_tokenizer):
     the, of = (tiny_tokenizer.encode(word) for word in ("the", "of"))
-    one = hugging_face.encode("the")
-    assert one.ids == [2, *the, 3]
-    assert one.type_ids == [0] * len(one.ids)
+    assert hugging_face.encode("the").ids == [2, *the, 3]
     two = hugging_face.encode("the", "of")
     assert two.ids == [2, *the, 3, *of, 3]
     assert two.type_ids == [0] * (len(the) + 2) + [1] * (len(of) + 1)
-
-
-def test_masks(hugging_face, tiny_tokenizer):
+    assert hugging_face.decode(two.ids) == "the of"
     text = "The [MASK] of [MASK]"
     ids = hugging_face.encode(text, add_special_tokens=False).ids
     assert ids == tiny_tokenizer.encode_with_masks(text)
-
-
-def test_decoding_skips_special_pieces(hugging_face):
-    ids = hugging_face.encode("The of (and).", "of").ids
-    assert hugging_face.decode(ids) == "the of (and). of"
-    kept = hugging_face.decode(ids, skip_special_tokens=False)
-    assert kept.startswith("[CLS] the") and kept.endswith("[SEP]")
 
 
 WORDS = st.text("abunfleigsx8,0# Éσ中国か한\u0301\x0b\u200b｜") | st.text()
@@ -181,3 +158,166 @@ def test_the_clean_up_of_bert_is_ours(wordpiece_pieces):
         tokenize_chinese_chars=True,
     )
     assert [word for word, _ in words] == expected
+
+
+def resaved(tokenizer, directory):
+    """Returns a directory of the JSON file alone, as the library writes it."""
+    tokenizer.save(directory / "ours", 512)
+    directory = directory / "theirs"
+    directory.mkdir()
+    library = tokenizers.Tokenizer.from_file(
+        str(directory.parent / "ours" / "tokenizer.json")
+    )
+    library.save(str(directory / "tokenizer.json"))
+    return directory
+
+
+@pytest.mark.parametrize(("lower", "accents"), CONFIGS)
+def test_tokenizers_there_and_back(
+    tiny_tokenizer, wordpiece_pieces, sentences, tmp_path, lower, accents
+):
+    settings = {"do_lower_case": lower, "keep_accents": accents}
+    ours = SentencePieceTokenizer(tiny_tokenizer.model_bytes, **settings)
+    read = load_tokenizer(resaved(ours, tmp_path / "sentencepiece"))
+    assert read.settings == ours.settings
+    pieces, pieces_read = (
+        [
+            (p.piece, p.score, p.type)
+            for p in sentencepiece_model_pb2.ModelProto.FromString(
+                tokenizer.model_bytes
+            ).pieces
+        ]
+        for tokenizer in (ours, read)
+    )
+    assert pieces_read == pieces
+    texts = [*sentences, "Élève [MASK] (8,000) ﬁ ½ €5", ""]
+    assert read.encode_batch(texts) == ours.encode_batch(texts)
+    ours = WordPieceTokenizer(
+        wordpiece_pieces, tokenize_chinese_chars=lower, **settings
+    )
+    read = load_tokenizer(resaved(ours, tmp_path / "wordpiece"))
+    assert read.settings == ours.settings
+    assert list(read.vocabulary) == wordpiece_pieces
+
+
+def test_digits_before_a_comma_keep_their_scores(comma_tokenizer, tmp_path):
+    read = load_tokenizer(resaved(comma_tokenizer, tmp_path))
+    for text in ("8, a, 70,9,", "7 8,", "a,e"):
+        assert read.encode(text) == comma_tokenizer.encode(text)
+
+
+def rewrite(directory, change):
+    """Changes the values of the JSON file."""
+    path = directory / "tokenizer.json"
+    values = json.loads(path.read_text())
+    change(values)
+    path.write_text(json.dumps(values))
+
+
+@pytest.mark.parametrize(
+    ("kind", "normalizer", "settings"),
+    [
+        (
+            "wordpiece_tokenizer",
+            normalizers.BertNormalizer(
+                handle_chinese_chars=False, lowercase=False
+            ),
+            {
+                "do_lower_case": False,
+                "keep_accents": True,
+                "tokenize_chinese_chars": False,
+            },
+        ),
+        (
+            "tiny_tokenizer",
+            normalizers.Sequence(
+                [
+                    normalizers.Replace("``", '"'),
+                    normalizers.Replace("''", '"'),
+                    normalizers.NFKD(),
+                    normalizers.StripAccents(),
+                    normalizers.Lowercase(),
+                    normalizers.Replace(tokenizers.Regex(" {2,}"), " "),
+                ]
+            ),
+            {"do_lower_case": True, "keep_accents": False},
+        ),
+    ],
+)
+def test_normalizers_of_transformers(
+    request, tmp_path, kind, normalizer, settings
+):
+    directory = resaved(request.getfixturevalue(kind), tmp_path)
+    path = str(directory / "tokenizer.json")
+    opened = tokenizers.Tokenizer.from_file(path)
+    opened.normalizer = normalizer
+    opened.save(path)
+    assert load_tokenizer(directory).settings == settings
+
+
+DAMAGED = r"tokenizer\.json is damaged: its values are not those of a"
+
+
+def nested(*steps):
+    return {"normalizer": {"type": "Sequence", "normalizers": [*steps]}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "message"),
+    [
+        ("tiny", {"model": {"type": "BPE"}}, "of type Unigram .* got 'BPE'"),
+        ("tiny", {"model": 3}, "expected a model of type Unigram .* got None"),
+        ("tiny", {"model": {"vocab": []}}, "has no list of pieces"),
+        (
+            "tiny",
+            {"model": {"vocab": [["a", 10**400]]}},
+            "piece 0 is not a pair",
+        ),
+        ("tiny", {"model": {"unk_id": 10**9}}, DAMAGED),
+        ("tiny", {"added_tokens": [3]}, DAMAGED),
+        ("tiny", {"normalizer": 3}, DAMAGED),
+        (
+            "tiny",
+            nested({"type": "Precompiled", "precompiled_charsmap": "*"}),
+            DAMAGED,
+        ),
+        (
+            "tiny",
+            nested({"type": "Lowercase"}, {"type": "NFKC"}),
+            r"the normalizer {'type': 'NFKC'} is none of an ALBERT",
+        ),
+        (
+            "wordpiece",
+            nested({"type": "BertNormalizer", "clean_text": False}),
+            r"the normalizer {'type': 'BertNorm",
+        ),
+        (
+            "wordpiece",
+            {"model": {"vocab": {"a": 0, "b": 2}}},
+            "expected a vocabulary with ids 0 to",
+        ),
+        ("wordpiece", {"model": {"vocab": {"a": 0, "b": None}}}, DAMAGED),
+    ],
+)
+def test_a_faulty_file(request, tmp_path, kind, changes, message):
+    tokenizer = request.getfixturevalue(f"{kind}_tokenizer")
+    directory = resaved(tokenizer, tmp_path)
+
+    def change(values):
+        for name, value in changes.items():
+            if name == "model" and isinstance(value, dict):
+                values[name] |= value
+            else:
+                values[name] = value
+
+    rewrite(directory, change)
+    with pytest.raises(UserError, match=message) as raised:
+        load_tokenizer(directory)
+    assert "\n" not in str(raised.value)
+
+
+def test_special_pieces_need_no_added_tokens(tiny_tokenizer, tmp_path):
+    directory = resaved(tiny_tokenizer, tmp_path)
+    rewrite(directory, lambda values: values.update(added_tokens=[]))
+    text = "the [SEP] of <pad>"
+    assert load_tokenizer(directory).encode(text) == tiny_tokenizer.encode(text)

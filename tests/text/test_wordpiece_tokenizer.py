@@ -6,24 +6,16 @@ from hypothesis import strategies as st
 from albert_tf.config import UserError
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.text.wordpiece import split_words
-from albert_tf.text.wordpiece_tokenizer import (
-    read_vocabulary,
-)
+from albert_tf.text.wordpiece_tokenizer import read_vocabulary
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", []),
-        ("Unaffable", ["un", "##aff", "##able"]),
         ("abable's", ["a", "##b", "##able", "'", "[UNK]"]),
         ("国人ab", ["国", "人", "a", "##b"]),
         ("8000, 1000.", ["8", "##000", ",", "1", "##000", "."]),
-        ("zz AB Á", ["[UNK]", "a", "##b", "a"]),
-        ("a😀 😀", ["[UNK]", "😀"]),
         ("[MASK] [unused1]", ["[", "mask", "]", "[", "[UNK]", "]"]),
-        ("（xx）｜", ["（", "xx", "）", "｜"]),
-        ("Σς", ["[UNK]"]),
         ("Σσ", ["σ", "##σ"]),
         ("x" * 200, ["xx", *["##xx"] * 99]),
         ("x" * 201, ["[UNK]"]),
@@ -89,11 +81,8 @@ def test_replacements_are_pieces_of_text(wordpiece_tokenizer):
 
 def test_word_starts(wordpiece_tokenizer):
     t = wordpiece_tokenizer
-    assert t.word_start.dtype == bool
-    continuing = np.flatnonzero(~t.word_start).tolist()
-    pieces = t.pieces(continuing)
+    pieces = t.pieces(np.flatnonzero(~t.word_start))
     assert len(pieces) == 21 and all(p.startswith("##") for p in pieces)
-    assert t.word_start[t.encode("#")].all()
 
 
 @pytest.mark.parametrize("end", ["", "\n", "\r\n", "\n\n"])

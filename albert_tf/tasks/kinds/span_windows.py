@@ -10,7 +10,7 @@ from albert_tf.config import FeatureConfig, require
 from albert_tf.tasks.examples import Question
 from albert_tf.tasks.features import Features, flat
 from albert_tf.tasks.metrics.squad import normalize_answer
-from albert_tf.text.normalization import normalize, trace_normalized
+from albert_tf.text.normalization import normalize, normalized_offsets
 from albert_tf.text.tokenizer_base import Tokenizer
 
 # [CLS] and two [SEP].
@@ -69,10 +69,16 @@ def _places(text: str, context: str) -> list[tuple[int, int]]:
     """Returns the characters of a text's occurrences, as it is or similar."""
     if found := _occurrences(text, context):
         return [(start, start + len(text)) for start in found]
-    text = normalize(text, **_UNCASED)
-    plain = trace_normalized(context, **_UNCASED)
-    found = _occurrences(text, plain.text)
-    return [plain.source(start, start + len(text)) for start in found]
+    text, plain = (normalize(t, **_UNCASED) for t in (text, context))
+    starts, ends = normalized_offsets(context, **_UNCASED)
+    places = []
+    for start in _occurrences(text, plain):
+        first, last = (
+            at - plain.count(" ", 0, at)
+            for at in (start, start + len(text) - 1)
+        )
+        places.append((starts[first], ends[last]))
+    return places
 
 
 def _occurrences(text: str, context: str) -> list[int]:

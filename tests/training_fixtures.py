@@ -2,7 +2,7 @@
 
 import keras
 import pytest
-from pretraining_runs import build_shards, run
+from pretraining_runs import build_shards, compile_nothing, run
 
 from albert_tf.config import ModelConfig, PretrainConfig, override
 from albert_tf.interchange.model_directory import (
@@ -108,6 +108,23 @@ def finished(small_config, shards_dir, tmp_path_factory):
     """Directory and last evaluation of a whole run, which is left as it is."""
     run_dir = tmp_path_factory.mktemp("runs") / "whole"
     return run_dir, run(small_config, shards_dir, run_dir)
+
+
+@pytest.fixture
+def fake_run(small_config, shards_dir, tmp_path, monkeypatch):
+    """A function that starts the run in `run/`, with invented numbers."""
+    compile_nothing(monkeypatch)
+
+    def start(runtime=None, initial=None, **changes):
+        return run(
+            override(small_config, changes),
+            shards_dir,
+            tmp_path / "run",
+            runtime=runtime,
+            initial=initial,
+        )
+
+    return start
 
 
 @pytest.fixture(scope="session")

@@ -16,9 +16,8 @@ from albert_tf.config import UserError
 from albert_tf.io import files
 from albert_tf.rundir.variables_file import (
     Damaged,
-    check_variables,
-    fill_variables,
     read_about,
+    read_variables,
     write_variables,
 )
 
@@ -44,13 +43,10 @@ def remove_leftovers(directory: str) -> None:
 
 
 class Checkpoints:
-    """The checkpoints of a run.
+    """The checkpoints of a run, the `keep` newest and the newest best.
 
-    Args:
-        directory: created at the first save.
-        variables: by path; all are saved and must be in a restored file.
-        keep: number of newest checkpoints to keep, beside the newest best.
-        writes: False in the workers that are not the chief: they only read.
+    The variables, by path, are saved and must all be in a restored file.
+    Workers that are not the chief only read (`writes`).
     """
 
     def __init__(
@@ -85,8 +81,7 @@ class Checkpoints:
         """Saves the variables and `state` (JSON), and removes old files.
 
         Raises:
-            OSError: when the directory cannot be written, for example on a
-                full disk. Existing checkpoints stay.
+            OSError: as on a full disk; existing checkpoints stay.
         """
         if not self.writes:
             return
@@ -109,11 +104,9 @@ class Checkpoints:
             ) from None
 
     def restore_latest(self) -> tuple[Restored | None, list[str]]:
-        """Restores the newest good checkpoint.
+        """Restores the newest good checkpoint, if the run has any yet.
 
-        Returns:
-            The step and state, or None when the run has no checkpoint yet;
-            and a line for each damaged one, which is renamed.
+        Returns it, and a line for each damaged one, which is renamed.
 
         Raises:
             UserError: when there are checkpoints and none is good (a run
@@ -159,10 +152,7 @@ class Checkpoints:
     def _restore(self, step: int) -> Restored:
         path = self._path(step)
         try:
-            about = check_variables(path)
-            if about["step"] != step:
-                raise Damaged(f"it is the checkpoint of step {about['step']}")
-            fill_variables(path, self._variables)
+            about = read_variables(path, self._variables)
         except OSError as error:
             if error.errno == errno.EIO:
                 raise Damaged(f"reading it fails ({error.strerror})") from None
@@ -170,6 +160,8 @@ class Checkpoints:
             raise UserError(
                 f"{path} cannot be read: {error.strerror}."
             ) from None
+        if about["step"] != step:
+            raise Damaged(f"it is the checkpoint of step {about['step']}")
         return Restored(step, about["state"])
 
     def _set_aside(self, path: str, problem: str) -> str:

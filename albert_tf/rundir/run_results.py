@@ -48,8 +48,7 @@ def evaluations(run_dir: str) -> list[dict]:
     """Returns the evaluations in a run's log, with their steps.
 
     Raises:
-        UserError: when there is no log, no evaluation in it, or a damaged
-            line before others.
+        UserError: when there is none, or a damaged line before others.
     """
     path = os.path.join(run_dir, METRICS_FILE)
     if not files.isfile(path):

@@ -11,13 +11,14 @@ from training_fixtures import write_task
 
 from albert_tf.config import FinetuneConfig, RuntimeConfig, UserError, override
 from albert_tf.interchange.model_directory import find_initial_weights
-from albert_tf.jobs import training_job
+from albert_tf.jobs import finetune
 from albert_tf.jobs.evaluate import evaluate_pretrained
 from albert_tf.jobs.finetune import run_finetuning
 from albert_tf.jobs.task_evaluation import evaluate_task
 from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.custom import CLASSIFICATION, custom_task
 from albert_tf.tasks.feature_building import FeatureBuilder
+from albert_tf.tasks.kinds.multiple_choice import MultipleChoice
 
 LABELS = {"sea": ["bada", "gule", "mizo"], "land": ["tepu", "rika", "sovu"]}
 
@@ -112,10 +113,6 @@ def test_evaluate_agrees_with_the_run(finished, data_dir):
     rows = [prediction.fields for prediction in result.predictions()]
     correct = [row["label"] == row["prediction"] for row in rows]
     assert np.mean(correct) == pytest.approx(evaluation["accuracy"])
-    for row in rows:
-        assert sum(row["probabilities"].values()) == pytest.approx(1, abs=1e-5)
-        best = max(row["probabilities"], key=row["probabilities"].get)
-        assert best == row["prediction"]
 
 
 def test_the_same_weights_under_another_path_are_the_same_run(
@@ -130,11 +127,9 @@ def descriptions(monkeypatch):
     """What runs would write to config.json; nothing is trained."""
     found = []
 
-    def train(trainer, job, *, description, **options):
-        found.append(description)
-        return {}
-
-    monkeypatch.setattr(training_job, "train", train)
+    monkeypatch.setattr(
+        finetune, "train", lambda job: found.append(job.description())
+    )
     return found
 
 
@@ -222,37 +217,25 @@ def test_a_constant_prediction_is_reported(data_dir, pretrained, tmp_path):
     assert evaluation["accuracy"] in (pytest.approx(20 / 41), 21 / 41)
     (line,) = (line for line in lines if "same answer" in line)
     assert re.match(
-        "All dev examples get the same answer at step 6: (sea|land)", line
+        "All dev examples get the same answer at step 6: (sea|land).* if the "
+        "learning rate is high, with --learning_rate=0.25;",
+        line,
     )
-    assert "if the learning rate is high, with --learning_rate=0.25;" in line
 
 
 @pytest.mark.parametrize(
     ("labels", "changes", "message"),
     [
         ("xxx", {}, "one label only, 'x'"),
-        (
-            "xyz",
-            {},
-            "dev.tsv:2: the label is 'z'; expected one of x, y",
-        ),
+        ("xyz", {}, "dev.tsv:2: the label is 'z'; expected one of x, y"),
         ("xyx", {"max_seq_length": 96}, "max_seq_length=96 exceeds.*=64"),
-        (
-            "xyx",
-            {"num_train_epochs": 0.0},
-            "num_train_steps and num_train_epochs are both 0",
-        ),
+        ("xyx", {"num_train_epochs": 0.0}, "num_train_epochs are both 0"),
         (
             "xyx",
             {"steps_per_loop": 2, "padding": "bucket"},
             "steps_per_loop=2 needs batches of one width; give --padding=max",
         ),
-        (
-            "xyx",
-            {"best_metric": "f1"},
-            "best_metric='f1' is not a metric of this job: expected one of "
-            "accuracy, loss, macro_f1",
-        ),
+        ("xyx", {"best_metric": "f1"}, "expected one of accuracy, loss, macro"),
     ],
 )
 def test_user_errors(tmp_path, pretrained, labels, changes, message):
@@ -341,32 +324,13 @@ def test_pairs_are_trained_on_in_both_orders(
     assert len(examples[False]) == 6
 
 
-@pytest.mark.parametrize(
-    ("task", "header", "row", "message"),
-    [
-        (
-            TASKS["RTE"],
-            "index\tsentence1\tsentence2\tlabel",
-            "0\tbada\tgule\tentailment",
-            "the labels of RTE depend on their order",
-        ),
-        (
-            CLASSIFICATION,
-            "text\tlabel",
-            "bada\tno\ngule\tyes",
-            "train.tsv:2: double_unordered expects pairs",
-        ),
-        (
-            custom_task(["context=c", "choice=a", "choice=b", "label=r"]),
-            "c\ta\tb\tr",
-            "bada\tgule\tmizo\ta",
-            "double_unordered is for pairs of texts, and .* multiple choice",
-        ),
-    ],
-)
-def test_only_unordered_pairs_are_doubled(
-    task, header, row, message, pretrained, tmp_path
-):
-    data_dir = write_task(tmp_path, [row], header=header)
-    with pytest.raises(UserError, match=message):
-        run(data_dir, pretrained, tmp_path, task, double_unordered=True)
+def test_only_unordered_pairs_are_doubled(pretrained, tmp_path):
+    data_dir = write_task(
+        tmp_path,
+        ["0\tbada\tgule\tentailment"],
+        header="index\tsentence1\tsentence2\tlabel",
+    )
+    with pytest.raises(UserError, match="labels of RTE depend on their order"):
+        run(data_dir, pretrained, tmp_path, TASKS["RTE"], double_unordered=True)
+    with pytest.raises(UserError, match="for pairs of texts, and .* multiple"):
+        MultipleChoice().in_both_orders([])

@@ -140,18 +140,10 @@ def test_kinds_that_exports_have_no_signature_for(predictors):
         list(exported.predict(Riddles(), [("a", "b")]))
 
 
-def test_texts_are_read_when_their_batch_is_due(tiny_tokenizer):
-    class Echo(ExportedPredictor):
-        def __init__(self):
-            self.batch_size = 3
-
-        def _vectors(self, batch):
-            return np.zeros((len(batch), 1)), np.zeros((len(batch), 1))
-
+def test_texts_are_read_when_their_batch_is_due(predictors):
+    _, exported = predictors("pretraining")
     read = itertools.count()
     endless = (f"text {number}" for number in read)
-    first = list(itertools.islice(Echo().embed(endless), 4))
-    assert [embedding.text for embedding in first] == [
-        f"text {number}" for number in range(4)
-    ]
+    first = list(itertools.islice(exported.embed(endless), 4))
+    assert [e.text for e in first] == [f"text {n}" for n in range(4)]
     assert next(read) == 6

@@ -45,21 +45,15 @@ def remove_leftovers(directory: str) -> None:
 class Checkpoints:
     """The checkpoints of a run, the `keep` newest and the newest best.
 
-    The variables, by path, are saved and must all be in a restored file.
-    Workers that are not the chief only read (`writes`).
+    The variables, by path, are saved and must all be in a restored file. Only
+    the chief saves, and restores the latest.
     """
 
     def __init__(
-        self,
-        directory: str,
-        variables: dict[str, tf.Variable],
-        keep: int,
-        *,
-        writes: bool = True,
+        self, directory: str, variables: dict[str, tf.Variable], keep: int
     ) -> None:
         self.directory = directory
         self.keep = keep
-        self.writes = writes
         self._variables = variables
 
     def steps(self) -> list[int]:
@@ -83,8 +77,6 @@ class Checkpoints:
         Raises:
             OSError: as on a full disk; existing checkpoints stay.
         """
-        if not self.writes:
-            return
         about = {"step": step, "best": best, "state": state}
         files.makedirs(self.directory)
         write_variables(self._path(step), self._variables, about)
@@ -113,18 +105,19 @@ class Checkpoints:
                 never silently restarts from nothing), or when one cannot be
                 read or is of another model.
         """
-        if self.writes and files.isdir(self.directory):
+        if files.isdir(self.directory):
             remove_leftovers(self.directory)
         problems = []
         for step in reversed(self.steps()):
             try:
                 restored = self._restore(step)
             except Damaged as error:
-                problems.append(self._set_aside(self._path(step), str(error)))
+                path, aside = self._path(step), f"{self._path(step)}{_DAMAGED}"
+                files.replace(path, aside)
+                problems.append(f"{path}: {error}; set aside as {aside}.")
                 continue
-            if self.writes:
-                # A process may have been killed between save and pruning.
-                self._prune()
+            # A process may have been killed between save and pruning.
+            self._prune()
             return restored, problems
         damaged = [name for name in self._names() if name.endswith(_DAMAGED)]
         if problems or damaged:
@@ -163,11 +156,3 @@ class Checkpoints:
         if about["step"] != step:
             raise Damaged(f"it is the checkpoint of step {about['step']}")
         return Restored(step, about["state"])
-
-    def _set_aside(self, path: str, problem: str) -> str:
-        """Renames a damaged checkpoint and returns a line about it."""
-        if not self.writes:
-            return f"{path}: {problem}; passed over."
-        aside = path + _DAMAGED
-        files.replace(path, aside)
-        return f"{path}: {problem}; set aside as {aside}."

@@ -143,7 +143,6 @@ class _Loop:
             os.path.join(self.run_dir, "checkpoints"),
             trainer.variables(),
             config.keep_checkpoint_max,
-            writes=self.is_chief,
         )
         self.profiler = Profiler(
             self.runtime.profile_steps,

@@ -137,24 +137,6 @@ def test_a_step_that_is_saved_again_is_replaced(tmp_path, variables):
     assert values(variables)["lamb/momentum"] == [71.0, 71.0]
 
 
-def test_workers_other_than_the_chief_change_no_file(tmp_path, variables):
-    saved(tmp_path, variables)
-    (tmp_path / "step-4.tmp-17").write_bytes(b"half")
-    flip(tmp_path / "step-3")
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    reader = Checkpoints(str(tmp_path), variables, 1, writes=False)
-    reader.save(4, {})
-    restored, (problem,) = reader.restore_latest()
-    assert restored.step == 2
-    assert "step-3: of its" in problem
-    assert "passed over" in problem
-    after = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    assert after == before
-    new = Checkpoints(str(tmp_path / "new"), variables, 1, writes=False)
-    new.save(1, {})
-    assert not (tmp_path / "new").exists()
-
-
 def flip(path, place=0.5, bit=0):
     content = bytearray(path.read_bytes())
     content[int(place * (len(content) - 1))] ^= 1 << bit

@@ -17,7 +17,6 @@ from albert_tf.jobs.finetune import run_finetuning
 from albert_tf.jobs.task_evaluation import evaluate_task
 from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.custom import CLASSIFICATION, custom_task
-from albert_tf.tasks.feature_building import FeatureBuilder
 from albert_tf.tasks.kinds.multiple_choice import MultipleChoice
 
 LABELS = {"sea": ["bada", "gule", "mizo"], "land": ["tepu", "rika", "sovu"]}
@@ -123,39 +122,29 @@ def test_the_same_weights_under_another_path_are_the_same_run(
 
 
 @pytest.fixture
-def descriptions(monkeypatch):
-    """What runs would write to config.json; nothing is trained."""
+def jobs(monkeypatch):
+    """The jobs of runs; nothing is trained."""
     found = []
-
-    monkeypatch.setattr(
-        finetune, "train", lambda job: found.append(job.description())
-    )
+    monkeypatch.setattr(finetune, "train", found.append)
     return found
 
 
 @pytest.mark.parametrize(
-    ("changes", "extended_to", "steps", "warm_up"),
+    ("changes", "extended_to", "expected"),
     [
         # The warm-up stays a tenth of 60 steps.
-        ({}, 80, 80, 6),
-        ({"num_train_steps": 7, "num_warmup_steps": 3}, 0, 7, 3),
+        ({}, 80, (80, 6)),
+        ({"num_train_steps": 7, "num_warmup_steps": 3}, 0, (7, 3)),
     ],
 )
 def test_steps_and_warm_up_of_a_run(
-    descriptions,
-    data_dir,
-    pretrained,
-    tmp_path,
-    changes,
-    extended_to,
-    steps,
-    warm_up,
+    jobs, data_dir, pretrained, tmp_path, changes, extended_to, expected
 ):
     runtime = RuntimeConfig(extend_to_steps=extended_to)
     run(data_dir, pretrained, tmp_path, runtime=runtime, **changes)
-    (description,) = descriptions
-    assert description["config"]["training"]["num_train_steps"] == steps
-    assert description["config"]["optimizer"]["num_warmup_steps"] == warm_up
+    config = jobs[0].config
+    found = config.training.num_train_steps, config.optimizer.num_warmup_steps
+    assert found == expected
 
 
 @pytest.mark.slow
@@ -291,20 +280,10 @@ def test_evaluate_pretrained(pretrained, finished, shards_dir):
         evaluate_pretrained(f"{finished[0]}/model", shards_dir, **settings)
 
 
-def test_pairs_are_trained_on_in_both_orders(
-    descriptions, pretrained, tmp_path, monkeypatch
-):
+def test_pairs_are_trained_on_in_both_orders(jobs, pretrained, tmp_path):
     rows = [
         f"bada\ttepu{' rika' * n}\t{'no' if n % 2 else 'yes'}" for n in range(6)
     ]
-    examples = {True: [], False: []}
-    build = FeatureBuilder.build
-
-    def noted(self, of_split, *, training):
-        examples[training].extend(of_split)
-        return build(self, of_split, training=training)
-
-    monkeypatch.setattr(FeatureBuilder, "build", noted)
     run(
         write_task(tmp_path, rows, header="a\tb\tlabel"),
         pretrained,
@@ -314,14 +293,13 @@ def test_pairs_are_trained_on_in_both_orders(
         num_train_epochs=1.0,
         train_batch_size=4,
     )
-    once, swapped = examples[True][:6], examples[True][6:]
+    examples = jobs[0].examples
+    once, swapped = examples["train"][:6], examples["train"][6:]
     assert [e.texts[::-1] for e in once] == [e.texts for e in swapped]
     assert [e.label for e in once] == [e.label for e in swapped]
     # An epoch is of both orders; dev examples come once.
-    (description,) = descriptions
-    assert description["config"]["training"]["num_train_steps"] == 3
-    assert description["config"]["finetuning"]["double_unordered"] is True
-    assert len(examples[False]) == 6
+    assert jobs[0].config.training.num_train_steps == 3
+    assert len(examples["dev"]) == 6
 
 
 def test_only_unordered_pairs_are_doubled(pretrained, tmp_path):

@@ -1,15 +1,15 @@
 """Predictors: texts that they take and refuse, and their outputs."""
 
+import functools
 import re
 
 import numpy as np
 import pytest
-from training_fixtures import SMALL_MODEL
+from training_fixtures import random_model
 
-from albert_tf.config import ModelConfig, UserError, override
+from albert_tf.config import UserError
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.jobs.predict import Predictor
-from albert_tf.modeling.models import model_class, models
 from albert_tf.tasks.examples import Example
 from albert_tf.tasks.kinds.classification import Classification
 from albert_tf.tasks.kinds.multiple_choice import MultipleChoice
@@ -20,28 +20,19 @@ from albert_tf.tasks.kinds.token_classification import TokenClassification
 
 @pytest.fixture(scope="module")
 def predictor_of(tiny_tokenizer):
-    """Returns Predictors of small models with random weights, by class."""
-    size = {"vocab_size": 200, "max_position_embeddings": 256}
-    config = override(ModelConfig(), SMALL_MODEL | size)
-    made = {}
+    """Returns the Predictor of a small random model with a head."""
 
-    def predictor(name):
-        if name not in made:
-            kind = models()[name]
-            labels = {"labels": ["a", "b"]} if kind.takes_labels() else {}
-            model = kind(config, **labels)
-            rng = np.random.default_rng(8)
-            for variable in model.trainable_variables:
-                variable.assign(rng.normal(size=variable.shape) * 0.5)
-            made[name] = Predictor(LoadedModel(model, tiny_tokenizer, 256))
-        return made[name]
+    @functools.cache
+    def predictor(head):
+        model = random_model(head, max_position_embeddings=256)
+        return Predictor(LoadedModel(model, tiny_tokenizer, 256))
 
     return predictor
 
 
 @pytest.mark.parametrize("given", ["", ("the bada",), ["the", "bada"]])
 def test_a_string_is_one_text_and_two_are_a_pair(predictor_of, given):
-    predictor = predictor_of("AlbertForClassification")
+    predictor = predictor_of("classification")
     (found,) = predictor.classify([given])
     assert found.texts == ((given,) if given == "" else tuple(given))
     example = Example(found.texts, None)
@@ -73,7 +64,7 @@ _QUESTION = "a question and its paragraph (on a line, with a tab between them)."
     ],
 )
 def test_other_items_are_refused(predictor_of, kind, item, message):
-    predictor = predictor_of(model_class(kind.head).__name__)
+    predictor = predictor_of(kind.head)
     good = ("a", "b", "c")[: kind.text_counts[0]]
     with pytest.raises(UserError, match=re.escape(message)):
         list(predictor.predict(kind, [good, item]))
@@ -81,7 +72,7 @@ def test_other_items_are_refused(predictor_of, kind, item, message):
 
 @pytest.mark.parametrize("texts", ["Any", b"Any", {"Any": 1}, 7])
 def test_texts_that_are_no_list_are_refused(predictor_of, texts):
-    predictor = predictor_of("AlbertForPretraining")
+    predictor = predictor_of("pretraining")
     message = re.escape(f"The texts are {texts!r}; expected a list, each item")
     for method in (predictor.embed, predictor.fill_mask, predictor.classify):
         with pytest.raises(UserError, match=message):
@@ -90,7 +81,7 @@ def test_texts_that_are_no_list_are_refused(predictor_of, texts):
 
 @pytest.mark.parametrize("item", [("a [MASK]", "b"), (), None])
 def test_single_texts_are_strings(predictor_of, item):
-    predictor = predictor_of("AlbertForPretraining")
+    predictor = predictor_of("pretraining")
     message = re.escape(f"Text 1 is {item!r}; expected one string.")
     for method in (predictor.embed, predictor.fill_mask):
         with pytest.raises(UserError, match=message):
@@ -98,7 +89,7 @@ def test_single_texts_are_strings(predictor_of, item):
 
 
 def test_predictions_do_not_depend_on_batch_mates(predictor_of):
-    loaded = predictor_of("AlbertForClassification").loaded
+    loaded = predictor_of("classification").loaded
     texts = [("the bada",), ("",), ("ÉLÈVE 😀", "a pair"), ("tepu " * 60,)]
     together = list(Predictor(loaded, 4).classify(texts))
     alone = list(Predictor(loaded, 1).classify(texts))
@@ -111,13 +102,13 @@ def test_heads_that_a_model_lacks(predictor_of):
     with pytest.raises(
         UserError, match="no masked_lm head; use the pretrained"
     ):
-        list(predictor_of("AlbertForClassification").fill_mask(["a [MASK]"]))
+        list(predictor_of("classification").fill_mask(["a [MASK]"]))
     with pytest.raises(UserError, match="has no classification head"):
-        list(predictor_of("AlbertForPretraining").classify([("a",)]))
+        list(predictor_of("pretraining").classify([("a",)]))
 
 
 def test_fill_mask_is_a_softmax_over_the_vocabulary(predictor_of):
-    predictor = predictor_of("AlbertForPretraining")
+    predictor = predictor_of("pretraining")
     (filled,) = predictor.fill_mask(["The [MASK] of [MASK]."], top_k=200)
     assert [len(candidates) for candidates in filled.candidates] == [200, 200]
     for candidates in filled.candidates:
@@ -133,7 +124,7 @@ def test_fill_mask_is_a_softmax_over_the_vocabulary(predictor_of):
 
 
 def test_embeddings_are_of_the_tokens_alone(predictor_of):
-    loaded = predictor_of("AlbertForClassification").loaded
+    loaded = predictor_of("classification").loaded
     tokenizer = loaded.tokenizer
     texts = ["the bada", "tepu " * 3]
     together = list(Predictor(loaded, 2).embed(texts))

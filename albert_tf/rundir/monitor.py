@@ -49,13 +49,14 @@ class Monitor:
         start_step: int,
         written: Mapping[str, int] | None = None,
         peak_flops: float | None = None,
+        description: Mapping[str, Any] | None = None,
         writes: bool = True,
     ) -> None:
         """Opens the logs, truncated to `start_step` where a run is resumed.
 
         Damaged lines are removed; missing ones are reported, by what
-        `written()` was at that step. Workers that are not the chief neither
-        write nor print (`writes`).
+        `written()` was at that step. `description` is that of config.json.
+        Workers that are not the chief neither write nor print (`writes`).
 
         Raises:
             UserError: when an earlier log cannot be truncated.
@@ -70,7 +71,9 @@ class Monitor:
         )
         self.throughput = Throughput(peak_flops)
         self._step = start_step
-        self._description: Mapping[str, Any] | None = None
+        # For TensorBoard's comparison of runs; written with the first
+        # evaluation, whose metrics it names.
+        self._description = description if writes else None
         self._events: dict[str, EventFile] = {}
         self._lines: dict[str, AppendLog] = {}
         self._written = {"lines": 0, "crc32": 0}
@@ -162,14 +165,6 @@ class Monitor:
             # Width and height have fixed offsets in a PNG.
             size = struct.unpack(">II", png[16:24])
             self._event_file(split).image(step, name, png, size)
-
-    def set_hparams(self, description: Mapping[str, Any]) -> None:
-        """Sets what TensorBoard compares runs by (HParams).
-
-        It is written with the first evaluation, whose metrics it names.
-        """
-        if self._writes:
-            self._description = description
 
     def flush(self) -> None:
         """Writes everything to durable storage."""

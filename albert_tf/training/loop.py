@@ -238,9 +238,9 @@ class _Loop:
             start_step=self.step,
             written=self.progress.log,
             peak_flops=self.peak_flops,
+            description=self.job.description(),
             writes=self.is_chief,
         )
-        self.monitor.set_hparams(self.job.description())
         self.monitor.log_text(
             "environment", describe_environment(), step=self.step
         )

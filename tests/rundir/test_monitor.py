@@ -251,16 +251,14 @@ def test_tensorboard_groups_scalars():
 
 def test_hparams_are_written_with_the_first_evaluation(tmp_path):
     optimizer = {"optimizer": "lamb", "learning_rate": 0.5, "xla": False}
-    monitor = make(tmp_path)
-    monitor.set_hparams(
-        {
-            "job": "finetune",
-            "task": "MRPC",
-            "config": {"optimizer": optimizer, "data": ["a", "b"]},
-            "model": {"hidden_size": 8},
-            "init_from": "left out",
-        }
-    )
+    description = {
+        "job": "finetune",
+        "task": "MRPC",
+        "config": {"optimizer": optimizer, "data": ["a", "b"]},
+        "model": {"hidden_size": 8},
+        "init_from": "left out",
+    }
+    monitor = make(tmp_path, description=description)
     monitor.log_training(5, {"loss": 1.0}, {"a": 0.5})
     assert not (tmp_path / "tensorboard" / "events").exists()
     for step in (5, 10):
@@ -298,8 +296,7 @@ def test_hparams_are_written_with_the_first_evaluation(tmp_path):
 
 
 def test_other_workers_write_and_print_nothing(tmp_path, capsys):
-    monitor = make(tmp_path, writes=False)
-    monitor.set_hparams({"job": "pretrain", "config": {"seed": 1}})
+    monitor = make(tmp_path, writes=False, description={"config": {"a": 1}})
     monitor.log_text("configuration", "a")
     monitor.advance(loss=1.0, sequences=4)
     monitor.log_training(1, {"loss": 1.0}, {"a": 1.0})

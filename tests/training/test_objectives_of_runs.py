@@ -71,12 +71,7 @@ def test_training_continues_with_another_objective(
 def test_held_out_shards_of_another_objective(
     small_config, shards_dir, next_sentences, tmp_path
 ):
-    message = (
-        f"{shards_dir} was built with sentence_objective=sop and "
-        f"{next_sentences} with sentence_objective=nsp; a run needs shards "
-        "of one: build both with the same --sentence_objective."
-    )
-    with pytest.raises(UserError, match=re.escape(message)):
+    with pytest.raises(UserError, match="=nsp; a run needs shards of one: "):
         run_pretraining(
             small_config,
             train_data=[shards_dir],

@@ -12,7 +12,7 @@ from albert_tf.config import FinetuneConfig, override, require
 from albert_tf.io import files
 from albert_tf.io.json_files import read_json, write_json
 from albert_tf.rundir.run_directory import CONFIG
-from albert_tf.rundir.run_results import evaluations, finite
+from albert_tf.rundir.run_results import evaluations, json_metrics
 from albert_tf.training.job import is_better
 
 RESULTS_FILE = "results.json"
@@ -63,15 +63,7 @@ class RepeatedRuns:
     def to_json(self) -> dict:
         """Returns the content of results.json; null for undefined numbers."""
         summary = {"summary": self.summary()}
-        return _without_nan(dataclasses.asdict(self) | summary)
-
-
-def _without_nan(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nan(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_without_nan(item) for item in value]
-    return finite(value) if isinstance(value, float) else value
+        return json_metrics(dataclasses.asdict(self) | summary)
 
 
 def repeat(

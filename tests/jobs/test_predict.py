@@ -74,7 +74,8 @@ def test_other_items_are_refused(predictor_of, kind, item, message):
 def test_texts_that_are_no_list_are_refused(predictor_of, texts):
     predictor = predictor_of("pretraining")
     message = re.escape(f"The texts are {texts!r}; expected a list, each item")
-    for method in (predictor.embed, predictor.fill_mask, predictor.classify):
+    classify = predictor_of("classification").classify
+    for method in (predictor.embed, predictor.fill_mask, classify):
         with pytest.raises(UserError, match=message):
             list(method(texts))
 

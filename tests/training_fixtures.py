@@ -1,10 +1,12 @@
 """What tests of training share: tiny shards, a small run and an export."""
 
 import keras
+import numpy as np
 import pytest
-from pretraining_runs import build_shards, run
+from pretraining_runs import build_shards, compile_nothing, run
 
 from albert_tf.config import ModelConfig, PretrainConfig, override
+from albert_tf.interchange.convert import models_by_head
 from albert_tf.interchange.model_directory import (
     LoadedModel,
     save_model_directory,
@@ -110,6 +112,23 @@ def finished(small_config, shards_dir, tmp_path_factory):
     return run_dir, run(small_config, shards_dir, run_dir)
 
 
+@pytest.fixture
+def fake_run(small_config, shards_dir, tmp_path, monkeypatch):
+    """A function that starts the run in `run/`, with invented numbers."""
+    compile_nothing(monkeypatch)
+
+    def start(runtime=None, initial=None, **changes):
+        return run(
+            override(small_config, changes),
+            shards_dir,
+            tmp_path / "run",
+            runtime=runtime,
+            initial=initial,
+        )
+
+    return start
+
+
 @pytest.fixture(scope="session")
 def pretrained(tmp_path_factory, tiny_tokenizer):
     """An untrained model; what is learned here is learned in fine-tuning."""
@@ -140,3 +159,15 @@ def write_task(directory, train, dev=None, header="text\tlabel"):
         text = "\n".join([header, *rows]) + "\n"
         (directory / f"{split}.tsv").write_text(text)
     return str(directory)
+
+
+def random_model(head, **size):
+    """Returns a model with a head whose outputs differ: of large weights."""
+    config = override(ModelConfig(), SMALL_MODEL | {"vocab_size": 200} | size)
+    kind = models_by_head()[head]
+    labels = ["sea", "land", "air"] if kind.takes_labels() else None
+    model = kind(config, labels=labels)
+    rng = np.random.default_rng(8)
+    for variable in model.trainable_variables:
+        variable.assign(rng.normal(size=variable.shape) * 0.5)
+    return model

@@ -39,12 +39,7 @@ if not select.select([sys.stdin], [], [], float(seconds))[0]:
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-    """The workers of a job.
-
-    Attributes:
-        workers: `host:port` of each; the first one is the chief.
-        index: of this process among them.
-    """
+    """The `host:port` of each worker, the chief first, and this one's index."""
 
     workers: tuple[str, ...]
     index: int
@@ -148,11 +143,7 @@ CLUSTERS: dict[str, Callable[[str], Cluster]] = {
 
 
 def find_cluster(name: str) -> Cluster:
-    """Returns the cluster; "" is that of TF_CONFIG.
-
-    Raises:
-        UserError: for an unknown name, or an environment of no such cluster.
-    """
+    """Returns the cluster; "" is that of TF_CONFIG."""
     kind, _, argument = (name or "tf_config").partition(":")
     return lookup(CLUSTERS, kind, "cluster")(argument)
 
@@ -188,8 +179,7 @@ def wait_for_workers(cluster: Cluster, seconds: float) -> None:
     worker. Until all are there, this process listens at its own address.
 
     Raises:
-        RunStopped: when one is missing after `seconds`, or this process's
-            port is taken; the same command may succeed later.
+        RunStopped: when one is missing after `seconds`, or the port is taken.
     """
     missing = [
         worker

@@ -167,14 +167,9 @@ STRATEGIES: dict[str, Callable[[RuntimeConfig], tf.distribute.Strategy]] = {
 def make_strategy(runtime: RuntimeConfig) -> tf.distribute.Strategy:
     """Returns the strategy; 0 replicas means every device of the machine.
 
-    On a machine without GPUs `mirrored` creates num_replicas logical CPUs.
-    multi_worker must be created before TensorFlow has computed anything.
-
     Raises:
-        UserError: for an unknown strategy, more replicas than devices, GPUs
-            that TensorFlow does not see, or no cluster.
-        RunStopped: when a worker of the cluster is missing, or a TPU does not
-            answer.
+        UserError: for settings that this machine has no devices for.
+        RunStopped: when a worker is missing, or a TPU does not answer.
     """
     return lookup(STRATEGIES, runtime.strategy, "strategy")(runtime)
 
@@ -264,10 +259,9 @@ def all_gather(strategy: tf.distribute.Strategy, value: float) -> list[float]:
 def lost_workers(strategy: tf.distribute.Strategy) -> Iterator[None]:
     """Raises RunStopped when a worker or a TPU is lost in the context.
 
-    TensorFlow's heartbeats notify the other workers within 10 seconds. Neither
-    a cluster nor a TPU's connection can be repaired, so every worker ends,
-    with TEMPORARY_FAILURE. In a single process on CPUs and GPUs errors are
-    not changed.
+    Neither a cluster nor a TPU's connection can be repaired, so every worker
+    ends, with TEMPORARY_FAILURE. In a single process on CPUs and GPUs errors
+    are not changed.
     """
     try:
         yield

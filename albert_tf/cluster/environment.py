@@ -40,10 +40,10 @@ def source_commit() -> str | None:
 
 
 def unseen_gpus(visible: int) -> str:
-    """Returns a warning if TensorFlow sees none of the NVIDIA GPUs.
+    """Returns a warning if TensorFlow sees none of the NVIDIA GPUs, else "".
 
-    "" when it sees one (`visible` is their number), when the machine has none,
-    and when the user hides them by CUDA_VISIBLE_DEVICES empty or -1.
+    `visible` is the number that it sees. CUDA_VISIBLE_DEVICES empty or -1 hides
+    them on purpose.
     """
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1")
     number = 0 if visible or hidden else _nvidia_gpus()

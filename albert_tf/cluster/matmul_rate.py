@@ -18,10 +18,9 @@ _SMALL_WORK_SECONDS = 0.3
 
 
 def matmul_rate(dtype: str) -> float:
-    """Returns the FLOP/s of a block's largest product on the default device.
+    """Returns the median FLOP/s of products [rows, H] x [H, 4 H].
 
-    The median of a few products [rows, H] x [H, 4 H]; about half a second on
-    two cores.
+    On the default device; about half a second on two cores.
     """
     scale = 1
     while True:
@@ -33,10 +32,7 @@ def matmul_rate(dtype: str) -> float:
 
 
 def small_work_seconds(dtype: str) -> float:
-    """Returns the mean seconds of small products on the default device.
-
-    Takes a third of a second, so that training can afford it.
-    """
+    """Returns the mean seconds of small products on the default device."""
     begin, runs = time.perf_counter(), 0
     seconds = 0.0
     while seconds < _SMALL_WORK_SECONDS:

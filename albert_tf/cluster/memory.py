@@ -8,7 +8,7 @@ import sys
 
 
 def peak_resident(of: int = resource.RUSAGE_SELF) -> int:
-    """Returns the bytes resident at the peak of this process.
+    """Returns the peak resident bytes of this process.
 
     With `of=resource.RUSAGE_CHILDREN`: of its largest child that has ended.
     """
@@ -23,11 +23,7 @@ def peak_resident(of: int = resource.RUSAGE_SELF) -> int:
 
 
 def free_memory() -> int:
-    """Returns the bytes that a process may allocate now.
-
-    On Linux the available memory within the container's limit, elsewhere all
-    memory.
-    """
+    """Returns the bytes that a process may allocate; all outside of Linux."""
     found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     with contextlib.suppress(OSError), open("/proc/meminfo") as file:
         lines = dict(line.split(":") for line in file)

@@ -1,6 +1,10 @@
-"""Exit codes of runs that end before their last step."""
+"""Exit codes and signals of runs that end before their last step."""
 
+import contextlib
+import os
 import signal
+import types
+from collections.abc import Iterator
 
 # EX_TEMPFAIL of sysexits.h: the same command may succeed.
 TEMPORARY_FAILURE = 75
@@ -12,19 +16,50 @@ DIVERGED = 17
 # Ends after which a supervisor starts the run again: lost workers and stalled
 # readers, preemption (SIGTERM), and kills by the system (out of memory,
 # segmentation fault, abort, bus error) as 128 + signal.
-_SIGNALS = ("SIGTERM", "SIGKILL", "SIGSEGV", "SIGABRT", "SIGBUS")
+_KILLS = ("SIGTERM", "SIGKILL", "SIGSEGV", "SIGABRT", "SIGBUS")
 RESTARTABLE = frozenset(
-    (TEMPORARY_FAILURE, *(128 + signal.Signals[name] for name in _SIGNALS))
+    (TEMPORARY_FAILURE, *(128 + signal.Signals[name] for name in _KILLS))
 )
+_HANDLED = (signal.SIGTERM, signal.SIGINT)
 
 
 class RunStopped(Exception):
-    """A run ends before its last step; the message is one line.
-
-    Attributes:
-        exit_code: of the program.
-    """
+    """A run ends before its last step; the message is one line."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+
+
+class Interruption:
+    """Records the first SIGTERM or SIGINT; the second one terminates."""
+
+    received: signal.Signals | None = None
+
+    @contextlib.contextmanager
+    def handled(self) -> Iterator[None]:
+        """Handles signals within the context."""
+        self._previous = {n: signal.signal(n, self._handle) for n in _HANDLED}
+        try:
+            yield
+        finally:
+            for number, handler in self._previous.items():
+                signal.signal(number, handler)
+
+    def _handle(self, number: int, frame: types.FrameType | None) -> None:
+        if self.received:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+            return
+        self.received = signal.Signals(number)
+        # Not print, whose lock the interrupted code may hold.
+        os.write(
+            2,
+            f"{self.received.name}: saving after this step; the same signal "
+            "again ends at once.\n".encode(),
+        )
+        previous = self._previous[self.received]
+        # An embedding program may handle it as well; Python's own handler of
+        # SIGINT would raise.
+        if callable(previous) and previous is not signal.default_int_handler:
+            previous(number, frame)

@@ -1,8 +1,7 @@
 """Detection of stragglers: workers that slow the others down.
 
-In a step all workers wait for the slowest, so step times are equal. Compared
-are the times for the same small computation, and the times spent waiting for
-data.
+All workers wait for the slowest, so step times are equal. Compared are the
+times for the same small computation, and for waiting for data.
 """
 
 import statistics
@@ -59,9 +58,7 @@ def slow_workers(
 ) -> dict[str, str]:
     """Returns a message for each slow worker, by its cause.
 
-    Args:
-        seconds: for the same work, by worker.
-        waiting: shares of time spent waiting for data, by worker.
+    `seconds` are for the same work; `waiting` the shares of time spent waiting.
     """
     lines = {}
     count = len(seconds)

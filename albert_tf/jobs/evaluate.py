@@ -30,10 +30,8 @@ def evaluate_pretraining(
 ) -> dict[str, float]:
     """Returns the loss and the accuracy of each target of pretraining.
 
-    `loss` is the sum of the losses, which training minimises;
-    `masked_lm_perplexity` is exp of the masked-LM loss. Each accuracy comes
-    with its majority-class baseline on the same examples, such as
-    `most_frequent_token_accuracy` (see records/targets.py).
+    And `loss`, the sum of the losses, `masked_lm_perplexity`, and the
+    majority-class baseline of each accuracy on the same examples.
     """
     means = RunningMeans()
     objective: Any = trainer.objective
@@ -85,10 +83,6 @@ def evaluate_pretrained(
 
     `data` is a directory of shards, or a glob; seed and masking are those of
     dynamic records.
-
-    Raises:
-        UserError: when the model has no pretraining heads or cannot read
-            these shards.
     """
     loaded = load_model_directory(model_dir)
     for head in ("masked_lm", "sentence_order"):

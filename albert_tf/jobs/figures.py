@@ -17,11 +17,7 @@ _DOTS_PER_INCH = 110
 
 
 def draw(figure: Figure, title: str) -> bytes:
-    """Returns a PNG.
-
-    A confusion matrix has a row for each label, shaded by the share of its
-    examples that got each answer; distributions are drawn over one another.
-    """
+    """Returns a PNG of a confusion matrix, by shares of rows, or histograms."""
     canvas = make_canvas(5.2, 4.4)
     axes = canvas.figure.add_subplot()
     axes.set_title(title, **_PLAIN)

@@ -25,15 +25,16 @@ from albert_tf.interchange.model_directory import (
 )
 from albert_tf.interchange.task_record import TaskRecord
 from albert_tf.jobs.figures import draw
-from albert_tf.jobs.micro_batch import AUTO
+from albert_tf.jobs.micro_batch import AUTO, resolve_for_machine
 from albert_tf.jobs.task_evaluation import EvaluatedExamples, compute_scores
-from albert_tf.jobs.training_job import TrainingJob, resolve_for_machine, start
 from albert_tf.modeling.accounting import training_flops
 from albert_tf.modeling.models import AlbertModel, model_class
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.feature_building import FeatureBuilder, examples_digest
 from albert_tf.tasks.kinds.base import Answers, Figure
 from albert_tf.text.tokenizer import load_tokenizer
+from albert_tf.training.job import Job, start
+from albert_tf.training.loop import train
 from albert_tf.training.objectives import head_objective
 
 
@@ -64,7 +65,6 @@ def run_finetuning(
         runtime: settings that do not decide the result.
         workers: processes that build features.
         cache_dir: caches features for the next run; empty: no cache.
-        log: takes a line.
 
     Raises:
         UserError: for settings, data and weights that do not fit together.
@@ -83,7 +83,7 @@ def run_finetuning(
     )
     features = builder.build(examples["train"], training=True)
     metrics = task.kind.metric_names(task.metrics, labels)
-    config = resolve_steps(config, len(features))
+    config = _resolve_steps(config, len(features))
     require(
         not features.choices or config.training.micro_batch_size != AUTO,
         "micro_batch_size=auto tries single sequences, and an example of "
@@ -136,7 +136,7 @@ def run_finetuning(
         examples=examples,
         num_choices=features.choices,
         evaluated={
-            ending: EvaluatedExamples.build(
+            ending: EvaluatedExamples(
                 builder,
                 examples[split][:max_examples],
                 batch_size=training.eval_batch_size,
@@ -145,7 +145,7 @@ def run_finetuning(
             for ending, split in task.evaluated.items()
         },
     )
-    return job.run()
+    return train(job)
 
 
 def _check_lengths(config: FinetuneConfig, model_config: ModelConfig) -> None:
@@ -192,12 +192,8 @@ def _read_examples(
     return examples
 
 
-def resolve_steps(config: FinetuneConfig, num_rows: int) -> FinetuneConfig:
-    """Returns the configuration with steps in place of epochs.
-
-    Raises:
-        UserError: if both are 0.
-    """
+def _resolve_steps(config: FinetuneConfig, num_rows: int) -> FinetuneConfig:
+    """Returns the configuration with steps in place of epochs."""
     settings, training = config.finetuning, config.training
     steps = training.num_train_steps or math.ceil(
         settings.num_train_epochs * num_rows / training.train_batch_size
@@ -216,7 +212,7 @@ def resolve_steps(config: FinetuneConfig, num_rows: int) -> FinetuneConfig:
 
 
 @dataclasses.dataclass(kw_only=True)
-class _Finetuning(TrainingJob):
+class _Finetuning(Job):
     """Fine-tuning on a task.
 
     Attributes:

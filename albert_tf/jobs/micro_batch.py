@@ -12,18 +12,20 @@ import signal
 import tempfile
 from collections.abc import Callable
 from multiprocessing import connection
+from typing import Any
 
 import tensorflow as tf
 
 from albert_tf.cluster.distribution import broadcast, is_chief, lost_workers
-from albert_tf.cluster.memory import free_memory
-from albert_tf.config import override, require
+from albert_tf.cluster.memory import free_memory, peak_resident
+from albert_tf.config import ModelConfig, override, require
 from albert_tf.io import files
 from albert_tf.io.error_stream import stderr_to
 from albert_tf.io.json_files import read_json
-from albert_tf.jobs.training_probe import peak_of_training
-from albert_tf.jobs.workload import Workload
-from albert_tf.rundir.run_directory import CONFIG
+from albert_tf.jobs.training_probe import make_probe
+from albert_tf.jobs.workload import Workload, random_batch
+from albert_tf.rundir.run_directory import CONFIG, extended
+from albert_tf.training.job import Environment
 
 AUTO = "auto"
 # The rest is left to the system, to readers of data and to evaluations.
@@ -32,25 +34,42 @@ _SHARE_OF_FREE = 0.8
 # memory is overcommitted, a trial that is too large ends other processes.
 _FIRST_GUESS = 4
 _MAX_GROWTH = 16
+# Steps of a trial.
+_STEPS = 3
+
+
+def resolve_for_machine(
+    config: Any, environment: Environment, model: ModelConfig, **shape: int
+) -> Any:
+    """Returns the configuration, extended and with a micro-batch that fits.
+
+    `config` has all that the data decides; `shape` is that of the largest
+    batch, as in `Workload`.
+    """
+    config = extended(config, environment.runtime)
+    work = Workload(
+        model=model,
+        training=config.training,
+        optimizer=config.optimizer,
+        **shape,
+    )
+    size = resolve_micro_batch(environment.strategy, environment.run_dir, work)
+    return override(config, {"micro_batch_size": size})
 
 
 def resolve_micro_batch(
-    setting: int | str,
-    strategy: tf.distribute.Strategy,
-    run_dir: str,
-    work: Workload,
+    strategy: tf.distribute.Strategy, run_dir: str, work: Workload
 ) -> int:
-    """Returns the setting's number; for `auto` the largest that fits.
+    """Returns the number that is set; for `auto` the largest that fits.
 
     A resumed run keeps the number in its config.json: another one would add
     gradients in another order.
-
-    `work` is the global batch, of the longest sequences of the run.
 
     Raises:
         UserError: when not even a single sequence fits.
         RunStopped: when another worker is lost meanwhile.
     """
+    setting: int | str = work.training.micro_batch_size
     if setting != AUTO:
         return int(setting)
     size = 0
@@ -94,9 +113,7 @@ def largest_micro_batch(
     """Returns the largest part of a replica's share that fits.
 
     Parts are the share divided by 1, 2, 3 and so on, rounded up: others would
-    only add padding.
-
-    `limit` is in bytes, as is the peak of a micro-batch; inf: out of memory.
+    only add padding. The limit and peaks are in bytes; inf: out of memory.
 
     Raises:
         UserError: when not even one sequence fits.
@@ -148,12 +165,14 @@ def _extrapolate(peaks: dict[int, float], size: int) -> float:
 
 
 def _send_peak(work: Workload, writer: connection.Connection) -> None:
-    """Sends bytes; inf when out of memory."""
+    """Sends the peak resident bytes of this process; inf: out of memory."""
     try:
-        peak: float = peak_of_training(work)
+        trainer, batch = make_probe(work), random_batch(work)
+        for _ in range(_STEPS):
+            trainer.train_step(batch)
+        writer.send(peak_resident())
     except (MemoryError, tf.errors.ResourceExhaustedError):
-        peak = math.inf
-    writer.send(peak)
+        writer.send(math.inf)
 
 
 def _peak_in_a_process(work: Workload, size: int, share: int) -> float:

@@ -91,27 +91,16 @@ def _batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
 
 
 class BasePredictor(abc.ABC):
-    """Predicts for texts, a batch at a time.
-
-    Texts are read when their batch is due, so that there may be any number.
-
-    Attributes:
-        batch_size: texts of a batch.
-        max_length: of a text, for messages.
-    """
+    """Predicts for texts, each read when its batch is due."""
 
     batch_size: int
+    # Of a text, for messages.
     max_length: str
 
     def classify(
         self, texts: Iterable[str | Sequence[str]]
     ) -> Iterator[Classification]:
-        """Yields the classification of each text, or pair of texts.
-
-        Raises:
-            UserError: when the model is not a classifier, or an item is
-                neither a string nor one or two of them.
-        """
+        """Yields the classification of each text, or pair of texts."""
         for prediction in self.predict(TextClassification(), texts):
             fields = prediction.fields
             own = fields["texts"] if "texts" in fields else [fields["text"]]
@@ -124,10 +113,8 @@ class BasePredictor(abc.ABC):
     ) -> Iterator[Prediction]:
         """Yields the prediction of a fine-tuned model for each example.
 
-        Args:
-            kind: whose head the model has.
-            examples: of this kind, or the strings that one consists of (see
-                `Kind.takes`): a question and its paragraph, for instance.
+        Examples may be given as the strings that they consist of (see
+        `Kind.takes`): a question and its paragraph, for instance.
 
         Raises:
             UserError: when the model has another head, an item is not what
@@ -141,11 +128,7 @@ class BasePredictor(abc.ABC):
             yield from self._predictions(kind, batch)
 
     def embed(self, texts: Iterable[str]) -> Iterator[Embedding]:
-        """Yields the embedding of each text, whatever the model's heads.
-
-        Raises:
-            UserError: when an item is not a string.
-        """
+        """Yields the embedding of each text, whatever the model's heads."""
         strings = (text for (text,) in _tuples(texts, (1,), "one string"))
         for batch in _batches(strings, self.batch_size):
             for text, mean, cls in zip(
@@ -159,8 +142,8 @@ class BasePredictor(abc.ABC):
         """Yields the likeliest pieces for each [MASK] of each text.
 
         Raises:
-            UserError: when the model has no masked-LM head, an item is not a
-                string, or a text has no [MASK] within the model's length.
+            UserError: when the model has no masked-LM head, or a text has no
+                [MASK] within the model's length.
         """
         number = 0
         strings = (text for (text,) in _tuples(texts, (1,), "one string"))
@@ -216,7 +199,7 @@ class Predictor(BasePredictor):
             reduce_retracing=True,
         )
 
-    def _pack(self, token_ids: list[list[int]]) -> dict[str, np.ndarray]:
+    def _inputs(self, token_ids: list[list[int]]) -> dict[str, np.ndarray]:
         """Returns the model's inputs for single texts."""
         loaded = self.loaded
         features = sequence_features(
@@ -255,7 +238,7 @@ class Predictor(BasePredictor):
 
     def _vectors(self, batch: list[str]) -> tuple[np.ndarray, np.ndarray]:
         ids = self.loaded.tokenizer.encode_batch(batch)
-        found = self._encode(self._pack(ids))
+        found = self._encode(self._inputs(ids))
         return found["mean_embedding"].numpy(), found["cls_embedding"].numpy()
 
     def _masks(
@@ -268,7 +251,7 @@ class Predictor(BasePredictor):
         )
         tokenizer = self.loaded.tokenizer
         for text in batch:
-            features = self._pack([tokenizer.encode_with_masks(text)])
+            features = self._inputs([tokenizer.encode_with_masks(text)])
             (ids,) = features["input_ids"]
             positions = np.flatnonzero(ids == tokenizer.mask_id)
             if not positions.size:

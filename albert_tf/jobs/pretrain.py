@@ -36,13 +36,15 @@ from albert_tf.jobs.evaluate import (
     evaluate_pretraining,
     pretraining_metric_names,
 )
+from albert_tf.jobs.micro_batch import resolve_for_machine
 from albert_tf.jobs.sample_predictions import masked_sentences
-from albert_tf.jobs.training_job import TrainingJob, resolve_for_machine, start
 from albert_tf.modeling.accounting import training_flops
 from albert_tf.modeling.models import AlbertForPretraining, AlbertModel
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.records.shards import TOKENIZER_DIRECTORY, ShardSet, open_shards
 from albert_tf.text.tokenizer import load_tokenizer
+from albert_tf.training.job import Job, start
+from albert_tf.training.loop import train
 from albert_tf.training.objectives import pretraining_objective
 
 # Sequences whose lengths decide the capacities of packed ones.
@@ -66,20 +68,16 @@ def run_pretraining(
 ) -> dict[str, float]:
     """Pretrains to the last step and returns the last evaluation.
 
-    The sentence head learns the `sentence_objective` of the shards; a
-    configuration that names another one is refused. The model has that head
-    even where nothing trains it (none), so that a run on other shards can
-    start from it.
-
-    Writes the run directory: config.json, checkpoints/, tensorboard/,
-    metrics.jsonl, best_model/ and, at the end, model/. Started again, it
-    resumes from the newest checkpoint.
+    The sentence head learns the `sentence_objective` of the shards. The model
+    has that head even where nothing trains it (none), so that a run on other
+    shards can start from it. Started again, a run resumes from its newest
+    checkpoint.
 
     Args:
         config: all settings that decide the result.
         train_data: a directory of shards, or a glob, per phase; split "train".
         eval_data: the same, or one for all phases; split "eval".
-        run_dir: created if missing.
+        run_dir: created if missing; see `train` for what is written.
         runtime: settings that do not decide the result.
         initial: weights to start from instead of random ones.
 
@@ -87,8 +85,9 @@ def run_pretraining(
         UserError: for settings, shards and weights that do not fit together.
         RunStopped: when it ends before its last step (see loop.py).
     """
+    settings = config.training
     require(
-        config.training.num_train_steps > 0,
+        settings.num_train_steps > 0,
         "num_train_steps=0; pretraining needs at least 1.",
     )
     environment = start(config, run_dir, runtime)
@@ -96,65 +95,58 @@ def run_pretraining(
         config.pretraining.depth_schedule, len(sharing_plan(config.model))
     )
     steps, batch_sizes = _phases(config, train_data, eval_data)
-    train = [open_shards(path, "train") for path in train_data]
-    evaluation = [open_shards(path, "eval") for path in eval_data]
-    directory = train[0].directory
+    train_shards = [open_shards(path, "train") for path in train_data]
+    eval_shards = [open_shards(path, "eval") for path in eval_data]
+    directory = train_shards[0].directory
     tokenizer = load_tokenizer(os.path.join(directory, TOKENIZER_DIRECTORY))
     of_model = tokenizer
     if initial and initial.directory:
         of_model = load_tokenizer(initial.directory)
-    for shards in (*train, *evaluation):
+    for shards in (*train_shards, *eval_shards):
         check_shards(config.model, shards, of_model)
-    objective = sentence_objective(*train, *evaluation)
+    objective = sentence_objective(*train_shards, *eval_shards)
     _check_objective(config, objective.name, directory)
-    if len(evaluation) == 1:
-        evaluation *= len(train)
+    if len(eval_shards) == 1:
+        eval_shards *= len(train_shards)
 
-    schedule = _masking_schedule(config, train)
-
-    def batches(
-        shards: ShardSet, batch_size: int, share: float, training: bool
-    ) -> PretrainingBatches:
-        return PretrainingBatches(
-            shards,
-            masking_config=override(config.masking, {"masked_lm_prob": share}),
-            batch_size=batch_size,
-            seed=config.training.seed,
-            training=training,
-        )
-
-    held_out = [
-        batches(
-            shards,
-            config.training.eval_batch_size,
-            config.masking.masked_lm_prob,
-            False,
-        )
-        for shards in evaluation
-    ]
     # A phase for each directory of shards and each share of masked tokens.
+    schedule = _masking_schedule(config, train_shards)
     ends = list(itertools.accumulate(steps))
     stages = [
-        (phase, begin, start)
+        (phase, begin, first)
         for phase, (begin, end) in enumerate(itertools.pairwise([0, *ends]))
-        for start in [begin, *(step for step in schedule if begin < step < end)]
+        for first in [begin, *(step for step in schedule if begin < step < end)]
     ]
-    sources = [
-        batches(
-            train[phase],
-            batch_sizes[phase],
-            schedule[max(step for step in schedule if step <= start)],
-            True,
+    sources, held_out = [], []
+    for phase, _, first in stages:
+        share = schedule[max(step for step in schedule if step <= first)]
+        sources.append(
+            PretrainingBatches(
+                train_shards[phase],
+                masking_config=override(
+                    config.masking, {"masked_lm_prob": share}
+                ),
+                batch_size=batch_sizes[phase],
+                seed=settings.seed,
+                training=True,
+            )
         )
-        for phase, _, start in stages
-    ]
+        held_out.append(
+            PretrainingBatches(
+                eval_shards[phase],
+                masking_config=config.masking,
+                batch_size=settings.eval_batch_size,
+                seed=settings.seed,
+                training=False,
+            )
+        )
     config = resolve_for_machine(
         config,
         environment,
         config.model,
         batch_size=max(batch_sizes),
-        seq_length=max(s.max_seq_length for s in sources),
-        num_predictions=max(s.num_predictions for s in sources),
+        seq_length=max(source.max_seq_length for source in sources),
+        num_predictions=max(source.num_predictions for source in sources),
     )
     packed_lengths = None
     if config.pretraining.pack_sequences:
@@ -163,37 +155,39 @@ def run_pretraining(
             for source in sources
         }
     losses = pretraining_objective(objective)
-    job = _Pretraining(
-        config=config,
-        environment=environment,
-        model_config=config.model,
-        tokenizer=tokenizer,
-        initial=initial,
-        objective=losses,
-        packed_lengths=packed_lengths,
-        phases=Phases(
-            sources,
-            starts=[start for _, _, start in stages],
-            origins=[begin for _, begin, _ in stages],
-        ),
-        depths=depths,
-        best_metric=config.training.best_metric or "loss",
-        metric_names=pretraining_metric_names(losses.targets),
-        warnings=(
-            f"Sentence objective {objective.name}: {objective.meaning}.",
-            *_unequal_lengths(train, evaluation),
-            *(
-                f"masking_schedule starts at step {step}, beyond "
-                f"num_train_steps={ends[-1]}: it has no effect."
-                for step in list(schedule)[-1:]
-                if step >= ends[-1]
+    warnings = [
+        f"Sentence objective {objective.name}: {objective.meaning}.",
+        *_unequal_lengths(train_shards, eval_shards),
+    ]
+    last_change = max(schedule)
+    if last_change >= ends[-1]:
+        warnings.append(
+            f"masking_schedule starts at step {last_change}, beyond "
+            f"num_train_steps={ends[-1]}: it has no effect."
+        )
+    return train(
+        _Pretraining(
+            config=config,
+            environment=environment,
+            model_config=config.model,
+            tokenizer=tokenizer,
+            initial=initial,
+            objective=losses,
+            packed_lengths=packed_lengths,
+            phases=Phases(
+                sources,
+                starts=[first for _, _, first in stages],
+                origins=[begin for _, begin, _ in stages],
             ),
-        ),
-        train=train,
-        evaluation=evaluation,
-        held_out=[held_out[phase] for phase, _, _ in stages],
+            depths=depths,
+            best_metric=settings.best_metric or "loss",
+            metric_names=pretraining_metric_names(losses.targets),
+            warnings=tuple(warnings),
+            train_shards=train_shards,
+            eval_shards=eval_shards,
+            held_out=held_out,
+        )
     )
-    return job.run()
 
 
 def _phases(
@@ -266,11 +260,11 @@ def _unequal_lengths(
 
 
 @dataclasses.dataclass(kw_only=True)
-class _Pretraining(TrainingJob):
+class _Pretraining(Job):
     """Pretraining on shards; shards and batches are one for each phase."""
 
-    train: list[ShardSet]
-    evaluation: list[ShardSet]
+    train_shards: list[ShardSet]
+    eval_shards: list[ShardSet]
     held_out: list[PretrainingBatches]
 
     def build_model(self, **options: Any) -> AlbertModel:
@@ -280,8 +274,8 @@ class _Pretraining(TrainingJob):
         return {
             "job": "pretrain",
             "config": to_dict(self.config),
-            "train_data": [part.fingerprint for part in self.train],
-            "eval_data": [part.fingerprint for part in self.evaluation],
+            "train_data": [part.fingerprint for part in self.train_shards],
+            "eval_data": [part.fingerprint for part in self.eval_shards],
             "tokenizer": self.tokenizer.fingerprint,
             "init_from": self.initial.fingerprint if self.initial else "",
         }

@@ -12,7 +12,7 @@ from albert_tf.config import FinetuneConfig, override, require
 from albert_tf.io import files
 from albert_tf.io.json_files import read_json, write_json
 from albert_tf.rundir.run_directory import CONFIG
-from albert_tf.rundir.run_results import evaluations, finite
+from albert_tf.rundir.run_results import evaluations, json_metrics
 from albert_tf.training.job import is_better
 
 RESULTS_FILE = "results.json"
@@ -22,9 +22,7 @@ RESULTS_FILE = "results.json"
 class RunResult:
     """The result of one run; a row of `runs` in results.json.
 
-    `last` is the evaluation at its end, `best` the best value of
-    `best_metric`. That is optimistic: the best checkpoint is chosen on the
-    examples that it is measured on.
+    `best` is optimistic: chosen on the examples that it is measured on.
     """
 
     run_dir: str
@@ -36,10 +34,7 @@ class RunResult:
 
 @dataclasses.dataclass(frozen=True)
 class RepeatedRuns:
-    """Runs that differ in their seeds, in this order.
-
-    `best_metric` chooses the best checkpoint of each.
-    """
+    """Runs that differ in their seeds, in this order."""
 
     best_metric: str
     runs: list[RunResult]
@@ -47,8 +42,7 @@ class RepeatedRuns:
     def summary(self) -> dict[str, dict[str, Any]]:
         """Returns `values`, `median` and `spread` (range) of each metric.
 
-        Of the last evaluations, and of the best one. Median and spread are
-        NaN where a value is.
+        Of the last evaluations, and of the best one.
         """
         columns = {
             name: [run.last[name] for run in self.runs]
@@ -69,15 +63,7 @@ class RepeatedRuns:
     def to_json(self) -> dict:
         """Returns the content of results.json; null for undefined numbers."""
         summary = {"summary": self.summary()}
-        return _without_nan(dataclasses.asdict(self) | summary)
-
-
-def _without_nan(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nan(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_without_nan(item) for item in value]
-    return finite(value) if isinstance(value, float) else value
+        return json_metrics(dataclasses.asdict(self) | summary)
 
 
 def repeat(
@@ -89,13 +75,9 @@ def repeat(
 ) -> RepeatedRuns:
     """Runs a job with the seeds seed, seed + 1 and so on.
 
-    Each has its own directory, run-1 and so on. Finished runs are not
-    repeated. `results.json` is rewritten after each run.
-
-    `run` takes settings and a run directory, and returns the last evaluation.
-
-    Raises:
-        UserError: when that is the directory of a single run.
+    Each has its own directory, run-1 and so on, so finished runs are not
+    repeated. `run` takes settings and a run directory, and returns the last
+    evaluation.
     """
     require(
         not files.exists(os.path.join(run_dir, CONFIG)),

@@ -24,8 +24,7 @@ def masked_sentences(
     """Returns the rows with their masks and predictions, in Markdown.
 
     Each row is the beginning of the text as the model saw it, its masked
-    positions numbered (one may show a random or the original piece instead of
-    [MASK]), and a table: the label and the likeliest pieces of each.
+    positions numbered, and a table: the label and the likeliest pieces of each.
 
     The batch is one of pretraining, its logits `[rows, predictions, vocab]`.
     """
@@ -68,10 +67,7 @@ def _row(
 
 
 def _tokens(tokenizer: Tokenizer, ids: np.ndarray) -> Iterator[tuple[str, str]]:
-    """Yields the text that each token adds, and its piece.
-
-    There is a space before a word. Special pieces stand as words.
-    """
+    """Yields the text that each token adds, a space before words; its piece."""
     before = ""
     for end, piece in enumerate(tokenizer.pieces(ids), 1):
         text = tokenizer.decode(ids[:end])
@@ -109,5 +105,4 @@ def _top_k(tokenizer: Tokenizer, logits: np.ndarray) -> str:
 
 
 def _escaped(piece: str) -> str:
-    """Returns a piece that Markdown and HTML show literally."""
     return html.escape(piece).translate(_MARKDOWN)

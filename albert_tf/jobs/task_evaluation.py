@@ -16,36 +16,28 @@ from albert_tf.interchange.model_directory import (
 )
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.feature_building import FeatureBuilder
-from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds.base import Answers, Kind, Prediction, Table
 from albert_tf.training.evaluator import Evaluator
 from albert_tf.training.objectives import head_objective
 from albert_tf.training.running_statistics import RunningMeans
 
 
-@dataclasses.dataclass(frozen=True)
 class EvaluatedExamples:
     """Held-out examples with their features and batches."""
 
-    examples: Sequence[Any]
-    features: Features
-    batches: TaskBatches
-
-    @classmethod
-    def build(
-        cls,
+    def __init__(
+        self,
         builder: FeatureBuilder,
         examples: Sequence[Any],
         *,
         batch_size: int,
         widths: tuple[int, ...],
-    ) -> "EvaluatedExamples":
-        """Returns the examples with features from `builder`."""
-        features = builder.build(examples, training=False)
-        batches = TaskBatches(
-            features, batch_size=batch_size, seed=0, widths=widths
+    ) -> None:
+        self.examples = examples
+        self.features = builder.build(examples, training=False)
+        self.batches = TaskBatches(
+            self.features, batch_size=batch_size, seed=0, widths=widths
         )
-        return cls(examples, features, batches)
 
     def check_finite(self, values: np.ndarray, rows: np.ndarray) -> None:
         """Raises UserError for outputs `[rows, ...]` that are not finite."""
@@ -101,7 +93,7 @@ def compute_scores(
 class TaskEvaluation:
     """The evaluation of a model, or of an ensemble, on a split.
 
-    Without labels there are no metrics; `members` are those of each model.
+    Without labels there are no metrics; `members` are each model's.
     """
 
     task: Task
@@ -167,7 +159,7 @@ def evaluate_task(
         config = loaded.features
         if null_threshold is not None:
             config = override(config, {"null_threshold": null_threshold})
-        evaluated = EvaluatedExamples.build(
+        evaluated = EvaluatedExamples(
             FeatureBuilder(
                 kind, loaded.tokenizer, config, labels, workers, cache_dir, log
             ),

@@ -9,11 +9,7 @@ from albert_tf.config import ModelConfig, OptimizerConfig, TrainingConfig
 
 @dataclasses.dataclass(frozen=True)
 class Workload:
-    """The model, batch shape and settings of a training step.
-
-    No token is padding. Settings of whole runs, such as num_train_steps, have
-    no effect; other libraries have optimizers of their own.
-    """
+    """The model, batch shape and settings of a training step."""
 
     model: ModelConfig
     batch_size: int
@@ -28,8 +24,7 @@ class Workload:
 def random_batch(work: Workload) -> dict[str, np.ndarray]:
     """Returns features and labels of pretraining, the same at every call.
 
-    The two segments are halves; no position is predicted twice. Ids and
-    labels are int32, weights float32 and all 1.
+    No token is padding, no position predicted twice; all weights are 1.
     """
     rng = np.random.default_rng(1)
     shape = (work.batch_size, work.seq_length)

@@ -15,7 +15,6 @@ class AppendLog:
     """
 
     def __init__(self, path: str, log: Callable[[str], None]) -> None:
-        """Opens nothing yet; the first entry makes the file."""
         self._path = path
         self._log = log
         self._pending: list[bytes] = []
@@ -23,7 +22,7 @@ class AppendLog:
         self._failing = False
 
     def append(self, entry: bytes) -> None:
-        """Adds an entry; on a disk other processes can read it at once."""
+        """Adds an entry, which is on a disk at once."""
         self._pending.append(entry)
         # A bucket replaces whole objects: not for every line.
         if not files.is_remote(self._path):

@@ -16,9 +16,8 @@ from albert_tf.config import UserError
 from albert_tf.io import files
 from albert_tf.rundir.variables_file import (
     Damaged,
-    check_variables,
-    fill_variables,
     read_about,
+    read_variables,
     write_variables,
 )
 
@@ -44,26 +43,17 @@ def remove_leftovers(directory: str) -> None:
 
 
 class Checkpoints:
-    """The checkpoints of a run.
+    """The checkpoints of a run, the `keep` newest and the newest best.
 
-    Args:
-        directory: created at the first save.
-        variables: by path; all are saved and must be in a restored file.
-        keep: number of newest checkpoints to keep, beside the newest best.
-        writes: False in the workers that are not the chief: they only read.
+    The variables, by path, are saved and must all be in a restored file. Only
+    the chief saves, and restores the latest.
     """
 
     def __init__(
-        self,
-        directory: str,
-        variables: dict[str, tf.Variable],
-        keep: int,
-        *,
-        writes: bool = True,
+        self, directory: str, variables: dict[str, tf.Variable], keep: int
     ) -> None:
         self.directory = directory
         self.keep = keep
-        self.writes = writes
         self._variables = variables
 
     def steps(self) -> list[int]:
@@ -85,11 +75,8 @@ class Checkpoints:
         """Saves the variables and `state` (JSON), and removes old files.
 
         Raises:
-            OSError: when the directory cannot be written, for example on a
-                full disk. Existing checkpoints stay.
+            OSError: as on a full disk; existing checkpoints stay.
         """
-        if not self.writes:
-            return
         about = {"step": step, "best": best, "state": state}
         files.makedirs(self.directory)
         write_variables(self._path(step), self._variables, about)
@@ -109,29 +96,28 @@ class Checkpoints:
             ) from None
 
     def restore_latest(self) -> tuple[Restored | None, list[str]]:
-        """Restores the newest good checkpoint.
+        """Restores the newest good checkpoint, if the run has any yet.
 
-        Returns:
-            The step and state, or None when the run has no checkpoint yet;
-            and a line for each damaged one, which is renamed.
+        Returns it, and a line for each damaged one, which is renamed.
 
         Raises:
             UserError: when there are checkpoints and none is good (a run
                 never silently restarts from nothing), or when one cannot be
                 read or is of another model.
         """
-        if self.writes and files.isdir(self.directory):
+        if files.isdir(self.directory):
             remove_leftovers(self.directory)
         problems = []
         for step in reversed(self.steps()):
             try:
                 restored = self._restore(step)
             except Damaged as error:
-                problems.append(self._set_aside(self._path(step), str(error)))
+                path, aside = self._path(step), f"{self._path(step)}{_DAMAGED}"
+                files.replace(path, aside)
+                problems.append(f"{path}: {error}; set aside as {aside}.")
                 continue
-            if self.writes:
-                # A process may have been killed between save and pruning.
-                self._prune()
+            # A process may have been killed between save and pruning.
+            self._prune()
             return restored, problems
         damaged = [name for name in self._names() if name.endswith(_DAMAGED)]
         if problems or damaged:
@@ -159,10 +145,7 @@ class Checkpoints:
     def _restore(self, step: int) -> Restored:
         path = self._path(step)
         try:
-            about = check_variables(path)
-            if about["step"] != step:
-                raise Damaged(f"it is the checkpoint of step {about['step']}")
-            fill_variables(path, self._variables)
+            about = read_variables(path, self._variables)
         except OSError as error:
             if error.errno == errno.EIO:
                 raise Damaged(f"reading it fails ({error.strerror})") from None
@@ -170,12 +153,6 @@ class Checkpoints:
             raise UserError(
                 f"{path} cannot be read: {error.strerror}."
             ) from None
+        if about["step"] != step:
+            raise Damaged(f"it is the checkpoint of step {about['step']}")
         return Restored(step, about["state"])
-
-    def _set_aside(self, path: str, problem: str) -> str:
-        """Renames a damaged checkpoint and returns a line about it."""
-        if not self.writes:
-            return f"{path}: {problem}; passed over."
-        aside = path + _DAMAGED
-        files.replace(path, aside)
-        return f"{path}: {problem}; set aside as {aside}."

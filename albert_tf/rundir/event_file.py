@@ -60,8 +60,8 @@ _SHOWN_FIRST = {
 def tag(name: str) -> str:
     """Returns the tag of a scalar in TensorBoard: `group/title`.
 
-    Trust ratios are grouped by block or head. Of a title TensorBoard elides
-    everything but what follows the last slash, so there is only one:
+    Trust ratios are grouped by block or head. TensorBoard shows a title after
+    the last slash only, so there is one:
     `trust_ratio/albert/encoder/block/attention/query/kernel` becomes
     `trust_ratio_block/attention.query`.
     """
@@ -144,13 +144,8 @@ def hparams_summaries(
 ) -> Iterator[Summary]:
     """Yields the summaries of a run's hyperparameters and its metrics.
 
-    The metrics are named here: TensorBoard would otherwise list every scalar,
-    the trust ratio of each variable too.
-
-    Args:
-        description: contents of config.json.
-        split: the TensorBoard run with the metrics.
-        metrics: scalars there, by name.
+    `description` is the content of config.json. The metrics, of the TensorBoard
+    run `split`, are named: it would otherwise list every scalar.
     """
     sections = ("task", "config", "model")
     settings = dict(

@@ -49,13 +49,14 @@ class Monitor:
         start_step: int,
         written: Mapping[str, int] | None = None,
         peak_flops: float | None = None,
+        description: Mapping[str, Any] | None = None,
         writes: bool = True,
     ) -> None:
         """Opens the logs, truncated to `start_step` where a run is resumed.
 
-        Damaged lines are removed; lines missing up to `start_step` are
-        reported, by `written`, what `written()` was at that step. Workers
-        that are not the chief neither write nor print (`writes`).
+        Damaged lines are removed; missing ones are reported, by what
+        `written()` was at that step. `description` is that of config.json.
+        Workers that are not the chief neither write nor print (`writes`).
 
         Raises:
             UserError: when an earlier log cannot be truncated.
@@ -68,9 +69,11 @@ class Monitor:
         self._bar = ProgressBar(
             num_steps=num_steps, start_step=start_step, silent=not writes
         )
-        self._throughput = Throughput(peak_flops)
+        self.throughput = Throughput(peak_flops)
         self._step = start_step
-        self._description: Mapping[str, Any] | None = None
+        # For TensorBoard's comparison of runs; written with the first
+        # evaluation, whose metrics it names.
+        self._description = description if writes else None
         self._events: dict[str, EventFile] = {}
         self._lines: dict[str, AppendLog] = {}
         self._written = {"lines": 0, "crc32": 0}
@@ -89,25 +92,15 @@ class Monitor:
         """Prints a line."""
         self._bar.print(line)
 
-    def waited(self, seconds: float) -> None:
-        """Counts time spent waiting for data."""
-        self._throughput.wait(seconds)
-
-    def restart_clock(self) -> None:
-        """Excludes the time since the last logged step from the rates."""
-        self._throughput.restart()
-
     def written(self) -> dict[str, int]:
         """Returns `lines` and `crc32` of metrics.jsonl, for a checkpoint."""
         return dict(self._written)
 
-    def advance(
-        self, steps: int = 1, *, loss: float | None = None, **done: float
-    ) -> None:
-        """Counts updates: the last one's loss, and what all have `done`."""
-        self._step += steps
-        self._throughput.add(steps, **done)
-        self._bar.advance(steps, loss, self._seconds_left())
+    def advance(self, loss: float, **done: float) -> None:
+        """Counts an update: its loss, and the work `done`."""
+        self._step += 1
+        self.throughput.add(**done)
+        self._bar.advance(loss, self._seconds_left())
 
     def log_training(
         self,
@@ -127,7 +120,7 @@ class Monitor:
                 "trust_ratio_median": statistics.median(ratios),
                 "trust_ratio_max": max(ratios),
             }
-        rates = self._throughput.rates()
+        rates = self.throughput.rates()
         details = {TRUST_RATIO + path: r for path, r in trust_ratios.items()}
         self._line(METRICS_FILE, step, "train", {**values, **details})
         self._line(
@@ -151,7 +144,7 @@ class Monitor:
                 self._event_file("").summary(step, summary)
             self._description = None
         self._bar.show(split, step, values)
-        self.restart_clock()
+        self.throughput.restart()
 
     def log_event(self, event: Mapping[str, object]) -> None:
         """Writes a line to events.jsonl, which is never truncated."""
@@ -173,14 +166,6 @@ class Monitor:
             size = struct.unpack(">II", png[16:24])
             self._event_file(split).image(step, name, png, size)
 
-    def set_hparams(self, description: Mapping[str, Any]) -> None:
-        """Sets what TensorBoard compares runs by (HParams).
-
-        It is written with the first evaluation, whose metrics it names.
-        """
-        if self._writes:
-            self._description = description
-
     def flush(self) -> None:
         """Writes everything to durable storage."""
         for log in self._logs():
@@ -196,7 +181,7 @@ class Monitor:
         return [*self._lines.values(), *self._events.values()]
 
     def _seconds_left(self) -> float | None:
-        return self._throughput.seconds_left(self._num_steps - self._step)
+        return self.throughput.seconds_left(self._num_steps - self._step)
 
     def _line(
         self, file: str, step: int, split: str, values: Mapping[str, float]
@@ -230,11 +215,7 @@ class Monitor:
 
 
 def _truncate(path: str, step: float) -> tuple[list[bytes], int]:
-    """Removes damaged lines, and lines of later steps than `step`.
-
-    Returns:
-        The remaining lines, and the number of removed ones.
-    """
+    """Removes damaged and later lines; returns the rest, and how many went."""
     try:
         if not files.exists(path):
             return [], 0

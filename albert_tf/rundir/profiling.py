@@ -21,11 +21,7 @@ class Profiler:
     def __init__(
         self, profile_steps: str, directory: str, *, writes: bool = True
     ) -> None:
-        """Parses the setting: `10,20` records updates 11 to 20; or empty.
-
-        Raises:
-            UserError: for anything but two numbers, the second larger.
-        """
+        """Parses the setting: `10,20` records updates 11 to 20; or empty."""
         self.steps: tuple[int, ...] = ()
         if profile_steps:
             found = re.fullmatch(r" *(\d+) *, *(\d+) *", profile_steps)

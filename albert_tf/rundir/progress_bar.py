@@ -25,7 +25,6 @@ class ProgressBar:
     def __init__(
         self, *, num_steps: int, start_step: int, silent: bool = False
     ) -> None:
-        """Shows the bar, if there is a terminal."""
         self._num_steps = num_steps
         self._silent = silent
         self._postfix = {"loss": "", "rate": "", "left": ""}
@@ -38,18 +37,15 @@ class ProgressBar:
         )
         self.close = self._bar.close
 
-    def advance(
-        self, steps: int, loss: float | None, seconds_left: float | None
-    ) -> None:
+    def advance(self, loss: float, seconds_left: float | None) -> None:
         """Moves the bar on, with loss, rate and time left beside it."""
-        if loss is not None:
-            self._postfix["loss"] = f"loss {loss:.4g}"
+        self._postfix["loss"] = f"loss {loss:.4g}"
         if seconds_left is not None:
             self._postfix["left"] = f"{_duration(seconds_left)} left"
         self._bar.set_postfix_str(
             "  ".join(filter(None, self._postfix.values())), refresh=False
         )
-        self._bar.update(steps)
+        self._bar.update()
 
     def show_training(
         self,

@@ -54,12 +54,9 @@ def claim(
 ) -> dict[str, list]:
     """Creates the run directory, or checks that it holds the same run.
 
-    Args:
-        run_dir: created where missing.
-        description: everything that determines the run, JSON-ready; written
-            to `config.json` before the first step. A setting that an earlier
-            version's lacks has its default.
-        extends: whether num_train_steps may have grown.
+    `description`, everything that determines the run, is its `config.json`; a
+    setting that an earlier version's lacks has its default. num_train_steps
+    may grow if the command `extends` the run.
 
     Returns:
         The changed settings: by name, the value in `config.json` and the new

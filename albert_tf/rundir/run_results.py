@@ -4,6 +4,7 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from albert_tf.config import UserError
 from albert_tf.io import files
@@ -14,14 +15,15 @@ METRICS_FILE = "metrics.jsonl"
 TIMING_FILE = "timing.jsonl"
 
 
-def json_metrics(metrics: Mapping[str, float]) -> dict[str, float | None]:
-    """Returns metrics with None for what JSON cannot hold."""
-    return {name: finite(value) for name, value in metrics.items()}
-
-
-def finite(value: float) -> float | None:
-    """Returns a number, None where it is not finite."""
-    return value if math.isfinite(value) else None
+def json_metrics(metrics: Any) -> Any:
+    """Returns metrics, also nested, with None for what is not finite."""
+    if isinstance(metrics, Mapping):
+        return {name: json_metrics(value) for name, value in metrics.items()}
+    if isinstance(metrics, list):
+        return [json_metrics(value) for value in metrics]
+    if isinstance(metrics, float) and not math.isfinite(metrics):
+        return None
+    return metrics
 
 
 def log_lines(path: str) -> Iterator[dict]:
@@ -48,8 +50,7 @@ def evaluations(run_dir: str) -> list[dict]:
     """Returns the evaluations in a run's log, with their steps.
 
     Raises:
-        UserError: when there is no log, no evaluation in it, or a damaged
-            line before others.
+        UserError: when there is none, or a damaged line before others.
     """
     path = os.path.join(run_dir, METRICS_FILE)
     if not files.isfile(path):

@@ -10,9 +10,7 @@ class Throughput:
     def __init__(self, peak_flops: float | None = None) -> None:
         """Waits for the first update, which compiles and is not timed.
 
-        Args:
-            peak_flops: floating-point operations per second that the devices
-                reach in a matrix product; None: unknown.
+        `peak_flops` is the FLOP/s of the devices in a matrix product.
         """
         self._peak_flops = peak_flops
         self._began: float | None = None
@@ -25,13 +23,13 @@ class Throughput:
         self._done: Counter[str] = Counter()
         self._waited = 0.0
 
-    def add(self, num_steps: int, **done: float) -> None:
-        """Counts updates and their work: `sequences`, `tokens`, `flops`."""
+    def add(self, **done: float) -> None:
+        """Counts an update and its work: `sequences`, `tokens`, `flops`."""
         if self._began is None:
             self._began = time.monotonic()
             self.restart()
             return
-        self._num_steps += num_steps
+        self._num_steps += 1
         self._done.update(done)
 
     def wait(self, seconds: float) -> None:
@@ -41,9 +39,8 @@ class Throughput:
     def rates(self) -> dict[str, float]:
         """Returns the rates since the last call or restart, by name.
 
-        `<work>_per_second` of everything counted, share_of_ceiling (of the
-        peak FLOP/s, where known) and data_wait_share; nothing where no time
-        has passed.
+        `<work>_per_second`, share_of_ceiling (of the peak FLOP/s, where known)
+        and data_wait_share; nothing where no time has passed.
         """
         done, waited = self._done, self._waited
         seconds = time.monotonic() - self._last
@@ -57,10 +54,9 @@ class Throughput:
         return {**rates, "data_wait_share": waited / seconds}
 
     def seconds_left(self, num_steps: int) -> float | None:
-        """Returns the time of further steps at the average pace so far.
+        """Returns the time of further steps at the pace so far, if known.
 
-        Evaluations and checkpoints are part of that pace. None before the
-        first timed step.
+        Evaluations and checkpoints are part of that pace.
         """
         if not self._num_steps or self._began is None:
             return None

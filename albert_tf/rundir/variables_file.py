@@ -8,7 +8,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import numpy as np
 import tensorflow as tf
@@ -30,14 +30,6 @@ _CHUNK_BYTES = 1 << 22
 
 class Damaged(Exception):
     """A file was cut or changed since it was written."""
-
-
-class _Entry(NamedTuple):
-    """The header entry of a variable."""
-
-    dtype: str
-    shape: list[int]
-    data_offsets: list[int]
 
 
 def write_variables(
@@ -63,18 +55,20 @@ def write_variables(
 def read_about(path: str) -> dict[str, Any]:
     """Returns the `about` of a file, whose checksum is not verified.
 
-    Raises:
-        Damaged: when the header cannot be read.
+    Raises Damaged when the header cannot be read.
     """
     with files.open(path) as file:
         return _read_header(file, files.size(path))[0]
 
 
-def check_variables(path: str) -> dict[str, Any]:
-    """Returns the `about` of a file after verifying its checksum.
+def read_variables(
+    path: str, variables: Mapping[str, tf.Variable]
+) -> dict[str, Any]:
+    """Assigns a file's values to the variables, and returns its `about`.
 
     Raises:
         Damaged: when a byte is missing or differs.
+        UserError: when the file has other variables; none is assigned then.
     """
     num_bytes = files.size(path)
     digest = hashlib.sha256()
@@ -89,25 +83,16 @@ def check_variables(path: str) -> dict[str, Any]:
                 "since it was written"
             )
         file.seek(0)
-        return _read_header(file, num_bytes)[0]
-
-
-def fill_variables(path: str, variables: Mapping[str, tf.Variable]) -> None:
-    """Assigns a verified file's values to the variables.
-
-    Raises:
-        UserError: when the file has other variables; none is assigned then.
-    """
-    with files.open(path) as file:
-        _, entries = _read_header(file, files.size(path))
+        about, entries = _read_header(file, num_bytes)
         _refuse_others(path, entries, variables)
         for name, entry in entries.items():
             variable = variables[name]
-            first, end = entry.data_offsets
+            first, end = entry["data_offsets"]
             values = np.frombuffer(
                 file.read(end - first), variable.dtype.as_numpy_dtype
             )
-            variable.assign(values.reshape(entry.shape))
+            variable.assign(values.reshape(entry["shape"]))
+    return about
 
 
 def _header(
@@ -118,18 +103,22 @@ def _header(
     for name, variable in variables.items():
         begin, shape = end, variable.shape.as_list()
         end += math.prod(shape) * variable.dtype.size
-        entry = _Entry(_TYPES[variable.dtype.name], shape, [begin, end])
-        header[name] = entry._asdict()
-    digest = _Entry("U8", [_DIGEST_BYTES], [end, end + _DIGEST_BYTES])
-    header[_DIGEST] = digest._asdict()
+        header[name] = {
+            "dtype": _TYPES[variable.dtype.name],
+            "shape": shape,
+            "data_offsets": [begin, end],
+        }
+    header[_DIGEST] = {
+        "dtype": "U8",
+        "shape": [_DIGEST_BYTES],
+        "data_offsets": [end, end + _DIGEST_BYTES],
+    }
     text = json.dumps(header).encode()
     # Memory-mapping readers need the data at a multiple of 8.
     return text.ljust(-(-len(text) // 8) * 8)
 
 
-def _read_header(
-    file: IO, num_bytes: int
-) -> tuple[dict[str, Any], dict[str, _Entry]]:
+def _read_header(file: IO, num_bytes: int) -> tuple[dict, dict[str, dict]]:
     """Returns `about` and the variables; the file position is at their data."""
     length = int.from_bytes(file.read(8), "little")
     if length > num_bytes:
@@ -138,15 +127,14 @@ def _read_header(
         header = json.loads(file.read(length))
         about = json.loads(header.pop("__metadata__")[_ABOUT])
         header.pop(_DIGEST)
-        entries = {name: _Entry(**entry) for name, entry in header.items()}
     except (ValueError, KeyError, TypeError, AttributeError):
         raise Damaged("its header cannot be read") from None
-    return about, entries
+    return about, header
 
 
 def _refuse_others(
     path: str,
-    entries: Mapping[str, _Entry],
+    entries: Mapping[str, dict],
     variables: Mapping[str, tf.Variable],
 ) -> None:
     needed = {
@@ -155,7 +143,7 @@ def _refuse_others(
     }
     faults = [f"{name} is missing" for name in needed if name not in entries]
     for name, entry in entries.items():
-        found = f"{entry.dtype} {entry.shape}"
+        found = f"{entry['dtype']} {entry['shape']}"
         if name not in needed:
             faults.append(f"{name} is not of this model")
         elif found != needed[name]:

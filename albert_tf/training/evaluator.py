@@ -1,7 +1,6 @@
 """Evaluation and prediction steps over the replicas of a model."""
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -10,39 +9,11 @@ import tensorflow as tf
 
 from albert_tf.cluster.distribution import distribute_rows, local_rows
 from albert_tf.inputs.input_pipeline import Batch
-from albert_tf.training.gradients import named_pairs
+from albert_tf.training.gradients import TracePerShape, named_pairs
 from albert_tf.training.objectives import Objective
 
 Scalars = dict[str, tf.Tensor]
 Tensors = dict[str, tf.Tensor]
-
-
-class TracePerShape:
-    """A function that is compiled separately for each shape of batches.
-
-    A single tf.function would warn of its many traces; or relax them after
-    several shapes and sum in another order, unlike in a resumed run, which
-    has seen other shapes.
-    """
-
-    def __init__(self, function: Callable) -> None:
-        self._function = function
-        self._by_shape: dict[tuple, Callable] = {}
-
-    def __call__(self, batch: Batch, *args: object, **options: object) -> Any:
-        """Returns the function's result.
-
-        The shape of the batch selects the trace, and so do the options, which
-        are hashable.
-        """
-        key = batch["input_ids"].shape, tuple(options.items())
-        if key not in self._by_shape:
-            # TensorFlow counts the traces of functions with the same code
-            # together, and warns of several; a partial has no code.
-            self._by_shape[key] = tf.function(
-                functools.partial(self._function, **options), autograph=False
-            )
-        return self._by_shape[key](*args)
 
 
 def accelerator() -> str:
@@ -52,13 +23,7 @@ def accelerator() -> str:
 
 
 class Evaluator:
-    """A model and its replicas.
-
-    Attributes:
-        model: the Keras model.
-        objective: losses and metrics.
-        strategy: the replicas.
-    """
+    """A model and its replicas; made in the strategy's scope."""
 
     def __init__(
         self,
@@ -67,7 +32,6 @@ class Evaluator:
         *,
         strategy: tf.distribute.Strategy,
     ) -> None:
-        """Prepares the steps, in the strategy's scope like the model."""
         self.model = model
         self.objective = objective
         self.strategy = strategy
@@ -77,10 +41,7 @@ class Evaluator:
         )
 
     def num_devices(self) -> int:
-        """Returns the number of devices that compute in parallel.
-
-        The logical CPUs of a machine count as one.
-        """
+        """Returns the number of devices; the CPUs of a machine are one."""
         return self.strategy.num_replicas_in_sync if accelerator() else 1
 
     def devices(self) -> str:
@@ -96,10 +57,9 @@ class Evaluator:
     def evaluation_step(
         self, batch: Batch, num_applications: int | None = None
     ) -> tuple[dict[str, float], dict[str, np.ndarray]]:
-        """Returns the metrics and label weights of the global batch.
+        """Returns `sum:` and `weight:` of each metric over the global batch.
 
-        The metrics are `sum:<name>` and `weight:<name>`; the label weights
-        `[classes]`, by the name of the baseline.
+        And the label weights `[classes]`, by the name of the baseline.
         """
         return self._results(batch, num_applications, with_outputs=False)
 
@@ -112,11 +72,10 @@ class Evaluator:
     def prediction_step(
         self, batch: Batch
     ) -> tuple[dict[str, float], dict[str, np.ndarray]]:
-        """Returns the losses and the heads' outputs for the global batch.
+        """Returns `sum:` and `weight:` of each loss, and the heads' outputs.
 
-        The losses are `sum:<name>` and `weight:<name>`. Every worker gets the
-        outputs of all rows, `[batch, ...]`, including the padding of the
-        replicas' shares.
+        Every worker gets the outputs of all rows, `[batch, ...]`, including
+        the padding of the replicas' shares.
         """
         return self._results(batch, None, with_outputs=True)
 

@@ -1,6 +1,5 @@
 """Loss sums and gradients of a replica's rows, with gradient accumulation."""
 
-import collections
 import functools
 import itertools
 import math
@@ -28,14 +27,10 @@ _CAPACITY_STEPS = 128
 def token_capacities(
     lengths: np.ndarray, num_sequences: int, seq_length: int
 ) -> list[int]:
-    """Returns how many tokens batches of packed sequences can hold, rising.
+    """Returns how many tokens packed batches can hold, rising.
 
-    Batches that exceed the last are to be computed with their padding.
-
-    Args:
-        lengths: of some sequences; batches are of such.
-        num_sequences: of a batch.
-        seq_length: of a sequence with its padding.
+    `lengths` are a sample of sequences without padding. Batches that exceed
+    the last capacity are to be computed with their padding.
     """
     padded = num_sequences * seq_length
     mean = num_sequences * lengths.mean()
@@ -56,6 +51,32 @@ def named_pairs(pairs: Mapping[str, tuple]) -> Sums:
     return scalars
 
 
+class TracePerShape:
+    """A function that is compiled separately for each shape of batches.
+
+    A single tf.function would warn of its many traces, or relax them and sum
+    in another order than a resumed run, which has seen other shapes.
+    """
+
+    def __init__(self, function: Callable, *, xla: bool = False) -> None:
+        self._function = function
+        self._xla = xla
+        self._by_shape: dict[tuple, Callable] = {}
+
+    def __call__(self, batch: Mapping, *args: object, **options: object) -> Any:
+        """Returns the result, by the trace of the shape and the options."""
+        key = tuple(batch["input_ids"].shape), tuple(options.items())
+        if key not in self._by_shape:
+            # TensorFlow counts the traces of functions with the same code
+            # together, and warns of several; a partial has no code.
+            self._by_shape[key] = tf.function(
+                functools.partial(self._function, **options),
+                autograph=False,
+                jit_compile=True if self._xla else None,
+            )
+        return self._by_shape[key](*args)
+
+
 class GradientComputation:
     """Forward and backward pass of a replica's rows.
 
@@ -74,29 +95,16 @@ class GradientComputation:
         xla: bool,
         packed_lengths: Mapping[int, np.ndarray] | None = None,
     ) -> None:
-        """Prepares the computation.
+        """Prepares the gradients of `variables`; XLA compiles the whole.
 
-        Args:
-            model: whose heads have the losses.
-            objective: the losses and metrics.
-            variables: that get gradients.
-            xla: whether XLA compiles the whole.
-            packed_lengths: where sequences are packed, by their length with
-                padding the lengths of some of them without.
+        Where sequences are packed, `packed_lengths` has by their length with
+        padding the lengths of some of them without.
         """
         self._packed_lengths = packed_lengths or {}
         self._model = model
         self._objective = objective
         self._variables = list(variables)
-        # By width and capacity: TensorFlow would warn of many traces of one
-        # function.
-        self._compute: dict[tuple, Callable] = collections.defaultdict(
-            lambda: tf.function(
-                functools.partial(self._forward_and_backward),
-                autograph=False,
-                jit_compile=True if xla else None,
-            )
-        )
+        self._compute = TracePerShape(self._forward_and_backward, xla=xla)
 
     def __call__(
         self,
@@ -198,7 +206,6 @@ class GradientComputation:
         factors: Mapping[str, tf.Tensor],
         num_applications: int | None,
     ) -> tuple[Sums, Gradients]:
-        """Returns the sums of rows, packed if the run packs sequences."""
         rows, width = keys.shape[0], features["input_ids"].shape[-1]
         capacities: list[int] = []
         if width in self._packed_lengths:
@@ -206,10 +213,11 @@ class GradientComputation:
             capacities = token_capacities(lengths, rows, width)
 
         def compute(token_capacity: int | None) -> tuple[Sums, Gradients]:
-            return self._compute[width, token_capacity](
+            return self._compute(
+                features,
                 features,
                 keys,
-                factors=factors,
+                factors,
                 num_applications=num_applications,
                 token_capacity=token_capacity,
             )
@@ -263,7 +271,7 @@ class GradientComputation:
 def _parts(
     rows: int, widths: Sequence[int], *, merge: bool
 ) -> Iterator[tuple[slice, int]]:
-    """Yields rows and width of each part; neighbours of one width may merge."""
+    """Yields rows and width of each part; merges neighbours of one width."""
     size, first = rows // len(widths), 0
     for width, group in itertools.groupby(widths):
         count = len(list(group))

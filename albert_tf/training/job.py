@@ -1,33 +1,96 @@
-"""A job's hooks for the training loop, and the progress in checkpoints."""
+"""A job as the training loop needs it, and the progress in checkpoints."""
 
 import abc
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
+import numpy as np
+import tensorflow as tf
+
+from albert_tf.cluster.distribution import make_strategy
+from albert_tf.config import (
+    FinetuneConfig,
+    ModelConfig,
+    PretrainConfig,
+    RuntimeConfig,
+    lookup,
+)
 from albert_tf.inputs.input_pipeline import Batch
 from albert_tf.inputs.phases import DepthSchedule, Phases
+from albert_tf.interchange.model_directory import InitialWeights
+from albert_tf.modeling.models import AlbertModel
+from albert_tf.optim.optimizers import OPTIMIZERS
+from albert_tf.text.tokenizer_base import Tokenizer
+from albert_tf.training.objectives import Objective
+from albert_tf.training.trainer import Trainer
 
 # Words in the names of metrics.
 _LOWER_IS_BETTER = {"loss", "perplexity", "error"}
 
 
+@dataclasses.dataclass(frozen=True)
+class Environment:
+    """Where a job runs; `run_dir` may not exist yet."""
+
+    strategy: tf.distribute.Strategy
+    run_dir: str
+    runtime: RuntimeConfig
+
+
+def start(
+    config: PretrainConfig | FinetuneConfig,
+    run_dir: str,
+    runtime: RuntimeConfig | None,
+) -> Environment:
+    """Returns where a job runs; refuses what would fail after a long start.
+
+    Raises:
+        UserError: for an unknown optimizer, and devices that are not there.
+    """
+    lookup(OPTIMIZERS, config.optimizer.optimizer, "optimizer")
+    runtime = runtime or RuntimeConfig()
+    return Environment(make_strategy(runtime), run_dir, runtime)
+
+
 @dataclasses.dataclass(kw_only=True)
 class Job(abc.ABC):
-    """The data of a job, and its callbacks.
+    """What a run trains on, and the loop's callbacks.
 
     Attributes:
+        config: resolved; nothing changes it while the job runs.
+        initial: weights to start from; None: random ones.
         phases: its batches.
         depths: the number of layers applied at each step.
         best_metric: the metric that selects the best model.
         metric_names: the keys that `evaluate` returns.
+        packed_lengths: see GradientComputation; None: nothing is packed.
         warnings: lines for the log.
+        trainer: of the job's model, once `train` has built it.
     """
 
+    config: PretrainConfig | FinetuneConfig
+    environment: Environment
+    model_config: ModelConfig
+    tokenizer: Tokenizer
+    initial: InitialWeights | None
+    objective: Objective
     phases: Phases
     depths: DepthSchedule
     best_metric: str
     metric_names: Collection[str]
+    packed_lengths: Mapping[int, np.ndarray] | None = None
     warnings: tuple[str, ...] = ()
+    log: Callable[[str], None] = print
+    trainer: Trainer = dataclasses.field(init=False)
+
+    @abc.abstractmethod
+    def build_model(self, **options: Any) -> AlbertModel:
+        """Returns a new model; `options` are `remat` and `dtype`."""
+
+    @abc.abstractmethod
+    def description(self) -> dict:
+        """Returns everything that decides the run, as in config.json."""
 
     @abc.abstractmethod
     def evaluate(self, step: int) -> dict[str, float]:
@@ -86,8 +149,7 @@ class Progress:
 def is_better(metric: str, value: float, than: float) -> bool:
     """Returns whether a value of a metric is better than another.
 
-    Losses, perplexities and errors are better when lower, all others when
-    higher.
+    Losses, perplexities and errors are better when lower.
     """
     if _LOWER_IS_BETTER & set(metric.split("_")):
         return value < than

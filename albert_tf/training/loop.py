@@ -10,6 +10,7 @@ import signal
 import time
 import zlib
 from collections.abc import Iterator
+from typing import Any
 
 from albert_tf.cluster.distribution import (
     broadcast,
@@ -20,12 +21,20 @@ from albert_tf.cluster.distribution import (
 )
 from albert_tf.cluster.environment import describe_environment
 from albert_tf.cluster.matmul_rate import matmul_rate
-from albert_tf.cluster.stops import DIVERGED, TEMPORARY_FAILURE, RunStopped
+from albert_tf.cluster.stops import (
+    DIVERGED,
+    TEMPORARY_FAILURE,
+    Interruption,
+    RunStopped,
+)
 from albert_tf.cluster.stragglers import Stragglers
-from albert_tf.config import RuntimeConfig, TrainingConfig, UserError
+from albert_tf.config import UserError
 from albert_tf.inputs.input_pipeline import Batch, ReaderStalled, prefetch
 from albert_tf.inputs.phases import DataPosition
+from albert_tf.interchange.model_directory import initialize
 from albert_tf.interchange.model_files import recover_directory
+from albert_tf.modeling.models import AlbertModel
+from albert_tf.optim.schedules import warm_up_warnings
 from albert_tf.rundir.checkpoints import (
     Checkpoints,
     Restored,
@@ -34,7 +43,6 @@ from albert_tf.rundir.checkpoints import (
 from albert_tf.rundir.monitor import Monitor
 from albert_tf.rundir.profiling import Profiler
 from albert_tf.rundir.run_directory import claim, locked, record_changes
-from albert_tf.training.interruption import Interruption
 from albert_tf.training.job import Job, Progress, is_better, is_loss
 from albert_tf.training.running_statistics import RunningMeans, SpikeDetector
 from albert_tf.training.saving import Saving
@@ -64,15 +72,7 @@ def _diverged(problem: str, alternative: str = "") -> RunStopped:
     )
 
 
-def train(
-    trainer: Trainer,
-    job: Job,
-    *,
-    run_dir: str,
-    config: TrainingConfig,
-    runtime: RuntimeConfig,
-    description: dict,
-) -> dict[str, float]:
+def train(job: Job) -> dict[str, float]:
     """Trains to the last step and returns the last evaluation.
 
     Resumes from the newest good checkpoint. Writes checkpoints/, the logs,
@@ -88,50 +88,61 @@ def train(
             f"best_metric={job.best_metric!r} is not a metric of this job: "
             f"expected one of {', '.join(sorted(job.metric_names))}."
         )
+
+    def build(**options: Any) -> AlbertModel:
+        model = job.build_model(**options)
+        if job.initial:
+            job.log(initialize(model, job.initial))
+        return model
+
+    strategy, run_dir = job.environment.strategy, job.environment.run_dir
+    job.trainer = Trainer.of_new_model(
+        build,
+        job.objective,
+        strategy,
+        job.config.optimizer,
+        job.config.training,
+        job.packed_lengths,
+    )
     changes: dict[str, list] = {}
     with contextlib.ExitStack() as stack:
-        stack.enter_context(lost_workers(trainer.strategy))
+        stack.enter_context(lost_workers(strategy))
         stack.enter_context(out_of_memory())
-        if is_chief(trainer.strategy):
+        if is_chief(strategy):
             stack.enter_context(locked(run_dir))
             # Only after all other checks: a corrected command may use the
             # same directory.
             changes = claim(
-                run_dir, description, extends=bool(runtime.extend_to_steps)
+                run_dir,
+                job.description(),
+                extends=bool(job.environment.runtime.extend_to_steps),
             )
             remove_leftovers(run_dir)
             for name in (BEST_MODEL, MODEL):
                 recover_directory(os.path.join(run_dir, name))
-        loop = _Loop(
-            trainer, job, run_dir, config, runtime, description, changes
-        )
+        loop = _Loop(job, changes)
         stack.enter_context(loop.interruption.handled())
         stack.enter_context(contextlib.closing(loop))
         return loop.run()
 
 
-@dataclasses.dataclass
 class _Loop:
     """One process's part of a run, from a checkpoint to the end."""
 
-    trainer: Trainer
-    job: Job
-    run_dir: str
-    config: TrainingConfig
-    runtime: RuntimeConfig
-    description: dict
-    # The chief's result of `claim`.
-    changes: dict[str, list]
-
-    def __post_init__(self) -> None:
+    def __init__(self, job: Job, changes: dict[str, list]) -> None:
+        """Prepares the run; `changes` are the chief's result of `claim`."""
+        self.job = job
+        self.changes = changes
+        self.trainer = trainer = job.trainer
+        self.config = config = job.config.training
+        self.run_dir = job.environment.run_dir
+        self.runtime = job.environment.runtime
         self.interruption = Interruption()
-        trainer, config = self.trainer, self.config
         self.is_chief = is_chief(trainer.strategy)
         self.checkpoints = Checkpoints(
             os.path.join(self.run_dir, "checkpoints"),
             trainer.variables(),
             config.keep_checkpoint_max,
-            writes=self.is_chief,
         )
         self.profiler = Profiler(
             self.runtime.profile_steps,
@@ -141,13 +152,9 @@ class _Loop:
         # Pairs of a phase's number and a depth.
         self.compiled: set[tuple[int, int | None]] = set()
         self.monitor: Monitor | None = None
+        # The monitor is replaced at every restore.
         self.saving = Saving(
-            trainer,
-            self.checkpoints,
-            self.run_dir,
-            self.job.export,
-            # The monitor is replaced at every restore.
-            log=lambda line: self.monitor.log(line),
+            job, self.checkpoints, log=lambda line: self.monitor.log(line)
         )
         self.stragglers = Stragglers(trainer.strategy, config.precision)
         # Of all replicas, as the throughput that it is compared with.
@@ -195,7 +202,7 @@ class _Loop:
         self._set_state(restored)
         self._apply_changes(resumed=restored is not None)
         log = self.monitor.log
-        for line in (*self.job.warnings, *self._unreached(), *problems):
+        for line in (*self._warnings(), *problems):
             log(line)
         if self.progress.finished:
             log(
@@ -206,7 +213,7 @@ class _Loop:
         if not restored and self.monitor.lines_cut:
             log(f"{self.run_dir} has no checkpoint: the run begins again.")
         if not restored or self.changes:
-            text = json.dumps(self.description, indent=2)
+            text = json.dumps(self.job.description(), indent=2)
             self.monitor.log_text(
                 "configuration", f"```\n{text}\n```", step=self.step
             )
@@ -231,9 +238,9 @@ class _Loop:
             start_step=self.step,
             written=self.progress.log,
             peak_flops=self.peak_flops,
+            description=self.job.description(),
             writes=self.is_chief,
         )
-        self.monitor.set_hparams(self.description)
         self.monitor.log_text(
             "environment", describe_environment(), step=self.step
         )
@@ -256,7 +263,7 @@ class _Loop:
                 self._save(best=best, needed=True)
         if not changes:
             return
-        record_changes(self.run_dir, self.description, changes, self.step)
+        record_changes(self.run_dir, self.job.description(), changes, self.step)
         changed = ", ".join(
             f"{name}={new} (before: {old})"
             for name, (old, new) in changes.items()
@@ -278,9 +285,11 @@ class _Loop:
                 f"{rate(new - 1, new):.4g} at step {new}."
             )
 
-    def _unreached(self) -> Iterator[str]:
-        """Yields a warning for each setting that only later steps would use."""
+    def _warnings(self) -> Iterator[str]:
+        """Yields warnings of the job, and of settings without effect."""
         last = self.config.num_train_steps
+        yield from self.job.warnings
+        yield from warm_up_warnings(self.job.config.optimizer, last)
         for name, step in (
             ("depth_schedule", self.job.depths.starts[-1]),
             ("profile_steps", min(self.profiler.steps, default=0)),
@@ -383,7 +392,7 @@ class _Loop:
                 TEMPORARY_FAILURE,
             ) from None
         waited = time.monotonic() - begin
-        self.monitor.waited(waited)
+        self.monitor.throughput.wait(waited)
         self.stragglers.waited(waited)
         return item
 
@@ -541,7 +550,7 @@ class _Loop:
         self.monitor.log_training(self.step, means, self.trainer.trust_ratios())
         for line in self.stragglers.compare():
             self.monitor.log(line)
-        self.monitor.restart_clock()
+        self.monitor.throughput.restart()
         self.window = RunningMeans()
 
     def _evaluate(self, last: bool) -> bool:

@@ -17,12 +17,8 @@ class LossScale:
     """
 
     def __init__(self) -> None:
-        self._scale = tf.Variable(
-            _INITIAL_SCALE, trainable=False, name="loss_scale"
-        )
-        self._good_steps = tf.Variable(
-            0, dtype=tf.int64, trainable=False, name="loss_scale_good_steps"
-        )
+        self._scale = tf.Variable(_INITIAL_SCALE, trainable=False)
+        self._good_steps = tf.Variable(0, dtype=tf.int64, trainable=False)
 
     def variables(self) -> dict[str, tf.Variable]:
         """Returns the variables for a checkpoint, by name."""

@@ -20,8 +20,6 @@ class Objective:
     the trainer adds over replicas and batches and divides once.
 
     Attributes:
-        targets: rows as in records/targets.py; a metric without a name is
-            left out.
         sequence_features: features whose last axis is the sequence.
     """
 
@@ -85,10 +83,9 @@ def pretraining_objective(sentence: SentenceObjective) -> Objective:
 
 
 def head_objective(head: str) -> Objective:
-    """Returns the objective of a row of HEADS.
+    """Returns the `loss` of a row of HEADS, and `accuracy` if it has classes.
 
-    Its metrics are `loss` and, for a head with classes, `accuracy`; the
-    evaluation of a task computes the others.
+    The evaluation of a task computes the other metrics.
     """
     row = HEADS[head]
     return Objective(

@@ -36,11 +36,7 @@ class RunningMeans:
 
 
 class SpikeDetector:
-    """A limit for the loss, from the mean and deviation of the last 128.
-
-    Attributes:
-        losses: of the last steps that were not skipped.
-    """
+    """A limit for the loss, from the mean and deviation of the last 128."""
 
     def __init__(
         self, max_deviations: float, losses: Sequence[float] = ()
@@ -58,6 +54,6 @@ class SpikeDetector:
         return mean + self._max_deviations * deviation
 
     def add(self, loss: float) -> None:
-        """Adds the loss of a step."""
+        """Adds the loss of a step that was not skipped."""
         if self._max_deviations:
             self.losses = [*self.losses, loss][-_SPIKE_WINDOW:]

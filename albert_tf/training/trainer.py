@@ -8,7 +8,7 @@ the reduction and weights replicas equally whatever they hold.
 import contextlib
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import keras
 import numpy as np
@@ -24,12 +24,11 @@ from albert_tf.optim.schedules import learning_rate_at
 from albert_tf.optim.variable_rules import rate_multipliers, trained_variables
 from albert_tf.training.evaluator import (
     Evaluator,
-    TracePerShape,
     accelerator,
     all_reduce,
     reduced_scalars,
 )
-from albert_tf.training.gradients import GradientComputation
+from albert_tf.training.gradients import GradientComputation, TracePerShape
 from albert_tf.training.loss_scale import LossScale
 from albert_tf.training.objectives import Objective
 
@@ -46,11 +45,7 @@ def _per_row(batch: Batch) -> Batch:
 
 
 class Trainer(Evaluator):
-    """A model, its optimizer and their replicas.
-
-    Attributes:
-        optimizer: a Keras optimizer; `iterations` counts the steps.
-    """
+    """A model, its optimizer and their replicas."""
 
     def __init__(
         self,
@@ -95,6 +90,31 @@ class Trainer(Evaluator):
         )
         self._train = TracePerShape(self._train_step)
         self._train_many = TracePerShape(self._train_loop)
+
+    @classmethod
+    def of_new_model(
+        cls,
+        build_model: Callable[..., keras.Model],
+        objective: Objective,
+        strategy: tf.distribute.Strategy,
+        optimizer: OptimizerConfig,
+        training: TrainingConfig,
+        packed_lengths: Mapping[int, np.ndarray] | None = None,
+    ) -> "Trainer":
+        """Returns a Trainer of `build_model(remat=..., dtype=...)`."""
+        with strategy.scope():
+            keras.utils.set_random_seed(training.seed)
+            return cls(
+                build_model(
+                    remat=training.remat,
+                    dtype=DTYPE_POLICIES[training.precision],
+                ),
+                objective,
+                strategy=strategy,
+                optimizer_config=optimizer,
+                training_config=training,
+                packed_lengths=packed_lengths,
+            )
 
     # The replicas and their rows.
 
@@ -156,14 +176,13 @@ class Trainer(Evaluator):
         return {variable.path: average.value for variable, average in pairs}
 
     def trust_ratios(self) -> dict[str, float]:
-        """Returns the optimizer's trust ratios in the last step, by path.
+        """Returns the trust ratios in the last step, by path.
 
-        Without variables that are excluded or that no loss reaches, and
-        empty for an optimizer without trust ratios.
+        Of variables that have one and that a loss reaches.
         """
-        ratios: dict[str, float] = getattr(
-            self.optimizer, "trust_ratios", dict
-        )()
+        if not hasattr(self.optimizer, "trust_ratios"):
+            return {}
+        ratios: dict[str, float] = self.optimizer.trust_ratios()
         return {
             path: ratio
             for path, ratio in ratios.items()
@@ -215,8 +234,6 @@ class Trainer(Evaluator):
             batches: rows `rows()` of the global batches, with
                 `example_numbers` `[rows]`.
             num_applications: of the model's blocks; None: all.
-            loss_limit: see above.
-            stop_requested: whether this worker is to stop.
 
         Returns:
             For each step `sum:<name>` and `weight:<name>` of every loss and

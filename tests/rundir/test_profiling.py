@@ -44,18 +44,16 @@ ONE = ["d", "> train 2", "< train 2"]
 @pytest.mark.parametrize(
     ("steps", "boundaries", "expected"),
     [
-        ("", range(9), ["close"]),
         ("2,4", range(9), [*ONE, "> train 3", "< train 3", "stop", "close"]),
         # Several steps a call; then one that goes on within, or ends within.
         ("2, 4", [0, 2, 4, 6], [*ONE, "stop", "close"]),
         ("2,4", [3, 4, 5], ["d", "> train 3", "< train 3", "stop", "close"]),
         ("2,4", [0, 1, 2, 3], [*ONE, "close", "stop"]),
-        ("2,4", range(4, 9), ["close"]),
     ],
 )
 def test_profiled_steps(calls, steps, boundaries, expected):
     profiler = Profiler(steps, "d")
-    assert list(profiler.steps) == ([2, 4] if steps else [])
+    assert profiler.steps == (2, 4)
     pass_through(profiler, boundaries, calls)
     assert calls == expected
 
@@ -68,7 +66,7 @@ def test_only_the_chief_profiles(calls):
     assert calls == ["close"]
 
 
-@pytest.mark.parametrize("steps", ["10", "4,2", "3,3", "1,2,3", "a,b", "-1,4"])
+@pytest.mark.parametrize("steps", ["10", "3,3", "-1,4"])
 def test_errors(steps):
     with pytest.raises(UserError, match=f"profile_steps='{steps}' must be two"):
         Profiler(steps, "d")

@@ -8,7 +8,6 @@ import pytest
 from pretraining_runs import (
     PowerCut,
     assert_same_run,
-    compile_nothing,
     cut_power,
     lines_of,
     run,
@@ -87,17 +86,12 @@ def test_a_killed_extension_is_the_same_extension(
     assert_same_run(run_dir, extended_run)
 
 
-def test_an_extended_run_has_new_patience(
-    small_config, shards_dir, tmp_path, capsys, monkeypatch
-):
-    # Whose evaluations are all equal.
-    compile_nothing(monkeypatch)
-    config = override(
-        small_config, {"eval_steps": 2, "early_stopping_patience": 1}
-    )
-    run(config, shards_dir, tmp_path / "run")
+def test_an_extended_run_has_new_patience(fake_run, capsys):
+    """All evaluations are equal."""
+    changes = {"eval_steps": 2, "early_stopping_patience": 1}
+    fake_run(**changes)
     assert "the run ends at step 4." in capsys.readouterr().out
-    run(config, shards_dir, tmp_path / "run", runtime=LONGER)
+    fake_run(LONGER, **changes)
     assert "the run ends at step 6." in capsys.readouterr().out
 
 

@@ -10,13 +10,9 @@ from albert_tf.training.job import is_better, is_loss
     [
         ("loss", True),
         ("loss_mismatched", True),
-        ("masked_lm_loss", True),
         ("masked_lm_perplexity", True),
         ("mean_squared_error", True),
-        ("accuracy", False),
         ("accuracy_mismatched", False),
-        ("pearson", False),
-        ("f1", False),
         # Of no loss, though it begins so.
         ("lossless_accuracy", False),
     ],

@@ -16,13 +16,11 @@ import time
 
 import psutil
 import pytest
-import tensorflow as tf
 from pretraining_runs import assert_same_run, flags_of
 
 from albert_tf.config import override
 from albert_tf.interchange import model_directory
 from albert_tf.io import files
-from albert_tf.rundir.checkpoints import Checkpoints
 from albert_tf.training import evaluator, loop
 from bin import command_line
 from bin import pretrain as program
@@ -286,17 +284,6 @@ def killed_config(small_config):
             "keep_checkpoint_max": 2,
         },
     )
-
-
-def test_killed_between_save_and_pruning(tmp_path):
-    variables = {"v": tf.Variable([1.0, 2.0])}
-    for step in (1, 2, 3):
-        Checkpoints(str(tmp_path), variables, 3).save(step, {}, best=step == 1)
-    # As much is left when the process that keeps one is killed before it
-    # removes the others.
-    checkpoints = Checkpoints(str(tmp_path), variables, 1)
-    assert checkpoints.restore_latest()[0].step == 3
-    assert sorted(os.listdir(tmp_path)) == ["step-1", "step-3"]
 
 
 @pytest.mark.slow

@@ -14,24 +14,19 @@ FLAGS = flags.FLAGS
 
 
 def define_flags() -> None:
-    """Defines the program's flags."""
     tasks.define_flags("Task of single texts or pairs, with labels or numbers.")
-    flags.DEFINE_string("data_dir", None, "Directory of the task's files.")
     command_line.required("task", "data_dir")
 
 
 def main() -> None:
-    """Trains the baseline and prints its metrics on every split."""
     task = tasks.chosen()
     train = task.read(FLAGS.data_dir, "train")
-    rows = []
+    metrics = {}
     for ending, split in task.evaluated.items():
         held_out = task.read(FLAGS.data_dir, split)
-        rows += [
-            [f"{name}{ending}", f"{value:.4f}"]
-            for name, value in baseline_metrics(task, train, held_out).items()
-        ]
-    print(command_line.format_table(rows, ["metric", "baseline"]))
+        for name, value in baseline_metrics(task, train, held_out).items():
+            metrics[f"{name}{ending}"] = value
+    print(command_line.metrics_table({"baseline": metrics}))
 
 
 if __name__ == "__main__":

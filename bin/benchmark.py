@@ -87,7 +87,6 @@ _FLAGS = (
 
 
 def define_flags() -> None:
-    """Defines the program's flags."""
     flags.DEFINE_list(
         "stages", list(STAGES), f"What to measure: {', '.join(STAGES)}."
     )
@@ -133,13 +132,11 @@ def define_flags() -> None:
         "Task whose examples fine-tuning is measured on; none: paragraphs of "
         "the text, with arbitrary labels."
     )
-    flags.DEFINE_string("data_dir", None, "The task's files.")
     for config, names in _FLAGS:
         command_line.define_settings(config, only=names)
 
 
 def main() -> None:
-    """Measures the stages, prints their tables and writes them as JSON."""
     for name in FLAGS.stages or [""]:
         lookup(STAGES, name, "stages")
     with tempfile.TemporaryDirectory(
@@ -167,12 +164,7 @@ def _workspace(directory: str) -> Workspace:
     from albert_tf.text.tokenizer import load_tokenizer
     from data_prep.corpus.listing import list_files
 
-    pair = (FLAGS.task, FLAGS.data_dir)
-    require(
-        all(pair) or not any((*pair, FLAGS.columns)),
-        "--task and --data_dir go together; give both.",
-    )
-    task = tasks.chosen() if FLAGS.task else None
+    task = tasks.chosen_if_any()
     examples = task.read(FLAGS.data_dir, "train") if task else []
     folder = os.path.dirname(os.path.abspath(FLAGS.output))
     require(

@@ -18,9 +18,7 @@ _NOT_OF_RECORDS = ("max_answer_length", "n_best_size", "null_threshold")
 
 
 def define_flags() -> None:
-    """Defines the program's flags."""
     tasks.define_flags("Task whose examples to write.")
-    flags.DEFINE_string("data_dir", None, "Directory of the task's files.")
     flags.DEFINE_string("tokenizer", None, command_line.TOKENIZER_HELP)
     flags.DEFINE_string("output_dir", None, "Directory for the shards.")
     flags.DEFINE_list(
@@ -41,7 +39,6 @@ def define_flags() -> None:
 
 
 def main() -> None:
-    """Writes the shards."""
     from data_prep.finetuning_data import build_finetuning_data
 
     build_finetuning_data(

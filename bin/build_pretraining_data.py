@@ -19,7 +19,6 @@ FLAGS = flags.FLAGS
 
 
 def define_flags() -> None:
-    """Defines the program's flags."""
     flags.DEFINE_list(
         "input",
         [],
@@ -75,7 +74,6 @@ def define_flags() -> None:
 
 
 def main() -> None:
-    """Does the job that the flags name."""
     jobs = {
         "input": _build,
         "inspect": _inspect,

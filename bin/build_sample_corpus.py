@@ -12,7 +12,6 @@ FLAGS = flags.FLAGS
 
 
 def define_flags() -> None:
-    """Defines the program's flags."""
     flags.DEFINE_string("output_dir", None, "Directory for the corpus.")
     flags.DEFINE_multi_enum(
         "source",
@@ -29,7 +28,6 @@ def define_flags() -> None:
 
 
 def main() -> None:
-    """Builds the corpus and prints its sizes."""
     from data_prep.sample_corpus import build_sample_corpus
 
     with command_line.progress("files") as show:

@@ -3,6 +3,7 @@
 Also a cluster on one machine: one process per worker, the same command.
 """
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -34,19 +35,14 @@ class Children:
     def __init__(self) -> None:
         self.processes: list[subprocess.Popen] = []
         self.received: signal.Signals | None = None
-        self._previous: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> "Children":
-        for number in _SIGNALS:
-            self._previous[number] = signal.signal(number, self._pass_on)
+        self._previous = {
+            number: signal.signal(number, self._pass_on) for number in _SIGNALS
+        }
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: types.TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         for process in self.processes:
             if process.poll() is None:
                 process.kill()
@@ -103,12 +99,18 @@ def run_local_cluster(
     with Children() as children:
         readers = []
         for cluster in local_clusters(number):
-            options = {} if cluster.index == 0 else _PIPED
-            process = children.start(
-                command, {"TF_CONFIG": cluster.tf_config()}, **options
+            environment = {"TF_CONFIG": cluster.tf_config()}
+            if cluster.index == 0:
+                children.start(command, environment)
+                continue
+            process = children.start(command, environment, **_PIPED)
+            reader = threading.Thread(
+                target=_show,
+                args=(process, f"worker {cluster.index}: "),
+                daemon=True,
             )
-            if process.stdout:
-                readers.append(_show(process, f"worker {cluster.index}: "))
+            reader.start()
+            readers.append(reader)
         status = _wait(children, grace_seconds)
         for thread in readers:
             thread.join(timeout=grace_seconds)
@@ -125,30 +127,26 @@ _PIPED = {
 }
 
 
-def _show(process: subprocess.Popen, prefix: str) -> threading.Thread:
-    def copy() -> None:
-        for line in process.stdout:
-            sys.stdout.write(f"{prefix}{line.rstrip()}\n")
-            sys.stdout.flush()
-
-    thread = threading.Thread(target=copy, daemon=True)
-    thread.start()
-    return thread
+def _show(process: subprocess.Popen, prefix: str) -> None:
+    for line in process.stdout:
+        sys.stdout.write(f"{prefix}{line.rstrip()}\n")
+        sys.stdout.flush()
 
 
 def _wait(children: Children, grace_seconds: float) -> int:
-    """Returns once every worker has ended."""
-    failed: list[int] = []
-    while not failed:
-        if not (others := _running(children)):
+    """Returns once every worker has ended, or has had its time to."""
+    codes: list[int | None] = [None]
+    while not any(codes):
+        codes = [process.poll() for process in children.processes]
+        if codes == [0] * len(codes):
             return 0
         time.sleep(0.1)
-        codes = enumerate(process.poll() for process in children.processes)
-        failed = [worker for worker, code in codes if code]
-    status = exit_status(children.processes[failed[0]].returncode)
-    if others := _running(children):
+    worker = next(number for number, code in enumerate(codes) if code)
+    status = exit_status(codes[worker] or 0)
+    others = [p for p in children.processes if p.poll() is None]
+    if others:
         print(
-            f"worker {failed[0]} has ended with exit status {status}; stopping "
+            f"worker {worker} has ended with exit status {status}; stopping "
             "the others.",
             file=sys.stderr,
             flush=True,
@@ -156,23 +154,16 @@ def _wait(children: Children, grace_seconds: float) -> int:
     # After a signal workers may save, however long that takes.
     patience = None if children.received else grace_seconds
     _wait_for(others, patience)
-    for process in _running(children):
+    for process in others:
         process.terminate()
     _wait_for(others, patience)
     return status
 
 
-def _running(children: Children) -> list[subprocess.Popen]:
-    return [p for p in children.processes if p.poll() is None]
-
-
 def _wait_for(
     processes: Sequence[subprocess.Popen], seconds: float | None
 ) -> None:
-    deadline = None if seconds is None else time.monotonic() + seconds
-    for process in processes:
-        left = None if deadline is None else deadline - time.monotonic()
-        try:
-            process.wait(left)
-        except subprocess.TimeoutExpired:
-            return
+    end = time.monotonic() + (seconds or 0.0)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        for process in processes:
+            process.wait(None if seconds is None else end - time.monotonic())

@@ -9,7 +9,14 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from typing import IO, Any
 
 from absl import app, flags, logging
@@ -29,6 +36,8 @@ from albert_tf.io.error_stream import stderr_to
 from bin.children import run_local_cluster
 
 FLAGS = flags.FLAGS
+# What this module defines are flags of the program: --helpshort lists them.
+flags.disclaim_key_flags()
 
 TOKENIZER_HELP = (
     "Tokenizer: its directory, or a .model, .vocab or vocab.txt file."
@@ -106,15 +115,24 @@ def _limit_arenas() -> None:
             ctypes.CDLL(None).mallopt(_M_ARENA_MAX, os.cpu_count() or 1)
 
 
-def run(define_flags: Callable[[], None], main: Callable[[], None]) -> None:
+def run(
+    define_flags: Callable[[], None],
+    main: Callable[..., None],
+    *,
+    takes_command: bool = False,
+) -> None:
     """Runs a program: flags, then `main`; user errors are one line.
 
     Exits 0 when `main` returns, 1 on a user error, and with its own exit code
     when a run is stopped. With --cluster=local:N the program runs N times,
-    once for each worker.
+    once for each worker. With `takes_command` main gets the arguments after
+    the flags, which are else refused.
     """
 
-    def run_here_or_in_workers(arguments: list[str]) -> None:
+    def start(arguments: list[str]) -> None:
+        if takes_command:
+            main(arguments)
+            return
         if arguments:
             raise UserError(
                 f"{arguments[0]!r} is not a flag; flags look like --name=value."
@@ -125,16 +143,9 @@ def run(define_flags: Callable[[], None], main: Callable[[], None]) -> None:
             sys.exit(run_local_cluster(own, number))
         main()
 
-    run_with_command(define_flags, run_here_or_in_workers)
-
-
-def run_with_command(
-    define_flags: Callable[[], None], main: Callable[[list[str]], None]
-) -> None:
-    """Runs a program whose `main` takes the arguments after the flags."""
     define_flags()
     logging.set_verbosity(logging.WARNING)
-    app.run(lambda argv: _guarded(argv, main), flags_parser=_parse)
+    app.run(lambda argv: _guarded(argv, start), flags_parser=_parse)
 
 
 def _num_local_workers() -> int:
@@ -254,8 +265,6 @@ def define_settings(
         str: flags.DEFINE_string,
     }
     defaults = _flat(to_dict(config))
-    # As flags of the program itself, so that --helpshort lists them.
-    module = {"module_name": sys.argv[0]}
     for name, field in setting_fields(config).items():
         if name in leave_out or (only is not None and name not in only):
             continue
@@ -263,13 +272,13 @@ def define_settings(
         choices, words = field.metadata["choices"], field.metadata["words"]
         flag = field.metadata["flag"] or name
         if choices:
-            flags.DEFINE_enum(flag, None, choices, text, **module)
+            flags.DEFINE_enum(flag, None, choices, text)
         elif words:
-            flags.DEFINE(_NumberOrWord(words), flag, None, text, **module)
+            flags.DEFINE(_NumberOrWord(words), flag, None, text)
         else:
-            define[field.type](flag, None, text, **module)
+            define[field.type](flag, None, text)
         if flag != name:
-            flags.DEFINE_alias(name, flag, **module)
+            flags.DEFINE_alias(name, flag)
 
 
 def _flat(values: dict[str, Any]) -> dict[str, Any]:
@@ -321,16 +330,25 @@ def required(*names: str) -> None:
         )
 
 
-def format_table(rows: Sequence[Sequence[str]], header: Sequence[str]) -> str:
+def format_table(rows: Iterable[Iterable[Any]], header: Sequence[str]) -> str:
     """Returns a text table; all columns but the first are right-aligned."""
-    table = [list(map(str, header)), *(list(map(str, row)) for row in rows)]
-    widths = [max(len(row[n]) for row in table) for n in range(len(header))]
-
-    def line(row: Sequence[str]) -> str:
-        cells = [row[0].ljust(widths[0])]
-        for cell, width in zip(row[1:], widths[1:], strict=True):
+    table = [list(map(str, row)) for row in (header, *rows)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    table.insert(1, ["-" * width for width in widths])
+    lines = []
+    for first, *others in table:
+        cells = [first.ljust(widths[0])]
+        for cell, width in zip(others, widths[1:], strict=True):
             cells.append(cell.rjust(width))
-        return "  ".join(cells).rstrip()
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
 
-    rule = "  ".join("-" * width for width in widths)
-    return "\n".join([line(table[0]), rule, *map(line, table[1:])])
+
+def metrics_table(columns: Mapping[str, Mapping[str, float]]) -> str:
+    """Returns a text table of the last column's metrics, by columns' titles."""
+    *_, names = columns.values()
+    rows = [
+        [name, *(f"{column[name]:.4f}" for column in columns.values())]
+        for name in names
+    ]
+    return format_table(rows, ["metric", *columns])

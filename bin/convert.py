@@ -28,7 +28,6 @@ _SETTINGS = (
 
 
 def define_flags() -> None:
-    """Defines the program's flags."""
     flags.DEFINE_string(
         "from_path",
         None,
@@ -83,7 +82,6 @@ def define_flags() -> None:
 
 
 def main() -> None:
-    """Converts, and prints every change that is more than a copy."""
     command_line.load_tensorflow()
     import keras
 

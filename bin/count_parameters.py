@@ -27,7 +27,6 @@ FLAGS = flags.FLAGS
 
 
 def define_flags() -> None:
-    """Defines the program's flags."""
     flags.DEFINE_enum(
         "preset", None, list(PRESETS), "Model size to count, part by part."
     )
@@ -114,7 +113,6 @@ def parts_table(count: ParameterCount) -> str:
 
 
 def main() -> None:
-    """Prints the tables, or the parts of the model that flags describe."""
     given = command_line.given_settings(ModelConfig())
     named = (FLAGS[name].present for name in ("preset", "heads", "num_labels"))
     if given or any(named):

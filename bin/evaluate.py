@@ -32,16 +32,13 @@ _PRETRAINING = "pretraining"
 
 
 def define_flags() -> None:
-    """Defines the program's flags."""
     tasks.define_flags(
         "Task to evaluate; pretraining: masked LM and the sentence objective "
         "of held-out shards.",
         [_PRETRAINING],
+        "Directory of the task's files, or of the shards.",
     )
     tasks.define_feature_flags()
-    flags.DEFINE_string(
-        "data_dir", None, "Directory of the task's files, or of the shards."
-    )
     flags.DEFINE_list(
         "model_dir",
         None,
@@ -84,7 +81,6 @@ _OF_PRETRAINING = ("seed", *setting_fields(MaskingConfig()))
 
 
 def main() -> None:
-    """Evaluates, prints the metrics and writes the files."""
     if FLAGS.task == _PRETRAINING:
         _refuse(_OF_TASKS, "is for tasks, not for pretraining")
         metrics = _evaluate_pretraining()
@@ -206,15 +202,11 @@ def _evaluate_task(task: Task, split: str, ending: str) -> dict[str, float]:
 
 
 def _print_metrics(result: "TaskEvaluation") -> None:
-    columns, header = [result.metrics], ["metric", "value"]
+    columns = {"value": result.metrics}
     if len(result.members) > 1:
-        columns = [*result.members, result.metrics]
-        header = ["metric", *FLAGS.model_dir, "ensemble"]
-    rows = [
-        [name, *(f"{column[name]:.4f}" for column in columns)]
-        for name in result.metrics
-    ]
-    print(command_line.format_table(rows, header))
+        members = zip(FLAGS.model_dir, result.members, strict=True)
+        columns = {**dict(members), "ensemble": result.metrics}
+    print(command_line.metrics_table(columns))
     if table := result.table():
         print(f"\n{command_line.format_table(table.rows, table.header)}")
     if "best_f1" in result.metrics and FLAGS.null_threshold is None:

@@ -10,14 +10,13 @@ import sys
 
 from absl import flags
 
-from albert_tf.config import require
+from albert_tf.tasks.base import Task
 from bin import command_line, tasks
 
 FLAGS = flags.FLAGS
 
 
 def define_flags() -> None:
-    """Defines the program's flags."""
     flags.DEFINE_string("model_dir", None, "Model or run directory.")
     flags.DEFINE_string(
         "export_dir", None, "The model goes to <export_dir>/<version>."
@@ -45,16 +44,14 @@ def define_flags() -> None:
     tasks.define_flags(
         "Task to evaluate the exported model on, beside the one in float32."
     )
-    flags.DEFINE_string("data_dir", None, "The task's files.")
     command_line.required("model_dir", "export_dir")
 
 
-def _metrics(precision: str) -> dict[str, float]:
+def _metrics(task: Task, precision: str) -> dict[str, float]:
     """Returns the metrics on the task's dev examples."""
     from albert_tf.interchange.exported_weights import PRECISIONS
     from albert_tf.jobs.task_evaluation import evaluate_task
 
-    task = tasks.chosen()
     with command_line.progress(f"examples, {precision}") as progress:
         return evaluate_task(
             [FLAGS.model_dir],
@@ -69,11 +66,7 @@ def _metrics(precision: str) -> dict[str, float]:
 
 
 def main() -> None:
-    """Exports the model and prints its path."""
-    require(
-        bool(FLAGS.task) == bool(FLAGS.data_dir),
-        "--task and --data_dir go together; give both.",
-    )
+    task = tasks.chosen_if_any()
     command_line.load_tensorflow()
     from albert_tf.cluster.environment import source_commit
     from albert_tf.interchange.exported_weights import PRECISIONS
@@ -83,20 +76,16 @@ def main() -> None:
     if commit := source_commit():
         origin["commit"] = commit
     loaded = PRECISIONS[FLAGS.precision].load(FLAGS.model_dir)
-    if FLAGS.task:
-        names = dict.fromkeys(("float32", FLAGS.precision))
-        columns = [_metrics(name) for name in names]
-        rows = [
-            [name, *(f"{column[name]:.4f}" for column in columns)]
-            for name in columns[0]
-        ]
-        print(command_line.format_table(rows, ["metric", *names]))
-        origin |= {
-            f"{FLAGS.task} dev, {name}": ", ".join(
-                f"{metric} {value:.4f}" for metric, value in column.items()
-            )
-            for name, column in zip(names, columns, strict=True)
+    if task:
+        columns = {
+            precision: _metrics(task, precision)
+            for precision in dict.fromkeys(("float32", FLAGS.precision))
         }
+        print(command_line.metrics_table(columns))
+        for precision, metrics in columns.items():
+            origin[f"{FLAGS.task} dev, {precision}"] = ", ".join(
+                f"{metric} {value:.4f}" for metric, value in metrics.items()
+            )
     path = export_saved_model(
         loaded,
         FLAGS.export_dir,

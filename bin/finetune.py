@@ -36,10 +36,8 @@ _LENGTHS = ("num_train_epochs", "num_train_steps", "warmup_proportion")
 
 
 def define_flags() -> None:
-    """Defines the program's flags."""
     tasks.define_flags("Task to learn.")
     tasks.define_feature_flags()
-    flags.DEFINE_string("data_dir", None, "Directory of the task's files.")
     flags.DEFINE_enum(
         "recipe",
         "v2",
@@ -67,7 +65,6 @@ def define_flags() -> None:
 
 
 def main() -> None:
-    """Fine-tunes and prints the evaluation."""
     task = tasks.chosen()
     if FLAGS.num_runs > 1 and FLAGS.strategy == "multi_worker":
         raise UserError(
@@ -148,11 +145,7 @@ def settings(task: Task) -> tuple[FinetuneConfig, dict[str, Any]]:
             f"--{one}={given.get(one)} and --{other}={given.get(other)} set "
             "the same length; give one.",
         )
-    given_model = {
-        name: FLAGS[name].value
-        for name in _MODEL_SETTINGS
-        if FLAGS[name].value is not None
-    }
+    given_model = command_line.given_settings(ModelConfig())
     if FLAGS.config_json:
         require(
             not FLAGS["recipe"].present,

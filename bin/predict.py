@@ -36,7 +36,6 @@ _NPY = ".npy"
 
 
 def define_flags() -> None:
-    """Defines the program's flags."""
     flags.DEFINE_enum(
         "mode",
         None,
@@ -78,25 +77,24 @@ def _texts() -> Iterator[Iterable[str]]:
     )
     if FLAGS.text:
         yield FLAGS.text
-    elif FLAGS.input == "-":
-        yield _lines(sys.stdin.buffer)
-    else:
-        with files.open(FLAGS.input) as file:
-            yield _lines(file)
+        return
+    with (
+        contextlib.nullcontext(sys.stdin.buffer)
+        if FLAGS.input == "-"
+        else files.open(FLAGS.input)
+    ) as file:
+        lines = _lines(file)
+        # Its mistakes are reported before TensorFlow is loaded.
+        first = next(lines, None)
+        require(first is not None, f"{FLAGS.input} is empty.")
+        yield itertools.chain([first], lines)
 
 
 def _lines(file: IO[bytes]) -> Iterator[str]:
-    """Returns the lines of a file, of which the first is read at once."""
-    first = file.readline()
-    require(bool(first), f"{FLAGS.input} is empty.")
-    refuse_utf16(FLAGS.input, first)
-    first = first.removeprefix(codecs.BOM_UTF8)
-    lines = _decoded(itertools.chain([first], file))
-    return itertools.chain([next(lines)], lines)
-
-
-def _decoded(lines: Iterable[bytes]) -> Iterator[str]:
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(file, start=1):
+        if number == 1:
+            refuse_utf16(FLAGS.input, line)
+            line = line.removeprefix(codecs.BOM_UTF8)
         try:
             yield line.decode("utf-8").rstrip("\n").rstrip("\r")
         except UnicodeDecodeError as error:
@@ -121,7 +119,6 @@ def _predictor() -> "BasePredictor":
 
 
 def main() -> None:
-    """Writes a line, or a row of an array, for every text."""
     require(
         bool(FLAGS.model_dir) != bool(FLAGS.export_dir),
         "Give the model with either --model_dir or --export_dir.",
@@ -138,28 +135,30 @@ def main() -> None:
         predictor = _predictor()
         if as_array:
             _write_array(predictor.embed(texts))
-        elif FLAGS.output == "-":
-            for row in _counted(_rows(predictor, texts)):
-                print(_json(row), flush=True)
-        else:
-            with files.replacing(FLAGS.output) as file:
-                for row in _counted(_rows(predictor, texts)):
-                    file.write(_json(row).encode() + b"\n")
+            return
+        lines = (
+            json.dumps(row, ensure_ascii=False)
+            for row in _counted(_rows(predictor, texts))
+        )
+        if FLAGS.output == "-":
+            for line in lines:
+                command_line.log(line)
+            return
+        with files.replacing(FLAGS.output) as file:
+            for line in lines:
+                file.write(f"{line}\n".encode())
 
 
 def _counted(rows: Iterable[Any]) -> Iterator[Any]:
     """Yields the rows, and shows progress where they do not go by."""
-    if FLAGS.output == "-" and sys.stdout.isatty():
+    # In a log, lines of progress would come between the predictions.
+    if FLAGS.output == "-" and (sys.stdout.isatty() or not sys.stderr.isatty()):
         yield from rows
         return
     with command_line.progress("texts") as show:
         for number, row in enumerate(rows, start=1):
             yield row
             show(number)
-
-
-def _json(row: dict) -> str:
-    return json.dumps(row, ensure_ascii=False)
 
 
 def _write_array(embeddings: "Iterable[Embedding]") -> None:

@@ -22,7 +22,6 @@ FLAGS = flags.FLAGS
 
 
 def define_flags() -> None:
-    """Defines the program's flags."""
     flags.DEFINE_enum(
         "preset", None, list(PRESETS), "Model size, with its hyperparameters."
     )
@@ -43,7 +42,6 @@ def define_flags() -> None:
 
 
 def main() -> None:
-    """Pretrains and prints the last evaluation."""
     training_programs.load_tensorflow()
     from albert_tf.interchange.model_directory import find_initial_weights
     from albert_tf.jobs.pretrain import run_pretraining

@@ -29,12 +29,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from absl import flags
 
 from albert_tf.cluster.stops import DIVERGED
-from albert_tf.config import lookup, require, to_dict
+from albert_tf.config import PretrainConfig, lookup, require, to_dict
 from albert_tf.experiments import recipe
 from albert_tf.experiments.curves import draw_curves, draw_initializations
 from albert_tf.io import files
@@ -52,7 +52,6 @@ _OURS = "muon-0.002"
 
 
 def define_flags() -> None:
-    """Defines the program's flags."""
     flags.DEFINE_enum("table", "recipe", sorted(_TABLES), "What to repeat.")
     flags.DEFINE_string("input", None, "Text, as bin.train_vocab takes it.")
     flags.DEFINE_integer(
@@ -90,7 +89,6 @@ def define_flags() -> None:
 
 
 def main() -> None:
-    """Repeats the table."""
     files.makedirs(_path("runs"))
     with Children() as children:
         _build(children)
@@ -103,38 +101,36 @@ def _search() -> None:
     candidates = {
         name: lookup(recipe.CANDIDATES, name, "candidate") for name in names
     }
+    runs = [_Run(name, row, 1) for name, row in candidates.items()]
+    started = list(runs)
+    *first_rungs, last_rung = recipe.RUNGS
     with Children() as children:
-        runs = [_Run(name, row, 1) for name, row in candidates.items()]
-        started = list(runs)
-        for rung in recipe.RUNGS:
-            if rung == recipe.RUNGS[-1]:
-                again = [
-                    _Run(run.name, run.candidate, seed)
-                    for run in runs
-                    for seed in range(2, FLAGS.num_seeds + 1)
-                ]
-                runs += again
-                started += again
+        for rung in first_rungs:
             _train(children, runs, rung)
             print(_table(runs, rung), flush=True)
-            losses = {run.name: run.loss(rung) for run in runs}
-            kept = recipe.survivors(losses)
-            if rung != recipe.RUNGS[-1]:
-                runs = [run for run in runs if run.name in kept]
-    _write_record(started, "results.jsonl", "curves.png")
+            kept = recipe.survivors({run.name: run.loss(rung) for run in runs})
+            runs = [run for run in runs if run.name in kept]
+        again = [
+            dataclasses.replace(run, seed=seed)
+            for run in runs
+            for seed in range(2, FLAGS.num_seeds + 1)
+        ]
+        runs += again
+        _train(children, runs, last_rung)
+    print(_table(runs, last_rung), flush=True)
+    _write_record(started + again, "results.jsonl", "curves.png")
 
 
 def _compare_peers() -> None:
     """Trains ours and transformers', and prints how far apart they are."""
-    rows = [(_OURS, recipe.CANDIDATES[_OURS], "pretrain")]
-    for name, row in recipe.PEERS.items():
-        rows.append((name, row, "benchmarking.pretraining_peer"))
     # All recipes of a seed follow each other: the machine's speed may drift.
-    runs = [
-        _Run(name, row, seed, program)
-        for seed in range(1, FLAGS.num_seeds + 1)
-        for name, row, program in rows
-    ]
+    runs = []
+    for seed in range(1, FLAGS.num_seeds + 1):
+        runs.append(_Run(_OURS, recipe.CANDIDATES[_OURS], seed))
+        runs += [
+            _Run(name, row, seed, "benchmarking.pretraining_peer")
+            for name, row in recipe.PEERS.items()
+        ]
     with Children() as children:
         _train(children, runs, recipe.NUM_EVALUATIONS)
     for run in runs:
@@ -144,31 +140,20 @@ def _compare_peers() -> None:
             "same command again.",
         )
     print(_table(runs, recipe.NUM_EVALUATIONS))
-    curves = {(run.name, run.seed): run.curve() for run in runs}
-    lines = []
-    for (name, seed), theirs in curves.items():
-        if name != _OURS:
-            ours = curves[_OURS, seed]
-            line = [name, str(seed)]
-            for axis in ("flops", "seconds"):
-                lead = recipe.lead(ours, theirs, "masked_lm_loss", axis)
-                line += [
-                    f"{lead.share:.0%}",
-                    f"{lead.smallest:.3f}",
-                    f"{lead.largest:.3f}",
-                    f"{lead.last:.3f}",
-                ]
-            lines.append(line)
-    columns = ("share", "smallest", "largest", "last")
-    print(
-        format_table(
-            lines,
-            [
-                *("peer", "seed"),
-                *(f"{axis}: {c}" for axis in ("work", "time") for c in columns),
-            ],
-        )
-    )
+    rows = []
+    for run in runs:
+        if run.name == _OURS:
+            ours = run.curve()
+            continue
+        row = [run.name, run.seed]
+        for axis in ("flops", "seconds"):
+            lead = recipe.lead(ours, run.curve(), "masked_lm_loss", axis)
+            share, *differences = dataclasses.astuple(lead)
+            row += [f"{share:.0%}", *(f"{value:.3f}" for value in differences)]
+        rows.append(row)
+    columns = [field.name for field in dataclasses.fields(recipe.Lead)]
+    axes = (f"{axis}: {c}" for axis in ("work", "time") for c in columns)
+    print(format_table(rows, ["peer", "seed", *axes]))
     _write_record(runs, "peers.jsonl", "peers.png")
 
 
@@ -183,28 +168,25 @@ def _build(children: Children) -> None:
         f"--skip_header_lines={FLAGS.skip_header_lines}",
     ]
     vocabulary = _path("vocabulary")
-    commands = [
-        _command(
-            "build_pretraining_data",
-            *corpus,
+    commands = {
+        "train_vocab": [
+            f"--output_dir={vocabulary}",
+            f"--vocab_size={FLAGS.vocab_size}",
+        ],
+        "build_pretraining_data": [
             f"--tokenizer={vocabulary}",
             f"--output_dir={_path('shards')}",
             f"--max_seq_length={FLAGS.max_seq_length}",
             f"--eval_fraction={recipe.EVAL_FRACTION}",
             f"--dupe_factor={recipe.DUPE_FACTOR}",
             f"--workers={FLAGS.processes}",
-        )
-    ]
-    if not files.isdir(vocabulary):
-        train = _command(
-            "train_vocab",
-            *corpus,
-            f"--output_dir={vocabulary}",
-            f"--vocab_size={FLAGS.vocab_size}",
-        )
-        commands.insert(0, train)
-    for command in commands:
-        if status := exit_status(children.start(command).wait()):
+        ],
+    }
+    if files.isdir(vocabulary):
+        del commands["train_vocab"]
+    for program, arguments in commands.items():
+        process = children.start(_command(program, *corpus, *arguments))
+        if status := exit_status(process.wait()):
             sys.exit(status)
 
 
@@ -212,27 +194,27 @@ def _command(program: str, *arguments: str) -> list[str]:
     return [sys.executable, "-m", f"bin.{program}", *arguments]
 
 
+@dataclasses.dataclass(frozen=True)
 class _Run:
     """A run of bin.pretrain, which stops and resumes, or of a peer."""
 
-    def __init__(
-        self,
-        name: str,
-        candidate: recipe.Candidate,
-        seed: int,
-        program: str = "pretrain",
-    ) -> None:
-        self.name = name
-        self.program = program
-        self.seed = seed
-        self.run_dir = _path("runs", f"{name}-{seed}")
-        self.candidate = candidate
-        self.config = recipe.configuration(
-            candidate,
+    name: str
+    candidate: recipe.Candidate
+    seed: int
+    program: str = "pretrain"
+
+    @property
+    def run_dir(self) -> str:
+        return _path("runs", f"{self.name}-{self.seed}")
+
+    @property
+    def config(self) -> PretrainConfig:
+        return recipe.configuration(
+            self.candidate,
             flops=FLAGS.teraflops * 1e12,
             vocab_size=FLAGS.vocab_size,
             seq_length=FLAGS.max_seq_length,
-            seed=seed,
+            seed=self.seed,
         )
 
     def curve(self) -> list[recipe.Point]:
@@ -245,8 +227,7 @@ class _Run:
         return curve[rung - 1].metrics["loss"]
 
     def command(self) -> list[str]:
-        shards = _path("shards")
-        settings = _path("runs", f"{self.name}-{self.seed}.json")
+        shards, settings = _path("shards"), f"{self.run_dir}.json"
         description = {"job": "pretrain", "config": to_dict(self.config)}
         write_json(settings, description)
         return _command(
@@ -288,22 +269,18 @@ def _train(children: Children, runs: Sequence[_Run], rung: int) -> None:
 def _table(runs: Sequence[_Run], rung: int) -> str:
     rows = []
     for run in sorted(runs, key=lambda run: run.loss(rung)):
-        row = [run.name, str(run.seed)]
-        if run.loss(rung) == math.inf:
-            rows.append([*row, *["diverged"] * 5])
-            continue
-        point = run.curve()[rung - 1]
-        metrics = point.metrics
-        rows.append(
-            [
-                *row,
-                f"{metrics['step']}",
+        cells = ["diverged"] * 5
+        if run.loss(rung) < math.inf:
+            point = run.curve()[rung - 1]
+            metrics = point.metrics
+            cells = [
+                str(metrics["step"]),
                 f"{point.seconds / 60:.1f}",
                 f"{metrics['masked_lm_loss']:.3f}",
                 f"{metrics['masked_lm_accuracy']:.1%}",
                 f"{metrics['sentence_order_accuracy']:.1%}",
             ]
-        )
+        rows.append([run.name, run.seed, *cells])
     return format_table(
         rows,
         [
@@ -321,8 +298,8 @@ def _write_record(runs: Sequence[_Run], record: str, figure: str) -> None:
         for point in curve:
             about = {"candidate": run.name, "seed": run.seed}
             work = {"flops": point.flops, "seconds": point.seconds}
-            lines.append(json.dumps({**about, **work, **point.metrics}))
-    _write(record, "".join(f"{line}\n" for line in lines).encode())
+            lines.append({**about, **work, **point.metrics})
+    _write(record, _json_lines(lines))
     _write(figure, draw_curves(curves, "masked_lm_loss"))
 
 
@@ -334,26 +311,25 @@ def _initialization() -> None:
 
     found = measure(open_shards(_path("shards"), "train"), seed=1)
     rows = [
-        [
-            m.initialization,
-            str(m.depth),
-            f"{m.output_change[-1]:.3f}",
-            f"{m.token_similarity[-1]:.2f}",
-            f"{m.gradient_norm[0]:.2f}",
-            f"{m.gradient_norm[-1]:.2f}",
-            f"{m.shared_gradient_norm:.2f}",
-            f"{m.sensitivity:.2f}",
-        ]
+        {
+            "initialization": m.initialization,
+            "applications": m.depth,
+            "last change": f"{m.output_change[-1]:.3f}",
+            "token similarity": f"{m.token_similarity[-1]:.2f}",
+            "first gradient": f"{m.gradient_norm[0]:.2f}",
+            "last gradient": f"{m.gradient_norm[-1]:.2f}",
+            "shared gradient": f"{m.shared_gradient_norm:.2f}",
+            "sensitivity": f"{m.sensitivity:.2f}",
+        }
         for m in found
     ]
-    header = [
-        *("initialization", "applications", "last change", "token similarity"),
-        *("first gradient", "last gradient", "shared gradient", "sensitivity"),
-    ]
-    print(format_table(rows, header))
-    lines = [json.dumps(dataclasses.asdict(m)) + "\n" for m in found]
-    _write("initialization.jsonl", "".join(lines).encode())
+    print(format_table([row.values() for row in rows], list(rows[0])))
+    _write("initialization.jsonl", _json_lines(map(dataclasses.asdict, found)))
     _write("initialization.png", draw_initializations(found))
+
+
+def _json_lines(rows: Iterable[dict]) -> bytes:
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()
 
 
 def _write(name: str, content: bytes) -> None:

@@ -19,7 +19,6 @@ FLAGS = flags.FLAGS
 
 
 def define_flags() -> None:
-    """Defines the program's flags."""
     flags.DEFINE_enum(
         "task", None, SCORED_TASKS, "Task whose metrics to compute."
     )
@@ -52,7 +51,6 @@ def define_flags() -> None:
 
 
 def main() -> None:
-    """Prints the metrics as JSON; warnings go to standard error."""
     result = score(
         FLAGS.task,
         FLAGS.gold,

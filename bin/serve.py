@@ -22,7 +22,6 @@ _UNREAD_MILLISECONDS = 30_000
 
 
 def define_flags() -> None:
-    """Defines the program's flags."""
     flags.DEFINE_string(
         "export_dir", None, "<export_dir> of bin.export, or <export_dir>/<n>."
     )

@@ -82,13 +82,11 @@ def _shown(name: str, value: float | None) -> str:
 
 
 def define_flags() -> None:
-    """Defines the program's flags."""
     flags.DEFINE_list("run_dirs", None, "Run directories, comma-separated.")
     command_line.required("run_dirs")
 
 
 def main() -> None:
-    """Prints a table with the rows of each run."""
     print(
         results_table(
             {run_dir: evaluations(run_dir)[-1] for run_dir in FLAGS.run_dirs}

@@ -27,7 +27,6 @@ _MAX_PAUSE_SECONDS = 300.0
 
 
 def define_flags() -> None:
-    """Defines the program's flags."""
     flags.DEFINE_string(
         "progress_dir",
         None,
@@ -102,4 +101,4 @@ def _log(line: str) -> None:
 
 
 if __name__ == "__main__":
-    command_line.run_with_command(define_flags, main)
+    command_line.run(define_flags, main, takes_command=True)

@@ -6,19 +6,29 @@ from typing import Any
 
 from absl import flags
 
-from albert_tf.config import UserError, require
+from albert_tf.config import require
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.custom import custom_task
 
 FLAGS = flags.FLAGS
+# --helpshort lists them as flags of the program.
+flags.disclaim_key_flags()
 
 _CUSTOM = "custom"
 
 
-def define_flags(help: str, others: Collection[str] = ()) -> None:
-    """Defines --task and --columns; `others` are further values of --task."""
+def define_flags(
+    help: str,
+    others: Collection[str] = (),
+    data_help: str = "Directory of the task's files.",
+) -> None:
+    """Defines --task, --data_dir and --columns.
+
+    `others` are further values of --task.
+    """
     flags.DEFINE_enum("task", None, [*TASKS, _CUSTOM, *others], help)
+    flags.DEFINE_string("data_dir", None, data_help)
     flags.DEFINE_list(
         "columns",
         [],
@@ -52,12 +62,22 @@ def chosen() -> Task:
             "--columns=text=sentence,label=label.",
         )
         return custom_task(FLAGS.columns)
-    if FLAGS.columns:
-        raise UserError(
-            f"--columns={','.join(FLAGS.columns)} is for --task=custom; the "
-            f"columns of {FLAGS.task} are known."
-        )
+    require(
+        not FLAGS.columns,
+        f"--columns={','.join(FLAGS.columns)} is for --task=custom; the "
+        f"columns of {FLAGS.task} are known.",
+    )
     return TASKS[FLAGS.task]
+
+
+def chosen_if_any() -> Task | None:
+    """Returns the task, None without --task and --data_dir."""
+    given = (FLAGS.task, FLAGS.data_dir)
+    require(
+        all(given) or not any((*given, FLAGS.columns)),
+        "--task and --data_dir go together; give both.",
+    )
+    return chosen() if FLAGS.task else None
 
 
 def settings_of(

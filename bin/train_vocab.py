@@ -14,7 +14,6 @@ FLAGS = flags.FLAGS
 
 
 def define_flags() -> None:
-    """Defines the program's flags."""
     flags.DEFINE_list(
         "input",
         None,
@@ -67,7 +66,6 @@ def define_flags() -> None:
 
 
 def main() -> None:
-    """Trains the vocabulary and prints a summary."""
     from data_prep.corpus.forms import corpus_files
     from data_prep.corpus.listing import list_files
     from data_prep.corpus.reading import (

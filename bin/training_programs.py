@@ -11,6 +11,8 @@ from bin import command_line
 from bin.show_results import results_table
 
 FLAGS = flags.FLAGS
+# --helpshort lists them as flags of the program.
+flags.disclaim_key_flags()
 
 
 def define_flags() -> None:

@@ -21,6 +21,18 @@ class Done(NamedTuple):
     error: str
 
 
+@contextlib.contextmanager
+def new_flags():
+    """Removes the flags that are defined within, and all their values."""
+    before = set(flags.FLAGS)
+    try:
+        yield
+    finally:
+        for flag in set(flags.FLAGS) - before:
+            delattr(flags.FLAGS, flag)
+        flags.FLAGS.unparse_flags()
+
+
 def run_program(name, *arguments, stdin="", main=None):
     """Returns how `python -m bin.NAME ARGUMENTS` ends.
 
@@ -28,29 +40,26 @@ def run_program(name, *arguments, stdin="", main=None):
     """
     module = importlib.import_module(f"bin.{name}")
     app.define_help_flags()
-    before = set(flags.FLAGS)
     out, err = io.StringIO(), io.StringIO()
+    stdin = io.TextIOWrapper(io.BytesIO(stdin.encode("utf-8")))
     with (
         mock.patch.object(sys, "argv", [f"{name}.py", *arguments]),
-        mock.patch.object(sys, "stdin", io.TextIOWrapper(_bytes(stdin))),
+        mock.patch.object(sys, "stdin", stdin),
         # It would make operations deterministic in all tests that follow.
         mock.patch.object(command_line, "load_tensorflow", lambda: None),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
+        new_flags(),
     ):
         try:
-            command_line.run(module.define_flags, main or module.main)
+            command_line.run(
+                module.define_flags,
+                main or module.main,
+                takes_command=name == "supervise",
+            )
             code = None
         except SystemExit as exit:
             code = exit.code
-        finally:
-            for flag in set(flags.FLAGS) - before:
-                delattr(flags.FLAGS, flag)
-            flags.FLAGS.unparse_flags()
     error = code if isinstance(code, str) else ""
     status = 1 if error else code or 0
     return Done(status, out.getvalue(), err.getvalue(), error)
-
-
-def _bytes(text):
-    return io.BytesIO(text.encode("utf-8"))

@@ -6,7 +6,6 @@ of `place` and one another's, in the order of the documents. The flags of
 commands that are not run are checked against those of the program.
 """
 
-import contextlib
 import dataclasses
 import importlib
 import json
@@ -14,14 +13,13 @@ import os
 import re
 import shlex
 import string
-import subprocess
-import sys
 from pathlib import Path
 from unittest import mock
 
 import numpy as np
 import pytest
 from absl import flags
+from program_runner import new_flags, run_program
 from training_fixtures import SMALL_MODEL
 
 import albert_tf
@@ -41,7 +39,9 @@ DOCUMENTS = [
     *sorted((ROOT / "docs").glob("*.md")),
     ROOT / "RESULTS.md",
 ]
-NOT_RUN = re.compile(r"<!-- not run: .+ -->")
+NOT_RUN = re.compile(r"^<!-- not run: .+ -->$")
+# The line before a block, its language and its text.
+FENCED = re.compile(r"^([^\n]*)\n```(\w*)\n(.*?)\n```$", re.M | re.S)
 COMMAND = re.compile(r"python -m bin\.(\w+)\b(.*)")
 # What makes the commands of the documents small: values of flags that they
 # give, and flags beside those.
@@ -51,10 +51,6 @@ SMALLER = {
     "eval_fraction": 0.3,
     "num_runs": 2,
 }
-# Blocks add rows to these; other tests must not see them.
-TABLES = [SENTENCE_OBJECTIVES, TASKS]
-# What is printed after each.
-_END = "-- the command has ended"
 STEPS = ["--num_train_steps=1", "--train_batch_size=4"]
 BESIDE = {
     "pretrain": [*STEPS, "--max_eval_steps=1"],
@@ -92,36 +88,16 @@ def _programs(line):
     return [(program, own), *_programs(inner)]
 
 
-def blocks_of(text, name):
-    """Returns the fenced blocks of a Markdown document."""
-    lines, found, first = text.splitlines(), [], None
-    for number, line in enumerate(lines):
-        if not line.startswith("```"):
-            continue
-        if first is None:
-            first = number
-            continue
-        before = lines[first - 1] if first else ""
-        found.append(
-            Block(
-                f"{name}:{first + 1}",
-                lines[first][3:],
-                "\n".join(lines[first + 1 : number]),
-                not NOT_RUN.fullmatch(before),
-            )
-        )
-        first = None
-    assert first is None, f"{name}:{first + 1}: a block has no end"
-    return found
+def blocks_of(text):
+    """Yields (start, language, text, is_run) of fenced blocks and commands.
 
-
-def inline_commands(text, name):
-    """Returns the commands within lines of prose and tables, not to be run."""
-    return [
-        Block(f"{name}:{number}", "", command, False)
-        for number, line in enumerate(text.splitlines(), 1)
-        for command in re.findall(r"`(python -m bin\.[^`]+)`", line)
-    ]
+    Commands within lines of prose and tables are not to be run.
+    """
+    for found in FENCED.finditer(text):
+        before, language, content = found.groups()
+        yield found.start(2), language, content, not NOT_RUN.search(before)
+    for found in re.finditer(r"`(python -m bin\.[^`\n]+)`", text):
+        yield found.start(), "", found[1], False
 
 
 def all_blocks():
@@ -130,45 +106,28 @@ def all_blocks():
     for path in DOCUMENTS:
         name = path.relative_to(ROOT).as_posix()
         text = path.read_text(encoding="utf-8")
+        assert text.count("\n```") == 2 * len(FENCED.findall(text)), name
         values = dict(re.findall(r'^([A-Z]+)="(.*)"$', text, re.MULTILINE))
-        for block in blocks_of(text, name) + inline_commands(text, name):
-            filled = string.Template(block.text).safe_substitute(values)
-            found.append(dataclasses.replace(block, text=filled))
+        for start, language, block, is_run in blocks_of(text):
+            place = f"{name}:{text.count(chr(10), 0, start) + 1}"
+            filled = string.Template(block).safe_substitute(values)
+            found.append(Block(place, language, filled, is_run))
     return found
 
 
 BLOCKS = all_blocks()
-PYTHON = [b for b in BLOCKS if b.is_run and b.language == "python"]
-
-
-def stray_lines(block):
-    """Returns what of a block that is to be run is no command."""
-    lines = block.text.replace("\\\n", " ").splitlines()
-    return [line for line in lines if not COMMAND.match(line)]
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.place)
 def test_a_block_is_run_or_marked(block):
     if block.is_run and block.language != "python":
-        assert not stray_lines(block), (
-            f"{block.place}: the tests run Python and commands `python -m "
-            f"bin.PROGRAM`; {stray_lines(block)} is neither. Put `<!-- not "
-            "run: why -->` on the line before the block, or leave it out."
+        lines = block.text.replace("\\\n", " ").splitlines()
+        stray = [line for line in lines if not COMMAND.match(line)]
+        assert not stray, (
+            f"the tests run Python and commands `python -m bin.PROGRAM`; "
+            f"{stray} is neither. Put `<!-- not run: why -->` on the line "
+            "before the block, or leave it out."
         )
-
-
-@contextlib.contextmanager
-def parsed(program, arguments):
-    """Gives a program's module with its flags set, and what is left over."""
-    module = importlib.import_module(f"bin.{program}")
-    before = set(flags.FLAGS)
-    try:
-        module.define_flags()
-        yield module, flags.FLAGS([program, *arguments])[1:]
-    finally:
-        for name in set(flags.FLAGS) - before:
-            delattr(flags.FLAGS, name)
-        flags.FLAGS.unparse_flags()
 
 
 @pytest.mark.parametrize(
@@ -176,11 +135,9 @@ def parsed(program, arguments):
 )
 def test_flags_of_commands_are_those_of_programs(block):
     for program, arguments in block.commands():
-        try:
-            with parsed(program, arguments) as (_, left):
-                assert not left, f"{block.place}: {program}: {left}"
-        except flags.Error as error:
-            pytest.fail(f"{block.place}: {program}: {error}")
+        with new_flags():
+            importlib.import_module(f"bin.{program}").define_flags()
+            assert flags.FLAGS([program, *arguments]) == [program]
 
 
 def save_model(directory, name, tokenizer, **options):
@@ -196,20 +153,16 @@ def save_model(directory, name, tokenizer, **options):
     return loaded
 
 
-def save_classifier(place, tokenizer):
-    return save_model(
-        place / "runs/mytask/model",
-        "AlbertForClassification",
-        tokenizer,
-        labels=["no", "yes"],
-    )
-
-
 @pytest.mark.slow
 def test_python_blocks_run(tmp_path, monkeypatch, tiny_tokenizer):
     """With the models that they name, and features and labels to fit."""
     monkeypatch.chdir(tmp_path)
-    loaded = save_classifier(tmp_path, tiny_tokenizer)
+    loaded = save_model(
+        tmp_path / "runs/mytask/model",
+        "AlbertForClassification",
+        tiny_tokenizer,
+        labels=["no", "yes"],
+    )
     export_saved_model(loaded, str(tmp_path / "export/mytask"))
     save_model(
         tmp_path / "runs/tiny/model", "AlbertForPretraining", tiny_tokenizer
@@ -223,11 +176,11 @@ def test_python_blocks_run(tmp_path, monkeypatch, tiny_tokenizer):
         },
         "label_ids": np.array([0, 1, 0, 1]),
     }
-    with contextlib.ExitStack() as stack:
-        for table in TABLES:
-            stack.enter_context(mock.patch.dict(table))
-        for block in PYTHON:
-            exec(compile(block.text, block.place, "exec"), dict(names))
+    # Blocks add rows to these; other tests must not see them.
+    with mock.patch.dict(SENTENCE_OBJECTIVES), mock.patch.dict(TASKS):
+        for block in BLOCKS:
+            if block.is_run and block.language == "python":
+                exec(compile(block.text, block.place, "exec"), dict(names))
 
 
 def test_the_interface_is_documented():
@@ -285,38 +238,19 @@ def smaller(program, arguments):
 
 
 @pytest.mark.slow
-def test_commands_run(tmp_path, sentences, tiny_tokenizer):
-    """In one process, which loads TensorFlow once."""
+def test_commands_run(tmp_path, sentences, tiny_tokenizer, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     write_files(tmp_path, sentences)
     save_model(
         tmp_path / "runs/squad/run-1",
         "AlbertForAnswerableQuestions",
         tiny_tokenizer,
     )
-    commands = {}  # README and a page may show the same one
+    ready = set()  # README and a page may show the same one
     for block in BLOCKS:
         for program, arguments in block.commands() if block.is_run else ():
-            commands.setdefault(
-                (program, *arguments),
-                (block.place, program, smaller(program, arguments)),
-            )
-    done = subprocess.run(
-        [sys.executable, __file__],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        input=json.dumps(list(commands.values())),
-        capture_output=True,
-        text=True,
-    )
-    said = done.stdout[-2000:] + done.stderr[-4000:]
-    assert done.returncode == 0, said
-    # A program might have ended the process.
-    assert done.stdout.count(_END) == len(commands), said
-
-
-if __name__ == "__main__":
-    for place, program, arguments in json.load(sys.stdin):
-        print(f"{place}: {program} {shlex.join(arguments)}", flush=True)
-        with parsed(program, arguments) as (module, _):
-            module.main()
-        print(_END, flush=True)
+            command = (program, *smaller(program, arguments))
+            if command not in ready:
+                done = run_program(*command)
+                assert done.status == 0, (block.place, done.error, done.stderr)
+            ready.add(command)

@@ -101,11 +101,6 @@ def small_config(tiny_tokenizer):
 
 
 @pytest.fixture(scope="session")
-def small_model_config(small_config) -> ModelConfig:
-    return small_config.model
-
-
-@pytest.fixture(scope="session")
 def finished(small_config, shards_dir, tmp_path_factory):
     """Directory and last evaluation of a whole run, which is left as it is."""
     run_dir = tmp_path_factory.mktemp("runs") / "whole"

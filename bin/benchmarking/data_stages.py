@@ -46,10 +46,9 @@ _STEPS = "all steps alone"
 
 
 class BuildTimes(NamedTuple):
-    """The cost of a whole build."""
+    """The cost of a whole build, whose phases follow one another."""
 
     seconds: float
-    # Its phases, one after the other.
     planning: float  # surveying the corpus, training the sentence splitter
     records: float
     shards: float
@@ -78,33 +77,31 @@ class DataPreparation(Stage):
         "disk, by one worker on one core and by two on two; and each of its "
         "steps alone, on one core"
     )
+    needs = ("corpus", "tokenizer_dir", "ceiling")
     fresh_process = False
-
-    def prepare(self) -> None:
-        made = self.workspace
-        _ = made.corpus, made.tokenizer_dir, made.ceiling
 
     def sides(self) -> dict[str, Callable[[], Any]]:
         sides = {}
         for name, workers in _WORKERS.items():
             if workers <= len(self.workspace.cores):
                 sides[name] = functools.partial(
-                    self._run, workers, measure_build, workers=workers
+                    self._run, measure_build, workers
                 )
             else:
                 command_line.log(
                     f"{name}: left out, this process may use one core."
                 )
-        return {**sides, _STEPS: functools.partial(self._run, 1, measure_steps)}
+        return {**sides, _STEPS: functools.partial(self._run, measure_steps, 1)}
 
-    def _run(
-        self, num_cores: int, function: Callable, **more: int
-    ) -> tuple[Any, float]:
+    def _run(self, function: Callable, workers: int) -> tuple[Any, float]:
+        """Returns the result, and the seconds with the start of a process."""
         made = self.workspace
+        begin = time.perf_counter()
         with tempfile.TemporaryDirectory(dir=made.directory) as directory:
-            return machine.in_fresh_process(
-                made.cores[:num_cores], function, made, directory, **more
+            result = machine.in_fresh_process(
+                made.cores[:workers], function, made, directory, workers
             )
+        return result, time.perf_counter() - begin
 
     def measurements(self, turns: Turns) -> Iterator[Measurement]:
         builds = {name: turns[name] for name in _WORKERS if name in turns}
@@ -127,10 +124,9 @@ class DataPreparation(Stage):
             yield f"{name}, to training at the ceiling", "times", ratio
         one, *more = (times for times, _ in builds.values())
         for two in more:
-            name = "two workers to one"
-            yield name, "times", two.rate / one.rate
+            yield "two workers to one", "times", two.rate / one.rate
             ratio = two.planned_rate / one.planned_rate
-            yield f"{name}, once planned", "times", ratio
+            yield "two workers to one, once planned", "times", ratio
         (steps, num_instances), _ = turns[_STEPS]
         total = sum(steps.values())
         for step, seconds in steps.items():
@@ -145,7 +141,7 @@ class DataPreparation(Stage):
 
 
 def measure_build(
-    workspace: Workspace, output_dir: str, *, workers: int
+    workspace: Workspace, output_dir: str, workers: int
 ) -> BuildTimes:
     """Returns the cost of a build, from raw text to shards on disk.
 
@@ -182,11 +178,12 @@ def measure_build(
 
 
 def measure_steps(
-    workspace: Workspace, output_dir: str
+    workspace: Workspace, output_dir: str, workers: int = 1
 ) -> tuple[dict[str, float], int]:
     """Returns the seconds of each step of a build, and the instances made.
 
-    The steps take a sample of the corpus; `output_dir` is an empty directory.
+    The steps take a sample of the corpus, in this process alone; `output_dir`
+    is an empty directory.
     """
     times: Counter[str] = Counter()
 
@@ -246,12 +243,8 @@ class Reading(Stage):
         "batches for pretraining out of shards, on one core; dynamic records "
         "are masked as they are read"
     )
+    needs = ("dynamic_shards", "static_shards", "ceiling")
     max_cores = 1
-
-    def prepare(self) -> None:
-        for kind in _KINDS:
-            self.workspace.shards(kind)
-        _ = self.workspace.ceiling
 
     def sides(self) -> dict[Any, Callable[[], Any]]:
         use_one_thread()
@@ -266,7 +259,7 @@ class Reading(Stage):
         from albert_tf.inputs.input_pipeline import PretrainingBatches
         from albert_tf.records.schemas import RECORD_SPECS, parse_batch
 
-        directory = self.workspace.shards(kind)
+        directory = getattr(self.workspace, f"{kind}_shards")
         with open_shards(directory, "train") as shards:
             batches = PretrainingBatches(
                 shards,
@@ -298,24 +291,15 @@ class Reading(Stage):
                 step += 1
         name = f"{kind}, batches of {batch_size}"
         rate = (step - _WARM_UP) * batch_size / whole
-        parts = {
-            "reading": reading,
-            "parsing": parsing,
-            "masking" if kind == "dynamic" else "the rest": max(
-                0.0, whole - reading - parsing
-            ),
-        }
+        rest = max(0.0, whole - reading - parsing)
+        last = "masking" if kind == "dynamic" else "the rest"
+        ratio = rate / self.workspace.ceiling
         return [
             (name, "sequences/s", rate),
-            *(
-                (f"{name}, {part}", "%", 100 * seconds / whole)
-                for part, seconds in parts.items()
-            ),
-            (
-                f"{name}, to training at the ceiling",
-                "times",
-                rate / self.workspace.ceiling,
-            ),
+            (f"{name}, reading", "%", 100 * reading / whole),
+            (f"{name}, parsing", "%", 100 * parsing / whole),
+            (f"{name}, {last}", "%", 100 * rest / whole),
+            (f"{name}, to training at the ceiling", "times", ratio),
         ]
 
 

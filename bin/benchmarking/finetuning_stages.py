@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bin import command_line
-from bin.benchmarking.harness import Measurement, Stage, Turns
+from bin.benchmarking.harness import CEILING, Measurement, Stage, Turns
 
 if TYPE_CHECKING:
     from albert_tf.inputs.length_buckets import TaskBatches
@@ -17,18 +17,12 @@ if TYPE_CHECKING:
 JOBS = ("training", "evaluation")
 PADDINGS = ("by length", "padded")
 
-_CEILING = "matrix multiplication"
 # Steps of a turn, of all widths if by length: a window of training, and
 # steps spread over an evaluation. Padded ones are all alike, and slow.
 _MAX_STEPS = {"by length": 64, "padded": 8}
 
 
-class _TaskStage(Stage):
-    def prepare(self) -> None:
-        _ = self.workspace.task_inputs
-
-
-class Featurisation(_TaskStage):
+class Featurisation(Stage):
     """Features of all examples, for training and for evaluation."""
 
     name = "featurisation"
@@ -36,6 +30,7 @@ class Featurisation(_TaskStage):
         "features of the examples of a task, on one core; questions with "
         "their paragraphs become several sequences"
     )
+    needs = ("task_inputs",)
     max_cores = 1
 
     def sides(self) -> dict[Any, Callable[[], Any]]:
@@ -67,7 +62,7 @@ class Turn(NamedTuple):
     padding: float  # share of the tokens
 
 
-class Finetuning(_TaskStage):
+class Finetuning(Stage):
     """Training and evaluation with bucketing by length, and padded."""
 
     name = "finetuning"
@@ -76,25 +71,22 @@ class Finetuning(_TaskStage):
         "and in batches padded to max_seq_length, by turns; ratios above 1: "
         "those by length are faster"
     )
+    needs = ("task_inputs",)
 
     def sides(self) -> dict[Any, Callable[[], Any]]:
-        from albert_tf.cluster.matmul_rate import matmul_rate
-
-        model = TaskModel(self)
+        self._make_trainer_and_batches()
         command_line.log("Every step is made once before it is timed.")
-        pairs = list(itertools.product(JOBS, PADDINGS))
-        for pair in pairs:
-            model.turn(*pair)
-        precision = self.workspace.work.training.precision
-        rate = functools.partial(matmul_rate, precision)
-        return {
-            _CEILING: rate,
-            **{pair: functools.partial(model.turn, *pair) for pair in pairs},
+        sides = {
+            pair: functools.partial(self.turn, *pair)
+            for pair in itertools.product(JOBS, PADDINGS)
         }
+        for turn in sides.values():
+            turn()
+        return {**self.ceiling(), **sides}
 
     def measurements(self, turns: Turns) -> Iterator[Measurement]:
-        ceiling = turns[_CEILING]
-        yield _CEILING, "GFLOP/s", ceiling / 1e9
+        ceiling = turns[CEILING]
+        yield CEILING, "GFLOP/s", ceiling / 1e9
         for job in JOBS:
             rates = {}
             for padding in PADDINGS:
@@ -107,18 +99,13 @@ class Finetuning(_TaskStage):
             ratio = rates["by length"] / rates["padded"]
             yield f"{job}, by length to padded", "times", ratio
 
-
-class TaskModel:
-    """A model that is trained and evaluated, and its batches."""
-
-    def __init__(self, stage: _TaskStage) -> None:
+    def _make_trainer_and_batches(self) -> None:
         from albert_tf.inputs.length_buckets import TaskBatches, bucket_widths
         from albert_tf.jobs.training_probe import make_probe
         from albert_tf.modeling.models import model_class
         from albert_tf.training.objectives import head_objective
 
-        made = stage.workspace.task_inputs
-        self._work = work = made.work
+        made, work = self.workspace.task_inputs, self.workspace.task_inputs.work
         head = made.kind.head
         labels = {"labels": made.labels} if made.kind.labelled else {}
         self._trainer = make_probe(
@@ -126,22 +113,20 @@ class TaskModel:
             functools.partial(model_class(head), **labels),
             head_objective(head),
         )
-        longest = stage.workspace.features.max_seq_length
+        longest = self.workspace.features.max_seq_length
         widths = {"by length": bucket_widths(longest), "padded": (longest,)}
-        self.batches = {
-            (job, padding): TaskBatches(
-                features,
-                batch_size=work.batch_size,
-                seed=work.training.seed,
-                widths=widths[padding],
-                training=job == "training",
-            )
-            for job in JOBS
-            for features in [
-                made.builder.build(made.examples, training=job == "training")
-            ]
-            for padding in PADDINGS
-        }
+        self.batches = {}
+        for job in JOBS:
+            training = job == "training"
+            features = made.builder.build(made.examples, training=training)
+            for padding in PADDINGS:
+                self.batches[job, padding] = TaskBatches(
+                    features,
+                    batch_size=work.batch_size,
+                    seed=work.training.seed,
+                    widths=widths[padding],
+                    training=training,
+                )
 
     def turn(self, job: str, padding: str) -> Turn:
         """Returns the cost of a job's steps, making the batches included."""
@@ -174,10 +159,11 @@ class TaskModel:
         count = encoder_flops
         if job == "training":
             count = functools.partial(training_flops, num_predictions=0)
-        rows = self._work.batch_size * max(choices, 1)
+        work = self.workspace.task_inputs.work
+        rows = work.batch_size * max(choices, 1)
         return sum(
             count(
-                self._work.model,
+                work.model,
                 batch_size=rows // len(widths),
                 seq_length=width,
                 read_positions_only=self._trainer.model.reads_positions_only(),

@@ -4,11 +4,15 @@ The speed of a machine drifts by more than libraries differ. So all sides of
 a stage take one turn in every round, and ratios are taken within a round.
 """
 
+import functools
+import importlib.util
 import itertools
 import statistics
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
+from albert_tf.config import require
 from bin import command_line
 from bin.benchmarking import machine
 from bin.benchmarking.workspace import Workspace
@@ -18,6 +22,9 @@ Turns = Mapping[Any, Any]
 # A number of one round: its name, unit and value.
 Measurement = tuple[str, str, float]
 
+# The side that measures the machine's FLOP/s.
+CEILING = "matrix multiplication"
+
 
 class Stage:
     """A part of the benchmark, measured on the inputs of a workspace.
@@ -25,6 +32,8 @@ class Stage:
     Attributes:
         name: on the command line.
         description: for people, without a full stop.
+        needs: inputs of the workspace, made before the stage goes to its own
+            process.
         fresh_process: whether the stage is measured in a process of its own,
             which loads TensorFlow; a stage without starts its own.
         max_cores: of that process; None: all.
@@ -32,14 +41,15 @@ class Stage:
 
     name: ClassVar[str]
     description: ClassVar[str]
+    needs: ClassVar[tuple[str, ...]] = ()
     fresh_process: ClassVar[bool] = True
     max_cores: ClassVar[int | None] = None
 
     def __init__(self, workspace: Workspace) -> None:
         self.workspace = workspace
 
-    def prepare(self) -> None:
-        """Makes the inputs, before the stage goes to its own process."""
+    def check(self) -> None:
+        """Raises UserError for what this machine lacks."""
 
     def sides(self) -> dict[Any, Callable[[], Any]]:
         """Returns what takes turns, warmed up: calls that return a turn."""
@@ -56,6 +66,30 @@ class Stage:
     def notes(self, turns: Turns) -> list[str]:
         """Returns sentences that explain the measurements."""
         return []
+
+    def ceiling(self) -> dict[Any, Callable[[], float]]:
+        """Returns the side CEILING, at the precision of the workspace."""
+        from albert_tf.cluster.matmul_rate import matmul_rate
+
+        precision = self.workspace.work.training.precision
+        return {CEILING: functools.partial(matmul_rate, precision)}
+
+
+def seconds_of(call: Callable[..., object], *args: object) -> float:
+    """Returns the seconds that a call takes."""
+    begin = time.perf_counter()
+    call(*args)
+    return time.perf_counter() - begin
+
+
+def require_packages(who: str, packages: Iterable[str]) -> None:
+    """Raises UserError for packages that are not installed."""
+    missing = [p for p in packages if importlib.util.find_spec(p) is None]
+    require(
+        not missing,
+        f"{who} needs {' and '.join(missing)}, not installed here: pip install "
+        "-r requirements-parity.txt.",
+    )
 
 
 def measure(
@@ -85,18 +119,17 @@ def run_stage(
     A result has the `values` of the rounds, their median, least and largest.
     """
     stage = stage_class(workspace)
-    stage.prepare()
+    stage.check()
+    for name in stage.needs:
+        getattr(workspace, name)
     if stage.fresh_process:
         cores = workspace.cores[: stage.max_cores]
-        (rounds, notes), _ = machine.in_fresh_process(
-            cores, measure, stage, repeats
-        )
+        rounds, notes = machine.in_fresh_process(cores, measure, stage, repeats)
     else:
         rounds, notes = measure(stage, repeats)
     values: dict[tuple[str, str], list[float]] = {}
-    for measured in rounds:
-        for name, unit, value in measured:
-            values.setdefault((name, unit), []).append(value)
+    for name, unit, value in itertools.chain.from_iterable(rounds):
+        values.setdefault((name, unit), []).append(value)
     return {
         "measures": stage.description,
         "notes": notes,
@@ -117,17 +150,11 @@ def run_stage(
 def stage_table(results: Sequence[dict[str, Any]]) -> str:
     """Returns a stage's results as a text table."""
     numbers = ("median", "min", "max")
-    return command_line.format_table(
-        [
-            [
-                result["name"],
-                *(_digits(result[n]) for n in numbers),
-                result["unit"],
-            ]
-            for result in results
-        ],
-        ["", *numbers, "unit"],
-    )
+    rows = [
+        [row["name"], *(_digits(row[n]) for n in numbers), row["unit"]]
+        for row in results
+    ]
+    return command_line.format_table(rows, ["", *numbers, "unit"])
 
 
 def _digits(value: float) -> str:

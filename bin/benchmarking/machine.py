@@ -6,7 +6,6 @@ import importlib.metadata
 import multiprocessing
 import os
 import platform
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -47,13 +46,8 @@ def in_fresh_process(
     cores: Sequence[int],
     function: Callable[..., Result],
     *args: object,
-    **kwargs: object,
-) -> tuple[Result, float]:
-    """Returns the result of `function` in a fresh process pinned to `cores`.
-
-    Also returns the seconds from the start of the process to its end.
-    """
-    begin = time.perf_counter()
+) -> Result:
+    """Returns the result of `function` in a fresh process pinned to `cores`."""
     before = os.sched_getaffinity(0)
     # The process starts with this thread's cores, and NumPy's threads too.
     os.sched_setaffinity(0, cores)
@@ -61,15 +55,15 @@ def in_fresh_process(
         with concurrent.futures.ProcessPoolExecutor(
             1, multiprocessing.get_context("spawn")
         ) as pool:
-            result = pool.submit(function, *args, **kwargs).result()
+            return pool.submit(function, *args).result()
     finally:
         os.sched_setaffinity(0, before)
-    return result, time.perf_counter() - begin
 
 
 def describe_machine() -> dict[str, Any]:
     """Returns hardware, load and versions, on which measurements depend."""
     cores = available_cores()
+    distributions = importlib.metadata.packages_distributions()
     return {
         "cpu": _cpu_model(),
         "logical_cpus": os.cpu_count(),
@@ -80,7 +74,13 @@ def describe_machine() -> dict[str, Any]:
         "load_average": [round(load, 2) for load in os.getloadavg()],
         "platform": platform.platform(),
         "python": platform.python_version(),
-        "packages": _versions(),
+        # A distribution may have another name, such as tensorflow-cpu.
+        "packages": {
+            package: importlib.metadata.version(distributions[package][0])
+            if package in distributions
+            else None
+            for package in _PACKAGES
+        },
     }
 
 
@@ -90,14 +90,3 @@ def _cpu_model() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or platform.machine()
-
-
-def _versions() -> dict[str, str | None]:
-    # A distribution may have another name, such as tensorflow-cpu.
-    distributions = importlib.metadata.packages_distributions()
-    return {
-        package: importlib.metadata.version(distributions[package][0])
-        if package in distributions
-        else None
-        for package in _PACKAGES
-    }

@@ -9,8 +9,6 @@ initialisation and AdamW are those of transformers and PyTorch. Writes the
 metrics.jsonl and timing.jsonl of a run. Started again, it begins anew.
 """
 
-import contextlib
-import importlib.util
 import json
 import os
 import time
@@ -31,6 +29,7 @@ from albert_tf.io.json_files import read_json
 from albert_tf.records.shards import open_shards
 from albert_tf.rundir.run_results import METRICS_FILE, TIMING_FILE
 from bin import command_line
+from bin.benchmarking.harness import require_packages
 from bin.benchmarking.transformers_peer import (
     IGNORED_LABEL,
     TransformersSide,
@@ -51,7 +50,6 @@ _METRICS = (
 
 
 def define_flags() -> None:
-    """Defines the program's flags."""
     flags.DEFINE_string("config_json", None, "The settings of the run.")
     flags.DEFINE_string("train_data", None, "Shards.")
     flags.DEFINE_string("eval_data", None, "Held-out shards.")
@@ -60,31 +58,23 @@ def define_flags() -> None:
 
 
 def main() -> None:
-    """Pretrains and writes the logs."""
     values = read_json(FLAGS.config_json)
     config = from_dict(PretrainConfig, values["config"], FLAGS.config_json)
     os.makedirs(FLAGS.run_dir, exist_ok=True)
-    logs = [os.path.join(FLAGS.run_dir, n) for n in (METRICS_FILE, TIMING_FILE)]
-    with contextlib.ExitStack() as stack:
-        files = [stack.enter_context(open(path, "w")) for path in logs]
-        for lines in pretrain(config, FLAGS.train_data, FLAGS.eval_data):
-            for file, line in zip(files, lines, strict=True):
-                file.write(json.dumps(line) + "\n")
-                file.flush()
+    with (
+        open(os.path.join(FLAGS.run_dir, METRICS_FILE), "w") as metrics_log,
+        open(os.path.join(FLAGS.run_dir, TIMING_FILE), "w") as timing_log,
+    ):
+        for metrics, timing in pretrain(
+            config, FLAGS.train_data, FLAGS.eval_data
+        ):
+            print(json.dumps(metrics), file=metrics_log, flush=True)
+            print(json.dumps(timing), file=timing_log, flush=True)
 
 
 def check(config: PretrainConfig) -> None:
     """Raises UserError for settings that transformers has no equal of."""
-    missing = [
-        package
-        for package in TransformersSide.packages
-        if importlib.util.find_spec(package) is None
-    ]
-    require(
-        not missing,
-        f"The comparison needs {' and '.join(missing)}, not installed here: "
-        "pip install -r requirements-parity.txt.",
-    )
+    require_packages("The comparison", TransformersSide.packages)
     require(
         shares_whole_groups(config.model)
         and config.optimizer.optimizer == "adamw"
@@ -141,9 +131,6 @@ def pretrain(
         config.model.num_hidden_layers,
         config.masking.masked_lm_prob,
     )
-    passed = 0.0
-    started = time.perf_counter()
-    timed = 0
     for step, batch in enumerate(
         prefetch(source.batch, range(training.num_train_steps)), start=1
     ):
@@ -162,13 +149,10 @@ def pretrain(
         schedule.step()
         # The first step compiles.
         if step == 1:
-            started = time.perf_counter()
+            started, timed_from = time.perf_counter(), 1
+        if step == 1 or step % training.eval_steps:
             continue
-        timed += 1
-        if step % training.eval_steps:
-            continue
-        passed = time.perf_counter() - started
-        rate = timed / passed
+        rate = (step - timed_from) / (time.perf_counter() - started)
         metrics = evaluate(model, held_out, training.max_eval_steps)
         yield (
             {"step": step, "split": "eval", **metrics},
@@ -178,7 +162,7 @@ def pretrain(
                 "flops_per_second": rate * flops,
             },
         )
-        started, timed = time.perf_counter(), 0
+        started, timed_from = time.perf_counter(), step
 
 
 def evaluate(

@@ -1,19 +1,24 @@
 """The stage that measures serving: raw texts in, probabilities out."""
 
 import functools
-import importlib.util
 import itertools
 import os
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
 from albert_tf.config import override, require
 from bin import command_line
-from bin.benchmarking.harness import Measurement, Stage, Turns
+from bin.benchmarking.harness import (
+    Measurement,
+    Stage,
+    Turns,
+    require_packages,
+    seconds_of,
+)
 
 Answer = Callable[[Sequence[str]], np.ndarray]
 
@@ -36,15 +41,11 @@ class Serving(Stage):
         "a classifier's answers for raw texts, tokenised and padded; ratios "
         "above 1: ours is faster"
     )
+    needs = ("tokenizer_dir",)
 
-    def prepare(self) -> None:
-        _ = self.workspace.tokenizer_dir
-        require(
-            not self.workspace.peers
-            or importlib.util.find_spec("onnxruntime") is not None,
-            "Serving is compared with ONNX Runtime too, which is not "
-            "installed here: pip install -r requirements-parity.txt.",
-        )
+    def check(self) -> None:
+        if self.workspace.peers:
+            require_packages("The comparison of serving", ["onnxruntime"])
 
     def sides(self) -> dict[Any, Callable[[], Any]]:
         answers = _answers(self)
@@ -113,19 +114,13 @@ def _turn(
         while len(seconds) < least or (
             sum(seconds) < _SECONDS and len(seconds) < most
         ):
-            seconds.append(_seconds(answer, request))
+            seconds.append(seconds_of(answer, request))
         of = f"{words} words" if words else "paragraphs"
         found[f"{count} x {of}"] = _latency(seconds)
     seconds = _seconds_of_clients(answer, texts[1, 10])
     rate = ("requests", "/s", len(seconds) / _CLIENT_SECONDS)
     found[f"{_CLIENTS} clients"] = [rate, *_latency(seconds)]
     return found
-
-
-def _seconds(answer: Answer, request: list[str]) -> float:
-    begin = time.perf_counter()
-    answer(request)
-    return time.perf_counter() - begin
 
 
 def _latency(seconds: list[float]) -> list[Measurement]:
@@ -140,13 +135,11 @@ def _seconds_of_clients(answer: Answer, request: list[str]) -> list[float]:
 
     def client() -> None:
         while time.perf_counter() < end:
-            seconds.append(_seconds(answer, request))
+            seconds.append(seconds_of(answer, request))
 
-    threads = [threading.Thread(target=client) for _ in range(_CLIENTS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(_CLIENTS) as clients:
+        for ended in [clients.submit(client) for _ in range(_CLIENTS)]:
+            ended.result()
     return seconds
 
 

@@ -5,7 +5,6 @@ computes the encoder's outputs of it: the pooled ones, as a classifier needs
 them, and all of them.
 """
 
-import abc
 from collections.abc import Collection, Mapping
 from typing import ClassVar
 
@@ -25,10 +24,13 @@ JOBS = {
 Batch = Mapping[str, np.ndarray]
 
 
-class Side(abc.ABC):
+class Side:
     """A library's ALBERT at a workload, in one of the library's variants.
 
-    Libraries are imported when a side is made.
+    Made of a workload, a batch and a variant; libraries are imported then.
+    A method for each of JOBS: `train_step` makes one update and returns the
+    loss before it; `forward` returns the pooled outputs `[batch, hidden]` and
+    `states` every state `[batch, seq, hidden]`, both without dropout.
 
     Attributes:
         name: on the command line and in tables.
@@ -42,17 +44,14 @@ class Side(abc.ABC):
     does: dict[str, str]
     flops: dict[str, int]
 
-    @abc.abstractmethod
-    def __init__(self, work: Workload, batch: Batch, variant: str) -> None: ...
-
     @classmethod
-    @abc.abstractmethod
     def variants(cls, work: Workload) -> tuple[str, ...]:
         """Returns the ways to do the work, of which the fastest is reported.
 
         Raises:
             UserError: for work that the library has no model for.
         """
+        return ("as set",)
 
     def describe(
         self,
@@ -86,18 +85,6 @@ class Side(abc.ABC):
             "states": encoder_flops(config, **shape, read_positions_only=False),
         }
 
-    @abc.abstractmethod
-    def train_step(self) -> float:
-        """Makes one update and returns the loss before it."""
-
-    @abc.abstractmethod
-    def forward(self) -> np.ndarray:
-        """Returns the pooled outputs `[batch, hidden]`, without dropout."""
-
-    @abc.abstractmethod
-    def states(self) -> np.ndarray:
-        """Returns every state `[batch, seq, hidden]`, without dropout."""
-
 
 def check_precision(name: str, work: Workload, known: Collection[str]) -> None:
     """Raises UserError unless the precision is one of `known`."""
@@ -128,18 +115,18 @@ class OurSide(Side):
         self.model = model = self._trainer.model
         # The pooler reads the first position, which is always computed.
         no_positions = tf.zeros((work.batch_size, 0), tf.int32)
-        self._pooled = tf.function(
-            lambda features: model.encode(
+
+        @tf.function(jit_compile=training.xla)
+        def pooled(features: Batch) -> tf.Tensor:
+            return model.encode(
                 features, training=False, read_positions=no_positions
-            )["pooled_output"],
-            jit_compile=training.xla,
-        )
-        self._states = tf.function(
-            lambda features: model.encode(features, training=False)[
-                "sequence_output"
-            ],
-            jit_compile=training.xla,
-        )
+            )["pooled_output"]
+
+        @tf.function(jit_compile=training.xla)
+        def states(features: Batch) -> tf.Tensor:
+            return model.encode(features, training=False)["sequence_output"]
+
+        self._pooled, self._states = pooled, states
         how = training.precision + ", XLA" * training.xla
         self.describe(
             work,
@@ -154,10 +141,6 @@ class OurSide(Side):
             always_project_embeddings=False,
         )
         self.does["forward"] += ", the last block at the first position"
-
-    @classmethod
-    def variants(cls, work: Workload) -> tuple[str, ...]:
-        return ("as set",)
 
     def train_step(self) -> float:
         return self.train_on(self._batch)

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import functools
-import importlib.util
 import itertools
 import math
 import os
@@ -13,11 +12,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from albert_tf.cluster.memory import peak_resident
-from albert_tf.config import REMAT, lookup, override, require
+from albert_tf.config import REMAT, lookup, override
 from albert_tf.jobs.workload import Workload, random_batch
 from bin import command_line
 from bin.benchmarking import machine
-from bin.benchmarking.harness import Measurement, Stage, Turns
+from bin.benchmarking.harness import (
+    CEILING,
+    Measurement,
+    Stage,
+    Turns,
+    require_packages,
+    seconds_of,
+)
 from bin.benchmarking.keras_hub_peer import KerasHubSide
 from bin.benchmarking.side import JOBS, OurSide, Side
 from bin.benchmarking.transformers_peer import TransformersSide
@@ -28,7 +34,6 @@ PEERS: dict[str, type[Side]] = {
 _SIDES: dict[str, type[Side]] = {OurSide.name: OurSide, **PEERS}
 
 _MIB = 2**20
-_CEILING = "matrix multiplication"
 # The shortest time of a turn in seconds, and its fewest steps.
 _TURN_SECONDS = 2.0
 _TURN_STEPS = 3
@@ -52,20 +57,10 @@ def check_peers(names: Sequence[str], work: Workload) -> list[str]:
             for the work.
     """
     names = list(dict.fromkeys(names))
-    missing = [
-        package
-        for name in names
-        for package in lookup(PEERS, name, "against").packages
-        if importlib.util.find_spec(package) is None
-    ]
-    require(
-        not missing,
-        f"A comparison with {' and '.join(names)} needs "
-        f"{' and '.join(missing)}, not installed here: pip install -r "
-        "requirements-parity.txt.",
-    )
     for name in names:
-        PEERS[name].variants(work)
+        peer = lookup(PEERS, name, "against")
+        require_packages(f"A comparison with {name}", peer.packages)
+        peer.variants(work)
     return names
 
 
@@ -76,12 +71,6 @@ class Turn(NamedTuple):
     flops: int  # of one step
     first_seconds: float  # of the first call, which traces and compiles
     does: str
-
-
-def _seconds(call: Callable[[], object]) -> float:
-    begin = time.perf_counter()
-    call()
-    return time.perf_counter() - begin
 
 
 def _without_slow(seconds: Mapping[Key, float]) -> list[Key]:
@@ -101,56 +90,50 @@ class Training(Stage):
     )
 
     def sides(self) -> dict[Any, Callable[[], Any]]:
-        from albert_tf.cluster.matmul_rate import matmul_rate
-
         work, names = self.workspace.work, self.workspace.sides
         batch = random_batch(work)
-        ready: dict[Any, tuple[Side, float]] = {}
-        warm: dict[Any, float] = {}
+        turns: dict[Any, Callable[[int], Turn]] = {}
+        # Seconds of a step: job -> side -> variant.
+        warm: Any = {job: {name: {} for name in names} for job in JOBS}
         for name in names:
             for variant in _SIDES[name].variants(work):
                 side = _SIDES[name](work, batch, variant)
                 for job in side.flops:
-                    call, key = getattr(side, job), (job, name, variant)
-                    ready[key] = side, _seconds(call)
-                    warm[key] = min(_seconds(call) for _ in range(_WARM_UP))
+                    call = getattr(side, job)
+                    turns[job, name, variant] = functools.partial(
+                        _turn, side, job, seconds_of(call)
+                    )
+                    seconds = min(seconds_of(call) for _ in range(_WARM_UP))
+                    warm[job][name][variant] = seconds
                     command_line.log(
-                        f"{name}, {variant}, {JOBS[job]}: {warm[key]:.3g} s"
+                        f"{name}, {variant}, {JOBS[job]}: {seconds:.3g} s"
                     )
-        rate = functools.partial(matmul_rate, work.training.precision)
-        sides: dict[Any, Callable[[], Any]] = {_CEILING: rate}
-        for job in JOBS:
-            of_job = {key: one for key, one in warm.items() if key[0] == job}
-            fastest = min(of_job.values())
+        sides: dict[Any, Callable[[], Any]] = self.ceiling()
+        for job, of_job in warm.items():
+            fastest = min(min(each.values()) for each in of_job.values())
             steps = max(_TURN_STEPS, math.ceil(_TURN_SECONDS / fastest))
-            for name in names:
-                for key in _without_slow(
-                    {key: one for key, one in of_job.items() if key[1] == name}
-                ):
-                    sides[key] = functools.partial(
-                        _turn, ready[key][0], job, ready[key][1], steps
-                    )
+            for name, seconds in of_job.items():
+                for variant in _without_slow(seconds):
+                    key = job, name, variant
+                    sides[key] = functools.partial(turns[key], steps)
         return sides
 
     def select(self, rounds: list[Turns]) -> list[Turns]:
         def median(key: Any) -> float:
             return statistics.median(turns[key].seconds for turns in rounds)
 
-        fastest = {
-            pair: min((k for k in rounds[0] if k[:2] == pair), key=median)
-            for pair in (k[:2] for k in rounds[0] if k != _CEILING)
-        }
+        fastest = {CEILING: CEILING}
+        for key in list(rounds[0])[1:]:
+            best = fastest.setdefault(key[:2], key)
+            fastest[key[:2]] = min(best, key, key=median)
         return [
-            {
-                _CEILING: turns[_CEILING],
-                **{pair: turns[key] for pair, key in fastest.items()},
-            }
+            {pair: turns[key] for pair, key in fastest.items()}
             for turns in rounds
         ]
 
     def measurements(self, turns: Turns) -> Iterator[Measurement]:
-        ceiling, work = turns[_CEILING], self.workspace.work
-        yield _CEILING, "GFLOP/s", ceiling / 1e9
+        ceiling, work = turns[CEILING], self.workspace.work
+        yield CEILING, "GFLOP/s", ceiling / 1e9
         for job, name, turn in _by_side(turns):
             label = f"{JOBS[job]}, {name}"
             rate = work.batch_size / turn.seconds
@@ -173,7 +156,7 @@ class Training(Stage):
 
 
 def _by_side(turns: Turns) -> Iterator[tuple[str, str, Turn]]:
-    return ((*key, turns[key]) for key in turns if key != _CEILING)
+    return ((*key, turns[key]) for key in turns if key != CEILING)
 
 
 def _turn(side: Side, job: str, first_seconds: float, steps: int) -> Turn:
@@ -184,7 +167,7 @@ def _turn(side: Side, job: str, first_seconds: float, steps: int) -> Turn:
             call()
 
     return Turn(
-        _seconds(make_steps) / steps,
+        seconds_of(make_steps) / steps,
         side.flops[job],
         first_seconds,
         side.does[job],
@@ -218,7 +201,7 @@ class Memory(Stage):
         """Returns the least peak of the variants that might be fastest."""
         seconds, work = {}, self.workspace.work
         for variant in _SIDES[name].variants(work):
-            peak, _ = machine.in_fresh_process(
+            peak = machine.in_fresh_process(
                 self.workspace.cores, peak_of_side, name, work, variant
             )
             if peak:
@@ -252,17 +235,8 @@ def peak_of_side(name: str, work: Workload, variant: str) -> Peak | None:
     side = _SIDES[name](work, random_batch(work), variant)
     if "train_step" not in side.flops:
         return None
-    seconds = [_seconds(side.train_step) for _ in range(_MEMORY_STEPS)]
+    seconds = [seconds_of(side.train_step) for _ in range(_MEMORY_STEPS)]
     return Peak(peak_resident(), min(seconds), side.does["train_step"])
-
-
-class StepMemory(NamedTuple):
-    """The cost of forward and backward of one batch."""
-
-    tensor_bytes: int  # at their peak, weights included
-    resident_bytes: int  # of the process, at its peak
-    seconds: float  # of a step, the median
-    gradient_norm: float
 
 
 class Recomputation(Stage):
@@ -278,35 +252,31 @@ class Recomputation(Stage):
     def sides(self) -> dict[Any, Callable[[], Any]]:
         return {remat: functools.partial(self._run, remat) for remat in REMAT}
 
-    def _run(self, remat: str) -> StepMemory:
+    def _run(self, remat: str) -> list[Measurement]:
         work = self.workspace.work
         work = dataclasses.replace(
             work, training=override(work.training, {"remat": remat})
         )
-        memory, _ = machine.in_fresh_process(
-            self.workspace.cores, step_memory, work
-        )
-        command_line.log(
-            f"remat {remat}: {memory.tensor_bytes / _MIB:.0f} MiB of tensors"
-        )
-        return memory
+        turn = machine.in_fresh_process(self.workspace.cores, step_memory, work)
+        command_line.log(f"remat {remat}: {turn[0][2]:.0f} MiB of tensors")
+        return turn
 
     def measurements(self, turns: Turns) -> Iterator[Measurement]:
-        """Yields memory, time and gradient norm, and ratios to "none"."""
         for remat, turn in turns.items():
-            yield f"{remat}, tensors", "MiB", turn.tensor_bytes / _MIB
-            yield f"{remat}, resident", "MiB", turn.resident_bytes / _MIB
-            yield f"{remat}, step", "s", turn.seconds
-            yield f"{remat}, gradient norm", "", turn.gradient_norm
+            for name, unit, value in turn:
+                yield f"{remat}, {name}", unit, value
         names = ("tensors", "resident memory", "time")
         for remat in REMAT[1:]:
             for number, name in enumerate(names):
-                ratio = turns[remat][number] / turns["none"][number]
+                ratio = turns[remat][number][2] / turns["none"][number][2]
                 yield f"{remat} to none, {name}", "times", ratio
 
 
-def step_memory(work: Workload) -> StepMemory:
+def step_memory(work: Workload) -> list[Measurement]:
     """Returns the cost of forward and backward of a pretraining batch.
+
+    Memory is at its peak: that of tensors, weights included, and of the
+    process. The time of a step is the median.
 
     Call in a fresh process: peaks are those of the whole process, and
     TensorFlow must be loaded with the allocator that counts.
@@ -348,13 +318,14 @@ def step_memory(work: Workload) -> StepMemory:
         )
 
     norm = float(step())
-    seconds = [_seconds(lambda: float(step())) for _ in range(_MEMORY_STEPS)]
-    return StepMemory(
-        tf.config.experimental.get_memory_info("CPU:0")["peak"],
-        peak_resident(),
-        statistics.median(seconds),
-        norm,
-    )
+    seconds = [seconds_of(lambda: float(step())) for _ in range(_MEMORY_STEPS)]
+    tensors = tf.config.experimental.get_memory_info("CPU:0")["peak"]
+    return [
+        ("tensors", "MiB", tensors / _MIB),
+        ("resident", "MiB", peak_resident() / _MIB),
+        ("step", "s", statistics.median(seconds)),
+        ("gradient norm", "", norm),
+    ]
 
 
 class DataWait(Stage):
@@ -365,10 +336,7 @@ class DataWait(Stage):
         "training on records that are read and masked meanwhile, as by "
         "bin.pretrain, and the share of the time without a batch"
     )
-
-    def prepare(self) -> None:
-        self.workspace.shards("dynamic")
-        _ = self.workspace.ceiling
+    needs = ("dynamic_shards", "ceiling")
 
     def sides(self) -> dict[Any, Callable[[], Any]]:
         from albert_tf.inputs.input_pipeline import PretrainingBatches
@@ -376,7 +344,7 @@ class DataWait(Stage):
 
         work = self.workspace.work
         # Open until the process ends.
-        shards = open_shards(self.workspace.shards("dynamic"), "train")
+        shards = open_shards(self.workspace.dynamic_shards, "train")
         batches = PretrainingBatches(
             shards,
             masking_config=self.workspace.masking,
@@ -396,7 +364,7 @@ class DataWait(Stage):
 
         with contextlib.closing(prefetch(batch, range(1 << 40))) as source:
             for one in itertools.islice(source, _WAITING_WARM_UP):
-                last = _seconds(functools.partial(side.train_on, one))
+                last = seconds_of(side.train_on, one)
             steps = max(_WAITING_WARM_UP, math.ceil(_WAITING_SECONDS / last))
             waiting = 0.0
             begin = time.perf_counter()

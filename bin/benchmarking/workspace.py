@@ -107,31 +107,39 @@ class Workspace:
             for text in document.paragraphs:
                 yield text, document.name
 
-    def shards(self, kind: str) -> str:
-        """Returns the directory of shards with this kind of record."""
-        directory = os.path.join(self.directory, kind)
-        if not os.path.isdir(directory):
-            from data_prep.pretraining.pretraining_data import (
-                build_pretraining_data,
-            )
+    @functools.cached_property
+    def dynamic_shards(self) -> str:
+        """The directory of shards that are masked as they are read."""
+        return self._build_shards("dynamic")
 
-            command_line.log(f"Building {kind} shards to read.")
-            build_pretraining_data(
-                self.corpus,
-                directory,
-                tokenizer_dir=self.tokenizer_dir,
-                config=dataclasses.replace(
-                    self.config, record_kind=kind, dupe_factor=1
-                ),
-                masking=self.masking,
-                workers=min(2, len(self.cores)),
-            )
+    @functools.cached_property
+    def static_shards(self) -> str:
+        """The directory of shards with masks."""
+        return self._build_shards("static")
+
+    def _build_shards(self, kind: str) -> str:
+        from data_prep.pretraining.pretraining_data import (
+            build_pretraining_data,
+        )
+
+        command_line.log(f"Building {kind} shards to read.")
+        directory = os.path.join(self.directory, kind)
+        build_pretraining_data(
+            self.corpus,
+            directory,
+            tokenizer_dir=self.tokenizer_dir,
+            config=dataclasses.replace(
+                self.config, record_kind=kind, dupe_factor=1
+            ),
+            masking=self.masking,
+            workers=min(2, len(self.cores)),
+        )
         return directory
 
     @functools.cached_property
     def ceiling(self) -> float:
         """Sequences/s of training that only multiplied matrices."""
-        rate, _ = machine.in_fresh_process(
+        rate = machine.in_fresh_process(
             self.cores, _ceiling_sequences, self.work
         )
         command_line.log(

@@ -4,16 +4,21 @@ import os
 import platform
 import subprocess
 import sys
+from concurrent.futures.process import BrokenProcessPool
 
 import pytest
+from program_runner import run_program
 
+from albert_tf.config import PretrainingDataConfig, TrainingConfig
 from bin import command_line
 from bin.show_results import results_table
+
+RUN = ("--train_data=a", "--eval_data=b", "--run_dir=c")
 
 
 def test_format_table():
     table = command_line.format_table(
-        [["a", "1"], ["long name", "23"]], ["what", "n"]
+        [["a", 1], ["long name", "23"]], ["what", "n"]
     )
     assert table == (
         "what        n\n---------  --\na           1\nlong name  23"
@@ -21,71 +26,43 @@ def test_format_table():
 
 
 MASKED_LM = {"masked_lm_accuracy": 0.2, "most_frequent_token_accuracy": 0.07}
+RUNS = {
+    "sop": MASKED_LM
+    | {"sentence_order_accuracy": 0.6, "majority_order_accuracy": 0.51},
+    "single": MASKED_LM,
+    "mnli": {
+        "loss": 1.0,
+        "accuracy": 0.5,
+        "majority_class_accuracy": 0.25,
+        "loss_mismatched": 1.5,
+        "accuracy_mismatched": 0.4,
+    },
+    "squad": {"best_f1": 61.5, "step": 3, "split": "eval"},
+    "sts": {
+        "pearson": None,
+        "mean_squared_error": 2.0,
+        "mean_guess_mean_squared_error": 3.0,
+    },
+}
+ROWS = """
+masked-LM accuracy|20.0%|7.0%|most frequent token|sop
+sentence-order accuracy|60.0%|51.0%|more frequent order|sop
+masked-LM accuracy|20.0%|7.0%|most frequent token|single
+sentence objective|none|-|-|single
+accuracy|50.0%|25.0%|majority class|mnli
+accuracy_mismatched|40.0%|-|-|mnli
+best_f1|61.5000|-|has seen the answers|squad
+pearson|not defined|-|-|sts
+mean_squared_error|2.0000|3.0000|the mean|sts
+"""
 
 
-@pytest.mark.parametrize(
-    ("evaluation", "expected"),
-    [
-        (
-            MASKED_LM
-            | {
-                "sentence_order_accuracy": 0.6,
-                "majority_order_accuracy": 0.51,
-            },
-            [
-                "masked-LM accuracy|20.0%|7.0%|most frequent token",
-                "sentence-order accuracy|60.0%|51.0%|more frequent order",
-            ],
-        ),
-        (
-            MASKED_LM,
-            [
-                "masked-LM accuracy|20.0%|7.0%|most frequent token",
-                "sentence objective|none|-|-",
-            ],
-        ),
-        (
-            {
-                "loss": 1.0,
-                "accuracy": 0.5,
-                "macro_f1": 0.25,
-                "majority_class_accuracy": 0.25,
-                "majority_class_macro_f1": 0.1,
-                "loss_mismatched": 1.5,
-                "accuracy_mismatched": 0.4,
-            },
-            [
-                "accuracy|50.0%|25.0%|majority class",
-                "macro_f1|0.2500|0.1000|majority class",
-                "accuracy_mismatched|40.0%|-|-",
-            ],
-        ),
-        (
-            {"exact": 50.0, "best_f1": 61.5, "step": 3, "split": "eval"},
-            ["exact|50.0000|-|-", "best_f1|61.5000|-|has seen the answers"],
-        ),
-        (
-            {
-                "pearson": None,
-                "mean_squared_error": 2.0,
-                "mean_guess_mean_squared_error": 3.0,
-            },
-            [
-                "pearson|not defined|-|-",
-                "mean_squared_error|2.0000|3.0000|the mean",
-            ],
-        ),
-    ],
-)
-def test_results_table_has_each_metric_beside_its_baseline(
-    evaluation, expected
-):
-    table = results_table({"r1": evaluation, "r2": evaluation})
+def test_results_table_has_each_metric_beside_its_baseline():
     rows = [
         "|".join(filter(None, map(str.strip, row.split("  "))))
-        for row in table.splitlines()[2:]
+        for row in results_table(RUNS).splitlines()[2:]
     ]
-    assert rows == [f"{row}|{run}" for run in ("r1", "r2") for row in expected]
+    assert rows == ROWS.split("\n")[1:-1]
 
 
 def test_progress_in_a_log_is_a_line_now_and_then(capsys, monkeypatch):
@@ -108,16 +85,63 @@ def test_progress_in_a_log_is_a_line_now_and_then(capsys, monkeypatch):
     assert shown.err == ""
 
 
-def program(text, *arguments, configs=("RuntimeConfig", "TrainingConfig")):
+def test_a_killed_worker_is_one_line():
+    def main():
+        raise BrokenProcessPool
+
+    assert run_program("pretrain", *RUN, main=main).error == (
+        "pretrain: a worker process was killed, most likely for lack of "
+        "memory; start the same command again."
+    )
+
+
+@pytest.mark.parametrize("size", ["auto", 3])
+def test_flags_are_settings(size):
+    def main():
+        given = command_line.given_settings(TrainingConfig())
+        assert given == {"micro_batch_size": size}
+
+    flags = [*RUN, f"--micro_batch_size={size}", "--num_replicas=3"]
+    assert run_program("pretrain", *flags, main=main).status == 0
+
+
+@pytest.mark.parametrize("flag", ["seed", "random_seed"])
+def test_the_seed_of_shards_has_the_name_of_every_seed(flag):
+    def main():
+        given = command_line.given_settings(PretrainingDataConfig())
+        assert given == {"random_seed": 5}
+
+    done = run_program("build_pretraining_data", f"--{flag}=5", main=main)
+    assert done.status == 0
+
+
+@pytest.mark.parametrize(
+    ("flag", "message"),
+    [
+        (
+            "--micro_batch_size=most",
+            "flag --micro_batch_size=most: it must be a whole number or auto",
+        ),
+        ("--cluster=local:2", "needs --strategy=multi_worker"),
+        ("--cluster=local:none", "local:N starts N processes, 1 to 64"),
+        ("shards", "'shards' is not a flag; flags look like --name=value."),
+    ],
+)
+def test_wrong_flags_are_one_line(flag, message):
+    done = run_program("pretrain", *RUN, flag, main=lambda: None)
+    assert done.status == 1
+    (line,) = done.error.splitlines()
+    assert message in line
+
+
+def program(text, *arguments):
     """Runs a program whose `main` is `text`; returns what it leaves."""
     script = (
         "import os, sys\n"
-        "from albert_tf import config\n"
+        "from albert_tf.config import RuntimeConfig\n"
         "from albert_tf.cluster.stops import RunStopped\n"
         "from bin import command_line\n"
-        f"CONFIGS = [getattr(config, name)() for name in {configs}]\n"
-        "def define():\n"
-        "    for each in CONFIGS: command_line.define_settings(each)\n"
+        "def define(): command_line.define_settings(RuntimeConfig())\n"
         f"def main():\n    {text}\n"
         "command_line.run(define, main)\n"
     )
@@ -129,10 +153,19 @@ def program(text, *arguments, configs=("RuntimeConfig", "TrainingConfig")):
     )
 
 
-def test_a_run_that_is_stopped_says_why_and_ends_with_its_code():
-    done = program("raise RunStopped('no disk left', 74)")
-    assert done.returncode == 74
-    assert done.stderr == "-c: no disk left\n"
+def test_a_local_cluster_runs_the_program_once_for_each_worker():
+    text = (
+        "print(command_line.with_flags(RuntimeConfig()).cluster, "
+        "os.environ['TF_CONFIG']); raise RunStopped('a worker was lost', 75)"
+    )
+    flags = ("--strategy=multi_worker", "--cluster=local:2")
+    done = program(text, *flags)
+    assert done.stdout.count("tf_config {") == 2
+    for index in (0, 1):
+        assert done.stdout.count(f'"index": {index}') == 1
+    # It ends as its workers do.
+    assert done.returncode == 75
+    assert "-c: a worker was lost\n" in done.stderr
 
 
 def test_gpus_that_are_not_used_are_named(tmp_path, monkeypatch):
@@ -163,75 +196,6 @@ def test_tensorflow_is_loaded_without_what_only_keras_asks_for():
         "import sklearn, matplotlib; print(keras.backend.backend())"
     )
     assert (done.stdout, done.returncode) == ("set()\ntensorflow\n", 0)
-
-
-def test_a_killed_worker_is_one_line():
-    text = (
-        "from concurrent.futures import ProcessPoolExecutor\n"
-        "    import signal\n"
-        "    ProcessPoolExecutor(1).submit(\n"
-        "        signal.raise_signal, signal.SIGKILL\n"
-        "    ).result()"
-    )
-    done = program(text)
-    assert (done.returncode, done.stderr) == (
-        1,
-        "-c: a worker process was killed, most likely for lack of memory; "
-        "start the same command again.\n",
-    )
-
-
-PRINT_SETTINGS = "print(*map(command_line.given_settings, CONFIGS))"
-
-
-@pytest.mark.parametrize("size", ["auto", 3])
-def test_flags_are_settings(size):
-    flags = ["--num_replicas=3", f"--micro_batch_size={size}"]
-    done = program(PRINT_SETTINGS, *flags)
-    assert done.stdout == (
-        f"{{'num_replicas': 3}} {{'micro_batch_size': {size!r}}}\n"
-    )
-
-
-@pytest.mark.parametrize("flag", ["seed", "random_seed"])
-def test_the_seed_of_shards_has_the_name_of_every_seed(flag):
-    configs = ("PretrainingDataConfig", "MaskingConfig")
-    done = program(PRINT_SETTINGS, f"--{flag}=5", configs=configs)
-    assert done.stdout == "{'random_seed': 5} {}\n"
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (
-            ["--micro_batch_size=most"],
-            "flag --micro_batch_size=most: it must be a whole number or auto",
-        ),
-        (["--cluster=local:2"], "needs --strategy=multi_worker"),
-        (["--cluster=local:none"], "local:N starts N processes, 1 to 64"),
-        (["shards"], "'shards' is not a flag; flags look like --name=value."),
-    ],
-)
-def test_wrong_flags_are_one_line(flags, message):
-    done = program("pass", *flags)
-    assert done.returncode == 1
-    (line,) = done.stderr.splitlines()
-    assert message in line
-
-
-def test_a_local_cluster_runs_the_program_once_for_each_worker():
-    text = (
-        "print(command_line.with_flags(CONFIGS[0]).cluster, "
-        "os.environ['TF_CONFIG']); raise RunStopped('a worker was lost', 75)"
-    )
-    flags = ("--strategy=multi_worker", "--cluster=local:2")
-    done = program(text, *flags)
-    assert done.stdout.count("tf_config {") == 2
-    for index in (0, 1):
-        assert done.stdout.count(f'"index": {index}') == 1
-    # It ends as its workers do.
-    assert done.returncode == 75
-    assert "-c: a worker was lost\n" in done.stderr
 
 
 ARENAS = """

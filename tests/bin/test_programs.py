@@ -1,15 +1,21 @@
-"""The programs, from text to predictions, and mistakes in their flags."""
+"""The programs: what they print and write, and mistakes in their flags.
+
+test_documents.py runs them from text to predictions.
+"""
 
 import json
 import os
 import pathlib
 import re
 import shlex
+import shutil
 import zipfile
 
 import numpy as np
 import pytest
+from pretraining_runs import flags_of
 from program_runner import run_program
+from training_fixtures import write_task
 
 from albert_tf.config import FinetuneConfig, override, to_dict
 from albert_tf.tasks.examples import (
@@ -18,7 +24,7 @@ from albert_tf.tasks.examples import (
     Question,
     WordsExample,
 )
-from bin import finetune, predict, tasks
+from bin import command_line, finetune, predict, tasks
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -39,38 +45,52 @@ def refused(command):
     return line
 
 
-def books(directory, sentences):
-    """Two files of invented text, one of them Markdown."""
-    directory.mkdir()
-    for name, first in (("one.txt", 0), ("two.md", 300)):
-        part = sentences[first : first + 300]
-        paragraphs = [" ".join(part[n : n + 5]) for n in range(0, 300, 5)]
-        text = "# Title: made up\n\n" + "\n\n".join(paragraphs)
-        (directory / name).write_text(text, encoding="utf-8")
-    return directory
+@pytest.mark.slow
+def test_a_finished_run_is_left_and_other_settings_are_refused(
+    finished, small_config, shards_dir, tmp_path
+):
+    run_dir = shutil.copytree(finished[0], tmp_path / "run")
+    flags = shlex.join(flags_of(small_config, shards_dir, run_dir))
+    printed = program(f"pretrain {flags}").stdout
+    assert f"{run_dir} has been trained to its end, step 12." in printed
+    assert "masked-LM accuracy" in printed
+    line = refused(f"pretrain {flags} --train_data=")
+    assert "--train_data=[]: it is empty, or has an empty part" in line
+    line = refused(f"pretrain {flags} --learning_rate=0.5")
+    assert "learning_rate: 0.5 here, 0.01 there" in line
+
+    again = (
+        f"pretrain --train_data={shards_dir} --eval_data={shards_dir} "
+        f"--run_dir={tmp_path}/again --num_train_steps=3"
+    )
+    program(f"{again} --config_json={run_dir}/config.json")
+    written = json.loads((tmp_path / "again/config.json").read_text())
+    assert written["config"]["training"]["train_batch_size"] == 8
+    line = refused(f"{again} --config_json={run_dir}/model/config.json")
+    assert "is not the config.json of a pretrain run" in line
+    printed = program(f"show_results --run_dirs={run_dir}").stdout
+    assert "sentence-order accuracy" in printed
 
 
-def glue(tmp_path, model, sentences):
-    """A task of GLUE: seeds, an ensemble, a zip, its score, a baseline."""
+@pytest.mark.slow
+def test_a_task_of_glue(tmp_path, pretrained, sentences):
+    """Seeds, an ensemble, a zip, its score, a baseline, an export."""
     data = tmp_path / "RTE"
     data.mkdir()
-    for split, header in (
-        ("train", "index\ta\tb\tlabel"),
-        ("dev", "index\ta\tb\tlabel"),
-        ("test", "index\ta\tb"),
-    ):
-        rows = [header]
-        for number in range(12):
-            row = f"{number}\t{sentences[number]}\t{sentences[number + 1]}"
-            label = ("entailment", "not_entailment")[number % 2]
-            rows.append(row if split == "test" else f"{row}\t{label}")
-        (data / f"{split}.tsv").write_text("\n".join(rows) + "\n")
+    rows = [
+        f"{n}\t{sentences[n]}\t{sentences[n + 1]}\t{'not_' * (n % 2)}entailment"
+        for n in range(12)
+    ]
+    write_task(data, rows, header="index\ta\tb\tlabel")
+    unlabelled = [row.rpartition("\t")[0] for row in ("index\ta\tb\t", *rows)]
+    (data / "test.tsv").write_text("\n".join(unlabelled) + "\n")
     task = f"--task=RTE --data_dir={data}"
     runs, cache = tmp_path / "rte", tmp_path / "features"
     flags = f"{task} --feature_cache={cache}"
     done = program(
-        f"finetune {flags} --init_from={model} --run_dir={runs} --num_runs=2 "
-        "--max_seq_length=32 --num_train_steps=2 --train_batch_size=4"
+        f"finetune {flags} --init_from={pretrained} --run_dir={runs} "
+        "--num_runs=2 --max_seq_length=32 --num_train_steps=2 "
+        "--train_batch_size=4"
     )
     assert "Settings of the paper for RTE: learning_rate=3e-05, " in done.stdout
     results = json.loads((runs / "results.json").read_text())
@@ -85,8 +105,11 @@ def glue(tmp_path, model, sentences):
         f"--output_dir={out} --errors=1"
     )
     metrics = json.loads((out / "metrics.json").read_text())
+    assert metrics["majority_class_accuracy"] == 0.5
+    assert re.search(rf"accuracy .* {metrics['accuracy']:.4f}\n", done.stdout)
     assert "ensemble" in done.stdout
     assert "The worst of" in done.stdout
+    assert len((out / "predictions.jsonl").read_text().splitlines()) == 12
     scored = program(
         f"score --task=RTE --gold={data}/dev.tsv "
         f"--predictions={out}/RTE-dev.tsv"
@@ -105,99 +128,43 @@ def glue(tmp_path, model, sentences):
     submission = f"--submission={tmp_path}/no/glue.zip"
     line = refused(f"{test} {submission}")
     assert f"{submission}: there is no directory {tmp_path}/no." in line
+    printed = program(f"show_results --run_dirs={runs}/run-1").stdout
+    assert re.search(r"accuracy +\d+\.\d% +50\.0% +majority", printed)
+
+    export = tmp_path / "export"
+    done = program(
+        f"export --model_dir={runs}/run-1 --export_dir={export} {task} "
+        "--precision=int8"
+    )
+    assert re.search(r"metric +float32 +int8", done.stdout)
+    readme = (export / "1/README.md").read_text()
+    assert "| RTE dev, int8 | accuracy 0." in readme
 
 
 @pytest.mark.slow
-def test_from_text_to_an_answer(tmp_path, sentences):
-    """Every program once, each on what the one before has left."""
-    text = books(tmp_path / "books", sentences)
-    flags = f"--input={text} --skip_header_lines=2"
-    vocab, shards = tmp_path / "vocab", tmp_path / "shards"
-    program(f"train_vocab {flags} --output_dir={vocab} --vocab_size=150")
-    program(
-        f"build_pretraining_data {flags} --tokenizer={vocab} "
-        f"--output_dir={shards} --max_seq_length=32 --eval_fraction=0.3 "
-        "--document_separator=blank_line --sentence_splitter=punkt"
-    )
-    run_dir = tmp_path / "run"
-    data = f"--train_data={shards} --eval_data={shards}"
-    pretrain = (
-        f"pretrain --preset=tiny {data} --run_dir={run_dir} "
-        "--num_train_steps=6 --train_batch_size=4 --max_eval_steps=2 "
-        "--strategy=mirrored --num_replicas=2"
-    )
-    done = program(pretrain)
-    assert "masked-LM accuracy" in done.stdout
-    assert "Traceback" not in done.stderr
-    # The very same command again: nothing is left to do.
-    again = program(pretrain).stdout
-    assert f"{run_dir} has been trained to its end, step 6." in again
-    line = refused(f"{pretrain} --train_data=")
-    assert "--train_data=[]: it is empty, or has an empty part" in line
-    line = refused(f"{pretrain} --learning_rate=0.5")
-    assert "learning_rate: 0.5 here, 0.002 there" in line
-
-    again = f"pretrain {data} --run_dir={tmp_path}/again --num_train_steps=1"
-    program(f"{again} --config_json={run_dir}/config.json")
-    written = json.loads((tmp_path / "again/config.json").read_text())
-    assert written["config"]["training"]["train_batch_size"] == 4
-    line = refused(f"{again} --config_json={run_dir}/model/config.json")
-    assert "is not the config.json of a pretrain run" in line
-
-    model = run_dir / "model"
+def test_predictions_go_where_they_are_wanted(
+    tmp_path, pretrained, export_dir, monkeypatch
+):
+    # Lines of progress at once, but not between the predictions.
+    monkeypatch.setattr(command_line, "_LOG_SECONDS", 0.0)
     done = program(
-        f"predict --mode=fill-mask --model_dir={model} --top_k=3 "
+        f"predict --mode=fill-mask --model_dir={pretrained} --top_k=3 "
         "--text='The [MASK] of it.'"
     )
     assert len(json.loads(done.stdout)["masks"][0]) == 3
-
-    task = tmp_path / "task"
-    task.mkdir()
-    rows = [f"{s}\t{n % 2}" for n, s in enumerate(sentences[:24])]
-    for split in ("train", "dev"):
-        (task / f"{split}.tsv").write_text(
-            "\n".join(["text\tlabel", *rows]) + "\n"
-        )
-    classifier, out = tmp_path / "classifier", tmp_path / "evaluation"
-    flags = f"--task=classification --data_dir={task}"
-    program(
-        f"finetune {flags} --init_from={run_dir} --run_dir={classifier} "
-        "--max_seq_length=32 --num_train_steps=4 --train_batch_size=4"
-    )
     done = program(
-        f"evaluate {flags} --model_dir={classifier}/model --output_dir={out}"
-    )
-    metrics = json.loads((out / "metrics.json").read_text())
-    assert metrics["majority_class_accuracy"] == 0.5
-    assert f"{metrics['accuracy']:.4f}" in done.stdout
-    glue(tmp_path, model, sentences)
-    assert len((out / "predictions.jsonl").read_text().splitlines()) == 24
-    program(
-        f"evaluate --task=pretraining --data_dir={shards} --model_dir={model}"
-    )
-    done = program(
-        f"predict --mode=classify --model_dir={classifier}/model --input=-",
+        f"predict --mode=classify --export_dir={export_dir} --input=-",
         stdin="one\n\nÉcole 😀\n",
     )
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     assert [answer["text"] for answer in answers] == ["one", "", "École 😀"]
-    done = program(
-        f"export --model_dir={classifier}/model --export_dir={tmp_path}/export "
-        f"{flags} --precision=int8"
-    )
-    assert re.search(r"metric +float32 +int8", done.stdout)
-    readme = (tmp_path / "export/1/README.md").read_text()
-    assert "| classification dev, int8 | accuracy 0." in readme
     program(
-        f"predict --mode=embed --export_dir={tmp_path}/export --text=one "
+        f"predict --mode=embed --export_dir={export_dir} --text=one "
         f"--text=two --output={tmp_path}/vectors.npy"
     )
     vectors = np.load(tmp_path / "vectors.npy")
     assert vectors.dtype == np.float32
     assert len(vectors) == 2 and np.isfinite(vectors).all()
-    done = program(f"show_results --run_dirs={run_dir},{classifier}")
-    assert "sentence-order accuracy" in done.stdout
-    assert re.search(r"accuracy +\d+\.\d% +50\.0% +majority", done.stdout)
 
 
 def test_scores_are_json_and_warnings_are_not(tmp_path):
@@ -218,9 +185,8 @@ def test_scores_are_json_and_warnings_are_not(tmp_path):
     assert "pearson is not defined for these numbers" in done.stderr
 
 
-CLASSIFY = "predict --mode=classify --model_dir={t}"
+CLASSIFY = "predict --mode=classify"
 EVALUATE = "evaluate --data_dir={t} --model_dir={t}/none"
-SCORE = "score --predictions={t}/empty.txt --gold={t}"
 VOCAB = "train_vocab --output_dir={t}/out --input={t}"
 
 
@@ -229,24 +195,31 @@ VOCAB = "train_vocab --output_dir={t}/out --input={t}"
     [
         (VOCAB + "/none.txt", "none.txt"),
         (VOCAB + "/empty.txt", "1 of 1 .*empty"),
-        (VOCAB + "/latin1.txt", "latin1.txt.*UTF-8"),
-        (CLASSIFY, "--text or --in"),
+        (CLASSIFY + " --model_dir=a", "--text or --in"),
         (
-            CLASSIFY + " --input={t}/latin1.txt",
+            CLASSIFY + " --model_dir=a --input={t}/latin1.txt",
             "line 1: byte 3 is not UTF-8",
         ),
         (
-            CLASSIFY + " --input={t}/utf16.txt",
+            CLASSIFY + " --model_dir=a --input={t}/utf16.txt",
             "utf16.txt is UTF-16, expected UTF-8",
+        ),
+        (
+            CLASSIFY + " --model_dir=a --export_dir=b --text=x",
+            "the model with either --model_dir or --export_dir",
+        ),
+        (
+            CLASSIFY + " --model_dir=a --text=x --output=x.npy",
+            "--output=x.npy: arrays are written for --mode=embed",
+        ),
+        (
+            CLASSIFY + " --export_dir={t} --text=x",
+            "is no export: expected",
         ),
         ("show_results --run_dirs={t}", "not a run directory"),
         (
-            SCORE + "/empty.txt --task=SQuAD2.0",
+            "score --task=SQuAD2.0 --gold={t}/empty.txt --predictions=a",
             "empty.txt is empty; expected a JSON",
-        ),
-        (
-            SCORE + "/none.tsv --task=RTE",
-            "none.tsv: No such file or directory; download GLUE",
         ),
         (
             "pretrain --train_data={t}/no --eval_data={t}/no --run_dir={t}/run",
@@ -257,16 +230,9 @@ VOCAB = "train_vocab --output_dir={t}/out --input={t}"
             "--init_from={t}/none",
             "none does not exist",
         ),
-        (
-            "export --model_dir={t} --export_dir={t}/export",
-            "not a model directory",
-        ),
         (EVALUATE + " --task=pretraining", "none is not a model directory"),
         # Flags that absl refuses, or that go with others only.
-        ("pretrain --preset=giant", r"tiny\|mini\|small\|base\|large"),
-        ("pretrain --precision=float8", r"float32\|bfloat16"),
         ("pretrain --trian_data=x", "Did you mean"),
-        ("pretrain --num_train_steps=many", "many"),
         ("finetune", "--task must have a value"),
         ("score --task=AX", r"CoLA\|SST-2\|MRPC"),
         (EVALUATE + " --task=custom", "--task=custom needs --columns"),
@@ -278,18 +244,9 @@ VOCAB = "train_vocab --output_dir={t}/out --input={t}"
             EVALUATE + " --task=RACE --submission=c.zip",
             "--submission=c.zip is for GLUE; RACE has files of its own",
         ),
-        ("export --model_dir=a --export_dir=b stray", "'stray'"),
         (
-            CLASSIFY + " --export_dir=b --text=x",
-            "the model with either --model_dir or --export_dir",
-        ),
-        (
-            CLASSIFY + " --text=x --output=x.npy",
-            "--output=x.npy: arrays are written for --mode=embed",
-        ),
-        (
-            "predict --mode=classify --export_dir={t} --text=x",
-            "is no export: expected",
+            EVALUATE + " --task=RTE --null_threshold=1",
+            "--null_threshold is for questions that may have no answer",
         ),
         (
             "export --model_dir=a --export_dir=b --task=SST-2",
@@ -350,37 +307,24 @@ def recorded(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("given", "changed"),
     [
-        ([], {}),
+        ({}, {}),
         # What was counted from the steps of then does not hold for others.
         (
-            ["--num_train_epochs=2"],
-            {
-                "num_train_epochs": 2.0,
-                "num_train_steps": 0,
-                "num_warmup_steps": 0,
-            },
+            {"num_train_epochs": 2.0},
+            {"num_train_steps": 0, "num_warmup_steps": 0},
         ),
-        (
-            ["--num_train_steps=30"],
-            {"num_train_steps": 30, "num_warmup_steps": 0},
-        ),
-        (
-            ["--warmup_proportion=0.2"],
-            {"warmup_proportion": 0.2, "num_warmup_steps": 0},
-        ),
-        (["--num_warmup_steps=4"], {"num_warmup_steps": 4}),
-        (
-            ["--num_warmup_steps=0"],
-            {"num_warmup_steps": 0, "warmup_proportion": 0.0},
-        ),
-        (["--hidden_dropout_prob=0.2"], {"hidden_dropout_prob": 0.2}),
-        (["--seed=3", "--num_runs=2"], {"seed": 3}),
+        ({"num_train_steps": 30}, {"num_warmup_steps": 0}),
+        ({"warmup_proportion": 0.2}, {"num_warmup_steps": 0}),
+        ({"num_warmup_steps": 4}, {}),
+        ({"num_warmup_steps": 0}, {"warmup_proportion": 0.0}),
+        ({"hidden_dropout_prob": 0.2, "seed": 3}, {}),
     ],
 )
-def test_flags_go_before_the_settings_of_a_run(recorded, given, expected):
-    found, done = settings("--task=RTE", *given, config_json=recorded)
+def test_flags_go_before_the_settings_of_a_run(recorded, given, changed):
+    flags = [f"--{name}={value}" for name, value in given.items()]
+    found, done = settings("--task=RTE", *flags, config_json=recorded)
     assert done.status == 0, done.error
     expected = {
         "num_train_steps": 60,
@@ -388,7 +332,9 @@ def test_flags_go_before_the_settings_of_a_run(recorded, given, expected):
         "warmup_proportion": 0.1,
         "learning_rate": 0.003,
         "hidden_dropout_prob": 0.05,
-    } | expected
+        **given,
+        **changed,
+    }
     assert {name: found[name] for name in expected} == expected
     # The size of the model is that of --init_from.
     assert "hidden_size" not in found

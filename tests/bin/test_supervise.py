@@ -7,33 +7,20 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from bin.supervise import newest_step
+from program_runner import run_program
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def supervisor(*flags, script):
-    return subprocess.Popen(
-        [
-            *(sys.executable, "-m", "bin.supervise", *flags, "--"),
-            *(sys.executable, "-c", script),
-        ],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
 def supervised(*flags, script):
     """Returns (exit status, lines on the error stream without their time)."""
-    process = supervisor("--backoff_secs=0.05", *flags, script=script)
-    _, errors = process.communicate(timeout=60)
-    lines = errors.splitlines()
+    command = (sys.executable, "-c", script)
+    flags = ("--backoff_secs=0.05", *flags)
+    done = run_program("supervise", *flags, "--", *command)
+    lines = done.stderr.splitlines()
     times = [re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ", ln) for ln in lines]
     assert all(times)
-    return process.returncode, [line[20:] for line in lines]
+    return done.status, [line[20:] for line in lines]
 
 
 def counting(path, then):
@@ -46,9 +33,8 @@ def counting(path, then):
     )
 
 
-@pytest.mark.parametrize("status", [0, 1])
-def test_an_exit_status_that_no_restart_helps_is_returned(status):
-    assert supervised(script=f"raise SystemExit({status})") == (status, [])
+def test_an_exit_status_that_no_restart_helps_is_returned():
+    assert supervised(script="raise SystemExit(1)") == (1, [])
 
 
 @pytest.mark.parametrize(
@@ -62,14 +48,9 @@ def test_an_exit_status_that_no_restart_helps_is_returned(status):
 )
 def test_it_starts_again_until_all_is_well(tmp_path, end, status):
     script = counting(tmp_path / "runs", f"if run < 3: {end}")
-    assert supervised(script=script) == (
-        0,
-        [
-            f"supervise: exit status {status}; starting again in {pause} "
-            "seconds."
-            for pause in (0.05, 0.1)
-        ],
-    )
+    line = f"supervise: exit status {status}; starting again in {{}} seconds."
+    lines = [line.format(pause) for pause in (0.05, 0.1)]
+    assert supervised(script=script) == (0, lines)
 
 
 def test_it_gives_up_without_progress(tmp_path):
@@ -86,10 +67,12 @@ def test_it_gives_up_without_progress(tmp_path):
 
 def test_checkpoints_are_progress(tmp_path):
     checkpoints = tmp_path / "run" / "checkpoints"
-    checkpoints.mkdir(parents=True)
     script = counting(
         tmp_path / "runs",
-        f"open({str(checkpoints)!r} + f'/step-{{min(run, 5) * 10}}', 'w')\n"
+        f"os.chdir(os.makedirs({str(checkpoints)!r}, exist_ok=True) or "
+        f"{str(checkpoints)!r})\n"
+        "for name in (f'step-{min(run, 5) * 10}', f'step-{run * 90}.tmp', "
+        "f'corrupt-step-{run * 90}'): open(name, 'w')\n"
         "sys.exit(75)",
     )
     status, lines = supervised(
@@ -107,13 +90,17 @@ def test_checkpoints_are_progress(tmp_path):
     assert len(lines) == 6
 
 
-def test_the_newest_step(tmp_path):
-    assert newest_step(None) == newest_step(str(tmp_path)) == -1
-    (tmp_path / "checkpoints").mkdir()
-    assert newest_step(str(tmp_path)) == -1
-    for name in ("step-9", "step-10", "step-11.tmp", "corrupt-step-12"):
-        (tmp_path / "checkpoints" / name).touch()
-    assert newest_step(str(tmp_path)) == 10
+def supervisor(*flags, script):
+    return subprocess.Popen(
+        [
+            *(sys.executable, "-m", "bin.supervise", *flags, "--"),
+            *(sys.executable, "-c", script),
+        ],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -142,20 +129,9 @@ def test_a_signal_ends_the_pause():
     assert process.returncode == 143
 
 
-@pytest.mark.parametrize(
-    ("command", "message"),
-    [
-        ([], "no command; it follows the flags, after --."),
-        (["--", "no-such-program"], "no-such-program: No such file"),
-    ],
-)
-def test_user_errors(command, message):
-    done = subprocess.run(
-        [sys.executable, "-m", "bin.supervise", *command],
-        cwd=ROOT,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert done.returncode == 1
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
+def test_user_errors():
+    for command, message in (
+        ([], "supervise: no command; it follows the flags, after --."),
+        (["--", "no-such"], "supervise: no-such: No such file or directory"),
+    ):
+        assert run_program("supervise", *command).error == message

@@ -14,12 +14,7 @@ from albert_tf.config import (
 )
 from albert_tf.jobs.workload import Workload
 from bin import command_line
-from bin.benchmarking import (
-    data_stages,
-    finetuning_stages,
-    machine,
-    training_stages,
-)
+from bin.benchmarking import data_stages, machine, training_stages
 from bin.benchmarking.workspace import Workspace
 
 
@@ -74,11 +69,12 @@ def workspace(tmp_path, text, tiny_directory, work):
 def in_process(monkeypatch):
     """Runs everything here, in turns of a few milliseconds."""
 
-    def call(cores, function, *args, **kwargs):
-        if "workers" in kwargs:
-            assert kwargs["workers"] == len(cores)
-            kwargs["workers"] = 1
-        return function(*args, **kwargs), 10.0
+    def call(cores, function, *args):
+        if function is data_stages.measure_build:
+            *args, workers = args
+            assert workers == len(cores)
+            args.append(1)
+        return function(*args)
 
     monkeypatch.setattr(machine, "in_fresh_process", call)
     monkeypatch.setattr(command_line, "load_tensorflow", lambda: None)
@@ -87,9 +83,6 @@ def in_process(monkeypatch):
     monkeypatch.setattr(data_stages, "_BATCH_SIZES", (4, 8))
     monkeypatch.setattr(training_stages, "_TURN_SECONDS", 0.0)
     monkeypatch.setattr(training_stages, "_WAITING_SECONDS", 0.0)
-    monkeypatch.setattr(
-        finetuning_stages, "_MAX_STEPS", {"by length": 3, "padded": 2}
-    )
     monkeypatch.setattr(
         "albert_tf.cluster.matmul_rate.matmul_rate", lambda dtype: 5e9
     )

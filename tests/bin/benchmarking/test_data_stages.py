@@ -1,6 +1,5 @@
 """What is timed is what a build and training do; no timings are tested."""
 
-import dataclasses
 import os
 from types import SimpleNamespace
 
@@ -12,7 +11,6 @@ from bin.benchmarking import data_stages
 from bin.benchmarking.data_stages import (
     BuildTimes,
     DataPreparation,
-    Reading,
     measure_build,
     measure_steps,
 )
@@ -36,12 +34,8 @@ def steps(workspace, name="steps"):
     return measure_steps(workspace, directory)
 
 
-@pytest.mark.parametrize("objective", ["sop", "none"])
-def test_the_steps_make_the_records_of_a_build(workspace, text, objective):
+def test_the_steps_make_the_records_of_a_build(workspace, text):
     shards_dir = os.path.join(workspace.directory, "shards")
-    workspace.config = dataclasses.replace(
-        workspace.config, sentence_objective=objective
-    )
     times = measure_build(workspace, shards_dir, workers=1)
     of_steps, num_instances = steps(workspace)
     with open_shards(shards_dir, "train") as shards:
@@ -51,22 +45,19 @@ def test_the_steps_make_the_records_of_a_build(workspace, text, objective):
     assert list(read_records(file)) == records
     assert times.text_bytes == sum(f.stat().st_size for f in text.iterdir())
     phases = (times.planning, times.records, times.shards)
-    assert min(phases) > 0
     assert sum(phases) == pytest.approx(times.seconds)
     # Python with NumPy alone needs tens of megabytes.
     assert 10**7 < times.peak_bytes < 10**11
-    assert times.worker_peak_bytes == 0
     assert list(of_steps) == STEPS
     assert min(of_steps.values()) > 0
 
 
-def test_steps_take_a_sample_of_a_large_corpus(workspace, monkeypatch):
+def test_steps_take_a_sample_spread_over_the_corpus(workspace, monkeypatch):
     _, whole = steps(workspace)
     monkeypatch.setattr(data_stages, "_SAMPLE_BYTES", 3000)
+    monkeypatch.setattr(data_stages, "_SAMPLE_FILES", 2)
     _, part = steps(workspace, "again")
     assert 0 < part < whole
-    # Of few files, spread over all of them.
-    monkeypatch.setattr(data_stages, "_SAMPLE_FILES", 2)
     sample = data_stages._sample(workspace)
     assert {d.name.partition(".")[0] for d in sample} == {"0", "2"}
 
@@ -79,15 +70,12 @@ def test_builds_are_compared_with_their_steps_and_the_ceiling():
     stage = DataPreparation(SimpleNamespace(ceiling=50.0))
     found = {one[0]: one for one in stage.measurements(turns)}
     for name, unit, value in (
-        ("one worker", "instances/s", 25),
         ("one worker, with start-up", "instances/s", 20),
-        ("one worker, once planned", "instances/s", 100 / 3),
         ("one worker, of text", "MB/s", 0.25),
         ("one worker, planning of the whole", "%", 25),
         ("one worker, to training at the ceiling", "times", 0.5),
         ("two workers to one", "times", 2),
         ("two workers to one, once planned", "times", 3),
-        ("two workers, peak memory", "MB", 100),
         ("two workers, peak memory of the larger", "MB", 10),
         ("masking alone", "instances/s", 100),
         ("masking, of the steps", "%", 25),
@@ -102,21 +90,3 @@ def test_two_workers_are_left_out_on_one_core(capsys):
     assert list(stage.sides()) == ["one worker", "all steps alone"]
     said = capsys.readouterr().out
     assert "two workers: left out, this process may use one core." in said
-
-
-def test_reading_is_divided_into_its_parts(workspace, in_process):
-    workspace.ceiling = 100.0
-    stage = Reading(workspace)
-    for kind, rest in (("dynamic", "masking"), ("static", "the rest")):
-        name, turn = f"{kind}, batches of 8", stage.turn(kind, 8)
-        assert [one[:2] for one in turn] == [
-            (name, "sequences/s"),
-            (f"{name}, reading", "%"),
-            (f"{name}, parsing", "%"),
-            (f"{name}, {rest}", "%"),
-            (f"{name}, to training at the ceiling", "times"),
-        ]
-        rate, *shares, ratio = (value for *_, value in turn)
-        assert min(shares[:2]) > 0
-        assert sum(shares) >= 99
-        assert ratio == pytest.approx(rate / 100)

@@ -5,6 +5,7 @@ import json
 import os
 from typing import ClassVar
 
+import numpy as np
 import pytest
 
 from bin.benchmark import STAGES
@@ -21,13 +22,12 @@ class MadeUp(Stage):
 
     order: ClassVar[list] = []
 
-    def prepare(self):
-        self.speeds = [5.0, 1.0, 2.0]
-
     def sides(self):
+        speeds = [5.0, 1.0, 2.0]
+
         def turn(name):
             self.order.append(name)
-            return self.speeds.pop(0) if name == "ours" else 10.0
+            return speeds.pop(0) if name == "ours" else 10.0
 
         return {name: functools.partial(turn, name) for name in NAMES}
 
@@ -40,24 +40,18 @@ class MadeUp(Stage):
 
 
 def test_a_stage_has_median_minimum_and_maximum_of_rounds(workspace, capsys):
-    def result(name, unit, values, median):
-        return {
-            "name": name,
-            "unit": unit,
-            "median": median,
-            "min": min(values),
-            "max": max(values),
-            "values": values,
-        }
-
-    assert harness.run_stage(MadeUp, workspace, 3) == {
-        "measures": "nothing",
-        "notes": ["Began with 5."],
-        "results": [
-            result("speed", "things/s", [5.0, 1.0, 2.0], 2.0),
-            result("ratio", "times", [0.5, 0.1, 0.2], 0.2),
-        ],
+    found = harness.run_stage(MadeUp, workspace, 3)
+    speed, ratio = found.pop("results")
+    assert found == {"measures": "nothing", "notes": ["Began with 5."]}
+    assert speed == {
+        "name": "speed",
+        "unit": "things/s",
+        "median": 2.0,
+        "min": 1.0,
+        "max": 5.0,
+        "values": [5.0, 1.0, 2.0],
     }
+    assert ratio["values"] == [0.5, 0.1, 0.2]
     # Every other round is reversed.
     assert MadeUp.order == [*NAMES, *NAMES[::-1], *NAMES]
     assert "made_up: 2 of 3" in capsys.readouterr().out
@@ -80,7 +74,6 @@ def test_every_stage_runs_on_a_tiny_corpus(workspace, in_process, monkeypatch):
     workspace.ceiling = 1000.0
     found = {}
     for name, stage in STAGES.items():
-        assert stage.name == name and not stage.description.endswith(".")
         if name in ("finetuning", "serving"):
             continue
         stage = harness.run_stage(stage, workspace, 1)
@@ -99,10 +92,14 @@ def test_every_stage_runs_on_a_tiny_corpus(workspace, in_process, monkeypatch):
         "data_wait": 3,
         "featurisation": 6,
     }
-    training = found["training"]
-    rate = training["training, ours", "sequences/s"]
-    tokens = training["training, ours", "tokens/s"]
-    assert tokens == pytest.approx(workspace.work.seq_length * rate)
+    reading = found["reading"]
+    for kind, rest in (("dynamic", "masking"), ("static", "the rest")):
+        name = f"{kind}, batches of 8"
+        parts = ("reading", "parsing", rest)
+        assert sum(reading[f"{name}, {part}", "%"] for part in parts) >= 99
+        ratio = reading[f"{name}, to training at the ceiling", "times"]
+        rate = reading[name, "sequences/s"]
+        assert ratio == pytest.approx(rate / workspace.ceiling)
     norms = found["recomputation"]
     for remat in ("selective", "full"):
         assert norms[f"{remat}, gradient norm", ""] == pytest.approx(
@@ -113,9 +110,8 @@ def test_every_stage_runs_on_a_tiny_corpus(workspace, in_process, monkeypatch):
 def test_a_fresh_process_has_the_cores_it_was_given():
     before = os.sched_getaffinity(0)
     core = machine.available_cores()[-1]
-    found, seconds = machine.in_fresh_process([core], os.sched_getaffinity, 0)
+    found = machine.in_fresh_process([core], os.sched_getaffinity, 0)
     assert found == {core}
-    assert seconds > 0
     assert os.sched_getaffinity(0) == before
 
 
@@ -129,9 +125,5 @@ def test_one_logical_cpu_of_every_core_comes_first(monkeypatch):
 def test_the_machine_is_described():
     described = machine.describe_machine()
     json.dumps(described)
-    assert described["cpu"]
     assert 1 <= described["usable_cores"] <= described["usable_cpus"]
-    assert described["memory_bytes"] > 10**8
-    versions = described["packages"]
-    assert versions["numpy"] == __import__("numpy").__version__
-    assert versions["tensorflow"] == __import__("tensorflow").__version__
+    assert described["packages"]["numpy"] == np.__version__

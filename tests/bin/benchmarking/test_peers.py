@@ -85,15 +85,11 @@ def test_a_side_trains_and_computes_in_every_variant(kind, precision):
 
 
 def test_ours_has_the_settings_of_the_work_and_the_outputs_of_the_encoder():
-    work = with_training(remat="selective", precision="bfloat16", xla=True)
-    side = OurSide(work, random_batch(work))
+    work, batch = with_training(remat="selective"), random_batch(WORK)
+    side = OurSide(work, batch)
     assert side.model.remat == "selective"
-    assert side.model.dtype_policy.name == "mixed_bfloat16"
     assert "computed again" not in side.does["forward"]
-    for part in ("XLA", "computed again for the gradient: selective"):
-        assert part in side.does["train_step"]
-    batch = random_batch(WORK)
-    side = OurSide(WORK, batch)
+    assert "again for the gradient: selective" in side.does["train_step"]
     outputs = side.model.encode(batch, training=False)
     np.testing.assert_allclose(
         side.forward(), outputs["pooled_output"], atol=1e-6
@@ -105,13 +101,12 @@ def test_ours_has_the_settings_of_the_work_and_the_outputs_of_the_encoder():
 
 def test_a_peer_that_is_not_installed(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UserError) as caught:
-        check_peers(["keras_hub", "transformers"], WORK)
-    assert str(caught.value) == (
-        "A comparison with keras_hub and transformers needs keras_hub and "
-        "torch and transformers, not installed here: pip install -r "
-        "requirements-parity.txt."
-    )
+    with pytest.raises(
+        UserError,
+        match="with transformers needs torch and transformers, not installed "
+        "here: pip install -r requirements-parity.txt",
+    ):
+        check_peers(["transformers"], WORK)
     assert check_peers([], WORK) == []
 
 
@@ -121,31 +116,27 @@ def test_a_peer_that_is_not_installed(monkeypatch):
         (
             "transformers",
             with_model(sharing="none"),
-            "sharing=none: the ALBERT of transformers shares whole layers",
+            "sharing=none: .* transformers shares whole layers",
         ),
         (
             "keras_hub",
             with_model(hidden_dropout_prob=0.2),
-            "attention_probs_dropout_prob=0.1: the ALBERT of KerasHub always "
-            "takes 0.2",
+            "attention_probs_dropout_prob=0.1: .* KerasHub always takes 0.2",
         ),
         (
             "keras_hub",
             with_model(num_hidden_layers=3, num_hidden_groups=2),
-            "num_hidden_groups=2: the ALBERT of KerasHub has groups of one "
-            "size, which do not divide num_hidden_layers=3.",
+            "num_hidden_groups=2: .* not divide num_hidden_layers=3",
         ),
         (
             "keras_hub",
             with_training(precision="float16"),
-            "precision=float16 is not compared with keras_hub; float32 and "
-            "bfloat16 are.",
+            "precision=float16 is not compared with keras_hub",
         ),
     ],
 )
 def test_work_that_a_peer_cannot_do(monkeypatch, name, work, message):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
     assert check_peers([name, name], WORK) == [name]
-    with pytest.raises(UserError) as caught:
+    with pytest.raises(UserError, match=message):
         check_peers([name], work)
-    assert message in str(caught.value)

@@ -12,13 +12,11 @@ from albert_tf.config import (
     MaskingConfig,
     PretrainConfig,
     PretrainingDataConfig,
-    UserError,
     override,
 )
 from albert_tf.interchange.model_directory import (
     LoadedModel,
     load_model_directory,
-    save_model_directory,
 )
 from albert_tf.interchange.signatures import ServingModule
 from albert_tf.jobs.predict import Predictor
@@ -66,23 +64,6 @@ def test_a_served_model_predicts_as_predictor_does(classifier):
     )
     labels = [label.decode() for label in got["label"].numpy()]
     assert labels == [row.label for row in want]
-
-
-def test_a_vocabulary_of_another_size(classifier, tmp_path):
-    directory = tmp_path / "model"
-    save_model_directory(
-        str(directory), classifier.model, classifier.tokenizer, max_seq_length=9
-    )
-    loaded = load_model_directory(str(directory))
-    assert list(loaded.tokenizer.vocabulary) == PIECES
-    with open(directory / "vocab.txt", "a", encoding="utf-8") as file:
-        file.write("new\n")
-    size = len(PIECES)
-    with pytest.raises(
-        UserError,
-        match=f"has {size + 1} pieces and the model vocab_size={size}",
-    ):
-        load_model_directory(str(directory))
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,9 @@ import pytest
 from albert_tf.config import FeatureConfig, ModelConfig, UserError
 from albert_tf.interchange.convert import models_by_head
 from albert_tf.interchange.model_directory import LoadedModel
+from albert_tf.interchange.model_files import TaskRecord
 from albert_tf.interchange.saved_model import ExportedModel
 from albert_tf.interchange.serving import export_saved_model
-from albert_tf.interchange.task_record import TaskRecord
 from albert_tf.jobs.predict import Predictor
 from albert_tf.jobs.predict_export import ExportedPredictor
 from albert_tf.tasks.kinds.classification import Classification

@@ -15,7 +15,7 @@ from tiny_models import TINY, built, save
 from albert_tf.config import FeatureConfig, UserError, override
 from albert_tf.interchange.convert import convert, models_by_head
 from albert_tf.interchange.formats import FORMATS
-from albert_tf.interchange.google_tf1 import write_checkpoint
+from albert_tf.interchange.google_tf1 import config_to_json, write_checkpoint
 from albert_tf.interchange.model_directory import load_model_directory
 from albert_tf.interchange.model_files import TaskRecord, read_task_record
 from albert_tf.io import files
@@ -174,18 +174,8 @@ def google(place, model, changes=None):
     )
     (place / "checkpoint").unlink()
     (place / "model.ckpt-best.meta").write_bytes(b"a graph")
-    values = {
-        name: getattr(model.config, name)
-        for name in (
-            "vocab_size",
-            "embedding_size",
-            "hidden_size",
-            "num_hidden_layers",
-            "num_attention_heads",
-            "intermediate_size",
-            "max_position_embeddings",
-        )
-    }
+    values = config_to_json(model.config)
+    del values["albert_tf"]
     values |= {"down_scale_factor": 1, "net_structure_type": 0}
     (place / "albert_config.json").write_text(json.dumps(values))
     return place

@@ -1,4 +1,4 @@
-"""The exported model, in this process and through the C API in another."""
+"""The exported model answers as the model does; the files beside it."""
 
 import dataclasses
 import functools

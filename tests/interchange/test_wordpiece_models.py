@@ -22,9 +22,6 @@ from albert_tf.interchange.signatures import ServingModule
 from albert_tf.jobs.predict import Predictor
 from albert_tf.jobs.pretrain import run_pretraining
 from albert_tf.modeling.models import AlbertForClassification
-from albert_tf.records.schemas import RECORD_SPECS, parse_batch
-from albert_tf.records.shards import open_shards
-from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.text.wordpiece_tokenizer import WordPieceTokenizer
 from data_prep.pretraining.pretraining_data import build_pretraining_data
 
@@ -66,10 +63,8 @@ def test_a_served_model_predicts_as_predictor_does(classifier):
     assert labels == [row.label for row in want]
 
 
-@pytest.fixture(scope="module")
-def chinese_shards(tmp_path_factory):
-    """Shards of Chinese documents, 12 sentences in a paragraph each."""
-    root = tmp_path_factory.mktemp("chinese")
+@pytest.mark.slow
+def test_a_model_pretrained_on_chinese_text_fills_masks(tmp_path):
     rng = random.Random(3)
     parts = ("今天|昨天|早上", "老师|妈妈|我", "看见|买了|画", "红花|小鸟|大船")
     documents = [
@@ -80,55 +75,31 @@ def chinese_shards(tmp_path_factory):
         )
         for _ in range(100)
     ]
-    (root / "corpus.txt").write_text("\n\n".join(documents), encoding="utf-8")
+    corpus, shards = tmp_path / "corpus.txt", str(tmp_path / "shards")
+    corpus.write_text("\n\n".join(documents), encoding="utf-8")
     specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     vocabulary = [*specials, *sorted({*"".join(documents)})]
-    (root / "vocab.txt").write_text("\n".join(vocabulary), encoding="utf-8")
+    text = "\n".join(vocabulary)
+    (tmp_path / "vocab.txt").write_text(text, encoding="utf-8")
     build_pretraining_data(
-        [str(root / "corpus.txt")],
-        str(root / "shards"),
-        tokenizer_dir=str(root),
+        [str(corpus)],
+        shards,
+        tokenizer_dir=str(tmp_path),
         config=PretrainingDataConfig(max_seq_length=48, eval_fraction=0.1),
         masking=MaskingConfig(),
     )
-    return str(root / "shards")
-
-
-def test_segments_of_chinese_text_are_whole_sentences(chinese_shards):
-    shards = open_shards(chinese_shards, "train")
-    columns = parse_batch(
-        RECORD_SPECS["dynamic"],
-        shards.read(range(len(shards))),
-        max_seq_length=48,
-    )
-    tokenizer = load_tokenizer(f"{chinese_shards}/tokenizer")
-    texts = [tokenizer.pieces(ids[ids != 0]) for ids in columns["input_ids"]]
-    ends = [
-        text[i - 1]
-        for text in texts
-        for i, piece in enumerate(text)
-        if piece == "[SEP]"
-    ]
-    assert len(ends) == 2 * len(texts) > 300
-    assert {*ends} == {*"。！？"}
-
-
-@pytest.mark.slow
-def test_a_model_pretrained_on_chinese_text_fills_masks(
-    chinese_shards, tmp_path
-):
     settings = {
         **dataclasses.asdict(TINY),
         "max_position_embeddings": 48,
-        "vocab_size": load_tokenizer(f"{chinese_shards}/tokenizer").vocab_size,
+        "vocab_size": len(vocabulary),
         "train_batch_size": 16,
         "num_train_steps": 4,
         "num_warmup_steps": 1,
     }
     run_pretraining(
         override(PretrainConfig(), settings),
-        train_data=[chinese_shards],
-        eval_data=[chinese_shards],
+        train_data=[shards],
+        eval_data=[shards],
         run_dir=str(tmp_path / "run"),
     )
     loaded = load_model_directory(str(tmp_path / "run" / "model"))

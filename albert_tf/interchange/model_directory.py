@@ -103,7 +103,7 @@ def write_model_directory(
 
 
 def load_model_directory(directory: str, dtype: str = "float32") -> LoadedModel:
-    """Returns the model in a model or run directory, of any class.
+    """Returns the model in a model directory, or in that of a run.
 
     Raises:
         UserError: for anything missing, unexpected, misshapen or damaged.

@@ -105,7 +105,7 @@ class SignatureGraph:
         self.embed = tf.function(self._embed, autograph=False)
         self._heads = {
             name: tf.function(
-                functools.partial(self._answers, head), autograph=False
+                functools.partial(self._outputs, head), autograph=False
             )
             for name, head in loaded.model.heads.items()
         }
@@ -125,7 +125,7 @@ class SignatureGraph:
             answers["label"] = tf.gather(tf.constant(self.loaded.labels), best)
         return answers
 
-    def _answers(self, head: Head, features: Tensors) -> Tensors:
+    def _outputs(self, head: Head, features: Tensors) -> Tensors:
         model = self.loaded.model
         none = tf.zeros([tf.shape(features["input_ids"])[0], 0], tf.int32)
         # Positions that another head reads: none.
@@ -308,10 +308,9 @@ def _questions(graph: SignatureGraph, head: Head) -> dict[str, Signature]:
         if "p_mask" in head.features:
             columns = tf.range(tf.shape(mask)[1])
             sizes = tf.cast(parts.tokens.row_lengths(), tf.int32)
-            fronts, ends_of = parts.fronts, parts.fronts + sizes
-            is_part = (columns >= fronts[:, None]) & (
-                columns < ends_of[:, None]
-            )
+            begin = parts.fronts[:, None]
+            end = (parts.fronts + sizes)[:, None]
+            is_part = (columns >= begin) & (columns < end)
             # An answer can be at [CLS]: none.
             features["p_mask"] = tf.cast(~(is_part | (columns == 0)), tf.int32)
             outputs = graph.answer(head, features, one_width=True)

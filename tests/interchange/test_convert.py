@@ -9,7 +9,6 @@ import keras
 import numpy as np
 import pytest
 import safetensors.numpy
-import tensorflow as tf
 from tiny_models import TINY, built, save
 
 from albert_tf.config import FeatureConfig, UserError, override
@@ -147,19 +146,6 @@ def test_unsupported_heads_are_refused(saved):
                 converted(source, form)
             target, _ = converted(source, form, head="none")
             shutil.rmtree(target)
-
-
-def test_the_checkpoint_has_the_originals_names(saved):
-    place, _ = converted(
-        saved("classification", num_hidden_groups=2), "google_tf1"
-    )
-    assert set(os.listdir(place)) < FORMATS["google_tf1"].files
-    shapes = dict(tf.train.list_variables(f"{place}/model.ckpt-best"))
-    block = "bert/encoder/transformer/group_1/inner_group_0/"
-    assert shapes[f"{block}ffn_1/intermediate/dense/kernel"] == [8, 12]
-    assert shapes["output_weights"] == [3, 8]
-    # Trunk 9, two groups of 16, the head, the step.
-    assert len(shapes) == 9 + 2 * 16 + 2 + 1
 
 
 def google(place, model, changes=None):

@@ -66,7 +66,7 @@ def load(tiny_tokenizer):
     """A function that returns a model of random weights with a head."""
 
     @functools.cache
-    def load(head, *, pairs=False):
+    def load(head):
         config = ModelConfig(
             vocab_size=tiny_tokenizer.vocab_size,
             embedding_size=8,
@@ -82,7 +82,7 @@ def load(tiny_tokenizer):
         rng = np.random.default_rng(8)
         for variable in model.trainable_variables:
             variable.assign(rng.normal(size=variable.shape) * 0.5)
-        task = TaskRecord("mood", FEATURES, pairs)
+        task = TaskRecord("mood", FEATURES)
         return LoadedModel(model, tiny_tokenizer, 24, task)
 
     return load
@@ -424,11 +424,12 @@ def test_examples_of_choices(load, serve):
     np.testing.assert_allclose(got["probabilities"], [[1 / 3] * 3], **CLOSE)
 
 
-def test_the_default_of_a_task_of_pairs_takes_pairs(load):
-    module = ServingModule(load("classification", pairs=True))
-    assert module.functions["serving_default"] is module.functions["text_pair"]
-    module = ServingModule(load("classification"))
-    assert module.functions["serving_default"] is module.functions["text"]
+def test_the_default_of_a_task_of_pairs_takes_pairs(classifier, module):
+    record = TaskRecord("mood", FEATURES, pairs=True)
+    paired = ServingModule(dataclasses.replace(classifier, task=record))
+    single = module("classification")
+    for served, name in ((paired, "text_pair"), (single, "text")):
+        assert served.functions["serving_default"] is served.functions[name]
 
 
 def test_any_batch_size(exported):
@@ -539,15 +540,12 @@ def test_operations_are_those_of_released_servers(exported):
     }
 
 
-def test_assets_are_tokenizer_and_labels(classifier, exported):
+def test_files_describe_the_model(classifier, exported):
     assets = os.path.join(exported, "assets")
     fingerprint = load_tokenizer(assets).fingerprint
     assert fingerprint == classifier.tokenizer.fingerprint
     with open(os.path.join(assets, "labels.json"), encoding="utf-8") as file:
         assert json.load(file) == ["sea", "land", "air"]
-
-
-def test_readme_describes_the_signatures(classifier, exported):
     with open(os.path.join(exported, "README.md"), encoding="utf-8") as file:
         text = file.read()
     for line in (
@@ -561,7 +559,7 @@ def test_readme_describes_the_signatures(classifier, exported):
         "tokens |",
         "| task | mood |",
         "| command | `export &#124; all` |",
-        f"fingerprint {classifier.tokenizer.fingerprint} |",
+        f"fingerprint {fingerprint} |",
     ):
         assert line in text
 

@@ -1,11 +1,9 @@
-"""Models with a WordPiece vocabulary: exported, pretrained, asked."""
+"""A model with a WordPiece vocabulary: pretrained, and asked."""
 
 import dataclasses
 import random
 
-import numpy as np
 import pytest
-import tensorflow as tf
 from tiny_models import TINY
 
 from albert_tf.config import (
@@ -14,53 +12,10 @@ from albert_tf.config import (
     PretrainingDataConfig,
     override,
 )
-from albert_tf.interchange.model_directory import (
-    LoadedModel,
-    load_model_directory,
-)
-from albert_tf.interchange.signatures import ServingModule
+from albert_tf.interchange.model_directory import load_model_directory
 from albert_tf.jobs.predict import Predictor
 from albert_tf.jobs.pretrain import run_pretraining
-from albert_tf.modeling.models import AlbertForClassification
-from albert_tf.text.wordpiece_tokenizer import WordPieceTokenizer
 from data_prep.pretraining.pretraining_data import build_pretraining_data
-
-PIECES = ["[PAD]", "[unused1]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-PIECES += [*"我在北京上海泰华衡恒山，。！ae", "##ab", "##国", "go", "##ing"]
-TEXTS = [
-    "我在北京上海。",
-    "我在泰恒衡华。",
-    "，去泰山！GOING ÀAB",
-    "",
-    " \u3000",
-    "[MASK] 😀 " + "华衡" * 40,
-    "nul \0 and tab\tgoing\n" + "a" * 300,
-]
-
-
-@pytest.fixture(scope="module")
-def classifier():
-    tokenizer = WordPieceTokenizer(PIECES)
-    config = override(TINY, {"vocab_size": tokenizer.vocab_size})
-    model = AlbertForClassification(config, labels=["城", "山"])
-    rng = np.random.default_rng(3)
-    for variable in model.trainable_variables:
-        variable.assign(rng.normal(size=variable.shape) * 0.3)
-    return LoadedModel(model, tokenizer, max_seq_length=16)
-
-
-def test_a_served_model_predicts_as_predictor_does(classifier):
-    want = list(Predictor(classifier).classify([(text,) for text in TEXTS]))
-    module = ServingModule(classifier)
-    got = module.functions["text"](tf.constant(TEXTS))
-    np.testing.assert_allclose(
-        got["probabilities"],
-        [list(row.probabilities.values()) for row in want],
-        rtol=1e-5,
-        atol=1e-7,
-    )
-    labels = [label.decode() for label in got["label"].numpy()]
-    assert labels == [row.label for row in want]
 
 
 @pytest.mark.slow

@@ -1,8 +1,4 @@
-"""A model in the format of another library.
-
-Main entry: `convert`, from what `find_initial_weights` finds to a row of
-FORMATS.
-"""
+"""A model in the format of another library: `convert`."""
 
 import dataclasses
 import os
@@ -18,10 +14,15 @@ from albert_tf.interchange.formats import (
 from albert_tf.interchange.google_tf1 import head_of
 from albert_tf.interchange.model_directory import (
     InitialWeights,
+    LoadedModel,
     check_vocab_size,
     find_initial_weights,
 )
-from albert_tf.interchange.task_record import TASK_FILE, read_task_record
+from albert_tf.interchange.model_files import (
+    TASK_FILE,
+    read_task_record,
+    replacing_directory,
+)
 from albert_tf.io import files
 from albert_tf.modeling.heads import HEADS
 from albert_tf.modeling.models import (
@@ -37,10 +38,7 @@ from albert_tf.text.tokenizer import load_tokenizer
 
 
 def models_by_head() -> dict[str, type[AlbertModel]]:
-    """Returns the model classes by the values of `head`.
-
-    "none" for the encoder alone, "pretraining", or a row of HEADS.
-    """
+    """Returns the model classes by the values of `head`."""
     return {
         "none": AlbertModel,
         "pretraining": AlbertForPretraining,
@@ -64,20 +62,20 @@ def convert(
 ) -> None:
     """Writes the model at `from_path` to the directory `to_path`.
 
-    Nothing is written in case of an error.
+    Nothing is written in case of an error. bin/convert.py describes the
+    options; their defaults are those of the source.
 
     Args:
         from_path: see `find_initial_weights`.
         to_path: made, or replaced where it holds a model of that format.
         to_format: a row of FORMATS.
-        head: a key of `models_by_head`; by default the source's.
-        labels: names of the classes; by default the source's.
-        tokenizer: a vocabulary's directory or file, by default the source's.
+        head: a key of `models_by_head`.
+        labels: names of the classes.
+        tokenizer: a vocabulary's directory or file.
         changes: settings of the architecture to change.
-        merge: how several weights become one, see `convert_weights`.
-        allow_missing: whether weights that the source lacks may be
-            initialised, from Keras' global seed.
-        overwrite: whether to replace a model of another format at `to_path`.
+        merge: see `convert_weights`.
+        allow_missing: initialises weights that the source lacks.
+        overwrite: replaces a model of another format, too.
         log: takes a line for each thing that is more than a copy.
 
     Raises:
@@ -108,33 +106,26 @@ def convert(
         )
     model = _read(source, kind, labels, bool(head), target, allow_missing, log)
     model = _changed(model, changes or {}, merge, log)
-    longest = model.config.max_position_embeddings
-    length = longest
+    length = model.config.max_position_embeddings
     if source.description:
-        length = min(source.description.max_seq_length, longest)
-    for line in target.not_stored(model, vocabulary, length):
+        length = min(source.description.max_seq_length, length)
+    loaded = LoadedModel(model, vocabulary, length)
+    for line in target.not_stored(loaded):
         log(line)
-    options = {}
     task = source.directory and read_task_record(
         source.directory, source.config.max_position_embeddings
     )
-    if task and not head:
-        if target.stores_task:
-            shorter = min(task.features.max_seq_length, length)
-            options["task"] = dataclasses.replace(
-                task,
-                features=override(task.features, {"max_seq_length": shorter}),
-            )
-        else:
-            log(f"Not stored: {TASK_FILE}, the settings of {task.task}.")
-    target.write(
-        to_path,
-        model,
-        vocabulary,
-        max_seq_length=length,
-        replaces=REPLACEABLE,
-        **options,
-    )
+    if task and not head and target.stores_task:
+        shorter = min(task.features.max_seq_length, length)
+        features = override(task.features, {"max_seq_length": shorter})
+        task = dataclasses.replace(task, features=features)
+        loaded = dataclasses.replace(loaded, task=task)
+    elif task and not head:
+        log(f"Not stored: {TASK_FILE}, the settings of {task.task}.")
+    with replacing_directory(
+        to_path, target.last, replaces=REPLACEABLE
+    ) as directory:
+        target.write(directory, loaded)
     log(f"Wrote {to_path}: {to_format}, {type(model).__name__}.")
 
 
@@ -211,12 +202,8 @@ def _read(
     log: Callable[[str], None],
 ) -> AlbertModel:
     """Returns the source's model, of a class that may have other heads."""
-    classes = models_by_head()
-    declared = {
-        name
-        for row in _possible_heads(source)
-        for name in classes[row].head_names
-    }
+    possible = [models_by_head()[row] for row in _possible_heads(source)]
+    declared = {name for row in possible for name in row.head_names}
     held = declared | heads_in(source.stored, declared)
     new_heads = tuple(name for name in kind.head_names if name not in held)
     require(
@@ -232,17 +219,14 @@ def _read(
         if kind.__name__ != source.description.kind:
             arguments["head_options"] = {}
     arguments["labels"] = _labels(source, kind, labels, new_heads)
-    needed = kind.reads_pooled_output()
+    arguments["pooler"] |= kind.reads_pooled_output()
     require(
-        arguments["pooler"]
-        or needed
-        or allow_missing
-        or not target.always_pooler,
+        arguments["pooler"] or allow_missing or not target.always_pooler,
         f"{source.source} has no pooler, and every model of {target.library} "
         "has one; --allow_missing initialises it. No head of the source reads "
         "it.",
     )
-    arguments["pooler"] |= target.always_pooler or needed
+    arguments["pooler"] |= target.always_pooler
     model = kind(source.config, **arguments)
     filled = fill_model(
         model,

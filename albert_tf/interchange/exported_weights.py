@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Callable
 
 import keras
@@ -77,10 +78,6 @@ class Precision:
     weights: type[FloatWeights] | type[Int8Weights]
 
 
-def _load_bfloat16(directory: str) -> LoadedModel:
-    return load_model_directory(directory, dtype="bfloat16")
-
-
 def _load_int8(directory: str) -> LoadedModel:
     loaded = load_model_directory(directory)
     for weight in loaded.model.weights:
@@ -92,6 +89,8 @@ def _load_int8(directory: str) -> LoadedModel:
 
 PRECISIONS: dict[str, Precision] = {
     "float32": Precision(load_model_directory, FloatWeights),
-    "bfloat16": Precision(_load_bfloat16, FloatWeights),
+    "bfloat16": Precision(
+        functools.partial(load_model_directory, dtype="bfloat16"), FloatWeights
+    ),
     "int8": Precision(_load_int8, Int8Weights),
 }

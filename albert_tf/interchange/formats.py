@@ -1,28 +1,36 @@
-"""The formats that models are written in: FORMATS, a row for each."""
+"""The formats that models are written in: FORMATS, a row for each.
+
+LiteRT, ONNX and Keras have one file, which takes token ids; the tokenizer's
+files lie beside it.
+"""
 
 import dataclasses
 import functools
+import importlib.util
 import os
 from collections.abc import Callable, Iterator, Sequence
 
-from albert_tf.config import shares_whole_groups
-from albert_tf.interchange import google_tf1, keras_hub, runtimes
+import tensorflow as tf
+
+from albert_tf.config import require, shares_whole_groups
+from albert_tf.interchange import google_tf1, keras_hub
 from albert_tf.interchange.model_directory import (
     LoadedModel,
-    save_model_directory,
+    write_model_directory,
 )
 from albert_tf.interchange.model_files import (
     FILES,
     MODEL_FILES,
+    TASK_FILE,
     TOKENIZER_FILES,
 )
-from albert_tf.interchange.task_record import TASK_FILE
-from albert_tf.io.json_files import read_json
+from albert_tf.io import files
+from albert_tf.io.json_files import read_json, write_json
 from albert_tf.modeling.heads import Head
-from albert_tf.modeling.models import AlbertModel
 from albert_tf.modeling.weights import pretrained
 from albert_tf.modeling.weights.names import file_groups
-from albert_tf.text.tokenizer_base import Tokenizer
+
+_LABELS_FILE = "labels.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,31 +39,30 @@ class Format:
 
     Attributes:
         library: that it belongs to, for messages.
-        write: writes a directory, as `save_model_directory` does.
+        write: writes the files into an empty directory.
         files: the names of the files that it writes.
-        not_stored: yields a line for each property that the format lacks,
-            from model, tokenizer and max_seq_length.
+        last: the file without which a directory in a bucket is incomplete.
+        not_stored: yields a line for each property that the format lacks.
         supports: whether the format has a head.
         always_pooler: whether all its models have a pooler; else a model has
             one if the source has.
         prepare: raises UserError where a needed package is not installed.
-        stores_task: whether `write` takes a `task`, the TaskRecord.
+        stores_task: whether `write` uses the model's TaskRecord.
     """
 
     library: str
-    write: Callable[..., None]
+    write: Callable[[str, LoadedModel], None]
     files: frozenset[str]
-    not_stored: Callable[..., Iterator[str]] = lambda *_: iter(())
+    last: str = pretrained.CONFIG_FILE
+    not_stored: Callable[[LoadedModel], Iterator[str]] = lambda _: iter(())
     supports: Callable[[type[Head]], bool] = lambda head: True
     always_pooler: bool = False
     prepare: Callable[[], object] = lambda: None
     stores_task: bool = False
 
 
-def _not_stored_by_transformers(
-    model: AlbertModel, tokenizer: Tokenizer, max_seq_length: int
-) -> Iterator[str]:
-    config = model.config
+def _not_stored_by_transformers(loaded: LoadedModel) -> Iterator[str]:
+    config = loaded.model.config
     groups = file_groups(config)
     if not shares_whole_groups(config) or groups != config.num_hidden_groups:
         yield (
@@ -63,20 +70,76 @@ def _not_stored_by_transformers(
             f"num_hidden_groups={config.num_hidden_groups}; it is read back "
             f"as sharing=all with num_hidden_groups={groups}."
         )
-    yield from google_tf1.length_not_stored(model, max_seq_length)
+    yield from google_tf1.length_not_stored(loaded.model, loaded.max_seq_length)
 
 
-def _runtime(
+def _save_litert(loaded: LoadedModel, path: str, *, int8: bool = False) -> None:
+    """Writes the `tokens` signature, with `int8` its matrices as such."""
+    module, function = _tokens(loaded)
+    converter = tf.lite.TFLiteConverter.from_concrete_functions(
+        [function.get_concrete_function()], module
+    )
+    if int8:
+        converter.optimizations = [tf.lite.Optimize.DEFAULT]
+    files.write(path, converter.convert())
+
+
+def _save_onnx(loaded: LoadedModel, path: str) -> None:
+    """Writes the `tokens` signature, with tf2onnx."""
+    tf2onnx = importlib.import_module("tf2onnx")
+    _, function = _tokens(loaded)
+    tf2onnx.convert.from_function(
+        function, function.input_signature, opset=18, output_path=path
+    )
+
+
+def _require_tf2onnx() -> None:
+    require(
+        importlib.util.find_spec("tf2onnx") is not None,
+        "An ONNX file needs the package tf2onnx: pip install tf2onnx.",
+    )
+
+
+def _tokens(
+    loaded: LoadedModel,
+) -> tuple[tf.Module, tf.types.experimental.PolymorphicFunction]:
+    """Returns the `tokens` signature without labels, and its module."""
+    # TensorFlow Text, which the module needs, is not needed elsewhere here.
+    from albert_tf.interchange.signatures import ServingModule
+
+    # Micro-batches are a loop, which not every runtime has.
+    module = ServingModule(loaded, micro_batch_tokens=None)
+    signature = module.described["tokens"]
+
+    def tokens(*inputs: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {
+            name: value
+            for name, value in signature.call(*inputs).items()
+            if value.dtype != tf.string
+        }
+
+    return module, tf.function(tokens, signature.inputs, autograph=False)
+
+
+def _one_file(
     library: str,
     name: str,
-    write: Callable[[LoadedModel, str], None],
+    save: Callable[[LoadedModel, str], None],
     prepare: Callable[[], object] = lambda: None,
 ) -> Format:
     """Returns the row of a runtime whose models are one file."""
+
+    def write(directory: str, loaded: LoadedModel) -> None:
+        save(loaded, os.path.join(directory, name))
+        loaded.tokenizer.save(directory, loaded.max_seq_length)
+        if loaded.labels:
+            write_json(os.path.join(directory, _LABELS_FILE), loaded.labels)
+
     return Format(
         library=library,
-        write=functools.partial(runtimes.save_directory, name, write),
-        files=frozenset((name, runtimes.LABELS_FILE, *TOKENIZER_FILES)),
+        write=write,
+        files=frozenset((name, _LABELS_FILE, *TOKENIZER_FILES)),
+        last=name,
         prepare=prepare,
         stores_task=True,
     )
@@ -85,44 +148,57 @@ def _runtime(
 FORMATS: dict[str, Format] = {
     "model_directory": Format(
         library="albert_tf",
-        write=save_model_directory,
+        write=write_model_directory,
         files=FILES,
         stores_task=True,
     ),
     "huggingface": Format(
         library="transformers",
-        write=functools.partial(save_model_directory, own_settings=False),
+        write=functools.partial(write_model_directory, own_settings=False),
         files=FILES - {TASK_FILE},
         not_stored=_not_stored_by_transformers,
         supports=lambda head: head.transformers_model != "AlbertModel",
     ),
     "google_tf1": Format(
         library="google-research/albert",
-        write=google_tf1.save_folder,
+        write=lambda directory, loaded: google_tf1.write_folder(
+            directory, loaded.model, loaded.tokenizer
+        ),
         files=google_tf1.FILES,
-        not_stored=google_tf1.not_stored,
+        last=google_tf1.INDEX_FILE,
+        not_stored=lambda loaded: google_tf1.not_stored(
+            loaded.model, loaded.max_seq_length
+        ),
         supports=google_tf1.supports,
         always_pooler=True,
     ),
     "keras_hub": Format(
         library="KerasHub's AlbertBackbone",
-        write=keras_hub.save_preset,
+        write=lambda directory, loaded: keras_hub.save_preset(
+            directory,
+            loaded.model,
+            loaded.tokenizer,
+            max_seq_length=loaded.max_seq_length,
+        ),
         files=keras_hub.FILES,
-        not_stored=keras_hub.not_stored,
+        not_stored=lambda loaded: keras_hub.not_stored(
+            loaded.model, loaded.tokenizer
+        ),
         supports=lambda head: False,
         always_pooler=True,
         prepare=keras_hub.imported,
     ),
-    "litert": _runtime("LiteRT", "model.tflite", runtimes.save_litert),
-    "litert_int8": _runtime(
+    "litert": _one_file("LiteRT", "model.tflite", _save_litert),
+    "litert_int8": _one_file(
         "LiteRT",
         "model_int8.tflite",
-        functools.partial(runtimes.save_litert, int8=True),
+        functools.partial(_save_litert, int8=True),
     ),
-    "onnx": _runtime(
-        "ONNX", "model.onnx", runtimes.save_onnx, runtimes.require_tf2onnx
+    "onnx": _one_file("ONNX", "model.onnx", _save_onnx, _require_tf2onnx),
+    # Keras loads it after `albert_tf.models()`.
+    "keras": _one_file(
+        "Keras", "model.keras", lambda loaded, path: loaded.model.save(path)
     ),
-    "keras": _runtime("Keras", "model.keras", runtimes.save_keras),
 }
 # The files of any format, which a conversion may replace.
 REPLACEABLE = frozenset().union(*(row.files for row in FORMATS.values()))

@@ -1,41 +1,78 @@
-"""Checkpoints of google-research/albert (TensorFlow 1), both ways.
+"""Models of google-research/albert (TensorFlow 1), both ways.
 
-Main entries: `find_checkpoint`, `open_weights`, and `save_folder`, which
-writes one as the released archives have it.
+A checkpoint, and the `albert_config.json` beside it. Main entries:
+`find_checkpoint`, `open_weights`, `config_beside`, and `write_folder`, which
+writes both as the released archives have them.
 """
 
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from albert_tf.config import UserError, require
-from albert_tf.interchange import google_config, tensor_bundle
-from albert_tf.interchange.model_files import (
-    TOKENIZER_FILES,
-    replacing_directory,
-)
+from albert_tf.config import ModelConfig, UserError, override, require, shown
+from albert_tf.interchange import tensor_bundle
+from albert_tf.interchange.model_files import TOKENIZER_FILES
 from albert_tf.io import files
-from albert_tf.io.json_files import write_json
+from albert_tf.io.json_files import read_json, write_json
 from albert_tf.modeling.heads import Head
 from albert_tf.modeling.models import AlbertModel
+from albert_tf.modeling.weights.config_json import require_architecture
+from albert_tf.modeling.weights.names import check_groups, file_groups
 from albert_tf.modeling.weights.stored_weights import (
     StoredWeights,
     stored_arrays,
 )
 from albert_tf.text.tokenizer_base import Tokenizer
 
+CONFIG_FILE = "albert_config.json"
+
+# Keys of released configuration files that nothing reads.
+_IGNORED_KEYS = frozenset(
+    (
+        "net_structure_type",
+        "layers_to_keep",
+        "gap_size",
+        "num_memory_blocks",
+        "down_scale_factor",
+    )
+)
+# The arguments of the original's AlbertConfig.
+_THEIR_KEYS = (
+    "vocab_size",
+    "embedding_size",
+    "hidden_size",
+    "num_hidden_layers",
+    "num_hidden_groups",
+    "num_attention_heads",
+    "intermediate_size",
+    "inner_group_num",
+    "hidden_act",
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "max_position_embeddings",
+    "type_vocab_size",
+    "initializer_range",
+)
+# Its activations that are ours under the same name (its "gelu" is the tanh
+# form), and its only epsilon.
+_THEIR_VALUES = {"hidden_act": ("gelu", "relu"), "layer_norm_eps": (1e-12,)}
+# Settings that it lacks are within this key, and nowhere else. It ignores keys
+# that it does not know.
+_OWN_KEY = "albert_tf"
+_OWN_SETTINGS = ("sharing", "num_hidden_groups", "classifier_dropout_prob")
+
 # The name of the released checkpoints, which the original predicts from.
 _CHECKPOINT = "model.ckpt-best"
-_INDEX = f"{_CHECKPOINT}.index"
-# The files that `save_folder` writes.
+INDEX_FILE = f"{_CHECKPOINT}.index"
+# The files that `write_folder` writes.
 FILES = frozenset(
     (
         *TOKENIZER_FILES,
-        google_config.CONFIG_FILE,
+        CONFIG_FILE,
         "checkpoint",
-        _INDEX,
+        INDEX_FILE,
         f"{_CHECKPOINT}.data-00000-of-00001",
     )
 )
@@ -148,16 +185,11 @@ def head_of(shapes: Mapping[str, tuple[int, ...]]) -> tuple[str, ...]:
 
 
 def write_checkpoint(prefix: str, arrays: Mapping[str, np.ndarray]) -> None:
-    """Writes a checkpoint that the original restores by name.
+    """Writes weights, by the original's names, that it restores by name.
 
-    The file `checkpoint` beside it names it as the latest. A `global_step` of
-    0 is added: to evaluate and to predict, the original's Estimator restores
-    every variable of its graph, and that is one of them.
-
-    Args:
-        prefix: path without the suffixes `.index` and `.data-...`, in a
-            directory on disk.
-        arrays: weights by the original's names.
+    A `global_step` of 0 is added: to evaluate and to predict, the original's
+    Estimator restores every variable of its graph, and that is one of them.
+    The file `checkpoint` in the same directory names it as the latest.
 
     Raises:
         UserError: when it cannot be written.
@@ -183,27 +215,18 @@ def write_checkpoint(prefix: str, arrays: Mapping[str, np.ndarray]) -> None:
         raise UserError(f"{prefix} cannot be written: {reason}.") from None
 
 
-def save_folder(
-    directory: str,
-    model: AlbertModel,
-    tokenizer: Tokenizer,
-    *,
-    max_seq_length: int,
-    replaces: Collection[str],
+def write_folder(
+    directory: str, model: AlbertModel, tokenizer: Tokenizer
 ) -> None:
     """Writes a checkpoint with the file names of the released folders.
 
     The vocabulary keeps our name: the original's flags name its path.
     """
+    tokenizer.save(directory, model.config.max_position_embeddings)
+    config = config_to_json(model.config)
+    write_json(os.path.join(directory, CONFIG_FILE), config)
     arrays = stored_arrays(model, "google")
-    config = google_config.config_to_json(model.config)
-    with replacing_directory(
-        directory, last=_INDEX, replaces=replaces
-    ) as temporary:
-        tokenizer.save(temporary, model.config.max_position_embeddings)
-        path = os.path.join(temporary, google_config.CONFIG_FILE)
-        write_json(path, config)
-        write_checkpoint(os.path.join(temporary, _CHECKPOINT), arrays)
+    write_checkpoint(os.path.join(directory, _CHECKPOINT), arrays)
 
 
 def supports(head: type[Head]) -> bool:
@@ -212,9 +235,7 @@ def supports(head: type[Head]) -> bool:
     return bool(names) and None not in names
 
 
-def not_stored(
-    model: AlbertModel, tokenizer: Tokenizer, max_seq_length: int
-) -> Iterator[str]:
+def not_stored(model: AlbertModel, max_seq_length: int) -> Iterator[str]:
     """Yields a line for each property that the format does not store."""
     labels = model.labels or []
     if labels != [f"LABEL_{n}" for n in range(len(labels))]:
@@ -232,3 +253,91 @@ def length_not_stored(model: AlbertModel, max_seq_length: int) -> Iterator[str]:
             f"Not stored: max_seq_length={max_seq_length}; it is read back as "
             f"{default}."
         )
+
+
+def check_values(
+    values: Mapping[str, object],
+    allowed: Mapping[str, tuple[object, ...]],
+    source: str,
+) -> None:
+    """Raises UserError where a setting has none of its allowed values."""
+    for name, choices in allowed.items():
+        require(
+            values.get(name, choices[0]) in choices,
+            f"{source}: {name}={shown(values.get(name))} is not one of "
+            f"{', '.join(map(str, choices))}.",
+        )
+
+
+def config_to_json(config: ModelConfig) -> dict:
+    """Returns an `albert_config.json` that the original and we read.
+
+    Raises:
+        UserError: for settings that the original's code lacks.
+    """
+    values = vars(config)
+    check_values(values, _THEIR_VALUES, "google-research/albert")
+    return {
+        **{name: values[name] for name in _THEIR_KEYS},
+        "num_hidden_groups": file_groups(config, "google"),
+        _OWN_KEY: {name: values[name] for name in _OWN_SETTINGS},
+    }
+
+
+def read_config(path: str) -> ModelConfig:
+    """Returns the configuration in an `albert_config.json`.
+
+    Differs from google-research/albert, which ignores unknown keys: they are
+    refused, so that a misspelt setting is not replaced by its default.
+
+    Raises:
+        UserError: naming the file and the fault.
+    """
+    values = {
+        name: value
+        for name, value in read_json(path).items()
+        if name not in _IGNORED_KEYS
+    }
+    own = values.pop(_OWN_KEY, {})
+    require(
+        isinstance(own, dict),
+        f"{path}: expected {_OWN_KEY} to be an object, got {shown(own)}.",
+    )
+    for owner, names, known in (
+        (_OWN_KEY, own, _OWN_SETTINGS),
+        (
+            "google-research/albert",
+            values.keys() - {"layer_norm_eps"},
+            _THEIR_KEYS,
+        ),
+    ):
+        unknown = sorted(set(names).difference(known))
+        require(
+            not unknown,
+            f"{path}: {owner} has no setting "
+            f"{', '.join(map(shown, unknown[:9]))}; it has {', '.join(known)}.",
+        )
+    check_values(values, _THEIR_VALUES, path)
+    require_architecture(values, path)
+    try:
+        config = override(ModelConfig(), values | own)
+    except UserError as error:
+        raise UserError(f"{path}: {error}") from None
+    if not own:
+        check_groups(config, "google", path)
+    return config
+
+
+def config_beside(path: str) -> ModelConfig:
+    """Returns the configuration in the folder of a checkpoint.
+
+    Raises:
+        UserError: when there is none, or it is faulty.
+    """
+    config = os.path.join(os.path.dirname(path), CONFIG_FILE)
+    require(
+        files.exists(config),
+        f"{config} is missing: the checkpoint {path} needs the configuration "
+        "it was trained with in its folder.",
+    )
+    return read_config(config)

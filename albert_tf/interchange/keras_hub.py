@@ -4,9 +4,10 @@ keras_hub is optional and imported when asked for. Presets are written and
 never read: Keras' files can run code.
 """
 
+import operator
 import os
 import types
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 import keras
 import numpy as np
@@ -17,8 +18,7 @@ from albert_tf.config import (
     require,
     shares_whole_groups,
 )
-from albert_tf.interchange.google_config import check_values
-from albert_tf.interchange.model_files import replacing_directory
+from albert_tf.interchange.google_tf1 import check_values
 from albert_tf.io import files
 from albert_tf.modeling.models import AlbertModel
 from albert_tf.text.sentencepiece_tokenizer import SentencePieceTokenizer
@@ -88,9 +88,7 @@ def imported() -> types.ModuleType:
     return keras_hub
 
 
-def not_stored(
-    model: AlbertModel, tokenizer: Tokenizer, max_seq_length: int
-) -> Iterator[str]:
+def not_stored(model: AlbertModel, tokenizer: Tokenizer) -> Iterator[str]:
     """Yields a line for each property that KerasHub lacks."""
     config = model.config
     dropout = config.attention_probs_dropout_prob
@@ -121,11 +119,8 @@ def save_preset(
     tokenizer: Tokenizer,
     *,
     max_seq_length: int,
-    replaces: Collection[str] = FILES,
 ) -> None:
     """Writes the encoder and its tokenizer as a preset of AlbertBackbone.
-
-    `keras_hub.models.AlbertBackbone.from_preset(directory)` opens it.
 
     Raises:
         UserError: for settings that KerasHub's classes lack, and when
@@ -139,27 +134,22 @@ def save_preset(
     )
     check_values(vars(model.config), _THEIR_VALUES, "KerasHub's ALBERT")
     backbone = _backbone(keras_hub, model)
-    with replacing_directory(directory, replaces=replaces) as temporary:
-        try:
-            backbone.save_to_preset(temporary)
-        except (OSError, RuntimeError) as error:
-            # HDF5's errors for a full disk.
-            raise UserError(
-                f"{directory} could not be written: {error}."
-            ) from None
-        # With it KerasHub's classifier truncates text where the model does,
-        # and not at 512 tokens.
-        keras_hub.models.AlbertTextClassifierPreprocessor(
-            keras_hub.models.AlbertTokenizer(
-                proto=tokenizer.model_bytes  # type: ignore[attr-defined]
-            ),
-            sequence_length=max_seq_length,
-        ).save_to_preset(temporary)
-        lines = not_stored(model, tokenizer, max_seq_length)
-        files.write(
-            os.path.join(temporary, "README.md"),
-            _README.format("\n".join(f"- {line}" for line in lines)).encode(),
-        )
+    try:
+        backbone.save_to_preset(directory)
+    except (OSError, RuntimeError) as error:
+        # HDF5's errors for a full disk.
+        raise UserError(f"The preset could not be written: {error}.") from None
+    # With it KerasHub's classifier truncates text where the model does, and
+    # not at 512 tokens.
+    keras_hub.models.AlbertTextClassifierPreprocessor(
+        keras_hub.models.AlbertTokenizer(
+            proto=tokenizer.model_bytes  # type: ignore[attr-defined]
+        ),
+        sequence_length=max_seq_length,
+    ).save_to_preset(directory)
+    lines = "\n".join(f"- {line}" for line in not_stored(model, tokenizer))
+    path = os.path.join(directory, "README.md")
+    files.write(path, _README.format(lines).encode())
 
 
 def _num_groups(config: ModelConfig) -> int:
@@ -226,9 +216,7 @@ def _named(
     root: keras.layers.Layer, ours: str, theirs: str
 ) -> Iterator[tuple[str, np.ndarray]]:
     """Yields a variable, or those of a layer, by KerasHub's paths."""
-    part = root
-    for name in ours.split("."):
-        part = getattr(part, name)
+    part = operator.attrgetter(ours)(root)
     if isinstance(part, keras.layers.Layer):
         for variable in part.weights:
             name = variable.path.rsplit("/", 1)[-1]

@@ -47,12 +47,12 @@ def by_length(
     and all are computed at the length of its longest row.
 
     Args:
-        function: of features by name; rows are the first axis of all.
-        features: the encoder's inputs `[rows, ..., seq]`, and others.
-        sequence_outputs: whether outputs are `[rows, seq, ...]`. They are
-            padded with 0.
-        one_width: whether the shapes of outputs depend on the length, so that
-            all micro-batches must have the same.
+        function: of features by name.
+        features: the encoder's inputs `[rows, ..., seq]`, and others `[rows,
+            ...]`.
+        sequence_outputs: whether outputs are `[rows, seq, ...]`, to be padded
+            with 0.
+        one_width: whether the shapes of outputs depend on the length.
         micro_batch_tokens: at most this many in a micro-batch of several rows;
             None to compute all rows at once.
     """
@@ -119,19 +119,15 @@ def _in_micro_batches(
         end = ends[number]
         rows = order[end - sizes[number] : end]
         width = tf.maximum(tf.reduce_max(tf.gather(lengths, rows)), 1)
-        group = {
-            name: value[..., :width] if name in ENCODER_INPUTS else value
-            for name, value in (
-                (name, tf.gather(value, rows))
-                for name, value in features.items()
-            )
-        }
+        group = {n: tf.gather(value, rows) for n, value in features.items()}
+        for name in ENCODER_INPUTS:
+            if name in group:
+                group[name] = group[name][..., :width]
         answers = function(group)
+        if sequence_outputs:
+            answers = {n: _padded(v, size[-1]) for n, v in answers.items()}
         return number + 1, {
-            name: found[name].write(
-                number,
-                _padded(value, size[-1]) if sequence_outputs else value,
-            )
+            name: found[name].write(number, value)
             for name, value in answers.items()
         }
 

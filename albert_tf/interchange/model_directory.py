@@ -5,12 +5,14 @@ transformers opens it as it is. What transformers saves opens here.
 
 import dataclasses
 import os
-from collections.abc import Collection
 
 from albert_tf.config import FeatureConfig, ModelConfig, UserError, require
-from albert_tf.interchange import google_config, google_tf1
-from albert_tf.interchange.model_files import FILES, replacing_directory
-from albert_tf.interchange.task_record import TaskRecord, read_task_record
+from albert_tf.interchange import google_tf1
+from albert_tf.interchange.model_files import (
+    TaskRecord,
+    read_task_record,
+    replacing_directory,
+)
 from albert_tf.io import files
 from albert_tf.modeling.models import AlbertModel, models
 from albert_tf.modeling.weights import pretrained
@@ -67,43 +69,41 @@ def save_model_directory(
     tokenizer: Tokenizer,
     *,
     max_seq_length: int,
-    own_settings: bool = True,
     task: TaskRecord | None = None,
-    replaces: Collection[str] = FILES,
 ) -> None:
-    """Writes a model directory, replacing one that exists.
+    """Writes a model directory, replacing one that exists; see LoadedModel."""
+    loaded = LoadedModel(model, tokenizer, max_seq_length, task)
+    with replacing_directory(directory) as temporary:
+        write_model_directory(temporary, loaded)
 
-    Args:
-        directory: made where missing.
-        model: of any class.
-        tokenizer: the one it was trained with.
-        max_seq_length: longest text it was trained on, in tokens.
-        own_settings: whether config.json has a section of the settings that
-            transformers lacks; without, sharing comes back as layer groups.
-        task: the task it was fine-tuned for, if any.
-        replaces: see `replacing_directory`.
+
+def write_model_directory(
+    directory: str, loaded: LoadedModel, *, own_settings: bool = True
+) -> None:
+    """Writes the files of a model directory.
+
+    Without `own_settings` config.json lacks the section of the settings that
+    transformers does not have; sharing then comes back as layer groups.
     """
-    with replacing_directory(directory, replaces=replaces) as temporary:
-        if task:
-            task.write(temporary)
-        tokenizer.save(temporary, model.config.max_position_embeddings)
-        pretrained.write_model_files(
-            temporary,
-            model,
-            pretrained.describe(model, max_seq_length),
-            special_ids={
-                "pad_token_id": tokenizer.pad_id,
-                "bos_token_id": tokenizer.cls_id,
-                "eos_token_id": tokenizer.sep_id,
-            },
-            own_settings=own_settings,
-        )
+    model, tokenizer = loaded.model, loaded.tokenizer
+    if loaded.task:
+        loaded.task.write(directory)
+    tokenizer.save(directory, model.config.max_position_embeddings)
+    pretrained.write_model_files(
+        directory,
+        model,
+        pretrained.describe(model, loaded.max_seq_length),
+        special_ids={
+            "pad_token_id": tokenizer.pad_id,
+            "bos_token_id": tokenizer.cls_id,
+            "eos_token_id": tokenizer.sep_id,
+        },
+        own_settings=own_settings,
+    )
 
 
 def load_model_directory(directory: str, dtype: str = "float32") -> LoadedModel:
-    """Returns the model in a directory, every weight from its file.
-
-    Of a run directory, that of its model.
+    """Returns the model in a model directory, or in that of a run.
 
     Raises:
         UserError: for anything missing, unexpected, misshapen or damaged.
@@ -121,12 +121,7 @@ def load_model_directory(directory: str, dtype: str = "float32") -> LoadedModel:
         **pretrained.constructor_arguments(description, stored),
     )
     fill_model(model, stored)
-    return LoadedModel(
-        model=model,
-        tokenizer=tokenizer,
-        max_seq_length=description.max_seq_length,
-        task=task,
-    )
+    return LoadedModel(model, tokenizer, description.max_seq_length, task)
 
 
 def _model_in(directory: str) -> str:
@@ -201,7 +196,7 @@ def find_initial_weights(path: str) -> InitialWeights:
     """
     checkpoint = google_tf1.find_checkpoint(path)
     if checkpoint:
-        config = google_config.config_beside(checkpoint)
+        config = google_tf1.config_beside(checkpoint)
         stored = google_tf1.open_weights(checkpoint)
         pretrained.check_size(config, stored, checkpoint)
         return InitialWeights("Google TF1 checkpoint", config, stored, None)
@@ -224,12 +219,8 @@ def find_initial_weights(path: str) -> InitialWeights:
 def initialize(model: AlbertModel, weights: InitialWeights) -> str:
     """Loads the initial weights into the model; returns a line for the log.
 
-    The encoder must fit in full. A pretraining head that both sides have is
-    loaded too; the head of a task is always new.
-
-    Raises:
-        UserError: naming each weight of the encoder that is missing,
-            unexpected or misshapen.
+    The encoder must fit in full, or it is a UserError. A pretraining head that
+    both sides have is loaded too; the head of a task is always new.
     """
     held = heads_in(weights.stored)
     new_heads = tuple(
@@ -240,10 +231,10 @@ def initialize(model: AlbertModel, weights: InitialWeights) -> str:
     filled = fill_model(
         model, weights.stored, new_heads=new_heads, drop_other_heads=True
     )
-    line = f"Weights from the {weights.kind} {weights.source}: "
-    line += str(len(filled.used))
+    parts = [str(len(filled.used))]
     if filled.fresh:
-        line += f"; new: {', '.join(filled.fresh)}"
+        parts.append(f"new: {', '.join(filled.fresh)}")
     if filled.unused:
-        line += f"; not needed: {', '.join(filled.unused)}"
-    return line + "."
+        parts.append(f"not needed: {', '.join(filled.unused)}")
+    found = f"the {weights.kind} {weights.source}"
+    return f"Weights from {found}: {'; '.join(parts)}."

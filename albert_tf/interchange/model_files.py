@@ -1,18 +1,28 @@
-"""The files of a model directory, replaced all at once.
+"""The files of a model directory: task.json, and replacing all at once.
 
-Main entries: `replacing_directory`, and `recover_directory` after a kill.
+Main entries: `TaskRecord`, `read_task_record`, `replacing_directory`, and
+`recover_directory` after a kill.
 """
 
 import contextlib
+import dataclasses
 import os
 import shutil
 from collections.abc import Collection, Iterator
 
-from albert_tf.interchange.task_record import TASK_FILE
+from albert_tf.config import (
+    FeatureConfig,
+    from_dict,
+    require,
+    shown,
+    to_dict,
+)
 from albert_tf.io import files
+from albert_tf.io.json_files import read_json, write_json
 from albert_tf.modeling.weights import pretrained
 from albert_tf.text import tokenizer, tokenizer_base
 
+TASK_FILE = "task.json"
 TOKENIZER_FILES = (
     *(kind.vocabulary_file for kind in tokenizer.KINDS),
     tokenizer_base.JSON_FILE,
@@ -25,6 +35,58 @@ FILES = frozenset((*TOKENIZER_FILES, *MODEL_FILES, TASK_FILE))
 _OLD = ".old"
 
 
+@dataclasses.dataclass(frozen=True)
+class TaskRecord:
+    """The task that a model was fine-tuned for.
+
+    Attributes:
+        task: its name.
+        features: its settings of features and of predictions.
+        pairs: whether its examples are pairs of texts.
+    """
+
+    task: str
+    features: FeatureConfig
+    pairs: bool = False
+
+    def write(self, directory: str) -> None:
+        """Writes the file into a model directory."""
+        write_json(os.path.join(directory, TASK_FILE), to_dict(self))
+
+
+def read_task_record(
+    directory: str, max_position_embeddings: int
+) -> TaskRecord | None:
+    """Returns the record in a model directory, None where there is none.
+
+    Raises:
+        UserError: when the file is damaged, or its max_seq_length exceeds
+            `max_position_embeddings`, that of the model.
+    """
+    path = os.path.join(directory, TASK_FILE)
+    if not files.isfile(path):
+        return None
+    # Records of earlier versions have no `pairs`.
+    values = {"pairs": False, **read_json(path)}
+    for name, kind, expected in (
+        ("task", str, "a string"),
+        ("features", dict, "an object"),
+        ("pairs", bool, "true or false"),
+    ):
+        require(
+            isinstance(values.get(name), kind),
+            f"{path}: expected {name!r} to be {expected}, got "
+            f"{shown(values.get(name))}.",
+        )
+    config = from_dict(FeatureConfig, values["features"], path)
+    require(
+        config.max_seq_length <= max_position_embeddings,
+        f"{path}: max_seq_length={config.max_seq_length} exceeds the model's "
+        f"max_position_embeddings={max_position_embeddings}.",
+    )
+    return TaskRecord(values["task"], config, values["pairs"])
+
+
 @contextlib.contextmanager
 def replacing_directory(
     directory: str,
@@ -34,13 +96,9 @@ def replacing_directory(
 ) -> Iterator[str]:
     """Yields a new directory that replaces `directory` when the body ends.
 
-    When the body fails, `directory` is as it was.
-
-    Args:
-        directory: made where missing.
-        last: the file without which a directory in a bucket is incomplete.
-        replaces: names in `directory` that are removed; files of other names
-            are moved to the new one.
+    When the body fails, `directory` is as it was. `last` is the file without
+    which a directory in a bucket is incomplete; files of names that are not in
+    `replaces` are kept.
     """
     if files.is_remote(directory):
         with files.local_directory(

@@ -1,29 +1,59 @@
 """Exports a SavedModel that takes raw strings, for TensorFlow Serving.
 
 The graph uses only TensorFlow Text operations that released servers have.
+Beside it lie `README.md`, `assets/` with the tokenizer and the labels, and
+`assets.extra/` with warm-up requests and settings for TensorFlow Serving.
 """
 
 import errno
+import json
 import os
 from collections.abc import Mapping
 
+import numpy as np
 import tensorflow as tf
 
 from albert_tf.config import require
 from albert_tf.interchange.exported_weights import PRECISIONS
-from albert_tf.interchange.length_groups import MICRO_BATCH_TOKENS
+from albert_tf.interchange.length_groups import (
+    MICRO_BATCH_TOKENS,
+    longest_of_groups,
+)
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.interchange.model_files import flush_files
-from albert_tf.interchange.serving_files import write_serving_files
-from albert_tf.interchange.signatures import ServingModule
+from albert_tf.interchange.signatures import MEANINGS, ServingModule
 from albert_tf.io import files
+from albert_tf.io.json_files import write_json
+from albert_tf.records.example_wire import encode_examples, field
+from albert_tf.records.tfrecord import write_records
 
-
-def _next_version(export_dir: str) -> int:
-    if not files.isdir(export_dir):
-        return 1
-    versions = [int(n) for n in files.listdir(export_dir) if n.isdecimal()]
-    return max(versions, default=0) + 1
+_MODELS = """\
+model_config_list {
+  config {
+    name: "NAME"
+    base_path: "/models/NAME"
+    model_platform: "tensorflow"
+  }
+}
+"""
+# Inputs are not padded: the server would pad with each row's first value, a
+# mask of padding with 1.
+_BATCHING = """\
+max_batch_size { value: 32 }
+batch_timeout_micros { value: 2000 }
+max_enqueued_batches { value: 100 }
+num_batch_threads { value: 4 }
+pad_variable_length_inputs: false
+"""
+_MONITORING = """\
+prometheus_config {
+  enable: true
+  path: "/monitoring/prometheus/metrics"
+}
+"""
+# A text of any length; `fill_mask` alone reads the mask as one token.
+_WARM_UP_TEXT, _WARM_UP_WORD = "[MASK]", " a"
+_MAX_LISTED_LABELS = 100
 
 
 def export_saved_model(
@@ -65,12 +95,11 @@ def export_saved_model(
         loaded, PRECISIONS[precision].weights, micro_batch_tokens
     )
     name = os.path.basename(os.path.abspath(export_dir))
+    facts = {"precision": precision, **(origin or {})}
 
     def save(directory: str) -> None:
         tf.saved_model.save(module, directory, signatures=module.functions)
-        write_serving_files(
-            directory, module, name, {"precision": precision, **(origin or {})}
-        )
+        _write_files(directory, module, name, facts)
 
     if files.is_remote(export_dir):
         number = version or _next_version(export_dir)
@@ -83,19 +112,160 @@ def export_saved_model(
     with files.new_directory(os.path.join(export_dir, "export")) as temporary:
         save(temporary)
         flush_files(temporary)
-        return _publish(temporary, export_dir, version)
+        while True:
+            number = version or _next_version(export_dir)
+            target = os.path.join(export_dir, str(number))
+            try:
+                os.rename(temporary, target)
+                return target
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+                # Another export took the number in between: take the next.
+                require(version is None, f"{target} was written in between.")
 
 
-def _publish(temporary: str, export_dir: str, version: int | None) -> str:
-    """Renames an export to the version, or to the next that is free."""
-    while True:
-        number = version or _next_version(export_dir)
-        target = os.path.join(export_dir, str(number))
-        try:
-            os.rename(temporary, target)
-            return target
-        except OSError as error:
-            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                raise
-            # Another export took the number in between: take the next.
-            require(version is None, f"{target} was written in between.")
+def _next_version(export_dir: str) -> int:
+    names = files.listdir(export_dir) if files.isdir(export_dir) else []
+    return 1 + max((int(n) for n in names if n.isdecimal()), default=0)
+
+
+def _write_files(
+    directory: str, module: ServingModule, name: str, facts: Mapping[str, str]
+) -> None:
+    """Writes the files beside the graph, for a model of that name.
+
+    `facts` are rows for the README.
+    """
+    loaded = module.graph.loaded
+    assets = os.path.join(directory, "assets")
+    loaded.tokenizer.save(assets, loaded.model.config.max_position_embeddings)
+    if loaded.labels:
+        write_json(os.path.join(assets, "labels.json"), loaded.labels)
+    extra = os.path.join(directory, "assets.extra")
+    os.makedirs(extra)
+    # TensorFlow Serving looks for this name.
+    with open(os.path.join(extra, "tf_serving_warmup_requests"), "wb") as file:
+        write_records(file, warm_up_requests(module, name))
+    quoted = json.dumps(name, ensure_ascii=False)[1:-1]
+    for path, text in (
+        ("assets.extra/models.config", _MODELS.replace("NAME", quoted)),
+        ("assets.extra/batching.config", _BATCHING),
+        ("assets.extra/monitoring.config", _MONITORING),
+        ("README.md", _readme(module, name, facts)),
+    ):
+        files.write(os.path.join(directory, path), text.encode())
+
+
+def warm_up_requests(module: ServingModule, name: str) -> list[bytes]:
+    """Returns a serialized PredictionLog for each signature.
+
+    One for each group of lengths where texts are the input.
+
+    The messages (tensorflow_serving/apis/*.proto):
+
+        PredictionLog   6: PredictLog
+        PredictLog      1: PredictRequest
+        PredictRequest  1: ModelSpec, 2: map entries {1: name, 2: TensorProto}
+        ModelSpec       1: name, 3: signature's name
+    """
+    logs = []
+    lengths = longest_of_groups(module.graph.config.max_seq_length)
+    for signature, function in module.functions.items():
+        spec = field(1, name.encode()) + field(3, signature.encode())
+        specs = function.input_signature
+        are_grouped = specs[0].dtype == tf.string and signature != "examples"
+        for length in lengths if are_grouped else lengths[-1:]:
+            request = field(1, spec)
+            for of_input in specs:
+                value = _input(module, of_input, length, len(specs))
+                tensor = tf.make_tensor_proto(value).SerializeToString()
+                entry = field(1, of_input.name.encode()) + field(2, tensor)
+                request += field(2, entry)
+            logs.append(field(6, field(1, request)))
+    return logs
+
+
+def _input(
+    module: ServingModule, spec: tf.TensorSpec, length: int, num_inputs: int
+) -> np.ndarray:
+    """Returns a row of an input, of as many tokens as have room."""
+    tokenizer = module.graph.loaded.tokenizer
+    ids = np.full(length, tokenizer.pad_id, np.int32)
+    ids[:2] = tokenizer.cls_id, tokenizer.sep_id
+    mask = np.zeros(length, np.int32)
+    mask[:2] = 1
+    known = {"input_ids": ids, "input_mask": mask}
+    value = known.get(spec.name, np.zeros_like(mask))
+    if spec.name == "examples":
+        columns = {n: (v, np.array([length])) for n, v in known.items()}
+        value = np.array(encode_examples(columns), object)
+    elif spec.dtype == tf.string:
+        # Special tokens are one more than texts.
+        room = (length - 1) // num_inputs - 1
+        begin, word = map(tokenizer.encode, (_WARM_UP_TEXT, _WARM_UP_WORD))
+        words = (room - len(begin)) // len(word)
+        text = _WARM_UP_TEXT + _WARM_UP_WORD * words
+        value = np.array([text.encode()], object)
+    return value.reshape([1] * (spec.shape.rank - value.ndim) + [*value.shape])
+
+
+def _readme(module: ServingModule, name: str, facts: Mapping[str, str]) -> str:
+    graph, loaded = module.graph, module.graph.loaded
+    lines = [
+        f"# {name}: an {type(loaded.model).__name__}",
+        "",
+        "A SavedModel that runs without the code that wrote it: in TensorFlow "
+        "Serving, or with TensorFlow and TensorFlow Text.",
+        "",
+        "| signature | purpose | inputs | outputs |",
+        "|---|---|---|---|",
+    ]
+    named: dict[str, None] = {}
+    for signature, function in module.functions.items():
+        outputs = function.get_concrete_function().structured_outputs
+        named |= dict.fromkeys(outputs)
+        inputs = {spec.name: spec for spec in function.input_signature}
+        lines.append(
+            f"| `{signature}` | {module.described[signature].purpose} | "
+            f"{_tensors(inputs)} | {_tensors(outputs)} |"
+        )
+    lines += ["", "| output | meaning |", "|---|---|"]
+    lines += [f"| `{n}` | {MEANINGS[n]} |" for n in named if n in MEANINGS]
+    if labels := loaded.labels:
+        listed = [f"`{label}`" for label in labels[:_MAX_LISTED_LABELS]]
+        if len(labels) > _MAX_LISTED_LABELS:
+            listed.append("...")
+        lines += [
+            "",
+            "Labels, in the order of the probabilities "
+            f"(`assets/labels.json`): {', '.join(listed)}.",
+        ]
+    rows = {
+        **({"task": loaded.task.task} if loaded.task else {}),
+        "truncation": f"a text after {graph.tokenizer.max_bytes:,} bytes of "
+        f"UTF-8, an input after {graph.config.max_seq_length} tokens",
+        "invalid UTF-8": "is read as U+FFFD",
+        "positions": f"{loaded.model.config.max_position_embeddings}; more "
+        "ids than that are an error",
+        "tokenizer": f"`assets/{loaded.tokenizer.vocabulary_file}`, "
+        f"fingerprint {loaded.tokenizer.fingerprint}",
+        "TensorFlow": tf.__version__,
+        **facts,
+    }
+    lines += ["", "| | |", "|---|---|"]
+    lines += [
+        f"| {key} | {value.replace('|', '&#124;')} |"
+        for key, value in rows.items()
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _tensors(tensors: Mapping[str, tf.TensorSpec | tf.Tensor]) -> str:
+    """Returns names, types and shapes, the first axis being the batch."""
+    listed = []
+    for name, tensor in sorted(tensors.items()):
+        sizes = ["any" if size is None else str(size) for size in tensor.shape]
+        shape = ", ".join(["batch", *sizes[1:]])
+        listed.append(f"`{name}` {tensor.dtype.name} [{shape}]")
+    return ", ".join(listed)

@@ -6,17 +6,14 @@ signatures for raw strings; every model has `tokens`, `examples` and `embed`.
 
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import tensorflow as tf
 
 from albert_tf.config import require
 from albert_tf.interchange import span_graph
 from albert_tf.interchange.exported_weights import FloatWeights, Int8Weights
-from albert_tf.interchange.length_groups import (
-    MICRO_BATCH_TOKENS,
-    by_length,
-)
+from albert_tf.interchange.length_groups import MICRO_BATCH_TOKENS, by_length
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.modeling.heads import Head
 from albert_tf.modeling.heads.embedding import mean_of_tokens
@@ -65,6 +62,11 @@ class Signature:
     inputs: tuple[tf.TensorSpec, ...]
     call: Callable[..., Tensors]
 
+    @functools.cached_property
+    def function(self) -> tf.types.experimental.PolymorphicFunction:
+        """`call` as a function of TensorFlow, one however many its names."""
+        return tf.function(self.call, list(self.inputs), autograph=False)
+
 
 def _strings(name: str, axes: int = 1) -> tf.TensorSpec:
     return tf.TensorSpec([None] * axes, tf.string, name)
@@ -78,12 +80,10 @@ class SignatureGraph:
         weights: those that are stored.
         tokenizer: its tokenizer in the graph.
         config: the settings of features that it was trained with.
-        pack: ids of texts, or pairs, as features of the model.
-        by_length: a function of features, applied to rows of similar length
-            together (length_groups.py).
-        embed: `mean_output`, `cls_output` and, with a pooler,
-            `pooled_output`, of features; one function that signatures share,
-            as those of heads are.
+        pack: makes features of ids of texts, or pairs.
+        by_length: see length_groups.py.
+        embed: vectors of features; a function that signatures share, as those
+            of heads are.
     """
 
     def __init__(
@@ -141,18 +141,15 @@ class SignatureGraph:
     def _embed(self, features: Tensors) -> Tensors:
         with self.weights.scope():
             outputs = self.loaded.model.encode(features)
-        mask = tf.reshape(
-            features["input_mask"], tf.shape(outputs["sequence_output"])[:2]
-        )
         states = outputs["sequence_output"]
+        mask = tf.reshape(features["input_mask"], tf.shape(states)[:2])
         found = {
             "mean_output": mean_of_tokens(states, mask),
             "cls_output": tf.cast(states[:, 0], tf.float32),
         }
         if "pooled_output" in outputs:
-            found["pooled_output"] = tf.cast(
-                outputs["pooled_output"], tf.float32
-            )
+            pooled = outputs["pooled_output"]
+            found["pooled_output"] = tf.cast(pooled, tf.float32)
         return found
 
 
@@ -199,13 +196,9 @@ def _choices(graph: SignatureGraph, head: Head) -> dict[str, Signature]:
         best = tf.argmax(answers["probabilities"], axis=-1)
         return {**answers, "choice": best}
 
-    return {
-        "choices": Signature(
-            "Which of several choices goes with a text.",
-            (_strings("text"), _strings("choices", 2)),
-            call,
-        )
-    }
+    inputs = _strings("text"), _strings("choices", axes=2)
+    purpose = "Which of several choices goes with a text."
+    return {"choices": Signature(purpose, inputs, call)}
 
 
 def _masks(graph: SignatureGraph, head: Head) -> dict[str, Signature]:
@@ -232,13 +225,8 @@ def _masks(graph: SignatureGraph, head: Head) -> dict[str, Signature]:
             "probabilities": values * tf.cast(is_mask, tf.float32),
         }
 
-    return {
-        "fill_mask": Signature(
-            "The likeliest pieces for every [MASK] in a text.",
-            (_strings("text"),),
-            call,
-        )
-    }
+    purpose = "The likeliest pieces for every [MASK] in a text."
+    return {"fill_mask": Signature(purpose, (_strings("text"),), call)}
 
 
 def _words(graph: SignatureGraph, head: Head) -> dict[str, Signature]:
@@ -294,13 +282,8 @@ def _words(graph: SignatureGraph, head: Head) -> dict[str, Signature]:
         }
         return {**found, "words": words.to_tensor()}
 
-    return {
-        "words": Signature(
-            "A label for every word between white space.",
-            (_strings("text"),),
-            call,
-        )
-    }
+    purpose = "A label for every word between white space."
+    return {"words": Signature(purpose, (_strings("text"),), call)}
 
 
 def _questions(graph: SignatureGraph, head: Head) -> dict[str, Signature]:
@@ -324,12 +307,10 @@ def _questions(graph: SignatureGraph, head: Head) -> dict[str, Signature]:
         null_scores = None
         if "p_mask" in head.features:
             columns = tf.range(tf.shape(mask)[1])
-            ends_of = parts.fronts + tf.cast(
-                parts.tokens.row_lengths(), tf.int32
-            )
-            is_part = (columns >= parts.fronts[:, None]) & (
-                columns < ends_of[:, None]
-            )
+            sizes = tf.cast(parts.tokens.row_lengths(), tf.int32)
+            begin = parts.fronts[:, None]
+            end = (parts.fronts + sizes)[:, None]
+            is_part = (columns >= begin) & (columns < end)
             # An answer can be at [CLS]: none.
             features["p_mask"] = tf.cast(~(is_part | (columns == 0)), tf.int32)
             outputs = graph.answer(head, features, one_width=True)
@@ -342,20 +323,16 @@ def _questions(graph: SignatureGraph, head: Head) -> dict[str, Signature]:
         found = span_graph.best_answers(
             paragraphs, parts, beams, null_scores, config
         )
-        edges = {"start": found.pop("start"), "end": found.pop("end")}
-        for name, place in edges.items():
+        for name in ("start", "end"):
+            place = found.pop(name)
             at = tf.gather(bytes_of, tf.maximum(place, 0), batch_dims=1)
             found[f"char_{name}"] = place
             found[f"byte_{name}"] = tf.where(place < 0, -1, at)
         return found
 
-    return {
-        "question": Signature(
-            "The answer to a question in a context.",
-            (_strings("question"), _strings("context")),
-            call,
-        )
-    }
+    inputs = _strings("question"), _strings("context")
+    purpose = "The answer to a question in a context."
+    return {"question": Signature(purpose, inputs, call)}
 
 
 # Signatures for raw strings, the default one first, by `Head.text_inputs`.
@@ -375,14 +352,10 @@ def _token_signatures(
     graph: SignatureGraph, head: Head | None
 ) -> dict[str, Signature]:
     """Returns `tokens` and `examples`, both of ids."""
+    length = graph.config.max_seq_length
     has_choices = head is not None and head.text_inputs == "choices"
     names = (*ENCODER_INPUTS, *(head.features if head else ()))
     shape = [None, None, None] if has_choices else [None, None]
-
-    of_choices = ""
-    if has_choices:
-        length = graph.config.max_seq_length
-        of_choices = f", {length} ids for each choice in turn"
 
     def tokens(*values: tf.Tensor) -> Tensors:
         # The process dies of some shapes that disagree.
@@ -426,11 +399,12 @@ def _token_signatures(
             tf.ones_like(ids).to_tensor(shape=size),
         )
         if has_choices:
-            length = graph.config.max_seq_length
-            shape = [size[0], size[1] // length, length]
-            given = {n: tf.reshape(v, shape) for n, v in given.items()}
+            each = [size[0], size[1] // length, length]
+            given = {n: tf.reshape(v, each) for n, v in given.items()}
         return tokens(*given.values())
 
+    of_choices = f", {length} ids for each choice in turn"
+    lists = ", ".join(names) + (of_choices if has_choices else "")
     return {
         "tokens": Signature(
             "The same for token ids, of any batch and length.",
@@ -438,36 +412,25 @@ def _token_signatures(
             tokens,
         ),
         "examples": Signature(
-            "The same for serialized tf.Examples with int64 lists "
-            f"{', '.join(names)}{of_choices}.",
+            f"The same for serialized tf.Examples with int64 lists {lists}.",
             (_strings("examples"),),
             examples,
         ),
     }
 
 
-def signatures(graph: SignatureGraph) -> Mapping[str, Signature]:
-    """Returns the model's signatures by name, `serving_default` first.
-
-    Raises:
-        UserError: when a head of the model takes texts that no row of
-            TEXT_INPUTS makes signatures for.
-    """
+def _signatures(graph: SignatureGraph) -> dict[str, Signature]:
+    """Returns the model's signatures by name, `serving_default` first."""
     model, task = graph.loaded.model, graph.loaded.task
     own = [head for head in model.heads.values() if head.text_inputs]
+    found: dict[str, Signature] = {}
     for head in own:
         require(
             head.text_inputs in TEXT_INPUTS,
             f"An {type(model).__name__} reads {head.text_inputs!r}; expected "
             f"one of {', '.join(TEXT_INPUTS)}. It cannot be exported.",
         )
-    found = {
-        name: signature
-        for head in own
-        for name, signature in TEXT_INPUTS[head.text_inputs](
-            graph, head
-        ).items()
-    }
+        found |= TEXT_INPUTS[head.text_inputs](graph, head)
     found["embed"] = Signature(
         "Vectors of texts.",
         (_strings("text"),),
@@ -489,11 +452,12 @@ class ServingModule(tf.Module):
 
     Attributes:
         graph: the parts that the signatures are made of.
-        described: the signatures by name (see `signatures`).
+        described: the signatures by name, `serving_default` first.
         functions: their functions.
 
     Raises:
-        UserError: when a head of the model cannot be exported.
+        UserError: when a head of the model takes texts that no row of
+            TEXT_INPUTS makes signatures for.
     """
 
     def __init__(
@@ -506,15 +470,8 @@ class ServingModule(tf.Module):
         self.weights = weights(loaded.model.weights)
         self.graph = SignatureGraph(loaded, self.weights, micro_batch_tokens)
         self.tokenizer = self.graph.tokenizer
-        self.described = signatures(self.graph)
-        # Two names of a signature are one function.
-        functions = {
-            signature: tf.function(
-                signature.call, list(signature.inputs), autograph=False
-            )
-            for signature in self.described.values()
-        }
+        self.described = _signatures(self.graph)
         self.functions = {
-            name: functions[signature]
+            name: signature.function
             for name, signature in self.described.items()
         }

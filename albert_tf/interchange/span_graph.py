@@ -54,11 +54,8 @@ def without_spaces(
 ) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns flat starts and ends of tokens without white space at them.
 
-    A token of nothing else ends before it starts, or where it does.
-
-    Args:
-        is_space: `[batch, (characters)]`.
-        starts, ends: `[batch, (tokens)]`, in characters.
+    A token of nothing else ends before it starts, or where it does. Arguments
+    are `[batch, (characters)]`, and `[batch, (tokens)]` in characters.
     """
     text = starts.value_rowids()
     first, limit = (
@@ -81,10 +78,7 @@ def windows(
 ) -> Windows:
     """Returns the windows of each question, in order, one at least.
 
-    Args:
-        queries: ids `[batch, (tokens)]`, at most max_query_length.
-        paragraphs: ids `[batch, (tokens)]`.
-        config: the lengths.
+    `queries` and `paragraphs` are ids `[batch, (tokens)]`.
     """
     query_lengths = queries.row_lengths()
     lengths = paragraphs.row_lengths()
@@ -126,12 +120,9 @@ def windows(
 
 
 def beams_of_logits(outputs: Tensors, mask: tf.Tensor, count: int) -> Tensors:
-    """Returns the best starts by as many best ends, as beams.
+    """Returns the `count` best starts by as many best ends, as beams.
 
-    Args:
-        outputs: `start_logits` and `end_logits` `[windows, seq]`.
-        mask: `[windows, seq]`, 0 in padding.
-        count: n_best_size.
+    `start_logits`, `end_logits` and `mask`, 0 in padding, are `[windows, seq]`.
     """
 
     def best(name: str) -> tuple[tf.Tensor, tf.Tensor]:
@@ -174,10 +165,9 @@ def best_answers(
     Args:
         paragraphs: of the questions.
         parts: the paragraphs' windows.
-        beams: `first`, `last` (positions in windows) and `scores`, shapes
+        beams: `first`, `last` (positions in windows) and `scores`, of shapes
             that broadcast to `[windows, starts, ends]`.
-        null_scores: `[windows]`, scores of there being no answer; None where
-            there always is one.
+        null_scores: `[windows]`, scores of there being no answer, or None.
         config: the lengths and the threshold.
 
     Returns:
@@ -190,11 +180,9 @@ def best_answers(
     starts, ends, scores, question = (
         tf.gather(values, order) for values in (starts, ends, scores, question)
     )
-    base = tf.reduce_max(tf.concat([ends, [0]], 0)) + 1
-    base = tf.cast(base, tf.int64)
-    span = (tf.cast(question, tf.int64) * base + tf.cast(starts, tf.int64)) * (
-        base
-    ) + tf.cast(ends, tf.int64)
+    base = tf.cast(tf.reduce_max(tf.concat([ends, [0]], 0)) + 1, tf.int64)
+    span = tf.cast(question, tf.int64) * base + tf.cast(starts, tf.int64)
+    span = span * base + tf.cast(ends, tf.int64)
     distinct = _first_of_each(span)
     found = tf.RaggedTensor.from_value_rowids(
         distinct, tf.gather(question, distinct), batch, validate=False
@@ -272,14 +260,11 @@ def _spans(
     ends = tf.gather(paragraphs.ends, tf.gather(parts.tokens.flat_values, last))
     # Not white space alone.
     kept = tf.gather(parts.max_context, first) & (starts < ends)
-    values = (
-        starts,
-        ends,
-        tf.boolean_mask(beams["scores"], valid),
-        tf.gather(parts.question, window),
-    )
+    scores = tf.boolean_mask(beams["scores"], valid)
+    question = tf.gather(parts.question, window)
     starts, ends, scores, question = (
-        tf.boolean_mask(value, kept) for value in values
+        tf.boolean_mask(value, kept)
+        for value in (starts, ends, scores, question)
     )
     return starts, ends, scores, question
 

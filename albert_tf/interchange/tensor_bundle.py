@@ -1,14 +1,13 @@
-"""Reads TensorFlow's checkpoint files without TensorFlow's reader.
+"""Reads TensorFlow's checkpoint files safely: `read_index`, `read_variable`.
 
-Main entries: `read_index` and `read_variable`. A checkpoint `PREFIX` is
-`PREFIX.index`, a sorted table in the form of LevelDB with the type, shape and
-location of every variable, and `PREFIX.data-0000i-of-0000n`, the values
-(tensorflow/core/util/tensor_bundle, tensorflow/core/lib/io/table).
+A checkpoint `PREFIX` is `PREFIX.index`, a sorted table in the form of LevelDB
+with the type, shape and location of every variable, and
+`PREFIX.data-0000i-of-0000n`, the values (tensorflow/core/util/tensor_bundle,
+tensorflow/core/lib/io/table).
 
-`tf.train.load_checkpoint` is not safe for files that users bring: it trusts an
-index with valid checksums, so that a negative size or an unknown type aborts
-the process and a huge shape is allocated first. Here every number is compared
-with the sizes of the files before it is used.
+`tf.train.load_checkpoint` trusts an index with valid checksums: a negative
+size or an unknown type aborts the process, and a huge shape is allocated
+first. Here every number is compared with the sizes of the files before.
 """
 
 import dataclasses
@@ -26,6 +25,7 @@ from google.protobuf.message import DecodeError
 
 from albert_tf.config import UserError, require
 from albert_tf.io import files
+from albert_tf.io.json_files import read_at_most
 
 _MAGIC = struct.pack("<Q", 0xDB4775248B80FB57)
 _FOOTER_BYTES = 48
@@ -58,14 +58,8 @@ _MALFORMED = "a block of its index is malformed"
 class StoredVariable:
     """The index entry of a variable.
 
-    Attributes:
-        name: its name.
-        dtype: the name of its type.
-        shape: its shape.
-        path: the data file.
-        offset: of its first byte in that file.
-        size: in bytes.
-        checksum: the masked CRC32C of its bytes.
+    Its bytes are `size` from `offset` in the data file `path`; `checksum` is
+    their masked CRC32C.
     """
 
     name: str
@@ -78,19 +72,16 @@ class StoredVariable:
 
 
 def read_index(prefix: str) -> dict[str, StoredVariable]:
-    """Returns the variables of the checkpoint `prefix` by name.
-
-    The values are not read, but the data files are checked to be as long as
-    the index needs.
+    """Returns the variables of the checkpoint `prefix` by name, without values.
 
     Raises:
         UserError: when a file is missing or no regular file, or the index is
-            damaged or contradicts itself or the data files.
+            damaged or contradicts itself or the sizes of the data files.
     """
     from tensorflow.core.protobuf import tensor_bundle_pb2
 
     try:
-        table = _table(_index_bytes(prefix + ".index"))
+        table = _table(read_at_most(prefix + ".index", _MAX_INDEX_BYTES))
         key, value = next(table, (b"", b""))
         require(not key and bool(value), "its index has no header")
         header = tensor_bundle_pb2.BundleHeaderProto.FromString(value)
@@ -98,22 +89,17 @@ def read_index(prefix: str) -> dict[str, StoredVariable]:
             not header.endianness,
             "its numbers are big endian, which is not supported",
         )
+        parse = tensor_bundle_pb2.BundleEntryProto.FromString
         variables = [
-            _variable(
-                key,
-                tensor_bundle_pb2.BundleEntryProto.FromString(value),
-                prefix,
-                header.num_shards,
-            )
+            _variable(key, parse(value), prefix, header.num_shards)
             for key, value in table
             # The parts of a partitioned variable have keys that begin with 0.
             if not key.startswith(b"\0")
         ]
         _check_data_files(variables)
     except DecodeError:
-        raise _unreadable(
-            prefix, "an entry of its index is malformed"
-        ) from None
+        reason = "an entry of its index is malformed"
+        raise _unreadable(prefix, reason) from None
     except ValueError as error:
         raise _unreadable(prefix, str(error)) from None
     return {variable.name: variable for variable in variables}
@@ -136,9 +122,8 @@ def read_variable(prefix: str, variable: StoredVariable) -> np.ndarray:
             file.seek(variable.offset)
             data = file.read(variable.size)
     except OSError as error:
-        raise _unreadable(
-            prefix, f"{variable.path}: {error.strerror}"
-        ) from None
+        reason = f"{variable.path}: {error.strerror}"
+        raise _unreadable(prefix, reason) from None
     if len(data) != variable.size or _checksum(data) != variable.checksum:
         raise _unreadable(
             prefix,
@@ -154,6 +139,7 @@ def read_variable(prefix: str, variable: StoredVariable) -> np.ndarray:
 
 
 def _unreadable(prefix: str, reason: str) -> UserError:
+    reason = reason.removesuffix(".")
     return UserError(
         f"{prefix} is not a readable TensorFlow checkpoint: {reason}."
     )
@@ -190,28 +176,12 @@ def _file_size(path: str) -> int:
     return status.st_size
 
 
-def _index_bytes(path: str) -> bytes:
-    size = _file_size(path)
-    require(
-        size <= _MAX_INDEX_BYTES,
-        f"its index has {size} bytes; the maximum is {_MAX_INDEX_BYTES}",
-    )
-    try:
-        with files.open(path) as file:
-            data = file.read(_MAX_INDEX_BYTES)
-    except OSError as error:
-        raise ValueError(
-            f"{os.path.basename(path)}: {error.strerror}"
-        ) from None
+def _table(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yields the keys, in increasing order, and values of a table."""
     require(
         len(data) >= _FOOTER_BYTES and data.endswith(_MAGIC),
         "its index is truncated or another kind of file",
     )
-    return data
-
-
-def _table(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Yields the keys, in increasing order, and values of a table."""
     footer = data[-_FOOTER_BYTES:]
     # The first handle is that of the block of statistics.
     _, _, position = _handle(footer, 0)

@@ -23,7 +23,7 @@ from albert_tf.interchange.model_directory import (
     check_vocab_size,
     save_model_directory,
 )
-from albert_tf.interchange.task_record import TaskRecord
+from albert_tf.interchange.model_files import TaskRecord
 from albert_tf.jobs.figures import draw
 from albert_tf.jobs.micro_batch import AUTO, resolve_for_machine
 from albert_tf.jobs.task_evaluation import EvaluatedExamples, compute_scores

@@ -85,9 +85,6 @@ class _Metrics:
             registry=self.registry,
         )
 
-    def observe_batch(self, signature: str, rows: int) -> None:
-        self.batch_rows.labels(signature).observe(rows)
-
 
 class _Predictions:
     """Answers prediction requests within the limits."""
@@ -99,13 +96,12 @@ class _Predictions:
         self._config = config
         self._metrics = metrics
         self._pending = 0
-        self.batcher = Batcher(model, config, metrics.observe_batch)
+        self.batcher = Batcher(model, config, metrics.batch_rows)
         metrics.pending.set_function(lambda: self._pending)
         metrics.waiting.set_function(self.batcher.waiting)
 
     @property
     def is_full(self) -> bool:
-        """Whether no further request is accepted at present."""
         return self._pending >= self._config.max_pending_requests
 
     async def answer(self, request: Request) -> Response:
@@ -231,27 +227,18 @@ async def _error(request: Request, error: Exception) -> Response:
 def make_application(
     model: ExportedModel, name: str, config: ServingConfig
 ) -> Starlette:
-    """Returns an ASGI application that serves a model.
-
-    Args:
-        model: the model.
-        name: under which it is served, `/v1/models/<name>`.
-        config: limits.
-    """
+    """Returns an ASGI application that serves `/v1/models/<name>`."""
     metrics = _Metrics()
     predictions = _Predictions(model, config, metrics)
-    page = _page(name)
 
     def check_model(request: Request) -> None:
         """Raises HTTPException where a path names another model."""
         own, asked = str(model.version), request.path_params["name"]
         version = request.path_params.get("version")
         if (asked, version or own) != (name, own):
-            which = (
-                f"Specific({asked}, {version})"
-                if version
-                else f"Latest({asked})"
-            )
+            which = f"Latest({asked})"
+            if version:
+                which = f"Specific({asked}, {version})"
             raise HTTPException(
                 404,
                 f"Servable not found for request: {which}; this server has "
@@ -283,9 +270,6 @@ def make_application(
             media_type=prometheus_client.CONTENT_TYPE_LATEST,
         )
 
-    async def index(request: Request) -> Response:
-        return page
-
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         batches = asyncio.create_task(predictions.batcher.run())
@@ -308,7 +292,7 @@ def make_application(
         Route("/healthz", live),
         Route("/healthz/ready", ready),
         Route("/metrics", exposition),
-        Route("/", index),
+        Route("/", _page(name), methods=["GET"]),
     ]
     return Starlette(
         routes=routes,

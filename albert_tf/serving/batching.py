@@ -4,9 +4,10 @@ import asyncio
 import concurrent.futures
 import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
+import prometheus_client
 import tensorflow as tf
 
 from albert_tf.config import ServingConfig, UserError, require
@@ -31,18 +32,18 @@ class Batcher:
     Args:
         model: the model.
         config: size of batches and time that a request waits for others.
-        observe: called with the signature and the rows of each batch.
+        batch_rows: a histogram of the rows of each signature's batches.
     """
 
     def __init__(
         self,
         model: ExportedModel,
         config: ServingConfig,
-        observe: Callable[[str, int], None],
+        batch_rows: prometheus_client.Histogram,
     ) -> None:
         self._model = model
         self._config = config
-        self._observe = observe
+        self._batch_rows = batch_rows
         self._groups: dict[_Group, list[_Waiting]] = {}
         self._arrived = asyncio.Event()
 
@@ -55,9 +56,9 @@ class Batcher:
             UserError: when there are no rows or too many, or the model
                 refuses them.
         """
+        # Every choice is a row.
         sizes = [
-            array.size if array.dtype == object else len(array)
-            for array in arrays.values()
+            a.size if a.dtype == object else len(a) for a in arrays.values()
         ]
         rows = max(sizes) if all(sizes) else 0
         limit = self._config.max_batch_size
@@ -94,7 +95,8 @@ class Batcher:
                 if not (batch := self._take(group)):
                     continue
                 signature = group[0]
-                self._observe(signature, sum(w.rows for w in batch))
+                rows = sum(waiting.rows for waiting in batch)
+                self._batch_rows.labels(signature).observe(rows)
                 try:
                     results = await loop.run_in_executor(
                         thread,

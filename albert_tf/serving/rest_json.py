@@ -34,12 +34,7 @@ class PredictRequest:
 
 
 def read_request(body: bytes, model: ExportedModel) -> PredictRequest:
-    """Returns a request for the model.
-
-    Raises:
-        UserError: when the body is no such request, or its inputs are not
-            those of the signature.
-    """
+    """Returns a request for the model, or raises UserError."""
     fields = parse_json(body, "The request")
     known = ("signature_name", "instances", "inputs")
     unknown = ", ".join(shown(name) for name in fields if name not in known)

@@ -9,15 +9,14 @@ import keras
 import numpy as np
 import pytest
 import safetensors.numpy
-import tensorflow as tf
 from tiny_models import TINY, built, save
 
 from albert_tf.config import FeatureConfig, UserError, override
 from albert_tf.interchange.convert import convert, models_by_head
 from albert_tf.interchange.formats import FORMATS
-from albert_tf.interchange.google_tf1 import write_checkpoint
+from albert_tf.interchange.google_tf1 import config_to_json, write_checkpoint
 from albert_tf.interchange.model_directory import load_model_directory
-from albert_tf.interchange.task_record import TaskRecord, read_task_record
+from albert_tf.interchange.model_files import TaskRecord, read_task_record
 from albert_tf.io import files
 from albert_tf.modeling.models import models
 from albert_tf.modeling.weights.stored_weights import stored_arrays
@@ -149,35 +148,7 @@ def test_unsupported_heads_are_refused(saved):
             shutil.rmtree(target)
 
 
-def test_the_checkpoint_has_the_originals_names(saved, tiny_tokenizer):
-    place, _ = converted(
-        saved("classification", num_hidden_groups=2), "google_tf1"
-    )
-    assert sorted(os.listdir(place)) == [
-        "albert_config.json",
-        "checkpoint",
-        "model.ckpt-best.data-00000-of-00001",
-        "model.ckpt-best.index",
-        "spiece.model",
-        "tokenizer.json",
-        "tokenizer_config.json",
-    ]
-    assert tf.train.latest_checkpoint(place) == f"{place}/model.ckpt-best"
-    shapes = dict(tf.train.list_variables(f"{place}/model.ckpt-best"))
-    block = "bert/encoder/transformer/group_1/inner_group_0/"
-    assert shapes[f"{block}ffn_1/intermediate/dense/kernel"] == [8, 12]
-    assert shapes[f"{block}ffn_1/intermediate/output/dense/kernel"] == [12, 8]
-    assert shapes["bert/embeddings/word_embeddings"] == [200, 4]
-    assert shapes["output_weights"] == [3, 8]
-    assert shapes["global_step"] == []
-    # Trunk 9, two groups of 16, the head, the step.
-    assert len(shapes) == 9 + 2 * 16 + 2 + 1
-    values = json.loads(pathlib.Path(place, "albert_config.json").read_text())
-    assert values["num_hidden_groups"] == 2
-    assert contents(place, "spiece.model") == [tiny_tokenizer.model_bytes]
-
-
-def google(place, model, changes=None, config=None):
+def google(place, model, changes=None):
     """Writes a checkpoint as a released folder has it."""
     place.mkdir()
     arrays = stored_arrays(model, "google")
@@ -189,33 +160,20 @@ def google(place, model, changes=None, config=None):
     )
     (place / "checkpoint").unlink()
     (place / "model.ckpt-best.meta").write_bytes(b"a graph")
-    values = {
-        name: getattr(model.config, name)
-        for name in (
-            "vocab_size",
-            "embedding_size",
-            "hidden_size",
-            "num_hidden_layers",
-            "num_attention_heads",
-            "intermediate_size",
-            "max_position_embeddings",
-        )
-    }
+    values = config_to_json(model.config)
+    del values["albert_tf"]
     values |= {"down_scale_factor": 1, "net_structure_type": 0}
-    (place / "albert_config.json").write_text(
-        json.dumps(values | (config or {}))
-    )
+    (place / "albert_config.json").write_text(json.dumps(values))
     return place
 
 
-@pytest.mark.parametrize("given", ["", "/model.ckpt-best", ".index"])
-def test_a_released_folder(tmp_path, saved, tiny_tokenizer, given):
+def test_a_released_folder(tmp_path, saved, tiny_tokenizer):
     place = google(tmp_path / "albert_tiny", built())
     (place / "30k-clean.model").write_bytes(tiny_tokenizer.model_bytes)
     (place / "30k-clean.vocab").write_text("pieces")
-    path = f"{place}{'/model.ckpt-best' if given == '.index' else ''}{given}"
     lines = []
     target = str(tmp_path / "target")
+    path = f"{place}/model.ckpt-best.index"
     convert(path, target, "model_directory", log=lines.append)
     assert lines == [
         f"From the Google TF1 checkpoint {place}/model.ckpt-best.",
@@ -238,37 +196,19 @@ def test_labels_and_vocabulary_are_options(tmp_path, saved, tiny_directory):
     place = str(google(tmp_path / "finetuned", built("classification")))
     with pytest.raises(UserError, match="finetuned has no tokenizer.*--token"):
         converted(place, "model_directory")
-    labels = ["no", "yes", "maybe"]
-    source = saved("classification", labels=tuple(labels))
-    for number, vocabulary in enumerate(
-        (tiny_directory, tiny_directory / "spiece.model")
-    ):
-        target = str(tmp_path / f"target-{number}")
-        convert(
-            place,
-            target,
-            "model_directory",
-            tokenizer=str(vocabulary),
-            labels=labels,
-            log=len,
-        )
-        same_model(source, target, "config.json")
-    _, lines = converted(source, "google_tf1")
-    assert "names of the classes, ['no', 'yes', 'maybe']." in lines[1]
-
-
-@pytest.mark.parametrize(
-    ("labels", "message"),
-    [
+    options = {"tokenizer": str(tiny_directory / "spiece.model")}
+    for labels, message in (
         (["a", "b"], r"output_weights has shape \[3, 8\].*needs \[2, 8\]"),
         (["a", "b", "b"], r"labels=\['a', 'b', 'b'\]"),
-    ],
-)
-def test_wrong_labels(tmp_path, tiny_directory, labels, message):
-    place = str(google(tmp_path / "finetuned", built("classification")))
-    options = {"labels": labels, "tokenizer": str(tiny_directory)}
-    with pytest.raises(UserError, match=message):
-        converted(place, "model_directory", **options)
+    ):
+        with pytest.raises(UserError, match=message):
+            converted(place, "model_directory", labels=labels, **options)
+    labels = ["no", "yes", "maybe"]
+    target, _ = converted(place, "model_directory", labels=labels, **options)
+    source = saved("classification", labels=tuple(labels))
+    same_model(source, target, "config.json")
+    _, lines = converted(source, "google_tf1")
+    assert "names of the classes, ['no', 'yes', 'maybe']." in lines[1]
 
 
 def test_the_originals_models_all_have_a_pooler(saved):
@@ -304,9 +244,8 @@ def test_heads_of_the_weights_that_the_class_lacks(saved):
 
 
 def test_beams_of_answers_are_kept_or_reported(tmp_path, tiny_tokenizer):
-    model = models_by_head()["answerable_span"](
-        TINY, head_options={"start_n_top": 7}
-    )
+    kind = models_by_head()["answerable_span"]
+    model = kind(TINY, head_options={"start_n_top": 7})
     source = save(tmp_path / "source", model, tiny_tokenizer)
     _, lines = converted(source, "google_tf1")
     assert "Not stored: start_n_top=7." in lines
@@ -316,38 +255,24 @@ def test_beams_of_answers_are_kept_or_reported(tmp_path, tiny_tokenizer):
 
 
 def test_missing_weights_are_initialised_on_request(saved):
-    source = saved("classification")
-    options = {"head": "token_classification"}
-    with pytest.raises(UserError, match="no head token_class.*--allow_missing"):
+    source = saved("span", pooler=False)
+    options = {"head": "classification", "changes": {"sharing": "none"}}
+    with pytest.raises(UserError, match="no head classific.*--allow_missing"):
         converted(source, "model_directory", **options)
     options["allow_missing"] = True
-    with pytest.raises(UserError, match="token_class.* needs .*--labels"):
+    with pytest.raises(UserError, match="classific.* needs .*--labels"):
         converted(source, "model_directory", **options)
     place, lines = converted(
-        source, "model_directory", labels=["B", "I"], **options
+        source, "model_directory", labels=["no", "yes"], **options
     )
+    # The pooler too, which the head reads.
     assert lines[1:3] == [
-        "Initialised: albert/token_classification/classifier/bias, "
-        "albert/token_classification/classifier/kernel.",
-        "Not needed: classifier.bias, classifier.weight.",
+        "Initialised: albert/classification/classifier/bias, "
+        "albert/classification/classifier/kernel, "
+        "albert/encoder/pooler/bias, albert/encoder/pooler/kernel.",
+        "Not needed: qa_outputs.bias, qa_outputs.weight.",
     ]
-    assert load_model_directory(place).labels == ["B", "I"]
-
-
-def test_a_new_head_gets_the_pooler_that_it_reads(saved):
-    source = saved("span", pooler=False)
-    place, lines = converted(
-        source,
-        "model_directory",
-        head="classification",
-        labels=["no", "yes"],
-        allow_missing=True,
-        changes={"sharing": "none"},
-    )
-    assert "albert/encoder/pooler/bias" in lines[1]
-    loaded = load_model_directory(place)
-    assert loaded.model.encoder.pooler is not None
-    assert loaded.labels == ["no", "yes"]
+    assert load_model_directory(place).labels == ["no", "yes"]
 
 
 def test_changes_of_the_architecture(saved):
@@ -358,13 +283,7 @@ def test_changes_of_the_architecture(saved):
         "encoder/embeddings/position_embeddings: 16 rows, repeated until "
         "there are 40." in lines
     )
-    model = load_model_directory(wide).model
-    assert model.config == override(TINY, changes)
-    assert len(model.encoder.blocks) == 3
-    rows = np.array(model.encoder.embeddings.position_embeddings)
-    table = np.array(built().encoder.embeddings.position_embeddings)
-    np.testing.assert_array_equal(rows[:32], np.tile(table, (2, 1)))
-    np.testing.assert_array_equal(rows[32:], table[:8])
+    assert load_model_directory(wide).model.config == override(TINY, changes)
     changes = {"sharing": "all", "max_position_embeddings": 16}
     back, _ = converted(wide, "model_directory", changes=changes)
     same_model(source, back, "config.json")
@@ -405,11 +324,11 @@ def test_merging(saved):
     place, _ = converted(source, "model_directory", merge="first", **options)
     loaded = load_model_directory(place)
     assert loaded.max_seq_length == 8
-    theirs, ours = (
-        np.array(model.encoder.blocks[0].attention.query.kernel)
+    first, other = (
+        model.encoder.blocks[0].attention.query.kernel.numpy()
         for model in (built(sharing="none"), loaded.model)
     )
-    np.testing.assert_array_equal(ours, theirs)
+    np.testing.assert_array_equal(first, other)
 
 
 def test_the_kind_of_the_source_is_logged(tmp_path, saved):
@@ -431,61 +350,14 @@ def rewrite(name, directory, **changes):
     path.write_text(json.dumps(values | changes))
 
 
-def poison(directory):
-    """Puts a NaN into a weight."""
-    path = f"{directory}/model.safetensors"
-    arrays = safetensors.numpy.load_file(path)
-    block = "albert.encoder.albert_layer_groups.0.albert_layers.0."
-    arrays[f"{block}attention.query.weight"][1, 1] = np.nan
-    safetensors.numpy.save_file(arrays, path)
-
-
 # tests/modeling/weights has all faults of weights and of config.json.
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (poison, r"query\.weight holds NaN"),
-        (
-            lambda d: os.rename(
-                f"{d}/model.safetensors", f"{d}/pytorch_model.bin"
-            ),
-            r"pytorch_model\.bin is a pickle",
-        ),
-        (
-            lambda d: os.truncate(f"{d}/spiece.model", 500),
-            r"spiece\.model is not a complete SentencePiece model",
-        ),
-        (
-            lambda d: rewrite("config.json", d, vocab_size=210),
-            "tokenizer has 200 pieces.*vocab_size=210",
-        ),
-    ],
-)
-def test_faults_of_a_directory(tmp_path, saved, damage, message):
-    source = saved()
-    damage(source)
-    for form in ("google_tf1", "huggingface"):
-        with pytest.raises(UserError, match=message) as raised:
-            converted(source, form)
-        assert "\n" not in str(raised.value)
-    assert os.listdir(tmp_path) == ["source"]
-
-
-BLOCK = "bert/encoder/transformer/group_0/inner_group_0/"
-INTERMEDIATE = f"{BLOCK}ffn_1/intermediate/dense/kernel"
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"bert/pooler/dens/kernel": np.ones(3)}, "unexpected: bert/pooler/de"),
         (
-            {INTERMEDIATE: np.ones((12, 8))},
-            r"dense/kernel has shape \[12, 8\].*axes are swapped",
-        ),
-        (
-            {f"{BLOCK}attention_1/self/query/bias": np.full(8, np.inf)},
-            "query/bias holds NaN or infinity",
+            {"bert/pooler/dense/bias": np.full(8, np.inf)},
+            "bias holds NaN or in",
         ),
         ({"cls/squad/output_weights": np.ones((2, 8))}, "pretraining, span;"),
     ],
@@ -500,55 +372,22 @@ def test_faults_of_weights_in_a_checkpoint(
 
 
 @pytest.mark.parametrize(
-    ("damage", "message"),
+    ("changes", "message"),
     [
+        ({"vocab_size": 10**7}, "they do not belong together"),
+        ({"vocab_size": 150}, "tokenizer has 200 pieces and the model vocab_s"),
         (
-            lambda d: os.truncate(d / "model.ckpt-best.index", 99),
-            "its index is truncated",
-        ),
-        (
-            lambda d: (d / "albert_config.json").unlink(),
-            r"albert_config\.json is missing",
-        ),
-        (
-            lambda d: rewrite("albert_config.json", d, vocab_size=10**7),
-            "they do not belong together",
-        ),
-        (
-            lambda d: rewrite("albert_config.json", d, vocab_size=150),
-            "tokenizer has 200 pieces and the model vocab_size=150",
-        ),
-        (
-            lambda d: rewrite(
-                "albert_config.json",
-                d,
-                num_hidden_layers=22,
-                num_hidden_groups=22,
-            ),
+            {"num_hidden_layers": 22, "num_hidden_groups": 22},
             "google-research/albert spreads num_hidden_groups=22",
         ),
     ],
 )
-def test_faults_of_a_checkpoint(tmp_path, tiny_directory, damage, message):
+def test_faults_of_a_configuration(tmp_path, tiny_directory, changes, message):
     place = google(tmp_path / "albert", built())
-    damage(place)
+    rewrite("albert_config.json", place, **changes)
     with pytest.raises(UserError, match=message) as raised:
         converted(str(place), "huggingface", tokenizer=str(tiny_directory))
     assert "\n" not in str(raised.value)
-    assert os.listdir(tmp_path) == ["albert"]
-
-
-def test_paths_without_a_model(tmp_path):
-    (tmp_path / "albert_base_v2.tar.gz").write_bytes(b"x" * 99)
-    (tmp_path / "loop").symlink_to("loop")
-    for name, message in (
-        ("albert_base_v2.tar.gz", "is an archive; unpack it"),
-        ("loop", "loop does not exist"),
-        ("", "neither a model directory"),
-    ):
-        with pytest.raises(UserError, match=message):
-            convert(str(tmp_path / name), str(tmp_path) + "-to", "huggingface")
-    assert not os.path.exists(str(tmp_path) + "-to")
 
 
 def test_paths_that_may_not_be_written(tmp_path, saved, tiny_directory):
@@ -562,7 +401,6 @@ def test_paths_that_may_not_be_written(tmp_path, saved, tiny_directory):
     (tmp_path / "to-empty").symlink_to("empty")
     before = sorted(os.walk(tmp_path))
     for name, message in (
-        ("source", "contain each other"),
         ("source/", "contain each other"),
         ("link", "contain each other"),
         ("source/deep/inside", "contain each other"),
@@ -572,21 +410,14 @@ def test_paths_that_may_not_be_written(tmp_path, saved, tiny_directory):
         ("to-empty", "is a file or a link"),
         ("other", r"other holds thesis\.txt, which no conversion writes"),
     ):
-        with pytest.raises(UserError, match=message):
-            convert(source, str(tmp_path / name), "google_tf1")
-    vocabulary = tmp_path / "other/thesis.txt"
+        for overwrite in (False, True):
+            with pytest.raises(UserError, match=message):
+                to_path = str(tmp_path / name)
+                convert(source, to_path, "google_tf1", overwrite=overwrite)
+    other = str(tmp_path / "other")
     with pytest.raises(UserError, match="thesis.txt, which is read, contain"):
-        convert(
-            source,
-            str(tmp_path / "other"),
-            "google_tf1",
-            tokenizer=str(vocabulary),
-            overwrite=True,
-        )
+        convert(source, other, "google_tf1", tokenizer=f"{other}/thesis.txt")
     assert sorted(os.walk(tmp_path)) == before
-    with pytest.raises(UserError, match="no conversion writes"):
-        convert(source, str(tmp_path / "other"), "google_tf1", overwrite=True)
-    assert vocabulary.read_text() == "mine"
 
 
 def test_only_the_same_format_is_replaced(saved):
@@ -606,18 +437,19 @@ def test_only_the_same_format_is_replaced(saved):
     place = places["google_tf1"]
     convert(source, place, "huggingface", overwrite=True, log=len)
     assert set(os.listdir(place)) == set(os.listdir(places["huggingface"]))
-    pathlib.Path(places["huggingface"], "notes.md").write_text("mine")
-    with pytest.raises(UserError, match=r"holds notes\.md, which no"):
-        convert(source, places["huggingface"], "huggingface", log=len)
 
 
 def test_a_failed_conversion_leaves_the_target_as_it_was(saved):
     source = saved()
     place, _ = converted(source, "huggingface")
     before = contents(place, *sorted(os.listdir(place)))
-    poison(source)
-    with pytest.raises(UserError, match="NaN"):
-        converted(source, "huggingface")
+    arrays = safetensors.numpy.load_file(f"{source}/model.safetensors")
+    arrays["albert.pooler.bias"][1] = np.nan
+    safetensors.numpy.save_file(arrays, f"{source}/model.safetensors")
+    for form in ("google_tf1", "huggingface"):
+        with pytest.raises(UserError, match=r"pooler\.bias holds NaN"):
+            converted(source, form)
+    assert not os.path.exists(f"{source}-google_tf1")
     assert contents(place, *sorted(os.listdir(place))) == before
 
 
@@ -625,12 +457,10 @@ def test_a_failed_conversion_leaves_the_target_as_it_was(saved):
     ("options", "message"),
     [
         ({"to_format": "pickle"}, "to_format='pickle' is not one of model_"),
-        ({"to_path": ""}, "from_path and to_path must not be empty"),
         ({"from_path": ""}, "from_path and to_path must not be empty"),
         ({"head": "qa"}, "head='qa' is not one of none, pretraining, masked"),
         ({"changes": {"sharing": "some"}}, "sharing='some' is not one of"),
         ({"changes": {"hidden_size": 16}}, "position_embeddings|do not fit"),
-        ({"changes": {"num_hidden_layers": 0}}, "num_hidden_layers=0 is below"),
         ({"merge": "sum", "changes": {"sharing": "none"}}, "merge='sum'"),
         ({"labels": ["a"]}, "AlbertForPretraining has no classes"),
         ({"tokenizer": "/nowhere"}, "The tokenizer /nowhere does not exist"),
@@ -659,12 +489,10 @@ def test_to_a_bucket_and_back(saved, form):
     assert set(files.listdir(bucket)) <= FORMATS[form].files
     convert(bucket, f"{source}-back", "model_directory", log=len)
     same_model(source, f"{source}-back")
-    for other in (bucket, f"{bucket}/deeper", "ram://convert"):
-        with pytest.raises(UserError, match="contain each other"):
-            convert(bucket, other, form)
-    for other in set(list(FORMATS)[:3]) - {form}:
-        with pytest.raises(UserError, match=f"is not of the format {other}"):
-            convert(source, bucket, other, log=len)
+    with pytest.raises(UserError, match="contain each other"):
+        convert(bucket, f"{bucket}/deeper", form)
+    with pytest.raises(UserError, match="is not of the format keras_hub"):
+        convert(source, bucket, "keras_hub")
 
 
 def test_from_this_directory_to_a_bucket(saved, monkeypatch):

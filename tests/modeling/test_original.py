@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.interchange import google_config
+from albert_tf.interchange import google_tf1
 from albert_tf.modeling.losses import weighted_cross_entropy
 from albert_tf.modeling.models import AlbertForPretraining
 from albert_tf.modeling.weights.names import named_weights
@@ -52,7 +52,7 @@ def ours(reference, tmp_path_factory):
     """Returns our outputs and, by Google's names, our gradients."""
     path = tmp_path_factory.mktemp("original") / "albert_config.json"
     path.write_text(str(reference["config"]))
-    model = AlbertForPretraining(google_config.read_config(str(path)))
+    model = AlbertForPretraining(google_tf1.read_config(str(path)))
     rows = named_weights(model)
     weights = _part(reference, "weight:")
     assert {row.google for row in rows} == set(weights)

@@ -51,18 +51,11 @@ def test_rows_and_columns_answer_as_the_model(client, model):
     # The default is `text`; one input needs no name.
     _, rows = client.predict({"instances": TEXTS})
     assert [row["label"] for row in rows["predictions"]] == labels
-    _, named = client.predict({"instances": [{"text": t} for t in TEXTS]})
-    assert named == rows
-
-
-def test_a_pair_is_an_object_for_each_row(client):
-    pair = {"text": "a", "text_pair": "b"}
-    status, answer = client.predict(
-        {"signature_name": "text_pair", "instances": [pair]},
+    _, named = client.predict(
+        {"instances": [{"text": text} for text in TEXTS]},
         "/versions/1:predict",
     )
-    assert status == 200
-    assert set(answer["predictions"][0]) == {"label", "probabilities"}
+    assert named == rows
 
 
 def test_base64_is_the_bytes_of_a_string(client):
@@ -94,7 +87,6 @@ def test_status_and_metadata_are_those_of_tensorflow_serving(client):
     [
         ("/v1/models/other", 404, "Servable not found for request: Latest(oth"),
         ("/v1/models/mood/versions/7", 404, "Specific(mood, 7)"),
-        ("/v1/models/mood/versions/" + "7" * 5000, 404, "Specific(mood, 777"),
         ("/v1/models/mood/labels/a", 400, "Malformed request: GET /v1/models"),
         ("/none", 404, "Malformed request: GET /none"),
     ],
@@ -105,20 +97,11 @@ def test_an_unknown_path_is_an_error_in_json(client, path, status, message):
     assert message in answer["error"]
 
 
-def ids(value):
-    names = ("input_ids", "input_mask", "segment_ids")
-    return {
-        "signature_name": "tokens",
-        "inputs": dict.fromkeys(names, value),
-    }
-
-
 @pytest.mark.parametrize(
     ("body", "message"),
     [
         (b"", "not valid JSON"),
         (b"[]", "not a JSON object"),
-        (b'{"instances": ["\xff"]}', "not valid JSON: 'utf-8' codec"),
         ('{"instances": ["a"]}'.encode("utf-16"), "not valid JSON"),
         (b'{"instances": ' + b"[" * 40_000, "nested too deeply"),
         (
@@ -126,44 +109,27 @@ def ids(value):
             "more than 16 level",
         ),
         (b'{"instances": [NaN]}', "the number 'NaN' is not finite"),
-        (b'{"instances": [1e999]}', "the number '1e999' is not finite"),
         (b'{"instances": [' + b"9" * 5000 + b"]}", "4300 digits"),
-        (b'{"inputs": ["\\ud800"]}', "not valid Unicode"),
         ({}, "either 'instances' (rows) or 'inputs' (columns)"),
-        ({"instances": ["a"], "inputs": ["a"]}, "either 'instances'"),
         ({"instances": ["a"], "signature": "text"}, "got 'signature'"),
         ({"instances": ["a"], "signature_name": 3}, "a string as signature"),
-        (
-            {"instances": ["a"], "signature_name": "texts"},
-            "signature_name='texts' is not one of",
-        ),
-        ({"instances": []}, "at least one row as instances, got []"),
         ({"instances": "a"}, "at least one row as instances, got 'a'"),
         (
             {"instances": [{"txt": "a"}]},
             "instances[0]: expected the inputs tex",
         ),
         ({"instances": ["a", 1]}, "text: expected string [any], got 1"),
-        ({"instances": ["a", None]}, "text: expected string [any], got None"),
-        ({"instances": [["a"], ["b", "c"]]}, "rows of different lengths"),
         ({"instances": [{"b64": "é"}]}, "Expected Base64 as b64, got 'é'"),
-        (
-            {"inputs": {"text": "a"}},
-            "text: expected string [any], got an array",
-        ),
         ({"inputs": {"text": []}}, "Expected 1 to max_batch_size=32 rows"),
         ({"instances": ["a"] * 33}, "(each choice is one), got 33."),
         (
             {"instances": ["a"], "signature_name": "text_pair"},
             "an object with the inputs text, text_pair, got 'a'",
         ),
-        (ids([["a"]]), "input_ids: expected int32 [any, any], got [['a']]"),
-        (ids([[1.5]]), "got [[1.5]]"),
-        (ids([[1], [1, 2]]), "rows of different lengths"),
-        (ids([[2**31]]), "got numbers from 2147483648"),
-        (ids([[2**70]]), "got [[1180591620717411303424]]"),
-        (ids([[1] * 25]), "more than max_position_embeddings=24 tokens: 25"),
-        (ids([[199]]), "The model refuses its input: "),
+        (
+            {"signature_name": "examples", "inputs": ["junk"]},
+            "The model refuses its input: ",
+        ),
     ],
 )
 def test_a_malformed_request_is_an_error_in_json(client, body, message):
@@ -176,7 +142,7 @@ def test_a_malformed_request_is_an_error_in_json(client, body, message):
 def test_a_request_above_the_limit_gets_413(client):
     status, answer = client.predict({"instances": ["a" * 100_000]})
     assert status == 413
-    assert answer["error"] == "The request has more than 100000 bytes."
+    assert "more than 100000 bytes" in answer["error"]
 
 
 def test_a_bug_is_an_error_without_its_text(stub):
@@ -188,27 +154,6 @@ def test_a_bug_is_an_error_without_its_text(stub):
         assert client.predict({"instances": ["a"]})[0] == 200
 
 
-def test_waiting_requests_are_one_batch(stub):
-    with serving(stub, max_batch_size=3) as client:
-        first = client.in_thread({"instances": ["wait"]})
-        assert stub.started.wait(30)
-        others = [
-            client.in_thread({"instances": ["a" * n]}) for n in range(1, 5)
-        ]
-        client.wait_for_metric("albert_waiting_requests", 4)
-        stub.go.set()
-        assert first() == (200, {"predictions": [4]})
-        for n, other in enumerate(others, 1):
-            assert other() == (200, {"predictions": [n]})
-        assert [len(batch) for batch in stub.batches] == [1, 3, 1]
-        assert client.metric(
-            'albert_batch_rows_sum{signature="serving_default"}'
-        ) == 5  # fmt: skip
-        assert client.metric(
-            'albert_requests_total{code="200",signature="serving_default"}'
-        ) == 5  # fmt: skip
-
-
 def waiting_with(client, stub, *bodies):
     """Returns answers of requests that waited for the same call."""
     first = client.in_thread({"instances": ["wait"]})
@@ -216,8 +161,19 @@ def waiting_with(client, stub, *bodies):
     others = [client.in_thread(body) for body in bodies]
     client.wait_for_metric("albert_waiting_requests", len(bodies))
     stub.go.set()
-    first()
+    assert first() == (200, {"predictions": [4]})
     return [other() for other in others]
+
+
+def test_waiting_requests_are_one_batch(stub):
+    with serving(stub, max_batch_size=3) as client:
+        bodies = [{"instances": ["a" * n]} for n in range(1, 5)]
+        answers = waiting_with(client, stub, *bodies)
+        assert answers == [(200, {"predictions": [n]}) for n in range(1, 5)]
+        assert [len(batch) for batch in stub.batches] == [1, 3, 1]
+        signature = 'signature="serving_default"}'
+        for name in ("batch_rows_sum{", 'requests_total{code="200",'):
+            assert client.metric(f"albert_{name}{signature}") == 5
 
 
 def test_a_refused_request_does_not_fail_its_batch(stub):

@@ -17,7 +17,6 @@ from albert_tf.jobs.finetune import run_finetuning
 from albert_tf.jobs.task_evaluation import evaluate_task
 from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.custom import CLASSIFICATION, custom_task
-from albert_tf.tasks.kinds.multiple_choice import MultipleChoice
 
 LABELS = {"sea": ["bada", "gule", "mizo"], "land": ["tepu", "rika", "sovu"]}
 

@@ -154,7 +154,7 @@ def test_progress_is_reported(build, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("bound", "value"), [("_MAX_UNIT_CHARS", 3000), ("_MAX_UNIT_BYTES", 60_000)]
+    ("bound", "value"), [("_MAX_UNIT_CHARS", 1000), ("_MAX_UNIT_BYTES", 60_000)]
 )
 def test_units_are_bounded(build, monkeypatch, bound, value):
     shown = []

@@ -123,7 +123,7 @@ def bad(**lines):
         (
             "a.json",
             b'{"text": "a\\u0000b\\ud800c \\ud83d\\ude00"}\n'
-            b'{"text": "\xff\x00"}\n',
+            b'{"text": "\xff\x00\\u0000"}\n',
             [("a b\ufffdc \U0001f600",), ("\ufffd",)],
             bad(control_characters=2, not_utf8=2) | {"bad_lines": 2},
         ),

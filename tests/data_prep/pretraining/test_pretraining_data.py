@@ -153,6 +153,22 @@ def test_progress_is_reported(build, monkeypatch):
     )
 
 
+@pytest.mark.parametrize(
+    ("bound", "value"), [("_MAX_UNIT_CHARS", 1000), ("_MAX_UNIT_BYTES", 60_000)]
+)
+def test_units_are_bounded(build, monkeypatch, bound, value):
+    shown = []
+
+    @contextlib.contextmanager
+    def progress(unit):
+        yield lambda *done, **beside: shown.append(unit)
+
+    monkeypatch.setattr(build_plan, "_MIN_UNIT_CHARS", 10**9)
+    monkeypatch.setattr(build_plan, bound, value)
+    build(progress=progress, record_kind="static", dupe_factor=5)
+    assert shown.count("characters") >= 8
+
+
 def logged_sizes(build, output="out", **keywords):
     """Returns the bytes of records and at most on disk, and the metadata."""
     lines = []

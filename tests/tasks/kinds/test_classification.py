@@ -90,9 +90,7 @@ def test_probabilities_and_their_ensemble():
 def test_metrics_and_those_of_the_majority_class():
     metrics = {"accuracy": scalar.accuracy, "macro_f1": scalar.macro_f1}
     found = KIND.compute_metrics(
-        # The majority is of the labels, not of the predictions.
-        answers([2, 0, 2, 2, 1], np.eye(3)[[2, 2, 2, 0, 1]]),
-        metrics,
+        answers([2, 0, 2, 2, 1], np.eye(3)[[2, 2, 2, 0, 1]]), metrics
     )
     # Class 0: none right. Class 1: perfect. Class 2: 2 of 3 found, 2 of 3
     # that are predicted right. Always 2: precision 3/5, recall 1.
@@ -105,6 +103,10 @@ def test_metrics_and_those_of_the_majority_class():
         }
     )
     assert KIND.metric_names(metrics, LABELS) == ("accuracy", "macro_f1")
+    # The majority is of the labels, not of the predictions.
+    always_0 = answers([1, 1, 1, 0], np.eye(3)[[0] * 4])
+    found = KIND.compute_metrics(always_0, metrics)
+    assert found["majority_class_accuracy"] == 0.75
 
 
 def test_table():

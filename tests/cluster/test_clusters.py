@@ -122,27 +122,23 @@ def test_local_clusters_have_distinct_ports():
 
 def test_workers_that_start_at_different_times():
     clusters = local_clusters(3)
-    waiting = [
-        threading.Thread(target=wait_for_workers, args=(cluster, 20.0))
-        for cluster in clusters
-    ]
-    for thread in waiting[:2]:
+    servers = []
+
+    def start(cluster):
+        wait_for_workers(cluster, 20.0)
+        # Whoever has seen all leaves its address to TensorFlow's server.
+        port = int(cluster.workers[cluster.index].rpartition(":")[2])
+        servers.append(socket.create_server(("", port)))
+
+    threads = [threading.Thread(target=start, args=(c,)) for c in clusters]
+    for thread in threads[:2]:
         thread.start()
     time.sleep(0.5)
-    assert all(thread.is_alive() for thread in waiting[:2])
-    waiting[2].start()
-    # Whoever has seen all leaves its address to TensorFlow's server.
-    opened = [False] * 3
-    deadline = time.monotonic() + 20
-    servers = []
-    while not all(opened) and time.monotonic() < deadline:
-        for number, thread in enumerate(waiting):
-            if not thread.is_alive() and not opened[number]:
-                port = int(clusters[0].workers[number].rpartition(":")[2])
-                servers.append(socket.create_server(("", port)))
-                opened[number] = True
-        time.sleep(0.01)
-    assert all(opened)
+    assert all(thread.is_alive() for thread in threads[:2])
+    threads[2].start()
+    for thread in threads:
+        thread.join(20)
+    assert len(servers) == 3
     for server in servers:
         server.close()
 

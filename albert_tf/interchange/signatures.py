@@ -308,9 +308,10 @@ def _questions(graph: SignatureGraph, head: Head) -> dict[str, Signature]:
         if "p_mask" in head.features:
             columns = tf.range(tf.shape(mask)[1])
             sizes = tf.cast(parts.tokens.row_lengths(), tf.int32)
-            begin = parts.fronts[:, None]
-            end = (parts.fronts + sizes)[:, None]
-            is_part = (columns >= begin) & (columns < end)
+            fronts, ends_of = parts.fronts, parts.fronts + sizes
+            is_part = (columns >= fronts[:, None]) & (
+                columns < ends_of[:, None]
+            )
             # An answer can be at [CLS]: none.
             features["p_mask"] = tf.cast(~(is_part | (columns == 0)), tf.int32)
             outputs = graph.answer(head, features, one_width=True)

@@ -215,6 +215,19 @@ def test_muon_equals_numpy():
         np.testing.assert_allclose(variable, w, rtol=1e-4, atol=1e-5)
 
 
+def test_the_defaults_are_the_released_recipe():
+    optimizer = build_optimizer(OptimizerConfig())
+    assert (
+        optimizer.beta_1,
+        optimizer.beta_2,
+        optimizer.epsilon,
+        optimizer.weight_decay_rate,
+        optimizer.bias_correction,
+        optimizer.layer_adaptation,
+        float(optimizer.learning_rate),
+    ) == (0.9, 0.999, 1e-6, 0.01, False, True, pytest.approx(0.00176))
+
+
 def chosen(variables, flags):
     return {v.path for v, flag in zip(variables, flags, strict=True) if flag}
 
@@ -422,6 +435,50 @@ def test_updates_in_a_graph(jit_compile):
         assert ratios == pytest.approx(eager.trust_ratios(), rel=1e-5)
         assert ratios["kernel"] != 1.0
     assert int(compiled.iterations) == 2
+
+
+def test_keras_apply_over_replicas():
+    """The sum of the replicas' gradients; each has the trust ratio."""
+    weights, gradients = problem(steps=2)
+    weights = {"kernel": weights["kernel"]}
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    with strategy.scope():
+        optimizer, variables = build_lamb(weights)
+    one, expected = build_lamb(weights)
+
+    @tf.function
+    def step(gradient):
+        strategy.run(lambda: optimizer.apply([gradient / 2]))
+
+    for gradient in gradients["kernel"]:
+        step(tf.constant(gradient))
+        one.apply([tf.constant(gradient)])
+    np.testing.assert_allclose(variables[0], expected[0], rtol=1e-5)
+    copies = strategy.experimental_local_results(
+        optimizer.last_trust_ratios[0].value
+    )
+    assert len(copies) == 2
+    assert float(copies[0]) == float(copies[1]) != 1.0
+
+
+def test_float16_with_keras_loss_scaling():
+    inputs = np.random.default_rng(0).normal(size=(80, 4)).astype("float32")
+    targets = inputs.mean(axis=1, keepdims=True)
+    keras.utils.set_random_seed(3)
+    layer = keras.layers.Dense(1, dtype="mixed_float16")
+    model = keras.Sequential([keras.Input((4,)), layer])
+    inner = Lamb(0.05)
+    # The first scales make float16 infinite: those steps change nothing.
+    optimizer = keras.optimizers.LossScaleOptimizer(inner, initial_scale=2**17)
+    model.compile(optimizer, "mse", jit_compile=False)
+    before = model.get_weights()
+    model.train_on_batch(inputs[:8], targets[:8])
+    assert int(inner.iterations) == 0
+    for old, new in zip(before, model.get_weights(), strict=True):
+        np.testing.assert_array_equal(old, new)
+    fit = model.fit(inputs, targets, batch_size=8, epochs=3, verbose=0)
+    assert fit.history["loss"][-1] < 0.5 * fit.history["loss"][0]
+    assert 20 < int(inner.iterations) < 30
 
 
 def test_a_saved_model_resumes_its_optimizer(tmp_path):

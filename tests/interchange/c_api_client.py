@@ -1,0 +1,207 @@
+"""Answers of SavedModels through TensorFlow's C API, as servers load them.
+
+Uses the libraries of the packages tensorflow and tensorflow_text, but none of
+their Python code, nor any of this project's:
+
+    python c_api_client.py '[["export/mytask/1", "text", {"text": ["A text"]}]]'
+
+prints a JSON list: for each [directory, signature, inputs] the outputs by
+name, flat.
+"""
+
+import ctypes
+import functools
+import glob
+import importlib.util
+import json
+import os
+import sys
+
+# The members of TF_DataType that signatures have.
+NUMBERS = {1: ctypes.c_float, 3: ctypes.c_int32, 9: ctypes.c_int64}
+STRING = 7
+# sizeof(TF_TString)
+STRING_BYTES = 24
+
+
+class Output(ctypes.Structure):
+    _fields_ = (("operation", ctypes.c_void_p), ("index", ctypes.c_int))
+
+
+def package_directory(name):
+    """Returns where a package is, without importing it."""
+    (directory,) = importlib.util.find_spec(name).submodule_search_locations
+    return directory
+
+
+class Library:
+    """The C API: `library.X(...)` is TF_X(...)."""
+
+    POINTERS = (
+        *("NewStatus", "NewGraph", "NewSessionOptions", "NewBuffer"),
+        *("LoadLibrary", "LoadSessionFromSavedModel", "GraphOperationByName"),
+        *("AllocateTensor", "TensorData", "StringGetDataPointer"),
+    )
+
+    def __init__(self):
+        (path,) = glob.glob(
+            os.path.join(package_directory("tensorflow"), "libtensorflow_cc.*")
+        )
+        self._library = ctypes.CDLL(path, ctypes.RTLD_GLOBAL)
+        self._status = self.NewStatus()
+        operations = os.path.join(
+            package_directory("tensorflow_text"), "python", "ops"
+        )
+        for name in ("sentencepiece_tokenizer", "wordpiece_tokenizer"):
+            self.checked("LoadLibrary", f"{operations}/_{name}.so".encode())
+        self.checked("LoadLibrary", f"{operations}/_normalize_ops.so".encode())
+
+    def __getattr__(self, name):
+        function = getattr(self._library, f"TF_{name}")
+        if name in self.POINTERS:
+            function.restype = ctypes.c_void_p
+        elif name in ("Message", "StringGetSize", "TensorElementCount"):
+            function.restype = {
+                "Message": ctypes.c_char_p,
+                "StringGetSize": ctypes.c_size_t,
+                "TensorElementCount": ctypes.c_int64,
+            }[name]
+        # A Python integer would be passed as a C int.
+        return lambda *arguments: function(
+            *(
+                ctypes.c_void_p(a) if isinstance(a, int) and a > 2**31 else a
+                for a in arguments
+            )
+        )
+
+    def checked(self, name, *arguments):
+        """Returns TF_<name>(..., status), or ends with the status's message."""
+        found = getattr(self, name)(*arguments, self._status)
+        if self.GetCode(self._status):
+            raise SystemExit(self.Message(self._status).decode())
+        return found
+
+
+def fields(message):
+    """Yields (number, value) of the fields of a serialized protobuf."""
+    at = 0
+
+    def varint():
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = message[at]
+            at += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    while at < len(message):
+        key = varint()
+        if key & 7 == 0:
+            yield key >> 3, varint()
+        else:
+            size = {1: 8, 5: 4}.get(key & 7) or varint()
+            yield key >> 3, message[at : at + size]
+            at += size
+
+
+def entries(message, number):
+    """Returns a map field, by its keys."""
+    maps = [dict(fields(value)) for n, value in fields(message) if n == number]
+    return {entry[1].decode(): entry[2] for entry in maps}
+
+
+class SavedModel:
+    """A SavedModel, by the names of its signatures' inputs and outputs."""
+
+    def __init__(self, library, directory):
+        self.library = library
+        self.graph = library.NewGraph()
+        tags = (ctypes.c_char_p * 1)(b"serve")
+        self.session = library.checked(
+            *("LoadSessionFromSavedModel", library.NewSessionOptions(), None),
+            *(directory.encode(), tags, 1, self.graph, None),
+        )
+        with open(os.path.join(directory, "saved_model.pb"), "rb") as file:
+            # SavedModel.meta_graphs[0].signature_def
+            self.signatures = entries(dict(fields(file.read()))[2], 5)
+
+    def _tensor_name(self, tensor_info):
+        name, index = dict(fields(tensor_info))[1].decode().split(":")
+        operation = self.library.GraphOperationByName(self.graph, name.encode())
+        return Output(operation, int(index))
+
+    def __call__(self, signature, inputs):
+        """Returns the outputs of a signature, flat, by their names."""
+        definition = self.signatures[signature]
+        given, wanted = entries(definition, 1), entries(definition, 2)
+        assert set(given) == set(inputs), list(given)
+        feeds = [self._tensor_name(given[name]) for name in inputs]
+        tensors = [string_tensor(self.library, v) for v in inputs.values()]
+        fetches = [self._tensor_name(info) for info in wanted.values()]
+        found = (ctypes.c_void_p * len(fetches))()
+        self.library.checked(
+            *("SessionRun", self.session, None),
+            (Output * len(feeds))(*feeds),
+            *((ctypes.c_void_p * len(feeds))(*tensors), len(feeds)),
+            (Output * len(fetches))(*fetches),
+            *(found, len(fetches), None, 0, None),
+        )
+        return {
+            name: values(self.library, tensor)
+            for name, tensor in zip(wanted, found, strict=True)
+        }
+
+
+def string_tensor(library, strings):
+    """Returns a tensor of strings, or of lists of as many strings."""
+    shape = [len(strings)]
+    if strings and isinstance(strings[0], list):
+        shape.append(len(strings[0]))
+        strings = [string for row in strings for string in row]
+    size = ctypes.c_size_t(STRING_BYTES * len(strings))
+    tensor = library.AllocateTensor(
+        STRING, (ctypes.c_int64 * len(shape))(*shape), len(shape), size
+    )
+    start = library.TensorData(tensor)
+    for number, string in enumerate(strings):
+        place = start + STRING_BYTES * number
+        library.StringInit(place)
+        encoded = string.encode()
+        library.StringCopy(place, encoded, ctypes.c_size_t(len(encoded)))
+    return tensor
+
+
+def values(library, tensor):
+    """Returns the values of a tensor as a list."""
+    count = library.TensorElementCount(tensor)
+    start = library.TensorData(tensor)
+    kind = library.TensorType(tensor)
+    if kind != STRING:
+        return (
+            list((NUMBERS[kind] * count).from_address(start)) if count else []
+        )
+    places = range(start, start + STRING_BYTES * count, STRING_BYTES)
+    return [
+        ctypes.string_at(
+            library.StringGetDataPointer(place), library.StringGetSize(place)
+        ).decode()
+        for place in places
+    ]
+
+
+def main():
+    load = functools.cache(functools.partial(SavedModel, Library()))
+    answers = [
+        load(directory)(signature, inputs)
+        for directory, signature, inputs in json.loads(sys.argv[1])
+    ]
+    python = {"tensorflow", "tensorflow_text", "albert_tf"} & set(sys.modules)
+    assert not python, python
+    print(json.dumps(answers))
+
+
+if __name__ == "__main__":
+    main()

@@ -157,6 +157,6 @@ class FeatureConfig(Section):
     )
     null_threshold: float = setting(
         0.0,
-        "Questions that may have no answer: a score of that above this means "
-        "none. Fine-tuning chooses it on the dev examples.",
+        "SQuAD 2.0: no answer is predicted where the null score exceeds this. "
+        "Fine-tuning tunes it on the dev set.",
     )

@@ -92,7 +92,7 @@ class OptimizerConfig(Section):
 
 @dataclasses.dataclass(frozen=True)
 class TrainingConfig(Section):
-    """How long, how wide and how often.
+    """Training length, batch sizes and intervals.
 
     Settings that may change when a run resumes do not change the result of a
     step (but for the order of floating-point sums), or are needed by a run
@@ -201,7 +201,7 @@ class TrainingConfig(Section):
 
 @dataclasses.dataclass(frozen=True)
 class PretrainingSettings(Section):
-    """What only pretraining has."""
+    """Settings that only pretraining has."""
 
     sentence_objective: str = setting(
         "",
@@ -252,7 +252,7 @@ class PretrainConfig:
 
 @dataclasses.dataclass(frozen=True)
 class FinetuneSettings(Section):
-    """What only fine-tuning has."""
+    """Settings that only fine-tuning has."""
 
     num_train_epochs: float = setting(
         3.0, "Passes over the training examples.", minimum=0.0

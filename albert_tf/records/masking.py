@@ -284,8 +284,8 @@ def _complete_row(
     """Chooses other words of a row if those fill its budget better.
 
     Rarely called: where every word that is left is too long for what is left.
-    Which sums whole words can make is a knapsack; those chosen already come
-    first, so that they stay where they can.
+    Solves a subset-sum problem over the lengths of words; words already chosen
+    come first, so that they are kept where possible.
     """
     first, end = words.first[row], words.first[row + 1]
     if chosen[first:end].all():

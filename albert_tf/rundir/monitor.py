@@ -135,7 +135,7 @@ class Monitor:
     def log_scalars(
         self, split: str, step: int, values: Mapping[str, float]
     ) -> None:
-        """Writes scalars of an evaluation; its time is in no rate."""
+        """Writes scalars of an evaluation, which throughput excludes."""
         self._line(METRICS_FILE, step, split, values)
         if self._writes:
             self._event_file(split).scalars(step, values)

@@ -99,18 +99,27 @@ def _read_words(
     return read_conll(path, word, tag, tagged=labelled)
 
 
-_CLASSES = {"accuracy": scalar.accuracy, "macro_f1": scalar.macro_f1}
-_NUMBERS = {"pearson": scalar.pearson, "spearman": scalar.spearman}
+_CLASSIFICATION_METRICS = {
+    "accuracy": scalar.accuracy,
+    "macro_f1": scalar.macro_f1,
+}
+_REGRESSION_METRICS = {"pearson": scalar.pearson, "spearman": scalar.spearman}
 
 _ONE, _TEXTS = range(1, 2), range(1, 3)
 _CHOICE = {"context": _ONE, "question": range(2), "choice": range(1, 100)}
 
 _FORMS = (
     _Form(
-        {"text": _TEXTS, "label": _ONE}, Classification(), _read_texts, _CLASSES
+        {"text": _TEXTS, "label": _ONE},
+        Classification(),
+        _read_texts,
+        _CLASSIFICATION_METRICS,
     ),
     _Form(
-        {"text": _TEXTS, "number": _ONE}, Regression(), _read_texts, _NUMBERS
+        {"text": _TEXTS, "number": _ONE},
+        Regression(),
+        _read_texts,
+        _REGRESSION_METRICS,
     ),
     _Form(
         {**_CHOICE, "label": _ONE},
@@ -199,5 +208,5 @@ CLASSIFICATION = Task(
     name="classification",
     kind=Classification(),
     reader=OwnFiles(_read_inferred),
-    metrics=_CLASSES,
+    metrics=_CLASSIFICATION_METRICS,
 )

@@ -50,8 +50,8 @@ class NewlineSplitter(SentenceSplitter):
 # A longer text is split in pieces: NLTK gives up on one after some seconds.
 _MAX_CHARS = 100_000
 
-# Nor are longer sentences than this, which are many times an instance anyway:
-# SentencePiece takes quadratic time on a run of letters it does not know.
+# A longer sentence, many times an instance, is split too: SentencePiece takes
+# quadratic time on a run of letters that it does not know.
 MAX_SENTENCE_CHARS = 10_000
 
 # A plain word, the mark behind it and the beginning of what follows.

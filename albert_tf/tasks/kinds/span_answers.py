@@ -161,9 +161,9 @@ def compute_metrics(
 
     Version 1.1: `scores_v1`. Version 2.0: `scores_v2`, and `best_f1` with its
     threshold, `best_f1_thresh`: with it `predictions` has exactly this F1.
-    (With the official script's threshold they have not where questions have
-    equal odds, nor where nothing should be answered.) `majority_class_exact`
-    and `_f1` are those of never answering.
+    (The official script's threshold does not reproduce its best F1 where null
+    odds tie, or where answering nothing is best.) `majority_class_exact` and
+    `_f1` are those of never answering.
     """
     found = predictions(questions, scores, null_threshold)
     if scores[0].no_answer is None:

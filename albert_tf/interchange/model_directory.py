@@ -69,12 +69,22 @@ def save_model_directory(
     tokenizer: Tokenizer,
     *,
     max_seq_length: int,
+    own_settings: bool = True,
     task: TaskRecord | None = None,
 ) -> None:
-    """Writes a model directory, replacing one that exists; see LoadedModel."""
+    """Writes a model directory, replacing one that exists.
+
+    Args:
+        directory: made where missing.
+        model: of any class.
+        tokenizer: the one it was trained with.
+        max_seq_length: longest text it was trained on, in tokens.
+        own_settings: as in `write_model_directory`.
+        task: the task it was fine-tuned for, if any.
+    """
     loaded = LoadedModel(model, tokenizer, max_seq_length, task)
     with replacing_directory(directory) as temporary:
-        write_model_directory(temporary, loaded)
+        write_model_directory(temporary, loaded, own_settings=own_settings)
 
 
 def write_model_directory(

@@ -205,8 +205,13 @@ def _is_short(array: np.ndarray) -> bool:
 
 def _meta_graph(path: str) -> MetaGraphDef:
     with files.open(os.path.join(path, _GRAPH)) as file:
-        (model,) = SavedModel.FromString(file.read()).meta_graphs
-    return model
+        models = SavedModel.FromString(file.read()).meta_graphs
+    require(
+        len(models) == 1 and _INIT in models[0].signature_def,
+        f"{path} was not written by bin.export: expected one graph with "
+        f"{_INIT}, got {len(models)}.",
+    )
+    return models[0]
 
 
 def _signatures(path: str, model: MetaGraphDef) -> dict[str, ExportedSignature]:

@@ -81,6 +81,7 @@ def read_index(prefix: str) -> dict[str, StoredVariable]:
     from tensorflow.core.protobuf import tensor_bundle_pb2
 
     try:
+        _file_size(prefix + ".index")
         table = _table(read_at_most(prefix + ".index", _MAX_INDEX_BYTES))
         key, value = next(table, (b"", b""))
         require(not key and bool(value), "its index has no header")

@@ -5,10 +5,12 @@ touched, and nothing in it is ever run or used as a path.
 """
 
 import contextlib
+import errno
 import json
 import math
 import os
 import shlex
+import stat
 import tempfile
 from typing import NamedTuple
 
@@ -116,14 +118,23 @@ def open_weights(path: str) -> StoredWeights:
 def write_weights(path: str, values: dict[str, np.ndarray]) -> None:
     """Writes a safetensors file that every transformers release reads.
 
-    As float32; equal arrays give equal bytes. NaN is written as it is, so that
-    a model that diverged can be looked at; a model is not loaded from it.
+    The arrays are written as float32; equal arrays give equal bytes. NaN is
+    written as it is, so that a model that diverged can be looked at; a
+    model is not loaded from it.
     """
     arrays = {
         name: np.asarray(value, np.float32, order="C")
         for name, value in values.items()
     }
-    files.write(path, safetensors.numpy.save(arrays, {"format": "pt"}))
+    # safetensors replaces the file by one that its owner alone may read.
+    with open(path, "wb") as file:
+        mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
+    try:
+        safetensors.numpy.save_file(arrays, path, metadata={"format": "pt"})
+        os.chmod(path, mode)
+    except safetensors.SafetensorError as error:
+        # Its own word for a full disk.
+        raise OSError(errno.EIO, str(error), path) from None
 
 
 def refuse_pickle(directory: str) -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import pickle
 import shlex
+import stat
 
 import ml_dtypes
 import numpy as np
@@ -396,3 +397,13 @@ def test_a_bucket_without_a_weights_file_is_refused(tmp_path):
     (tmp_path / "pytorch_model.bin").touch()
     with pytest.raises(UserError, match=f"^{bucket}/pytorch_model.bin is a pi"):
         refuse_pickle(bucket)
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o027, 0o640)])
+def test_the_umask_decides_who_reads_the_weights(tmp_path, umask, mode):
+    before = os.umask(umask)
+    try:
+        write_weights(str(tmp_path / "x"), {"weight": np.zeros(1)})
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(os.stat(tmp_path / "x").st_mode) == mode

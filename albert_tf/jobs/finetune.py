@@ -54,17 +54,20 @@ def run_finetuning(
 ) -> dict[str, float]:
     """Fine-tunes to the last step and returns the evaluation on dev examples.
 
+    Writes the files of `run_pretraining`, and resumes as it does.
+
     Args:
         config: all settings but the architecture, which is that of `initial`.
         task: a row of the catalog, or a custom task.
         data_dir: the task's files.
-        run_dir: created if missing; resumed as in `run_pretraining`.
+        run_dir: created if missing.
         initial: the pretrained weights.
         tokenizer_dir: where `initial` has no tokenizer.
         model_changes: settings of the architecture to change (dropout).
         runtime: settings that do not decide the result.
         workers: processes that build features.
         cache_dir: caches features for the next run; empty: no cache.
+        log: takes a line.
 
     Raises:
         UserError: for settings, data and weights that do not fit together.

@@ -91,7 +91,10 @@ def _batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
 
 
 class BasePredictor(abc.ABC):
-    """Predicts for texts, each read when its batch is due."""
+    """Predicts for texts, each read when its batch is due.
+
+    There may be any number of texts.
+    """
 
     batch_size: int
     # Of a text, for messages.
@@ -100,7 +103,12 @@ class BasePredictor(abc.ABC):
     def classify(
         self, texts: Iterable[str | Sequence[str]]
     ) -> Iterator[Classification]:
-        """Yields the classification of each text, or pair of texts."""
+        """Yields the classification of each text, or pair of texts.
+
+        Raises:
+            UserError: when the model is not a classifier, or an item is
+                neither a string nor one or two of them.
+        """
         for prediction in self.predict(TextClassification(), texts):
             fields = prediction.fields
             own = fields["texts"] if "texts" in fields else [fields["text"]]
@@ -113,8 +121,10 @@ class BasePredictor(abc.ABC):
     ) -> Iterator[Prediction]:
         """Yields the prediction of a fine-tuned model for each example.
 
-        Examples may be given as the strings that they consist of (see
-        `Kind.takes`): a question and its paragraph, for instance.
+        Args:
+            kind: of task, whose head the model has.
+            examples: of this kind, or the strings that one consists of (see
+                `Kind.takes`): a question and its paragraph, for instance.
 
         Raises:
             UserError: when the model has another head, an item is not what
@@ -128,7 +138,11 @@ class BasePredictor(abc.ABC):
             yield from self._predictions(kind, batch)
 
     def embed(self, texts: Iterable[str]) -> Iterator[Embedding]:
-        """Yields the embedding of each text, whatever the model's heads."""
+        """Yields the embedding of each text, whatever the model's heads.
+
+        Raises:
+            UserError: when an item is not a string.
+        """
         strings = (text for (text,) in _tuples(texts, (1,), "one string"))
         for batch in _batches(strings, self.batch_size):
             for text, mean, cls in zip(
@@ -142,8 +156,8 @@ class BasePredictor(abc.ABC):
         """Yields the likeliest pieces for each [MASK] of each text.
 
         Raises:
-            UserError: when the model has no masked-LM head, or a text has no
-                [MASK] within the model's length.
+            UserError: when the model has no masked-LM head, an item is not a
+                string, or a text has no [MASK] within the model's length.
         """
         number = 0
         strings = (text for (text,) in _tuples(texts, (1,), "one string"))

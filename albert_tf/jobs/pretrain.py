@@ -68,16 +68,20 @@ def run_pretraining(
 ) -> dict[str, float]:
     """Pretrains to the last step and returns the last evaluation.
 
-    The sentence head learns the `sentence_objective` of the shards. The model
-    has that head even where nothing trains it (none), so that a run on other
-    shards can start from it. Started again, a run resumes from its newest
+    The sentence head learns the `sentence_objective` of the shards; a
+    configuration that names another one is refused. The model has that head
+    even where nothing trains it (none), so that a run on other shards can
+    start from it.
+
+    Writes config.json, checkpoints/, tensorboard/, metrics.jsonl, best_model/
+    and, at the end, model/. Started again, it resumes from the newest
     checkpoint.
 
     Args:
         config: all settings that decide the result.
         train_data: a directory of shards, or a glob, per phase; split "train".
         eval_data: the same, or one for all phases; split "eval".
-        run_dir: created if missing; see `train` for what is written.
+        run_dir: created if missing.
         runtime: settings that do not decide the result.
         initial: weights to start from instead of random ones.
 

@@ -1,15 +1,19 @@
 """Parameters and FLOPs of a model by formula: nothing is built.
 
-Of the FLOPs count:
+These FLOPs count:
 
-1. products of matrices only, [m, k] by [k, n] as 2 m k n: not biases,
-   activations, softmax, normalisation, dropout, losses, the optimizer's update;
-2. no embeddings, which are look-ups, although segments are looked up by a
+1. products of matrices, [m, k] by [k, n] as 2 m k n;
+2. every position, padding as well;
+3. the backward pass as two products of the same size for each of the forward
+   pass (also of the tied output, for the word embeddings' gradient).
+
+These FLOPs do not count:
+
+1. biases, activations, softmax, normalisation, dropout, losses, the
+   optimizer's update;
+2. embeddings, which are look-ups, although segments are looked up by a
    product with one-hot rows;
-3. every position, padding as well;
-4. the backward pass as two products of the same size for each of the forward
-   pass (also of the tied output, for the word embeddings' gradient);
-5. not what --remat computes again, so that rates with and without it compare.
+3. what --remat computes again, so that rates with and without it compare.
 """
 
 import dataclasses

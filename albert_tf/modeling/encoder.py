@@ -251,6 +251,10 @@ class AlbertEncoder(ConfiguredLayer):
             block, then every output; and `attentions` `[batch, heads, seq,
             seq]`, of which the last have with read_positions only those rows,
             the first position's in front.
+
+        Raises:
+            UserError: when the plan has no such number of applications, or
+                for a token_capacity without read_positions.
         """
         total = len(self.applications)
         if num_applications is None:

@@ -64,12 +64,15 @@ class AlbertModel(FittableModel):
             config: the architecture.
             num_labels: classes, for models that classify.
             labels: their names, by default LABEL_0, LABEL_1 and so on.
-            pooler: whether the encoder has a pooled output, which heads may
-                read.
+            pooler: whether the encoder has a pooled output; needed by the
+                heads that read it.
             remat: activation checkpointing, see AlbertEncoder.
             head_options: other arguments of the heads (`start_n_top`).
             name: of the model.
             **kwargs: as any Keras model's; `dtype` for mixed precision.
+
+        Raises:
+            UserError: when the labels or the pooler do not fit the heads.
         """
         super().__init__(name=name, **kwargs)
         self.config = as_model_config(config)
@@ -181,6 +184,9 @@ class AlbertModel(FittableModel):
 
         Inputs `[batch, choices, seq]` are read as batch * choices sequences,
         each with a key of its own. Other arguments as AlbertEncoder's.
+
+        Raises:
+            UserError: when the features are not what the model reads.
         """
         features = self.checked(features, (), in_graph=not training)
         return self._encode(features, dropout_keys, training, **options)
@@ -232,8 +238,9 @@ class AlbertModel(FittableModel):
             `[batch, H]`, and the outputs that the heads name.
 
         Raises:
-            UserError: when the features are not what the model reads, or the
-                arguments do not fit each other.
+            UserError: when the features are not what the model reads, more
+                than the heads' outputs is asked for with heads_only, or more
+                applications than there are.
         """
         features = self.checked(
             features, self.features_of_heads(), in_graph=not training
@@ -409,7 +416,13 @@ class AlbertModel(FittableModel):
         return model
 
     def save_pretrained(self, directory: str) -> None:
-        """Writes `config.json` and `model.safetensors`; other files stay."""
+        """Writes `config.json` and `model.safetensors`; other files stay.
+
+        `from_pretrained` and transformers open the directory.
+
+        Raises:
+            UserError: when the directory is a file.
+        """
         require(
             files.isdir(directory) or not files.exists(directory),
             f"{directory} is a file; name a directory.",

@@ -48,13 +48,15 @@ class Lamb(keras.optimizers.Optimizer):
     of `exclude_from_layer_adaptation`, r = 1. `decays` and `adapts` hold the
     result for each variable, in the order of building.
 
-    With `bias_correction` m and v are divided by 1 - βᵗ first, as in the paper
-    and tensorflow-addons. With `layer_adaptation` off this is AdamW.
+    By default m and v are used uncorrected, as in the released models. With
+    `bias_correction` they are divided by 1 - βᵗ first, as in the paper and
+    tensorflow-addons. With `layer_adaptation` off this is AdamW.
 
     Arithmetic and moments are float32 for float16 and bfloat16 variables,
-    which could not hold g² nor β. Norms neither overflow nor vanish, but g² of
-    a gradient above 1.8e19 is infinite, and so is v from then on: u is then
-    decay · w alone.
+    which could not hold g² nor β. Such variables move only by what their type
+    resolves, so mixed precision (float32 variables) trains better. Norms
+    neither overflow nor vanish, but g² of a gradient above 1.8e19 is infinite,
+    and so is v from then on: u is then decay · w alone.
     """
 
     def __init__(
@@ -128,8 +130,11 @@ class Lamb(keras.optimizers.Optimizer):
     def trust_ratios(self) -> dict[str, float]:
         """Returns the last trust ratio of each adapted variable, by path.
 
-        It is 1 before the first update. Inside a compiled function:
-        `last_trust_ratios`, the variables.
+        It is 1 before the first update. Not for use inside a compiled
+        function; there read the variables in `last_trust_ratios`.
+
+        Raises:
+            ValueError: for two variables with one path.
         """
         ratios: dict[str, float] = {}
         for variable, ratio in zip(

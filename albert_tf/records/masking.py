@@ -2,8 +2,9 @@
 
 `mask_batch` serves both readers of dynamic records and writers of static
 ones. It follows google-research/albert's create_masked_lm_predictions with
-its faults removed. What happens to a row depends on the row and its key
-alone: not on the other rows, not on padding.
+its faults removed; each removal is marked "Differs from" below. What happens
+to a row depends on the row and its key alone: not on the other rows, not on
+padding.
 
 The work is done on the words of the whole batch in flat arrays; the one loop
 goes over the rank of a candidate within its row, every operation of it is on

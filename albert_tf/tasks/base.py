@@ -35,7 +35,8 @@ class Task:
         reader: of its files.
         metrics: functions of gold and predicted label ids, or numbers, both
             `[examples]`.
-        labels: in the order of their ids; empty: those in the training file.
+        labels: in the order of their ids; empty: those of the training
+            examples.
         settings: the paper's, by name (Table 14), and the dropout.
         settings_v2: changes of `settings` for the v2 models.
         evaluated: splits that are evaluated in training, by the suffix of
@@ -60,7 +61,11 @@ class Task:
     def read(
         self, data_dir: str, split: str, log: Callable[[str], None] = print
     ) -> Sequence[Any]:
-        """Returns the examples of a split (`Reader.read`)."""
+        """Returns the examples of a split (`Reader.read`).
+
+        Raises:
+            UserError: for an unknown split, and for errors in the files.
+        """
         require(
             split in self.reader.splits,
             f"{self.name} has no split {split!r}; it has "

@@ -98,7 +98,10 @@ class Job(abc.ABC):
 
     @abc.abstractmethod
     def export(self, directory: str, evaluation: Mapping[str, float]) -> None:
-        """Writes the model directory of a model with this evaluation."""
+        """Writes the model directory of a model with this evaluation.
+
+        Only the chief calls it.
+        """
 
     @abc.abstractmethod
     def flops(self, step: int, batch: Batch) -> int:

@@ -34,7 +34,7 @@ class Saving:
     def checkpoint(
         self, step: int, state: dict, *, best: bool, needed: bool
     ) -> None:
-        """Saves a checkpoint; see Checkpoints.save."""
+        """Saves a checkpoint (Checkpoints.save); only the chief calls it."""
         failure = (
             f"The checkpoint of step {step} could not be saved in "
             f"{self._run_dir}"

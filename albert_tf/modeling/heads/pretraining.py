@@ -11,7 +11,7 @@ from albert_tf.modeling.layers import ACTIVATIONS, Config, serializable
 
 @serializable
 class MaskedLMHead(Head):
-    """Logits `[batch, predictions, vocab]` at the masked positions.
+    """`masked_lm_logits` `[batch, predictions, vocab]` at masked positions.
 
     Dense H to E, activation, normalisation, then the product with the word
     embeddings (tied) plus a bias per piece. The loss is the mean negative

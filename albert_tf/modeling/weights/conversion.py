@@ -28,7 +28,9 @@ _Flow = tuple[keras.layers.Layer, list[keras.layers.Layer]]
 def convert_weights(
     source: keras.Model, target: keras.Model, merge: str = "equal"
 ) -> list[str]:
-    """Gives `target` the weights of `source`; returns what is no mere copy.
+    """Gives `target` the weights of `source`.
+
+    Returns a line for each change that is more than a copy.
 
     The n-th block that the target applies takes its attention and its
     feed-forward from the n-th that the source applies. The numbers may

@@ -207,7 +207,7 @@ class Kind(abc.ABC):
     def metric_names(
         self, metrics: Mapping[str, Metric], labels: Sequence[str]
     ) -> tuple[str, ...]:
-        """Returns the metrics that may select the best model, default first."""
+        """Returns metrics that may select the best model, the default first."""
         return (*metrics, *self.own_metrics)
 
     @abc.abstractmethod

@@ -62,8 +62,10 @@ class Regression(TextKind):
     def compute_metrics(
         self, answers: Answers, metrics: Mapping[str, Metric]
     ) -> dict[str, float]:
-        """Returns the metrics, `mean_squared_error`, and that of always
-        predicting the mean of these examples.
+        """Returns the metrics and two squared errors.
+
+        `mean_squared_error` is the model's; `mean_guess_mean_squared_error`
+        that of always predicting the mean of these examples.
         """
         gold = self.label_ids(answers.examples, ())
         predicted = np.array(answers.scores)

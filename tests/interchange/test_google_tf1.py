@@ -16,6 +16,7 @@ from albert_tf.interchange.google_tf1 import (
     config_beside,
     config_to_json,
     find_checkpoint,
+    head_of,
     open_weights,
     read_config,
     write_checkpoint,
@@ -190,6 +191,31 @@ def test_an_archive_is_refused(tmp_path):
     (tmp_path / "albert_base_v2.tar.gz").touch()
     with pytest.raises(UserError, match="v2.tar.gz is an archive; unpack it"):
         find_checkpoint(str(tmp_path / "albert_base_v2.tar.gz"))
+
+
+@pytest.mark.parametrize(
+    ("shapes", "heads"),
+    [
+        ({"bert/pooler/dense/bias": (8,)}, ()),
+        ({"cls/predictions/output_bias": (9,)}, ("masked_lm",)),
+        (
+            {
+                "cls/predictions/output_bias": (9,),
+                "cls/seq_relationship/output_bias": (2,),
+            },
+            ("pretraining",),
+        ),
+        ({"cls/squad/output_weights": (2, 8)}, ("span",)),
+        ({"start_logits/dense/kernel": (8, 1)}, ("answerable_span",)),
+        ({"output_weights": (3, 8)}, ("classification",)),
+        (
+            {"output_weights": (1, 8)},
+            ("classification", "regression", "multiple_choice"),
+        ),
+    ],
+)
+def test_names_of_variables_determine_the_head(shapes, heads):
+    assert head_of(shapes) == heads
 
 
 def load_by_original(prefix, shapes):

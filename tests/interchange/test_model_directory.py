@@ -193,6 +193,7 @@ def test_initialize_loads_the_encoder_and_no_other_head(
     of_three = save(tmp_path / "classifier", classifier, tiny_tokenizer)
     for number, path, encoder in (
         (3, of_three, classifier.encoder),
+        (5, of_three, classifier.encoder),
         (4, directory, built().encoder),
     ):
         model = AlbertForClassification(TINY, number)

@@ -111,6 +111,10 @@ def test_evaluate_agrees_with_the_run(finished, data_dir):
     rows = [prediction.fields for prediction in result.predictions()]
     correct = [row["label"] == row["prediction"] for row in rows]
     assert np.mean(correct) == pytest.approx(evaluation["accuracy"])
+    for row in rows:
+        assert sum(row["probabilities"].values()) == pytest.approx(1, abs=1e-5)
+        best = max(row["probabilities"], key=row["probabilities"].get)
+        assert best == row["prediction"]
 
 
 def test_the_same_weights_under_another_path_are_the_same_run(

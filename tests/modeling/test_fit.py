@@ -153,6 +153,18 @@ def test_layers_own_losses_are_added(loss):
     found = evaluated(model, inputs, labels)["loss"]
     assert found == pytest.approx(plain + decay, rel=1e-5)
 
+    class WithLoss(models()[name]):
+        def call(self, features, training=False):
+            self.add_loss(keras.ops.convert_to_tensor(3.0))
+            return super().call(features, training=training)
+
+    weights = model.get_weights()
+    model = WithLoss(model.config)
+    model.set_weights(weights)
+    model.compile("sgd", loss=loss, run_eagerly=True)
+    found = evaluated(model, inputs, labels)["loss"]
+    assert found == pytest.approx(plain + 3.0, rel=1e-5)
+
 
 def test_example_weights_multiply_token_weights():
     name = "AlbertForTokenClassification"

@@ -428,6 +428,8 @@ def test_more_beams_than_tokens_are_as_many_as_tokens():
         assert outputs["start_top_positions"].shape == (3, starts)
         assert outputs["end_top_log_probs"].shape == (3, starts, ends)
         assert_equal(traced, {n: np.asarray(v) for n, v in outputs.items()})
+        one, other = (o["start_top_log_probs"] for o in (traced, outputs))
+        np.testing.assert_allclose(one, other, rtol=1e-5)
 
 
 def test_a_text_of_padding_alone_has_a_finite_embedding():

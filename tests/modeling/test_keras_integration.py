@@ -164,6 +164,18 @@ def test_long_padding_and_scaled_losses_stay_finite():
         assert np.isfinite(gradient).all(), variable.name
 
 
+@pytest.mark.slow
+def test_compiled_by_xla_it_gives_the_same():
+    model = model_of("AlbertForAnswerableQuestions")
+    features = {
+        name: tf.constant(value, tf.int32)
+        for name, value in batch_of("AlbertForAnswerableQuestions").items()
+    }
+    compiled = tf.function(model, jit_compile=True)(features)
+    plain = {n: np.asarray(v) for n, v in model(features).items()}
+    assert_equal(compiled, plain)
+
+
 def keras_inputs(names, shape):
     return {
         name: keras.Input(shape, dtype="int32", name=name) for name in names

@@ -117,8 +117,16 @@ def write_model_files(
         special_ids=special_ids,
         own_settings=own_settings,
     )
-    weights_file.write_weights(
-        os.path.join(directory, WEIGHTS_FILE),
-        stored_arrays(model, "huggingface"),
-    )
+    path = os.path.join(directory, WEIGHTS_FILE)
+    temporary = files.temporary_name(path)
+    try:
+        weights_file.write_weights(
+            temporary, stored_arrays(model, "huggingface")
+        )
+        with open(temporary, "rb") as file:
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        if os.path.exists(temporary):
+            os.remove(temporary)
     write_json(os.path.join(directory, CONFIG_FILE), values)

@@ -1,6 +1,7 @@
 """from_pretrained and save_pretrained: ours, other classes', hostile files."""
 
 import json
+import resource
 import shutil
 
 import numpy as np
@@ -101,6 +102,20 @@ def test_saved_and_loaded_models_are_equal(name, saved, capsys):
     assert_same(values_of(again), values_of(model))
     features = batch_of(name)
     assert_same(again(features), model(features))
+
+
+def test_a_failed_save_leaves_the_weights_of_before(copied):
+    directory = copied("AlbertModel")
+    before = {path.name: path.read_bytes() for path in directory.iterdir()}
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            model_of("AlbertModel").save_pretrained(directory)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    after = {path.name: path.read_bytes() for path in directory.iterdir()}
+    assert after == before
 
 
 def test_a_pooler_that_was_left_out_stays_out(tmp_path):

@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import resource
 import shlex
 import stat
 
@@ -168,6 +169,26 @@ def test_a_tied_weight_alone_is_dropped(tmp_path):
     zero = np.zeros(1, "float32")
     path = written(tmp_path, **{DECODER: zero, "albert.x": zero})
     assert set(open_weights(path).shapes) == {"albert.x"}
+
+
+def test_a_link_to_a_file_is_a_file(tmp_path):
+    write_weights(str(tmp_path / "blob"), {"albert.x": np.float32([7])})
+    link = tmp_path / "model.safetensors"
+    link.symlink_to("blob")
+    assert open_weights(str(link)).read("albert.x").tolist() == [7]
+
+
+def test_a_name_is_never_a_path(tmp_path):
+    (tmp_path / "secret").write_bytes(b"\1" * 4)
+    names = ["../secret", str(tmp_path / "secret"), "secret", "a/../b"]
+    header = {
+        name: entry(data_offsets=[4 * place, 4 * place + 4])
+        for place, name in enumerate(names)
+    }
+    weights = open_weights(file_of(tmp_path, header, b"\0" * 16))
+    assert set(weights.shapes) == {f"albert.{name}" for name in names}
+    assert all(weights.read(name) == 0 for name in weights.shapes)
+    assert sorted(os.listdir(tmp_path)) == ["model.safetensors", "secret"]
 
 
 def test_only_the_array_that_is_asked_for_is_read(tmp_path):
@@ -383,9 +404,22 @@ def test_weights_in_a_bucket_are_read_array_by_array(tmp_path, monkeypatch):
         [far.read(name) for name in far.shapes]
 
 
-def test_a_bucket_is_trusted_no_more(tmp_path):
-    bucket = f"file://{file_of(tmp_path, {'a': entry()}, bytes(5))}"
-    assert "is not a readable" in refused(bucket)
+@pytest.mark.parametrize(
+    ("header", "size", "length", "message"),
+    [
+        ({"a": entry()}, 5, None, "is not a readable"),
+        ({"a": entry()}, 4, 1 << 60, "longer than the file"),
+        (
+            {"a": entry(dtype="I64", data_offsets=[0, 8])},
+            8,
+            None,
+            "a holds I64; a weight holds one of",
+        ),
+    ],
+)
+def test_a_bucket_is_trusted_no_more(tmp_path, header, size, length, message):
+    bucket = f"file://{file_of(tmp_path, header, bytes(size), length)}"
+    assert message in refused(bucket)
 
 
 def test_a_bucket_without_a_weights_file_is_refused(tmp_path):
@@ -397,6 +431,16 @@ def test_a_bucket_without_a_weights_file_is_refused(tmp_path):
     (tmp_path / "pytorch_model.bin").touch()
     with pytest.raises(UserError, match=f"^{bucket}/pytorch_model.bin is a pi"):
         refuse_pickle(bucket)
+
+
+def test_a_failed_write_is_an_oserror(tmp_path):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10**4, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            write_weights(str(tmp_path / "x"), {"weight": np.zeros(10**5)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o027, 0o640)])

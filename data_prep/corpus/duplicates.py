@@ -127,9 +127,13 @@ def _find_duplicates(
             number = num_items.to_bytes(_NUMBER_BYTES, "little")
             opened[digest[-1] % len(opened)].write(digest + number)
             num_items += 1
-    marks = np.memmap(
-        os.path.join(directory, _MARKS_FILE), bool, "w+", shape=num_items or 1
-    )
+    marks_path = os.path.join(directory, _MARKS_FILE)
+    with open(marks_path, "w+b") as file:
+        file.truncate(num_items or 1)
+        if hasattr(os, "posix_fallocate"):
+            # A disk that gets full below a map kills the process.
+            os.posix_fallocate(file.fileno(), 0, num_items or 1)
+    marks = np.memmap(marks_path, bool, "r+")
     for path in buckets:
         for numbers in _repeated(path):
             marks[numbers] = True

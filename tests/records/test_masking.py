@@ -80,29 +80,152 @@ def mask_rows(rows, config=MaskingConfig(), *, num_slots=80, width=None):
     )
 
 
+# The same, one token after the other.
+
+
 def words_of(row, config):
-    """(start, end) of every word, read off token by token."""
-    words, inside = [], False
+    """(start, end, run) of every word, read off token by token."""
+    words, run, inside = [], 0, False
     for position, token in enumerate(row.ids):
         if token in SPECIAL:
             inside = False
             continue
-        same = inside and row.segments[position] == row.segments[position - 1]
+        same_run = (
+            inside and row.segments[position] == row.segments[position - 1]
+        )
+        if not same_run:
+            run += 1
         starts = row.starts[position] or not config.whole_word_masking
-        if same and not starts:
-            words[-1] = (words[-1][0], position + 1)
+        if same_run and not starts:
+            words[-1] = (words[-1][0], position + 1, run)
         else:
-            words.append((position, position + 1))
+            words.append((position, position + 1, run))
         inside = True
     return words
 
 
-def best_sum(words, budget):
+def draw(row, stream, position):
+    keys = counter_rng.fold_in(np.uint64(row.key), stream)
+    return float(counter_rng.uniform_at(keys, position)[0])
+
+
+def choose_sequentially(row, config, budget):
+    """The words that are hidden: one candidate after the other."""
+    words = words_of(row, config)
+
+    def order(number):
+        keys = counter_rng.fold_in(np.uint64(row.key), 0)
+        bits = counter_rng.random_bits(keys, words[number][0])
+        return int(bits[0]) >> 24, number
+
+    weights = [float(n) for n in range(1, config.max_ngram + 1)]
+    if config.favor_shorter_ngram:
+        weights = [1 / n for n in range(1, config.max_ngram + 1)]
+    total = sum(weights)
+
+    def ngram_length(count):
+        point, n, passed = draw(row, 1, count) * total, 0, 0.0
+        while n < len(weights) and passed <= point:
+            passed += weights[n]
+            n += 1
+        return n
+
+    hidden = set()
+    size = 0
+    for single in (False, True):
+        count = 0
+        for number in sorted(range(len(words)), key=order):
+            if size == budget:
+                break
+            length = 1 if single else ngram_length(count)
+            ngram = words[number : number + length]
+            if len(ngram) < length or ngram[-1][2] != ngram[0][2]:
+                continue
+
+            def tokens(ngram):
+                return sum(end - start for start, end, _ in ngram)
+
+            while len(ngram) > 1 and size + tokens(ngram) > budget:
+                ngram = ngram[:-1]
+            if size + tokens(ngram) > budget or hidden & set(ngram):
+                continue
+            hidden |= set(ngram)
+            size += tokens(ngram)
+            count += 1
+    return sorted(hidden)
+
+
+def budget_of(row, config, num_slots):
+    return min(max(1, round(config.masked_lm_prob * len(row.ids))), num_slots)
+
+
+def best_sum(row, config, budget):
     """The most tokens, up to the budget, that whole words can make."""
     sums = {0}
-    for start, end in words:
+    for start, end, _ in words_of(row, config):
         sums |= {total + end - start for total in sums}
     return max(total for total in sums if total <= budget)
+
+
+def mask_sequentially(row, hidden):
+    """Ids, positions and labels of one row whose words are chosen."""
+    positions = [p for start, end, _ in hidden for p in range(start, end)]
+    ids = list(row.ids)
+    for position in positions:
+        action = draw(row, 2, position)
+        if action < 0.8:
+            ids[position] = MASK
+        elif action >= 0.9:
+            choice = draw(row, 3, position) * len(REPLACEMENTS)
+            ids[position] = int(REPLACEMENTS[int(choice)])
+    return ids, positions, [row.ids[p] for p in positions]
+
+
+def assert_same(batch, number, row, config, num_slots):
+    budget = budget_of(row, config, num_slots)
+    hidden = choose_sequentially(row, config, budget)
+    if sum(end - start for start, end, _ in hidden) < budget:
+        # Then others may have been chosen, to come closer to it.
+        masked = batch.masked_lm_weights[number] > 0
+        positions = set(batch.masked_lm_positions[number][masked].tolist())
+        hidden = [w for w in words_of(row, config) if w[0] in positions]
+        size = sum(end - start for start, end, _ in hidden)
+        assert size == len(positions) == best_sum(row, config, budget)
+    ids, positions, labels = mask_sequentially(row, hidden)
+    count = len(positions)
+    assert batch.input_ids[number].tolist()[: len(ids)] == ids
+    assert batch.masked_lm_positions[number, :count].tolist() == positions
+    assert batch.masked_lm_ids[number, :count].tolist() == labels
+    assert batch.masked_lm_weights[number].tolist() == (
+        [1.0] * count + [0.0] * (num_slots - count)
+    )
+    assert not batch.masked_lm_positions[number, count:].any()
+    assert not batch.masked_lm_ids[number, count:].any()
+
+
+CONFIGS = [
+    MaskingConfig(),
+    MaskingConfig(favor_shorter_ngram=False),
+    MaskingConfig(max_ngram=1),
+    MaskingConfig(max_ngram=7, masked_lm_prob=0.4),
+    MaskingConfig(masked_lm_prob=0.9),
+    MaskingConfig(masked_lm_prob=0.9, whole_word_masking=False),
+]
+
+
+MIXED_ROWS = [
+    row
+    for starts in (0.0, 0.2, 0.7, 1.0)
+    for length in (5, 9, 30, 64)
+    for row in random_rows(4, length, length, starts=starts)
+]
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_it_agrees_with_one_candidate_at_a_time(config):
+    batch = mask_rows(MIXED_ROWS, config, num_slots=20)
+    for number, row in enumerate(MIXED_ROWS):
+        assert_same(batch, number, row, config, 20)
 
 
 TOKENS = st.lists(
@@ -135,13 +258,13 @@ def test_whole_words_fill_the_budget(rows, config, num_slots, padding):
     width = max(len(row.ids) for row in rows) + padding
     batch = mask_rows(rows, config, num_slots=num_slots, width=width)
     for number, row in enumerate(rows):
+        assert_same(batch, number, row, config, num_slots)
         words = words_of(row, config)
-        budget = max(1, round(config.masked_lm_prob * len(row.ids)))
-        count = best_sum(words, min(budget, num_slots))
+        count = best_sum(row, config, budget_of(row, config, num_slots))
         positions = batch.masked_lm_positions[number, :count].tolist()
         assert positions == sorted(set(positions))
         assert not {row.ids[position] for position in positions} & {*SPECIAL}
-        for start, end in words:
+        for start, end, _ in words:
             hidden = [p in positions for p in range(start, end)]
             assert all(hidden) or not any(hidden)
         ids = batch.input_ids[number].tolist()
@@ -174,13 +297,7 @@ def test_whole_words_fill_the_budget(rows, config, num_slots, padding):
     ],
 )
 def test_recorded_masks_stay(config, digest):
-    rows = [
-        row
-        for starts in (0.0, 0.2, 0.7, 1.0)
-        for length in (5, 9, 30, 64)
-        for row in random_rows(4, length, length, starts=starts)
-    ]
-    batch = mask_rows(rows, config, num_slots=20)
+    batch = mask_rows(MIXED_ROWS, config, num_slots=20)
     found = hashlib.sha256(b"".join(map(np.ndarray.tobytes, batch)))
     assert found.hexdigest()[:16] == digest
 
@@ -258,6 +375,15 @@ def test_eight_of_ten_masked_one_kept_one_replaced():
     assert set(replaced.tolist()) <= set(REPLACEMENTS.tolist())
     mean, deviation = 502, 995 / math.sqrt(12 * len(replaced))
     assert abs(replaced.mean() - mean) < 4 * deviation
+
+
+def test_actions_are_drawn_per_token_not_per_ngram():
+    word = [(10, True)] + [(11, False)] * 5
+    rows = [make_row(word, word, seed) for seed in range(200)]
+    batch = mask_rows(rows, MaskingConfig(masked_lm_prob=0.4))
+    masked = (batch.input_ids == MASK).sum(axis=1)
+    assert (batch.masked_lm_weights.sum(axis=1) == 6).all()
+    assert len(set(masked.tolist())) >= 4
 
 
 def test_no_loop_over_tokens_makes_it_slow():

@@ -81,6 +81,15 @@ def test_digests_that_differ_in_any_byte_are_told_apart(tmp_path, monkeypatch):
     assert kept == documents[:17]
 
 
+@pytest.mark.skipif(
+    not hasattr(os, "posix_fallocate"), reason="needs files without holes"
+)
+def test_the_file_of_marks_has_its_room_before_it_is_a_map(tmp_path):
+    remove([item("x", *map(str, range(50_000)))], "paragraphs", tmp_path)
+    found = os.stat(tmp_path / "duplicates")
+    assert found.st_size == 50_000 <= 512 * found.st_blocks
+
+
 def test_another_corpus_is_refused(tmp_path):
     documents = [item(str(n), "a", "b") for n in range(3)]
     for others in (documents[:2], [*documents, *documents[:2]]):

@@ -78,8 +78,6 @@ def bad(**lines):
             [("one", "two"), ("three",)],
             {},
         ),
-        ("a.txt", "one\r\ntwo\r\n\r\nthree", [("one", "two"), ("three",)], {}),
-        ("a.txt", "one\rtwo\r\rthree", [("one", "two"), ("three",)], {}),
         # Other separators of lines end none.
         (
             "a.txt",
@@ -135,12 +133,11 @@ def bad(**lines):
             [("one", "two")],
             {},
         ),
-        # By another name it is unpacked too; a cut one is read so far.
-        ("a.md", gzip.compress(b"# One\n*two*", mtime=0), [("One", "two")], {}),
+        # A cut one is read so far.
         (
-            "wiki_00",
-            gzip.compress(b'{"text": "one"}', mtime=0)[:-1],
-            [("one",)],
+            "y.txt.gz",
+            gzip.compress(b"one\ntwo\n", mtime=0)[:-1],
+            [("one", "two")],
             bad(cut_gzip=1),
         ),
         ("z.txt.gz", b"\x1f", [], bad(cut_gzip=1, empty_documents=1)),
@@ -182,6 +179,16 @@ def test_documents_are_named_and_of_several_files_each_is_one(tmp_path):
         Document(f"{c}#1", ("x",)),
     ]
     assert [d.name for d in read(a)] == [f"{a}#1", f"{a}#2"]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_line_ends_and_byte_order_mark(tmp_path, end):
+    text = "\ufeffone\ntwo\n\nthree\n".replace("\n", end)
+    path = write(tmp_path / "a.txt", text)
+    report = CorpusReport()
+    documents = read(path, report=report)
+    assert [d.paragraphs for d in documents] == [("one", "two"), ("three",)]
+    assert report.counts == {"lines": 4, "documents": 2, "characters": 11}
 
 
 def test_header_lines_are_skipped_in_every_file(tmp_path):
@@ -264,6 +271,32 @@ def test_a_damaged_gzip_keeps_what_could_be_read(tmp_path, damage):
     assert report.counts["bad/cut_gzip"] == 1
     location = report.first_locations["bad/cut_gzip"]
     assert location == f"{path}, line {len(whole) + 1}"
+
+
+def test_a_damaged_gzip_is_as_a_cut_one(tmp_path):
+    data = bytearray(gzip.compress("".join(LINES).encode()))
+    data[-6] ^= 1  # of the checksum
+    path = write(tmp_path / "a.txt.gz", bytes(data))
+    assert len(paragraphs(path)[0]) == len(LINES)
+    assert faults(path) == bad(cut_gzip=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("a.txt", b"one\n\ntwo", ("one", "two")),
+        ("a.md", b"# Title\n\n*two*", ("Title", "two")),
+        ("a.jsonl", b'{"text": "one\\n\\ntwo"}', ("one", "two")),
+        ("wiki_00", b'{"text": "one\\n\\ntwo"}', ("one", "two")),
+        ("wiki_00", b"one\n\ntwo", ("one", "two")),
+    ],
+)
+def test_a_gzip_by_another_name_is_unpacked(tmp_path, name, text, expected):
+    data = gzip.compress(text)
+    for stored, counts in ((data, {}), (data[:-1], bad(cut_gzip=1))):
+        path = write(tmp_path / name, stored)
+        assert paragraphs(path, separator="file") == [expected]
+        assert faults(path, separator="file") == counts
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])

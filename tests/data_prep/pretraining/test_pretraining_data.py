@@ -103,6 +103,26 @@ def test_the_bytes_do_not_depend_on_the_number_of_workers(
     assert digests(tmp_path / "two") == digests(tmp_path / "one")
 
 
+def test_records_are_shuffled_over_the_corpus(whole, tiny_tokenizer, sentences):
+    # Where in the corpus a record's first sentence begins to be, by its rare
+    # runs of tokens.
+    place = {}
+    for number, ids in enumerate(tiny_tokenizer.encode_batch(sentences)):
+        for start in range(len(ids) - 7):
+            place.setdefault(tuple(ids[start : start + 8]), number)
+    places = []
+    records = read_split(whole[0])["input_ids"].tolist()
+    for ids in records:
+        runs = (tuple(ids[i : i + 8]) for i in range(40))
+        places += [place[run] for run in runs if run in place][:1]
+    # Nearly every record was recognised, and there are enough of them for
+    # the bound below to mean something.
+    assert len(places) > 0.95 * len(records)
+    assert len(records) > 250
+    correlation = np.corrcoef(places[1:], places[:-1])[0, 1]
+    assert abs(correlation) < 4 / len(places) ** 0.5
+
+
 def test_evaluation_documents_can_be_held_out(build, tmp_path, whole):
     counts = whole[1]["statistics"]["train"]
     metadata = build("parts", eval_fraction=0.4)
@@ -153,20 +173,32 @@ def test_progress_is_reported(build, monkeypatch):
     )
 
 
-@pytest.mark.parametrize(
-    ("bound", "value"), [("_MAX_UNIT_CHARS", 1000), ("_MAX_UNIT_BYTES", 60_000)]
-)
-def test_units_are_bounded(build, monkeypatch, bound, value):
-    shown = []
+def test_units_are_bounded(build, monkeypatch):
+    def unit_sizes(output, **keywords):
+        done = [0]
 
-    @contextlib.contextmanager
-    def progress(unit):
-        yield lambda *done, **beside: shown.append(unit)
+        @contextlib.contextmanager
+        def progress(unit):
+            def show(so_far, *_, **beside):
+                if unit == "characters":
+                    done.append(so_far)
 
+            yield show
+
+        build(output, progress=progress, **keywords)
+        return np.diff(done)
+
+    monkeypatch.setattr(build_plan, "_MIN_UNIT_CHARS", 1)
+    documents = unit_sizes("many")
+    assert len(documents) >= 9
     monkeypatch.setattr(build_plan, "_MIN_UNIT_CHARS", 10**9)
-    monkeypatch.setattr(build_plan, bound, value)
-    build(progress=progress, record_kind="static", dupe_factor=5)
-    assert shown.count("characters") >= 8
+    monkeypatch.setattr(build_plan, "_MAX_UNIT_CHARS", 9000)
+    sizes = unit_sizes("characters")
+    assert 9000 <= max(sizes) < 9000 + max(documents)
+    monkeypatch.setattr(build_plan, "_MAX_UNIT_CHARS", 10**9)
+    monkeypatch.setattr(build_plan, "_MAX_UNIT_BYTES", 60_000)
+    sizes = unit_sizes("bytes", record_kind="static", dupe_factor=5)
+    assert len(sizes) >= 9
 
 
 def logged_sizes(build, output="out", **keywords):
@@ -181,10 +213,12 @@ def logged_sizes(build, output="out", **keywords):
 def test_room_for_the_rest_of_the_work_is_counted(build):
     records, plain, _ = logged_sizes(build)
     assert plain == pytest.approx(2 * records, rel=0.01)
-    _, other, _ = logged_sizes(
-        build, "o", sentence_objective="nsp", remove_duplicates="paragraphs"
+    _, groups, _ = logged_sizes(build, "groups", sentence_objective="nsp")
+    assert groups - plain > 10_000
+    _, digests_too, _ = logged_sizes(
+        build, "digests", remove_duplicates="paragraphs"
     )
-    assert other - plain > 14_000
+    assert digests_too - plain > 4_000
 
 
 @pytest.mark.parametrize("kind", ["dynamic", "static"])
@@ -280,6 +314,18 @@ def test_a_split_without_records_is_refused(
     assert not (tmp_path / "out" / "metadata.json").exists()
 
 
+def test_bad_text_is_refused_before_anything_is_written(build, tmp_path):
+    path = tmp_path / "bad.txt"
+    path.write_bytes(b"Caf\xe9. Good.\n" * 3 + b"Good.\n" * 7)
+    said = r"3 of 10 \(30%\): 3 not UTF-8 \(first: .*bad\.txt, line 1\)"
+    settings = {"inputs": [str(path)], "document_separator": "file"}
+    with pytest.raises(UserError, match=said):
+        build(**settings)
+    assert not (tmp_path / "out").exists()
+    metadata = build(**settings, max_bad_fraction=0.3)
+    assert metadata["statistics"]["corpus"]["bad/not_utf8"] == 3
+
+
 def test_next_sentences_come_from_a_group(build, tmp_path, monkeypatch):
     monkeypatch.setattr(build_plan, "_GROUP_CHARS", 10_000)
     settings = {"sentence_objective": "nsp", "eval_fraction": 0.3}
@@ -301,6 +347,21 @@ def test_duplicates_are_left_out(build, tmp_path, corpus, whole, monkeypatch):
     for name in ("documents", "tokens"):
         assert counts[name] == expected[name]
     assert metadata["statistics"]["corpus"]["duplicate_documents"] == 9
+
+
+def test_evaluation_without_duplicates_of_training(build, corpus, tmp_path):
+    held_out = tmp_path / "held out"
+    held_out.mkdir()
+    shutil.copy(f"{corpus}/books/3.txt", held_out / "copy.txt")
+    shutil.copy(f"{corpus}/books/1.txt", held_out / "other.txt")
+    metadata = build(
+        inputs=[f"{corpus}/books/[2-5].txt"],
+        eval_inputs=[str(held_out)],
+        remove_duplicates="documents",
+    )
+    assert metadata["statistics"]["train"]["documents"] == 4
+    assert metadata["statistics"]["eval"]["documents"] == 1
+    assert metadata["splits"]["eval"]["num_records"] > 5
 
 
 def test_a_directory_that_cannot_be_made_is_named(build, tmp_path):

@@ -238,7 +238,8 @@ def test_workers_other_than_the_chief_change_no_file(
 ):
     fake_run()
     checkpoints = tmp_path / "run" / "checkpoints"
-    # What the chief would rename, remove and prune.
+    # What the chief would write, rename, remove and prune.
+    shutil.rmtree(tmp_path / "run" / "model")
     os.truncate(checkpoints / "step-12", 7)
     for name in ("step-13.tmp-17", "step-4", "step-5"):
         (checkpoints / name).write_bytes(b"half")

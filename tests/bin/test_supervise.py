@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from program_runner import run_program
 
+from bin.supervise import newest_step
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -67,12 +69,10 @@ def test_it_gives_up_without_progress(tmp_path):
 
 def test_checkpoints_are_progress(tmp_path):
     checkpoints = tmp_path / "run" / "checkpoints"
+    checkpoints.mkdir(parents=True)
     script = counting(
         tmp_path / "runs",
-        f"os.chdir(os.makedirs({str(checkpoints)!r}, exist_ok=True) or "
-        f"{str(checkpoints)!r})\n"
-        "for name in (f'step-{min(run, 5) * 10}', f'step-{run * 90}.tmp', "
-        "f'corrupt-step-{run * 90}'): open(name, 'w')\n"
+        f"open({str(checkpoints)!r} + f'/step-{{min(run, 5) * 10}}', 'w')\n"
         "sys.exit(75)",
     )
     status, lines = supervised(
@@ -88,6 +88,15 @@ def test_checkpoints_are_progress(tmp_path):
         "seconds."
     )
     assert len(lines) == 6
+
+
+def test_the_newest_step(tmp_path):
+    assert newest_step(None) == newest_step(str(tmp_path)) == -1
+    (tmp_path / "checkpoints").mkdir()
+    assert newest_step(str(tmp_path)) == -1
+    for name in ("step-9", "step-10", "step-11.tmp", "corrupt-step-12"):
+        (tmp_path / "checkpoints" / name).touch()
+    assert newest_step(str(tmp_path)) == 10
 
 
 def supervisor(*flags, script):

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from albert_tf.interchange.model_directory import find_initial_weights
 from albert_tf.jobs import pretrain
 from albert_tf.jobs.pretrain import run_pretraining
 from albert_tf.rundir.event_file import tag
-from albert_tf.training import loop
+from albert_tf.training import loop, saving
 
 
 def test_artifacts(finished, small_config):
@@ -213,6 +214,59 @@ def test_a_run_that_does_not_learn_is_reported_after_a_tenth(
         "--depth_schedule=0:2,10:3)",
     ):
         assert setting in first
+
+
+def test_shards_of_another_vocabulary_of_the_same_size(
+    small_config, shards_dir, tmp_path
+):
+    copy = tmp_path / "shards"
+    shutil.copytree(shards_dir, copy)
+    metadata = json.loads((copy / "metadata.json").read_text())
+    metadata["tokenizer"]["fingerprint"] = "0" * 64
+    (copy / "metadata.json").write_text(json.dumps(metadata))
+    with pytest.raises(UserError, match="another vocabulary than the model's"):
+        run_pretraining(
+            small_config,
+            train_data=[shards_dir],
+            eval_data=[str(copy)],
+            run_dir=str(tmp_path / "run"),
+        )
+
+
+def test_workers_other_than_the_chief_change_no_file(
+    fake_run, tmp_path, monkeypatch
+):
+    fake_run()
+    checkpoints = tmp_path / "run" / "checkpoints"
+    # What the chief would write, rename, remove and prune.
+    shutil.rmtree(tmp_path / "run" / "model")
+    os.truncate(checkpoints / "step-12", 7)
+    for name in ("step-13.tmp-17", "step-4", "step-5"):
+        (checkpoints / name).write_bytes(b"half")
+
+    def state():
+        paths = sorted((tmp_path / "run").rglob("*"))
+        return {p: p.read_bytes() for p in paths if p.is_file()}
+
+    before = state()
+    for module in (loop, saving):
+        monkeypatch.setattr(module, "is_chief", lambda strategy: False)
+    steps = []
+
+    def broadcast(strategy, value):
+        # The chief's step, where this worker has none.
+        return 8 if value == -1 else value
+
+    def restore(self, step):
+        steps.append(step)
+        return plain_restore(self, step)
+
+    plain_restore = loop.Checkpoints.restore
+    monkeypatch.setattr(loop, "broadcast", broadcast)
+    monkeypatch.setattr(loop.Checkpoints, "restore", restore)
+    fake_run()
+    assert steps == [8]
+    assert state() == before
 
 
 @pytest.mark.slow

@@ -412,13 +412,23 @@ def test_accumulated_gradients_are_one_update_with_their_mean():
     other, variables = build_lamb(
         weights, **arguments, gradient_accumulation_steps=3
     )
-    for step in range(6):
-        other.apply([tf.constant(g[step]) for g in gradients.values()])
-    for three in (slice(3), slice(3, 6)):
-        one.apply([tf.constant(g[three].mean(0)) for g in gradients.values()])
-    for a, b in zip(expected, variables, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
-    assert other.trust_ratios() == pytest.approx(one.trust_ratios(), rel=1e-5)
+    for update in range(2):
+        three = [g[3 * update : 3 * update + 3] for g in gradients.values()]
+        before = [np.array(v) for v in variables]
+        ratios = other.trust_ratios()
+        for micro in range(3):
+            assert int(other.iterations) == update
+            assert other.trust_ratios() == ratios
+            for value, variable in zip(before, variables, strict=True):
+                np.testing.assert_array_equal(variable, value)
+            other.apply([tf.constant(g[micro]) for g in three])
+        one.apply([tf.constant(g.mean(axis=0)) for g in three])
+        for a, b in zip(expected, variables, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+        assert other.trust_ratios() == pytest.approx(
+            one.trust_ratios(), rel=1e-5
+        )
+    assert int(other.iterations) == int(one.iterations) == 2
 
 
 @pytest.mark.parametrize("jit_compile", [False, True])

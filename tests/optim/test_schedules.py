@@ -122,9 +122,14 @@ def test_every_decay_of_the_configuration_has_a_row():
     assert set(DECAYS) == set(field.metadata["choices"]) == set(SHAPES)
 
 
+@pytest.mark.parametrize("original", [False, True])
 @pytest.mark.parametrize("decay", SHAPES)
-def test_eager_and_compiled_schedules_agree(decay):
-    config = OptimizerConfig(learning_rate_decay=decay, num_warmup_steps=3)
+def test_eager_and_compiled_schedules_agree(decay, original):
+    config = OptimizerConfig(
+        learning_rate_decay=decay,
+        num_warmup_steps=3,
+        original_schedule=original,
+    )
     compiled = tf.function(
         lambda step: learning_rate_at(step, config, 9), jit_compile=True
     )

@@ -64,6 +64,18 @@ def test_lost_entries_are_reported(tmp_path, disk):
     assert "its last 2 entries are lost" in printed[-1]
 
 
+def test_a_file_that_cannot_be_created_is_retried(tmp_path):
+    directory, printed = tmp_path / "directory", []
+    directory.write_text("in the way")
+    log = AppendLog(str(directory / "log"), printed.append)
+    log.append(b"one\n")
+    assert "cannot be written" in printed[0]
+    directory.unlink()
+    log.append(b"two\n")
+    log.close()
+    assert (directory / "log").read_bytes() == b"one\ntwo\n"
+
+
 def test_a_bucket_is_written_at_sync(tmp_path):
     path = f"file://{tmp_path}/deep/log"
     for entry in (b"one\n", b"two\n"):

@@ -153,9 +153,15 @@ def swap_with_the_one_before(path):
     [
         lambda path: os.truncate(path, path.stat().st_size - 1),
         lambda path: os.truncate(path, path.stat().st_size + 1),
+        # Without the checksum.
+        lambda path: os.truncate(path, path.stat().st_size - 32),
+        lambda path: os.truncate(path, path.stat().st_size // 2),
+        # The header's length alone, and less than it.
+        lambda path: os.truncate(path, 8),
         lambda path: os.truncate(path, 7),
         lambda path: os.truncate(path, 0),
         lambda path: path.write_bytes(bytes(path.stat().st_size)),
+        lambda path: path.write_text("{}"),
         swap_with_the_one_before,
     ],
 )
@@ -219,6 +225,7 @@ def test_all_checkpoints_damaged(tmp_path, variables):
         flip(tmp_path / f"step-{step}")
     with pytest.raises(UserError, match="No checkpoint in .* is good"):
         checkpoints.restore_latest()
+    assert values(variables)["model/dense/kernel"] == [0.0, 0.0]
     # Nor at the next try, when both have been set aside.
     with pytest.raises(UserError, match="No checkpoint in .* is good"):
         checkpoints.restore_latest()
@@ -293,9 +300,39 @@ def test_a_failed_save_keeps_existing_checkpoints(
     assert checkpoints.steps() == [2, 3, 4]
 
 
+def test_a_failure_while_old_checkpoints_are_removed(
+    tmp_path, variables, monkeypatch
+):
+    checkpoints = saved(tmp_path, variables, keep=3)
+    error = OSError(errno.EROFS, os.strerror(errno.EROFS))
+    with monkeypatch.context() as patch:
+        at_call(patch, os, "remove", 1, raises(error))
+        with pytest.raises(OSError, match="Read-only file system"):
+            checkpoints.save(4, {})
+    checkpoints.save(5, {})
+    assert checkpoints.steps() == [3, 4, 5]
+
+
+def at_write(monkeypatch, number, act):
+    """Lets the write of that number to a new file run `act` instead."""
+    original = files.open
+
+    def opened(path, mode="rb"):
+        file = original(path, mode)
+        if mode == "wb":
+            at_call(monkeypatch, file, "write", number, act)
+        return file
+
+    monkeypatch.setattr(files, "open", opened)
+
+
 @pytest.mark.parametrize(
     ("owner", "name", "number", "newest"),
     [
+        # Before the data, amid them and before the checksum.
+        (files, "open", 1, 4),
+        (None, "write", 4, 4),
+        (None, "write", 6, 4),
         (os, "fsync", 1, 4),
         (os, "replace", 1, 4),
         (Checkpoints, "_prune", 1, 5),
@@ -310,7 +347,10 @@ def test_a_kill_during_a_save(
     checkpoints = Checkpoints(str(tmp_path), variables, 2)
     fill(variables, 50)
     with monkeypatch.context() as patch:
-        at_call(patch, owner, name, number, raises(KeyboardInterrupt()))
+        if name == "write":
+            at_write(patch, number, raises(KeyboardInterrupt()))
+        else:
+            at_call(patch, owner, name, number, raises(KeyboardInterrupt()))
         # A process that is killed cleans nothing up.
         if name != "remove":
             patch.setattr(files, "remove", lambda path: None)
@@ -320,7 +360,8 @@ def test_a_kill_during_a_save(
     assert (restored.step, problems) == (newest, [])
     assert restored.state == {"window": {"sum:loss": newest / 3}}
     assert values(variables)["lamb/momentum"] == [10.0 * newest + 1] * 2
-    assert not any("." in name for name in os.listdir(tmp_path))
+    left = {f"step-{step}" for step in checkpoints.steps()}
+    assert set(os.listdir(tmp_path)) == left
     checkpoints.save(6, {})
     assert set(os.listdir(tmp_path)) == {f"step-{newest}", "step-6"}
 

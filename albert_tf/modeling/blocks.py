@@ -337,7 +337,7 @@ class TransformerBlock(CompositeLayer):
         recompute: bool = False,
         packing: PackedTokens | None = None,
     ) -> Tensor | tuple[Tensor, Tensor]:
-        """Returns what SelfAttention's `call` does, of the same arguments."""
+        """Returns `[batch, seq, H]`; see `SelfAttention.call` for the rest."""
         keys = [fold_in(dropout_keys, site) for site in range(2)]
         attended = self.attention(
             hidden,

@@ -401,9 +401,9 @@ def _scored_pieces(vocab: Any, path: str) -> list[tuple[str, float]]:
 
 
 def _known_normalizers(kind: str) -> list[dict[str, Any]]:
-    """Returns what agrees with our clean-up.
+    """Returns the normalizers that are equivalent to our clean-up.
 
-    The normalizers that we write and those of transformers' own classes.
+    Those that we write and those of transformers' own classes.
     """
     uncased = {"do_lower_case": True, "keep_accents": False}
     strip_accents = {"type": "StripAccents"}

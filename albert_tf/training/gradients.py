@@ -27,7 +27,7 @@ _CAPACITY_STEPS = 128
 def token_capacities(
     lengths: np.ndarray, num_sequences: int, seq_length: int
 ) -> list[int]:
-    """Returns how many tokens packed batches can hold, rising.
+    """Returns the capacities of packed batches in tokens, ascending.
 
     `lengths` are a sample of sequences without padding. Batches that exceed
     the last capacity are to be computed with their padding.

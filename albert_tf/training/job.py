@@ -43,7 +43,7 @@ def start(
     run_dir: str,
     runtime: RuntimeConfig | None,
 ) -> Environment:
-    """Returns where a job runs; refuses what would fail after a long start.
+    """Returns the environment of a job, checked before the long start.
 
     Raises:
         UserError: for an unknown optimizer, and devices that are not there.

@@ -123,7 +123,7 @@ class BeamRunner(contextlib.AbstractContextManager):
         self.files = files_of(output_dir)
 
     def __exit__(self, *_: object) -> None:
-        pass
+        """Releases nothing: each pipeline ends where it is run."""
 
     def survey(
         self, corpus: Sequence[CorpusFile]

@@ -65,7 +65,7 @@ class BuildResult(NamedTuple):
         return cls(shards, Counter(values["counts"]))
 
     def to_json(self) -> dict[str, Any]:
-        """Returns what result.json holds."""
+        """Returns the content of result.json."""
         return {
             "shards": [*map(dataclasses.asdict, self.shards)],
             "counts": self.counts,

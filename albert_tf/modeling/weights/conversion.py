@@ -20,8 +20,8 @@ _POSITIONS = "encoder/embeddings/position_embeddings"
 # The same weights mean other outputs when one of these changes.
 _BESIDE_WEIGHTS = ("hidden_act", "layer_norm_eps")
 
-# An attention or feed-forward layer of the target, and the layer of the source
-# in whose place it is, for each of its applications, in order.
+# An attention or feed-forward layer of the target, and for each of its
+# applications, in order, the layer of the source that it replaces.
 _Flow = tuple[keras.layers.Layer, list[keras.layers.Layer]]
 
 

@@ -182,7 +182,7 @@ def softmax(logits: np.ndarray) -> np.ndarray:
 
 
 def class_error(probabilities: np.ndarray, label_id: int | None) -> float:
-    """Returns how much likelier the prediction is than the gold class."""
+    """Returns the largest probability minus that of the gold class."""
     if label_id is None:
         return 0.0
     return float(probabilities.max() - probabilities[label_id])

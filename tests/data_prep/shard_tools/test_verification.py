@@ -59,7 +59,7 @@ def static_records(number, tokens=(MASK, MASK, MASK, MASK, D)):
 
 
 def counts_of(records):
-    """Returns what metadata.json says of such records."""
+    """Returns the content of metadata.json for these records."""
     counts = Counter(instances=len(records), instance_tokens=11 * len(records))
     for record in records:
         counts["label_1"] += record["sentence_order_label"]

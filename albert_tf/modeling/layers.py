@@ -223,10 +223,13 @@ class Embeddings(ConfiguredLayer):
         # gather, whose gradient would be a scatter.
         segments = ops.matmul(
             ops.one_hot(
-                segment_ids, self.config.type_vocab_size, dtype=words.dtype
+                ops.reshape(segment_ids, (-1,)),
+                self.config.type_vocab_size,
+                dtype=words.dtype,
             ),
             ops.cast(self.token_type_embeddings, words.dtype),
         )
+        segments = ops.reshape(segments, ops.shape(words))
         positions = ops.cast(self.position_embeddings, words.dtype)[:length]
         hidden = self.layer_norm(
             words + segments + ops.expand_dims(positions, 0)

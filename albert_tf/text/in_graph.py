@@ -284,7 +284,13 @@ class _SentencePiece(tf.Module):
 
     def encode(self, texts: tf.Tensor) -> tf.RaggedTensor:
         ids = self._sentencepiece.tokenize(texts)
-        return tf.gather(self._expansions, ids).merge_dims(1, 2)
+        # (A gather of ragged rows is 50 operations more.)
+        tokens = tf.gather(self._expansions, ids.flat_values)
+        return tf.RaggedTensor.from_row_splits(
+            tokens.flat_values,
+            tf.gather(tokens.row_splits, ids.row_splits),
+            validate=False,
+        )
 
     def parts(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Returns the parts of texts that are cleaned up one by one."""

@@ -6,6 +6,7 @@ that it was made of.
 """
 
 import functools
+import itertools
 import re
 import unicodedata
 from collections.abc import Callable
@@ -17,10 +18,10 @@ from albert_tf.text.character_class import CharacterClass
 # up.
 _END_OF_DECOMPOSED = 0x30000
 
-# A space, which does not count, and ASCII without control characters and ticks,
-# up to the last one that a mark may follow: each character is a part that keeps
-# its length. Only for speed.
-_PLAIN = " ?([!-&(-_a-~]+)(?=[ -~]|$)"
+# ASCII without control characters and ticks, and Chinese characters, up to the
+# last one that a mark may follow: each character is a part that keeps its
+# length. Only for speed.
+_PLAIN = "([ -&(-_a-~\u4e00-\u9fa5]+)(?=[ -~\u4e00-\u9fa5]|$)"
 
 
 @functools.cache
@@ -54,8 +55,10 @@ def character_offsets(
     for match in re.finditer(f"{_PLAIN}|{pattern}", text):
         begin, end = match.span(1)
         if begin >= 0:
-            starts += range(begin, end)
-            ends += range(begin + 1, end + 1)
+            is_letter = map(" ".__ne__, match[1])
+            places = list(itertools.compress(range(begin, end), is_letter))
+            starts += places
+            ends += [place + 1 for place in places]
         elif number := count(match[0]):
             starts += [match.start()] * number
             ends += [match.end()] * number

@@ -215,9 +215,10 @@ class SentencePieceTokenizer(Tokenizer):
         # A character was made of all from its own source up to the next
         # larger one.
         stops = list(sources[1:])
-        for i in range(len(text) - 2, -1, -1):
-            if stops[i] == sources[i]:
-                stops[i] = stops[i + 1]
+        if len(set(sources)) < len(sources):
+            for i in range(len(text) - 2, -1, -1):
+                if stops[i] == sources[i]:
+                    stops[i] = stops[i + 1]
         number = [0, *itertools.accumulate(map(" ".__ne__, cleaned))]
         # A mark can be put where the text ends.
         starts = [*starts, *ends[-1:]]
@@ -244,7 +245,10 @@ class SentencePieceTokenizer(Tokenizer):
                 num_bytes += 1
             end = at + len(surface)
             begin = end - len(surface.lstrip(SPACE))
-            yield i, begin, max(begin, at + len(surface.rstrip(SPACE)))
+            limit = end
+            if surface.endswith(SPACE):
+                limit = max(begin, at + len(surface.rstrip(SPACE)))
+            yield i, begin, limit
             if surface is piece or num_bytes == len(surface.encode()):
                 at, num_bytes = end, 0
 

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import html
 import importlib.resources
+import itertools
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable
@@ -35,11 +36,16 @@ _RETRY = {"Retry-After": "1"}
 
 
 def warm_up(model: ExportedModel) -> None:
-    """Calls every signature once: the first call takes the longest."""
-    for name, signature in model.signatures.items():
+    """Calls every signature, for one row and more.
+
+    The first call of each takes the longest.
+    """
+    for (name, signature), rows in itertools.product(
+        model.signatures.items(), (1, 2)
+    ):
         inputs = {
             name: np.full(
-                [1] * spec.shape.rank,
+                [rows] + [1] * (spec.shape.rank - 1),
                 b"a" if spec.dtype.name == "string" else 0,
                 spec.dtype.as_numpy_dtype,
             )

@@ -156,6 +156,10 @@ class ExportedModel:
             outputs = run(*arrays.values())
         except tf.errors.InvalidArgumentError as error:
             raise UserError(_reason(error.message)) from None
+        except UnicodeDecodeError as error:
+            # The message, which has bytes of an input.
+            message = error.object.decode(errors="replace")
+            raise UserError(_reason(message)) from None
         return dict(zip(found.outputs, outputs, strict=True))
 
 

@@ -135,6 +135,7 @@ IDS = {
             "more than max_position_embeddings=24 tokens: 200",
         ),
         ("examples", {"examples": [b"junk"]}, "The model refuses its input: "),
+        ("examples", {"examples": [b"\xd8"]}, "example input, value: '\ufffd"),
     ],
 )
 def test_an_input_that_does_not_fit_is_refused(

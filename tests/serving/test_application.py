@@ -11,14 +11,11 @@ import pytest
 from running_server import StubModel, serving
 
 from albert_tf.interchange.saved_model import ExportedModel
-from albert_tf.serving.application import warm_up
 
 
 @pytest.fixture(scope="module")
 def model(export_dir):
-    model = ExportedModel(export_dir)
-    warm_up(model)
-    return model
+    return ExportedModel(export_dir)
 
 
 @pytest.fixture(scope="module")

@@ -189,6 +189,7 @@ def test_gpus_that_are_not_used_are_named(tmp_path, monkeypatch):
     assert "visible to TensorFlow: 0. Install the CUDA libraries" in warning
 
 
+@pytest.mark.slow
 def test_tensorflow_is_loaded_without_what_only_keras_asks_for():
     done = program(
         "command_line.load_tensorflow(); import keras; "

@@ -27,6 +27,9 @@ def test_similarity_is_the_mean_cosine_of_different_tokens():
     )
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def measured(shards_dir):
     shards = open_shards(shards_dir, "train")

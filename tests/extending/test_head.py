@@ -1,6 +1,7 @@
 """The class that docs/extending.md adds: trained, saved and loaded."""
 
 import numpy as np
+import pytest
 import tensorflow as tf
 from numpy_albert import SMALL, random_features
 
@@ -12,6 +13,7 @@ from albert_tf.modeling.heads import HEADS
 from albert_tf.modeling.models import AlbertForClassification, model_class
 
 
+@pytest.mark.slow
 def test_a_class_is_all_that_a_head_needs(
     import_section, tmp_path, tiny_tokenizer
 ):

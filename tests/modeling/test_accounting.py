@@ -122,6 +122,7 @@ def traced_training(model, **options):
     return traced_forward(step)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("heads_only", [False, True])
 @pytest.mark.parametrize("changes", ARCHITECTURES.values(), ids=ARCHITECTURES)
 def test_a_step_has_the_counted_products(changes, heads_only):

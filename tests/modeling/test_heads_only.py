@@ -206,6 +206,7 @@ def test_a_wrong_number_of_applications_is_refused(count):
         model(random_features(SMALL), num_applications=count)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("remat", REMAT)
 def test_packed_sequences_have_the_same_outputs_and_gradients(remat):
     config = override(SMALL, DROPOUT | {"num_hidden_layers": 2})

@@ -112,6 +112,7 @@ def test_recomputed_gradients_are_equal_in_a_graph(jit_compile):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("remat", "rtol"),
     # A shared weight's gradients are added in float32 either way; selective

@@ -297,6 +297,7 @@ def test_invalid_arguments():
         optimizer.trust_ratios()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("both_ways")
 @settings(max_examples=6, deadline=None, derandomize=True)
 @given(

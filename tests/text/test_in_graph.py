@@ -132,6 +132,7 @@ def test_any_text(pair, texts, data):
     assert graph_offsets(in_graph, decoded) == offsets(tokenizer, decoded)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "alphabet"),
     [

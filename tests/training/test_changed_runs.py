@@ -86,6 +86,7 @@ def test_a_killed_extension_is_the_same_extension(
     assert_same_run(run_dir, extended_run)
 
 
+@pytest.mark.slow
 def test_an_extended_run_has_new_patience(fake_run, capsys):
     """All evaluations are equal."""
     changes = {"eval_steps": 2, "early_stopping_patience": 1}

@@ -27,9 +27,6 @@ def test_similarity_is_the_mean_cosine_of_different_tokens():
     )
 
 
-pytestmark = pytest.mark.slow
-
-
 @pytest.fixture(scope="module")
 def measured(shards_dir):
     shards = open_shards(shards_dir, "train")
@@ -39,6 +36,7 @@ def measured(shards_dir):
     return shards, {(m.initialization, m.depth): m for m in found}
 
 
+@pytest.mark.slow
 def test_gradients_of_applications_sum_to_the_shared_one(measured):
     shards, found = measured
     assert len(found) == 2 * len(initialization.INITIALIZATIONS)
@@ -85,6 +83,7 @@ def test_gradients_of_applications_sum_to_the_shared_one(measured):
     )
 
 
+@pytest.mark.slow
 def test_deep_unscaled_models_are_more_sensitive(measured):
     _, found = measured
     wide, scaled = found["wide", 3], found["scaled", 3]

@@ -10,7 +10,6 @@ from albert_tf.config import (
     ModelConfig,
     PretrainConfig,
     RuntimeConfig,
-    TrainingConfig,
     UserError,
     differences,
     override,
@@ -26,6 +25,7 @@ _LOCK = "lock"
 # Key of the settings that changed after the start, in config.json.
 _CHANGES = "changes"
 _IN_USE_HINT = "End that job first, or give another --run_dir."
+_CONFIGS = {"pretrain": PretrainConfig, "finetune": FinetuneConfig}
 # What the config.json of an earlier version lacks: settings that came since.
 _DEFAULTS = {
     "pretrain": {"config": to_dict(PretrainConfig())},
@@ -87,20 +87,23 @@ def _changes(
 ) -> dict[str, list]:
     """Returns the allowed changes; raises UserError for others."""
     recorded.pop(_CHANGES, None)
-    recorded = _completed(recorded, _DEFAULTS[description["job"]])
-    ours = description["config"]["training"]
-    theirs = recorded["config"]["training"]
-    changes = {
-        name: [theirs[name], ours[name]]
-        for name, field in setting_fields(TrainingConfig).items()
-        if theirs[name] != ours[name]
-        and (
-            field.metadata["may_change"]
-            or (extends and name == "num_train_steps")
-        )
-    }
-    before, after = (s["num_train_steps"] for s in (theirs, ours))
-    theirs.update((name, new) for name, (_, new) in changes.items())
+    job = description["job"]
+    recorded = _completed(recorded, _DEFAULTS[job])
+    before, after = (
+        whole["config"]["training"]["num_train_steps"]
+        for whole in (recorded, description)
+    )
+    fields = setting_fields(_CONFIGS[job])
+    changes = {}
+    for section, ours in description["config"].items():
+        theirs = recorded["config"][section]
+        for name, new in ours.items():
+            may_change = fields[name].metadata["may_change"]
+            if extends and name == "num_train_steps":
+                may_change = True
+            if may_change and theirs[name] != new:
+                changes[name] = [theirs[name], new]
+                theirs[name] = new
     lines = differences(description, recorded)
     if extends and after < before:
         lines = [f"it has {before} steps already"]

@@ -40,12 +40,16 @@ def test_settings_that_may_change_are_recorded(tmp_path):
         assert os.listdir(run_dir) == ["lock"]
         assert claim(run_dir, described()) == {}
     assert os.listdir(run_dir) == ["config.json"]
-    other = described(log_steps=7, on_nonfinite="skip")
+    other = described(log_steps=7, on_nonfinite="skip", pack_sequences=True)
     changes = claim(run_dir, other)
-    assert changes == {"log_steps": [100, 7], "on_nonfinite": ["stop", "skip"]}
+    assert changes == {
+        "log_steps": [100, 7],
+        "on_nonfinite": ["stop", "skip"],
+        "pack_sequences": [False, True],
+    }
     record_changes(run_dir, other, changes, 40)
     assert claim(run_dir, other) == {}
-    last = described(log_steps=7)
+    last = described(log_steps=7, pack_sequences=True)
     record_changes(run_dir, last, claim(run_dir, last), 60)
     assert read_json(tmp_path / "config.json") == last | {
         "changes": [

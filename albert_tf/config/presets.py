@@ -124,6 +124,22 @@ _LAPTOP_SIZES = {
         eval_steps=1000,
         save_checkpoints_steps=500,
     ),
+    # Twelve hours, by the measured rate of its steps; not run yet.
+    "evening": _laptop(
+        512,
+        embedding_size=128,
+        num_hidden_layers=4,
+        initializer_range=0.025,
+        output_init_scale=0.35,
+        masking_schedule="0:0.4,38000:0.2",
+        depth_schedule="0:2,38000:4",
+        learning_rate=0.0014,
+        num_train_steps=50_000,
+        num_warmup_steps=2000,
+        log_steps=100,
+        eval_steps=2000,
+        save_checkpoints_steps=1000,
+    ),
 }
 # Sizes and their recipes, one row each. A plain name of the paper's is the
 # second version.

@@ -9,7 +9,7 @@ from albert_tf.jobs.figures import make_canvas, to_png
 if TYPE_CHECKING:
     from albert_tf.experiments.initialization import Measurement
 
-_LINE_STYLES = ("dotted", "dashed", "solid")
+_LINE_STYLES = ("solid", "dashed", "dotted")
 
 
 def draw_curves(curves: Mapping[str, Sequence[Point]], metric: str) -> bytes:
@@ -19,10 +19,16 @@ def draw_curves(curves: Mapping[str, Sequence[Point]], metric: str) -> bytes:
     """
     canvas = make_canvas(11, 5)
     left, right = canvas.figure.subplots(1, 2, sharey=True)
-    for name, points in curves.items():
+    for number, (name, points) in enumerate(curves.items()):
         values = [point.metrics[metric] for point in points]
-        left.plot([p.flops / 1e12 for p in points], values, label=name)
-        right.plot([p.seconds / 60 for p in points], values, label=name)
+        # There are ten colours.
+        style = {
+            "label": name,
+            "color": f"C{number % 10}",
+            "linestyle": _LINE_STYLES[number // 10 % len(_LINE_STYLES)],
+        }
+        left.plot([p.flops / 1e12 for p in points], values, **style)
+        right.plot([p.seconds / 60 for p in points], values, **style)
     left.set_xlabel("training arithmetic (10^12 operations)")
     right.set_xlabel("training time on one core (minutes)")
     left.set_ylabel(f"held-out {metric}")
@@ -50,13 +56,13 @@ def draw_initializations(measurements: "Sequence[Measurement]") -> bytes:
                 range(1, m.depth + 1),
                 values,
                 color=f"C{depths.index(m.depth)}",
-                linestyle=_LINE_STYLES[names.index(m.initialization)],
+                linestyle=_LINE_STYLES[-1 - names.index(m.initialization)],
                 marker=".",
             )
         axis.set_xlabel("application")
         axis.set_ylabel(label)
         axis.set_yscale("log" if attribute != "token_similarity" else "linear")
-    for name, style in zip(names, _LINE_STYLES, strict=True):
+    for name, style in zip(names, reversed(_LINE_STYLES), strict=True):
         axes[0, 0].plot([], [], color="black", linestyle=style, label=name)
         same = [m for m in measurements if m.initialization == name]
         axes[1, 1].loglog(

@@ -189,7 +189,7 @@ def find_version(export_dir: str) -> str:
 def _session(path: str, model: MetaGraphDef) -> tf.compat.v1.Session:
     """Returns a session with the model, as TensorFlow Serving runs it.
 
-    A single text takes half of the time that a function of
+    A single text takes two thirds of the time that a function of
     `tf.saved_model.load` takes (RESULTS.md).
     """
     threading = tf.config.threading
@@ -222,7 +222,7 @@ def _callable(
     """Returns a function of the tensors to feed.
 
     Of short rows it computes in the caller's thread. Only a private method
-    gives TensorFlow's own callables; `Session.run` takes a quarter longer for
+    gives TensorFlow's own callables; `Session.run` takes a fifth longer for
     one short text.
     """
     options = CallableOptions(feed=feed, fetch=fetch)

@@ -251,9 +251,7 @@ def _meta_graph(path: str) -> MetaGraphDef:
 def _signatures(path: str, model: MetaGraphDef) -> dict[str, ExportedSignature]:
     found = {
         name: ExportedSignature(
-            _specs(definition.inputs),
-            _specs(definition.outputs),
-            definition,
+            _specs(definition.inputs), _specs(definition.outputs), definition
         )
         for name, definition in model.signature_def.items()
         # TensorFlow's own begin with two underscores.

@@ -68,11 +68,7 @@ def define_flags() -> None:
 def main() -> None:
     from data_prep.corpus.forms import corpus_files
     from data_prep.corpus.listing import list_files
-    from data_prep.corpus.reading import (
-        fingerprint,
-        read_documents,
-        survey_file,
-    )
+    from data_prep.corpus.reading import fingerprint, read_again, survey_file
     from data_prep.corpus.report import CorpusReport
     from data_prep.vocabulary import check_output_directory, train_vocabulary
 
@@ -95,7 +91,6 @@ def main() -> None:
     report.check(FLAGS.max_bad_fraction)
     if faults := report.describe_faults():
         print(f"{faults}.")
-    documents = read_documents(files, CorpusReport())
     print(
         f"Training {FLAGS.vocab_size} pieces on at most "
         f"{FLAGS.sample_characters} characters (--sample_characters) of "
@@ -104,7 +99,12 @@ def main() -> None:
         flush=True,
     )
     summary = train_vocabulary(
-        (text for document in documents for text in document.paragraphs),
+        (
+            text
+            for survey in surveys
+            for document in read_again(survey)
+            for text in document.paragraphs
+        ),
         FLAGS.output_dir,
         vocab_size=FLAGS.vocab_size,
         do_lower_case=FLAGS.do_lower_case,

@@ -97,15 +97,14 @@ class Workspace:
 
     def _paragraphs(self) -> Iterator[tuple[str, str]]:
         """Yields (paragraph, name of its document) of the corpus."""
-        from data_prep.corpus.reading import read_documents
+        from data_prep.corpus.reading import read_file
         from data_prep.corpus.report import CorpusReport
         from data_prep.pretraining.sources import list_inputs
 
-        files = list_inputs(self.corpus, [], self.config)
-        documents = read_documents(files, CorpusReport())
-        for document in documents:
-            for text in document.paragraphs:
-                yield text, document.name
+        for file in list_inputs(self.corpus, [], self.config):
+            for document in read_file(file, CorpusReport()):
+                for text in document.paragraphs:
+                    yield text, document.name
 
     @functools.cached_property
     def dynamic_shards(self) -> str:

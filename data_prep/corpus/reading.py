@@ -1,7 +1,7 @@
 """Reads a corpus as documents, from text files of many forms.
 
-Main entries: `survey_file`, `read_documents` and `read_again`; files are
-found by `listing` and their forms by `forms`. A document is the unit that
+Main entries: `survey_file` and `read_again`; files are found by `listing` and
+their forms by `forms`. A document is the unit that
 segment pairs never cross; its paragraphs are the units in which sentences are
 looked for. Faults of a file are counted in a `CorpusReport` and never stop the
 reading.
@@ -109,14 +109,6 @@ def fingerprint(surveys: Iterable[FileSurvey]) -> str:
     return digest.hexdigest()
 
 
-def read_documents(
-    files: Sequence[CorpusFile], report: CorpusReport
-) -> Iterator[Document]:
-    """Yields the documents of `files`, in order, see `read_file`."""
-    for file in files:
-        yield from read_file(file, report)
-
-
 def read_file(
     file: CorpusFile, report: CorpusReport, open_file: OpenFile = open
 ) -> Iterator[Document]:
@@ -163,8 +155,8 @@ def read_again(
     yield from read_file(survey.file, CorpusReport(), stored)
     require(
         stored.sha256 == survey.sha256,
-        f"{survey.file.path} has changed while the build was at work; leave "
-        "the corpus as it is and start again.",
+        f"{survey.file.path} has changed since it was first read; leave the "
+        "corpus as it is and start again.",
     )
 
 

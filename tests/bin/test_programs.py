@@ -264,6 +264,21 @@ def test_mistakes(tmp_path, command, message):
     assert sorted(os.listdir(tmp_path)) == before
 
 
+def test_text_that_changes_before_a_vocabulary_is_trained(
+    tmp_path, monkeypatch
+):
+    path = tmp_path / "a.txt"
+    path.write_text("One.\n")
+
+    def train(lines, *_, **options):
+        path.write_text("Two.\n")
+        list(lines)
+
+    monkeypatch.setattr("data_prep.vocabulary.train_vocabulary", train)
+    command = f"train_vocab --input={path} --output_dir={tmp_path}/out"
+    assert "a.txt has changed since it was first read" in refused(command)
+
+
 def test_a_line_of_each_mode_of_prediction():
     for mode, line, expected in (
         ("rate", "a\tb c", Example(("a", "b c"), None)),

@@ -23,7 +23,7 @@ def read(*paths, separator="auto", skip=0, names=None, report=None):
     files = corpus_files(
         paths, names or paths, separator, skip_header_lines=skip
     )
-    return list(reading.read_documents(files, report))
+    return [d for file in files for d in reading.read_file(file, report)]
 
 
 def paragraphs(*paths, **keywords):

@@ -479,7 +479,7 @@ def test_a_file_that_changes_is_noticed(tmp_path, name, data, changed):
     documents = checked(path, sha256)
     next(documents)
     write(tmp_path / name, changed)
-    message = r"a\.\w+ has changed while the build was at .* start again"
+    message = r"a\.\w+ has changed since it was first .* start again"
     with pytest.raises(UserError, match=message):
         list(documents)
     with pytest.raises(UserError, match=message):

@@ -259,7 +259,7 @@ def test_a_corpus_that_changes_meanwhile_is_refused(
 
     monkeypatch.setattr(BuildDirectory, "save_tokenizer", saving)
     inputs = [str(tmp_path / "corpus")]
-    with pytest.raises(UserError, match=r"7\.txt has changed while"):
+    with pytest.raises(UserError, match=r"7\.txt has changed since"):
         build(inputs=inputs, remove_duplicates=level)
     assert not (tmp_path / "out" / "metadata.json").exists()
     monkeypatch.undo()

@@ -81,11 +81,6 @@ class Module(NamedTuple):
     docstrings: tuple[tuple[str, ...], ...]  # paragraphs of each
 
     @property
-    def sentences(self) -> list[str]:
-        """The sentences of all docstrings."""
-        return _sentences(itertools.chain(*self.docstrings))
-
-    @property
     def documents(self) -> list[tuple[str, ...]]:
         """The docstrings that are long enough for pretraining."""
         return [
@@ -100,33 +95,18 @@ def _sentences(paragraphs: Iterable[str]) -> list[str]:
     return [s for text in paragraphs for s in split_sentences(text)]
 
 
-def package_directories(packages: Sequence[str]) -> dict[str, str]:
-    """Returns each package's directory, by sorted name, without importing it.
+def package_directory(name: str) -> str:
+    """Returns a package's directory, without importing it.
 
     Raises:
         UserError: for a package that is not installed here.
     """
-    require(
-        len(set(packages)) >= max(2, len(packages)),
-        f"packages={','.join(packages)} must be two or more different "
-        "packages: they are the classes.",
-    )
-    return {name: _find_directory(name) for name in sorted(packages)}
-
-
-def _find_directory(name: str) -> str:
     if name == STDLIB:
         return sysconfig.get_path("stdlib")
-    # find_spec would import the parent of a dotted name.
-    spec = importlib.util.find_spec(name) if name.isidentifier() else None
+    spec = importlib.util.find_spec(name)
     require(
         spec is not None,
-        f"package {name!r} is not installed; install it or leave it out "
-        f"(allowed: {STDLIB} and every installed top-level package).",
-    )
-    require(
-        bool(spec.submodule_search_locations),
-        f"package {name!r} is a single module, not a package; leave it out.",
+        f"package {name!r} is not installed: pip install -r requirements.txt.",
     )
     return next(iter(spec.submodule_search_locations))
 
@@ -242,7 +222,7 @@ def passages(module: Module) -> list[str]:
     """Returns runs of the module's sentences, PASSAGE_WORDS long, shuffled."""
     minimum, maximum = PASSAGE_WORDS
     found, run, size = [], [], 0
-    for sentence in module.sentences:
+    for sentence in _sentences(itertools.chain(*module.docstrings)):
         run.append(sentence)
         size += len(sentence.split())
         if size >= minimum:
@@ -283,7 +263,7 @@ def _table(split: Mapping[str, Sequence[Module]], limit: int) -> list[str]:
     require(
         size > 0,
         f"package {smallest!r} has too little prose for the classification "
-        "task; leave it out.",
+        "task; install it with its source.",
     )
     rows = [
         f"{text}\t{label}"
@@ -333,7 +313,6 @@ def _finished_summary(
 def build_sample_corpus(
     output_dir: str | os.PathLike[str],
     *,
-    packages: Sequence[str] = PACKAGES,
     sources: Sequence[str] = (),
     workers: int = 1,
     progress: Callable[[int, int], None] = lambda done, total: None,
@@ -357,7 +336,7 @@ def build_sample_corpus(
     """
     settings = {
         "format_version": FORMAT_VERSION,
-        "packages": sorted(packages),
+        "packages": sorted(PACKAGES),
         "sources": sorted(set(sources)),
         "held_out_fraction": HELD_OUT_FRACTION,
         "passage_words": list(PASSAGE_WORDS),
@@ -370,7 +349,7 @@ def build_sample_corpus(
     if finished is not None:
         return finished
 
-    directories = package_directories(packages)
+    directories = {name: package_directory(name) for name in sorted(PACKAGES)}
     texts_read = [
         Module(source, name, (paragraphs,))
         for source in settings["sources"]

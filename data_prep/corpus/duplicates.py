@@ -16,7 +16,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 
-from albert_tf.config import require
 from data_prep.corpus.reading import UnitDocument
 
 _DIGEST_BYTES = 16
@@ -84,14 +83,11 @@ def remove_duplicates(
     """Yields a corpus without all but the first of equal items.
 
     Args:
-        read: gives the documents, twice.
+        read: gives the documents, twice the same.
         level: `documents`, or `paragraphs`, which takes both.
         directory: for files, some 25 bytes per document or paragraph at
             first, one byte afterwards; made if need be.
         counts: see `without_duplicates`.
-
-    Raises:
-        UserError: if the second reading gives more or fewer items.
     """
     is_duplicate = _find_duplicates(read(), level, directory)
     num_items = 0
@@ -103,11 +99,6 @@ def remove_duplicates(
         kept = without_duplicates(item, level, repeated, counts)
         if kept:
             yield kept
-    require(
-        num_items == len(is_duplicate),
-        f"The input has changed while it was read: {num_items} {level} "
-        f"instead of {len(is_duplicate)}; start again.",
-    )
 
 
 def _find_duplicates(

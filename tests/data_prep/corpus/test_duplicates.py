@@ -6,7 +6,6 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from albert_tf.config import UserError
 from data_prep.corpus import duplicates
 from data_prep.corpus.duplicates import digests, remove_duplicates
 from data_prep.corpus.reading import UnitDocument
@@ -88,20 +87,6 @@ def test_the_file_of_marks_has_its_room_before_it_is_a_map(tmp_path):
     remove([item("x", *map(str, range(50_000)))], "paragraphs", tmp_path)
     found = os.stat(tmp_path / "duplicates")
     assert found.st_size == 50_000 <= 512 * found.st_blocks
-
-
-def test_another_corpus_is_refused(tmp_path):
-    documents = [item(str(n), "a", "b") for n in range(3)]
-    for others in (documents[:2], [*documents, *documents[:2]]):
-        corpora = iter([documents, others])
-        found = remove_duplicates(
-            lambda corpora=corpora: next(corpora),
-            "paragraphs",
-            str(tmp_path),
-            Counter(),
-        )
-        with pytest.raises(UserError, match="changed.*paragraphs instead of 6"):
-            list(found)
 
 
 def test_digests_are_the_same_for_ever():

@@ -339,10 +339,10 @@ def _units(rows: PCollection, plan: BuildPlan) -> PCollection:
     if plan.num_groups:
         return (
             rows
-            | "Group" >> beam.Map(_with_group, plan)
-            | "Groups" >> beam.GroupByKey()
+            | "Groups"
+            >> beam.GroupBy(lambda row: group_of(UnitDocument(*row), plan))
             # As `in_groups` reads them.
-            | "Sort" >> beam.MapTuple(_sorted_rows)
+            | "Sort" >> beam.MapTuple(lambda _, group: sorted(group))
         )
     size = plan.unit_characters
     return (
@@ -356,14 +356,6 @@ def _units(rows: PCollection, plan: BuildPlan) -> PCollection:
 
 def _num_characters(row: Row) -> int:
     return sum(map(len, row[3]))
-
-
-def _with_group(row: Row, plan: BuildPlan) -> tuple[int, Row]:
-    return group_of(UnitDocument(*row), plan), row
-
-
-def _sorted_rows(_: int, rows: Iterable[Row]) -> list[Row]:
-    return sorted(rows)
 
 
 class _MakeRecords(beam.DoFn):

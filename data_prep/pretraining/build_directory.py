@@ -157,15 +157,10 @@ class BuildDirectory:
         """
         with contextlib.ExitStack() as stack:
             if not is_remote(self.path):
-                try:
-                    os.makedirs(self.work_path, exist_ok=True)
-                    lock = os.path.join(self.work_path, _LOCK)
-                    hint = "Wait for it or choose another --output_dir."
-                    stack.enter_context(locked(lock, hint))
-                except OSError as error:
-                    raise UserError(
-                        f"{self.path} cannot be written: {error.strerror}."
-                    ) from None
+                os.makedirs(self.work_path, exist_ok=True)
+                lock = os.path.join(self.work_path, _LOCK)
+                hint = "Wait for it or choose another --output_dir."
+                stack.enter_context(locked(lock, hint))
             work = self.files.sizes(self.work_path)
             path = os.path.join(self.work_path, _PLAN)
             if _PLAN in work:
@@ -306,14 +301,12 @@ def read_json(files: Any, path: str) -> dict[str, Any]:
     """Returns the JSON object in a file that a build has written, of any size.
 
     Raises:
-        UserError: when the file cannot be read, or holds no JSON object.
+        UserError: when the file holds no JSON object.
     """
+    with files.open(path) as file:
+        content = file.read()
     try:
-        with files.open(path) as file:
-            return parse_json(file.read(), path)
-    except OSError as error:
-        reason = error.strerror or " ".join(str(error).split())
-        raise UserError(f"{path}: {reason}.") from None
+        return parse_json(content, path)
     except UserError as error:
         # Not the file alone: what a build left beside it needs it.
         raise UserError(

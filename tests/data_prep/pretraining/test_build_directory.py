@@ -24,16 +24,3 @@ def test_damaged_json_is_refused_in_one_line(tmp_path, data):
         UserError, match=r"^/.*/metadata.json is n.* Remove the"
     ):
         read_json(files, str(path))
-
-
-def test_json_that_cannot_be_read_is_named(tmp_path):
-    with pytest.raises(UserError, match="none.json: No such file or directory"):
-        read_json(files, str(tmp_path / "none.json"))
-
-    class Remote:
-        @staticmethod
-        def open(path):
-            raise OSError("not\n  reached")
-
-    with pytest.raises(UserError, match="^far/plan.json: not reached\\.$"):
-        read_json(Remote, "far/plan.json")

@@ -153,7 +153,7 @@ class BuildDirectory:
 
         Raises:
             UserError: if it was begun with other settings, another build is
-                at work in it, or the disk gets full.
+                at work in it or has finished it, or the disk gets full.
         """
         with contextlib.ExitStack() as stack:
             if not is_remote(self.path):
@@ -161,6 +161,12 @@ class BuildDirectory:
                 lock = os.path.join(self.work_path, _LOCK)
                 hint = "Wait for it or choose another --output_dir."
                 stack.enter_context(locked(lock, hint))
+            # By a build that held it while this one read the corpus.
+            require(
+                not self.is_finished(),
+                f"{self.path} has been finished by another build; choose "
+                "another output directory or start again.",
+            )
             work = self.files.sizes(self.work_path)
             path = os.path.join(self.work_path, _PLAN)
             if _PLAN in work:

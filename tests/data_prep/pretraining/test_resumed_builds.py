@@ -153,6 +153,24 @@ def test_two_builds_do_not_share_a_directory(build, tmp_path):
     build()
 
 
+def test_what_another_build_has_finished_meanwhile_stays(
+    build, tmp_path, monkeypatch
+):
+    make_plan = pretraining_data.make_plan
+    finished = {}
+
+    def after_another(*arguments, **keywords):
+        monkeypatch.undo()
+        build(random_seed=5)
+        finished.update(digests(tmp_path / "out"))
+        return make_plan(*arguments, **keywords)
+
+    monkeypatch.setattr(pretraining_data, "make_plan", after_another)
+    with pytest.raises(UserError, match="has been finished by another build"):
+        build()
+    assert digests(tmp_path / "out").items() >= finished.items()
+
+
 @pytest.mark.parametrize(
     "name",
     [

@@ -29,8 +29,6 @@ from albert_tf.text.normalization import normalize, truncate_utf8
 from albert_tf.text.tokenizer import SentencePieceTokenizer
 
 SUMMARY_FILE = "vocab_summary.json"
-# For people: a piece and its score on each line.
-VOCAB_FILE = "spiece.vocab"
 
 CONTROL_SYMBOLS = ["[CLS]", "[SEP]", "[MASK]"]
 # A list: today's SentencePiece reads the README's comma-separated text, which
@@ -42,8 +40,6 @@ _MAX_SENTENCE_BYTES = 4192
 
 # Memory of a sentence beside that of its characters, in characters.
 _SENTENCE_COST = 10
-# With this number training takes 1.4 GB of memory.
-SAMPLE_CHARACTERS = 50_000_000
 
 # The estimates are summed per thread, so that another number of threads
 # rounds them differently; a constant gives every machine the same scores.
@@ -59,7 +55,7 @@ def train_vocabulary(
     keep_accents: bool = False,
     seed: int = 12345,
     input_sentence_size: int = 10_000_000,
-    sample_characters: int = SAMPLE_CHARACTERS,
+    sample_characters: int = 50_000_000,  # with 1.4 GB of memory
     character_coverage: float = 0.99995,
     source: str = "",
     log: Callable[[str], None] = lambda line: None,
@@ -116,9 +112,11 @@ def train_vocabulary(
             "fingerprint": tokenizer.fingerprint,
         }
         tokenizer.save(directory)
+        # For people: a piece and its score on each line.
         pieces = sentencepiece_model_pb2.ModelProto.FromString(model_bytes)
         rows = [f"{p.piece}\t{p.score:g}\n" for p in pieces.pieces]
-        files.write(os.path.join(directory, VOCAB_FILE), "".join(rows).encode())
+        path = os.path.join(directory, "spiece.vocab")
+        files.write(path, "".join(rows).encode())
         write_json(os.path.join(directory, SUMMARY_FILE), summary)
         os.rename(directory, output_dir)
     return summary

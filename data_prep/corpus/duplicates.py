@@ -52,14 +52,9 @@ def without_duplicates(
     """Returns a document without its duplicates, None if nothing is left.
 
     A document without a paragraph of its own is dropped, so that duplicate
-    documents go with duplicate paragraphs.
-
-    Args:
-        item: the document; its name stays.
-        level: `documents` or `paragraphs`.
-        repeated: numbers of the digests that came before.
-        counts: of dropped documents, of paragraphs dropped from documents
-            that stay, and of the characters of both.
+    documents go with duplicate paragraphs. `repeated` has the numbers of the
+    digests that came before. Dropped documents are counted, paragraphs dropped
+    from documents that stay, and the characters of both.
     """
     if not repeated:
         return item
@@ -82,12 +77,9 @@ def remove_duplicates(
 ) -> Iterator[UnitDocument]:
     """Yields a corpus without all but the first of equal items.
 
-    Args:
-        read: gives the documents, twice the same.
-        level: `documents`, or `paragraphs`, which takes both.
-        directory: for files, some 25 bytes per document or paragraph at
-            first, one byte afterwards; made if need be.
-        counts: see `without_duplicates`.
+    `read` gives the same documents twice. The level `paragraphs` takes both.
+    `directory`, made if need be, gets some 25 bytes per document or paragraph
+    at first and one byte afterwards.
     """
     is_duplicate = _find_duplicates(read(), level, directory)
     num_items = 0

@@ -57,6 +57,7 @@ def corpus_files(
     document_separator: str,
     open_file: OpenFile = open,
     skip_header_lines: int = 0,
+    origin: str = "",
 ) -> list[CorpusFile]:
     """Returns `files` with the forms in which they are to be read.
 
@@ -80,6 +81,7 @@ def corpus_files(
             name,
             plain_form if form == "plain" else form,
             skip_header_lines,
+            origin,
         )
         for path, name, form in zip(files, names, forms, strict=True)
     ]

@@ -18,11 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, TextIO
 
 from albert_tf.config import require
-from data_prep.corpus.forms import (
-    MAX_JSON_LINE_CHARS,
-    CorpusFile,
-    json_object,
-)
+from data_prep.corpus.forms import MAX_JSON_LINE_CHARS, CorpusFile, json_object
 from data_prep.corpus.markdown import clean_markdown_lines
 from data_prep.corpus.report import CorpusReport
 from data_prep.corpus.sample import CorpusSample

@@ -15,11 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from albert_tf.config import (
-    MaskingConfig,
-    PretrainingDataConfig,
-    require,
-)
+from albert_tf.config import MaskingConfig, PretrainingDataConfig, require
 from albert_tf.io import files
 from albert_tf.io.json_files import read_json, write_json
 from albert_tf.records.shards import ShardInfo, write_shard

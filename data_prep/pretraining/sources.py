@@ -3,7 +3,6 @@
 Main entries: `list_inputs` and `unit_document`.
 """
 
-import dataclasses
 import itertools
 import os
 from collections.abc import Callable, Sequence
@@ -46,10 +45,8 @@ def list_inputs(
         names, paths = zip(
             *sorted(zip(_names(paths), paths, strict=True)), strict=True
         )
-        files = corpus_files(
-            paths, names, separator, open_file, config.skip_header_lines
-        )
-        return [dataclasses.replace(file, origin=origin) for file in files]
+        skipped = config.skip_header_lines
+        return corpus_files(paths, names, separator, open_file, skipped, origin)
 
     to_train = of_origin(TRAIN, find_files(inputs))
     if not eval_inputs:

@@ -4,10 +4,7 @@ import hashlib
 
 from albert_tf.records.schemas import RECORD_SPECS, parse_batch
 from albert_tf.records.shards import open_shards
-from data_prep.pretraining import (
-    build_plan,
-    record_parts,
-)
+from data_prep.pretraining import build_plan, record_parts
 
 
 def digests(directory):

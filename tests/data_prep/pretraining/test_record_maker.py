@@ -11,10 +11,7 @@ from albert_tf.records.masking import mask_batch
 from albert_tf.records.schemas import RECORD_SPECS, parse_batch
 from data_prep.corpus.reading import Document, UnitDocument
 from data_prep.corpus.sentences import NewlineSplitter
-from data_prep.pretraining.record_maker import (
-    RecordMaker,
-    num_slots,
-)
+from data_prep.pretraining.record_maker import RecordMaker, num_slots
 
 CONFIG = PretrainingDataConfig(
     sentence_splitter="newline", max_seq_length=24, short_seq_prob=0.2

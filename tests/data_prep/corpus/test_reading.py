@@ -158,17 +158,6 @@ def test_what_is_read_and_counted(tmp_path, name, text, expected, counts):
     assert faults(path) == counts
 
 
-@pytest.mark.parametrize("separator", ["file", "blank_line"])
-@pytest.mark.parametrize("name", ["wiki_00", "a.md"])
-def test_articles_and_markdown_have_documents_of_their_own(
-    tmp_path, name, separator
-):
-    text = ARTICLES if name == "wiki_00" else "one\n\n*two*"
-    path = write(tmp_path / name, text)
-    expected = [SALT, TEA] if name == "wiki_00" else [("one", "two")]
-    assert paragraphs(path, separator=separator) == expected
-
-
 def test_documents_are_named_and_of_several_files_each_is_one(tmp_path):
     a = write(tmp_path / "a.txt", "one\nwrapped\n\ntwo\n")
     b = write(tmp_path / "b.txt", "three")
@@ -273,14 +262,6 @@ def test_a_damaged_gzip_keeps_what_could_be_read(tmp_path, damage):
     assert location == f"{path}, line {len(whole) + 1}"
 
 
-def test_a_damaged_gzip_is_as_a_cut_one(tmp_path):
-    data = bytearray(gzip.compress("".join(LINES).encode()))
-    data[-6] ^= 1  # of the checksum
-    path = write(tmp_path / "a.txt.gz", bytes(data))
-    assert len(paragraphs(path)[0]) == len(LINES)
-    assert faults(path) == bad(cut_gzip=1)
-
-
 @pytest.mark.parametrize(
     ("name", "text", "expected"),
     [
@@ -289,6 +270,7 @@ def test_a_damaged_gzip_is_as_a_cut_one(tmp_path):
         ("a.jsonl", b'{"text": "one\\n\\ntwo"}', ("one", "two")),
         ("wiki_00", b'{"text": "one\\n\\ntwo"}', ("one", "two")),
         ("wiki_00", b"one\n\ntwo", ("one", "two")),
+        ("wiki_00", b'<doc id="1">\none\n\ntwo\n</doc>', ("one", "two")),
     ],
 )
 def test_a_gzip_by_another_name_is_unpacked(tmp_path, name, text, expected):

@@ -19,6 +19,8 @@ from data_prep.pretraining.build_estimate import BuildEstimate, text_shares
 from data_prep.pretraining.local_runner import LocalRunner
 from data_prep.pretraining.record_maker import RecordMaker
 
+BEAM = {"runner": "beam"}
+
 
 def texts(sentences):
     """A corpus by file name: all forms; paragraphs and documents again."""
@@ -74,14 +76,22 @@ def assert_same(tmp_path):
         {"sentence_objective": "nsp", "num_shards": 2, "eval_fraction": 0.3},
         {"sentence_objective": "none", "sentence_splitter": "newline"},
         {"remove_duplicates": "paragraphs", "eval_fraction": 0.3},
+        {
+            "inputs": ["b", "c.jsonl"],
+            "eval_inputs": ["a.txt", "e.md"],
+            "remove_duplicates": "paragraphs",
+        },
         {"remove_duplicates": "documents", "sentence_objective": "nsp"},
         {"skip_header_lines": 2, "num_shards": 40},
     ],
     ids=str,
 )
 def test_the_bytes_are_those_of_the_local_runner(
-    build, tmp_path, settings, monkeypatch
+    build, corpus, tmp_path, settings, monkeypatch
 ):
+    for name in settings.keys() & {"inputs", "eval_inputs"}:
+        paths = [f"{corpus}/{path}" for path in settings[name]]
+        settings = settings | {name: paths}
     # Many units and groups even of a small corpus.
     monkeypatch.setattr(build_plan, "_GROUP_CHARS", 10_000)
     monkeypatch.setattr(build_plan, "_MIN_UNIT_CHARS", 1000)
@@ -95,28 +105,6 @@ def test_the_bytes_are_those_of_the_local_runner(
     if settings.get("num_shards") == 40:
         shards = metadata["splits"]["train"]["shards"]
         assert min(shard["num_records"] for shard in shards) == 0
-
-
-@pytest.mark.slow
-def test_an_evaluation_input_and_a_finished_directory(build, tmp_path, corpus):
-    """A finished directory is surveyed but not written again."""
-    inputs = [f"{corpus}/b", f"{corpus}/c.jsonl"]
-    keywords = {
-        "inputs": inputs,
-        "eval_inputs": [f"{corpus}/a.txt", f"{corpus}/e.md"],
-        "remove_duplicates": "paragraphs",
-    }
-    build("local", **keywords)
-    metadata = build("beam", runner="beam", **keywords)
-    assert_same(tmp_path)
-    # The evaluation's first file was in the training's, which comes first.
-    assert metadata["statistics"]["eval"]["documents"] == 1
-    times = {p: p.stat().st_mtime_ns for p in (tmp_path / "beam").rglob("*")}
-    assert build("beam", runner="beam", **keywords) == metadata
-    assert {p: p.stat().st_mtime_ns for p in times} == times
-    assert_same(tmp_path)
-    with pytest.raises(UserError, match="finished with other settings"):
-        build("beam", runner="beam", inputs=inputs)
 
 
 @pytest.mark.slow
@@ -273,7 +261,9 @@ def test_remote_paths_give_the_same_bytes(build, tmp_path, remote):
         if path.startswith(prefix)
     }
     assert written == digests(tmp_path / "local")
+    before = dict(remote)
     assert build("memory://store/out", **keywords) == metadata
+    assert remote == before
     with pytest.raises(UserError, match="finished with other settings"):
         build("memory://store/out", num_shards=2, **keywords)
 
@@ -291,22 +281,10 @@ def test_remote_and_local_inputs_together(build, corpus, remote):
         )
 
 
-def test_a_remote_build_begun_with_other_settings(build, remote, monkeypatch):
-    keywords = {"inputs": ["memory://store/corpus"], "runner": "beam"}
-    with monkeypatch.context() as patch:
-        patch.setattr(pretraining_data, "make_metadata", lambda *_: 1 / 0)
-        with pytest.raises(ZeroDivisionError):
-            build("memory://store/out", **keywords)
-    with pytest.raises(UserError, match="begun with other settings"):
-        build("memory://store/out", num_shards=2, **keywords)
-    shards = {
-        f"memory://store/foreign/{posixpath.basename(path)}": data
-        for path, data in remote.items()
-        if path.endswith(".tfrecord")
-    }
-    remote.update(shards)
-    with pytest.raises(UserError, match="foreign holds train-00000-of-.* but"):
-        build("memory://store/foreign", **keywords)
+def test_remote_shards_of_others_are_refused(build, remote):
+    remote["memory://store/out/train-00000-of-00001.tfrecord"] = b"precious"
+    with pytest.raises(UserError, match="out holds train-00000-of-.* but no"):
+        build("memory://store/out", **BEAM)
 
 
 def test_remote_files_are_replaced_whole(remote):
@@ -354,9 +332,6 @@ def test_a_file_that_cannot_be_used_is_named_in_one_line(build, tmp_path):
         said.append(str(info.value))
     assert said[0] == said[1]
     assert not (tmp_path / "out" / ".survey").exists()
-
-
-BEAM = {"runner": "beam"}
 
 
 @pytest.mark.parametrize(

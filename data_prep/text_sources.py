@@ -12,7 +12,7 @@ import sysconfig
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from albert_tf.config import lookup, require
+from albert_tf.config import require
 from data_prep.docstring_prose import split_sentences
 
 
@@ -80,12 +80,12 @@ TEXT_SOURCES = {
 
 
 def read_source(name: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yields name and paragraphs of each document of a text source.
+    """Yields name and paragraphs of each document of a row of TEXT_SOURCES.
 
     Raises:
-        UserError: for a source that is unknown or not installed.
+        UserError: for a source that is not installed.
     """
-    source = lookup(TEXT_SOURCES, name, "sources")
+    source = TEXT_SOURCES[name]
     pattern = os.path.join(sysconfig.get_path("purelib"), source.files)
     paths = sorted(glob.glob(pattern))
     require(

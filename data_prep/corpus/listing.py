@@ -2,7 +2,7 @@
 
 import glob
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 from albert_tf.config import UserError, require
 from data_prep.corpus.text_files import GZIP_SUFFIX
@@ -17,7 +17,7 @@ EXPECTED_INPUT = (
 )
 
 
-def list_files(inputs: Sequence[str]) -> list[str]:
+def list_files(inputs: Iterable[str]) -> list[str]:
     """Returns the text files that `inputs` name, sorted, each once.
 
     An input is a file, a directory (searched to every depth, links included,
@@ -28,7 +28,6 @@ def list_files(inputs: Sequence[str]) -> list[str]:
         UserError: if an input is missing, cannot be read, matches nothing or
             holds no text, or if a name is not UTF-8.
     """
-    require(bool(inputs), "No input was given.")
     found: dict[str, str] = {}
     for path in inputs:
         files = _files_of(path)

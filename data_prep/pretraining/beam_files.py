@@ -4,6 +4,7 @@ Has those functions of `albert_tf.io.files` that builds use.
 """
 
 import contextlib
+import itertools
 import os
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO
@@ -31,10 +32,9 @@ def list_files(inputs: Sequence[str]) -> list[str]:
     taken.
 
     Raises:
-        UserError: if an input is missing or holds no text, or there is none.
+        UserError: if an input is missing or holds no text.
     """
-    local = [path for path in inputs if not files.is_remote(path)]
-    found = listing.list_files(local) if local or not inputs else []
+    found = listing.list_files(itertools.filterfalse(files.is_remote, inputs))
     remote: set[str] = set()
     for path in filter(files.is_remote, inputs):
         with _user_errors(path):

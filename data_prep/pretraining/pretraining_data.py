@@ -21,7 +21,6 @@ from albert_tf.config import (
     PretrainingDataConfig,
     UserError,
     lookup,
-    require,
 )
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.records.shards import FORMAT_VERSION, describe_tokenizer
@@ -122,7 +121,6 @@ def build_pretraining_data(
             other settings, too little room on the disk, or a split that
             comes out empty.
     """
-    require(workers >= 1, f"workers={workers} is below the minimum, 1.")
     lookup(SENTENCE_OBJECTIVES, config.sentence_objective, "sentence_objective")
     make_runner = lookup(RUNNERS, runner, "runner")
     tokenizer = load_tokenizer(tokenizer_dir)

@@ -50,8 +50,3 @@ def test_a_source_that_is_missing_is_refused(tmp_path, monkeypatch, name):
         f"source {name!r} is not installed: no file {tmp_path}/none; "
         f"install it with: {TEXT_SOURCES[name].install}"
     )
-
-
-def test_an_unknown_source_is_refused():
-    with pytest.raises(UserError, match="sources='books' is not one of gcide,"):
-        list(read_source("books"))

@@ -15,10 +15,7 @@ from build_helpers import digests, read_split, work_in_pieces
 
 from albert_tf.config import UserError
 from albert_tf.records.shards import ids_in_ranges
-from data_prep.pretraining import (
-    build_plan,
-    local_runner,
-)
+from data_prep.pretraining import build_plan, local_runner
 
 
 def test_a_directory_of_dynamic_records(whole, tiny_tokenizer):
@@ -269,7 +266,6 @@ def test_shards_have_about_64_megabytes(build, monkeypatch):
 @pytest.mark.parametrize(
     ("keywords", "message"),
     [
-        ({"workers": 0}, "workers=0 is below"),
         ({"inputs": ["missing"]}, "'{}/missing' does not exist"),
         ({"num_shards": 5000}, "num_shards=5000 is above the maximum"),
         ({"random_seed": 2**63}, "is above the maximum"),

@@ -200,6 +200,11 @@ VOCAB = "train_vocab --output_dir={t}/out --input={t}"
             CLASSIFY + " --model_dir=a --input={t}/latin1.txt",
             "line 1: byte 3 is not UTF-8",
         ),
+        # As the shell passes a byte of Latin-1.
+        (
+            CLASSIFY + " --model_dir=a --text=caf\udce9",
+            "--text, line 1: byte 3 is not UTF-8",
+        ),
         (
             CLASSIFY + " --model_dir=a --input={t}/utf16.txt",
             "utf16.txt is UTF-16, expected UTF-8",

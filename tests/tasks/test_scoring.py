@@ -99,19 +99,6 @@ def test_missing_and_superfluous_predictions(tmp_path):
     ]
 
 
-def test_the_best_threshold(tmp_path):
-    given = {str(n): "red" for n in range(6)}
-    # Whole numbers are numbers, too.
-    odds = {str(n): n - 4 for n in range(6)}
-    _, path = squad(tmp_path, odds, "null_odds.json")
-    found = score("SQuAD2.0", *squad(tmp_path, given), null_odds=path)
-    assert found.metrics["exact"] == pytest.approx(100 * 5 / 6)
-    assert found.metrics["best_exact"] == 100.0
-    assert "they are no results" in found.warnings[-1]
-    with pytest.raises(UserError, match="null_odds is for SQuAD2.0, and not"):
-        score("SQuAD1.1", *squad(tmp_path, given), null_odds=path)
-
-
 def test_gold_files_without_answers(tmp_path):
     gold, predictions = squad(tmp_path, {"0": "red"})
     with open(gold, "w") as file:
@@ -176,20 +163,24 @@ def test_null_odds_that_are_no_numbers(tmp_path, value, shown):
 
 
 def test_thresholds_of_null_odds(tmp_path):
-    gold, predictions = squad(tmp_path, {"0": "red"})
-    _, odds = squad(tmp_path, {"0": 1.5}, "null_odds.json")
+    paths = squad(tmp_path, {"0": "red"})
+    # Whole numbers are numbers, too.
+    _, odds = squad(tmp_path, {"0": 2}, "null_odds.json")
+    with pytest.raises(UserError, match="null_odds is for SQuAD2.0, and not"):
+        score("SQuAD1.1", *paths, null_odds=odds)
     with pytest.raises(UserError, match="null_threshold=2.0 applies to null"):
-        score("SQuAD2.0", gold, predictions, threshold=2.0)
+        score("SQuAD2.0", *paths, threshold=2.0)
     with pytest.raises(UserError, match="nan: expected a finite number"):
-        score("SQuAD2.0", gold, predictions, null_odds=odds, threshold=math.nan)
-    options = {"null_odds": odds, "threshold": 2.0}
-    answered = score("SQuAD2.0", gold, predictions, **options)
-    # The default is 1, as in the script.
-    none = score("SQuAD2.0", gold, predictions, null_odds=odds)
+        score("SQuAD2.0", *paths, null_odds=odds, threshold=math.nan)
+    answered = score("SQuAD2.0", *paths, null_odds=odds, threshold=2.0)
     assert answered.metrics["HasAns_exact"] == 20.0
-    options["threshold"] = 1.2
     # Nobody is told of a threshold of their own.
-    assert len(score("SQuAD2.0", gold, predictions, **options).warnings) == 2
+    own = score("SQuAD2.0", *paths, null_odds=odds, threshold=1.2)
+    assert own.metrics["best_exact"] == answered.metrics["exact"]
+    _, last = own.warnings
+    assert "they are no results" in last
+    # The default is 1, as in the script.
+    none = score("SQuAD2.0", *paths, null_odds=odds)
     assert none.metrics["HasAns_exact"] == 0.0
     assert none.warnings[1] == (
         "1 answers count as none: their null odds exceed the official "

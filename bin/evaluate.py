@@ -18,6 +18,7 @@ from albert_tf.config import MaskingConfig, require, setting_fields
 from albert_tf.io import files
 from albert_tf.io.json_files import write_json
 from albert_tf.tasks.base import Task
+from albert_tf.tasks.kinds.base import Prediction
 from albert_tf.tasks.kinds.question_answering import AnswerableSpans
 from albert_tf.tasks.prediction_files import add_to_submission, prediction_files
 from bin import command_line, tasks
@@ -175,13 +176,7 @@ def _evaluate_task(task: Task, split: str, ending: str) -> dict[str, float]:
     if result.metrics:
         _print_metrics(result)
         if FLAGS.errors:
-            wrong = [p for p in predictions if p.error > 0]
-            wrong.sort(key=lambda prediction: -prediction.error)
-            print(f"\nThe worst of {len(wrong)} errors:")
-            for prediction in wrong[: FLAGS.errors]:
-                print(f"{prediction.location} (off by {prediction.error:.4g})")
-                for name, value in prediction.fields.items():
-                    print(f"    {name}: {value}")
+            _print_errors(predictions, FLAGS.errors)
     else:
         print("The examples have no labels: there are no metrics or errors.")
     contents = prediction_files(task, split, result.answers, predictions)
@@ -216,6 +211,19 @@ def _print_metrics(result: "TaskEvaluation") -> None:
             "fine-tuning. On those examples it has seen the answers, as "
             "best_f1 always has."
         )
+
+
+def _print_errors(predictions: list[Prediction], number: int) -> None:
+    """Prints the worst errors among the predictions."""
+    wrong = [p for p in predictions if p.error > 0]
+    wrong.sort(key=lambda prediction: -prediction.error)
+    print(f"\nThe worst of {len(wrong)} errors:")
+    for prediction in wrong[:number]:
+        print(f"{prediction.location} (off by {prediction.error:.4g})")
+        for name, value in prediction.fields.items():
+            # JSON files can hold lone surrogates, which cannot be printed.
+            line = f"    {name}: {value}".encode("utf-8", "backslashreplace")
+            print(line.decode())
 
 
 if __name__ == "__main__":

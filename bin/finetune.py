@@ -80,10 +80,8 @@ def main() -> None:
     initial = find_initial_weights(FLAGS.init_from)
     config, model_changes = settings(task)
     positions = initial.config.max_position_embeddings
-    if (
-        config.features.max_seq_length > positions
-        and FLAGS.max_seq_length is None
-    ):
+    is_longer = config.features.max_seq_length > positions
+    if is_longer and FLAGS.max_seq_length is None:
         print(f"max_seq_length={positions}: the model has no more positions.")
         config = override(config, {"max_seq_length": positions})
 
@@ -107,16 +105,10 @@ def main() -> None:
     results = repeat(
         run, config, num_runs=FLAGS.num_runs, run_dir=FLAGS.run_dir
     )
-    rows = [
-        [
-            name,
-            *(
-                f"{value:.4f}"
-                for value in (row["median"], row["spread"], *row["values"])
-            ),
-        ]
-        for name, row in results.summary().items()
-    ]
+    rows = []
+    for name, row in results.summary().items():
+        numbers = row["median"], row["spread"], *row["values"]
+        rows.append([name, *(f"{number:.4f}" for number in numbers)])
     seeds = [f"seed {run.seed}" for run in results.runs]
     header = ["at the end", "median", "spread", *seeds]
     print(f"\n{command_line.format_table(rows, header)}")

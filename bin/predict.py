@@ -10,6 +10,7 @@ import codecs
 import contextlib
 import itertools
 import json
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from typing import IO, TYPE_CHECKING, Any
@@ -76,31 +77,32 @@ def _texts() -> Iterator[Iterable[str]]:
         "Give the texts with either --text or --input.",
     )
     if FLAGS.text:
-        yield FLAGS.text
+        # The shell passes any bytes.
+        yield list(_lines(map(os.fsencode, FLAGS.text), "--text"))
         return
     with (
         contextlib.nullcontext(sys.stdin.buffer)
         if FLAGS.input == "-"
         else files.open(FLAGS.input)
     ) as file:
-        lines = _lines(file)
+        lines = _lines(file, FLAGS.input)
         # Its mistakes are reported before TensorFlow is loaded.
         first = next(lines, None)
         require(first is not None, f"{FLAGS.input} is empty.")
         yield itertools.chain([first], lines)
 
 
-def _lines(file: IO[bytes]) -> Iterator[str]:
-    for number, line in enumerate(file, start=1):
+def _lines(lines: Iterable[bytes], source: str) -> Iterator[str]:
+    for number, line in enumerate(lines, start=1):
         if number == 1:
-            refuse_utf16(FLAGS.input, line)
+            refuse_utf16(source, line)
             line = line.removeprefix(codecs.BOM_UTF8)
         try:
             yield line.decode("utf-8").rstrip("\n").rstrip("\r")
         except UnicodeDecodeError as error:
             raise UserError(
-                f"{FLAGS.input}, line {number}: byte {error.start} is not "
-                "UTF-8; convert the file first."
+                f"{source}, line {number}: byte {error.start} is not UTF-8; "
+                "convert it first."
             ) from None
 
 

@@ -152,7 +152,7 @@ def evaluate_task(
         # Those of the task, or of the first model.
         expected = expected or labels
         require(
-            labels == expected or not kind.labelled,
+            labels == expected,
             f"{model_dir} has the labels {', '.join(labels)}; {task.name} has "
             f"{', '.join(expected)}, as do models of an ensemble.",
         )

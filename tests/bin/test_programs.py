@@ -24,7 +24,8 @@ from albert_tf.tasks.examples import (
     Question,
     WordsExample,
 )
-from bin import command_line, finetune, predict, tasks
+from albert_tf.tasks.kinds.base import Prediction
+from bin import command_line, evaluate, finetune, predict, tasks
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -200,6 +201,11 @@ VOCAB = "train_vocab --output_dir={t}/out --input={t}"
             CLASSIFY + " --model_dir=a --input={t}/latin1.txt",
             "line 1: byte 3 is not UTF-8",
         ),
+        # As the shell passes a byte of Latin-1.
+        (
+            CLASSIFY + " --model_dir=a --text=caf\udce9",
+            "--text, line 1: byte 3 is not UTF-8",
+        ),
         (
             CLASSIFY + " --model_dir=a --input={t}/utf16.txt",
             "utf16.txt is UTF-16, expected UTF-8",
@@ -290,6 +296,19 @@ def test_a_line_of_each_mode_of_prediction():
         example = kind.example(*predict._split([line], tabs), 7)
         assert (example, example.location) == (expected, "text 7")
         assert not kind.has_label(example)
+
+
+def test_the_worst_errors(capsys):
+    errors = {"a": 0.25, "b": 0.0, "c\ud800": 0.5}
+    found = [
+        Prediction({"text": t}, f"at {t[0]}", e) for t, e in errors.items()
+    ]
+    evaluate._print_errors(found, 9)
+    lines = ["The worst of 2 errors:", "at c (off by 0.5)"]
+    lines += ["    text: c\\ud800", "at a (off by 0.25)", "    text: a"]
+    assert capsys.readouterr().out.split("\n")[1:-1] == lines
+    evaluate._print_errors(found, 1)
+    assert "at a" not in capsys.readouterr().out
 
 
 def settings(*flags, config_json):

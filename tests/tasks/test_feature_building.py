@@ -161,6 +161,9 @@ def test_warnings_are_logged(builder, logged):
                 raise UserError("Nobody learns this.")
             return [f"{len(examples)} are odd.", "Another thing."]
 
+        def feature_warnings(self, examples, features, config):
+            return [f"{len(examples) - len(features)} are lost."]
+
     builder = dataclasses.replace(builder, kind=Particular())
     long = dataclasses.replace(EXAMPLES[0], texts=("the of and " * 9,))
     examples = [long, dataclasses.replace(long, label="no")]
@@ -173,36 +176,11 @@ def test_warnings_are_logged(builder, logged):
         "Another thing.",
         "2 of 4 examples were truncated to max_seq_length=16 or a similar "
         f"setting (first: {EXAMPLES[0].location}).",
+        "0 are lost.",
     ]
     with pytest.raises(UserError, match="Nobody learns this"):
         builder.build(EXAMPLES, training=True)
     assert builder.kind.parts == [4]
-
-
-def test_answers_that_cannot_be_predicted_are_logged(builder, logged):
-    config = FeatureConfig(
-        max_seq_length=16, max_query_length=4, max_answer_length=1
-    )
-    builder = dataclasses.replace(
-        builder, kind=AnswerableSpans(), config=config, labels=[]
-    )
-    text = "the of and"
-    golds = [(Answer("of", 4),), (Answer("of and", 4),), ()]
-    questions = [
-        Question(str(n), "the?", text, answers, f"squad.json, {n}")
-        for n, answers in enumerate(golds)
-    ]
-    # In training, where it is evaluated, and out of the cache.
-    for training in (True, False, False):
-        builder.build(questions, training=training)
-        (line,) = logged
-        logged.clear()
-        assert line.startswith("1 of 2 gold answers (50.00%) cannot be predi")
-    # The length is none that features depend on.
-    longer = override(config, {"max_answer_length": 9})
-    builder = dataclasses.replace(builder, config=longer)
-    builder.build(questions, training=False)
-    assert (logged, len(cached(builder))) == ([], 2)
 
 
 def test_digests_do_not_depend_on_the_version_of_python():
@@ -234,6 +212,7 @@ def a_file(tmp_path):
         choices=2,
         decoding={"words": np.array([-1, 0, 1, -1, -1], np.int32)},
         truncated=[0, 4],
+        answer_lengths=[3, 0, -1],
     )
     write_features(path, features)
     return path, features

@@ -72,12 +72,6 @@ def test_a_batch_against_loops(given_rows, width, random):
     assert found.lengths.tolist() == [max(map(len, row)) for row in rows]
 
 
-def test_the_values_of_a_row():
-    found = features([[[1, 2]], [[3]], [[4, 5, 6]]])
-    assert found.row(2, "input_ids").tolist() == [4, 5, 6]
-    assert found.row(1, "words").tolist() == [103]
-
-
 @settings(max_examples=60, deadline=None)
 @given(rows_of_choices(), st.data())
 def test_parts_together_are_the_whole(given_rows, data):

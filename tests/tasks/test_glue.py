@@ -114,7 +114,6 @@ def test_lines_with_more_fields_than_the_header(tmp_path):
         # A label at the end is none of the texts.
         ("WNLI", "h\n0\tA\t1\n", "at least 4 tab-separated fields, got 3"),
         ("SST-2", "h\th\n", "dev.tsv has no examples"),
-        ("SST-2", "", "dev.tsv is empty; download GLUE"),
     ],
 )
 def test_errors(tmp_path, task, content, message):

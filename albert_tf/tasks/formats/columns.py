@@ -25,9 +25,8 @@ _DELIMITERS = {".tsv": "\t", ".csv": ","}
 _JSON_LINES = ".jsonl"
 EXTENSIONS = (*_DELIMITERS, _JSON_LINES)
 _ADVICE = (
-    "a task of your own needs train.tsv and dev.tsv (or .csv, or .jsonl) in "
-    "its data directory; the first line of a table names its columns, and a "
-    "line of JSON is an object."
+    "the first line of a table names its columns, and a line of JSON is an "
+    "object."
 )
 # The index of a data frame, as pandas writes it and as it reads that again.
 _UNNAMED = re.compile(r"\s*|Unnamed: [0-9]+")

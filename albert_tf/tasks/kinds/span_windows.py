@@ -28,11 +28,9 @@ def check_lengths(config: FeatureConfig) -> None:
     needed = config.max_query_length + SPECIAL_TOKENS + _MIN_PARAGRAPH_TOKENS
     require(
         config.max_seq_length >= needed,
-        f"max_seq_length is {config.max_seq_length}, too short for a question "
-        f"of max_query_length={config.max_query_length} tokens, "
-        f"{SPECIAL_TOKENS} special ones and {_MIN_PARAGRAPH_TOKENS} of a "
-        f"paragraph; set max_seq_length to {needed} or more, or "
-        "max_query_length to less.",
+        f"max_seq_length={config.max_seq_length} has no room for a question of "
+        f"max_query_length={config.max_query_length} tokens and "
+        f"{_MIN_PARAGRAPH_TOKENS} of a paragraph; set it to {needed} or more.",
     )
 
 

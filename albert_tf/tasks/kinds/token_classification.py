@@ -1,6 +1,5 @@
 """Token classification: a tag for every word."""
 
-import itertools
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -116,12 +115,11 @@ class TokenClassification(ClassKind):
             if any(len(pieces[word]) > room for word in example.words):
                 truncated.append(number)
             for start, end in _rows(list(map(len, words)), room):
-                inner = itertools.chain.from_iterable(words[start:end])
-                input_ids.append([tokenizer.cls_id, *inner, tokenizer.sep_id])
-                numbers = [_NO_WORD]
+                ids, numbers = [tokenizer.cls_id], [_NO_WORD]
                 for word in range(start, end):
-                    rest = [_NO_WORD] * (len(words[word]) - 1)
-                    numbers += [word, *rest]
+                    ids += words[word]
+                    numbers += [word, *[_NO_WORD] * (len(words[word]) - 1)]
+                input_ids.append([*ids, tokenizer.sep_id])
                 word_numbers.append([*numbers, _NO_WORD])
                 example_numbers.append(number)
         tokens, offsets = flat(input_ids)

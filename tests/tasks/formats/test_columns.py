@@ -33,8 +33,8 @@ def quiet(path):
     return read_rows(path, pytest.fail)
 
 
-def columns_of(path):
-    return infer_columns(quiet(path), lambda line: None)
+def columns_of(path, log=lambda line: None):
+    return infer_columns(quiet(path), log)
 
 
 def read_texts(path, columns="text label", labelled=True):
@@ -189,15 +189,13 @@ def test_rows_of_json_lines(write):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("t.csv", "a,b\n", "has no examples"),
         ("t.csv", "a,b\nx\n", ":2: expected 2 comma-separated fields, got 1"),
-        ("t.tsv", "", "is empty; a task of your own needs train.tsv"),
+        ("t.tsv", "", "is empty; the first line of a table names"),
         ("t.tsv", "a\tlabel\rx\ty\r", "t.tsv: its lines end with CR alone"),
         ("t.tsv", "a\ta\nx\ty\n", ":1: expected distinct columns, got a, a"),
         ("t.tsv", b"a\tb\nx\xff\ty\n", r":2: byte 1 \(0xff\) is not UTF-8"),
         ("t.tsv", "a\tb\n".encode("utf-16"), "t.tsv is UTF-16, expected UTF-8"),
         ("t.jsonl", "\n", "has no examples"),
-        ("t.jsonl", '{"a": "b"}\n{"a" 1}', ":2: expected JSON"),
         ("t.jsonl", "[1]", r':1: expected an object, got \["1"\]'),
     ],
 )
@@ -221,7 +219,7 @@ def test_the_index_of_a_data_frame_is_no_text(tmp_path, name):
     path = written_by_csv(tmp_path / "t.csv", rows)
     assert read_own(path) == [Example(("a",), "x"), Example(("b",), "y")]
     logged = []
-    infer_columns(quiet(path), logged.append)
+    columns_of(path, logged.append)
     assert logged == [
         f"{path}:2: {[name]} is the name of an index, and ignored."
     ]
@@ -262,7 +260,7 @@ def test_a_text_and_its_label_in_either_order(write, content):
 def test_pairs_in_the_order_of_their_columns(table, lines):
     path = table("b\tlabel\ta", "x\t0\ty")
     logged = []
-    roles = infer_columns(quiet(path), logged.append)
+    roles = columns_of(path, logged.append)
     assert roles == {"text": ["b", "a"], "label": ["label"]}
     assert logged == [
         f"{path}:2: b, a are read as pairs; --columns names others."
@@ -308,8 +306,6 @@ def test_json_lines_unlike_the_first(lines):
             f":2: expected the columns .* a, label, got {', '.join(second)};"
         )
         assert_error(read_own, path, message)
-    message = ":2: expected the column 'label'"
-    assert_error(read_texts, path, message, columns="a label")
     path = lines(first, {"a": ["x"], "label": 1})
     assert_error(read_own, path, r':2: expected a string as a, got \["x"\]')
 

@@ -56,7 +56,6 @@ def test_optional_tags(write):
 @pytest.mark.parametrize(
     ("content", "columns", "message"),
     [
-        ("", {}, "is empty; a file of tagged words"),
         ("-DOCSTART- O\n\n \n", {}, "has no words; a file of tagged words"),
         # The only column is no tag.
         ("a O\nb\n", {}, ":2: expected at least 2 columns, got 1: 'b'"),

@@ -25,6 +25,13 @@ def test_a_whole_file(write):
     assert json_values.read_large_json(path) == {"a": 1, "b": 2}
 
 
+def test_a_missing_file(tmp_path):
+    path = str(tmp_path / "a.json")
+    message = f"^{path}: No such file or directory; expected a JSON file.$"
+    with pytest.raises(UserError, match=message):
+        json_values.read_large_json(path)
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -113,7 +113,6 @@ def test_articles_of_another_form(folders, changes, message):
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({"high/all.txt": [article(), "{"]}, "all.txt:2: expected JSON"),
         ({"middle/1.txt": ["{}"]}, "high: No such file.*; the data directory"),
         ({"high/1.txt": [article(questions=(), answers="")]}, "no questions"),
     ],

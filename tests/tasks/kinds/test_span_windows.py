@@ -213,10 +213,8 @@ def test_answers_in_no_window_are_counted(answers, text, truncated):
 
 def test_a_sequence_length_that_is_too_short():
     config = FeatureConfig(max_seq_length=74)
-    with pytest.raises(
-        UserError,
-        match="max_seq_length is 74, .*max_query_length=64.* to 75 or",
-    ):
+    message = "max_seq_length=74 has .* max_query_length=64 .* to 75 or more"
+    with pytest.raises(UserError, match=message):
         Spans().features([question("One")], None, config, training=False)
     config = dataclasses.replace(config, max_seq_length=75)
     build(Spans(), [question("One")], config)

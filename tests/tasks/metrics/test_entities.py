@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from albert_tf.config import UserError
 from albert_tf.tasks.metrics.entities import entity_scores, entity_table
 
 
@@ -86,8 +85,3 @@ def test_parts_of_speech_are_no_entities():
     assert entity_scores(gold, found) == {"accuracy": pytest.approx(2 / 3)}
     # But text without any entity has some that may be invented.
     assert entity_scores([["O"]], [["O"]])["f1"] == 0.0
-
-
-def test_an_unknown_scheme():
-    with pytest.raises(UserError, match="the tag 'L-A' is neither O nor begin"):
-        entity_scores([["B-A", "L-A", "U-A"]], [["B-A", "O", "O"]])

@@ -41,7 +41,7 @@ class Serving(Stage):
         "a classifier's answers for raw texts, tokenised and padded; ratios "
         "above 1: ours is faster"
     )
-    needs = ("tokenizer_dir",)
+    needs = ("tokenizer_dir", "paragraphs")
 
     def check(self) -> None:
         if self.workspace.peers:
@@ -87,9 +87,7 @@ class Serving(Stage):
 
 def _texts(stage: Stage) -> dict[tuple[int, int], list[str]]:
     """Returns the texts of each row of _REQUESTS."""
-    paragraphs = [
-        text for e in stage.workspace.task_inputs.examples for text in e.texts
-    ]
+    paragraphs = [text for text, _ in stage.workspace.paragraphs]
     stream = itertools.cycle(" ".join(paragraphs).split())
     endless = itertools.cycle(paragraphs)
     return {

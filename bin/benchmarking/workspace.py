@@ -88,15 +88,25 @@ class Workspace:
         command_line.log(f"Training a vocabulary of {self.vocab_size} pieces.")
         directory = os.path.join(self.directory, "vocabulary")
         train_vocabulary(
-            (text for text, _ in self._paragraphs()),
+            (text for text, _ in self._read_paragraphs()),
             directory,
             vocab_size=self.vocab_size,
             input_sentence_size=_VOCABULARY_LINES,
         )
         return directory
 
-    def _paragraphs(self) -> Iterator[tuple[str, str]]:
-        """Yields (paragraph, name of its document) of the corpus."""
+    @functools.cached_property
+    def paragraphs(self) -> list[tuple[str, str]]:
+        """The first paragraphs of the corpus, with their documents' names."""
+        found = list(itertools.islice(self._read_paragraphs(), _MAX_EXAMPLES))
+        require(
+            len(found) > 1,
+            f"{', '.join(self.corpus)}: too little text; at least two "
+            "paragraphs are needed.",
+        )
+        return found
+
+    def _read_paragraphs(self) -> Iterator[tuple[str, str]]:
         from data_prep.corpus.reading import read_documents
         from data_prep.corpus.report import CorpusReport
         from data_prep.pretraining.sources import list_inputs
@@ -158,16 +168,10 @@ class Workspace:
         else:
             # Arbitrary labels: only speed is measured.
             kind, labels = Classification(), ["even", "odd"]
-            paragraphs = itertools.islice(self._paragraphs(), _MAX_EXAMPLES)
             examples = [
                 Example((text,), labels[number % 2], name)
-                for number, (text, name) in enumerate(paragraphs)
+                for number, (text, name) in enumerate(self.paragraphs)
             ]
-            require(
-                len(examples) > 1,
-                f"{', '.join(self.corpus)}: too little text; measuring "
-                "fine-tuning needs at least two paragraphs.",
-            )
         tokenizer = load_tokenizer(self.tokenizer_dir)
         model = override(self.work.model, {"vocab_size": tokenizer.vocab_size})
         labels = labels or kind.labels(examples)

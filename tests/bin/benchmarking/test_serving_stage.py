@@ -30,13 +30,9 @@ def test_our_side_answers_requests_of_each_kind(
 
 
 def test_requests_have_the_texts_of_the_corpus():
-    examples = [
-        SimpleNamespace(texts=("a b c",)),
-        SimpleNamespace(texts=("d",)),
-    ]
-    inputs = SimpleNamespace(examples=examples)
-    stage = SimpleNamespace(workspace=SimpleNamespace(task_inputs=inputs))
-    texts = serving_stage._texts(stage)
+    paragraphs = [("a b c", "1.txt"), ("d", "1.txt")]
+    workspace = SimpleNamespace(paragraphs=paragraphs)
+    texts = serving_stage._texts(SimpleNamespace(workspace=workspace))
     assert texts[1, 10] == ["a b c d a b c d a b"]
     assert [len(text.split()) for text in texts[8, 100]] == [100] * 8
     assert texts[32, 0] == ["a b c", "d"] * 16

@@ -19,6 +19,7 @@ from bin.benchmarking.harness import (
     require_packages,
     seconds_of,
 )
+from bin.benchmarking.side import check_precision
 
 Answer = Callable[[Sequence[str]], np.ndarray]
 
@@ -44,7 +45,8 @@ class Serving(Stage):
     needs = ("tokenizer_dir", "paragraphs")
 
     def check(self) -> None:
-        if self.workspace.peers:
+        check_precision(self.name, self.workspace.work, _CLOSE)
+        if "transformers" in self.workspace.peers:
             require_packages("The comparison of serving", ["onnxruntime"])
 
     def sides(self) -> dict[Any, Callable[[], Any]]:

@@ -91,7 +91,7 @@ def check_precision(name: str, work: Workload, known: Collection[str]) -> None:
     precision = work.training.precision
     require(
         precision in known,
-        f"precision={precision} is not compared with {name}; "
+        f"precision={precision} is not measured for {name}; "
         f"{' and '.join(known)} are.",
     )
 

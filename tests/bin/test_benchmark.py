@@ -24,6 +24,10 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
             "--preset=tiny reads.",
         ),
         (["--output=no/such/place/b.json"], "--output: "),
+        (
+            ["--stages=reading,serving", "--precision=float16"],
+            "precision=float16 is not measured for serving; float32 and",
+        ),
     ],
 )
 def test_mistakes_are_reported_at_once_in_one_line(flags, message):

@@ -131,7 +131,7 @@ def test_a_peer_that_is_not_installed(monkeypatch):
         (
             "keras_hub",
             with_training(precision="float16"),
-            "precision=float16 is not compared with keras_hub",
+            "precision=float16 is not measured for keras_hub",
         ),
     ],
 )

@@ -176,9 +176,11 @@ def _workspace(directory: str) -> Workspace:
     )
     if FLAGS.input:
         list_files(FLAGS.input)
-    if FLAGS.tokenizer:
-        load_tokenizer(FLAGS.tokenizer)
     model = override(PretrainConfig(), preset(FLAGS.preset)).model
+    if FLAGS.tokenizer:
+        pieces = load_tokenizer(FLAGS.tokenizer).vocab_size
+        # Records have the ids of all pieces.
+        model = override(model, {"vocab_size": max(pieces, model.vocab_size)})
     config = _data_config(model.max_position_embeddings)
     masking = command_line.with_flags(MaskingConfig())
     work = Workload(

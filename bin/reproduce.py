@@ -89,6 +89,8 @@ def define_flags() -> None:
 
 
 def main() -> None:
+    for name in FLAGS.candidates or ():
+        lookup(recipe.CANDIDATES, name, "candidates")
     files.makedirs(_path("runs"))
     with Children() as children:
         _build(children)
@@ -97,11 +99,8 @@ def main() -> None:
 
 def _search() -> None:
     """Runs the search, writes its record and prints every rung."""
-    names = FLAGS.candidates or list(recipe.CANDIDATES)
-    candidates = {
-        name: lookup(recipe.CANDIDATES, name, "candidate") for name in names
-    }
-    runs = [_Run(name, row, 1) for name, row in candidates.items()]
+    names = dict.fromkeys(FLAGS.candidates or recipe.CANDIDATES)
+    runs = [_Run(name, recipe.CANDIDATES[name], 1) for name in names]
     started = list(runs)
     *first_rungs, last_rung = recipe.RUNGS
     with Children() as children:

@@ -184,6 +184,14 @@ def test_a_search_stops_and_resumes_runs(tmp_path, sentences, monkeypatch):
     assert png[:4] == b"\x89PNG"
 
 
+def test_an_unknown_candidate_is_refused_before_anything_is_made(tmp_path):
+    run_dir = tmp_path / "search"
+    flags = ("--input=books", f"--run_dir={run_dir}", "--candidates=muon")
+    error = run_program("reproduce", *flags).error
+    assert "candidates='muon' is not one of lamb-0.01, " in error
+    assert not run_dir.exists()
+
+
 def test_a_run_ended_from_outside_ends_the_search(monkeypatch):
     monkeypatch.setattr(reproduce, "FLAGS", types.SimpleNamespace(processes=1))
     run = types.SimpleNamespace(loss=lambda rung: math.inf, command=lambda: "")

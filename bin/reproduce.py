@@ -46,7 +46,6 @@ from bin.command_line import format_table
 FLAGS = flags.FLAGS
 
 _POLL_SECONDS = 1.0
-_TERMINATED = 143
 # The candidate with the tiny preset's recipe.
 _OURS = "muon-0.004"
 
@@ -260,8 +259,10 @@ def _train(children: Children, runs: Sequence[_Run], rung: int) -> None:
                 continue
             del running[core]
             status = exit_status(process.returncode)
-            stopped = status == _TERMINATED and run.loss(rung) < math.inf
-            if status not in (0, DIVERGED) and not stopped:
+            stopped = status == 128 + signal.SIGTERM
+            if stopped and run.loss(rung) < math.inf:
+                continue
+            if status not in (0, DIVERGED):
                 sys.exit(status)
 
 
@@ -332,8 +333,7 @@ def _json_lines(rows: Iterable[dict]) -> bytes:
 
 
 def _write(name: str, content: bytes) -> None:
-    with files.replacing(_path(name)) as file:
-        file.write(content)
+    files.write(_path(name), content)
     print(f"Written: {_path(name)}")
 
 

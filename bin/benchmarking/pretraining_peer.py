@@ -12,6 +12,7 @@ metrics.jsonl and timing.jsonl of a run. Started again, it begins anew.
 import json
 import os
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
@@ -41,12 +42,6 @@ FLAGS = flags.FLAGS
 
 # What the Trainer of transformers does not decay.
 _NOT_DECAYED = ("bias", "LayerNorm", "layer_norm")
-_METRICS = (
-    "masked_lm_loss",
-    "masked_lm_accuracy",
-    "sentence_order_loss",
-    "sentence_order_accuracy",
-)
 
 
 def define_flags() -> None:
@@ -175,8 +170,8 @@ def evaluate(
     import torch
 
     model.eval()
-    sums = dict.fromkeys(_METRICS, 0.0)
-    counts = dict.fromkeys(_METRICS, 0)
+    sums: dict[str, float] = defaultdict(float)
+    counts: dict[str, int] = defaultdict(int)
     num_steps = min(held_out.num_steps, max_steps or held_out.num_steps)
     for batch in prefetch(held_out.batch, range(num_steps)):
         inputs = _tensors(batch)

@@ -26,10 +26,9 @@ from albert_tf.config import (
 )
 from albert_tf.experiments.recipe import flops_per_step
 from albert_tf.inputs.input_pipeline import PretrainingBatches, prefetch
-from albert_tf.io.json_files import read_json
 from albert_tf.records.shards import open_shards
 from albert_tf.rundir.run_results import METRICS_FILE, TIMING_FILE
-from bin import command_line
+from bin import command_line, training_programs
 from bin.benchmarking.harness import require_packages
 from bin.benchmarking.transformers_peer import (
     IGNORED_LABEL,
@@ -53,7 +52,7 @@ def define_flags() -> None:
 
 
 def main() -> None:
-    values = read_json(FLAGS.config_json)
+    values = training_programs.recorded_config("pretrain")
     config = from_dict(PretrainConfig, values["config"], FLAGS.config_json)
     os.makedirs(FLAGS.run_dir, exist_ok=True)
     with (

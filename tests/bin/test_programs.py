@@ -5,7 +5,6 @@ test_documents.py runs them from text to predictions.
 
 import json
 import os
-import pathlib
 import re
 import shlex
 import shutil
@@ -25,8 +24,6 @@ from albert_tf.tasks.examples import (
     WordsExample,
 )
 from bin import command_line, finetune, predict, tasks
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def program(command, stdin=""):

@@ -1,6 +1,7 @@
 """Requests, latencies and ratios of the stage that measures serving."""
 
 import threading
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -53,6 +54,15 @@ def test_clients_call_at_the_same_time(monkeypatch):
     with pytest.raises(threading.BrokenBarrierError):
         serving_stage._seconds_of_clients(answer, ["text"])
     assert calls
+
+
+def test_requests_of_clients_are_counted_until_the_last_has_ended(monkeypatch):
+    monkeypatch.setattr(serving_stage, "_CALLS", (1, 1))
+    monkeypatch.setattr(serving_stage, "_CLIENT_SECONDS", 0.1)
+    turn = serving_stage._turn(lambda texts: time.sleep(0.2), {(1, 10): []})
+    (_, _, rate), *_ = turn["16 clients"]
+    # Each client makes at most five of them a second.
+    assert rate <= 16 * 5
 
 
 def test_ratios_are_to_the_best_variant_of_a_peer():

@@ -34,11 +34,17 @@ from collections.abc import Iterable, Sequence
 from absl import flags
 
 from albert_tf.cluster.stops import DIVERGED
-from albert_tf.config import PretrainConfig, lookup, require, to_dict
+from albert_tf.config import (
+    PretrainConfig,
+    differences,
+    lookup,
+    require,
+    to_dict,
+)
 from albert_tf.experiments import recipe
 from albert_tf.experiments.curves import draw_curves, draw_initializations
 from albert_tf.io import files
-from albert_tf.io.json_files import write_json
+from albert_tf.io.json_files import read_json, write_json
 from bin import command_line
 from bin.children import Children, exit_status
 from bin.command_line import format_table
@@ -224,13 +230,28 @@ class _Run:
             return math.inf
         return curve[rung - 1].metrics["loss"]
 
+    @property
+    def settings(self) -> str:
+        return f"{self.run_dir}.json"
+
+    def check(self) -> None:
+        """Raises UserError if the run was started with other settings."""
+        if files.isfile(self.settings):
+            recorded = read_json(self.settings)["config"]
+            changed = differences(to_dict(self.config), recorded)
+            require(
+                not changed,
+                f"{self.settings}: {'; '.join(changed)}; a search with other "
+                "settings needs another --run_dir.",
+            )
+
     def command(self) -> list[str]:
-        shards, settings = _path("shards"), f"{self.run_dir}.json"
+        shards = _path("shards")
         description = {"job": "pretrain", "config": to_dict(self.config)}
-        write_json(settings, description)
+        write_json(self.settings, description)
         return _command(
             self.program,
-            f"--config_json={settings}",
+            f"--config_json={self.settings}",
             f"--train_data={shards}",
             f"--eval_data={shards}",
             f"--run_dir={self.run_dir}",
@@ -239,6 +260,8 @@ class _Run:
 
 def _train(children: Children, runs: Sequence[_Run], rung: int) -> None:
     """Trains all runs to a rung, each on a core of its own."""
+    for run in runs:
+        run.check()
     waiting = [run for run in runs if run.loss(rung) == math.inf]
     cores = sorted(os.sched_getaffinity(0))[: FLAGS.processes]
     running: dict[int, tuple[_Run, subprocess.Popen]] = {}

@@ -137,13 +137,12 @@ def define_flags() -> None:
 
 
 def main() -> None:
-    for name in FLAGS.stages or [""]:
-        lookup(STAGES, name, "stages")
+    chosen = [lookup(STAGES, n, "stages") for n in FLAGS.stages or [""]]
     with tempfile.TemporaryDirectory(
         prefix="benchmark-", dir=FLAGS.work_dir
     ) as directory:
         workspace = _workspace(directory)
-        stages = [STAGES[name](workspace) for name in FLAGS.stages]
+        stages = [stage(workspace) for stage in chosen]
         for stage in stages:
             stage.check()
         result: dict[str, Any] = {

@@ -152,8 +152,8 @@ def _compare_peers() -> None:
         row = [run.name, run.seed]
         for axis in ("flops", "seconds"):
             lead = recipe.lead(ours, run.curve(), "masked_lm_loss", axis)
-            share, *differences = dataclasses.astuple(lead)
-            row += [f"{share:.0%}", *(f"{value:.3f}" for value in differences)]
+            share, *nats = dataclasses.astuple(lead)
+            row += [f"{share:.0%}", *(f"{value:.3f}" for value in nats)]
         rows.append(row)
     columns = [field.name for field in dataclasses.fields(recipe.Lead)]
     axes = (f"{axis}: {c}" for axis in ("work", "time") for c in columns)

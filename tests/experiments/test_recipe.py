@@ -202,9 +202,7 @@ def test_runs_of_other_settings_are_not_reported(tmp_path, monkeypatch):
     run.command()
     run.check()
     flags.teraflops = 2.0
-    with pytest.raises(
-        UserError, match="lamb-0.01-1.json: .*eval_steps: "
-    ):
+    with pytest.raises(UserError, match="lamb-0.01-1.json: .*eval_steps: "):
         reproduce._train(None, [run], 4)
 
 

@@ -42,7 +42,7 @@ class Serving(Stage):
         "a classifier's answers for raw texts, tokenised and padded; ratios "
         "above 1: ours is faster"
     )
-    needs = ("tokenizer_dir", "paragraphs")
+    needs = ("tokenizer_dir", "first_paragraphs")
 
     def check(self) -> None:
         check_precision(self.name, self.workspace.work, _CLOSE)
@@ -89,7 +89,7 @@ class Serving(Stage):
 
 def _texts(stage: Stage) -> dict[tuple[int, int], list[str]]:
     """Returns the texts of each row of _REQUESTS."""
-    paragraphs = [text for text, _ in stage.workspace.paragraphs]
+    paragraphs = [text for text, _ in stage.workspace.first_paragraphs]
     stream = itertools.cycle(" ".join(paragraphs).split())
     endless = itertools.cycle(paragraphs)
     return {

@@ -88,25 +88,15 @@ class Workspace:
         command_line.log(f"Training a vocabulary of {self.vocab_size} pieces.")
         directory = os.path.join(self.directory, "vocabulary")
         train_vocabulary(
-            (text for text, _ in self._read_paragraphs()),
+            (text for text, _ in self._paragraphs()),
             directory,
             vocab_size=self.vocab_size,
             input_sentence_size=_VOCABULARY_LINES,
         )
         return directory
 
-    @functools.cached_property
-    def paragraphs(self) -> list[tuple[str, str]]:
-        """The first paragraphs of the corpus, with their documents' names."""
-        found = list(itertools.islice(self._read_paragraphs(), _MAX_EXAMPLES))
-        require(
-            len(found) > 1,
-            f"{', '.join(self.corpus)}: too little text; at least two "
-            "paragraphs are needed.",
-        )
-        return found
-
-    def _read_paragraphs(self) -> Iterator[tuple[str, str]]:
+    def _paragraphs(self) -> Iterator[tuple[str, str]]:
+        """Yields (paragraph, name of its document) of the corpus."""
         from data_prep.corpus.reading import read_documents
         from data_prep.corpus.report import CorpusReport
         from data_prep.pretraining.sources import list_inputs
@@ -158,6 +148,17 @@ class Workspace:
         return rate
 
     @functools.cached_property
+    def first_paragraphs(self) -> list[tuple[str, str]]:
+        """The first paragraphs of the corpus, with their documents' names."""
+        found = list(itertools.islice(self._paragraphs(), _MAX_EXAMPLES))
+        require(
+            len(found) > 1,
+            f"{', '.join(self.corpus)}: too little text; at least two "
+            "paragraphs are needed.",
+        )
+        return found
+
+    @functools.cached_property
     def task_inputs(self) -> types.SimpleNamespace:
         """Examples of fine-tuning and what is trained on them."""
         from albert_tf.text.tokenizer import load_tokenizer
@@ -170,7 +171,7 @@ class Workspace:
             kind, labels = Classification(), ["even", "odd"]
             examples = [
                 Example((text,), labels[number % 2], name)
-                for number, (text, name) in enumerate(self.paragraphs)
+                for number, (text, name) in enumerate(self.first_paragraphs)
             ]
         tokenizer = load_tokenizer(self.tokenizer_dir)
         model = override(self.work.model, {"vocab_size": tokenizer.vocab_size})

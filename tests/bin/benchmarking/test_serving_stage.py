@@ -32,7 +32,7 @@ def test_our_side_answers_requests_of_each_kind(
 
 def test_requests_have_the_texts_of_the_corpus():
     paragraphs = [("a b c", "1.txt"), ("d", "1.txt")]
-    workspace = SimpleNamespace(paragraphs=paragraphs)
+    workspace = SimpleNamespace(first_paragraphs=paragraphs)
     texts = serving_stage._texts(SimpleNamespace(workspace=workspace))
     assert texts[1, 10] == ["a b c d a b c d a b"]
     assert [len(text.split()) for text in texts[8, 100]] == [100] * 8

@@ -53,4 +53,4 @@ def test_two_paragraphs_are_needed(workspace, tmp_path):
     (tmp_path / "one.txt").write_text("Only this.\n")
     workspace.inputs = [str(tmp_path / "one.txt")]
     with pytest.raises(UserError, match="one.txt: too little text; at least"):
-        _ = workspace.paragraphs
+        _ = workspace.first_paragraphs

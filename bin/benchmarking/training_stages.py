@@ -9,7 +9,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from albert_tf.cluster.memory import peak_resident
 from albert_tf.config import (
@@ -52,8 +52,6 @@ _WAITING_SECONDS = 5.0
 # Steps that use up the batches made ahead.
 _WAITING_WARM_UP = 8
 
-Key = TypeVar("Key")
-
 
 def check_peers(names: Sequence[str], work: Workload) -> list[str]:
     """Returns the names of PEERS without repetitions.
@@ -84,7 +82,7 @@ class Turn(NamedTuple):
     does: str
 
 
-def _without_slow(seconds: Mapping[Key, float]) -> list[Key]:
+def _without_slow(seconds: Mapping[Any, float]) -> list[Any]:
     """Returns the variants that might be fastest."""
     bound = _MAX_SLOWDOWN * min(seconds.values())
     return [variant for variant, one in seconds.items() if one <= bound]

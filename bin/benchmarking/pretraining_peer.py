@@ -18,12 +18,7 @@ from typing import Any
 
 from absl import flags
 
-from albert_tf.config import (
-    PretrainConfig,
-    from_dict,
-    require,
-    shares_whole_groups,
-)
+from albert_tf.config import PretrainConfig, require, shares_whole_groups
 from albert_tf.experiments.recipe import flops_per_step
 from albert_tf.inputs.input_pipeline import PretrainingBatches, prefetch
 from albert_tf.records.shards import open_shards
@@ -52,8 +47,7 @@ def define_flags() -> None:
 
 
 def main() -> None:
-    values = training_programs.recorded_config("pretrain")
-    config = from_dict(PretrainConfig, values["config"], FLAGS.config_json)
+    config, _ = training_programs.recorded_config("pretrain", PretrainConfig)
     os.makedirs(FLAGS.run_dir, exist_ok=True)
     with (
         open(os.path.join(FLAGS.run_dir, METRICS_FILE), "w") as metrics_log,

@@ -45,6 +45,7 @@ def test_a_side_trains_and_computes_in_every_variant(kind, precision):
     work = with_training(precision=precision)
     predictions = 12 if kind.name == "transformers" else 4
     shape = {"batch_size": 3, "seq_length": 12}
+    first_only = {"read_positions_only": kind is OurSide}
     for variant in kind.variants(work):
         side = kind(work, random_batch(work), variant)
         pooled = side.forward()
@@ -58,14 +59,9 @@ def test_a_side_trains_and_computes_in_every_variant(kind, precision):
             assert precision in side.does[job]
         expected = {
             "train_step": training_flops(
-                WORK.model,
-                **shape,
-                num_predictions=predictions,
-                read_positions_only=kind is OurSide,
+                WORK.model, **shape, **first_only, num_predictions=predictions
             ),
-            "forward": encoder_flops(
-                WORK.model, **shape, read_positions_only=kind is OurSide
-            ),
+            "forward": encoder_flops(WORK.model, **shape, **first_only),
             "states": encoder_flops(
                 WORK.model, **shape, read_positions_only=False
             ),

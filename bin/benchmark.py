@@ -3,10 +3,10 @@
 python -m bin.benchmark
 python -m bin.benchmark --stages=reading --repeats=1
 python -m bin.benchmark --input=corpus --tokenizer=vocab
-python -m bin.benchmark --stages=training,memory --batch_size=8 \
+python -m bin.benchmark --stages=training,memory --batch_size=8 \\
     --max_seq_length=128 --against=transformers,keras_hub --repeats=5
 
-python -m bin.benchmark --stages=featurisation,finetuning --preset=small \
+python -m bin.benchmark --stages=featurisation,finetuning --preset=small \\
     --task=SST-2 --data_dir=glue/SST-2 --max_seq_length=128 --batch_size=32
 
 python -m bin.benchmark --stages=serving --preset=mini --against=transformers
@@ -137,23 +137,25 @@ def define_flags() -> None:
 
 
 def main() -> None:
-    for name in FLAGS.stages or [""]:
-        lookup(STAGES, name, "stages")
+    chosen = [lookup(STAGES, n, "stages") for n in FLAGS.stages or [""]]
     with tempfile.TemporaryDirectory(
         prefix="benchmark-", dir=FLAGS.work_dir
     ) as directory:
         workspace = _workspace(directory)
+        stages = [stage(workspace) for stage in chosen]
+        for stage in stages:
+            stage.check()
         result: dict[str, Any] = {
             "command": shlex.join(sys.orig_argv),
             "machine": describe_machine(),
             "settings": _settings(workspace),
             "stages": {},
         }
-        for name in FLAGS.stages:
-            measured = run_stage(STAGES[name], workspace, FLAGS.repeats)
-            print(f"\n{name}: {measured['measures']}.\n")
+        for stage in stages:
+            measured = run_stage(stage, FLAGS.repeats)
+            print(f"\n{stage.name}: {stage.description}.\n")
             print(f"{stage_table(measured['results'])}\n", flush=True)
-            result["stages"][name] = measured
+            result["stages"][stage.name] = measured
             # After every stage: the next one may be interrupted.
             write_json(FLAGS.output, result)
     print(f"The results are in {FLAGS.output}.")
@@ -173,9 +175,11 @@ def _workspace(directory: str) -> Workspace:
     )
     if FLAGS.input:
         list_files(FLAGS.input)
-    if FLAGS.tokenizer:
-        load_tokenizer(FLAGS.tokenizer)
     model = override(PretrainConfig(), preset(FLAGS.preset)).model
+    if FLAGS.tokenizer:
+        pieces = load_tokenizer(FLAGS.tokenizer).vocab_size
+        # Records have the ids of all pieces.
+        model = override(model, {"vocab_size": max(pieces, model.vocab_size)})
     config = _data_config(model.max_position_embeddings)
     masking = command_line.with_flags(MaskingConfig())
     work = Workload(

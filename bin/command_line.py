@@ -6,6 +6,7 @@ import ctypes
 import functools
 import gc
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -44,11 +45,6 @@ TOKENIZER_HELP = (
 )
 # Seconds between lines of progress in a log.
 _LOG_SECONDS = 10.0
-# The number of glibc's setting, in malloc.h.
-_M_ARENA_MAX = -8
-# Exit status of a program that was interrupted from the keyboard.
-_INTERRUPTED = 130
-
 
 # Prints a line at once, even where the output is a file.
 log = functools.partial(print, flush=True)
@@ -112,7 +108,8 @@ def _limit_arenas() -> None:
     """
     if sys.platform == "linux" and "MALLOC_ARENA_MAX" not in os.environ:
         with contextlib.suppress(AttributeError):
-            ctypes.CDLL(None).mallopt(_M_ARENA_MAX, os.cpu_count() or 1)
+            # M_ARENA_MAX of malloc.h is -8.
+            ctypes.CDLL(None).mallopt(-8, os.cpu_count() or 1)
 
 
 def run(
@@ -200,7 +197,7 @@ def _guarded(argv: Sequence[str], main: Callable[[list[str]], None]) -> None:
             f"{program}: interrupted; start the same command again.",
             file=sys.stderr,
         )
-        sys.exit(_INTERRUPTED)
+        sys.exit(128 + signal.SIGINT)
 
 
 @contextlib.contextmanager

@@ -1,22 +1,10 @@
 # Makes virtual environments and sets $python; sourced by bin/demo, bin/test
 # and .ci/run from the repository root.
 
-# suits PYTHON [VERSION]: whether it runs and serves, or is that version.
-suits() {
-    "$1" -c "import sys
-version = '%d.%d' % sys.version_info[:2]
-sys.exit(version not in '${2:-3.11 3.12 3.13}'.split())" 2>/dev/null
-}
-
 # Prints the Python to use: $PYTHON if it is set, else the newest that serves.
 find_python() {
-    local candidate
-    for candidate in ${PYTHON:-python3.13 python3.12 python3.11 python3}; do
-        if suits "$candidate"; then
-            echo "$candidate"
-            return
-        fi
-    done
+    first_of "3.11 3.12 3.13" \
+        ${PYTHON:-python3.13 python3.12 python3.11 python3} && return
     echo "Python 3.11, 3.12 or 3.13 is needed, and" \
         "${PYTHON:-none on the PATH} is not; install one or name it:" \
         "PYTHON=/path/to/python3 $0" >&2
@@ -25,9 +13,17 @@ find_python() {
 
 # Prints a Python 3.11: $PYTHON if it is one, else that on the PATH. None fails.
 find_python_3_11() {
-    local candidate
-    for candidate in ${PYTHON:-} python3.11; do
-        if suits "$candidate" 3.11; then
+    first_of 3.11 ${PYTHON:-} python3.11
+}
+
+# first_of VERSIONS PYTHON...: prints the first that runs and is one of them.
+first_of() {
+    local versions=$1 candidate
+    shift
+    for candidate in "$@"; do
+        if "$candidate" -c "import sys
+version = '%d.%d' % sys.version_info[:2]
+sys.exit(version not in '$versions'.split())" 2>/dev/null; then
             echo "$candidate"
             return
         fi

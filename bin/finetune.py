@@ -16,7 +16,6 @@ from albert_tf.config import (
     ModelConfig,
     RuntimeConfig,
     UserError,
-    from_dict,
     override,
     require,
 )
@@ -144,9 +143,9 @@ def settings(task: Task) -> tuple[FinetuneConfig, dict[str, Any]]:
             f"--recipe={FLAGS.recipe} and --config_json both say where "
             "settings come from; give one.",
         )
-        values = training_programs.recorded_config("finetune")
-        config = from_dict(FinetuneConfig, values["config"], FLAGS.config_json)
-        known = values.get("model", {})
+        config, known = training_programs.recorded_config(
+            "finetune", FinetuneConfig
+        )
     else:
         known = tasks.settings_of(task, FLAGS.recipe, {**given, **given_model})
         config = override(

@@ -12,7 +12,6 @@ from albert_tf.config import (
     PRESETS,
     PretrainConfig,
     RuntimeConfig,
-    from_dict,
     override,
     preset,
 )
@@ -57,8 +56,9 @@ def main() -> None:
         initial = find_initial_weights(FLAGS.init_from)
         config = dataclasses.replace(config, model=initial.config)
     if FLAGS.config_json:
-        values = training_programs.recorded_config("pretrain")
-        config = from_dict(PretrainConfig, values["config"], FLAGS.config_json)
+        config, _ = training_programs.recorded_config(
+            "pretrain", PretrainConfig
+        )
     if FLAGS.preset:
         config = override(config, preset(FLAGS.preset))
     evaluation = run_pretraining(

@@ -34,11 +34,17 @@ from collections.abc import Iterable, Sequence
 from absl import flags
 
 from albert_tf.cluster.stops import DIVERGED
-from albert_tf.config import PretrainConfig, lookup, require, to_dict
+from albert_tf.config import (
+    PretrainConfig,
+    differences,
+    lookup,
+    require,
+    to_dict,
+)
 from albert_tf.experiments import recipe
 from albert_tf.experiments.curves import draw_curves, draw_initializations
 from albert_tf.io import files
-from albert_tf.io.json_files import write_json
+from albert_tf.io.json_files import read_json, write_json
 from bin import command_line
 from bin.children import Children, exit_status
 from bin.command_line import format_table
@@ -46,7 +52,6 @@ from bin.command_line import format_table
 FLAGS = flags.FLAGS
 
 _POLL_SECONDS = 1.0
-_TERMINATED = 143
 # The candidate with the tiny preset's recipe.
 _OURS = "muon-0.004"
 
@@ -89,6 +94,8 @@ def define_flags() -> None:
 
 
 def main() -> None:
+    for name in FLAGS.candidates or ():
+        lookup(recipe.CANDIDATES, name, "candidates")
     files.makedirs(_path("runs"))
     with Children() as children:
         _build(children)
@@ -97,11 +104,8 @@ def main() -> None:
 
 def _search() -> None:
     """Runs the search, writes its record and prints every rung."""
-    names = FLAGS.candidates or list(recipe.CANDIDATES)
-    candidates = {
-        name: lookup(recipe.CANDIDATES, name, "candidate") for name in names
-    }
-    runs = [_Run(name, row, 1) for name, row in candidates.items()]
+    names = dict.fromkeys(FLAGS.candidates or recipe.CANDIDATES)
+    runs = [_Run(name, recipe.CANDIDATES[name], 1) for name in names]
     started = list(runs)
     *first_rungs, last_rung = recipe.RUNGS
     with Children() as children:
@@ -148,8 +152,8 @@ def _compare_peers() -> None:
         row = [run.name, run.seed]
         for axis in ("flops", "seconds"):
             lead = recipe.lead(ours, run.curve(), "masked_lm_loss", axis)
-            share, *differences = dataclasses.astuple(lead)
-            row += [f"{share:.0%}", *(f"{value:.3f}" for value in differences)]
+            share, *nats = dataclasses.astuple(lead)
+            row += [f"{share:.0%}", *(f"{value:.3f}" for value in nats)]
         rows.append(row)
     columns = [field.name for field in dataclasses.fields(recipe.Lead)]
     axes = (f"{axis}: {c}" for axis in ("work", "time") for c in columns)
@@ -226,13 +230,28 @@ class _Run:
             return math.inf
         return curve[rung - 1].metrics["loss"]
 
+    @property
+    def settings(self) -> str:
+        return f"{self.run_dir}.json"
+
+    def check(self) -> None:
+        """Raises UserError if the run was started with other settings."""
+        if files.isfile(self.settings):
+            recorded = read_json(self.settings)["config"]
+            changed = differences(to_dict(self.config), recorded)
+            require(
+                not changed,
+                f"{self.settings}: {'; '.join(changed)}; a search with other "
+                "settings needs another --run_dir.",
+            )
+
     def command(self) -> list[str]:
-        shards, settings = _path("shards"), f"{self.run_dir}.json"
+        shards = _path("shards")
         description = {"job": "pretrain", "config": to_dict(self.config)}
-        write_json(settings, description)
+        write_json(self.settings, description)
         return _command(
             self.program,
-            f"--config_json={settings}",
+            f"--config_json={self.settings}",
             f"--train_data={shards}",
             f"--eval_data={shards}",
             f"--run_dir={self.run_dir}",
@@ -241,6 +260,8 @@ class _Run:
 
 def _train(children: Children, runs: Sequence[_Run], rung: int) -> None:
     """Trains all runs to a rung, each on a core of its own."""
+    for run in runs:
+        run.check()
     waiting = [run for run in runs if run.loss(rung) == math.inf]
     cores = sorted(os.sched_getaffinity(0))[: FLAGS.processes]
     running: dict[int, tuple[_Run, subprocess.Popen]] = {}
@@ -261,8 +282,10 @@ def _train(children: Children, runs: Sequence[_Run], rung: int) -> None:
                 continue
             del running[core]
             status = exit_status(process.returncode)
-            stopped = status == _TERMINATED and run.loss(rung) < math.inf
-            if status not in (0, DIVERGED) and not stopped:
+            stopped = status == 128 + signal.SIGTERM
+            if stopped and run.loss(rung) < math.inf:
+                continue
+            if status not in (0, DIVERGED):
                 sys.exit(status)
 
 
@@ -333,8 +356,7 @@ def _json_lines(rows: Iterable[dict]) -> bytes:
 
 
 def _write(name: str, content: bytes) -> None:
-    with files.replacing(_path(name)) as file:
-        file.write(content)
+    files.write(_path(name), content)
     print(f"Written: {_path(name)}")
 
 

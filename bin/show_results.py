@@ -45,8 +45,8 @@ def _pretraining_rows(evaluation: dict[str, float]) -> list[list[str]]:
     rows = [
         [
             target.title,
-            f"{evaluation[target.accuracy]:.1%}",
-            f"{evaluation[target.baseline]:.1%}",
+            _shown(evaluation, target.accuracy),
+            _shown(evaluation, target.baseline),
             target.baseline_label,
         ]
         for target in _targets(evaluation)
@@ -58,7 +58,7 @@ def _pretraining_rows(evaluation: dict[str, float]) -> list[list[str]]:
 
 def _task_rows(evaluation: dict[str, float]) -> list[list[str]]:
     rows = []
-    for name, value in evaluation.items():
+    for name in evaluation:
         # MNLI has the loss of its mismatched examples too.
         if name in ("step", "split") or name.split("_")[0] == "loss":
             continue
@@ -70,12 +70,13 @@ def _task_rows(evaluation: dict[str, float]) -> list[list[str]]:
             beside = ["-", "has seen the answers"]
         for prefix, prediction in _BASELINES.items():
             if (baseline := f"{prefix}{name}") in evaluation:
-                beside = [_shown(baseline, evaluation[baseline]), prediction]
-        rows.append([name, _shown(name, value), *beside])
+                beside = [_shown(evaluation, baseline), prediction]
+        rows.append([name, _shown(evaluation, name), *beside])
     return rows
 
 
-def _shown(name: str, value: float | None) -> str:
+def _shown(evaluation: dict[str, float], name: str) -> str:
+    value = evaluation[name]
     if value is None:
         return "not defined"
     return f"{value:.1%}" if "accuracy" in name else f"{value:.4f}"

@@ -4,7 +4,7 @@ from typing import Any
 
 from absl import flags
 
-from albert_tf.config import RuntimeConfig, require
+from albert_tf.config import Config, RuntimeConfig, from_dict, require
 from albert_tf.io.json_files import read_json
 from albert_tf.rundir.run_directory import check_not_in_use
 from bin import command_line
@@ -40,8 +40,10 @@ def load_tensorflow() -> None:
     command_line.load_tensorflow()
 
 
-def recorded_config(job: str) -> dict[str, Any]:
-    """Returns the content of --config_json.
+def recorded_config(
+    job: str, kind: type[Config]
+) -> tuple[Config, dict[str, Any]]:
+    """Returns the settings in --config_json, and those of its model.
 
     Raises:
         UserError: when it is not the config.json of a run of `job`.
@@ -53,7 +55,7 @@ def recorded_config(job: str) -> dict[str, Any]:
         f"{path} is not the config.json of a {job} run; it lies in the run "
         "directory, not in its model/.",
     )
-    return values
+    return from_dict(kind, values["config"], path), values.get("model", {})
 
 
 def print_evaluation(evaluation: dict[str, float]) -> None:

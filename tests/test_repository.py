@@ -4,12 +4,6 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-MAPPED = ("albert_tf", "data_prep")
-
-
-def map_section(text: str) -> str:
-    """Returns the section "The map" of WORKSPACE.md."""
-    return text.partition("\n## The map\n")[2].partition("\n## ")[0]
 
 
 def modules_named(section: str) -> set[str]:
@@ -27,19 +21,16 @@ def modules_named(section: str) -> set[str]:
     return named
 
 
-def modules_there() -> set[str]:
-    """Returns the paths of the modules that the map should name."""
-    return {
+def test_the_map_names_every_module_and_no_other():
+    text = (ROOT / "WORKSPACE.md").read_text(encoding="utf-8")
+    section = text.partition("\n## The map\n")[2].partition("\n## ")[0]
+    named = modules_named(section)
+    there = {
         path.relative_to(ROOT).as_posix()
-        for top in MAPPED
+        for top in ("albert_tf", "data_prep")
         for path in (ROOT / top).rglob("*.py")
         if path.name != "__init__.py"
     }
-
-
-def test_the_map_names_every_module_and_no_other():
-    text = (ROOT / "WORKSPACE.md").read_text(encoding="utf-8")
-    named, there = modules_named(map_section(text)), modules_there()
     assert "albert_tf/records/schemas.py" in there
     assert sorted(there - named) == []
     missing = [path for path in named if not (ROOT / path).is_file()]

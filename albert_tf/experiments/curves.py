@@ -45,35 +45,34 @@ def draw_initializations(measurements: "Sequence[Measurement]") -> bytes:
     axes = canvas.figure.subplots(2, 2)
     names = list(dict.fromkeys(m.initialization for m in measurements))
     depths = sorted({m.depth for m in measurements})
+    styles = dict(zip(names, reversed(_LINE_STYLES), strict=True))
+    colors = {depth: f"C{number}" for number, depth in enumerate(depths)}
     for axis, attribute, label in (
         (axes[0, 0], "output_change", "relative change by an application"),
         (axes[0, 1], "token_similarity", "mean cosine of two tokens"),
         (axes[1, 0], "gradient_norm", "gradient norm of an application"),
     ):
         for m in measurements:
-            values = getattr(m, attribute)
             axis.plot(
                 range(1, m.depth + 1),
-                values,
-                color=f"C{depths.index(m.depth)}",
-                linestyle=_LINE_STYLES[-1 - names.index(m.initialization)],
+                getattr(m, attribute),
+                color=colors[m.depth],
+                linestyle=styles[m.initialization],
                 marker=".",
             )
         axis.set_xlabel("application")
         axis.set_ylabel(label)
         axis.set_yscale("log" if attribute != "token_similarity" else "linear")
-    for name, style in zip(names, reversed(_LINE_STYLES), strict=True):
+    for name, style in styles.items():
         axes[0, 0].plot([], [], color="black", linestyle=style, label=name)
-        same = [m for m in measurements if m.initialization == name]
         axes[1, 1].loglog(
             depths,
-            [m.sensitivity for m in same],
+            [m.sensitivity for m in measurements if m.initialization == name],
             color="black",
             linestyle=style,
             marker=".",
         )
-    for depth in depths:
-        color = f"C{depths.index(depth)}"
+    for depth, color in colors.items():
         axes[0, 0].plot([], [], color=color, label=f"{depth} applications")
     axes[0, 0].legend(fontsize="small")
     axes[1, 1].set_xticks(depths, map(str, depths), minor=False)

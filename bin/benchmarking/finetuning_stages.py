@@ -105,11 +105,11 @@ class Finetuning(Stage):
         from albert_tf.modeling.models import model_class
         from albert_tf.training.objectives import head_objective
 
-        made, work = self.workspace.task_inputs, self.workspace.task_inputs.work
+        made = self.workspace.task_inputs
         head = made.kind.head
         labels = {"labels": made.labels} if made.kind.labelled else {}
         self._trainer = make_probe(
-            work,
+            made.work,
             functools.partial(model_class(head), **labels),
             head_objective(head),
         )
@@ -122,8 +122,8 @@ class Finetuning(Stage):
             for padding in PADDINGS:
                 self.batches[job, padding] = TaskBatches(
                     features,
-                    batch_size=work.batch_size,
-                    seed=work.training.seed,
+                    batch_size=made.work.batch_size,
+                    seed=made.work.training.seed,
                     widths=widths[padding],
                     training=training,
                 )

@@ -111,19 +111,15 @@ def measure(
     return measured, stage.notes(rounds[0])
 
 
-def run_stage(
-    stage_class: type[Stage], workspace: Workspace, repeats: int
-) -> dict[str, Any]:
+def run_stage(stage: Stage, repeats: int) -> dict[str, Any]:
     """Returns a stage's description, notes and results, as JSON holds them.
 
     A result has the `values` of the rounds, their median, least and largest.
     """
-    stage = stage_class(workspace)
-    stage.check()
     for name in stage.needs:
-        getattr(workspace, name)
+        getattr(stage.workspace, name)
     if stage.fresh_process:
-        cores = workspace.cores[: stage.max_cores]
+        cores = stage.workspace.cores[: stage.max_cores]
         rounds, notes = machine.in_fresh_process(cores, measure, stage, repeats)
     else:
         rounds, notes = measure(stage, repeats)

@@ -2,13 +2,10 @@
 
 import numpy as np
 
-from albert_tf.config import require
 from albert_tf.jobs.workload import Workload
-from bin.benchmarking.side import Batch, Side, check_precision
+from bin.benchmarking.side import Batch, Side
 
 _POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16"}
-# What its ALBERT has no setting for.
-_FIXED = {"sharing": "all", "hidden_act": "gelu", "layer_norm_eps": 1e-12}
 
 
 class KerasHubSide(Side):
@@ -20,25 +17,10 @@ class KerasHubSide(Side):
 
     name = "keras_hub"
     packages = ("keras_hub",)
+    precisions = _POLICIES
 
     @classmethod
     def variants(cls, work: Workload) -> tuple[str, ...]:
-        config = work.model
-        dropout = config.hidden_dropout_prob
-        fixed = _FIXED | {"attention_probs_dropout_prob": dropout}
-        for name, value in fixed.items():
-            require(
-                getattr(config, name) == value,
-                f"{name}={getattr(config, name)}: the ALBERT of KerasHub "
-                f"always takes {value}; choose another --preset.",
-            )
-        require(
-            config.num_hidden_layers % config.num_hidden_groups == 0,
-            f"num_hidden_groups={config.num_hidden_groups}: the ALBERT of "
-            "KerasHub has groups of one size, which do not divide "
-            f"num_hidden_layers={config.num_hidden_layers}.",
-        )
-        check_precision(cls.name, work, _POLICIES)
         return ("graph", "XLA")
 
     def __init__(self, work: Workload, batch: Batch, variant: str) -> None:

@@ -65,7 +65,7 @@ def describe_machine() -> dict[str, Any]:
     cores = available_cores()
     distributions = importlib.metadata.packages_distributions()
     return {
-        "cpu": _cpu_model(),
+        "cpu": cpu_model(),
         "logical_cpus": os.cpu_count(),
         "usable_cpus": len(cores),
         "usable_cores": len({_siblings(cpu) for cpu in cores}),
@@ -84,7 +84,8 @@ def describe_machine() -> dict[str, Any]:
     }
 
 
-def _cpu_model() -> str:
+def cpu_model() -> str:
+    """Returns the name of the CPU."""
     with contextlib.suppress(OSError), open("/proc/cpuinfo") as file:
         for line in file:
             if line.startswith("model name"):

@@ -12,23 +12,18 @@ metrics.jsonl and timing.jsonl of a run. Started again, it begins anew.
 import json
 import os
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from typing import Any
 
 from absl import flags
 
-from albert_tf.config import (
-    PretrainConfig,
-    from_dict,
-    require,
-    shares_whole_groups,
-)
+from albert_tf.config import PretrainConfig, require, shares_whole_groups
 from albert_tf.experiments.recipe import flops_per_step
 from albert_tf.inputs.input_pipeline import PretrainingBatches, prefetch
-from albert_tf.io.json_files import read_json
 from albert_tf.records.shards import open_shards
 from albert_tf.rundir.run_results import METRICS_FILE, TIMING_FILE
-from bin import command_line
+from bin import command_line, training_programs
 from bin.benchmarking.harness import require_packages
 from bin.benchmarking.transformers_peer import (
     IGNORED_LABEL,
@@ -41,12 +36,6 @@ FLAGS = flags.FLAGS
 
 # What the Trainer of transformers does not decay.
 _NOT_DECAYED = ("bias", "LayerNorm", "layer_norm")
-_METRICS = (
-    "masked_lm_loss",
-    "masked_lm_accuracy",
-    "sentence_order_loss",
-    "sentence_order_accuracy",
-)
 
 
 def define_flags() -> None:
@@ -58,8 +47,7 @@ def define_flags() -> None:
 
 
 def main() -> None:
-    values = read_json(FLAGS.config_json)
-    config = from_dict(PretrainConfig, values["config"], FLAGS.config_json)
+    config, _ = training_programs.recorded_config("pretrain", PretrainConfig)
     os.makedirs(FLAGS.run_dir, exist_ok=True)
     with (
         open(os.path.join(FLAGS.run_dir, METRICS_FILE), "w") as metrics_log,
@@ -175,8 +163,8 @@ def evaluate(
     import torch
 
     model.eval()
-    sums = dict.fromkeys(_METRICS, 0.0)
-    counts = dict.fromkeys(_METRICS, 0)
+    sums: dict[str, float] = defaultdict(float)
+    counts: dict[str, int] = defaultdict(int)
     num_steps = min(held_out.num_steps, max_steps or held_out.num_steps)
     for batch in prefetch(held_out.batch, range(num_steps)):
         inputs = _tensors(batch)

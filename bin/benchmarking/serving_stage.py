@@ -19,6 +19,7 @@ from bin.benchmarking.harness import (
     require_packages,
     seconds_of,
 )
+from bin.benchmarking.side import check_precision
 
 Answer = Callable[[Sequence[str]], np.ndarray]
 
@@ -41,10 +42,11 @@ class Serving(Stage):
         "a classifier's answers for raw texts, tokenised and padded; ratios "
         "above 1: ours is faster"
     )
-    needs = ("tokenizer_dir",)
+    needs = ("tokenizer_dir", "first_paragraphs")
 
     def check(self) -> None:
-        if self.workspace.peers:
+        check_precision(self.name, self.workspace.work, _CLOSE)
+        if "transformers" in self.workspace.peers:
             require_packages("The comparison of serving", ["onnxruntime"])
 
     def sides(self) -> dict[Any, Callable[[], Any]]:
@@ -87,9 +89,7 @@ class Serving(Stage):
 
 def _texts(stage: Stage) -> dict[tuple[int, int], list[str]]:
     """Returns the texts of each row of _REQUESTS."""
-    paragraphs = [
-        text for e in stage.workspace.task_inputs.examples for text in e.texts
-    ]
+    paragraphs = [text for text, _ in stage.workspace.first_paragraphs]
     stream = itertools.cycle(" ".join(paragraphs).split())
     endless = itertools.cycle(paragraphs)
     return {
@@ -117,9 +117,12 @@ def _turn(
             seconds.append(seconds_of(answer, request))
         of = f"{words} words" if words else "paragraphs"
         found[f"{count} x {of}"] = _latency(seconds)
+    begin = time.perf_counter()
     seconds = _seconds_of_clients(answer, texts[1, 10])
-    rate = ("requests", "/s", len(seconds) / _CLIENT_SECONDS)
-    found[f"{_CLIENTS} clients"] = [rate, *_latency(seconds)]
+    # The last requests end later than _CLIENT_SECONDS.
+    rate = len(seconds) / (time.perf_counter() - begin)
+    latency = _latency(seconds)
+    found[f"{_CLIENTS} clients"] = [("requests", "/s", rate), *latency]
     return found
 
 

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from albert_tf.config import override, require
+from albert_tf.config import require
 from albert_tf.jobs.workload import Workload
 from albert_tf.modeling.accounting import encoder_flops, training_flops
 
@@ -35,22 +35,20 @@ class Side:
     Attributes:
         name: on the command line and in tables.
         packages: to be installed beside requirements.txt.
+        precisions: that it is measured at.
         does: description by job, of what differs between libraries.
         flops: operations by job; without the jobs that are not comparable.
     """
 
     name: ClassVar[str]
     packages: ClassVar[tuple[str, ...]] = ()
+    precisions: ClassVar[Collection[str]] = ()
     does: dict[str, str]
     flops: dict[str, int]
 
     @classmethod
     def variants(cls, work: Workload) -> tuple[str, ...]:
-        """Returns the ways to do the work, of which the fastest is reported.
-
-        Raises:
-            UserError: for work that the library has no model for.
-        """
+        """Returns the ways to do the work, of which the fastest is reported."""
         return ("as set",)
 
     def describe(
@@ -61,20 +59,14 @@ class Side:
         *,
         num_predictions: int,
         read_positions_only: bool = False,
-        always_project_embeddings: bool = True,
     ) -> None:
-        """Sets `does` and `flops`; for arguments see accounting.py.
-
-        Other libraries project embeddings even where E = H.
-        """
+        """Sets `does` and `flops`; for arguments see accounting.py."""
         self.does = {
             "train_step": f"{how}, {training}",
             "forward": how,
             "states": how,
         }
         config = work.model
-        if always_project_embeddings:
-            config = override(config, {"always_project_embeddings": True})
         shape = {"batch_size": work.batch_size, "seq_length": work.seq_length}
         positions = {"read_positions_only": read_positions_only}
         self.flops = {
@@ -91,7 +83,7 @@ def check_precision(name: str, work: Workload, known: Collection[str]) -> None:
     precision = work.training.precision
     require(
         precision in known,
-        f"precision={precision} is not compared with {name}; "
+        f"precision={precision} is not measured for {name}; "
         f"{' and '.join(known)} are.",
     )
 
@@ -138,7 +130,6 @@ class OurSide(Side):
             * (training.remat != "none"),
             num_predictions=work.num_predictions,
             read_positions_only=True,
-            always_project_embeddings=False,
         )
         self.does["forward"] += ", the last block at the first position"
 

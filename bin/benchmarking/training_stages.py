@@ -9,10 +9,16 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 from albert_tf.cluster.memory import peak_resident
-from albert_tf.config import REMAT, lookup, override
+from albert_tf.config import (
+    REMAT,
+    lookup,
+    override,
+    require,
+    shares_whole_groups,
+)
 from albert_tf.jobs.workload import Workload, random_batch
 from bin import command_line
 from bin.benchmarking import machine
@@ -25,7 +31,7 @@ from bin.benchmarking.harness import (
     seconds_of,
 )
 from bin.benchmarking.keras_hub_peer import KerasHubSide
-from bin.benchmarking.side import JOBS, OurSide, Side
+from bin.benchmarking.side import JOBS, OurSide, Side, check_precision
 from bin.benchmarking.transformers_peer import TransformersSide
 
 PEERS: dict[str, type[Side]] = {
@@ -46,21 +52,24 @@ _WAITING_SECONDS = 5.0
 # Steps that use up the batches made ahead.
 _WAITING_WARM_UP = 8
 
-Key = TypeVar("Key")
-
 
 def check_peers(names: Sequence[str], work: Workload) -> list[str]:
     """Returns the names of PEERS without repetitions.
 
     Raises:
-        UserError: for a name that is unknown, not installed, or has no model
-            for the work.
+        UserError: for a name that is unknown, not installed, or does not
+            the same work.
     """
     names = list(dict.fromkeys(names))
     for name in names:
         peer = lookup(PEERS, name, "against")
         require_packages(f"A comparison with {name}", peer.packages)
-        peer.variants(work)
+        require(
+            shares_whole_groups(work.model),
+            f"sharing={work.model.sharing}: the ALBERT of {name} shares whole "
+            "layers; choose another --preset.",
+        )
+        check_precision(name, work, peer.precisions)
     return names
 
 
@@ -73,7 +82,7 @@ class Turn(NamedTuple):
     does: str
 
 
-def _without_slow(seconds: Mapping[Key, float]) -> list[Key]:
+def _without_slow(seconds: Mapping[Any, float]) -> list[Any]:
     """Returns the variants that might be fastest."""
     bound = _MAX_SLOWDOWN * min(seconds.values())
     return [variant for variant, one in seconds.items() if one <= bound]

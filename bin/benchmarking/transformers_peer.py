@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from albert_tf.config import ModelConfig, require, shares_whole_groups
+from albert_tf.config import ModelConfig
 from albert_tf.jobs.workload import Workload
-from bin.benchmarking.side import Batch, Side, check_precision
+from bin.benchmarking.side import Batch, Side
 
 _ACTIVATIONS = {"gelu": "gelu_new", "gelu_exact": "gelu", "relu": "relu"}
 # Their config has the same names, except for these.
@@ -68,15 +68,10 @@ class TransformersSide(Side):
 
     name = "transformers"
     packages = ("torch", "transformers")
+    precisions = _VARIANTS
 
     @classmethod
     def variants(cls, work: Workload) -> tuple[str, ...]:
-        require(
-            shares_whole_groups(work.model),
-            f"sharing={work.model.sharing}: the ALBERT of transformers "
-            "shares whole layers; choose another --preset.",
-        )
-        check_precision(cls.name, work, _VARIANTS)
         return tuple(
             f"{attention}, {way}"
             for attention in ("sdpa", "eager")

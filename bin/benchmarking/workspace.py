@@ -147,6 +147,17 @@ class Workspace:
         return rate
 
     @functools.cached_property
+    def first_paragraphs(self) -> list[tuple[str, str]]:
+        """The first paragraphs of the corpus, with their documents' names."""
+        found = list(itertools.islice(self._paragraphs(), _MAX_EXAMPLES))
+        require(
+            len(found) > 1,
+            f"{', '.join(self.corpus)}: too little text; at least two "
+            "paragraphs are needed.",
+        )
+        return found
+
+    @functools.cached_property
     def task_inputs(self) -> types.SimpleNamespace:
         """Examples of fine-tuning and what is trained on them."""
         from albert_tf.text.tokenizer import load_tokenizer
@@ -157,16 +168,10 @@ class Workspace:
         else:
             # Arbitrary labels: only speed is measured.
             kind, labels = Classification(), ["even", "odd"]
-            paragraphs = itertools.islice(self._paragraphs(), _MAX_EXAMPLES)
             examples = [
                 Example((text,), labels[number % 2], name)
-                for number, (text, name) in enumerate(paragraphs)
+                for number, (text, name) in enumerate(self.first_paragraphs)
             ]
-            require(
-                len(examples) > 1,
-                f"{', '.join(self.corpus)}: too little text; measuring "
-                "fine-tuning needs at least two paragraphs.",
-            )
         tokenizer = load_tokenizer(self.tokenizer_dir)
         model = override(self.work.model, {"vocab_size": tokenizer.vocab_size})
         labels = labels or kind.labels(examples)

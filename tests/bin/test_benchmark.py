@@ -9,6 +9,8 @@ import sys
 import pytest
 from program_runner import run_program
 
+from bin import benchmark
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
@@ -24,12 +26,29 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
             "--preset=tiny reads.",
         ),
         (["--output=no/such/place/b.json"], "--output: "),
+        (
+            ["--stages=reading,serving", "--precision=float16"],
+            "precision=float16 is not measured for serving; float32 and",
+        ),
     ],
 )
 def test_mistakes_are_reported_at_once_in_one_line(flags, message):
     error = run_program("benchmark", *flags).error
     assert error.startswith(f"benchmark: {message}")
     assert "\n" not in error
+
+
+def test_the_model_has_every_piece_of_a_larger_vocabulary(tmp_path):
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    pieces += map(str, range(30_000))
+    (tmp_path / "vocab.txt").write_text("\n".join(pieces))
+
+    def main():
+        work = benchmark._workspace(str(tmp_path)).work
+        assert work.model.vocab_size == len(pieces)
+
+    flags = [f"--tokenizer={tmp_path}/vocab.txt", f"--output={tmp_path}/out"]
+    assert run_program("benchmark", *flags, main=main).status == 0
 
 
 @pytest.mark.slow

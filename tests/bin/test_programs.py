@@ -5,7 +5,6 @@ test_documents.py runs them from text to predictions.
 
 import json
 import os
-import pathlib
 import re
 import shlex
 import shutil
@@ -26,8 +25,6 @@ from albert_tf.tasks.examples import (
 )
 from albert_tf.tasks.kinds.base import Prediction
 from bin import command_line, evaluate, finetune, predict, tasks
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def program(command, stdin=""):

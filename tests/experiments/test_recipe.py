@@ -8,7 +8,7 @@ import types
 import pytest
 from program_runner import run_program
 
-from albert_tf.config import PRESETS, PretrainConfig, override
+from albert_tf.config import PRESETS, PretrainConfig, UserError, override
 from albert_tf.experiments import initialization, recipe
 from albert_tf.experiments.recipe import Candidate
 from albert_tf.inputs.phases import DepthSchedule, parse_schedule
@@ -184,9 +184,33 @@ def test_a_search_stops_and_resumes_runs(tmp_path, sentences, monkeypatch):
     assert png[:4] == b"\x89PNG"
 
 
+def test_an_unknown_candidate_is_refused_before_anything_is_made(tmp_path):
+    run_dir = tmp_path / "search"
+    flags = ("--input=books", f"--run_dir={run_dir}", "--candidates=muon")
+    error = run_program("reproduce", *flags).error
+    assert "candidates='muon' is not one of lamb-0.01, " in error
+    assert not run_dir.exists()
+
+
+def test_runs_of_other_settings_are_not_reported(tmp_path, monkeypatch):
+    flags = types.SimpleNamespace(
+        run_dir=str(tmp_path), teraflops=1.0, vocab_size=120, max_seq_length=16
+    )
+    monkeypatch.setattr(reproduce, "FLAGS", flags)
+    (tmp_path / "runs").mkdir()
+    run = reproduce._Run("lamb-0.01", recipe.CANDIDATES["lamb-0.01"], 1)
+    run.command()
+    run.check()
+    flags.teraflops = 2.0
+    with pytest.raises(UserError, match="lamb-0.01-1.json: .*eval_steps: "):
+        reproduce._train(None, [run], 4)
+
+
 def test_a_run_ended_from_outside_ends_the_search(monkeypatch):
     monkeypatch.setattr(reproduce, "FLAGS", types.SimpleNamespace(processes=1))
-    run = types.SimpleNamespace(loss=lambda rung: math.inf, command=lambda: "")
+    run = types.SimpleNamespace(
+        check=lambda: None, loss=lambda rung: math.inf, command=lambda: ""
+    )
     children = types.SimpleNamespace(
         start=lambda command: subprocess.Popen(["sh", "-c", "exit 143"])
     )

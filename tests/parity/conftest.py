@@ -10,9 +10,10 @@ import os
 import platform
 import shlex
 import subprocess
-import sys
 
 import pytest
+
+from bin.benchmarking.machine import cpu_model
 
 LIBRARIES = (
     "tensorflow",
@@ -125,7 +126,7 @@ def made_by(config):
     ]
     lines = [
         f"Command: bin/test --parity (python -m pytest {arguments})",
-        f"Machine: {processor()}, {os.cpu_count()} cores, "
+        f"Machine: {cpu_model()}, {os.cpu_count()} cores, "
         f"{platform.system()} {platform.machine()}",
         f"Python {platform.python_version()}, {', '.join(versions)}",
     ]
@@ -133,16 +134,6 @@ def made_by(config):
     if python:
         lines.append(f"For tensorflow-addons: {tfa_versions(python)}")
     return lines
-
-
-def processor():
-    """The name of the CPU."""
-    if sys.platform == "linux":
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            for line in file:
-                if line.startswith("model name"):
-                    return line.partition(":")[2].strip()
-    return platform.processor() or "CPU"
 
 
 def tfa_versions(python):

@@ -5,11 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from albert_tf.config import FeatureConfig
 from albert_tf.modeling.accounting import encoder_flops, training_flops
+from albert_tf.tasks.catalog import TASKS
 from albert_tf.tasks.examples import Example
-from albert_tf.tasks.feature_building import FeatureBuilder
-from albert_tf.tasks.kinds.classification import Classification
 from bin.benchmarking import finetuning_stages
 from bin.benchmarking.finetuning_stages import (
     JOBS,
@@ -23,31 +21,23 @@ from bin.benchmarking.finetuning_stages import (
 NUM_EXAMPLES, BATCH, LONGEST = 23, 4, 32
 
 
-def stage(kind, work, tokenizer):
-    labels = ("even", "odd")
-    features = FeatureConfig(max_seq_length=LONGEST)
-    task = Classification()
-    inputs = SimpleNamespace(
-        work=work,
-        kind=task,
-        labels=labels,
-        examples=[
-            Example(("bada " * (1 + number % 6),), labels[number % 2])
-            for number in range(NUM_EXAMPLES)
-        ],
-        builder=FeatureBuilder(task, tokenizer, features, labels),
-    )
-    return kind(
-        SimpleNamespace(work=work, task_inputs=inputs, features=features)
-    )
+@pytest.fixture
+def labelled(workspace):
+    """A workspace with examples of a task."""
+    workspace.task = TASKS["SST-2"]
+    workspace.examples = [
+        Example(("bada " * (1 + number % 6),), "01"[number % 2])
+        for number in range(NUM_EXAMPLES)
+    ]
+    return workspace
 
 
-def test_features_are_made_of_all_examples(work, tiny_tokenizer, monkeypatch):
+def test_features_are_made_of_all_examples(labelled, monkeypatch):
     # Every look at the clock takes a second.
     clock = SimpleNamespace(perf_counter=itertools.count().__next__)
     monkeypatch.setattr(finetuning_stages, "time", clock)
-    featurisation = stage(Featurisation, work, tiny_tokenizer)
-    turns = {job: side() for job, side in featurisation.sides().items()}
+    sides = Featurisation(labelled).sides()
+    turns = {job: side() for job, side in sides.items()}
     name = "features for training"
     assert turns["training"] == [
         (name, "examples/s", NUM_EXAMPLES),
@@ -58,7 +48,7 @@ def test_features_are_made_of_all_examples(work, tiny_tokenizer, monkeypatch):
 
 @pytest.mark.slow
 def test_padded_batches_have_the_same_examples_and_more_padding(
-    work, tiny_tokenizer, monkeypatch
+    labelled, work, tiny_tokenizer, monkeypatch
 ):
     monkeypatch.setattr(
         "albert_tf.cluster.matmul_rate.matmul_rate", lambda dtype: 5e9
@@ -71,8 +61,7 @@ def test_padded_batches_have_the_same_examples_and_more_padding(
         return step(self, job, batch)
 
     monkeypatch.setattr(Finetuning, "step", noted)
-    finetuning = stage(Finetuning, work, tiny_tokenizer)
-    sides = finetuning.sides()
+    sides = Finetuning(labelled).sides()
     warm_up = set(steps)
     measured = {name: side() for name, side in sides.items()}
     # Nothing is traced within a turn.
@@ -85,8 +74,10 @@ def test_padded_batches_have_the_same_examples_and_more_padding(
     assert measured["training", "by length"].num_rows == 24
     by_length, padded = (measured["evaluation", name] for name in PADDINGS)
     assert by_length.num_rows == padded.num_rows == NUM_EXAMPLES
-    examples = finetuning.workspace.task_inputs.examples
-    lengths = [2 + len(tiny_tokenizer.encode(e.texts[0])) for e in examples]
+    lengths = [
+        2 + len(tiny_tokenizer.encode(one.texts[0]))
+        for one in labelled.examples
+    ]
     # The last batch is filled up with a copy of its first row.
     real = sum(lengths) + sorted(lengths)[2]
     assert padded.padding == pytest.approx(1 - real / (BATCH * 6 * LONGEST))
@@ -103,13 +94,12 @@ def test_padded_batches_have_the_same_examples_and_more_padding(
         assert turns[0].flops < turns[1].flops
 
 
-def test_measurements_are_rates_shares_and_ratios(work, tiny_tokenizer):
+def test_measurements_are_rates_shares_and_ratios():
     turns = {"matrix multiplication": 200.0}
     for job in JOBS:
         turns[job, "by length"] = Turn(80, 2.0, 100, 0.25)
         turns[job, "padded"] = Turn(30, 3.0, 300, 0.5)
-    finetuning = stage(Finetuning, work, tiny_tokenizer)
-    found = list(finetuning.measurements(turns))
+    found = list(Finetuning(None).measurements(turns))
     assert found[:8] == [
         ("matrix multiplication", "GFLOP/s", 2e-7),
         ("training, by length", "rows/s", 40.0),

@@ -40,7 +40,7 @@ class MadeUp(Stage):
 
 
 def test_a_stage_has_median_minimum_and_maximum_of_rounds(workspace, capsys):
-    found = harness.run_stage(MadeUp, workspace, 3)
+    found = harness.run_stage(MadeUp(workspace), 3)
     speed, ratio = found.pop("results")
     assert found == {"measures": "nothing", "notes": ["Began with 5."]}
     assert speed == {
@@ -76,11 +76,11 @@ def test_every_stage_runs_on_a_tiny_corpus(workspace, in_process, monkeypatch):
     for name, stage in STAGES.items():
         if name in ("finetuning", "serving"):
             continue
-        stage = harness.run_stage(stage, workspace, 1)
-        json.dumps(stage)
+        measured = harness.run_stage(stage(workspace), 1)
+        json.dumps(measured)
         found[name] = {
             (one["name"], one["unit"]): one["median"]
-            for one in stage["results"]
+            for one in measured["results"]
         }
         assert min(found[name].values()) >= 0
     assert {name: len(results) for name, results in found.items()} == {

@@ -83,7 +83,8 @@ def test_a_peer_trains_and_logs_every_evaluation(
 ):
     monkeypatch.setattr("torch.compile", lambda model: model)
     settings = tmp_path / "run.json"
-    settings.write_text(json.dumps({"config": to_dict(config)}))
+    recorded = {"job": "pretrain", "config": to_dict(config)}
+    settings.write_text(json.dumps(recorded))
     done = run_program(
         "benchmarking.pretraining_peer",
         f"--config_json={settings}",
@@ -99,6 +100,16 @@ def test_a_peer_trains_and_logs_every_evaluation(
         [3 * cost, 6 * cost]
     )
     assert curve[1].metrics["loss"] < curve[0].metrics["loss"]
+
+
+def test_settings_that_are_not_of_a_run_are_refused(tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    done = run_program(
+        "benchmarking.pretraining_peer",
+        f"--config_json={tmp_path}/config.json",
+        *("--train_data=a", "--eval_data=b", f"--run_dir={tmp_path}/run"),
+    )
+    assert "is not the config.json of a pretrain run" in done.error
 
 
 @needs_transformers

@@ -1,6 +1,7 @@
 """Requests, latencies and ratios of the stage that measures serving."""
 
 import threading
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -30,13 +31,9 @@ def test_our_side_answers_requests_of_each_kind(
 
 
 def test_requests_have_the_texts_of_the_corpus():
-    examples = [
-        SimpleNamespace(texts=("a b c",)),
-        SimpleNamespace(texts=("d",)),
-    ]
-    inputs = SimpleNamespace(examples=examples)
-    stage = SimpleNamespace(workspace=SimpleNamespace(task_inputs=inputs))
-    texts = serving_stage._texts(stage)
+    paragraphs = [("a b c", "1.txt"), ("d", "1.txt")]
+    workspace = SimpleNamespace(first_paragraphs=paragraphs)
+    texts = serving_stage._texts(SimpleNamespace(workspace=workspace))
     assert texts[1, 10] == ["a b c d a b c d a b"]
     assert [len(text.split()) for text in texts[8, 100]] == [100] * 8
     assert texts[32, 0] == ["a b c", "d"] * 16
@@ -57,6 +54,15 @@ def test_clients_call_at_the_same_time(monkeypatch):
     with pytest.raises(threading.BrokenBarrierError):
         serving_stage._seconds_of_clients(answer, ["text"])
     assert calls
+
+
+def test_requests_of_clients_are_counted_until_the_last_has_ended(monkeypatch):
+    monkeypatch.setattr(serving_stage, "_CALLS", (1, 1))
+    monkeypatch.setattr(serving_stage, "_CLIENT_SECONDS", 0.1)
+    turn = serving_stage._turn(lambda texts: time.sleep(0.2), {(1, 10): []})
+    (_, _, rate), *_ = turn["16 clients"]
+    # Each client makes at most five of them a second.
+    assert rate <= 16 * 5
 
 
 def test_ratios_are_to_the_best_variant_of_a_peer():

@@ -49,8 +49,8 @@ def test_the_first_examples_of_a_task_are_taken(workspace, monkeypatch):
     assert inputs.labels == ["0", "1"]
 
 
-def test_fine_tuning_needs_two_paragraphs(workspace, tmp_path):
+def test_two_paragraphs_are_needed(workspace, tmp_path):
     (tmp_path / "one.txt").write_text("Only this.\n")
     workspace.inputs = [str(tmp_path / "one.txt")]
-    with pytest.raises(UserError, match="one.txt: too little text; measuring"):
-        _ = workspace.task_inputs
+    with pytest.raises(UserError, match="one.txt: too little text; at least"):
+        _ = workspace.first_paragraphs

@@ -169,7 +169,7 @@ class _Loop:
         self._resume()
         if self.config.on_nonfinite == "rollback" and not self.step:
             # The target of a roll-back before the first regular checkpoint.
-            self._save()
+            self._save(needed=True)
         while not self.progress.finished:
             try:
                 self._train()

@@ -269,8 +269,13 @@ def test_a_model_that_cannot_be_written(
     assert (tmp_path / "run/model/model.safetensors").exists()
 
 
+@pytest.mark.parametrize(
+    ("on_nonfinite", "steps"),
+    # The first checkpoint is what a roll-back at the first steps returns to.
+    [("stop", [4, 6, 8]), ("rollback", [0])],
+)
 def test_checkpoints_that_cannot_be_written(
-    fake_run, tmp_path, monkeypatch, capsys
+    fake_run, tmp_path, monkeypatch, capsys, on_nonfinite, steps
 ):
     tried = []
 
@@ -282,13 +287,14 @@ def test_checkpoints_that_cannot_be_written(
     with pytest.raises(
         RunStopped, match="checkpoint is of step none"
     ) as raised:
-        fake_run()
+        fake_run(on_nonfinite=on_nonfinite)
     assert raised.value.exit_code == 74
-    assert tried == [4, 6, 8]
-    assert (
+    assert tried == steps
+    continued = (
         f"The checkpoint of step 4 could not be saved in {tmp_path}/run: No "
         "space left on device. The run continues"
     ) in capsys.readouterr().out
+    assert continued == (on_nonfinite == "stop")
 
 
 def test_a_run_whose_checkpoints_are_gone_begins_again(

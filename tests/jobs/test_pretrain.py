@@ -130,7 +130,10 @@ def test_a_masking_schedule_masks_only_training_text(fake_run, monkeypatch):
         return made
 
     monkeypatch.setattr(PretrainingBatches, "batch", batch)
-    fake_run(masking_schedule="0:0.4,5:0.2", masked_lm_prob=0.1)
+    settings = {"masking_schedule": "0:0.4,5:0.2", "masked_lm_prob": 0.1}
+    # The change comes after the steps that were planned at first.
+    fake_run(num_train_steps=4, **settings)
+    fake_run(RuntimeConfig(extend_to_steps=12), num_train_steps=4, **settings)
     assert seen[True] == [
         (step, 0.4 if step < 5 else 0.2) for step in range(12)
     ]

@@ -24,8 +24,9 @@ from albert_tf.inputs.input_pipeline import PretrainingBatches
 from albert_tf.interchange.model_directory import find_initial_weights
 from albert_tf.jobs import pretrain
 from albert_tf.jobs.pretrain import run_pretraining
+from albert_tf.rundir.checkpoints import Checkpoints
 from albert_tf.rundir.event_file import tag
-from albert_tf.training import loop, saving
+from albert_tf.training import loop, run_state, saving
 
 
 def test_artifacts(finished, small_config):
@@ -252,7 +253,7 @@ def test_workers_other_than_the_chief_change_no_file(
         return {p: p.read_bytes() for p in paths if p.is_file()}
 
     before = state()
-    for module in (loop, saving):
+    for module in (loop, run_state, saving):
         monkeypatch.setattr(module, "is_chief", lambda strategy: False)
     steps = []
 
@@ -264,9 +265,9 @@ def test_workers_other_than_the_chief_change_no_file(
         steps.append(step)
         return plain_restore(self, step)
 
-    plain_restore = loop.Checkpoints.restore
-    monkeypatch.setattr(loop, "broadcast", broadcast)
-    monkeypatch.setattr(loop.Checkpoints, "restore", restore)
+    plain_restore = Checkpoints.restore
+    monkeypatch.setattr(run_state, "broadcast", broadcast)
+    monkeypatch.setattr(Checkpoints, "restore", restore)
     fake_run()
     assert steps == [8]
     assert state() == before

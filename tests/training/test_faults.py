@@ -28,6 +28,7 @@ from albert_tf.inputs.phases import Phases
 from albert_tf.io import files
 from albert_tf.jobs import pretrain
 from albert_tf.records.shards import open_shards
+from albert_tf.rundir.checkpoints import Checkpoints
 from albert_tf.training import loop
 
 
@@ -283,7 +284,7 @@ def test_checkpoints_that_cannot_be_written(
         tried.append(step)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(loop.Checkpoints, "save", full)
+    monkeypatch.setattr(Checkpoints, "save", full)
     with pytest.raises(
         RunStopped, match="checkpoint is of step none"
     ) as raised:
@@ -311,14 +312,14 @@ def test_a_run_directory_that_is_removed_ends_the_run(
     fake_run, tmp_path, monkeypatch
 ):
     run_dir = tmp_path / "run"
-    plain_save = loop.Checkpoints.save
+    plain_save = Checkpoints.save
 
     def removed(self, step, state, **options):
         plain_save(self, step, state, **options)
         if step == 4:
             shutil.rmtree(run_dir)
 
-    monkeypatch.setattr(loop.Checkpoints, "save", removed)
+    monkeypatch.setattr(Checkpoints, "save", removed)
     with pytest.raises(RunStopped, match="json is gone: the run dir") as raised:
         fake_run()
     assert raised.value.exit_code == 74

@@ -65,7 +65,7 @@ def train(job: Job) -> dict[str, float]:
         return model
 
     strategy, run_dir = job.environment.strategy, job.environment.run_dir
-    job.trainer = Trainer.of_new_model(
+    job.trainer = Trainer(
         build,
         job.objective,
         strategy,

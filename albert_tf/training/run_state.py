@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from albert_tf.cluster.distribution import broadcast, is_chief
 from albert_tf.cluster.environment import describe_environment
@@ -50,7 +50,7 @@ class RunState:
         if self.monitor:
             self.monitor.close()
 
-    def resume(self, changes: Mapping[str, list]) -> None:
+    def resume(self, changes: dict[str, list]) -> None:
         """Restores the newest good checkpoint, and applies changed settings.
 
         `changes` are the chief's result of `claim`.
@@ -131,7 +131,7 @@ class RunState:
         ):
             self.monitor.log_text(name, text, step=self.step)
 
-    def _apply(self, changes: Mapping[str, list], *, resumed: bool) -> None:
+    def _apply(self, changes: dict[str, list], *, resumed: bool) -> None:
         """Applies and records the settings that changed since the last start.
 
         They are recorded last: a job that is killed before repeats all of it
@@ -153,7 +153,7 @@ class RunState:
         for line in self._changed_settings(changes):
             self.log(line)
 
-    def _changed_settings(self, changes: Mapping[str, list]) -> Iterator[str]:
+    def _changed_settings(self, changes: dict[str, list]) -> Iterator[str]:
         """Yields lines about changed settings."""
         if changes:
             changed = ", ".join(

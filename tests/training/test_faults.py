@@ -1,5 +1,6 @@
 """Faults that end, stop or damage a run, and how it goes on."""
 
+import concurrent.futures
 import errno
 import json
 import os
@@ -199,6 +200,11 @@ def test_a_signal_saves_at_the_next_step(
     assert (tmp_path / "run/metrics.jsonl").read_bytes() == (
         whole / "metrics.jsonl"
     ).read_bytes()
+
+
+def test_a_run_in_a_thread_cannot_handle_signals(fake_run):
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        assert pool.submit(fake_run).result()["loss"] == 1.0
 
 
 def test_a_signal_ends_a_run_that_waits_for_data(

@@ -231,7 +231,7 @@ def _is_reachable(worker: str) -> bool:
 
 def _host_and_port(worker: str) -> tuple[str, int]:
     host, colon, port = worker.rpartition(":")
-    if not colon or not port.isdigit():
+    if not colon or not port.isdigit() or int(port) > 65535:
         raise ValueError(f"{worker!r} is not host:port")
     return host.strip("[]"), int(port)
 

@@ -23,20 +23,18 @@ from albert_tf.cluster.environment import unseen_gpus
 from albert_tf.cluster.stops import TEMPORARY_FAILURE, RunStopped
 from albert_tf.config import RuntimeConfig, UserError, lookup, require
 
-# Errors of operations after a worker or the TPU was lost.
-_LOST = (
-    tf.errors.AbortedError,
-    tf.errors.CancelledError,
-    tf.errors.DeadlineExceededError,
-    tf.errors.FailedPreconditionError,
-    tf.errors.InternalError,
-    tf.errors.UnavailableError,
-)
 # Errors at the start while a TPU is being created or recreated.
 _NOT_READY = (
     tf.errors.AbortedError,
     tf.errors.DeadlineExceededError,
     tf.errors.UnavailableError,
+)
+# Errors of operations after a worker or the TPU was lost.
+_LOST = (
+    *_NOT_READY,
+    tf.errors.CancelledError,
+    tf.errors.FailedPreconditionError,
+    tf.errors.InternalError,
 )
 # Logical CPUs are for trying out several devices.
 _MAX_CPUS = 16

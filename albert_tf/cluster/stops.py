@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import threading
 import types
 from collections.abc import Iterator
 
@@ -38,8 +39,11 @@ class Interruption:
 
     @contextlib.contextmanager
     def handled(self) -> Iterator[None]:
-        """Handles signals within the context."""
-        self._previous = {n: signal.signal(n, self._handle) for n in _HANDLED}
+        """Handles signals within the context, in the main thread only."""
+        # Python lets no other thread set handlers.
+        is_main = threading.current_thread() is threading.main_thread()
+        handled = _HANDLED if is_main else ()
+        self._previous = {n: signal.signal(n, self._handle) for n in handled}
         try:
             yield
         finally:

@@ -266,12 +266,10 @@ class _Finetuning(Job):
                 rate = self.config.optimizer.learning_rate
                 self.log(
                     f"All {self.task.evaluated[ending]} examples get the same "
-                    f"answer at step {step}: {constant}. The model has "
-                    "diverged or has not learned anything yet. If this "
-                    "persists, start again in another --run_dir: if the "
-                    "learning rate is high, with "
-                    f"--learning_rate={rate / 2:g}; if it is low, with more "
-                    "steps or a higher rate."
+                    f"answer at step {step}: {constant}. If this persists, "
+                    "start again in another --run_dir: if the learning rate is "
+                    f"high, with --learning_rate={rate / 2:g}; if it is low, "
+                    "with more steps or a higher rate."
                 )
             found = kind.compute_metrics(answers, self.task.metrics)
             for name, value in ({"loss": loss} | found).items():

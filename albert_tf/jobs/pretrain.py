@@ -116,6 +116,8 @@ def run_pretraining(
     # A phase for each directory of shards and each share of masked tokens.
     schedule = _masking_schedule(config, train_shards)
     ends = list(itertools.accumulate(steps))
+    # An extension lengthens the last phase.
+    ends[-1] = environment.runtime.extend_to_steps or ends[-1]
     stages = [
         (phase, begin, first)
         for phase, (begin, end) in enumerate(itertools.pairwise([0, *ends]))

@@ -18,7 +18,7 @@ def make_probe(
     objective: Objective | None = None,
 ) -> Trainer:
     """Returns a Trainer for the workload on one device; of pretraining."""
-    return Trainer.of_new_model(
+    return Trainer(
         functools.partial(build_model, work.model),
         objective or pretraining_objective(SENTENCE_OBJECTIVES["sop"]),
         make_strategy(RuntimeConfig()),

@@ -1,9 +1,7 @@
 """The training loop: batches in; logs, evaluations and checkpoints out."""
 
 import contextlib
-import dataclasses
 import faulthandler
-import json
 import math
 import os
 import signal
@@ -19,10 +17,7 @@ from albert_tf.cluster.distribution import (
     lost_workers,
     out_of_memory,
 )
-from albert_tf.cluster.environment import describe_environment
-from albert_tf.cluster.matmul_rate import matmul_rate
 from albert_tf.cluster.stops import (
-    DIVERGED,
     TEMPORARY_FAILURE,
     Interruption,
     RunStopped,
@@ -35,41 +30,15 @@ from albert_tf.interchange.model_directory import initialize
 from albert_tf.interchange.model_files import recover_directory
 from albert_tf.modeling.models import AlbertModel
 from albert_tf.optim.schedules import warm_up_warnings
-from albert_tf.rundir.checkpoints import (
-    Checkpoints,
-    Restored,
-    remove_leftovers,
-)
-from albert_tf.rundir.monitor import Monitor
+from albert_tf.rundir.checkpoints import remove_leftovers
 from albert_tf.rundir.profiling import Profiler
-from albert_tf.rundir.run_directory import claim, locked, record_changes
-from albert_tf.training.job import Job, Progress, is_better, is_loss
-from albert_tf.training.running_statistics import RunningMeans, SpikeDetector
-from albert_tf.training.saving import Saving
+from albert_tf.rundir.run_directory import claim, locked
+from albert_tf.training.actions import after_call
+from albert_tf.training.job import Job
+from albert_tf.training.run_state import RunState
+from albert_tf.training.saving import BEST_MODEL, MODEL
+from albert_tf.training.skipped_steps import RollBack, handle_skipped
 from albert_tf.training.trainer import Trainer
-
-# Model directories within the run directory: of the last step, and of the
-# best evaluation.
-MODEL = "model"
-BEST_MODEL = "best_model"
-# Limits after which a run counts as diverged: steps in a row without an
-# update, and roll-backs without a finite evaluation between them.
-_MAX_SKIPPED_IN_A_ROW = 10
-_MAX_ROLL_BACKS = 3
-# Records named in one log line; events.jsonl names all.
-_MAX_NAMED_RECORDS = 8
-
-
-class _RollBack(Exception):
-    """Requests a return to the last checkpoint."""
-
-
-def _diverged(problem: str, alternative: str = "") -> RunStopped:
-    return RunStopped(
-        f"{problem}. Lower --learning_rate or lengthen --num_warmup_steps, "
-        f"and start in a new --run_dir{alternative}.",
-        DIVERGED,
-    )
 
 
 def train(job: Job) -> dict[str, float]:
@@ -96,7 +65,7 @@ def train(job: Job) -> dict[str, float]:
         return model
 
     strategy, run_dir = job.environment.strategy, job.environment.run_dir
-    job.trainer = Trainer.of_new_model(
+    job.trainer = Trainer(
         build,
         job.objective,
         strategy,
@@ -120,170 +89,57 @@ def train(job: Job) -> dict[str, float]:
             remove_leftovers(run_dir)
             for name in (BEST_MODEL, MODEL):
                 recover_directory(os.path.join(run_dir, name))
-        loop = _Loop(job, changes)
+        loop = _Loop(job)
         stack.enter_context(loop.interruption.handled())
         stack.enter_context(contextlib.closing(loop))
-        return loop.run()
+        return loop.run(changes)
 
 
 class _Loop:
     """One process's part of a run, from a checkpoint to the end."""
 
-    def __init__(self, job: Job, changes: dict[str, list]) -> None:
-        """Prepares the run; `changes` are the chief's result of `claim`."""
+    def __init__(self, job: Job) -> None:
         self.job = job
-        self.changes = changes
-        self.trainer = trainer = job.trainer
-        self.config = config = job.config.training
-        self.run_dir = job.environment.run_dir
+        self.trainer = job.trainer
+        self.config = job.config.training
         self.runtime = job.environment.runtime
         self.interruption = Interruption()
-        self.is_chief = is_chief(trainer.strategy)
-        self.checkpoints = Checkpoints(
-            os.path.join(self.run_dir, "checkpoints"),
-            trainer.variables(),
-            config.keep_checkpoint_max,
-        )
+        self.state = RunState(job)
         self.profiler = Profiler(
             self.runtime.profile_steps,
-            os.path.join(self.run_dir, "tensorboard"),
-            writes=self.is_chief,
+            os.path.join(job.environment.run_dir, "tensorboard"),
+            writes=is_chief(self.trainer.strategy),
         )
         # Pairs of a phase's number and a depth.
         self.compiled: set[tuple[int, int | None]] = set()
-        self.monitor: Monitor | None = None
-        # The monitor is replaced at every restore.
-        self.saving = Saving(
-            job, self.checkpoints, log=lambda line: self.monitor.log(line)
-        )
-        self.stragglers = Stragglers(trainer.strategy, config.precision)
-        # Of all replicas, as the throughput that it is compared with.
-        self.peak_flops = (
-            matmul_rate(config.precision) * trainer.num_devices()
-            if self.is_chief
-            else None
+        self.stragglers = Stragglers(
+            self.trainer.strategy, self.config.precision
         )
 
-    def run(self) -> dict[str, float]:
+    def run(self, changes: dict[str, list]) -> dict[str, float]:
         """Trains to the end and returns the last evaluation."""
-        self._resume()
-        if self.config.on_nonfinite == "rollback" and not self.step:
+        state = self.state
+        state.resume(changes)
+        for line in self._warnings():
+            state.log(line)
+        if self.config.on_nonfinite == "rollback" and not state.step:
             # The target of a roll-back before the first regular checkpoint.
-            self._save()
-        while not self.progress.finished:
+            state.save(needed=True)
+        while not state.progress.finished:
             try:
                 self._train()
-            except _RollBack:
-                self._roll_back()
+            except RollBack:
+                state.roll_back()
         # Also in a run that was killed after its last checkpoint.
-        self.saving.model(MODEL, self.progress.evaluation, needed=True)
+        state.saving.model(MODEL, state.progress.evaluation, needed=True)
         # A barrier: a worker that leaves early counts as lost.
         broadcast(self.trainer.strategy, 0.0)
-        return self.progress.evaluation
+        return state.progress.evaluation
 
     def close(self) -> None:
         """Closes the logs."""
         self.profiler.close()
-        if self.monitor:
-            self.monitor.close()
-
-    # Resuming, changed settings and roll-backs.
-
-    def _resume(self) -> None:
-        problems: list[str] = []
-        restored = None
-        if self.is_chief:
-            restored, problems = self.checkpoints.restore_latest()
-        step = broadcast(
-            self.trainer.strategy, restored.step if restored else -1
-        )
-        if step >= 0 and not self.is_chief:
-            restored = self.checkpoints.restore(int(step))
-        self._set_state(restored)
-        self._apply_changes(resumed=restored is not None)
-        log = self.monitor.log
-        for line in (*self._warnings(), *problems):
-            log(line)
-        if self.progress.finished:
-            log(
-                f"{self.run_dir} has been trained to its end, step {self.step}."
-            )
-        elif restored:
-            log(f"Resuming from step {self.step} of {self.run_dir}.")
-        if not restored and self.monitor.lines_cut:
-            log(f"{self.run_dir} has no checkpoint: the run begins again.")
-        if not restored or self.changes:
-            text = json.dumps(self.job.description(), indent=2)
-            self.monitor.log_text(
-                "configuration", f"```\n{text}\n```", step=self.step
-            )
-
-    def _set_state(self, restored: Restored | None) -> None:
-        """Sets everything beside the variables to a checkpoint's state."""
-        self.step = restored.step if restored else 0
-        self.progress = Progress(**restored.state) if restored else Progress()
-        if self.step >= self.config.num_train_steps:
-            # Also after a kill between an extension's checkpoint and its
-            # record in config.json.
-            self.progress.finished = True
-        self.window = RunningMeans(self.progress.window)
-        self.spikes = SpikeDetector(
-            self.config.max_loss_spike, self.progress.losses
-        )
-        if self.monitor:
-            self.monitor.close()
-        self.monitor = Monitor(
-            self.run_dir,
-            num_steps=self.config.num_train_steps,
-            start_step=self.step,
-            written=self.progress.log,
-            peak_flops=self.peak_flops,
-            description=self.job.description(),
-            writes=self.is_chief,
-        )
-        self.monitor.log_text(
-            "environment", describe_environment(), step=self.step
-        )
-
-    def _apply_changes(self, *, resumed: bool) -> None:
-        """Applies and records the settings that changed since the last start.
-
-        They are recorded last: a job that is killed before repeats all of it
-        with the same result.
-        """
-        changes = self.changes
-        lengths = changes.get("num_train_steps")
-        if broadcast(self.trainer.strategy, float(lengths is not None)):
-            patience = self.config.early_stopping_patience
-            if patience and self.progress.without_better >= patience:
-                self.progress.without_better = 0
-            self.progress.finished = False
-            if resumed:
-                best = self.progress.best.get("step") == self.step
-                self._save(best=best, needed=True)
-        if not changes:
-            return
-        record_changes(self.run_dir, self.job.description(), changes, self.step)
-        changed = ", ".join(
-            f"{name}={new} (before: {old})"
-            for name, (old, new) in changes.items()
-        )
-        self.monitor.log(f"From step {self.step + 1} on: {changed}.")
-        if "eval_steps" in changes:
-            self.monitor.log(
-                "best_model and early stopping depend on eval_steps: they use "
-                "the evaluations that are made."
-            )
-        if lengths:
-            old, new = lengths
-            rate = self.trainer.learning_rate
-            last = max(self.step - 1, 0)
-            self.monitor.log(
-                f"The schedule is now that of {new} steps: the learning rate "
-                f"was {rate(last, old):.4g} at step {last + 1}, is "
-                f"{rate(self.step, new):.4g} at step {self.step + 1} and "
-                f"{rate(new - 1, new):.4g} at step {new}."
-            )
+        self.state.close()
 
     def _warnings(self) -> Iterator[str]:
         """Yields warnings of the job, and of settings without effect."""
@@ -300,48 +156,32 @@ class _Loop:
                     f"num_train_steps={last}: it has no effect."
                 )
 
-    def _roll_back(self) -> None:
-        bad_step, before = self.step, self.progress
-        if before.roll_backs >= _MAX_ROLL_BACKS:
-            raise _diverged(
-                f"The run has diverged: after {before.roll_backs} roll-backs "
-                f"step {bad_step} is not finite either"
-            )
-        last = self.checkpoints.steps()[-1]
-        self._set_state(self.checkpoints.restore(last))
-        passed_over = bad_step - self.step
-        self.progress.passed_over = before.passed_over + passed_over
-        self.progress.roll_backs = before.roll_backs + 1
-        self.monitor.log(
-            f"Back to step {self.step}; the examples of the {passed_over} "
-            f"steps up to {bad_step} are left out."
-        )
-
-    # Steps.
-
     def _train(self) -> None:
-        """Trains from `step` until the run is finished."""
+        """Trains from the state's step until the run is finished."""
         source = prefetch(
             self._batches,
-            self._calls(self.step),
+            self._calls(self.state.step),
             timeout=self.runtime.data_timeout_secs,
             give_up=self._stops_waiting,
         )
         with contextlib.closing(source):
-            while not self.progress.finished:
+            while not self.state.progress.finished:
                 call, batches = self._next(source)
                 self.profiler.before(call.start)
                 with self._compiling(call.start):
                     results = self.trainer.train_steps(
                         batches,
                         self.job.depths.at(call.start),
-                        loss_limit=self.spikes.limit(),
+                        loss_limit=self.state.spikes.limit(),
                         stop_requested=self.interruption.received is not None,
                     )
                 self.profiler.after(call.stop)
                 for batch, result in zip(batches, results, strict=True):
                     self._account(batch, result)
-                self._act(results[-1])
+                better = after_call(
+                    self.job, self.state, self.stragglers, results[-1]
+                )
+                self._save_or_stop(better, bool(results[-1]["stop_requested"]))
 
     def _calls(self, step: int) -> Iterator[range]:
         """Yields the steps of each call; actions happen between calls."""
@@ -369,30 +209,31 @@ class _Loop:
     def _batches(self, call: range) -> tuple[range, list[Batch]]:
         phases = self.job.phases
         rows = self.trainer.rows(phases.source(call.start).batch_size)
-        passed_over = self.progress.passed_over
+        passed_over = self.state.progress.passed_over
         return call, [
             phases.batch(DataPosition(step, passed_over), rows) for step in call
         ]
 
     def _next(self, source: Iterator) -> tuple[range, list[Batch]]:
+        state = self.state
         begin = time.monotonic()
         try:
             item = next(source)
         except ReaderStalled:
             if self._stops_waiting():
-                if self.step not in self.checkpoints.steps():
-                    self._save(needed=True)
+                if state.step not in state.checkpoints.steps():
+                    state.save(needed=True)
                 raise self._stopped() from None
             faulthandler.dump_traceback(all_threads=True)
             raise RunStopped(
-                f"The batch of step {self.step + 1} was not read within "
+                f"The batch of step {state.step + 1} was not read within "
                 f"{self.runtime.data_timeout_secs:g} seconds (see above where "
                 "it hangs): is the disk or the network of --train_data there? "
                 "Start the same command again.",
                 TEMPORARY_FAILURE,
             ) from None
         waited = time.monotonic() - begin
-        self.monitor.throughput.wait(waited)
+        state.monitor.throughput.wait(waited)
         self.stragglers.waited(waited)
         return item
 
@@ -407,113 +248,46 @@ class _Loop:
             yield
             return
         self.compiled.add(key)
-        self.monitor.log(
+        self.state.log(
             f"Compiling the training step for {self.trainer.devices()} "
             "(first call) ..."
         )
         begin = time.monotonic()
         yield
         seconds = time.monotonic() - begin
-        self.monitor.log(f"The first call took {seconds:.1f} seconds.")
+        self.state.log(f"The first call took {seconds:.1f} seconds.")
 
     def _account(self, batch: Batch, result: dict[str, float]) -> None:
-        """Adds the results of one step to the progress and the logs."""
-        progress = self.progress
-        position = DataPosition(self.step, progress.passed_over)
+        """Adds the results of one step to the state."""
+        state, progress = self.state, self.state.progress
+        position = DataPosition(state.step, progress.passed_over)
         numbers = self.job.phases.record_numbers(position)
         progress.records_crc32 = zlib.crc32(
             numbers.tobytes(), progress.records_crc32
         )
-        self.step += 1
-        self.monitor.advance(
+        state.step += 1
+        state.monitor.advance(
             loss=result["loss"],
             sequences=len(numbers),
             # Of every choice in multiple choice.
             tokens=len(numbers) * math.prod(batch["input_ids"].shape[1:]),
             flops=self.job.flops(position.step, batch),
         )
-        if not result["skipped"]:
-            progress.skipped_in_a_row = 0
-            self.window.add(result)
-            self.spikes.add(result["loss"])
+        if result["skipped"]:
+            handle_skipped(self.job, state, result)
             return
-        progress.skipped_steps += 1
-        if result["nonfinite"]:
-            self._handle_nonfinite(position, result)
-        elif math.isfinite(result["loss"] + result["gradient_norm"]):
-            self._skip(
-                f"the loss {result['loss']:.4g} of step {self.step} is a "
-                f"spike (--max_loss_spike={self.config.max_loss_spike:g})"
-            )
+        progress.skipped_in_a_row = 0
+        state.window.add(result)
+        state.spikes.add(result["loss"])
 
-    def _handle_nonfinite(
-        self, position: DataPosition, result: dict[str, float]
-    ) -> None:
-        """Stops, skips or rolls back, as `on_nonfinite` demands."""
-        name = "loss" if not math.isfinite(result["loss"]) else "gradient_norm"
-        records = self.job.phases.record_names(position)
-        self.monitor.log_event(
-            {"step": self.step, name: str(result[name]), "records": records}
-        )
-        listed = ", ".join(records[:_MAX_NAMED_RECORDS])
-        if len(records) > _MAX_NAMED_RECORDS:
-            listed += f" and {len(records) - _MAX_NAMED_RECORDS} more"
-        problem = (
-            f"{name} is {result[name]} at step {self.step}; its batch: "
-            f"{listed} (all in {self.run_dir}/events.jsonl)"
-        )
-        if self.config.on_nonfinite == "stop":
-            raise _diverged(
-                f"{problem}. The run has diverged and the update of this step "
-                "was discarded",
-                "; or resume with --on_nonfinite=skip or rollback added to "
-                "this command",
-            )
-        if self.config.on_nonfinite == "rollback":
-            self.monitor.log(f"{problem}.")
-            raise _RollBack
-        self._skip(problem)
-
-    def _skip(self, problem: str) -> None:
-        self.monitor.log(f"{problem}: skipped.")
-        self.progress.skipped_in_a_row += 1
-        if self.progress.skipped_in_a_row >= _MAX_SKIPPED_IN_A_ROW:
-            raise _diverged(
-                f"{self.progress.skipped_in_a_row} steps in a row were "
-                f"skipped, the last one step {self.step}: the run has diverged"
-            )
-
-    # Actions between calls.
-
-    def _act(self, result: dict[str, float]) -> None:
-        """Logs, evaluates, saves and stops as the step demands."""
-        config, step = self.config, self.step
-        last = step == config.num_train_steps
-        if last or step % config.log_steps == 0:
-            self._log(result)
-        better = False
-        if last or (config.eval_steps and step % config.eval_steps == 0):
-            better = self._evaluate(last)
-        patience = config.early_stopping_patience
-        early = bool(patience) and self.progress.without_better >= patience
-        self.progress.finished = last or early
-        if early and not last:
-            best = self.progress.best
-            self.monitor.log(
-                f"{self.job.best_metric} has not improved in {patience} "
-                f"evaluations: the run ends at step {step}. "
-                + (
-                    f"The best model, of step {best['step']:.0f}, is in "
-                    f"{self.run_dir}/{BEST_MODEL}."
-                    if best
-                    else f"It was never defined; there is no {BEST_MODEL}."
-                )
-            )
-        stop = bool(result["stop_requested"]) or self._stops_waiting()
-        due = step % config.save_checkpoints_steps == 0
-        if better or due or stop or self.progress.finished:
-            self._save(best=better, needed=stop or self.progress.finished)
-        if stop and not self.progress.finished:
+    def _save_or_stop(self, better: bool, stop_requested: bool) -> None:
+        """Saves a checkpoint where one is due, and stops after a signal."""
+        state, finished = self.state, self.state.progress.finished
+        stop = stop_requested or self._stops_waiting()
+        due = state.step % self.config.save_checkpoints_steps == 0
+        if better or due or stop or finished:
+            state.save(best=better, needed=stop or finished)
+        if stop and not finished:
             # A launcher ends the remaining workers once one has ended: none
             # may end before the chief has saved.
             broadcast(self.trainer.strategy, 0.0)
@@ -523,8 +297,8 @@ class _Loop:
         received = self.interruption.received
         name = received.name if received else "Another worker's signal"
         return RunStopped(
-            f"{name}: saved at step {self.step}; the same command resumes the "
-            "run.",
+            f"{name}: saved at step {self.state.step}; the same command "
+            "resumes the run.",
             128 + (received or signal.SIGTERM),
         )
 
@@ -535,69 +309,3 @@ class _Loop:
         """
         here = self.interruption.received is not None
         return here and is_alone(self.trainer.strategy)
-
-    def _log(self, result: dict[str, float]) -> None:
-        means = self.window.means()
-        losses = [target.loss for target in self.trainer.objective.targets]
-        if set(losses) <= set(means):
-            means["loss"] = sum(means[name] for name in losses)
-        for name in ("gradient_norm", "learning_rate", "loss_scale"):
-            if name in result:
-                means[name] = result[name]
-        means["weight_norm"] = self.trainer.weight_norm()
-        means["skipped_steps"] = self.progress.skipped_steps
-        means["records_crc32"] = self.progress.records_crc32
-        self.monitor.log_training(self.step, means, self.trainer.trust_ratios())
-        for line in self.stragglers.compare():
-            self.monitor.log(line)
-        self.monitor.throughput.restart()
-        self.window = RunningMeans()
-
-    def _evaluate(self, last: bool) -> bool:
-        """Returns whether the model is the best so far, and saved as such."""
-        with self.trainer.averaged_weights():
-            metrics = self.job.evaluate(self.step)
-            text = self.job.samples()
-        for name, value in metrics.items():
-            if not math.isfinite(value) and is_loss(name):
-                raise _diverged(
-                    f"{name} is {value} in the evaluation at step "
-                    f"{self.step}: the run has diverged"
-                )
-        self.progress.evaluation = metrics
-        self.progress.roll_backs = 0
-        self.monitor.log_scalars("eval", self.step, metrics)
-        if text:
-            self.monitor.log_text(
-                "predictions", text, step=self.step, split="eval"
-            )
-        if self.is_chief:
-            for name, png in self.job.figures().items():
-                self.monitor.log_figure(name, png, split="eval", step=self.step)
-        metric, best = self.job.best_metric, self.progress.best
-        value = metrics[metric]
-        # NaN: a correlation of constant predictions.
-        if math.isnan(value) or (
-            best and not is_better(metric, value, best["value"])
-        ):
-            self.progress.without_better += 1
-            return False
-        self.progress.without_better = 0
-        if not self.saving.model(BEST_MODEL, metrics, needed=last):
-            return False
-        self.progress.best = {"step": self.step, "value": value}
-        return True
-
-    def _save(self, *, best: bool = False, needed: bool = False) -> None:
-        if not self.is_chief:
-            return
-        self.monitor.flush()
-        self.progress.window = self.window.sums
-        self.progress.losses = self.spikes.losses
-        self.progress.log = self.monitor.written()
-        self.saving.checkpoint(
-            self.step,
-            dataclasses.asdict(self.progress),
-            best=best,
-            needed=needed,
-        )

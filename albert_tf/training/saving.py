@@ -11,6 +11,10 @@ from albert_tf.rundir.checkpoints import Checkpoints
 from albert_tf.rundir.run_directory import CONFIG
 from albert_tf.training.job import Job
 
+# Model directories within the run directory: of the last step, and of the
+# best evaluation.
+MODEL = "model"
+BEST_MODEL = "best_model"
 # Failures in a row after which the run ends.
 _MAX_FAILURES = 3
 
@@ -68,9 +72,8 @@ class Saving:
                 pass
         except FileNotFoundError:
             raise RunStopped(
-                f"{path} is gone: the run directory was removed, or emptied, "
-                "while the run was at work, and what it had kept with it. "
-                "Start the command again with a --run_dir that is empty.",
+                f"{path} is gone: the run directory was removed or emptied "
+                "during the run. Start again with an empty --run_dir.",
                 WRITING_FAILED,
             ) from None
 

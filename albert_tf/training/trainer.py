@@ -49,72 +49,51 @@ class Trainer(Evaluator):
 
     def __init__(
         self,
-        model: keras.Model,
-        objective: Objective,
-        *,
-        strategy: tf.distribute.Strategy,
-        optimizer_config: OptimizerConfig,
-        training_config: TrainingConfig,
-        packed_lengths: Mapping[int, np.ndarray] | None = None,
-    ) -> None:
-        """Prepares the steps; see Evaluator and GradientComputation.
-
-        Raises:
-            UserError: for an unknown optimizer, or an invalid pattern of
-                `freeze` or of an exclusion.
-        """
-        super().__init__(model, objective, strategy=strategy)
-        self._optimizer_config = optimizer_config
-        self._training_config = training_config
-        self._trained = trained_variables(model, optimizer_config.freeze)
-        self._multipliers = rate_multipliers(
-            model, optimizer_config.layer_decay
-        )
-        self._updated_paths: set[str] = set()
-        self.optimizer = build_optimizer(optimizer_config)
-        self.optimizer.build(self._trained)
-        self._loss_scale: LossScale | None = None
-        if training_config.precision == "float16":
-            self._loss_scale = LossScale()
-        self._average: MovingAverage | None = None
-        if optimizer_config.ema_decay:
-            self._average = MovingAverage(
-                self._trained, optimizer_config.ema_decay
-            )
-        self._compute_gradients = GradientComputation(
-            model,
-            objective,
-            self._trained,
-            xla=training_config.xla,
-            packed_lengths=packed_lengths,
-        )
-        self._train = TracePerShape(self._train_step)
-        self._train_many = TracePerShape(self._train_loop)
-
-    @classmethod
-    def of_new_model(
-        cls,
         build_model: Callable[..., keras.Model],
         objective: Objective,
         strategy: tf.distribute.Strategy,
         optimizer: OptimizerConfig,
         training: TrainingConfig,
         packed_lengths: Mapping[int, np.ndarray] | None = None,
-    ) -> "Trainer":
-        """Returns a Trainer of `build_model(remat=..., dtype=...)`."""
+    ) -> None:
+        """Prepares the steps of a new model, `build_model(remat=, dtype=)`.
+
+        See Evaluator and GradientComputation.
+
+        Raises:
+            UserError: for an unknown optimizer, or an invalid pattern of
+                `freeze` or of an exclusion.
+        """
+        self._optimizer_config = optimizer
+        self._training_config = training
+        self._updated_paths: set[str] = set()
+        self._loss_scale: LossScale | None = None
+        self._average: MovingAverage | None = None
         with strategy.scope():
             keras.utils.set_random_seed(training.seed)
-            return cls(
-                build_model(
-                    remat=training.remat,
-                    dtype=DTYPE_POLICIES[training.precision],
-                ),
-                objective,
-                strategy=strategy,
-                optimizer_config=optimizer,
-                training_config=training,
-                packed_lengths=packed_lengths,
+            model = build_model(
+                remat=training.remat, dtype=DTYPE_POLICIES[training.precision]
             )
+            super().__init__(model, objective, strategy=strategy)
+            self._trained = trained_variables(model, optimizer.freeze)
+            self.optimizer = build_optimizer(optimizer)
+            self.optimizer.build(self._trained)
+            if training.precision == "float16":
+                self._loss_scale = LossScale()
+            if optimizer.ema_decay:
+                self._average = MovingAverage(
+                    self._trained, optimizer.ema_decay
+                )
+        self._multipliers = rate_multipliers(model, optimizer.layer_decay)
+        self._compute_gradients = GradientComputation(
+            model,
+            objective,
+            self._trained,
+            xla=training.xla,
+            packed_lengths=packed_lengths,
+        )
+        self._train = TracePerShape(self._train_step)
+        self._train_many = TracePerShape(self._train_loop)
 
     # The replicas and their rows.
 

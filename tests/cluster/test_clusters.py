@@ -51,6 +51,9 @@ ONE = '{"cluster": {"worker": ["a:1"]}'
         ONE + ', "task": {"type": "worker", "index": 1}}',
         ONE + ', "task": {"type": "ps", "index": 0}}',
         ONE.replace("a:1", "a") + ', "task": {"type": "worker", "index": 0}}',
+        # Sockets would raise an OverflowError.
+        ONE.replace(":1", ":65536")
+        + ', "task": {"type": "worker", "index": 0}}',
         ONE.replace("]}", '], "ps": ["b:1"]}')
         + ', "task": {"type": "worker", "index": 0}}',
     ],

@@ -175,16 +175,15 @@ def test_replicas_that_recompute_make_the_same_step():
         strategy = make_strategy(
             RuntimeConfig(strategy=name, num_replicas=replicas)
         )
-        with strategy.scope():
-            trainer = Trainer(
-                randomise(AlbertForPretraining(config, remat=remat)),
-                pretraining_objective(SENTENCE_OBJECTIVES["sop"]),
-                strategy=strategy,
-                optimizer_config=OptimizerConfig(
-                    learning_rate=0.01, num_warmup_steps=0
-                ),
-                training_config=TrainingConfig(num_train_steps=10),
-            )
+        trainer = Trainer(
+            lambda **options: randomise(
+                AlbertForPretraining(config, **options)
+            ),
+            pretraining_objective(SENTENCE_OBJECTIVES["sop"]),
+            strategy,
+            OptimizerConfig(learning_rate=0.01, num_warmup_steps=0),
+            TrainingConfig(num_train_steps=10, remat=remat),
+        )
         norms.append(float(trainer.train_step(batch)["gradient_norm"]))
         updated.append(
             [np.asarray(v) for v in trainer.model.trainable_variables]

@@ -128,15 +128,6 @@ def test_a_step_can_be_restored(tmp_path, variables):
         checkpoints.restore(1)
 
 
-def test_a_step_that_is_saved_again_is_replaced(tmp_path, variables):
-    checkpoints = saved(tmp_path, variables, steps=(1,))
-    fill(variables, 70)
-    checkpoints.save(1, {"again": 1})
-    fill(variables, 0)
-    assert checkpoints.restore_latest()[0].state == {"again": 1}
-    assert values(variables)["lamb/momentum"] == [71.0, 71.0]
-
-
 def flip(path, place=0.5, bit=0):
     content = bytearray(path.read_bytes())
     content[int(place * (len(content) - 1))] ^= 1 << bit

@@ -15,6 +15,7 @@ from pretraining_runs import (
 )
 
 from albert_tf.config import RuntimeConfig, UserError, override
+from albert_tf.training import run_state
 
 LONGER = RuntimeConfig(extend_to_steps=20)
 
@@ -71,7 +72,7 @@ def test_a_killed_extension_is_the_same_extension(
         raise PowerCut
 
     with monkeypatch.context() as patch, pytest.raises(PowerCut):
-        patch.setattr("albert_tf.training.loop.record_changes", record_changes)
+        patch.setattr(run_state, "record_changes", record_changes)
         run(small_config, shards_dir, run_dir, runtime=LONGER)
     # A command that does not ask for the extension does not go on with it.
     assert run(small_config, shards_dir, run_dir) == finished[1]

@@ -1,5 +1,6 @@
 """Faults that end, stop or damage a run, and how it goes on."""
 
+import concurrent.futures
 import errno
 import json
 import os
@@ -28,6 +29,7 @@ from albert_tf.inputs.phases import Phases
 from albert_tf.io import files
 from albert_tf.jobs import pretrain
 from albert_tf.records.shards import open_shards
+from albert_tf.rundir.checkpoints import Checkpoints
 from albert_tf.training import loop
 
 
@@ -200,6 +202,11 @@ def test_a_signal_saves_at_the_next_step(
     ).read_bytes()
 
 
+def test_a_run_in_a_thread_cannot_handle_signals(fake_run):
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        assert pool.submit(fake_run).result()["loss"] == 1.0
+
+
 def test_a_signal_ends_a_run_that_waits_for_data(
     fake_run, tmp_path, monkeypatch
 ):
@@ -269,8 +276,13 @@ def test_a_model_that_cannot_be_written(
     assert (tmp_path / "run/model/model.safetensors").exists()
 
 
+@pytest.mark.parametrize(
+    ("on_nonfinite", "steps"),
+    # The first checkpoint is what a roll-back at the first steps returns to.
+    [("stop", [4, 6, 8]), ("rollback", [0])],
+)
 def test_checkpoints_that_cannot_be_written(
-    fake_run, tmp_path, monkeypatch, capsys
+    fake_run, tmp_path, monkeypatch, capsys, on_nonfinite, steps
 ):
     tried = []
 
@@ -278,17 +290,18 @@ def test_checkpoints_that_cannot_be_written(
         tried.append(step)
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(loop.Checkpoints, "save", full)
+    monkeypatch.setattr(Checkpoints, "save", full)
     with pytest.raises(
         RunStopped, match="checkpoint is of step none"
     ) as raised:
-        fake_run()
+        fake_run(on_nonfinite=on_nonfinite)
     assert raised.value.exit_code == 74
-    assert tried == [4, 6, 8]
-    assert (
+    assert tried == steps
+    continued = (
         f"The checkpoint of step 4 could not be saved in {tmp_path}/run: No "
         "space left on device. The run continues"
     ) in capsys.readouterr().out
+    assert continued == (on_nonfinite == "stop")
 
 
 def test_a_run_whose_checkpoints_are_gone_begins_again(
@@ -305,14 +318,14 @@ def test_a_run_directory_that_is_removed_ends_the_run(
     fake_run, tmp_path, monkeypatch
 ):
     run_dir = tmp_path / "run"
-    plain_save = loop.Checkpoints.save
+    plain_save = Checkpoints.save
 
     def removed(self, step, state, **options):
         plain_save(self, step, state, **options)
         if step == 4:
             shutil.rmtree(run_dir)
 
-    monkeypatch.setattr(loop.Checkpoints, "save", removed)
+    monkeypatch.setattr(Checkpoints, "save", removed)
     with pytest.raises(RunStopped, match="json is gone: the run dir") as raised:
         fake_run()
     assert raised.value.exit_code == 74

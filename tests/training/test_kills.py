@@ -21,6 +21,7 @@ from pretraining_runs import assert_same_run, flags_of
 from albert_tf.config import override
 from albert_tf.interchange import model_directory
 from albert_tf.io import files
+from albert_tf.rundir.monitor import Monitor
 from albert_tf.training import evaluator, loop
 from bin import command_line
 from bin import pretrain as program
@@ -68,7 +69,7 @@ class Victim:
         self.at("start-up")
         plain_open, plain_replace = files.open, files.replace
         plain_evaluation = evaluator.Evaluator.evaluation_step
-        plain_scalars = loop.Monitor.log_scalars
+        plain_scalars = Monitor.log_scalars
         plain_write = model_directory.pretrained.write_model_files
 
         def before(_, step):
@@ -119,7 +120,7 @@ class Victim:
 
         loop.Profiler.before, loop.Profiler.after = before, after
         evaluator.Evaluator.evaluation_step = evaluation_step
-        loop.Monitor.log_scalars = scalars
+        Monitor.log_scalars = scalars
         files.open, files.replace = open_file, replace
         model_directory.pretrained.write_model_files = write_model_files
 

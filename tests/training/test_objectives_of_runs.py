@@ -79,18 +79,3 @@ def test_held_out_shards_of_another_objective(
             run_dir=str(tmp_path / "run"),
         )
     assert not (tmp_path / "run").exists()
-
-
-def test_shards_of_an_unexpected_objective(
-    small_config, single_segments, tmp_path
-):
-    message = (
-        f"{single_segments} was built with sentence_objective=none, and this "
-        "run is to learn sentence_objective=nsp: build its shards by python -m "
-        "bin.build_pretraining_data --sentence_objective=nsp, or give this run "
-        "--sentence_objective=none."
-    )
-    config = override(small_config, {"sentence_objective": "nsp"})
-    with pytest.raises(UserError, match=re.escape(message)):
-        run(config, single_segments, tmp_path / "run")
-    assert not (tmp_path / "run").exists()

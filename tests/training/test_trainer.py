@@ -47,7 +47,7 @@ def mirrored(num_replicas):
 
 
 def make_trainer(config, strategy=None, objective="sop"):
-    return Trainer.of_new_model(
+    return Trainer(
         functools.partial(AlbertForPretraining, config.model),
         pretraining_objective(SENTENCE_OBJECTIVES[objective]),
         strategy or make_strategy(RuntimeConfig()),
@@ -568,7 +568,7 @@ def test_parts_of_a_batch_are_cut_to_their_widths(small_config):
     }
 
     def step(batch, micro_batch_size):
-        trainer = Trainer.of_new_model(
+        trainer = Trainer(
             functools.partial(
                 AlbertForTokenClassification,
                 config.model,

@@ -1,0 +1,101 @@
+"""Actions between calls of the trainer: logs, evaluation, early stopping."""
+
+import math
+
+from albert_tf.cluster.distribution import is_chief
+from albert_tf.cluster.stragglers import Stragglers
+from albert_tf.training.job import Job, is_better, is_loss
+from albert_tf.training.run_state import RunState
+from albert_tf.training.running_statistics import RunningMeans
+from albert_tf.training.saving import BEST_MODEL
+from albert_tf.training.skipped_steps import diverged
+
+
+def after_call(
+    job: Job, state: RunState, stragglers: Stragglers, result: dict[str, float]
+) -> bool:
+    """Logs and evaluates as is due after a step with this result.
+
+    Sets `progress.finished` where the run ends, early perhaps. Returns whether
+    the model is the best so far, and saved as such.
+    """
+    config = job.config.training
+    step, progress = state.step, state.progress
+    last = step == config.num_train_steps
+    if last or step % config.log_steps == 0:
+        _log(job, state, stragglers, result)
+    better = False
+    if last or (config.eval_steps and step % config.eval_steps == 0):
+        better = _evaluate(job, state, last)
+    patience = config.early_stopping_patience
+    early = bool(patience) and progress.without_better >= patience
+    progress.finished = last or early
+    if early and not last:
+        best = progress.best
+        state.log(
+            f"{job.best_metric} has not improved in {patience} "
+            f"evaluations: the run ends at step {step}. "
+            + (
+                f"The best model, of step {best['step']:.0f}, is in "
+                f"{job.environment.run_dir}/{BEST_MODEL}."
+                if best
+                else f"It was never defined; there is no {BEST_MODEL}."
+            )
+        )
+    return better
+
+
+def _log(
+    job: Job, state: RunState, stragglers: Stragglers, result: dict[str, float]
+) -> None:
+    trainer = job.trainer
+    means = state.window.means()
+    losses = [target.loss for target in trainer.objective.targets]
+    if set(losses) <= set(means):
+        means["loss"] = sum(means[name] for name in losses)
+    for name in ("gradient_norm", "learning_rate", "loss_scale"):
+        if name in result:
+            means[name] = result[name]
+    means["weight_norm"] = trainer.weight_norm()
+    means["skipped_steps"] = state.progress.skipped_steps
+    means["records_crc32"] = state.progress.records_crc32
+    state.monitor.log_training(state.step, means, trainer.trust_ratios())
+    for line in stragglers.compare():
+        state.log(line)
+    state.monitor.throughput.restart()
+    state.window = RunningMeans()
+
+
+def _evaluate(job: Job, state: RunState, last: bool) -> bool:
+    """Returns whether the model is the best so far, and saved as such."""
+    step, progress, monitor = state.step, state.progress, state.monitor
+    with job.trainer.averaged_weights():
+        metrics = job.evaluate(step)
+        text = job.samples()
+    for name, value in metrics.items():
+        if not math.isfinite(value) and is_loss(name):
+            raise diverged(
+                f"{name} is {value} in the evaluation at step {step}: the "
+                "run has diverged"
+            )
+    progress.evaluation = metrics
+    progress.roll_backs = 0
+    monitor.log_scalars("eval", step, metrics)
+    if text:
+        monitor.log_text("predictions", text, step=step, split="eval")
+    if is_chief(job.trainer.strategy):
+        for name, png in job.figures().items():
+            monitor.log_figure(name, png, split="eval", step=step)
+    metric, best = job.best_metric, progress.best
+    value = metrics[metric]
+    # NaN: a correlation of constant predictions.
+    if math.isnan(value) or (
+        best and not is_better(metric, value, best["value"])
+    ):
+        progress.without_better += 1
+        return False
+    progress.without_better = 0
+    if not state.saving.model(BEST_MODEL, metrics, needed=last):
+        return False
+    progress.best = {"step": step, "value": value}
+    return True

@@ -1,0 +1,178 @@
+"""The state of a run: resumed from a checkpoint, rolled back and saved."""
+
+import dataclasses
+import json
+import os
+from collections.abc import Iterator
+
+from albert_tf.cluster.distribution import broadcast, is_chief
+from albert_tf.cluster.environment import describe_environment
+from albert_tf.cluster.matmul_rate import matmul_rate
+from albert_tf.rundir.checkpoints import Checkpoints, Restored
+from albert_tf.rundir.monitor import Monitor
+from albert_tf.rundir.run_directory import record_changes
+from albert_tf.training.job import Job, Progress
+from albert_tf.training.running_statistics import RunningMeans, SpikeDetector
+from albert_tf.training.saving import Saving
+
+
+class RunState:
+    """The step, progress, statistics and logs of a run in this process.
+
+    A restore replaces them, the logs too.
+    """
+
+    def __init__(self, job: Job) -> None:
+        trainer, config = job.trainer, job.config.training
+        self._job = job
+        self._run_dir = job.environment.run_dir
+        self._is_chief = is_chief(trainer.strategy)
+        self.checkpoints = Checkpoints(
+            os.path.join(self._run_dir, "checkpoints"),
+            trainer.variables(),
+            config.keep_checkpoint_max,
+        )
+        self.saving = Saving(job, self.checkpoints, self.log)
+        self.monitor: Monitor | None = None
+        # Of all replicas, as the throughput that it is compared with.
+        self._peak_flops = (
+            matmul_rate(config.precision) * trainer.num_devices()
+            if self._is_chief
+            else None
+        )
+
+    def log(self, line: str) -> None:
+        """Prints a line."""
+        self.monitor.log(line)
+
+    def close(self) -> None:
+        """Closes the logs."""
+        if self.monitor:
+            self.monitor.close()
+
+    def resume(self, changes: dict[str, list]) -> None:
+        """Restores the newest good checkpoint, and applies changed settings.
+
+        `changes` are the chief's result of `claim`.
+        """
+        strategy, run_dir = self._job.trainer.strategy, self._run_dir
+        problems: list[str] = []
+        restored = None
+        if self._is_chief:
+            restored, problems = self.checkpoints.restore_latest()
+        step = broadcast(strategy, restored.step if restored else -1)
+        if step >= 0 and not self._is_chief:
+            restored = self.checkpoints.restore(int(step))
+        self._set(restored)
+        self._apply(changes, resumed=restored is not None)
+        for line in problems:
+            self.log(line)
+        if self.progress.finished:
+            self.log(
+                f"{run_dir} has been trained to its end, step {self.step}."
+            )
+        elif restored:
+            self.log(f"Resuming from step {self.step} of {run_dir}.")
+        if not restored and self.monitor.lines_cut:
+            self.log(f"{run_dir} has no checkpoint: the run begins again.")
+
+    def roll_back(self) -> None:
+        """Restores the last checkpoint, and passes over the batches since."""
+        bad_step, before = self.step, self.progress
+        self._set(self.checkpoints.restore(self.checkpoints.steps()[-1]))
+        passed_over = bad_step - self.step
+        self.progress.passed_over = before.passed_over + passed_over
+        self.progress.roll_backs = before.roll_backs + 1
+        self.log(
+            f"Back to step {self.step}; the examples of the {passed_over} "
+            f"steps up to {bad_step} are left out."
+        )
+
+    def save(self, *, best: bool = False, needed: bool = False) -> None:
+        """Saves a checkpoint, if this is the chief (see Saving)."""
+        if not self._is_chief:
+            return
+        self.monitor.flush()
+        self.progress.window = self.window.sums
+        self.progress.losses = self.spikes.losses
+        self.progress.log = self.monitor.written()
+        self.saving.checkpoint(
+            self.step,
+            dataclasses.asdict(self.progress),
+            best=best,
+            needed=needed,
+        )
+
+    def _set(self, restored: Restored | None) -> None:
+        """Sets everything beside the variables to a checkpoint's state."""
+        config = self._job.config.training
+        description = self._job.description()
+        self.step = restored.step if restored else 0
+        self.progress = Progress(**restored.state) if restored else Progress()
+        if self.step >= config.num_train_steps:
+            # Also after a kill between an extension's checkpoint and its
+            # record in config.json.
+            self.progress.finished = True
+        self.window = RunningMeans(self.progress.window)
+        self.spikes = SpikeDetector(config.max_loss_spike, self.progress.losses)
+        self.close()
+        self.monitor = Monitor(
+            self._run_dir,
+            num_steps=config.num_train_steps,
+            start_step=self.step,
+            written=self.progress.log,
+            peak_flops=self._peak_flops,
+            description=description,
+            writes=self._is_chief,
+        )
+        for name, text in (
+            ("environment", describe_environment()),
+            ("configuration", f"```\n{json.dumps(description, indent=2)}\n```"),
+        ):
+            self.monitor.log_text(name, text, step=self.step)
+
+    def _apply(self, changes: dict[str, list], *, resumed: bool) -> None:
+        """Applies and records the settings that changed since the last start.
+
+        They are recorded last: a job that is killed before repeats all of it
+        with the same result.
+        """
+        length_changes = float("num_train_steps" in changes)
+        if broadcast(self._job.trainer.strategy, length_changes):
+            patience = self._job.config.training.early_stopping_patience
+            if patience and self.progress.without_better >= patience:
+                self.progress.without_better = 0
+            self.progress.finished = False
+            if resumed:
+                best = self.progress.best.get("step") == self.step
+                self.save(best=best, needed=True)
+        if changes:
+            record_changes(
+                self._run_dir, self._job.description(), changes, self.step
+            )
+        for line in self._changed_settings(changes):
+            self.log(line)
+
+    def _changed_settings(self, changes: dict[str, list]) -> Iterator[str]:
+        """Yields lines about changed settings."""
+        if changes:
+            changed = ", ".join(
+                f"{name}={new} (before: {old})"
+                for name, (old, new) in changes.items()
+            )
+            yield f"From step {self.step + 1} on: {changed}."
+        if "eval_steps" in changes:
+            yield (
+                "best_model and early stopping depend on eval_steps: they use "
+                "the evaluations that are made."
+            )
+        if "num_train_steps" in changes:
+            old, new = changes["num_train_steps"]
+            rate = self._job.trainer.learning_rate
+            last = max(self.step - 1, 0)
+            yield (
+                f"The schedule is now that of {new} steps: the learning rate "
+                f"was {rate(last, old):.4g} at step {last + 1}, is "
+                f"{rate(self.step, new):.4g} at step {self.step + 1} and "
+                f"{rate(new - 1, new):.4g} at step {new}."
+            )

@@ -5,6 +5,7 @@ import contextlib
 import ctypes
 import functools
 import gc
+import io
 import os
 import signal
 import sys
@@ -140,6 +141,9 @@ def run(
             sys.exit(run_local_cluster(own, number))
         main()
 
+    # Labels and texts may have characters that a terminal's encoding lacks.
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     define_flags()
     logging.set_verbosity(logging.WARNING)
     app.run(lambda argv: _guarded(argv, start), flags_parser=_parse)

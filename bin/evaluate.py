@@ -221,9 +221,7 @@ def _print_errors(predictions: list[Prediction], number: int) -> None:
     for prediction in wrong[:number]:
         print(f"{prediction.location} (off by {prediction.error:.4g})")
         for name, value in prediction.fields.items():
-            # JSON files can hold lone surrogates, which cannot be printed.
-            line = f"    {name}: {value}".encode("utf-8", "backslashreplace")
-            print(line.decode())
+            print(f"    {name}: {value}")
 
 
 if __name__ == "__main__":

@@ -103,4 +103,6 @@ def settings_of(
 
 def workers() -> int:
     """Returns the number of processes that build features."""
-    return len(os.sched_getaffinity(0))
+    from albert_tf.cluster.environment import usable_cpus
+
+    return usable_cpus()

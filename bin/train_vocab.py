@@ -45,7 +45,7 @@ def define_flags() -> None:
         "Maximum number of characters to train on, sampled from all lines, "
         "each of which counts for ten more; a character takes some 30 bytes of "
         "memory.",
-        lower_bound=1000,
+        lower_bound=10_000,
     )
     flags.DEFINE_integer("seed", 12345, "Seed of the sample.")
     flags.DEFINE_alias("random_seed", "seed")

@@ -74,6 +74,14 @@ def _nvidia_gpus() -> int:
     return sum(line.startswith("GPU ") for line in listed.splitlines())
 
 
+def usable_cpus() -> int:
+    """Returns the number of CPUs that this process may use."""
+    # macOS does not restrict a process to some of them.
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def describe_environment() -> str:
     """Returns versions, system and hardware, as a table in Markdown."""
     found = {"python": platform.python_version()}
@@ -86,7 +94,7 @@ def describe_environment() -> str:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     found |= {
         "system": platform.platform(),
-        "processors": str(len(os.sched_getaffinity(0))),
+        "processors": str(usable_cpus()),
         "memory": f"{memory / 2**30:.1f} GiB",
         "devices": ", ".join(map(_device, tf.config.list_physical_devices())),
     }

@@ -4,6 +4,7 @@ import contextlib
 import os
 import re
 import resource
+import sys
 
 
 def peak_resident(of: int = resource.RUSAGE_SELF) -> int:
@@ -16,7 +17,9 @@ def peak_resident(of: int = resource.RUSAGE_SELF) -> int:
             # getrusage counts what the starting process had before exec too.
             if found := re.search(r"VmHWM:\s+(\d+) kB", file.read()):
                 return 1024 * int(found[1])
-    return 1024 * resource.getrusage(of).ru_maxrss
+    peak = resource.getrusage(of).ru_maxrss
+    # macOS counts bytes, Linux kilobytes.
+    return peak * (1 if sys.platform == "darwin" else 1024)
 
 
 def free_memory() -> int:

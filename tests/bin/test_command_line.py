@@ -85,6 +85,20 @@ def test_progress_in_a_log_is_a_line_now_and_then(capsys, monkeypatch):
     assert shown.err == ""
 
 
+def test_text_that_the_output_cannot_encode_is_printed_with_escapes():
+    program = r"""
+from bin import command_line
+command_line.run(lambda: None, lambda: print("caf\xe9 \u0142 \ud800"))
+"""
+    found = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | {"PYTHONIOENCODING": "latin-1"},
+        capture_output=True,
+    )
+    assert found.stdout == b"caf\xe9 \\u0142 \\ud800\n"
+    assert not found.stderr
+
+
 def test_a_killed_worker_is_one_line():
     def main():
         raise BrokenProcessPool

@@ -1,5 +1,6 @@
 """Descriptions of the machine, and GPUs that TensorFlow misses."""
 
+import os
 import platform
 
 import pytest
@@ -31,6 +32,11 @@ def driver(tmp_path):
     """The driver lists two GPUs."""
     for bus in ("0000:17:00.0", "0000:65:00.0"):
         (tmp_path / "gpus" / bus).mkdir(parents=True)
+
+
+def test_the_cpus_of_a_system_without_affinity(monkeypatch):
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert environment.usable_cpus() == os.cpu_count()
 
 
 def test_gpus_that_the_driver_lists_and_tensorflow_does_not_see(driver):

@@ -174,16 +174,9 @@ FORMATS: dict[str, Format] = {
     ),
     "keras_hub": Format(
         library="KerasHub's AlbertBackbone",
-        write=lambda directory, loaded: keras_hub.save_preset(
-            directory,
-            loaded.model,
-            loaded.tokenizer,
-            max_seq_length=loaded.max_seq_length,
-        ),
+        write=keras_hub.save_preset,
         files=keras_hub.FILES,
-        not_stored=lambda loaded: keras_hub.not_stored(
-            loaded.model, loaded.tokenizer
-        ),
+        not_stored=keras_hub.not_stored,
         supports=lambda head: False,
         always_pooler=True,
         prepare=keras_hub.imported,
@@ -215,7 +208,5 @@ def format_at(directory: str, names: Sequence[str]) -> str | None:
         # transformers has files of the same names, but no section of ours.
         values = read_json(os.path.join(directory, pretrained.CONFIG_FILE))
         rows = ["model_directory" if "albert_tf" in values else "huggingface"]
-    for row in rows:
-        if FORMATS[row].files.issuperset(names):
-            return row
-    return None
+    fitting = (row for row in rows if FORMATS[row].files.issuperset(names))
+    return next(fitting, None)

@@ -19,10 +19,10 @@ from albert_tf.config import (
     shares_whole_groups,
 )
 from albert_tf.interchange.google_tf1 import check_values
+from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.io import files
 from albert_tf.modeling.models import AlbertModel
 from albert_tf.text.sentencepiece_tokenizer import SentencePieceTokenizer
-from albert_tf.text.tokenizer_base import Tokenizer
 
 # The files that `save_preset` writes.
 FILES = frozenset(
@@ -88,9 +88,9 @@ def imported() -> types.ModuleType:
     return keras_hub
 
 
-def not_stored(model: AlbertModel, tokenizer: Tokenizer) -> Iterator[str]:
+def not_stored(loaded: LoadedModel) -> Iterator[str]:
     """Yields a line for each property that KerasHub lacks."""
-    config = model.config
+    config, settings = loaded.model.config, loaded.tokenizer.settings
     dropout = config.attention_probs_dropout_prob
     if dropout != config.hidden_dropout_prob:
         yield (
@@ -99,8 +99,8 @@ def not_stored(model: AlbertModel, tokenizer: Tokenizer) -> Iterator[str]:
             f"{config.hidden_dropout_prob}."
         )
     steps = [
-        *["lower-case it"] * tokenizer.settings["do_lower_case"],
-        *["strip its accents"] * (not tokenizer.settings["keep_accents"]),
+        *["lower-case it"] * settings["do_lower_case"],
+        *["strip its accents"] * (not settings["keep_accents"]),
     ]
     if steps:
         yield (
@@ -113,27 +113,22 @@ def not_stored(model: AlbertModel, tokenizer: Tokenizer) -> Iterator[str]:
     )
 
 
-def save_preset(
-    directory: str,
-    model: AlbertModel,
-    tokenizer: Tokenizer,
-    *,
-    max_seq_length: int,
-) -> None:
+def save_preset(directory: str, loaded: LoadedModel) -> None:
     """Writes the encoder and its tokenizer as a preset of AlbertBackbone.
 
     Raises:
         UserError: for settings that KerasHub's classes lack, and when
             keras_hub is not installed.
     """
-    keras_hub = imported()
+    keras_hub, tokenizer = imported(), loaded.tokenizer
     require(
         isinstance(tokenizer, SentencePieceTokenizer),
         "KerasHub's ALBERT reads SentencePiece vocabularies only; this model "
         "has a WordPiece vocabulary.",
     )
-    check_values(vars(model.config), _THEIR_VALUES, "KerasHub's ALBERT")
-    backbone = _backbone(keras_hub, model)
+    config = loaded.model.config
+    check_values(vars(config), _THEIR_VALUES, "KerasHub's ALBERT")
+    backbone = _backbone(keras_hub, loaded.model)
     try:
         backbone.save_to_preset(directory)
     except (OSError, RuntimeError) as error:
@@ -145,9 +140,9 @@ def save_preset(
         keras_hub.models.AlbertTokenizer(
             proto=tokenizer.model_bytes  # type: ignore[attr-defined]
         ),
-        sequence_length=max_seq_length,
+        sequence_length=loaded.max_seq_length,
     ).save_to_preset(directory)
-    lines = "\n".join(f"- {line}" for line in not_stored(model, tokenizer))
+    lines = "\n".join(f"- {line}" for line in not_stored(loaded))
     path = os.path.join(directory, "README.md")
     files.write(path, _README.format(lines).encode())
 

@@ -63,20 +63,9 @@ def convert(
     """Writes the model at `from_path` to the directory `to_path`.
 
     Nothing is written in case of an error. bin/convert.py describes the
-    options; their defaults are those of the source.
-
-    Args:
-        from_path: see `find_initial_weights`.
-        to_path: made, or replaced where it holds a model of that format.
-        to_format: a row of FORMATS.
-        head: a key of `models_by_head`.
-        labels: names of the classes.
-        tokenizer: a vocabulary's directory or file.
-        changes: settings of the architecture to change.
-        merge: see `convert_weights`.
-        allow_missing: initialises weights that the source lacks.
-        overwrite: replaces a model of another format, too.
-        log: takes a line for each thing that is more than a copy.
+    options; `head` is a key of `models_by_head`, `changes` are settings of the
+    architecture, and `log` takes a line for each thing that is more than a
+    copy.
 
     Raises:
         UserError: naming each weight that is missing, unexpected, misshapen

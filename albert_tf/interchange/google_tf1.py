@@ -82,7 +82,6 @@ _OBJECT_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 
 _KERAS_LAYER_NORM = re.compile(r"(?<![^/])layer_normalization(_1)?(?![^/])")
 _FILE_SUFFIX = re.compile(r"\.(index|meta|data-\d{5,}-of-\d{5,})$")
-_ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip")
 
 
 def find_checkpoint(path: str) -> str | None:
@@ -92,12 +91,8 @@ def find_checkpoint(path: str) -> str | None:
     checkpoint. `open_weights` checks that it is complete.
 
     Raises:
-        UserError: for a directory with several, and for an archive.
+        UserError: for a directory with several.
     """
-    require(
-        not (path.endswith(_ARCHIVES) and files.isfile(path)),
-        f"{path} is an archive; unpack it and name the folder within.",
-    )
     if not files.isdir(path):
         prefix = _FILE_SUFFIX.sub("", path)
         directory, base = os.path.split(prefix)

@@ -69,7 +69,6 @@ def save_model_directory(
     tokenizer: Tokenizer,
     *,
     max_seq_length: int,
-    own_settings: bool = True,
     task: TaskRecord | None = None,
 ) -> None:
     """Writes a model directory, replacing one that exists.
@@ -79,12 +78,11 @@ def save_model_directory(
         model: of any class.
         tokenizer: the one it was trained with.
         max_seq_length: longest text it was trained on, in tokens.
-        own_settings: as in `write_model_directory`.
         task: the task it was fine-tuned for, if any.
     """
     loaded = LoadedModel(model, tokenizer, max_seq_length, task)
     with replacing_directory(directory) as temporary:
-        write_model_directory(temporary, loaded, own_settings=own_settings)
+        write_model_directory(temporary, loaded)
 
 
 def write_model_directory(
@@ -222,7 +220,7 @@ def find_initial_weights(path: str) -> InitialWeights:
     require(files.exists(path), f"{path} does not exist.")
     raise UserError(
         f"{path} is neither a model directory, a run directory with a "
-        "finished model, nor a Google TF1 checkpoint."
+        "finished model, nor a Google TF1 checkpoint or its unpacked folder."
     )
 
 

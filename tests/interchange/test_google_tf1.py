@@ -187,12 +187,6 @@ def test_one_of_several_checkpoints_must_be_named(released):
     assert find_checkpoint(path) == path
 
 
-def test_an_archive_is_refused(tmp_path):
-    (tmp_path / "albert_base_v2.tar.gz").touch()
-    with pytest.raises(UserError, match="v2.tar.gz is an archive; unpack it"):
-        find_checkpoint(str(tmp_path / "albert_base_v2.tar.gz"))
-
-
 @pytest.mark.parametrize(
     ("shapes", "heads"),
     [

@@ -71,15 +71,7 @@ def save_model_directory(
     max_seq_length: int,
     task: TaskRecord | None = None,
 ) -> None:
-    """Writes a model directory, replacing one that exists.
-
-    Args:
-        directory: made where missing.
-        model: of any class.
-        tokenizer: the one it was trained with.
-        max_seq_length: longest text it was trained on, in tokens.
-        task: the task it was fine-tuned for, if any.
-    """
+    """Writes a model directory of these (`LoadedModel`), replacing another."""
     loaded = LoadedModel(model, tokenizer, max_seq_length, task)
     with replacing_directory(directory) as temporary:
         write_model_directory(temporary, loaded)

@@ -37,31 +37,22 @@ def directory(tmp_path, tiny_tokenizer):
 
 
 @pytest.mark.parametrize(
-    "changes",
+    ("head", "changes"),
     [
-        {"sharing": "ffn", "num_hidden_groups": 2},
-        {"num_hidden_groups": 2, "inner_group_num": 2},
-        {"hidden_act": "gelu_exact", "hidden_dropout_prob": 0.2},
+        ("pretraining", {"sharing": "ffn", "num_hidden_groups": 2}),
+        ("pretraining", {"num_hidden_groups": 2, "inner_group_num": 2}),
+        ("none", {"hidden_act": "gelu_exact", "hidden_dropout_prob": 0.2}),
+        ("classification", {"labels": ("good", "bad", "ugly")}),
     ],
 )
-def test_there_and_back(tmp_path, tiny_tokenizer, changes):
-    model = built(**changes)
+def test_there_and_back(tmp_path, tiny_tokenizer, head, changes):
+    model = built(head, **changes)
     directory = save(tmp_path / "model", model, tiny_tokenizer, 12)
     loaded = load_model_directory(directory)
-    assert loaded.model.config == override(TINY, changes)
-    assert (loaded.max_seq_length, loaded.labels) == (12, None)
+    assert loaded.model.config == model.config
+    assert (loaded.max_seq_length, loaded.labels) == (12, model.labels)
     assert loaded.tokenizer.fingerprint == tiny_tokenizer.fingerprint
     assert_same_weights(loaded.model, model)
-
-
-def test_a_classifier_there_and_back(tmp_path, tiny_tokenizer):
-    model = built("classification", labels=("good", "bad", "ugly"))
-    directory = save(tmp_path / "model", model, tiny_tokenizer)
-    loaded = load_model_directory(directory)
-    assert loaded.labels == ["good", "bad", "ugly"]
-    assert_same_weights(loaded.model, model)
-    values = json.loads((tmp_path / "model/config.json").read_text())
-    assert values["id2label"] == {"0": "good", "1": "bad", "2": "ugly"}
 
 
 def test_files_of_the_directory(directory):
@@ -79,102 +70,32 @@ def test_files_of_the_directory(directory):
     assert values["model_type"] == "albert"
 
 
-def test_partly_shared_weights_are_written_for_each_layer(
-    tmp_path, tiny_tokenizer
-):
+def test_copies_of_shared_weights_must_be_equal(tmp_path, tiny_tokenizer):
     model = built(sharing="ffn")
     directory = save(tmp_path / "model", model, tiny_tokenizer)
     path = f"{directory}/model.safetensors"
     arrays = safetensors.numpy.load_file(path)
-    name = "albert.encoder.albert_layer_groups.{}.albert_layers.0.{}.weight"
-    ffn, query = (
-        [arrays[name.format(group, part)] for group in range(3)]
-        for part in ("ffn", "attention.query")
-    )
-    assert (ffn[0] == ffn[2]).all()
-    assert (query[0] != query[2]).any()
-    values = json.loads((tmp_path / "model/config.json").read_text())
-    assert values["num_hidden_groups"] == 3
-    # A copy that was changed is no longer shared.
-    arrays[name.format(1, "ffn")] = arrays[name.format(1, "ffn")] + 1
+    name = "albert.encoder.albert_layer_groups.1.albert_layers.0.ffn.weight"
+    arrays[name] = arrays[name] + 1
     safetensors.numpy.save_file(arrays, path)
     with pytest.raises(UserError, match="groups.1.*should equal.*groups.0"):
         load_model_directory(directory)
 
 
-def edit_config(directory, change):
+def edit_config(directory, **changes):
     path = pathlib.Path(directory, "config.json")
-    values = json.loads(path.read_text())
-    change(values)
-    path.write_text(json.dumps(values))
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
-def edit_weights(directory, change):
-    path = f"{directory}/model.safetensors"
-    arrays = safetensors.numpy.load_file(path)
-    change(arrays)
-    safetensors.numpy.save_file(arrays, path)
-
-
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        # Faults of weights and config.json: tests/modeling/weights has all.
-        (
-            lambda d: edit_weights(d, lambda a: a.pop("predictions.bias")),
-            "missing: predictions.bias",
-        ),
-        (
-            lambda d: edit_config(d, lambda v: v.update(vocab_size=210)),
-            "tokenizer has 200 pieces.*vocab_size=210",
-        ),
-        (
-            lambda d: edit_config(
-                d, lambda v: v["albert_tf"].update(max_seq_length=99)
-            ),
-            "max_seq_length=99 must be",
-        ),
-        (
-            lambda d: [
-                os.remove(f"{d}/{name}")
-                for name in ("spiece.model", "tokenizer.json")
-            ],
-            "has no tokenizer, none of",
-        ),
-    ],
-)
-def test_faults_of_a_directory(directory, damage, message):
-    damage(directory)
-    with pytest.raises(UserError, match=message) as raised:
+def test_a_tokenizer_of_another_size_is_refused(directory):
+    edit_config(directory, vocab_size=210)
+    with pytest.raises(UserError, match="has 200 pieces.*vocab_size=210"):
         load_model_directory(directory)
-    assert "\n" not in str(raised.value)
-
-
-def test_files_of_transformers(tmp_path, tiny_tokenizer):
-    """Two labels without names; position ids among the weights."""
-    model = built("classification", labels=("a", "b"))
-    directory = save(tmp_path / "model", model, tiny_tokenizer)
-    edit_config(directory, lambda v: [v.pop("id2label"), v.pop("albert_tf")])
-    positions = {"albert.embeddings.position_ids": np.arange(16)[None]}
-    edit_weights(directory, lambda a: a.update(positions))
-    loaded = load_model_directory(directory)
-    assert loaded.labels == ["LABEL_0", "LABEL_1"]
-    assert loaded.max_seq_length == 16
 
 
 def test_label_names_do_not_make_a_classifier(directory):
-    edit_config(directory, lambda v: v.update(id2label={"0": "a"}))
+    edit_config(directory, id2label={"0": "a"})
     assert load_model_directory(directory).labels is None
-
-
-def test_the_model_of_a_run_directory(tmp_path, directory):
-    run_dir = tmp_path / "run"
-    run_dir.mkdir()
-    (run_dir / "config.json").write_text('{"job": "pretrain"}')
-    with pytest.raises(UserError, match="model_type is None"):
-        load_model_directory(str(run_dir))
-    os.rename(directory, run_dir / "model")
-    assert load_model_directory(str(run_dir)).max_seq_length == 12
 
 
 def test_bfloat16_model_is_saved_in_full_precision(tmp_path, tiny_tokenizer):
@@ -334,16 +255,11 @@ def test_missing_settings_of_a_task_have_their_defaults(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ('{"task": "RTE", "featu', "is not valid JSON"),
         ('{"task": 7, "features": {}}', "'task' to be a string, got 7"),
         ('{"task": "RTE"}', "'features' to be an object, got None"),
         (
             '{"task": "RTE", "features": {}, "pairs": 1}',
             "'pairs' to be true or false, got 1",
-        ),
-        (
-            '{"task": "RTE", "features": {"max_seq_lenght": 9}}',
-            "'max_seq_lenght' is not a setting; did you mean max_seq_length",
         ),
         (
             '{"task": "RTE", "features": {"max_seq_length": 513}}',

@@ -281,13 +281,6 @@ def test_too_many_entries_are_refused(tmp_path, monkeypatch):
         read_index(write(tmp_path, table(block([HEAD, *names]))))
 
 
-def test_a_huge_index_is_not_read(tmp_path):
-    prefix = write(tmp_path, b"")
-    os.truncate(prefix + ".index", 2**40)
-    with pytest.raises(UserError, match=f"has {2**40} bytes; more than"):
-        read_index(prefix)
-
-
 @pytest.mark.parametrize("suffix", [".index", DATA])
 def test_paths_that_are_no_files_are_refused(tmp_path, suffix):
     prefix = save(tmp_path / "c", {"a": VALUES})

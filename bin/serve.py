@@ -59,6 +59,10 @@ def main() -> None:
         ) from None
 
     config = command_line.with_flags(ServingConfig())
+    require(
+        "/" not in (FLAGS.model_name or ""),
+        f"model_name={FLAGS.model_name}: expected a part of a path, without /.",
+    )
     listener = _bound()
     command_line.load_tensorflow()
     from albert_tf.interchange.saved_model import ExportedModel

@@ -79,9 +79,16 @@ def test_a_port_in_use_is_one_line(export_dir, monkeypatch, early):
     assert f"port={port}: Address already in use; name another" in done.error
 
 
-def test_a_host_that_is_no_name_is_one_line(tmp_path):
-    done = run_program("serve", f"--export_dir={tmp_path}", "--host=127..1")
-    assert "host=127..1, port=8501: encoding with 'idna'" in done.error
+@pytest.mark.parametrize(
+    ("flag", "message"),
+    [
+        ("--host=127..1", "host=127..1, port=8501: encoding with 'idna'"),
+        ("--model_name=a/b", "model_name=a/b: expected a part of a path"),
+    ],
+)
+def test_names_that_are_none(tmp_path, flag, message):
+    done = run_program("serve", f"--export_dir={tmp_path}", flag)
+    assert message in done.error
 
 
 def test_a_missing_package_is_one_line(tmp_path, monkeypatch):

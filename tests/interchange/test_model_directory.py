@@ -172,6 +172,17 @@ def test_only_files_of_a_model_are_replaced(tmp_path):
     assert len(os.listdir(tmp_path)) == 3
 
 
+def test_a_link_to_a_directory_stays(tmp_path):
+    (tmp_path / "disk/model").mkdir(parents=True)
+    (tmp_path / "disk/model/config.json").write_text("old")
+    (tmp_path / "model").symlink_to("disk/model")
+    with replacing_directory(str(tmp_path / "model")) as place:
+        pathlib.Path(place, "config.json").write_text("new")
+    assert sorted(os.listdir(tmp_path)) == ["disk", "model"]
+    assert os.listdir(tmp_path / "disk") == ["model"]
+    assert (tmp_path / "disk/model/config.json").read_text() == "new"
+
+
 def test_a_failed_save_changes_nothing(tmp_path, bucket):
     for directory in (str(tmp_path / "model"), bucket):
         with replacing_directory(directory) as place:

@@ -127,8 +127,7 @@ def open_weights(path: str) -> StoredWeights:
     TF-Hub exports is removed.
 
     Raises:
-        UserError: when the checkpoint is damaged, or two of its variables
-            get the same name.
+        UserError: when the checkpoint is damaged or none of the original's.
     """
     stored: dict[str, tensor_bundle.StoredVariable] = {}
     variables = tensor_bundle.read_index(path)
@@ -143,12 +142,7 @@ def open_weights(path: str) -> StoredWeights:
         known = _KERAS_LAYER_NORM.sub(
             r"LayerNorm\1", name.removeprefix("module/")
         )
-        first = stored.setdefault(known, variable)
-        require(
-            first is variable,
-            f"{path} holds both {first.name} and {name}, which are two names "
-            f"of {known}; remove one.",
-        )
+        stored[known] = variable
     return StoredWeights(
         source=path,
         form="google",

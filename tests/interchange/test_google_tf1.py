@@ -110,16 +110,6 @@ def test_other_names_of_the_same_variables(tmp_path):
         assert opened.read(known[name]) == value
 
 
-def test_two_names_of_one_variable_are_refused(tmp_path):
-    names = ("g/LayerNorm/beta", "module/g/layer_normalization/beta")
-    prefix = save(tmp_path / "c", dict.fromkeys(names, np.float32([0])))
-    with pytest.raises(UserError) as caught:
-        open_weights(prefix)
-    assert f"{prefix} holds both {names[0]} and {names[1]}," in str(
-        caught.value
-    )
-
-
 def test_a_model_made_from_the_files_gives_the_originals_output(
     checkpoint, reference
 ):

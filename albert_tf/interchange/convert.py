@@ -3,6 +3,7 @@
 import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 
 from albert_tf.config import lookup, override, require
 from albert_tf.interchange.formats import (
@@ -80,7 +81,11 @@ def convert(
     to_path = to_path.rstrip("/") if remote else os.path.abspath(to_path)
     _check_separate(to_path, from_path, tokenizer)
     _check_replaceable(to_path, to_format, overwrite)
-    target.prepare()
+    require(
+        not target.package or find_spec(target.package) is not None,
+        f"to_format={to_format} needs the package {target.package}: "
+        f"pip install {target.package}.",
+    )
     source = find_initial_weights(from_path)
     log(f"From the {source.kind} {source.source}.")
     tokenizer = tokenizer or source.tokenizer_path

@@ -6,7 +6,6 @@ never read: Keras' files can run code.
 
 import operator
 import os
-import types
 from collections.abc import Iterator
 
 import keras
@@ -72,22 +71,6 @@ _BLOCK = (
 _THEIR_VALUES = {"hidden_act": ("gelu",), "layer_norm_eps": (1e-12,)}
 
 
-def imported() -> types.ModuleType:
-    """Returns the package keras_hub.
-
-    Raises:
-        UserError: when it is not installed.
-    """
-    try:
-        import keras_hub
-    except ImportError as error:
-        raise UserError(
-            f"A KerasHub preset needs the package keras_hub ({error}): "
-            "pip install keras-hub."
-        ) from None
-    return keras_hub
-
-
 def not_stored(loaded: LoadedModel) -> Iterator[str]:
     """Yields a line for each property that KerasHub lacks."""
     config, settings = loaded.model.config, loaded.tokenizer.settings
@@ -117,10 +100,11 @@ def save_preset(directory: str, loaded: LoadedModel) -> None:
     """Writes the encoder and its tokenizer as a preset of AlbertBackbone.
 
     Raises:
-        UserError: for settings that KerasHub's classes lack, and when
-            keras_hub is not installed.
+        UserError: for settings that KerasHub's classes lack.
     """
-    keras_hub, tokenizer = imported(), loaded.tokenizer
+    import keras_hub
+
+    tokenizer = loaded.tokenizer
     require(
         isinstance(tokenizer, SentencePieceTokenizer),
         "KerasHub's ALBERT reads SentencePiece vocabularies only; this model "
@@ -128,7 +112,7 @@ def save_preset(directory: str, loaded: LoadedModel) -> None:
     )
     config = loaded.model.config
     check_values(vars(config), _THEIR_VALUES, "KerasHub's ALBERT")
-    backbone = _backbone(keras_hub, loaded.model)
+    backbone = _backbone(loaded.model)
     try:
         backbone.save_to_preset(directory)
     except (OSError, RuntimeError) as error:
@@ -156,8 +140,10 @@ def _num_groups(config: ModelConfig) -> int:
     return layers
 
 
-def _backbone(keras_hub: types.ModuleType, model: AlbertModel) -> keras.Model:
+def _backbone(model: AlbertModel) -> keras.Model:
     """Returns KerasHub's encoder with the weights of ours."""
+    import keras_hub
+
     config = model.config
     backbone = keras_hub.models.AlbertBackbone(
         vocabulary_size=config.vocab_size,

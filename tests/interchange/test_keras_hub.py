@@ -95,7 +95,7 @@ def test_without_keras_hub_it_is_named(tmp_path, tiny_tokenizer, monkeypatch):
     source = save(tmp_path / "source", built("none"), tiny_tokenizer)
     # Before what may be a large model is read.
     lines = []
-    with pytest.raises(UserError, match="pip install keras-hub"):
+    with pytest.raises(UserError, match="pip install keras_hub"):
         convert(source, str(tmp_path / "preset"), "keras_hub", log=lines.append)
     assert lines == []
     assert os.listdir(tmp_path) == ["source"]

@@ -76,10 +76,7 @@ class SignatureGraph:
     """The parts that signatures are made of.
 
     Attributes:
-        loaded: the model.
-        weights: those that are stored.
-        tokenizer: its tokenizer in the graph.
-        config: the settings of features that it was trained with.
+        config: the settings of features that the model was trained with.
         pack: makes features of ids of texts, or pairs.
         by_length: see length_groups.py.
         embed: vectors of features; a function that signatures share, as those

@@ -201,5 +201,9 @@ def format_at(directory: str, names: Sequence[str]) -> str | None:
         # transformers has files of the same names, but no section of ours.
         values = read_json(os.path.join(directory, pretrained.CONFIG_FILE))
         rows = ["model_directory" if "albert_tf" in values else "huggingface"]
-    fitting = (row for row in rows if FORMATS[row].files.issuperset(names))
-    return next(fitting, None)
+    for name in rows:
+        row = FORMATS[name]
+        # Else a README.md alone would be a preset of KerasHub.
+        if row.last in names and row.files.issuperset(names):
+            return name
+    return None

@@ -395,6 +395,17 @@ def test_paths_that_may_not_be_written(tmp_path, saved, tiny_directory):
     assert sorted(os.walk(tmp_path)) == before
 
 
+def test_a_directory_without_a_model_is_of_no_format(tmp_path, saved):
+    source = saved()
+    for form, name in (("keras_hub", "README.md"), ("google_tf1", "vocab.txt")):
+        place = tmp_path / form
+        place.mkdir()
+        (place / name).write_text("mine")
+        with pytest.raises(UserError, match=f"format {form}: {name}. --overw"):
+            convert(source, str(place), form)
+        assert (place / name).read_text() == "mine"
+
+
 def test_only_the_same_format_is_replaced(saved):
     source = saved()
     places = {form: f"{source}-{form}" for form in list(FORMATS)[:3]}

@@ -217,8 +217,7 @@ def _read(
     require(
         arguments["pooler"] or allow_missing or not target.always_pooler,
         f"{source.source} has no pooler, and every model of {target.library} "
-        "has one; --allow_missing initialises it. No head of the source reads "
-        "it.",
+        "has one; --allow_missing initialises it.",
     )
     arguments["pooler"] |= target.always_pooler
     model = kind(source.config, **arguments)

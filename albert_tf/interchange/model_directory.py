@@ -145,8 +145,8 @@ def check_vocab_size(
     require(
         tokenizer.vocab_size == config.vocab_size,
         f"{path}: the tokenizer has {tokenizer.vocab_size} pieces and the "
-        f"model vocab_size={config.vocab_size}; they must be equal. Use the "
-        "tokenizer that the model was trained with.",
+        f"model vocab_size={config.vocab_size}; use the tokenizer that the "
+        "model was trained with.",
     )
 
 

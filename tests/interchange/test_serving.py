@@ -511,12 +511,8 @@ def test_versions(classifier, tmp_path, monkeypatch):
     assert path == str(target / "8")
     assert export_saved_model(classifier, str(target), version=3).endswith("3")
     assert sorted(os.listdir(target)) == ["3", "7", "8", "notes"]
-
-
-def test_versions_are_not_replaced(classifier, tmp_path):
-    (tmp_path / "7").mkdir()
     with pytest.raises(UserError, match="version=7: .*/7 exists, and versions"):
-        export_saved_model(classifier, str(tmp_path), version=7)
+        export_saved_model(classifier, str(target), version=7)
     (tmp_path / "file").write_text("x")
     with pytest.raises(UserError, match="is a file"):
         export_saved_model(classifier, str(tmp_path / "file"))

@@ -68,7 +68,11 @@ def define_flags() -> None:
         "Initialise weights that are missing in the source, and list them.",
     )
     flags.DEFINE_integer(
-        "seed", 12345, "Seed of initialised weights.", lower_bound=0
+        "seed",
+        12345,
+        "Seed of initialised weights.",
+        lower_bound=0,
+        upper_bound=2**32 - 1,
     )
     flags.DEFINE_bool(
         "overwrite", False, "Replace a model of another form at --to_path."

@@ -40,6 +40,7 @@ def define_flags() -> None:
         "Tokens of a batch computed together, of rows of similar length: for "
         "each core of a CPU; 16384 suits a GPU.",
         lower_bound=1,
+        upper_bound=2**31 - 1,
     )
     tasks.define_flags(
         "Task to evaluate the exported model on, beside the one in float32."

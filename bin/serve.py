@@ -7,8 +7,10 @@ model and for small internal use: it has no TLS and no users. On the internet
 or under much load use TensorFlow Serving.
 """
 
+import contextlib
 import signal
 import socket
+from collections.abc import Iterator
 
 from absl import flags
 
@@ -57,6 +59,10 @@ def main() -> None:
         ) from None
 
     config = command_line.with_flags(ServingConfig())
+    require(
+        "/" not in (FLAGS.model_name or ""),
+        f"model_name={FLAGS.model_name}: expected a part of a path, without /.",
+    )
     listener = _bound()
     command_line.load_tensorflow()
     from albert_tf.interchange.saved_model import ExportedModel
@@ -66,9 +72,11 @@ def main() -> None:
     name = FLAGS.model_name or model.name
     warm_up(model)
     server = make_server(model, name, config)
+    with _refused_address():
+        # Another program may have taken it while the model was loaded.
+        listener.listen()
     # uvicorn raises the signal again when it has ended.
     signal.signal(signal.SIGTERM, lambda *_: None)
-    listener.listen()
     host, port = listener.getsockname()[:2]
     host = f"[{host}]" if ":" in host else host
     command_line.log(
@@ -82,7 +90,7 @@ def _bound() -> socket.socket:
     """Returns a socket with the address, before the model takes its time."""
     host, port = FLAGS.host, FLAGS.port
     require(bool(host), "host is empty; 127.0.0.1 is this machine alone.")
-    try:
+    with _refused_address():
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
@@ -95,12 +103,20 @@ def _bound() -> socket.socket:
                 _UNREAD_MILLISECONDS,
             )
         listener.bind(address)
-    except OSError as error:
-        raise UserError(
-            f"host={host}, port={port}: {error.strerror}; name another one, "
-            "or --port=0 for any that is free."
-        ) from None
     return listener
+
+
+@contextlib.contextmanager
+def _refused_address() -> Iterator[None]:
+    """Turns errors of the address into a UserError."""
+    try:
+        yield
+    except (OSError, UnicodeError) as error:
+        raise UserError(
+            f"host={FLAGS.host}, port={FLAGS.port}: "
+            f"{getattr(error, 'strerror', error)}; name another one, or "
+            "--port=0 for any that is free."
+        ) from None
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 
 from albert_tf.config import lookup, override, require
 from albert_tf.interchange.formats import (
@@ -63,20 +64,9 @@ def convert(
     """Writes the model at `from_path` to the directory `to_path`.
 
     Nothing is written in case of an error. bin/convert.py describes the
-    options; their defaults are those of the source.
-
-    Args:
-        from_path: see `find_initial_weights`.
-        to_path: made, or replaced where it holds a model of that format.
-        to_format: a row of FORMATS.
-        head: a key of `models_by_head`.
-        labels: names of the classes.
-        tokenizer: a vocabulary's directory or file.
-        changes: settings of the architecture to change.
-        merge: see `convert_weights`.
-        allow_missing: initialises weights that the source lacks.
-        overwrite: replaces a model of another format, too.
-        log: takes a line for each thing that is more than a copy.
+    options; `head` is a key of `models_by_head`, `changes` are settings of the
+    architecture, and `log` takes a line for each thing that is more than a
+    copy.
 
     Raises:
         UserError: naming each weight that is missing, unexpected, misshapen
@@ -91,7 +81,11 @@ def convert(
     to_path = to_path.rstrip("/") if remote else os.path.abspath(to_path)
     _check_separate(to_path, from_path, tokenizer)
     _check_replaceable(to_path, to_format, overwrite)
-    target.prepare()
+    require(
+        not target.package or find_spec(target.package) is not None,
+        f"to_format={to_format} needs the package {target.package}: "
+        f"pip install {target.package}.",
+    )
     source = find_initial_weights(from_path)
     log(f"From the {source.kind} {source.source}.")
     tokenizer = tokenizer or source.tokenizer_path
@@ -223,8 +217,7 @@ def _read(
     require(
         arguments["pooler"] or allow_missing or not target.always_pooler,
         f"{source.source} has no pooler, and every model of {target.library} "
-        "has one; --allow_missing initialises it. No head of the source reads "
-        "it.",
+        "has one; --allow_missing initialises it.",
     )
     arguments["pooler"] |= target.always_pooler
     model = kind(source.config, **arguments)

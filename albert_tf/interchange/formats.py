@@ -6,13 +6,13 @@ files lie beside it.
 
 import dataclasses
 import functools
-import importlib.util
+import importlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 
 import tensorflow as tf
 
-from albert_tf.config import require, shares_whole_groups
+from albert_tf.config import shares_whole_groups
 from albert_tf.interchange import google_tf1, keras_hub
 from albert_tf.interchange.model_directory import (
     LoadedModel,
@@ -46,7 +46,7 @@ class Format:
         supports: whether the format has a head.
         always_pooler: whether all its models have a pooler; else a model has
             one if the source has.
-        prepare: raises UserError where a needed package is not installed.
+        package: that writing needs, an optional one.
         stores_task: whether `write` uses the model's TaskRecord.
     """
 
@@ -57,7 +57,7 @@ class Format:
     not_stored: Callable[[LoadedModel], Iterator[str]] = lambda _: iter(())
     supports: Callable[[type[Head]], bool] = lambda head: True
     always_pooler: bool = False
-    prepare: Callable[[], object] = lambda: None
+    package: str = ""
     stores_task: bool = False
 
 
@@ -93,13 +93,6 @@ def _save_onnx(loaded: LoadedModel, path: str) -> None:
     )
 
 
-def _require_tf2onnx() -> None:
-    require(
-        importlib.util.find_spec("tf2onnx") is not None,
-        "An ONNX file needs the package tf2onnx: pip install tf2onnx.",
-    )
-
-
 def _tokens(
     loaded: LoadedModel,
 ) -> tuple[tf.Module, tf.types.experimental.PolymorphicFunction]:
@@ -125,7 +118,7 @@ def _one_file(
     library: str,
     name: str,
     save: Callable[[LoadedModel, str], None],
-    prepare: Callable[[], object] = lambda: None,
+    package: str = "",
 ) -> Format:
     """Returns the row of a runtime whose models are one file."""
 
@@ -140,7 +133,7 @@ def _one_file(
         write=write,
         files=frozenset((name, _LABELS_FILE, *TOKENIZER_FILES)),
         last=name,
-        prepare=prepare,
+        package=package,
         stores_task=True,
     )
 
@@ -174,19 +167,12 @@ FORMATS: dict[str, Format] = {
     ),
     "keras_hub": Format(
         library="KerasHub's AlbertBackbone",
-        write=lambda directory, loaded: keras_hub.save_preset(
-            directory,
-            loaded.model,
-            loaded.tokenizer,
-            max_seq_length=loaded.max_seq_length,
-        ),
+        write=keras_hub.save_preset,
         files=keras_hub.FILES,
-        not_stored=lambda loaded: keras_hub.not_stored(
-            loaded.model, loaded.tokenizer
-        ),
+        not_stored=keras_hub.not_stored,
         supports=lambda head: False,
         always_pooler=True,
-        prepare=keras_hub.imported,
+        package="keras_hub",
     ),
     "litert": _one_file("LiteRT", "model.tflite", _save_litert),
     "litert_int8": _one_file(
@@ -194,7 +180,7 @@ FORMATS: dict[str, Format] = {
         "model_int8.tflite",
         functools.partial(_save_litert, int8=True),
     ),
-    "onnx": _one_file("ONNX", "model.onnx", _save_onnx, _require_tf2onnx),
+    "onnx": _one_file("ONNX", "model.onnx", _save_onnx, package="tf2onnx"),
     # Keras loads it after `albert_tf.models()`.
     "keras": _one_file(
         "Keras", "model.keras", lambda loaded, path: loaded.model.save(path)
@@ -215,7 +201,9 @@ def format_at(directory: str, names: Sequence[str]) -> str | None:
         # transformers has files of the same names, but no section of ours.
         values = read_json(os.path.join(directory, pretrained.CONFIG_FILE))
         rows = ["model_directory" if "albert_tf" in values else "huggingface"]
-    for row in rows:
-        if FORMATS[row].files.issuperset(names):
-            return row
+    for name in rows:
+        row = FORMATS[name]
+        # Else a README.md alone would be a preset of KerasHub.
+        if row.last in names and row.files.issuperset(names):
+            return name
     return None

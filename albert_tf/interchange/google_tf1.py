@@ -82,7 +82,6 @@ _OBJECT_SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
 
 _KERAS_LAYER_NORM = re.compile(r"(?<![^/])layer_normalization(_1)?(?![^/])")
 _FILE_SUFFIX = re.compile(r"\.(index|meta|data-\d{5,}-of-\d{5,})$")
-_ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip")
 
 
 def find_checkpoint(path: str) -> str | None:
@@ -92,12 +91,8 @@ def find_checkpoint(path: str) -> str | None:
     checkpoint. `open_weights` checks that it is complete.
 
     Raises:
-        UserError: for a directory with several, and for an archive.
+        UserError: for a directory with several.
     """
-    require(
-        not (path.endswith(_ARCHIVES) and files.isfile(path)),
-        f"{path} is an archive; unpack it and name the folder within.",
-    )
     if not files.isdir(path):
         prefix = _FILE_SUFFIX.sub("", path)
         directory, base = os.path.split(prefix)
@@ -132,8 +127,7 @@ def open_weights(path: str) -> StoredWeights:
     TF-Hub exports is removed.
 
     Raises:
-        UserError: when the checkpoint is damaged, or two of its variables
-            get the same name.
+        UserError: when the checkpoint is damaged or none of the original's.
     """
     stored: dict[str, tensor_bundle.StoredVariable] = {}
     variables = tensor_bundle.read_index(path)
@@ -148,12 +142,7 @@ def open_weights(path: str) -> StoredWeights:
         known = _KERAS_LAYER_NORM.sub(
             r"LayerNorm\1", name.removeprefix("module/")
         )
-        first = stored.setdefault(known, variable)
-        require(
-            first is variable,
-            f"{path} holds both {first.name} and {name}, which are two names "
-            f"of {known}; remove one.",
-        )
+        stored[known] = variable
     return StoredWeights(
         source=path,
         form="google",

@@ -6,7 +6,6 @@ never read: Keras' files can run code.
 
 import operator
 import os
-import types
 from collections.abc import Iterator
 
 import keras
@@ -19,10 +18,10 @@ from albert_tf.config import (
     shares_whole_groups,
 )
 from albert_tf.interchange.google_tf1 import check_values
+from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.io import files
 from albert_tf.modeling.models import AlbertModel
 from albert_tf.text.sentencepiece_tokenizer import SentencePieceTokenizer
-from albert_tf.text.tokenizer_base import Tokenizer
 
 # The files that `save_preset` writes.
 FILES = frozenset(
@@ -72,25 +71,9 @@ _BLOCK = (
 _THEIR_VALUES = {"hidden_act": ("gelu",), "layer_norm_eps": (1e-12,)}
 
 
-def imported() -> types.ModuleType:
-    """Returns the package keras_hub.
-
-    Raises:
-        UserError: when it is not installed.
-    """
-    try:
-        import keras_hub
-    except ImportError as error:
-        raise UserError(
-            f"A KerasHub preset needs the package keras_hub ({error}): "
-            "pip install keras-hub."
-        ) from None
-    return keras_hub
-
-
-def not_stored(model: AlbertModel, tokenizer: Tokenizer) -> Iterator[str]:
+def not_stored(loaded: LoadedModel) -> Iterator[str]:
     """Yields a line for each property that KerasHub lacks."""
-    config = model.config
+    config, settings = loaded.model.config, loaded.tokenizer.settings
     dropout = config.attention_probs_dropout_prob
     if dropout != config.hidden_dropout_prob:
         yield (
@@ -99,8 +82,8 @@ def not_stored(model: AlbertModel, tokenizer: Tokenizer) -> Iterator[str]:
             f"{config.hidden_dropout_prob}."
         )
     steps = [
-        *["lower-case it"] * tokenizer.settings["do_lower_case"],
-        *["strip its accents"] * (not tokenizer.settings["keep_accents"]),
+        *["lower-case it"] * settings["do_lower_case"],
+        *["strip its accents"] * (not settings["keep_accents"]),
     ]
     if steps:
         yield (
@@ -113,27 +96,23 @@ def not_stored(model: AlbertModel, tokenizer: Tokenizer) -> Iterator[str]:
     )
 
 
-def save_preset(
-    directory: str,
-    model: AlbertModel,
-    tokenizer: Tokenizer,
-    *,
-    max_seq_length: int,
-) -> None:
+def save_preset(directory: str, loaded: LoadedModel) -> None:
     """Writes the encoder and its tokenizer as a preset of AlbertBackbone.
 
     Raises:
-        UserError: for settings that KerasHub's classes lack, and when
-            keras_hub is not installed.
+        UserError: for settings that KerasHub's classes lack.
     """
-    keras_hub = imported()
+    import keras_hub
+
+    tokenizer = loaded.tokenizer
     require(
         isinstance(tokenizer, SentencePieceTokenizer),
         "KerasHub's ALBERT reads SentencePiece vocabularies only; this model "
         "has a WordPiece vocabulary.",
     )
-    check_values(vars(model.config), _THEIR_VALUES, "KerasHub's ALBERT")
-    backbone = _backbone(keras_hub, model)
+    config = loaded.model.config
+    check_values(vars(config), _THEIR_VALUES, "KerasHub's ALBERT")
+    backbone = _backbone(loaded.model)
     try:
         backbone.save_to_preset(directory)
     except (OSError, RuntimeError) as error:
@@ -145,9 +124,9 @@ def save_preset(
         keras_hub.models.AlbertTokenizer(
             proto=tokenizer.model_bytes  # type: ignore[attr-defined]
         ),
-        sequence_length=max_seq_length,
+        sequence_length=loaded.max_seq_length,
     ).save_to_preset(directory)
-    lines = "\n".join(f"- {line}" for line in not_stored(model, tokenizer))
+    lines = "\n".join(f"- {line}" for line in not_stored(loaded))
     path = os.path.join(directory, "README.md")
     files.write(path, _README.format(lines).encode())
 
@@ -161,8 +140,10 @@ def _num_groups(config: ModelConfig) -> int:
     return layers
 
 
-def _backbone(keras_hub: types.ModuleType, model: AlbertModel) -> keras.Model:
+def _backbone(model: AlbertModel) -> keras.Model:
     """Returns KerasHub's encoder with the weights of ours."""
+    import keras_hub
+
     config = model.config
     backbone = keras_hub.models.AlbertBackbone(
         vocabulary_size=config.vocab_size,

@@ -69,22 +69,12 @@ def save_model_directory(
     tokenizer: Tokenizer,
     *,
     max_seq_length: int,
-    own_settings: bool = True,
     task: TaskRecord | None = None,
 ) -> None:
-    """Writes a model directory, replacing one that exists.
-
-    Args:
-        directory: made where missing.
-        model: of any class.
-        tokenizer: the one it was trained with.
-        max_seq_length: longest text it was trained on, in tokens.
-        own_settings: as in `write_model_directory`.
-        task: the task it was fine-tuned for, if any.
-    """
+    """Writes a model directory of these (`LoadedModel`), replacing another."""
     loaded = LoadedModel(model, tokenizer, max_seq_length, task)
     with replacing_directory(directory) as temporary:
-        write_model_directory(temporary, loaded, own_settings=own_settings)
+        write_model_directory(temporary, loaded)
 
 
 def write_model_directory(
@@ -155,8 +145,8 @@ def check_vocab_size(
     require(
         tokenizer.vocab_size == config.vocab_size,
         f"{path}: the tokenizer has {tokenizer.vocab_size} pieces and the "
-        f"model vocab_size={config.vocab_size}; they must be equal. Use the "
-        "tokenizer that the model was trained with.",
+        f"model vocab_size={config.vocab_size}; use the tokenizer that the "
+        "model was trained with.",
     )
 
 
@@ -222,7 +212,7 @@ def find_initial_weights(path: str) -> InitialWeights:
     require(files.exists(path), f"{path} does not exist.")
     raise UserError(
         f"{path} is neither a model directory, a run directory with a "
-        "finished model, nor a Google TF1 checkpoint."
+        "finished model, nor a Google TF1 checkpoint or its unpacked folder."
     )
 
 

@@ -98,7 +98,7 @@ def replacing_directory(
 
     When the body fails, `directory` is as it was. `last` is the file without
     which a directory in a bucket is incomplete; files of names that are not in
-    `replaces` are kept.
+    `replaces` are kept. A link stays one, to the new directory.
     """
     if files.is_remote(directory):
         with files.local_directory(
@@ -106,6 +106,7 @@ def replacing_directory(
         ) as temporary:
             yield temporary
         return
+    directory = os.path.realpath(directory)
     with files.new_directory(directory) as temporary:
         yield temporary
         flush_files(temporary)
@@ -130,7 +131,7 @@ def recover_directory(directory: str) -> None:
     """
     if files.is_remote(directory):
         return
-    parent, name = os.path.split(os.path.abspath(directory))
+    parent, name = os.path.split(os.path.realpath(directory))
     for found in files.listdir(parent):
         if not files.is_new_directory(found, name):
             continue

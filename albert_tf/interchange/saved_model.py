@@ -106,14 +106,11 @@ class ExportedModel:
     def checked_inputs(
         self, signature: str, inputs: Mapping[str, Any]
     ) -> dict[str, np.ndarray]:
-        """Returns the inputs as arrays of the signature's types.
+        """Returns arrays of the signature's types, those of strings of bytes.
 
         Args:
             signature: its name.
             inputs: by name; arrays, or nested lists. Strings are str or bytes.
-
-        Returns:
-            Arrays; those of strings hold bytes.
 
         Raises:
             UserError: when there is no such signature, or names, types,
@@ -139,10 +136,6 @@ class ExportedModel:
         self, signature: str, inputs: Mapping[str, Any]
     ) -> dict[str, np.ndarray]:
         """Returns the outputs of a signature by name, strings as bytes.
-
-        Args:
-            signature: its name.
-            inputs: as in `checked_inputs`.
 
         Raises:
             UserError: as in `checked_inputs`, and when the model refuses the

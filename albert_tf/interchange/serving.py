@@ -5,7 +5,6 @@ Beside it lie `README.md`, `assets/` with the tokenizer and the labels, and
 `assets.extra/` with warm-up requests and settings for TensorFlow Serving.
 """
 
-import errno
 import json
 import os
 from collections.abc import Mapping
@@ -26,6 +25,7 @@ from albert_tf.io import files
 from albert_tf.io.json_files import write_json
 from albert_tf.records.example_wire import encode_examples, field
 from albert_tf.records.tfrecord import write_records
+from albert_tf.text.in_graph import MAX_BYTES
 
 _MODELS = """\
 model_config_list {
@@ -53,7 +53,6 @@ prometheus_config {
 """
 # A text of any length; `fill_mask` alone reads the mask as one token.
 _WARM_UP_TEXT, _WARM_UP_WORD = "[MASK]", " a"
-_MAX_LISTED_LABELS = 100
 
 
 def export_saved_model(
@@ -85,9 +84,9 @@ def export_saved_model(
         files.isdir(export_dir) or not files.exists(export_dir),
         f"{export_dir} is a file; name a directory.",
     )
-    target = os.path.join(export_dir, str(version))
+    target = _version_path(export_dir, version)
     require(
-        version is None or not files.exists(target),
+        not files.exists(target),
         f"version={version}: {target} exists, and versions are not replaced; "
         "name another one, or none for the next that is free.",
     )
@@ -102,8 +101,6 @@ def export_saved_model(
         _write_files(directory, module, name, facts)
 
     if files.is_remote(export_dir):
-        number = version or _next_version(export_dir)
-        target = os.path.join(export_dir, str(number))
         with files.local_directory(target, last="saved_model.pb") as local:
             save(local)
         return target
@@ -112,22 +109,19 @@ def export_saved_model(
     with files.new_directory(os.path.join(export_dir, "export")) as temporary:
         save(temporary)
         flush_files(temporary)
-        while True:
-            number = version or _next_version(export_dir)
-            target = os.path.join(export_dir, str(number))
-            try:
-                os.rename(temporary, target)
-                return target
-            except OSError as error:
-                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                    raise
-                # Another export took the number in between: take the next.
-                require(version is None, f"{target} was written in between.")
+        # Another export may have taken the number in between.
+        target = _version_path(export_dir, version)
+        os.rename(temporary, target)
+    return target
 
 
-def _next_version(export_dir: str) -> int:
-    names = files.listdir(export_dir) if files.isdir(export_dir) else []
-    return 1 + max((int(n) for n in names if n.isdecimal()), default=0)
+def _version_path(export_dir: str, version: int | None) -> str:
+    """Returns the path of a version, by default one above the highest."""
+    if version is None:
+        names = files.listdir(export_dir) if files.isdir(export_dir) else []
+        numbers = (int(name) for name in names if name.isdecimal())
+        version = 1 + max(numbers, default=0)
+    return os.path.join(export_dir, str(version))
 
 
 def _write_files(
@@ -232,18 +226,16 @@ def _readme(module: ServingModule, name: str, facts: Mapping[str, str]) -> str:
         )
     lines += ["", "| output | meaning |", "|---|---|"]
     lines += [f"| `{n}` | {MEANINGS[n]} |" for n in named if n in MEANINGS]
-    if labels := loaded.labels:
-        listed = [f"`{label}`" for label in labels[:_MAX_LISTED_LABELS]]
-        if len(labels) > _MAX_LISTED_LABELS:
-            listed.append("...")
+    if loaded.labels:
+        listed = ", ".join(f"`{label}`" for label in loaded.labels)
         lines += [
             "",
             "Labels, in the order of the probabilities "
-            f"(`assets/labels.json`): {', '.join(listed)}.",
+            f"(`assets/labels.json`): {listed}.",
         ]
     rows = {
         **({"task": loaded.task.task} if loaded.task else {}),
-        "truncation": f"a text after {graph.tokenizer.max_bytes:,} bytes of "
+        "truncation": f"a text after {MAX_BYTES:,} bytes of "
         f"UTF-8, an input after {graph.config.max_seq_length} tokens",
         "invalid UTF-8": "is read as U+FFFD",
         "positions": f"{loaded.model.config.max_position_embeddings}; more "

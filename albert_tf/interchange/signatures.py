@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from albert_tf.config import require
+from albert_tf.config import lookup
 from albert_tf.interchange import span_graph
 from albert_tf.interchange.exported_weights import FloatWeights, Int8Weights
 from albert_tf.interchange.length_groups import MICRO_BATCH_TOKENS, by_length
@@ -76,10 +76,7 @@ class SignatureGraph:
     """The parts that signatures are made of.
 
     Attributes:
-        loaded: the model.
-        weights: those that are stored.
-        tokenizer: its tokenizer in the graph.
-        config: the settings of features that it was trained with.
+        config: the settings of features that the model was trained with.
         pack: makes features of ids of texts, or pairs.
         by_length: see length_groups.py.
         embed: vectors of features; a function that signatures share, as those
@@ -426,12 +423,8 @@ def _signatures(graph: SignatureGraph) -> dict[str, Signature]:
     own = [head for head in model.heads.values() if head.text_inputs]
     found: dict[str, Signature] = {}
     for head in own:
-        require(
-            head.text_inputs in TEXT_INPUTS,
-            f"An {type(model).__name__} reads {head.text_inputs!r}; expected "
-            f"one of {', '.join(TEXT_INPUTS)}. It cannot be exported.",
-        )
-        found |= TEXT_INPUTS[head.text_inputs](graph, head)
+        row = lookup(TEXT_INPUTS, head.text_inputs, "text_inputs")
+        found |= row(graph, head)
     found["embed"] = Signature(
         "Vectors of texts.",
         (_strings("text"),),

@@ -162,17 +162,13 @@ def best_answers(
 ) -> Tensors:
     """Returns each question's answer.
 
+    `[batch]`: `answer` and `probability`, `start` and `end` in characters (-1
+    without an answer), and with `null_scores` `null_probability`.
+
     Args:
-        paragraphs: of the questions.
-        parts: the paragraphs' windows.
         beams: `first`, `last` (positions in windows) and `scores`, of shapes
             that broadcast to `[windows, starts, ends]`.
         null_scores: `[windows]`, scores of there being no answer, or None.
-        config: the lengths and the threshold.
-
-    Returns:
-        `[batch]`: `answer` and `probability`, `start` and `end` in characters
-        (-1 without an answer), and with `null_scores` `null_probability`.
     """
     batch = tf.cast(paragraphs.ids.nrows(), tf.int32)
     starts, ends, scores, question = _spans(paragraphs, parts, beams, config)

@@ -36,21 +36,13 @@ _MAX_VARIABLES = 1 << 17
 _MAX_NAME_BYTES = 512
 _MAX_AXES = 32
 
-# DataType -> its name, bytes of a value (None: they vary).
-_TYPES: dict[int, tuple[str, int | None]] = {
+# DataType -> its name, bytes of a value; values of other types are not read.
+_FLOAT_TYPES = {
     1: ("float32", 4),
     2: ("float64", 8),
-    3: ("int32", 4),
-    4: ("uint8", 1),
-    5: ("int16", 2),
-    6: ("int8", 1),
-    7: ("string", None),
-    9: ("int64", 8),
-    10: ("bool", 1),
     14: ("bfloat16", 2),
     19: ("float16", 2),
 }
-FLOAT_TYPES = ("float32", "float64", "float16", "bfloat16")
 _MALFORMED = "a block of its index is malformed"
 
 
@@ -81,7 +73,6 @@ def read_index(prefix: str) -> dict[str, StoredVariable]:
     from tensorflow.core.protobuf import tensor_bundle_pb2
 
     try:
-        _file_size(prefix + ".index")
         table = _table(read_at_most(prefix + ".index", _MAX_INDEX_BYTES))
         key, value = next(table, (b"", b""))
         require(not key and bool(value), "its index has no header")
@@ -97,11 +88,10 @@ def read_index(prefix: str) -> dict[str, StoredVariable]:
             # The parts of a partitioned variable have keys that begin with 0.
             if not key.startswith(b"\0")
         ]
-        _check_data_files(variables)
-    except DecodeError:
-        reason = "an entry of its index is malformed"
-        raise _unreadable(prefix, reason) from None
-    except ValueError as error:
+        size_of = functools.cache(_file_size)
+        for variable in variables:
+            _check_place(variable, size_of(variable.path))
+    except (DecodeError, ValueError) as error:
         raise _unreadable(prefix, str(error)) from None
     return {variable.name: variable for variable in variables}
 
@@ -110,13 +100,14 @@ def read_variable(prefix: str, variable: StoredVariable) -> np.ndarray:
     """Returns the values of a variable as finite float32, float64 rounded.
 
     Raises:
-        UserError: when they are of a type other than FLOAT_TYPES, damaged,
-            or not finite; the line names checkpoint and variable.
+        UserError: when they are of another type, damaged, or not finite; the
+            line names checkpoint and variable.
     """
+    known = [name for name, _ in _FLOAT_TYPES.values()]
     require(
-        variable.dtype in FLOAT_TYPES,
+        variable.dtype in known,
         f"{prefix}: {variable.name} is of type {variable.dtype}; expected one "
-        f"of {', '.join(FLOAT_TYPES)}.",
+        f"of {', '.join(known)}.",
     )
     try:
         with files.open(variable.path) as file:
@@ -267,7 +258,8 @@ def _variable(
         f"{name} is stored in parts (a partitioned variable), which is not "
         "supported; save it as one",
     )
-    dtype, width = _TYPES.get(entry.dtype, (f"number {entry.dtype}", None))
+    unknown = f"number {entry.dtype} of DataType", None
+    dtype, width = _FLOAT_TYPES.get(entry.dtype, unknown)
     shape = tuple(axis.size for axis in entry.shape.dim)
     shown = f"{name} has shape [{', '.join(map(str, shape[:8]))}]"
     require(
@@ -277,14 +269,6 @@ def _variable(
     require(
         width is None or math.prod(shape) * width == entry.size,
         f"{shown} of {dtype} and is stored in {entry.size} bytes",
-    )
-    require(
-        0 <= entry.shard_id < num_shards,
-        f"{name} is in data file {entry.shard_id} of {num_shards}",
-    )
-    require(
-        entry.offset >= 0 and entry.size >= 0,
-        f"{name} begins at byte {entry.offset} and has {entry.size} bytes",
     )
     return StoredVariable(
         name,
@@ -297,14 +281,12 @@ def _variable(
     )
 
 
-def _check_data_files(variables: list[StoredVariable]) -> None:
-    """Raises ValueError where a data file ends before a variable."""
-    size_of = functools.cache(_file_size)
-    for variable in variables:
-        size = size_of(variable.path)
-        end = variable.offset + variable.size
-        require(
-            end <= size,
-            f"{os.path.basename(variable.path)} has {size} bytes and "
-            f"{variable.name} ends at byte {end}; the file is truncated",
-        )
+def _check_place(variable: StoredVariable, file_size: int) -> None:
+    """Raises ValueError where a data file does not hold a variable."""
+    end = variable.offset + variable.size
+    require(
+        variable.offset >= 0 and end <= file_size,
+        f"{os.path.basename(variable.path)} has {file_size} bytes and "
+        f"{variable.name} is at bytes {variable.offset} to {end}; the file is "
+        "truncated",
+    )

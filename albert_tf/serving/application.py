@@ -165,13 +165,13 @@ class _Predictions:
         return bytes(body)
 
     async def _predict(self, request: Request, body: bytes) -> Response:
-        parsed = await asyncio.to_thread(read_request, body, self._model)
-        request.state.signature = parsed.signature
-        outputs = await self.batcher.outputs(parsed.signature, parsed.inputs)
-        return Response(
-            await asyncio.to_thread(write_answer, outputs, parsed.by_row),
-            media_type="application/json",
+        signature, inputs, by_row = await asyncio.to_thread(
+            read_request, body, self._model
         )
+        request.state.signature = signature
+        outputs = await self.batcher.outputs(signature, inputs)
+        answer = await asyncio.to_thread(write_answer, outputs, by_row)
+        return Response(answer, media_type="application/json")
 
 
 async def _unless_gone(

@@ -29,10 +29,7 @@ class _Waiting:
 class Batcher:
     """Runs a model on requests of an event loop, several at a time.
 
-    Args:
-        model: the model.
-        config: size of batches and time that a request waits for others.
-        batch_rows: a histogram of the rows of each signature's batches.
+    `batch_rows` counts the rows of each signature's batches.
     """
 
     def __init__(

@@ -2,7 +2,6 @@
 
 import base64
 import binascii
-import dataclasses
 import json
 from typing import Any
 
@@ -18,23 +17,14 @@ from albert_tf.io.json_files import parse_json
 _MAX_DEPTH = 16
 
 
-@dataclasses.dataclass(frozen=True)
-class PredictRequest:
-    """A request in Python.
+def read_request(
+    body: bytes, model: ExportedModel
+) -> tuple[str, dict[str, np.ndarray], bool]:
+    """Returns the signature, its checked inputs, and whether to answer by row.
 
-    Attributes:
-        signature: its name.
-        inputs: arrays by name (`ExportedModel.checked_inputs`).
-        by_row: whether the answer is to be an object for each row.
+    Raises:
+        UserError: for what is no request for the model.
     """
-
-    signature: str
-    inputs: dict[str, np.ndarray]
-    by_row: bool
-
-
-def read_request(body: bytes, model: ExportedModel) -> PredictRequest:
-    """Returns a request for the model, or raises UserError."""
     fields = parse_json(body, "The request")
     known = ("signature_name", "instances", "inputs")
     unknown = ", ".join(shown(name) for name in fields if name not in known)
@@ -58,9 +48,7 @@ def read_request(body: bytes, model: ExportedModel) -> PredictRequest:
         inputs = _decoded(fields["inputs"])
         if not isinstance(inputs, dict):
             inputs = _single(names, inputs)
-    return PredictRequest(
-        signature, model.checked_inputs(signature, inputs), by_row
-    )
+    return signature, model.checked_inputs(signature, inputs), by_row
 
 
 def _single(names: list[str], value: Any) -> dict[str, Any]:

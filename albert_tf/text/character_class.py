@@ -20,11 +20,6 @@ class CharacterClass:
         """A regular expression for one of them, for `re`, RE2, Oniguruma."""
         return _pattern(self.codes)
 
-    @functools.cached_property
-    def regex(self) -> re.Pattern[str]:
-        """The pattern, compiled."""
-        return re.compile(self.pattern)
-
     # Python looks up characters to U+FFFF in a table, but compares those
     # beyond with range after range, for every character of a text.
     @functools.cached_property

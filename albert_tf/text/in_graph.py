@@ -44,26 +44,19 @@ _SPACE_CODES = [
     if re.fullmatch(normalization.WHITE_SPACE, chr(code))
 ]
 
+# Longer texts are truncated as by `truncate_utf8`, so that one request cannot
+# stall a server.
+MAX_BYTES = 20_000
+
 # Separates the parts of a text, which has none itself.
 _NUL = "\0"
 
 
 class InGraphTokenizer(tf.Module):
-    """Token ids of a batch of UTF-8 strings, as graph operations.
+    """Token ids of a batch of UTF-8 strings, as graph operations."""
 
-    Args:
-        tokenizer: the one to reproduce.
-        max_bytes: longer texts are truncated as by `truncate_utf8`, so that
-            one request cannot stall a server.
-    """
-
-    def __init__(
-        self, tokenizer: Tokenizer, *, max_bytes: int = 20_000
-    ) -> None:
+    def __init__(self, tokenizer: Tokenizer) -> None:
         super().__init__()
-        if max_bytes < 4:
-            raise ValueError(f"max_bytes={max_bytes} is less than a character.")
-        self.max_bytes = max_bytes
         self._tokenizer = tokenizer
         # An attribute, so that the vocabulary in it is tracked and saved.
         self._vocabulary = (
@@ -163,15 +156,11 @@ class InGraphTokenizer(tf.Module):
             self._truncate(texts), "UTF-8", "UTF-8", errors="replace"
         )
 
-    def normalize(self, texts: tf.Tensor) -> tf.Tensor:
-        """Returns each string `[batch]` cleaned up.
-
-        By `normalization.normalize`, or as the words of
-        `wordpiece.split_words` with a space between two.
-        """
-        return self._clean(self.decode(texts))
-
     def _clean(self, texts: tf.Tensor) -> tf.Tensor:
+        """Returns `normalization.normalize` of UTF-8 strings `[batch]`.
+
+        Or the words of `wordpiece.split_words` with a space between two.
+        """
         return tf.strings.strip(_spaced(self._vocabulary.clean(texts)))
 
     def pack(
@@ -225,17 +214,15 @@ class InGraphTokenizer(tf.Module):
 
     def _truncate(self, texts: tf.Tensor) -> tf.Tensor:
         """Returns `normalization.truncate_utf8` of each string `[batch]`."""
-        is_long = tf.strings.length(texts) > self.max_bytes
-        start = tf.where(is_long, self.max_bytes - 2, 0)
+        is_long = tf.strings.length(texts) > MAX_BYTES
+        start = tf.where(is_long, MAX_BYTES - 2, 0)
         # The byte after the limit and the two before it; where all three
         # continue a character (10xxxxxx), the text ends before the fourth.
         window = tf.strings.substr(texts, start, tf.where(is_long, 3, 0))
         codes = tf.io.decode_raw(window, tf.uint8, fixed_length=3)
         continues = tf.cast(codes & 0xC0 == 0x80, tf.int32)
         back = tf.reduce_sum(tf.math.cumprod(continues[:, ::-1], axis=1), 1)
-        return tf.strings.substr(
-            texts, tf.zeros_like(back), self.max_bytes - back
-        )
+        return tf.strings.substr(texts, tf.zeros_like(back), MAX_BYTES - back)
 
 
 class _SentencePiece(tf.Module):

@@ -127,11 +127,4 @@ def truncate_utf8(text: str, max_bytes: int) -> str:
 
     No character is cut through. The graph caps its input in the same way.
     """
-    data = text.encode("utf-8", "surrogatepass")
-    if len(data) <= max_bytes:
-        return text
-    end = max_bytes
-    # A character has at most three bytes that continue it (10xxxxxx).
-    while end > max(0, max_bytes - 3) and data[end] & 0xC0 == 0x80:
-        end -= 1
-    return data[:end].decode("utf-8", "surrogatepass")
+    return text.encode()[:max_bytes].decode(errors="ignore")

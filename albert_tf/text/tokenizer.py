@@ -144,10 +144,5 @@ def _configured(
             f"{path}: expected {name} to be true or false, got {shown(value)}.",
         )
     if "strip_accents" in settings:
-        strips = settings.pop("strip_accents")
-        require(
-            settings.setdefault("keep_accents", not strips) != strips,
-            f"{path}: strip_accents and keep_accents are both "
-            f"{str(strips).lower()}; remove one of them.",
-        )
+        settings["keep_accents"] = not settings.pop("strip_accents")
     return settings

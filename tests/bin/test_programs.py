@@ -255,6 +255,9 @@ VOCAB = "train_vocab --output_dir={t}/out --input={t}"
             "export --model_dir=a --export_dir=b --task=SST-2",
             "--task and --data_dir go together; give both",
         ),
+        # Numbers that NumPy and the graph could not hold.
+        (f"convert --seed={2**32}", r"range \[0, 4294967295\]"),
+        (f"export --micro_batch_tokens={2**31}", r"range \[1, 2147483647\]"),
     ],
 )
 def test_mistakes(tmp_path, command, message):

@@ -13,6 +13,8 @@ import urllib.request
 import pytest
 from program_runner import run_program
 
+from albert_tf.serving import application
+
 
 @contextlib.contextmanager
 def started(*arguments):
@@ -61,13 +63,32 @@ def test_sigterm_ends_it_when_what_waits_is_answered(export_dir):
         assert process.stderr.read() == ""
 
 
-def test_a_port_in_use_is_one_line(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as other:
+@pytest.mark.parametrize("early", [True, False])
+def test_a_port_in_use_is_one_line(export_dir, monkeypatch, early):
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("127.0.0.1", 0))
+        if early:
+            other.listen()
+        # Else while the model is loaded.
+        monkeypatch.setattr(application, "warm_up", lambda _: other.listen())
         port = other.getsockname()[1]
         done = run_program(
-            "serve", f"--export_dir={tmp_path}", f"--port={port}"
+            "serve", f"--export_dir={export_dir}", f"--port={port}"
         )
     assert f"port={port}: Address already in use; name another" in done.error
+
+
+@pytest.mark.parametrize(
+    ("flag", "message"),
+    [
+        ("--host=127..1", "host=127..1, port=8501: encoding with 'idna'"),
+        ("--model_name=a/b", "model_name=a/b: expected a part of a path"),
+    ],
+)
+def test_names_that_are_none(tmp_path, flag, message):
+    done = run_program("serve", f"--export_dir={tmp_path}", flag)
+    assert message in done.error
 
 
 def test_a_missing_package_is_one_line(tmp_path, monkeypatch):

@@ -3,10 +3,11 @@
 Uses the libraries of the packages tensorflow and tensorflow_text, but none of
 their Python code, nor any of this project's:
 
-    python c_api_client.py '[["export/mytask/1", "text", {"text": ["A text"]}]]'
+    python c_api_client.py '[["export/mytask/1", {"serving_default_text:0":
+        ["A text"]}, ["StatefulPartitionedCall:0"]]]'
 
-prints a JSON list: for each [directory, signature, inputs] the outputs by
-name, flat.
+prints a JSON list: for each [directory, inputs, outputs], by the names of
+tensors, the list of the outputs' values, flat.
 """
 
 import ctypes
@@ -82,39 +83,8 @@ class Library:
         return found
 
 
-def fields(message):
-    """Yields (number, value) of the fields of a serialized protobuf."""
-    at = 0
-
-    def varint():
-        nonlocal at
-        value = shift = 0
-        while True:
-            byte = message[at]
-            at += 1
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return value
-
-    while at < len(message):
-        key = varint()
-        if key & 7 == 0:
-            yield key >> 3, varint()
-        else:
-            size = {1: 8, 5: 4}.get(key & 7) or varint()
-            yield key >> 3, message[at : at + size]
-            at += size
-
-
-def entries(message, number):
-    """Returns a map field, by its keys."""
-    maps = [dict(fields(value)) for n, value in fields(message) if n == number]
-    return {entry[1].decode(): entry[2] for entry in maps}
-
-
 class SavedModel:
-    """A SavedModel, by the names of its signatures' inputs and outputs."""
+    """A SavedModel, by the names of its tensors."""
 
     def __init__(self, library, directory):
         self.library = library
@@ -124,23 +94,17 @@ class SavedModel:
             *("LoadSessionFromSavedModel", library.NewSessionOptions(), None),
             *(directory.encode(), tags, 1, self.graph, None),
         )
-        with open(os.path.join(directory, "saved_model.pb"), "rb") as file:
-            # SavedModel.meta_graphs[0].signature_def
-            self.signatures = entries(dict(fields(file.read()))[2], 5)
 
-    def _tensor_name(self, tensor_info):
-        name, index = dict(fields(tensor_info))[1].decode().split(":")
+    def _output(self, tensor):
+        name, index = tensor.split(":")
         operation = self.library.GraphOperationByName(self.graph, name.encode())
         return Output(operation, int(index))
 
-    def __call__(self, signature, inputs):
-        """Returns the outputs of a signature, flat, by their names."""
-        definition = self.signatures[signature]
-        given, wanted = entries(definition, 1), entries(definition, 2)
-        assert set(given) == set(inputs), list(given)
-        feeds = [self._tensor_name(given[name]) for name in inputs]
+    def __call__(self, inputs, outputs):
+        """Returns the values of outputs, flat."""
+        feeds = [self._output(name) for name in inputs]
         tensors = [string_tensor(self.library, v) for v in inputs.values()]
-        fetches = [self._tensor_name(info) for info in wanted.values()]
+        fetches = [self._output(name) for name in outputs]
         found = (ctypes.c_void_p * len(fetches))()
         self.library.checked(
             *("SessionRun", self.session, None),
@@ -149,10 +113,7 @@ class SavedModel:
             (Output * len(fetches))(*fetches),
             *(found, len(fetches), None, 0, None),
         )
-        return {
-            name: values(self.library, tensor)
-            for name, tensor in zip(wanted, found, strict=True)
-        }
+        return [values(self.library, tensor) for tensor in found]
 
 
 def string_tensor(library, strings):
@@ -195,8 +156,8 @@ def values(library, tensor):
 def main():
     load = functools.cache(functools.partial(SavedModel, Library()))
     answers = [
-        load(directory)(signature, inputs)
-        for directory, signature, inputs in json.loads(sys.argv[1])
+        load(directory)(inputs, outputs)
+        for directory, inputs, outputs in json.loads(sys.argv[1])
     ]
     python = {"tensorflow", "tensorflow_text", "albert_tf"} & set(sys.modules)
     assert not python, python

@@ -132,7 +132,9 @@ def test_every_head_there_and_back(saved, form, head):
             ):
                 converted(theirs, "model_directory")
             options = {"head": head}
-        back, _ = converted(theirs, "model_directory", **options)
+        back, lines = converted(theirs, "model_directory", **options)
+        kind = {"google_tf1": "Google TF1 ch", "huggingface": "Hugging Face"}
+        assert lines[0].startswith(f"From the {kind[form]}")
         same_model(source, back, "config.json")
 
 
@@ -180,16 +182,6 @@ def test_a_released_folder(tmp_path, saved, tiny_tokenizer):
         f"Wrote {target}: model_directory, AlbertForPretraining.",
     ]
     same_model(saved(), target, "config.json")
-
-
-def test_tokenizer_json_alone_is_a_tokenizer(saved, tiny_tokenizer):
-    source = saved()
-    os.remove(f"{source}/spiece.model")
-    place, _ = converted(source, "google_tf1")
-    back, _ = converted(place, "model_directory")
-    text = "The kató, of bupe (1,234)."
-    ids = load_model_directory(back).tokenizer.encode(text)
-    assert ids == tiny_tokenizer.encode(text)
 
 
 def test_labels_and_vocabulary_are_options(tmp_path, saved, tiny_directory):
@@ -331,19 +323,6 @@ def test_merging(saved):
     np.testing.assert_array_equal(first, other)
 
 
-def test_the_kind_of_the_source_is_logged(tmp_path, saved):
-    source = saved()
-    os.makedirs(tmp_path / "run")
-    shutil.copytree(source, tmp_path / "run/model")
-    theirs, _ = converted(source, "huggingface")
-    for path, kind in (
-        (str(tmp_path / "run"), "run directory"),
-        (theirs, "Hugging Face directory"),
-    ):
-        _, lines = converted(path, "google_tf1")
-        assert lines[0].startswith(f"From the {kind} {path}")
-
-
 def rewrite(name, directory, **changes):
     path = pathlib.Path(directory, name)
     values = json.loads(path.read_text())
@@ -355,10 +334,6 @@ def rewrite(name, directory, **changes):
     ("changes", "message"),
     [
         ({"bert/pooler/dens/kernel": np.ones(3)}, "unexpected: bert/pooler/de"),
-        (
-            {"bert/pooler/dense/bias": np.full(8, np.inf)},
-            "bias holds NaN or in",
-        ),
         ({"cls/squad/output_weights": np.ones((2, 8))}, "pretraining, span;"),
     ],
 )
@@ -420,6 +395,17 @@ def test_paths_that_may_not_be_written(tmp_path, saved, tiny_directory):
     assert sorted(os.walk(tmp_path)) == before
 
 
+def test_a_directory_without_a_model_is_of_no_format(tmp_path, saved):
+    source = saved()
+    for form, name in (("keras_hub", "README.md"), ("google_tf1", "vocab.txt")):
+        place = tmp_path / form
+        place.mkdir()
+        (place / name).write_text("mine")
+        with pytest.raises(UserError, match=f"format {form}: {name}. --overw"):
+            convert(source, str(place), form)
+        assert (place / name).read_text() == "mine"
+
+
 def test_only_the_same_format_is_replaced(saved):
     source = saved()
     places = {form: f"{source}-{form}" for form in list(FORMATS)[:3]}
@@ -459,18 +445,9 @@ def test_a_failed_conversion_leaves_the_target_as_it_was(saved):
         ({"to_format": "pickle"}, "to_format='pickle' is not one of model_"),
         ({"from_path": ""}, "from_path and to_path must not be empty"),
         ({"head": "qa"}, "head='qa' is not one of none, pretraining, masked"),
-        ({"changes": {"sharing": "some"}}, "sharing='some' is not one of"),
         ({"changes": {"hidden_size": 16}}, "position_embeddings|do not fit"),
-        ({"merge": "sum", "changes": {"sharing": "none"}}, "merge='sum'"),
         ({"labels": ["a"]}, "AlbertForPretraining has no classes"),
         ({"tokenizer": "/nowhere"}, "The tokenizer /nowhere does not exist"),
-        (
-            {
-                "to_format": "google_tf1",
-                "changes": {"hidden_act": "gelu_exact"},
-            },
-            "google-research/albert: hidden_act='gelu_exact' is not one of",
-        ),
     ],
 )
 def test_wrong_options(tmp_path, saved, options, message):
@@ -482,10 +459,11 @@ def test_wrong_options(tmp_path, saved, options, message):
 
 
 @pytest.mark.parametrize("form", ["huggingface", "google_tf1"])
-def test_to_a_bucket_and_back(saved, form):
+def test_to_a_bucket_and_back(saved, monkeypatch, form):
     source, bucket = saved(sharing="all"), f"ram://convert/{form}"
-    for _ in range(2):
-        convert(source, f"{bucket}/", form, log=len)
+    monkeypatch.chdir(source)
+    for place in (source, "."):
+        convert(place, f"{bucket}/", form, log=len)
     assert set(files.listdir(bucket)) <= FORMATS[form].files
     convert(bucket, f"{source}-back", "model_directory", log=len)
     same_model(source, f"{source}-back")
@@ -493,11 +471,3 @@ def test_to_a_bucket_and_back(saved, form):
         convert(bucket, f"{bucket}/deeper", form)
     with pytest.raises(UserError, match="is not of the format keras_hub"):
         convert(source, bucket, "keras_hub")
-
-
-def test_from_this_directory_to_a_bucket(saved, monkeypatch):
-    source = saved()
-    monkeypatch.chdir(source)
-    convert(".", "ram://convert/here", "model_directory", log=len)
-    convert("ram://convert/here", f"{source}-back", "model_directory", log=len)
-    same_model(source, f"{source}-back", "config.json")

@@ -16,7 +16,6 @@ from albert_tf.interchange.google_tf1 import (
     config_beside,
     config_to_json,
     find_checkpoint,
-    head_of,
     open_weights,
     read_config,
     write_checkpoint,
@@ -111,16 +110,6 @@ def test_other_names_of_the_same_variables(tmp_path):
         assert opened.read(known[name]) == value
 
 
-def test_two_names_of_one_variable_are_refused(tmp_path):
-    names = ("g/LayerNorm/beta", "module/g/layer_normalization/beta")
-    prefix = save(tmp_path / "c", dict.fromkeys(names, np.float32([0])))
-    with pytest.raises(UserError) as caught:
-        open_weights(prefix)
-    assert f"{prefix} holds both {names[0]} and {names[1]}," in str(
-        caught.value
-    )
-
-
 def test_a_model_made_from_the_files_gives_the_originals_output(
     checkpoint, reference
 ):
@@ -169,11 +158,13 @@ def test_a_checkpoint_is_found_from_its_folder_and_files(released, tmp_path):
         assert find_checkpoint(str(path)) is None
 
 
-@pytest.mark.parametrize("suffix", [".index", ".data-00000-of-00001"])
-def test_an_incomplete_checkpoint_is_found_and_refused(released, suffix):
-    os.remove(f"{released}/model.ckpt-best{suffix}")
+def test_an_incomplete_checkpoint_is_found_and_refused(released):
+    data = f"{released}/model.ckpt-best.data-00000-of-00001"
+    os.remove(data)
+    assert find_checkpoint(str(released)) == f"{released}/model.ckpt-best"
+    os.rename(f"{released}/model.ckpt-best.index", data)
     prefix = find_checkpoint(str(released))
-    with pytest.raises(UserError, match=f"best{suffix}( is missing|: No such)"):
+    with pytest.raises(UserError, match="best.index: No such file"):
         open_weights(prefix)
 
 
@@ -185,37 +176,6 @@ def test_one_of_several_checkpoints_must_be_named(released):
         find_checkpoint(str(released))
     path = f"{released}/model.ckpt-7"
     assert find_checkpoint(path) == path
-
-
-def test_an_archive_is_refused(tmp_path):
-    (tmp_path / "albert_base_v2.tar.gz").touch()
-    with pytest.raises(UserError, match="v2.tar.gz is an archive; unpack it"):
-        find_checkpoint(str(tmp_path / "albert_base_v2.tar.gz"))
-
-
-@pytest.mark.parametrize(
-    ("shapes", "heads"),
-    [
-        ({"bert/pooler/dense/bias": (8,)}, ()),
-        ({"cls/predictions/output_bias": (9,)}, ("masked_lm",)),
-        (
-            {
-                "cls/predictions/output_bias": (9,),
-                "cls/seq_relationship/output_bias": (2,),
-            },
-            ("pretraining",),
-        ),
-        ({"cls/squad/output_weights": (2, 8)}, ("span",)),
-        ({"start_logits/dense/kernel": (8, 1)}, ("answerable_span",)),
-        ({"output_weights": (3, 8)}, ("classification",)),
-        (
-            {"output_weights": (1, 8)},
-            ("classification", "regression", "multiple_choice"),
-        ),
-    ],
-)
-def test_names_of_variables_determine_the_head(shapes, heads):
-    assert head_of(shapes) == heads
 
 
 def load_by_original(prefix, shapes):
@@ -296,22 +256,18 @@ ARCHITECTURE = {
     *("vocab_size", "embedding_size", "hidden_size", "num_hidden_layers"),
     *("num_attention_heads", "intermediate_size"),
 }
-# The arguments of the constructor of the original's AlbertConfig.
-THEIR_SETTINGS = ARCHITECTURE | {
-    *("num_hidden_groups", "inner_group_num", "hidden_act"),
-    *("hidden_dropout_prob", "attention_probs_dropout_prob"),
-    *("max_position_embeddings", "type_vocab_size", "initializer_range"),
+
+
+NOT_READ = {
+    **{"net_structure_type": 0, "layers_to_keep": [], "gap_size": 0},
+    **{"num_memory_blocks": 0, "down_scale_factor": 1},
 }
 
 
 def test_keys_that_nothing_reads_are_ignored(tmp_path):
     path = write_config(
         tmp_path,
-        net_structure_type=0,
-        layers_to_keep=[],
-        gap_size=0,
-        num_memory_blocks=0,
-        down_scale_factor=1,
+        **NOT_READ,
         num_hidden_groups=2,
         inner_group_num=3,
         layer_norm_eps=1e-12,
@@ -336,7 +292,6 @@ def test_keys_that_nothing_reads_are_ignored(tmp_path):
         ({"hidden_size": 770}, ": hidden_size=770 is not a multiple of"),
         ({"albert_tf": None}, ": expected albert_tf to be an object, got None"),
         ({"albert_tf": {"hidden_size": 8}}, ": albert_tf has no setting 'hid"),
-        ({"without": ARCHITECTURE}, " lacks vocab_size and embedding_size and"),
         ({"without": ["hidden_size"]}, " lacks hidden_size;"),
     ],
 )
@@ -360,10 +315,11 @@ def test_a_missing_configuration(tmp_path):
         ({"num_hidden_layers": 7, "hidden_act": "relu"}, 1),
     ],
 )
-def test_a_configuration_there_and_back(tmp_path, changes, groups):
+def test_a_configuration_there_and_back(tmp_path, reference, changes, groups):
     config = override(ModelConfig(), changes)
     values = config_to_json(config)
-    assert values.keys() == THEIR_SETTINGS | {"albert_tf"}
+    theirs = json.loads(str(reference["config"])).keys()
+    assert values.keys() == theirs - NOT_READ.keys() | {"albert_tf"}
     # The groups of the checkpoint, which the original counts.
     assert values["num_hidden_groups"] == groups
     assert read_config(write_config(tmp_path, **values)) == config

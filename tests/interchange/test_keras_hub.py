@@ -12,6 +12,7 @@ from tiny_models import built, save
 from albert_tf.config import UserError
 from albert_tf.interchange.convert import convert
 from albert_tf.interchange.keras_hub import FILES, not_stored, save_preset
+from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.text.sentencepiece_tokenizer import SentencePieceTokenizer
 
 SHAPES = {
@@ -38,7 +39,7 @@ def test_the_same_outputs(tmp_path, tiny_tokenizer, shape):
     keras_hub = pytest.importorskip("keras_hub")
     model = built("none", **SHAPES[shape])
     place = str(tmp_path / "preset")
-    save_preset(place, model, tiny_tokenizer, max_seq_length=16)
+    save_preset(place, LoadedModel(model, tiny_tokenizer, 16))
     assert set(os.listdir(place)) == FILES
     theirs = keras_hub.models.AlbertBackbone.from_preset(place)
     rng = np.random.default_rng(5)
@@ -60,7 +61,7 @@ def test_the_same_outputs(tmp_path, tiny_tokenizer, shape):
 def test_the_same_pieces(tmp_path, tiny_tokenizer):
     keras_hub = pytest.importorskip("keras_hub")
     place = str(tmp_path / "preset")
-    save_preset(place, built("none"), tiny_tokenizer, max_seq_length=14)
+    save_preset(place, LoadedModel(built("none"), tiny_tokenizer, 14))
     theirs = keras_hub.models.AlbertTokenizer.from_preset(place)
     text = "the kato of bupe."
     assert np.array(theirs(text)).tolist() == tiny_tokenizer.encode(text)
@@ -94,7 +95,7 @@ def test_without_keras_hub_it_is_named(tmp_path, tiny_tokenizer, monkeypatch):
     source = save(tmp_path / "source", built("none"), tiny_tokenizer)
     # Before what may be a large model is read.
     lines = []
-    with pytest.raises(UserError, match="pip install keras-hub"):
+    with pytest.raises(UserError, match="pip install keras_hub"):
         convert(source, str(tmp_path / "preset"), "keras_hub", log=lines.append)
     assert lines == []
     assert os.listdir(tmp_path) == ["source"]
@@ -109,7 +110,7 @@ def test_unsupported_settings(tmp_path, tiny_tokenizer, wordpiece_tokenizer):
     ):
         model = built("none", **changes)
         with pytest.raises(UserError, match=message):
-            save_preset(str(tmp_path), model, tokenizer, max_seq_length=16)
+            save_preset(str(tmp_path), LoadedModel(model, tokenizer, 16))
     assert not os.listdir(tmp_path)
 
 
@@ -119,5 +120,5 @@ def test_warning_of_text_that_needs_cleaning(tiny_tokenizer):
         tiny_tokenizer.model_bytes, do_lower_case=False, keep_accents=True
     )
     for tokenizer, warns in ((tiny_tokenizer, True), (cased, False)):
-        lines = list(not_stored(model, tokenizer))
+        lines = list(not_stored(LoadedModel(model, tokenizer, 16)))
         assert any("clean text" in line for line in lines) == warns

@@ -1,6 +1,5 @@
 """Files for LiteRT, ONNX and Keras: there they give the same outputs."""
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -97,7 +96,7 @@ def test_onnx_gives_the_same_outputs(converted, head):
 
 
 def test_onnx_without_its_package(monkeypatch, tmp_path):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "tf2onnx", None)
     with pytest.raises(UserError, match="pip install tf2onnx"):
         convert("source", str(tmp_path / "target"), "onnx")
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from albert_tf.config import ModelConfig, override
 from albert_tf.interchange.keras_hub import save_preset
+from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.modeling.models import AlbertModel
 
 # Relative to the largest entry, as for transformers.
@@ -74,7 +75,7 @@ def test_a_preset_of_ours_gives_the_same_outputs(
     with tempfile.TemporaryDirectory() as directory:
         place = str(pathlib.Path(directory, "preset"))
         length = config.max_position_embeddings
-        save_preset(place, ours, tiny_tokenizer, max_seq_length=length)
+        save_preset(place, LoadedModel(ours, tiny_tokenizer, length))
         theirs = keras_hub.models.AlbertBackbone.from_preset(place)
     ids, mask, segments = random_batch(config, rng)
     expected = theirs(

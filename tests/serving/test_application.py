@@ -98,15 +98,10 @@ def test_an_unknown_path_is_an_error_in_json(client, path, status, message):
     ("body", "message"),
     [
         (b"", "not valid JSON"),
-        (b"[]", "not a JSON object"),
-        ('{"instances": ["a"]}'.encode("utf-16"), "not valid JSON"),
-        (b'{"instances": ' + b"[" * 40_000, "nested too deeply"),
         (
             b'{"instances": ' + b"[" * 20 + b"]" * 20 + b"}",
             "more than 16 level",
         ),
-        (b'{"instances": [NaN]}', "the number 'NaN' is not finite"),
-        (b'{"instances": [' + b"9" * 5000 + b"]}", "4300 digits"),
         ({}, "either 'instances' (rows) or 'inputs' (columns)"),
         ({"instances": ["a"], "signature": "text"}, "got 'signature'"),
         ({"instances": ["a"], "signature_name": 3}, "a string as signature"),
@@ -115,17 +110,12 @@ def test_an_unknown_path_is_an_error_in_json(client, path, status, message):
             {"instances": [{"txt": "a"}]},
             "instances[0]: expected the inputs tex",
         ),
-        ({"instances": ["a", 1]}, "text: expected string [any], got 1"),
         ({"instances": [{"b64": "é"}]}, "Expected Base64 as b64, got 'é'"),
         ({"inputs": {"text": []}}, "Expected 1 to max_batch_size=32 rows"),
         ({"instances": ["a"] * 33}, "(each choice is one), got 33."),
         (
             {"instances": ["a"], "signature_name": "text_pair"},
             "an object with the inputs text, text_pair, got 'a'",
-        ),
-        (
-            {"signature_name": "examples", "inputs": ["junk"]},
-            "The model refuses its input: ",
         ),
     ],
 )

@@ -192,10 +192,6 @@ def test_faulty_pieces_and_scores(tmp_path, content, message):
             "expected do_lower_case to be true or false, got 1",
         ),
         ({"strip_accents": 0}, "expected strip_accents .* got 0"),
-        (
-            {"keep_accents": True, "strip_accents": True},
-            r"strip_accents and keep_accents are both true; remove one",
-        ),
     ],
 )
 def test_bad_settings(wordpiece_tokenizer, tmp_path, config, expected):

@@ -41,24 +41,14 @@ def hugging_face(tiny_tokenizer):
     return opened(tiny_tokenizer)
 
 
-def test_saved_file_gives_the_same_ids(
-    tiny_directory, tiny_tokenizer, sentences
-):
-    saved = tokenizers.Tokenizer.from_file(
-        str(tiny_directory / "tokenizer.json")
-    )
-    encodings = saved.encode_batch(sentences, add_special_tokens=False)
-    ids = [encoding.ids for encoding in encodings]
-    assert ids == tiny_tokenizer.encode_batch(sentences)
-
-
 @pytest.mark.parametrize(("lower", "accents"), CONFIGS)
-def test_awkward_texts_give_the_same_ids(tiny_tokenizer, lower, accents):
+def test_texts_give_the_same_ids(tiny_tokenizer, sentences, lower, accents):
     tokenizer = SentencePieceTokenizer(
         tiny_tokenizer.model_bytes, do_lower_case=lower, keep_accents=accents
     )
     hugging_face = opened(tokenizer)
     for text in [
+        *sentences,
         "",
         " \t The\u3000of\n",
         "the\x1fof\x0bthe\x1c\x85of",

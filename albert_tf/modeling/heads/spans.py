@@ -174,7 +174,8 @@ class AnswerableSpanHead(Head):
             """Returns `[batch, starts, seq]`."""
             return logits * allowed + barred
 
-        start_logits = masked(_float32(self.start(hidden))[:, None, :, 0])
+        logits = ops.transpose(self.start(hidden), (0, 2, 1))
+        start_logits = masked(_float32(logits))
         probs = ops.cast(ops.softmax(start_logits), hidden.dtype)
         summary = ops.matmul(probs, hidden)[:, 0]
         start_logits = start_logits[:, 0]

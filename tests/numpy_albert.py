@@ -189,20 +189,26 @@ class NumpyAlbert:
         pooled = np.tanh(self.dense(x[:, 0], "pooler"))
         return {"sequence_output": x, "pooled_output": pooled}
 
-    def pretraining(self, features):
-        outputs = self(features)
+    def masked_lm(self, encoded, features):
         rows = np.arange(len(features["input_ids"]))[:, None]
-        x = outputs["sequence_output"][rows, features["masked_lm_positions"]]
+        x = encoded["sequence_output"][rows, features["masked_lm_positions"]]
         x = self.dense(x, "masked_lm/transform")
-        x = activation(self.config.hidden_act, x)
-        x = self.norm(x, "masked_lm")
-        outputs["masked_lm_logits"] = x @ self.weight(
-            "word_embeddings"
-        ).T + self.weight("masked_lm/output_bias")
-        outputs["sentence_order_logits"] = self.dense(
-            outputs["pooled_output"], "sentence_order/classifier"
-        )
-        return outputs
+        x = self.norm(activation(self.config.hidden_act, x), "masked_lm")
+        logits = x @ self.weight("word_embeddings").T
+        return {"masked_lm_logits": logits + self.weight("output_bias")}
+
+    def sentence_order(self, encoded, features):
+        pooled = encoded["pooled_output"]
+        logits = self.dense(pooled, "sentence_order/classifier")
+        return {"sentence_order_logits": logits}
+
+    def pretraining(self, features):
+        encoded = self(features)
+        return {
+            **encoded,
+            **self.masked_lm(encoded, features),
+            **self.sentence_order(encoded, features),
+        }
 
 
 def randomise(model, seed=0):

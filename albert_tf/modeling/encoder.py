@@ -95,22 +95,6 @@ def _apply_in_training(
     return outputs
 
 
-def _cast_matrices(
-    block: TransformerBlock,
-) -> list[tuple[keras.Variable, Tensor]]:
-    """Returns a block's variables and values, matrices in the layers' type.
-
-    Once for all applications. Normalisation needs its vectors in float32.
-    """
-    values = []
-    for variable in block.weights:
-        value = variable.value
-        if _is_matrix(variable):
-            value = ops.cast(value, block.compute_dtype)
-        values.append((variable, value))
-    return values
-
-
 def _read(variable: keras.Variable) -> Tensor:
     """Returns a variable's value as a tensor, which a tape sees."""
     return ops.reshape(variable, variable.shape)
@@ -336,7 +320,12 @@ class AlbertEncoder(ConfiguredLayer):
                 )
             elif self.compute_dtype != self.variable_dtype:
                 if number not in casts:
-                    casts[number] = _cast_matrices(block)
+                    # Once for all applications. Vectors stay float32, which
+                    # normalisation needs.
+                    casts[number] = [
+                        (matrix, ops.cast(matrix.value, self.compute_dtype))
+                        for matrix in filter(_is_matrix, block.weights)
+                    ]
                 apply = functools.partial(_applied, apply, casts[number])
             hidden = apply(hidden)
             if output_attentions:

@@ -88,8 +88,17 @@ def fused(function: Callable, *constants: object) -> Callable:
     return joined
 
 
-@functools.cache
-def _product() -> Callable:
+def product(inputs: Tensor, weight: Tensor) -> Tensor:
+    """Returns `inputs @ weight`, `[n, rows]` by `[rows, columns]`.
+
+    The gradient of the inputs multiplies by the transposed weight; in float32
+    on a CPU it is a third faster after a transposition where there are more
+    columns than rows. (base, 4 x 128 tokens, float32: a step takes 4 % longer
+    without.)
+    """
+    rows, columns = weight.shape
+    if not _on_tensorflow() or weight.dtype != "float32" or columns <= rows:
+        return keras.ops.matmul(inputs, weight)
     import tensorflow as tf
 
     @_of_tensors
@@ -107,21 +116,7 @@ def _product() -> Callable:
 
         return tf.matmul(inputs, weight), gradients
 
-    return joined
-
-
-def product(inputs: Tensor, weight: Tensor) -> Tensor:
-    """Returns `inputs @ weight`, `[n, rows]` by `[rows, columns]`.
-
-    The gradient of the inputs multiplies by the transposed weight; in float32
-    on a CPU it is a third faster after a transposition where there are more
-    columns than rows. (base, 4 x 128 tokens, float32: a step takes 4 % longer
-    without.)
-    """
-    rows, columns = weight.shape
-    if not _on_tensorflow() or weight.dtype != "float32" or columns <= rows:
-        return keras.ops.matmul(inputs, weight)
-    return _product()(inputs, weight)
+    return joined(inputs, weight)
 
 
 @functools.cache
@@ -185,20 +180,6 @@ def with_gradient(function: Callable, gradient: Callable) -> Callable:
     return joined
 
 
-@functools.cache
-def _permuted() -> Callable:
-    import tensorflow as tf
-
-    @tf.custom_gradient
-    def joined(x: tf.Tensor, rows: tf.Tensor, back: tf.Tensor) -> tuple:
-        def gradients(gradient: tf.Tensor) -> tuple:
-            return tf.gather(gradient, back), None, None
-
-        return tf.gather(x, rows), gradients
-
-    return joined
-
-
 def permuted(x: Tensor, rows: Tensor, back: Tensor) -> Tensor:
     """Returns `x[rows]`, whose gradient is gathered by `back`, not scattered.
 
@@ -206,7 +187,13 @@ def permuted(x: Tensor, rows: Tensor, back: Tensor) -> Tensor:
     """
     if not _on_tensorflow():
         return keras.ops.take(x, rows, axis=0)
-    return _permuted()(x, rows, back)
+    import tensorflow as tf
+
+    @tf.custom_gradient
+    def gathered(x: tf.Tensor) -> tuple:
+        return tf.gather(x, rows), lambda gradient: tf.gather(gradient, back)
+
+    return gathered(x)
 
 
 def states_at(hidden: Tensor, positions: Tensor) -> Tensor:
@@ -222,24 +209,6 @@ def states_at(hidden: Tensor, positions: Tensor) -> Tensor:
 def _sum(total: Tensor, part: Tensor) -> Tensor:
     """Returns the sum in the type of its first term."""
     return total + keras.ops.cast(part, total.dtype)
-
-
-@functools.cache
-def _shared_use(is_last: bool) -> Callable:
-    import tensorflow as tf
-
-    @tf.custom_gradient
-    def joined(weight: tf.Tensor, value: tf.Tensor) -> tuple:
-        def gradients(part: tf.Tensor, total: tf.Tensor) -> tuple:
-            if is_last:
-                return tf.cast(part, weight.dtype), None
-            # Compiled: TensorFlow's graph optimizer makes one sum of sums,
-            # which waits for all its terms.
-            return compiled(_sum)(total, part), None
-
-        return (tf.identity(value), tf.identity(weight)), gradients
-
-    return joined
 
 
 def shared_use(
@@ -260,7 +229,20 @@ def shared_use(
     if not _on_tensorflow():
         # Cast anew: the parts of one value would be added in its type.
         return keras.ops.cast(weight, value.dtype), weight
-    return _shared_use(is_last)(weight, value)
+    import tensorflow as tf
+
+    @tf.custom_gradient
+    def joined(weight: tf.Tensor, value: tf.Tensor) -> tuple:
+        def gradients(part: tf.Tensor, total: tf.Tensor) -> tuple:
+            if is_last:
+                return tf.cast(part, weight.dtype), None
+            # Compiled: TensorFlow's graph optimizer makes one sum of sums,
+            # which waits for all its terms.
+            return compiled(_sum)(total, part), None
+
+        return (tf.identity(value), tf.identity(weight)), gradients
+
+    return joined(weight, value)
 
 
 def argmax(x: Tensor) -> Tensor:

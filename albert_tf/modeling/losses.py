@@ -58,6 +58,19 @@ def _likelihood_gradient(
     return ops.cast((probs - chosen) * gradient[..., None], logits.dtype)
 
 
+def _comparable(
+    labels: Tensor, weights: Tensor | None, like: Tensor, dtype: str
+) -> Tensor:
+    """Returns labels in the shape of `like`, 0 for those that weigh nothing.
+
+    These may be anything (-100, NaN), and NaN times 0 would be NaN.
+    """
+    labels = _row(ops.cast(labels, dtype), like)
+    if weights is None:
+        return labels
+    return ops.where(spread_weights(weights, labels) > 0, labels, 0)
+
+
 def _weighted(losses: Tensor, weights: Tensor | None) -> Pair:
     if weights is None:
         return ops.sum(losses), ops.sum(ops.ones_like(losses))
@@ -85,11 +98,9 @@ def weighted_cross_entropy(
 ) -> Pair:
     """Returns (sum of weight * -log p(label), sum of weights), scalars.
 
-    `logits` are `[..., classes]`. A label of weight 0 may be anything (-100).
+    `logits` are `[..., classes]`.
     """
-    labels = _row(ops.cast(labels, "int32"), logits[..., 0])
-    if weights is not None:
-        labels = ops.where(spread_weights(weights, labels) > 0, labels, 0)
+    labels = _comparable(labels, weights, logits[..., 0], "int32")
     return _weighted(negative_log_likelihood(logits, labels), weights)
 
 
@@ -97,7 +108,7 @@ def weighted_squared_error(
     predictions: Tensor, labels: Tensor, weights: Tensor | None
 ) -> Pair:
     """Returns (sum of weight * squared error, sum of weights), scalars."""
-    labels = _row(ops.cast(labels, "float32"), predictions)
+    labels = _comparable(labels, weights, predictions, "float32")
     error = ops.cast(predictions, "float32") - labels
     return _weighted(ops.square(error), weights)
 
@@ -110,7 +121,7 @@ def weighted_binary_cross_entropy(
     `logits` `[...]` are those of label 1; labels are 0 or 1.
     """
     logits = ops.cast(logits, "float32")
-    labels = _row(ops.cast(labels, "float32"), logits)
+    labels = _comparable(labels, weights, logits, "float32")
     # Without overflow: softplus(x) - x * label.
     return _weighted(ops.softplus(logits) - logits * labels, weights)
 

@@ -90,9 +90,7 @@ class AlbertModel(FittableModel):
             )
             given = {"num_labels": self.num_labels, **self.head_options}
             options = {n: given[n] for n in kind.options if n in given}
-            head = kind(
-                self.config, name=head_name, dtype=self.dtype_policy, **options
-            )
+            head = kind(self.config, dtype=self.dtype_policy, **options)
             setattr(self, head_name, head)
         self.build()
 
@@ -189,19 +187,11 @@ class AlbertModel(FittableModel):
             UserError: when the features are not what the model reads.
         """
         features = self.checked(features, (), in_graph=not training)
-        return self._encode(features, dropout_keys, training, **options)
-
-    def _encode(
-        self,
-        features: dict[str, Tensor],
-        dropout_keys: Tensor | None,
-        training: bool,
-        **options: object,
-    ) -> dict[str, Tensor]:
-        """Returns the encoder's outputs for features that are checked."""
-        inputs = [_as_rows(features[name]) for name in ENCODER_INPUTS]
         return self.encoder(
-            *inputs, dropout_keys=dropout_keys, training=training, **options
+            *(_as_rows(features[name]) for name in ENCODER_INPUTS),
+            dropout_keys=dropout_keys,
+            training=training,
+            **options,
         )
 
     def call(
@@ -267,10 +257,10 @@ class AlbertModel(FittableModel):
             choices = range(features["input_ids"].shape[1])
             keys = [fold_in(dropout_keys, number) for number in choices]
             dropout_keys = ops.reshape(ops.stack(keys, axis=1), (-1,))
-        outputs = self._encode(
-            features,
-            dropout_keys,
-            training,
+        outputs = self.encoder(
+            *(_as_rows(features[name]) for name in ENCODER_INPUTS),
+            dropout_keys=dropout_keys,
+            training=training,
             output_hidden_states=output_hidden_states,
             output_attentions=output_attentions,
             read_positions=read_positions,

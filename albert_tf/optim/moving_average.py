@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 
 import keras
+from keras import KerasTensor as Tensor
 from keras import ops
 
 
@@ -37,8 +38,8 @@ class MovingAverage:
     def update_step(
         self,
         average: keras.Variable,
-        weight: keras.KerasTensor,
-        updates: keras.KerasTensor | int,
+        weight: Tensor,
+        updates: Tensor | int,
     ) -> None:
         """Moves an average, or a replica's copy, after earlier `updates`."""
         n = ops.cast(updates, "float32")

@@ -14,6 +14,7 @@ from typing import Any
 
 import keras
 import numpy as np
+from keras import KerasTensor as Tensor
 from keras import ops
 
 from albert_tf.config import OptimizerConfig, lookup
@@ -160,10 +161,7 @@ class Lamb(keras.optimizers.Optimizer):
         )
 
     def update_step(
-        self,
-        gradient: keras.KerasTensor,
-        variable: keras.Variable,
-        learning_rate: keras.KerasTensor,
+        self, gradient: Tensor, variable: keras.Variable, learning_rate: Tensor
     ) -> None:
         """Updates one variable, its moments and its trust ratio."""
         index = self._get_variable_index(variable)
@@ -248,10 +246,7 @@ class Muon(keras.optimizers.Muon):
         self.decays = [not matches(v.path, patterns) for v in variables]
 
     def update_step(
-        self,
-        gradient: keras.KerasTensor,
-        variable: keras.Variable,
-        learning_rate: keras.KerasTensor,
+        self, gradient: Tensor, variable: keras.Variable, learning_rate: Tensor
     ) -> None:
         """Updates one variable and its moments."""
         if self.decays[self._get_variable_index(variable)]:
@@ -277,12 +272,12 @@ def _moments_and_update(
     epsilon: float,
     decay: float,
     bias_correction: bool,
-    gradient: keras.KerasTensor,
-    momentum: keras.KerasTensor,
-    velocity: keras.KerasTensor,
-    weight: keras.KerasTensor,
-    iterations: keras.KerasTensor,
-) -> tuple[keras.KerasTensor, keras.KerasTensor, keras.KerasTensor]:
+    gradient: Tensor,
+    momentum: Tensor,
+    velocity: Tensor,
+    weight: Tensor,
+    iterations: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
     """Returns both moments and the update before layer adaptation."""
     m = beta_1 * momentum + (1.0 - beta_1) * gradient
     v = beta_2 * velocity + (1.0 - beta_2) * ops.square(gradient)
@@ -306,9 +301,7 @@ def _patterns(argument: str, patterns: Sequence[str]) -> tuple[str, ...]:
     return tuple(patterns)
 
 
-def adapt(
-    weight: keras.KerasTensor, update: keras.KerasTensor
-) -> tuple[keras.KerasTensor, keras.KerasTensor]:
+def adapt(weight: Tensor, update: Tensor) -> tuple[Tensor, Tensor]:
     """Returns r · update and r = ‖weight‖ / ‖update‖, 1 if a norm is 0.
 
     Norms are taken of values divided by the largest one, since float32 holds

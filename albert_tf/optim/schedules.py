@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 
-import keras
+from keras import KerasTensor as Tensor
 from keras import ops
 
 from albert_tf.config import OptimizerConfig
@@ -19,8 +19,8 @@ DECAYS: dict[str, Callable] = {
 
 
 def learning_rate_at(
-    step: keras.KerasTensor | int, config: OptimizerConfig, num_train_steps: int
-) -> keras.KerasTensor:
+    step: Tensor | int, config: OptimizerConfig, num_train_steps: int
+) -> Tensor:
     """Returns the learning rate (scalar float32) after `step` updates.
 
     Updates count from 1, so that the first has a rate above 0. Linear warm-up

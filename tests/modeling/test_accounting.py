@@ -1,6 +1,6 @@
 """The formulas against models as they are built and as TensorFlow traces them.
 
-And the paper's published numbers.
+And the paper's published numbers. Presets' sizes: test_count_parameters.py.
 """
 
 import functools
@@ -9,16 +9,9 @@ import math
 import pytest
 import tensorflow as tf
 
-from albert_tf.config import (
-    SHARING,
-    ModelConfig,
-    PretrainConfig,
-    override,
-    preset,
-)
+from albert_tf.config import SHARING, ModelConfig, override
 from albert_tf.modeling.accounting import (
     PAPER_TABLES,
-    PRETRAINING_HEADS,
     encoder_flops,
     forward_terms,
     head_weights,
@@ -27,7 +20,11 @@ from albert_tf.modeling.accounting import (
 )
 from albert_tf.modeling.encoder import AlbertEncoder
 from albert_tf.modeling.heads import HEADS
-from albert_tf.modeling.models import AlbertForPretraining, AlbertModel
+from albert_tf.modeling.models import (
+    AlbertForClassification,
+    AlbertForPretraining,
+    AlbertModel,
+)
 
 # No size of a product is that of another, and none but the table of segments
 # has 3 of anything: that one is a look-up and does not count.
@@ -149,6 +146,19 @@ def test_an_encoder_has_no_heads():
     ) == encoder_flops(config, **shape, read_positions_only=True)
 
 
+def test_a_classifier_reads_the_first_position_alone():
+    config = override(ModelConfig(), SMALL)
+    model = AlbertForClassification(config, num_labels=5)
+    encoder = encoder_flops(
+        config,
+        batch_size=BATCH,
+        seq_length=LENGTH,
+        read_positions_only=True,
+    )
+    found = traced_forward(functools.partial(model, heads_only=True))
+    assert found == encoder + 2 * BATCH * config.hidden_size * 5
+
+
 @pytest.mark.parametrize("read_positions_only", [False, True])
 def test_fewer_applications_are_a_shallower_model(read_positions_only):
     shape = SHAPE | {"read_positions_only": read_positions_only}
@@ -205,35 +215,6 @@ def test_heads_are_counted_one_by_one(embedding_size):
         name: weights(head) for name, head in model.heads.items()
     }
     assert count.total == weights(model)
-
-
-# --- The paper --------------------------------------------------------------
-
-# The encoder in the four modes of sharing, and the heads of pretraining.
-RELEASED = {
-    "base": ((11_683_584, 63_647_232, 37_686_528, 89_650_176), 130_226),
-    "large": ((17_683_968, 210_786_816, 114_294_272, 307_397_120), 163_506),
-    "xlarge": (
-        (58_724_864, 830_806_528, 444_883_456, 1_216_965_120),
-        296_626,
-    ),
-    "xxlarge": (
-        (222_595_584, 1_699_305_984, 961_063_424, 2_437_773_824),
-        562_866,
-    ),
-}
-
-
-@pytest.mark.parametrize("name", RELEASED)
-def test_the_papers_sizes_have_their_parameters(name):
-    encoders, heads = RELEASED[name]
-    for sharing, encoder in zip(
-        ("all", "attention", "ffn", "none"), encoders, strict=True
-    ):
-        changes = preset(name) | {"sharing": sharing}
-        config = override(PretrainConfig(), changes).model
-        count = parameter_count(config, PRETRAINING_HEADS)
-        assert (count.encoder, count.total) == (encoder, encoder + heads)
 
 
 @pytest.mark.parametrize("row", PAPER_ROWS, ids=lambda row: row.name)

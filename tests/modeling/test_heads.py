@@ -10,7 +10,6 @@ from numpy_albert import (
     DROPOUT,
     SMALL,
     NumpyAlbert,
-    activation,
     assert_equal,
     mix,
     no_dropout,
@@ -95,22 +94,6 @@ def batch_of(name, batch=3, length=7, seed=1):
 
 
 # --- The heads in NumPy ---------------------------------------------------
-
-
-def masked_lm(oracle, encoded, features):
-    rows = np.arange(len(features["input_ids"]))[:, None]
-    x = encoded["sequence_output"][rows, features["masked_lm_positions"]]
-    x = activation(CONFIG.hidden_act, oracle.dense(x, "masked_lm/transform"))
-    x = oracle.norm(x, "masked_lm")
-    table = oracle.weight("word_embeddings")
-    return {
-        "masked_lm_logits": x @ table.T + oracle.weight("masked_lm/output_bias")
-    }
-
-
-def sentence_order(oracle, encoded, features):
-    logits = oracle.dense(encoded["pooled_output"], "sentence_order/classifier")
-    return {"sentence_order_logits": logits}
 
 
 def classifier(name, reads):
@@ -211,8 +194,8 @@ def sentence_embedding(oracle, encoded, features):
 
 
 ORACLES = {
-    "masked_lm": masked_lm,
-    "sentence_order": sentence_order,
+    "masked_lm": NumpyAlbert.masked_lm,
+    "sentence_order": NumpyAlbert.sentence_order,
     "classification": classifier("classification", "pooled_output"),
     "regression": regression,
     "multiple_choice": multiple_choice,
@@ -444,42 +427,32 @@ def test_a_text_of_padding_alone_has_a_finite_embedding():
 @pytest.mark.parametrize(
     ("name", "arguments", "text"),
     [
+        ("TokenClassification", {}, "needs num_labels.*is None"),
         (
-            "AlbertForAnswerableQuestions",
-            {"head_options": {"n_top": 3}},
-            "n_top=3 of Albert.* one of end_n_top",
-        ),
-        (
-            "AlbertForAnswerableQuestions",
-            {"head_options": {"start_n_top": 0}},
-            "start_n_top=0 of .* a whole number from 1",
-        ),
-        (
-            "AlbertForMultipleChoice",
-            {"head_options": {"num_labels": 2}},
-            "num_labels=2 of .* one of none",
-        ),
-        (
-            "AlbertForAnswerableQuestions",
-            {"num_labels": 2},
-            "has no classes; remove num_labels=2",
-        ),
-        ("AlbertForTokenClassification", {}, "needs num_labels.*is None"),
-        (
-            "AlbertForTokenClassification",
+            "TokenClassification",
             {"num_labels": 2, "labels": ["a", "b", "c"]},
             "num_labels=2 and 3 labels do not",
         ),
-        (
-            "AlbertForPretraining",
-            {"pooler": False},
-            "needs a pooler.*sentence_order",
-        ),
+        ("AnswerableQuestions", {"num_labels": 2}, "remove num_labels=2"),
+        ("Pretraining", {"pooler": False}, "needs a pooler.*sentence_order"),
     ],
 )
 def test_arguments_that_do_not_fit_are_refused(name, arguments, text):
     with pytest.raises(UserError, match=text):
-        models()[name](SMALL, **arguments)
+        models()[f"AlbertFor{name}"](SMALL, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "text"),
+    [
+        ("AnswerableQuestions", {"n_top": 3}, "n_top=3 .* one of end_n_top"),
+        ("AnswerableQuestions", {"start_n_top": 0}, "a whole number from 1"),
+        ("MultipleChoice", {"num_labels": 2}, "num_labels=2 .* one of none"),
+    ],
+)
+def test_unknown_or_invalid_head_options_are_refused(name, options, text):
+    with pytest.raises(UserError, match=text):
+        models()[f"AlbertFor{name}"](SMALL, head_options=options)
 
 
 def test_choices_without_their_axis_are_refused():

@@ -14,10 +14,8 @@ from numpy_albert import (
 )
 
 from albert_tf.config import REMAT, SHARING, UserError, override
-from albert_tf.modeling.blocks import FeedForward
 from albert_tf.modeling.dropout import example_keys
 from albert_tf.modeling.models import (
-    AlbertForClassification,
     AlbertForPretraining,
     AlbertModel,
     models,
@@ -137,29 +135,6 @@ def test_heads_only_in_a_graph_of_any_shape():
     found = graph({n: tf.constant(v) for n, v in features.items()}, KEYS)
     for name, value in expected.items():
         np.testing.assert_allclose(found[name], value, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("kind", "counts"),
-    [
-        (AlbertForPretraining, [7, 7, 5]),
-        (AlbertForClassification, [7, 7, 1]),
-        (AlbertModel, [7, 7, 7]),
-    ],
-)
-def test_the_last_block_computes_only_what_is_read(kind, counts, monkeypatch):
-    labels = {"num_labels": 2} if kind.takes_labels() else {}
-    model = kind(SMALL, **labels)
-    widths = []
-    call = FeedForward.call
-
-    def watched(self, hidden, **options):
-        widths.append(hidden.shape[1])
-        return call(self, hidden, **options)
-
-    monkeypatch.setattr(FeedForward, "call", watched)
-    model(pretraining_batch(SMALL), heads_only=bool(model.heads))
-    assert widths == counts
 
 
 @pytest.mark.parametrize(

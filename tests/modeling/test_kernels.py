@@ -91,28 +91,6 @@ def test_a_fused_kernel_equals_its_plain_function(case, kind):
     assert_close(found, plain, TOLERANCE[kind])
 
 
-def test_a_fused_kernel_in_a_loop_in_a_graph():
-    function, constants, given = sum_case("float32", 0.3)
-
-    def looped(chain):
-        def call(output, *rest):
-            return tf.while_loop(
-                lambda i, x: i < 3,
-                lambda i, x: (i + 1, chain(x, *rest)),
-                (0, output),
-                maximum_iterations=3,
-            )[1]
-
-        return call
-
-    run = functools.partial(with_gradients, looped(fused(function, *constants)))
-    assert_close(
-        tf.function(run, jit_compile=True)(given),
-        with_gradients(looped(functools.partial(function, *constants)), given),
-        5e-6,
-    )
-
-
 def test_half_precision_is_summed_in_float32():
     # 256 + 1 is no bfloat16; 256 + 1 + 1 is.
     ones = tf.ones((1, 1, 4), "bfloat16")

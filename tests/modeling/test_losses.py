@@ -127,3 +127,18 @@ def test_a_column_of_labels_is_as_good_as_a_row():
         found = loss(outputs, row[:, None], None)
         np.testing.assert_allclose(found, wanted, rtol=1e-6)
         assert float(found[1]) == 5
+
+
+def test_labels_that_weigh_nothing_may_be_anything():
+    scores = tf.constant([0.5, 2.0])
+    for loss, outputs, label in (
+        (weighted_squared_error, scores, np.nan),
+        (weighted_binary_cross_entropy, scores, np.nan),
+        (weighted_cross_entropy, tf.stack([scores, -scores], axis=-1), -100),
+    ):
+        with tf.GradientTape() as tape:
+            tape.watch(outputs)
+            total, weight = loss(outputs, np.array([1, label]), [1.0, 0.0])
+        gradient = tape.gradient(total, outputs).numpy()
+        assert np.isfinite(total) and float(weight) == 1
+        assert np.isfinite(gradient).all() and not gradient[1].any()

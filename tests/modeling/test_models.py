@@ -64,17 +64,6 @@ def test_pretraining_outputs_equal_numpys(changes):
     assert_equal(model(features), oracle.pretraining(features))
 
 
-def test_every_dropout_is_in_its_place_in_groups():
-    config = override(SMALL, CONFIGS["2 groups of 2, attention"] | DROPOUT)
-    numbers = np.array([5, 6, 1000])
-    keys = example_keys(17, np.int64(41), numbers)
-    features = random_features(config)
-    model = randomise(AlbertForPretraining(config))
-    outputs = model(features, dropout_keys=keys, training=True)
-    drop = numpy_dropout(numpy_keys(17, 41, numbers))
-    assert_equal(outputs, NumpyAlbert(model, drop).pretraining(features))
-
-
 def test_without_keys_dropout_is_drawn():
     model = randomise(AlbertForPretraining(override(SMALL, DROPOUT)))
     features = random_features(SMALL)
@@ -101,30 +90,6 @@ def test_a_sequence_longer_than_the_positions_is_refused():
         UserError, match="17 tokens exceeds max_position_embeddings=16"
     ):
         model(random_features(SMALL, length=17))
-
-
-IN_GROUPS = {"num_hidden_layers": 4, "num_hidden_groups": 2}
-IN_PAIRS = {"num_hidden_layers": 2, "inner_group_num": 2}
-UNEVEN = {"num_hidden_layers": 5, "num_hidden_groups": 2}
-
-
-@pytest.mark.parametrize(
-    ("changes", "sharing", "plan"),
-    [
-        (IN_GROUPS, "all", [(0, 0), (0, 0), (1, 1), (1, 1)]),
-        (IN_GROUPS, "attention", [(0, 0), (0, 1), (1, 2), (1, 3)]),
-        (IN_GROUPS, "ffn", [(0, 0), (1, 0), (2, 1), (3, 1)]),
-        (IN_GROUPS, "none", [(0, 0), (1, 1), (2, 2), (3, 3)]),
-        (IN_PAIRS, "all", [(0, 0), (1, 1), (0, 0), (1, 1)]),
-        (IN_PAIRS, "attention", [(0, 0), (1, 1), (0, 2), (1, 3)]),
-        (IN_PAIRS, "ffn", [(0, 0), (1, 1), (2, 0), (3, 1)]),
-        (IN_PAIRS, "none", [(0, 0), (1, 1), (2, 2), (3, 3)]),
-        (UNEVEN, "all", [(0, 0), (0, 0), (0, 0), (1, 1), (1, 1)]),
-    ],
-)
-def test_the_plan(changes, sharing, plan):
-    config = override(ModelConfig(), changes | {"sharing": sharing})
-    assert sharing_plan(config) == plan
 
 
 @pytest.mark.parametrize(

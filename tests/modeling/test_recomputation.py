@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import keras
 import numpy as np
@@ -147,9 +148,6 @@ def test_only_training_is_recomputed(remat, monkeypatch):
     model(features, training=True)
     # Once for a block.
     assert len(calls) == 3
-    config = model.get_config()
-    again = AlbertForClassification.from_config(config)
-    assert config["remat"] == again.encoder.remat == remat
 
 
 @pytest.mark.slow
@@ -233,12 +231,11 @@ for remat in REMAT:
 @pytest.mark.slow
 def test_shared_use_and_recomputation_save_memory(tmp_path):
     """By TensorFlow's own count of the bytes that tensors hold."""
-    root = os.path.dirname(__file__)
+    root = str(Path(__file__).parents[2])
     done = subprocess.run(
         [sys.executable, "-c", MEMORY_OF_A_STEP],
         cwd=tmp_path,
-        env=os.environ
-        | {"PYTHONPATH": os.path.abspath(os.path.join(root, "..", ".."))},
+        env=os.environ | {"PYTHONPATH": root},
         check=True,
         capture_output=True,
         text=True,

@@ -31,12 +31,6 @@ def rates(steps, total, **changes):
             + [n / 8 for n in (8, 7, 6, 5, 4, 3, 2, 1)]
             + [0, 0],
         ),
-        (
-            6,
-            {"num_warmup_steps": 2, "decay_power": 2.0, "learning_rate": 3},
-            [1.5, 3, 3, 3 * 9 / 16, 3 / 4, 3 / 16, 0],
-        ),
-        (4, {"num_warmup_steps": 0}, [1, 0.75, 0.5, 0.25, 0, 0]),
         (3, {"num_warmup_steps": 1}, [1, 1, 0.5, 0]),
         # A warm-up that is never left.
         (2, {"num_warmup_steps": 4}, [0.25, 0.5]),

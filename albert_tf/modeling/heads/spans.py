@@ -167,21 +167,18 @@ class AnswerableSpanHead(Head):
         """Returns the outputs that the class names."""
         hidden = encoded["sequence_output"]
         allowed = 1.0 - _float32(features["p_mask"])
-        allowed = allowed * _float32(features["input_mask"])
+        allowed = ops.expand_dims(allowed * _float32(features["input_mask"]), 1)
         barred = (1.0 - allowed) * _IMPOSSIBLE
 
         def masked(logits: Tensor) -> Tensor:
-            if len(logits.shape) == 3:
-                return logits * ops.expand_dims(allowed, 1) + ops.expand_dims(
-                    barred, 1
-                )
+            """Returns `[batch, starts, seq]`."""
             return logits * allowed + barred
 
-        start_logits = masked(_float32(self.start(hidden))[..., 0])
-        probs = ops.softmax(start_logits, axis=-1)
-        summary = ops.matmul(
-            ops.expand_dims(ops.cast(probs, hidden.dtype), 1), hidden
-        )[:, 0]
+        logits = ops.transpose(self.start(hidden), (0, 2, 1))
+        start_logits = masked(_float32(logits))
+        probs = ops.cast(ops.softmax(start_logits), hidden.dtype)
+        summary = ops.matmul(probs, hidden)[:, 0]
+        start_logits = start_logits[:, 0]
         answer = ops.concatenate([summary, hidden[:, 0]], axis=-1)
         answer = ops.tanh(self.answer_hidden(answer))
         answer = self.dropout(answer, keys=dropout_keys, training=training)

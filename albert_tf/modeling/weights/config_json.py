@@ -92,7 +92,7 @@ def to_json(
     config, kind = description.config, description.kind
     head = _model_heads().get(kind)
     values = {
-        "architectures": [_transformers_models()[kind]],
+        "architectures": [lookup(_transformers_models(), kind, "model class")],
         "model_type": "albert",
         **{
             name: getattr(config, name)

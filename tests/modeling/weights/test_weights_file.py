@@ -2,8 +2,6 @@
 
 import json
 import os
-import pickle
-import resource
 import shlex
 import stat
 
@@ -293,29 +291,6 @@ def test_a_header_of_many_names_is_read_name_by_name(tmp_path):
         assert len(open_weights(path).shapes) == 20_000
 
 
-class Boobytrap:
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return os.mkdir, (self.path,)
-
-
-def test_a_file_of_another_kind_is_refused(tmp_path):
-    path = tmp_path / "model.safetensors"
-    path.write_bytes(b"version https://git-lfs.github.com/spec/v1\n")
-    assert "is not a readable safetensors file" in refused(str(path))
-
-
-def test_a_renamed_pickle_is_refused_and_not_run(tmp_path):
-    path, trace = tmp_path / "model.safetensors", tmp_path / "it ran"
-    path.write_bytes(pickle.dumps(Boobytrap(str(trace))))
-    assert "header of" in refused(str(path))
-    assert not trace.exists()
-    pickle.loads(path.read_bytes())
-    assert trace.exists()
-
-
 def test_pipes_and_devices_are_refused_unopened(tmp_path):
     pipe = str(tmp_path / "model.safetensors")
     os.mkfifo(pipe)
@@ -404,22 +379,9 @@ def test_weights_in_a_bucket_are_read_array_by_array(tmp_path, monkeypatch):
         [far.read(name) for name in far.shapes]
 
 
-@pytest.mark.parametrize(
-    ("header", "size", "length", "message"),
-    [
-        ({"a": entry()}, 5, None, "is not a readable"),
-        ({"a": entry()}, 4, 1 << 60, "longer than the file"),
-        (
-            {"a": entry(dtype="I64", data_offsets=[0, 8])},
-            8,
-            None,
-            "a holds I64; a weight holds one of",
-        ),
-    ],
-)
-def test_a_bucket_is_trusted_no_more(tmp_path, header, size, length, message):
-    bucket = f"file://{file_of(tmp_path, header, bytes(size), length)}"
-    assert message in refused(bucket)
+def test_a_bucket_is_trusted_no_more(tmp_path):
+    bucket = f"file://{file_of(tmp_path, {'a': entry()}, bytes(5))}"
+    assert "is not a readable safetensors file" in refused(bucket)
 
 
 def test_a_bucket_without_a_weights_file_is_refused(tmp_path):
@@ -431,16 +393,6 @@ def test_a_bucket_without_a_weights_file_is_refused(tmp_path):
     (tmp_path / "pytorch_model.bin").touch()
     with pytest.raises(UserError, match=f"^{bucket}/pytorch_model.bin is a pi"):
         refuse_pickle(bucket)
-
-
-def test_a_failed_write_is_an_oserror(tmp_path):
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10**4, before[1]))
-    try:
-        with pytest.raises(OSError, match="File too large"):
-            write_weights(str(tmp_path / "x"), {"weight": np.zeros(10**5)})
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o027, 0o640)])

@@ -238,7 +238,9 @@ def verify_directory(
                 report.failures.merge(failures)
             digests = np.concatenate([digests for _, _, digests in results])
             report.num_records[split] = len(digests)
-            counts = sum((counts for _, counts, _ in results), Counter())
+            counts = Counter[str]()
+            for _, found, _ in results:
+                counts.update(found)  # a sum would drop those of 0
             statistics = metadata.get("statistics", {}).get(split, {})
             report.checks.append(STATISTICS)
             for name, count in counts.items():

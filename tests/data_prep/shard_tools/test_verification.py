@@ -254,6 +254,10 @@ def test_counts_that_are_not_those_of_the_records(write):
     examples = sorted(report.failures.examples[STATISTICS])
     for name, example in zip(sorted(wrong), examples, strict=True):
         assert example.startswith(f"train: {name} {wrong[name]} in metadata")
+    records = [dynamic_record(FIRST, SECOND)] * 30
+    report = verify_directory(write(records, statistics={"label_1": 15}))
+    (example,) = report.failures.examples[STATISTICS]
+    assert example == "train: label_1 15 in metadata.json, 0 in the records"
 
 
 @pytest.mark.parametrize(

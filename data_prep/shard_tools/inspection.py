@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from albert_tf.config import MaskingConfig, require
+from albert_tf.io import files
 from albert_tf.records import counter_rng
 from albert_tf.records.masking import mask_batch
 from albert_tf.records.parsed_batch import STATIC, RecordRules, read_rules
@@ -45,7 +46,7 @@ def inspect_shard(
     """
     path = os.fspath(path)
     require(
-        os.path.isfile(path),
+        files.isfile(path),
         f"{path} is not a file; expected the path of one shard, such as "
         "shards/train-00000-of-00001.tfrecord.",
     )
@@ -80,7 +81,7 @@ def _rules(
     """Returns the records' form, by metadata.json or by the first record."""
     directory, name = os.path.split(path)
     metadata, named = {}, set()
-    if os.path.exists(os.path.join(directory, METADATA_NAME)):
+    if files.exists(os.path.join(directory, METADATA_NAME)):
         metadata = read_metadata(directory)
         splits = metadata["splits"].values()
         named = {shard["name"] for split in splits for shard in split["shards"]}

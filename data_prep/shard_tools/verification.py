@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from albert_tf.config import UserError
+from albert_tf.io import files
 from albert_tf.records.invariants import INVARIANTS, Invariant, invariants_for
 from albert_tf.records.parsed_batch import (
     DYNAMIC,
@@ -294,7 +295,7 @@ def _check_names(
             if info.name != expected:
                 example = f"{info.name!r} in {METADATA_NAME}, not {expected}"
                 report.failures.add(SHARDS, [example])
-    for name in sorted(os.listdir(report.directory)):
+    for name in files.listdir(report.directory):
         if name.endswith(".tfrecord") and name not in named:
             path = os.path.join(report.directory, name)
             report.failures.add(STRAY_SHARDS, [path])

@@ -138,8 +138,12 @@ def test_nothing_is_wrong_with_good_records(write, kind, records):
     [("sop", "static"), ("nsp", "dynamic"), ("none", "static")],
 )
 def test_nothing_is_wrong_with_a_build(objective_shards, objective, kind):
-    report = verify_directory(objective_shards(objective, kind))
+    directory = objective_shards(objective, kind)
+    report = verify_directory(directory)
     assert report.ok, report.lines()
+    # Or with one in a bucket, for which `file://` stands.
+    lines = verify_directory(f"file://{directory}").lines()
+    assert lines[1:] == report.lines()[1:]
 
 
 def test_a_wrong_record_is_named_by_its_number_in_its_shard(write):

@@ -35,6 +35,7 @@ from albert_tf.records.shards import (
     TOKENIZER_DIRECTORY,
     ShardInfo,
     describe_tokenizer,
+    named_shards,
     open_shards,
     read_metadata,
     shard_name,
@@ -193,7 +194,7 @@ def verify_directory(
     directory = os.fspath(directory)
     metadata = read_metadata(directory)
     rules = read_rules(directory, metadata)
-    splits = _named_shards(directory, metadata)
+    splits = named_shards(directory, metadata)
     report = VerificationReport(directory)
     if "imported_files" in metadata.get("settings", {}):
         report.ours_only.update(
@@ -264,23 +265,6 @@ def verify_directory(
             "how the records were masked."
         )
     return report
-
-
-def _named_shards(
-    directory: str, metadata: Mapping[str, Any]
-) -> dict[str, list[ShardInfo]]:
-    """Returns the shards of each split, by metadata.json."""
-    path = os.path.join(directory, METADATA_NAME)
-    try:
-        return {
-            split: [ShardInfo(**shard) for shard in account["shards"]]
-            for split, account in sorted(metadata["splits"].items())
-        }
-    except (AttributeError, KeyError, TypeError) as error:
-        raise UserError(
-            f"{path} does not name the shards of each split ({error}); build "
-            "the shards again."
-        ) from None
 
 
 def _check_names(

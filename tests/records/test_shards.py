@@ -157,9 +157,16 @@ def test_a_damaged_shard_is_named(directory, scheme, damage, message):
 
 def test_metadata_that_cannot_be_used(directory):
     metadata = read_metadata(directory)
-    metadata["splits"]["train"]["shards"][0]["name"] = "../other.tfrecord"
+    shard = metadata["splits"]["train"]["shards"][0]
+    shard["name"] = "../other.tfrecord"
     write_json(directory / "metadata.json", metadata)
     with pytest.raises(UserError, match="expected a name within the directory"):
+        open_shards(directory, "train")
+    del shard["sha256"]
+    write_json(directory / "metadata.json", metadata)
+    with pytest.raises(
+        UserError, match=r"json does not name the shards .*'sha"
+    ):
         open_shards(directory, "train")
     write_json(directory / "metadata.json", {"format_version": 2})
     with pytest.raises(UserError, match="format_version=2; expected 1"):

@@ -8,12 +8,14 @@ first: there a read takes a thousandth of the time.
 """
 
 import concurrent.futures
+import contextlib
 import dataclasses
 import fnmatch
 import glob
 import hashlib
 import itertools
 import os
+import resource
 import shutil
 import tempfile
 import weakref
@@ -32,6 +34,8 @@ METADATA_NAME = "metadata.json"
 TOKENIZER_DIRECTORY = "tokenizer"
 FORMAT_VERSION = 1
 _COPY_BYTES = 1 << 24
+# An entry of a shard has up to 250.
+_MAX_METADATA_BYTES = 1 << 24
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,6 +111,10 @@ class ShardSet:
         self._first = np.cumsum([0, *counts])
         self._offsets = np.concatenate([offsets for offsets, _ in spans])
         self._lengths = np.concatenate([lengths for _, lengths in spans])
+        # Often 1024, fewer than a large set has shards.
+        _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with contextlib.suppress(ValueError):  # "infinite" on macOS
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most_files,) * 2)
         self._descriptors = [os.open(path, os.O_RDONLY) for path in local]
         self._close = weakref.finalize(self, _close_all, self._descriptors)
 
@@ -234,7 +242,7 @@ def read_metadata(directory: str | os.PathLike[str]) -> dict[str, Any]:
         "unfinished; run build_pretraining_data again with this output "
         "directory to finish it.",
     )
-    metadata = read_json(path)
+    metadata = read_json(path, _MAX_METADATA_BYTES)
     version = metadata.get("format_version")
     require(
         version == FORMAT_VERSION,

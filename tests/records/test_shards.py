@@ -3,6 +3,7 @@ import errno
 import hashlib
 import json
 import os
+import resource
 
 import numpy as np
 import pytest
@@ -82,6 +83,21 @@ def test_shards_may_be_empty(tmp_path):
     with open_shards(tmp_path, "eval") as shards:
         assert len(shards) == 0
         assert shards.read([]) == []
+
+
+def test_shards_may_be_many(tmp_path):
+    """More than a process may have open, their entries more than 1 MB."""
+    write_shards(tmp_path, {"train": [[b"%d" % n] for n in range(99)]})
+    metadata = read_metadata(tmp_path)
+    write_json(tmp_path / "metadata.json", metadata | {"filler": "a" * 2**20})
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    open_files = len(os.listdir("/proc/self/fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (open_files + 30, limits[1]))
+    try:
+        with open_shards(tmp_path, "train") as shards:
+            assert shards.read([98, 0]) == [b"98", b"0"]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 def test_many_threads_read_the_same(directory):

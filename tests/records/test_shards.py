@@ -1,6 +1,5 @@
 import concurrent.futures
 import errno
-import hashlib
 import json
 import os
 import resource
@@ -12,14 +11,12 @@ from handmade_records import write_shards
 from albert_tf.config import UserError
 from albert_tf.io.json_files import write_json
 from albert_tf.records.shards import (
-    ShardInfo,
     describe_tokenizer,
     id_ranges,
     ids_in_ranges,
     open_shards,
     read_metadata,
     shard_name,
-    write_shard,
 )
 from albert_tf.records.tfrecord import read_records
 
@@ -44,16 +41,6 @@ def directory(tmp_path):
     splits = {"train": train, "eval": [[b"", b"held out"]]}
     write_shards(tmp_path, splits, record_kind="dynamic")
     return tmp_path
-
-
-def test_a_shard_is_whole_and_described(tmp_path):
-    path = tmp_path / "train-00000-of-00001.tfrecord"
-    info = write_shard(path, iter(numbered(30)))
-    data = path.read_bytes()
-    assert info == ShardInfo(
-        path.name, 30, len(data), hashlib.sha256(data).hexdigest()
-    )
-    assert os.listdir(tmp_path) == [path.name]
 
 
 def test_records_are_read_by_number(directory):

@@ -105,16 +105,16 @@ class ShardSet:
         if files.is_remote(directory):
             cache = os.path.join(_own_cache(), self.fingerprint)
             local = [os.path.join(cache, shard.name) for shard in shards]
+        # Often 1024 files, fewer than a large set has shards.
+        _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with contextlib.suppress(ValueError):  # "infinite" on macOS
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
         with concurrent.futures.ThreadPoolExecutor() as pool:
             spans = list(pool.map(_spans, self._paths, local, shards))
         counts = [len(offsets) for offsets, _ in spans]
         self._first = np.cumsum([0, *counts])
         self._offsets = np.concatenate([offsets for offsets, _ in spans])
         self._lengths = np.concatenate([lengths for _, lengths in spans])
-        # Often 1024, fewer than a large set has shards.
-        _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
-        with contextlib.suppress(ValueError):  # "infinite" on macOS
-            resource.setrlimit(resource.RLIMIT_NOFILE, (most_files,) * 2)
         self._descriptors = [os.open(path, os.O_RDONLY) for path in local]
         self._close = weakref.finalize(self, _close_all, self._descriptors)
 

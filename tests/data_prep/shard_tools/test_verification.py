@@ -120,7 +120,6 @@ def test_nothing_is_wrong_with_good_records(write, kind, records):
     directory = write(records, statistics=counts_of(records))
     report = verify_directory(directory, progress)
     assert report.ok, report.lines()
-    assert not report.differences
     assert report.num_records == {"train": 600}
     assert shown[-1] == (600, 600)
     expected = [row.name for row in INVARIANTS if kind in row.kinds]
@@ -308,7 +307,7 @@ def test_imported_records_may_differ_where_the_original_does(write, label):
     records[3]["sentence_order_label"] = label
     imported = {"imported_files": {"train": ["a"]}}
     report = verify_directory(write(records, settings=imported))
-    assert sorted(report.differences) == [
+    assert sorted(report.ours_only & report.failures.counts.keys()) == [
         "no <unk> is masked",
         "random replacements are pieces that text can hold",
     ]

@@ -74,21 +74,6 @@ def test_a_record_has_the_schema_of_its_kind(spec):
     assert stored_features(serialize(spec, example)) == expected
 
 
-def test_a_batch_is_its_records():
-    examples = [dynamic_example(6, label=1), dynamic_example(9, label=0)]
-    columns = {
-        name: (
-            np.concatenate([example[name] for example in examples]),
-            np.array([len(example[name]) for example in examples]),
-        )
-        for name in examples[0]
-    }
-    expected = [serialize(DYNAMIC, example) for example in examples]
-    assert records.serialize_batch(DYNAMIC, columns) == expected
-    columns["sentence_order_label"] = np.array([1, 0], np.int8)
-    assert records.serialize_batch(DYNAMIC, columns) == expected
-
-
 def test_dynamic_records_are_padded():
     batch = records.parse_batch(
         DYNAMIC,

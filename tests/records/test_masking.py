@@ -1,6 +1,6 @@
 import dataclasses
 import hashlib
-import math
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -110,7 +110,7 @@ def draw(row, stream, position):
 
 
 def choose_sequentially(row, config, budget):
-    """The words that are hidden: one candidate after the other."""
+    """The words that are hidden, and how many n-grams of each length."""
     words = words_of(row, config)
 
     def order(number):
@@ -130,7 +130,7 @@ def choose_sequentially(row, config, budget):
             n += 1
         return n
 
-    hidden = set()
+    hidden, lengths = set(), Counter()
     size = 0
     for single in (False, True):
         count = 0
@@ -150,9 +150,10 @@ def choose_sequentially(row, config, budget):
             if size + tokens(ngram) > budget or hidden & set(ngram):
                 continue
             hidden |= set(ngram)
+            lengths[len(ngram)] += 1
             size += tokens(ngram)
             count += 1
-    return sorted(hidden)
+    return sorted(hidden), lengths
 
 
 def budget_of(row, config, num_slots):
@@ -182,8 +183,9 @@ def mask_sequentially(row, hidden):
 
 
 def assert_same(batch, number, row, config, num_slots):
+    """Compares a row; returns how many n-grams of each length it has."""
     budget = budget_of(row, config, num_slots)
-    hidden = choose_sequentially(row, config, budget)
+    hidden, lengths = choose_sequentially(row, config, budget)
     if sum(end - start for start, end, _ in hidden) < budget:
         # Then others may have been chosen, to come closer to it.
         masked = batch.masked_lm_weights[number] > 0
@@ -201,6 +203,7 @@ def assert_same(batch, number, row, config, num_slots):
     )
     assert not batch.masked_lm_positions[number, count:].any()
     assert not batch.masked_lm_ids[number, count:].any()
+    return lengths
 
 
 MIXED_ROWS = [
@@ -241,13 +244,16 @@ def test_it_agrees_with_one_token_at_a_time(rows, config, num_slots, padding):
     """Whole words fill the budget, whatever the other rows and the padding."""
     width = max(len(row.ids) for row in rows) + padding
     batch = mask_rows(rows, config, num_slots=num_slots, width=width)
+    lengths = Counter()
     for number, row in enumerate(rows):
-        assert_same(batch, number, row, config, num_slots)
+        lengths += assert_same(batch, number, row, config, num_slots)
         assert not batch.input_ids[number, len(row.ids) :].any()
         alone = mask_rows([row], config, num_slots=num_slots)
         for ours, expected in zip(batch[:4], alone[:4], strict=True):
             ours = ours[number, : expected.shape[1]]
             np.testing.assert_array_equal(ours, expected[0])
+    expected = [lengths[n] for n in range(config.max_ngram + 1)]
+    assert batch.ngram_counts.tolist() == expected
 
 
 @pytest.mark.parametrize(
@@ -266,6 +272,8 @@ def test_recorded_masks_stay(config, digest):
     batch = mask_rows(MIXED_ROWS, config, num_slots=20)
     found = hashlib.sha256(b"".join(map(np.ndarray.tobytes, batch)))
     assert found.hexdigest()[:16] == digest
+    for number, row in enumerate(MIXED_ROWS):
+        assert_same(batch, number, row, config, 20)
 
 
 def test_the_budget_is_met_if_any_words_can():
@@ -291,27 +299,6 @@ def test_a_segment_ends_a_word_even_without_a_special_token():
     config = MaskingConfig(masked_lm_prob=0.5, max_ngram=2)
     batch = mask_rows([row], config, num_slots=3)
     assert batch.masked_lm_positions[0].tolist() in ([0, 1, 2], [3, 4, 5])
-
-
-@pytest.mark.parametrize(
-    ("config", "probs"),
-    [
-        (MaskingConfig(), [6 / 11, 3 / 11, 2 / 11]),
-        (MaskingConfig(favor_shorter_ngram=False), [1 / 6, 2 / 6, 3 / 6]),
-    ],
-)
-def test_lengths_of_ngrams_have_their_distribution(config, probs):
-    # Words of one token, and room for a third of them: the account of the
-    # n-grams, but for the last of a row, which the budget may shorten.
-    count, length = 400, 400
-    batch = mask_rows(random_rows(count, length, 8, starts=1.0), config)
-    lengths = batch.ngram_counts[1:]
-    n = lengths.sum()
-    assert n > 400 * 25
-    assert lengths @ np.arange(1, len(probs) + 1) == count * 60
-    for share, prob in zip(lengths / n, probs, strict=True):
-        deviation = math.sqrt(prob * (1 - prob) / n)
-        assert abs(share - prob) < 5 * deviation + count / n / 2
 
 
 def test_the_account_is_that_of_the_masks():

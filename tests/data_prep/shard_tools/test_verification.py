@@ -322,7 +322,7 @@ def test_imported_records_may_differ_where_the_original_does(write, label):
     ("change", "message"),
     [
         (lambda m: m.pop("num_slots"), "metadata.json has no 'num_slots'"),
-        (lambda m: m.update(record_kind="x"), "record_kind='x' is not one of"),
+        (lambda m: m.update(record_kind=["x"]), r"_kind=\['x'\] is not one of"),
     ],
 )
 def test_metadata_that_cannot_be_used(write, change, message):
@@ -330,5 +330,3 @@ def test_metadata_that_cannot_be_used(write, change, message):
     change_metadata(directory, change)
     with pytest.raises(UserError, match=message):
         verify_directory(directory)
-    with pytest.raises(UserError, match="has no metadata.json"):
-        verify_directory(directory / "tokenizer")

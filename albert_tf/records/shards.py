@@ -256,6 +256,10 @@ def _own_cache() -> str:
     """Returns a directory for copies that other users cannot write to."""
     path = os.path.join(tempfile.gettempdir(), f"albert_tf-{os.getuid()}")
     os.makedirs(path, 0o700, exist_ok=True)
+    require(
+        os.stat(path).st_uid == os.getuid(),
+        f"{path} is another user's; set TMPDIR to a directory of your own.",
+    )
     return path
 
 

@@ -251,6 +251,12 @@ def test_a_damaged_copy_is_made_anew(directory, cache, damage):
         assert shards.read(range(25)) == numbered(25)
 
 
+def test_copies_do_not_go_to_another_users_directory(directory, monkeypatch):
+    monkeypatch.setattr(os, "getuid", lambda: os.stat(directory).st_uid + 1)
+    with pytest.raises(UserError, match="is another user's; set TMPDIR"):
+        open_shards(f"file://{directory}", "train")
+
+
 def test_a_full_disk_is_named_where_copies_go(directory, cache, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

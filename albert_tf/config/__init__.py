@@ -25,18 +25,13 @@ from albert_tf.config.model import (
     shares_whole_groups,
     sharing_plan,
 )
-from albert_tf.config.presets import (
-    PRESETS,
-    preset,
-)
+from albert_tf.config.presets import PRESETS, preset
 from albert_tf.config.serving import ServingConfig
 from albert_tf.config.training import (
     REMAT,
     FinetuneConfig,
-    FinetuneSettings,
     OptimizerConfig,
     PretrainConfig,
-    PretrainingSettings,
     RuntimeConfig,
     TrainingConfig,
 )

@@ -24,11 +24,11 @@ def require(condition: bool, message: str) -> None:
         raise UserError(message)
 
 
-def lookup(table: Mapping[str, Row], name: str, setting: str) -> Row:
+def lookup(table: Mapping[str, Row], name: Any, setting: str) -> Row:
     """Returns the row `name` of the table that a setting chooses from."""
-    if name in table:
+    if isinstance(name, str) and name in table:
         return table[name]
-    near = difflib.get_close_matches(name, table, n=1)
+    near = difflib.get_close_matches(str(name), table, n=1)
     hint = f"; did you mean {near[0]}?" if near else "."
     rows = ", ".join(table)
     raise UserError(f"{setting}={shown(name)} is not one of {rows}{hint}")

@@ -64,7 +64,8 @@ def _laptop(hidden_size: int, **row: Any) -> dict[str, Any]:
     For shards of 64 tokens. Muon learns two to three times as much from a
     step as LAMB at these sizes (RESULTS.md).
     """
-    return row | {
+    return {
+        "embedding_size": 128,
         "hidden_size": hidden_size,
         "intermediate_size": 4 * hidden_size,
         "num_attention_heads": hidden_size // 64,
@@ -73,8 +74,10 @@ def _laptop(hidden_size: int, **row: Any) -> dict[str, Any]:
         "optimizer": "muon",
         "beta_2": 0.98,
         "train_batch_size": 64,
+        "log_steps": 100,
         "max_eval_steps": 40,
         "keep_checkpoint_max": 2,
+        **row,
     }
 
 
@@ -97,14 +100,12 @@ _LAPTOP_SIZES = {
     # Half an hour.
     "mini": _laptop(
         256,
-        embedding_size=128,
         num_hidden_layers=2,
         initializer_range=0.035,
         masking_schedule="0:0.4,4500:0.2",
         learning_rate=0.0028,
         num_train_steps=6000,
         num_warmup_steps=300,
-        log_steps=100,
         eval_steps=600,
         save_checkpoints_steps=500,
     ),
@@ -112,7 +113,6 @@ _LAPTOP_SIZES = {
     # outputs of a block that is applied more often from compounding.
     "small": _laptop(
         384,
-        embedding_size=128,
         num_hidden_layers=4,
         initializer_range=0.03,
         output_init_scale=0.35,
@@ -120,14 +120,12 @@ _LAPTOP_SIZES = {
         learning_rate=0.0016,
         num_train_steps=20_000,
         num_warmup_steps=1000,
-        log_steps=100,
         eval_steps=1000,
         save_checkpoints_steps=500,
     ),
     # Twelve hours, by the measured rate of its steps; not run yet.
     "evening": _laptop(
         512,
-        embedding_size=128,
         num_hidden_layers=4,
         initializer_range=0.025,
         output_init_scale=0.35,
@@ -136,7 +134,6 @@ _LAPTOP_SIZES = {
         learning_rate=0.0014,
         num_train_steps=50_000,
         num_warmup_steps=2000,
-        log_steps=100,
         eval_steps=2000,
         save_checkpoints_steps=1000,
     ),

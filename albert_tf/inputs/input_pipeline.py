@@ -33,16 +33,6 @@ Made = TypeVar("Made")
 _POLL_SECONDS = 0.2
 _JOIN_SECONDS = 5.0
 
-_PRETRAINING_FEATURES = (
-    "input_ids",
-    "input_mask",
-    "segment_ids",
-    "masked_lm_positions",
-    "masked_lm_ids",
-    "masked_lm_weights",
-    "sentence_order_labels",
-)
-
 
 def training_positions(
     indices: np.ndarray, num_examples: int, seed: int
@@ -97,7 +87,7 @@ def sentence_objective(*parts: ShardSet) -> SentenceObjective:
     names = [part.metadata.get("sentence_objective", "sop") for part in parts]
     for part, name in zip(parts, names, strict=True):
         where = f"{part.directory}: sentence_objective"
-        lookup(SENTENCE_OBJECTIVES, str(name), where)
+        lookup(SENTENCE_OBJECTIVES, name, where)
         require(
             name == names[0],
             f"{parts[0].directory} was built with sentence_objective="
@@ -128,7 +118,12 @@ class PretrainingBatches:
         seed: int,
         training: bool,
     ) -> None:
+        require(
+            len(shards) > 0,
+            f"{shards.directory}: the shards that were chosen are empty.",
+        )
         self.shards = shards
+        self.record_name = shards.location
         self.masking_config = masking_config
         self.batch_size = batch_size
         self.seed = seed
@@ -170,10 +165,6 @@ class PretrainingBatches:
         """Returns the numbers `[batch]` of the records of a step."""
         return self._locate(step, np.arange(self.batch_size))[1]
 
-    def record_name(self, number: int) -> str:
-        """Returns the location of a record, for messages."""
-        return self.shards.location(number)
-
     def _locate(
         self, step: int, rows: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -203,7 +194,7 @@ class PretrainingBatches:
             self.shards.read(numbers),
             max_seq_length=self.max_seq_length,
             num_slots=self.shards.metadata["num_slots"],
-            namer=lambda row: self.shards.location(int(numbers[row])),
+            namer=lambda row: self.record_name(int(numbers[row])),
         )
 
     def _parse(self, indices: np.ndarray, numbers: np.ndarray) -> Batch:
@@ -220,7 +211,9 @@ class PretrainingBatches:
                 mask_id=tokenizer["mask_id"],
                 replacement_ids=self._replacement_ids,
             ).features
-        return {name: parsed[name] for name in _PRETRAINING_FEATURES}
+        for name in ("word_starts", "token_boundary"):  # no model reads them
+            parsed.pop(name, None)
+        return parsed
 
 
 class ReaderStalled(Exception):

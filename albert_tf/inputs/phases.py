@@ -101,10 +101,8 @@ def parse_schedule(
     """Returns the values of `0:3,2000:6` by the step from which each applies.
 
     `convert` makes a value of its text, or raises ValueError; `name` is that
-    of the setting and `example` one part of it, for messages.
-
-    Raises:
-        UserError: for an invalid schedule.
+    of the setting and `example` one part of it, for messages. Raises UserError
+    for an invalid schedule.
     """
     steps: list[int] = []
     values: list[Value] = []

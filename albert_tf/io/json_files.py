@@ -59,11 +59,7 @@ def read_at_most(path: str | os.PathLike[str], limit: int) -> bytes:
 def read_json(
     path: str | os.PathLike[str], limit: int = MAX_JSON_BYTES
 ) -> dict[str, Any]:
-    """Returns the JSON object in a file of at most `limit` bytes.
-
-    Raises:
-        UserError: as `read_at_most` and `parse_json` do.
-    """
+    """Returns the JSON object in a file; see `read_at_most`, `parse_json`."""
     return parse_json(read_at_most(path, limit), str(path))
 
 

@@ -124,7 +124,11 @@ def parse_batch(
         rows: np.ndarray
         if feature.length == TOKENS:
             _check_sizes(feature, sizes, num_tokens, namer)
-            _check_fit(num_tokens, max_seq_length, namer)
+            for number in np.flatnonzero(num_tokens > max_seq_length).tolist():
+                raise UserError(
+                    f"{namer(number)} has {num_tokens[number]} tokens; at most "
+                    f"max_seq_length={max_seq_length} are allowed."
+                )
             values = _narrow(feature, values, sizes, namer)
             rows = np.zeros(in_use.shape, values.dtype)
             rows[in_use] = values
@@ -144,11 +148,8 @@ def parse_columns(
 ) -> dict[str, Column]:
     """Returns flat values and sizes per record of every stored feature.
 
-    A feature that a record lacks has size 0 there.
-
-    Raises:
-        UserError: if a record is no tf.train.Example, or has a feature of
-            another type; it names the record.
+    A feature that a record lacks has size 0 there. Raises UserError for a
+    record that cannot be parsed or has a feature of another type.
     """
     import tensorflow as tf
 
@@ -190,17 +191,6 @@ def _check_sizes(
         raise UserError(
             f"{namer(number)}: feature {name!r} has {sizes[number]} values; "
             f"expected {needed[number]}."
-        )
-
-
-def _check_fit(
-    num_tokens: np.ndarray, max_seq_length: int, namer: Namer
-) -> None:
-    """Raises UserError for the first record with too many tokens."""
-    for number in np.flatnonzero(num_tokens > max_seq_length).tolist():
-        raise UserError(
-            f"{namer(number)} has {num_tokens[number]} tokens; at most "
-            f"max_seq_length={max_seq_length} are allowed."
         )
 
 

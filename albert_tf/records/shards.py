@@ -8,15 +8,18 @@ first: there a read takes a thousandth of the time.
 """
 
 import concurrent.futures
+import contextlib
 import dataclasses
 import fnmatch
 import glob
 import hashlib
+import itertools
 import os
+import resource
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,6 +34,8 @@ METADATA_NAME = "metadata.json"
 TOKENIZER_DIRECTORY = "tokenizer"
 FORMAT_VERSION = 1
 _COPY_BYTES = 1 << 24
+# An entry of a shard has up to 250.
+_MAX_METADATA_BYTES = 1 << 24
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,6 +105,10 @@ class ShardSet:
         if files.is_remote(directory):
             cache = os.path.join(_own_cache(), self.fingerprint)
             local = [os.path.join(cache, shard.name) for shard in shards]
+        # Often 1024 files, fewer than a large set has shards.
+        _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with contextlib.suppress(ValueError):  # "infinite" on macOS
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
         with concurrent.futures.ThreadPoolExecutor() as pool:
             spans = list(pool.map(_spans, self._paths, local, shards))
         counts = [len(offsets) for offsets, _ in spans]
@@ -164,27 +173,19 @@ def open_shards(path: str | os.PathLike[str], split: str) -> ShardSet:
     """
     path = os.fspath(path)
     directory = shard_directory(path)
-    pattern = None if directory == path else os.path.basename(path)
     metadata = read_metadata(directory)
-    splits = metadata["splits"]
+    splits = named_shards(directory, metadata)
     require(
         split in splits,
-        f"{directory} has no split {split!r}; it has "
-        f"{', '.join(sorted(splits))}.",
+        f"{directory} has no split {split!r}; it has {', '.join(splits)}.",
     )
-    shards = [ShardInfo(**shard) for shard in splits[split]["shards"]]
-    for shard in shards:
-        require(
-            shard.name == os.path.basename(shard.name),
-            f"{os.path.join(directory, METADATA_NAME)} names the shard "
-            f"{shard.name!r}; expected a name within the directory.",
-        )
-    if pattern is not None:
-        known = {s["name"] for of in splits.values() for s in of["shards"]}
-        for name in files.listdir(directory or "."):
+    shards = splits[split]
+    if directory != path:
+        pattern = os.path.basename(path)
+        known = {shard.name for shard in itertools.chain(*splits.values())}
+        for name in fnmatch.filter(files.listdir(directory or "."), pattern):
             require(
-                name in known | {METADATA_NAME}
-                or not fnmatch.fnmatchcase(name, pattern),
+                name in known | {METADATA_NAME},
                 f"{os.path.join(directory, name)} is not a shard that "
                 f"{METADATA_NAME} names; take a narrower pattern than "
                 f"{pattern!r}.",
@@ -192,6 +193,34 @@ def open_shards(path: str | os.PathLike[str], split: str) -> ShardSet:
         shards = [s for s in shards if fnmatch.fnmatchcase(s.name, pattern)]
         require(bool(shards), f"{path} names no shard of the split {split!r}.")
     return ShardSet(directory, shards, metadata)
+
+
+def named_shards(
+    directory: str, metadata: Mapping[str, Any]
+) -> dict[str, list[ShardInfo]]:
+    """Returns the shards of each split, by metadata.json.
+
+    Raises:
+        UserError: if it does not name them, or names one elsewhere.
+    """
+    path = os.path.join(directory, METADATA_NAME)
+    try:
+        splits = {
+            split: [ShardInfo(**shard) for shard in entry["shards"]]
+            for split, entry in sorted(metadata["splits"].items())
+        }
+    except (AttributeError, KeyError, TypeError) as error:
+        raise UserError(
+            f"{path} does not name the shards of each split ({error}); build "
+            "the shards again."
+        ) from None
+    for shard in itertools.chain(*splits.values()):
+        require(
+            shard.name == os.path.basename(shard.name),
+            f"{path} names the shard {shard.name!r}; expected a name within "
+            "the directory.",
+        )
+    return splits
 
 
 def read_metadata(directory: str | os.PathLike[str]) -> dict[str, Any]:
@@ -213,7 +242,7 @@ def read_metadata(directory: str | os.PathLike[str]) -> dict[str, Any]:
         "unfinished; run build_pretraining_data again with this output "
         "directory to finish it.",
     )
-    metadata = read_json(path)
+    metadata = read_json(path, _MAX_METADATA_BYTES)
     version = metadata.get("format_version")
     require(
         version == FORMAT_VERSION,
@@ -227,6 +256,10 @@ def _own_cache() -> str:
     """Returns a directory for copies that other users cannot write to."""
     path = os.path.join(tempfile.gettempdir(), f"albert_tf-{os.getuid()}")
     os.makedirs(path, 0o700, exist_ok=True)
+    require(
+        os.stat(path).st_uid == os.getuid(),
+        f"{path} is another user's; set TMPDIR to a directory of your own.",
+    )
     return path
 
 

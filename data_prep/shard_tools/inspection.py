@@ -11,10 +11,15 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from albert_tf.config import MaskingConfig, require
+from albert_tf.io import files
 from albert_tf.records import counter_rng
 from albert_tf.records.masking import mask_batch
 from albert_tf.records.parsed_batch import STATIC, RecordRules, read_rules
-from albert_tf.records.shards import METADATA_NAME, read_metadata
+from albert_tf.records.shards import (
+    METADATA_NAME,
+    named_shards,
+    read_metadata,
+)
 from albert_tf.records.tfrecord import read_records
 from albert_tf.text.sentencepiece_tokenizer import SPACE
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
@@ -45,7 +50,7 @@ def inspect_shard(
     """
     path = os.fspath(path)
     require(
-        os.path.isfile(path),
+        files.isfile(path),
         f"{path} is not a file; expected the path of one shard, such as "
         "shards/train-00000-of-00001.tfrecord.",
     )
@@ -79,12 +84,11 @@ def _rules(
 ) -> RecordRules:
     """Returns the records' form, by metadata.json or by the first record."""
     directory, name = os.path.split(path)
-    metadata, named = {}, set()
-    if os.path.exists(os.path.join(directory, METADATA_NAME)):
+    metadata, splits = {}, {}
+    if files.exists(os.path.join(directory, METADATA_NAME)):
         metadata = read_metadata(directory)
-        splits = metadata["splits"].values()
-        named = {shard["name"] for split in splits for shard in split["shards"]}
-    if name not in named:
+        splits = named_shards(directory, metadata)
+    if all(name != shard.name for shard in itertools.chain(*splits.values())):
         require(
             tokenizer_dir is not None,
             f"{path} is not named in a {METADATA_NAME} beside it; give the "

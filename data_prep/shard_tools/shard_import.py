@@ -47,7 +47,6 @@ def import_shards(
     output_dir: str,
     *,
     tokenizer_dir: str,
-    split: str = "train",
     eval_inputs: Sequence[str] = (),
     sentence_objective: str = "sop",
 ) -> dict[str, Any]:
@@ -57,8 +56,8 @@ def import_shards(
     paths. The lengths are those of the first record.
 
     `inputs` and `eval_inputs` are TFRecord files, directories of them and
-    globs; the latter become the split `eval`. `sentence_objective` is `sop`
-    unless the original ran with `random_next_sentence`, then `nsp`.
+    globs; they become the splits `train` and `eval`. `sentence_objective` is
+    `sop` unless the original ran with `random_next_sentence`, then `nsp`.
 
     Raises:
         UserError: for inputs that are missing, damaged or hold other records;
@@ -67,7 +66,7 @@ def import_shards(
     objective = lookup(
         SENTENCE_OBJECTIVES, sentence_objective, "sentence_objective"
     )
-    files = _files_by_split(inputs, split, eval_inputs)
+    files = _files_by_split(inputs, eval_inputs)
     require(
         not os.path.exists(output_dir)
         or (os.path.isdir(output_dir) and not os.listdir(output_dir)),
@@ -117,16 +116,12 @@ def import_shards(
 
 
 def _files_by_split(
-    inputs: Sequence[str], split: str, eval_inputs: Sequence[str]
+    inputs: Sequence[str], eval_inputs: Sequence[str]
 ) -> dict[str, list[str]]:
     """Returns the sorted files of each split."""
-    files = {split: _list_files(inputs)}
+    files = {"train": _list_files(inputs)}
     if eval_inputs:
-        require(
-            split != "eval",
-            "split='eval' and eval_inputs were both given; give one of them.",
-        )
-        of_train = set(map(os.path.realpath, files[split]))
+        of_train = set(map(os.path.realpath, files["train"]))
         files["eval"] = _list_files(eval_inputs)
         for path in files["eval"]:
             require(

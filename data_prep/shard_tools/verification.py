@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from albert_tf.config import UserError
+from albert_tf.io import files
 from albert_tf.records.invariants import INVARIANTS, Invariant, invariants_for
 from albert_tf.records.parsed_batch import (
     DYNAMIC,
@@ -34,6 +35,7 @@ from albert_tf.records.shards import (
     TOKENIZER_DIRECTORY,
     ShardInfo,
     describe_tokenizer,
+    named_shards,
     open_shards,
     read_metadata,
     shard_name,
@@ -142,11 +144,6 @@ class VerificationReport:
         return [n for n in self.failures.counts if n not in self.ours_only]
 
     @property
-    def differences(self) -> list[str]:
-        """The names of `ours_only` that imported records do not pass."""
-        return [n for n in self.failures.counts if n in self.ours_only]
-
-    @property
     def ok(self) -> bool:
         """True if no check has failed."""
         return not self.failed
@@ -192,7 +189,7 @@ def verify_directory(
     directory = os.fspath(directory)
     metadata = read_metadata(directory)
     rules = read_rules(directory, metadata)
-    splits = _named_shards(directory, metadata)
+    splits = named_shards(directory, metadata)
     report = VerificationReport(directory)
     if "imported_files" in metadata.get("settings", {}):
         report.ours_only.update(
@@ -209,7 +206,7 @@ def verify_directory(
     _check_names(report, splits)
     invariants = invariants_for(rules)
     report.checks += [TOKENIZER, SHARDS, STRAY_SHARDS, CHECKSUMS, SCHEMA]
-    report.checks += [row.name for row in invariants]
+    report.checks += [*(row.name for row in invariants), STATISTICS]
     total = sum(info.num_records for infos in splits.values() for info in infos)
     lock, done = threading.Lock(), 0
     with (
@@ -238,9 +235,10 @@ def verify_directory(
                 report.failures.merge(failures)
             digests = np.concatenate([digests for _, _, digests in results])
             report.num_records[split] = len(digests)
-            counts = sum((counts for _, counts, _ in results), Counter())
+            counts = Counter[str]()
+            for _, found, _ in results:
+                counts.update(found)  # a sum would drop those of 0
             statistics = metadata.get("statistics", {}).get(split, {})
-            report.checks.append(STATISTICS)
             for name, count in counts.items():
                 if statistics.get(name, count) != count:
                     example = (
@@ -263,23 +261,6 @@ def verify_directory(
     return report
 
 
-def _named_shards(
-    directory: str, metadata: Mapping[str, Any]
-) -> dict[str, list[ShardInfo]]:
-    """Returns the shards of each split, by metadata.json."""
-    path = os.path.join(directory, METADATA_NAME)
-    try:
-        return {
-            split: [ShardInfo(**shard) for shard in account["shards"]]
-            for split, account in sorted(metadata["splits"].items())
-        }
-    except (AttributeError, KeyError, TypeError) as error:
-        raise UserError(
-            f"{path} does not name the shards of each split ({error}); build "
-            "the shards again."
-        ) from None
-
-
 def _check_names(
     report: VerificationReport, splits: Mapping[str, Sequence[ShardInfo]]
 ) -> None:
@@ -292,7 +273,7 @@ def _check_names(
             if info.name != expected:
                 example = f"{info.name!r} in {METADATA_NAME}, not {expected}"
                 report.failures.add(SHARDS, [example])
-    for name in sorted(os.listdir(report.directory)):
+    for name in files.listdir(report.directory):
         if name.endswith(".tfrecord") and name not in named:
             path = os.path.join(report.directory, name)
             report.failures.add(STRAY_SHARDS, [path])

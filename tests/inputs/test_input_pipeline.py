@@ -4,6 +4,7 @@ import threading
 
 import numpy as np
 import pytest
+from handmade_records import write_shards
 
 from albert_tf.config import MaskingConfig, ModelConfig, UserError
 from albert_tf.inputs import input_pipeline
@@ -101,15 +102,11 @@ def test_the_sentence_objective_is_that_of_the_shards(
     del silent.metadata["sentence_objective"]
     held_out = open_shards(shards_dir, "eval")
     assert sentence_objective(silent, held_out).name == "sop"
-
-
-@pytest.mark.parametrize("unknown", ["order", ["sop"]])
-def test_an_unknown_sentence_objective(next_sentences, unknown):
-    shards = open_shards(next_sentences, "train")
-    shards.metadata["sentence_objective"] = unknown
-    message = f"^{next_sentences}: sentence_objective=.* is not one of sop, nsp"
-    with pytest.raises(UserError, match=message):
-        sentence_objective(shards)
+    for unknown in ("order", ["sop"]):
+        held_out.metadata["sentence_objective"] = unknown
+        message = f"^{shards_dir}: sentence_objective=.* is not one of sop, nsp"
+        with pytest.raises(UserError, match=message):
+            sentence_objective(held_out)
 
 
 def test_prefetch_keeps_order_and_passes_errors_on():
@@ -133,6 +130,14 @@ def test_prefetch_stops_with_its_consumer():
         if item == 3:
             break
     assert next(steps) < 20
+
+
+def test_empty_shards_are_refused(tmp_path):
+    write_shards(tmp_path, {"train": [[]]})
+    with pytest.raises(
+        UserError, match=f"^{tmp_path}: the shards .* are empty"
+    ):
+        batches(tmp_path)
 
 
 def test_a_bad_record_is_reported_with_its_location(objective_shards):

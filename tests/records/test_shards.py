@@ -1,8 +1,8 @@
 import concurrent.futures
 import errno
-import hashlib
 import json
 import os
+import resource
 
 import numpy as np
 import pytest
@@ -11,14 +11,12 @@ from handmade_records import write_shards
 from albert_tf.config import UserError
 from albert_tf.io.json_files import write_json
 from albert_tf.records.shards import (
-    ShardInfo,
     describe_tokenizer,
     id_ranges,
     ids_in_ranges,
     open_shards,
     read_metadata,
     shard_name,
-    write_shard,
 )
 from albert_tf.records.tfrecord import read_records
 
@@ -43,16 +41,6 @@ def directory(tmp_path):
     splits = {"train": train, "eval": [[b"", b"held out"]]}
     write_shards(tmp_path, splits, record_kind="dynamic")
     return tmp_path
-
-
-def test_a_shard_is_whole_and_described(tmp_path):
-    path = tmp_path / "train-00000-of-00001.tfrecord"
-    info = write_shard(path, iter(numbered(30)))
-    data = path.read_bytes()
-    assert info == ShardInfo(
-        path.name, 30, len(data), hashlib.sha256(data).hexdigest()
-    )
-    assert os.listdir(tmp_path) == [path.name]
 
 
 def test_records_are_read_by_number(directory):
@@ -82,6 +70,21 @@ def test_shards_may_be_empty(tmp_path):
     with open_shards(tmp_path, "eval") as shards:
         assert len(shards) == 0
         assert shards.read([]) == []
+
+
+def test_shards_may_be_many(tmp_path):
+    """More than a process may have open, their entries more than 1 MB."""
+    write_shards(tmp_path, {"train": [[b"%d" % n] for n in range(99)]})
+    metadata = read_metadata(tmp_path)
+    write_json(tmp_path / "metadata.json", metadata | {"filler": "a" * 2**20})
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    open_files = len(os.listdir("/proc/self/fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (open_files + 30, limits[1]))
+    try:
+        with open_shards(tmp_path, "train") as shards:
+            assert shards.read([98, 0]) == [b"98", b"0"]
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
 def test_many_threads_read_the_same(directory):
@@ -157,9 +160,16 @@ def test_a_damaged_shard_is_named(directory, scheme, damage, message):
 
 def test_metadata_that_cannot_be_used(directory):
     metadata = read_metadata(directory)
-    metadata["splits"]["train"]["shards"][0]["name"] = "../other.tfrecord"
+    shard = metadata["splits"]["train"]["shards"][0]
+    shard["name"] = "../other.tfrecord"
     write_json(directory / "metadata.json", metadata)
     with pytest.raises(UserError, match="expected a name within the directory"):
+        open_shards(directory, "train")
+    del shard["sha256"]
+    write_json(directory / "metadata.json", metadata)
+    with pytest.raises(
+        UserError, match=r"json does not name the shards .*'sha"
+    ):
         open_shards(directory, "train")
     write_json(directory / "metadata.json", {"format_version": 2})
     with pytest.raises(UserError, match="format_version=2; expected 1"):
@@ -239,6 +249,12 @@ def test_a_damaged_copy_is_made_anew(directory, cache, damage):
     damage(copy)
     with open_shards(bucket, "train") as shards:
         assert shards.read(range(25)) == numbered(25)
+
+
+def test_copies_do_not_go_to_another_users_directory(directory, monkeypatch):
+    monkeypatch.setattr(os, "getuid", lambda: os.stat(directory).st_uid + 1)
+    with pytest.raises(UserError, match="is another user's; set TMPDIR"):
+        open_shards(f"file://{directory}", "train")
 
 
 def test_a_full_disk_is_named_where_copies_go(directory, cache, monkeypatch):

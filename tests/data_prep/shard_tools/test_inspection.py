@@ -88,6 +88,7 @@ def test_a_static_record_as_text(shard):
         f"{path}: static records of at most {LENGTH} tokens.\n[word→[MASK]]"
     )
     assert "one draw" not in legend
+    assert list(inspect_shard(f"file://{path}"))[1:] == [block]
     assert block == (
         "record 0: 12 tokens, 4 of padding; swapped; 4 masked of a budget "
         "of 4\n"

@@ -120,7 +120,6 @@ def test_nothing_is_wrong_with_good_records(write, kind, records):
     directory = write(records, statistics=counts_of(records))
     report = verify_directory(directory, progress)
     assert report.ok, report.lines()
-    assert not report.differences
     assert report.num_records == {"train": 600}
     assert shown[-1] == (600, 600)
     expected = [row.name for row in INVARIANTS if kind in row.kinds]
@@ -138,8 +137,12 @@ def test_nothing_is_wrong_with_good_records(write, kind, records):
     [("sop", "static"), ("nsp", "dynamic"), ("none", "static")],
 )
 def test_nothing_is_wrong_with_a_build(objective_shards, objective, kind):
-    report = verify_directory(objective_shards(objective, kind))
+    directory = objective_shards(objective, kind)
+    report = verify_directory(directory)
     assert report.ok, report.lines()
+    # Or with one in a bucket, for which `file://` stands.
+    lines = verify_directory(f"file://{directory}").lines()
+    assert lines[1:] == report.lines()[1:]
 
 
 def test_a_wrong_record_is_named_by_its_number_in_its_shard(write):
@@ -254,6 +257,10 @@ def test_counts_that_are_not_those_of_the_records(write):
     examples = sorted(report.failures.examples[STATISTICS])
     for name, example in zip(sorted(wrong), examples, strict=True):
         assert example.startswith(f"train: {name} {wrong[name]} in metadata")
+    records = [dynamic_record(FIRST, SECOND)] * 30
+    report = verify_directory(write(records, statistics={"label_1": 15}))
+    (example,) = report.failures.examples[STATISTICS]
+    assert example == "train: label_1 15 in metadata.json, 0 in the records"
 
 
 @pytest.mark.parametrize(
@@ -300,7 +307,7 @@ def test_imported_records_may_differ_where_the_original_does(write, label):
     records[3]["sentence_order_label"] = label
     imported = {"imported_files": {"train": ["a"]}}
     report = verify_directory(write(records, settings=imported))
-    assert sorted(report.differences) == [
+    assert sorted(report.ours_only & report.failures.counts.keys()) == [
         "no <unk> is masked",
         "random replacements are pieces that text can hold",
     ]
@@ -315,11 +322,7 @@ def test_imported_records_may_differ_where_the_original_does(write, label):
     ("change", "message"),
     [
         (lambda m: m.pop("num_slots"), "metadata.json has no 'num_slots'"),
-        (lambda m: m.update(record_kind="x"), "record_kind='x' is not one of"),
-        (
-            lambda m: m["splits"]["train"]["shards"][0].pop("sha256"),
-            "metadata.json does not name the shards",
-        ),
+        (lambda m: m.update(record_kind=["x"]), r"_kind=\['x'\] is not one of"),
     ],
 )
 def test_metadata_that_cannot_be_used(write, change, message):
@@ -327,5 +330,3 @@ def test_metadata_that_cannot_be_used(write, change, message):
     change_metadata(directory, change)
     with pytest.raises(UserError, match=message):
         verify_directory(directory)
-    with pytest.raises(UserError, match="has no metadata.json"):
-        verify_directory(directory / "tokenizer")

@@ -90,7 +90,9 @@ class AlbertModel(FittableModel):
             )
             given = {"num_labels": self.num_labels, **self.head_options}
             options = {n: given[n] for n in kind.options if n in given}
-            head = kind(self.config, dtype=self.dtype_policy, **options)
+            head = kind(
+                self.config, name=head_name, dtype=self.dtype_policy, **options
+            )
             setattr(self, head_name, head)
         self.build()
 

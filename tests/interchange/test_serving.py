@@ -370,17 +370,16 @@ def test_tokens_of_a_batch_are_answered_as_the_model_answers(load, serve, head):
 def test_a_long_row_of_tokens_is_computed_alone(load, monkeypatch):
     loaded = load("classification")
     shapes = []
-    encode = type(loaded.model)._encode
+    encoder = type(loaded.model.encoder)
+    encode = encoder.__call__
 
-    def record(self, features, *args, **options):
+    def record(self, input_ids, *args, **options):
         tf.py_function(
-            lambda ids: shapes.append(ids.shape.as_list()),
-            [features["input_ids"]],
-            [],
+            lambda ids: shapes.append(ids.shape.as_list()), [input_ids], []
         )
-        return encode(self, features, *args, **options)
+        return encode(self, input_ids, *args, **options)
 
-    monkeypatch.setattr(type(loaded.model), "_encode", record)
+    monkeypatch.setattr(encoder, "__call__", record)
     monkeypatch.setattr(length_groups, "_WIDTHS", (4, 8))
     lengths = np.array([[2], [2], [20], [2], [2]])
     mask = (np.arange(20) < lengths).astype(np.int32)

@@ -127,7 +127,8 @@ def open_weights(path: str) -> StoredWeights:
     TF-Hub exports is removed.
 
     Raises:
-        UserError: when the checkpoint is damaged or none of the original's.
+        UserError: when the checkpoint is damaged or none of the original's, or
+            two of its variables get the same name.
     """
     stored: dict[str, tensor_bundle.StoredVariable] = {}
     variables = tensor_bundle.read_index(path)
@@ -142,7 +143,12 @@ def open_weights(path: str) -> StoredWeights:
         known = _KERAS_LAYER_NORM.sub(
             r"LayerNorm\1", name.removeprefix("module/")
         )
-        stored[known] = variable
+        first = stored.setdefault(known, variable)
+        require(
+            first is variable,
+            f"{path} holds both {first.name} and {name}, which are two names "
+            f"of {known}; remove one.",
+        )
     return StoredWeights(
         source=path,
         form="google",

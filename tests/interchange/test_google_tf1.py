@@ -158,6 +158,16 @@ def test_a_checkpoint_is_found_from_its_folder_and_files(released, tmp_path):
         assert find_checkpoint(str(path)) is None
 
 
+def test_two_names_of_one_variable_are_refused(tmp_path):
+    names = ("g/LayerNorm/beta", "module/g/layer_normalization/beta")
+    prefix = save(tmp_path / "c", dict.fromkeys(names, np.float32([0])))
+    with pytest.raises(UserError) as caught:
+        open_weights(prefix)
+    assert f"{prefix} holds both {names[0]} and {names[1]}," in str(
+        caught.value
+    )
+
+
 def test_an_incomplete_checkpoint_is_found_and_refused(released):
     data = f"{released}/model.ckpt-best.data-00000-of-00001"
     os.remove(data)

@@ -91,7 +91,10 @@ def read_index(prefix: str) -> dict[str, StoredVariable]:
         size_of = functools.cache(_file_size)
         for variable in variables:
             _check_place(variable, size_of(variable.path))
-    except (DecodeError, ValueError) as error:
+    except DecodeError:
+        reason = "an entry of its index is malformed"
+        raise _unreadable(prefix, reason) from None
+    except ValueError as error:
         raise _unreadable(prefix, str(error)) from None
     return {variable.name: variable for variable in variables}
 

@@ -16,6 +16,7 @@ from albert_tf.interchange.google_tf1 import (
     config_beside,
     config_to_json,
     find_checkpoint,
+    head_of,
     open_weights,
     read_config,
     write_checkpoint,
@@ -342,3 +343,28 @@ def test_settings_that_the_original_lacks_are_not_written(changes):
     (name,) = changes
     with pytest.raises(UserError, match=f"^google-research/albert: {name}="):
         config_to_json(override(ModelConfig(), changes))
+
+
+@pytest.mark.parametrize(
+    ("shapes", "heads"),
+    [
+        ({"bert/pooler/dense/bias": (8,)}, ()),
+        ({"cls/predictions/output_bias": (9,)}, ("masked_lm",)),
+        (
+            {
+                "cls/predictions/output_bias": (9,),
+                "cls/seq_relationship/output_bias": (2,),
+            },
+            ("pretraining",),
+        ),
+        ({"cls/squad/output_weights": (2, 8)}, ("span",)),
+        ({"start_logits/dense/kernel": (8, 1)}, ("answerable_span",)),
+        ({"output_weights": (3, 8)}, ("classification",)),
+        (
+            {"output_weights": (1, 8)},
+            ("classification", "regression", "multiple_choice"),
+        ),
+    ],
+)
+def test_names_of_variables_determine_the_head(shapes, heads):
+    assert head_of(shapes) == heads

@@ -628,10 +628,16 @@ def test_warm_up_requests_are_answered(module, serve, head):
 
 
 def test_settings_of_the_server(exported):
-    path = os.path.join(exported, "assets.extra/models.config")
-    with open(path, encoding="utf-8") as file:
-        models = file.read()
+    def text_of(name):
+        path = os.path.join(exported, "assets.extra", name)
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+
+    models = text_of("models.config")
     assert 'name: "albert"\n    base_path: "/models/albert"\n' in models
+    # The server would pad with a row's first value, a mask with 1.
+    assert "\npad_variable_length_inputs: false\n" in text_of("batching.config")
+    assert "enable: true" in text_of("monitoring.config")
 
 
 @pytest.mark.slow

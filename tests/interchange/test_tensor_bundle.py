@@ -201,7 +201,7 @@ def test_a_damaged_variable_and_the_others(tmp_path):
         (entry(offset=1), "has 24 bytes and x/y is at bytes 1 to 25; the file"),
         (entry(offset=-5), "x/y is at bytes -5 to 19"),
         (entry(shard_id=1), "data-00001-of-00001 is missing"),
-        (b"\xff\xff\xff", "Error parsing message"),
+        (b"\xff\xff\xff", "an entry of its index is malformed"),
     ],
 )
 def test_an_inconsistent_entry_is_refused(tmp_path, value, text):

@@ -111,6 +111,10 @@ def test_evaluate_agrees_with_the_run(finished, data_dir):
     rows = [prediction.fields for prediction in result.predictions()]
     correct = [row["label"] == row["prediction"] for row in rows]
     assert np.mean(correct) == pytest.approx(evaluation["accuracy"])
+    for row in rows:
+        assert sum(row["probabilities"].values()) == pytest.approx(1, abs=1e-5)
+        best = max(row["probabilities"], key=row["probabilities"].get)
+        assert best == row["prediction"]
 
 
 def test_the_same_weights_under_another_path_are_the_same_run(
@@ -301,11 +305,32 @@ def test_pairs_are_trained_on_in_both_orders(jobs, pretrained, tmp_path):
     assert len(examples["dev"]) == 6
 
 
-def test_ordered_pairs_are_not_doubled(pretrained, tmp_path):
-    data_dir = write_task(
-        tmp_path,
-        ["0\tbada\tgule\tentailment"],
-        header="index\tsentence1\tsentence2\tlabel",
-    )
-    with pytest.raises(UserError, match="labels of RTE depend on their order"):
-        run(data_dir, pretrained, tmp_path, TASKS["RTE"], double_unordered=True)
+@pytest.mark.parametrize(
+    ("task", "header", "row", "message"),
+    [
+        (
+            TASKS["RTE"],
+            "index\tsentence1\tsentence2\tlabel",
+            "0\tbada\tgule\tentailment",
+            "the labels of RTE depend on their order",
+        ),
+        (
+            CLASSIFICATION,
+            "text\tlabel",
+            "bada\tno\ngule\tyes",
+            "train.tsv:2: double_unordered expects pairs",
+        ),
+        (
+            custom_task(["context=c", "choice=a", "choice=b", "label=r"]),
+            "c\ta\tb\tr",
+            "bada\tgule\tmizo\ta",
+            "double_unordered expects pairs of texts; .* multiple choice",
+        ),
+    ],
+)
+def test_only_unordered_pairs_are_doubled(
+    task, header, row, message, pretrained, tmp_path
+):
+    data_dir = write_task(tmp_path, [row], header=header)
+    with pytest.raises(UserError, match=message):
+        run(data_dir, pretrained, tmp_path, task, double_unordered=True)

@@ -1,6 +1,6 @@
 """The formulas against models as they are built and as TensorFlow traces them.
 
-And the paper's published numbers. Presets' sizes: test_count_parameters.py.
+And the paper's published numbers.
 """
 
 import functools
@@ -9,9 +9,16 @@ import math
 import pytest
 import tensorflow as tf
 
-from albert_tf.config import SHARING, ModelConfig, override
+from albert_tf.config import (
+    SHARING,
+    ModelConfig,
+    PretrainConfig,
+    override,
+    preset,
+)
 from albert_tf.modeling.accounting import (
     PAPER_TABLES,
+    PRETRAINING_HEADS,
     encoder_flops,
     forward_terms,
     head_weights,
@@ -225,3 +232,30 @@ def test_all_published_numbers_but_two_are_explained(row):
         assert row.reading == "encoder without pooler, rounded"
     else:
         assert row.reading == "encoder, rounded"
+
+
+# The encoder in the four modes of sharing, and the heads of pretraining.
+RELEASED = {
+    "base": ((11_683_584, 63_647_232, 37_686_528, 89_650_176), 130_226),
+    "large": ((17_683_968, 210_786_816, 114_294_272, 307_397_120), 163_506),
+    "xlarge": (
+        (58_724_864, 830_806_528, 444_883_456, 1_216_965_120),
+        296_626,
+    ),
+    "xxlarge": (
+        (222_595_584, 1_699_305_984, 961_063_424, 2_437_773_824),
+        562_866,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RELEASED)
+def test_the_papers_sizes_have_their_parameters(name):
+    encoders, heads = RELEASED[name]
+    for sharing, encoder in zip(
+        ("all", "attention", "ffn", "none"), encoders, strict=True
+    ):
+        changes = preset(name) | {"sharing": sharing}
+        config = override(PretrainConfig(), changes).model
+        count = parameter_count(config, PRETRAINING_HEADS)
+        assert (count.encoder, count.total) == (encoder, encoder + heads)

@@ -151,3 +151,31 @@ def test_inference_casts_a_shared_matrix_once():
         and operation.outputs[0].shape.as_list() == shape
     ]
     assert len(casts) == 1
+
+
+IN_GROUPS = {"num_hidden_layers": 4, "num_hidden_groups": 2}
+
+
+IN_PAIRS = {"num_hidden_layers": 2, "inner_group_num": 2}
+
+
+UNEVEN = {"num_hidden_layers": 5, "num_hidden_groups": 2}
+
+
+@pytest.mark.parametrize(
+    ("changes", "sharing", "plan"),
+    [
+        (IN_GROUPS, "all", [(0, 0), (0, 0), (1, 1), (1, 1)]),
+        (IN_GROUPS, "attention", [(0, 0), (0, 1), (1, 2), (1, 3)]),
+        (IN_GROUPS, "ffn", [(0, 0), (1, 0), (2, 1), (3, 1)]),
+        (IN_GROUPS, "none", [(0, 0), (1, 1), (2, 2), (3, 3)]),
+        (IN_PAIRS, "all", [(0, 0), (1, 1), (0, 0), (1, 1)]),
+        (IN_PAIRS, "attention", [(0, 0), (1, 1), (0, 2), (1, 3)]),
+        (IN_PAIRS, "ffn", [(0, 0), (1, 1), (2, 0), (3, 1)]),
+        (IN_PAIRS, "none", [(0, 0), (1, 1), (2, 2), (3, 3)]),
+        (UNEVEN, "all", [(0, 0), (0, 0), (0, 0), (1, 1), (1, 1)]),
+    ],
+)
+def test_the_plan(changes, sharing, plan):
+    config = override(ModelConfig(), changes | {"sharing": sharing})
+    assert sharing_plan(config) == plan

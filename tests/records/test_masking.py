@@ -1,5 +1,6 @@
 import dataclasses
 import hashlib
+import math
 from collections import Counter
 
 import numpy as np
@@ -301,20 +302,33 @@ def test_a_segment_ends_a_word_even_without_a_special_token():
     assert batch.masked_lm_positions[0].tolist() in ([0, 1, 2], [3, 4, 5])
 
 
-def test_the_account_is_that_of_the_masks():
+def test_eight_of_ten_masked_one_kept_one_replaced():
     rows = random_rows(700, 200, 10)
     batch = mask_rows(rows)
     row, slot = np.nonzero(batch.masked_lm_weights)
     new = batch.input_ids[row, batch.masked_lm_positions[row, slot]]
     old = batch.masked_lm_ids[row, slot]
-    assert len(new) == 700 * 30
+    n = len(new)
+    is_random = (new != MASK) & (new != old)
+    assert n == 700 * 30
     assert batch.account(MASK) == {
-        "masked_tokens": len(new),
+        "masked_tokens": n,
         "masked_tokens/as_mask": (new == MASK).sum(),
         "masked_tokens/as_is": (new == old).sum(),
-        "masked_tokens/as_random": ((new != MASK) & (new != old)).sum(),
+        "masked_tokens/as_random": is_random.sum(),
         **{f"masked_ngrams/{k}": batch.ngram_counts[k] for k in (1, 2, 3)},
     }
+    # A random piece is the old one in 1 of 995 cases.
+    kept = 0.1 + 0.1 / len(REPLACEMENTS)
+    for share, prob in (
+        (np.mean(new == MASK), 0.8),
+        (np.mean(new == old), kept),
+    ):
+        assert abs(share - prob) < 4 * math.sqrt(prob * (1 - prob) / n)
+    replaced = new[is_random]
+    assert set(replaced.tolist()) <= set(REPLACEMENTS.tolist())
+    mean, deviation = 502, 995 / math.sqrt(12 * len(replaced))
+    assert abs(replaced.mean() - mean) < 4 * deviation
 
 
 def test_no_loop_over_tokens_makes_it_slow():
@@ -322,3 +336,33 @@ def test_no_loop_over_tokens_makes_it_slow():
     rows = random_rows(256, 512, 13)
     with steps_below(256 * 64):
         mask_rows(rows)
+
+
+@pytest.mark.parametrize(
+    ("config", "probs"),
+    [
+        (MaskingConfig(), [6 / 11, 3 / 11, 2 / 11]),
+        (MaskingConfig(favor_shorter_ngram=False), [1 / 6, 2 / 6, 3 / 6]),
+    ],
+)
+def test_lengths_of_ngrams_have_their_distribution(config, probs):
+    # Words of one token, and room for a third of them: the account of the
+    # n-grams, but for the last of a row, which the budget may shorten.
+    count, length = 400, 400
+    batch = mask_rows(random_rows(count, length, 8, starts=1.0), config)
+    lengths = batch.ngram_counts[1:]
+    n = lengths.sum()
+    assert n > 400 * 25
+    assert lengths @ np.arange(1, len(probs) + 1) == count * 60
+    for share, prob in zip(lengths / n, probs, strict=True):
+        deviation = math.sqrt(prob * (1 - prob) / n)
+        assert abs(share - prob) < 5 * deviation + count / n / 2
+
+
+def test_actions_are_drawn_per_token_not_per_ngram():
+    word = [(10, True)] + [(11, False)] * 5
+    rows = [make_row(word, word, seed) for seed in range(200)]
+    batch = mask_rows(rows, MaskingConfig(masked_lm_prob=0.4))
+    masked = (batch.input_ids == MASK).sum(axis=1)
+    assert (batch.masked_lm_weights.sum(axis=1) == 6).all()
+    assert len(set(masked.tolist())) >= 4

@@ -1,11 +1,12 @@
 """Prediction files, as the benchmarks' scorers read them."""
 
+import itertools
 import json
 import zipfile
 
 import numpy as np
 import pytest
-from question_fixtures import glue_table
+from question_fixtures import glue_table, squad_json
 
 from albert_tf.config import FeatureConfig, UserError
 from albert_tf.tasks.catalog import TASKS
@@ -116,9 +117,10 @@ SPANS = [
         (9.0, {"q1": "Red", "q2": "Red", "q3": "green"}),
     ],
 )
-def test_files_of_squad_2(threshold, answers):
-    config = FeatureConfig(null_threshold=threshold)
-    found = files_of(TASKS["SQuAD2.0"], "dev", QUESTIONS, SPANS, config)
+def test_files_of_squad_2(write, threshold, answers):
+    config, rows = FeatureConfig(null_threshold=threshold), SPANS
+    task = TASKS["SQuAD2.0"]
+    found = files_of(task, "dev", QUESTIONS, rows, config)
     assert json.loads(found["predictions.json"]) == answers
     odds = json.loads(found["null_odds.json"])
     assert odds == {"q1": -1.0, "q2": 0.5, "q3": 2.0}
@@ -126,8 +128,25 @@ def test_files_of_squad_2(threshold, answers):
     assert [row["text"] for row in nbest["q1"]] == ["Red", "green", ""]
     assert len(found) == 4
     # Version 1.1 has no null odds.
-    of_version_1 = files_of(TASKS["SQuAD1.1"], "dev", QUESTIONS, SPANS)
+    of_version_1 = files_of(TASKS["SQuAD1.1"], "dev", QUESTIONS, rows)
     assert found.keys() - of_version_1.keys() == {"null_odds.json"}
+    # They score as the kind does.
+    given = Answers(QUESTIONS, rows, config, [])
+    measured = task.kind.compute_metrics(given, {})
+    golds = [
+        {
+            "id": q.id,
+            "question": q.question,
+            "answers": [
+                {"text": a.text, "answer_start": a.start} for a in q.answers
+            ],
+        }
+        for q in QUESTIONS
+    ]
+    gold = write("gold.json", squad_json(*golds, context="Red, green."))
+    path = write("predictions.json", found["predictions.json"])
+    for name, value in score("SQuAD2.0", gold, path).metrics.items():
+        assert measured[name] == pytest.approx(value)
 
 
 def test_letters_of_choices():
@@ -155,30 +174,49 @@ def entries(path):
 
 
 def test_a_submission_grows(tmp_path):
-    path, other = tmp_path / "glue.zip", tmp_path / "other.zip"
-    assert add_to_submission(str(path), "RTE.tsv", b"one") == ["RTE.tsv"]
-    found = add_to_submission(str(path), "CoLA.tsv", b"x" * 9999)
+    path = str(tmp_path / "submission.zip")
+    assert add_to_submission(path, "RTE.tsv", b"one") == ["RTE.tsv"]
+    found = add_to_submission(path, "CoLA.tsv", b"two")
     assert found == ["CoLA.tsv", "RTE.tsv"]
-    add_to_submission(str(path), "RTE.tsv", b"two")
-    contents = entries(path)
-    assert contents == {"CoLA.tsv": b"x" * 9999, "RTE.tsv": b"two"}
-    assert [entry.name for entry in tmp_path.iterdir()] == ["glue.zip"]
-    # It is compressed, and in any order the same bytes.
+    assert entries(path) == {"CoLA.tsv": b"two", "RTE.tsv": b"one"}
+    add_to_submission(path, "RTE.tsv", b"three")
+    assert entries(path) == {"CoLA.tsv": b"two", "RTE.tsv": b"three"}
+    assert [entry.name for entry in tmp_path.iterdir()] == ["submission.zip"]
+
+
+def test_submissions_are_reproducible(tmp_path):
+    files = {"b.tsv": b"x" * 9999, "a.tsv": b"y", "c.tsv": b""}
+    made = set()
+    for number, order in enumerate(itertools.permutations(files)):
+        path = tmp_path / f"{number}.zip"
+        for name in order:
+            add_to_submission(str(path), name, files[name])
+        made.add(path.read_bytes())
+    assert len(made) == 1
+    # They are compressed.
     assert path.stat().st_size < 999
-    for name, content in contents.items():
-        add_to_submission(str(other), name, content)
-    assert other.read_bytes() == path.read_bytes()
 
 
 def test_files_that_are_no_zips(tmp_path):
     path = tmp_path / "submission.zip"
-    add_to_submission(str(path), "RTE.tsv", b"index\tprediction\n" * 9)
-    damaged = bytearray(path.read_bytes())
-    # Of the compressed table, after 37 bytes of its header.
-    damaged[40] ^= 1
-    for other in (b"", b"index\tprediction\n", b"PK\x03\x04", bytes(damaged)):
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("RTE.tsv", b"index\tprediction\n0\tentailment\n" * 9)
+    content = path.read_bytes()
+    others = [b"", b"index\tprediction\n", b"PK\x03\x04"]
+    for position in range(len(content)):
+        turned = bytearray(content)
+        turned[position] ^= 1 << position % 8
+        others.append(bytes(turned))
+    refused = []
+    for other in others:
         path.write_bytes(other)
-        message = f"^{path} exists and is no zip file; name another.$"
-        with pytest.raises(UserError, match=message):
+        try:
             add_to_submission(str(path), "QQP.tsv", b"")
-        assert path.read_bytes() == other
+        except UserError as error:
+            assert str(error) == (
+                f"{path} exists and is no zip file; name another."
+            )
+            assert path.read_bytes() == other
+            refused.append(other)
+    assert refused[:3] == others[:3]
+    assert len(refused) > 33

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import shlex
 import stat
 
@@ -403,3 +404,20 @@ def test_the_umask_decides_who_reads_the_weights(tmp_path, umask, mode):
     finally:
         os.umask(before)
     assert stat.S_IMODE(os.stat(tmp_path / "x").st_mode) == mode
+
+
+class Boobytrap:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (self.path,)
+
+
+def test_a_renamed_pickle_is_refused_and_not_run(tmp_path):
+    path, trace = tmp_path / "model.safetensors", tmp_path / "it ran"
+    path.write_bytes(pickle.dumps(Boobytrap(str(trace))))
+    assert "header of" in refused(str(path))
+    assert not trace.exists()
+    pickle.loads(path.read_bytes())
+    assert trace.exists()

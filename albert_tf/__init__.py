@@ -33,7 +33,7 @@ _MODULES = {
             *("find_initial_weights", "load_model_directory"),
             "save_model_directory",
         ),
-        "interchange.serving": ("export_saved_model",),
+        "interchange.export.saved_model": ("export_saved_model",),
         "jobs.finetune": ("run_finetuning",),
         "jobs.predict": ("Predictor",),
         "jobs.pretrain": ("run_pretraining",),

@@ -50,7 +50,7 @@ def define_flags() -> None:
 
 def _metrics(task: Task, precision: str) -> dict[str, float]:
     """Returns the metrics on the task's dev examples."""
-    from albert_tf.interchange.exported_weights import PRECISIONS
+    from albert_tf.interchange.export.exported_weights import PRECISIONS
     from albert_tf.jobs.task_evaluation import evaluate_task
 
     with command_line.progress(f"examples, {precision}") as progress:
@@ -70,8 +70,8 @@ def main() -> None:
     task = tasks.chosen_if_any()
     command_line.load_tensorflow()
     from albert_tf.cluster.environment import source_commit
-    from albert_tf.interchange.exported_weights import PRECISIONS
-    from albert_tf.interchange.serving import export_saved_model
+    from albert_tf.interchange.export.exported_weights import PRECISIONS
+    from albert_tf.interchange.export.saved_model import export_saved_model
 
     origin = {"command": f"`{shlex.join(sys.orig_argv)}`"}
     if commit := source_commit():

@@ -109,7 +109,7 @@ def _lines(lines: Iterable[bytes], source: str) -> Iterator[str]:
 def _predictor() -> "BasePredictor":
     """Returns the predictor of --model_dir or of --export_dir."""
     if FLAGS.export_dir:
-        from albert_tf.interchange.saved_model import ExportedModel
+        from albert_tf.interchange.export.exported_model import ExportedModel
         from albert_tf.jobs.predict_export import ExportedPredictor
 
         exported = ExportedModel(FLAGS.export_dir)

@@ -65,7 +65,7 @@ def main() -> None:
     )
     listener = _bound()
     command_line.load_tensorflow()
-    from albert_tf.interchange.saved_model import ExportedModel
+    from albert_tf.interchange.export.exported_model import ExportedModel
     from albert_tf.serving.application import make_server, warm_up
 
     model = ExportedModel(FLAGS.export_dir)

@@ -24,11 +24,11 @@ from training_fixtures import SMALL_MODEL
 
 import albert_tf
 from albert_tf.config import ModelConfig, override
+from albert_tf.interchange.export.saved_model import export_saved_model
 from albert_tf.interchange.model_directory import (
     LoadedModel,
     save_model_directory,
 )
-from albert_tf.interchange.serving import export_saved_model
 from albert_tf.modeling.models import models
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.tasks.catalog import TASKS

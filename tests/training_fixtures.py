@@ -7,11 +7,11 @@ from pretraining_runs import build_shards, compile_nothing, run
 
 from albert_tf.config import ModelConfig, PretrainConfig, override
 from albert_tf.interchange.convert import models_by_head
+from albert_tf.interchange.export.saved_model import export_saved_model
 from albert_tf.interchange.model_directory import (
     LoadedModel,
     save_model_directory,
 )
-from albert_tf.interchange.serving import export_saved_model
 from albert_tf.modeling.models import (
     AlbertForClassification,
     AlbertForPretraining,

@@ -98,7 +98,7 @@ def _tokens(
 ) -> tuple[tf.Module, tf.types.experimental.PolymorphicFunction]:
     """Returns the `tokens` signature without labels, and its module."""
     # TensorFlow Text, which the module needs, is not needed elsewhere here.
-    from albert_tf.interchange.signatures import ServingModule
+    from albert_tf.interchange.export.serving_module import ServingModule
 
     # Micro-batches are a loop, which not every runtime has.
     module = ServingModule(loaded, micro_batch_tokens=None)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from albert_tf.config import FeatureConfig, require
-from albert_tf.interchange.saved_model import ExportedModel
+from albert_tf.interchange.export.exported_model import ExportedModel
 from albert_tf.jobs.predict import BasePredictor
 from albert_tf.tasks.kinds.base import Answers, Kind, Prediction
 from albert_tf.tasks.kinds.span_answers import prediction_fields

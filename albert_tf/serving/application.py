@@ -21,7 +21,7 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from albert_tf.config import ServingConfig, UserError
-from albert_tf.interchange.saved_model import ExportedModel
+from albert_tf.interchange.export.exported_model import ExportedModel
 from albert_tf.serving.batching import Batcher
 from albert_tf.serving.rest_json import (
     model_metadata,

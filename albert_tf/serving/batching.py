@@ -11,7 +11,7 @@ import prometheus_client
 import tensorflow as tf
 
 from albert_tf.config import ServingConfig, UserError, require
-from albert_tf.interchange.saved_model import ExportedModel
+from albert_tf.interchange.export.exported_model import ExportedModel
 
 Arrays = dict[str, np.ndarray]
 # Requests can be concatenated that have the signature and these shapes.

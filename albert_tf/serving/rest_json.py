@@ -9,7 +9,7 @@ import numpy as np
 from google.protobuf import json_format
 
 from albert_tf.config import UserError, lookup, require, shown
-from albert_tf.interchange.saved_model import ExportedModel
+from albert_tf.interchange.export.exported_model import ExportedModel
 from albert_tf.io.json_files import parse_json
 
 # Axes of an input and the objects around it; the interpreter's stack allows

@@ -179,9 +179,9 @@ def _answers(stage: Stage) -> dict[str, Answer]:
 
 
 def _saved_model(directory: str, precision: str) -> Answer:
-    from albert_tf.interchange.exported_weights import PRECISIONS
-    from albert_tf.interchange.saved_model import ExportedModel
-    from albert_tf.interchange.serving import export_saved_model
+    from albert_tf.interchange.export.exported_model import ExportedModel
+    from albert_tf.interchange.export.exported_weights import PRECISIONS
+    from albert_tf.interchange.export.saved_model import export_saved_model
 
     path = export_saved_model(
         PRECISIONS[precision].load(directory),

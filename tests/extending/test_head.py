@@ -7,8 +7,8 @@ from numpy_albert import SMALL, random_features
 
 from albert_tf.config import override
 from albert_tf.interchange.convert import models_by_head
+from albert_tf.interchange.export.serving_module import ServingModule
 from albert_tf.interchange.model_directory import LoadedModel
-from albert_tf.interchange.signatures import ServingModule
 from albert_tf.modeling.heads import HEADS
 from albert_tf.modeling.models import AlbertForClassification, model_class
 

@@ -13,8 +13,8 @@ from tiny_models import built, save
 
 from albert_tf.config import UserError
 from albert_tf.interchange.convert import convert
+from albert_tf.interchange.export.serving_module import ServingModule
 from albert_tf.interchange.model_directory import load_model_directory
-from albert_tf.interchange.signatures import ServingModule
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 

@@ -8,10 +8,10 @@ import pytest
 from training_fixtures import random_model
 
 from albert_tf.config import FeatureConfig, UserError
+from albert_tf.interchange.export.exported_model import ExportedModel
+from albert_tf.interchange.export.saved_model import export_saved_model
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.interchange.model_files import TaskRecord
-from albert_tf.interchange.saved_model import ExportedModel
-from albert_tf.interchange.serving import export_saved_model
 from albert_tf.jobs.predict import Predictor
 from albert_tf.jobs.predict_export import ExportedPredictor
 from albert_tf.tasks.kinds.classification import Classification

@@ -11,7 +11,10 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.config import ServingConfig, UserError
-from albert_tf.interchange.saved_model import ExportedModel, ExportedSignature
+from albert_tf.interchange.export.exported_model import (
+    ExportedModel,
+    ExportedSignature,
+)
 from albert_tf.serving.application import make_server
 
 

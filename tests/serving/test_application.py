@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from running_server import StubModel, serving
 
-from albert_tf.interchange.saved_model import ExportedModel
+from albert_tf.interchange.export.exported_model import ExportedModel
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from running_server import serving
 
-from albert_tf.interchange.saved_model import ExportedModel
+from albert_tf.interchange.export.exported_model import ExportedModel
 from albert_tf.serving.application import warm_up
 
 # Manners of clients and how often each is drawn.

@@ -64,8 +64,8 @@ class Head(ConfiguredLayer):
             encoder's inputs.
         options: constructor arguments beside the architecture.
         text_inputs: the raw texts that an exported model takes, a row of
-            TEXT_INPUTS (interchange/signatures.py); empty for heads whose
-            model is exported for its embeddings alone.
+            TEXT_INPUTS (interchange/export/text_inputs.py); empty for heads
+            whose model is exported for its embeddings alone.
     """
 
     head_name: str = ""

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from albert_tf.interchange.length_groups import by_length
+from albert_tf.interchange.export.length_groups import by_length
 
 LENGTHS = [3, 400, 20, 65, 32, 33, 64, 257, 1]
 

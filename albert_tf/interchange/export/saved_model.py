@@ -13,14 +13,15 @@ import numpy as np
 import tensorflow as tf
 
 from albert_tf.config import require
-from albert_tf.interchange.exported_weights import PRECISIONS
-from albert_tf.interchange.length_groups import (
+from albert_tf.interchange.export.exported_weights import PRECISIONS
+from albert_tf.interchange.export.length_groups import (
     MICRO_BATCH_TOKENS,
     longest_of_groups,
 )
+from albert_tf.interchange.export.serving_module import ServingModule
+from albert_tf.interchange.export.signatures import MEANINGS
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.interchange.model_files import flush_files
-from albert_tf.interchange.signatures import MEANINGS, ServingModule
 from albert_tf.io import files
 from albert_tf.io.json_files import write_json
 from albert_tf.records.example_wire import encode_examples, field

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from albert_tf.config import UserError
-from albert_tf.interchange.saved_model import ExportedModel
+from albert_tf.interchange.export.exported_model import ExportedModel
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,1 @@
+"""What an export consists of: the graph from raw strings to answers."""

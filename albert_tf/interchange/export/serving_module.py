@@ -1,0 +1,149 @@
+"""ServingModule: a model with its tokenizer, and all its signatures.
+
+Beside those of its heads for raw strings every model has `tokens`, `examples`
+and `embed`.
+"""
+
+import tensorflow as tf
+
+from albert_tf.config import lookup
+from albert_tf.interchange.export.exported_weights import (
+    FloatWeights,
+    Int8Weights,
+)
+from albert_tf.interchange.export.length_groups import MICRO_BATCH_TOKENS
+from albert_tf.interchange.export.signatures import (
+    Signature,
+    SignatureGraph,
+    Tensors,
+    strings,
+)
+from albert_tf.interchange.export.text_inputs import TEXT_INPUTS
+from albert_tf.interchange.model_directory import LoadedModel
+from albert_tf.modeling.heads import Head
+from albert_tf.modeling.inputs import ENCODER_INPUTS, in_range
+
+
+def _token_signatures(
+    graph: SignatureGraph, head: Head | None
+) -> dict[str, Signature]:
+    """Returns `tokens` and `examples`, both of ids."""
+    length = graph.config.max_seq_length
+    has_choices = head is not None and head.text_inputs == "choices"
+    names = (*ENCODER_INPUTS, *(head.features if head else ()))
+    shape = [None, None, None] if has_choices else [None, None]
+
+    def tokens(*values: tf.Tensor) -> Tensors:
+        # The process dies of some shapes that disagree.
+        same = [
+            tf.debugging.assert_equal(
+                tf.shape(value),
+                tf.shape(values[0]),
+                f"{name} must have the shape of input_ids.",
+            )
+            for name, value in zip(names[1:], values[1:], strict=True)
+        ]
+        with tf.control_dependencies(same):
+            features = dict(zip(names, map(tf.identity, values), strict=True))
+        # Other numbers in a mask would give NaN.
+        for name in {"input_mask", "p_mask"}.intersection(names):
+            features[name] = in_range(name, features[name], 2, "2")
+        if head is None:
+            return graph.by_length(graph.embed, features)
+        # Those of padding too, for heads that answer for every id.
+        each = head.reads == "sequence_output"
+        return graph.answer(head, features, one_width=each)
+
+    def examples(examples: tf.Tensor) -> Tensors:
+        parsed = tf.io.parse_example(
+            examples, dict.fromkeys(names, tf.io.RaggedFeature(tf.int64))
+        )
+        rows = {name: tf.cast(parsed[name], tf.int32) for name in names}
+        ids = rows["input_ids"]
+        size = tf.unstack(tf.cast(ids.bounding_shape(), tf.int32), num=2)
+        given = {
+            name: values.to_tensor(
+                graph.loaded.tokenizer.pad_id if values is ids else 0,
+                shape=size,
+            )
+            for name, values in rows.items()
+        }
+        # Without a mask all are tokens.
+        given["input_mask"] = tf.where(
+            rows["input_mask"].row_lengths()[:, None] > 0,
+            given["input_mask"],
+            tf.ones_like(ids).to_tensor(shape=size),
+        )
+        if has_choices:
+            each = [size[0], size[1] // length, length]
+            given = {n: tf.reshape(v, each) for n, v in given.items()}
+        return tokens(*given.values())
+
+    of_choices = f", {length} ids for each choice in turn"
+    lists = ", ".join(names) + (of_choices if has_choices else "")
+    return {
+        "tokens": Signature(
+            "The same for token ids, of any batch and length.",
+            tuple(tf.TensorSpec(shape, tf.int32, name) for name in names),
+            tokens,
+        ),
+        "examples": Signature(
+            f"The same for serialized tf.Examples with int64 lists {lists}.",
+            (strings("examples"),),
+            examples,
+        ),
+    }
+
+
+def _signatures(graph: SignatureGraph) -> dict[str, Signature]:
+    """Returns the model's signatures by name, `serving_default` first."""
+    model, task = graph.loaded.model, graph.loaded.task
+    own = [head for head in model.heads.values() if head.text_inputs]
+    found: dict[str, Signature] = {}
+    for head in own:
+        row = lookup(TEXT_INPUTS, head.text_inputs, "text_inputs")
+        found |= row(graph, head)
+    found["embed"] = Signature(
+        "Vectors of texts.",
+        (strings("text"),),
+        lambda text: graph.by_length(
+            graph.embed, graph.pack(graph.tokenizer(text))
+        ),
+    )
+    of_task = [head for head in own if not head.is_pretrained]
+    default = next(iter(found)) if of_task else "embed"
+    if task and task.pairs and "text_pair" in found:
+        default = "text_pair"
+    found |= _token_signatures(graph, of_task[0] if of_task else None)
+    # The name of earlier versions.
+    return {"serving_default": found[default], **found, "ids": found["tokens"]}
+
+
+class ServingModule(tf.Module):
+    """A model with its tokenizer in the graph.
+
+    Attributes:
+        graph: the parts that the signatures are made of.
+        described: the signatures by name, `serving_default` first.
+        functions: their functions.
+
+    Raises:
+        UserError: when a head of the model takes texts that no row of
+            TEXT_INPUTS makes signatures for.
+    """
+
+    def __init__(
+        self,
+        loaded: LoadedModel,
+        weights: type[FloatWeights] | type[Int8Weights] = FloatWeights,
+        micro_batch_tokens: int | None = MICRO_BATCH_TOKENS,
+    ) -> None:
+        super().__init__(name="albert")
+        self.weights = weights(loaded.model.weights)
+        self.graph = SignatureGraph(loaded, self.weights, micro_batch_tokens)
+        self.tokenizer = self.graph.tokenizer
+        self.described = _signatures(self.graph)
+        self.functions = {
+            name: signature.function
+            for name, signature in self.described.items()
+        }

@@ -1,0 +1,142 @@
+"""Signatures of an exported model, and the parts that they are made of."""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from albert_tf.interchange.export.exported_weights import (
+    FloatWeights,
+    Int8Weights,
+)
+from albert_tf.interchange.export.length_groups import by_length
+from albert_tf.interchange.model_directory import LoadedModel
+from albert_tf.modeling.heads import Head
+from albert_tf.modeling.heads.embedding import mean_of_tokens
+from albert_tf.text.in_graph import InGraphTokenizer
+
+Tensors = dict[str, tf.Tensor]
+
+# Meanings of outputs, for the export's README.
+MEANINGS = {
+    "probabilities": "of the classes, choices or pieces; their sum is 1",
+    "label": "the likeliest class",
+    "predictions": "the number",
+    "choice": "the likeliest choice, counted from 0",
+    "pieces": "the likeliest for every [MASK], the best first",
+    "words": "those that the labels belong to",
+    "answer": 'in the words of the context; "" for none',
+    "char_start": "first character of the answer in the context; -1 for none",
+    "char_end": "the one after its last; -1 for none",
+    "byte_start": "first byte of the answer in the context; -1 for none",
+    "byte_end": "the one after its last; -1 for none",
+    "probability": "of the answer among the n_best_size best",
+    "null_probability": "of there being no answer",
+    "mean_output": "mean state of the tokens",
+    "cls_output": "state of [CLS]",
+    "pooled_output": "pooled state of [CLS]",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Signature:
+    """What a signature takes and computes.
+
+    Attributes:
+        purpose: one line for the export's README.
+        inputs: their names, types and shapes.
+        call: a function of the inputs that returns the outputs by name.
+    """
+
+    purpose: str
+    inputs: tuple[tf.TensorSpec, ...]
+    call: Callable[..., Tensors]
+
+    @functools.cached_property
+    def function(self) -> tf.types.experimental.PolymorphicFunction:
+        """`call` as a function of TensorFlow, one however many its names."""
+        return tf.function(self.call, list(self.inputs), autograph=False)
+
+
+def strings(name: str, axes: int = 1) -> tf.TensorSpec:
+    """Returns the specification of an input of strings."""
+    return tf.TensorSpec([None] * axes, tf.string, name)
+
+
+class SignatureGraph:
+    """The parts that signatures are made of.
+
+    Attributes:
+        config: the settings of features that the model was trained with.
+        pack: makes features of ids of texts, or pairs.
+        by_length: see length_groups.py.
+        embed: vectors of features; a function that signatures share, as those
+            of heads are.
+    """
+
+    def __init__(
+        self,
+        loaded: LoadedModel,
+        weights: FloatWeights | Int8Weights,
+        micro_batch_tokens: int | None,
+    ) -> None:
+        self.loaded = loaded
+        self.weights = weights
+        self.tokenizer = InGraphTokenizer(loaded.tokenizer)
+        self.config = loaded.features
+        self.pack = functools.partial(
+            self.tokenizer.pack, max_seq_length=self.config.max_seq_length
+        )
+        self.by_length = functools.partial(
+            by_length, micro_batch_tokens=micro_batch_tokens
+        )
+        self.embed = tf.function(self._embed, autograph=False)
+        self._heads = {
+            name: tf.function(
+                functools.partial(self._outputs, head), autograph=False
+            )
+            for name, head in loaded.model.heads.items()
+        }
+
+    def answer(
+        self, head: Head, features: Tensors, *, one_width: bool = False
+    ) -> Tensors:
+        """Returns a head's answers, rows of similar length together."""
+        answers = self.by_length(
+            self._heads[head.head_name],
+            features,
+            sequence_outputs=head.reads == "sequence_output" and not one_width,
+            one_width=one_width,
+        )
+        if head.takes_labels() and "probabilities" in answers:
+            best = tf.argmax(answers["probabilities"], axis=-1)
+            answers["label"] = tf.gather(tf.constant(self.loaded.labels), best)
+        return answers
+
+    def _outputs(self, head: Head, features: Tensors) -> Tensors:
+        model = self.loaded.model
+        none = tf.zeros([tf.shape(features["input_ids"])[0], 0], tf.int32)
+        # Positions that another head reads: none.
+        others = {
+            other.reads: none
+            for other in model.heads.values()
+            if other is not head and other.reads in other.features
+        }
+        with self.weights.scope():
+            outputs = model({**others, **features}, heads_only=True)
+        return head.answers(outputs)
+
+    def _embed(self, features: Tensors) -> Tensors:
+        with self.weights.scope():
+            outputs = self.loaded.model.encode(features)
+        states = outputs["sequence_output"]
+        mask = tf.reshape(features["input_mask"], tf.shape(states)[:2])
+        found = {
+            "mean_output": mean_of_tokens(states, mask),
+            "cls_output": tf.cast(states[:, 0], tf.float32),
+        }
+        if "pooled_output" in outputs:
+            pooled = outputs["pooled_output"]
+            found["pooled_output"] = tf.cast(pooled, tf.float32)
+        return found

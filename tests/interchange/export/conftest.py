@@ -1,0 +1,90 @@
+"""Models of random weights with each head, and their exports."""
+
+import functools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from export_samples import FEATURES
+
+from albert_tf.config import ModelConfig
+from albert_tf.interchange.convert import models_by_head
+from albert_tf.interchange.export.saved_model import export_saved_model
+from albert_tf.interchange.export.serving_module import ServingModule
+from albert_tf.interchange.model_directory import (
+    LoadedModel,
+)
+from albert_tf.interchange.model_files import TaskRecord
+from albert_tf.jobs.predict import Predictor
+
+
+@pytest.fixture(scope="session")
+def load(tiny_tokenizer):
+    """A function that returns a model of random weights with a head."""
+
+    @functools.cache
+    def load(head):
+        config = ModelConfig(
+            vocab_size=tiny_tokenizer.vocab_size,
+            embedding_size=8,
+            hidden_size=16,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            intermediate_size=32,
+            max_position_embeddings=24,
+        )
+        kind = models_by_head()[head]
+        labels = ["sea", "land", "air"] if kind.takes_labels() else None
+        model = kind(config, labels=labels)
+        rng = np.random.default_rng(8)
+        for variable in model.trainable_variables:
+            variable.assign(rng.normal(size=variable.shape) * 0.5)
+        task = TaskRecord("mood", FEATURES)
+        return LoadedModel(model, tiny_tokenizer, 24, task)
+
+    return load
+
+
+@pytest.fixture(scope="session")
+def module(load):
+    """A function that returns the served model with a head."""
+    return functools.cache(lambda head: ServingModule(load(head)))
+
+
+@pytest.fixture(scope="session")
+def serve(module):
+    """A function that answers as a signature of the model with a head."""
+
+    def serve(head, signature, **inputs):
+        function = module(head).functions[signature]
+        names = [spec.name for spec in function.input_signature]
+        answers = function(*(tf.constant(inputs.pop(name)) for name in names))
+        assert not inputs
+        return {name: value.numpy() for name, value in answers.items()}
+
+    return serve
+
+
+@pytest.fixture(scope="session")
+def predictions(load):
+    """A function that returns the fields that `predict` gives for texts."""
+
+    def predictions(kind, texts):
+        found = Predictor(load(kind.head)).predict(kind, texts)
+        return [prediction.fields for prediction in found]
+
+    return predictions
+
+
+@pytest.fixture(scope="session")
+def classifier(load):
+    return load("classification")
+
+
+@pytest.fixture(scope="session")
+def exported(classifier, tmp_path_factory):
+    return export_saved_model(
+        classifier,
+        str(tmp_path_factory.mktemp("export") / "albert"),
+        origin={"command": "`export | all`"},
+    )

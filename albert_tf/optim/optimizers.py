@@ -9,7 +9,7 @@ differs in all of that, and matches exclusions against variable names
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -36,6 +36,8 @@ _OUTSIDE_UPDATE_STEP = (
     "use_ema",
     "gradient_accumulation_steps",
 )
+# Decays of Keras optimizers, in place of which ours have `weight_decay_rate`.
+_OWN_DECAYS = ("weight_decay", "adam_weight_decay")
 
 
 @keras.saving.register_keras_serializable(package="albert_tf")
@@ -75,11 +77,7 @@ class Lamb(keras.optimizers.Optimizer):
         **kwargs: object,
     ) -> None:
         # It would act beside the update, outside the trust ratio.
-        if kwargs.get("weight_decay") is not None:
-            raise ValueError(
-                f"weight_decay={kwargs['weight_decay']} is Keras' own decay, "
-                "which Lamb does not use; give weight_decay_rate."
-            )
+        _check_no_own_decay(self, kwargs)
         super().__init__(learning_rate=learning_rate, name=name, **kwargs)
         self.beta_1 = beta_1
         self.beta_2 = beta_2
@@ -220,7 +218,9 @@ class Muon(keras.optimizers.Muon):
 
     Matrices move along the momentum made orthogonal, scaled to a root mean
     square of 0.2 of the learning rate (Liu et al. 2025), so that one rate
-    serves them and the embeddings and vectors, which AdamW updates.
+    serves them and the embeddings and vectors, which AdamW updates. The matrix
+    products of making it orthogonal have `compute_dtype`; Jordan et al. use
+    bfloat16.
     """
 
     def __init__(
@@ -228,16 +228,19 @@ class Muon(keras.optimizers.Muon):
         learning_rate: float | object = 0.004,
         weight_decay_rate: float = 0.01,
         exclude_from_weight_decay: Sequence[str] = EXCLUDED_PATTERNS,
+        compute_dtype: str = "float32",
         name: str = "muon",
         **kwargs: object,
     ) -> None:
-        # Keras' own decays apply beside the update, to every variable.
-        own = {"weight_decay": None, "adam_weight_decay": None}
+        # They apply beside the update, to every variable.
+        own: dict[str, object] = dict.fromkeys(_OWN_DECAYS)
+        _check_no_own_decay(self, kwargs)
         super().__init__(learning_rate, name=name, **{**kwargs, **own})
         self.weight_decay_rate = weight_decay_rate
         self.exclude_from_weight_decay_patterns = _patterns(
             "exclude_from_weight_decay", exclude_from_weight_decay
         )
+        self.compute_dtype = compute_dtype
 
     def build(self, variables: list[keras.Variable]) -> None:
         """Creates the moments of every variable."""
@@ -255,6 +258,15 @@ class Muon(keras.optimizers.Muon):
             self.assign_sub(variable, decay * variable)
         super().update_step(gradient, variable, learning_rate)
 
+    def zeropower_via_newtonschulz5(self, x: Tensor, steps: int) -> Tensor:
+        """Returns the matrix made nearly orthogonal, float32."""
+        # Of norm 1, which float16 holds.
+        unit = x / (ops.norm(x) + 1e-7)
+        result = super().zeropower_via_newtonschulz5(
+            ops.cast(unit, self.compute_dtype), steps
+        )
+        return ops.cast(result, x.dtype)
+
     def get_config(self) -> dict:
         """Returns the constructor's arguments."""
         return {
@@ -263,7 +275,20 @@ class Muon(keras.optimizers.Muon):
             "exclude_from_weight_decay": list(
                 self.exclude_from_weight_decay_patterns
             ),
+            "compute_dtype": self.compute_dtype,
         }
+
+
+def _check_no_own_decay(
+    optimizer: keras.optimizers.Optimizer, arguments: Mapping[str, object]
+) -> None:
+    for name in _OWN_DECAYS:
+        if arguments.get(name) is not None:
+            raise ValueError(
+                f"{name}={arguments[name]} is Keras' own decay, which "
+                f"{type(optimizer).__name__} does not use; give "
+                "weight_decay_rate."
+            )
 
 
 def _moments_and_update(
@@ -369,8 +394,10 @@ OPTIMIZERS: dict[
 }
 
 
-def build_optimizer(config: OptimizerConfig) -> keras.optimizers.Optimizer:
-    """Returns the optimizer of a configuration.
+def build_optimizer(
+    config: OptimizerConfig, compute_dtype: str = "float32"
+) -> keras.optimizers.Optimizer:
+    """Returns the optimizer of a configuration, for layers of compute_dtype.
 
     The trainer computes the learning rate (`learning_rate_at`) and clips the
     gradients, after their reduction over replicas.
@@ -381,6 +408,8 @@ def build_optimizer(config: OptimizerConfig) -> keras.optimizers.Optimizer:
             `update_step`.
     """
     optimizer = lookup(OPTIMIZERS, config.optimizer, "optimizer")(config)
+    if isinstance(optimizer, Muon):
+        optimizer.compute_dtype = compute_dtype
     for name in _OUTSIDE_UPDATE_STEP:
         if getattr(optimizer, name):
             raise ValueError(

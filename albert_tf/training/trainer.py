@@ -76,7 +76,7 @@ class Trainer(Evaluator):
             )
             super().__init__(model, objective, strategy=strategy)
             self._trained = trained_variables(model, optimizer.freeze)
-            self.optimizer = build_optimizer(optimizer)
+            self.optimizer = build_optimizer(optimizer, model.compute_dtype)
             self.optimizer.build(self._trained)
             if training.precision == "float16":
                 self._loss_scale = LossScale()

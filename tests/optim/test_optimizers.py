@@ -17,7 +17,7 @@ from numpy_albert import SMALL
 from albert_tf.config import SHARING, OptimizerConfig, UserError, override
 from albert_tf.modeling.models import AlbertForPretraining
 from albert_tf.optim import optimizers
-from albert_tf.optim.optimizers import Lamb, build_optimizer
+from albert_tf.optim.optimizers import Lamb, Muon, build_optimizer
 
 RULES = {
     "learning_rate": 0.02,
@@ -180,7 +180,12 @@ def orthogonalized(matrix):
     return x if matrix.shape[0] <= matrix.shape[1] else x.T
 
 
-def test_muon_equals_numpy():
+@pytest.mark.parametrize(
+    # Products of bfloat16 have 3 digits.
+    "compute_dtype, close",
+    [("float32", 1e-5), ("bfloat16", 1e-3), ("float16", 1e-3)],
+)
+def test_muon_equals_numpy(compute_dtype, close):
     # Keras adds epsilon before the correction of the moments.
     rules = RULES | {"epsilon": 1e-9}
     rng = np.random.default_rng(3)
@@ -192,7 +197,8 @@ def test_muon_equals_numpy():
         keras.Variable(w, dtype="float32", name=n) for n, w in weights.items()
     ]
     optimizer = build_optimizer(
-        override(OptimizerConfig(), rules | {"optimizer": "muon"})
+        override(OptimizerConfig(), rules | {"optimizer": "muon"}),
+        compute_dtype,
     )
     optimizer.build(variables)
     for step in range(3):
@@ -216,7 +222,7 @@ def test_muon_equals_numpy():
                 bias_correction=True,
                 rules=rules,
             )
-        np.testing.assert_allclose(variable, w, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(variable, w, rtol=1e-4, atol=close)
 
 
 def test_the_defaults_are_the_released_recipe():
@@ -289,6 +295,8 @@ def test_invalid_arguments():
             Lamb(**{name: "bias"})
     with pytest.raises(ValueError, match="weight_decay=0.1.*weight_decay_rate"):
         Lamb(weight_decay=0.1)
+    with pytest.raises(ValueError, match="weight_decay=0.2 .*Muon does not"):
+        Muon(adam_weight_decay=0.2)
     with pytest.raises(NotImplementedError, match="by path: give it"):
         Lamb().exclude_from_weight_decay(var_names=["bias"])
     optimizer = Lamb()

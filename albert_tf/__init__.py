@@ -27,7 +27,7 @@ _MODULES = {
             *("AlbertForRegression", "AlbertForSentenceEmbedding"),
             *("AlbertForTokenClassification", "AlbertModel", "models"),
         ),
-        "optim.optimizers": ("Lamb",),
+        "optim.lamb": ("Lamb",),
         "tasks.catalog": ("TASKS",),
         "interchange.model_directory": (
             *("find_initial_weights", "load_model_directory"),

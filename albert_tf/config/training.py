@@ -16,7 +16,9 @@ REMAT = ("none", "selective", "full")
 class OptimizerConfig(Section):
     """The optimizer and its schedule (defaults: the released recipe)."""
 
-    optimizer: str = setting("lamb", "Update rule: lamb, adamw or muon.")
+    optimizer: str = setting(
+        "lamb", "Update rule: lamb, adamw, muon or normuon."
+    )
     learning_rate: float = setting(0.00176, "Peak learning rate.", minimum=0.0)
     num_warmup_steps: int = setting(3125, "Steps of linear warm-up.", minimum=0)
     learning_rate_decay: str = setting(

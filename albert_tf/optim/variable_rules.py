@@ -1,11 +1,16 @@
-"""Frozen variables and layer-wise learning rates, by variable paths."""
+"""Rules by variable paths: frozen, layer-wise learning rates, no decay."""
 
 import re
+from collections.abc import Mapping, Sequence
 
 import keras
 
 from albert_tf.config import UserError, require
 
+# Variables, by path, that neither decay nor adapt (the original's list).
+EXCLUDED_PATTERNS = ("LayerNorm", "layer_norm", "bias")
+# Decays of Keras optimizers, in place of which ours have `weight_decay_rate`.
+KERAS_DECAYS = ("weight_decay", "adam_weight_decay")
 # Paths shown in an error message.
 _SHOWN = 5
 
@@ -32,6 +37,29 @@ def path_patterns(setting: str, value: str) -> tuple[str, ...]:
 def matches(path: str, patterns: tuple[str, ...]) -> bool:
     """Returns whether a pattern is found anywhere in a variable's path."""
     return any(re.search(pattern, path) for pattern in patterns)
+
+
+def exclusions(argument: str, patterns: Sequence[str]) -> tuple[str, ...]:
+    """Returns the patterns or raises ValueError for a string."""
+    if isinstance(patterns, str):
+        # Every letter would be a pattern.
+        raise ValueError(
+            f"{argument}={patterns!r} is one string; give a list of patterns."
+        )
+    return tuple(patterns)
+
+
+def check_no_keras_decay(
+    optimizer: keras.optimizers.Optimizer, arguments: Mapping[str, object]
+) -> None:
+    """Raises ValueError where arguments of an optimizer have such a decay."""
+    for name in KERAS_DECAYS:
+        if arguments.get(name) is not None:
+            raise ValueError(
+                f"{name}={arguments[name]} is Keras' own decay, which "
+                f"{type(optimizer).__name__} does not use; give "
+                "weight_decay_rate."
+            )
 
 
 def trained_variables(model: keras.Model, freeze: str) -> list[keras.Variable]:

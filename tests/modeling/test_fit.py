@@ -13,7 +13,7 @@ from test_heads import CONFIG, LABELS, batch_of, losses
 from albert_tf.config import UserError, override
 from albert_tf.modeling.heads import HEADS
 from albert_tf.modeling.models import AlbertModel, models
-from albert_tf.optim.optimizers import Lamb
+from albert_tf.optim.lamb import Lamb
 
 # By output: its label, and the loss's factor in the sum of the heads' losses.
 LABELLED = {

@@ -18,7 +18,7 @@ from albert_tf.modeling.weights.stored_weights import (
     StoredWeights,
     assign_weights,
 )
-from albert_tf.optim.optimizers import Lamb
+from albert_tf.optim.lamb import Lamb
 
 DATA = Path(__file__).resolve().parents[1] / "data"
 KEY_BIAS = (

@@ -16,8 +16,10 @@ from numpy_albert import SMALL
 
 from albert_tf.config import SHARING, OptimizerConfig, UserError, override
 from albert_tf.modeling.models import AlbertForPretraining
-from albert_tf.optim import optimizers
-from albert_tf.optim.optimizers import Lamb, Muon, build_optimizer
+from albert_tf.optim import lamb
+from albert_tf.optim.lamb import Lamb
+from albert_tf.optim.muon import Muon, NorMuon
+from albert_tf.optim.optimizers import build_optimizer
 
 RULES = {
     "learning_rate": 0.02,
@@ -113,11 +115,11 @@ def problem(steps, seed=0, weight_sizes=(0, 0), gradient_sizes=(-3, 2)):
     return weights, gradients
 
 
-@pytest.fixture(scope="module", params=[-1, optimizers.MAX_UNCOMPILED])
+@pytest.fixture(scope="module", params=[-1, lamb.MAX_UNCOMPILED])
 def both_ways(request):
     """Every variable's update compiled, and in small operations."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(optimizers, "MAX_UNCOMPILED", request.param)
+        patch.setattr(lamb, "MAX_UNCOMPILED", request.param)
         yield
 
 
@@ -131,7 +133,7 @@ def test_only_large_variables_are_compiled(monkeypatch):
 
         return call
 
-    monkeypatch.setattr(optimizers, "compiled", compiled)
+    monkeypatch.setattr(lamb, "compiled", compiled)
     weights = {
         "kernel": np.ones((128, 256), "float32"),
         "large_kernel": np.ones((129, 256), "float32"),
@@ -180,12 +182,13 @@ def orthogonalized(matrix):
     return x if matrix.shape[0] <= matrix.shape[1] else x.T
 
 
+@pytest.mark.parametrize("kind", ["muon", "normuon"])
 @pytest.mark.parametrize(
     # Products of bfloat16 have 3 digits.
     "compute_dtype, close",
     [("float32", 1e-5), ("bfloat16", 1e-3), ("float16", 1e-3)],
 )
-def test_muon_equals_numpy(compute_dtype, close):
+def test_muon_equals_numpy(kind, compute_dtype, close):
     # Keras adds epsilon before the correction of the moments.
     rules = RULES | {"epsilon": 1e-9}
     rng = np.random.default_rng(3)
@@ -197,8 +200,7 @@ def test_muon_equals_numpy(compute_dtype, close):
         keras.Variable(w, dtype="float32", name=n) for n, w in weights.items()
     ]
     optimizer = build_optimizer(
-        override(OptimizerConfig(), rules | {"optimizer": "muon"}),
-        compute_dtype,
+        override(OptimizerConfig(), rules | {"optimizer": kind}), compute_dtype
     )
     optimizer.build(variables)
     for step in range(3):
@@ -206,13 +208,20 @@ def test_muon_equals_numpy(compute_dtype, close):
             [tf.constant(g[step], "float32") for g in gradients.values()]
         )
     for variable, name in zip(variables, shapes, strict=True):
-        w, momentum = weights[name], 0.0
+        w, momentum, of_neurons = weights[name], 0.0, 0.0
         if "kernel" in name:
             for gradient in gradients[name]:
                 w = w * (1 - 0.02 * 0.1)
                 momentum = 0.95 * momentum + gradient
                 update = orthogonalized(gradient + 0.95 * momentum)
-                w = w - 0.02 * 0.2 * np.sqrt(6) * update
+                if kind == "normuon":
+                    square = (update**2).mean(axis=0)
+                    of_neurons = 0.95 * of_neurons + 0.05 * square
+                    update = update / np.sqrt(of_neurons)
+                    update = update / np.sqrt((update**2).mean())
+                else:
+                    update = np.sqrt(6) * update
+                w = w - 0.02 * 0.2 * update
         else:
             *_, (w, _) = numpy_steps(
                 w,
@@ -223,6 +232,13 @@ def test_muon_equals_numpy(compute_dtype, close):
                 rules=rules,
             )
         np.testing.assert_allclose(variable, w, rtol=1e-4, atol=close)
+
+
+def test_normuon_without_a_gradient_changes_nothing():
+    kernel = keras.Variable(np.ones((4, 6), "float32"), name="kernel")
+    optimizer = NorMuon(0.02, weight_decay_rate=0.0)
+    optimizer.apply([tf.zeros((4, 6))], [kernel])
+    np.testing.assert_array_equal(kernel, np.ones((4, 6)))
 
 
 def test_the_defaults_are_the_released_recipe():
@@ -548,7 +564,7 @@ import sys
 import jax
 import keras
 import numpy as np
-from albert_tf.optim.optimizers import Lamb
+from albert_tf.optim.lamb import Lamb
 assert keras.backend.backend() == "jax"
 assert "tensorflow" not in sys.modules
 problem = dict(np.load(sys.argv[1]))
@@ -603,6 +619,15 @@ def test_jax_makes_the_same_updates(tmp_path):
         if not is_excluded(name):
             got = float(updated[f"ratio:{name}"])
             assert got == pytest.approx(ratio, rel=2e-5)
+
+
+def test_serialization_of_normuon():
+    optimizer = NorMuon(neuron_beta=0.9, compute_dtype="bfloat16", name="mine")
+    written = json.dumps(keras.optimizers.serialize(optimizer))
+    again = keras.optimizers.deserialize(json.loads(written))
+    assert type(again) is NorMuon
+    assert again.get_config() == optimizer.get_config()
+    assert (again.neuron_beta, again.compute_dtype) == (0.9, "bfloat16")
 
 
 def test_serialization():

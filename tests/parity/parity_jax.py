@@ -18,7 +18,7 @@ import pytest
 from albert_tf.config import ModelConfig, override
 from albert_tf.modeling.dropout import example_keys
 from albert_tf.modeling.models import models
-from albert_tf.optim.optimizers import Lamb
+from albert_tf.optim.lamb import Lamb
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # Relative to the largest entry of each tensor, as for transformers.

@@ -21,8 +21,8 @@ from albert_tf.modeling.models import (
     AlbertForPretraining,
     AlbertForTokenClassification,
 )
-from albert_tf.optim import optimizers
-from albert_tf.optim.optimizers import Lamb
+from albert_tf.optim import lamb
+from albert_tf.optim.lamb import Lamb
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.records.shards import open_shards
 from albert_tf.training.evaluator import Evaluator
@@ -191,7 +191,7 @@ def test_a_step_is_the_same_however_its_batch_is_split(
     """Dropout on; labels that differ between parts; one that is not full."""
     if replicas == 2:
         # Both kinds of updates: the matrices' is compiled.
-        monkeypatch.setattr(optimizers, "MAX_UNCOMPILED", 64)
+        monkeypatch.setattr(lamb, "MAX_UNCOMPILED", 64)
     source = make_batches(shards_dir, BATCH_SIZE)
     trainer = make_trainer(
         override(

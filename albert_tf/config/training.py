@@ -227,6 +227,11 @@ class PretrainingSettings(Section):
         "0:0.4,2000:0.2. Held-out text is masked by masked_lm_prob. Empty: "
         "masked_lm_prob always.",
     )
+    ngram_schedule: str = setting(
+        "",
+        "Longest n-gram masked in training, as step:words: 0:1,2000:3. "
+        "Held-out text is masked by max_ngram. Empty: max_ngram always.",
+    )
     pack_sequences: bool = setting(
         False,
         "Pack the sequences of a step one after another, so that dense "

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from albert_tf.config import (
+    MaskingConfig,
     PretrainConfig,
     RuntimeConfig,
     lookup,
@@ -113,7 +114,7 @@ def run_pretraining(
     if len(eval_shards) == 1:
         eval_shards *= len(train_shards)
 
-    # A phase for each directory of shards and each share of masked tokens.
+    # A phase for each directory of shards and each way of masking.
     schedule = _masking_schedule(config, train_shards)
     ends = list(itertools.accumulate(steps))
     # An extension lengthens the last phase.
@@ -125,13 +126,12 @@ def run_pretraining(
     ]
     sources, held_out = [], []
     for phase, _, first in stages:
-        share = schedule[max(step for step in schedule if step <= first)]
         sources.append(
             PretrainingBatches(
                 train_shards[phase],
-                masking_config=override(
-                    config.masking, {"masked_lm_prob": share}
-                ),
+                masking_config=schedule[
+                    max(step for step in schedule if step <= first)
+                ],
                 batch_size=batch_sizes[phase],
                 seed=settings.seed,
                 training=True,
@@ -165,12 +165,13 @@ def run_pretraining(
         f"Sentence objective {objective.name}: {objective.meaning}.",
         *_unequal_lengths(train_shards, eval_shards),
     ]
-    last_change = max(schedule)
-    if last_change >= ends[-1]:
-        warnings.append(
-            f"masking_schedule starts at step {last_change}, beyond "
-            f"num_train_steps={ends[-1]}: it has no effect."
-        )
+    for name in _MASKING_SCHEDULES:
+        last_change = max(_schedule(config, name))
+        if last_change >= ends[-1]:
+            warnings.append(
+                f"{name} starts at step {last_change}, beyond "
+                f"num_train_steps={ends[-1]}: it has no effect."
+            )
     return train(
         _Pretraining(
             config=config,
@@ -221,20 +222,42 @@ def _phases(
     return steps, numbers_of("phase_batch_sizes", sizes, count)
 
 
+# Settings that schedule one of masking in training, their values' type, and a
+# part of a schedule.
+_MASKING_SCHEDULES: dict[str, tuple[str, type, str]] = {
+    "masking_schedule": ("masked_lm_prob", float, "2000:0.2"),
+    "ngram_schedule": ("max_ngram", int, "2000:3"),
+}
+
+
+def _schedule(config: PretrainConfig, name: str) -> dict[int, Any]:
+    """Returns the values of a masking setting by the step they apply from."""
+    of_masking, convert, example = _MASKING_SCHEDULES[name]
+    text = getattr(config.pretraining, name)
+    if not text:
+        return {0: getattr(config.masking, of_masking)}
+    return parse_schedule(name, text, convert, example)
+
+
 def _masking_schedule(
     config: PretrainConfig, train: Sequence[ShardSet]
-) -> dict[int, float]:
-    """Returns the share of masked tokens by the step it applies from."""
-    name, text = "masking_schedule", config.pretraining.masking_schedule
-    if not text:
-        return {0: config.masking.masked_lm_prob}
-    for shards in train:
-        require(
-            shards.metadata["record_kind"] == "dynamic",
-            f"{name}={text!r}, and the masks of {shards.directory} are fixed: "
-            "expected shards built with --record_kind=dynamic.",
-        )
-    return parse_schedule(name, text, float, "2000:0.2")
+) -> dict[int, MaskingConfig]:
+    """Returns the masking of training text by the step it applies from."""
+    values: dict[int, dict[str, Any]] = {}
+    for name, (of_masking, *_) in _MASKING_SCHEDULES.items():
+        for step, value in _schedule(config, name).items():
+            values.setdefault(step, {})[of_masking] = value
+        text = getattr(config.pretraining, name)
+        for shards in train if text else ():
+            require(
+                shards.metadata["record_kind"] == "dynamic",
+                f"{name}={text!r}, and the masks of {shards.directory} are "
+                "fixed: expected shards built with --record_kind=dynamic.",
+            )
+    masking, schedule = config.masking, {}
+    for step in sorted(values):
+        schedule[step] = masking = override(masking, values[step])
+    return schedule
 
 
 def _check_objective(

@@ -68,9 +68,10 @@ def check(config: PretrainConfig) -> None:
         and config.optimizer.optimizer == "adamw"
         and not config.pretraining.depth_schedule
         and not config.pretraining.masking_schedule
+        and not config.pretraining.ngram_schedule
         and config.training.precision in ("float32", "bfloat16"),
         "The comparison is of shared layers and AdamW, with one depth and one "
-        "share of masked tokens, in float32 or bfloat16.",
+        "way of masking, in float32 or bfloat16.",
     )
 
 

@@ -124,6 +124,32 @@ def test_a_masking_schedule_masks_only_training_text(fake_run, monkeypatch):
     assert {share for _, share in seen[False]} == {0.1}
 
 
+def test_an_ngram_schedule_applies_to_training_text(fake_run, monkeypatch):
+    seen = {True: [], False: []}
+    plain_batch = PretrainingBatches.batch
+
+    def batch(self, step, rows=None):
+        masking = self.masking_config
+        seen[self.training].append(
+            (step, masking.max_ngram, masking.masked_lm_prob)
+        )
+        return plain_batch(self, step, rows)
+
+    monkeypatch.setattr(PretrainingBatches, "batch", batch)
+    fake_run(
+        num_train_steps=6,
+        masked_lm_prob=0.1,
+        masking_schedule="0:0.4,4:0.2",
+        ngram_schedule="0:1,3:2",
+    )
+    assert seen[True] == [
+        *((step, 1, 0.4) for step in range(3)),
+        (3, 2, 0.4),
+        *((step, 2, 0.2) for step in range(4, 6)),
+    ]
+    assert {values[1:] for values in seen[False]} == {(3, 0.1)}
+
+
 @pytest.mark.slow
 def test_depths_that_grow(
     small_config, shards_dir, tmp_path, monkeypatch, capsys
@@ -155,6 +181,7 @@ def test_settings_for_steps_after_the_last_are_reported(fake_run, capsys):
         RuntimeConfig(profile_steps="12,14"),
         depth_schedule="0:1,1:2",
         masking_schedule="0:0.3,1:0.2",
+        ngram_schedule="0:1,2:2",
         num_train_steps=1,
         num_warmup_steps=2,
     )
@@ -162,6 +189,7 @@ def test_settings_for_steps_after_the_last_are_reported(fake_run, capsys):
     for name, step in (
         ("depth_schedule", 1),
         ("masking_schedule", 1),
+        ("ngram_schedule", 2),
         ("profile_steps", 12),
     ):
         assert (
@@ -283,6 +311,8 @@ def test_static_shards_train_too(
         ({"optimizer": "sgd"}, "optimizer='sgd' is not one of lamb, adamw"),
         ({"masking_schedule": "0.3"}, "form step:value, such as 2000:0.2"),
         ({"masking_schedule": "0:1.5"}, "masked_lm_prob=1.5"),
+        ({"ngram_schedule": "0:1.5"}, "'0:1.5' is not .*, such as 2000:3"),
+        ({"ngram_schedule": "0:0"}, "max_ngram=0"),
         ({"phases": "8,4"}, "phases='8,4' must be a whole number"),
         ({"phases": "8"}, "phases=8 makes 8 steps, and num_train_steps is 12"),
         (

@@ -43,11 +43,14 @@ class Candidate:
             on; empty: all, always.
         masking: share of tokens to predict in training from a share of the
             arithmetic on; empty: masked_lm_prob, always.
+        ngrams: longest n-gram masked in training from a share of the
+            arithmetic on; empty: max_ngram, always.
     """
 
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     depths: tuple[tuple[float, int], ...] = ()
     masking: tuple[tuple[float, float], ...] = ()
+    ngrams: tuple[tuple[float, int], ...] = ()
 
 
 BASE: dict[str, Any] = {
@@ -77,6 +80,8 @@ def _deeper(layers: int, **row: Any) -> Candidate:
 
 _ADAMW = {"optimizer": "adamw", "beta_2": 0.98, "bias_correction": True}
 _MUON = {"optimizer": "muon", "beta_2": 0.98, "learning_rate": 0.002}
+_NORMUON = {**_MUON, "optimizer": "normuon", "learning_rate": 0.004}
+_SINGLE_WORDS_FIRST = ((0.0, 1), (0.75, 3))
 # One row each: what differs from BASE.
 CANDIDATES: dict[str, Candidate] = {
     "lamb-0.01": Candidate(),
@@ -112,6 +117,12 @@ CANDIDATES: dict[str, Candidate] = {
     "muon-masking-0.4": Candidate(_MUON, masking=((0.0, 0.4),)),
     "muon-masking-falling": Candidate(_MUON, masking=((0.0, 0.4), (0.5, 0.2))),
     "muon-one-cycle": Candidate({**_MUON, "learning_rate_decay": "cosine"}),
+    "normuon-0.002": Candidate({**_NORMUON, "learning_rate": 0.002}),
+    "normuon-0.004": Candidate(_NORMUON),
+    "normuon-single-words": Candidate(_NORMUON, ngrams=_SINGLE_WORDS_FIRST),
+    "normuon-single-words-masking-falling": Candidate(
+        _NORMUON, masking=((0.0, 0.4), (0.75, 0.2)), ngrams=_SINGLE_WORDS_FIRST
+    ),
 }
 
 # The usual recipe of transformers: its initial weights, and AdamW as in its
@@ -153,7 +164,7 @@ def configuration(
     )
     depths = dict(candidate.depths or [(0.0, config.model.num_hidden_layers)])
     masking = dict(candidate.masking or [(0.0, config.masking.masked_lm_prob)])
-    shares = sorted({*depths, *masking})
+    shares = sorted({*depths, *masking, *dict(candidate.ngrams)})
     starts: dict[float, int] = {}
     step = 0
     for share, end in itertools.pairwise([*shares, 1.0]):
@@ -178,6 +189,7 @@ def configuration(
         "save_checkpoints_steps": interval,
         "depth_schedule": schedule(candidate.depths),
         "masking_schedule": schedule(candidate.masking),
+        "ngram_schedule": schedule(candidate.ngrams),
     }
     return override(config, changes)
 

@@ -54,6 +54,7 @@ def test_depths_and_masking_may_change_at_different_times():
         {"num_hidden_layers": 2},
         depths=((0.0, 1), (0.5, 2)),
         masking=((0.0, 0.4), (0.25, 0.2)),
+        ngrams=((0.0, 1), (0.25, 3)),
     )
     config = configured(row, 1e13, seed=1)
     steps = [
@@ -64,6 +65,7 @@ def test_depths_and_masking_may_change_at_different_times():
     third = second + round(0.25e13 / steps[1])
     settings = config.pretraining
     assert settings.masking_schedule == f"0:0.4,{second}:0.2"
+    assert settings.ngram_schedule == f"0:1,{second}:3"
     assert settings.depth_schedule == f"0:1,{third}:2"
 
 

@@ -148,7 +148,9 @@ class Classification(TextKind, ClassKind):
         self, example: Example, scores: np.ndarray, answers: Answers
     ) -> Prediction:
         labels = list(answers.labels)
-        gold = None if example.label is None else labels.index(example.label)
+        gold = None
+        if example.label is not None:
+            (gold,) = self.label_ids([example], labels)
         fields = {
             **text_fields(example.texts),
             "label": example.label,

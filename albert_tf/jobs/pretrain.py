@@ -252,7 +252,8 @@ def _masking_schedule(
             require(
                 shards.metadata["record_kind"] == "dynamic",
                 f"{name}={text!r}, and the masks of {shards.directory} are "
-                "fixed: expected shards built with --record_kind=dynamic.",
+                "fixed: expected shards built with --record_kind=dynamic, or "
+                f"--{name}= for no schedule.",
             )
     masking, schedule = config.masking, {}
     for step in sorted(values):

@@ -98,7 +98,7 @@ def test_a_lead_is_interpolated():
 
 @pytest.mark.parametrize("name", recipe.PEERS)
 def test_a_peer_does_the_arithmetic_of_the_tiny_preset(name):
-    ours = configured(recipe.CANDIDATES["muon-0.004"], 10e12, seed=3)
+    ours = configured(recipe.CANDIDATES["normuon-0.004"], 10e12, seed=3)
     theirs = configured(recipe.PEERS[name], 10e12, seed=3)
     assert ours.training == theirs.training
     assert ours.masking == theirs.masking

@@ -150,6 +150,19 @@ def test_an_ngram_schedule_applies_to_training_text(fake_run, monkeypatch):
     assert {values[1:] for values in seen[False]} == {(3, 0.1)}
 
 
+@pytest.mark.parametrize("name", ["masking_schedule", "ngram_schedule"])
+def test_fixed_masks_cannot_be_scheduled(
+    small_config, objective_shards, tmp_path, name
+):
+    shards = objective_shards("sop", "static")
+    config = override(small_config, {name: "0:1,5:0"})
+    with pytest.raises(
+        UserError,
+        match=f"{name}='0:.*masks of {shards} are fixed.*, or --{name}= for no",
+    ):
+        run(config, shards, tmp_path / "run")
+
+
 @pytest.mark.slow
 def test_depths_that_grow(
     small_config, shards_dir, tmp_path, monkeypatch, capsys

@@ -98,8 +98,8 @@ _LAPTOP_SIZES = {
         num_train_steps=1700,
         num_warmup_steps=100,
         log_steps=50,
-        eval_steps=200,
-        save_checkpoints_steps=200,
+        eval_steps=170,
+        save_checkpoints_steps=170,
     ),
     # Half an hour.
     "mini": _laptop(

@@ -222,8 +222,8 @@ def _phases(
     return steps, numbers_of("phase_batch_sizes", sizes, count)
 
 
-# Settings that schedule one of masking in training, their values' type, and a
-# part of a schedule.
+# Schedules of masking in training: the setting of MaskingConfig, the type of
+# its values, and a part of a schedule for messages.
 _MASKING_SCHEDULES: dict[str, tuple[str, type, str]] = {
     "masking_schedule": ("masked_lm_prob", float, "2000:0.2"),
     "ngram_schedule": ("max_ngram", int, "2000:3"),

@@ -36,7 +36,7 @@ class Muon(keras.optimizers.Muon):
         name: str = "muon",
         **kwargs: object,
     ) -> None:
-        # They apply beside the update, to every variable.
+        # Keras' own decays would apply beside the update, to every variable.
         own: dict[str, object] = dict.fromkeys(KERAS_DECAYS)
         check_no_keras_decay(self, kwargs)
         super().__init__(learning_rate, name=name, **{**kwargs, **own})
@@ -66,8 +66,11 @@ class Muon(keras.optimizers.Muon):
             self.assign_sub(variable, decay * variable)
 
     def zeropower_via_newtonschulz5(self, x: Tensor, steps: int) -> Tensor:
-        """Returns the matrix made nearly orthogonal, float32."""
-        # Of norm 1, which float16 holds.
+        """Returns `x`, `[inputs, outputs]`, made nearly orthogonal.
+
+        Its type is that of `x`; the products are computed in `compute_dtype`.
+        """
+        # Of norm 1, since float16 cannot hold the norm of large gradients.
         unit = x / (ops.norm(x) + 1e-7)
         result = super().zeropower_via_newtonschulz5(
             ops.cast(unit, self.compute_dtype), steps

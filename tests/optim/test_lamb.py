@@ -1,4 +1,4 @@
-"""Optimizers: updates against NumPy, exclusions, Keras' interfaces."""
+"""LAMB and AdamW: updates against NumPy, exclusions, Keras' interfaces."""
 
 import importlib.util
 import json
@@ -13,45 +13,13 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy_albert import SMALL
+from numpy_optimizers import RULES, numpy_steps
 
 from albert_tf.config import SHARING, OptimizerConfig, UserError, override
 from albert_tf.modeling.models import AlbertForPretraining
 from albert_tf.optim import lamb
 from albert_tf.optim.lamb import Lamb
-from albert_tf.optim.muon import Muon, NorMuon
 from albert_tf.optim.optimizers import build_optimizer
-
-RULES = {
-    "learning_rate": 0.02,
-    "beta_1": 0.8,
-    "beta_2": 0.95,
-    "epsilon": 1e-3,
-    "weight_decay_rate": 0.1,
-}
-
-
-def numpy_steps(
-    weight, gradients, *, decays, adapts, bias_correction, rules=RULES
-):
-    """Yields weight and trust ratio of each update, in double precision."""
-    w = weight.astype("float64")
-    m = v = np.zeros_like(w)
-    b1, b2 = rules["beta_1"], rules["beta_2"]
-    if bias_correction:
-        b1, b2 = float(np.float32(b1)), float(np.float32(b2))
-    for t, g in enumerate(gradients.astype("float64"), 1):
-        m = b1 * m + (1 - b1) * g
-        v = b2 * v + (1 - b2) * g**2
-        scales = (1 - b1**t, 1 - b2**t) if bias_correction else (1, 1)
-        u = m / scales[0] / (np.sqrt(v / scales[1]) + rules["epsilon"])
-        if decays:
-            u = u + rules["weight_decay_rate"] * w
-        ratio = 1.0
-        norms = np.sqrt((w**2).sum()), np.sqrt((u**2).sum())
-        if adapts and min(norms) > 0:
-            ratio = norms[0] / norms[1]
-        w = w - rules["learning_rate"] * ratio * u
-        yield w, ratio
 
 
 def numpy_updates(weights, gradients, *, layer_adaptation=True, **arguments):
@@ -172,75 +140,6 @@ def test_updates_equal_numpy(kind, bias_correction):
     assert int(optimizer.iterations) == 4
 
 
-def orthogonalized(matrix):
-    """Returns five quintic Newton-Schulz iterations (Jordan et al. 2024)."""
-    x = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
-    x = x / np.sqrt((x**2).sum())
-    for _ in range(5):
-        square = x @ x.T
-        x = 3.4445 * x + (-4.775 * square + 2.0315 * square @ square) @ x
-    return x if matrix.shape[0] <= matrix.shape[1] else x.T
-
-
-@pytest.mark.parametrize("kind", ["muon", "normuon"])
-@pytest.mark.parametrize(
-    # Products of bfloat16 have 3 digits.
-    "compute_dtype, close",
-    [("float32", 1e-5), ("bfloat16", 1e-3), ("float16", 1e-3)],
-)
-def test_muon_equals_numpy(kind, compute_dtype, close):
-    # Keras adds epsilon before the correction of the moments.
-    rules = RULES | {"epsilon": 1e-9}
-    rng = np.random.default_rng(3)
-    shapes = {"kernel": (4, 6), "tall_kernel": (6, 4), "embeddings": (7, 2)}
-    shapes["bias"] = (5,)
-    weights = {n: rng.normal(size=s) for n, s in shapes.items()}
-    gradients = {n: rng.normal(size=(3, *s)) for n, s in shapes.items()}
-    variables = [
-        keras.Variable(w, dtype="float32", name=n) for n, w in weights.items()
-    ]
-    optimizer = build_optimizer(
-        override(OptimizerConfig(), rules | {"optimizer": kind}), compute_dtype
-    )
-    optimizer.build(variables)
-    for step in range(3):
-        optimizer.apply(
-            [tf.constant(g[step], "float32") for g in gradients.values()]
-        )
-    for variable, name in zip(variables, shapes, strict=True):
-        w, momentum, of_neurons = weights[name], 0.0, 0.0
-        if "kernel" in name:
-            for gradient in gradients[name]:
-                w = w * (1 - 0.02 * 0.1)
-                momentum = 0.95 * momentum + gradient
-                update = orthogonalized(gradient + 0.95 * momentum)
-                if kind == "normuon":
-                    square = (update**2).mean(axis=0)
-                    of_neurons = 0.95 * of_neurons + 0.05 * square
-                    update = update / np.sqrt(of_neurons)
-                    update = update / np.sqrt((update**2).mean())
-                else:
-                    update = np.sqrt(6) * update
-                w = w - 0.02 * 0.2 * update
-        else:
-            *_, (w, _) = numpy_steps(
-                w,
-                gradients[name],
-                decays=name == "embeddings",
-                adapts=False,
-                bias_correction=True,
-                rules=rules,
-            )
-        np.testing.assert_allclose(variable, w, rtol=1e-4, atol=close)
-
-
-def test_normuon_without_a_gradient_changes_nothing():
-    kernel = keras.Variable(np.ones((4, 6), "float32"), name="kernel")
-    optimizer = NorMuon(0.02, weight_decay_rate=0.0)
-    optimizer.apply([tf.zeros((4, 6))], [kernel])
-    np.testing.assert_array_equal(kernel, np.ones((4, 6)))
-
-
 def test_the_defaults_are_the_released_recipe():
     optimizer = build_optimizer(OptimizerConfig())
     assert (
@@ -311,8 +210,6 @@ def test_invalid_arguments():
             Lamb(**{name: "bias"})
     with pytest.raises(ValueError, match="weight_decay=0.1.*weight_decay_rate"):
         Lamb(weight_decay=0.1)
-    with pytest.raises(ValueError, match="weight_decay=0.2 .*Muon does not"):
-        Muon(adam_weight_decay=0.2)
     with pytest.raises(NotImplementedError, match="by path: give it"):
         Lamb().exclude_from_weight_decay(var_names=["bias"])
     optimizer = Lamb()
@@ -619,15 +516,6 @@ def test_jax_makes_the_same_updates(tmp_path):
         if not is_excluded(name):
             got = float(updated[f"ratio:{name}"])
             assert got == pytest.approx(ratio, rel=2e-5)
-
-
-def test_serialization_of_normuon():
-    optimizer = NorMuon(neuron_beta=0.9, compute_dtype="bfloat16", name="mine")
-    written = json.dumps(keras.optimizers.serialize(optimizer))
-    again = keras.optimizers.deserialize(json.loads(written))
-    assert type(again) is NorMuon
-    assert again.get_config() == optimizer.get_config()
-    assert (again.neuron_beta, again.compute_dtype) == (0.9, "bfloat16")
 
 
 def test_serialization():

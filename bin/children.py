@@ -16,16 +16,16 @@ from typing import Any
 
 from albert_tf.cluster.clusters import local_clusters
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 # Workers detect a lost one within 10 seconds, and report it themselves.
 _GRACE_SECONDS = 15.0
 
 
 class Children:
-    """Forwards SIGTERM and SIGINT to child processes within its context.
+    """Forwards SIGTERM, SIGINT and SIGHUP to child processes in its context.
 
     The program itself does not end by them. Children still running at the end
-    are killed.
+    are killed. SIGHUP stays ignored where it is (nohup).
 
     Attributes:
         processes: in the order of their start.
@@ -38,7 +38,10 @@ class Children:
 
     def __enter__(self) -> "Children":
         self._previous = {
-            number: signal.signal(number, self._pass_on) for number in _SIGNALS
+            number: signal.signal(number, self._pass_on)
+            for number in _SIGNALS
+            if number != signal.SIGHUP
+            or signal.getsignal(number) != signal.SIG_IGN
         }
         return self
 
@@ -92,8 +95,8 @@ def run_local_cluster(
     """Returns 0, or the exit status of the worker that failed first.
 
     Each worker has a TF_CONFIG with free ports of this machine. The output of
-    worker 0 is shown as it is, the others' lines with their number. SIGTERM
-    and SIGINT go to all. When one has failed, the others get `grace_seconds`
+    worker 0 is shown as it is, the others' lines with their number. Signals
+    to stop go to all. When one has failed, the others get `grace_seconds`
     to end, then SIGTERM, and as long again until they are killed.
     """
     with Children() as children:

@@ -231,6 +231,12 @@ def _post_processor(specials: dict[str, int]) -> dict[str, Any]:
 # About the largest number that a SentencePiece model can hold.
 _MAX_FLOAT32 = 3e38
 
+# A setting of each type of model that changes ids, with the value of ALBERT.
+_MODEL_SETTINGS = {
+    "Unigram": ("byte_fallback", False),
+    "WordPiece": ("continuing_subword_prefix", wordpiece.CONTINUATION),
+}
+
 Settings = dict[str, bool]
 
 
@@ -241,16 +247,23 @@ def read_tokenizer_json(path: str) -> tuple[str, Any, Settings]:
     the pieces in the order of their ids.
 
     Raises:
-        UserError: for any other kind of tokenizer, another clean-up than
-            ours, and a file that cannot be read or is damaged.
+        UserError: for any other kind of tokenizer, another clean-up or
+            other pieces than ours, and a file that cannot be read or is
+            damaged.
     """
     values = read_json(path, MAX_VOCABULARY_BYTES)
     model = values.get("model")
     kind = model.get("type") if isinstance(model, dict) else None
     require(
-        kind in ("Unigram", "WordPiece"),
+        kind in _MODEL_SETTINGS,
         f"{path}: expected a model of type Unigram (SentencePiece) or "
         f"WordPiece, got {shown(kind)}.",
+    )
+    name, expected = _MODEL_SETTINGS[kind]
+    require(
+        model.get(name, expected) == expected,
+        f"{path}: expected {name} {json.dumps(expected)}, got "
+        f"{shown(model.get(name))}; its ids would differ here.",
     )
     try:
         if kind == "WordPiece":

@@ -99,26 +99,31 @@ def test_the_newest_step(tmp_path):
     assert newest_step(str(tmp_path)) == 10
 
 
-def supervisor(*flags, script):
+def supervisor(*flags, script, prefix=()):
     return subprocess.Popen(
         [
+            *prefix,
             *(sys.executable, "-m", "bin.supervise", *flags, "--"),
             *(sys.executable, "-c", script),
         ],
         cwd=ROOT,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP]
+)
 def test_a_signal_is_passed_on_and_ends_all(number):
     script = (
         "import signal, sys, time\n"
         "def end(number, frame): sys.exit(128 + number)\n"
         "signal.signal(signal.SIGTERM, end)\n"
         "signal.signal(signal.SIGINT, end)\n"
+        "signal.signal(signal.SIGHUP, end)\n"
         "print('ready', flush=True)\n"
         "time.sleep(60)"
     )
@@ -128,6 +133,15 @@ def test_a_signal_is_passed_on_and_ends_all(number):
     out, errors = process.communicate(timeout=30)
     # 143 is an end that would be started again, had nobody asked for it.
     assert (process.returncode, out, errors) == (128 + number, "", "")
+
+
+def test_with_nohup_a_closed_terminal_does_not_end_it():
+    script = "print('ready', flush=True); print(input())"
+    process = supervisor(script=script, prefix=["nohup"])
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGHUP)
+    out, _ = process.communicate("the end", timeout=30)
+    assert (process.returncode, out) == (0, "the end\n")
 
 
 def test_a_signal_ends_the_pause():

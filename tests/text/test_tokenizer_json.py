@@ -264,6 +264,16 @@ def nested(*steps):
             "piece 0 is not a pair",
         ),
         ("tiny", {"model": {"unk_id": 10**9}}, DAMAGED),
+        (
+            "tiny",
+            {"model": {"byte_fallback": True}},
+            "expected byte_fallback false, got True; its ids would differ",
+        ),
+        (
+            "wordpiece",
+            {"model": {"continuing_subword_prefix": "@@"}},
+            'expected continuing_subword_prefix "##", got \'@@\'; its ids',
+        ),
         ("tiny", {"added_tokens": [3]}, DAMAGED),
         ("tiny", {"normalizer": 3}, DAMAGED),
         (

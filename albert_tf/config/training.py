@@ -210,6 +210,12 @@ class PretrainingSettings(Section):
         "Sentence objective that the shards must have: sop, nsp or none; "
         "empty: any.",
     )
+    sentence_loss_weight: float = setting(
+        1.0,
+        "Weight of the sentence objective's loss in the sum that is "
+        "minimized. The logged loss is the sum without it.",
+        minimum=0.0,
+    )
     phases: str = setting(
         "",
         "Steps of each phase, comma-separated, when --train_data names "

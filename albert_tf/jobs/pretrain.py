@@ -160,7 +160,9 @@ def run_pretraining(
             source.max_seq_length: source.first_lengths(_NUM_SAMPLED_LENGTHS)
             for source in sources
         }
-    losses = pretraining_objective(objective)
+    losses = pretraining_objective(
+        objective, config.pretraining.sentence_loss_weight
+    )
     warnings = [
         f"Sentence objective {objective.name}: {objective.meaning}.",
         *_unequal_lengths(train_shards, eval_shards),

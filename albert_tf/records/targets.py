@@ -19,6 +19,7 @@ class Target:
     # The row of HEADS that computes the loss: one for every sentence
     # objective, so that a model can be trained on with another one.
     head: str = "sentence_order"
+    loss_weight: float = 1.0  # in the sum of the losses that is minimized
 
 
 MASKED_LM = Target(

@@ -1,5 +1,6 @@
 """The losses and metrics of a job."""
 
+import dataclasses
 from typing import Any
 
 import tensorflow as tf
@@ -14,10 +15,11 @@ Pairs = dict[str, Any]
 
 
 class Objective:
-    """The losses of some targets, each a mean over its own labels, added up.
+    """The losses of some targets, each a mean over its own labels.
 
-    `losses` and `metrics` return (weighted sum, weight) pairs by name, which
-    the trainer adds over replicas and batches and divides once.
+    The trainer minimizes their sum, each times its `loss_weight`. `losses` and
+    `metrics` return (weighted sum, weight) pairs by name, which it adds over
+    replicas and batches and divides once.
 
     Attributes:
         sequence_features: features whose last axis is the sequence.
@@ -77,9 +79,15 @@ def _weights(target: Target, features: dict) -> tf.Tensor:
     return tf.cast(weights, tf.float32)
 
 
-def pretraining_objective(sentence: SentenceObjective) -> Objective:
+def pretraining_objective(
+    sentence: SentenceObjective, sentence_loss_weight: float = 1.0
+) -> Objective:
     """Returns the objective of masked LM and the sentence objective."""
-    return Objective(MASKED_LM, *sentence.targets)
+    weighted = (
+        dataclasses.replace(target, loss_weight=sentence_loss_weight)
+        for target in sentence.targets
+    )
+    return Objective(MASKED_LM, *weighted)
 
 
 def head_objective(head: str) -> Objective:

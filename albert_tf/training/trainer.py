@@ -216,7 +216,8 @@ class Trainer(Evaluator):
 
         Returns:
             For each step `sum:<name>` and `weight:<name>` of every loss and
-            metric over the global batch; `loss`, the sum of the mean losses;
+            metric over the global batch; `loss`, the sum of the mean losses
+            (without `loss_weight`, so that runs compare);
             `gradient_norm` before clipping; `learning_rate`; `skipped`, 1 if
             nothing was changed; `nonfinite`, 1 if that was for a value that
             is not finite (and no mere overflow that a smaller loss scale
@@ -323,8 +324,10 @@ class Trainer(Evaluator):
             features,
             example_keys(self._training_config.seed, step, numbers),
             {
-                name: tf.math.divide_no_nan(scale, weight)
-                for name, weight in weights.items()
+                target.loss: tf.math.divide_no_nan(
+                    scale * target.loss_weight, weights[target.loss]
+                )
+                for target in self.objective.targets
             },
             micro_batch_size=self._micro_batch(numbers.shape[0]),
             num_applications=num_applications,

@@ -69,9 +69,10 @@ def check(config: PretrainConfig) -> None:
         and not config.pretraining.depth_schedule
         and not config.pretraining.masking_schedule
         and not config.pretraining.ngram_schedule
+        and config.pretraining.sentence_loss_weight == 1.0
         and config.training.precision in ("float32", "bfloat16"),
-        "The comparison is of shared layers and AdamW, with one depth and one "
-        "way of masking, in float32 or bfloat16.",
+        "The comparison is of shared layers and AdamW, with one depth, one way "
+        "of masking and sentence_loss_weight=1, in float32 or bfloat16.",
     )
 
 

@@ -150,6 +150,17 @@ def test_an_ngram_schedule_applies_to_training_text(fake_run, monkeypatch):
     assert {values[1:] for values in seen[False]} == {(3, 0.1)}
 
 
+def test_the_sentence_loss_has_its_weight(
+    small_config, shards_dir, tmp_path, monkeypatch
+):
+    jobs = []
+    monkeypatch.setattr(pretrain, "train", jobs.append)
+    config = override(small_config, {"sentence_loss_weight": 0.3})
+    run(config, shards_dir, tmp_path / "run")
+    weights = {t.loss: t.loss_weight for t in jobs[0].objective.targets}
+    assert weights == {"masked_lm_loss": 1.0, "sentence_order_loss": 0.3}
+
+
 @pytest.mark.parametrize("name", ["masking_schedule", "ngram_schedule"])
 def test_fixed_masks_cannot_be_scheduled(
     small_config, objective_shards, tmp_path, name

@@ -272,7 +272,7 @@ def nested(*steps):
         (
             "wordpiece",
             {"model": {"continuing_subword_prefix": "@@"}},
-            'expected continuing_subword_prefix "##", got \'@@\'; its ids',
+            "expected continuing_subword_prefix \"##\", got '@@'; its ids",
         ),
         ("tiny", {"added_tokens": [3]}, DAMAGED),
         ("tiny", {"normalizer": 3}, DAMAGED),

@@ -46,10 +46,10 @@ def mirrored(num_replicas):
     )
 
 
-def make_trainer(config, strategy=None, objective="sop"):
+def make_trainer(config, strategy=None, objective="sop", loss_weight=1.0):
     return Trainer(
         functools.partial(AlbertForPretraining, config.model),
-        pretraining_objective(SENTENCE_OBJECTIVES[objective]),
+        pretraining_objective(SENTENCE_OBJECTIVES[objective], loss_weight),
         strategy or make_strategy(RuntimeConfig()),
         config.optimizer,
         config.training,
@@ -105,10 +105,12 @@ NO_DROPOUT = {
 
 
 @pytest.mark.slow
-def test_a_step_equals_the_textbook_step(small_config, shards_dir):
+@pytest.mark.parametrize("loss_weight", [1.0, 0.3])
+def test_a_step_equals_the_textbook_step(small_config, shards_dir, loss_weight):
     """Mean losses over the global labels, clip by the norm, LAMB."""
     trainer = make_trainer(
-        override(small_config, {**NO_DROPOUT, "max_grad_norm": 0.5})
+        override(small_config, {**NO_DROPOUT, "max_grad_norm": 0.5}),
+        loss_weight=loss_weight,
     )
     batch = uneven(make_batches(shards_dir).batch(0))
     reference = copy_of(trainer)
@@ -121,7 +123,7 @@ def test_a_step_equals_the_textbook_step(small_config, shards_dir):
                 outputs["sentence_order_logits"],
             )
         )
-        loss = masked_lm + order
+        loss = masked_lm + loss_weight * order
     variables = reference.trainable_variables
     gradients = tape.gradient(loss, [v.value for v in variables])
     norm = float(tf.linalg.global_norm(gradients))
@@ -134,6 +136,8 @@ def test_a_step_equals_the_textbook_step(small_config, shards_dir):
 
     assert float(results["gradient_norm"]) == pytest.approx(norm, rel=1e-5)
     assert float(results["learning_rate"]) == pytest.approx(0.005)
+    total = float(masked_lm + order)
+    assert float(results["loss"]) == pytest.approx(total, rel=1e-6)
     mean = results["sum:masked_lm_loss"] / results["weight:masked_lm_loss"]
     assert float(mean) == pytest.approx(float(masked_lm), rel=1e-6)
     for ours, theirs in zip(

@@ -137,6 +137,7 @@ def test_an_evaluation_of_the_peer_is_ours(config, shards_dir, tmp_path):
         {"depth_schedule": "0:1,3:2"},
         {"masking_schedule": "0:0.4"},
         {"ngram_schedule": "0:1"},
+        {"sentence_loss_weight": 0.3},
         {"precision": "float16"},
     ],
 )

@@ -67,7 +67,11 @@ def main(command: list[str]) -> None:
     without_progress = 0
     with Children() as children:
         while True:
-            status = exit_status(children.start(command).wait())
+            process = children.start(command)
+            # Not wait: a signal just before it blocks would not be forwarded.
+            while process.poll() is None:
+                time.sleep(0.1)
+            status = exit_status(process.returncode)
             if children.received or status not in RESTARTABLE:
                 sys.exit(status)
             before, newest = newest, newest_step(FLAGS.progress_dir)

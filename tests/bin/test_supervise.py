@@ -99,7 +99,16 @@ def test_the_newest_step(tmp_path):
     assert newest_step(str(tmp_path)) == 10
 
 
-def supervisor(*flags, script, prefix=()):
+# The tests themselves may run under nohup.
+TERMINAL = (
+    sys.executable,
+    "-c",
+    "import os, signal, sys; signal.signal(signal.SIGHUP, signal.SIG_DFL); "
+    "os.execv(sys.argv[1], sys.argv[1:])",
+)
+
+
+def supervisor(*flags, script, prefix=TERMINAL):
     return subprocess.Popen(
         [
             *prefix,

@@ -8,7 +8,6 @@ Features have the names of google-research/albert's records: `input_ids`,
 one after another.
 """
 
-import dataclasses
 import itertools
 import math
 import os
@@ -29,6 +28,7 @@ from albert_tf.records.shards import (
     ShardInfo,
     describe_tokenizer,
     shard_name,
+    split_entry,
     write_shard,
 )
 from albert_tf.tasks.base import Task
@@ -73,7 +73,7 @@ def build_finetuning_data(
             empty, and more shards than records; nothing is written then.
     """
     names = files.listdir(output_dir) if files.exists(output_dir) else []
-    # Even shards without an account may be somebody's.
+    # Even shards without a metadata.json may be somebody's.
     require(
         not names,
         f"{output_dir} holds {', '.join(names[:1])}; name an empty "
@@ -100,7 +100,7 @@ def build_finetuning_data(
             f"num_shards={num_shards} is more than the {len(features)} "
             f"records of {split}.",
         )
-    accounts = {}
+    entries = {}
     files.makedirs(output_dir)
     for split, features in features_of.items():
         order = np.arange(len(features))
@@ -115,9 +115,8 @@ def build_finetuning_data(
             config.max_seq_length,
             num_shards,
         )
-        accounts[split] = {
-            "num_records": len(features),
-            "shards": [dataclasses.asdict(shard) for shard in shards],
+        entries[split] = {
+            **split_entry(shards),
             "num_examples": len(examples[split]),
         }
         log(
@@ -135,7 +134,7 @@ def build_finetuning_data(
         "max_seq_length": config.max_seq_length,
         "random_seed": seed,
         "tokenizer": describe_tokenizer(tokenizer),
-        "splits": accounts,
+        "splits": entries,
         "settings": {"features": to_dict(config)},
     }
     write_json(os.path.join(output_dir, METADATA_NAME), metadata)

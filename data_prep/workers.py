@@ -1,4 +1,7 @@
-"""Worker processes that map a function over items, in order: `Workers`."""
+"""Worker processes that map a function over items, in order: `Workers`.
+
+Also the type of progress displays, which long jobs take: `Progress`.
+"""
 
 import concurrent.futures
 import contextlib
@@ -16,6 +19,15 @@ _KEPT_BYTES = 64_000_000
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+# `with progress(unit) as show: ... show(done, total, name=number, ...)`.
+Progress = Callable[[str], contextlib.AbstractContextManager[Callable]]
+
+
+def no_progress(unit: str) -> contextlib.AbstractContextManager[Callable]:
+    """Returns a progress display that shows nothing."""
+    del unit
+    return contextlib.nullcontext(lambda done, total=None, **beside: None)
 
 
 class Workers(contextlib.AbstractContextManager):

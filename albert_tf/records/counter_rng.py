@@ -33,7 +33,7 @@ def _as_uint64(values: np.typing.ArrayLike) -> np.ndarray:
     return array.astype(np.uint64)
 
 
-def key(*parts: int | str | bytes) -> np.uint64:
+def key(*parts: int | str) -> np.uint64:
     """Returns a key that names `parts`: other parts, or their order, other key.
 
     Integers must lie in [-2**63, 2**64).
@@ -42,8 +42,6 @@ def key(*parts: int | str | bytes) -> np.uint64:
     for part in parts:
         if isinstance(part, str):
             tag, data = b"s", part.encode("utf-8", "surrogatepass")
-        elif isinstance(part, bytes):
-            tag, data = b"b", part
         else:
             tag, data = b"i", int(part).to_bytes(9, "little", signed=True)
         digest.update(tag + len(data).to_bytes(8, "little") + data)

@@ -46,7 +46,7 @@ class MaskedBatch(NamedTuple):
         del features["ngram_counts"]
         return features
 
-    def account(self, mask_id: int) -> dict[str, int]:
+    def counts(self, mask_id: int) -> dict[str, int]:
         """Returns counts of the masked tokens and n-grams, by name."""
         rows = np.arange(len(self.input_ids))[:, None]
         shown = self.input_ids[rows, self.masked_lm_positions]
@@ -185,7 +185,7 @@ def _find_words(
 def _choose_words(
     words: _Words, keys: np.ndarray, budgets: np.ndarray, config: MaskingConfig
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns which words are hidden and by how many n-grams of each length.
+    """Returns which words are masked, and the number of n-grams by length.
 
     The first is bool `[words]`, the second `[max_ngram + 1]`.
     """

@@ -62,6 +62,14 @@ def write_shard(
     return ShardInfo(os.path.basename(path), *written)
 
 
+def split_entry(shards: Sequence[ShardInfo]) -> dict[str, Any]:
+    """Returns a split's entry in metadata.json."""
+    return {
+        "num_records": sum(shard.num_records for shard in shards),
+        "shards": [dataclasses.asdict(shard) for shard in shards],
+    }
+
+
 def id_ranges(ids: np.ndarray) -> list[list[int]]:
     """Returns sorted `ids` as half-open ranges `[first, past the last]`."""
     runs = np.split(ids, np.flatnonzero(np.diff(ids) != 1) + 1)
@@ -85,7 +93,7 @@ def describe_tokenizer(tokenizer: Any) -> dict[str, Any]:
     }
 
 
-class ShardSet:
+class ShardSet(contextlib.AbstractContextManager):
     """The records of a split, read by number; safe to read from threads."""
 
     def __init__(
@@ -144,9 +152,6 @@ class ShardSet:
     def close(self) -> None:
         """Closes the files."""
         self._close()
-
-    def __enter__(self) -> "ShardSet":
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.close()

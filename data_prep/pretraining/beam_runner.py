@@ -65,7 +65,6 @@ from data_prep.pretraining.build_directory import (
     write_json,
 )
 from data_prep.pretraining.build_plan import BuildPlan, group_of
-from data_prep.pretraining.record_maker import RecordMaker
 from data_prep.pretraining.record_parts import KEY_BYTES
 from data_prep.pretraining.sources import unit_document
 
@@ -288,7 +287,7 @@ def _make_shards(
     output_dir: str,
     pipeline: beam.Pipeline,
 ) -> dict[str, Any]:
-    """Adds the making of the shards to a pipeline; returns its results."""
+    """Adds the steps that make the shards; returns the pipeline's results."""
     surveys = list(enumerate(plan.surveys))
     # Workers need not know of all files.
     plan = dataclasses.replace(plan, surveys=())
@@ -359,7 +358,7 @@ def _num_characters(row: Row) -> int:
 
 
 class _MakeRecords(beam.DoFn):
-    """Makes of a unit the entries of each shard, (name, entries)."""
+    """Turns a unit of work into the entries of each shard, (name, entries)."""
 
     def __init__(self, plan: BuildPlan, tokenizer: Tokenizer) -> None:
         super().__init__()
@@ -367,10 +366,7 @@ class _MakeRecords(beam.DoFn):
         self._tokenizer = tokenizer
 
     def setup(self) -> None:
-        plan = self._plan
-        self._make = RecordMaker(
-            self._tokenizer, plan.splitter(), plan.config, plan.masking
-        )
+        self._make = self._plan.record_maker(self._tokenizer)
 
     def process(self, unit: Sequence[Row]) -> Iterator[Any]:
         counts: Counter[str] = Counter()
@@ -384,7 +380,7 @@ class _MakeRecords(beam.DoFn):
 def _write_shard(
     shard: tuple[str, Iterable[Sequence[bytes]]], output_dir: str
 ) -> dict[str, Any]:
-    """Returns the account of a shard, once it is written.
+    """Writes a shard; returns its entry in metadata.json.
 
     An engine that tries again writes the same bytes again.
     """
@@ -393,14 +389,14 @@ def _write_shard(
     records = (entry[KEY_BYTES:] for entry in entries)
     path = os.path.join(output_dir, name)
     with files_of(path).replacing(path) as file:
-        account = write_records(file, records)
-    return dataclasses.asdict(ShardInfo(name, *account))
+        written = write_records(file, records)
+    return dataclasses.asdict(ShardInfo(name, *written))
 
 
 def _without_duplicates(
     documents: PCollection, plan: BuildPlan
 ) -> tuple[PCollection, PCollection]:
-    """Returns documents as `duplicates` leaves them, and counts."""
+    """Returns documents without duplicates, see `duplicates`, and counts."""
     level = plan.config.remove_duplicates
     repeated = (
         documents

@@ -93,7 +93,7 @@ class BuildDirectory:
         self.result_path = os.path.join(self.work_path, _RESULT)
 
     def is_finished(self) -> bool:
-        """Returns whether a build has ended here."""
+        """Returns whether a build is finished here."""
         return METADATA_NAME in self.files.sizes(self.path)
 
     def finished_metadata(self, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -107,12 +107,12 @@ class BuildDirectory:
         if metadata.get("format_version") != FORMAT_VERSION:
             changes.append(f"format_version: {FORMAT_VERSION} here")
         self._refuse_changes("is finished", changes)
-        # Left when a build was stopped between its last two acts.
+        # Left when a build was stopped between its last two steps.
         self.files.remove_tree(self.work_path)
         return metadata
 
     def finish(self, metadata: Mapping[str, Any]) -> None:
-        """Writes the metadata, which makes the directory a finished one."""
+        """Writes metadata.json, which marks the directory as finished."""
         # A second try of a runner's worker may have left some.
         self._remove_unfinished(self.path)
         path = os.path.join(self.path, METADATA_NAME)
@@ -146,7 +146,7 @@ class BuildDirectory:
 
     @contextlib.contextmanager
     def held(self, plan: BuildPlan) -> Iterator[None]:
-        """Holds the directory for a build, and prepares it.
+        """Locks the directory for a build, and prepares it.
 
         Nothing keeps two builds apart in file systems of Beam: of one plan
         both write the same.
@@ -200,7 +200,7 @@ class BuildDirectory:
         )
 
     def _remove_unfinished(self, directory: str) -> None:
-        """Removes temporary files of builds; others may be somebody's."""
+        """Removes the temporary files of builds, and no others."""
         for name in self.files.sizes(directory):
             whole = unfinished(name)
             if _SHARD.fullmatch(whole) or _OTHER_FILES.fullmatch(whole):
@@ -261,7 +261,7 @@ class BuildDirectory:
         return shutil.disk_usage(self.path).free
 
     def _missing_bytes(self, plan: BuildPlan) -> float:
-        """Returns how many bytes a build will still write, about."""
+        """Returns an estimate of the bytes that a build has yet to write."""
         sizes = self.files.sizes(self.path)
         shards = sum(sizes[name] for name in filter(_is_shard, sizes))
         work = sum(self.files.sizes(self.work_path).values())
@@ -274,7 +274,7 @@ def _is_shard(name: str) -> bool:
 
 
 def is_intact(directory: str, info: ShardInfo) -> bool:
-    """Returns whether a shard on disk is as its account says."""
+    """Returns whether a shard on disk has the checksum of its entry."""
     try:
         with open(os.path.join(directory, info.name), "rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()

@@ -31,7 +31,7 @@ from data_prep.corpus.reading import (
 )
 from data_prep.corpus.report import CorpusReport
 from data_prep.corpus.sample import CorpusSample
-from data_prep.corpus.sentences import SENTENCE_SPLITTERS, SentenceSplitter
+from data_prep.corpus.sentences import SENTENCE_SPLITTERS
 from data_prep.pretraining.build_estimate import (
     build_warnings,
     estimate_build,
@@ -78,10 +78,11 @@ class BuildPlan:
     # Groups of documents that lend each other segments; 0 if none is lent.
     num_groups: int
 
-    def splitter(self) -> SentenceSplitter:
-        """Returns the sentence splitter."""
+    def record_maker(self, tokenizer: Tokenizer) -> RecordMaker:
+        """Returns the maker of its records, the same in every process."""
         kind = SENTENCE_SPLITTERS[self.config.sentence_splitter]
-        return kind.from_json(self.splitter_parameters)
+        splitter = kind.from_json(self.splitter_parameters)
+        return RecordMaker(tokenizer, splitter, self.config, self.masking)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the values that a build must share to be resumed."""
@@ -209,7 +210,7 @@ def _partition(
 def _check_held_out(
     surveys: Sequence[FileSurvey], total: int, config: PretrainingDataConfig
 ) -> None:
-    """Raises UserError if no document, or every one, falls to evaluation."""
+    """Raises UserError if all documents are held out, or none."""
     draws = (
         is_held_out(name, config)
         for survey in surveys
@@ -231,7 +232,7 @@ def _check_held_out(
 def _other_bytes(
     report: CorpusReport, sample: CorpusSample, config: PretrainingDataConfig
 ) -> int:
-    """Returns the room for groups of documents and digests of duplicates."""
+    """Returns the bytes of groups of documents and digests of duplicates."""
     num_bytes = 0
     if SENTENCE_OBJECTIVES[config.sentence_objective].needs_other_documents:
         text = "".join(sample.texts())

@@ -1,31 +1,28 @@
 """Carries out a build plan on this machine, in one process or several.
 
 This process reads the corpus and hands out units of work; each becomes a part
-on disk (`record_parts`). Then the shards are made of the parts. A killed build
-resumes with the parts and shards that it had finished.
+on disk (`record_parts`). Then the shards are gathered from the parts. A killed
+build resumes with the parts and shards that it had finished.
 """
 
 import contextlib
 import dataclasses
 import functools
-import json
 import os
-import uuid
+import pickle
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
 
-from albert_tf.config import MaskingConfig, PretrainingDataConfig, require
+from albert_tf.config import require
 from albert_tf.io import files
 from albert_tf.io.json_files import read_json, write_json
 from albert_tf.records.shards import ShardInfo, write_shard
-from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
+from albert_tf.text.tokenizer import Tokenizer
 from data_prep.corpus.duplicates import remove_duplicates
 from data_prep.corpus.forms import CorpusFile
 from data_prep.corpus.listing import list_files
 from data_prep.corpus.reading import FileSurvey, UnitDocument, survey_file
 from data_prep.corpus.sample import CorpusSample
-from data_prep.corpus.sentences import SENTENCE_SPLITTERS
 from data_prep.pretraining.build_directory import (
     BuildDirectory,
     BuildResult,
@@ -41,10 +38,7 @@ from data_prep.pretraining.record_parts import (
     part_counts,
     shard_records,
 )
-from data_prep.workers import Workers
-
-# `show = progress(unit)` as a context; `show(done, total, name=number, ...)`.
-Progress = Callable[[str], contextlib.AbstractContextManager[Callable]]
+from data_prep.workers import Progress, Workers
 
 
 class LocalRunner(contextlib.AbstractContextManager):
@@ -95,29 +89,21 @@ class LocalRunner(contextlib.AbstractContextManager):
         self, plan: BuildPlan, tokenizer: Tokenizer, directory: BuildDirectory
     ) -> BuildResult:
         """Writes the shards and the result."""
-        del tokenizer  # worker processes load what was saved
-        counts = self._make_parts(plan, directory)
+        counts = self._make_parts(plan, tokenizer, directory.work_path)
         result = BuildResult(self._make_shards(plan, directory), counts)
         write_json(directory.result_path, result.to_json())
         return result
 
     def _make_parts(
-        self, plan: BuildPlan, directory: BuildDirectory
+        self, plan: BuildPlan, tokenizer: Tokenizer, work_dir: str
     ) -> Counter[str]:
-        """Returns the counts of all parts, once all are on disk."""
-        settings = _MakerSettings(
-            uuid.uuid4().hex,
-            directory.tokenizer_path,
-            directory.splitter_path,
-            plan.config,
-            plan.masking,
-        )
-        make = functools.partial(
-            _make_part, settings, directory.work_path, plan.partition
-        )
+        """Writes the parts that are missing; returns the counts of all."""
+        # Workers need not know of all files.
+        shared = dataclasses.replace(plan, surveys=()), tokenizer
+        make = functools.partial(_make_part, pickle.dumps(shared), work_dir)
         totals: Counter[str] = Counter()
         done = 0
-        units = _units(plan, directory.work_path, totals)
+        units = enumerate(_units(plan, work_dir, totals))
         with self._progress("characters") as show:
             for num_characters, counts in self._workers.map(make, units):
                 totals.update(counts)
@@ -132,7 +118,7 @@ class LocalRunner(contextlib.AbstractContextManager):
     def _make_shards(
         self, plan: BuildPlan, directory: BuildDirectory
     ) -> list[ShardInfo]:
-        """Returns the accounts of all shards."""
+        """Writes the shards that are missing; returns the entries of all."""
         numbered = plan.partition.shards()
         make = functools.partial(
             _make_shard,
@@ -157,71 +143,40 @@ def _check_local(path: str) -> None:
     )
 
 
-class _MakerSettings(NamedTuple):
-    """What a process needs to make itself a `RecordMaker`."""
-
-    build: str  # unique: files at the same paths may have been replaced
-    tokenizer_dir: str
-    splitter_path: str
-    config: PretrainingDataConfig
-    masking: MaskingConfig
-
-
 @functools.lru_cache(maxsize=1)
-def _record_maker(settings: _MakerSettings) -> RecordMaker:
-    """Returns the maker of a build, made once in a process."""
-    with open(settings.splitter_path, encoding="utf-8") as file:
-        parameters = json.load(file)
-    splitter = SENTENCE_SPLITTERS[settings.config.sentence_splitter]
-    return RecordMaker(
-        load_tokenizer(settings.tokenizer_dir),
-        splitter.from_json(parameters),
-        settings.config,
-        settings.masking,
-    )
-
-
-class _Unit(NamedTuple):
-    number: int
-    num_characters: int
-    documents: list[UnitDocument]
-    counts: Counter[str] | None  # of its part, if that is finished
+def _unpickled(shared: bytes) -> tuple[BuildPlan, RecordMaker]:
+    """Returns the plan and its record maker, made once in a process."""
+    plan, tokenizer = pickle.loads(shared)
+    return plan, plan.record_maker(tokenizer)
 
 
 def _make_part(
-    settings: _MakerSettings, work_dir: str, partition: Partition, unit: _Unit
+    shared: bytes, work_dir: str, unit: tuple[int, list[UnitDocument]]
 ) -> tuple[int, Counter[str]]:
-    """Returns a unit's size and counts, once its part is on disk."""
-    counts = unit.counts
+    """Writes a unit's part unless an earlier run has.
+
+    Returns the unit's characters and the counts of its records.
+    """
+    number, documents = unit
+    counts = part_counts(work_dir, number)
     if counts is None:
+        plan, make_records = _unpickled(shared)
         counts = Counter()
-        writer = PartWriter(work_dir, unit.number, partition)
-        for batch in _record_maker(settings)(unit.documents, counts):
+        writer = PartWriter(work_dir, number, plan.partition)
+        for batch in make_records(documents, counts):
             writer.add(batch)
         writer.finish(counts)
-    return unit.num_characters, counts
-
-
-def _units(
-    plan: BuildPlan, work_dir: str, totals: Counter[str]
-) -> Iterator[_Unit]:
-    """Yields the corpus in units of work; finished ones come empty."""
-    for number, documents in enumerate(_portions(plan, work_dir, totals)):
-        num_characters = sum(map(_num_characters, documents))
-        counts = part_counts(work_dir, number)
-        if counts is not None:
-            documents = []
-        yield _Unit(number, num_characters, documents, counts)
+    return sum(map(_num_characters, documents)), counts
 
 
 def _num_characters(item: UnitDocument) -> int:
     return sum(map(len, item.paragraphs))
 
 
-def _portions(
+def _units(
     plan: BuildPlan, work_dir: str, totals: Counter[str]
 ) -> Iterator[list[UnitDocument]]:
-    """Yields the documents of each unit, without duplicates."""
+    """Yields the documents of each unit of work, without duplicates."""
     read = functools.partial(read_corpus, plan)
     level = plan.config.remove_duplicates
     if level == "none":
@@ -232,16 +187,16 @@ def _portions(
         group = functools.partial(group_of, plan=plan)
         yield from in_groups(items, group, plan.num_groups, work_dir)
         return
-    portion: list[UnitDocument] = []
+    unit: list[UnitDocument] = []
     size = 0
     for item in items:
-        portion.append(item)
+        unit.append(item)
         size += _num_characters(item)
         if size >= plan.unit_characters:
-            yield portion
-            portion, size = [], 0
-    if portion:
-        yield portion
+            yield unit
+            unit, size = [], 0
+    if unit:
+        yield unit
 
 
 def _make_shard(
@@ -251,14 +206,14 @@ def _make_shard(
     work_dir: str,
     split_and_number: tuple[str, int],
 ) -> ShardInfo:
-    """Returns the account of a shard, once it is on disk."""
+    """Writes a shard unless an earlier run has; returns its entry."""
     name = partition.shard_name(*split_and_number)
-    account = os.path.join(work_dir, f"{name}.json")
-    if os.path.exists(account):
-        info = ShardInfo(**read_json(account))
+    entry_path = os.path.join(work_dir, f"{name}.json")
+    if os.path.exists(entry_path):
+        info = ShardInfo(**read_json(entry_path))
         if is_intact(output_dir, info):
             return info
     path = os.path.join(output_dir, name)
     info = write_shard(path, shard_records(runs, partition, *split_and_number))
-    write_json(account, dataclasses.asdict(info))
+    write_json(entry_path, dataclasses.asdict(info))
     return info

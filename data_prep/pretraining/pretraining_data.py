@@ -8,12 +8,10 @@ split is its records in the order of their keys, cut into shards: a shuffle of
 the whole corpus that no runner and no number of workers can change.
 """
 
-import contextlib
-import dataclasses
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from albert_tf.config import (
@@ -23,7 +21,11 @@ from albert_tf.config import (
     lookup,
 )
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
-from albert_tf.records.shards import FORMAT_VERSION, describe_tokenizer
+from albert_tf.records.shards import (
+    FORMAT_VERSION,
+    describe_tokenizer,
+    split_entry,
+)
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from data_prep.corpus.forms import CorpusFile
 from data_prep.pretraining.build_directory import (
@@ -37,16 +39,10 @@ from data_prep.pretraining.build_plan import (
     make_plan,
     plan_settings,
 )
-from data_prep.pretraining.local_runner import LocalRunner, Progress
+from data_prep.pretraining.local_runner import LocalRunner
 from data_prep.pretraining.record_maker import num_slots
 from data_prep.pretraining.sources import list_inputs
-
-
-@contextlib.contextmanager
-def no_progress(unit: str) -> Iterator[Callable[..., None]]:
-    """Gives a function that shows nothing."""
-    del unit
-    yield lambda done, total=None, **beside: None
+from data_prep.workers import Progress, no_progress
 
 
 def _beam_runner(
@@ -216,7 +212,6 @@ def make_metadata(
 ) -> dict[str, Any]:
     """Returns the metadata.json of a finished build."""
     config = plan.config
-    splits = {s: result.of_split(s) for s in sorted(plan.record_bytes)}
     return {
         "format_version": FORMAT_VERSION,
         "record_kind": config.record_kind,
@@ -226,11 +221,8 @@ def make_metadata(
         "random_seed": config.random_seed,
         "tokenizer": describe_tokenizer(tokenizer),
         "splits": {
-            split: {
-                "num_records": sum(shard.num_records for shard in shards),
-                "shards": [dataclasses.asdict(shard) for shard in shards],
-            }
-            for split, shards in splits.items()
+            split: split_entry(result.of_split(split))
+            for split in sorted(plan.record_bytes)
         },
         "statistics": _statistics(plan, result.counts),
         "settings": plan.settings,

@@ -203,7 +203,7 @@ class RecordMaker:
         )
         columns["token_boundary"] = columns.pop("word_starts")
         columns.update(masked.features)
-        counts.update(masked.account(tokenizer.mask_id))
+        counts.update(masked.counts(tokenizer.mask_id))
 
 
 def _without_padding(
@@ -219,7 +219,10 @@ def _without_padding(
 
 
 def num_slots(config: PretrainingDataConfig, masking: MaskingConfig) -> int:
-    """Returns P of static records; dynamic ones are masked by their reader."""
+    """Returns the number of masked positions that a static record has room for.
+
+    0 for dynamic records, which are masked when they are read.
+    """
     if config.record_kind == "dynamic":
         return 0
     return masking.prediction_slots(config.max_seq_length)

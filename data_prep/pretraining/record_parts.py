@@ -1,4 +1,4 @@
-"""Holds records on disk between their making and their shard.
+"""Stores records on disk until they are gathered into shards.
 
 Keys are random, so the records of a split in the order of their keys are a
 shuffle of all of them, whatever order they were made in. A `Partition` cuts
@@ -58,7 +58,7 @@ class Partition:
         return entries
 
     def shards_of(self, split: str, keys: np.ndarray) -> np.ndarray:
-        """Returns the shard of each key `[n]`; it grows with the key."""
+        """Returns the shard of each key `[n]`, which ascends with the key."""
         # The high half is enough, and leaves room for the product.
         high = keys >> np.uint64(32)
         return (high * np.uint64(self.num_shards[split])) >> np.uint64(32)

@@ -85,6 +85,6 @@ def unit_document(
 
 
 def is_held_out(name: str, config: PretrainingDataConfig) -> bool:
-    """Returns whether eval_fraction draws a document, by its name."""
+    """Returns whether eval_fraction holds out a document, by its name."""
     key = counter_rng.key(config.random_seed, "eval_fraction", name)
     return bool(counter_rng.uniforms(key, 1)[0, 0] < config.eval_fraction)

@@ -41,8 +41,7 @@ from albert_tf.records.shards import (
     shard_name,
 )
 from albert_tf.records.tfrecord import read_records
-from data_prep.pretraining.local_runner import Progress
-from data_prep.pretraining.pretraining_data import no_progress
+from data_prep.workers import Progress, no_progress
 
 # Records judged at a time: few enough for the work arrays to stay in a cache.
 _BATCH = 128
@@ -128,7 +127,7 @@ class VerificationReport:
         checks: names of the checks made, in order.
         ours_only: checks that only our builder passes, not that of
             google-research/albert; empty unless the records are imported.
-        notes: lines that judge nothing.
+        notes: further lines, for information.
     """
 
     directory: str
@@ -264,7 +263,7 @@ def verify_directory(
 def _check_names(
     report: VerificationReport, splits: Mapping[str, Sequence[ShardInfo]]
 ) -> None:
-    """Looks for shards with other names than they should have."""
+    """Reports shards that metadata.json does not name, or names wrongly."""
     named = set()
     for split, infos in splits.items():
         for number, info in enumerate(infos):

@@ -20,19 +20,19 @@ def test_random_bits_are_splitmix64():
 
 
 def test_recorded_values_stay():
-    key = counter_rng.key(12345, "document", b"\x00", -1)
-    assert int(key) == 329880550568275795
-    assert int(counter_rng.fold_in(key, 7)[0]) == 3221190331009967421
+    key = counter_rng.key(12345, "document", -1)
+    assert int(key) == 97892635358129031
+    assert int(counter_rng.fold_in(key, 7)[0]) == 7123560181834549564
     assert counter_rng.uniforms(key, 2)[0].tolist() == [
-        0.3168290597436967,
-        0.8594269747953791,
+        0.617788106790764,
+        0.20693635388436182,
     ]
     shuffled = counter_rng.shuffled_position(np.arange(10), 10, key)
-    assert shuffled.tolist() == [3, 9, 5, 6, 1, 4, 0, 7, 2, 8]
+    assert shuffled.tolist() == [1, 0, 9, 6, 5, 4, 8, 2, 7, 3]
 
 
 def test_other_parts_give_other_keys():
-    parts = [(), (1,), (1, 2), (2, 1), (12,), (-1,), (2**64 - 1,), (b"1",)]
+    parts = [(), (1,), (1, 2), (2, 1), (12,), (-1,), (2**64 - 1,)]
     parts += [("1",), ("1", "2"), ("12",), ("1", "", "2"), ("é",), ("e\u0301",)]
     assert len({int(counter_rng.key(*p)) for p in parts}) == len(parts)
 

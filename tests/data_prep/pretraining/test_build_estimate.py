@@ -47,19 +47,16 @@ def test_padding_and_lost_tokens_are_warned_of_before_anything_is_written(
     blocks = [" ".join(sentences[i : i + 1 + i % 3]) for i in range(200)]
     lines, counts = build_text("\n\n".join(blocks))
     padding, lost, written = lines
-    separator = (
-        "--document_separator=file if blank lines are between paragraphs "
-        "rather than documents"
-    )
-    assert padding == (
+    assert padding.startswith(
         f"Warning: about {100 * counts['padding_share']:.2g}% of the records "
-        f"will be padding at max_seq_length=48; consider {separator}, or a "
-        "lower --max_seq_length."
     )
+    assert "--document_separator=file if" in padding
+    assert padding.endswith(", or a lower --max_seq_length.")
     assert lost.startswith(
         f"Warning: about {100 * counts['lost_share']:.2g}% of the tokens will "
     )
-    assert lost.endswith(f"{separator}, or --sentence_objective=none.")
+    assert "--document_separator=file if" in lost
+    assert lost.endswith(", or --sentence_objective=none.")
     assert written.startswith("About ")
 
 
@@ -129,12 +126,9 @@ def test_text_without_sentence_ends_is_warned_of():
     sample = CorpusSample()
     sample.add("thai", (thai, thai))
     splitter = PunktSplitter.train([thai])
-    assert list(sentence_end_warnings(sample, splitter, config)) == [
-        "Warning: about 100% of the text (such as thai) has no sentence ends "
-        "in 200 characters and more, so that segments will begin and end in "
-        "mid-sentence: put each sentence on a line and give "
-        "--sentence_splitter=newline."
-    ]
+    (line,) = sentence_end_warnings(sample, splitter, config)
+    assert "100% of the text (such as thai) has no sentence ends" in line
+    assert line.endswith(" --sentence_splitter=newline.")
     lines = PretrainingDataConfig(sentence_splitter="newline")
     assert not list(sentence_end_warnings(sample, NewlineSplitter(), lines))
     sample.add("english", ("It is a sentence. " * 200,))

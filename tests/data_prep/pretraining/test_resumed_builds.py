@@ -49,65 +49,39 @@ def test_a_directory_of_other_settings_is_refused(build, tmp_path, corpus):
         )
 
 
-def test_an_interrupted_build_goes_on_with_the_shards_that_are_missing(
+def test_an_interrupted_build_makes_only_what_is_missing(
     build, tmp_path, monkeypatch
 ):
     work_in_pieces(monkeypatch)
+    made, most = [], 10**6
+
+    def limited(function):
+        def call(*arguments):
+            if len(made) == most:
+                raise OSError("disk full")
+            made.append(function)
+            return function(*arguments)
+
+        return call
+
+    for owner, name in (
+        (local_runner.PartWriter, "finish"),
+        (local_runner, "write_shard"),
+    ):
+        monkeypatch.setattr(owner, name, limited(getattr(owner, name)))
     build("whole", num_shards=3)
-    written = []
-    write_shard = local_runner.write_shard
-
-    def failing(path, records):
-        if len(written) == 1:
-            (tmp_path / "out" / "train-00001-of-00003.tfrecord.tmp-1").touch()
-            raise OSError("disk full")
-        written.append(os.path.basename(path))
-        return write_shard(path, records)
-
-    monkeypatch.setattr(local_runner, "write_shard", failing)
-    with pytest.raises(OSError, match="disk full"):
-        build("out", num_shards=3)
-    with pytest.raises(UserError, match="unfinished"):
-        open_shards(tmp_path / "out", "train")
-
-    def counting(path, records):
-        written.append(os.path.basename(path))
-        return write_shard(path, records)
-
-    def refusing(*arguments):
-        raise AssertionError("A part is made again.")
-
-    monkeypatch.setattr(local_runner, "write_shard", counting)
-    monkeypatch.setattr(local_runner.PartWriter, "finish", refusing)
+    whole, made = made, []
+    assert len(whole) > 8 + 3
+    # Interrupted among the parts, then among the shards.
+    for number in (4, len(whole) - 2):
+        most = number
+        with pytest.raises(OSError, match="disk full"):
+            build("out", num_shards=3)
+        with pytest.raises(UserError, match="unfinished"):
+            open_shards(tmp_path / "out", "train")
+    most = 10**6
     build("out", num_shards=3)
-    assert written == [f"train-{n:05}-of-00003.tfrecord" for n in range(3)]
-    assert digests(tmp_path / "out") == digests(tmp_path / "whole")
-
-
-def test_an_interrupted_build_goes_on_with_the_parts_that_are_missing(
-    build, tmp_path, monkeypatch
-):
-    work_in_pieces(monkeypatch)
-    finish = local_runner.PartWriter.finish
-    finished = []
-    most = 10**6
-
-    def counting(writer, counts):
-        if len(finished) == most:
-            raise OSError("disk full")
-        finished.append(writer)
-        finish(writer, counts)
-
-    monkeypatch.setattr(local_runner.PartWriter, "finish", counting)
-    build("whole")
-    number_of_parts = len(finished)
-    finished.clear()
-    most = 4
-    with pytest.raises(OSError, match="disk full"):
-        build("out")
-    most = 10**6
-    build("out")
-    assert len(finished) == number_of_parts > 8
+    assert made == whole
     assert digests(tmp_path / "out") == digests(tmp_path / "whole")
 
 
@@ -123,22 +97,6 @@ def test_a_shard_that_was_damaged_meanwhile_is_made_again(
     shard.write_bytes(bytes(len(shard.read_bytes())))
     build(num_shards=2)
     assert digests(tmp_path / "out") == digests(tmp_path / "whole")
-
-
-def test_a_build_is_not_continued_with_other_settings(
-    build, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(
-        local_runner, "write_shard", lambda path, records: 1 / 0
-    )
-    with pytest.raises(ZeroDivisionError):
-        build()
-    monkeypatch.undo()
-    with pytest.raises(
-        UserError, match=r"begun with other settings \(settings"
-    ):
-        build(random_seed=3)
-    build()
 
 
 def test_two_builds_do_not_share_a_directory(build, tmp_path):
@@ -286,12 +244,3 @@ def test_a_corpus_that_changes_meanwhile_is_refused(
         build(inputs=inputs, remove_duplicates=level)
     changed.write_text(text)
     build(inputs=inputs, remove_duplicates=level)
-
-
-def test_a_directory_made_again_learns_anew(build, tmp_path, corpus):
-    # In one process: what was learned of another corpus is not used.
-    build("out", [f"{corpus}/books/[0-3].txt"])
-    shutil.rmtree(tmp_path / "out")
-    build("out", [f"{corpus}/books/[4-7].txt"])
-    build("anew", [f"{corpus}/books/[4-7].txt"])
-    assert digests(tmp_path / "out") == digests(tmp_path / "anew")

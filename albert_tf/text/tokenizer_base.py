@@ -1,4 +1,4 @@
-"""The interface of tokenizers, and what both kinds have in common."""
+"""The tokenizer interface, and the code that both kinds share."""
 
 import abc
 import dataclasses

@@ -210,17 +210,15 @@ _LOWERCASE = {"type": "Lowercase"}
 def _post_processor(specials: dict[str, int]) -> dict[str, Any]:
     """Returns [CLS] A [SEP] and [CLS] A [SEP] B [SEP], B in segment 1."""
 
-    def special(name: str, segment: int) -> dict[str, Any]:
-        return {"SpecialToken": {"id": name, "type_id": segment}}
+    def item(name: str, segment: int) -> dict[str, Any]:
+        kind = "SpecialToken" if name in specials else "Sequence"
+        return {kind: {"id": name, "type_id": segment}}
 
-    def sequence(name: str, segment: int) -> dict[str, Any]:
-        return {"Sequence": {"id": name, "type_id": segment}}
-
-    single = [special("[CLS]", 0), sequence("A", 0), special("[SEP]", 0)]
+    single = [item("[CLS]", 0), item("A", 0), item("[SEP]", 0)]
     return {
         "type": "TemplateProcessing",
         "single": single,
-        "pair": [*single, sequence("B", 1), special("[SEP]", 1)],
+        "pair": [*single, item("B", 1), item("[SEP]", 1)],
         "special_tokens": {
             name: {"id": name, "ids": [specials[name]], "tokens": [name]}
             for name in ("[CLS]", "[SEP]")
@@ -255,7 +253,7 @@ def read_tokenizer_json(path: str) -> tuple[str, Any, Settings]:
     model = values.get("model")
     kind = model.get("type") if isinstance(model, dict) else None
     require(
-        kind in ("Unigram", "WordPiece"),
+        kind in _MODEL_SETTINGS,
         f"{path}: expected a model of type Unigram (SentencePiece) or "
         f"WordPiece, got {shown(kind)}.",
     )
@@ -413,31 +411,26 @@ def _scored_pieces(vocab: Any, path: str) -> list[tuple[str, float]]:
     return [(piece, float(score)) for piece, score in vocab]
 
 
-def _known_normalizers(kind: str) -> list[dict[str, Any]]:
-    """Returns the normalizers that are equivalent to our clean-up.
-
-    Those that we write and those of transformers' own classes.
-    """
-    uncased = {"do_lower_case": True, "keep_accents": False}
-    strip_accents = {"type": "StripAccents"}
-    if kind == "WordPiece":
-        return [*_word_normalizers(**uncased), strip_accents]
-    return [
-        *_normalizers(b"", **uncased),
-        strip_accents,
-        {"type": "Strip", "strip_left": True, "strip_right": True},
-        _replace("Regex", " {2,}", " "),
-    ]
-
-
 def _checked_normalizers(
     values: dict[str, Any], path: str
 ) -> dict[str, dict[str, Any]]:
-    """Returns the normalizers by type, refusing what our clean-up lacks."""
-    kind = values["model"]["type"]
-    known = _known_normalizers(kind)
-    # One more, whose values vary.
-    varying = "BertNormalizer" if kind == "WordPiece" else "Precompiled"
+    """Returns the normalizers by type, refusing what our clean-up lacks.
+
+    Known are those that we write and those of transformers' own classes.
+    """
+    known = [{"type": "StripAccents"}]
+    uncased = {"do_lower_case": True, "keep_accents": False}
+    # One more is known, whose values vary.
+    if values["model"]["type"] == "WordPiece":
+        varying = "BertNormalizer"
+        known += _word_normalizers(**uncased)
+    else:
+        varying = "Precompiled"
+        known += [
+            *_normalizers(b"", **uncased),
+            {"type": "Strip", "strip_left": True, "strip_right": True},
+            _replace("Regex", " {2,}", " "),
+        ]
     steps = _flat_normalizers(values.get("normalizer"))
     for step in steps:
         is_clean = step["type"] == varying and step.get("clean_text", True)

@@ -1,5 +1,9 @@
 """Texts and characters on which clean-ups tend to differ."""
 
+from albert_tf.text.normalization import normalize
+from albert_tf.text.wordpiece import split_words
+from albert_tf.text.wordpiece_tokenizer import WordPieceTokenizer
+
 AWKWARD_TEXTS = [
     "",
     " ",
@@ -44,3 +48,10 @@ NOTABLE_CODES = (
 )
 # A character in contexts of marks that are put in order and of capital sigma.
 CONTEXTS = ("{}", "\u0345{}", "e{}\u0301\u0345\u0327", "aΣ\U0001d165{}\u302eΣ")
+
+
+def clean(tokenizer, text):
+    """Returns the clean text that Python splits into pieces."""
+    if isinstance(tokenizer, WordPieceTokenizer):
+        return " ".join(split_words(text, **tokenizer.settings))
+    return normalize(text, **tokenizer.settings)

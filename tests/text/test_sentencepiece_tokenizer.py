@@ -100,25 +100,3 @@ def test_missing_special_pieces(make_model):
         UserError, match=r"a\.model has no piece <pad>, \[SEP\]"
     ):
         SentencePieceTokenizer(model.SerializeToString(), source="a.model")
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        # The new first piece carries a space: it stays, as the old one had it.
-        ("8,", ["▁8", ","]),
-        # The old piece had no space: the new one loses it.
-        ("a8,", ["▁", "a", "8", ","]),
-        # A space that is a piece of its own goes.
-        ("a8,8,", ["▁", "a", "8", ",", "8", ","]),
-        # What is left without the space need not be a piece ("70").
-        ("a70,", ["▁", "a", "<unk>", ","]),
-        ("a9,", ["▁", "a", "<unk>", ","]),
-        # No digit before the comma.
-        ("a,", ["▁a,"]),
-        # One space after another: re-encoded "7" starts with a bare one.
-        ("8, 8", ["▁8", ",", "▁8"]),
-    ],
-)
-def test_comma_after_digit_is_split_off(comma_tokenizer, text, expected):
-    assert comma_tokenizer.pieces(comma_tokenizer.encode(text)) == expected

@@ -9,23 +9,6 @@ from albert_tf.text.wordpiece import split_words
 from albert_tf.text.wordpiece_tokenizer import read_vocabulary
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("abable's", ["a", "##b", "##able", "'", "[UNK]"]),
-        ("国人ab", ["国", "人", "a", "##b"]),
-        ("8000, 1000.", ["8", "##000", ",", "1", "##000", "."]),
-        ("[MASK] [unused1]", ["[", "mask", "]", "[", "[UNK]", "]"]),
-        ("Σσ", ["σ", "##σ"]),
-        ("x" * 200, ["xx", *["##xx"] * 99]),
-        ("x" * 201, ["[UNK]"]),
-    ],
-)
-def test_pieces_of_a_text(wordpiece_tokenizer, text, expected):
-    t = wordpiece_tokenizer
-    assert t.pieces(t.encode(text)) == expected
-
-
 def naive_ids(tokenizer, text):
     """Greedy longest match, by trying every piece."""
     vocabulary = tokenizer.pieces(range(tokenizer.vocab_size))

@@ -65,7 +65,7 @@ class RecordRules:
 
     @functools.cached_property
     def is_framing(self) -> np.ndarray:
-        """Bool `[vocab_size]`: special pieces that no text brings along."""
+        """Bool `[vocab_size]`: special pieces that no text contains."""
         framing = self.is_special.copy()
         framing[self.tokenizer.unk_id] = False
         return framing

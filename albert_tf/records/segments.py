@@ -11,6 +11,7 @@ instance.
 """
 
 import bisect
+import dataclasses
 import functools
 import itertools
 from collections import Counter
@@ -59,50 +60,35 @@ class Step(NamedTuple):
     resume: int
 
 
+@dataclasses.dataclass(eq=False)
 class DocumentCutter:
-    """Cuts one document, with others from which segments may be taken.
+    """Cuts one document, with others from which segments may be taken."""
 
-    Args:
-        documents: all documents of the unit of work.
-        number: which of them is cut.
-        word_starts: bool, of the flat array of tokens; long sentences are cut
-            where a word starts.
-        config: lengths and number of copies.
-        num_segments: of an instance.
-        counts: skipped and repeated tokens are added to it.
-    """
+    documents: Sequence[TokenizedDocument]  # all of the unit of work
+    number: int  # of the document that is cut
+    word_starts: np.ndarray  # bool, of the flat array: where words may be cut
+    config: PretrainingDataConfig  # lengths and number of copies
+    num_segments: int  # of an instance
+    counts: Counter[str]  # skipped and repeated tokens are added to it
 
-    def __init__(
-        self,
-        documents: Sequence[TokenizedDocument],
-        number: int,
-        word_starts: np.ndarray,
-        config: PretrainingDataConfig,
-        num_segments: int,
-        counts: Counter[str],
-    ) -> None:
-        self.document = documents[number]
+    def __post_init__(self) -> None:
+        self.document = self.documents[self.number]
         self.borders = self.document.borders
         # Without [CLS] and a [SEP] behind each segment.
-        self.max_tokens = config.max_seq_length - num_segments - 1
-        self.counts = counts
-        self._documents = documents
-        self._word_starts = word_starts
-        self._config = config
-        self._num_segments = num_segments
+        self.max_tokens = self.config.max_seq_length - self.num_segments - 1
 
     def is_cuttable(self) -> bool:
         """Returns whether there is an instance; counts the tokens if not."""
         borders = self.borders
         num_sentences = len(borders) - 1
-        if num_sentences >= self._num_segments:
+        if num_sentences >= self.num_segments:
             return True
         size = borders[-1] - borders[0]
         if num_sentences and size >= self.max_tokens:
             return True
         reason = "single_sentence" if num_sentences else "empty"
         self.counts[f"skipped/{reason}_documents"] += 1
-        if self._num_segments > 1:
+        if self.num_segments > 1:
             self.counts["skipped/tokens"] += size
         return False
 
@@ -111,7 +97,7 @@ class DocumentCutter:
         """The other documents that have text."""
         return [
             other
-            for other in self._documents
+            for other in self.documents
             if other.name != self.document.name and len(other.borders) > 1
         ]
 
@@ -125,7 +111,7 @@ class DocumentCutter:
         size = min(likely_count, _MAX_BLOCK)
         copies_at_once = max(1, _MAX_BLOCK // size)
         keys = counter_rng.fold_in(
-            self.document.key, np.arange(self._config.dupe_factor)
+            self.document.key, np.arange(self.config.dupe_factor)
         )
         for begin in range(0, len(keys), copies_at_once):
             block = keys[begin : begin + copies_at_once]
@@ -138,7 +124,7 @@ class DocumentCutter:
 
     def target_length(self, draws: Draws) -> int:
         """Returns the length drawn for an instance."""
-        if draws.is_short < self._config.short_seq_prob:
+        if draws.is_short < self.config.short_seq_prob:
             return 2 + int(draws.length * (self.max_tokens - 1))
         return self.max_tokens
 
@@ -159,7 +145,7 @@ class DocumentCutter:
             begin = borders[bisect.bisect_left(borders, position) - 1]
             if end - begin > most:
                 begin = end - most
-                starts = np.flatnonzero(self._word_starts[begin:position])
+                starts = np.flatnonzero(self.word_starts[begin:position])
                 begin += int(starts[0]) if starts.size else 0
             return begin, position, end, end
         target = self.target_length(draws)
@@ -198,12 +184,12 @@ class DocumentCutter:
 
     def _word_start_before(self, position: int, low: int) -> int:
         """Returns the last word start in (low, position], else `position`."""
-        found = np.flatnonzero(self._word_starts[low + 1 : position + 1])
+        found = np.flatnonzero(self.word_starts[low + 1 : position + 1])
         return low + 1 + int(found[-1]) if found.size else position
 
 
 def pick(draw: float, begin: int, end: int) -> int:
-    """Returns an integer of range(begin, end)."""
+    """Returns the integer of range(begin, end) that a uniform draw selects."""
     return begin + int(draw * (end - begin))
 
 

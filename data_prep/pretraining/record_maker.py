@@ -6,6 +6,7 @@ cluster.
 """
 
 import contextlib
+import dataclasses
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -42,25 +43,18 @@ class RecordBatch(NamedTuple):
     serialized: list[bytes]
 
 
+@dataclasses.dataclass(eq=False)
 class RecordMaker:
-    """Makes the records of documents; the same whatever drives it.
+    """Makes the records of documents; the same whatever drives it."""
 
-    `with clock(step):` surrounds each step, to time it.
-    """
+    tokenizer: Tokenizer
+    splitter: SentenceSplitter
+    config: PretrainingDataConfig
+    masking: MaskingConfig
+    clock: Clock = contextlib.nullcontext  # `with clock(step):` times a step
 
-    def __init__(
-        self,
-        tokenizer: Tokenizer,
-        splitter: SentenceSplitter,
-        config: PretrainingDataConfig,
-        masking: MaskingConfig,
-        clock: Clock = contextlib.nullcontext,
-    ) -> None:
-        self._clock = clock
-        self._tokenizer = tokenizer
-        self._splitter = splitter
-        self._config = config
-        self._masking = masking
+    def __post_init__(self) -> None:
+        tokenizer, config = self.tokenizer, self.config
         self._objective = SENTENCE_OBJECTIVES[config.sentence_objective]
         self._spec = RECORD_SPECS[config.record_kind]
         # [CLS] and [SEP] start words, as in the original's token_boundary.
@@ -82,7 +76,7 @@ class RecordMaker:
             word_starts = self._word_start[ids]
             instances = itertools.chain.from_iterable(
                 self._objective.instances(
-                    documents, number, word_starts, self._config, of_split
+                    documents, number, word_starts, self.config, of_split
                 )
                 for number in range(len(documents))
             )
@@ -92,7 +86,7 @@ class RecordMaker:
             counts.update({f"{split}/{n}": c for n, c in of_split.items()})
 
     def _next_batch(self, instances: Iterator[Instance]) -> list[Instance]:
-        with self._clock("cutting segments"):
+        with self.clock("cutting segments"):
             return list(itertools.islice(instances, _BATCH))
 
     def _tokenize(
@@ -102,18 +96,18 @@ class RecordMaker:
 
         <pad>, [CLS] and [SEP] come first.
         """
-        tokenizer = self._tokenizer
+        tokenizer = self.tokenizer
         flat = [tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id]
         documents = []
         for item in items:
-            with self._clock("splitting sentences"):
+            with self.clock("splitting sentences"):
                 sentences = [
                     piece
                     for text in item.paragraphs
-                    for piece in cut_long_sentences(self._splitter.split(text))
+                    for piece in cut_long_sentences(self.splitter.split(text))
                 ]
             borders = [len(flat)]
-            with self._clock("tokenising"):
+            with self.clock("tokenising"):
                 for ids in tokenizer.encode_batch(sentences):
                     if ids:
                         flat += ids
@@ -123,7 +117,7 @@ class RecordMaker:
                 len(sentences) - len(borders) + 1
             )
             key = counter_rng.key(
-                self._config.random_seed, item.origin, item.name
+                self.config.random_seed, item.origin, item.name
             )
             documents.append(TokenizedDocument(item.name, borders, key))
         ids = np.array(flat, np.int32)
@@ -140,14 +134,14 @@ class RecordMaker:
         counts: Counter[str],
     ) -> RecordBatch:
         keys = np.array([instance.key for instance in instances], np.uint64)
-        with self._clock("arranging"):
+        with self.clock("arranging"):
             lengths, columns = self._arrange(instances, tokens, counts)
-        if self._config.record_kind == "dynamic":
+        if self.config.record_kind == "dynamic":
             columns = _without_padding(columns, lengths)
         else:
-            with self._clock("masking"):
+            with self.clock("masking"):
                 self._mask(columns, keys, counts)
-        with self._clock("serialising"):
+        with self.clock("serialising"):
             serialized = serialize_batch(self._spec, columns)
         return RecordBatch(split, keys, serialized)
 
@@ -166,7 +160,7 @@ class RecordMaker:
         counts["instances"] += len(instances)
         counts["instance_tokens"] += int(lengths.sum())
         counts["label_1"] += int(labels.sum())
-        column = np.arange(self._config.max_seq_length)
+        column = np.arange(self.config.max_seq_length)
         is_token = column < lengths[:, None]
         # Of each `[batch, seq]`, in the flat tokens.
         end = first[:, None] + 1
@@ -191,12 +185,12 @@ class RecordMaker:
         self, columns: Columns, keys: np.ndarray, counts: Counter[str]
     ) -> None:
         """Turns the columns into those of static records."""
-        tokenizer = self._tokenizer
+        tokenizer = self.tokenizer
         masked = mask_batch(
             columns,
             counter_rng.fold_in(keys, _MASKS),
-            config=self._masking,
-            num_slots=num_slots(self._config, self._masking),
+            config=self.masking,
+            num_slots=num_slots(self.config, self.masking),
             special_ids=tokenizer.special_ids,
             mask_id=tokenizer.mask_id,
             replacement_ids=tokenizer.replacement_ids,

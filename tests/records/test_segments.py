@@ -211,13 +211,6 @@ def test_splits_between_sentences_are_uniform():
         assert abs(count - expected) < 5 * np.sqrt(expected)
 
 
-def test_copies_differ_and_do_not_depend_on_their_number():
-    documents = [document([5, 6, 7, 8] * 20)]
-    two, three = (cut("sop", documents, copies=n)[0] for n in (2, 3))
-    assert three[: len(two)] == two
-    assert two[: len(two) // 2] != two[len(two) // 2 :]
-
-
 @pytest.mark.parametrize(
     ("sizes", "max_seq_length", "spans"),
     [
@@ -236,14 +229,6 @@ def test_places_of_cuts(sizes, max_seq_length, spans):
     )
     ordered = sorted(in_text_order(instance) for instance in instances)
     assert [(a, b, d) for (a, b), (_, d) in ordered] == spans
-
-
-def test_single_segments_take_documents_of_one_sentence():
-    instances, counts = cut("none", [document([4])])
-    assert [instance[:5] for instance in instances] == [(3, 7, 7, 7, 0)]
-    assert not counts
-    instances, counts = cut("none", [document([])])
-    assert not instances and counts["skipped/empty_documents"] == 1
 
 
 def test_a_cut_spares_the_sentence_before():

@@ -10,7 +10,6 @@ from albert_tf.records.sentence_objectives import (
     pretraining_targets,
 )
 from albert_tf.training.objectives import (
-    head_objective,
     pretraining_objective,
 )
 
@@ -82,12 +81,3 @@ def test_losses_and_metrics(name, prefix):
     found = means(objective.losses(outputs, features))
     assert found == pytest.approx(losses, rel=1e-6)
     assert means(objective.metrics(outputs, features)) == pytest.approx(metrics)
-
-
-def test_classes():
-    objective = head_objective("classification")
-    features = {"label_ids": SENTENCE[1], "example_weights": SENTENCE[2]}
-    outputs = {"logits": SENTENCE[0]}
-    found = means(objective.losses(outputs, features))
-    assert list(found.values()) == pytest.approx([mean_loss(*SENTENCE)])
-    assert list(objective.metrics(outputs, features)) == ["accuracy"]

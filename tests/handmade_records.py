@@ -1,7 +1,5 @@
 """Pretraining records made by hand, of a vocabulary of six pieces."""
 
-import dataclasses
-
 import numpy as np
 from pretraining_runs import serialize
 
@@ -10,7 +8,7 @@ from albert_tf.io.json_files import write_json
 from albert_tf.records.parsed_batch import RecordRules
 from albert_tf.records.schemas import RECORD_SPECS
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
-from albert_tf.records.shards import shard_name, write_shard
+from albert_tf.records.shards import shard_name, split_entry, write_shard
 from albert_tf.text.wordpiece_tokenizer import WordPieceTokenizer
 
 LENGTH, SLOTS = 12, 3
@@ -77,6 +75,6 @@ def write_shards(directory, splits, **metadata):
     for split, parts in splits.items():
         names = [shard_name(split, n, len(parts)) for n in range(len(parts))]
         infos = map(write_shard, map(directory.joinpath, names), parts)
-        entries[split] = {"shards": list(map(dataclasses.asdict, infos))}
+        entries[split] = split_entry([*infos])
     metadata = {"format_version": 1, "splits": entries} | metadata
     write_json(directory / "metadata.json", metadata)

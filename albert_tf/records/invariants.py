@@ -2,10 +2,10 @@
 
 `INVARIANTS` has a row for each, in the order in which they are reported. Each
 row judges one thing and leaves to the others what they judge, so that one
-fault is reported once. `REQUIRED` has the rows without which training fails;
-they are all that is demanded of files of other programs.
+fault is reported once.
 """
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -17,7 +17,6 @@ from albert_tf.records.parsed_batch import (
     ParsedBatch,
     RecordRules,
 )
-from albert_tf.records.schemas import RECORD_SPECS, Feature
 
 
 class Wrong(NamedTuple):
@@ -54,23 +53,26 @@ class Invariant(NamedTuple):
 
     name: str
     broken: Callable[[ParsedBatch], Wrong]
-    kinds: tuple[str, ...] = (DYNAMIC, STATIC)  # of records it applies to
+    static: bool = False  # of static records alone
     of_original: bool = True  # google-research/albert keeps it too
     needs_masking: bool = False  # the masking settings must be known
+    needed_to_train: bool = False  # demanded of imported files too
 
 
 INVARIANTS: list[Invariant] = []
 
 
-def _invariant(name: str, *kinds: str, **options: bool) -> Callable:
-    """Adds the decorated function to the table; without kinds, for both."""
+def _invariant(name: str, **options: bool) -> Callable:
+    """Adds the decorated function to the table."""
 
     def add(broken: Callable[[ParsedBatch], Wrong]) -> Callable:
-        of_kinds = kinds or (DYNAMIC, STATIC)
-        INVARIANTS.append(Invariant(name, broken, of_kinds, **options))
+        INVARIANTS.append(Invariant(name, broken, **options))
         return broken
 
     return add
+
+
+_static_invariant = functools.partial(_invariant, static=True)
 
 
 def invariants_for(rules: RecordRules) -> list[Invariant]:
@@ -78,19 +80,19 @@ def invariants_for(rules: RecordRules) -> list[Invariant]:
     return [
         row
         for row in INVARIANTS
-        if rules.kind in row.kinds
+        if (rules.kind == STATIC or not row.static)
         and (rules.masking is not None or not row.needs_masking)
     ]
 
 
-@_invariant("ids are within the vocabulary")
+@_invariant("ids are within the vocabulary", needed_to_train=True)
 def _input_ids(batch: ParsedBatch) -> Wrong:
     return Wrong(
         batch.is_outside(batch.input_ids), {"input_ids": batch.input_ids}
     )
 
 
-@_invariant("the first token is [CLS]")
+@_invariant("the first token is [CLS]", needed_to_train=True)
 def _first_token(batch: ParsedBatch) -> Wrong:
     first = batch.tokens[:, 0]
     return Wrong(first != batch.tokenizer.cls_id, {"first token": first})
@@ -124,7 +126,9 @@ def _segments(batch: ParsedBatch) -> Wrong:
     )
 
 
-@_invariant("segment_ids are 0 through the first [SEP], then 1")
+@_invariant(
+    "segment_ids are 0 through the first [SEP], then 1", needed_to_train=True
+)
 def _segment_ids(batch: ParsedBatch) -> Wrong:
     first = batch.first_separator[:, None]
     # Of a single segment none, its [SEP] being the last.
@@ -142,7 +146,10 @@ def _special_tokens(batch: ParsedBatch) -> Wrong:
     return Wrong(wrong, {"input_ids": batch.tokens})
 
 
-@_invariant("the label is one of the objective's, 0 in a single segment")
+@_invariant(
+    "the label is one of the objective's, 0 in a single segment",
+    needed_to_train=True,
+)
 def _labels(batch: ParsedBatch) -> Wrong:
     num_labels = len(batch.rules.objective.label_words)
     wrong = (batch.labels < 0) | (batch.labels >= num_labels)
@@ -158,14 +165,14 @@ def _boundaries(batch: ParsedBatch) -> Wrong:
     )
 
 
-@_invariant("input_mask is ones, then zeros", STATIC)
+@_static_invariant("input_mask is ones, then zeros", needed_to_train=True)
 def _input_mask(batch: ParsedBatch) -> Wrong:
     wrong = batch.input_mask != batch.real
     wrong[:, 0] |= batch.length == 0
     return Wrong(wrong, {"input_mask": batch.input_mask})
 
 
-@_invariant("padding is <pad> and zeros", STATIC)
+@_static_invariant("padding is <pad> and zeros")
 def _padding(batch: ParsedBatch) -> Wrong:
     columns = {
         "input_ids": batch.input_ids,
@@ -177,7 +184,7 @@ def _padding(batch: ParsedBatch) -> Wrong:
     return Wrong(filled & ~batch.real, columns)
 
 
-@_invariant("masked positions ascend", STATIC)
+@_static_invariant("masked positions ascend")
 def _ascending(batch: ParsedBatch) -> Wrong:
     wrong = np.zeros(batch.listed.shape, bool)
     wrong[:, 1:] = batch.listed[:, 1:] & batch.listed[:, :-1]
@@ -185,13 +192,13 @@ def _ascending(batch: ParsedBatch) -> Wrong:
     return Wrong(wrong, {"masked_lm_positions": batch.positions})
 
 
-@_invariant("masked positions are in the text", STATIC)
+@_static_invariant("masked positions are in the text", needed_to_train=True)
 def _positions(batch: ParsedBatch) -> Wrong:
     wrong = batch.listed & ~batch.on_text
     return Wrong(wrong, {"masked_lm_positions": batch.positions})
 
 
-@_invariant("unused slots are zeros", STATIC)
+@_static_invariant("unused slots are zeros", needed_to_train=True)
 def _unused_slots(batch: ParsedBatch) -> Wrong:
     filled = (batch.positions != 0) | (batch.masked_ids != 0)
     columns = {
@@ -201,25 +208,25 @@ def _unused_slots(batch: ParsedBatch) -> Wrong:
     return Wrong(filled & ~batch.listed, columns)
 
 
-@_invariant("weights are ones, then zeros", STATIC)
+@_static_invariant("weights are ones, then zeros", needed_to_train=True)
 def _weights(batch: ParsedBatch) -> Wrong:
     wrong = batch.listed & (batch.weights != 1)
     wrong[:, 1:] |= batch.listed[:, 1:] & ~batch.listed[:, :-1]
     return Wrong(wrong, {"masked_lm_weights": batch.weights})
 
 
-@_invariant("masked ids are those of text", STATIC)
+@_static_invariant("masked ids are those of text", needed_to_train=True)
 def _masked_ids(batch: ParsedBatch) -> Wrong:
     return Wrong(batch.unfit_masked_ids, {"masked_lm_ids": batch.masked_ids})
 
 
-@_invariant("no <unk> is masked", STATIC, of_original=False)
+@_static_invariant("no <unk> is masked", of_original=False)
 def _unknown_masked(batch: ParsedBatch) -> Wrong:
     wrong = batch.listed & (batch.masked_ids == batch.tokenizer.unk_id)
     return Wrong(wrong, {"masked_lm_positions": batch.positions})
 
 
-@_invariant("no more is masked than the budget", STATIC, needs_masking=True)
+@_static_invariant("no more is masked than the budget", needs_masking=True)
 def _within_budget(batch: ParsedBatch) -> Wrong:
     return Wrong(
         batch.num_masked > batch.budget,
@@ -227,9 +234,8 @@ def _within_budget(batch: ParsedBatch) -> Wrong:
     )
 
 
-@_invariant(
+@_static_invariant(
     "no word is left that fits into the budget",
-    STATIC,
     of_original=False,
     needs_masking=True,
 )
@@ -247,8 +253,8 @@ def _fills_budget(batch: ParsedBatch) -> Wrong:
     )
 
 
-@_invariant(
-    "words are masked whole", STATIC, of_original=False, needs_masking=True
+@_static_invariant(
+    "words are masked whole", of_original=False, needs_masking=True
 )
 def _whole_words(batch: ParsedBatch) -> Wrong:
     words = batch.words
@@ -258,10 +264,8 @@ def _whole_words(batch: ParsedBatch) -> Wrong:
     )
 
 
-@_invariant(
-    "random replacements are pieces that text can hold",
-    STATIC,
-    of_original=False,
+@_static_invariant(
+    "random replacements are pieces that text can hold", of_original=False
 )
 def _replacements(batch: ParsedBatch) -> Wrong:
     shown = batch.at_positions(batch.input_ids)
@@ -271,33 +275,7 @@ def _replacements(batch: ParsedBatch) -> Wrong:
     return Wrong(wrong, {"position": batch.positions, "replacement": shown})
 
 
-@_invariant("no [MASK] is anywhere but at masked positions", STATIC)
+@_static_invariant("no [MASK] is anywhere but at masked positions")
 def _unlisted_masks(batch: ParsedBatch) -> Wrong:
     wrong = (batch.input_ids == batch.tokenizer.mask_id) & batch.real
     return Wrong(wrong & ~batch.masked, {"input_ids": batch.input_ids})
-
-
-def _within_range(feature: Feature) -> Invariant:
-    """Returns the row for the values of a static record's feature."""
-
-    def broken(batch: ParsedBatch) -> Wrong:
-        limits = {
-            "input_ids": batch.tokenizer.vocab_size - 1,
-            "masked_lm_ids": batch.tokenizer.vocab_size - 1,
-            "masked_lm_positions": batch.rules.max_seq_length - 1,
-        }
-        values = batch.columns[feature.name]
-        limit = limits.get(feature.name, 1)
-        # Negated, so that NaN is wrong too.
-        wrong = ~((values >= 0) & (values <= limit))
-        maximum = np.full_like(values, limit)
-        return Wrong(wrong, {feature.stored_name: values, "maximum": maximum})
-
-    name = f"values of {feature.stored_name} are within their range"
-    return Invariant(name, broken, (STATIC,))
-
-
-REQUIRED = (
-    *map(_within_range, RECORD_SPECS[STATIC].features),
-    Invariant("the first token is [CLS]", _first_token, (STATIC,)),
-)

@@ -1,11 +1,10 @@
-"""Takes in pretraining records that google-research/albert has written.
+"""Imports pretraining records that google-research/albert has written.
 
 Main entry: `import_shards`. Its TFRecord files have the schema of our
 `static` records, but no metadata: they are checked record by record and
 become a shard directory, which training reads like any other.
 """
 
-import dataclasses
 import glob
 import itertools
 import os
@@ -16,7 +15,7 @@ from typing import Any
 from albert_tf.config import UserError, lookup, require
 from albert_tf.io.files import new_directory
 from albert_tf.io.json_files import write_json
-from albert_tf.records.invariants import REQUIRED
+from albert_tf.records.invariants import invariants_for
 from albert_tf.records.parsed_batch import (
     DYNAMIC,
     STATIC,
@@ -31,6 +30,7 @@ from albert_tf.records.shards import (
     TOKENIZER_DIRECTORY,
     describe_tokenizer,
     shard_name,
+    split_entry,
     write_shard,
 )
 from albert_tf.records.tfrecord import read_records
@@ -194,17 +194,13 @@ def _write_split(
         )
         for number, path in enumerate(paths)
     ]
-    entry = {
-        "num_records": sum(shard.num_records for shard in shards),
-        "shards": [dataclasses.asdict(shard) for shard in shards],
-    }
     tokens, instances = counts["instance_tokens"], counts["instances"]
     shares = {
         "masked_share": counts["masked_tokens"] / max(1, tokens),
         "padding_share": 1 - tokens / (instances * rules.max_seq_length),
         "label_1_share": counts["label_1"] / instances,
     }
-    return entry, dict(sorted(counts.items())) | {
+    return split_entry(shards), dict(sorted(counts.items())) | {
         name: round(share, 6) for name, share in shares.items()
     }
 
@@ -214,6 +210,7 @@ def _checked_records(
 ) -> Iterator[bytes]:
     """Yields a file's records, or raises UserError at the first wrong one."""
     records = read_records(path)
+    invariants = [row for row in invariants_for(rules) if row.needed_to_train]
     begin = 0
     while serialized := list(itertools.islice(records, _BATCH)):
 
@@ -221,7 +218,7 @@ def _checked_records(
             return f"{path}, record {begin + number}"
 
         batch = ParsedBatch(rules.parse(serialized, namer), rules)
-        for row in REQUIRED:
+        for row in invariants:
             wrong = row.broken(batch)
             for number in wrong.records():
                 raise UserError(

@@ -15,7 +15,7 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +23,6 @@ from albert_tf.config import UserError
 from albert_tf.io import files
 from albert_tf.records.invariants import INVARIANTS, Invariant, invariants_for
 from albert_tf.records.parsed_batch import (
-    DYNAMIC,
     STATIC,
     ParsedBatch,
     RecordRules,
@@ -57,46 +56,16 @@ SCHEMA = "records have the features of their kind, in their lengths"
 STATISTICS = "the counts in metadata.json are those of the records"
 
 
-class Share(NamedTuple):
-    """A share that is drawn at random, and the bounds of its check."""
-
-    name: str
-    part: str  # the counts that the share is made of
-    whole: str
-    expected: float
-    minimum: int  # fewer of `whole` are not judged
-    kinds: tuple[str, ...] = (DYNAMIC, STATIC)
-    num_labels: int = 0  # of the sentence objectives it applies to; 0: any
-    of_original: bool = True  # google-research/albert draws it so too
-
-
-SHARES: tuple[Share, ...] = (
-    *(
-        Share(
-            f"{expected:.0%} of the masked tokens {outcome}",
-            f"masked_tokens/{name}",
-            "masked_tokens",
-            expected,
-            1000,
-            kinds=(STATIC,),
-        )
-        for name, expected, outcome in (
-            ("as_mask", 0.8, "are [MASK]"),
-            ("as_is", 0.1, "stay"),
-            ("as_random", 0.1, "are random"),
-        )
-    ),
-    Share(
-        "half of the labels are drawn as 1",
-        "drawn_1",
-        "instances",
-        0.5,
-        200,
-        num_labels=2,
-        # There a document of one chunk always gets 1.
-        of_original=False,
-    ),
-)
+# Shares that are drawn at random: of the masked tokens, with their names among
+# the counts and their probabilities, and of the labels.
+MASKING_SHARES = {
+    "80% of the masked tokens are [MASK]": ("as_mask", 0.8),
+    "10% of the masked tokens stay": ("as_is", 0.1),
+    "10% of the masked tokens are random": ("as_random", 0.1),
+}
+LABEL_SHARE = "half of the labels are drawn as 1"
+# Shares of fewer are not judged.
+_MIN_MASKED_TOKENS, _MIN_LABELS = 1000, 200
 
 
 class Failures:
@@ -192,8 +161,10 @@ def verify_directory(
     report = VerificationReport(directory)
     if "imported_files" in metadata.get("settings", {}):
         report.ours_only.update(
-            row.name for row in (*INVARIANTS, *SHARES) if not row.of_original
+            row.name for row in INVARIANTS if not row.of_original
         )
+        # There a document of one chunk always gets 1.
+        report.ours_only.add(LABEL_SHARE)
     described = metadata.get("tokenizer", {})
     for name, value in describe_tokenizer(rules.tokenizer).items():
         if value != (other := described.get(name)):
@@ -355,29 +326,33 @@ def _check_shares(
     rules: RecordRules,
 ) -> None:
     """Compares random draws with their probabilities."""
-    # Drawn as 1 and made 0, as there was no other document to take it from.
-    in_vain = statistics.get("without_other_document", 0)
-    counts = counts | Counter(drawn_1=counts["label_1"] + in_vain)
+    shares = []
+    if rules.kind == STATIC:
+        masked = counts["masked_tokens"]
+        shares += [
+            (name, counts[f"masked_tokens/{drawn}"], masked, probability)
+            for name, (drawn, probability) in MASKING_SHARES.items()
+        ]
+    if len(rules.objective.label_words) == 2:
+        # Drawn as 1 and made 0, as there was no other document to take it from.
+        in_vain = statistics.get("without_other_document", 0)
+        drawn = counts["label_1"] + in_vain
+        shares.append((LABEL_SHARE, drawn, counts["instances"], 0.5))
     # A random piece may be the same as before, or, in the original, [MASK].
     coincidence = 0.1 / len(rules.tokenizer.replacement_ids)
-    num_labels = len(rules.objective.label_words)
-    for share in SHARES:
-        part, whole = counts[share.part], counts[share.whole]
-        applies = rules.kind in share.kinds and (
-            share.num_labels in (0, num_labels)
-        )
-        if not whole or not applies:
+    for name, part, whole, probability in shares:
+        if not whole:
             continue
-        chance = math.sqrt(share.expected * (1 - share.expected) / whole)
+        chance = math.sqrt(probability * (1 - probability) / whole)
         bound = _DEVIATIONS * chance + coincidence
         finding = (
-            f"{split}: {share.name}: {part / whole:.4%} of {whole}, "
-            f"{share.expected:.0%} within {bound:.4%} expected"
+            f"{split}: {name}: {part / whole:.4%} of {whole}, "
+            f"{probability:.0%} within {bound:.4%} expected"
         )
-        if whole < share.minimum:
+        if whole < (_MIN_LABELS if name == LABEL_SHARE else _MIN_MASKED_TOKENS):
             report.notes.append(f"{finding}; too few to judge.")
             continue
-        report.checks.append(share.name)
+        report.checks.append(name)
         report.notes.append(f"{finding}.")
-        if abs(part / whole - share.expected) > bound:
-            report.failures.add(share.name, [finding])
+        if abs(part / whole - probability) > bound:
+            report.failures.add(name, [finding])

@@ -1,88 +1,60 @@
 import re
-import shutil
 
 import pytest
-from handmade_records import write_shards
-from pretraining_runs import serialize
+from handmade_records import (
+    FIRST,
+    LENGTH,
+    MASK,
+    SECOND,
+    SLOTS,
+    TOKENIZER,
+    B,
+    C,
+    dynamic_record,
+    serialized,
+    static_record,
+    write_shards,
+)
 
 from albert_tf.config import MaskingConfig, UserError, to_dict
-from albert_tf.records.schemas import RECORD_SPECS
 from albert_tf.records.shards import shard_name, write_shard
-from albert_tf.text.wordpiece_tokenizer import WordPieceTokenizer
 from data_prep.shard_tools.inspection import inspect_shard
 
-LENGTH, SLOTS = 16, 4
-HALF = MaskingConfig(masked_lm_prob=0.5)
-PIECES = ["▁the", "▁cat", "▁sat", "▁dog", "s", ".", "▁", "é"]
-THE, CAT, SAT, DOG, S, DOT, SPACE, ACCENT = range(5, 13)
-CLS, SEP, MASK = 2, 3, 4
+MASKING = MaskingConfig(masked_lm_prob=0.3)
+# "a be c" and "d a bf", of which three tokens are to be predicted.
+DYNAMIC = dynamic_record(FIRST, SECOND)
+STATIC = static_record({1: MASK, 2: B, 6: C}, FIRST, SECOND, label=1)
 
 
 @pytest.fixture
-def vocabulary(tmp_path, make_model):
-    directory = tmp_path / "vocabulary"
-    directory.mkdir()
-    model = make_model(dict.fromkeys(PIECES, -1.0))
-    (directory / "spiece.model").write_bytes(model)
-    return directory
-
-
-def padded(values, size=LENGTH):
-    return [*values, *[0] * (size - len(values))]
-
-
-def static_record(**changes):
-    """The cats sat. | The dog, of which five tokens are to be predicted."""
-    ids = [CLS, THE, MASK, S, SAT, DOT, SEP, THE, CAT, SPACE, MASK, SEP]
-    values = {
-        "input_ids": padded(ids),
-        "input_mask": padded([1] * 12),
-        "segment_ids": padded([0] * 7 + [1] * 5),
-        "token_boundary": padded([1, 1, 1, 0, 1, 1, 1, 1, 1, 1, 1, 1]),
-        "masked_lm_positions": [2, 4, 8, 10],
-        "masked_lm_ids": [CAT, SAT, DOG, SPACE],
-        "masked_lm_weights": [1.0, 1.0, 1.0, 1.0],
-        "sentence_order_label": [1],
-    }
-    return serialize(RECORD_SPECS["static"], values | changes)
-
-
-def dynamic_record():
-    ids = [CLS, THE, CAT, S, SAT, DOT, SEP, THE, DOG, DOT, SEP]
-    return serialize(
-        RECORD_SPECS["dynamic"],
-        {
-            "input_ids": ids,
-            "segment_ids": [0] * 7 + [1] * 4,
-            "word_starts": [1, 1, 1, 0, 1, 1, 1, 1, 1, 1, 1],
-            "sentence_order_label": [0],
-        },
-    )
-
-
-@pytest.fixture
-def shard(tmp_path, vocabulary):
+def shard(tmp_path):
     """Writes a directory of one shard; returns the shard's path."""
 
-    def write(records, kind, objective="sop", settings=None):
+    def write(records, kind="static", objective="sop", settings=None):
         directory = tmp_path / "shards"
-        shutil.copytree(vocabulary, directory / "tokenizer")
+        TOKENIZER.save(directory / "tokenizer")
         write_shards(
             directory,
-            {"train": [records]},
+            {"train": [[serialized(kind, record) for record in records]]},
             record_kind=kind,
             sentence_objective=objective,
             max_seq_length=LENGTH,
             num_slots=SLOTS if kind == "static" else 0,
-            settings=settings or {"masking": to_dict(HALF)},
+            settings=settings or {"masking": to_dict(MASKING)},
         )
         return directory / shard_name("train", 0, 1)
 
     return write
 
 
+@pytest.fixture
+def vocabulary(tmp_path):
+    TOKENIZER.save(tmp_path / "vocabulary")
+    return tmp_path / "vocabulary"
+
+
 def test_a_static_record_as_text(shard):
-    path = shard([static_record()], "static")
+    path = shard([STATIC])
     legend, block = inspect_shard(path)
     assert legend.startswith(
         f"{path}: static records of at most {LENGTH} tokens.\n[word→[MASK]]"
@@ -90,39 +62,35 @@ def test_a_static_record_as_text(shard):
     assert "one draw" not in legend
     assert list(inspect_shard(f"file://{path}"))[1:] == [block]
     assert block == (
-        "record 0: 12 tokens, 4 of padding; swapped; 4 masked of a budget "
-        "of 4\n"
-        "  A: the [cat→[MASK]]s [sat=sat].\n"
-        "  B: the [dog→cat] [▁→[MASK]]"
+        "record 0: 11 tokens, 1 of padding; swapped; 3 masked of a budget "
+        "of 3\n"
+        "  A: [a→[MASK]] [b=b]e c\n"
+        "  B: [d→c] a bf"
     )
 
 
 @pytest.mark.parametrize(
-    ("objective", "changes", "words"),
+    ("objective", "record", "words"),
     [
-        ("sop", {"sentence_order_label": [0]}, "; in order; "),
-        ("nsp", {"sentence_order_label": [1]}, "; B is random; "),
-        ("none", {"sentence_order_label": [0]}, "padding; 4 masked"),
-        ("sop", {"sentence_order_label": [7]}, "; label 7; "),
+        ("sop", {"sentence_order_label": 0}, "; in order; "),
+        ("nsp", {"sentence_order_label": 1}, "; B is random; "),
+        ("none", {"sentence_order_label": 0}, "padding; 3 masked"),
+        ("sop", {"sentence_order_label": 7}, "; label 7; "),
         # Unused slots are not shown.
         (
             "sop",
-            {
-                "masked_lm_positions": [2, 0, 0, 0],
-                "masked_lm_weights": [1.0, 0.0, 0.0, 0.0],
-            },
-            "swapped; 1 masked of a budget of 4\n  A: the [cat→[MASK]]s sat.\n",
+            static_record({1: MASK}, FIRST, SECOND, label=1),
+            "swapped; 1 masked of a budget of 3\n  A: [a→[MASK]] be c\n",
         ),
         (
             "sop",
-            {"input_ids": padded([CLS, THE, 99, S, SAT, DOT, SEP, THE, CAT])},
-            "  A: the [cat→<no piece 99>]s ",
+            static_record({1: 99}, FIRST, SECOND),
+            "  A: [a→<no piece 99>] be c",
         ),
     ],
 )
-def test_labels_slots_and_ids_in_words(shard, objective, changes, words):
-    record = static_record(**changes)
-    _, block = inspect_shard(shard([record], "static", objective))
+def test_labels_slots_and_ids_in_words(shard, objective, record, words):
+    _, block = inspect_shard(shard([STATIC | record], objective=objective))
     assert words in block
 
 
@@ -132,27 +100,23 @@ def unmasked(block):
 
 
 def test_a_dynamic_record_is_masked_by_one_draw_of_many(shard):
-    path = shard([dynamic_record()] * 20, "dynamic")
+    path = shard([DYNAMIC] * 20, "dynamic")
     masking = MaskingConfig(masked_lm_prob=0.4)
     legend, *blocks = inspect_shard(path, num_records=20, masking=masking)
     assert legend.endswith("every reading of a record draws anew.")
-    assert (
-        blocks == list(inspect_shard(path, num_records=20, masking=masking))[1:]
-    )
+    again = inspect_shard(path, num_records=20, masking=masking)
+    assert [legend, *blocks] == list(again)
     for number, block in enumerate(blocks):
         assert unmasked(block) == (
-            f"record {number}: 11 tokens, 5 of padding; in order; 4 masked of "
-            "a budget of 4\n  A: the cats sat.\n  B: the dog."
+            f"record {number}: 11 tokens, 1 of padding; in order; 4 masked of "
+            "a budget of 4\n  A: a be c\n  B: d a bf"
         )
         assert len(re.findall("=|→", block)) == 4
     assert len({block.partition("\n")[2] for block in blocks}) > 10
 
 
 def test_the_first_records_are_shown(shard):
-    path = shard(
-        [static_record(sentence_order_label=[n % 2]) for n in range(15)],
-        "static",
-    )
+    path = shard([STATIC | {"sentence_order_label": n % 2} for n in range(15)])
     assert len(list(inspect_shard(path))) == 1 + 10
     _, *blocks = inspect_shard(path, num_records=100)
     assert len(blocks) == 15
@@ -164,41 +128,33 @@ def test_the_first_records_are_shown(shard):
 
 
 def test_a_file_that_metadata_does_not_name(shard, vocabulary):
-    path = shard([dynamic_record()], "dynamic")
+    path = shard([DYNAMIC], "dynamic")
     other = path.parent / "other.tfrecord"
-    write_shard(other, [static_record()])
+    write_shard(other, [serialized("static", STATIC)])
     with pytest.raises(
         UserError, match="other.tfrecord is not .* give the dir"
     ):
         list(inspect_shard(other))
     _, block = inspect_shard(other, tokenizer_dir=vocabulary)
     assert block.startswith(
-        "record 0: 12 tokens, 4 of padding; swapped, or B is random; 4 "
-        "masked, room for 4\n  A: the [cat"
+        "record 0: 11 tokens, 1 of padding; swapped, or B is random; 3 "
+        "masked, room for 3\n  A: [a"
     )
 
 
 def test_records_of_an_import(shard):
-    path = shard([static_record()], "static", settings={"imported_files": {}})
+    path = shard([STATIC], settings={"imported_files": {}})
     _, block = inspect_shard(path)
-    assert "; swapped; 4 masked, room for 4\n" in block
+    assert "; swapped; 3 masked, room for 3\n" in block
 
 
-def test_another_vocabulary_is_taken_if_given(shard, tmp_path):
-    names = "[PAD] [UNK] [CLS] [SEP] [MASK] un ##do it x ##y !"
-    WordPieceTokenizer(names.split()).save(tmp_path / "wordpiece")
-    record = static_record(
-        input_ids=padded([CLS, 5, 6, 7, 10, SEP, 8, 8, MASK, SEP]),
-        input_mask=padded([1] * 10),
-        segment_ids=padded([0] * 6 + [1] * 4),
-        masked_lm_positions=[2, 7, 8, 0],
-        masked_lm_ids=[6, 9, 9, 0],
-        masked_lm_weights=[1.0, 1.0, 1.0, 0.0],
-    )
-    _, block = inspect_shard(
-        shard([record], "static"), tokenizer_dir=tmp_path / "wordpiece"
-    )
-    assert block.endswith("  A: un[do=do] it !\n  B: x[y→x][y→[MASK]]")
+def test_another_vocabulary_is_taken_if_given(shard, tmp_path, make_model):
+    pieces = ["▁the", "▁cat", "s", ".", "▁", "é"]
+    model = tmp_path / "spiece.model"
+    model.write_bytes(make_model(dict.fromkeys(pieces, -1.0)))
+    record = static_record({1: B, 3: MASK, 4: C}, FIRST, SECOND)
+    _, block = inspect_shard(shard([record]), tokenizer_dir=model)
+    assert block.endswith("  A: [the→cat] cat[▁→[MASK]][s=s]\n  B: . the caté")
 
 
 def test_other_files_are_refused(tmp_path, vocabulary):
@@ -213,7 +169,8 @@ def test_other_files_are_refused(tmp_path, vocabulary):
 
 def test_a_record_of_another_form_is_named(tmp_path, vocabulary):
     path = tmp_path / "a.tfrecord"
-    write_shard(path, [static_record(), dynamic_record()])
+    records = [serialized("static", STATIC), serialized("dynamic", DYNAMIC)]
+    write_shard(path, records)
     message = "a.tfrecord, record 1: feature 'input_ids'"
     with pytest.raises(UserError, match=message):
         list(inspect_shard(path, tokenizer_dir=vocabulary))

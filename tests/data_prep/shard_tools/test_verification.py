@@ -29,9 +29,10 @@ from albert_tf.records.invariants import INVARIANTS
 from albert_tf.records.shards import describe_tokenizer, shard_name, write_shard
 from data_prep.shard_tools.verification import (
     CHECKSUMS,
+    LABEL_SHARE,
+    MASKING_SHARES,
     SCHEMA,
     SHARDS,
-    SHARES,
     STATISTICS,
     STRAY_SHARDS,
     Failures,
@@ -122,8 +123,9 @@ def test_nothing_is_wrong_with_good_records(write, kind, records):
     assert report.ok, report.lines()
     assert report.num_records == {"train": 600}
     assert shown[-1] == (600, 600)
-    expected = [row.name for row in INVARIANTS if kind in row.kinds]
-    expected += [share.name for share in SHARES if kind in share.kinds]
+    is_static = kind == "static"
+    expected = [row.name for row in INVARIANTS if is_static or not row.static]
+    expected += [LABEL_SHARE, *(MASKING_SHARES if is_static else ())]
     assert set(expected) < set(report.checks)
     lines = report.lines()
     assert lines[-1] == f"All {len(set(report.checks))} checks have passed."
@@ -266,14 +268,22 @@ def test_counts_that_are_not_those_of_the_records(write):
 @pytest.mark.parametrize(
     ("tokens", "failed", "example"),
     [
-        ([MASK, MASK, MASK, MASK, A], {1, 2}, "stay: 20.0000% of 1200"),
-        ([MASK, MASK, MASK, D, MASK], {0, 2}, "are [MASK]: 70.0000% of 1200"),
+        (
+            [MASK, MASK, MASK, MASK, A],
+            {"as_is", "as_random"},
+            "stay: 20.0000% of 1200",
+        ),
+        (
+            [MASK, MASK, MASK, D, MASK],
+            {"as_mask", "as_random"},
+            "are [MASK]: 70.0000% of 1200",
+        ),
     ],
 )
 def test_shares_that_chance_does_not_explain(write, tokens, failed, example):
     report = verify_directory(write(static_records(600, tokens)))
-    names = {SHARES[number].name for number in failed}
-    assert set(report.failures.counts) == names
+    names = [MASKING_SHARES[name][0] for name in report.failures.counts]
+    assert set(names) == failed
     assert example in str(report.failures.examples)
 
 
@@ -283,7 +293,7 @@ def test_labels_out_of_balance(write):
         record["sentence_order_label"] = 0
     directory = write(records, "nsp")
     report = verify_directory(directory)
-    assert report.failures.counts == {SHARES[3].name: 1}
+    assert report.failures.counts == {LABEL_SHARE: 1}
     # Unless they were drawn as 1 where no other document was to be had.
     in_vain = {"without_other_document": 100}
     change_metadata(directory, lambda m: m["statistics"].update(train=in_vain))
@@ -294,7 +304,7 @@ def test_few_records_are_not_judged_by_chance(write):
     report = verify_directory(write(static_records(100)))
     assert report.ok
     assert sum("too few to judge" in r for r in report.notes) == 4
-    assert not {share.name for share in SHARES} & set(report.checks)
+    assert not {*MASKING_SHARES, LABEL_SHARE} & set(report.checks)
 
 
 @pytest.mark.parametrize("label", [1, 2])

@@ -198,7 +198,7 @@ def _blocks(lines: list[str]) -> list[list[str]]:
 
 
 def split_sentences(paragraph: str) -> list[str]:
-    """Returns the sentences, by a simple rule that is right nearly always."""
+    """Returns the sentences, split by a simple heuristic."""
     return _BOUNDARY.split(paragraph)
 
 

@@ -211,7 +211,7 @@ def drop_repeats(modules: Iterable[Module]) -> tuple[list[Module], Counter]:
 
 
 def _shuffled(texts: Iterable[str]) -> list[str]:
-    """Returns the texts in an order by hash: as good as random, portable."""
+    """Returns the texts shuffled by hash: in the same order everywhere."""
     return sorted(
         texts,
         key=lambda text: hashlib.blake2b(f"{SEED}\n{text}".encode()).digest(),

@@ -17,7 +17,7 @@ from data_prep.docstring_prose import split_sentences
 
 
 class TextSource(NamedTuple):
-    """Where an installed text lies and how its files are read."""
+    """An installed text: its location, reader and licence."""
 
     files: str  # glob; a relative one is below site-packages
     read: Callable[[str], Iterator[list[str]]]  # paragraphs of each document

@@ -53,8 +53,8 @@ def without_duplicates(
 
     A document without a paragraph of its own is dropped, so that duplicate
     documents go with duplicate paragraphs. `repeated` has the numbers of the
-    digests that came before. Dropped documents are counted, paragraphs dropped
-    from documents that stay, and the characters of both.
+    digests that occurred before. Counted are dropped documents, paragraphs
+    dropped from documents that stay, and the characters of both.
     """
     if not repeated:
         return item
@@ -75,9 +75,10 @@ def remove_duplicates(
     directory: str,
     counts: Counter[str],
 ) -> Iterator[UnitDocument]:
-    """Yields a corpus without all but the first of equal items.
+    """Yields a corpus without duplicates; the first occurrence stays.
 
-    `read` gives the same documents twice. The level `paragraphs` takes both.
+    `read` gives the same documents twice. The level `paragraphs` removes
+    duplicate documents too.
     `directory`, made if need be, gets some 25 bytes per document or paragraph
     at first and one byte afterwards.
     """
@@ -126,7 +127,7 @@ def _find_duplicates(
 
 
 def _repeated(path: str) -> Iterator[np.ndarray]:
-    """Yields the numbers of the rows of a bucket whose digest came before."""
+    """Yields the numbers of a bucket's rows whose digest occurred before."""
     num_rows = os.path.getsize(path) // _ROW.itemsize
     # A bucket of a very large corpus is read several times, each time for
     # other digests.

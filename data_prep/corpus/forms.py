@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from data_prep.corpus.listing import TEXT_SUFFIXES, text_suffix
 from data_prep.corpus.text_files import OpenFile, open_text
 
-# JSON is only whole of use; a longer line of it is left out as a fault.
+# A part of a JSON line is of no use: a longer one is left out as a fault.
 MAX_JSON_LINE_CHARS = 64_000_000
 
 _FORM_OF_SUFFIX = {

@@ -77,7 +77,7 @@ class UnitDocument(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class FileSurvey:
-    """Size and digest of a file as stored, and an account of its text."""
+    """Size and digest of a file as stored, and the report of reading it."""
 
     file: CorpusFile
     num_bytes: int
@@ -157,7 +157,7 @@ def read_again(
 
 
 class _Reader:
-    """Reads one file, and accounts for its lines."""
+    """Reads one file, and counts its lines and faults."""
 
     def __init__(self, file: CorpusFile, report: CorpusReport) -> None:
         self._file = file
@@ -194,7 +194,7 @@ class _Reader:
         return self._or_fault(_parts(map("\n".join, blocks), self._counts))
 
     def close(self) -> None:
-        """Accounts for the file as a whole, at its end."""
+        """Counts the lines and faults of the whole file, at its end."""
         if self._damaged:
             self._fault("bad/cut_gzip")
         # A file without lines is a bad line, so it needs to be a line.
@@ -202,7 +202,7 @@ class _Reader:
         self._counts["lines"] += num_lines
 
     def _fault(self, reason: str) -> None:
-        """Counts a fault of a line, once however often it occurs there."""
+        """Counts a fault of the current line, at most once."""
         line = max(1, self._line_number)
         self._counts["bad_lines"] += line not in self._last_lines.values()
         self._counts[reason] += self._last_lines.get(reason) != line

@@ -1,4 +1,4 @@
-"""Opens text files as they come: gzipped or not, whole or cut, any line end.
+"""Opens text files: gzipped or plain, complete or truncated, any line end.
 
 Main entries: `open_text` and `HashedFile`.
 """
@@ -101,7 +101,7 @@ def _unpacking(
     return read
 
 
-class HashedFile:
+class HashedFile(contextlib.AbstractContextManager):
     """Opens a file as `open_file` does; hashes and counts what is read.
 
     As a context it reads the rest at its end, so that `num_bytes` and `sha256`
@@ -129,9 +129,6 @@ class HashedFile:
         self._digest.update(data)
         self.num_bytes += len(data)
         return data
-
-    def __enter__(self) -> "HashedFile":
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:

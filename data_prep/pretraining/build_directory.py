@@ -19,6 +19,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, Self
 
+from tqdm import tqdm
+
 from albert_tf.config import (
     PretrainingDataConfig,
     UserError,
@@ -288,11 +290,7 @@ def _peak_bytes(plan: BuildPlan) -> int:
 
 
 def _size(num_bytes: float) -> str:
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if num_bytes < 1000:
-            return f"{num_bytes:.3g} {unit}"
-        num_bytes /= 1000
-    return f"{num_bytes:.3g} TB"
+    return tqdm.format_sizeof(num_bytes, "B")
 
 
 def write_json(files: Any, path: str, value: Any) -> None:

@@ -25,21 +25,6 @@ def between(middle):
     return paragraphs[1:-1]
 
 
-def test_wrapped_lines_become_one_paragraph():
-    assert prose(
-        """
-        The tide comes in twice a day and
-        covers the lower steps of the pier.
-
-        Boats that lie there
-        must be moved in time. They are heavy.
-        """
-    ) == [
-        "The tide comes in twice a day and covers the lower steps of the pier.",
-        "Boats that lie there must be moved in time.",
-    ]
-
-
 CODE = {
     "doctest": """
         >>> light("The lamp is lit by this very call.")
@@ -130,10 +115,20 @@ def test_what_does_not_read_as_a_sentence_is_left_out(sentence):
     assert prose(f"{BEFORE} {sentence}") == [BEFORE]
 
 
-def test_a_google_table_keeps_only_full_sentences():
-    text = f"""
-        {BEFORE}
+PROSE = {
+    "wrapped lines": (
+        """
+        The tide comes in twice a day and
+        covers the lower steps of the pier.
 
+        Boats that lie there
+        must be moved in time. They are heavy.
+        """,
+        "The tide comes in twice a day and covers the lower steps of the pier.",
+        "Boats that lie there must be moved in time.",
+    ),
+    "google table": (
+        """
         Args:
           oil: Litres of oil to burn.
           wick (int, optional): The thickness of the wick. It must be dry
@@ -142,20 +137,12 @@ def test_a_google_table_keeps_only_full_sentences():
 
         Returns:
           A new and rather shiny lamp.
-
-        {AFTER}
-        """
-    assert prose(text) == [
-        BEFORE,
+        """,
         "It must be dry before the lamp is lit.",
-        AFTER,
-    ]
-
-
-def test_a_numpy_table_ends_at_the_next_underlined_title():
-    text = f"""
-        {BEFORE}
-
+    ),
+    # A table ends at the next underlined title.
+    "numpy table": (
+        """
         Parameters
         ----------
         oil : float
@@ -170,19 +157,11 @@ def test_a_numpy_table_ends_at_the_next_underlined_title():
         Notes
         -----
         A short note without any verbs in it.
-
-        {AFTER}
-        """
-    assert prose(text) == [
-        BEFORE,
+        """,
         "The wick must be dry when the lamp is lit.",
         "A short note without any verbs in it.",
-        AFTER,
-    ]
-
-
-def test_remarks_go_and_notes_are_prose():
-    assert between(
+    ),
+    "remarks and notes": (
         """
         @compatibility(eager)
         The lamp is lit at once when asked.
@@ -191,28 +170,30 @@ def test_remarks_go_and_notes_are_prose():
 
         .. note:: The lamp is hot, so do
            not touch it with your hand.
-        """
-    ) == [
+        """,
         "The lamp is lit at once when asked.",
         "The lamp is hot, so do not touch it with your hand.",
-    ]
-
-
-def test_items_of_a_list_are_paragraphs():
-    assert between(
+    ),
+    "items of a list": (
         """
         - The first item runs on and
           on over more than a line.
         - The second item is a short one.
         1. The third item has a number instead.
         name -- The fourth item has a name before it.
-        """
-    ) == [
+        """,
         "The first item runs on and on over more than a line.",
         "The second item is a short one.",
         "The third item has a number instead.",
         "The fourth item has a name before it.",
-    ]
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", PROSE)
+def test_sentences_are_kept_in_paragraphs(kind):
+    text, *paragraphs = PROSE[kind]
+    assert between(text) == paragraphs
 
 
 MARKED = {

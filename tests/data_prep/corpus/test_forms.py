@@ -3,7 +3,6 @@ import textwrap
 import pytest
 from reading_helpers import read, write
 
-from albert_tf.config import UserError
 from data_prep.corpus.forms import corpus_files
 
 
@@ -44,12 +43,6 @@ def test_without_a_suffix_the_form_follows_from_the_first_line(
     tmp_path, name, text, form
 ):
     assert forms("file", write(tmp_path / name, text)) == [form]
-
-
-def test_a_name_of_gzip_needs_gzip(tmp_path):
-    path = write(tmp_path / "b.gz", b"plain")
-    with pytest.raises(UserError, match=r"b\.gz is not gzipped"):
-        forms("auto", path)
 
 
 # -------------------------------------------------------- hard-wrapped text

@@ -8,6 +8,7 @@ Features have the names of google-research/albert's records: `input_ids`,
 one after another.
 """
 
+import functools
 import itertools
 import math
 import os
@@ -25,7 +26,6 @@ from albert_tf.records.shards import (
     FORMAT_VERSION,
     METADATA_NAME,
     TOKENIZER_DIRECTORY,
-    ShardInfo,
     describe_tokenizer,
     shard_name,
     split_entry,
@@ -107,14 +107,21 @@ def build_finetuning_data(
         if split == TRAIN:
             key = counter_rng.key(seed, "records", task.name)
             order = counter_rng.shuffled_position(order, len(order), key)
-        shards = _write(
-            output_dir,
-            split,
-            features,
-            order,
-            config.max_seq_length,
-            num_shards,
+        records = functools.partial(
+            _records, features, order, config.max_seq_length
         )
+        num_bytes = len(next(records(range(1)))) * len(order)
+        parts = num_shards or math.ceil(num_bytes / _SHARD_BYTES)
+        edges = np.linspace(0, len(order), parts + 1).astype(np.int64)
+        shards = [
+            write_shard(
+                os.path.join(output_dir, shard_name(split, shard, parts)),
+                records(range(start, end)),
+            )
+            for shard, (start, end) in enumerate(
+                itertools.pairwise(edges.tolist())
+            )
+        ]
         entries[split] = {
             **split_entry(shards),
             "num_examples": len(examples[split]),
@@ -141,30 +148,8 @@ def build_finetuning_data(
     return metadata
 
 
-def _write(
-    output_dir: str,
-    split: str,
-    features: Features,
-    order: np.ndarray,
-    max_seq_length: int,
-    num_shards: int,
-) -> list[ShardInfo]:
-    """Writes the shards of a split."""
-    if not num_shards:
-        first = next(_records(features, order, range(1), max_seq_length))
-        num_shards = math.ceil(len(first) * len(order) / _SHARD_BYTES)
-    edges = np.linspace(0, len(order), num_shards + 1).astype(np.int64)
-    return [
-        write_shard(
-            os.path.join(output_dir, shard_name(split, shard, num_shards)),
-            _records(features, order, range(start, end), max_seq_length),
-        )
-        for shard, (start, end) in enumerate(itertools.pairwise(edges.tolist()))
-    ]
-
-
 def _records(
-    features: Features, order: np.ndarray, numbers: range, max_seq_length: int
+    features: Features, order: np.ndarray, max_seq_length: int, numbers: range
 ) -> Iterator[bytes]:
     """Yields the records of these numbers."""
     for start in range(numbers.start, numbers.stop, _BATCH):

@@ -158,8 +158,7 @@ def _labels(batch: ParsedBatch) -> Wrong:
 
 @_invariant("word starts are the tokenizer's")
 def _boundaries(batch: ParsedBatch) -> Wrong:
-    expected = batch.look_up(batch.rules.word_start, batch.tokens)
-    wrong = (batch.boundaries != expected) & batch.known
+    wrong = (batch.boundaries != batch.starts_word) & batch.known
     return Wrong(
         wrong, {batch.boundary_name: batch.boundaries, "token": batch.tokens}
     )
@@ -270,7 +269,7 @@ def _whole_words(batch: ParsedBatch) -> Wrong:
 def _replacements(batch: ParsedBatch) -> Wrong:
     shown = batch.at_positions(batch.input_ids)
     stays = (shown == batch.tokenizer.mask_id) | (shown == batch.masked_ids)
-    fit = batch.look_up(batch.rules.is_replacement, shown)
+    fit = np.isin(shown, batch.tokenizer.replacement_ids)
     wrong = batch.on_text & ~stays & ~fit & ~batch.is_outside(shown)
     return Wrong(wrong, {"position": batch.positions, "replacement": shown})
 

@@ -58,26 +58,6 @@ class RecordRules:
         marked[self.tokenizer.pad_id] = False
         return marked
 
-    @functools.cached_property
-    def is_special(self) -> np.ndarray:
-        """Bool `[vocab_size]`: pieces that are never masked."""
-        return self._among(self.tokenizer.special_ids)
-
-    @functools.cached_property
-    def is_framing(self) -> np.ndarray:
-        """Bool `[vocab_size]`: special pieces that no text contains."""
-        framing = self.is_special.copy()
-        framing[self.tokenizer.unk_id] = False
-        return framing
-
-    @functools.cached_property
-    def is_replacement(self) -> np.ndarray:
-        """Bool `[vocab_size]`: pieces that may replace a masked token."""
-        return self._among(self.tokenizer.replacement_ids)
-
-    def _among(self, ids: np.typing.ArrayLike) -> np.ndarray:
-        return np.isin(np.arange(self.tokenizer.vocab_size), ids)
-
 
 def read_rules(
     directory: str,
@@ -213,8 +193,9 @@ class ParsedBatch:
     @functools.cached_property
     def unfit_masked_ids(self) -> np.ndarray:
         """Bool `[batch, slots]`: slots in use whose id no text can have."""
-        framing = self.look_up(self.rules.is_framing, self.masked_ids)
-        return self.listed & (framing | self.is_outside(self.masked_ids))
+        framing = {*self.tokenizer.special_ids} - {self.tokenizer.unk_id}
+        unfit = np.isin(self.masked_ids, [*framing])
+        return self.listed & (unfit | self.is_outside(self.masked_ids))
 
     @functools.cached_property
     def known(self) -> np.ndarray:
@@ -229,6 +210,11 @@ class ParsedBatch:
             row, slot = np.nonzero(self.on_text & self.unfit_masked_ids)
             known[row, self.positions[row, slot]] = False
         return known
+
+    @functools.cached_property
+    def starts_word(self) -> np.ndarray:
+        """Bool `[batch, seq]`: tokens that start words; see `known`."""
+        return self.rules.word_start.take(self.tokens, mode="clip")
 
     @functools.cached_property
     def separators(self) -> np.ndarray:
@@ -254,13 +240,10 @@ class ParsedBatch:
         A word begins at a piece that starts one, or where text begins.
         """
         text = self.known & ~self.frame
-        text &= ~self.look_up(self.rules.is_special, self.tokens)
+        text &= ~np.isin(self.tokens, self.tokenizer.special_ids)
         begins = text.copy()
         if self.rules.masking.whole_word_masking:
-            begins[:, 1:] &= (
-                self.look_up(self.rules.word_start, self.tokens)[:, 1:]
-                | ~text[:, :-1]
-            )
+            begins[:, 1:] &= self.starts_word[:, 1:] | ~text[:, :-1]
         number = np.cumsum(begins.reshape(-1), dtype=np.int32) - 1
         row = np.nonzero(begins)[0]
         in_word = number[text.reshape(-1)]
@@ -286,10 +269,6 @@ class ParsedBatch:
     def is_outside(self, ids: np.ndarray) -> np.ndarray:
         """Returns bool: ids that the vocabulary does not have."""
         return (ids < 0) | (ids >= self.tokenizer.vocab_size)
-
-    def look_up(self, table: np.ndarray, ids: np.ndarray) -> np.ndarray:
-        """Returns `table[ids]`; without meaning for ids outside of it."""
-        return table.take(ids, mode="clip")
 
     def counts(self) -> dict[str, int]:
         """Returns the counts that metadata.json has too, by its names."""

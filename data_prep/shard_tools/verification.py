@@ -201,13 +201,12 @@ def verify_directory(
                 open_shards(directory, split).close()
             except UserError as error:
                 report.failures.add(SHARDS, [str(error)])
-            for failures, _, _ in results:
+            counts = Counter[str]()
+            for failures, found, _ in results:
                 report.failures.merge(failures)
+                counts.update(found)  # a sum would drop those of 0
             digests = np.concatenate([digests for _, _, digests in results])
             report.num_records[split] = len(digests)
-            counts = Counter[str]()
-            for _, found, _ in results:
-                counts.update(found)  # a sum would drop those of 0
             statistics = metadata.get("statistics", {}).get(split, {})
             for name, count in counts.items():
                 if statistics.get(name, count) != count:

@@ -15,6 +15,7 @@ from albert_tf.config import PretrainingDataConfig
 from albert_tf.records.segments import (
     DocumentCutter,
     Draws,
+    Span,
     Step,
     TokenizedDocument,
     pick,
@@ -26,10 +27,8 @@ from albert_tf.records.targets import MASKED_LM, Target
 class Instance(NamedTuple):
     """Two spans of tokens, in the order in which the model reads them."""
 
-    first_begin: int
-    first_end: int
-    second_begin: int  # the second span of a single segment is empty
-    second_end: int
+    first: Span
+    second: Span  # empty in a single segment
     label: int
     key: int  # unique to the instance
 
@@ -68,7 +67,7 @@ class SentenceObjective:
             while position < end:
                 key, draws = next(draws_of_copy)
                 step = self.step(cutter, position, draws)
-                yield Instance(*step.first, *step.second, step.label, key)
+                yield Instance(step.first, step.second, step.label, key)
                 position = step.resume
 
 

@@ -152,7 +152,7 @@ class RecordMaker:
         counts: Counter[str],
     ) -> tuple[np.ndarray, Columns]:
         """Returns the numbers of tokens `[batch]`, columns `[batch, seq]`."""
-        spans = np.array([instance[:4] for instance in instances])
+        spans = np.array([(*i.first, *i.second) for i in instances])
         labels = np.array([instance.label for instance in instances])
         first = spans[:, 1] - spans[:, 0]
         second = spans[:, 3] - spans[:, 2]

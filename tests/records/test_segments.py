@@ -54,8 +54,8 @@ def cut(
 
 
 def in_text_order(instance):
-    first, second = instance[:2], instance[2:4]
-    return (second, first) if instance.label else (first, second)
+    first, second, label, _ = instance
+    return (second, first) if label else (first, second)
 
 
 sentence_sizes = st.lists(st.integers(1, 40), min_size=1, max_size=30)
@@ -142,7 +142,7 @@ def test_next_sentences_follow_or_are_of_another_document(all_sizes, how, data):
     instances, counts = cut("nsp", documents, number, **how)
     times = np.zeros(documents[-1].borders[-1], int)
     for instance in instances:
-        a, b, c, d = instance[:4]
+        (a, b), (c, d) = instance.first, instance.second
         times[a:b] += 1
         if instance.label == 0:
             times[c:d] += 1
@@ -189,7 +189,7 @@ def test_lengths_are_drawn_for_each_instance_not_for_each_document(objective):
         instances = [i for i in instances if not i.label]
     lengths = np.array(
         [
-            i.first_end - i.first_begin + i.second_end - i.second_begin
+            sum(end - begin for begin, end in (i.first, i.second))
             for i in instances
         ]
     )
@@ -251,5 +251,5 @@ def test_a_last_sentence_may_be_followed_by_another_document():
     instances, _ = cut(
         "nsp", documents, max_seq_length=23, short_seq_prob=0.0, copies=40
     )
-    ends = Counter((i.first_begin, i.first_end, i.label) for i in instances)
-    assert ends[end - 3, end, 1] > 5
+    ends = Counter((i.first, i.label) for i in instances)
+    assert ends[(end - 3, end), 1] > 5

@@ -253,7 +253,7 @@ def read_tokenizer_json(path: str) -> tuple[str, Any, Settings]:
     model = values.get("model")
     kind = model.get("type") if isinstance(model, dict) else None
     require(
-        kind in _MODEL_SETTINGS,
+        kind in ("Unigram", "WordPiece"),
         f"{path}: expected a model of type Unigram (SentencePiece) or "
         f"WordPiece, got {shown(kind)}.",
     )

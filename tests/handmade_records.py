@@ -3,12 +3,17 @@
 import numpy as np
 from pretraining_runs import serialize
 
-from albert_tf.config import MaskingConfig
+from albert_tf.config import MaskingConfig, to_dict
 from albert_tf.io.json_files import write_json
 from albert_tf.records.parsed_batch import RecordRules
 from albert_tf.records.schemas import RECORD_SPECS
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
-from albert_tf.records.shards import shard_name, split_entry, write_shard
+from albert_tf.records.shards import (
+    describe_tokenizer,
+    shard_name,
+    split_entry,
+    write_shard,
+)
 from albert_tf.text.wordpiece_tokenizer import WordPieceTokenizer
 
 LENGTH, SLOTS = 12, 3
@@ -78,3 +83,29 @@ def write_shards(directory, splits, **metadata):
         entries[split] = split_entry([*infos])
     metadata = {"format_version": 1, "splits": entries} | metadata
     write_json(directory / "metadata.json", metadata)
+
+
+def write_directory(
+    directory, records, objective="sop", *, parts=1, statistics=(), **changes
+):
+    """Writes records, perhaps serialised, as a directory of `parts` shards.
+
+    Further keywords are entries of metadata.json.
+    """
+    kind = "dynamic"
+    if isinstance(records[0], dict):
+        kind = "static" if "token_boundary" in records[0] else "dynamic"
+        records = [serialized(kind, record) for record in records]
+    TOKENIZER.save(directory / "tokenizer")
+    metadata = {
+        "record_kind": kind,
+        "sentence_objective": objective,
+        "max_seq_length": LENGTH,
+        "num_slots": SLOTS if kind == "static" else 0,
+        "tokenizer": describe_tokenizer(TOKENIZER),
+        "statistics": {"train": dict(statistics)},
+        "settings": {"masking": to_dict(MASKING)},
+    }
+    splits = {"train": [records[number::parts] for number in range(parts)]}
+    write_shards(directory, splits, **metadata | changes)
+    return directory

@@ -6,14 +6,13 @@ from handmade_records import (
     LENGTH,
     MASK,
     SECOND,
-    SLOTS,
     TOKENIZER,
     B,
     C,
     dynamic_record,
     serialized,
     static_record,
-    write_shards,
+    write_directory,
 )
 
 from albert_tf.config import MaskingConfig, UserError, to_dict
@@ -30,17 +29,10 @@ STATIC = static_record({1: MASK, 2: B, 6: C}, FIRST, SECOND, label=1)
 def shard(tmp_path):
     """Writes a directory of one shard; returns the shard's path."""
 
-    def write(records, kind="static", objective="sop", settings=None):
-        directory = tmp_path / "shards"
-        TOKENIZER.save(directory / "tokenizer")
-        write_shards(
-            directory,
-            {"train": [[serialized(kind, record) for record in records]]},
-            record_kind=kind,
-            sentence_objective=objective,
-            max_seq_length=LENGTH,
-            num_slots=SLOTS if kind == "static" else 0,
-            settings=settings or {"masking": to_dict(MASKING)},
+    def write(records, objective="sop", settings=None):
+        settings = settings or {"masking": to_dict(MASKING)}
+        directory = write_directory(
+            tmp_path / "shards", records, objective, settings=settings
         )
         return directory / shard_name("train", 0, 1)
 
@@ -90,7 +82,7 @@ def test_a_static_record_as_text(shard):
     ],
 )
 def test_labels_slots_and_ids_in_words(shard, objective, record, words):
-    _, block = inspect_shard(shard([STATIC | record], objective=objective))
+    _, block = inspect_shard(shard([STATIC | record], objective))
     assert words in block
 
 
@@ -100,7 +92,7 @@ def unmasked(block):
 
 
 def test_a_dynamic_record_is_masked_by_one_draw_of_many(shard):
-    path = shard([DYNAMIC] * 20, "dynamic")
+    path = shard([DYNAMIC] * 20)
     masking = MaskingConfig(masked_lm_prob=0.4)
     legend, *blocks = inspect_shard(path, num_records=20, masking=masking)
     assert legend.endswith("every reading of a record draws anew.")
@@ -128,7 +120,7 @@ def test_the_first_records_are_shown(shard):
 
 
 def test_a_file_that_metadata_does_not_name(shard, vocabulary):
-    path = shard([DYNAMIC], "dynamic")
+    path = shard([DYNAMIC])
     other = path.parent / "other.tfrecord"
     write_shard(other, [serialized("static", STATIC)])
     with pytest.raises(

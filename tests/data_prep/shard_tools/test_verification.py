@@ -1,4 +1,5 @@
 import contextlib
+import functools
 import hashlib
 import itertools
 import json
@@ -9,24 +10,21 @@ from handmade_records import (
     FIRST,
     LENGTH,
     MASK,
-    MASKING,
     SECOND,
     SEP,
-    SLOTS,
-    TOKENIZER,
     UNK,
     A,
     D,
     dynamic_record,
     serialized,
     static_record,
-    write_shards,
+    write_directory,
 )
 
-from albert_tf.config import UserError, to_dict
+from albert_tf.config import UserError
 from albert_tf.io.json_files import write_json
 from albert_tf.records.invariants import INVARIANTS
-from albert_tf.records.shards import describe_tokenizer, shard_name, write_shard
+from albert_tf.records.shards import shard_name, write_shard
 from data_prep.shard_tools.verification import (
     CHECKSUMS,
     LABEL_SHARE,
@@ -35,12 +33,10 @@ from data_prep.shard_tools.verification import (
     SHARDS,
     STATISTICS,
     STRAY_SHARDS,
+    TOKENIZER,
     Failures,
     VerificationReport,
     verify_directory,
-)
-from data_prep.shard_tools.verification import (
-    TOKENIZER as TOKENIZER_CHECK,
 )
 
 
@@ -74,29 +70,8 @@ def counts_of(records):
 
 @pytest.fixture
 def write(tmp_path):
-    """Writes records as a directory of three shards; keywords: metadata."""
-
-    def call(records, objective="sop", *, statistics=None, **changes):
-        if isinstance(records[0], dict):
-            kind = "static" if "token_boundary" in records[0] else "dynamic"
-            records = [serialized(kind, record) for record in records]
-        else:
-            kind = "dynamic"
-        TOKENIZER.save(tmp_path / "tokenizer")
-        metadata = {
-            "record_kind": kind,
-            "sentence_objective": objective,
-            "max_seq_length": LENGTH,
-            "num_slots": SLOTS if kind == "static" else 0,
-            "tokenizer": describe_tokenizer(TOKENIZER),
-            "statistics": {"train": statistics or {}},
-            "settings": {"masking": to_dict(MASKING)},
-        }
-        splits = {"train": [records[0::3], records[1::3], records[2::3]]}
-        write_shards(tmp_path, splits, **metadata | changes)
-        return tmp_path
-
-    return call
+    """Writes records as a directory of three shards."""
+    return functools.partial(write_directory, tmp_path, parts=3)
 
 
 def change_metadata(directory, change):
@@ -237,7 +212,7 @@ def other_tokenizer(directory):
         (stray_shard, {STRAY_SHARDS}, "train-00003-of-00004.tfrecord", 30),
         # What comes before the damage is checked.
         (wrong_checksum, {CHECKSUMS}, "record 9 at byte", 29),
-        (other_tokenizer, {TOKENIZER_CHECK}, "unk_id: 1 in tokenizer, 9", 30),
+        (other_tokenizer, {TOKENIZER}, "unk_id: 1 in tokenizer, 9", 30),
     ],
 )
 def test_files_that_are_not_as_metadata_says(

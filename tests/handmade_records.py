@@ -1,12 +1,11 @@
 """Pretraining records made by hand, of a vocabulary of six pieces."""
 
 import numpy as np
-from pretraining_runs import serialize
 
 from albert_tf.config import MaskingConfig, to_dict
 from albert_tf.io.json_files import write_json
 from albert_tf.records.parsed_batch import RecordRules
-from albert_tf.records.schemas import RECORD_SPECS
+from albert_tf.records.schemas import serialize_batch
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.records.shards import (
     describe_tokenizer,
@@ -69,9 +68,9 @@ def serialized(kind, record):
         length = sum(record["input_mask"])
         record = {n: np.atleast_1d(v)[:length] for n, v in record.items()}
         del record["input_mask"]
-    return serialize(
-        RECORD_SPECS[kind], {n: np.atleast_1d(v) for n, v in record.items()}
-    )
+    columns = {n: np.atleast_1d(v)[None] for n, v in record.items()}
+    (data,) = serialize_batch(kind, columns)
+    return data
 
 
 def write_shards(directory, splits, **metadata):

@@ -9,7 +9,6 @@ from albert_tf.config import MaskingConfig, PretrainingDataConfig, to_dict
 from albert_tf.interchange.model_directory import load_model_directory
 from albert_tf.jobs import pretrain
 from albert_tf.jobs.pretrain import run_pretraining
-from albert_tf.records.schemas import serialize_batch
 from albert_tf.training import loop
 from data_prep.pretraining.pretraining_data import build_pretraining_data
 
@@ -32,13 +31,6 @@ def build_shards(directory, documents, tokenizer_dir, **changes):
         masking=MaskingConfig(),
     )
     return str(directory / "shards")
-
-
-def serialize(spec, example):
-    """Returns the bytes of a record with these features."""
-    columns = {name: np.asarray(v)[None] for name, v in example.items()}
-    (serialized,) = serialize_batch(spec, columns)
-    return serialized
 
 
 def run(config, shards_dir, run_dir, **options):

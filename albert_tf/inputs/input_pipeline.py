@@ -190,7 +190,7 @@ class PretrainingBatches:
 
     def _read(self, numbers: np.ndarray) -> Batch:
         return parse_batch(
-            RECORD_SPECS[self.kind],
+            self.kind,
             self.shards.read(numbers),
             max_seq_length=self.max_seq_length,
             num_slots=self.shards.metadata["num_slots"],

@@ -42,7 +42,7 @@ class RecordRules:
     ) -> dict[str, np.ndarray]:
         """Returns the features of records, see `schemas.parse_batch`."""
         return parse_batch(
-            RECORD_SPECS[self.kind],
+            self.kind,
             records,
             max_seq_length=self.max_seq_length,
             num_slots=self.num_slots,
@@ -74,9 +74,8 @@ def read_rules(
     """
     path = os.path.join(directory, METADATA_NAME)
     try:
-        spec = lookup(
-            RECORD_SPECS, metadata["record_kind"], f"{path}: record_kind"
-        )
+        kind = metadata["record_kind"]
+        lookup(RECORD_SPECS, kind, f"{path}: record_kind")
         objective = lookup(
             SENTENCE_OBJECTIVES,
             metadata["sentence_objective"],
@@ -89,7 +88,7 @@ def read_rules(
         ) from None
     masking = metadata.get("settings", {}).get("masking")
     return RecordRules(
-        spec.kind,
+        kind,
         objective,
         *lengths,
         masking and from_dict(MaskingConfig, masking, path),

@@ -35,51 +35,31 @@ class Feature:
         object.__setattr__(self, "stored_name", self.stored_name or self.name)
 
 
-@dataclasses.dataclass(frozen=True)
-class RecordSpec:
-    """The schema of one kind of record."""
-
-    kind: str
-    features: tuple[Feature, ...]
-
-
-# One row per kind. `static` is, to the name, what google-research/albert
-# writes and reads; its next_sentence_labels hold the sentence-order label.
-RECORD_SPECS: dict[str, RecordSpec] = {
-    spec.kind: spec
-    for spec in (
-        RecordSpec(
-            "dynamic",
-            (
-                Feature("input_ids", TOKENS),
-                Feature("segment_ids", TOKENS),
-                Feature("word_starts", TOKENS),
-                Feature("sentence_order_label", 1),
-            ),
-        ),
-        RecordSpec(
-            "static",
-            (
-                Feature("input_ids", SEQUENCE),
-                Feature("input_mask", SEQUENCE),
-                Feature("segment_ids", SEQUENCE),
-                Feature("token_boundary", SEQUENCE),
-                Feature("masked_lm_positions", SLOTS),
-                Feature("masked_lm_ids", SLOTS),
-                Feature("masked_lm_weights", SLOTS, "float32"),
-                Feature(
-                    "sentence_order_label",
-                    1,
-                    stored_name="next_sentence_labels",
-                ),
-            ),
-        ),
-    )
+# The features of each kind of record. `static` is, to the name, what
+# google-research/albert writes and reads; its next_sentence_labels hold the
+# sentence-order label.
+RECORD_SPECS: dict[str, tuple[Feature, ...]] = {
+    "dynamic": (
+        Feature("input_ids", TOKENS),
+        Feature("segment_ids", TOKENS),
+        Feature("word_starts", TOKENS),
+        Feature("sentence_order_label", 1),
+    ),
+    "static": (
+        Feature("input_ids", SEQUENCE),
+        Feature("input_mask", SEQUENCE),
+        Feature("segment_ids", SEQUENCE),
+        Feature("token_boundary", SEQUENCE),
+        Feature("masked_lm_positions", SLOTS),
+        Feature("masked_lm_ids", SLOTS),
+        Feature("masked_lm_weights", SLOTS, "float32"),
+        Feature("sentence_order_label", 1, stored_name="next_sentence_labels"),
+    ),
 }
 
 
 def serialize_batch(
-    spec: RecordSpec, columns: Mapping[str, np.ndarray | Column]
+    kind: str, columns: Mapping[str, np.ndarray | Column]
 ) -> list[bytes]:
     """Returns each example as the bytes of a tf.train.Example.
 
@@ -90,13 +70,13 @@ def serialize_batch(
     return encode_examples(
         {
             feature.stored_name: columns[feature.name]
-            for feature in spec.features
+            for feature in RECORD_SPECS[kind]
         }
     )
 
 
 def parse_batch(
-    spec: RecordSpec,
+    kind: str,
     serialized: Sequence[bytes],
     *,
     max_seq_length: int,
@@ -115,11 +95,11 @@ def parse_batch(
             record and the feature.
     """
     lengths = {SEQUENCE: max_seq_length, SLOTS: num_slots, 1: 1}
-    columns = parse_columns(spec, serialized, namer)
+    columns = parse_columns(kind, serialized, namer)
     num_tokens = columns["input_ids"][1]
     batch: dict[str, np.ndarray] = {}
     in_use = np.arange(max_seq_length) < num_tokens[:, None]
-    for feature in spec.features:
+    for feature in RECORD_SPECS[kind]:
         values, sizes = columns[feature.stored_name]
         rows: np.ndarray
         if feature.length == TOKENS:
@@ -144,7 +124,7 @@ def parse_batch(
 
 
 def parse_columns(
-    spec: RecordSpec, serialized: Sequence[bytes], namer: Namer
+    kind: str, serialized: Sequence[bytes], namer: Namer
 ) -> dict[str, Column]:
     """Returns flat values and sizes per record of every stored feature.
 
@@ -155,7 +135,7 @@ def parse_columns(
 
     ragged = {
         feature.stored_name: tf.io.RaggedFeature(tf.as_dtype(feature.dtype))
-        for feature in spec.features
+        for feature in RECORD_SPECS[kind]
     }
 
     def parse(records: Sequence[bytes]) -> dict[str, Any]:
@@ -171,7 +151,7 @@ def parse_columns(
                 parse([record])
             except errors:
                 raise UserError(
-                    f"{namer(number)} is not a {spec.kind} record: not a "
+                    f"{namer(number)} is not a {kind} record: not a "
                     "tf.train.Example, or a feature of another type."
                 ) from None
         raise

@@ -257,7 +257,7 @@ class Reading(Stage):
     def turn(self, kind: str, batch_size: int) -> list[Measurement]:
         """Returns the cost of making batches for a few seconds."""
         from albert_tf.inputs.input_pipeline import PretrainingBatches
-        from albert_tf.records.schemas import RECORD_SPECS, parse_batch
+        from albert_tf.records.schemas import parse_batch
 
         directory = getattr(self.workspace, f"{kind}_shards")
         with open_shards(directory, "train") as shards:
@@ -280,7 +280,7 @@ class Reading(Stage):
                 serialized = shards.read(batches.record_numbers(step))
                 read = time.perf_counter()
                 parse_batch(
-                    RECORD_SPECS[batches.kind],
+                    batches.kind,
                     serialized,
                     max_seq_length=batches.max_seq_length,
                     num_slots=shards.metadata["num_slots"],

@@ -17,7 +17,7 @@ import numpy as np
 from albert_tf.config import MaskingConfig, PretrainingDataConfig
 from albert_tf.records import counter_rng
 from albert_tf.records.masking import mask_batch
-from albert_tf.records.schemas import RECORD_SPECS, serialize_batch
+from albert_tf.records.schemas import serialize_batch
 from albert_tf.records.segments import TokenizedDocument
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES, Instance
 from albert_tf.text.tokenizer import Tokenizer
@@ -56,7 +56,6 @@ class RecordMaker:
     def __post_init__(self) -> None:
         tokenizer, config = self.tokenizer, self.config
         self._objective = SENTENCE_OBJECTIVES[config.sentence_objective]
-        self._spec = RECORD_SPECS[config.record_kind]
         # [CLS] and [SEP] start words, as in the original's token_boundary.
         self._word_start = np.array(tokenizer.word_start)
         self._word_start[[tokenizer.cls_id, tokenizer.sep_id]] = True
@@ -142,7 +141,7 @@ class RecordMaker:
             with self.clock("masking"):
                 self._mask(columns, keys, counts)
         with self.clock("serialising"):
-            serialized = serialize_batch(self._spec, columns)
+            serialized = serialize_batch(self.config.record_kind, columns)
         return RecordBatch(split, keys, serialized)
 
     def _arrange(

@@ -22,7 +22,7 @@ from albert_tf.records.parsed_batch import (
     ParsedBatch,
     RecordRules,
 )
-from albert_tf.records.schemas import RECORD_SPECS, parse_columns
+from albert_tf.records.schemas import parse_columns
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.records.shards import (
     FORMAT_VERSION,
@@ -164,10 +164,10 @@ def read_lengths(path: str) -> tuple[int, int] | None:
     if record is None:
         return None
     namer = f"{path}, record {{}}".format
-    columns = parse_columns(RECORD_SPECS[STATIC], [record], namer)
+    columns = parse_columns(STATIC, [record], namer)
     missing = [name for name, (_, sizes) in columns.items() if not sizes[0]]
     if missing:
-        ours = parse_columns(RECORD_SPECS[DYNAMIC], [record], namer)
+        ours = parse_columns(DYNAMIC, [record], namer)
         require(
             not all(sizes[0] for _, sizes in ours.values()),
             f"{namer(0)} is one of ours, of the kind dynamic; "

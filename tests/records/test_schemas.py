@@ -15,7 +15,7 @@ from handmade_records import (
 )
 
 from albert_tf.config import UserError
-from albert_tf.records.schemas import RECORD_SPECS, parse_batch
+from albert_tf.records.schemas import parse_batch
 
 RECORDS = {
     "dynamic": dynamic_record(FIRST, SECOND, label=1),
@@ -45,7 +45,7 @@ def test_a_record_has_the_schema_of_its_kind(kind):
 def test_dynamic_records_are_padded():
     examples = [dynamic_record([A], [D]), RECORDS["dynamic"]]
     batch = parse_batch(
-        RECORD_SPECS["dynamic"],
+        "dynamic",
         [serialized("dynamic", example) for example in examples],
         max_seq_length=LENGTH,
     )
@@ -112,7 +112,7 @@ def test_a_wrong_record_is_named(kind, changes, message):
         wrong = serialized(kind, RECORDS[kind] | changes)
     with pytest.raises(UserError, match=f"^file a, record 8{message}"):
         parse_batch(
-            RECORD_SPECS[kind],
+            kind,
             [good, wrong, good],
             max_seq_length=LENGTH,
             num_slots=SLOTS,

@@ -2,7 +2,7 @@
 
 import hashlib
 
-from albert_tf.records.schemas import RECORD_SPECS, parse_batch
+from albert_tf.records.schemas import parse_batch
 from albert_tf.records.shards import open_shards
 from data_prep.pretraining import build_plan, record_parts
 
@@ -30,7 +30,7 @@ def read_split(directory, split="train"):
     with open_shards(directory, split) as shards:
         metadata = shards.metadata
         return parse_batch(
-            RECORD_SPECS[metadata["record_kind"]],
+            metadata["record_kind"],
             shards.read(range(len(shards))),
             max_seq_length=metadata["max_seq_length"],
             num_slots=metadata["num_slots"],

@@ -9,7 +9,7 @@ from handmade_records import TOKENIZER
 from albert_tf.config import MaskingConfig, PretrainingDataConfig
 from albert_tf.records import counter_rng
 from albert_tf.records.masking import mask_batch
-from albert_tf.records.schemas import RECORD_SPECS, parse_batch
+from albert_tf.records.schemas import parse_batch
 from data_prep.corpus.reading import Document, UnitDocument
 from data_prep.corpus.sentences import NewlineSplitter
 from data_prep.pretraining.record_maker import RecordMaker, num_slots
@@ -29,7 +29,7 @@ class MadeRecord(NamedTuple):
 
 def parsed(batch, config):
     columns = parse_batch(
-        RECORD_SPECS[config.record_kind],
+        config.record_kind,
         batch.serialized,
         max_seq_length=config.max_seq_length,
         num_slots=num_slots(config, MaskingConfig()),

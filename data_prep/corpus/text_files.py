@@ -40,8 +40,7 @@ def open_text(
             UTF-32, or that is not gzipped although it is called so.
     """
     try:
-        with contextlib.ExitStack() as stack:
-            file = stack.enter_context(open_file(path, "rb"))
+        with open_file(path, "rb") as file:
             binary = io.BufferedReader(_Raw(file.read), _BUFFER_BYTES)
             if _is_gzipped(path, binary):
                 unpacking = _unpacking(binary, on_damage)

@@ -26,7 +26,6 @@ from data_prep.pretraining.record_maker import RecordMaker
 from data_prep.pretraining.record_parts import (
     Partition,
     PartWriter,
-    list_runs,
     shard_records,
 )
 from data_prep.pretraining.sources import TRAIN, list_inputs
@@ -208,9 +207,9 @@ def measure_steps(
         with clock("writing parts"):
             writer.add(batch)
     with clock("writing parts"):
-        writer.finish(counts)
+        runs = writer.finish(counts)
     with clock("writing shards"):
-        records = shard_records(list_runs(output_dir), partition, TRAIN, 0)
+        records = shard_records(runs, partition, TRAIN, 0)
         write_shard(os.path.join(output_dir, "train.tfrecord"), records)
     return dict(times), counts[f"{TRAIN}/instances"]
 

@@ -34,8 +34,7 @@ from data_prep.pretraining.record_maker import RecordMaker
 from data_prep.pretraining.record_parts import (
     Partition,
     PartWriter,
-    list_runs,
-    part_counts,
+    read_part,
     shard_records,
 )
 from data_prep.workers import Progress, Workers
@@ -89,41 +88,43 @@ class LocalRunner(contextlib.AbstractContextManager):
         self, plan: BuildPlan, tokenizer: Tokenizer, directory: BuildDirectory
     ) -> BuildResult:
         """Writes the shards and the result."""
-        counts = self._make_parts(plan, tokenizer, directory.work_path)
-        result = BuildResult(self._make_shards(plan, directory), counts)
+        counts, runs = self._make_parts(plan, tokenizer, directory.work_path)
+        result = BuildResult(self._make_shards(plan, directory, runs), counts)
         write_json(directory.result_path, result.to_json())
         return result
 
     def _make_parts(
         self, plan: BuildPlan, tokenizer: Tokenizer, work_dir: str
-    ) -> Counter[str]:
-        """Writes the parts that are missing; returns the counts of all."""
+    ) -> tuple[Counter[str], list[str]]:
+        """Writes the parts that are missing; returns counts and runs of all."""
         # Workers need not know of all files.
         shared = dataclasses.replace(plan, surveys=()), tokenizer
         make = functools.partial(_make_part, pickle.dumps(shared), work_dir)
         totals: Counter[str] = Counter()
+        all_runs: list[str] = []
         done = 0
         units = enumerate(_units(plan, work_dir, totals))
         with self._progress("characters") as show:
-            for num_characters, counts in self._workers.map(make, units):
+            for num_characters, counts, runs in self._workers.map(make, units):
                 totals.update(counts)
+                all_runs += runs
                 done += num_characters
                 sums = {
                     name: sum(totals[f"{s}/{name}"] for s in plan.record_bytes)
                     for name in ("documents", "instances")
                 }
                 show(done, plan.num_characters, **sums)
-        return totals
+        return totals, all_runs
 
     def _make_shards(
-        self, plan: BuildPlan, directory: BuildDirectory
+        self, plan: BuildPlan, directory: BuildDirectory, runs: Sequence[str]
     ) -> list[ShardInfo]:
         """Writes the shards that are missing; returns the entries of all."""
         numbered = plan.partition.shards()
         make = functools.partial(
             _make_shard,
             plan.partition,
-            list_runs(directory.work_path),
+            runs,
             directory.path,
             directory.work_path,
         )
@@ -152,21 +153,21 @@ def _unpickled(shared: bytes) -> tuple[BuildPlan, RecordMaker]:
 
 def _make_part(
     shared: bytes, work_dir: str, unit: tuple[int, list[UnitDocument]]
-) -> tuple[int, Counter[str]]:
+) -> tuple[int, Counter[str], list[str]]:
     """Writes a unit's part unless an earlier run has.
 
-    Returns the unit's characters and the counts of its records.
+    Returns the unit's characters, and counts and runs of the part.
     """
     number, documents = unit
-    counts = part_counts(work_dir, number)
-    if counts is None:
+    part = read_part(work_dir, number)
+    if part is None:
         plan, make_records = _unpickled(shared)
-        counts = Counter()
+        counts: Counter[str] = Counter()
         writer = PartWriter(work_dir, number, plan.partition)
         for batch in make_records(documents, counts):
             writer.add(batch)
-        writer.finish(counts)
-    return sum(map(_num_characters, documents)), counts
+        part = counts, writer.finish(counts)
+    return sum(map(_num_characters, documents)), *part
 
 
 def _num_characters(item: UnitDocument) -> int:

@@ -86,7 +86,7 @@ class PartWriter:
         self._partition = partition
         self._entries: dict[tuple[str, int], list[bytes]] = defaultdict(list)
         self._num_bytes = 0
-        self._num_runs = 0
+        self._runs: list[str] = []
 
     def add(self, batch: RecordBatch) -> None:
         """Adds records."""
@@ -96,26 +96,28 @@ class PartWriter:
         if self._num_bytes >= RUN_BYTES:
             self._write_run()
 
-    def finish(self, counts: Mapping[str, int]) -> None:
-        """Ends the part and stores the counts with it."""
+    def finish(self, counts: Mapping[str, int]) -> list[str]:
+        """Ends the part, stores the counts with it, and returns its runs."""
         if self._entries:
             self._write_run()
         write_json(
             f"{self._path}.json",
-            {"num_runs": self._num_runs, "counts": dict(counts)},
+            {"num_runs": len(self._runs), "counts": dict(counts)},
         )
+        return self._runs
 
     def _write_run(self) -> None:
         """Writes the entries by shard and key, then where each shard ends."""
+        path = f"{self._path}-{len(self._runs)}"
         ends = [0]
-        with files.replacing(f"{self._path}-{self._num_runs}") as file:
+        with files.replacing(path) as file:
             for shard in self._partition.shards():
                 for entry in sorted(self._entries[shard]):
                     file.write(_LENGTH.pack(len(entry)))
                     file.write(entry)
                 ends.append(file.tell())
             file.write(np.array(ends, "<u8").tobytes())
-        self._num_runs += 1
+        self._runs.append(path)
         self._entries.clear()
         self._num_bytes = 0
 
@@ -124,26 +126,16 @@ def _part_path(directory: str, number: int) -> str:
     return os.path.join(directory, f"unit-{number:06}")
 
 
-def part_counts(directory: str, number: int) -> Counter[str] | None:
-    """Returns the counts of a part, None if it has not been finished."""
-    path = f"{_part_path(directory, number)}.json"
-    if not os.path.exists(path):
+def read_part(
+    directory: str, number: int
+) -> tuple[Counter[str], list[str]] | None:
+    """Returns a part's counts and the paths of its runs, None if unfinished."""
+    path = _part_path(directory, number)
+    if not os.path.exists(f"{path}.json"):
         return None
-    return Counter(read_json(path)["counts"])
-
-
-def list_runs(directory: str) -> list[str]:
-    """Returns the paths of the runs of all finished parts."""
-    parts = sorted(
-        os.path.join(directory, name.removesuffix(".json"))
-        for name in os.listdir(directory)
-        if name.startswith("unit-") and name.endswith(".json")
-    )
-    return [
-        f"{part}-{run}"
-        for part in parts
-        for run in range(read_json(f"{part}.json")["num_runs"])
-    ]
+    part = read_json(f"{path}.json")
+    runs = [f"{path}-{run}" for run in range(part["num_runs"])]
+    return Counter(part["counts"]), runs
 
 
 def shard_records(

@@ -1,6 +1,5 @@
 import itertools
 import os
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -11,8 +10,7 @@ from data_prep.pretraining.record_maker import RecordBatch
 from data_prep.pretraining.record_parts import (
     Partition,
     PartWriter,
-    list_runs,
-    part_counts,
+    read_part,
     shard_records,
 )
 
@@ -35,11 +33,10 @@ def write_part(directory, number, batches, partition=PARTITION):
     writer = PartWriter(str(directory), number, partition)
     for batch in batches:
         writer.add(batch)
-    writer.finish({"train/documents": number})
+    return writer.finish({"train/documents": number})
 
 
-def all_records(directory, partition=PARTITION):
-    runs = list_runs(str(directory))
+def all_records(runs, partition=PARTITION):
     return {
         split: [
             record
@@ -70,10 +67,11 @@ def test_shards_hold_all_records_in_the_order_of_their_keys(
     monkeypatch.setattr(record_parts, "RUN_BYTES", run_bytes)
     monkeypatch.setattr(record_parts, "SORTED_BYTES", sorted_bytes)
     parts = [*(list(random_batches(seed)) for seed in (1, 2, 3)), []]
+    runs = []
     for number, batches in enumerate(parts):
-        write_part(tmp_path, number, batches)
+        runs += write_part(tmp_path, number, batches)
     together = [batch for batches in parts for batch in batches]
-    found = all_records(tmp_path)
+    found = all_records(runs)
     for split in ("train", "eval"):
         assert found[split] == by_key(together, split)
         assert len(found[split]) > 50
@@ -100,10 +98,11 @@ def test_a_shard_is_a_range_of_keys(number):
 def test_equal_keys_fall_back_on_the_records(tmp_path):
     keys = np.full(2, 7, np.uint64)
     partition = Partition({"train": 1})
+    runs = []
     for number, records in enumerate([[b"d", b"b"], [b"a", b"c"]]):
         batch = RecordBatch("train", keys, records)
-        write_part(tmp_path, number, [batch], partition)
-    found = all_records(tmp_path, partition)
+        runs += write_part(tmp_path, number, [batch], partition)
+    found = all_records(runs, partition)
     assert found == {"train": [b"a", b"b", b"c", b"d"]}
 
 
@@ -112,11 +111,10 @@ def test_a_part_counts_when_it_is_finished(tmp_path, monkeypatch):
     finish = PartWriter.finish
     monkeypatch.setattr(PartWriter, "finish", lambda *_: None)
     write_part(tmp_path, 4, random_batches(1))
-    assert part_counts(str(tmp_path), 4) is None
-    assert list_runs(str(tmp_path)) == []
+    assert read_part(str(tmp_path), 4) is None
     monkeypatch.setattr(PartWriter, "finish", finish)
-    write_part(tmp_path, 4, random_batches(1))
-    assert part_counts(str(tmp_path), 4) == Counter({"train/documents": 4})
-    runs = [os.path.basename(run) for run in list_runs(str(tmp_path))]
-    assert len(runs) > 1
-    assert sorted(os.listdir(tmp_path)) == [*runs, "unit-000004.json"]
+    runs = write_part(tmp_path, 4, random_batches(1))
+    assert read_part(str(tmp_path), 4) == ({"train/documents": 4}, runs)
+    names = list(map(os.path.basename, runs))
+    assert len(names) > 1
+    assert sorted(os.listdir(tmp_path)) == [*names, "unit-000004.json"]

@@ -531,11 +531,9 @@ def test_too_many_bad_lines_are_refused(tmp_path):
     assert report.describe_faults() == ""
     read(path, report=report)
     report.check(0.5)
-    with pytest.raises(UserError) as error:
-        report.check(0.49)
-    assert str(error.value) == (
-        f"Bad lines: 2 of 4 (50%): 2 not UTF-8 (first: {path}, line 2), 1 "
-        f"control characters (first: {path}, line 3); max_bad_fraction=0.49 "
-        "is allowed. Either convert the files (iconv -f WINDOWS-1252 -t "
-        "UTF-8), remove binary data, or raise --max_bad_fraction."
+    faults = (
+        rf"2 of 4 \(50%\): 2 not UTF-8 \(first: {path}, line 2\), 1 control "
+        rf"characters \(first: {path}, line 3\); max_bad_fraction=0.49 is"
     )
+    with pytest.raises(UserError, match=f"{faults}.*iconv.*binary data, or"):
+        report.check(0.49)

@@ -102,7 +102,6 @@ def mask_batch(
         config: but for its max_predictions_per_seq.
         num_slots: P, the most tokens masked in a row.
         special_ids: of tokens that are never masked.
-        mask_id: id of [MASK].
         replacement_ids: `[n]` ids a random replacement is drawn from.
     """
     input_ids, segment_ids = columns["input_ids"], columns["segment_ids"]

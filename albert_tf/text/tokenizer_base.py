@@ -65,7 +65,6 @@ class Tokenizer(abc.ABC):
         vocabulary: the first argument of the class, for pickling.
         vocabulary_bytes: contents of its file.
         pieces: the vocabulary, by id.
-        word_start: for each piece whether masking begins a new word at it.
         settings: keyword arguments of the class, which decide the ids too.
         source: names the vocabulary in error messages.
 
@@ -74,7 +73,7 @@ class Tokenizer(abc.ABC):
         special_ids: those five, sorted.
         replacement_ids: int32 `[n]`, the pieces that masking may replace a
             token by: every piece that a text can hold.
-        word_start: bool `[vocab_size]`, as given.
+        word_start: bool `[vocab_size]`, where masking begins a new word.
         fingerprint: sha256 of vocabulary and settings.
 
     Raises:

@@ -34,7 +34,6 @@ class WordPieceTokenizer(Tokenizer):
     Args:
         vocabulary: the pieces by id, with [PAD], [UNK], [CLS], [SEP] and
             [MASK] anywhere among them.
-        do_lower_case: whether text is lower-cased first.
         keep_accents: whether accents stay; None: where the case stays.
         tokenize_chinese_chars: whether an ideograph is a word.
         source: names the vocabulary in error messages.

@@ -97,20 +97,12 @@ def build_pretraining_data(
     left as it is; a build that was interrupted is resumed, as far as its
     runner can.
 
-    Args:
-        inputs: files, directories and globs, see `listing.list_files`.
-        output_dir: the directory to write, made if need be.
-        tokenizer_dir: see `tokenizer.load_tokenizer`.
-        config: how a corpus becomes records.
-        masking: of `static` records.
-        eval_inputs: the corpus of the split `eval`.
-        max_bad_fraction: the largest share of bad lines.
-        workers: processes on this machine.
-        runner: a row of `RUNNERS`.
-        runner_options: options of the runner, see `beam_runner`.
-        progress: shows the progress of each step.
-        log: takes a line for each hard-wrapped file, each warning and the
-            size of the build.
+    `inputs` are files, directories and globs, see `listing.list_files`, and
+    `eval_inputs` those of the split `eval`. `masking` is of `static` records.
+    `max_bad_fraction` is the largest share of bad lines. `workers` are
+    processes on this machine; for `runner_options` see `beam_runner`. `log`
+    takes a line for each hard-wrapped file, each warning and the size of the
+    build.
 
     Raises:
         UserError: for inputs that cannot be used, a directory begun with

@@ -68,25 +68,6 @@ LABEL_SHARE = "half of the labels are drawn as 1"
 _MIN_MASKED_TOKENS, _MIN_LABELS = 1000, 200
 
 
-class Failures:
-    """How often each check has failed, and the first examples."""
-
-    def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()
-        self.examples: dict[str, list[str]] = {}
-
-    def add(self, name: str, examples: Iterable[str], count: int = 1) -> None:
-        """Counts failures of a check; reads only the examples it shows."""
-        self.counts[name] += count
-        shown = self.examples.setdefault(name, [])
-        shown += itertools.islice(examples, _MAX_EXAMPLES - len(shown))
-
-    def merge(self, other: "Failures") -> None:
-        """Adds the failures of another one."""
-        for name, count in other.counts.items():
-            self.add(name, other.examples[name], count)
-
-
 @dataclasses.dataclass
 class VerificationReport:
     """The outcome of every check of a directory.
@@ -94,6 +75,8 @@ class VerificationReport:
     Attributes:
         num_records: records by split.
         checks: names of the checks made, in order.
+        failures: how often each check has failed.
+        examples: the first failures of each.
         ours_only: checks that only our builder passes, not that of
             google-research/albert; empty unless the records are imported.
         notes: further lines, for information.
@@ -102,14 +85,26 @@ class VerificationReport:
     directory: str
     num_records: dict[str, int] = dataclasses.field(default_factory=dict)
     checks: list[str] = dataclasses.field(default_factory=list)
-    failures: Failures = dataclasses.field(default_factory=Failures)
+    failures: Counter[str] = dataclasses.field(default_factory=Counter)
+    examples: dict[str, list[str]] = dataclasses.field(default_factory=dict)
     ours_only: set[str] = dataclasses.field(default_factory=set)
     notes: list[str] = dataclasses.field(default_factory=list)
+
+    def add(self, name: str, examples: Iterable[str], count: int = 1) -> None:
+        """Counts failures of a check; reads only the examples it shows."""
+        self.failures[name] += count
+        shown = self.examples.setdefault(name, [])
+        shown += itertools.islice(examples, _MAX_EXAMPLES - len(shown))
+
+    def merge(self, other: "VerificationReport") -> None:
+        """Adds the failures of another report."""
+        for name, count in other.failures.items():
+            self.add(name, other.examples[name], count)
 
     @property
     def failed(self) -> list[str]:
         """The names of the checks that have failed."""
-        return [n for n in self.failures.counts if n not in self.ours_only]
+        return [n for n in self.failures if n not in self.ours_only]
 
     @property
     def ok(self) -> bool:
@@ -124,13 +119,13 @@ class VerificationReport:
         lines = [f"{self.directory}: records checked: {records}."]
         checks = list(dict.fromkeys(self.checks))
         for name in checks:
-            count = self.failures.counts[name]
+            count = self.failures[name]
             if not count:
                 lines.append(f"ok: {name}.")
                 continue
             is_failed = name not in self.ours_only
             verdict = "FAILED" if is_failed else "differs from ours"
-            examples = self.failures.examples[name]
+            examples = self.examples[name]
             lines.append(f"{verdict}: {name}: {count} times.")
             lines += [f"  {example}" for example in examples]
             if count > len(examples):
@@ -172,7 +167,7 @@ def verify_directory(
                 f"{name}: {value!r} in {TOKENIZER_DIRECTORY}, {other!r} in "
                 f"{METADATA_NAME}"
             )
-            report.failures.add(TOKENIZER, [example])
+            report.add(TOKENIZER, [example])
     _check_names(report, splits)
     invariants = invariants_for(rules)
     report.checks += [TOKENIZER, SHARDS, STRAY_SHARDS, CHECKSUMS, SCHEMA]
@@ -200,10 +195,10 @@ def verify_directory(
             try:
                 open_shards(directory, split).close()
             except UserError as error:
-                report.failures.add(SHARDS, [str(error)])
+                report.add(SHARDS, [str(error)])
             counts = Counter[str]()
-            for failures, found, _ in results:
-                report.failures.merge(failures)
+            for of_shard, found, _ in results:
+                report.merge(of_shard)
                 counts.update(found)  # a sum would drop those of 0
             digests = np.concatenate([digests for _, _, digests in results])
             report.num_records[split] = len(digests)
@@ -214,7 +209,7 @@ def verify_directory(
                         f"{split}: {name} {statistics[name]} in "
                         f"{METADATA_NAME}, {count} in the records"
                     )
-                    report.failures.add(STATISTICS, [example])
+                    report.add(STATISTICS, [example])
             _check_shares(report, split, counts, statistics, rules)
             # Not a check: short documents of the same text make equal records.
             repeated = len(digests) - len(np.unique(digests))
@@ -241,11 +236,11 @@ def _check_names(
             expected = shard_name(split, number, len(infos))
             if info.name != expected:
                 example = f"{info.name!r} in {METADATA_NAME}, not {expected}"
-                report.failures.add(SHARDS, [example])
+                report.add(SHARDS, [example])
     for name in files.listdir(report.directory):
         if name.endswith(".tfrecord") and name not in named:
             path = os.path.join(report.directory, name)
-            report.failures.add(STRAY_SHARDS, [path])
+            report.add(STRAY_SHARDS, [path])
 
 
 def _check_shard(
@@ -254,13 +249,13 @@ def _check_shard(
     rules: RecordRules,
     invariants: Sequence[Invariant],
     count: Callable[[int], None],
-) -> tuple[Failures, Counter[str], np.ndarray]:
+) -> tuple[VerificationReport, Counter[str], np.ndarray]:
     """Reads a shard to its end, or to where it is damaged.
 
     Returns the failures, the counts, and 64 bits of a hash of each record:
     among ten million the chance that two share them is 3 in a million.
     """
-    failures, counts = Failures(), Counter[str]()
+    report, counts = VerificationReport(path), Counter[str]()
     digests = bytearray()
     records = read_records(path)
     while True:
@@ -268,7 +263,7 @@ def _check_shard(
         try:
             serialized.extend(itertools.islice(records, _BATCH))
         except UserError as error:
-            failures.add(CHECKSUMS, [str(error)])
+            report.add(CHECKSUMS, [str(error)])
         if not serialized:
             break
         first = len(digests) // 8
@@ -276,7 +271,7 @@ def _check_shard(
         def namer(number: int, first: int = first) -> str:
             return f"{path}, record {first + number}"
 
-        numbers, columns = _parse(serialized, namer, rules, failures)
+        numbers, columns = _parse(serialized, namer, rules, report)
         if numbers:
             batch = ParsedBatch(columns, rules)
             for row in invariants:
@@ -286,19 +281,19 @@ def _check_shard(
                     f"{namer(numbers[n])}: {wrong.describe(n)}" for n in broken
                 )
                 if len(broken):
-                    failures.add(row.name, examples, len(broken))
+                    report.add(row.name, examples, len(broken))
             counts.update(batch.counts())
         for record in serialized:
             digests += hashlib.blake2b(record, digest_size=8).digest()
         count(len(serialized))
-    return failures, counts, np.frombuffer(digests, "<u8")
+    return report, counts, np.frombuffer(digests, "<u8")
 
 
 def _parse(
     serialized: Sequence[bytes],
     namer: Namer,
     rules: RecordRules,
-    failures: Failures,
+    report: VerificationReport,
 ) -> tuple[Sequence[int], dict[str, np.ndarray]]:
     """Returns the numbers of the records that can be parsed, and these."""
     try:
@@ -312,7 +307,7 @@ def _parse(
             rules.parse([record], lambda _, number=number: namer(number))
             sound.append(number)
         except UserError as error:
-            failures.add(SCHEMA, [str(error)])
+            report.add(SCHEMA, [str(error)])
     good = [serialized[number] for number in sound]
     return sound, rules.parse(good, namer) if good else {}
 
@@ -354,4 +349,4 @@ def _check_shares(
         report.checks.append(name)
         report.notes.append(f"{finding}.")
         if abs(part / whole - probability) > bound:
-            report.failures.add(name, [finding])
+            report.add(name, [finding])

@@ -34,7 +34,6 @@ from data_prep.shard_tools.verification import (
     STATISTICS,
     STRAY_SHARDS,
     TOKENIZER,
-    Failures,
     VerificationReport,
     verify_directory,
 )
@@ -127,8 +126,8 @@ def test_a_wrong_record_is_named_by_its_number_in_its_shard(write):
     records[450]["masked_lm_weights"][0] = 0.5
     report = verify_directory(write(records))
     name = "weights are ones, then zeros"
-    assert report.failures.counts == {name: 1}
-    ((example,),) = report.failures.examples.values()
+    assert report.failures == {name: 1}
+    ((example,),) = report.examples.values()
     assert example.endswith(
         "train-00000-of-00003.tfrecord, record 150: at 0: masked_lm_weights 0.5"
     )
@@ -137,16 +136,16 @@ def test_a_wrong_record_is_named_by_its_number_in_its_shard(write):
 
 
 def test_ten_examples_are_shown_and_all_failures_counted():
-    failures, more = Failures(), Failures()
+    report = VerificationReport("d", checks=["a", "b"])
+    more = VerificationReport("e")
     for number in range(3):
-        failures.add("a", [f"{number}-{i}" for i in range(4)], 4)
+        report.add("a", [f"{number}-{i}" for i in range(4)], 4)
     more.add("a", ["last"])
     more.add("b", ["other"])
-    failures.merge(more)
-    assert failures.counts == {"a": 13, "b": 1}
+    report.merge(more)
+    assert report.failures == {"a": 13, "b": 1}
     expected = [f"{number}-{i}" for number in range(3) for i in range(4)]
-    assert failures.examples == {"a": expected[:10], "b": ["other"]}
-    report = VerificationReport("d", checks=["a", "b"], failures=failures)
+    assert report.examples == {"a": expected[:10], "b": ["other"]}
     assert "FAILED: a: 13 times." in report.lines()
     assert "  ... and 3 more" in report.lines()
 
@@ -160,8 +159,8 @@ def test_records_of_another_form(write):
     too_long = dynamic_record([A] * LENGTH, SECOND)
     records[10] = serialized("dynamic", too_long)
     report = verify_directory(write(records))
-    assert report.failures.counts == {SCHEMA: 2}
-    examples = report.failures.examples[SCHEMA]
+    assert report.failures == {SCHEMA: 2}
+    examples = report.examples[SCHEMA]
     assert "00001-of-00003.tfrecord, record 1 is not a dynamic" in examples[0]
     assert "record 3 has 19 tokens; at most" in examples[1]
 
@@ -221,8 +220,8 @@ def test_files_that_are_not_as_metadata_says(
     directory = write(dynamic_records(30))
     damage(directory)
     report = verify_directory(directory)
-    assert report.failures.counts == dict.fromkeys(failed, 1)
-    assert example in str(report.failures.examples)
+    assert report.failures == dict.fromkeys(failed, 1)
+    assert example in str(report.examples)
     assert report.num_records == {"train": num_records}
 
 
@@ -230,13 +229,13 @@ def test_counts_that_are_not_those_of_the_records(write):
     records = static_records(30)
     wrong = {name: n + 1 for name, n in counts_of(records).items()}
     report = verify_directory(write(records, statistics=wrong))
-    assert report.failures.counts == {STATISTICS: 7}
-    examples = sorted(report.failures.examples[STATISTICS])
+    assert report.failures == {STATISTICS: 7}
+    examples = sorted(report.examples[STATISTICS])
     for name, example in zip(sorted(wrong), examples, strict=True):
         assert example.startswith(f"train: {name} {wrong[name]} in metadata")
     records = [dynamic_record(FIRST, SECOND)] * 30
     report = verify_directory(write(records, statistics={"label_1": 15}))
-    (example,) = report.failures.examples[STATISTICS]
+    (example,) = report.examples[STATISTICS]
     assert example == "train: label_1 15 in metadata.json, 0 in the records"
 
 
@@ -257,9 +256,9 @@ def test_counts_that_are_not_those_of_the_records(write):
 )
 def test_shares_that_chance_does_not_explain(write, tokens, failed, example):
     report = verify_directory(write(static_records(600, tokens)))
-    names = [MASKING_SHARES[name][0] for name in report.failures.counts]
+    names = [MASKING_SHARES[name][0] for name in report.failures]
     assert set(names) == failed
-    assert example in str(report.failures.examples)
+    assert example in str(report.examples)
 
 
 def test_labels_out_of_balance(write):
@@ -268,7 +267,7 @@ def test_labels_out_of_balance(write):
         record["sentence_order_label"] = 0
     directory = write(records, "nsp")
     report = verify_directory(directory)
-    assert report.failures.counts == {LABEL_SHARE: 1}
+    assert report.failures == {LABEL_SHARE: 1}
     # Unless they were drawn as 1 where no other document was to be had.
     in_vain = {"without_other_document": 100}
     change_metadata(directory, lambda m: m["statistics"].update(train=in_vain))
@@ -292,7 +291,7 @@ def test_imported_records_may_differ_where_the_original_does(write, label):
     records[3]["sentence_order_label"] = label
     imported = {"imported_files": {"train": ["a"]}}
     report = verify_directory(write(records, settings=imported))
-    assert sorted(report.ours_only & report.failures.counts.keys()) == [
+    assert sorted(report.ours_only & report.failures.keys()) == [
         "no <unk> is masked",
         "random replacements are pieces that text can hold",
     ]

@@ -69,11 +69,6 @@ class Workers(contextlib.AbstractContextManager):
             self._pool.shutdown(wait=error[0] is None, cancel_futures=True)
 
 
-def _begin_worker() -> None:
-    _end_with_parent()
-    _keep_freed_memory()
-
-
 def _keep_freed_memory() -> None:
     """Makes glibc keep what is freed, for NumPy's next temporary array.
 
@@ -86,8 +81,9 @@ def _keep_freed_memory() -> None:
         mallopt(_M_MMAP_THRESHOLD, _KEPT_BYTES)
 
 
-def _end_with_parent() -> None:
-    """Makes this process end when the one that started it is killed."""
+def _begin_worker() -> None:
+    """Prepares a worker, which ends when its parent is killed."""
+    _keep_freed_memory()
     parent = multiprocessing.parent_process()
 
     def watch() -> None:

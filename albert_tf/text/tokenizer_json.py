@@ -418,7 +418,7 @@ def _checked_normalizers(
 
     Known are those that we write and those of transformers' own classes.
     """
-    known = [{"type": "StripAccents"}]
+    known: list[dict[str, Any]] = [{"type": "StripAccents"}]
     uncased = {"do_lower_case": True, "keep_accents": False}
     # One more is known, whose values vary.
     if values["model"]["type"] == "WordPiece":

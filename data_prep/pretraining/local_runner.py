@@ -9,24 +9,26 @@ import contextlib
 import dataclasses
 import functools
 import os
-import pickle
+import uuid
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from albert_tf.config import require
+from albert_tf.config import MaskingConfig, PretrainingDataConfig, require
 from albert_tf.io import files
-from albert_tf.io.json_files import read_json, write_json
 from albert_tf.records.shards import ShardInfo, write_shard
-from albert_tf.text.tokenizer import Tokenizer
+from albert_tf.text.tokenizer import Tokenizer, load_tokenizer
 from data_prep.corpus.duplicates import remove_duplicates
 from data_prep.corpus.forms import CorpusFile
 from data_prep.corpus.listing import list_files
 from data_prep.corpus.reading import FileSurvey, UnitDocument, survey_file
 from data_prep.corpus.sample import CorpusSample
+from data_prep.corpus.sentences import SENTENCE_SPLITTERS
 from data_prep.pretraining.build_directory import (
     BuildDirectory,
     BuildResult,
     is_intact,
+    read_json,
+    write_json,
 )
 from data_prep.pretraining.build_plan import BuildPlan, group_of, read_corpus
 from data_prep.pretraining.document_groups import in_groups
@@ -88,18 +90,26 @@ class LocalRunner(contextlib.AbstractContextManager):
         self, plan: BuildPlan, tokenizer: Tokenizer, directory: BuildDirectory
     ) -> BuildResult:
         """Writes the shards and the result."""
-        counts, runs = self._make_parts(plan, tokenizer, directory.work_path)
+        del tokenizer  # worker processes load what was saved
+        counts, runs = self._make_parts(plan, directory)
         result = BuildResult(self._make_shards(plan, directory, runs), counts)
-        write_json(directory.result_path, result.to_json())
+        write_json(files, directory.result_path, result.to_json())
         return result
 
     def _make_parts(
-        self, plan: BuildPlan, tokenizer: Tokenizer, work_dir: str
+        self, plan: BuildPlan, directory: BuildDirectory
     ) -> tuple[Counter[str], list[str]]:
         """Writes the parts that are missing; returns counts and runs of all."""
-        # Workers need not know of all files.
-        shared = dataclasses.replace(plan, surveys=()), tokenizer
-        make = functools.partial(_make_part, pickle.dumps(shared), work_dir)
+        work_dir = directory.work_path
+        maker = functools.partial(
+            _record_maker,
+            uuid.uuid4().hex,
+            directory.tokenizer_path,
+            directory.splitter_path,
+            plan.config,
+            plan.masking,
+        )
+        make = functools.partial(_make_part, maker, work_dir, plan.partition)
         totals: Counter[str] = Counter()
         all_runs: list[str] = []
         done = 0
@@ -145,14 +155,29 @@ def _check_local(path: str) -> None:
 
 
 @functools.lru_cache(maxsize=1)
-def _unpickled(shared: bytes) -> tuple[BuildPlan, RecordMaker]:
-    """Returns the plan and its record maker, made once in a process."""
-    plan, tokenizer = pickle.loads(shared)
-    return plan, plan.record_maker(tokenizer)
+def _record_maker(
+    build: str,
+    tokenizer_dir: str,
+    splitter_path: str,
+    config: PretrainingDataConfig,
+    masking: MaskingConfig,
+) -> RecordMaker:
+    """Returns the maker of a build's records, made once in a process.
+
+    `build` is unique: files at the same paths may have been replaced.
+    """
+    del build
+    splitter = SENTENCE_SPLITTERS[config.sentence_splitter].from_json(
+        read_json(files, splitter_path)
+    )
+    return RecordMaker(load_tokenizer(tokenizer_dir), splitter, config, masking)
 
 
 def _make_part(
-    shared: bytes, work_dir: str, unit: tuple[int, list[UnitDocument]]
+    maker: Callable[[], RecordMaker],
+    work_dir: str,
+    partition: Partition,
+    unit: tuple[int, list[UnitDocument]],
 ) -> tuple[int, Counter[str], list[str]]:
     """Writes a unit's part unless an earlier run has.
 
@@ -161,10 +186,9 @@ def _make_part(
     number, documents = unit
     part = read_part(work_dir, number)
     if part is None:
-        plan, make_records = _unpickled(shared)
         counts: Counter[str] = Counter()
-        writer = PartWriter(work_dir, number, plan.partition)
-        for batch in make_records(documents, counts):
+        writer = PartWriter(work_dir, number, partition)
+        for batch in maker()(documents, counts):
             writer.add(batch)
         part = counts, writer.finish(counts)
     return sum(map(_num_characters, documents)), *part
@@ -211,10 +235,10 @@ def _make_shard(
     name = partition.shard_name(*split_and_number)
     entry_path = os.path.join(work_dir, f"{name}.json")
     if os.path.exists(entry_path):
-        info = ShardInfo(**read_json(entry_path))
+        info = ShardInfo(**read_json(files, entry_path))
         if is_intact(output_dir, info):
             return info
     path = os.path.join(output_dir, name)
     info = write_shard(path, shard_records(runs, partition, *split_and_number))
-    write_json(entry_path, dataclasses.asdict(info))
+    write_json(files, entry_path, dataclasses.asdict(info))
     return info

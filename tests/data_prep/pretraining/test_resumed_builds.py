@@ -244,3 +244,12 @@ def test_a_corpus_that_changes_meanwhile_is_refused(
         build(inputs=inputs, remove_duplicates=level)
     changed.write_text(text)
     build(inputs=inputs, remove_duplicates=level)
+
+
+def test_a_directory_made_again_learns_anew(build, tmp_path, corpus):
+    # In one process: what was learned of another corpus is not used.
+    build("out", [f"{corpus}/books/[0-3].txt"])
+    shutil.rmtree(tmp_path / "out")
+    build("out", [f"{corpus}/books/[4-7].txt"])
+    build("anew", [f"{corpus}/books/[4-7].txt"])
+    assert digests(tmp_path / "out") == digests(tmp_path / "anew")

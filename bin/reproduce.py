@@ -104,9 +104,9 @@ def main() -> None:
 
 
 def _search() -> None:
-    """Runs the search, writes its record and prints every rung."""
+    """Runs the search, prints every rung and writes all evaluations."""
     names = dict.fromkeys(FLAGS.candidates or recipe.CANDIDATES)
-    runs = [_Run(name, recipe.CANDIDATES[name], 1) for name in names]
+    runs = [_Run(name, 1) for name in names]
     started = list(runs)
     *first_rungs, last_rung = recipe.RUNGS
     with Children() as children:
@@ -115,27 +115,22 @@ def _search() -> None:
             print(_table(runs, rung), flush=True)
             kept = recipe.survivors({run.name: run.loss(rung) for run in runs})
             runs = [run for run in runs if run.name in kept]
-        again = [
-            dataclasses.replace(run, seed=seed)
-            for run in runs
-            for seed in range(2, FLAGS.num_seeds + 1)
-        ]
-        runs += again
+        seeds = range(1, FLAGS.num_seeds + 1)
+        runs = [_Run(run.name, seed) for run in runs for seed in seeds]
         _train(children, runs, last_rung)
     print(_table(runs, last_rung), flush=True)
-    _write_record(started + again, "results.jsonl", "curves.png")
+    all_runs = dict.fromkeys([*started, *runs])
+    _write_record(list(all_runs), "results.jsonl", "curves.png")
 
 
 def _compare_peers() -> None:
-    """Trains ours and transformers', and prints how far apart they are."""
+    """Trains our recipe and those of transformers, and prints our leads."""
     # All recipes of a seed follow each other: the machine's speed may drift.
-    runs = []
-    for seed in range(1, FLAGS.num_seeds + 1):
-        runs.append(_Run(_OURS, recipe.CANDIDATES[_OURS], seed))
-        runs += [
-            _Run(name, row, seed, "benchmarking.pretraining_peer")
-            for name, row in recipe.PEERS.items()
-        ]
+    runs = [
+        _Run(name, seed)
+        for seed in range(1, FLAGS.num_seeds + 1)
+        for name in (_OURS, *recipe.PEERS)
+    ]
     with Children() as children:
         _train(children, runs, recipe.NUM_EVALUATIONS)
     for run in runs:
@@ -167,32 +162,36 @@ def _path(*parts: str) -> str:
 
 
 def _build(children: Children) -> None:
-    """Makes the vocabulary and the shards, unless they are there."""
-    corpus = [
-        f"--input={FLAGS.input}",
-        f"--skip_header_lines={FLAGS.skip_header_lines}",
-    ]
+    """Builds the vocabulary and the shards, unless they exist."""
     vocabulary = _path("vocabulary")
-    commands = {
-        "train_vocab": [
-            f"--output_dir={vocabulary}",
-            f"--vocab_size={FLAGS.vocab_size}",
-        ],
-        "build_pretraining_data": [
-            f"--tokenizer={vocabulary}",
-            f"--output_dir={_path('shards')}",
-            f"--max_seq_length={FLAGS.max_seq_length}",
-            f"--eval_fraction={recipe.EVAL_FRACTION}",
-            f"--dupe_factor={recipe.DUPE_FACTOR}",
-            f"--workers={FLAGS.processes}",
-        ],
-    }
-    if files.isdir(vocabulary):
-        del commands["train_vocab"]
-    for program, arguments in commands.items():
-        process = children.start(_command(program, *corpus, *arguments))
+
+    def run(program: str, *arguments: str) -> None:
+        process = children.start(
+            _command(
+                program,
+                f"--input={FLAGS.input}",
+                f"--skip_header_lines={FLAGS.skip_header_lines}",
+                *arguments,
+            )
+        )
         if status := exit_status(process.wait()):
             sys.exit(status)
+
+    if not files.isdir(vocabulary):
+        run(
+            "train_vocab",
+            f"--output_dir={vocabulary}",
+            f"--vocab_size={FLAGS.vocab_size}",
+        )
+    run(
+        "build_pretraining_data",
+        f"--tokenizer={vocabulary}",
+        f"--output_dir={_path('shards')}",
+        f"--max_seq_length={FLAGS.max_seq_length}",
+        f"--eval_fraction={recipe.EVAL_FRACTION}",
+        f"--dupe_factor={recipe.DUPE_FACTOR}",
+        f"--workers={FLAGS.processes}",
+    )
 
 
 def _command(program: str, *arguments: str) -> list[str]:
@@ -204,9 +203,7 @@ class _Run:
     """A run of bin.pretrain, which stops and resumes, or of a peer."""
 
     name: str
-    candidate: recipe.Candidate
     seed: int
-    program: str = "pretrain"
 
     @property
     def run_dir(self) -> str:
@@ -215,7 +212,7 @@ class _Run:
     @property
     def config(self) -> PretrainConfig:
         return recipe.configuration(
-            self.candidate,
+            (recipe.CANDIDATES | recipe.PEERS)[self.name],
             flops=FLAGS.teraflops * 1e12,
             vocab_size=FLAGS.vocab_size,
             seq_length=FLAGS.max_seq_length,
@@ -250,8 +247,9 @@ class _Run:
         shards = _path("shards")
         description = {"job": "pretrain", "config": to_dict(self.config)}
         write_json(self.settings, description)
+        is_peer = self.name in recipe.PEERS
         return _command(
-            self.program,
+            "benchmarking.pretraining_peer" if is_peer else "pretrain",
             f"--config_json={self.settings}",
             f"--train_data={shards}",
             f"--eval_data={shards}",

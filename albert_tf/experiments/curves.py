@@ -1,4 +1,4 @@
-"""Figures of runs side by side."""
+"""Figures that compare runs."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""What the initial weights do to outputs and gradients, by application.
+"""Outputs and gradients of untrained models, by application of the block.
 
 A shared block is applied again and again, so its outputs compound and its
 gradients add up. Measured on a model whose layers have weights of their own,

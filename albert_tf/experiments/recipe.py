@@ -1,4 +1,4 @@
-"""The search for a pretraining recipe: candidates, costs, and who continues.
+"""The search for a pretraining recipe: candidates, costs, survivors.
 
 Successive halving (Jamieson and Talwalkar 2016): all candidates get a share of
 the arithmetic, the better half continues to twice as much, until the last few
@@ -148,7 +148,7 @@ def configuration(
     seq_length: int,
     seed: int,
 ) -> PretrainConfig:
-    """Returns the settings of a run of so many operations in all.
+    """Returns the settings of a run whose training takes `flops` operations.
 
     `vocab_size` and `seq_length` are those of the shards.
     """
@@ -267,7 +267,7 @@ def read_curve(run_dir: str, config: PretrainConfig) -> list[Point]:
 
 @dataclasses.dataclass(frozen=True)
 class Lead:
-    """How far one curve lies below another at equal arithmetic or time.
+    """The distance of one curve below another at equal arithmetic or time.
 
     Attributes:
         share: of the other's whole work, where the first has the best value

@@ -200,7 +200,7 @@ def test_runs_of_other_settings_are_not_reported(tmp_path, monkeypatch):
     )
     monkeypatch.setattr(reproduce, "FLAGS", flags)
     (tmp_path / "runs").mkdir()
-    run = reproduce._Run("lamb-0.01", recipe.CANDIDATES["lamb-0.01"], 1)
+    run = reproduce._Run("lamb-0.01", 1)
     run.command()
     run.check()
     flags.teraflops = 2.0

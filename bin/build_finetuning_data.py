@@ -39,6 +39,7 @@ def define_flags() -> None:
 
 
 def main() -> None:
+    from albert_tf.cluster.environment import usable_cpus
     from data_prep.finetuning_data import build_finetuning_data
 
     build_finetuning_data(
@@ -50,7 +51,7 @@ def main() -> None:
         splits=FLAGS.splits,
         num_shards=FLAGS.num_shards,
         seed=FLAGS.seed,
-        workers=tasks.workers(),
+        workers=usable_cpus(),
     )
     print(f"The shards are in {FLAGS.output_dir}.")
 

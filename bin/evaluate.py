@@ -157,6 +157,7 @@ def _evaluate_pretraining() -> dict[str, float]:
 
 def _evaluate_task(task: Task, split: str, ending: str) -> dict[str, float]:
     """Prints a split's evaluation, writes its files, returns its metrics."""
+    from albert_tf.cluster.environment import usable_cpus
     from albert_tf.jobs.task_evaluation import evaluate_task
 
     with command_line.progress("examples") as progress:
@@ -166,7 +167,7 @@ def _evaluate_task(task: Task, split: str, ending: str) -> dict[str, float]:
             FLAGS.data_dir,
             split=split,
             batch_size=FLAGS.batch_size,
-            workers=tasks.workers(),
+            workers=usable_cpus(),
             cache_dir=FLAGS.feature_cache,
             null_threshold=FLAGS.null_threshold,
             progress=progress,

@@ -50,6 +50,7 @@ def define_flags() -> None:
 
 def _metrics(task: Task, precision: str) -> dict[str, float]:
     """Returns the metrics on the task's dev examples."""
+    from albert_tf.cluster.environment import usable_cpus
     from albert_tf.interchange.export.exported_weights import PRECISIONS
     from albert_tf.jobs.task_evaluation import evaluate_task
 
@@ -60,7 +61,7 @@ def _metrics(task: Task, precision: str) -> dict[str, float]:
             FLAGS.data_dir,
             split=next(iter(task.evaluated.values())),
             batch_size=32,
-            workers=tasks.workers(),
+            workers=usable_cpus(),
             load=PRECISIONS[precision].load,
             progress=progress,
         ).metrics

@@ -7,6 +7,7 @@ python -m bin.finetune --task=custom \\
     --data_dir=mytask --init_from=runs/tiny --run_dir=runs/mytask
 """
 
+from collections.abc import Collection
 from typing import Any
 
 from absl import flags
@@ -72,6 +73,7 @@ def main() -> None:
             "its own, with its --seed and --run_dir."
         )
     training_programs.load_tensorflow()
+    from albert_tf.cluster.environment import usable_cpus
     from albert_tf.interchange.model_directory import find_initial_weights
     from albert_tf.jobs.finetune import run_finetuning
     from albert_tf.jobs.repeated_runs import RESULTS_FILE, repeat
@@ -94,7 +96,7 @@ def main() -> None:
             tokenizer_dir=FLAGS.tokenizer or "",
             model_changes=model_changes,
             runtime=command_line.with_flags(RuntimeConfig()),
-            workers=tasks.workers(),
+            workers=usable_cpus(),
             cache_dir=FLAGS.feature_cache,
         )
 
@@ -147,7 +149,7 @@ def settings(task: Task) -> tuple[FinetuneConfig, dict[str, Any]]:
             "finetune", FinetuneConfig
         )
     else:
-        known = tasks.settings_of(task, FLAGS.recipe, {**given, **given_model})
+        known = _recipe(task, {**given, **given_model})
         config = override(
             config,
             {k: v for k, v in known.items() if k not in _MODEL_SETTINGS},
@@ -161,6 +163,23 @@ def settings(task: Task) -> tuple[FinetuneConfig, dict[str, Any]]:
         given.setdefault("num_warmup_steps", 0)
     model_changes = {k: known[k] for k in _MODEL_SETTINGS if k in known}
     return override(config, given), model_changes | given_model
+
+
+def _recipe(task: Task, given: Collection[str]) -> dict[str, Any]:
+    """Returns the settings of --recipe, and prints those without a flag."""
+    if FLAGS.recipe == "none":
+        return {}
+    settings = dict(task.settings)
+    if FLAGS.recipe == "v2":
+        settings |= task.settings_v2
+    # A given length of training replaces its steps and warm-up.
+    if {"num_train_steps", "num_train_epochs"} & set(given):
+        settings.pop("num_train_steps", None)
+        settings.pop("num_warmup_steps", None)
+    used = [f"{k}={v}" for k, v in settings.items() if k not in given]
+    if used:
+        print(f"Settings of the paper for {task.name}: {', '.join(used)}.")
+    return settings
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
-"""The flags that choose a task, and their values."""
+"""The flags that choose a task."""
 
 import os
 from collections.abc import Collection
-from typing import Any
 
 from absl import flags
 
@@ -78,31 +77,3 @@ def chosen_if_any() -> Task | None:
         "--task and --data_dir go together; give both.",
     )
     return chosen() if FLAGS.task else None
-
-
-def settings_of(
-    task: Task, recipe: str, given: Collection[str]
-) -> dict[str, Any]:
-    """Returns the settings of a task's recipe, and prints those in use.
-
-    A given number of steps or epochs replaces its steps and warm-up.
-    """
-    if recipe == "none":
-        return {}
-    settings = dict(task.settings)
-    if recipe == "v2":
-        settings |= task.settings_v2
-    if {"num_train_steps", "num_train_epochs"} & set(given):
-        settings.pop("num_train_steps", None)
-        settings.pop("num_warmup_steps", None)
-    used = [f"{k}={v}" for k, v in settings.items() if k not in given]
-    if used:
-        print(f"Settings of the paper for {task.name}: {', '.join(used)}.")
-    return settings
-
-
-def workers() -> int:
-    """Returns the number of processes that build features."""
-    from albert_tf.cluster.environment import usable_cpus
-
-    return usable_cpus()

@@ -1,6 +1,6 @@
-"""Child processes, which receive the signals of their program.
+"""Child processes to which a program forwards its signals.
 
-Also a cluster on one machine: one process per worker, the same command.
+Also a cluster on one machine: a process per worker, with the same command.
 """
 
 import contextlib
@@ -137,7 +137,7 @@ def _show(process: subprocess.Popen, prefix: str) -> None:
 
 
 def _wait(children: Children, grace_seconds: float) -> int:
-    """Returns once every worker has ended, or has had its time to."""
+    """Waits for all workers; returns the status of the first that failed."""
     codes: list[int | None] = [None]
     while not any(codes):
         codes = [process.poll() for process in children.processes]

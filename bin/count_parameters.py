@@ -95,7 +95,7 @@ def paper_table(title: str) -> str:
 
 
 def parts_table(count: ParameterCount) -> str:
-    """Returns what each part of a model holds."""
+    """Returns a table of the weights in each part of a model."""
     parts = {
         "embeddings": count.embeddings,
         "projection": count.projection,

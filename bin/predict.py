@@ -152,7 +152,7 @@ def main() -> None:
 
 
 def _counted(rows: Iterable[Any]) -> Iterator[Any]:
-    """Yields the rows, and shows progress where they do not go by."""
+    """Yields the rows, and shows progress unless they are printed."""
     # In a log, lines of progress would come between the predictions.
     if FLAGS.output == "-" and (sys.stdout.isatty() or not sys.stderr.isatty()):
         yield from rows
@@ -177,7 +177,7 @@ def _write_array(embeddings: "Iterable[Embedding]") -> None:
 
 
 def _write_header(file: IO[bytes], shape: tuple[int, int]) -> None:
-    """Writes a header of .npy, as long for any number of rows."""
+    """Writes a .npy header, of the same length for any number of rows."""
     description = {"descr": "<f4", "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(file, description)
 

@@ -3,8 +3,8 @@
 python -m bin.serve --export_dir=export/mytask
 
 Its paths are those of TensorFlow Serving's REST interface. It is for trying a
-model and for small internal use: it has no TLS and no users. On the internet
-or under much load use TensorFlow Serving.
+model and for small internal use: it has no TLS and no authentication. On the
+internet or under much load use TensorFlow Serving.
 """
 
 import contextlib
@@ -48,7 +48,7 @@ def define_flags() -> None:
 
 
 def main() -> None:
-    """Serves until SIGTERM or SIGINT; requests that wait are answered."""
+    """Serves until SIGTERM or SIGINT, then answers the waiting requests."""
     try:
         import prometheus_client  # noqa: F401
         import starlette  # noqa: F401
@@ -87,7 +87,7 @@ def main() -> None:
 
 
 def _bound() -> socket.socket:
-    """Returns a socket with the address, before the model takes its time."""
+    """Returns a socket bound to the address, before the model is loaded."""
     host, port = FLAGS.host, FLAGS.port
     require(bool(host), "host is empty; 127.0.0.1 is this machine alone.")
     with _refused_address():

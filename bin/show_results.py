@@ -37,7 +37,7 @@ def _targets(evaluation: dict[str, float]) -> list[Target]:
 
 
 def lacks_sentence_objective(evaluation: dict[str, float]) -> bool:
-    """Returns whether this is of pretraining on single segments."""
+    """Returns whether an evaluation is of pretraining on single segments."""
     return _targets(evaluation) == [MASKED_LM]
 
 

@@ -1,4 +1,4 @@
-"""Restarts a command when its exit status says that this may help.
+"""Restarts a command after exit statuses that a restart may cure.
 
 python -m bin.supervise --progress_dir=runs/base -- \\
     python -m bin.pretrain --run_dir=runs/base ...
@@ -60,7 +60,7 @@ def newest_step(run_dir: str | None) -> int:
 
 
 def main(command: list[str]) -> None:
-    """Runs the command until it ends for good, and exits as its last run."""
+    """Runs and restarts the command; exits with the status of its last run."""
     if not command:
         raise UserError("no command; it follows the flags, after --.")
     newest = newest_step(FLAGS.progress_dir)

@@ -36,7 +36,7 @@ _RETRY = {"Retry-After": "1"}
 
 
 def warm_up(model: ExportedModel) -> None:
-    """Calls every signature, for one row and more.
+    """Calls every signature with one row and with two.
 
     The first call of each takes the longest.
     """
@@ -195,7 +195,7 @@ async def _unless_gone(
 
 
 def _page(name: str) -> HTMLResponse:
-    """Returns the page for browsers, which loads and runs nothing else."""
+    """Returns the page for browsers, which loads no other resources."""
     files = importlib.resources.files("albert_tf.serving")
     text = files.joinpath("page.html").read_text(encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""Dynamic batching: requests that wait are run as one batch in a thread."""
+"""Dynamic batching: waiting requests are run as one batch in a thread."""
 
 import asyncio
 import concurrent.futures
@@ -116,7 +116,7 @@ class Batcher:
         await self._arrived.wait()
 
     async def _collect(self, group: _Group) -> None:
-        """Waits until a group fills a batch, or its first request's time."""
+        """Waits until a group fills a batch, or for its first one's timeout."""
         timeout = self._config.batch_timeout_micros / 1e6
         end = self._groups[group][0].since + timeout
         with contextlib.suppress(TimeoutError):

@@ -81,7 +81,7 @@ def _columns(instances: Any, names: list[str]) -> dict[str, list]:
 
 
 def _decoded(value: Any, depth: int = 0) -> Any:
-    """Returns a value with the bytes of {"b64": ...} in place of them."""
+    """Returns a value with {"b64": ...} replaced by the decoded bytes."""
     require(
         depth < _MAX_DEPTH,
         f"The request is nested in more than {_MAX_DEPTH} levels.",

@@ -11,9 +11,10 @@ import numpy as np
 import tensorflow as tf
 
 Features = Mapping[str, tf.Tensor]
-# Scalars by name, and a gradient for each variable; None: no loss reaches it.
 Sums = dict[str, tf.Tensor]
-Gradients = list[tf.Tensor | None]
+# `sum:` and `weight:` scalars; and the gradient of each variable that a loss
+# reaches, by path.
+Results = tuple[Sums, dict[str, tf.Tensor]]
 
 # Capacities for packed tokens, in standard deviations of a batch's tokens from
 # their mean. Each costs compilation. With 64 sequences of books 1.5 % of what
@@ -115,7 +116,7 @@ class GradientComputation:
         micro_batch_size: int,
         num_applications: int | None,
         part_widths: Sequence[int] = (),
-    ) -> tuple[Sums, Gradients]:
+    ) -> Results:
         """Returns `sum:` and `weight:` scalars and gradients over all rows.
 
         Args:
@@ -128,28 +129,23 @@ class GradientComputation:
                 which there is only padding. Empty: all rows are one part.
         """
         rows, full = keys.shape[0], features["input_ids"].shape[-1]
-        sums: Sums = {}
-        totals: Gradients = [None] * len(self._variables)
+        compute = functools.partial(
+            self._pack_and_compute,
+            factors=factors,
+            num_applications=num_applications,
+        )
+        results = []
         for part, width in _parts(
             rows, part_widths or (full,), merge=micro_batch_size == rows
         ):
             size = part.stop - part.start
-            more, gradients = self._accumulate(
-                self._cut(features, part, width) if size < rows else features,
-                keys[part],
-                functools.partial(
-                    self._pack_and_compute,
-                    factors=factors,
-                    num_applications=num_applications,
-                ),
-                min(micro_batch_size, size),
+            cut = self._cut(features, part, width) if size < rows else features
+            results.append(
+                _accumulate(
+                    compute, cut, keys[part], min(micro_batch_size, size)
+                )
             )
-            sums = {n: sums[n] + v if sums else v for n, v in more.items()}
-            totals = [
-                gradient if total is None else total + gradient
-                for total, gradient in zip(totals, gradients, strict=True)
-            ]
-        return sums, totals
+        return functools.reduce(_add, results)
 
     def _cut(self, features: Features, rows: slice, width: int) -> Features:
         """Returns rows of the features, sequences cut to a width."""
@@ -159,60 +155,16 @@ class GradientComputation:
             for name, value in features.items()
         }
 
-    def _accumulate(
-        self,
-        features: Features,
-        keys: tf.Tensor,
-        compute: Callable[[Features, tf.Tensor], tuple[Sums, Gradients]],
-        micro_batch_size: int,
-    ) -> tuple[Sums, Gradients]:
-        """Returns the sums over the micro-batches of rows of one width."""
-        rows = keys.shape[0]
-        if rows == micro_batch_size:
-            return compute(features, keys)
-        number = rows // micro_batch_size
-
-        def split(value: tf.Tensor) -> tf.Tensor:
-            shape = (number, micro_batch_size, *value.shape[1:])
-            return tf.reshape(value, shape)
-
-        parts = tf.nest.map_structure(split, (dict(features), keys))
-
-        def compute_part(index: tf.Tensor | int) -> tuple[Sums, Gradients]:
-            return compute(*tf.nest.map_structure(lambda v: v[index], parts))
-
-        # The first one shows which variables the losses reach.
-        sums, gradients = compute_part(0)
-
-        def add(index: tf.Tensor, totals: tuple) -> tuple:
-            more_sums, more = compute_part(index)
-            added = tf.nest.map_structure(
-                tf.add, totals, (more_sums, _not_none(more))
-            )
-            return index + 1, added
-
-        _, (sums, totals) = tf.while_loop(
-            lambda index, _: index < number,
-            add,
-            (tf.constant(1), (sums, _not_none(gradients))),
-            parallel_iterations=1,
-        )
-        return sums, _with_none(totals, gradients)
-
     def _pack_and_compute(
         self,
         features: Features,
         keys: tf.Tensor,
         factors: Mapping[str, tf.Tensor],
         num_applications: int | None,
-    ) -> tuple[Sums, Gradients]:
+    ) -> Results:
         rows, width = keys.shape[0], features["input_ids"].shape[-1]
-        capacities: list[int] = []
-        if width in self._packed_lengths:
-            lengths = self._packed_lengths[width]
-            capacities = token_capacities(lengths, rows, width)
 
-        def compute(token_capacity: int | None) -> tuple[Sums, Gradients]:
+        def compute(token_capacity: int | None) -> Results:
             return self._compute(
                 features,
                 features,
@@ -222,22 +174,19 @@ class GradientComputation:
                 token_capacity=token_capacity,
             )
 
+        capacities: list[int] = []
+        if width in self._packed_lengths:
+            lengths = self._packed_lengths[width]
+            capacities = token_capacities(lengths, rows, width)
         if not capacities:
             return compute(None)
-        structure: Gradients = []
-
-        def branch(token_capacity: int | None) -> tuple[Sums, list[tf.Tensor]]:
-            sums, structure[:] = compute(token_capacity)
-            return sums, _not_none(structure)
-
         # In the graph, with static shapes: one trace for all steps, equal on
         # all workers.
         tokens = tf.reduce_sum(tf.cast(features["input_mask"], tf.int32))
-        sums, gradients = tf.switch_case(
+        return tf.switch_case(
             tf.searchsorted(capacities, [tokens + 1])[0],
-            [functools.partial(branch, size) for size in (*capacities, None)],
+            [functools.partial(compute, size) for size in (*capacities, None)],
         )
-        return sums, _with_none(gradients, structure)
 
     def _forward_and_backward(
         self,
@@ -246,7 +195,7 @@ class GradientComputation:
         factors: Mapping[str, tf.Tensor],
         num_applications: int | None,
         token_capacity: int | None,
-    ) -> tuple[Sums, Gradients]:
+    ) -> Results:
         with tf.GradientTape() as tape:
             outputs = self._model(
                 features,
@@ -260,12 +209,49 @@ class GradientComputation:
             loss = tf.add_n(
                 [value * factors[name] for name, (value, _) in losses.items()]
             )
-        gradients = tape.gradient(loss, [v.value for v in self._variables])
+        gradients = tape.gradient(
+            loss, {v.path: v.value for v in self._variables}
+        )
         metrics = self._objective.metrics(outputs, features)
-        return named_pairs({**losses, **metrics}), [
-            None if gradient is None else tf.convert_to_tensor(gradient)
-            for gradient in gradients
-        ]
+        return named_pairs({**losses, **metrics}), {
+            path: tf.convert_to_tensor(gradient)
+            for path, gradient in gradients.items()
+            if gradient is not None
+        }
+
+
+def _accumulate(
+    compute: Callable[[Features, tf.Tensor], Results],
+    features: Features,
+    keys: tf.Tensor,
+    micro_batch_size: int,
+) -> Results:
+    """Returns the sums over the micro-batches of rows of one width."""
+    rows = keys.shape[0]
+    if rows == micro_batch_size:
+        return compute(features, keys)
+    number = rows // micro_batch_size
+
+    def split(value: tf.Tensor) -> tf.Tensor:
+        shape = (number, micro_batch_size, *value.shape[1:])
+        return tf.reshape(value, shape)
+
+    parts = tf.nest.map_structure(split, (dict(features), keys))
+
+    def compute_part(index: tf.Tensor | int) -> Results:
+        return compute(*tf.nest.map_structure(lambda v: v[index], parts))
+
+    _, results = tf.while_loop(
+        lambda index, _: index < number,
+        lambda index, total: (index + 1, _add(total, compute_part(index))),
+        (tf.constant(1), compute_part(0)),
+        parallel_iterations=1,
+    )
+    return results
+
+
+def _add(total: Results, more: Results) -> Results:
+    return tf.nest.map_structure(tf.add, total, more)
 
 
 def _parts(
@@ -278,13 +264,3 @@ def _parts(
         for part in [count] if merge else [1] * count:
             yield slice(first, first + part * size), width
             first += part * size
-
-
-def _not_none(gradients: Gradients) -> list[tf.Tensor]:
-    return [gradient for gradient in gradients if gradient is not None]
-
-
-def _with_none(gradients: list[tf.Tensor], structure: Gradients) -> Gradients:
-    """Returns the gradients with None where the structure has it."""
-    remaining = iter(gradients)
-    return [None if like is None else next(remaining) for like in structure]

@@ -320,7 +320,7 @@ class Trainer(Evaluator):
         # on whichever replica.
         weights = reduced_scalars(self.objective.weights(features))
         scale = self._loss_scale.value() if self._loss_scale else 1.0
-        sums, found = self._compute_gradients(
+        sums, by_path = self._compute_gradients(
             features,
             example_keys(self._training_config.seed, step, numbers),
             {
@@ -337,12 +337,8 @@ class Trainer(Evaluator):
         # where segments have no label) is not updated, as in
         # google-research/albert: under LAMB the weight decay of a gradient
         # of 0 takes the whole learning rate off it at every step.
-        reached = [
-            variable
-            for variable, gradient in zip(self._trained, found, strict=True)
-            if gradient is not None
-        ]
-        gradients = all_reduce([g for g in found if g is not None])
+        reached = [v for v in self._trained if v.path in by_path]
+        gradients = all_reduce([by_path[v.path] for v in reached])
         sums = reduced_scalars({"stop_requested": controls[1], **sums})
         if self._loss_scale:
             gradients = [gradient / scale for gradient in gradients]

@@ -1,7 +1,10 @@
-"""Pretraining runs of tests, and what they leave."""
+"""Small pretraining runs, their interruption and their files."""
 
+import itertools
 import json
 import os
+import signal
+from pathlib import Path
 
 import numpy as np
 
@@ -11,6 +14,8 @@ from albert_tf.jobs import pretrain
 from albert_tf.jobs.pretrain import run_pretraining
 from albert_tf.training import loop
 from data_prep.pretraining.pretraining_data import build_pretraining_data
+
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def build_shards(directory, documents, tokenizer_dir, **changes):
@@ -64,13 +69,15 @@ def weights_of(run_dir):
     return {v.path: np.array(v) for v in model.trainable_variables}
 
 
-def lines_of(run_dir, split="train"):
+def lines_of(run_dir, *splits):
+    """Returns the logged scalars of splits, by default of training."""
     lines = (run_dir / "metrics.jsonl").read_text().splitlines()
-    return [x for x in map(json.loads, lines) if x["split"] == split]
+    splits = splits or ("train",)
+    return [x for x in map(json.loads, lines) if x["split"] in splits]
 
 
 def contents(run_dir):
-    """Returns what a run leaves by name, but for clock times."""
+    """Returns the files of a run by name, but those with clock times."""
     return {
         str(path.relative_to(run_dir)): path.read_bytes()
         for path in sorted(run_dir.rglob("*"))
@@ -81,7 +88,7 @@ def contents(run_dir):
 
 
 def assert_same_run(run_dir, expected_dir):
-    """Every file's name and bytes; a checkpoint holds all of the state."""
+    """Compares names and bytes of all files; checkpoints hold all state."""
     found, expected = contents(run_dir), contents(expected_dir)
     assert sorted(found) == sorted(expected)
     assert {
@@ -94,28 +101,42 @@ def assert_same_run(run_dir, expected_dir):
 
 
 class PowerCut(BaseException):
-    """What ends a run without letting it tidy up."""
+    """Ends a run without any clean-up."""
+
+
+def after_calls(number, act, setattr_=setattr):
+    """From now on `act` is called after so many calls of the trainer."""
+    calls = itertools.count(1)
+    plain_steps = loop.Trainer.train_steps
+
+    def train_steps(self, *args, **kwargs):
+        results = plain_steps(self, *args, **kwargs)
+        if next(calls) == number:
+            act()
+        return results
+
+    setattr_(loop.Trainer, "train_steps", train_steps)
 
 
 def cut_power(monkeypatch, after):
     """From now on a run ends after so many calls of the trainer."""
-    calls = iter(range(1, 1000))
-    plain_steps = loop.Trainer.train_steps
 
-    def failing_steps(self, *args, **kwargs):
-        results = plain_steps(self, *args, **kwargs)
-        if next(calls) == after:
-            raise PowerCut
-        return results
+    def cut():
+        raise PowerCut
 
-    monkeypatch.setattr(loop.Trainer, "train_steps", failing_steps)
+    after_calls(after, cut, monkeypatch.setattr)
+
+
+def terminate():
+    """Sends SIGTERM to this process."""
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def compile_nothing(monkeypatch):
-    """From now on steps and evaluations give invented numbers at once.
+    """From now on steps and evaluations return invented numbers at once.
 
-    For what the loop does with them; a batch with an infinite weight has an
-    infinite loss.
+    To test the loop alone. A batch with an infinite weight has an infinite
+    loss.
     """
 
     def train_steps(self, batches, depth=None, **controls):

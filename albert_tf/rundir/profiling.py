@@ -1,6 +1,8 @@
 """Profiles of a few training steps."""
 
+import contextlib
 import re
+from collections.abc import Iterator
 
 import tensorflow as tf
 
@@ -35,27 +37,23 @@ class Profiler:
         self._recorded = range(*(self.steps if writes else ()) or (0, 0))
         self._directory = directory
         self._running = False
-        self._trace: tf.profiler.experimental.Trace | None = None
 
-    def before(self, step: int) -> None:
-        """Call before updates; `step` of them were made."""
-        if step not in self._recorded:
+    @contextlib.contextmanager
+    def profiled(self, call: range) -> Iterator[None]:
+        """Profiles a call that makes these steps, if they are to be recorded.
+
+        Its last step is not beyond that of the profile.
+        """
+        if call.start not in self._recorded:
+            yield
             return
         if not self._running:
             tf.profiler.experimental.start(self._directory)
             self._running = True
         # The profiler identifies steps by this name and _r=1.
-        self._trace = tf.profiler.experimental.Trace(
-            "train", step_num=step, _r=1
-        )
-        self._trace.__enter__()
-
-    def after(self, step: int) -> None:
-        """Call after updates; `step` of them were made."""
-        if self._trace:
-            self._trace.__exit__(None, None, None)
-            self._trace = None
-        if step >= self._recorded.stop:
+        with tf.profiler.experimental.Trace("train", step_num=call.start, _r=1):
+            yield
+        if call.stop == self._recorded.stop:
             self.close()
 
     def close(self) -> None:

@@ -167,15 +167,13 @@ class _Loop:
         with contextlib.closing(source):
             while not self.state.progress.finished:
                 call, batches = self._next(source)
-                self.profiler.before(call.start)
-                with self._compiling(call.start):
+                with self._compiling(call.start), self.profiler.profiled(call):
                     results = self.trainer.train_steps(
                         batches,
                         self.job.depths.at(call.start),
                         loss_limit=self.state.spikes.limit(),
                         stop_requested=self.interruption.received is not None,
                     )
-                self.profiler.after(call.stop)
                 for batch, result in zip(batches, results, strict=True):
                     self._account(batch, result)
                 better = after_call(

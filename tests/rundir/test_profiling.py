@@ -32,8 +32,8 @@ def calls(monkeypatch):
 
 def pass_through(profiler, boundaries, calls):
     for start, stop in itertools.pairwise(boundaries):
-        profiler.before(start)
-        profiler.after(stop)
+        with profiler.profiled(range(start, stop)):
+            pass
     calls.append("close")
     profiler.close()
 
@@ -75,9 +75,8 @@ def test_errors(steps):
 def test_a_profile_is_written(tmp_path):
     profiler = Profiler("1,2", str(tmp_path))
     for step in range(3):
-        profiler.before(step)
-        tf.matmul(tf.ones((8, 8)), tf.ones((8, 8)))
-        profiler.after(step + 1)
+        with profiler.profiled(range(step, step + 1)):
+            tf.matmul(tf.ones((8, 8)), tf.ones((8, 8)))
     (recording,) = tmp_path.glob("plugins/profile/*/*.xplane.pb")
     content = recording.read_bytes()
     assert b"MatMul" in content

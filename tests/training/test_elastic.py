@@ -6,33 +6,25 @@ import subprocess
 import sys
 
 import pytest
-from pretraining_runs import flags_of, lines_of, run
+from pretraining_runs import (
+    ROOT,
+    after_calls,
+    flags_of,
+    lines_of,
+    run,
+    terminate,
+)
 
 from albert_tf.cluster.stops import RunStopped
 from albert_tf.config import RuntimeConfig, override
-from albert_tf.training import loop
 
 # In a process of its own, which divides the CPU into four devices.
 STOPPED_PROGRAM = """
-import sys
 from bin import command_line, pretrain
-from tests.training.test_elastic import terminate_after
-terminate_after(int(sys.argv.pop(1)))
+from pretraining_runs import after_calls, terminate
+after_calls(4, terminate)
 command_line.run(pretrain.define_flags, pretrain.main)
 """
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
-
-
-def terminate_after(last_step, setattr_=setattr):
-    """Sends SIGTERM to this process after step `last_step` of a run."""
-    plain_after = loop.Profiler.after
-
-    def after(profiler, step):
-        plain_after(profiler, step)
-        if step == last_step:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    setattr_(loop.Profiler, "after", after)
 
 
 @pytest.mark.slow
@@ -52,12 +44,12 @@ def test_a_run_goes_on_with_another_number_of_replicas(
 
     train("whole")
     with monkeypatch.context() as patch:
-        terminate_after(3, patch.setattr)
+        after_calls(3, terminate, patch.setattr)
         with pytest.raises(RunStopped, match="SIGTERM: saved at step 3;"):
             train("moved")
     four = subprocess.run(
         [
-            *(sys.executable, "-c", STOPPED_PROGRAM, "7"),
+            *(sys.executable, "-c", STOPPED_PROGRAM),
             *flags_of(config, shards_dir, tmp_path / "moved"),
             *("--strategy=mirrored", "--num_replicas=4"),
         ],
@@ -71,7 +63,7 @@ def test_a_run_goes_on_with_another_number_of_replicas(
     assert "saved at step 7;" in four.stderr
     train("moved", strategy="mirrored", num_replicas=2)
     expected, found = (
-        [*lines_of(tmp_path / name), *lines_of(tmp_path / name, "eval")]
+        lines_of(tmp_path / name, "train", "eval")
         for name in ("whole", "moved")
     )
     assert [line["step"] for line in found if line["split"] == "train"] == (

@@ -16,7 +16,7 @@ import time
 
 import psutil
 import pytest
-from pretraining_runs import assert_same_run, flags_of
+from pretraining_runs import ROOT, assert_same_run, flags_of
 
 from albert_tf.config import override
 from albert_tf.interchange import model_directory
@@ -26,7 +26,6 @@ from albert_tf.training import evaluator, loop
 from bin import command_line
 from bin import pretrain as program
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
 STEPS = 240
 # Where a process kills itself: the location, and the number of visits since the
 # step of its turn. Elsewhere the test kills it from outside.
@@ -72,13 +71,13 @@ class Victim:
         plain_scalars = Monitor.log_scalars
         plain_write = model_directory.pretrained.write_model_files
 
-        def before(_, step):
-            self.step = step
+        @contextlib.contextmanager
+        def profiled(_, call):
+            self.step = call.start
             self.at("step" if self.began else "first step")
             self.began = True
-
-        def after(_, step):
-            self.step = step
+            yield
+            self.step = call.stop
             self.at("between steps")
 
         def evaluation_step(*args, **options):
@@ -118,7 +117,7 @@ class Victim:
             if os.path.basename(directory).startswith("best_model"):
                 self.at(BEST[0])
 
-        loop.Profiler.before, loop.Profiler.after = before, after
+        loop.Profiler.profiled = profiled
         evaluator.Evaluator.evaluation_step = evaluation_step
         Monitor.log_scalars = scalars
         files.open, files.replace = open_file, replace

@@ -6,6 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
+from pretraining_runs import lines_of
 from tensorboard.backend.event_processing.event_accumulator import (
     EventAccumulator,
 )
@@ -38,7 +39,7 @@ def write_table(path, header, rows):
 
 
 def pairs(rng, path):
-    """Whether the second text is of the sea."""
+    """The label is wet where the second text is of the sea."""
     rows = []
     for number in range(60):
         second = words(rng, 3, SEA if number % 2 else LAND)
@@ -48,7 +49,7 @@ def pairs(rng, path):
 
 
 def numbers(rng, path):
-    """How many words are of the sea, of six."""
+    """The number of words of the sea, of six."""
     rows = []
     for number in range(60):
         wet = number % 7
@@ -58,7 +59,7 @@ def numbers(rng, path):
 
 
 def choices(rng, path):
-    """Which of three options is of the sea."""
+    """The right one of three options is of the sea."""
     rows = []
     for number in range(60):
         options = [" ".join(words(rng, 2)) for _ in range(3)]
@@ -81,7 +82,7 @@ def tags(rng, path):
 
 
 def questions(rng, path, answerable=True):
-    """Where the paragraph is of the sea, if it is."""
+    """The answer is the only word of the sea, if there is one."""
     paragraphs = []
     for number in range(60):
         text = words(rng, 8)
@@ -101,7 +102,7 @@ def doubtful_questions(rng, path):
     questions(rng, path, answerable=False)
 
 
-# How files are written, --columns or the task, a metric and its least value.
+# Writer of the files, --columns or the task, a metric and its minimum.
 CHOICES = "context=context,choice=a,choice=b,choice=c,label=right"
 KINDS = {
     "pairs": (pairs, "text=a,text=b,label=verdict", "accuracy", 0.95),
@@ -271,8 +272,8 @@ def test_choices_in_micro_batches_and_in_bfloat16(tmp_path, pretrained):
             initial=find_initial_weights(pretrained),
             model_changes=without,
         )
-        lines = (tmp_path / name / "metrics.jsonl").read_text().splitlines()
-        return [json.loads(line)["loss"] for line in lines]
+        lines = lines_of(tmp_path / name, "train", "eval")
+        return [line["loss"] for line in lines]
 
     whole = losses("whole")
     assert len(whole) == 4

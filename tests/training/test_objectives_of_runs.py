@@ -6,7 +6,7 @@ import re
 import keras
 import numpy as np
 import pytest
-from pretraining_runs import run, weights_of
+from pretraining_runs import lines_of, run, weights_of
 from program_runner import run_program
 
 from albert_tf.config import UserError, override
@@ -26,14 +26,10 @@ def test_single_segments(small_config, single_segments, tmp_path, capsys):
     evaluation = run(small_config, single_segments, tmp_path / "run")
     printed = capsys.readouterr().out
     assert "objective none: single segments, masked LM alone" in printed
-    lines = [
-        json.loads(line)
-        for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()
-    ]
+    lines = lines_of(tmp_path / "run", "train", "eval")
     for name in {*evaluation, *(name for line in lines for name in line)}:
         assert not re.search("sentence|order", name)
-    steps = [line for line in lines if line["split"] == "train"]
-    assert "masked_lm_loss" in steps[-1]
+    assert "masked_lm_loss" in lines_of(tmp_path / "run")[-1]
     # Nothing has trained the head, and it is there, as it began.
     keras.utils.set_random_seed(small_config.training.seed)
     fresh = AlbertForPretraining(small_config.model).sentence_order

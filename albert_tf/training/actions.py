@@ -4,29 +4,28 @@ import math
 
 from albert_tf.cluster.distribution import is_chief
 from albert_tf.cluster.stragglers import Stragglers
-from albert_tf.training.job import Job, is_better, is_loss
-from albert_tf.training.run_state import RunState
+from albert_tf.training.job import is_better, is_loss
+from albert_tf.training.run_state import BEST_MODEL, RunState
 from albert_tf.training.running_statistics import RunningMeans
-from albert_tf.training.saving import BEST_MODEL
 from albert_tf.training.skipped_steps import diverged
 
 
 def after_call(
-    job: Job, state: RunState, stragglers: Stragglers, result: dict[str, float]
+    state: RunState, stragglers: Stragglers, result: dict[str, float]
 ) -> bool:
     """Logs and evaluates as is due after a step with this result.
 
     Sets `progress.finished` where the run ends, early perhaps. Returns whether
     the model is the best so far, and saved as such.
     """
+    job, step, progress = state.job, state.step, state.progress
     config = job.config.training
-    step, progress = state.step, state.progress
     last = step == config.num_train_steps
     if last or step % config.log_steps == 0:
-        _log(job, state, stragglers, result)
+        _log(state, stragglers, result)
     better = False
     if last or (config.eval_steps and step % config.eval_steps == 0):
-        better = _evaluate(job, state, last)
+        better = _evaluate(state, last)
     patience = config.early_stopping_patience
     early = bool(patience) and progress.without_better >= patience
     progress.finished = last or early
@@ -46,9 +45,9 @@ def after_call(
 
 
 def _log(
-    job: Job, state: RunState, stragglers: Stragglers, result: dict[str, float]
+    state: RunState, stragglers: Stragglers, result: dict[str, float]
 ) -> None:
-    trainer = job.trainer
+    trainer = state.job.trainer
     means = state.window.means()
     losses = [target.loss for target in trainer.objective.targets]
     if set(losses) <= set(means):
@@ -66,9 +65,10 @@ def _log(
     state.window = RunningMeans()
 
 
-def _evaluate(job: Job, state: RunState, last: bool) -> bool:
+def _evaluate(state: RunState, last: bool) -> bool:
     """Returns whether the model is the best so far, and saved as such."""
-    step, progress, monitor = state.step, state.progress, state.monitor
+    job, step, monitor = state.job, state.step, state.monitor
+    progress = state.progress
     with job.trainer.averaged_weights():
         metrics = job.evaluate(step)
         text = job.samples()
@@ -95,7 +95,7 @@ def _evaluate(job: Job, state: RunState, last: bool) -> bool:
         progress.without_better += 1
         return False
     progress.without_better = 0
-    if not state.saving.model(BEST_MODEL, metrics, needed=last):
+    if not state.save_model(BEST_MODEL, needed=last):
         return False
     progress.best = {"step": step, "value": value}
     return True

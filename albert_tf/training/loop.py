@@ -17,11 +17,7 @@ from albert_tf.cluster.distribution import (
     lost_workers,
     out_of_memory,
 )
-from albert_tf.cluster.stops import (
-    TEMPORARY_FAILURE,
-    Interruption,
-    RunStopped,
-)
+from albert_tf.cluster.stops import TEMPORARY_FAILURE, Interruption, RunStopped
 from albert_tf.cluster.stragglers import Stragglers
 from albert_tf.config import UserError
 from albert_tf.inputs.input_pipeline import Batch, ReaderStalled, prefetch
@@ -35,8 +31,7 @@ from albert_tf.rundir.profiling import Profiler
 from albert_tf.rundir.run_directory import claim, locked
 from albert_tf.training.actions import after_call
 from albert_tf.training.job import Job
-from albert_tf.training.run_state import RunState
-from albert_tf.training.saving import BEST_MODEL, MODEL
+from albert_tf.training.run_state import BEST_MODEL, MODEL, RunState
 from albert_tf.training.skipped_steps import RollBack, handle_skipped
 from albert_tf.training.trainer import Trainer
 
@@ -131,7 +126,7 @@ class _Loop:
             except RollBack:
                 state.roll_back()
         # Also in a run that was killed after its last checkpoint.
-        state.saving.model(MODEL, state.progress.evaluation, needed=True)
+        state.save_model(MODEL, needed=True)
         # A barrier: a worker that leaves early counts as lost.
         broadcast(self.trainer.strategy, 0.0)
         return state.progress.evaluation
@@ -176,9 +171,7 @@ class _Loop:
                     )
                 for batch, result in zip(batches, results, strict=True):
                     self._account(batch, result)
-                better = after_call(
-                    self.job, self.state, self.stragglers, results[-1]
-                )
+                better = after_call(self.state, self.stragglers, results[-1])
                 self._save_or_stop(better, bool(results[-1]["stop_requested"]))
 
     def _calls(self, step: int) -> Iterator[range]:
@@ -272,7 +265,7 @@ class _Loop:
             flops=self.job.flops(position.step, batch),
         )
         if result["skipped"]:
-            handle_skipped(self.job, state, result)
+            handle_skipped(state, result)
             return
         progress.skipped_in_a_row = 0
         state.window.add(result)

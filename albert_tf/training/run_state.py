@@ -1,5 +1,6 @@
 """The state of a run: resumed from a checkpoint, rolled back and saved."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -8,23 +9,33 @@ from collections.abc import Iterator
 from albert_tf.cluster.distribution import broadcast, is_chief
 from albert_tf.cluster.environment import describe_environment
 from albert_tf.cluster.matmul_rate import matmul_rate
+from albert_tf.cluster.stops import WRITING_FAILED, RunStopped
+from albert_tf.io import files
 from albert_tf.rundir.checkpoints import Checkpoints, Restored
 from albert_tf.rundir.monitor import Monitor
-from albert_tf.rundir.run_directory import record_changes
+from albert_tf.rundir.run_directory import CONFIG, record_changes
 from albert_tf.training.job import Job, Progress
 from albert_tf.training.running_statistics import RunningMeans, SpikeDetector
-from albert_tf.training.saving import Saving
+
+# Model directories within the run directory: of the last step, and of the
+# best evaluation.
+MODEL = "model"
+BEST_MODEL = "best_model"
+# Failures to write in a row after which the run ends.
+_MAX_FAILURES = 3
 
 
 class RunState:
     """The step, progress, statistics and logs of a run in this process.
 
-    A restore replaces them, the logs too.
+    A restore replaces them, the logs too. A checkpoint or model that cannot be
+    written is logged and the run continues; it ends with RunStopped where the
+    file is needed, writing failed too often or the run directory is gone.
     """
 
     def __init__(self, job: Job) -> None:
         trainer, config = job.trainer, job.config.training
-        self._job = job
+        self.job = job
         self._run_dir = job.environment.run_dir
         self._is_chief = is_chief(trainer.strategy)
         self.checkpoints = Checkpoints(
@@ -32,7 +43,7 @@ class RunState:
             trainer.variables(),
             config.keep_checkpoint_max,
         )
-        self.saving = Saving(job, self.checkpoints, self.log)
+        self._failures = 0
         self.monitor: Monitor | None = None
         # Of all replicas, as the throughput that it is compared with.
         self._peak_flops = (
@@ -55,7 +66,7 @@ class RunState:
 
         `changes` are the chief's result of `claim`.
         """
-        strategy, run_dir = self._job.trainer.strategy, self._run_dir
+        strategy, run_dir = self.job.trainer.strategy, self._run_dir
         problems: list[str] = []
         restored = None
         if self._is_chief:
@@ -89,24 +100,69 @@ class RunState:
         )
 
     def save(self, *, best: bool = False, needed: bool = False) -> None:
-        """Saves a checkpoint, if this is the chief (see Saving)."""
+        """Saves a checkpoint, if this is the chief."""
         if not self._is_chief:
             return
         self.monitor.flush()
         self.progress.window = self.window.sums
         self.progress.losses = self.spikes.losses
         self.progress.log = self.monitor.written()
-        self.saving.checkpoint(
-            self.step,
-            dataclasses.asdict(self.progress),
-            best=best,
-            needed=needed,
+        failure = (
+            f"The checkpoint of step {self.step} could not be saved in "
+            f"{self._run_dir}"
         )
+        with self._writing(failure, needed):
+            state = dataclasses.asdict(self.progress)
+            self.checkpoints.save(self.step, state, best=best)
+            self._failures = 0
+
+    def save_model(self, name: str, *, needed: bool) -> bool:
+        """Writes a model directory; returns, on all workers, the success."""
+        trainer, written = self.job.trainer, False
+        path = os.path.join(self._run_dir, name)
+        if self._is_chief:
+            with self._writing(f"{path} could not be written", needed):
+                with trainer.averaged_weights():
+                    self.job.export(path, self.progress.evaluation)
+                written = True
+        return bool(broadcast(trainer.strategy, float(written)))
+
+    @contextlib.contextmanager
+    def _writing(self, failure: str, needed: bool) -> Iterator[None]:
+        """Logs an OSError in the context, or ends the run."""
+        try:
+            self._check_directory()
+            yield
+            return
+        except OSError as error:
+            problem = f"{failure}: {error.strerror or error}."
+        self._failures += 1
+        if needed or self._failures >= _MAX_FAILURES:
+            steps = self.checkpoints.steps()
+            raise RunStopped(
+                f"{problem} The last good checkpoint is of step "
+                f"{steps[-1] if steps else 'none'}; make room and start the "
+                "same command again.",
+                WRITING_FAILED,
+            )
+        self.log(f"{problem} The run continues and tries again later.")
+
+    def _check_directory(self) -> None:
+        # Saving would create it again, with half of a run in it.
+        path = os.path.join(self._run_dir, CONFIG)
+        try:
+            files.open(path).close()
+        except FileNotFoundError:
+            raise RunStopped(
+                f"{path} is gone: the run directory was removed or emptied "
+                "during the run. Start again with an empty --run_dir.",
+                WRITING_FAILED,
+            ) from None
 
     def _set(self, restored: Restored | None) -> None:
         """Sets everything beside the variables to a checkpoint's state."""
-        config = self._job.config.training
-        description = self._job.description()
+        config = self.job.config.training
+        description = self.job.description()
         self.step = restored.step if restored else 0
         self.progress = Progress(**restored.state) if restored else Progress()
         if self.step >= config.num_train_steps:
@@ -138,8 +194,8 @@ class RunState:
         with the same result.
         """
         length_changes = float("num_train_steps" in changes)
-        if broadcast(self._job.trainer.strategy, length_changes):
-            patience = self._job.config.training.early_stopping_patience
+        if broadcast(self.job.trainer.strategy, length_changes):
+            patience = self.job.config.training.early_stopping_patience
             if patience and self.progress.without_better >= patience:
                 self.progress.without_better = 0
             self.progress.finished = False
@@ -148,7 +204,7 @@ class RunState:
                 self.save(best=best, needed=True)
         if changes:
             record_changes(
-                self._run_dir, self._job.description(), changes, self.step
+                self._run_dir, self.job.description(), changes, self.step
             )
         for line in self._changed_settings(changes):
             self.log(line)
@@ -168,7 +224,7 @@ class RunState:
             )
         if "num_train_steps" in changes:
             old, new = changes["num_train_steps"]
-            rate = self._job.trainer.learning_rate
+            rate = self.job.trainer.learning_rate
             last = max(self.step - 1, 0)
             yield (
                 f"The schedule is now that of {new} steps: the learning rate "

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 
 from albert_tf.cluster.stops import DIVERGED, RunStopped
 from albert_tf.inputs.phases import DataPosition
-from albert_tf.training.job import Job
 from albert_tf.training.run_state import RunState
 
 # Limits after which a run counts as diverged: steps in a row without an
@@ -29,19 +28,17 @@ def diverged(problem: str, alternative: str = "") -> RunStopped:
     )
 
 
-def handle_skipped(
-    job: Job, state: RunState, result: Mapping[str, float]
-) -> None:
+def handle_skipped(state: RunState, result: Mapping[str, float]) -> None:
     """Counts and logs a step that changed nothing, or ends the run.
 
     Raises:
         RollBack: when a value is not finite and `on_nonfinite` demands it.
         RunStopped: when `on_nonfinite` demands it, or the run has diverged.
     """
-    settings, progress = job.config.training, state.progress
+    settings, progress = state.job.config.training, state.progress
     progress.skipped_steps += 1
     if result["nonfinite"]:
-        problem = _report_nonfinite(job, state, result)
+        problem = _report_nonfinite(state, result)
         if settings.on_nonfinite == "stop":
             raise diverged(
                 f"{problem}. The run has diverged and the update of this step "
@@ -74,13 +71,11 @@ def handle_skipped(
         )
 
 
-def _report_nonfinite(
-    job: Job, state: RunState, result: Mapping[str, float]
-) -> str:
+def _report_nonfinite(state: RunState, result: Mapping[str, float]) -> str:
     """Writes the records of the step to events.jsonl; returns a message."""
     name = "loss" if not math.isfinite(result["loss"]) else "gradient_norm"
     position = DataPosition(state.step - 1, state.progress.passed_over)
-    records = job.phases.record_names(position)
+    records = state.job.phases.record_names(position)
     state.monitor.log_event(
         {"step": state.step, name: str(result[name]), "records": records}
     )
@@ -89,5 +84,5 @@ def _report_nonfinite(
         listed += f" and {len(records) - _MAX_NAMED_RECORDS} more"
     return (
         f"{name} is {result[name]} at step {state.step}; its batch: {listed} "
-        f"(all in {job.environment.run_dir}/events.jsonl)"
+        f"(all in {state.job.environment.run_dir}/events.jsonl)"
     )

@@ -21,7 +21,7 @@ from albert_tf.interchange.model_directory import find_initial_weights
 from albert_tf.jobs import pretrain
 from albert_tf.jobs.pretrain import run_pretraining
 from albert_tf.rundir.checkpoints import Checkpoints
-from albert_tf.training import loop, run_state, saving
+from albert_tf.training import loop, run_state
 
 
 def test_artifacts(finished, small_config):
@@ -288,7 +288,7 @@ def test_workers_other_than_the_chief_change_no_file(
         return {p: p.read_bytes() for p in paths if p.is_file()}
 
     before = state()
-    for module in (loop, run_state, saving):
+    for module in (loop, run_state):
         monkeypatch.setattr(module, "is_chief", lambda strategy: False)
     steps = []
 

@@ -1,7 +1,6 @@
 """Phases of a run: the batches and the number of layers at each step."""
 
 import bisect
-import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -15,16 +14,11 @@ Source = PretrainingBatches | TaskBatches
 Value = TypeVar("Value")
 
 
-@dataclasses.dataclass(frozen=True)
-class DataPosition:
-    """Steps made before, and batches that roll-backs have left out."""
-
-    step: int
-    passed_over: int = 0
-
-
 class Phases:
-    """Sources that are read one after another, each from its first step on."""
+    """Sources that are read one after another, each from its first step on.
+
+    `passed_over` is the number of batches that roll-backs have left out.
+    """
 
     def __init__(
         self,
@@ -49,23 +43,24 @@ class Phases:
         """Returns the source of a step."""
         return self.sources[self.number(step)]
 
-    def batch(self, position: DataPosition, rows: range) -> Batch:
-        """Returns rows of the global batch at a position."""
-        return self.source(position.step).batch(self._step(position), rows)
+    def batch(self, step: int, passed_over: int, rows: range) -> Batch:
+        """Returns rows of the global batch of a step."""
+        within = self._step_of_source(step, passed_over)
+        return self.source(step).batch(within, rows)
 
-    def record_numbers(self, position: DataPosition) -> np.ndarray:
-        """Returns the numbers of the records at a position."""
-        return self.source(position.step).record_numbers(self._step(position))
+    def record_numbers(self, step: int, passed_over: int) -> np.ndarray:
+        """Returns the numbers of the records of a step."""
+        within = self._step_of_source(step, passed_over)
+        return self.source(step).record_numbers(within)
 
-    def record_names(self, position: DataPosition) -> list[str]:
-        """Returns the locations of the records, for messages."""
-        name = self.source(position.step).record_name
-        return [name(int(number)) for number in self.record_numbers(position)]
+    def record_names(self, step: int, passed_over: int) -> list[str]:
+        """Returns the locations of the records of a step, for messages."""
+        name = self.source(step).record_name
+        numbers = self.record_numbers(step, passed_over)
+        return [name(int(number)) for number in numbers]
 
-    def _step(self, position: DataPosition) -> int:
-        """Returns the step within the source."""
-        origin = self._origins[self.number(position.step)]
-        return position.step - origin + position.passed_over
+    def _step_of_source(self, step: int, passed_over: int) -> int:
+        return step - self._origins[self.number(step)] + passed_over
 
 
 class DepthSchedule:

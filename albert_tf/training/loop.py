@@ -21,7 +21,6 @@ from albert_tf.cluster.stops import TEMPORARY_FAILURE, Interruption, RunStopped
 from albert_tf.cluster.stragglers import Stragglers
 from albert_tf.config import UserError
 from albert_tf.inputs.input_pipeline import Batch, ReaderStalled, prefetch
-from albert_tf.inputs.phases import DataPosition
 from albert_tf.interchange.model_directory import initialize
 from albert_tf.interchange.model_files import recover_directory
 from albert_tf.modeling.models import AlbertModel
@@ -201,9 +200,7 @@ class _Loop:
         phases = self.job.phases
         rows = self.trainer.rows(phases.source(call.start).batch_size)
         passed_over = self.state.progress.passed_over
-        return call, [
-            phases.batch(DataPosition(step, passed_over), rows) for step in call
-        ]
+        return call, [phases.batch(step, passed_over, rows) for step in call]
 
     def _next(self, source: Iterator) -> tuple[range, list[Batch]]:
         state = self.state
@@ -251,19 +248,20 @@ class _Loop:
     def _account(self, batch: Batch, result: dict[str, float]) -> None:
         """Adds the results of one step to the state."""
         state, progress = self.state, self.state.progress
-        position = DataPosition(state.step, progress.passed_over)
-        numbers = self.job.phases.record_numbers(position)
+        numbers = self.job.phases.record_numbers(
+            state.step, progress.passed_over
+        )
         progress.records_crc32 = zlib.crc32(
             numbers.tobytes(), progress.records_crc32
         )
-        state.step += 1
         state.monitor.advance(
             loss=result["loss"],
             sequences=len(numbers),
             # Of every choice in multiple choice.
             tokens=len(numbers) * math.prod(batch["input_ids"].shape[1:]),
-            flops=self.job.flops(position.step, batch),
+            flops=self.job.flops(state.step, batch),
         )
+        state.step += 1
         if result["skipped"]:
             handle_skipped(state, result)
             return

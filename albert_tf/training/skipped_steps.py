@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping
 
 from albert_tf.cluster.stops import DIVERGED, RunStopped
-from albert_tf.inputs.phases import DataPosition
 from albert_tf.training.run_state import RunState
 
 # Limits after which a run counts as diverged: steps in a row without an
@@ -74,8 +73,9 @@ def handle_skipped(state: RunState, result: Mapping[str, float]) -> None:
 def _report_nonfinite(state: RunState, result: Mapping[str, float]) -> str:
     """Writes the records of the step to events.jsonl; returns a message."""
     name = "loss" if not math.isfinite(result["loss"]) else "gradient_norm"
-    position = DataPosition(state.step - 1, state.progress.passed_over)
-    records = state.job.phases.record_names(position)
+    records = state.job.phases.record_names(
+        state.step - 1, state.progress.passed_over
+    )
     state.monitor.log_event(
         {"step": state.step, name: str(result[name]), "records": records}
     )

@@ -5,7 +5,6 @@ import pytest
 
 from albert_tf.config import UserError
 from albert_tf.inputs.phases import (
-    DataPosition,
     DepthSchedule,
     Phases,
     numbers_of,
@@ -32,22 +31,18 @@ class Numbered:
 def test_each_phase_starts_at_its_first_batch():
     phases = Phases([Numbered("a", 2), Numbered("b", 3)], [0, 5])
     assert phases.starts == [0, 5]
-    made = [phases.batch(DataPosition(step), range(1))[:2] for step in range(9)]
+    made = [phases.batch(step, 0, range(1))[:2] for step in range(9)]
     assert made == [("a", n) for n in range(5)] + [("b", n) for n in range(4)]
-    assert phases.record_names(DataPosition(6)) == ["b3", "b4", "b5"]
+    assert phases.record_names(6, 0) == ["b3", "b4", "b5"]
     # After a roll-back the phase is still that of the step.
-    assert phases.batch(DataPosition(6, passed_over=2), range(1))[:2] == (
-        "b",
-        3,
-    )
+    assert phases.batch(6, 2, range(1))[:2] == ("b", 3)
 
 
 def test_a_phase_may_continue_the_records_of_the_one_before():
     source = Numbered("a", 2)
     phases = Phases([source, source], [0, 5], origins=[0, 0])
-    assert [
-        phases.batch(DataPosition(step), range(1))[1] for step in range(8)
-    ] == list(range(8))
+    made = [phases.batch(step, 0, range(1))[1] for step in range(8)]
+    assert made == list(range(8))
     assert [phases.number(step) for step in (4, 5)] == [0, 1]
 
 

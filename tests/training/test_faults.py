@@ -72,9 +72,9 @@ def poison(monkeypatch, bad_steps):
     """From now on the batches of these steps have an infinite loss."""
     plain_batch = Phases.batch
 
-    def batch(self, position, rows):
-        made = plain_batch(self, position, rows)
-        if position.step + position.passed_over in bad_steps:
+    def batch(self, step, passed_over, rows):
+        made = plain_batch(self, step, passed_over, rows)
+        if step + passed_over in bad_steps:
             made["masked_lm_weights"][0, 0] = np.inf
         return made
 
@@ -205,12 +205,12 @@ def test_a_signal_ends_a_run_that_waits_for_data(
     plain_batch = Phases.batch
     hanging, made_seven = threading.Event(), threading.Event()
 
-    def stuck(self, position, rows):
-        if position.step == 7 and not hanging.is_set():
+    def stuck(self, step, passed_over, rows):
+        if step == 7 and not hanging.is_set():
             made_seven.wait(60)
             terminate()
             hanging.wait(60)
-        return plain_batch(self, position, rows)
+        return plain_batch(self, step, passed_over, rows)
 
     monkeypatch.setattr(Phases, "batch", stuck)
     after_calls(7, made_seven.set, monkeypatch.setattr)
@@ -227,10 +227,10 @@ def test_a_stalled_reader_ends_the_run(fake_run, monkeypatch, capfd):
     hold = threading.Event()
     plain_batch = Phases.batch
 
-    def batch(self, position, rows):
-        if position.step == 3:
+    def batch(self, step, passed_over, rows):
+        if step == 3:
             hold.wait(60)
-        return plain_batch(self, position, rows)
+        return plain_batch(self, step, passed_over, rows)
 
     monkeypatch.setattr(Phases, "batch", batch)
     monkeypatch.setattr(input_pipeline, "_JOIN_SECONDS", 0.1)

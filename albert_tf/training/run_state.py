@@ -112,6 +112,7 @@ class RunState:
             f"{self._run_dir}"
         )
         with self._writing(failure, needed):
+            self._check_directory()
             state = dataclasses.asdict(self.progress)
             self.checkpoints.save(self.step, state, best=best)
             self._failures = 0
@@ -122,6 +123,7 @@ class RunState:
         path = os.path.join(self._run_dir, name)
         if self._is_chief:
             with self._writing(f"{path} could not be written", needed):
+                self._check_directory()
                 with trainer.averaged_weights():
                     self.job.export(path, self.progress.evaluation)
                 written = True
@@ -131,7 +133,6 @@ class RunState:
     def _writing(self, failure: str, needed: bool) -> Iterator[None]:
         """Logs an OSError in the context, or ends the run."""
         try:
-            self._check_directory()
             yield
             return
         except OSError as error:

@@ -1,9 +1,11 @@
-"""The memory that a process has taken."""
+"""Peak memory of a process, and free memory."""
 
 import subprocess
 import sys
 
 import numpy as np
+
+from albert_tf.cluster.memory import free_memory
 
 
 def test_peak_memory_is_a_process_own():
@@ -21,3 +23,7 @@ def test_peak_memory_is_a_process_own():
     before, after = map(int, done.split())
     assert 10**7 < before < held.nbytes
     assert before + 3 * 10**7 < after < held.nbytes
+
+
+def test_free_memory():
+    assert 2**26 < free_memory() < 2**44

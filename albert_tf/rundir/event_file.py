@@ -80,7 +80,7 @@ def tag(name: str) -> str:
     return f"measures/{name}"
 
 
-class EventFile:
+class EventFile(AppendLog):
     """A new event file in a directory that may hold earlier ones."""
 
     def __init__(
@@ -92,12 +92,11 @@ class EventFile:
             f"events.out.tfevents.{time.time():017.6f}."
             f"{socket.gethostname()}.{os.getpid()}"
         )
-        self._file = AppendLog(os.path.join(directory, name), log)
-        self.sync, self.close = self._file.sync, self._file.close
-        self._write(Event(file_version="brain.Event:2"))
+        super().__init__(os.path.join(directory, name), log)
+        self._append_event(Event(file_version="brain.Event:2"))
         # A run that starts at 0 invalidates all earlier events.
         first = start_step + 1 if start_step else 0
-        self._write(
+        self._append_event(
             Event(step=first, session_log=SessionLog(status=SessionLog.START))
         )
 
@@ -128,15 +127,15 @@ class EventFile:
 
     def summary(self, step: int, summary: Summary) -> None:
         """Writes the summary of a TensorBoard plugin."""
-        # Of TensorFlow's class or of TensorBoard's own, as the plugin likes.
+        # Some plugins return TensorFlow's class, others TensorBoard's own.
         content = Summary.FromString(summary.SerializeToString())
-        self._write(Event(step=step, summary=content))
+        self._append_event(Event(step=step, summary=content))
 
-    def _write(self, event: Event) -> None:
+    def _append_event(self, event: Event) -> None:
         event.wall_time = time.time()
         frame = io.BytesIO()
         write_records(frame, [event.SerializeToString()])
-        self._file.append(frame.getvalue())
+        self.append(frame.getvalue())
 
 
 def hparams_summaries(

@@ -20,11 +20,7 @@ from albert_tf.rundir.event_file import (
     hparams_summaries,
 )
 from albert_tf.rundir.progress_bar import ProgressBar
-from albert_tf.rundir.run_results import (
-    METRICS_FILE,
-    TIMING_FILE,
-    json_metrics,
-)
+from albert_tf.rundir.run_results import METRICS_FILE, TIMING_FILE, json_metrics
 from albert_tf.rundir.throughput import Throughput
 
 # Exceptional events.
@@ -177,7 +173,7 @@ class Monitor:
             log.close()
         self._bar.close()
 
-    def _logs(self) -> list[AppendLog | EventFile]:
+    def _logs(self) -> list[AppendLog]:
         return [*self._lines.values(), *self._events.values()]
 
     def _seconds_left(self) -> float | None:

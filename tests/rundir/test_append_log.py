@@ -16,7 +16,7 @@ from albert_tf.rundir.monitor import Monitor
 
 @pytest.fixture
 def disk(monkeypatch):
-    """A disk with so much room left; what is written takes of it."""
+    """A disk with `room` bytes left, which writing takes up."""
 
     class Disk:
         room = 10**9
@@ -42,7 +42,7 @@ def test_entries_are_retried_on_a_full_disk(tmp_path, disk):
     log.append(b"two\n")
     log.append(b"three\n")
     log.sync()
-    # No half entry, and told once.
+    # No partial entry, and logged once.
     assert path.read_bytes() == b"one\n"
     assert len(printed) == 1
     assert f"{path} cannot be written: No space left on device." in printed[0]

@@ -45,7 +45,7 @@ def series(run_dir, split, name):
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock that goes on when it is told to."""
+    """A clock that the test advances."""
 
     class Clock:
         now = 100.0

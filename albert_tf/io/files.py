@@ -24,8 +24,8 @@ from typing import IO, Any
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://")
 # A temporary name: the file's own, this, and a number.
 _TEMPORARY = ".tmp-"
-# Few calls, whatever the size of what is written: one to a bucket takes tens
-# of milliseconds.
+# Few calls, however small the writes: one to a bucket takes tens of
+# milliseconds.
 _BUFFER_BYTES = 1 << 20
 
 Path = str | os.PathLike[str]
@@ -282,7 +282,7 @@ def remove_tree(path: Path) -> None:
 
 
 def _either(local: Callable[[Path], Any], remote: str, path: Path) -> Any:
-    """Calls a function of the system, or the one that TensorFlow calls so."""
+    """Calls a function of the system, or the one of tf.io.gfile so named."""
     if not is_remote(path):
         return local(path)
     with _gfile(path) as gfile:

@@ -23,7 +23,7 @@ from albert_tf.config import UserError
 from albert_tf.io import files
 
 _RENEWAL_SECONDS = 4.0
-_SILENCE_SECONDS = 60.0
+_EXPIRY_SECONDS = 60.0
 _MAX_BYTES = 1000
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 
@@ -36,8 +36,9 @@ class _HeldError(Exception):
 def locked(path: str, hint: str) -> Iterator[None]:
     """Holds the lock file `path` for as long as the context lasts.
 
-    The lock of a job that is gone is taken over: at once where that ran on
-    this machine and the file is on a disk, else after a minute of silence.
+    The lock of a job that has ended is taken over: at once where it ran on
+    this machine and the file is on a disk, else a minute after its last
+    renewal.
 
     Raises:
         UserError: when another job holds it, with its process, machine and
@@ -91,7 +92,7 @@ def check_free(path: str, hint: str) -> None:
 
 @contextlib.contextmanager
 def _take_local(path: str, content: bytes) -> Iterator[Callable[[bytes], None]]:
-    """Gives the function that rewrites a lock file that the system locks."""
+    """Locks a file with flock; yields a function that rewrites it."""
     with contextlib.ExitStack() as stack:
         has_locks, is_there = True, False
         while not is_there:
@@ -119,13 +120,13 @@ def _take_local(path: str, content: bytes) -> Iterator[Callable[[bytes], None]]:
         before = _content(descriptor)
         same_host = _holder(before).get("host") == socket.gethostname()
         if before and not (has_locks and same_host):
-            _wait_for_silence(path, before)
+            _wait_for_expiry(path, before)
         write(content)
         try:
             yield write
         finally:
-            # Before it is freed: whoever gets it then sees that its file is
-            # gone, and makes one anew.
+            # Before it is freed: the next holder then sees that its file is
+            # gone, and creates a new one.
             with contextlib.suppress(OSError):
                 os.remove(path)
 
@@ -134,14 +135,14 @@ def _take_local(path: str, content: bytes) -> Iterator[Callable[[bytes], None]]:
 def _take_remote(
     path: str, content: bytes
 ) -> Iterator[Callable[[bytes], None]]:
-    """Gives the function that rewrites a lock file in a bucket.
+    """Writes a lock file in a bucket; yields a function that rewrites it.
 
     Of two jobs that start in the same second the one that wrote first gives
     way.
     """
     before = _content_at(path)
     if before:
-        _wait_for_silence(path, before)
+        _wait_for_expiry(path, before)
 
     def write(content: bytes) -> None:
         with files.open(path, "wb") as file:
@@ -159,14 +160,18 @@ def _take_remote(
             files.remove(path)
 
 
-def _wait_for_silence(path: str, before: str) -> None:
-    """Returns when the lock has not been renewed for long enough."""
+def _wait_for_expiry(path: str, before: str) -> None:
+    """Waits until the lock expires.
+
+    Raises:
+        _HeldError: when it is renewed.
+    """
     print(
-        f"{path} was left by another job; if it gives no sign of life within "
-        f"{_SILENCE_SECONDS:g} seconds, this one takes over.",
+        f"{path} was left by another job; if that does not renew it within "
+        f"{_EXPIRY_SECONDS:g} seconds, this one takes over.",
         flush=True,
     )
-    deadline = time.monotonic() + _SILENCE_SECONDS
+    deadline = time.monotonic() + _EXPIRY_SECONDS
     while time.monotonic() < deadline:
         time.sleep(_RENEWAL_SECONDS / 8)
         now = _content_at(path)

@@ -103,16 +103,12 @@ def test_where_nothing_can_be_written_the_file_is_named(tmp_path):
 
 
 def below(directory):
-    """Returns the content of every file of a directory by its name."""
-    found = {}
-    for name in files.listdir(directory):
-        path = f"{directory}/{name}"
-        if files.isdir(path):
-            deeper = below(path).items()
-            found |= {f"{name}/{inner}": value for inner, value in deeper}
-        else:
-            found[name] = read(path)
-    return found
+    """Returns the content of every file below a directory on disk, by name."""
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in directory.rglob("*")
+        if path.is_file()
+    }
 
 
 def fill(directory, **contents):
@@ -120,7 +116,7 @@ def fill(directory, **contents):
         write(os.path.join(directory, name), content)
 
 
-def test_what_is_written_to_a_local_directory_arrives(directory):
+def test_what_is_written_to_a_local_directory_arrives(directory, tmp_path):
     target = f"{directory}/deep/model"
     for number in (b"1", b"2"):
         with files.local_directory(target, last="a") as local:
@@ -131,7 +127,7 @@ def test_what_is_written_to_a_local_directory_arrives(directory):
     with files.local_directory(f"{target}/", last="a") as local:
         fill(local, b=b"new")
     whole = {"b": b"new", "inner/most/c": b"2" * 3_000_000, "other": b"stays"}
-    assert below(target).items() >= whole.items()
+    assert below(tmp_path / "deep/model").items() >= whole.items()
 
 
 @pytest.fixture
@@ -161,7 +157,7 @@ def test_no_half_of_a_directory_in_a_bucket_looks_whole(tmp_path, moves):
         ("replace", "c"),
         ("replace", "b"),
     ]
-    assert below(bucket) == {"a": b"2", "b": b"2", "c": b"2"}
+    assert below(tmp_path) == {"a": b"2", "b": b"2", "c": b"2"}
 
 
 def test_what_is_replaced_in_a_bucket_goes_when_all_is_there(tmp_path, moves):
@@ -173,7 +169,7 @@ def test_what_is_replaced_in_a_bucket_goes_when_all_is_there(tmp_path, moves):
         bucket, last="a", replaces={"a", "b", "c", "deep"}
     ) as local:
         fill(local, a=b"2")
-    assert below(bucket) == {"a": b"2", "mine": b"1"}
+    assert below(tmp_path) == {"a": b"2", "mine": b"1"}
     assert moves[:2] == [("remove", "a"), ("replace", "a")]
 
 
@@ -200,7 +196,7 @@ def test_a_failure_changes_nothing_in_a_bucket(tmp_path, monkeypatch):
     ):
         fill(local, a=b"2", b=b"2")
     monkeypatch.undo()
-    assert below(bucket) == {"a": b"1", "b": b"1"}
+    assert below(tmp_path) == {"a": b"1", "b": b"1"}
 
 
 def test_what_is_replaced_on_disk_is_flushed_first(tmp_path, monkeypatch):

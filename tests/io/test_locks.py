@@ -1,4 +1,4 @@
-"""Of several jobs one holds the lock; that of a job that is gone is free."""
+"""One job holds a lock at a time; that of a job that has ended is free."""
 
 import contextlib
 import errno
@@ -34,7 +34,7 @@ def locked(directory):
 def quick(monkeypatch):
     """Shortens the waits, in proportion."""
     monkeypatch.setattr(locks, "_RENEWAL_SECONDS", 0.04)
-    monkeypatch.setattr(locks, "_SILENCE_SECONDS", 0.6)
+    monkeypatch.setattr(locks, "_EXPIRY_SECONDS", 0.6)
 
 
 def test_a_second_job_is_refused_until_the_first_is_killed(tmp_path):
@@ -151,6 +151,18 @@ def test_a_job_on_another_machine_is_noticed_by_its_renewals(anywhere, quick):
         pass
 
 
+def renewed(path, before):
+    """Waits for the renewal of a lock file, and returns its content."""
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        # It is not written at once.
+        with contextlib.suppress(ValueError), files.open(path, "r") as file:
+            content = json.load(file)
+            if content != before:
+                return content
+    pytest.fail("not renewed")
+
+
 def test_a_job_that_died_elsewhere_is_taken_over(anywhere, quick):
     files.makedirs(anywhere)
     write_foreign_lock(f"{anywhere}/lock", 3)
@@ -158,15 +170,7 @@ def test_a_job_that_died_elsewhere_is_taken_over(anywhere, quick):
         with files.open(f"{anywhere}/lock", "r") as file:
             first = json.load(file)
         assert (first["pid"], first["renewed"]) == (os.getpid(), 1)
-        until = time.monotonic() + 5
-        renewed = first
-        while renewed == first and time.monotonic() < until:
-            with (
-                contextlib.suppress(ValueError),
-                files.open(f"{anywhere}/lock", "r") as file,
-            ):
-                renewed = json.load(file)
-        assert renewed["renewed"] > 1
+        assert renewed(f"{anywhere}/lock", first)["renewed"] > 1
     assert files.listdir(anywhere) == []
 
 
@@ -196,10 +200,6 @@ def test_a_full_disk_does_not_end_the_renewals(tmp_path, quick, monkeypatch):
             return original(*arguments)
 
         monkeypatch.setattr(os, "pwrite", pwrite)
-        before = (tmp_path / "lock").read_text()
-        until = time.monotonic() + 5
-        while time.monotonic() < until:
-            if (tmp_path / "lock").read_text() not in (before, ""):
-                break
+        before = json.loads((tmp_path / "lock").read_text())
+        renewed(tmp_path / "lock", before)
         assert len(failures) == 2
-        assert (tmp_path / "lock").read_text() != before

@@ -54,7 +54,7 @@ class Cluster:
         )
 
 
-def _given(argument: str) -> Cluster:
+def _tf_config(argument: str) -> Cluster:
     text = _variable(
         _VARIABLE, f"Every worker needs it: {_EXAMPLE}; or see --cluster."
     )
@@ -135,7 +135,7 @@ def _slurm(argument: str) -> Cluster:
 
 # A row makes the cluster from the environment and the text after the colon.
 CLUSTERS: dict[str, Callable[[str], Cluster]] = {
-    "tf_config": _given,
+    "tf_config": _tf_config,
     "local": _local,
     "jobset": _jobset,
     "slurm": _slurm,

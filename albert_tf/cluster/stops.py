@@ -14,7 +14,7 @@ WRITING_FAILED = 74
 # The loss is not finite: starting again would not help.
 DIVERGED = 17
 
-# Ends after which a supervisor starts the run again: lost workers and stalled
+# Exit codes after which a supervisor restarts the run: lost workers and stalled
 # readers, preemption (SIGTERM), and kills by the system (out of memory,
 # segmentation fault, abort, bus error) as 128 + signal.
 _KILLS = ("SIGTERM", "SIGKILL", "SIGSEGV", "SIGABRT", "SIGBUS")

@@ -21,25 +21,22 @@ from albert_tf.cluster.stops import RunStopped
 from albert_tf.config import UserError
 
 
-def tf_config(monkeypatch, jobs, kind="worker", index=0):
-    config = {"cluster": jobs, "task": {"type": kind, "index": index}}
-    monkeypatch.setenv("TF_CONFIG", json.dumps(config))
+def tf_config(jobs, kind="worker", index=0):
+    return json.dumps({"cluster": jobs, "task": {"type": kind, "index": index}})
 
 
 def test_a_chief_is_the_first_worker(monkeypatch):
-    tf_config(monkeypatch, {"worker": ["a:1", "b:2"]}, index=1)
-    assert find_cluster("") == Cluster(("a:1", "b:2"), 1)
-    jobs = {"worker": ["a:1", "b:2"], "chief": ["c:3"]}
-    tf_config(monkeypatch, jobs, "chief")
-    assert find_cluster("") == Cluster(("c:3", "a:1", "b:2"), 0)
-    tf_config(monkeypatch, jobs, "worker", 1)
-    cluster = Cluster(("c:3", "a:1", "b:2"), 2)
-    assert find_cluster("") == cluster
-    monkeypatch.setenv("TF_CONFIG", cluster.tf_config())
-    assert find_cluster("") == cluster
-
-
-ONE = '{"cluster": {"worker": ["a:1"]}'
+    workers = {"worker": ["a:1", "b:2"]}
+    with_chief = {**workers, "chief": ["c:3"]}
+    last = Cluster(("c:3", "a:1", "b:2"), 2)
+    for text, cluster in (
+        (tf_config(workers, index=1), Cluster(("a:1", "b:2"), 1)),
+        (tf_config(with_chief, "chief"), Cluster(("c:3", "a:1", "b:2"), 0)),
+        (tf_config(with_chief, index=1), last),
+        (last.tf_config(), last),
+    ):
+        monkeypatch.setenv("TF_CONFIG", text)
+        assert find_cluster("") == cluster
 
 
 @pytest.mark.parametrize(
@@ -47,15 +44,13 @@ ONE = '{"cluster": {"worker": ["a:1"]}'
     [
         "{",
         "[]",
-        ONE + ', "task": {"index": 0}}',
-        ONE + ', "task": {"type": "worker", "index": 1}}',
-        ONE + ', "task": {"type": "ps", "index": 0}}',
-        ONE.replace("a:1", "a") + ', "task": {"type": "worker", "index": 0}}',
+        '{"cluster": {"worker": ["a:1"]}, "task": {"index": 0}}',
+        tf_config({"worker": ["a:1"]}, index=1),
+        tf_config({"worker": ["a:1"]}, "ps"),
+        tf_config({"worker": ["a"]}),
         # Sockets would raise an OverflowError.
-        ONE.replace(":1", ":65536")
-        + ', "task": {"type": "worker", "index": 0}}',
-        ONE.replace("]}", '], "ps": ["b:1"]}')
-        + ', "task": {"type": "worker", "index": 0}}',
+        tf_config({"worker": ["a:65536"]}),
+        tf_config({"worker": ["a:1"], "ps": ["b:1"]}),
     ],
 )
 def test_invalid_tf_config(monkeypatch, text):

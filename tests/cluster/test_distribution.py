@@ -86,7 +86,7 @@ except RunStopped as stopped:
 
 @contextlib.contextmanager
 def workers(script, number):
-    """Gives processes that are the workers of one cluster."""
+    """Yields processes that are the workers of one cluster."""
     processes = []
     try:
         for cluster in local_clusters(number):

@@ -42,7 +42,6 @@ def test_the_cpus_of_a_system_without_affinity(monkeypatch):
 def test_gpus_that_the_driver_lists_and_tensorflow_does_not_see(driver):
     assert unseen_gpus(0).startswith(
         "NVIDIA GPUs of this machine: 2; visible to TensorFlow: 0. Install the "
-        "CUDA libraries (pip install -r requirements-gpu.txt); in a container, "
     )
 
 

@@ -2,6 +2,7 @@
 
 import builtins
 import errno
+import itertools
 import os
 import resource
 
@@ -47,7 +48,7 @@ def saved(directory, variables, steps=(1, 2, 3), keep=5, best=()):
 
 def test_restores_values_and_state_exactly(tmp_path, variables):
     saved(tmp_path, variables)
-    # In whichever order the variables are.
+    # The order of the variables does not matter.
     turned = dict(reversed(variables.items()))
     restored, problems = Checkpoints(str(tmp_path), turned, 5).restore_latest()
     assert (restored.step, problems) == (3, [])
@@ -74,7 +75,7 @@ def test_every_dtype_is_restored_bit_by_bit(tmp_path):
         for dtype in TYPES
         for shape in ((), (3,), (2, 0), (2, 3, 5))
     }
-    # What has no equal, and what is easily lost.
+    # Unequal to itself, or easily lost.
     variables["odd"] = tf.Variable([np.nan, np.inf, -0.0, 1e-45])
     variables["half"] = tf.Variable([1.5, -0.0], dtype=tf.bfloat16)
     variables["truth"] = tf.Variable([True, False, True])
@@ -247,23 +248,16 @@ def test_a_checkpoint_of_another_model(tmp_path, variables):
         Checkpoints(str(tmp_path), many, 5).restore_latest()
 
 
-def at_call(monkeypatch, owner, name, number, act):
-    """Lets the call of that number of a function run `act` instead."""
-    original, calls = getattr(owner, name), 0
+def at_call(monkeypatch, owner, name, number, error):
+    """Lets the call of that number of a function raise the error."""
+    original, calls = getattr(owner, name), itertools.count(1)
 
     def replaced(*args, **kwargs):
-        nonlocal calls
-        calls += 1
-        return act() if calls == number else original(*args, **kwargs)
+        if next(calls) == number:
+            raise error
+        return original(*args, **kwargs)
 
     monkeypatch.setattr(owner, name, replaced)
-
-
-def raises(error):
-    def act():
-        raise error
-
-    return act
 
 
 @pytest.mark.parametrize(
@@ -282,7 +276,7 @@ def test_a_failed_save_keeps_existing_checkpoints(
     error = OSError(reason, os.strerror(reason))
     owner = builtins if name == "open" else os
     with monkeypatch.context() as patch:
-        at_call(patch, owner, name, 1, raises(error))
+        at_call(patch, owner, name, 1, error)
         with pytest.raises(OSError, match=os.strerror(reason)):
             checkpoints.save(4, {})
     after = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
@@ -297,21 +291,21 @@ def test_a_failure_while_old_checkpoints_are_removed(
     checkpoints = saved(tmp_path, variables, keep=3)
     error = OSError(errno.EROFS, os.strerror(errno.EROFS))
     with monkeypatch.context() as patch:
-        at_call(patch, os, "remove", 1, raises(error))
+        at_call(patch, os, "remove", 1, error)
         with pytest.raises(OSError, match="Read-only file system"):
             checkpoints.save(4, {})
     checkpoints.save(5, {})
     assert checkpoints.steps() == [3, 4, 5]
 
 
-def at_write(monkeypatch, number, act):
-    """Lets the write of that number to a new file run `act` instead."""
+def at_write(monkeypatch, number, error):
+    """Lets the write of that number to a new file raise the error."""
     original = files.open
 
     def opened(path, mode="rb"):
         file = original(path, mode)
         if mode == "wb":
-            at_call(monkeypatch, file, "write", number, act)
+            at_call(monkeypatch, file, "write", number, error)
         return file
 
     monkeypatch.setattr(files, "open", opened)
@@ -339,9 +333,9 @@ def test_a_kill_during_a_save(
     fill(variables, 50)
     with monkeypatch.context() as patch:
         if name == "write":
-            at_write(patch, number, raises(KeyboardInterrupt()))
+            at_write(patch, number, KeyboardInterrupt)
         else:
-            at_call(patch, owner, name, number, raises(KeyboardInterrupt()))
+            at_call(patch, owner, name, number, KeyboardInterrupt)
         # A process that is killed cleans nothing up.
         if name != "remove":
             patch.setattr(files, "remove", lambda path: None)

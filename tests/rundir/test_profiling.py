@@ -45,7 +45,7 @@ ONE = ["d", "> train 2", "< train 2"]
     ("steps", "boundaries", "expected"),
     [
         ("2,4", range(9), [*ONE, "> train 3", "< train 3", "stop", "close"]),
-        # Several steps a call; then one that goes on within, or ends within.
+        # Several steps per call; runs that resume or end within the profile.
         ("2, 4", [0, 2, 4, 6], [*ONE, "stop", "close"]),
         ("2,4", [3, 4, 5], ["d", "> train 3", "< train 3", "stop", "close"]),
         ("2,4", [0, 1, 2, 3], [*ONE, "close", "stop"]),

@@ -170,7 +170,7 @@ def test_a_directory_that_cannot_be_written(tmp_path, monkeypatch):
     def refusing(*_):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
-    # A run that goes on writes no config.json: the lock is what tells.
+    # A resumed run does not write config.json: the lock shows the fault.
     monkeypatch.setattr(os, "open", refusing)
     with pytest.raises(UserError, match="directory: Read-only file system"):
         enter_lock(run_dir)

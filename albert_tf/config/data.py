@@ -5,7 +5,7 @@ import dataclasses
 from albert_tf.config.fields import Section, setting
 from albert_tf.config.model import MAX_TOKENS
 
-# metadata.json, which names every shard, stays a file that is read.
+# metadata.json, which names every shard, stays below its maximum size.
 MAX_SHARDS = 4096
 
 
@@ -108,11 +108,7 @@ class PretrainingDataConfig(Section):
         maximum=0.5,
     )
     random_seed: int = setting(
-        12345,
-        "Random seed.",
-        minimum=0,
-        maximum=2**63 - 1,
-        flag="seed",
+        12345, "Random seed.", minimum=0, maximum=2**63 - 1, flag="seed"
     )
 
 
@@ -139,17 +135,10 @@ class FeatureConfig(Section):
         "Tokens between the starts of two windows on a paragraph (questions).",
     )
     max_query_length: int = _count(
-        64,
-        "Maximum tokens of a question; longer ones are truncated.",
+        64, "Maximum tokens of a question; longer ones are truncated."
     )
-    max_answer_length: int = _count(
-        30,
-        "Maximum tokens of a predicted answer.",
-    )
-    n_best_size: int = _count(
-        20,
-        "Size of the n-best list of a question.",
-    )
+    max_answer_length: int = _count(30, "Maximum tokens of a predicted answer.")
+    n_best_size: int = _count(20, "Size of the n-best list of a question.")
     max_choice_length: int = _count(
         128,
         "Maximum tokens of a question with one of its choices (multiple "

@@ -15,7 +15,7 @@ Row = TypeVar("Row")
 
 
 class UserError(ValueError):
-    """A user's mistake, in one line: setting, value, what is allowed."""
+    """A user's mistake, in one line: setting, value, allowed values."""
 
 
 def require(condition: bool, message: str) -> None:

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from albert_tf.config.fields import Section, require, setting
 
-# What no real model comes near, however much its layers share: a
-# configuration that asks for more is a mistake or a trap.
+# Far above every real model, however much its layers share: a configuration
+# that asks for more is a mistake or malicious.
 _MAX_BLOCKS = 1024
 _MAX_WEIGHTS = 1 << 38
 MAX_TOKENS = 1 << 20

@@ -2,10 +2,7 @@
 
 import dataclasses
 
-from albert_tf.config.data import (
-    FeatureConfig,
-    MaskingConfig,
-)
+from albert_tf.config.data import FeatureConfig, MaskingConfig
 from albert_tf.config.fields import Section, setting
 from albert_tf.config.model import ModelConfig
 
@@ -156,10 +153,7 @@ class TrainingConfig(Section):
         5000, "Steps between checkpoints.", minimum=1, may_change=True
     )
     keep_checkpoint_max: int = setting(
-        5,
-        "Number of newest checkpoints to keep.",
-        minimum=1,
-        may_change=True,
+        5, "Number of newest checkpoints to keep.", minimum=1, may_change=True
     )
     log_steps: int = setting(
         100, "Steps between logged scalars.", minimum=1, may_change=True

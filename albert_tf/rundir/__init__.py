@@ -1,1 +1,1 @@
-"""A run's directory: its lock, checkpoints, logs and what is displayed."""
+"""Run directories: lock, checkpoints, logs and console output."""

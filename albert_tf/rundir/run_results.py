@@ -16,7 +16,7 @@ TIMING_FILE = "timing.jsonl"
 
 
 def json_metrics(metrics: Any) -> Any:
-    """Returns metrics, also nested, with None for what is not finite."""
+    """Returns metrics, also nested, with None in place of NaN and infinity."""
     if isinstance(metrics, Mapping):
         return {name: json_metrics(value) for name, value in metrics.items()}
     if isinstance(metrics, list):

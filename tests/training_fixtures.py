@@ -1,4 +1,4 @@
-"""What tests of training share: tiny shards, a small run and an export."""
+"""Fixtures of training: tiny shards, a small run and an export."""
 
 import keras
 import numpy as np
@@ -108,15 +108,14 @@ def finished(small_config, shards_dir, tmp_path_factory):
 
 
 @pytest.fixture
-def fake_run(small_config, shards_dir, tmp_path, monkeypatch):
-    """A function that starts the run in `run/`, with invented numbers."""
-    compile_nothing(monkeypatch)
+def start_run(small_config, shards_dir, tmp_path):
+    """A function that starts the run in `run/`, with changed settings."""
 
-    def start(runtime=None, initial=None, **changes):
+    def start(runtime=None, initial=None, name="run", **changes):
         return run(
             override(small_config, changes),
             shards_dir,
-            tmp_path / "run",
+            tmp_path / name,
             runtime=runtime,
             initial=initial,
         )
@@ -124,9 +123,16 @@ def fake_run(small_config, shards_dir, tmp_path, monkeypatch):
     return start
 
 
+@pytest.fixture
+def fake_run(start_run, monkeypatch):
+    """As `start_run`, with invented numbers."""
+    compile_nothing(monkeypatch)
+    return start_run
+
+
 @pytest.fixture(scope="session")
 def pretrained(tmp_path_factory, tiny_tokenizer):
-    """An untrained model; what is learned here is learned in fine-tuning."""
+    """An untrained model: only fine-tuning can make it learn."""
     # Some initial weights would take longer than the test gives them.
     keras.utils.set_random_seed(1)
     directory = str(tmp_path_factory.mktemp("models") / "pretrained")

@@ -14,7 +14,7 @@ from pretraining_runs import (
     weights_of,
 )
 
-from albert_tf.config import RuntimeConfig, UserError, override
+from albert_tf.config import RuntimeConfig, UserError
 from albert_tf.training import run_state
 
 LONGER = RuntimeConfig(extend_to_steps=20)
@@ -57,15 +57,9 @@ def test_an_extended_run_has_the_schedule_of_its_new_length(
 
 @pytest.mark.slow
 def test_a_killed_extension_is_the_same_extension(
-    extended_run,
-    finished,
-    small_config,
-    shards_dir,
-    tmp_path,
-    monkeypatch,
-    capsys,
+    extended_run, finished, start_run, tmp_path, monkeypatch, capsys
 ):
-    run_dir = tmp_path / "cut"
+    run_dir = tmp_path / "run"
     shutil.copytree(finished[0], run_dir)
 
     def record_changes(*_):
@@ -73,17 +67,17 @@ def test_a_killed_extension_is_the_same_extension(
 
     with monkeypatch.context() as patch, pytest.raises(PowerCut):
         patch.setattr(run_state, "record_changes", record_changes)
-        run(small_config, shards_dir, run_dir, runtime=LONGER)
-    # A command that does not ask for the extension does not go on with it.
-    assert run(small_config, shards_dir, run_dir) == finished[1]
+        start_run(LONGER)
+    # The command without the flag does not continue the extension.
+    assert start_run() == finished[1]
     with monkeypatch.context() as patch, pytest.raises(PowerCut):
         cut_power(patch, after=6)
-        run(small_config, shards_dir, run_dir, runtime=LONGER)
+        start_run(LONGER)
     assert (
         "The schedule is now that of 20 steps: the learning rate was 0.001 at "
         "step 12, is 0.004444 at step 13 and 0.0005556 at step 20."
     ) in capsys.readouterr().out
-    run(small_config, shards_dir, run_dir, runtime=LONGER)
+    start_run(LONGER)
     assert_same_run(run_dir, extended_run)
 
 
@@ -98,26 +92,22 @@ def test_an_extended_run_has_new_patience(fake_run, capsys):
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_with_other_settings(
-    finished, small_config, shards_dir, tmp_path, capsys
+def test_a_run_resumes_with_other_settings(
+    finished, start_run, tmp_path, capsys
 ):
     run_dir = tmp_path / "run"
     shutil.copytree(finished[0], run_dir)
     (run_dir / "checkpoints/step-12").unlink()
-    config = override(
-        small_config,
-        {
-            "eval_steps": 3,
-            "keep_checkpoint_max": 1,
-            "log_steps": 2,
-            "max_loss_spike": 100.0,
-            "micro_batch_size": 3,
-            "remat": "full",
-            "save_checkpoints_steps": 5,
-            "steps_per_loop": 2,
-        },
+    start_run(
+        eval_steps=3,
+        keep_checkpoint_max=1,
+        log_steps=2,
+        max_loss_spike=100.0,
+        micro_batch_size=3,
+        remat="full",
+        save_checkpoints_steps=5,
+        steps_per_loop=2,
     )
-    run(config, shards_dir, run_dir)
     printed = capsys.readouterr().out
     assert "From step 9 on: " in printed
     assert "eval_steps=3 (before: 6)" in printed

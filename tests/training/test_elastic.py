@@ -28,7 +28,7 @@ command_line.run(pretrain.define_flags, pretrain.main)
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_with_another_number_of_replicas(
+def test_a_run_resumes_with_another_number_of_replicas(
     small_config, shards_dir, tmp_path, monkeypatch
 ):
     """The same records at every step, and the same losses; dropout is on."""

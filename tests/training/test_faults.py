@@ -1,4 +1,4 @@
-"""Faults that end, stop or damage a run, and how it goes on."""
+"""Faults that end or damage a run, and resuming after them."""
 
 import concurrent.futures
 import errno
@@ -19,12 +19,11 @@ from pretraining_runs import (
     contents,
     cut_power,
     lines_of,
-    run,
     terminate,
 )
 
 from albert_tf.cluster.stops import RunStopped
-from albert_tf.config import RuntimeConfig, override
+from albert_tf.config import RuntimeConfig
 from albert_tf.inputs import input_pipeline
 from albert_tf.inputs.input_pipeline import PretrainingBatches
 from albert_tf.inputs.phases import Phases
@@ -38,17 +37,16 @@ from albert_tf.training import loop
 @pytest.mark.slow
 @pytest.mark.parametrize("after", [3, 7, 12])
 def test_an_interrupted_and_resumed_run_is_the_same_run(
-    after, finished, small_config, shards_dir, tmp_path, monkeypatch
+    after, finished, start_run, tmp_path, monkeypatch
 ):
     whole, evaluation = finished
-    run_dir = tmp_path / "cut"
-    with monkeypatch.context() as patch:
+    run_dir = tmp_path / "run"
+    with monkeypatch.context() as patch, pytest.raises(PowerCut):
         cut_power(patch, after)
-        with pytest.raises(PowerCut):
-            run(small_config, shards_dir, run_dir)
+        start_run()
     assert not (run_dir / "model").exists()
     assert (run_dir / "best_model").exists() == (after > 6)
-    assert run(small_config, shards_dir, run_dir) == evaluation
+    assert start_run() == evaluation
     assert_same_run(run_dir, whole)
 
 
@@ -99,19 +97,18 @@ def test_a_nonfinite_loss_stops_the_run(fake_run, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_stopped_run_goes_on_as_its_message_says(
-    small_config, shards_dir, tmp_path, monkeypatch, capsys
+def test_a_stopped_run_resumes_as_its_message_says(
+    start_run, tmp_path, monkeypatch, capsys
 ):
     poison(monkeypatch, {6, 8})
-    skipping = override(small_config, {"on_nonfinite": "skip"})
-    evaluation = run(skipping, shards_dir, tmp_path / "whole")
+    evaluation = start_run(name="whole", on_nonfinite="skip")
     assert np.isfinite(evaluation["loss"])
     skipped = [x["skipped_steps"] for x in lines_of(tmp_path / "whole")]
     assert skipped == [0, 2, 2]
     assert capsys.readouterr().out.count(": skipped.") == 2
     with pytest.raises(RunStopped, match="resume with --on_nonfinite=skip"):
-        run(small_config, shards_dir, tmp_path / "run")
-    run(skipping, shards_dir, tmp_path / "run")
+        start_run()
+    start_run(on_nonfinite="skip")
     printed = capsys.readouterr().out
     assert "From step 7 on: on_nonfinite=skip (before: stop)." in printed
     logs = [tmp_path / name / "metrics.jsonl" for name in ("run", "whole")]
@@ -165,7 +162,7 @@ def test_a_run_without_a_finite_step_has_diverged(
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_saves_at_the_next_step(
-    number, finished, small_config, shards_dir, tmp_path, monkeypatch
+    number, finished, start_run, tmp_path, monkeypatch
 ):
     saved_at_barrier = []
     saved = tmp_path / "run/checkpoints/step-7"
@@ -179,7 +176,7 @@ def test_a_signal_saves_at_the_next_step(
         after_calls(7, lambda: os.kill(os.getpid(), number), patch.setattr)
         patch.setattr(loop, "broadcast", barrier)
         with pytest.raises(RunStopped) as raised:
-            run(small_config, shards_dir, tmp_path / "run")
+            start_run()
     assert str(raised.value) == (
         f"{number.name}: saved at step 7; the same command resumes the run."
     )
@@ -188,7 +185,7 @@ def test_a_signal_saves_at_the_next_step(
     # No worker ends, which would end the others, before that.
     assert saved_at_barrier[-1]
     whole, evaluation = finished
-    assert run(small_config, shards_dir, tmp_path / "run") == evaluation
+    assert start_run() == evaluation
     assert (tmp_path / "run/metrics.jsonl").read_bytes() == (
         whole / "metrics.jsonl"
     ).read_bytes()

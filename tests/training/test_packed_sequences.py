@@ -2,13 +2,7 @@
 
 import numpy as np
 import pytest
-from pretraining_runs import (
-    PowerCut,
-    assert_same_run,
-    cut_power,
-    lines_of,
-    run,
-)
+from pretraining_runs import PowerCut, assert_same_run, cut_power, lines_of, run
 
 from albert_tf.config import RuntimeConfig, override
 from albert_tf.training import gradients

@@ -82,16 +82,13 @@ class Evaluator:
     def _results(
         self, batch: Batch, num_applications: int | None, *, with_outputs: bool
     ) -> tuple[dict[str, float], dict[str, np.ndarray]]:
-        scalars, arrays = self._step(
+        results = self._step(
             batch,
             distribute_rows(self.strategy, batch),
             num_applications,
             with_outputs=with_outputs,
         )
-        return (
-            {name: float(value) for name, value in scalars.items()},
-            {name: value.numpy() for name, value in arrays.items()},
-        )
+        return tf.nest.map_structure(lambda value: value.numpy(), results)
 
     def _distributed_step(
         self, batch: dict, num_applications: int | None, *, with_outputs: bool
@@ -135,7 +132,7 @@ class Evaluator:
         )
 
     def _first(self, reduced: Any) -> Any:
-        """Returns one replica's values of what is equal on all."""
+        """Returns one replica's values, which are equal on all replicas."""
         return tf.nest.map_structure(
             lambda value: self.strategy.experimental_local_results(value)[0],
             reduced,

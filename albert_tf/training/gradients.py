@@ -10,6 +10,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.training.objectives import Objective
+
 Features = Mapping[str, tf.Tensor]
 Sums = dict[str, tf.Tensor]
 # `sum:` and `weight:` scalars; and the gradient of each variable that a loss
@@ -90,7 +92,7 @@ class GradientComputation:
     def __init__(
         self,
         model: keras.Model,
-        objective: Any,
+        objective: Objective,
         variables: Sequence[keras.Variable],
         *,
         xla: bool,

@@ -55,12 +55,12 @@ def start(
 
 @dataclasses.dataclass(kw_only=True)
 class Job(abc.ABC):
-    """What a run trains on, and the loop's callbacks.
+    """The inputs of the training loop, and its callbacks.
 
     Attributes:
         config: resolved; nothing changes it while the job runs.
         initial: weights to start from; None: random ones.
-        phases: its batches.
+        phases: training batches.
         depths: the number of layers applied at each step.
         best_metric: the metric that selects the best model.
         metric_names: the keys that `evaluate` returns.
@@ -160,5 +160,5 @@ def is_better(metric: str, value: float, than: float) -> bool:
 
 
 def is_loss(name: str) -> bool:
-    """Returns whether a metric is a loss, of whichever split."""
+    """Returns whether a metric is a loss, of any split."""
     return "loss" in name.split("_")

@@ -317,7 +317,7 @@ class Trainer(Evaluator):
         numbers = features.pop("example_numbers")
         step = self.optimizer.iterations
         # Reduced before the gradient, so that every label has the same weight
-        # on whichever replica.
+        # on every replica.
         weights = reduced_scalars(self.objective.weights(features))
         scale = self._loss_scale.value() if self._loss_scale else 1.0
         sums, by_path = self._compute_gradients(

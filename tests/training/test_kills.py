@@ -135,7 +135,7 @@ def what_is(path):
 
 def serve():
     """Forks for each line of the input; prints pid and exit status."""
-    gc.freeze()  # what is shared with the forks
+    gc.freeze()  # the forks share these objects
     for line in sys.stdin:
         order = json.loads(line)
         process = os.fork()

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from albert_tf.training.objectives import Objective
 
-Features = Mapping[str, tf.Tensor]
+Features = dict[str, tf.Tensor]
 Sums = dict[str, tf.Tensor]
 # `sum:` and `weight:` scalars; and the gradient of each variable that a loss
 # reaches, by path.
@@ -238,7 +238,7 @@ def _accumulate(
         shape = (number, micro_batch_size, *value.shape[1:])
         return tf.reshape(value, shape)
 
-    parts = tf.nest.map_structure(split, (dict(features), keys))
+    parts = tf.nest.map_structure(split, (features, keys))
 
     def compute_part(index: tf.Tensor | int) -> Results:
         return compute(*tf.nest.map_structure(lambda v: v[index], parts))

@@ -115,7 +115,7 @@ def run_pretraining(
         eval_shards *= len(train_shards)
 
     # A phase for each directory of shards and each way of masking.
-    schedule = _masking_schedule(config, train_shards)
+    schedule, last_changes = _masking_schedule(config, train_shards)
     ends = list(itertools.accumulate(steps))
     # An extension lengthens the last phase.
     ends[-1] = environment.runtime.extend_to_steps or ends[-1]
@@ -124,28 +124,26 @@ def run_pretraining(
         for phase, (begin, end) in enumerate(itertools.pairwise([0, *ends]))
         for first in [begin, *(step for step in schedule if begin < step < end)]
     ]
-    sources, held_out = [], []
-    for phase, _, first in stages:
-        sources.append(
-            PretrainingBatches(
-                train_shards[phase],
-                masking_config=schedule[
-                    max(step for step in schedule if step <= first)
-                ],
-                batch_size=batch_sizes[phase],
-                seed=settings.seed,
-                training=True,
-            )
+    sources = [
+        PretrainingBatches(
+            train_shards[phase],
+            masking_config=schedule[max(n for n in schedule if n <= first)],
+            batch_size=batch_sizes[phase],
+            seed=settings.seed,
+            training=True,
         )
-        held_out.append(
-            PretrainingBatches(
-                eval_shards[phase],
-                masking_config=config.masking,
-                batch_size=settings.eval_batch_size,
-                seed=settings.seed,
-                training=False,
-            )
+        for phase, _, first in stages
+    ]
+    held_out = [
+        PretrainingBatches(
+            eval_shards[phase],
+            masking_config=config.masking,
+            batch_size=settings.eval_batch_size,
+            seed=settings.seed,
+            training=False,
         )
+        for phase, _, _ in stages
+    ]
     config = resolve_for_machine(
         config,
         environment,
@@ -167,13 +165,12 @@ def run_pretraining(
         f"Sentence objective {objective.name}: {objective.meaning}.",
         *_unequal_lengths(train_shards, eval_shards),
     ]
-    for name in _MASKING_SCHEDULES:
-        last_change = max(_schedule(config, name))
-        if last_change >= ends[-1]:
-            warnings.append(
-                f"{name} starts at step {last_change}, beyond "
-                f"num_train_steps={ends[-1]}: it has no effect."
-            )
+    warnings += [
+        f"{name} starts at step {last_change}, beyond "
+        f"num_train_steps={ends[-1]}: it has no effect."
+        for name, last_change in last_changes.items()
+        if last_change >= ends[-1]
+    ]
     return train(
         _Pretraining(
             config=config,
@@ -224,33 +221,26 @@ def _phases(
     return steps, numbers_of("phase_batch_sizes", sizes, count)
 
 
-# Schedules of masking in training: the setting of MaskingConfig, the type of
-# its values, and a part of a schedule for messages.
-_MASKING_SCHEDULES: dict[str, tuple[str, type, str]] = {
-    "masking_schedule": ("masked_lm_prob", float, "2000:0.2"),
-    "ngram_schedule": ("max_ngram", int, "2000:3"),
-}
-
-
-def _schedule(config: PretrainConfig, name: str) -> dict[int, Any]:
-    """Returns the values of a masking setting by the step they apply from."""
-    of_masking, convert, example = _MASKING_SCHEDULES[name]
-    text = getattr(config.pretraining, name)
-    if not text:
-        return {0: getattr(config.masking, of_masking)}
-    return parse_schedule(name, text, convert, example)
-
-
 def _masking_schedule(
     config: PretrainConfig, train: Sequence[ShardSet]
-) -> dict[int, MaskingConfig]:
-    """Returns the masking of training text by the step it applies from."""
-    values: dict[int, dict[str, Any]] = {}
-    for name, (of_masking, *_) in _MASKING_SCHEDULES.items():
-        for step, value in _schedule(config, name).items():
-            values.setdefault(step, {})[of_masking] = value
+) -> tuple[dict[int, MaskingConfig], dict[str, int]]:
+    """Returns the masking of training text by the step it applies from.
+
+    And the step of the last change, by the name of the schedule.
+    """
+    changes: dict[int, dict[str, Any]] = {0: {}}
+    last_changes = {}
+    for name, setting, convert, example in (
+        ("masking_schedule", "masked_lm_prob", float, "2000:0.2"),
+        ("ngram_schedule", "max_ngram", int, "2000:3"),
+    ):
         text = getattr(config.pretraining, name)
-        for shards in train if text else ():
+        if not text:
+            continue
+        for step, value in parse_schedule(name, text, convert, example).items():
+            changes.setdefault(step, {})[setting] = value
+            last_changes[name] = step
+        for shards in train:
             require(
                 shards.metadata["record_kind"] == "dynamic",
                 f"{name}={text!r}, and the masks of {shards.directory} are "
@@ -258,9 +248,9 @@ def _masking_schedule(
                 f"--{name}= for no schedule.",
             )
     masking, schedule = config.masking, {}
-    for step in sorted(values):
-        schedule[step] = masking = override(masking, values[step])
-    return schedule
+    for step in sorted(changes):
+        schedule[step] = masking = override(masking, changes[step])
+    return schedule, last_changes
 
 
 def _check_objective(
@@ -320,10 +310,10 @@ class _Pretraining(Job):
             self.config.training.max_eval_steps,
             self.depths.at(step - 1),
         )
-        self._warn_of_baseline(step, metrics)
+        self._warn_if_not_learning(step, metrics)
         return metrics
 
-    def _warn_of_baseline(
+    def _warn_if_not_learning(
         self, step: int, metrics: Mapping[str, float]
     ) -> None:
         """Logs why a run may predict only the most frequent token."""

@@ -102,52 +102,34 @@ def test_two_phases_in_one_run(small_config, shards_dir, tmp_path, monkeypatch):
     ]
 
 
-def test_a_masking_schedule_masks_only_training_text(fake_run, monkeypatch):
-    """The records go on where the share of masked tokens changes."""
+def test_schedules_of_masking_apply_to_training_text_alone(
+    fake_run, monkeypatch
+):
+    """The records go on where the masking changes."""
     seen = {True: [], False: []}
     plain_batch = PretrainingBatches.batch
 
     def batch(self, step, rows=None):
         made = plain_batch(self, step, rows)
         masked = made["masked_lm_weights"].sum() / made["input_mask"].sum()
-        seen[self.training].append((step, round(float(masked), 1)))
+        max_ngram = self.masking_config.max_ngram
+        seen[self.training].append((step, round(float(masked), 1), max_ngram))
         return made
 
     monkeypatch.setattr(PretrainingBatches, "batch", batch)
-    settings = {"masking_schedule": "0:0.4,5:0.2", "masked_lm_prob": 0.1}
-    # The change comes after the steps that were planned at first.
+    settings = {
+        "masking_schedule": "0:0.4,5:0.2",
+        "masked_lm_prob": 0.1,
+        "ngram_schedule": "0:1,3:2",
+    }
+    # The last change comes after the steps that were planned at first.
     fake_run(num_train_steps=4, **settings)
     fake_run(RuntimeConfig(extend_to_steps=12), num_train_steps=4, **settings)
     assert seen[True] == [
-        (step, 0.4 if step < 5 else 0.2) for step in range(12)
+        (step, 0.4 if step < 5 else 0.2, 1 if step < 3 else 2)
+        for step in range(12)
     ]
-    assert {share for _, share in seen[False]} == {0.1}
-
-
-def test_an_ngram_schedule_applies_to_training_text(fake_run, monkeypatch):
-    seen = {True: [], False: []}
-    plain_batch = PretrainingBatches.batch
-
-    def batch(self, step, rows=None):
-        masking = self.masking_config
-        seen[self.training].append(
-            (step, masking.max_ngram, masking.masked_lm_prob)
-        )
-        return plain_batch(self, step, rows)
-
-    monkeypatch.setattr(PretrainingBatches, "batch", batch)
-    fake_run(
-        num_train_steps=6,
-        masked_lm_prob=0.1,
-        masking_schedule="0:0.4,4:0.2",
-        ngram_schedule="0:1,3:2",
-    )
-    assert seen[True] == [
-        *((step, 1, 0.4) for step in range(3)),
-        (3, 2, 0.4),
-        *((step, 2, 0.2) for step in range(4, 6)),
-    ]
-    assert {values[1:] for values in seen[False]} == {(3, 0.1)}
+    assert {values[1:] for values in seen[False]} == {(0.1, 3)}
 
 
 def test_the_sentence_loss_has_its_weight(
@@ -350,17 +332,6 @@ def test_user_errors(small_config, shards_dir, tmp_path, changes, message):
         run(override(small_config, changes), shards_dir, tmp_path / "run")
     # A corrected command finds no other run there.
     assert not (tmp_path / "run").exists()
-
-
-def test_another_run_is_left_as_it_is(finished, small_config, shards_dir):
-    before = sorted(os.walk(finished[0]))
-    with pytest.raises(UserError, match="rate: 0.02 here, 0.01 there"):
-        run(
-            override(small_config, {"learning_rate": 0.02}),
-            shards_dir,
-            finished[0],
-        )
-    assert sorted(os.walk(finished[0])) == before
 
 
 def test_starts_from_given_weights(finished, fake_run, tmp_path):

@@ -91,36 +91,39 @@ def _probe(strategy: tf.distribute.Strategy, work: Workload) -> int:
         "micro_batch_size=auto knows the memory of CPUs only; for other "
         "devices give a number.",
     )
-    share = -(-work.batch_size // strategy.num_replicas_in_sync)
+    batch_size = -(-work.batch_size // strategy.num_replicas_in_sync)
     limit = _SHARE_OF_FREE * free_memory() / _num_local_replicas(strategy)
 
     def peak_of(size: int) -> float:
-        peak = _peak_in_a_process(work, size, share)
+        peak = _peak_in_a_process(work, size, batch_size)
         print(f"Micro-batch of {size}: {_memory(peak)}", flush=True)
         return peak
 
-    size = largest_micro_batch(share, limit, peak_of)
+    size = largest_micro_batch(batch_size, limit, peak_of)
     print(
-        f"micro_batch_size={size} of {share}, within {_memory(limit)}.",
+        f"micro_batch_size={size} of {batch_size}, within {_memory(limit)}.",
         flush=True,
     )
     return size
 
 
 def largest_micro_batch(
-    share: int, limit: float, peak_of: Callable[[int], float]
+    batch_size: int, limit: float, peak_of: Callable[[int], float]
 ) -> int:
-    """Returns the largest part of a replica's share that fits.
+    """Returns the largest micro-batch of a replica's batch that fits.
 
-    Parts are the share divided by 1, 2, 3 and so on, rounded up: others would
-    only add padding. The limit and peaks are in bytes; inf: out of memory.
+    Candidates are the batch size divided by 1, 2, 3 and so on, rounded up:
+    others would only add padding. The limit and peaks are in bytes; inf: out
+    of memory.
 
     Raises:
         UserError: when not even one sequence fits.
     """
-    sizes = sorted({-(-share // parts) for parts in range(1, share + 1)})
+    sizes = sorted(
+        {-(-batch_size // parts) for parts in range(1, batch_size + 1)}
+    )
     peaks: dict[int, float] = {}
-    largest, too_large = 0, share + 1
+    largest, too_large = 0, batch_size + 1
     guess = 1
     while guess > largest:
         peaks[guess] = peak_of(guess)
@@ -135,7 +138,7 @@ def largest_micro_batch(
             "--remat=full, shorter sequences or a smaller model.",
         )
         max_guess = _MAX_GROWTH * largest if largest > 1 else _FIRST_GUESS
-        if too_large <= share:
+        if too_large <= batch_size:
             # Bisects between what fits and what does not.
             max_guess = min(max_guess, (largest + too_large) // 2)
         guess = max(
@@ -175,12 +178,14 @@ def _send_peak(work: Workload, writer: connection.Connection) -> None:
         writer.send(math.inf)
 
 
-def _peak_in_a_process(work: Workload, size: int, share: int) -> float:
+def _peak_in_a_process(work: Workload, size: int, batch_size: int) -> float:
     context = multiprocessing.get_context("spawn")
     reader, writer = context.Pipe(duplex=False)
     # A daemon ends with this process, however that ends.
     process = context.Process(
-        target=_send_peak, args=(_trial(work, size, share), writer), daemon=True
+        target=_send_peak,
+        args=(_trial(work, size, batch_size), writer),
+        daemon=True,
     )
     # TensorFlow's libraries write to it before they read any log level.
     with tempfile.TemporaryFile() as captured, stderr_to(captured):
@@ -204,7 +209,7 @@ def _peak_in_a_process(work: Workload, size: int, share: int) -> float:
             reader.close()
 
 
-def _trial(work: Workload, size: int, share: int) -> Workload:
+def _trial(work: Workload, size: int, batch_size: int) -> Workload:
     """Returns a step of one micro-batch, or two where there are several.
 
     With two, their accumulated gradients are held too. As in the run, rows
@@ -213,7 +218,7 @@ def _trial(work: Workload, size: int, share: int) -> Workload:
     """
     return dataclasses.replace(
         work,
-        batch_size=size * min(2, -(-share // size)),
+        batch_size=size * min(2, -(-batch_size // size)),
         optimizer=override(work.optimizer, {"freeze": "", "layer_decay": 1.0}),
         training=override(
             work.training, {"micro_batch_size": size, "steps_per_loop": 1}

@@ -47,7 +47,7 @@ def work(batch_size=6, micro_batch_size="auto"):
     )
 
 
-def tries(share, limit, base=100, each=10):
+def tries(batch_size, limit, base=100, each=10):
     """Returns what is found on a machine whose peaks are a line."""
     tried = []
 
@@ -56,15 +56,15 @@ def tries(share, limit, base=100, each=10):
         peak = base + each * size
         return peak if peak <= 1.3 * limit else math.inf
 
-    return largest_micro_batch(share, limit, peak_of), tried
+    return largest_micro_batch(batch_size, limit, peak_of), tried
 
 
 @pytest.mark.parametrize(
-    ("share", "limit", "expected"),
+    ("batch_size", "limit", "expected"),
     [(32, 1e9, 32), (32, 270, 16), (32, 259, 11), (7, 145, 4), (1, 110, 1)],
 )
-def test_the_largest_part_that_fits(share, limit, expected):
-    found, tried = tries(share, limit)
+def test_the_largest_part_that_fits(batch_size, limit, expected):
+    found, tried = tries(batch_size, limit)
     assert found == expected
     assert len(tried) <= 5
     # Never far beyond what is known to fit.
@@ -116,7 +116,7 @@ def test_the_optimizer_of_the_run_is_tried():
         optimizer="adamw", ema_decay=0.9, freeze="classifier", layer_decay=0.5
     )
     given = dataclasses.replace(work(), optimizer=config)
-    trial = micro_batch._trial(given, size=3, share=6)
+    trial = micro_batch._trial(given, size=3, batch_size=6)
     # Two micro-batches, whose gradients are added.
     assert trial.batch_size == 6
     trainer = make_probe(trial)
@@ -129,8 +129,8 @@ def test_the_optimizer_of_the_run_is_tried():
 def test_replicas_share_the_memory(tmp_path, monkeypatch):
     limits = []
 
-    def found(share, limit, peak_of):
-        limits.append((share, limit))
+    def found(batch_size, limit, peak_of):
+        limits.append((batch_size, limit))
         return 1
 
     monkeypatch.setattr(micro_batch, "largest_micro_batch", found)

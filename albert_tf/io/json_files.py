@@ -14,7 +14,8 @@ from albert_tf.io import files
 MAX_JSON_BYTES = 1 << 20
 
 
-def _json_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def object_of_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Returns a JSON object; ValueError for a duplicate key."""
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
@@ -74,7 +75,7 @@ def parse_json(content: bytes, name: str) -> dict[str, Any]:
     try:
         value = json.loads(
             content.decode("utf-8"),
-            object_pairs_hook=_json_object,
+            object_pairs_hook=object_of_unique_keys,
             parse_float=_finite,
             parse_constant=_finite,
         )

@@ -1,11 +1,11 @@
 """JSON data files: a value, or one in each line, checked against a schema."""
 
-import collections
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from albert_tf.config import UserError, shown
+from albert_tf.config import UserError
+from albert_tf.io.json_files import object_of_unique_keys
 from albert_tf.tasks.formats.tables import read_lines
 
 _TYPES = {
@@ -50,19 +50,10 @@ def _parse(
             text,
             parse_int=number,
             parse_float=number,
-            object_pairs_hook=_object,
+            object_pairs_hook=object_of_unique_keys,
         )
     except (ValueError, RecursionError) as error:
         raise UserError(f"{location}: expected JSON ({error}).") from None
-
-
-def _object(members: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(members)
-    if len(found) < len(members):
-        names = collections.Counter(name for name, _ in members)
-        name = names.most_common(1)[0][0]
-        raise ValueError(f"duplicate key {shown(name)} in an object")
-    return found
 
 
 def check(value: Any, schema: Any, location: str) -> None:

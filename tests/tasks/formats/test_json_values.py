@@ -41,7 +41,7 @@ def test_a_missing_file(tmp_path):
         ("{}\n" + "[" * 200_000, ":2: expected JSON .*recursion"),
         (
             '{}\n[{"a": 1, "b": {"c": 1, "d": 2, "d": 2}, "c": 3}]',
-            ":2: expected JSON .*duplicate key 'd'",
+            ":2: expected JSON .*the key 'd' appears twice",
         ),
     ],
 )

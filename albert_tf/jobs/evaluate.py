@@ -1,5 +1,6 @@
 """Evaluation of pretraining, with majority-class baselines."""
 
+import collections
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -36,7 +37,7 @@ def evaluate_pretraining(
     means = RunningMeans()
     objective: Any = trainer.objective
     targets = objective.targets
-    label_counts: dict[str, np.ndarray] = {}
+    label_counts: dict[str, Any] = collections.defaultdict(float)
     rows = trainer.evaluation_rows(batches.batch_size)
     num_steps = min(batches.num_steps, max_steps or batches.num_steps)
     for batch in prefetch(
@@ -45,8 +46,7 @@ def evaluate_pretraining(
         results, counts = trainer.evaluation_step(batch, num_applications)
         means.add(results)
         for name, count in counts.items():
-            total = label_counts.get(name, 0)
-            label_counts[name] = total + count.astype(np.float64)
+            label_counts[name] += count.astype(np.float64)
     metrics = means.means()
     return {
         "loss": sum(metrics[target.loss] for target in targets),

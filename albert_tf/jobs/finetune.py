@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from albert_tf.config import (
@@ -26,12 +26,13 @@ from albert_tf.interchange.model_directory import (
 from albert_tf.interchange.model_files import TaskRecord
 from albert_tf.jobs.figures import draw
 from albert_tf.jobs.micro_batch import AUTO, resolve_for_machine
-from albert_tf.jobs.task_evaluation import EvaluatedExamples, compute_scores
+from albert_tf.jobs.task_evaluation import EvaluatedExamples
 from albert_tf.modeling.accounting import training_flops
 from albert_tf.modeling.models import AlbertModel, model_class
 from albert_tf.tasks.base import Task
+from albert_tf.tasks.examples import Log
 from albert_tf.tasks.feature_building import FeatureBuilder, examples_digest
-from albert_tf.tasks.kinds.base import Answers, Figure
+from albert_tf.tasks.kinds.base import Figure
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.training.job import Job, start
 from albert_tf.training.loop import train
@@ -50,7 +51,7 @@ def run_finetuning(
     runtime: RuntimeConfig | None = None,
     workers: int = 1,
     cache_dir: str = "",
-    log: Callable[[str], None] = print,
+    log: Log = print,
 ) -> dict[str, float]:
     """Fine-tunes to the last step and returns the evaluation on dev examples.
 
@@ -129,23 +130,22 @@ def run_finetuning(
         depths=DepthSchedule("", len(sharing_plan(model_config))),
         best_metric=best_metric,
         metric_names=[
-            f"{name}{ending}"
-            for ending in task.evaluated
+            f"{name}{suffix}"
+            for suffix in task.evaluated
             for name in ("loss", *metrics)
         ],
         log=log,
         task=task,
         labels=labels,
         examples=examples,
-        num_choices=features.choices,
         evaluated={
-            ending: EvaluatedExamples(
+            suffix: EvaluatedExamples(
                 builder,
                 examples[split][:max_examples],
                 batch_size=training.eval_batch_size,
                 widths=widths,
             )
-            for ending, split in task.evaluated.items()
+            for suffix, split in task.evaluated.items()
         },
     )
     return train(job)
@@ -168,10 +168,7 @@ def _check_lengths(config: FinetuneConfig, model_config: ModelConfig) -> None:
 
 
 def _read_examples(
-    config: FinetuneConfig,
-    task: Task,
-    data_dir: str,
-    log: Callable[[str], None],
+    config: FinetuneConfig, task: Task, data_dir: str, log: Log
 ) -> dict[str, Sequence[Any]]:
     """Returns the labelled examples of each split that the run needs."""
     examples = {
@@ -216,17 +213,11 @@ def _resolve_steps(config: FinetuneConfig, num_rows: int) -> FinetuneConfig:
 
 @dataclasses.dataclass(kw_only=True)
 class _Finetuning(Job):
-    """Fine-tuning on a task.
-
-    Attributes:
-        num_choices: rows per example of multiple choice; else 0.
-        evaluated: the held-out examples by the suffix of their metrics.
-    """
+    """Fine-tuning; `evaluated` is by the suffix of the metrics' names."""
 
     task: Task
     labels: list[str]
     examples: dict[str, Sequence[Any]]
-    num_choices: int
     evaluated: dict[str, EvaluatedExamples]
     _last_figures: dict[str, Figure] = dataclasses.field(default_factory=dict)
 
@@ -253,19 +244,18 @@ class _Finetuning(Job):
         }
 
     def evaluate(self, step: int) -> dict[str, float]:
-        kind, features = self.task.kind, self.config.features
+        kind = self.task.kind
         metrics: dict[str, float] = {}
-        for ending, part in self.evaluated.items():
-            loss, scores = compute_scores(self.trainer, kind, part, features)
-            answers = Answers(part.examples, scores, features, self.labels)
-            self._last_figures[ending] = kind.figure(answers)
+        for suffix, part in self.evaluated.items():
+            loss, answers = part.answers(self.trainer)
+            self._last_figures[suffix] = kind.figure(answers)
             constant = kind.constant_prediction(answers)
             if constant and step >= self.config.optimizer.num_warmup_steps:
                 # The large second models have been reported to collapse with
                 # the paper's rates (google-research/albert lowers RACE's).
                 rate = self.config.optimizer.learning_rate
                 self.log(
-                    f"All {self.task.evaluated[ending]} examples get the same "
+                    f"All {self.task.evaluated[suffix]} examples get the same "
                     f"answer at step {step}: {constant}. If this persists, "
                     "start again in another --run_dir: if the learning rate is "
                     f"high, with --learning_rate={rate / 2:g}; if it is low, "
@@ -273,16 +263,17 @@ class _Finetuning(Job):
                 )
             found = kind.compute_metrics(answers, self.task.metrics)
             for name, value in ({"loss": loss} | found).items():
-                metrics[f"{name}{ending}"] = value
+                metrics[f"{name}{suffix}"] = value
         return metrics
 
     def flops(self, step: int, batch: Batch) -> int:
+        source: Any = self.phases.source(step)
         widths = self.trainer.part_widths(batch)
         rows = self.config.training.train_batch_size // len(widths)
         return sum(
             training_flops(
                 self.model_config,
-                batch_size=rows * max(self.num_choices, 1),
+                batch_size=rows * max(source.features.choices, 1),
                 seq_length=width,
                 num_predictions=0,
                 read_positions_only=self.trainer.model.reads_positions_only(),
@@ -307,8 +298,8 @@ class _Finetuning(Job):
 
     def figures(self) -> dict[str, bytes]:
         return {
-            f"answers{ending}": draw(
-                figure, f"{self.task.name}, {self.task.evaluated[ending]}"
+            f"answers{suffix}": draw(
+                figure, f"{self.task.name}, {self.task.evaluated[suffix]}"
             )
-            for ending, figure in self._last_figures.items()
+            for suffix, figure in self._last_figures.items()
         }

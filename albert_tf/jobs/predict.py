@@ -12,7 +12,6 @@ import tensorflow as tf
 from albert_tf.config import UserError, require, shown
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.modeling.heads.embedding import SentenceEmbeddingHead
-from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds.base import Answers, Kind, Prediction
 from albert_tf.tasks.kinds.classification import (
     Classification as TextClassification,
@@ -79,9 +78,13 @@ def _tuples(
 def _examples(kind: Kind, items: Iterable[Any]) -> Iterator[Any]:
     """Yields examples of a kind, built from strings where they are not yet."""
     own = kind.example_type
-    checked = _tuples(items, kind.text_counts, kind.takes, own)
+    checked = _tuples(items, kind.text_counts, kind.text_format, own)
     for number, item in enumerate(checked, start=1):
         yield item if isinstance(item, own) else kind.example(item, number)
+
+
+def _strings(items: Iterable[Any]) -> Iterator[str]:
+    return (text for (text,) in _tuples(items, (1,), "one string"))
 
 
 def _batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
@@ -97,7 +100,7 @@ class BasePredictor(abc.ABC):
     """
 
     batch_size: int
-    # Of a text, for messages.
+    # The maximum length of a text, for messages.
     max_length: str
 
     def classify(
@@ -124,7 +127,7 @@ class BasePredictor(abc.ABC):
         Args:
             kind: of task, whose head the model has.
             examples: of this kind, or the strings that one consists of (see
-                `Kind.takes`): a question and its paragraph, for instance.
+                `Kind.text_format`): a question and its paragraph, for instance.
 
         Raises:
             UserError: when the model has another head, an item is not what
@@ -143,8 +146,7 @@ class BasePredictor(abc.ABC):
         Raises:
             UserError: when an item is not a string.
         """
-        strings = (text for (text,) in _tuples(texts, (1,), "one string"))
-        for batch in _batches(strings, self.batch_size):
+        for batch in _batches(_strings(texts), self.batch_size):
             for text, mean, cls in zip(
                 batch, *self._vectors(batch), strict=True
             ):
@@ -159,19 +161,20 @@ class BasePredictor(abc.ABC):
             UserError: when the model has no masked-LM head, an item is not a
                 string, or a text has no [MASK] within the model's length.
         """
-        number = 0
-        strings = (text for (text,) in _tuples(texts, (1,), "one string"))
-        for batch in _batches(strings, self.batch_size):
+        filled = (
+            FilledMask(text, candidates)
+            for batch in _batches(_strings(texts), self.batch_size)
             for text, candidates in zip(
                 batch, self._masks(batch, top_k), strict=True
-            ):
-                number += 1
-                require(
-                    len(candidates) >= max(text.count("[MASK]"), 1),
-                    f"Text {number} has no [MASK], or one beyond the model's "
-                    f"{self.max_length}: {text[:60]!r}.",
-                )
-                yield FilledMask(text, candidates)
+            )
+        )
+        for number, found in enumerate(filled, start=1):
+            require(
+                len(found.candidates) >= max(found.text.count("[MASK]"), 1),
+                f"Text {number} has no [MASK], or one beyond the model's "
+                f"{self.max_length}: {found.text[:60]!r}.",
+            )
+            yield found
 
     @abc.abstractmethod
     def has_head(self, name: str) -> bool:
@@ -215,14 +218,13 @@ class Predictor(BasePredictor):
 
     def _inputs(self, token_ids: list[list[int]]) -> dict[str, np.ndarray]:
         """Returns the model's inputs for single texts."""
-        loaded = self.loaded
         features = sequence_features(
-            [[i] for i in token_ids],
-            loaded.tokenizer,
-            loaded.max_seq_length,
+            [[ids] for ids in token_ids],
+            self.loaded.tokenizer,
+            self.loaded.max_seq_length,
             {},
         )
-        return _padded(features, np.arange(len(features)))
+        return features.batch(np.arange(len(features)))
 
     def has_head(self, name: str) -> bool:
         """Returns whether the model has a head of that name."""
@@ -244,10 +246,10 @@ class Predictor(BasePredictor):
         outputs: dict[str, list] = {}
         # A long paragraph is many rows.
         for rows in _batches(range(len(features)), self.batch_size):
-            inputs = _padded(features, np.array(rows))
+            inputs = features.batch(np.array(rows))
             for name, values in self._call(inputs).items():
                 outputs.setdefault(name, []).extend(values.numpy())
-        scores = kind.scores(batch, features, outputs, config)
+        scores = kind.scores(features, outputs, config)
         return kind.predictions(Answers(batch, scores, config, labels))
 
     def _vectors(self, batch: list[str]) -> tuple[np.ndarray, np.ndarray]:
@@ -280,8 +282,3 @@ class Predictor(BasePredictor):
                 list(zip(tokenizer.pieces(ids), row, strict=True))
                 for ids, row in zip(best.tolist(), values.tolist(), strict=True)
             ]
-
-
-def _padded(features: Features, rows: np.ndarray) -> dict[str, np.ndarray]:
-    """Returns rows as one batch, as wide as the longest."""
-    return features.batch(rows, features.lengths[rows].max())

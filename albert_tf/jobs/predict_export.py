@@ -145,12 +145,13 @@ class ExportedPredictor(BasePredictor):
         )
         for of_text, numbers in zip(pieces, values, strict=True):
             yield [
-                [
-                    (piece.decode(), float(value))
-                    for piece, value in zip(
-                        names[:top_k], row[:top_k], strict=True
+                list(
+                    zip(
+                        map(bytes.decode, names[:top_k]),
+                        row[:top_k].tolist(),
+                        strict=True,
                     )
-                ]
+                )
                 for names, row in zip(of_text, numbers, strict=True)
                 # Texts with fewer masks are padded with "".
                 if names[0]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.config import FeatureConfig, UserError, override, require
+from albert_tf.config import UserError, override, require
 from albert_tf.inputs.input_pipeline import prefetch
 from albert_tf.inputs.length_buckets import TaskBatches, bucket_widths
 from albert_tf.interchange.model_directory import (
@@ -15,8 +15,9 @@ from albert_tf.interchange.model_directory import (
     load_model_directory,
 )
 from albert_tf.tasks.base import Task
+from albert_tf.tasks.examples import Log
 from albert_tf.tasks.feature_building import FeatureBuilder
-from albert_tf.tasks.kinds.base import Answers, Kind, Prediction, Table
+from albert_tf.tasks.kinds.base import Answers, Prediction, Table
 from albert_tf.training.evaluator import Evaluator
 from albert_tf.training.objectives import head_objective
 from albert_tf.training.running_statistics import RunningMeans
@@ -33,13 +34,48 @@ class EvaluatedExamples:
         batch_size: int,
         widths: tuple[int, ...],
     ) -> None:
+        self.builder = builder
         self.examples = examples
         self.features = builder.build(examples, training=False)
         self.batches = TaskBatches(
             self.features, batch_size=batch_size, seed=0, widths=widths
         )
 
-    def check_finite(self, values: np.ndarray, rows: np.ndarray) -> None:
+    def answers(
+        self,
+        trainer: Evaluator,
+        progress: Callable[[int, int], None] = lambda done, total: None,
+    ) -> tuple[float, Answers]:
+        """Returns the mean loss, and the model's answers.
+
+        `progress` takes the numbers of rows done and in all.
+        """
+        batches, num_rows = self.batches, len(self.features)
+        means = RunningMeans()
+        outputs_of_rows: dict[str, list] = {}
+        replica_rows = trainer.evaluation_rows(batches.batch_size)
+        source = prefetch(
+            lambda step: (step, batches.batch(step, replica_rows)),
+            range(batches.num_steps),
+        )
+        done = 0
+        for step, batch in source:
+            losses, outputs = trainer.prediction_step(batch)
+            means.add(losses)
+            rows = batches.record_numbers(step)
+            for name, values in outputs.items():
+                self._check_finite(values[: len(rows)], rows)
+                slots = outputs_of_rows.setdefault(name, [None] * num_rows)
+                for row, value in zip(rows, values, strict=False):
+                    slots[row] = value
+            done += len(rows)
+            progress(done, num_rows)
+        kind, config = self.builder.kind, self.builder.config
+        scores = kind.scores(self.features, outputs_of_rows, config)
+        answers = Answers(self.examples, scores, config, self.builder.labels)
+        return means.means()["loss"], answers
+
+    def _check_finite(self, values: np.ndarray, rows: np.ndarray) -> None:
         """Raises UserError for outputs `[rows, ...]` that are not finite."""
         finite = np.isfinite(values.reshape(len(values), -1)).all(axis=1)
         if not finite.all():
@@ -50,43 +86,6 @@ class EvaluatedExamples:
                 "numbers grow beyond the precision's range (float32 and "
                 "bfloat16 have more than float16)."
             )
-
-
-def compute_scores(
-    trainer: Evaluator,
-    kind: Kind,
-    evaluated: EvaluatedExamples,
-    config: FeatureConfig,
-    progress: Callable[[int, int], None] = lambda done, total: None,
-) -> tuple[float, list[Any]]:
-    """Returns the mean loss, and the scores of each example (`Kind.scores`).
-
-    `progress` takes the numbers of rows done and in all.
-    """
-    batches, num_rows = evaluated.batches, len(evaluated.features)
-    means = RunningMeans()
-    outputs_of_rows: dict[str, list] = {}
-    replica_rows = trainer.evaluation_rows(batches.batch_size)
-    source = prefetch(
-        lambda step: (step, batches.batch(step, replica_rows)),
-        range(batches.num_steps),
-    )
-    done = 0
-    for step, batch in source:
-        losses, outputs = trainer.prediction_step(batch)
-        means.add(losses)
-        rows = batches.record_numbers(step)
-        for name, values in outputs.items():
-            evaluated.check_finite(values[: len(rows)], rows)
-            slots = outputs_of_rows.setdefault(name, [None] * num_rows)
-            for row, value in zip(rows, values, strict=False):
-                slots[row] = value
-        done += len(rows)
-        progress(done, num_rows)
-    scores = kind.scores(
-        evaluated.examples, evaluated.features, outputs_of_rows, config
-    )
-    return means.means()["loss"], scores
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,7 +120,7 @@ def evaluate_task(
     cache_dir: str = "",
     null_threshold: float | None = None,
     load: Callable[[str], LoadedModel] = load_model_directory,
-    log: Callable[[str], None] = print,
+    log: Log = print,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> TaskEvaluation:
     """Returns the evaluation of models on a split; several are an ensemble.
@@ -149,7 +148,7 @@ def evaluate_task(
             kind.head, model_dir, f"fine-tune one for {task.name} first."
         )
         labels = loaded.labels or [] if kind.labelled else []
-        # Those of the task, or of the first model.
+        # The labels of the task, or else of the first model.
         expected = expected or labels
         require(
             labels == expected,
@@ -177,16 +176,15 @@ def evaluate_task(
                 f"{model_dir} was fine-tuned for {loaded.task.task}, and is "
                 f"now evaluated on {task.name}."
             )
-        _, scores = compute_scores(trainer, kind, evaluated, config, progress)
-        members.append(Answers(examples, scores, config, labels))
-    answers, config = members[0], members[0].config
+        members.append(evaluated.answers(trainer, progress)[1])
+    answers = members[0]
     if len(members) > 1:
         thresholds = [member.config.null_threshold for member in members]
         mean = {"null_threshold": float(np.mean(thresholds))}
         answers = dataclasses.replace(
             answers,
             scores=kind.ensemble([member.scores for member in members]),
-            config=override(config, mean),
+            config=override(answers.config, mean),
         )
     if unlabelled:
         return TaskEvaluation(task, answers, {}, [])

@@ -1,10 +1,11 @@
 """A task is a row: a reader, a kind, metrics and settings."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from albert_tf.config import require
+from albert_tf.tasks.examples import Log
 from albert_tf.tasks.kinds.base import Kind, Metric
 
 
@@ -15,9 +16,7 @@ class Reader(Protocol):
     def splits(self) -> tuple[str, ...]:
         """The names of its splits."""
 
-    def read(
-        self, data_dir: str, split: str, log: Callable[[str], None]
-    ) -> Sequence[Any]:
+    def read(self, data_dir: str, split: str, log: Log) -> Sequence[Any]:
         """Returns the examples of one of its splits.
 
         `log` takes one line, for example on skipped rows. Raises UserError
@@ -59,7 +58,7 @@ class Task:
     ordered: bool = False
 
     def read(
-        self, data_dir: str, split: str, log: Callable[[str], None] = print
+        self, data_dir: str, split: str, log: Log = print
     ) -> Sequence[Any]:
         """Returns the examples of a split (`Reader.read`).
 

@@ -6,7 +6,7 @@ from typing import Any
 from albert_tf.config import UserError
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.examples import Example
-from albert_tf.tasks.kinds.base import measured
+from albert_tf.tasks.kinds.base import metric_values
 from albert_tf.tasks.kinds.classification import Classification
 from albert_tf.tasks.kinds.regression import Regression
 
@@ -62,4 +62,4 @@ def baseline_metrics(
         model = LogisticRegression(max_iter=1000, C=10.0)
     model.fit(features(train), task.kind.label_ids(train, labels))
     gold = task.kind.label_ids(held_out, labels)
-    return measured(task.metrics, gold, model.predict(features(held_out)))
+    return metric_values(task.metrics, gold, model.predict(features(held_out)))

@@ -2,11 +2,10 @@
 
 import dataclasses
 import os
-from collections.abc import Callable, Sequence
 
 from albert_tf.tasks.base import Task, recipe
-from albert_tf.tasks.custom import CLASSIFICATION, OwnFiles
-from albert_tf.tasks.examples import ChoiceExample
+from albert_tf.tasks.custom import CLASSIFICATION, SplitFiles
+from albert_tf.tasks.examples import ChoiceExample, Log
 from albert_tf.tasks.formats.race import LEVELS, read_race
 from albert_tf.tasks.formats.squad import read_squad
 from albert_tf.tasks.glue import GLUE_TASKS
@@ -23,9 +22,7 @@ class RaceFiles:
     levels: tuple[str, ...] = LEVELS
     splits: tuple[str, ...] = ("train", "dev", "test")
 
-    def read(
-        self, data_dir: str, split: str, log: Callable[[str], None]
-    ) -> Sequence[ChoiceExample]:
+    def read(self, data_dir: str, split: str, log: Log) -> list[ChoiceExample]:
         """Returns the questions of a split; see `read_race`."""
         directory = os.path.join(data_dir, split)
         return read_race(directory, self.levels, labelled=split != "test")
@@ -35,8 +32,8 @@ def _squad(version: str, kind: Kind, settings: dict) -> Task:
     return Task(
         name=f"SQuAD{version}",
         kind=kind,
-        # As they are downloaded, or your own in their format.
-        reader=OwnFiles(
+        # The downloaded files, or a user's own in their format.
+        reader=SplitFiles(
             lambda path, labelled, log: read_squad(path),
             (f"-v{version}.json", ".json"),
         ),

@@ -1,4 +1,4 @@
-"""Users' own tasks: --columns decides on the kind of task."""
+"""Users' own tasks, whose kind is inferred from --columns."""
 
 import dataclasses
 import functools
@@ -10,6 +10,7 @@ from typing import Any
 from albert_tf.config import UserError, require
 from albert_tf.io import files
 from albert_tf.tasks.base import Task
+from albert_tf.tasks.examples import Log
 from albert_tf.tasks.formats.columns import (
     EXTENSIONS,
     Roles,
@@ -28,21 +29,20 @@ from albert_tf.tasks.kinds.token_classification import TokenClassification
 from albert_tf.tasks.metrics import scalar
 
 _CONLL_EXTENSIONS = (".conll", ".txt", ".tsv")
-_Log = Callable[[str], None]
 
 
 @dataclasses.dataclass(frozen=True)
-class OwnFiles:
+class SplitFiles:
     """Files train, dev and test of a directory; test need not have labels.
 
     `read_file` takes a path, whether labels are required, and log.
     """
 
-    read_file: Callable[[str, bool, _Log], Sequence[Any]]
+    read_file: Callable[[str, bool, Log], Sequence[Any]]
     extensions: tuple[str, ...] = EXTENSIONS
     splits: tuple[str, ...] = ("train", "dev", "test")
 
-    def read(self, data_dir: str, split: str, log: _Log) -> Sequence[Any]:
+    def read(self, data_dir: str, split: str, log: Log) -> Sequence[Any]:
         """Returns the examples of a split."""
         path = find_split(data_dir, split, self.extensions)
         return self.read_file(path, split != "test", log)
@@ -55,33 +55,27 @@ class _Form:
     Attributes:
         roles: allowed numbers of columns by role.
         kind: of the task.
-        read: takes roles and what `OwnFiles.read_file` takes.
+        read: takes roles and what `SplitFiles.read_file` takes.
         metrics: of the task; the first selects the best checkpoint.
         extensions: of the files.
     """
 
     roles: Mapping[str, range]
     kind: Kind
-    read: Callable[[Roles, str, bool, _Log], Sequence[Any]]
+    read: Callable[[Roles, str, bool, Log], Sequence[Any]]
     metrics: Mapping[str, Metric]
     extensions: tuple[str, ...] = EXTENSIONS
 
 
-def _read_texts(
-    roles: Roles, path: str, labelled: bool, log: _Log
-) -> Sequence[Any]:
+def _read_texts(roles: Roles, path: str, labelled: bool, log: Log) -> list:
     return text_examples(read_rows(path, log), roles, labelled)
 
 
-def _read_choices(
-    roles: Roles, path: str, labelled: bool, log: _Log
-) -> Sequence[Any]:
+def _read_choices(roles: Roles, path: str, labelled: bool, log: Log) -> list:
     return choice_examples(read_rows(path, log), roles, labelled)
 
 
-def _read_words(
-    roles: Roles, path: str, labelled: bool, log: _Log
-) -> Sequence[Any]:
+def _read_words(roles: Roles, path: str, labelled: bool, log: Log) -> list:
     try:
         word, tag = int(roles["word"][0]), int(roles["tag"][0])
     except ValueError:
@@ -91,8 +85,8 @@ def _read_words(
         ) from None
     training = _training_file(path, _CONLL_EXTENSIONS)
     if training and not labelled:
-        # As in the training file: the last column of a file without tags is
-        # another, and is no tag.
+        # Numbered as in the training file: where a file lacks the tags, its
+        # last column is another one.
         width = count_columns(training)
         if count_columns(path) != width:
             word, tag = (n + width if n < 0 else n for n in (word, tag))
@@ -103,7 +97,6 @@ _CLASSIFICATION_METRICS = {
     "accuracy": scalar.accuracy,
     "macro_f1": scalar.macro_f1,
 }
-_REGRESSION_METRICS = {"pearson": scalar.pearson, "spearman": scalar.spearman}
 
 _ONE, _TEXTS = range(1, 2), range(1, 3)
 _CHOICE = {"context": _ONE, "question": range(2), "choice": range(1, 100)}
@@ -119,7 +112,7 @@ _FORMS = (
         {"text": _TEXTS, "number": _ONE},
         Regression(),
         _read_texts,
-        _REGRESSION_METRICS,
+        {"pearson": scalar.pearson, "spearman": scalar.spearman},
     ),
     _Form(
         {**_CHOICE, "label": _ONE},
@@ -173,7 +166,7 @@ def custom_task(columns: Sequence[str]) -> Task:
             return Task(
                 name="custom",
                 kind=form.kind,
-                reader=OwnFiles(read_file, form.extensions),
+                reader=SplitFiles(read_file, form.extensions),
                 metrics=form.metrics,
             )
     raise UserError(f"--columns={','.join(columns)} makes no task: {_ALLOWED}.")
@@ -186,17 +179,17 @@ def _training_file(path: str, extensions: Sequence[str]) -> str:
     return next(filter(files.isfile, names), "")
 
 
-def _read_inferred(path: str, labelled: bool, log: _Log) -> Sequence[Any]:
+def _read_inferred(path: str, labelled: bool, log: Log) -> Sequence[Any]:
     """Returns the examples of a file, its columns those of the training file.
 
-    Else a test file with other columns would be read as pairs.
+    Otherwise a test file with more columns could be read as pairs.
     """
     rows = read_rows(path, log)
     training = _training_file(path, EXTENSIONS)
     if training in ("", path):
         roles = infer_columns(rows, log, labelled=labelled)
     else:
-        # Its own lines are logged when it is read itself.
+        # What it logs is logged when it is read for itself.
         unused: list[str] = []
         rows_there = read_rows(training, unused.append)
         roles = infer_columns(rows_there, unused.append)
@@ -207,6 +200,6 @@ def _read_inferred(path: str, labelled: bool, log: _Log) -> Sequence[Any]:
 CLASSIFICATION = Task(
     name="classification",
     kind=Classification(),
-    reader=OwnFiles(_read_inferred),
+    reader=SplitFiles(_read_inferred),
     metrics=_CLASSIFICATION_METRICS,
 )

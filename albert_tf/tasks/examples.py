@@ -1,9 +1,12 @@
 """Examples of tasks: one class for each form."""
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from albert_tf.config import UserError, shown
+
+# Takes a line for the user.
+Log = Callable[[str], None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,8 +34,8 @@ class Example:
 class ChoiceExample:
     """A context with two choices or more, of which one is right.
 
-    `label` is the number of the right choice; None if unknown. `part` is of
-    the benchmark, with metrics of its own: RACE's level.
+    `label` is the number of the right choice; None if unknown. `part` is the
+    subset of the benchmark, which has metrics of its own: RACE's level.
     """
 
     context: str

@@ -15,6 +15,7 @@ import numpy as np
 
 from albert_tf.config import FeatureConfig, to_dict
 from albert_tf.io import files
+from albert_tf.tasks.examples import Log
 from albert_tf.tasks.features import Features, concatenated
 from albert_tf.tasks.kinds.base import Kind
 from albert_tf.text.tokenizer_base import Tokenizer
@@ -48,7 +49,7 @@ class FeatureBuilder:
     labels: Sequence[str]
     workers: int = 1
     cache_dir: str = ""
-    log: Callable[[str], None] = print
+    log: Log = print
 
     def build(self, examples: Sequence[Any], *, training: bool) -> Features:
         """Returns the features of examples, cached ones if there are any.
@@ -60,7 +61,7 @@ class FeatureBuilder:
         self.kind.check(examples)
         for warning in self.kind.warnings(examples, training=training):
             self.log(warning)
-        features = self._cached(examples, training)
+        features = self._load_or_build(examples, training)
         if features.truncated:
             first = examples[features.truncated[0]].location
             self.log(
@@ -73,14 +74,16 @@ class FeatureBuilder:
             self.log(warning)
         return features
 
-    def _cached(self, examples: Sequence[Any], training: bool) -> Features:
+    def _load_or_build(
+        self, examples: Sequence[Any], training: bool
+    ) -> Features:
         if not self.cache_dir:
-            return self._made(examples, training)
+            return self._build_all(examples, training)
         name = f"{self._digest(examples, training)}.npz"
         path = os.path.join(self.cache_dir, name)
         features = read_features(path, self.log)
         if features is None:
-            features = self._made(examples, training)
+            features = self._build_all(examples, training)
             try:
                 files.makedirs(self.cache_dir)
                 write_features(path, features)
@@ -92,7 +95,7 @@ class FeatureBuilder:
                 )
         return features
 
-    def _made(self, examples: Sequence[Any], training: bool) -> Features:
+    def _build_all(self, examples: Sequence[Any], training: bool) -> Features:
         build = functools.partial(
             self.kind.features,
             tokenizer=self.tokenizer,
@@ -142,7 +145,7 @@ def examples_digest(examples: Sequence[Any]) -> str:
     return digest.hexdigest()
 
 
-# Of a worker process, which is given the tokenizer only once.
+# State of a worker process: the tokenizer is sent to it only once.
 _build: list[Callable[[Sequence[Any]], Features]] = []
 
 
@@ -174,7 +177,7 @@ def write_features(path: str, features: Features) -> None:
         np.savez(file, **arrays)  # type: ignore[arg-type]
 
 
-def read_features(path: str, log: Callable[[str], None]) -> Features | None:
+def read_features(path: str, log: Log) -> Features | None:
     """Returns the features in a file; None where there are none."""
     if not files.isfile(path):
         return None

@@ -1,6 +1,7 @@
 """Sequences of many lengths, concatenated in flat arrays."""
 
 import dataclasses
+import itertools
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -17,8 +18,9 @@ class Features:
         sequences: int32 `[tokens]` by name, `input_ids` among them.
         offsets: int64 `[num_sequences + 1]`, where each sequence starts.
         scalars: `[rows]` by name: labels, positions.
-        padding: value by name.
-        example_numbers: int64 `[rows]`, the example of each row.
+        padding: values by name; 0 for the others.
+        example_numbers: int64 `[rows]`, the example of each row: of the first
+            example at least one, then of the next, and so on.
         choices: sequences of a row; 0: one, without an axis for them.
         decoding: int32 `[tokens]` by name, for `Kind.scores` alone.
         truncated: numbers of the examples that did not fit.
@@ -46,8 +48,17 @@ class Features:
         lengths = np.diff(self.offsets)
         return lengths.reshape(len(self), -1).max(axis=1)
 
-    def batch(self, rows: np.ndarray, width: int) -> dict[str, np.ndarray]:
-        """Returns padded inputs of rows.
+    def rows_of_examples(self) -> list[list[int]]:
+        """Returns the numbers of the rows of each example, in order."""
+        groups = itertools.groupby(
+            range(len(self)), key=self.example_numbers.tolist().__getitem__
+        )
+        return [list(rows) for _, rows in groups]
+
+    def batch(
+        self, rows: np.ndarray, width: int | None = None
+    ) -> dict[str, np.ndarray]:
+        """Returns padded inputs of rows, by default as wide as the longest.
 
         The sequences, and `input_mask`, int32 `[batch, width]` or `[batch,
         choices, width]`; the scalars `[batch]`.
@@ -56,14 +67,14 @@ class Features:
         numbers = (rows[:, None] * per_row + np.arange(per_row)).ravel()
         starts = self.offsets[numbers]
         lengths = self.offsets[numbers + 1] - starts
-        columns = np.arange(width)
+        columns = np.arange(lengths.max() if width is None else width)
         real = columns < lengths[:, None]
         indices = np.where(real, starts[:, None] + columns, 0)
-        shape: tuple[int, ...] = (len(rows), width)
+        shape: tuple[int, ...] = (len(rows), len(columns))
         if self.choices:
-            shape = (len(rows), self.choices, width)
+            shape = (len(rows), self.choices, len(columns))
         padded = {
-            name: np.where(real, values[indices], self.padding[name])
+            name: np.where(real, values[indices], self.padding.get(name, 0))
             for name, values in self.sequences.items()
         }
         padded["input_mask"] = real
@@ -98,8 +109,7 @@ def concatenated(parts: Sequence[Features]) -> Features:
         tokens += part.offsets[-1]
         numbers.append(part.example_numbers + examples)
         truncated += [number + examples for number in part.truncated]
-        # Every example has a row at least.
-        examples += int(part.example_numbers.max(initial=-1)) + 1
+        examples += int(part.example_numbers[-1]) + 1
 
     def joined(field: str) -> dict[str, np.ndarray]:
         return {

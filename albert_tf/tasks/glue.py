@@ -2,12 +2,12 @@
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from albert_tf.config import UserError, require
 from albert_tf.tasks.base import Task, recipe
-from albert_tf.tasks.examples import Example
+from albert_tf.tasks.examples import Example, Log
 from albert_tf.tasks.formats.tables import read_table
 from albert_tf.tasks.kinds.base import Metric
 from albert_tf.tasks.kinds.classification import Classification
@@ -38,7 +38,7 @@ class TableFile:
 class GlueFiles:
     """The files of a task of GLUE by split, read as they are downloaded.
 
-    `labels` are those of the task; none: they are numbers.
+    `labels` are the class names of the task; empty: labels are numbers.
     """
 
     labels: tuple[str, ...]
@@ -49,25 +49,19 @@ class GlueFiles:
         """The splits that the task has."""
         return tuple(self.files)
 
-    def read(
-        self, data_dir: str, split: str, log: Callable[[str], None]
-    ) -> list[Example]:
-        """Returns the examples of a split.
+    def read(self, data_dir: str, split: str, log: Log) -> list[Example]:
+        """Returns the examples of a split (`read_file`)."""
+        path = os.path.join(data_dir, self.files[split].name)
+        return self.read_file(path, split, log)
+
+    def read_file(self, path: str, split: str, log: Log) -> list[Example]:
+        """Returns the examples of a file in the format of a split's.
 
         Logs the number of lines that are skipped, where the benchmark has
         truncated ones, and of those with more fields than the header. Raises
         UserError for other lines with too few fields.
         """
         file = self.files[split]
-        return self._read(os.path.join(data_dir, file.name), file, log)
-
-    def read_gold(self, path: str) -> list[Example]:
-        """Returns the examples of a file with labels in the form of dev's."""
-        return self._read(path, self.files["dev"], lambda line: None)
-
-    def _read(
-        self, path: str, file: TableFile, log: Callable[[str], None]
-    ) -> list[Example]:
         rows = read_table(path, "download GLUE's own file.")
         if file.header:
             header = rows.pop(0)
@@ -87,7 +81,7 @@ class GlueFiles:
                 )
         require(bool(rows), f"{path} has no examples.")
         needed = max(*file.texts, file.label or 0, 0) + 1
-        # Or the last text would be read as the label.
+        # Otherwise the last text would be read as the label.
         needed += file.label == -1
         short = [row for row in rows if len(row.fields) < needed]
         if len(short) > file.max_short * len(rows):

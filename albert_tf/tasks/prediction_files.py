@@ -15,9 +15,6 @@ from albert_tf.tasks.kinds.base import Answers, Prediction
 from albert_tf.tasks.kinds.multiple_choice import MultipleChoice
 from albert_tf.tasks.kinds.question_answering import AnswerableSpans, Spans
 
-# GLUE accepts scores of STS-B from 0 to 5.
-_MIN_SCORE, _MAX_SCORE = 0.0, 5.0
-
 
 def prediction_files(
     task: Task,
@@ -67,8 +64,8 @@ def _glue_table(predictions: Sequence[Prediction], is_submitted: bool) -> str:
         answer = prediction.fields["prediction"]
         # Other tables keep all digits, to be scored like the model.
         if is_submitted and isinstance(answer, float):
-            answer = min(max(answer, _MIN_SCORE), _MAX_SCORE)
-            answer = f"{answer:.4f}"
+            # GLUE accepts scores of STS-B from 0 to 5.
+            answer = f"{min(max(answer, 0.0), 5.0):.4f}"
         rows.append(f"{index}\t{answer}")
     return "".join(f"{row}\n" for row in rows)
 

@@ -19,12 +19,9 @@ from albert_tf.tasks.formats.race import LETTERS, read_race
 from albert_tf.tasks.formats.squad import read_squad
 from albert_tf.tasks.formats.tables import read_table
 from albert_tf.tasks.glue import GlueFiles
-from albert_tf.tasks.kinds.base import Kind, measured
+from albert_tf.tasks.kinds.base import Kind, metric_values
 from albert_tf.tasks.kinds.question_answering import AnswerableSpans, Spans
 from albert_tf.tasks.metrics import squad
-
-# The default of SQuAD 2.0's script.
-_OFFICIAL_THRESHOLD = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,7 +125,8 @@ def _score_squad(
         lambda v: type(v) in (int, float) and abs(v) < math.inf,
         "a finite number",
     )
-    used = _OFFICIAL_THRESHOLD if threshold is None else threshold
+    # The default is that of SQuAD 2.0's script.
+    used = 1.0 if threshold is None else threshold
     metrics = squad.scores_v2(questions, answers, odds, used)
     # The official default is a probability; a model's odds are any number.
     ids = [q.id for q in questions if answers.get(q.id) and odds[q.id] > used]
@@ -148,7 +146,7 @@ def _score_squad(
 def _score_glue(
     task: Task, reader: GlueFiles, gold: str, predictions: str
 ) -> Score:
-    examples = reader.read_gold(gold)
+    examples = reader.read_file(gold, "dev", lambda line: None)
     header, *rows = read_table(predictions, "expected GLUE's predictions.")
     require(
         header.fields == ["index", "prediction"],
@@ -177,7 +175,7 @@ def _score_glue(
         task.kind.label_ids(labelled, task.labels)
         for labelled in (examples, list(given.values()))
     )
-    found = measured(task.metrics, labels, predicted)
+    found = metric_values(task.metrics, labels, predicted)
     warnings = [
         f"{name} is not defined for these numbers, as where all labels or all "
         "predictions are equal."

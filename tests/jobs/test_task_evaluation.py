@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from albert_tf.config import FeatureConfig, UserError
-from albert_tf.jobs.task_evaluation import EvaluatedExamples, compute_scores
+from albert_tf.jobs.task_evaluation import EvaluatedExamples
 from albert_tf.tasks.examples import Example
 from albert_tf.tasks.feature_building import FeatureBuilder
 from albert_tf.tasks.kinds.regression import Regression
@@ -52,14 +52,10 @@ def lengths(evaluated, tokenizer):
 def test_scores_are_in_the_order_of_the_examples(evaluated, tiny_tokenizer):
     expected = lengths(evaluated, tiny_tokenizer)
     seen = []
-    loss, scores = compute_scores(
-        Trainer(),
-        Regression(),
-        evaluated,
-        CONFIG,
-        lambda *done: seen.append(done),
+    loss, answers = evaluated.answers(
+        Trainer(), lambda *done: seen.append(done)
     )
-    assert scores == expected
+    assert answers.scores == expected
     # The row that fills the last batch up counts for nothing.
     assert loss == pytest.approx(np.mean(expected))
     assert seen == [(2, 5), (4, 5), (5, 5)]
@@ -72,4 +68,4 @@ def test_outputs_that_are_not_finite_are_refused(
     fourth = lengths(evaluated, tiny_tokenizer)[3]
     trainer = Trainer(wrong={fourth: value})
     with pytest.raises(UserError, match="^f.tsv, line 5: .* are not finite; "):
-        compute_scores(trainer, Regression(), evaluated, CONFIG)
+        evaluated.answers(trainer)

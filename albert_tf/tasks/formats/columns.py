@@ -3,12 +3,12 @@
 import dataclasses
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from albert_tf.config import UserError, require, shown
 from albert_tf.io import files
-from albert_tf.tasks.examples import ChoiceExample, Example, listed
+from albert_tf.tasks.examples import ChoiceExample, Example, Log, listed
 from albert_tf.tasks.formats.json_values import (
     check,
     read_json_lines,
@@ -76,7 +76,7 @@ class Record:
         return label
 
 
-def read_rows(path: str, log: Callable[[str], None]) -> list[Record]:
+def read_rows(path: str, log: Log) -> list[Record]:
     """Returns the rows of a file, one at least.
 
     A table with a header (`.tsv`, `.csv`; `read_quoted_table`, which logs how
@@ -148,7 +148,7 @@ def text_examples(
 
 
 def infer_columns(
-    rows: Sequence[Record], log: Callable[[str], None], *, labelled: bool = True
+    rows: Sequence[Record], log: Log, *, labelled: bool = True
 ) -> Roles:
     """Returns the columns of a file: one or two of texts, and `label`.
 
@@ -165,7 +165,7 @@ def infer_columns(
         f"got {listed(names, 12)}; name the columns with --columns.",
     )
     for record in rows:
-        # Or the second text of some lines would be silently ignored.
+        # Otherwise the second text of some lines would be ignored silently.
         if record.values.keys() != names:
             raise UserError(
                 f"{record.location}: expected the columns of the first line, "

@@ -12,7 +12,6 @@ _ADVICE = (
     "a file of tagged words has a word in each line, its columns between "
     "blanks or tabs, and an empty line after each sentence."
 )
-_DOCUMENT = "-DOCSTART-"
 
 
 def read_conll(
@@ -75,4 +74,4 @@ def _width(lines: Iterable[tuple[int, list[str]]]) -> int:
 
 
 def _has_word(fields: Sequence[str]) -> bool:
-    return bool(fields) and not fields[0].startswith(_DOCUMENT)
+    return bool(fields) and not fields[0].startswith("-DOCSTART-")

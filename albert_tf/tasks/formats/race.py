@@ -17,7 +17,7 @@ from albert_tf.tasks.formats.json_values import (
 )
 
 LEVELS = ("middle", "high")
-# Of an answer, by the number of its option.
+# Letters of the options, by their numbers.
 LETTERS = string.ascii_uppercase
 
 _ARTICLE = {

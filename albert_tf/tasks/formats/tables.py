@@ -4,11 +4,12 @@ import codecs
 import csv
 import dataclasses
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from albert_tf.config import UserError, require
 from albert_tf.io import files
 from albert_tf.io.encoding import refuse_utf16
+from albert_tf.tasks.examples import Log
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +38,7 @@ def read_lines(path: str, advice: str) -> Iterator[tuple[int, str]]:
         raise UserError(f"{path} is empty; {advice}")
     refuse_utf16(path, content)
     if b"\n" not in content and b"\r" in content.rstrip(b"\r"):
-        # As classic Mac OS has them.
+        # The line ends of classic Mac OS.
         raise UserError(
             f"{path}: its lines end with CR alone; convert the file, for "
             "example with tr '\\r' '\\n'."
@@ -66,7 +67,7 @@ def read_table(path: str, advice: str) -> list[Row]:
 
 
 def read_quoted_table(
-    path: str, advice: str, delimiter: str, log: Callable[[str], None]
+    path: str, advice: str, delimiter: str, log: Log
 ) -> list[Row]:
     """Returns the rows of a table, its header first, all equally long.
 

@@ -83,8 +83,8 @@ class Kind(abc.ABC):
         labelled: whether the model has class names.
         example_type: the class of its examples.
         text_counts: numbers of texts that make an example.
-        takes: description of these texts, for messages.
-        own_metrics: names of metrics beside those of the task.
+        text_format: description of these texts, for messages.
+        extra_metrics: names of metrics beside those of the task.
     """
 
     name: ClassVar[str]
@@ -92,8 +92,8 @@ class Kind(abc.ABC):
     labelled: ClassVar[bool] = False
     example_type: ClassVar[type]
     text_counts: ClassVar[range]
-    takes: ClassVar[str]
-    own_metrics: ClassVar[tuple[str, ...]] = ()
+    text_format: ClassVar[str]
+    extra_metrics: ClassVar[tuple[str, ...]] = ()
 
     @abc.abstractmethod
     def example(self, texts: tuple[str, ...], number: int) -> Any:
@@ -187,11 +187,7 @@ class Kind(abc.ABC):
 
     @abc.abstractmethod
     def scores(
-        self,
-        examples: Sequence[Any],
-        features: Features,
-        outputs: Outputs,
-        config: FeatureConfig,
+        self, features: Features, outputs: Outputs, config: FeatureConfig
     ) -> list[Any]:
         """Returns the scores of each example, from the head's outputs.
 
@@ -208,7 +204,7 @@ class Kind(abc.ABC):
         self, metrics: Mapping[str, Metric], labels: Sequence[str]
     ) -> tuple[str, ...]:
         """Returns metrics that may select the best model, the default first."""
-        return (*metrics, *self.own_metrics)
+        return (*metrics, *self.extra_metrics)
 
     @abc.abstractmethod
     def compute_metrics(
@@ -253,7 +249,7 @@ class Kind(abc.ABC):
         return None
 
 
-def measured(
+def metric_values(
     metrics: Mapping[str, Metric], gold: np.ndarray, predicted: np.ndarray
 ) -> dict[str, float]:
     """Returns the values of metrics by name."""

@@ -1,7 +1,6 @@
 """Classification of texts, and what all kinds that predict classes share."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from albert_tf.tasks.kinds.base import (
     Outputs,
     Prediction,
     Table,
-    measured,
+    metric_values,
 )
 from albert_tf.tasks.kinds.texts import TextKind, text_fields
 
@@ -39,14 +38,17 @@ class ClassKind(Kind):
         return answers.labels
 
     def scores(
-        self,
-        examples: Sequence[Any],
-        features: Features,
-        outputs: Outputs,
-        config: FeatureConfig,
+        self, features: Features, outputs: Outputs, config: FeatureConfig
     ) -> list[np.ndarray]:
         """Returns the probabilities of each example."""
         return list(softmax(np.array(outputs["logits"])))
+
+    def gold_and_predicted(
+        self, answers: Answers
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Returns label ids, both `[examples]` or `[words of all]`."""
+        gold = self.label_ids(answers.examples, answers.labels)
+        return gold, _probabilities(answers).argmax(axis=1)
 
     def compute_metrics(
         self, answers: Answers, metrics: Mapping[str, Metric]
@@ -56,23 +58,21 @@ class ClassKind(Kind):
         `majority_class_<metric>` is the score of always predicting the class
         that is most frequent in these examples.
         """
-        label_ids = self.label_ids(answers.examples, answers.labels)
-        predicted = _probabilities(answers).argmax(axis=1)
+        label_ids, predicted = self.gold_and_predicted(answers)
         majority = np.full_like(label_ids, np.bincount(label_ids).argmax())
-        of_majority = measured(metrics, label_ids, majority)
-        return measured(metrics, label_ids, predicted) | {
+        of_majority = metric_values(metrics, label_ids, majority)
+        return metric_values(metrics, label_ids, predicted) | {
             f"majority_class_{name}": value
             for name, value in of_majority.items()
         }
 
     def figure(self, answers: Answers) -> Figure:
         """Returns a confusion matrix, or probabilities of very many labels."""
-        label_ids = self.label_ids(answers.examples, answers.labels)
-        probabilities = _probabilities(answers)
-        predicted = probabilities.argmax(axis=1)
+        label_ids, predicted = self.gold_and_predicted(answers)
         names = list(self.class_names(answers))
         if len(names) > _MAX_MATRIX_LABELS:
-            highest, right = probabilities.max(axis=1), predicted == label_ids
+            highest = _probabilities(answers).max(axis=1)
+            right = predicted == label_ids
             return Distributions(
                 "probability of the answer",
                 {"right": highest[right], "wrong": highest[~right]},
@@ -136,8 +136,7 @@ class Classification(TextKind, ClassKind):
         from sklearn.metrics import precision_recall_fscore_support
 
         columns = precision_recall_fscore_support(
-            self.label_ids(answers.examples, answers.labels),
-            np.array([row.argmax() for row in answers.scores]),
+            *self.gold_and_predicted(answers),
             labels=list(range(len(answers.labels))),
             zero_division=0.0,
         )

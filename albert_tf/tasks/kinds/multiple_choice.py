@@ -14,7 +14,7 @@ from albert_tf.tasks.kinds.base import (
     Answers,
     Metric,
     Prediction,
-    measured,
+    metric_values,
 )
 from albert_tf.tasks.kinds.classification import ClassKind, class_error
 from albert_tf.tasks.kinds.texts import sequence_features
@@ -28,7 +28,7 @@ class MultipleChoice(ClassKind):
     head = "multiple_choice"
     example_type = ChoiceExample
     text_counts = range(3, sys.maxsize)
-    takes = (
+    text_format = (
         "three strings or more, a text and its choices (on a line, with tabs "
         "between them)"
     )
@@ -108,12 +108,11 @@ class MultipleChoice(ClassKind):
         each part of the examples, RACE's levels (`accuracy_middle`).
         """
         found = super().compute_metrics(answers, metrics)
-        label_ids = self.label_ids(answers.examples, answers.labels)
-        predicted = np.array([row.argmax() for row in answers.scores])
+        label_ids, predicted = self.gold_and_predicted(answers)
         parts = np.array([example.part for example in answers.examples])
         for part in filter(None, dict.fromkeys(parts.tolist())):
             rows = parts == part
-            own = measured(metrics, label_ids[rows], predicted[rows])
+            own = metric_values(metrics, label_ids[rows], predicted[rows])
             found |= {f"{name}_{part}": value for name, value in own.items()}
         return found
 

@@ -20,7 +20,7 @@ from albert_tf.tasks.kinds.base import (
 )
 from albert_tf.tasks.kinds.span_answers import QuestionScores
 from albert_tf.tasks.kinds.span_windows import find_answers, window_features
-from albert_tf.tasks.metrics.squad import scores_v2, token_f1
+from albert_tf.tasks.metrics.squad import answer_scores, token_f1
 from albert_tf.text.tokenizer_base import Tokenizer
 
 # First tokens and last tokens of a row, and a score: shapes that broadcast.
@@ -34,11 +34,11 @@ class Spans(Kind):
     head = "span"
     example_type = Question
     text_counts = range(2, 3)
-    takes = (
+    text_format = (
         "two strings, a question and its paragraph (on a line, with a tab "
         "between them)"
     )
-    own_metrics: ClassVar[tuple[str, ...]] = ("f1", "exact_match")
+    extra_metrics: ClassVar[tuple[str, ...]] = ("f1", "exact_match")
     inputs: ClassVar[tuple[str, ...]] = ("input_ids", "segment_ids")
     targets: ClassVar[tuple[str, ...]] = ("start_positions", "end_positions")
 
@@ -51,7 +51,7 @@ class Spans(Kind):
         self, metrics: Mapping[str, Metric], labels: Sequence[str]
     ) -> tuple[str, ...]:
         """Returns those of the official script, F1 first."""
-        return self.own_metrics
+        return self.extra_metrics
 
     def has_label(self, example: Question) -> bool:
         """Returns whether an answer is known."""
@@ -144,26 +144,18 @@ class Spans(Kind):
         )
 
     def scores(
-        self,
-        examples: Sequence[Question],
-        features: Features,
-        outputs: Outputs,
-        config: FeatureConfig,
+        self, features: Features, outputs: Outputs, config: FeatureConfig
     ) -> list[QuestionScores]:
         """Returns the n_best_size best spans of each question's windows.
 
         A span of at most max_answer_length tokens counts in the window with
         the most context around its start (`max_context`).
         """
-        windows: list[list[int]] = [[] for _ in examples]
-        for row, number in enumerate(features.example_numbers.tolist()):
-            windows[number].append(row)
         found = []
-        for rows in windows:
-            spans = []
-            for row in rows:
-                own = {name: values[row] for name, values in outputs.items()}
-                spans.append(self._spans(own, features, row, config))
+        for rows in features.rows_of_examples():
+            spans = [
+                self._spans(features, outputs, row, config) for row in rows
+            ]
             starts, ends, scores = map(np.concatenate, zip(*spans, strict=True))
             count = config.n_best_size
             best = span_answers.best_spans(starts, ends, scores, count)
@@ -177,18 +169,21 @@ class Spans(Kind):
 
     def _spans(
         self,
-        outputs: Mapping[str, np.ndarray],
         features: Features,
+        outputs: Outputs,
         row: int,
         config: FeatureConfig,
     ) -> _Pairs:
-        """Returns first characters, those after the last, and scores
-        `[spans]`, of what can be an answer."""
+        """Returns the spans of a window that can be an answer.
+
+        First characters, those after the last, and scores, `[spans]`.
+        """
         starts, ends, max_context = (
             features.row(row, name)
             for name in ("char_starts", "char_ends", "max_context")
         )
-        pairs = self._pairs(outputs, len(starts), config.n_best_size)
+        of_row = {name: values[row] for name, values in outputs.items()}
+        pairs = self._pairs(of_row, len(starts), config.n_best_size)
         first, last, scores = map(np.ravel, np.broadcast_arrays(*pairs))
         valid = np.flatnonzero(
             (first <= last)
@@ -247,16 +242,13 @@ class Spans(Kind):
         error = 0.0
         if example.answers is not None:
             fields["answers"] = [gold.text for gold in example.answers]
-            f1 = scores_v2([example], {example.id: answer})["f1"] / 100
-            error = probability * (1 - f1)
+            error = probability * (1 - answer_scores(example, answer)[1])
         return Prediction(fields, example.location, error)
 
     def figure(self, answers: Answers) -> Distributions:
         """Returns the probabilities of right and wrong answers."""
         groups: dict[str, list[float]] = {
-            "right": [],
-            "in part": [],
-            "wrong": [],
+            name: [] for name in ("right", "in part", "wrong")
         }
         for question, row in zip(answers.examples, answers.scores, strict=True):
             entries = span_answers.nbest(question, row)
@@ -277,7 +269,7 @@ class AnswerableSpans(Spans):
 
     name = "questions that may have no answer"
     head = "answerable_span"
-    own_metrics = ("f1", "exact", "best_f1")
+    extra_metrics = ("f1", "exact", "best_f1")
     inputs = (*Spans.inputs, "p_mask")
     targets = (*Spans.targets, "is_impossible")
 

@@ -14,7 +14,7 @@ from albert_tf.tasks.kinds.base import (
     Metric,
     Outputs,
     Prediction,
-    measured,
+    metric_values,
 )
 from albert_tf.tasks.kinds.texts import TextKind, text_fields
 
@@ -34,7 +34,7 @@ class Regression(TextKind):
     name = "regression"
     head = "regression"
     label_type = np.float32
-    own_metrics = ("mean_squared_error",)
+    extra_metrics = ("mean_squared_error",)
 
     def label_ids(
         self, examples: Sequence[Example], labels: Sequence[str]
@@ -50,11 +50,7 @@ class Regression(TextKind):
         return np.array([float(example.label or 0) for example in examples])
 
     def scores(
-        self,
-        examples: Sequence[Example],
-        features: Features,
-        outputs: Outputs,
-        config: FeatureConfig,
+        self, features: Features, outputs: Outputs, config: FeatureConfig
     ) -> list[float]:
         """Returns the number of each example."""
         return [float(value) for value in outputs["predictions"]]
@@ -69,7 +65,7 @@ class Regression(TextKind):
         """
         gold = self.label_ids(answers.examples, ())
         predicted = np.array(answers.scores)
-        return measured(metrics, gold, predicted) | {
+        return metric_values(metrics, gold, predicted) | {
             "mean_squared_error": float(np.mean(np.square(predicted - gold))),
             "mean_guess_mean_squared_error": float(np.var(gold)),
         }

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from albert_tf.tasks.examples import Question
-from albert_tf.tasks.metrics.squad import scores_v1, scores_v2
+from albert_tf.tasks.metrics.squad import answer_scores, scores_v1, scores_v2
 
 Span = tuple[int, int, float]
 
@@ -188,14 +188,14 @@ def _best_threshold(
     last digits of their odds differ.
     """
     odds = np.array([row.no_answer for row in scores])
-    # How much F1 each answer gives beyond that of none.
+    # The F1 that each answer adds to that of none.
     gains = []
     for question, row in zip(questions, scores, strict=True):
-        given, none = (
-            scores_v2([question], {question.id: text})["f1"]
-            for text in (answer(question, row, math.inf), "")
+        text = answer(question, row, math.inf)
+        gains.append(
+            100.0 * answer_scores(question, text)[1]
+            - 100.0 * answer_scores(question, "")[1]
         )
-        gains.append(given - none)
     # Questions of equal odds are answered together or not at all.
     thresholds, group = np.unique(odds, return_inverse=True)
     totals = np.cumsum(np.bincount(group, weights=gains))

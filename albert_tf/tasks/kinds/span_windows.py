@@ -19,7 +19,7 @@ SPECIAL_TOKENS = 3
 _MIN_PARAGRAPH_TOKENS = 8
 
 _DECODING = ("char_starts", "char_ends", "max_context")
-# As uncased models read texts.
+# The normalization of uncased models.
 _UNCASED = {"do_lower_case": True, "keep_accents": False}
 
 
@@ -81,11 +81,10 @@ def _places(text: str, context: str) -> list[tuple[int, int]]:
 
 def _occurrences(text: str, context: str) -> list[int]:
     """Returns where a text begins in another; nowhere if it is empty."""
-    found = []
-    start = context.find(text) if text else -1
-    while start >= 0:
+    found: list[int] = []
+    start = -1
+    while text and (start := context.find(text, start + 1)) >= 0:
         found.append(start)
-        start = context.find(text, start + 1)
     return found
 
 
@@ -149,7 +148,6 @@ def window_features(
     def tokens(names: Sequence[str]) -> dict[str, np.ndarray]:
         return {name: flat([row[name] for row in rows])[0] for name in names}
 
-    padding = {"input_ids": tokenizer.pad_id, "segment_ids": 0, "p_mask": 1}
     return Features(
         sequences=tokens(inputs),
         offsets=flat([row["input_ids"] for row in rows])[1],
@@ -157,7 +155,7 @@ def window_features(
             name: np.array([row[name] for row in rows], np.int32)
             for name in targets
         },
-        padding={name: padding[name] for name in inputs},
+        padding={"input_ids": tokenizer.pad_id, "p_mask": 1},
         example_numbers=np.array(numbers, np.int64),
         decoding=tokens(_DECODING) if decoding else {},
         truncated=truncated,
@@ -226,7 +224,7 @@ def _windows(
     for number, part in enumerate(parts):
         left = np.arange(part.stop - part.start)
         context = np.minimum(left, left[::-1]) + 0.01 * len(left)
-        # Of equal windows the first.
+        # Ties go to the first window.
         better = context > best[part]
         best[part][better] = context[better]
         owner[part][better] = number

@@ -55,7 +55,7 @@ def sequence_features(
         sequences={"input_ids": ids, "segment_ids": in_second.astype(np.int32)},
         offsets=offsets,
         scalars=scalars,
-        padding={"input_ids": tokenizer.pad_id, "segment_ids": 0},
+        padding={"input_ids": tokenizer.pad_id},
         example_numbers=np.arange(len(rows)),
         truncated=truncated,
     )
@@ -74,7 +74,7 @@ class TextKind(Kind):
 
     example_type = Example
     text_counts = range(1, 3)
-    takes = "a string, or two (on a line, with a tab between them)"
+    text_format = "a string, or two (on a line, with a tab between them)"
     label_type: type[np.generic]
 
     def example(self, texts: tuple[str, ...], number: int) -> Example:

@@ -31,7 +31,6 @@ from albert_tf.text.tokenizer_base import Tokenizer
 
 # [CLS] and [SEP].
 _SPECIAL_TOKENS = 2
-_NO_WORD = -1
 
 
 class TokenClassification(ClassKind):
@@ -45,7 +44,7 @@ class TokenClassification(ClassKind):
     labelled = True
     example_type = WordsExample
     text_counts = range(1, 2)
-    takes = "one string, of words with blanks between them"
+    text_format = "one string, of words with blanks between them"
 
     def example(self, texts: tuple[str, ...], number: int) -> WordsExample:
         """Returns the words of a text, at least one, without tags."""
@@ -101,68 +100,64 @@ class TokenClassification(ClassKind):
         labels: Sequence[str],
         training: bool,
     ) -> Features:
-        """Returns rows of words.
+        """Returns rows of words, each word in one row, in their order.
 
         `label_weights` are 1 at each word's first sub-token and 0 elsewhere.
-        For `scores` there is `word_numbers`, the word's number there, else -1.
         """
-        pieces = _pieces_of_words(examples, tokenizer)
+        distinct = list(dict.fromkeys(w for e in examples for w in e.words))
+        # At least one piece each: no word may get lost.
+        pieces = {
+            word: ids or [tokenizer.unk_id]
+            for word, ids in zip(
+                distinct, tokenizer.encode_batch(distinct), strict=True
+            )
+        }
         room = config.max_seq_length - _SPECIAL_TOKENS
-        input_ids, word_numbers = [], []
+        input_ids, label_weights = [], []
         example_numbers, truncated = [], []
         for number, example in enumerate(examples):
-            words = [pieces[word][:room] for word in example.words]
-            if any(len(pieces[word]) > room for word in example.words):
+            words = [pieces[word] for word in example.words]
+            if any(len(ids) > room for ids in words):
                 truncated.append(number)
-            for start, end in _rows(list(map(len, words)), room):
-                ids, numbers = [tokenizer.cls_id], [_NO_WORD]
-                for word in range(start, end):
-                    ids += words[word]
-                    numbers += [word, *[_NO_WORD] * (len(words[word]) - 1)]
+            for row in _rows([ids[:room] for ids in words], room):
+                ids, weights = [tokenizer.cls_id], [0]
+                for word in row:
+                    ids += word
+                    weights += [1, *[0] * (len(word) - 1)]
                 input_ids.append([*ids, tokenizer.sep_id])
-                word_numbers.append([*numbers, _NO_WORD])
+                label_weights.append([*weights, 0])
                 example_numbers.append(number)
         tokens, offsets = flat(input_ids)
-        of_words, _ = flat(word_numbers)
-        is_first = of_words != _NO_WORD
-        # Every word is in one row, and rows are in the order of the words.
+        is_first, _ = flat(label_weights)
         label_ids = np.zeros_like(tokens)
-        label_ids[is_first] = self.label_ids(examples, labels)
-        sequences = {
-            "input_ids": tokens,
-            "segment_ids": np.zeros_like(tokens),
-            "label_ids": label_ids,
-            "label_weights": is_first.astype(np.int32),
-        }
+        label_ids[is_first == 1] = self.label_ids(examples, labels)
         return Features(
-            sequences=sequences,
+            sequences={
+                "input_ids": tokens,
+                "segment_ids": np.zeros_like(tokens),
+                "label_ids": label_ids,
+                "label_weights": is_first,
+            },
             offsets=offsets,
             scalars={},
-            padding=dict.fromkeys(sequences, 0)
-            | {"input_ids": tokenizer.pad_id},
+            padding={"input_ids": tokenizer.pad_id},
             example_numbers=np.array(example_numbers, np.int64),
-            decoding={} if training else {"word_numbers": of_words},
             truncated=truncated,
         )
 
     def scores(
-        self,
-        examples: Sequence[WordsExample],
-        features: Features,
-        outputs: Outputs,
-        config: FeatureConfig,
+        self, features: Features, outputs: Outputs, config: FeatureConfig
     ) -> list[np.ndarray]:
         """Returns each word's probabilities, float32 `[words, labels]`."""
-        logits = outputs["logits"]
-        found = [
-            np.zeros((len(example.words), logits[0].shape[-1]), np.float32)
-            for example in examples
+
+        def probabilities(row: int) -> np.ndarray:
+            firsts = np.flatnonzero(features.row(row, "label_weights"))
+            return softmax(outputs["logits"][row][firsts]).astype(np.float32)
+
+        return [
+            np.concatenate([probabilities(row) for row in rows])
+            for rows in features.rows_of_examples()
         ]
-        for row, number in enumerate(features.example_numbers):
-            words = features.row(row, "word_numbers")
-            firsts = np.flatnonzero(words != _NO_WORD)
-            found[number][words[firsts]] = softmax(logits[row][firsts])
-        return found
 
     def metric_names(
         self, metrics: Mapping[str, Metric], labels: Sequence[str]
@@ -186,7 +181,7 @@ class TokenClassification(ClassKind):
         if example.tags is not None:
             tags = list(example.tags)
             label_ids = self.label_ids([example], answers.labels)
-            # That of the worst word.
+            # The largest error of a word.
             error = max(map(class_error, scores, label_ids))
         fields = {
             "words": list(example.words),
@@ -214,24 +209,14 @@ def _gold_and_predicted(answers: Answers) -> tuple[Tags, Tags]:
     return gold, [_likeliest(row, answers) for row in answers.scores]
 
 
-def _pieces_of_words(
-    examples: Sequence[WordsExample], tokenizer: Tokenizer
-) -> dict[str, list[int]]:
-    """Returns the ids of each word, at least one: no word may get lost."""
-    words = list(dict.fromkeys(word for e in examples for word in e.words))
-    ids = tokenizer.encode_batch(words)
-    return {
-        word: pieces or [tokenizer.unk_id]
-        for word, pieces in zip(words, ids, strict=True)
-    }
-
-
-def _rows(lengths: Sequence[int], room: int) -> Iterator[tuple[int, int]]:
-    """Yields the first word, and that after the last, of each row."""
-    start = used = 0
-    for word, length in enumerate(lengths):
-        if used + length > room:
-            yield start, word
-            start, used = word, 0
-        used += length
-    yield start, len(lengths)
+def _rows(words: Sequence[list[int]], room: int) -> Iterator[list[list[int]]]:
+    """Yields the words of each row, as many as there is room for."""
+    row: list[list[int]] = []
+    used = 0
+    for word in words:
+        if used + len(word) > room:
+            yield row
+            row, used = [], 0
+        row.append(word)
+        used += len(word)
+    yield row

@@ -33,7 +33,7 @@ def matthews_correlation(labels: np.ndarray, predictions: np.ndarray) -> float:
     from sklearn.metrics import matthews_corrcoef
 
     with warnings.catch_warnings():
-        # Of labels that are all equal; the 0 is documented.
+        # It warns where all labels are equal; 0 is documented above.
         warnings.simplefilter("ignore")
         return float(matthews_corrcoef(labels, predictions))
 

@@ -80,6 +80,22 @@ def scores_v1(
     }
 
 
+def answer_scores(question: Question, prediction: str) -> tuple[float, float]:
+    """Returns exact match and F1 of an answer, "" for none (version 2.0).
+
+    Of the best gold answer; those that normalise to nothing do not count.
+    """
+    golds = [
+        answer.text
+        for answer in question.answers or ()
+        if normalize_answer(answer.text)
+    ] or [""]
+    return (
+        max(exact_match(gold, prediction) for gold in golds),
+        max(token_f1_or_none(gold, prediction) for gold in golds),
+    )
+
+
 def scores_v2(
     questions: Sequence[Question],
     predictions: Mapping[str, str],
@@ -102,11 +118,6 @@ def scores_v2(
     exact: dict[str, float] = {}
     f1: dict[str, float] = {}
     for question in questions:
-        golds = [
-            answer.text
-            for answer in question.answers or ()
-            if normalize_answer(answer.text)
-        ] or [""]
         prediction = predictions.get(question.id)
         if prediction is None:
             exact[question.id], f1[question.id] = 0, 0
@@ -116,8 +127,9 @@ def scores_v2(
                 f"{question.location} has a prediction and no null odds; give "
                 "files of one model's answers."
             )
-        exact[question.id] = max(exact_match(g, prediction) for g in golds)
-        f1[question.id] = max(token_f1_or_none(g, prediction) for g in golds)
+        exact[question.id], f1[question.id] = answer_scores(
+            question, prediction
+        )
 
     def decided(scores: Mapping[str, float]) -> dict[str, float]:
         return {

@@ -80,7 +80,7 @@ def test_features(tiny_tokenizer):
 def test_probabilities_and_their_ensemble():
     # However far from 0 logits are.
     logits = np.log(SCORES) + np.array([[0], [9e3], [-9e3]])
-    scores = KIND.scores(EXAMPLES, None, {"logits": logits}, CONFIG)
+    scores = KIND.scores(None, {"logits": logits}, CONFIG)
     np.testing.assert_allclose(scores, SCORES, atol=1e-6)
     mean = KIND.ensemble([SCORES, SCORES[::-1], SCORES])
     expected = (2 * np.array(SCORES) + SCORES[::-1]) / 3

@@ -110,7 +110,7 @@ def test_spans_by_loop(n_best_size, max_answer_length):
         for i in sorted(tokens, key=lambda i: -start[i])[:n_best_size]:
             for j in sorted(tokens, key=lambda j: -end[j])[:n_best_size]:
                 candidates.append((row, i, j, start[i] + end[j]))
-    found = kind.scores(questions, features, outputs, config)
+    found = kind.scores(features, outputs, config)
     expected = best_by_loop(candidates, questions, features, config)
     assert [list(scores.spans) for scores in found] == expected
     assert all(scores.no_answer is None for scores in found)
@@ -141,7 +141,7 @@ def test_answerable_spans_by_loop():
         )
         for row, i, j in np.ndindex(rows, k, m)
     ]
-    found = kind.scores(questions, features, outputs, config)
+    found = kind.scores(features, outputs, config)
     expected = best_by_loop(candidates, questions, features, config)
     assert [list(scores.spans) for scores in found] == expected
     assert sum(map(len, expected)) > 10

@@ -52,7 +52,7 @@ def test_features(tiny_tokenizer):
 
 def test_scores_and_their_ensemble():
     outputs = {"predictions": np.array([0.5, 2.0], np.float32)}
-    scores = KIND.scores(EXAMPLES[:2], None, outputs, CONFIG)
+    scores = KIND.scores(None, outputs, CONFIG)
     mean = KIND.ensemble([[1.0, 2.0], [3.0, 4.0], [8.0, 0.0]])
     # As JSON.
     assert json.dumps(scores + mean) == "[0.5, 2.0, 4.0, 2.0]"

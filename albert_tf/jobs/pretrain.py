@@ -228,12 +228,13 @@ def _masking_schedule(
 
     And the step of the last change, by the name of the schedule.
     """
-    changes: dict[int, dict[str, Any]] = {0: {}}
-    last_changes = {}
-    for name, setting, convert, example in (
+    schedules: tuple[tuple[str, str, type, str], ...] = (
         ("masking_schedule", "masked_lm_prob", float, "2000:0.2"),
         ("ngram_schedule", "max_ngram", int, "2000:3"),
-    ):
+    )
+    changes: dict[int, dict[str, Any]] = {0: {}}
+    last_changes: dict[str, int] = {}
+    for name, setting, convert, example in schedules:
         text = getattr(config.pretraining, name)
         if not text:
             continue

@@ -14,6 +14,10 @@ from keras import KerasTensor as Tensor
 from keras import ops
 
 from albert_tf.config import ModelConfig, UserError, require
+from albert_tf.modeling.kernels import ON_TENSORFLOW
+
+if ON_TENSORFLOW:
+    import tensorflow as tf
 
 ENCODER_INPUTS = ("input_ids", "input_mask", "segment_ids")
 
@@ -131,7 +135,7 @@ def in_range(
         tf.errors.InvalidArgumentError: when a graph runs.
     """
     if any(_is_symbolic(part) for part in (values, limit, counted)):
-        if not in_graph or keras.backend.backend() != "tensorflow":
+        if not in_graph or not ON_TENSORFLOW:
             return values
         numbers = ops.cast(values, "int64")
         if keras.backend.is_float_dtype(values.dtype):
@@ -166,9 +170,7 @@ def _is_symbolic(value: object) -> bool:
     """Returns whether a value is a tensor that a trace will know later."""
     if keras.backend.is_keras_tensor(value):
         return True
-    if keras.backend.backend() == "tensorflow":
-        import tensorflow as tf
-
+    if ON_TENSORFLOW:
         return tf.is_symbolic_tensor(value)
     if keras.backend.backend() == "jax":
         import jax
@@ -181,12 +183,10 @@ def _asserted(
     value: Tensor, wrong: Tensor, message: str, *numbers: object
 ) -> Tensor:
     """Returns the value after an assertion, in a graph of TensorFlow."""
-    if keras.backend.backend() != "tensorflow" or any(
+    if not ON_TENSORFLOW or any(
         map(keras.backend.is_keras_tensor, (value, wrong, *numbers))
     ):
         return value
-    import tensorflow as tf
-
     # Not tf.debugging's, which puts a conditional around it.
     check = tf.raw_ops.Assert(
         condition=tf.logical_not(wrong), data=[message, *numbers]

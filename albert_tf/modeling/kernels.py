@@ -16,14 +16,13 @@ from typing import Any
 import keras
 from keras import KerasTensor as Tensor
 
-
-def _on_tensorflow() -> bool:
-    return keras.backend.backend() == "tensorflow"
+ON_TENSORFLOW = keras.backend.backend() == "tensorflow"
+if ON_TENSORFLOW:
+    import tensorflow as tf
 
 
 def _of_tensors(function: Callable) -> Callable:
     """Returns a function that reads variables first, where a tape sees it."""
-    import tensorflow as tf
 
     @tf.autograph.experimental.do_not_convert
     def call(*arguments: object) -> Any:
@@ -36,10 +35,8 @@ def _of_tensors(function: Callable) -> Callable:
 def compiled(function: Callable, *constants: object) -> Callable:
     """Returns `function` of constants and tensors by XLA, without gradient."""
     function = functools.partial(function, *constants)
-    if not _on_tensorflow():
+    if not ON_TENSORFLOW:
         return function
-    import tensorflow as tf
-
     return _of_tensors(tf.function(function, jit_compile=True, autograph=False))
 
 
@@ -47,8 +44,6 @@ def _recomputed(
     function: Callable, gradient: Tensor, *arguments: Tensor
 ) -> tuple[Tensor, list[Tensor | None]]:
     """Returns the result and, of its gradient, that of each float argument."""
-    import tensorflow as tf
-
     floats = [x for x in arguments if x.dtype.is_floating]
     with tf.GradientTape() as tape:
         tape.watch(floats)
@@ -74,10 +69,8 @@ def fused(function: Callable, *constants: object) -> Callable:
     once for every shape.
     """
     forward = compiled(function, *constants)
-    if not _on_tensorflow():
+    if not ON_TENSORFLOW:
         return forward
-    import tensorflow as tf
-
     backward = compiled(_gradients, functools.partial(function, *constants))
 
     @_of_tensors
@@ -97,9 +90,8 @@ def product(inputs: Tensor, weight: Tensor) -> Tensor:
     without.)
     """
     rows, columns = weight.shape
-    if not _on_tensorflow() or weight.dtype != "float32" or columns <= rows:
+    if not ON_TENSORFLOW or weight.dtype != "float32" or columns <= rows:
         return keras.ops.matmul(inputs, weight)
-    import tensorflow as tf
 
     @_of_tensors
     @tf.custom_gradient
@@ -133,11 +125,9 @@ def recomputed_product(function: Callable, *constants: object) -> Callable:
     def plain(weight: object, *arguments: object) -> object:
         return keras.ops.matmul(forward(*arguments), weight)
 
-    if not _on_tensorflow():
+    if not ON_TENSORFLOW:
         again = keras.remat(plain)
         return lambda *given: again(*map(keras.ops.convert_to_tensor, given))
-    import tensorflow as tf
-
     backward = compiled(_recomputed, functools.partial(function, *constants))
 
     @_of_tensors
@@ -162,9 +152,8 @@ def with_gradient(function: Callable, gradient: Callable) -> Callable:
     result's gradient; it returns that of the first tensor. Others have none.
     """
     forward = compiled(function)
-    if not _on_tensorflow():
+    if not ON_TENSORFLOW:
         return lambda *arguments: forward(*arguments)[0]
-    import tensorflow as tf
 
     @_of_tensors
     @tf.custom_gradient
@@ -185,9 +174,8 @@ def permuted(x: Tensor, rows: Tensor, back: Tensor) -> Tensor:
 
     Exact where `back` inverts `rows`, or the gradient is 0.
     """
-    if not _on_tensorflow():
+    if not ON_TENSORFLOW:
         return keras.ops.take(x, rows, axis=0)
-    import tensorflow as tf
 
     @tf.custom_gradient
     def gathered(x: tf.Tensor) -> tuple:
@@ -198,11 +186,9 @@ def permuted(x: Tensor, rows: Tensor, back: Tensor) -> Tensor:
 
 def states_at(hidden: Tensor, positions: Tensor) -> Tensor:
     """Returns `[batch, n, H]` of `[batch, seq, H]` at `[batch, n]`."""
-    if not _on_tensorflow():
+    if not ON_TENSORFLOW:
         positions = keras.ops.expand_dims(positions, -1)
         return keras.ops.take_along_axis(hidden, positions, axis=1)
-    import tensorflow as tf
-
     return tf.gather(hidden, positions, batch_dims=1)
 
 
@@ -226,10 +212,9 @@ def shared_use(
         value: the same in the type in which it is used.
         is_last: whether there is no next use.
     """
-    if not _on_tensorflow():
+    if not ON_TENSORFLOW:
         # Cast anew: the parts of one value would be added in its type.
         return keras.ops.cast(weight, value.dtype), weight
-    import tensorflow as tf
 
     @tf.custom_gradient
     def joined(weight: tf.Tensor, value: tf.Tensor) -> tuple:
@@ -250,8 +235,6 @@ def argmax(x: Tensor) -> Tensor:
 
     (On TensorFlow Keras makes copies in four passes to tell -0 from 0.)
     """
-    if not _on_tensorflow():
+    if not ON_TENSORFLOW:
         return keras.ops.cast(keras.ops.argmax(x, axis=-1), "int32")
-    import tensorflow as tf
-
     return tf.argmax(x, axis=-1, output_type=tf.int32)

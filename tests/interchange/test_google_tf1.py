@@ -115,7 +115,7 @@ def test_a_model_made_from_the_files_gives_the_originals_output(
     checkpoint, reference
 ):
     model = AlbertForPretraining(config_beside(checkpoint))
-    assign_weights(named_weights(model), open_weights(checkpoint))
+    assign_weights(named_weights(model, "google"), open_weights(checkpoint))
     outputs = model(
         {
             name.removeprefix("input:"): value

@@ -53,9 +53,9 @@ def ours(reference, tmp_path_factory):
     path = tmp_path_factory.mktemp("original") / "albert_config.json"
     path.write_text(str(reference["config"]))
     model = AlbertForPretraining(google_tf1.read_config(str(path)))
-    rows = named_weights(model)
+    rows = named_weights(model, "google")
     weights = _part(reference, "weight:")
-    assert {row.google for row in rows} == set(weights)
+    assert {row.name for row in rows} == set(weights)
     assign_weights(
         rows,
         StoredWeights(
@@ -85,8 +85,9 @@ def ours(reference, tmp_path_factory):
     gradients = tape.gradient(loss, [row.variable.value for row in rows])
     by_name = {}
     for row, gradient in zip(rows, gradients, strict=True):
-        value = tf.convert_to_tensor(gradient).numpy()
-        by_name[row.google] = value.T if row.google_transposed else value
+        by_name[row.name] = row.transposed(
+            tf.convert_to_tensor(gradient).numpy()
+        )
     return outputs, by_name
 
 

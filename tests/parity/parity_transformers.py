@@ -404,13 +404,12 @@ def in_our_layout(model, their_gradients):
     summed = {}
     unused = set(their_gradients)
     for row in named_weights(model):
-        if row.huggingface not in their_gradients:
+        if row.name not in their_gradients:
             # The pooler that no head reads.
-            assert row.huggingface.startswith("albert.pooler.")
+            assert row.name.startswith("albert.pooler.")
             continue
-        unused.discard(row.huggingface)
-        gradient = their_gradients[row.huggingface]
-        gradient = row.laid_out(gradient, "huggingface")
+        unused.discard(row.name)
+        gradient = row.transposed(their_gradients[row.name])
         key = id(row.variable)
         summed[key] = gradient + summed.get(key, 0)
     # Their mapping of E to H, which there is none of here if both are equal.

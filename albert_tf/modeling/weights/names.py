@@ -14,9 +14,13 @@ import numpy as np
 
 from albert_tf.config import ModelConfig, UserError, shares_whole_groups
 
-_GROUP = "bert/encoder/transformer/group_{group}/inner_group_{inner}/"
-_HF_LAYER = "albert.encoder.albert_layer_groups.{group}.albert_layers.{inner}."
-
+# The forms of files: which of the two names in a row they have.
+COLUMN = {"google": 0, "huggingface": 1}
+_BLOCK_PREFIX = {
+    "google": "bert/encoder/transformer/group_{group}/inner_group_{inner}/",
+    "huggingface": "albert.encoder.albert_layer_groups.{group}"
+    ".albert_layers.{inner}.",
+}
 # (attribute of the encoder, Google's name, Hugging Face's name). A row whose
 # attribute is a layer stands for its kernel and bias, or gamma and beta.
 _ENCODER = (
@@ -69,59 +73,48 @@ OWNERS = {"google": "google-research/albert", "huggingface": "transformers"}
 
 @dataclasses.dataclass(frozen=True)
 class NamedWeight:
-    """A variable of a model with its names elsewhere.
+    """A variable of a model, as files of one form have it.
 
     Attributes:
         variable: the weight.
         head: the name of its head; empty for the encoder's.
-        google: the name in Google's checkpoints; None where that code has no
-            such head.
-        huggingface: the name in Hugging Face's files.
-        google_transposed: whether Google's is `[out, in]`.
-        huggingface_transposed: whether Hugging Face's is `[out, in]`.
+        name: the name in files; None where their code has no such head.
+        is_transposed: whether files have it as `[out, in]`.
     """
 
     variable: keras.Variable
     head: str
-    google: str | None
-    huggingface: str
-    google_transposed: bool = False
-    huggingface_transposed: bool = False
+    name: str | None
+    is_transposed: bool = False
 
-    def laid_out(self, value: np.ndarray, form: str) -> np.ndarray:
-        """Returns a value of ours as files of `form` have it, or back."""
-        return value.T if getattr(self, form + "_transposed") else value
+    def transposed(self, value: np.ndarray) -> np.ndarray:
+        """Returns a value of ours as files have it, or back."""
+        return value.T if self.is_transposed else value
 
 
-def _expand(
-    part: object, head: str, google: str | None, huggingface: str
+def _named(
+    part: object, head: str, name: str | None, form: str
 ) -> Iterator[NamedWeight]:
     """Yields the weights of a variable, dense layer or normalisation."""
-    transposed = (google or "").endswith("output_*")
     if isinstance(part, keras.layers.Dense):
-        rows = [(part.kernel, "kernel", "weight", True)]
+        weights = {"kernel": part.kernel}
         if part.use_bias:
-            rows.append((part.bias, "bias", "bias", False))
+            weights["bias"] = part.bias
     elif isinstance(part, keras.layers.LayerNormalization):
-        rows = [
-            (part.gamma, "gamma", "weight", False),
-            (part.beta, "beta", "bias", False),
-        ]
+        weights = {"gamma": part.gamma, "beta": part.beta}
     else:
-        yield NamedWeight(part, head, google, huggingface)
+        yield NamedWeight(part, head, name)
         return
-    for variable, ours, theirs, is_kernel in rows:
-        name = google and f"{google}/{ours}"
-        if google and transposed:
-            name = google[:-1] + ("weights" if is_kernel else "bias")
-        yield NamedWeight(
-            variable,
-            head,
-            name,
-            f"{huggingface}.{theirs}",
-            google_transposed=is_kernel and transposed,
-            huggingface_transposed=is_kernel,
-        )
+    for ours, variable in weights.items():
+        is_kernel = ours == "kernel"
+        if form == "huggingface":
+            ending = "weight" if ours in ("kernel", "gamma") else "bias"
+            yield NamedWeight(variable, head, f"{name}.{ending}", is_kernel)
+        elif name and name.endswith("output_*"):
+            theirs = name[:-1] + ("weights" if is_kernel else "bias")
+            yield NamedWeight(variable, head, theirs, is_kernel)
+        else:
+            yield NamedWeight(variable, head, name and f"{name}/{ours}")
 
 
 def _wrong_layer(config: ModelConfig, groups: int, form: str) -> int | None:
@@ -172,20 +165,23 @@ def check_groups(config: ModelConfig, form: str, source: str) -> None:
 def named_weights(
     model: keras.Model, form: str = "huggingface"
 ) -> list[NamedWeight]:
-    """Returns every weight of the model with its names elsewhere.
+    """Returns every weight of the model with its name in files of `form`.
 
-    A shared weight that files of `form` repeat appears once per repetition.
+    A shared weight that they repeat appears once per repetition.
     """
     config, encoder = model.config, model.encoder
     rows: list[NamedWeight] = []
-    for attribute, google, huggingface in _ENCODER:
-        part = operator.attrgetter(attribute)(encoder)
-        if part is not None:
-            rows += _expand(part, "", google, huggingface)
+
+    def add(layer: object, table: tuple, head: str, prefix: str) -> None:
+        for attribute, *names in table:
+            part = operator.attrgetter(attribute)(layer)
+            name = names[COLUMN[form]]
+            if part is not None:
+                rows.extend(_named(part, head, name and prefix + name, form))
+
+    add(encoder, _ENCODER, "", "")
     for name, head in model.heads.items():
-        for attribute, google, huggingface in head.weight_names:
-            part = getattr(head, attribute)
-            rows += _expand(part, name, google, huggingface)
+        add(head, head.weight_names, name, "")
     groups = file_groups(config, form)
     for group in range(groups):
         # The first layer of the group: the least i with i * groups // layers
@@ -194,14 +190,8 @@ def named_weights(
         for inner in range(config.inner_group_num):
             number = layer * config.inner_group_num + inner
             block = encoder.blocks[encoder.applications[number]]
-            numbers = {"group": group, "inner": inner}
-            for attribute, google, huggingface in BLOCK:
-                rows += _expand(
-                    operator.attrgetter(attribute)(block),
-                    "",
-                    (_GROUP + google).format(**numbers),
-                    (_HF_LAYER + huggingface).format(**numbers),
-                )
+            prefix = _BLOCK_PREFIX[form].format(group=group, inner=inner)
+            add(block, BLOCK, "", prefix)
     named = {id(row.variable) for row in rows}
     for variable in model.weights:
         if id(variable) not in named:

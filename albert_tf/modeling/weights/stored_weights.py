@@ -15,6 +15,7 @@ import numpy as np
 from albert_tf.config import ModelConfig, require
 from albert_tf.modeling.heads import HEADS
 from albert_tf.modeling.weights.names import (
+    COLUMN,
     OWNERS,
     NamedWeight,
     named_weights,
@@ -59,7 +60,7 @@ def heads_in(stored: StoredWeights, declared: Iterable[str] = ()) -> set[str]:
     Of heads that share names, as classification and regression do, only those
     declared beside the file.
     """
-    column = {"google": 1, "huggingface": 2}[stored.form]
+    column = 1 + COLUMN[stored.form]
     # The beginnings of the names of each head's weights.
     stems = {
         name: {str(row[column]) for row in head.weight_names if row[column]}
@@ -85,14 +86,13 @@ def stored_arrays(model: keras.Model, form: str) -> dict[str, np.ndarray]:
     """Returns the model's weights, float32, as files of `form` have them."""
     values = {}
     for row in named_weights(model, form):
-        name = getattr(row, form)
         require(
-            name is not None,
+            row.name is not None,
             f"{OWNERS[form]} has no head {row.head}; --head=none takes the "
             "encoder alone.",
         )
         value = keras.ops.convert_to_numpy(row.variable)
-        values[name] = row.laid_out(np.asarray(value, np.float32), form)
+        values[row.name] = row.transposed(np.asarray(value, np.float32))
     config, width = model.config, model.config.hidden_size
     if not model.encoder.projection and form == "huggingface":
         # transformers maps E to H even where they are equal.
@@ -169,10 +169,9 @@ def fill_model(
     Raises:
         UserError: see `assign_weights`.
     """
-    form = stored.form
-    every = named_weights(model, form)
+    every = named_weights(model, stored.form)
     rows = [row for row in every if row.head not in new_heads]
-    names = {getattr(row, form) for row in rows}
+    names = {row.name for row in rows}
     unused = [name for name in sorted(stored.shapes) if name not in names]
     if (
         not model.encoder.projection
@@ -182,14 +181,14 @@ def fill_model(
     unexpected = [
         name
         for name in unused
-        if not drop_other_heads or name.startswith(_ENCODER_PREFIX[form])
+        if not drop_other_heads or name.startswith(_ENCODER_PREFIX[stored.form])
     ]
     if allow_missing:
-        rows = [row for row in rows if getattr(row, form) in stored.shapes]
+        rows = [row for row in rows if row.name in stored.shapes]
     assign_weights(rows, stored, unexpected)
     filled = {id(row.variable) for row in rows}
     fresh = {r.variable.path for r in every if id(r.variable) not in filled}
-    used = {getattr(row, form) for row in rows}
+    used = {row.name for row in rows}
     return Filled(sorted(used), sorted(fresh), unused)
 
 
@@ -209,41 +208,38 @@ def assign_weights(
     """
     missing, faults = set(), []
     for row in rows:
-        name = getattr(row, stored.form)
-        if name not in stored.shapes:
-            missing.add(name or f"{row.variable.path} (no name there)")
+        if row.name not in stored.shapes:
+            missing.add(row.name or f"{row.variable.path} (no name there)")
             continue
-        shape, needed = list(stored.shapes[name]), list(row.variable.shape)
-        if getattr(row, stored.form + "_transposed"):
+        shape, needed = list(stored.shapes[row.name]), list(row.variable.shape)
+        if row.is_transposed:
             needed.reverse()
         if shape != needed:
             swapped = " (its axes are swapped)" * (shape == needed[::-1])
             faults.append(
-                f"{name} has shape {shape} and the model needs {needed}"
+                f"{row.name} has shape {shape} and the model needs {needed}"
                 f"{swapped}"
             )
     if unexpected:
         faults.insert(0, f"unexpected: {listed(unexpected)}")
     if missing:
         faults.insert(0, f"missing: {listed(sorted(missing))}")
-    found: dict[int, tuple[keras.Variable, np.ndarray, str]] = {}
+    found: dict[int, tuple[np.ndarray, NamedWeight]] = {}
     for row in () if faults else rows:
-        name = getattr(row, stored.form)
-        value = np.asarray(stored.read(name), np.float32)
-        value = row.laid_out(value, stored.form)
-        _, first, other = found.setdefault(
-            id(row.variable), (row.variable, value, name)
-        )
+        value = row.transposed(np.asarray(stored.read(row.name), np.float32))
+        first, other = found.setdefault(id(row.variable), (value, row))
         if not np.isfinite(value).all():
-            faults.append(f"{name} holds NaN or infinity")
+            faults.append(f"{row.name} holds NaN or infinity")
         elif not np.array_equal(first, value):
-            faults.append(f"{name} should equal {other}: they share a weight")
+            faults.append(
+                f"{row.name} should equal {other.name}: they share a weight"
+            )
     require(
         not faults,
         f"{stored.source} does not fit the model: {listed(faults, '; ')}.",
     )
-    for variable, value, _ in found.values():
-        variable.assign(value)
+    for value, row in found.values():
+        row.variable.assign(value)
 
 
 def listed(names: Sequence[str], separator: str = ", ") -> str:

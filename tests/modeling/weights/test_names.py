@@ -75,6 +75,7 @@ def test_every_weight_is_named_as_elsewhere(sharing, groups, inner):
     )
     model = AlbertForPretraining(config)
     rows = named_weights(model)
+    googles = named_weights(model, "google")
     assert {id(row.variable) for row in rows} == {
         id(variable) for variable in model.trainable_variables
     }
@@ -83,20 +84,19 @@ def test_every_weight_is_named_as_elsewhere(sharing, groups, inner):
     assert file_groups(config) == count
     blocks = [{"g": g, "i": i} for g in range(count) for i in range(inner)]
     named = [name.format(**block) for block in blocks for name in BLOCK]
-    assert sorted(row.huggingface for row in rows) == sorted(
-        TRUNK + named + HEADS
-    )
+    assert sorted(row.name for row in rows) == sorted(TRUNK + named + HEADS)
     for block in blocks:
         prefix = GOOGLE_GROUP.format(**block)
-        assert sum(row.google.startswith(prefix) for row in rows) == len(BLOCK)
+        assert sum(row.name.startswith(prefix) for row in googles) == len(BLOCK)
     encoder = {id(variable) for variable in model.encoder.trainable_variables}
     assert all((not row.head) == (id(row.variable) in encoder) for row in rows)
 
 
 def test_the_same_name_is_the_same_weight_in_both_forms():
+    model = AlbertForPretraining(SMALL)
+    forms = [named_weights(model, form) for form in ("google", "huggingface")]
     pairs = {
-        row.google: row.huggingface
-        for row in named_weights(AlbertForPretraining(SMALL))
+        google.name: theirs.name for google, theirs in zip(*forms, strict=True)
     }
     google = "bert/encoder/transformer/group_0/inner_group_0/"
     ours = "albert.encoder.albert_layer_groups.0.albert_layers.0."
@@ -121,15 +121,14 @@ def test_the_same_name_is_the_same_weight_in_both_forms():
 
 def test_a_classifier_has_the_names_of_fine_tuned_files():
     model = AlbertForClassification(SMALL, 3)
-    heads = {row.google: row for row in named_weights(model) if row.head}
-    assert set(heads) == {"output_weights", "output_bias"}
-    assert heads["output_weights"].huggingface == "classifier.weight"
-    assert heads["output_bias"].huggingface == "classifier.bias"
-    assert stored_arrays(model, "google")["output_weights"].shape == (3, 8)
-    assert stored_arrays(model, "huggingface")["classifier.weight"].shape == (
-        3,
-        8,
-    )
+    for form, kernel, bias in (
+        ("google", "output_weights", "output_bias"),
+        ("huggingface", "classifier.weight", "classifier.bias"),
+    ):
+        rows = [row.name for row in named_weights(model, form) if row.head]
+        assert rows == [kernel, bias]
+        arrays = stored_arrays(model, form)
+        assert arrays[kernel].shape == (3, 8)
 
 
 @pytest.mark.parametrize(
@@ -161,9 +160,9 @@ def test_groups_of_files_hold_the_right_layers(
         ("ffn.weight", "feed_forward", feed_forward),
     ):
         rows = sorted(
-            (row.huggingface, row.variable.path)
+            (row.name, row.variable.path)
             for row in named_weights(model)
-            if row.huggingface.endswith(ending)
+            if row.name.endswith(ending)
         )
         layers = [path.split("/")[-3] for _, path in rows]
         assert layers == [f"{part}_{n}" if n else part for n in expected]
@@ -174,7 +173,7 @@ def test_files_may_hold_more_and_other_precisions():
     values = stored_arrays(randomise(AlbertForPretraining(SMALL), 1), "google")
     halves = {name: v.astype("float16") for name, v in values.items()}
     halves["bert/something_else"] = np.float16([np.nan])
-    assign_weights(named_weights(model), stored(halves, "google"))
+    assign_weights(named_weights(model, "google"), stored(halves, "google"))
     for name, value in stored_arrays(model, "google").items():
         assert value.dtype == np.float32
         np.testing.assert_array_equal(value, halves[name])
@@ -184,7 +183,7 @@ def assert_refused(model, values):
     """Returns the message; not one weight may have changed."""
     before = [np.asarray(v) for v in model.trainable_variables]
     with pytest.raises(UserError) as caught:
-        assign_weights(named_weights(model), stored(values, "google"))
+        assign_weights(named_weights(model, "google"), stored(values, "google"))
     for variable, old in zip(model.trainable_variables, before, strict=True):
         np.testing.assert_array_equal(variable, old)
     message = str(caught.value)

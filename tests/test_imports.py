@@ -44,7 +44,8 @@ OUTSIDE_PACKAGES = {
     "optim": ("keras", "numpy"),
     "tasks": ("numpy", "scipy", "sklearn"),
 }
-# Further packages that a single module imports, within its functions.
+# Further packages that a single module imports, within its functions or where
+# Keras has that backend.
 OUTSIDE_MODULES = {
     "albert_tf.modeling.kernels": ("tensorflow",),
     "albert_tf.modeling.inputs": ("jax", "tensorflow"),
@@ -94,6 +95,10 @@ def walk(node: ast.AST, at_load: bool = True) -> Iterator:
     """Yields every node below, and whether it runs when the module loads."""
     for child in ast.iter_child_nodes(node):
         loads = at_load and not isinstance(child, ast.FunctionDef)
+        if isinstance(child, ast.If) and "ON_TENSORFLOW" in ast.unparse(
+            child.test
+        ):
+            loads = False
         yield child, loads
         yield from walk(child, loads)
 

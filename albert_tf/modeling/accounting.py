@@ -217,7 +217,7 @@ class PublishedCount:
 
     @property
     def reading(self) -> str:
-        """The way to the published number; empty if there is none.
+        """The rule that gives the published number; empty if none does.
 
         All numbers but two are the encoder's weights, rounded, with the pooler
         where layers share something. Not so ALBERT xlarge (60 million; 58.7

@@ -8,7 +8,7 @@ import keras
 from keras import KerasTensor as Tensor
 from keras import ops
 
-from albert_tf.modeling.dropout import ExampleDropout, dropped, fold_in
+from albert_tf.modeling.dropout import ExampleDropout, apply_dropout, fold_in
 from albert_tf.modeling.kernels import (
     fused,
     product,
@@ -52,15 +52,15 @@ def _normalized_sum(
     hidden: Tensor,
     gamma: Tensor,
     beta: Tensor,
-    *drawing: Tensor,
+    *dropout_inputs: Tensor,
 ) -> Tensor:
     """Returns the normalised `dropout(output + bias) + hidden` `[batch, n, H]`.
 
-    Computed in at least float32. `drawing` is empty where the rate is 0.
+    Computed in at least float32. `dropout_inputs` is empty where the rate is 0.
     """
     total = _wide(output) + _wide(bias)
     if rate:
-        total = dropped(rate, total, *drawing)
+        total = apply_dropout(rate, total, *dropout_inputs)
     total = total + _wide(hidden)
     normed = ops.layer_normalization(total, gamma, beta, epsilon=epsilon)
     return ops.cast(normed, output.dtype)
@@ -93,12 +93,15 @@ class _BlockPart(ConfiguredLayer):
         if not training or _is_quantized(self.output_dense):
             output = dropout(output, keys=keys, training=training, rows=rows)
             return norm(hidden + output)
-        drawing = ()
+        dropout_inputs = ()
         if dropout.rate:
-            drawing = dropout.drawing(ops.shape(hidden)[0], keys, rows)
+            batch = ops.shape(hidden)[0]
+            dropout_inputs = dropout.mask_inputs(batch, keys, rows)
         total = fused(_normalized_sum, norm.epsilon, dropout.rate)
         bias = self.output_dense.bias
-        return total(output, bias, hidden, norm.gamma, norm.beta, *drawing)
+        return total(
+            output, bias, hidden, norm.gamma, norm.beta, *dropout_inputs
+        )
 
 
 @serializable

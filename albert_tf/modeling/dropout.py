@@ -57,7 +57,7 @@ def drawn_keys(batch: int, generator: keras.random.SeedGenerator) -> Tensor:
     )
 
 
-def dropped(
+def apply_dropout(
     rate: float, inputs: Tensor, keys: Tensor, rows: Tensor | None = None
 ) -> Tensor:
     """Returns `inputs` with elements set to 0, the others rescaled.
@@ -101,16 +101,16 @@ class ExampleDropout(keras.layers.Layer):
         training: bool = False,
         rows: Tensor | None = None,
     ) -> Tensor:
-        """Returns `inputs`, in training `dropped`."""
+        """Returns `inputs`, in training with dropout."""
         if not training or not self.rate:
             return inputs
-        drawing = self.drawing(ops.shape(inputs)[0], keys, rows)
-        return fused(dropped, self.rate)(inputs, *drawing)
+        mask_inputs = self.mask_inputs(ops.shape(inputs)[0], keys, rows)
+        return fused(apply_dropout, self.rate)(inputs, *mask_inputs)
 
-    def drawing(
+    def mask_inputs(
         self, batch: int, keys: Tensor | None, rows: Tensor | None
     ) -> tuple[Tensor, ...]:
-        """Returns the arguments of `dropped` after its inputs."""
+        """Returns the arguments of `apply_dropout` that decide the mask."""
         if keys is None:
             keys = drawn_keys(batch, self.seed_generator)
         return (keys,) if rows is None else (keys, rows)

@@ -101,7 +101,7 @@ def _read(variable: keras.Variable) -> Tensor:
 
 
 def _is_matrix(variable: keras.Variable) -> bool:
-    """Returns whether a variable is a matrix of floats; quantized is none."""
+    """Returns whether a variable is a matrix of floats, not quantized."""
     is_float = keras.backend.is_float_dtype(variable.dtype)
     return is_float and len(variable.shape) == 2
 
@@ -146,7 +146,7 @@ class AlbertEncoder(ConfiguredLayer):
                 quantized; "full", the whole inside of every block. (XLA orders
                 the work itself; on CPUs it then saves little.)
             name: of the layer.
-            **kwargs: as any layer's.
+            **kwargs: as any Keras layer's.
         """
         require(
             remat in REMAT,
@@ -164,31 +164,22 @@ class AlbertEncoder(ConfiguredLayer):
             self.projection = self.make_dense(
                 "projection", config.hidden_size, config.embedding_size
             )
-        attentions: dict[int, SelfAttention] = {}
-        feed_forwards: dict[int, FeedForward] = {}
-        blocks: dict[tuple[int, int], TransformerBlock] = {}
-        for pair in self.plan:
-            attention, feed_forward = pair
-            if attention not in attentions:
-                attentions[attention] = SelfAttention(
-                    config, name=_name("attention", attention), dtype=policy
-                )
-            if feed_forward not in feed_forwards:
-                feed_forwards[feed_forward] = FeedForward(
-                    config,
-                    name=_name("feed_forward", feed_forward),
-                    dtype=policy,
-                )
-            if pair not in blocks:
-                blocks[pair] = TransformerBlock(
-                    attentions[attention],
-                    feed_forwards[feed_forward],
-                    name=_name("block", len(blocks)),
-                    dtype=policy,
-                )
-        self.blocks = list(blocks.values())
-        order = list(blocks)
-        self.applications = [order.index(pair) for pair in self.plan]
+
+        @functools.cache
+        def part(kind: Callable, base: str, number: int) -> Any:
+            return kind(config, name=_name(base, number), dtype=policy)
+
+        pairs = list(dict.fromkeys(self.plan))
+        self.blocks = [
+            TransformerBlock(
+                part(SelfAttention, "attention", attention),
+                part(FeedForward, "feed_forward", feed_forward),
+                name=_name("block", number),
+                dtype=policy,
+            )
+            for number, (attention, feed_forward) in enumerate(pairs)
+        ]
+        self.applications = [pairs.index(pair) for pair in self.plan]
         self.pooler = None
         if pooler:
             self.pooler = self.make_dense("pooler", config.hidden_size)

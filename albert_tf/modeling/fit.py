@@ -13,7 +13,7 @@ from albert_tf.config import require
 from albert_tf.modeling.heads.base import Head, Label
 from albert_tf.modeling.heads.spans import END_NEEDS_START
 from albert_tf.modeling.inputs import checked_features, in_range
-from albert_tf.modeling.losses import spread_weights
+from albert_tf.modeling.losses import broadcast_weights
 
 
 class FittableModel(keras.Model):
@@ -166,7 +166,9 @@ class FittableModel(keras.Model):
             return labels, predicted, None
         # Keras' losses have a value for each vector of the output.
         spread = {
-            output: spread_weights(weights[output], predicted[output][..., 0])
+            output: broadcast_weights(
+                weights[output], predicted[output][..., 0]
+            )
             for output in weights.keys() & labels.keys()
         }
         return labels, predicted, dict.fromkeys(labels) | spread
@@ -205,8 +207,8 @@ class FittableModel(keras.Model):
             if value is None:
                 continue
             if output in weights and output in labels:
-                value = spread_weights(value, labels[output])
-                value *= spread_weights(weights[output], labels[output])
+                value = broadcast_weights(value, labels[output])
+                value *= broadcast_weights(weights[output], labels[output])
             weights[output] = value
         return labels, weights
 
@@ -244,7 +246,7 @@ class FittableModel(keras.Model):
                 continue
             counted = None
             if output in weights:
-                counted = spread_weights(weights[output], labels[output]) > 0
+                counted = broadcast_weights(weights[output], labels[output]) > 0
             labels[output] = in_range(
                 label.name,
                 labels[output],

@@ -167,7 +167,7 @@ def in_range(
 
 
 def _is_symbolic(value: object) -> bool:
-    """Returns whether a value is a tensor that a trace will know later."""
+    """Returns whether a value is a symbolic tensor, unknown until it runs."""
     if keras.backend.is_keras_tensor(value):
         return True
     if ON_TENSORFLOW:

@@ -1,4 +1,4 @@
-"""Fused kernels of training: chains of small operations in few passes.
+"""Fused kernels for training: chains of small operations in few passes.
 
 An activation, a normalisation or a mask is a dozen small operations, each a
 pass over memory, forward and backward. On TensorFlow XLA compiles such a chain,

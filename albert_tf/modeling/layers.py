@@ -1,4 +1,4 @@
-"""What all layers share, and the embeddings.
+"""Base classes of layers, packed sequences, and the embeddings.
 
 H is hidden_size, E embedding_size.
 """
@@ -129,7 +129,7 @@ class CompositeLayer(keras.layers.Layer):
 
 
 class ConfiguredLayer(CompositeLayer):
-    """A layer made from the architecture alone."""
+    """A layer whose constructor takes the architecture."""
 
     def __init__(self, config: Config, **kwargs: Any) -> None:
         super().__init__(**kwargs)

@@ -17,7 +17,7 @@ Pair = tuple[Tensor, Tensor]
 
 def negative_log_likelihood(logits: Tensor, labels: Tensor) -> Tensor:
     """Returns float32 -log p(label) [...], NaN where there is no such class."""
-    labels = _row(ops.cast(labels, "int32"), logits[..., 0])
+    labels = _without_last_axis(ops.cast(labels, "int32"), logits[..., 0])
     # (tiny, 64 x 64 tokens, bfloat16: step +29 % with TensorFlow's own; base,
     # 2 x 512: +1 %.)
     return with_gradient(_likelihood, _likelihood_gradient)(logits, labels)
@@ -36,7 +36,7 @@ def _likelihood(
     log_sum = ops.log(ops.sum(ops.exp(logits - peak[..., None]), axis=-1))
     chosen = ops.take_along_axis(logits, ops.expand_dims(labels, -1), axis=-1)
     losses = log_sum + (peak - ops.squeeze(chosen, axis=-1))
-    # Compiled, an index out of range is taken for the nearest.
+    # XLA clamps an index out of range.
     known = ops.logical_and(labels >= 0, labels < ops.shape(logits)[-1])
     return ops.where(known, losses, math.nan), peak, log_sum
 
@@ -65,29 +65,29 @@ def _comparable(
 
     These may be anything (-100, NaN), and NaN times 0 would be NaN.
     """
-    labels = _row(ops.cast(labels, dtype), like)
+    labels = _without_last_axis(ops.cast(labels, dtype), like)
     if weights is None:
         return labels
-    return ops.where(spread_weights(weights, labels) > 0, labels, 0)
+    return ops.where(broadcast_weights(weights, labels) > 0, labels, 0)
 
 
 def _weighted(losses: Tensor, weights: Tensor | None) -> Pair:
     if weights is None:
         return ops.sum(losses), ops.sum(ops.ones_like(losses))
-    weights = spread_weights(weights, losses)
+    weights = broadcast_weights(weights, losses)
     return ops.sum(losses * weights), ops.sum(weights)
 
 
-def spread_weights(weights: Tensor, like: Tensor) -> Tensor:
-    """Returns float32 weights in the shape of what they weigh."""
-    weights = _row(ops.cast(weights, "float32"), like)
+def broadcast_weights(weights: Tensor, like: Tensor) -> Tensor:
+    """Returns float32 weights in the shape of `like`."""
+    weights = _without_last_axis(ops.cast(weights, "float32"), like)
     while len(weights.shape) < len(like.shape):
         weights = ops.expand_dims(weights, -1)
     return ops.broadcast_to(weights, ops.shape(like))
 
 
-def _row(values: Tensor, like: Tensor) -> Tensor:
-    """Returns values without a last axis of 1 that `like` has not."""
+def _without_last_axis(values: Tensor, like: Tensor) -> Tensor:
+    """Returns values, squeezed if they have one axis more than `like`."""
     if len(values.shape) == len(like.shape) + 1 and values.shape[-1] == 1:
         return ops.squeeze(values, axis=-1)
     return values

@@ -46,7 +46,7 @@ def sum_case(kind, rate=0.0, rows=False):
 
 
 def dropped_case(kind):
-    return dropout.dropped, (0.4,), [*tensors(kind, (3, 2, 4, 5)), KEYS]
+    return dropout.apply_dropout, (0.4,), [*tensors(kind, (3, 2, 4, 5)), KEYS]
 
 
 CASES = {

@@ -34,7 +34,7 @@ class Label:
 
 
 class Head(ConfiguredLayer):
-    """A layer on the encoder, with all that models, files and jobs ask of it.
+    """A layer on the encoder, with its features, losses and names in files.
 
     Its outputs are float32, whatever the precision of its layers.
 
@@ -54,8 +54,7 @@ class Head(ConfiguredLayer):
             bias (gamma and beta). Google's is None where that code has no
             such head.
         reads: "pooled_output"; "sequence_output", the states of all
-            positions; or the feature with the positions whose states it
-            needs.
+            positions; or the feature with the positions that it reads.
         features: of the batch, beside the encoder's inputs.
         outputs: names of the outputs.
         labels: of the outputs that have any.
@@ -136,9 +135,9 @@ class Head(ConfiguredLayer):
 
     @classmethod
     def answers(cls, outputs: Tensors) -> Tensors:
-        """Returns what an exported model answers, of the head's outputs.
+        """Returns the outputs of an exported model, from those of the head.
 
-        The outputs, or `probabilities` where there is one, of logits that are
+        The same, or `probabilities` where there is one, of logits that are
         learned with a cross-entropy. With labels the likeliest is added as
         `label`.
         """

@@ -81,6 +81,11 @@ def softmax(x):
     return e / e.sum(-1, keepdims=True)
 
 
+def log_softmax(x):
+    shifted = x - x.max(-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+
+
 class NumpyAlbert:
     """The forward pass from a model's variables, found by their paths."""
 
@@ -239,3 +244,20 @@ def assert_equal(ours, theirs, tolerance=1e-5):
         assert value.shape == reference.shape, name
         error = np.abs(value - reference).max() / np.abs(reference).max()
         assert error < tolerance, name
+
+
+def values_of(part):
+    """Returns the weights of a model or its encoder by path."""
+    return {
+        variable.path.split("/", 1)[1]: np.array(variable)
+        for variable in part.trainable_variables
+    }
+
+
+def assert_same(ours, theirs):
+    """Compares arrays by name, to the bit."""
+    assert set(ours) == set(theirs)
+    for name, value in theirs.items():
+        found, wanted = np.asarray(ours[name]), np.asarray(value)
+        assert found.shape == wanted.shape, name
+        assert found.tobytes() == wanted.tobytes(), name

@@ -1,4 +1,4 @@
-"""A model in the format of another library: `convert`."""
+"""Converts models between the formats of libraries: `convert`."""
 
 import dataclasses
 import os
@@ -12,7 +12,6 @@ from albert_tf.interchange.formats import (
     Format,
     format_at,
 )
-from albert_tf.interchange.google_tf1 import head_of
 from albert_tf.interchange.model_directory import (
     InitialWeights,
     LoadedModel,
@@ -34,7 +33,10 @@ from albert_tf.modeling.models import (
 )
 from albert_tf.modeling.weights import pretrained
 from albert_tf.modeling.weights.conversion import convert_weights
-from albert_tf.modeling.weights.stored_weights import fill_model, heads_in
+from albert_tf.modeling.weights.stored_weights import (
+    heads_in,
+    load_stored_weights,
+)
 from albert_tf.text.tokenizer import load_tokenizer
 
 
@@ -170,10 +172,16 @@ def _check_replaceable(to_path: str, to_format: str, overwrite: bool) -> None:
 
 def _possible_heads(source: InitialWeights) -> tuple[str, ...]:
     """Returns the keys of `models_by_head` that the source may be."""
-    if source.description is None:
-        return head_of(source.stored.shapes) or ("none",)
-    kind = models()[source.description.kind]
-    return tuple(n for n, other in models_by_head().items() if other is kind)
+    if source.description:
+        kind = models()[source.description.kind]
+        return tuple(n for n, row in models_by_head().items() if row is kind)
+    held = heads_in(source.stored)
+    if "sentence_order" in held:
+        held = held - {"masked_lm"} | {"pretraining"}
+    # The original gives heads of one output the variables of a classifier.
+    if source.stored.shapes.get("output_weights", ())[:1] != (1,):
+        held -= {"regression", "multiple_choice"}
+    return tuple(name for name in models_by_head() if name in held) or ("none",)
 
 
 def _model_class(source: InitialWeights, head: str) -> type[AlbertModel]:
@@ -198,22 +206,19 @@ def _read(
     """Returns the source's model, of a class that may have other heads."""
     possible = [models_by_head()[row] for row in _possible_heads(source)]
     declared = {name for row in possible for name in row.head_names}
-    held = declared | heads_in(source.stored, declared)
+    held = heads_in(source.stored, declared)
     new_heads = tuple(name for name in kind.head_names if name not in held)
     require(
         allow_missing or not new_heads,
         f"{source.source} has no head {' and '.join(new_heads)}; "
         "--allow_missing initialises one.",
     )
-    arguments: dict = {"pooler": True, "head_options": {}}
+    arguments: dict = {"pooler": True}
     if source.description:
         arguments = pretrained.constructor_arguments(
-            source.description, source.stored
+            kind, source.description, source.stored
         )
-        if kind.__name__ != source.description.kind:
-            arguments["head_options"] = {}
     arguments["labels"] = _labels(source, kind, labels, new_heads)
-    arguments["pooler"] |= kind.reads_pooled_output()
     require(
         arguments["pooler"] or allow_missing or not target.always_pooler,
         f"{source.source} has no pooler, and every model of {target.library} "
@@ -221,14 +226,13 @@ def _read(
     )
     arguments["pooler"] |= target.always_pooler
     model = kind(source.config, **arguments)
-    filled = fill_model(
+    for line in load_stored_weights(
         model,
         source.stored,
         new_heads=new_heads,
         drop_other_heads=other_heads,
         allow_missing=allow_missing,
-    )
-    for line in filled.lines():
+    ):
         log(line)
     return model
 
@@ -251,7 +255,7 @@ def _labels(
     )
     if source.description:
         return source.description.labels
-    number, *_ = source.stored.shapes["output_weights"]
+    number = source.stored.shapes.get("output_weights", (2,))[0]
     return [f"LABEL_{n}" for n in range(number)]
 
 

@@ -1,7 +1,7 @@
-"""The formats that models are written in: FORMATS, a row for each.
+"""Output formats of models: FORMATS, a row for each.
 
 LiteRT, ONNX and Keras have one file, which takes token ids; the tokenizer's
-files lie beside it.
+files are written beside it.
 """
 
 import dataclasses

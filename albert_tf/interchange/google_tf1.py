@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from albert_tf.config import ModelConfig, UserError, override, require, shown
+from albert_tf.config import ModelConfig, UserError, from_dict, require, shown
 from albert_tf.interchange import tensor_bundle
 from albert_tf.interchange.model_files import TOKENIZER_FILES
 from albert_tf.io import files
@@ -157,28 +157,6 @@ def open_weights(path: str) -> StoredWeights:
     )
 
 
-def head_of(shapes: Mapping[str, tuple[int, ...]]) -> tuple[str, ...]:
-    """Returns the heads that variables of these names and shapes may be.
-
-    None for a bare encoder, as of TF-Hub; several where the original gives
-    them the same variables, so that the user has to choose.
-    """
-    heads: tuple[str, ...] = ()
-    if any(name.startswith("cls/seq_relationship/") for name in shapes):
-        heads += ("pretraining",)
-    elif any(name.startswith("cls/predictions/") for name in shapes):
-        heads += ("masked_lm",)
-    if "cls/squad/output_weights" in shapes:
-        heads += ("span",)
-    if "start_logits/dense/kernel" in shapes:
-        heads += ("answerable_span",)
-    if "output_weights" in shapes:
-        heads += ("classification",)
-        if shapes["output_weights"][:1] == (1,):
-            heads += ("regression", "multiple_choice")
-    return heads
-
-
 def write_checkpoint(prefix: str, arrays: Mapping[str, np.ndarray]) -> None:
     """Writes weights, by the original's names, that it restores by name.
 
@@ -314,10 +292,7 @@ def read_config(path: str) -> ModelConfig:
         )
     check_values(values, _THEIR_VALUES, path)
     require_architecture(values, path)
-    try:
-        config = override(ModelConfig(), values | own)
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from None
+    config = from_dict(ModelConfig, values | own, path)
     if not own:
         check_groups(config, "google", path)
     return config

@@ -11,16 +11,12 @@ from collections.abc import Iterator
 import keras
 import numpy as np
 
-from albert_tf.config import (
-    ModelConfig,
-    UserError,
-    require,
-    shares_whole_groups,
-)
+from albert_tf.config import UserError, require
 from albert_tf.interchange.google_tf1 import check_values
 from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.io import files
 from albert_tf.modeling.models import AlbertModel
+from albert_tf.modeling.weights.names import file_blocks, file_groups
 from albert_tf.text.sentencepiece_tokenizer import SentencePieceTokenizer
 
 # The files that `save_preset` writes.
@@ -131,15 +127,6 @@ def save_preset(directory: str, loaded: LoadedModel) -> None:
     files.write(path, _README.format(lines).encode())
 
 
-def _num_groups(config: ModelConfig) -> int:
-    # KerasHub's groups are of equal size and share whole blocks; other models
-    # are written with a group per layer, which repeats shared weights.
-    layers, groups = config.num_hidden_layers, config.num_hidden_groups
-    if shares_whole_groups(config) and layers % groups == 0:
-        return groups
-    return layers
-
-
 def _backbone(model: AlbertModel) -> keras.Model:
     """Returns KerasHub's encoder with the weights of ours."""
     import keras_hub
@@ -152,7 +139,7 @@ def _backbone(model: AlbertModel) -> keras.Model:
         embedding_dim=config.embedding_size,
         hidden_dim=config.hidden_size,
         intermediate_dim=config.intermediate_size,
-        num_groups=_num_groups(config),
+        num_groups=file_groups(config, "keras_hub"),
         num_inner_repetitions=config.inner_group_num,
         dropout=config.hidden_dropout_prob,
         max_sequence_length=config.max_position_embeddings,
@@ -174,23 +161,18 @@ def _backbone(model: AlbertModel) -> keras.Model:
 
 def _values(model: AlbertModel) -> Iterator[tuple[str, np.ndarray]]:
     """Yields the encoder's weights by KerasHub's paths."""
-    config, encoder = model.config, model.encoder
+    encoder = model.encoder
     for ours, theirs in _TRUNK:
         yield from _named(encoder, ours, theirs)
     if not encoder.projection:
         # KerasHub projects E to H even where they are equal.
-        width = config.hidden_size
+        width = model.config.hidden_size
         yield "embedding_projection/kernel", np.eye(width, dtype=np.float32)
         yield "embedding_projection/bias", np.zeros(width, np.float32)
-    groups = _num_groups(config)
-    layers_of_group = config.num_hidden_layers // groups
-    for group in range(groups):
-        for inner in range(config.inner_group_num):
-            first = group * layers_of_group * config.inner_group_num
-            block = encoder.blocks[encoder.applications[first + inner]]
-            for ours, theirs in _BLOCK:
-                prefix = f"group_{group}_inner_layer_{inner}/{theirs}"
-                yield from _named(block, ours, prefix)
+    for group, inner, block in file_blocks(model, "keras_hub"):
+        for ours, theirs in _BLOCK:
+            prefix = f"group_{group}_inner_layer_{inner}/{theirs}"
+            yield from _named(block, ours, prefix)
 
 
 def _named(

@@ -19,8 +19,8 @@ from albert_tf.modeling.weights import pretrained
 from albert_tf.modeling.weights.config_json import ModelDescription
 from albert_tf.modeling.weights.stored_weights import (
     StoredWeights,
-    fill_model,
     heads_in,
+    load_stored_weights,
 )
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.text.tokenizer_base import Tokenizer
@@ -71,7 +71,7 @@ def save_model_directory(
     max_seq_length: int,
     task: TaskRecord | None = None,
 ) -> None:
-    """Writes a model directory of these (`LoadedModel`), replacing another."""
+    """Writes a model directory, replacing an existing one."""
     loaded = LoadedModel(model, tokenizer, max_seq_length, task)
     with replacing_directory(directory) as temporary:
         write_model_directory(temporary, loaded)
@@ -92,7 +92,7 @@ def write_model_directory(
     pretrained.write_model_files(
         directory,
         model,
-        pretrained.describe(model, loaded.max_seq_length),
+        loaded.max_seq_length,
         special_ids={
             "pad_token_id": tokenizer.pad_id,
             "bos_token_id": tokenizer.cls_id,
@@ -115,12 +115,10 @@ def load_model_directory(directory: str, dtype: str = "float32") -> LoadedModel:
     task = read_task_record(
         directory, description.config.max_position_embeddings
     )
-    model = models()[description.kind](
-        description.config,
-        dtype=dtype,
-        **pretrained.constructor_arguments(description, stored),
-    )
-    fill_model(model, stored)
+    kind = models()[description.kind]
+    arguments = pretrained.constructor_arguments(kind, description, stored)
+    model = kind(description.config, dtype=dtype, **arguments)
+    load_stored_weights(model, stored)
     return LoadedModel(model, tokenizer, description.max_seq_length, task)
 
 
@@ -228,13 +226,8 @@ def initialize(model: AlbertModel, weights: InitialWeights) -> str:
         for name, head in model.heads.items()
         if not head.is_pretrained or name not in held
     )
-    filled = fill_model(
+    lines = load_stored_weights(
         model, weights.stored, new_heads=new_heads, drop_other_heads=True
     )
-    parts = [str(len(filled.used))]
-    if filled.fresh:
-        parts.append(f"new: {', '.join(filled.fresh)}")
-    if filled.unused:
-        parts.append(f"not needed: {', '.join(filled.unused)}")
-    found = f"the {weights.kind} {weights.source}"
-    return f"Weights from {found}: {'; '.join(parts)}."
+    read = f"Read weights from the {weights.kind} {weights.source}."
+    return " ".join([read, *lines])

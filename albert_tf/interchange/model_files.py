@@ -1,4 +1,4 @@
-"""The files of a model directory: task.json, and replacing all at once.
+"""The files of a model directory: task.json, and atomic replacement.
 
 Main entries: `TaskRecord`, `read_task_record`, `replacing_directory`, and
 `recover_directory` after a kill.
@@ -161,7 +161,7 @@ def _empty(old: str, directory: str, replaces: Collection[str]) -> None:
 
 
 def flush_files(directory: str) -> None:
-    """Waits until every file of a directory is on the disk."""
+    """Flushes every file of a directory to disk (fsync)."""
     for parent, _, names in os.walk(directory):
         for name in names:
             with open(os.path.join(parent, name), "rb") as file:

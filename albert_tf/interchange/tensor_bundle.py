@@ -26,6 +26,7 @@ from google.protobuf.message import DecodeError
 from albert_tf.config import UserError, require
 from albert_tf.io import files
 from albert_tf.io.json_files import read_at_most
+from albert_tf.modeling.weights.stored_weights import to_float32
 
 _MAGIC = struct.pack("<Q", 0xDB4775248B80FB57)
 _FOOTER_BYTES = 48
@@ -36,12 +37,12 @@ _MAX_VARIABLES = 1 << 17
 _MAX_NAME_BYTES = 512
 _MAX_AXES = 32
 
-# DataType -> its name, bytes of a value; values of other types are not read.
+# DataType -> its name, and how it is read; others are not read.
 _FLOAT_TYPES = {
-    1: ("float32", 4),
-    2: ("float64", 8),
-    14: ("bfloat16", 2),
-    19: ("float16", 2),
+    1: ("float32", "<f4"),
+    2: ("float64", "<f8"),
+    14: ("bfloat16", "<u2"),
+    19: ("float16", "<f2"),
 }
 _MALFORMED = "a block of its index is malformed"
 
@@ -106,7 +107,7 @@ def read_variable(prefix: str, variable: StoredVariable) -> np.ndarray:
         UserError: when they are of another type, damaged, or not finite; the
             line names checkpoint and variable.
     """
-    known = [name for name, _ in _FLOAT_TYPES.values()]
+    known = dict(_FLOAT_TYPES.values())
     require(
         variable.dtype in known,
         f"{prefix}: {variable.name} is of type {variable.dtype}; expected one "
@@ -125,7 +126,8 @@ def read_variable(prefix: str, variable: StoredVariable) -> np.ndarray:
             f"the checksum of {variable.name} is wrong; {variable.path} is "
             "damaged",
         )
-    value = _float32(data, variable.dtype).reshape(variable.shape)
+    value = to_float32(np.frombuffer(data, known[variable.dtype]))
+    value = value.reshape(variable.shape)
     require(
         bool(np.isfinite(value).all()),
         f"{prefix}: {variable.name} holds NaN or infinity.",
@@ -138,16 +140,6 @@ def _unreadable(prefix: str, reason: str) -> UserError:
     return UserError(
         f"{prefix} is not a readable TensorFlow checkpoint: {reason}."
     )
-
-
-def _float32(data: bytes, dtype: str) -> np.ndarray:
-    if dtype == "bfloat16":
-        # The upper half of a float32.
-        return (np.frombuffer(data, "<u2").astype("<u4") << 16).view("<f4")
-    values = np.frombuffer(data, np.dtype(dtype).newbyteorder("<"))
-    # Values beyond float32 become infinite, and are then refused.
-    with np.errstate(over="ignore"):
-        return values.astype("<f4", copy=False)
 
 
 def _checksum(data: bytes) -> int:
@@ -262,7 +254,7 @@ def _variable(
         "supported; save it as one",
     )
     unknown = f"number {entry.dtype} of DataType", None
-    dtype, width = _FLOAT_TYPES.get(entry.dtype, unknown)
+    dtype, code = _FLOAT_TYPES.get(entry.dtype, unknown)
     shape = tuple(axis.size for axis in entry.shape.dim)
     shown = f"{name} has shape [{', '.join(map(str, shape[:8]))}]"
     require(
@@ -270,7 +262,7 @@ def _variable(
         f"{shown}, which is not possible",
     )
     require(
-        width is None or math.prod(shape) * width == entry.size,
+        not code or math.prod(shape) * np.dtype(code).itemsize == entry.size,
         f"{shown} of {dtype} and is stored in {entry.size} bytes",
     )
     return StoredVariable(

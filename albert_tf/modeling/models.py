@@ -17,7 +17,10 @@ from albert_tf.modeling.inputs import ENCODER_INPUTS
 from albert_tf.modeling.kernels import states_at
 from albert_tf.modeling.layers import Config, as_model_config, serializable
 from albert_tf.modeling.weights import pretrained
-from albert_tf.modeling.weights.stored_weights import fill_model, heads_in
+from albert_tf.modeling.weights.stored_weights import (
+    heads_in,
+    load_stored_weights,
+)
 
 # The stream of dropout keys that heads use; the encoder's sites count from 0.
 _HEAD_SITE = 1 << 20
@@ -64,8 +67,7 @@ class AlbertModel(FittableModel):
             config: the architecture.
             num_labels: classes, for models that classify.
             labels: their names, by default LABEL_0, LABEL_1 and so on.
-            pooler: whether the encoder has a pooled output; needed by the
-                heads that read it.
+            pooler: whether the encoder has a pooled output.
             remat: activation checkpointing, see AlbertEncoder.
             head_options: other arguments of the heads (`start_n_top`).
             name: of the model.
@@ -184,9 +186,6 @@ class AlbertModel(FittableModel):
 
         Inputs `[batch, choices, seq]` are read as batch * choices sequences,
         each with a key of its own. Other arguments as AlbertEncoder's.
-
-        Raises:
-            UserError: when the features are not what the model reads.
         """
         features = self.checked(features, (), in_graph=not training)
         return self.encoder(
@@ -217,8 +216,7 @@ class AlbertModel(FittableModel):
                 the choices of an example, whose number must then be known,
                 are dropped differently.
             training: whether dropout is on.
-            output_hidden_states: see AlbertEncoder.
-            output_attentions: see AlbertEncoder.
+            output_hidden_states, output_attentions: see AlbertEncoder.
             heads_only: whether to return the heads' outputs alone. They are
                 the same, but the last block computes only the positions
                 that heads read: less work where none reads all.
@@ -230,9 +228,8 @@ class AlbertModel(FittableModel):
             `[batch, H]`, and the outputs that the heads name.
 
         Raises:
-            UserError: when the features are not what the model reads, more
-                than the heads' outputs is asked for with heads_only, or more
-                applications than there are.
+            UserError: for features that do not fit, heads_only with other
+                outputs, or more applications than there are.
         """
         features = self.checked(
             features, self.features_of_heads(), in_graph=not training
@@ -240,9 +237,9 @@ class AlbertModel(FittableModel):
         others = output_hidden_states or output_attentions
         require(
             not heads_only or bool(self.head_names and not others),
-            "heads_only leaves the outputs of heads alone, which "
-            f"{type(self).__name__} must have; output_hidden_states and "
-            "output_attentions are none of them.",
+            "heads_only returns the outputs of heads only, which "
+            f"{type(self).__name__} must have, without output_hidden_states "
+            "and output_attentions.",
         )
         positions = {
             head.reads: ops.cast(features[head.reads], "int32")
@@ -335,13 +332,6 @@ class AlbertModel(FittableModel):
         }
 
     @classmethod
-    def from_config(cls, config: dict, custom_objects: object = None) -> object:
-        """Returns the model that `get_config` described."""
-        config = dict(config)
-        config["dtype"] = keras.saving.deserialize_keras_object(config["dtype"])
-        return cls(**config)
-
-    @classmethod
     def from_pretrained(
         cls,
         directory: str,
@@ -369,12 +359,7 @@ class AlbertModel(FittableModel):
                 misshapen or damaged.
         """
         description, stored = pretrained.read_model_files(directory)
-        arguments = pretrained.constructor_arguments(description, stored)
-        same_class = description.kind == cls.__name__
-        if not same_class:
-            arguments |= {"labels": None, "head_options": {}}
-        # Where the file has no pooler, it is missing like any other weight.
-        arguments["pooler"] |= cls.reads_pooled_output()
+        arguments = pretrained.constructor_arguments(cls, description, stored)
         if labels is not None or (
             num_labels is not None
             and num_labels != len(arguments["labels"] or ())
@@ -382,7 +367,7 @@ class AlbertModel(FittableModel):
             arguments |= {"num_labels": num_labels, "labels": labels}
         model = cls(description.config, **{**arguments, **kwargs})
         declared = models()[description.kind].head_names
-        stored_heads = heads_in(stored, declared).union(declared)
+        stored_heads = heads_in(stored, declared)
         new_heads = tuple(
             name
             for name, head in model.heads.items()
@@ -396,14 +381,14 @@ class AlbertModel(FittableModel):
             f"{model.labels} needs a new head {' and '.join(new_heads)}, which "
             "allow_missing=True initialises.",
         )
-        filled = fill_model(
+        for line in load_stored_weights(
             model,
             stored,
             new_heads=new_heads,
-            drop_other_heads=bool(new_heads) or not same_class,
+            drop_other_heads=bool(new_heads)
+            or description.kind != cls.__name__,
             allow_missing=allow_missing,
-        )
-        for line in filled.lines():
+        ):
             print(line, flush=True)
         return model
 
@@ -422,7 +407,8 @@ class AlbertModel(FittableModel):
         with files.local_directory(
             directory, last=pretrained.CONFIG_FILE
         ) as local:
-            pretrained.write_model_files(local, self, pretrained.describe(self))
+            length = self.config.max_position_embeddings
+            pretrained.write_model_files(local, self, length)
 
 
 @functools.cache

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import pytest
 import safetensors.numpy
-from tiny_models import TINY, built, save
+from tiny_models import TINY, built, edit_json, save
 
 from albert_tf.config import FeatureConfig, UserError, override
 from albert_tf.interchange.convert import convert, models_by_head
@@ -127,9 +127,7 @@ def test_every_head_there_and_back(saved, form, head):
         options = {}
         # They have the same variables.
         if form == "google_tf1" and head in ("regression", "multiple_choice"):
-            with pytest.raises(
-                UserError, match="regression, multiple_choice; choose"
-            ):
+            with pytest.raises(UserError, match="multiple_choice; choose"):
                 converted(theirs, "model_directory")
             options = {"head": head}
         back, lines = converted(theirs, "model_directory", **options)
@@ -220,7 +218,7 @@ def test_heads_of_the_weights_that_the_class_lacks(saved):
     source = saved()
     arrays = safetensors.numpy.load_file(f"{source}/model.safetensors")
     theirs, _ = converted(source, "huggingface")
-    rewrite("config.json", theirs, architectures=["AlbertForMaskedLM"])
+    edit_json(theirs, "config.json", architectures=["AlbertForMaskedLM"])
     back, lines = converted(
         theirs, "model_directory", head="pretraining", allow_missing=True
     )
@@ -323,12 +321,6 @@ def test_merging(saved):
     np.testing.assert_array_equal(first, other)
 
 
-def rewrite(name, directory, **changes):
-    path = pathlib.Path(directory, name)
-    values = json.loads(path.read_text())
-    path.write_text(json.dumps(values | changes))
-
-
 # tests/modeling/weights has all faults of weights and of config.json.
 @pytest.mark.parametrize(
     ("changes", "message"),
@@ -351,15 +343,12 @@ def test_faults_of_weights_in_a_checkpoint(
     [
         ({"vocab_size": 10**7}, "they do not belong together"),
         ({"vocab_size": 150}, "tokenizer has 200 pieces and the model vocab_s"),
-        (
-            {"num_hidden_layers": 22, "num_hidden_groups": 22},
-            "google-research/albert spreads num_hidden_groups=22",
-        ),
+        ({"num_hidden_layers": 22, "num_hidden_groups": 22}, "albert spreads"),
     ],
 )
 def test_faults_of_a_configuration(tmp_path, tiny_directory, changes, message):
     place = google(tmp_path / "albert", built())
-    rewrite("albert_config.json", place, **changes)
+    edit_json(place, "albert_config.json", **changes)
     with pytest.raises(UserError, match=message) as raised:
         converted(str(place), "huggingface", tokenizer=str(tiny_directory))
     assert "\n" not in str(raised.value)

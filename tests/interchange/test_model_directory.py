@@ -8,7 +8,8 @@ import keras
 import numpy as np
 import pytest
 import safetensors.numpy
-from tiny_models import TINY, assert_same_weights, built, save
+from numpy_albert import assert_same, values_of
+from tiny_models import TINY, built, edit_json, save
 
 from albert_tf.config import FeatureConfig, UserError, override, to_dict
 from albert_tf.interchange.model_directory import (
@@ -52,7 +53,7 @@ def test_there_and_back(tmp_path, tiny_tokenizer, head, changes):
     assert loaded.model.config == model.config
     assert (loaded.max_seq_length, loaded.labels) == (12, model.labels)
     assert loaded.tokenizer.fingerprint == tiny_tokenizer.fingerprint
-    assert_same_weights(loaded.model, model)
+    assert_same(values_of(loaded.model), values_of(model))
 
 
 def test_files_of_the_directory(directory):
@@ -82,19 +83,14 @@ def test_copies_of_shared_weights_must_be_equal(tmp_path, tiny_tokenizer):
         load_model_directory(directory)
 
 
-def edit_config(directory, **changes):
-    path = pathlib.Path(directory, "config.json")
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
-
-
 def test_a_tokenizer_of_another_size_is_refused(directory):
-    edit_config(directory, vocab_size=210)
+    edit_json(directory, "config.json", vocab_size=210)
     with pytest.raises(UserError, match="has 200 pieces.*vocab_size=210"):
         load_model_directory(directory)
 
 
 def test_label_names_do_not_make_a_classifier(directory):
-    edit_config(directory, id2label={"0": "a"})
+    edit_json(directory, "config.json", id2label={"0": "a"})
     assert load_model_directory(directory).labels is None
 
 
@@ -121,11 +117,11 @@ def test_initialize_loads_the_encoder_and_no_other_head(
         kernel = model.classification.classifier.kernel
         new = np.array(kernel)
         line = initialize(model, find_initial_weights(path))
-        assert_same_weights(model.encoder, encoder)
+        assert_same(values_of(model.encoder), values_of(encoder))
         np.testing.assert_array_equal(kernel, new)
     assert "model directory" in line
-    assert "new: albert/classification/classifier/bias, albert/cla" in line
-    assert "not needed: predictions.LayerNorm.bias" in line
+    assert "Initialised: albert/classification/classifier/bias, " in line
+    assert "Not needed: predictions.LayerNorm.bias" in line
 
 
 def test_initialize_refuses_an_encoder_that_does_not_fit(directory):
@@ -218,7 +214,7 @@ def test_a_model_directory_in_a_bucket(bucket, directory, tiny_tokenizer):
     loaded = load_model_directory(bucket)
     assert loaded.tokenizer.fingerprint == tiny_tokenizer.fingerprint
     assert (loaded.model.config, loaded.max_seq_length) == (TINY, 12)
-    assert_same_weights(loaded.model, built())
+    assert_same(values_of(loaded.model), values_of(built()))
     found = find_initial_weights(bucket)
     assert (found.kind, found.directory) == ("run directory", remote)
     assert found.fingerprint == find_initial_weights(directory).fingerprint
@@ -262,14 +258,8 @@ def test_missing_settings_of_a_task_have_their_defaults(tmp_path):
     [
         ('{"task": 7, "features": {}}', "'task' to be a string, got 7"),
         ('{"task": "RTE"}', "'features' to be an object, got None"),
-        (
-            '{"task": "RTE", "features": {}, "pairs": 1}',
-            "'pairs' to be true or false, got 1",
-        ),
-        (
-            '{"task": "RTE", "features": {"max_seq_length": 513}}',
-            "max_seq_length=513 exceeds the model's max_position_embeddings=",
-        ),
+        ('{"task": "a", "features": {}, "pairs": 1}', "true or false, got 1"),
+        ('{"task": "a", "features": {"max_seq_length": 513}}', "513 exceeds"),
     ],
 )
 def test_a_damaged_record_of_a_task(tmp_path, content, message):

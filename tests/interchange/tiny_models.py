@@ -1,9 +1,11 @@
 """Models of random weights, as small as they can be."""
 
 import functools
+import json
+import pathlib
 
-import numpy as np
 import tensorflow as tf
+from numpy_albert import randomise
 
 from albert_tf.config import ModelConfig, override
 from albert_tf.interchange.convert import models_by_head
@@ -27,11 +29,7 @@ def built(head="pretraining", *, labels=None, pooler=True, **changes):
     if kind.takes_labels() and not labels:
         labels = ("LABEL_0", "LABEL_1", "LABEL_2")
     model = kind(override(TINY, changes), labels=labels, pooler=pooler)
-    rng = np.random.default_rng(len(head) + len(changes))
-    for variable in model.weights:
-        if "seed" not in variable.path:
-            variable.assign(rng.normal(size=variable.shape))
-    return model
+    return randomise(model, seed=len(head) + len(changes))
 
 
 def save(directory, model, tokenizer, max_seq_length=16):
@@ -40,6 +38,12 @@ def save(directory, model, tokenizer, max_seq_length=16):
         str(directory), model, tokenizer, max_seq_length=max_seq_length
     )
     return str(directory)
+
+
+def edit_json(directory, name, **changes):
+    """Changes values of a JSON file."""
+    path = pathlib.Path(directory, name)
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
 def save_tensors(prefix, tensors, slices=None):
@@ -51,11 +55,3 @@ def save_tensors(prefix, tensors, slices=None):
         tensors=[tf.constant(value) for value in tensors.values()],
     )
     return str(prefix)
-
-
-def assert_same_weights(one, other):
-    """Compares the variables of two layers or models in their order."""
-    for ours, theirs in zip(
-        one.trainable_variables, other.trainable_variables, strict=True
-    ):
-        np.testing.assert_array_equal(ours, theirs, err_msg=ours.path)

@@ -142,7 +142,7 @@ def test_heads_only_in_a_graph_of_any_shape():
     [(AlbertForPretraining, {"output_attentions": True}), (AlbertModel, {})],
 )
 def test_heads_only_needs_heads_and_gives_nothing_else(kind, options):
-    with pytest.raises(UserError, match="outputs of heads alone, which Albert"):
+    with pytest.raises(UserError, match="outputs of heads only, which Albert"):
         kind(SMALL)(random_features(SMALL), heads_only=True, **options)
 
 

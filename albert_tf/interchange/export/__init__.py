@@ -1,1 +1,1 @@
-"""What an export consists of: the graph from raw strings to answers."""
+"""SavedModels that take raw strings: their graph, files, and loading them."""

@@ -41,7 +41,7 @@ class ExportedSignature:
     Attributes:
         inputs: their types and shapes.
         outputs: likewise.
-        definition: what the SavedModel says of it.
+        definition: the entry of the SavedModel.
     """
 
     inputs: Mapping[str, tf.TensorSpec]
@@ -334,7 +334,7 @@ def _bytes(array: np.ndarray, wanted: str) -> np.ndarray:
 
 
 def _reason(message: str) -> str:
-    """Returns the line of TensorFlow's message that says what was wrong."""
+    """Returns the line of TensorFlow's message that has the fault."""
     found = re.search(r"^(.*)\n\s*\[\[", message, re.MULTILINE)
     line = found[1] if found else message.splitlines()[0]
     if line.startswith("assertion failed:"):

@@ -1,4 +1,4 @@
-"""Rows of a batch computed in micro-batches of similar length.
+"""Computes a batch in micro-batches of rows of similar length (bucketing).
 
 A model computes as many positions for every row as the longest one has: a
 text of 400 words among 31 short ones would make the batch 27 times slower.

@@ -1,7 +1,7 @@
 """Exports a SavedModel that takes raw strings, for TensorFlow Serving.
 
 The graph uses only TensorFlow Text operations that released servers have.
-Beside it lie `README.md`, `assets/` with the tokenizer and the labels, and
+Beside it are `README.md`, `assets/` with the tokenizer and the labels, and
 `assets.extra/` with warm-up requests and settings for TensorFlow Serving.
 """
 
@@ -184,7 +184,7 @@ def warm_up_requests(module: ServingModule, name: str) -> list[bytes]:
 def _input(
     module: ServingModule, spec: tf.TensorSpec, length: int, num_inputs: int
 ) -> np.ndarray:
-    """Returns a row of an input, of as many tokens as have room."""
+    """Returns one row for an input, of at most `length` tokens."""
     tokenizer = module.graph.loaded.tokenizer
     ids = np.full(length, tokenizer.pad_id, np.int32)
     ids[:2] = tokenizer.cls_id, tokenizer.sep_id

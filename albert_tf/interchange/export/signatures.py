@@ -41,7 +41,7 @@ MEANINGS = {
 
 @dataclasses.dataclass(frozen=True)
 class Signature:
-    """What a signature takes and computes.
+    """The inputs and the function of a signature.
 
     Attributes:
         purpose: one line for the export's README.
@@ -65,14 +65,14 @@ def strings(name: str, axes: int = 1) -> tf.TensorSpec:
 
 
 class SignatureGraph:
-    """The parts that signatures are made of.
+    """Tokenizer, heads and micro-batches, of which signatures are made.
 
     Attributes:
         config: the settings of features that the model was trained with.
-        pack: makes features of ids of texts, or pairs.
+        pack: returns the features of texts or pairs, given as ids.
         by_length: see length_groups.py.
-        embed: vectors of features; a function that signatures share, as those
-            of heads are.
+        embed: returns the vectors of features; one function in all signatures,
+            as those of the heads are.
     """
 
     def __init__(

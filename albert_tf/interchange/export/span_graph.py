@@ -234,7 +234,7 @@ def _spans(
     beams: Tensors,
     config: FeatureConfig,
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Returns starts, ends, scores and questions of what can be an answer."""
+    """Returns starts, ends, scores and questions of the valid spans."""
     shape = tf.shape(beams["scores"])
     fronts = parts.fronts[:, None, None]
     first = tf.broadcast_to(beams["first"] - fronts, shape)
@@ -276,7 +276,7 @@ def _order(
 
 
 def _first_of_each(keys: tf.Tensor) -> tf.Tensor:
-    """Returns where each distinct key is for the first time, in order."""
+    """Returns the index of the first of each distinct key, in order."""
     distinct, number = tf.unique(keys)
     return tf.math.unsorted_segment_min(
         tf.range(tf.size(keys)), number, tf.size(distinct)

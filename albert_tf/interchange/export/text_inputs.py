@@ -1,4 +1,4 @@
-"""TEXT_INPUTS: signatures for raw strings, by what a head takes.
+"""TEXT_INPUTS: signatures for raw strings, by the inputs of a head.
 
 A head names its row (`Head.text_inputs`).
 """

@@ -4,17 +4,18 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+import keras
+
 from albert_tf.config import (
     ModelConfig,
-    UserError,
+    from_dict,
     lookup,
-    override,
     require,
     setting_fields,
     shown,
 )
 from albert_tf.modeling.heads import HEADS, Head
-from albert_tf.modeling.weights.names import check_groups
+from albert_tf.modeling.weights.names import check_groups, file_groups
 
 # What decides the shapes and the attention heads. A file must have it: others
 # take other defaults, and no shape shows the number of attention heads.
@@ -78,18 +79,17 @@ class ModelDescription:
 
 
 def to_json(
-    description: ModelDescription,
+    model: keras.Model,
+    max_seq_length: int,
     *,
-    file_groups: int,
     special_ids: Mapping[str, int] = SPECIAL_IDS,
     own_settings: bool = True,
 ) -> dict:
     """Returns a `config.json` that transformers and this project read.
 
-    `file_groups` are the layer groups in the weight file; `own_settings` adds
-    the settings that transformers lacks.
+    `own_settings` adds the settings that transformers lacks.
     """
-    config, kind = description.config, description.kind
+    config, kind = model.config, type(model).__name__
     head = _model_heads().get(kind)
     values = {
         "architectures": [lookup(_transformers_models(), kind, "model class")],
@@ -108,14 +108,14 @@ def to_json(
             "model": kind,
             "sharing": config.sharing,
             "num_hidden_groups": config.num_hidden_groups,
-            "max_seq_length": description.max_seq_length,
-            "pooler": description.pooler,
-            "head_options": dict(description.head_options),
+            "max_seq_length": max_seq_length,
+            "pooler": model.encoder.pooler is not None,
+            "head_options": dict(model.head_options),
         }
     theirs = {ours: name for name, ours in _ACTIVATIONS.items()}
     values["hidden_act"] = theirs[config.hidden_act]
-    values["num_hidden_groups"] = file_groups
-    labels = description.labels
+    values["num_hidden_groups"] = file_groups(config)
+    labels = model.labels
     problem = head and head.problem_type
     if problem == "regression":
         # From which transformers takes the number of outputs.
@@ -211,15 +211,11 @@ def _config_from_json(values: dict, own: dict, path: str) -> ModelConfig:
     require_architecture(values, path)
     known = setting_fields(ModelConfig)
     changes = {name: values[name] for name in known if name in values}
-    for name in ("sharing", "num_hidden_groups"):
-        if name in own:
-            changes[name] = own[name]
-    try:
-        act = str(changes.get("hidden_act", "gelu_new"))
-        changes["hidden_act"] = lookup(_ACTIVATIONS, act, "hidden_act")
-        return override(ModelConfig(), changes)
-    except UserError as error:
-        raise UserError(f"{path}: {error}") from None
+    ours = ("sharing", "num_hidden_groups")
+    changes |= {name: own[name] for name in ours if name in own}
+    act = str(changes.get("hidden_act", "gelu_new"))
+    changes["hidden_act"] = lookup(_ACTIVATIONS, act, f"{path}: hidden_act")
+    return from_dict(ModelConfig, changes, path)
 
 
 def require_architecture(values: Mapping, path: str) -> None:
@@ -227,7 +223,7 @@ def require_architecture(values: Mapping, path: str) -> None:
     absent = [name for name in _ARCHITECTURE if name not in values]
     require(
         not absent,
-        f"{path} lacks {' and '.join(absent)}; it must say them all.",
+        f"{path} lacks {' and '.join(absent)}; all of these are required.",
     )
 
 

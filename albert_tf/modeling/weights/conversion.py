@@ -1,7 +1,6 @@
-"""A model's weights in a model of another shape.
+"""Converts weights to another sharing mode, depth or number of positions.
 
-The sharing mode, groups, inner groups, number of layers and number of
-positions may differ: the sequence of applied blocks decides.
+Groups and inner groups may differ too: the sequence of applied blocks decides.
 """
 
 from collections.abc import Iterator
@@ -28,7 +27,7 @@ _Flow = tuple[keras.layers.Layer, list[keras.layers.Layer]]
 def convert_weights(
     source: keras.Model, target: keras.Model, merge: str = "equal"
 ) -> list[str]:
-    """Gives `target` the weights of `source`.
+    """Copies the weights of `source` into `target`, all or none.
 
     Returns a line for each change that is more than a copy.
 
@@ -42,9 +41,8 @@ def convert_weights(
     relations of near neighbours hold at the new positions too.
 
     Args:
-        source: where the weights come from.
-        target: a model of the same class; keeps its weights when anything
-            is wrong.
+        source: the model to read.
+        target: a model of the same class.
         merge: how several weights of the source become one of the target:
             "equal", they must be equal to the bit; "mean", their mean over
             the layers; "first", that of the first layer.
@@ -199,7 +197,7 @@ def _path(part: keras.Variable | keras.layers.Layer) -> str:
 def _descriptions(
     source: keras.Model, target: keras.Model, flows: list[_Flow], merge: str
 ) -> Iterator[str]:
-    """Yields a line for each thing that is more than a copy."""
+    """Yields a line for each change that is more than a copy."""
     for name in _BESIDE_WEIGHTS:
         old, new = (getattr(m.config, name) for m in (source, target))
         if old != new:

@@ -62,11 +62,13 @@ BLOCK = (
     ),
     ("feed_forward.layer_norm", "LayerNorm_1", "full_layer_layer_norm"),
 )
-# How others find the group of a layer: in floating point, which for some
-# depths is another one than layer * groups // layers.
+# The group of a layer in other libraries, for some depths another one than
+# layer * groups // layers: two of them divide in floating point, and those of
+# KerasHub are of equal size.
 _THEIR_GROUP = {
     "google": lambda layer, layers, groups: int(layer / layers * groups),
     "huggingface": lambda layer, layers, groups: int(layer / (layers / groups)),
+    "keras_hub": lambda layer, layers, groups: layer // (layers // groups),
 }
 OWNERS = {"google": "google-research/albert", "huggingface": "transformers"}
 
@@ -118,7 +120,7 @@ def _named(
 
 
 def _wrong_layer(config: ModelConfig, groups: int, form: str) -> int | None:
-    """Returns the first layer whose group others take for another one."""
+    """Returns the first layer that files of `form` give another group."""
     layers = config.num_hidden_layers
     for layer in range(layers):
         theirs = _THEIR_GROUP[form](layer, layers, groups)
@@ -130,10 +132,12 @@ def _wrong_layer(config: ModelConfig, groups: int, form: str) -> int | None:
 def file_groups(config: ModelConfig, form: str = "huggingface") -> int:
     """Returns the number of layer groups that files of the model have.
 
-    Files know groups only: modes that share but a part of a block are written
-    with one group per layer, repeating what is shared; so are groups that
-    others would spread over the layers in another way, unless they misread that
-    as well.
+    Files have groups only: modes that share a part of a block are written with
+    one group per layer, which repeats shared weights; so are groups that the
+    other library would assign to other layers.
+
+    Raises:
+        UserError: when it would do so with one group per layer too.
     """
     counts = [config.num_hidden_layers]
     if shares_whole_groups(config):
@@ -150,7 +154,7 @@ def file_groups(config: ModelConfig, form: str = "huggingface") -> int:
 
 
 def check_groups(config: ModelConfig, form: str, source: str) -> None:
-    """Raises UserError for groups that others spread in another way."""
+    """Raises UserError where files of `form` give a layer another group."""
     layer = _wrong_layer(config, config.num_hidden_groups, form)
     if layer is not None:
         raise UserError(
@@ -162,6 +166,21 @@ def check_groups(config: ModelConfig, form: str, source: str) -> None:
         )
 
 
+def file_blocks(
+    model: keras.Model, form: str
+) -> Iterator[tuple[int, int, keras.layers.Layer]]:
+    """Yields group, inner group and block of every block in files of `form`."""
+    config, encoder = model.config, model.encoder
+    groups = file_groups(config, form)
+    for group in range(groups):
+        # The first layer of the group: the least i with i * groups // layers
+        # equal to it.
+        layer = -(-group * config.num_hidden_layers // groups)
+        for inner in range(config.inner_group_num):
+            number = layer * config.inner_group_num + inner
+            yield group, inner, encoder.blocks[encoder.applications[number]]
+
+
 def named_weights(
     model: keras.Model, form: str = "huggingface"
 ) -> list[NamedWeight]:
@@ -169,7 +188,6 @@ def named_weights(
 
     A shared weight that they repeat appears once per repetition.
     """
-    config, encoder = model.config, model.encoder
     rows: list[NamedWeight] = []
 
     def add(layer: object, table: tuple, head: str, prefix: str) -> None:
@@ -179,19 +197,12 @@ def named_weights(
             if part is not None:
                 rows.extend(_named(part, head, name and prefix + name, form))
 
-    add(encoder, _ENCODER, "", "")
+    add(model.encoder, _ENCODER, "", "")
     for name, head in model.heads.items():
         add(head, head.weight_names, name, "")
-    groups = file_groups(config, form)
-    for group in range(groups):
-        # The first layer of the group: the least i with i * groups // layers
-        # equal to it.
-        layer = -(-group * config.num_hidden_layers // groups)
-        for inner in range(config.inner_group_num):
-            number = layer * config.inner_group_num + inner
-            block = encoder.blocks[encoder.applications[number]]
-            prefix = _BLOCK_PREFIX[form].format(group=group, inner=inner)
-            add(block, BLOCK, "", prefix)
+    for group, inner, block in file_blocks(model, form):
+        prefix = _BLOCK_PREFIX[form].format(group=group, inner=inner)
+        add(block, BLOCK, "", prefix)
     named = {id(row.variable) for row in rows}
     for variable in model.weights:
         if id(variable) not in named:

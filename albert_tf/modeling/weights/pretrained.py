@@ -6,11 +6,11 @@ transformers opens them as they are. What transformers saves is read here.
 import dataclasses
 import math
 import os
-from collections.abc import Mapping
+from typing import Any
 
 import keras
 
-from albert_tf.config import ModelConfig, override, require
+from albert_tf.config import ModelConfig, require
 from albert_tf.io import files
 from albert_tf.io.json_files import read_json, write_json
 from albert_tf.modeling.accounting import parameter_count
@@ -29,23 +29,6 @@ WEIGHTS_FILE = "model.safetensors"
 _MAX_RATIO = 10
 
 
-def describe(
-    model: keras.Model, max_seq_length: int | None = None
-) -> ModelDescription:
-    """Returns the contents of a model's config.json.
-
-    `max_seq_length` is that of training; by default what the model can read.
-    """
-    return ModelDescription(
-        kind=type(model).__name__,
-        config=model.config,
-        max_seq_length=max_seq_length or model.config.max_position_embeddings,
-        labels=model.labels,
-        pooler=model.encoder.pooler is not None,
-        head_options=model.head_options,
-    )
-
-
 def read_model_files(directory: str) -> tuple[ModelDescription, StoredWeights]:
     """Returns the description of a directory's model, and its weights."""
     path = os.path.join(directory, CONFIG_FILE)
@@ -59,12 +42,10 @@ def read_model_files(directory: str) -> tuple[ModelDescription, StoredWeights]:
     stored = weights_file.open_weights(os.path.join(directory, WEIGHTS_FILE))
     check_size(description.config, stored, path)
     if needs_projection(description.config, stored):
-        description = dataclasses.replace(
-            description,
-            config=override(
-                description.config, {"always_project_embeddings": True}
-            ),
+        config = dataclasses.replace(
+            description.config, always_project_embeddings=True
         )
+        description = dataclasses.replace(description, config=config)
     return description, stored
 
 
@@ -88,35 +69,38 @@ def check_size(config: ModelConfig, stored: StoredWeights, path: str) -> None:
 
 
 def constructor_arguments(
-    description: ModelDescription, stored: StoredWeights
+    kind: type[keras.Model],
+    description: ModelDescription,
+    stored: StoredWeights,
 ) -> dict:
-    """Returns the arguments of the model class beside the architecture."""
+    """Returns the arguments of a model class beside the architecture.
+
+    Labels and options of heads are those of the file if it has that class.
+    """
+    is_same = kind.__name__ == description.kind
     pooler = description.pooler
     if pooler is None:
         # transformers leaves it out where its class does not read it.
         pooler = any(".pooler." in name for name in stored.shapes)
     return {
-        "labels": description.labels,
-        "pooler": pooler,
-        "head_options": description.head_options,
+        "labels": description.labels if is_same else None,
+        # Where the file lacks it, it is missing like any other weight.
+        "pooler": pooler or kind.reads_pooled_output(),
+        "head_options": description.head_options if is_same else {},
     }
 
 
 def write_model_files(
     directory: str,
     model: keras.Model,
-    description: ModelDescription,
-    *,
-    special_ids: Mapping[str, int] = config_json.SPECIAL_IDS,
-    own_settings: bool = True,
+    max_seq_length: int,
+    **options: Any,
 ) -> None:
-    """Writes both files, each under a temporary name first."""
-    values = config_json.to_json(
-        description,
-        file_groups=file_groups(model.config),
-        special_ids=special_ids,
-        own_settings=own_settings,
-    )
+    """Writes both files, each under a temporary name first.
+
+    Other arguments as those of `config_json.to_json`.
+    """
+    values = config_json.to_json(model, max_seq_length, **options)
     path = os.path.join(directory, WEIGHTS_FILE)
     temporary = files.temporary_name(path)
     try:

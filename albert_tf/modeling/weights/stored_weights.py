@@ -1,4 +1,4 @@
-"""Weights that lie in a file, and the way between files and models.
+"""Weights stored in a file: read lazily, loaded into models, written.
 
 Names and shapes are known at once and values are read on demand, so that a
 file that does not fit is refused before its data are read.
@@ -36,7 +36,8 @@ class StoredWeights:
         source: the file, for messages.
         form: whose names they carry, "google" or "huggingface".
         shapes: by name.
-        read: gives the array of a name; raises UserError when it is damaged.
+        read: returns the float32 array of a name; raises UserError when it is
+            damaged.
     """
 
     source: str
@@ -54,11 +55,22 @@ class StoredWeights:
         return digest.hexdigest()
 
 
+def to_float32(values: np.ndarray) -> np.ndarray:
+    """Returns float32 values; of uint16 those of bfloat16 with these bits.
+
+    Values beyond float32 become infinite, and are refused as such.
+    """
+    if values.dtype == np.uint16:
+        return (values.astype("<u4") << 16).view("<f4")
+    with np.errstate(over="ignore"):
+        return values.astype("<f4", copy=False)
+
+
 def heads_in(stored: StoredWeights, declared: Iterable[str] = ()) -> set[str]:
-    """Returns the heads that a file has weights of.
+    """Returns the heads declared beside a file, and others it has weights of.
 
     Of heads that share names, as classification and regression do, only those
-    declared beside the file.
+    that are declared.
     """
     column = 1 + COLUMN[stored.form]
     # The beginnings of the names of each head's weights.
@@ -74,12 +86,12 @@ def heads_in(stored: StoredWeights, declared: Iterable[str] = ()) -> set[str]:
         return any(n == stem or n.startswith(prefixes) for n in stored.shapes)
 
     taken = set().union(*(stems.get(head, ()) for head in declared))
-    return {
+    found = {
         head
-        for head in stems
-        if any(map(is_stored, stems[head]))
-        and (head in declared or not stems[head] & taken)
+        for head, of_head in stems.items()
+        if not of_head & taken and any(map(is_stored, of_head))
     }
+    return found.union(declared)
 
 
 def stored_arrays(model: keras.Model, form: str) -> dict[str, np.ndarray]:
@@ -109,10 +121,9 @@ def stored_arrays(model: keras.Model, form: str) -> dict[str, np.ndarray]:
 
 
 def needs_projection(config: ModelConfig, stored: StoredWeights) -> bool | None:
-    """Returns whether E equals H and the file projects all the same.
+    """Returns whether E equals H and the file's projection changes anything.
 
-    transformers has a projection where the original has none; one that
-    changes nothing is not needed. None where the file has none.
+    None where the file has none. (transformers always has a projection.)
     """
     width = config.hidden_size
     weight, bias = _PROJECTION + "weight", _PROJECTION + "bias"
@@ -123,42 +134,21 @@ def needs_projection(config: ModelConfig, stored: StoredWeights) -> bool | None:
     return not is_identity or bool(stored.read(bias).any())
 
 
-@dataclasses.dataclass(frozen=True)
-class Filled:
-    """The sources of a model's weights.
-
-    Attributes:
-        used: names in the file that were read.
-        fresh: paths of variables that keep their initial values.
-        unused: names in the file that nothing needed.
-    """
-
-    used: list[str]
-    fresh: list[str]
-    unused: list[str]
-
-    def lines(self) -> list[str]:
-        """Returns a line for initialised and one for unused weights, if any."""
-        lines = []
-        if self.fresh:
-            lines.append(f"Initialised: {', '.join(self.fresh)}.")
-        if self.unused:
-            lines.append(f"Not needed: {listed(self.unused)}.")
-        return lines
-
-
-def fill_model(
+def load_stored_weights(
     model: keras.Model,
     stored: StoredWeights,
     *,
     new_heads: tuple[str, ...] = (),
     drop_other_heads: bool = False,
     allow_missing: bool = False,
-) -> Filled:
-    """Gives the model the weights of a file, all or none.
+) -> list[str]:
+    """Loads the weights of a file into a model, all or none.
+
+    Returns a line for weights that keep their initial values and one for
+    weights of the file that nothing needs, if there are any.
 
     Args:
-        model: to fill.
+        model: whose weights are assigned.
         stored: the file.
         new_heads: heads of the model that keep their initial weights.
         drop_other_heads: whether the file may hold heads that the model has
@@ -171,8 +161,7 @@ def fill_model(
     """
     every = named_weights(model, stored.form)
     rows = [row for row in every if row.head not in new_heads]
-    names = {row.name for row in rows}
-    unused = [name for name in sorted(stored.shapes) if name not in names]
+    unused = sorted(stored.shapes.keys() - {row.name for row in rows})
     if (
         not model.encoder.projection
         and needs_projection(model.config, stored) is False
@@ -188,8 +177,12 @@ def fill_model(
     assign_weights(rows, stored, unexpected)
     filled = {id(row.variable) for row in rows}
     fresh = {r.variable.path for r in every if id(r.variable) not in filled}
-    used = {row.name for row in rows}
-    return Filled(sorted(used), sorted(fresh), unused)
+    lines = []
+    if fresh:
+        lines.append(f"Initialised: {', '.join(sorted(fresh))}.")
+    if unused:
+        lines.append(f"Not needed: {listed(unused)}.")
+    return lines
 
 
 def assign_weights(
@@ -197,7 +190,7 @@ def assign_weights(
     stored: StoredWeights,
     unexpected: Sequence[str] = (),
 ) -> None:
-    """Gives every row's variable its value, all or none.
+    """Assigns every row's variable its value, all or none.
 
     Names and shapes are compared before anything is read. `unexpected` are
     names in the file that should not be there.
@@ -226,7 +219,7 @@ def assign_weights(
         faults.insert(0, f"missing: {listed(sorted(missing))}")
     found: dict[int, tuple[np.ndarray, NamedWeight]] = {}
     for row in () if faults else rows:
-        value = row.transposed(np.asarray(stored.read(row.name), np.float32))
+        value = row.transposed(stored.read(row.name))
         first, other = found.setdefault(id(row.variable), (value, row))
         if not np.isfinite(value).all():
             faults.append(f"{row.name} holds NaN or infinity")

@@ -20,7 +20,7 @@ import safetensors.numpy
 
 from albert_tf.config import UserError, require
 from albert_tf.io import files
-from albert_tf.modeling.weights.stored_weights import StoredWeights
+from albert_tf.modeling.weights.stored_weights import StoredWeights, to_float32
 
 # A layer group takes some 2,500 bytes of the header, so this is plenty, and
 # is read in a fraction of a second.
@@ -28,7 +28,7 @@ MAX_HEADER_BYTES = 4 << 20
 # The longest of ALBERT's names has about 90 characters.
 _MAX_NAME = 200
 
-# The forms of a weight; bfloat16 is read as the upper half of a float32.
+# The types of a weight, as `to_float32` reads them.
 _DTYPES = {"F16": "<f2", "BF16": "<u2", "F32": "<f4", "F64": "<f8"}
 
 # Weights that Hugging Face ties to others and may or may not write.
@@ -138,10 +138,10 @@ def write_weights(path: str, values: dict[str, np.ndarray]) -> None:
 
 
 def refuse_pickle(directory: str) -> None:
-    """Raises UserError where weights lie in a form that is not read here.
+    """Raises UserError where weights exist in unsupported formats only.
 
-    That is, beside no model.safetensors: a pickle (pytorch_model.bin), parts
-    of a safetensors file, or TensorFlow's or Flax' form. None is opened; the
+    Without a model.safetensors: a pickle (pytorch_model.bin), parts of a
+    safetensors file, or TensorFlow's or Flax' format. None is opened; the
     message has the command that converts it.
     """
     names = files.listdir(directory) if files.isdir(directory) else []
@@ -160,7 +160,7 @@ def refuse_pickle(directory: str) -> None:
 
 
 def _tensors(path: str) -> dict[str, _Tensor]:
-    """Returns where each array lies, by full name, after all checks of it."""
+    """Returns the location of each array by full name, after all checks."""
     if not files.isfile(path):
         # A pipe or a device could keep its reader waiting for ever.
         found = files.exists(path)
@@ -171,16 +171,16 @@ def _tensors(path: str) -> dict[str, _Tensor]:
         size = files.size(path)
         with files.open(path) as file:
             length = int.from_bytes(file.read(8), "little")
-            if length > size - 8:
-                raise ValueError(
-                    f"a header of {length} bytes is longer than the file, "
-                    f"which has {size}"
-                )
-            if length > MAX_HEADER_BYTES:
-                raise ValueError(
-                    f"its header of {length} bytes is above the maximum, "
-                    f"{MAX_HEADER_BYTES}"
-                )
+            require(
+                length <= size - 8,
+                f"a header of {length} bytes is longer than the file, which "
+                f"has {size}",
+            )
+            require(
+                length <= MAX_HEADER_BYTES,
+                f"its header of {length} bytes is above the maximum, "
+                f"{MAX_HEADER_BYTES}",
+            )
             header = file.read(length)
         # Opening refuses deep nesting, and checks that types, shapes and
         # offsets agree with one another and with the size of the file. It
@@ -215,8 +215,7 @@ def _tensors(path: str) -> dict[str, _Tensor]:
 
 def _unique(pairs: list) -> dict:
     values = dict(pairs)
-    if len(values) < len(pairs):
-        raise ValueError("a name appears twice in the header")
+    require(len(values) == len(pairs), "a name appears twice in the header")
     return values
 
 
@@ -229,10 +228,9 @@ def _check_tensor(path: str, name: str, tensor: _Tensor) -> None:
         f"{path}: {name} holds {tensor.dtype}; a weight holds one of "
         f"{', '.join(_DTYPES)}.",
     )
-    if len(tensor.shape) > 4 or 0 in tensor.shape:
-        raise _unreadable(
-            path, f"{name} has {len(tensor.shape)} axes or an empty one"
-        )
+    axes = len(tensor.shape)
+    if axes > 4 or 0 in tensor.shape:
+        raise _unreadable(path, f"{name} has {axes} axes or an empty one")
 
 
 def _read(path: str, name: str, tensor: _Tensor) -> np.ndarray:
@@ -247,20 +245,13 @@ def _read(path: str, name: str, tensor: _Tensor) -> np.ndarray:
         raise UserError(f"{path}: {error.strerror or error}.") from None
     if num_bytes < stored.nbytes:
         raise _unreadable(path, f"it has been cut, {name} is not there")
-    if tensor.dtype == "BF16":
-        value = (stored.astype(np.uint32) << 16).view(np.float32)
-    else:
-        # What float32 cannot hold becomes infinite, and is refused as such.
-        with np.errstate(over="ignore"):
-            value = stored.astype(np.float32, copy=False)
-    return value.reshape(tensor.shape)
+    return to_float32(stored).reshape(tensor.shape)
 
 
 def _unreadable(path: str, reason: str) -> UserError:
     # The reason may quote the file: keep it to one short line.
     shown = reason.encode("unicode_escape").decode("ascii")
-    if len(shown) > 300:
-        shown = shown[:300] + "..."
+    shown = shown if len(shown) <= 300 else shown[:300] + "..."
     return UserError(f"{path} is not a readable safetensors file: {shown}.")
 
 

@@ -4,7 +4,7 @@ import functools
 
 import numpy as np
 import pytest
-from numpy_albert import SMALL, randomise
+from numpy_albert import SMALL, assert_same, randomise, values_of
 
 from albert_tf.config import UserError, override
 from albert_tf.modeling.models import AlbertForPretraining, AlbertModel
@@ -27,17 +27,6 @@ SHAPES = {
 @functools.cache
 def built(kind=AlbertForPretraining, **changes):
     return kind(override(CONFIG, changes))
-
-
-def numbers(model):
-    """Returns every weight's value by its path."""
-    return {v.path: np.array(v) for v in model.weights}
-
-
-def assert_equal(found, wanted):
-    assert found.keys() == wanted.keys()
-    for name, value in wanted.items():
-        assert found[name].tobytes() == value.tobytes(), name
 
 
 def unrolled(model):
@@ -83,31 +72,31 @@ def refines(fine, coarse):
 def test_every_mode_becomes_every_other(old):
     settings, letters = SHAPES[old]
     source = randomise(built(**settings), seed=1)
-    before, parts = numbers(source), unrolled(source)
+    before, parts = values_of(source), unrolled(source)
     for new_settings, new_letters in SHAPES.values():
         target = randomise(built(**new_settings), seed=2)
         if target is source:
             randomise(source, seed=1)
             continue
-        fresh = numbers(target)
+        fresh = values_of(target)
         if refines(new_letters, letters):
             convert_weights(source, target)
             assert_same_parts(unrolled(target), parts)
             # And back again, with the weights outside of blocks.
             randomise(source, seed=3)
             convert_weights(target, source)
-            assert_equal(numbers(source), before)
+            assert_same(values_of(source), before)
             continue
         with pytest.raises(UserError, match="to be one differ: encoder/block"):
             convert_weights(source, target)
-        assert_equal(numbers(target), fresh)
+        assert_same(values_of(target), fresh)
         for merge in ("first", "mean"):
             lines = convert_weights(source, target, merge)
             assert any(f"the {merge} of encoder/" in line for line in lines)
             assert_same_parts(
                 unrolled(target), merged(parts, new_letters, merge)
             )
-    assert_equal(numbers(source), before)
+    assert_same(values_of(source), before)
 
 
 def test_copies_and_merges_are_reported():
@@ -130,11 +119,11 @@ def test_the_mean_of_equal_weights_is_that_weight():
     shared.encoder.blocks[0].attention.query.bias.assign(
         np.float32([0.1, -0.0, 0.0, 1e-45, 3e38, -3e38, 1 / 3, -1e-30])
     )
-    wanted = numbers(shared)
+    wanted = values_of(shared)
     convert_weights(shared, own)
     randomise(shared, seed=5)
     convert_weights(own, shared, "mean")
-    assert_equal(numbers(shared), wanted)
+    assert_same(values_of(shared), wanted)
 
 
 def test_a_repeated_layer_becomes_any_depth():
@@ -178,22 +167,19 @@ def test_layers_of_any_number_are_merged_into_repeated_ones():
 )
 def test_depths_that_do_not_match_are_refused(old, new):
     target = randomise(built(**new), seed=2)
-    before = numbers(target)
+    before = values_of(target)
     with pytest.raises(UserError, match="The 4 blocks .* cannot become [36]"):
         convert_weights(built(**old), target, "first")
-    assert_equal(numbers(target), before)
+    assert_same(values_of(target), before)
 
 
 def test_a_table_of_positions_is_repeated_or_cut():
     source = randomise(built(), seed=1)
     table = np.array(source.encoder.embeddings.position_embeddings)
+    longer = np.concatenate([table, table, table[:8]])
     for rows, line, wanted in (
         (6, "the first 6 of 16 rows.", table[:6]),
-        (
-            40,
-            "16 rows, repeated until there are 40.",
-            np.concatenate([table, table, table[:8]]),
-        ),
+        (40, "16 rows, repeated until there are 40.", longer),
     ):
         target = built(max_position_embeddings=rows)
         assert convert_weights(source, target) == [
@@ -212,7 +198,7 @@ def test_settings_without_weights_may_differ():
         "hidden_act was gelu and is relu: the outputs change.",
         "layer_norm_eps was 1e-12 and is 1e-06: the outputs change.",
     ]
-    assert_equal(numbers(target), numbers(source))
+    assert_same(values_of(target), values_of(source))
 
 
 def test_a_pooler_in_one_model_only():
@@ -221,30 +207,24 @@ def test_a_pooler_in_one_model_only():
     assert convert_weights(with_pooler, without) == [
         "Not needed: encoder/pooler/kernel, encoder/pooler/bias."
     ]
-    with pytest.raises(
-        UserError, match="has no encoder/pooler/kernel, encoder/pooler/bias,"
-    ):
+    with pytest.raises(UserError, match="no encoder/pooler/kernel, encoder/p"):
         convert_weights(without, with_pooler)
 
 
 def test_every_misshapen_weight_is_named():
-    target = randomise(built(vocab_size=30, intermediate_size=10), seed=2)
-    before = numbers(target)
+    changes = {"vocab_size": 30, "embedding_size": 7, "intermediate_size": 10}
+    # Positions that are wider are not taken for more of them.
+    target = built(**changes, max_position_embeddings=20)
+    randomise(target, seed=2)
+    before = values_of(target)
     with pytest.raises(UserError) as raised:
         convert_weights(built(), target)
     text = str(raised.value)
-    part = "word_embeddings has shape [23, 6] and the other model needs [30, 6]"
+    part = "word_embeddings has shape [23, 6] and the other model needs [30, 7]"
     assert part in text
-    assert text.count("has shape") == 5
-    assert_equal(numbers(target), before)
-
-
-def test_wider_positions_are_not_taken_for_more_of_them():
-    wide = built(embedding_size=7, max_position_embeddings=20)
-    with pytest.raises(
-        UserError, match=r"position_embeddings has shape \[16, 6\]"
-    ):
-        convert_weights(built(), wide)
+    assert "position_embeddings has shape [16, 6]" in text
+    assert text.count("has shape") == 14
+    assert_same(values_of(target), before)
 
 
 def test_weights_that_differ_are_named():

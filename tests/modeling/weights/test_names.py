@@ -6,7 +6,6 @@ from numpy_albert import SMALL, randomise
 
 from albert_tf.config import SHARING, UserError, override
 from albert_tf.modeling.models import (
-    AlbertForClassification,
     AlbertForPretraining,
 )
 from albert_tf.modeling.weights.names import file_groups, named_weights
@@ -119,18 +118,6 @@ def test_the_same_name_is_the_same_weight_in_both_forms():
     assert pairs["bert/pooler/dense/kernel"] == "albert.pooler.weight"
 
 
-def test_a_classifier_has_the_names_of_fine_tuned_files():
-    model = AlbertForClassification(SMALL, 3)
-    for form, kernel, bias in (
-        ("google", "output_weights", "output_bias"),
-        ("huggingface", "classifier.weight", "classifier.bias"),
-    ):
-        rows = [row.name for row in named_weights(model, form) if row.head]
-        assert rows == [kernel, bias]
-        arrays = stored_arrays(model, form)
-        assert arrays[kernel].shape == (3, 8)
-
-
 @pytest.mark.parametrize(
     ("changes", "attention", "feed_forward"),
     [
@@ -166,17 +153,6 @@ def test_groups_of_files_hold_the_right_layers(
         )
         layers = [path.split("/")[-3] for _, path in rows]
         assert layers == [f"{part}_{n}" if n else part for n in expected]
-
-
-def test_files_may_hold_more_and_other_precisions():
-    model = AlbertForPretraining(SMALL)
-    values = stored_arrays(randomise(AlbertForPretraining(SMALL), 1), "google")
-    halves = {name: v.astype("float16") for name, v in values.items()}
-    halves["bert/something_else"] = np.float16([np.nan])
-    assign_weights(named_weights(model, "google"), stored(halves, "google"))
-    for name, value in stored_arrays(model, "google").items():
-        assert value.dtype == np.float32
-        np.testing.assert_array_equal(value, halves[name])
 
 
 def assert_refused(model, values):

@@ -6,7 +6,13 @@ import shutil
 
 import numpy as np
 import pytest
-from numpy_albert import SMALL, random_features, randomise
+from numpy_albert import (
+    SMALL,
+    assert_same,
+    random_features,
+    randomise,
+    values_of,
+)
 from safetensors.numpy import load_file, save_file
 from test_heads import batch_of, model_of
 
@@ -37,20 +43,6 @@ TINY = {
     "sharing": "none",
 }
 MAPPING = "albert.encoder.embedding_hidden_mapping_in."
-
-
-def values_of(model):
-    """Returns weights by their path within the model."""
-    return {
-        v.path.split("/", 1)[1]: np.asarray(v)
-        for v in model.trainable_variables
-    }
-
-
-def assert_same(ours, theirs):
-    assert set(ours) == set(theirs)
-    for name, value in theirs.items():
-        np.testing.assert_array_equal(ours[name], value)
 
 
 def changed(directory, change=lambda values: None, **own):
@@ -179,9 +171,7 @@ def test_the_encoder_of_another_class_is_loaded(
     source, kind, head, saved, capsys
 ):
     source, kind = f"Albert{source}", models()[f"Albert{kind}"]
-    with pytest.raises(
-        UserError, match=f"holds an {source} .*a new head {head}, which"
-    ):
+    with pytest.raises(UserError, match=f"an {source} .*a new head {head}, "):
         kind.from_pretrained(saved(source))
     model = kind.from_pretrained(saved(source), allow_missing=True)
     assert f"albert/{head}/" in capsys.readouterr().out
@@ -236,9 +226,7 @@ def test_files_without_a_pooler(copied, capsys):
     # Where the description promises one, it is missing.
     other = copied("AlbertForPretraining")
     reweighed(other, remove)
-    with pytest.raises(
-        UserError, match="missing: albert.pooler.bias, albert.pooler.weight"
-    ):
+    with pytest.raises(UserError, match="missing: albert.pooler.bias, alber"):
         AlbertForPretraining.from_pretrained(other)
 
 
@@ -330,7 +318,7 @@ def settings(**changes):
         (
             lambda values: [values.pop(n) for n in ARCHITECTURE],
             {},
-            f"lacks {' and '.join(ARCHITECTURE)}; it must say them",
+            f"lacks {' and '.join(ARCHITECTURE)};",
         ),
     ],
 )
@@ -355,11 +343,8 @@ def test_more_blocks_than_the_file_could_hold():
     arrays = 64 * 2 * 16
     least = -(-arrays // 10)
     check_size(config, described(config, least), "c.json")
-    with pytest.raises(
-        UserError,
-        match=f"^c.json .* with {arrays} arrays in its blocks, and the "
-        f"file holds .* in {least - 1} arrays; they do not belong together",
-    ):
+    message = f"^c.json .* {arrays} arrays .* in {least - 1} arrays; they do"
+    with pytest.raises(UserError, match=message):
         check_size(config, described(config, least - 1), "c.json")
 
 

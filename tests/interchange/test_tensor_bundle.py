@@ -156,15 +156,12 @@ def test_other_types_are_listed_and_not_read(tmp_path, value, number):
     prefix = save(tmp_path / "c", {"x/y": value, "z": VALUES})
     assert read_index(prefix)["x/y"].shape == tuple(value.shape)
     np.testing.assert_array_equal(read(prefix, "z"), VALUES)
-    with pytest.raises(
-        UserError, match=f"^{prefix}: x/y is of type number {number} of .*; exp"
-    ):
+    with pytest.raises(UserError, match=f"^{prefix}: x/y .* number {number} "):
         read(prefix, "x/y")
 
 
 @pytest.mark.parametrize(
-    "value",
-    [np.float32([1, np.nan]), np.float64([1e300])],
+    "value", [np.float32([1, np.nan]), np.float64([1e300])]
 )
 def test_values_that_are_not_finite_are_refused(tmp_path, value):
     prefix = save(tmp_path / "c", {"x/y": value})
@@ -179,9 +176,7 @@ def test_a_damaged_variable_and_the_others(tmp_path):
     data[read_index(prefix)["b"].offset + 5] ^= 1
     path.write_bytes(data)
     np.testing.assert_array_equal(read(prefix, "a"), VALUES)
-    with pytest.raises(
-        UserError, match=f"^{prefix} is not a readable .*checksum of b is wrong"
-    ):
+    with pytest.raises(UserError, match=f"^{prefix} is not .*checksum of b is"):
         read(prefix, "b")
     index = tmp_path / "c.index"
     data = bytearray(index.read_bytes())
@@ -225,27 +220,18 @@ PLACE = varint(0) + varint(len(block([HEAD])))
         (table(), "no header"),
         (table(block([(b"a", entry())])), "no header"),
         (table(block([(b"", header(endianness=1))])), "big endian"),
-        (
-            table(block([HEAD, (b"a", entry()), (b"a", entry())])),
-            "not in order",
-        ),
+        (table(block([HEAD, *[(b"a", entry())] * 2])), "not in order"),
         (table(block([HEAD]), kind=b"\1"), "compressed"),
         (table(block([HEAD]) + b"\xff" * 4), "malformed"),
         # An entry longer than its block, and one that shares too much.
         (table(b"\0\x05\x05ab" + struct.pack("<II", 0, 1)), "malformed"),
         (table(b"\x03\x01\x00a" + struct.pack("<II", 0, 1)), "malformed"),
-        (
-            table(block([HEAD, (b"a" * 600, entry())])),
-            "malformed",
-        ),
+        (table(block([HEAD, (b"a" * 600, entry())])), "malformed"),
         (table(block([HEAD]), handles=[b"\xff" * 9 + b"\1\x05"]), "checksum"),
         (table(block([HEAD]), handles=[b"\xff" * 11]), "no end"),
         (table(block([HEAD, (b"a\nb\xff", entry())])), "is no name"),
         # Two blocks at the same place.
-        (
-            table(block([HEAD]), block([HEAD]), handles=[PLACE, PLACE]),
-            "blocks that overlap",
-        ),
+        (table(*[block([HEAD])] * 2, handles=[PLACE] * 2), "overlap"),
     ],
 )
 def test_an_index_of_another_form_is_refused(tmp_path, index, text):

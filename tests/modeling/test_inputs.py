@@ -8,6 +8,7 @@ from test_heads import CONFIG, ENCODER_INPUTS, batch_of, model_of
 
 from albert_tf.config import UserError
 
+INVALID = tf.errors.InvalidArgumentError
 NAME = "AlbertForClassification"
 LIMITS = {
     "input_ids": CONFIG.vocab_size,
@@ -57,19 +58,15 @@ def test_ids_out_of_range(feature, value, graph):
     ):
         with pytest.raises(UserError, match=text):
             call(features)
-    with pytest.raises(
-        tf.errors.InvalidArgumentError, match=rf"{feature} must.*\[{value}\]"
-    ):
+    with pytest.raises(INVALID, match=rf"{feature} must.*\[{value}\]"):
         graph(features)
 
 
 def test_a_long_sequence_of_unknown_length(graph):
     limit = CONFIG.max_position_embeddings
     features = {k: np.repeat(v, limit, axis=1) for k, v in inputs_of().items()}
-    with pytest.raises(
-        tf.errors.InvalidArgumentError,
-        match=rf"max_position_embeddings={limit} tokens:\] \[{7 * limit}\]",
-    ):
+    message = rf"max_position_embeddings={limit} tokens:\] \[{7 * limit}\]"
+    with pytest.raises(INVALID, match=message):
         graph(features)
 
 
@@ -105,6 +102,10 @@ def test_no_mask_is_ones_and_no_segments_are_the_first():
         (
             lambda f: {n: v[0] for n, v in f.items()},
             r"\[batch, seq\] .* they have \[7\]",
+        ),
+        (
+            lambda f: {n: np.repeat(v, 3, axis=1) for n, v in f.items()},
+            "A sequence of 21 tokens exceeds max_position_embeddings=16",
         ),
     ],
 )
@@ -153,9 +154,7 @@ def test_a_dataset_with_a_label_out_of_range():
     pair = inputs_of(), np.array([0, 3, 2])
     data = tf.data.Dataset.from_tensor_slices(pair).batch(3)
     before = [np.asarray(w) for w in model.weights]
-    with pytest.raises(
-        tf.errors.InvalidArgumentError, match=r"label_ids must.*\[3\] \[0\] \[3"
-    ):
+    with pytest.raises(INVALID, match=r"label_ids must.*\[3\] \[0\] \[3"):
         model.fit(data, verbose=0)
     for weight, value in zip(model.weights, before, strict=True):
         np.testing.assert_array_equal(weight, value)

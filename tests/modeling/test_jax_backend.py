@@ -1,4 +1,4 @@
-"""The same models on JAX: outputs equal to TensorFlow's, also in training."""
+"""Models and LAMB on JAX, where TensorFlow is not loaded: the same numbers."""
 
 import importlib.util
 import json
@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+from numpy_optimizers import numpy_steps
 from test_heads import CONFIG, batch_of, model_of
 
 from albert_tf.config import to_dict
@@ -16,6 +17,7 @@ from albert_tf.modeling.models import models
 
 ON_JAX = """
 import json
+import sys
 import jax
 import numpy as np
 import keras
@@ -23,6 +25,7 @@ assert keras.backend.backend() == "jax"
 from albert_tf.modeling.dropout import example_keys
 from albert_tf.modeling.kernels import shared_use
 from albert_tf.modeling.models import models
+from albert_tf.optim.lamb import Lamb
 
 given = np.load("given.npz")
 config = json.loads(str(given["config"]))
@@ -72,7 +75,6 @@ for remat in ("selective", "full"):
     for one, two in zip(plain, gradient(values)):
         np.testing.assert_allclose(one, two, atol=1e-6)
 assert max(abs(part).max() for part in plain) > 1e-4
-np.savez("found.npz", **found)
 
 # Parts of a gradient are added in the weight's type: 256 + 1 is no bfloat16.
 def total(weight):
@@ -83,6 +85,27 @@ def total(weight):
     return sums
 
 assert jax.grad(total)(jax.numpy.ones((1, 1))) == 259.0
+
+names = ["kernel", "dense_bias", "zero_weight"]
+variables = [keras.Variable(given["initial:" + n], name=n) for n in names]
+optimizer = Lamb(0.02, 0.8, 0.95, 1e-3, 0.1, bias_correction=True)
+optimizer.build(variables)
+step = jax.jit(optimizer.stateless_apply)
+for number in range(2):
+    weights, state = step(
+        [v.value for v in optimizer.variables],
+        [given["gradients:" + n][number] for n in names],
+        [v.value for v in variables],
+    )
+    for variable, value in zip(
+        [*variables, *optimizer.variables], [*weights, *state], strict=True
+    ):
+        variable.assign(value)
+updated = {"updated:" + v.name: np.asarray(v) for v in variables}
+ratios = {"ratio:" + n: r for n, r in optimizer.trust_ratios().items()}
+assert "tensorflow" not in sys.modules
+np.savez("found.npz", **found)
+np.savez("updated.npz", **updated, **ratios)
 """
 
 
@@ -90,8 +113,21 @@ assert jax.grad(total)(jax.numpy.ones((1, 1))) == 259.0
 @pytest.mark.skipif(
     importlib.util.find_spec("jax") is None, reason="JAX is not installed"
 )
-def test_jax_gives_the_same_outputs(tmp_path):
+def test_jax_gives_the_same_outputs_and_updates(tmp_path):
     given = {"config": json.dumps(to_dict(CONFIG))}
+    rng = np.random.default_rng(0)
+    initial = {
+        "kernel": rng.normal(size=(4, 3)).astype("float32"),
+        "dense_bias": rng.normal(size=3).astype("float32"),
+        "zero_weight": np.zeros((3, 2), "float32"),
+    }
+    gradients = {
+        name: rng.normal(size=(2, *weight.shape)).astype("float32")
+        for name, weight in initial.items()
+    }
+    for name, weight in initial.items():
+        given[f"initial:{name}"] = weight
+        given[f"gradients:{name}"] = gradients[name]
     for name in models():
         for number, variable in enumerate(model_of(name).trainable_variables):
             given[f"{name}:weight:{number}"] = np.asarray(variable)
@@ -123,3 +159,19 @@ def test_jax_gives_the_same_outputs(tmp_path):
         np.testing.assert_allclose(
             found[key], value, rtol=1e-5, atol=1e-5 * scale, err_msg=key
         )
+    updated = np.load(tmp_path / "updated.npz")
+    for name, weight in initial.items():
+        rules = name != "dense_bias"
+        *_, (after, ratio) = numpy_steps(
+            weight,
+            gradients[name],
+            decays=rules,
+            adapts=rules,
+            bias_correction=True,
+        )
+        np.testing.assert_allclose(
+            updated[f"updated:{name}"], after, rtol=2e-5, atol=2e-6
+        )
+        if rules:
+            got = float(updated[f"ratio:{name}"])
+            assert got == pytest.approx(ratio, rel=2e-5)

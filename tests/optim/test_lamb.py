@@ -1,10 +1,6 @@
 """LAMB and AdamW: updates against NumPy, exclusions, Keras' interfaces."""
 
-import importlib.util
 import json
-import os
-import subprocess
-import sys
 
 import keras
 import numpy as np
@@ -454,68 +450,6 @@ def test_a_saved_model_resumes_its_optimizer(tmp_path):
         strict=True,
     ):
         np.testing.assert_array_equal(a, b)
-
-
-ON_JAX = """
-import sys
-import jax
-import keras
-import numpy as np
-from albert_tf.optim.lamb import Lamb
-assert keras.backend.backend() == "jax"
-assert "tensorflow" not in sys.modules
-problem = dict(np.load(sys.argv[1]))
-names = ["kernel", "dense_bias", "zero_weight"]
-variables = [keras.Variable(problem[n + ":weight"], name=n) for n in names]
-optimizer = Lamb(0.02, 0.8, 0.95, 1e-3, 0.1, bias_correction=True)
-optimizer.build(variables)
-step = jax.jit(optimizer.stateless_apply)
-for number in range(2):
-    weights, state = step(
-        [v.value for v in optimizer.variables],
-        [problem[n + ":gradients"][number] for n in names],
-        [v.value for v in variables],
-    )
-    for variable, value in zip(
-        [*variables, *optimizer.variables], [*weights, *state], strict=True
-    ):
-        variable.assign(value)
-found = {n: np.asarray(v) for n, v in zip(names, variables, strict=True)}
-ratios = {"ratio:" + n: r for n, r in optimizer.trust_ratios().items()}
-np.savez(sys.argv[2], **found, **ratios)
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(
-    importlib.util.find_spec("jax") is None, reason="JAX is not installed"
-)
-def test_jax_makes_the_same_updates(tmp_path):
-    weights, gradients = problem(steps=2)
-    names = ("kernel", "dense_bias", "zero_weight")
-    arrays = {f"{name}:weight": weights[name] for name in names}
-    arrays |= {f"{name}:gradients": gradients[name] for name in names}
-    np.savez(tmp_path / "problem.npz", **arrays)
-    subprocess.run(
-        [sys.executable, "-c", ON_JAX, "problem.npz", "updated.npz"],
-        cwd=tmp_path,
-        env=os.environ
-        | {
-            "KERAS_BACKEND": "jax",
-            "PYTHONPATH": os.path.abspath(
-                os.path.join(os.path.dirname(__file__), "..", "..")
-            ),
-        },
-        check=True,
-    )
-    updated = np.load(tmp_path / "updated.npz")
-    expected = numpy_updates(weights, gradients, bias_correction=True)
-    for name in names:
-        *_, (weight, ratio) = expected[name]
-        np.testing.assert_allclose(updated[name], weight, rtol=2e-5, atol=2e-6)
-        if not is_excluded(name):
-            got = float(updated[f"ratio:{name}"])
-            assert got == pytest.approx(ratio, rel=2e-5)
 
 
 def test_serialization():

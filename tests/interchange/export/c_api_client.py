@@ -23,6 +23,18 @@ NUMBERS = {1: ctypes.c_float, 3: ctypes.c_int32, 9: ctypes.c_int64}
 STRING = 7
 # sizeof(TF_TString)
 STRING_BYTES = 24
+# What functions return; others return an int or nothing.
+POINTERS = (
+    *("NewStatus", "NewGraph", "NewSessionOptions"),
+    *("LoadLibrary", "LoadSessionFromSavedModel", "GraphOperationByName"),
+    *("AllocateTensor", "TensorData", "StringGetDataPointer"),
+)
+RESULTS = {
+    **dict.fromkeys(POINTERS, ctypes.c_void_p),
+    "Message": ctypes.c_char_p,
+    "StringGetSize": ctypes.c_size_t,
+    "TensorElementCount": ctypes.c_int64,
+}
 
 
 class Output(ctypes.Structure):
@@ -38,12 +50,6 @@ def package_directory(name):
 class Library:
     """The C API: `library.X(...)` is TF_X(...)."""
 
-    POINTERS = (
-        *("NewStatus", "NewGraph", "NewSessionOptions", "NewBuffer"),
-        *("LoadLibrary", "LoadSessionFromSavedModel", "GraphOperationByName"),
-        *("AllocateTensor", "TensorData", "StringGetDataPointer"),
-    )
-
     def __init__(self):
         (path,) = glob.glob(
             os.path.join(package_directory("tensorflow"), "libtensorflow_cc.*")
@@ -53,20 +59,16 @@ class Library:
         operations = os.path.join(
             package_directory("tensorflow_text"), "python", "ops"
         )
-        for name in ("sentencepiece_tokenizer", "wordpiece_tokenizer"):
+        for name in (
+            "sentencepiece_tokenizer",
+            "wordpiece_tokenizer",
+            "normalize_ops",
+        ):
             self.checked("LoadLibrary", f"{operations}/_{name}.so".encode())
-        self.checked("LoadLibrary", f"{operations}/_normalize_ops.so".encode())
 
     def __getattr__(self, name):
         function = getattr(self._library, f"TF_{name}")
-        if name in self.POINTERS:
-            function.restype = ctypes.c_void_p
-        elif name in ("Message", "StringGetSize", "TensorElementCount"):
-            function.restype = {
-                "Message": ctypes.c_char_p,
-                "StringGetSize": ctypes.c_size_t,
-                "TensorElementCount": ctypes.c_int64,
-            }[name]
+        function.restype = RESULTS.get(name, ctypes.c_int)
         # A Python integer would be passed as a C int.
         return lambda *arguments: function(
             *(

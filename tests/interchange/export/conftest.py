@@ -2,13 +2,11 @@
 
 import functools
 
-import numpy as np
 import pytest
 import tensorflow as tf
 from export_samples import FEATURES
+from training_fixtures import random_model
 
-from albert_tf.config import ModelConfig
-from albert_tf.interchange.convert import models_by_head
 from albert_tf.interchange.export.saved_model import export_saved_model
 from albert_tf.interchange.export.serving_module import ServingModule
 from albert_tf.interchange.model_directory import (
@@ -24,21 +22,7 @@ def load(tiny_tokenizer):
 
     @functools.cache
     def load(head):
-        config = ModelConfig(
-            vocab_size=tiny_tokenizer.vocab_size,
-            embedding_size=8,
-            hidden_size=16,
-            num_hidden_layers=2,
-            num_attention_heads=2,
-            intermediate_size=32,
-            max_position_embeddings=24,
-        )
-        kind = models_by_head()[head]
-        labels = ["sea", "land", "air"] if kind.takes_labels() else None
-        model = kind(config, labels=labels)
-        rng = np.random.default_rng(8)
-        for variable in model.trainable_variables:
-            variable.assign(rng.normal(size=variable.shape) * 0.5)
+        model = random_model(head, max_position_embeddings=24)
         task = TaskRecord("mood", FEATURES)
         return LoadedModel(model, tiny_tokenizer, 24, task)
 

@@ -64,9 +64,7 @@ def test_a_version_and_the_highest_version_are_found(export_dir, tmp_path):
 
 def test_a_directory_without_an_export_is_refused(tmp_path):
     for path in (tmp_path, tmp_path / "none"):
-        with pytest.raises(
-            UserError, match=r"is no export: .*saved_model\.pb.*bin\.export"
-        ):
+        with pytest.raises(UserError, match=r"is no export: .*bin\.export"):
             ExportedModel(str(path))
 
 
@@ -107,33 +105,17 @@ IDS = {
         ("text", {"text": [["a"], ["b", "c"]]}, "rows of different lengths"),
         ("text", {"text": ["a", 1]}, r"expected string \[any\], got 1\."),
         ("text", {"text": ["\ud800"]}, "not valid Unicode"),
-        (
-            "text_pair",
-            {"text": ["a"], "text_pair": ["b", "c"]},
-            "as many rows in every input; got 1 in text, 2 in text_pair",
-        ),
+        ("text_pair", {"text": ["a"], "text_pair": ["b"] * 2}, "1 in text, 2"),
         ("tokens", IDS | {"input_ids": [[2.5, 9, 3]]}, r"int32 .* got \[\[2.5"),
         ("tokens", IDS | {"input_ids": [[True, True, True]]}, r"got \[\[True"),
         ("tokens", IDS | {"input_ids": [["2", "9", "3"]]}, r"got \[\['2'"),
         ("tokens", IDS | {"input_ids": [[1], [2, 3]]}, "different lengths"),
-        (
-            "tokens",
-            IDS | {"input_ids": [[2**40, 9, 3]]},
-            "got numbers from 3 to",
-        ),
+        ("tokens", IDS | {"input_ids": [[2**40, 9, 3]]}, "numbers from 3 to"),
         ("tokens", IDS | {"input_ids": [[10**30, 9, 3]]}, r"got \[\[1000"),
         ("tokens", IDS | {"input_ids": [2, 9, 3]}, r"got an array \[3\]"),
         ("tokens", IDS | {"input_ids": [[]]}, "The model refuses its input: "),
-        (
-            "tokens",
-            IDS | {"input_ids": [[2, 999, 3]]},
-            "The model refuses its input: input_ids must be .* 200 2 999",
-        ),
-        (
-            "tokens",
-            {name: np.ones([1, 200], np.int32) for name in IDS},
-            "more than max_position_embeddings=24 tokens: 200",
-        ),
+        ("tokens", IDS | {"input_ids": [[2, 999, 3]]}, "input_ids .* 200 2 99"),
+        ("tokens", IDS | {n: [[1] * 200] for n in IDS}, "s=24 tokens: 200"),
         ("examples", {"examples": [b"junk"]}, "The model refuses its input: "),
         ("examples", {"examples": [b"\xd8"]}, "example input, value: '\ufffd"),
     ],

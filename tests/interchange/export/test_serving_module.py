@@ -12,6 +12,8 @@ from albert_tf.interchange.export.serving_module import ServingModule
 from albert_tf.interchange.model_files import TaskRecord
 from albert_tf.records.example_wire import encode_examples
 
+INVALID = tf.errors.InvalidArgumentError
+
 
 def ids_of(loaded, text, padding):
     """Returns a row of a batch by name, with padding."""
@@ -98,10 +100,7 @@ def test_a_long_row_of_tokens_is_computed_alone(load, monkeypatch):
 def test_inputs_whose_shapes_disagree(load, serve):
     row = ids_of(load("classification"), "bada", 0)
     row["segment_ids"] = row["segment_ids"][:, :0]
-    with pytest.raises(
-        tf.errors.InvalidArgumentError,
-        match="segment_ids must have the shape of input_ids",
-    ):
+    with pytest.raises(INVALID, match="segment_ids must have the shape of"):
         serve("classification", "tokens", **row)
 
 
@@ -112,9 +111,7 @@ def test_inputs_whose_shapes_disagree(load, serve):
 def test_masks_are_0_and_1(load, serve, head, name, number):
     row = ids_of(load("classification"), "bada", 0)
     row.setdefault(name, np.zeros_like(row["input_mask"]))[0, -1] = number
-    with pytest.raises(
-        tf.errors.InvalidArgumentError, match=f"{name} must be from 0"
-    ):
+    with pytest.raises(INVALID, match=f"{name} must be from 0"):
         serve(head, "tokens", **row)
 
 

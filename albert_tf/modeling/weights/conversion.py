@@ -68,8 +68,7 @@ def convert_weights(
         f"{heads}.",
     )
     flows = _flows(source, target)
-    given = _outside_blocks(source, [p for _, parts in flows for p in parts])
-    needed = _outside_blocks(target, [part for part, _ in flows])
+    given, needed = _outside_blocks(source), _outside_blocks(target)
     missing = [path for path in needed if path not in given]
     require(
         not missing,
@@ -139,10 +138,9 @@ def _application(model: keras.Model, number: int) -> TransformerBlock:
     return model.encoder.blocks[model.encoder.applications[number]]
 
 
-def _outside_blocks(
-    model: keras.Model, parts: list[keras.layers.Layer]
-) -> dict[str, keras.Variable]:
-    inside = {id(weight) for part in parts for weight in part.weights}
+def _outside_blocks(model: keras.Model) -> dict[str, keras.Variable]:
+    blocks = model.encoder.blocks
+    inside = {id(weight) for block in blocks for weight in block.weights}
     return {_path(v): v for v in model.weights if id(v) not in inside}
 
 

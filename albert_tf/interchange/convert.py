@@ -93,7 +93,13 @@ def convert(
     tokenizer = tokenizer or source.tokenizer_path
     vocabulary = load_tokenizer(tokenizer)
     check_vocab_size(source.config, vocabulary, tokenizer)
-    kind = _model_class(source, head)
+    possible = _possible_heads(source)
+    require(
+        bool(head) or len(possible) == 1,
+        f"{source.source} may have any of the heads {', '.join(possible)}; "
+        "choose one with --head.",
+    )
+    kind = lookup(models_by_head(), head or possible[0], "head")
     for name, head_class in kind.head_classes().items():
         require(
             target.supports(head_class),
@@ -182,16 +188,6 @@ def _possible_heads(source: InitialWeights) -> tuple[str, ...]:
     if source.stored.shapes.get("output_weights", ())[:1] != (1,):
         held -= {"regression", "multiple_choice"}
     return tuple(name for name in models_by_head() if name in held) or ("none",)
-
-
-def _model_class(source: InitialWeights, head: str) -> type[AlbertModel]:
-    possible = _possible_heads(source)
-    require(
-        bool(head) or len(possible) == 1,
-        f"{source.source} may have any of the heads {', '.join(possible)}; "
-        "choose one with --head.",
-    )
-    return lookup(models_by_head(), head or possible[0], "head")
 
 
 def _read(

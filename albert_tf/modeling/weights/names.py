@@ -80,13 +80,13 @@ class NamedWeight:
     Attributes:
         variable: the weight.
         head: the name of its head; empty for the encoder's.
-        name: the name in files; None where their code has no such head.
+        name: the name in files; empty where their code has no such head.
         is_transposed: whether files have it as `[out, in]`.
     """
 
     variable: keras.Variable
     head: str
-    name: str | None
+    name: str
     is_transposed: bool = False
 
     def transposed(self, value: np.ndarray) -> np.ndarray:
@@ -95,7 +95,7 @@ class NamedWeight:
 
 
 def _named(
-    part: object, head: str, name: str | None, form: str
+    part: object, head: str, name: str, form: str
 ) -> Iterator[NamedWeight]:
     """Yields the weights of a variable, dense layer or normalisation."""
     if isinstance(part, keras.layers.Dense):
@@ -112,7 +112,7 @@ def _named(
         if form == "huggingface":
             ending = "weight" if ours in ("kernel", "gamma") else "bias"
             yield NamedWeight(variable, head, f"{name}.{ending}", is_kernel)
-        elif name and name.endswith("output_*"):
+        elif name.endswith("output_*"):
             theirs = name[:-1] + ("weights" if is_kernel else "bias")
             yield NamedWeight(variable, head, theirs, is_kernel)
         else:
@@ -193,7 +193,7 @@ def named_weights(
     def add(layer: object, table: tuple, head: str, prefix: str) -> None:
         for attribute, *names in table:
             part = operator.attrgetter(attribute)(layer)
-            name = names[COLUMN[form]]
+            name = names[COLUMN[form]] or ""
             if part is not None:
                 rows.extend(_named(part, head, name and prefix + name, form))
 

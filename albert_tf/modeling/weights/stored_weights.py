@@ -99,7 +99,7 @@ def stored_arrays(model: keras.Model, form: str) -> dict[str, np.ndarray]:
     values = {}
     for row in named_weights(model, form):
         require(
-            row.name is not None,
+            bool(row.name),
             f"{OWNERS[form]} has no head {row.head}; --head=none takes the "
             "encoder alone.",
         )

@@ -10,10 +10,15 @@ import os
 import platform
 import shlex
 import subprocess
+import sys
 
 import pytest
 
 from bin.benchmarking.machine import cpu_model
+
+# torch would import Triton, and that after TensorFlow is a segmentation fault
+# (Triton 3.7.1, TensorFlow 2.21).
+sys.modules.setdefault("triton", None)
 
 LIBRARIES = (
     "tensorflow",

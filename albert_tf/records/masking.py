@@ -184,9 +184,9 @@ def _find_words(
 def _choose_words(
     words: _Words, keys: np.ndarray, budgets: np.ndarray, config: MaskingConfig
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns which words are masked, and the number of n-grams by length.
+    """Returns a mask of the chosen words and counts of n-grams by length.
 
-    The first is bool `[words]`, the second `[max_ngram + 1]`.
+    The mask is bool `[words]`, the counts are int64 `[max_ngram + 1]`.
     """
     chosen = np.zeros(len(words.row), bool)
     ngram_counts = np.zeros(config.max_ngram + 1, np.int64)

@@ -27,55 +27,44 @@ TEXTS = (
 )
 
 
-def in_bytes(model_bytes):
-    """Returns the model with a piece for each byte."""
-    model = proto.ModelProto.FromString(model_bytes)
-    kind = proto.ModelProto.SentencePiece.BYTE
-    for byte in range(256):
-        model.pieces.add(piece=f"<0x{byte:02X}>", score=0.0, type=kind)
-    model.trainer_spec.byte_fallback = True
-    return model.SerializeToString()
-
-
-def changed(model_bytes, spec, **fields):
-    model = proto.ModelProto.FromString(model_bytes)
-    for name, value in fields.items():
-        setattr(getattr(model, spec), name, value)
-    return model.SerializeToString()
-
-
-KINDS = {
-    "tiny": lambda tiny, made: tiny,
-    "handmade": lambda tiny, made: made,
-    "bytes": lambda tiny, made: in_bytes(made),
-    "suffix": lambda tiny, made: changed(
-        made, "trainer_spec", treat_whitespace_as_suffix=True
-    ),
-    "no prefix": lambda tiny, made: changed(
-        made, "normalizer_spec", add_dummy_prefix=False
-    ),
+BYTES = [
+    {"piece": f"<0x{byte:02X}>", "score": 0.0, "type": "BYTE"}
+    for byte in range(256)
+]
+# What is merged into a model.
+CHANGES = {
+    "handmade": {},
+    "bytes": {"pieces": BYTES, "trainer_spec": {"byte_fallback": True}},
+    "suffix": {"trainer_spec": {"treat_whitespace_as_suffix": True}},
+    "no prefix": {"normalizer_spec": {"add_dummy_prefix": False}},
 }
 
 
+def changed(model_bytes, change):
+    model = proto.ModelProto.FromString(model_bytes)
+    model.MergeFrom(proto.ModelProto(**CHANGES[change]))
+    return model.SerializeToString()
+
+
 @pytest.fixture(
-    scope="module",
-    params=[
-        (kind, case)
-        for kind in (*KINDS, "WordPiece", "no ideographs")
-        for case in ("uncased", "cased")
-    ],
-    ids=str,
+    scope="module", params=[UNCASED, CASED], ids=["uncased", "cased"]
 )
-def tokenizer(request, tiny_tokenizer, comma_tokenizer, wordpiece_pieces):
-    kind, case = request.param
-    chosen = UNCASED if case == "uncased" else CASED
-    if kind in KINDS:
-        model = KINDS[kind](
-            tiny_tokenizer.model_bytes, comma_tokenizer.model_bytes
-        )
-        return SentencePieceTokenizer(model, **chosen)
+def case(request):
+    return request.param
+
+
+@pytest.fixture(
+    scope="module", params=["tiny", *CHANGES, "WordPiece", "no ideographs"]
+)
+def tokenizer(request, case, tiny_tokenizer, comma_tokenizer, wordpiece_pieces):
+    kind = request.param
+    if kind == "tiny":
+        return SentencePieceTokenizer(tiny_tokenizer.model_bytes, **case)
+    if kind in CHANGES:
+        model = changed(comma_tokenizer.model_bytes, kind)
+        return SentencePieceTokenizer(model, **case)
     return WordPieceTokenizer(
-        wordpiece_pieces, tokenize_chinese_chars=kind == "WordPiece", **chosen
+        wordpiece_pieces, tokenize_chinese_chars=kind == "WordPiece", **case
     )
 
 
@@ -118,14 +107,12 @@ def test_any_text(tokenizer, text):
         assert (start < end) or not surface
 
 
-@pytest.fixture(
-    scope="module", params=[UNCASED, CASED], ids=["uncased", "cased"]
-)
-def exact(request, tiny_tokenizer, wordpiece_pieces):
+@pytest.fixture(scope="module")
+def exact(case, tiny_tokenizer, wordpiece_pieces):
     """Tokenizers whose pieces are the clean text, but for those unknown."""
     return [
-        SentencePieceTokenizer(tiny_tokenizer.model_bytes, **request.param),
-        WordPieceTokenizer(wordpiece_pieces, **request.param),
+        SentencePieceTokenizer(tiny_tokenizer.model_bytes, **case),
+        WordPieceTokenizer(wordpiece_pieces, **case),
     ]
 
 
@@ -219,13 +206,15 @@ def test_marks_of_spaces_inside_and_after_pieces(make_model):
     expected = [("▁", ""), ("a", "a"), ("8", "8"), (",", ",")]
     tokenizer = SentencePieceTokenizer(make_model(scores))
     assert slices(tokenizer, "a 8,") == expected
-    after = KINDS["suffix"](None, make_model({"a▁": -1.0, "▁": -2.0}))
+    after = changed(make_model({"a▁": -1.0, "▁": -2.0}), "suffix")
     tokenizer = SentencePieceTokenizer(after)
     assert slices(tokenizer, "a a") == [("a▁", "a"), ("a▁", "a")]
 
 
 def test_byte_fallback(comma_tokenizer):
-    tokenizer = SentencePieceTokenizer(in_bytes(comma_tokenizer.model_bytes))
+    tokenizer = SentencePieceTokenizer(
+        changed(comma_tokenizer.model_bytes, "bytes")
+    )
     assert slices(tokenizer, "az😀a") == [
         ("▁", ""),
         ("a", "a"),

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from albert_tf.config import UserError
-from albert_tf.io import files
-from albert_tf.io.json_files import read_json, write_json
+from albert_tf.io.json_files import write_json
 from albert_tf.text import tokenizer_base
 from albert_tf.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from albert_tf.text.tokenizer import load_tokenizer
@@ -186,7 +185,6 @@ def test_faulty_pieces_and_scores(tmp_path, content, message):
 @pytest.mark.parametrize(
     ("config", "expected"),
     [
-        ("{", r"tokenizer_config\.json is not valid JSON"),
         (
             {"do_lower_case": 1},
             "expected do_lower_case to be true or false, got 1",
@@ -198,30 +196,3 @@ def test_bad_settings(wordpiece_tokenizer, tmp_path, config, expected):
     write(tmp_path, [wordpiece_tokenizer], config)
     with pytest.raises(UserError, match=expected):
         load_tokenizer(tmp_path)
-
-
-@pytest.mark.parametrize(
-    "lacking", [(), ("spiece.model", "vocab.txt")], ids=["own", "json"]
-)
-@pytest.mark.parametrize("kind", ["tiny_tokenizer", "wordpiece_tokenizer"])
-def test_a_tokenizer_may_lie_in_a_bucket(request, kind, lacking, tmp_path):
-    tokenizer = request.getfixturevalue(kind)
-    bucket = f"ram://{kind}/{len(lacking)}"
-    tokenizer.save(bucket)
-    tokenizer.save(tmp_path)
-    names = sorted(os.listdir(tmp_path))
-    assert files.listdir(bucket) == names
-    for name in names:
-        with files.open(f"{bucket}/{name}") as file:
-            assert file.read() == (tmp_path / name).read_bytes(), name
-    for name in set(lacking).intersection(names):
-        files.remove(f"{bucket}/{name}")
-    found = load_tokenizer(bucket)
-    assert found.encode("The bada, 1,000") == tokenizer.encode(
-        "The bada, 1,000"
-    )
-    assert found.settings == tokenizer.settings
-    path = f"{bucket}/tokenizer_config.json"
-    config = read_json(path)
-    write_json(path, {**config, "do_lower_case": False})
-    assert not load_tokenizer(bucket).settings["do_lower_case"]

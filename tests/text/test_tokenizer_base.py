@@ -1,12 +1,12 @@
 """What tokenizers of both kinds have in common."""
 
-import json
-import os
 import pickle
 import re
 
 import pytest
 
+from albert_tf.io import files
+from albert_tf.io.json_files import read_at_most, read_json
 from albert_tf.text.sentencepiece_tokenizer import SentencePieceTokenizer
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.text.wordpiece_tokenizer import WordPieceTokenizer
@@ -103,19 +103,24 @@ def test_pickle(cased):
         assert len(data) < len(cased.model_bytes) + 500
 
 
-def test_save_and_load(kind, cased, wordpiece_pieces, tmp_path):
+@pytest.mark.parametrize("place", ["disk", "bucket"])
+def test_save_and_load(kind, cased, wordpiece_pieces, tmp_path, place):
     name, config = SAVED[kind]
-    cased.save(tmp_path / "new", 128)
-    assert sorted(os.listdir(tmp_path / "new")) == sorted(
-        [name, "tokenizer.json", "tokenizer_config.json"]
+    directory = (
+        f"ram://saved/{kind}" if place == "bucket" else str(tmp_path / "new")
     )
-    loaded = load_tokenizer(tmp_path / "new")
+    cased.save(directory, 128)
+    names = sorted([name, "tokenizer.json", "tokenizer_config.json"])
+    assert files.listdir(directory) == names
+    loaded = load_tokenizer(directory)
     assert type(loaded) is type(cased)
     assert loaded.fingerprint == cased.fingerprint
-    path = tmp_path / "new/tokenizer_config.json"
-    assert json.loads(path.read_text()) == config
-    content = (tmp_path / "new" / name).read_bytes()
+    assert read_json(f"{directory}/tokenizer_config.json") == config
+    content = read_at_most(f"{directory}/{name}", 1 << 20)
     if kind == "SentencePiece":
         assert content == cased.model_bytes
     else:
         assert content.decode() == "\n".join(wordpiece_pieces) + "\n"
+    # What transformers 5 writes alone.
+    files.remove(f"{directory}/{name}")
+    assert load_tokenizer(directory).settings == cased.settings

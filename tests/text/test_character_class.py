@@ -19,9 +19,3 @@ def test_sub_is_that_of_the_pattern(characters):
     ]
     if characters:
         assert re.sub(some.pattern, "<>", text) == expected
-
-
-def test_parsed_ranges_hold_both_ends():
-    letters = CharacterClass.parse("61-63 78")
-    assert letters.codes == set(map(ord, "abcx"))
-    assert letters.pattern == r"[\x61-\x63\x78-\x78]"

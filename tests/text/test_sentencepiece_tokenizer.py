@@ -89,14 +89,3 @@ def test_model_cut_anywhere(tiny_tokenizer):
         ) as caught:
             SentencePieceTokenizer(data, source="a.model")
         assert "\n" not in str(caught.value)
-
-
-def test_missing_special_pieces(make_model):
-    model = proto.ModelProto.FromString(make_model({"a": -1.0}))
-    for piece in model.pieces:
-        if piece.piece in ("[SEP]", "<pad>"):
-            piece.piece += "x"
-    with pytest.raises(
-        UserError, match=r"a\.model has no piece <pad>, \[SEP\]"
-    ):
-        SentencePieceTokenizer(model.SerializeToString(), source="a.model")

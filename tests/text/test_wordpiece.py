@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from albert_tf.text import wordpiece
 from albert_tf.text.normalization import VERSION_DEPENDENT
-from albert_tf.text.wordpiece import chunk_pattern, split_words
+from albert_tf.text.wordpiece import split_words
 
 UNCASED = {
     "do_lower_case": True,
@@ -124,25 +124,3 @@ def test_tables_are_those_of_every_supported_python():
         "a4da499542a7e077",
         "8fe5158d2f3b122d",
     ]
-
-
-@given(
-    text=st.text()
-    | st.text(
-        "a1, .'中\u8c48\uf900\u0301\u302e\u1100\u1161Σ\x0b\x85\u2028\ud800"
-    )
-)
-def test_the_words_of_a_text_are_those_of_its_chunks(text):
-    for changes in ({}, CASED, {"tokenize_chinese_chars": False}):
-        settings = {**UNCASED, **changes}
-        chinese = settings["tokenize_chinese_chars"]
-        for accents in {False, not settings["keep_accents"]}:
-            chunks = chunk_pattern(
-                tokenize_chinese_chars=chinese, with_accents=accents
-            )
-            words = [
-                word
-                for chunk in chunks.findall(text)
-                for word in split_words(chunk, **settings)
-            ]
-            assert words == split_words(text, **settings)

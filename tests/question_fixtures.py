@@ -7,8 +7,8 @@ import re
 from albert_tf.config import FeatureConfig
 from albert_tf.tasks.examples import Answer, Question
 from albert_tf.tasks.glue import GLUE_TASKS
+from albert_tf.text.tokenizer_base import Encoding
 
-Encoding = collections.namedtuple("Encoding", "ids starts ends")
 # A piece is up to three characters and their accents, with one white space
 # in front; a line's end is a piece that no character is of.
 _PIECE = re.compile(
@@ -27,13 +27,13 @@ class FakeTokenizer:
 
     def encode_with_offsets(self, text):
         self.calls[text] += 1
-        ids, starts, ends = [], [], []
+        found = Encoding()
         for match in _PIECE.finditer(text):
-            piece = match.group()
-            ids.append(self.numbers.setdefault(piece, 10 + len(self.numbers)))
-            starts.append(match.start())
-            ends.append(match.start() if match["end"] else match.end())
-        return Encoding(ids, starts, ends)
+            number = 10 + len(self.numbers)
+            found.ids.append(self.numbers.setdefault(match[0], number))
+            found.starts.append(match.start())
+            found.ends.append(match.start() if match["end"] else match.end())
+        return found
 
     def encode_batch(self, texts):
         return [self.encode_with_offsets(text).ids for text in texts]

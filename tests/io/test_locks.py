@@ -109,25 +109,16 @@ def write_foreign_lock(path, count):
         file.write(json.dumps(content))
 
 
-@contextlib.contextmanager
-def a_job_elsewhere(path):
-    """Renews a lock that the system does not hold."""
-    ended = threading.Event()
+@pytest.fixture
+def a_job_elsewhere(monkeypatch):
+    """Gives a function: from now on a lock is renewed while we sleep."""
 
-    def renew():
-        count = 0
-        while not ended.wait(0.05):
-            count += 1
-            write_foreign_lock(path, count)
+    def renew(path):
+        monkeypatch.setattr(
+            locks.time, "sleep", lambda _: write_foreign_lock(path, 1)
+        )
 
-    write_foreign_lock(path, 0)
-    thread = threading.Thread(target=renew)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
+    return renew
 
 
 @pytest.fixture(params=["disk", "disk without locks", "bucket"])
@@ -141,10 +132,13 @@ def anywhere(request, tmp_path, monkeypatch):
     return f"file://{tmp_path}" if request.param == "bucket" else str(tmp_path)
 
 
-def test_a_job_on_another_machine_is_noticed_by_its_renewals(anywhere, quick):
+def test_a_job_on_another_machine_is_noticed_by_its_renewals(
+    anywhere, a_job_elsewhere
+):
     files.makedirs(anywhere)
+    write_foreign_lock(f"{anywhere}/lock", 0)
+    a_job_elsewhere(f"{anywhere}/lock")
     with (
-        a_job_elsewhere(f"{anywhere}/lock"),
         pytest.raises(UserError, match="process 7 on elsewhere, which runs s"),
         locked(anywhere),
     ):
@@ -175,14 +169,10 @@ def test_a_job_that_died_elsewhere_is_taken_over(anywhere, quick):
 
 
 def test_of_two_that_begin_at_once_in_a_bucket_one_gives_way(
-    tmp_path, monkeypatch
+    tmp_path, a_job_elsewhere
 ):
     directory = f"file://{tmp_path}"
-    monkeypatch.setattr(
-        locks.time,
-        "sleep",
-        lambda _: write_foreign_lock(f"{directory}/lock", 1),
-    )
+    a_job_elsewhere(f"{directory}/lock")
     with pytest.raises(UserError, match="process 7 on else"), locked(directory):
         pass
     # It is the other's.

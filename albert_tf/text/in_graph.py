@@ -234,23 +234,21 @@ class _SentencePiece(tf.Module):
         self._sentencepiece = tensorflow_text.SentencepieceTokenizer(
             model=tokenizer.model_bytes, out_type=tf.int32
         )
+        pieces = tokenizer.pieces(range(tokenizer.vocab_size))
         rows = [
-            tokenizer.expansions.get(piece, (piece,))
-            for piece in range(tokenizer.vocab_size)
+            _parts(piece, tokenizer.splits[i])
+            if i in tokenizer.splits
+            else [(i, 0, -1)]
+            for i, piece in enumerate(pieces)
         ]
+        parts = np.concatenate(rows).astype(np.int32)
         self._expansions = tf.RaggedTensor.from_row_lengths(
-            np.concatenate(rows).astype(np.int32), [len(row) for row in rows]
+            parts[:, 0], [len(row) for row in rows]
         )
         # Offsets of those parts, in bytes that are no marks of spaces; -1 for
         # the end of the piece.
-        spans = [
-            _byte_spans(piece, tokenizer.splits.get(i))
-            for i, piece in enumerate(tokenizer.pieces(range(len(rows))))
-        ]
-        self._part_spans = np.concatenate(spans).astype(np.int32)
-        self._is_mark = np.array(
-            [not p.strip(SPACE) for p in tokenizer.pieces(range(len(rows)))]
-        )
+        self._part_spans = parts[:, 1:]
+        self._is_mark = np.array([not piece.strip(SPACE) for piece in pieces])
         silent = tokenizer.silent_characters().codes
         marks_of_spaces = CharacterClass({*silent, ord(" "), ord(SPACE)})
         self._head = f"^{marks_of_spaces.pattern}+"
@@ -438,18 +436,16 @@ def _split(texts: tf.Tensor, pattern: str) -> tf.RaggedTensor:
     return tf.strings.split(ended, _NUL)[:, :-1]
 
 
-def _byte_spans(
-    piece: str, split: tuple[tuple[int, int, int], ...] | None
-) -> list[tuple[int, int]]:
-    """Returns first and last byte of the parts of a piece, without spaces."""
-    if split is None:
-        return [(0, -1)]
+def _parts(
+    piece: str, split: tuple[tuple[int, int, int], ...]
+) -> list[tuple[int, int, int]]:
+    """Returns `split` with offsets in bytes, spaces not counted."""
     shown = piece.lstrip(SPACE)
 
     def before(character: int) -> int:
         return len(shown[:character].replace(SPACE, "").encode())
 
-    return [(before(first), before(last)) for _, first, last in split]
+    return [(i, before(first), before(last)) for i, first, last in split]
 
 
 def _spaced(texts: tf.Tensor) -> tf.Tensor:

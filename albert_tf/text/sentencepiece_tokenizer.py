@@ -73,10 +73,9 @@ class SentencePieceTokenizer(Tokenizer):
         source: names the model in error messages.
 
     Attributes:
-        expansions: for the id of every piece that ends in a comma after a
-            digit, the ids that replace it.
-        splits: the same with offsets, rows of id, begin and end, which count
-            from the piece's first character that is no mark of a space.
+        splits: for the id of every piece that ends in a comma after a digit,
+            what replaces it: rows of id, begin and end, which count from the
+            piece's first character that is no mark of a space.
 
     Raises:
         UserError: when `model_bytes` is no such model.
@@ -98,7 +97,8 @@ class SentencePieceTokenizer(Tokenizer):
     ) -> None:
         self.model_bytes = model_bytes
         self._processor = _open_model(model_bytes, source)
-        pieces = self.pieces(range(self._processor.get_piece_size()))
+        ids = range(self._processor.get_piece_size())
+        pieces = [self._processor.id_to_piece(i) for i in ids]
         super().__init__(
             model_bytes,
             vocabulary_bytes=model_bytes,
@@ -121,10 +121,6 @@ class SentencePieceTokenizer(Tokenizer):
             i: self._split_comma(piece)
             for i, piece in enumerate(pieces)
             if ends_in_digit_comma(piece) and self._is_text(i)
-        }
-        self.expansions = {
-            i: tuple(part for part, _, _ in split)
-            for i, split in self.splits.items()
         }
 
     def encode(self, text: str) -> list[int]:
@@ -157,10 +153,6 @@ class SentencePieceTokenizer(Tokenizer):
                 encoding.starts.append(start)
                 encoding.ends.append(stop)
         return encoding
-
-    def pieces(self, ids: Iterable[int]) -> list[str]:
-        """Returns the piece of each id."""
-        return [self._processor.id_to_piece(int(i)) for i in ids]
 
     def decode(self, ids: Iterable[int]) -> str:
         """Returns the text of ids; special pieces but <unk> have none."""
@@ -196,12 +188,11 @@ class SentencePieceTokenizer(Tokenizer):
         )
 
     def _expand(self, ids: list[int]) -> list[int]:
-        if self.expansions.keys().isdisjoint(ids):
+        if self.splits.keys().isdisjoint(ids):
             return ids
-        expanded: list[int] = []
-        for i in ids:
-            expanded += self.expansions.get(i, (i,))
-        return expanded
+        return [
+            part for i in ids for part, _, _ in self.splits.get(i, ((i, 0, 0),))
+        ]
 
     def _normalized(
         self, cleaned: str, starts: Sequence[int], ends: Sequence[int]

@@ -102,6 +102,7 @@ class Tokenizer(abc.ABC):
     ) -> None:
         self._vocabulary = vocabulary
         self._vocabulary_bytes = vocabulary_bytes
+        self._pieces = pieces
         self.settings = settings
         self.vocab_size = len(pieces)
         self.word_start = np.array(word_start, bool)
@@ -140,10 +141,6 @@ class Tokenizer(abc.ABC):
         one character ("ﬁ") has that character. A piece that is only the mark
         of a space is empty, where the next one begins.
         """
-
-    @abc.abstractmethod
-    def pieces(self, ids: Iterable[int]) -> list[str]:
-        """Returns the piece of each id."""
 
     @abc.abstractmethod
     def decode(self, ids: Iterable[int]) -> str:
@@ -186,6 +183,10 @@ class Tokenizer(abc.ABC):
             **self.special_tokens,
         }
         write_json(os.path.join(directory, CONFIG_FILE), config)
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        """Returns the piece of each id."""
+        return [self._pieces[int(i)] for i in ids]
 
     def encode_batch(self, texts: Iterable[str]) -> list[list[int]]:
         """Returns the ids of each text."""

@@ -62,7 +62,7 @@ class WordPieceTokenizer(Tokenizer):
         super().__init__(
             self.vocabulary,
             vocabulary_bytes="".join(f"{p}\n" for p in vocabulary).encode(),
-            pieces=vocabulary,
+            pieces=self.vocabulary,
             word_start=[
                 not p.startswith(wordpiece.CONTINUATION) for p in vocabulary
             ],
@@ -124,10 +124,6 @@ class WordPieceTokenizer(Tokenizer):
             encoding.starts.extend([begin + start for start in part.starts])
             encoding.ends.extend([begin + end for end in part.ends])
         return encoding
-
-    def pieces(self, ids: Iterable[int]) -> list[str]:
-        """Returns the piece of each id."""
-        return [self.vocabulary[int(i)] for i in ids]
 
     def decode(self, ids: Iterable[int]) -> str:
         """Returns the words of ids, a space between two.

@@ -160,7 +160,7 @@ def _upload(
     last, so that no mixture of old and new files looks complete.
     """
     names = sorted(_files_below(source), key=lambda name: name == last)
-    arriving = {n: f"{target}/{n}{_TEMPORARY}{os.getpid()}" for n in names}
+    arriving = {n: temporary_name(f"{target}/{n}") for n in names}
     try:
         for parent in set(map(os.path.dirname, arriving.values())):
             makedirs(parent)

@@ -6,7 +6,7 @@ import os
 import stat
 from typing import Any
 
-from albert_tf.config import UserError, shown
+from albert_tf.config import UserError, require, shown
 from albert_tf.io import files
 
 # The largest size of files that users bring: JSON documents, and vocabularies
@@ -44,16 +44,14 @@ def read_at_most(path: str | os.PathLike[str], limit: int) -> bytes:
             if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
                 raise UserError(f"{path} is a pipe or a device, not a file.")
         with files.open(path) as file:
-            size = files.size(path)
+            content = file.read(limit + 1)
             # The reported size may be too small.
-            content = file.read(limit + 1) if size <= limit else b""
+            size = max(files.size(path), len(content))
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}.") from None
-    if max(size, len(content)) > limit:
-        raise UserError(
-            f"{path} has {max(size, len(content))} bytes; more than {limit} "
-            "is refused."
-        )
+    require(
+        size <= limit, f"{path} has {size} bytes; more than {limit} is refused."
+    )
     return content
 
 
@@ -83,8 +81,7 @@ def parse_json(content: bytes, name: str) -> dict[str, Any]:
         raise UserError(f"{name} is nested too deeply.") from None
     except ValueError as error:
         raise UserError(f"{name} is not valid JSON: {error}.") from None
-    if not isinstance(value, dict):
-        raise UserError(f"{name} is not a JSON object.")
+    require(isinstance(value, dict), f"{name} is not a JSON object.")
     return value
 
 

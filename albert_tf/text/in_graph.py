@@ -236,7 +236,7 @@ class _SentencePiece(tf.Module):
         )
         pieces = tokenizer.pieces(range(tokenizer.vocab_size))
         rows = [
-            _parts(piece, tokenizer.splits[i])
+            _in_bytes(piece, tokenizer.splits[i])
             if i in tokenizer.splits
             else [(i, 0, -1)]
             for i, piece in enumerate(pieces)
@@ -436,7 +436,7 @@ def _split(texts: tf.Tensor, pattern: str) -> tf.RaggedTensor:
     return tf.strings.split(ended, _NUL)[:, :-1]
 
 
-def _parts(
+def _in_bytes(
     piece: str, split: tuple[tuple[int, int, int], ...]
 ) -> list[tuple[int, int, int]]:
     """Returns `split` with offsets in bytes, spaces not counted."""

@@ -11,7 +11,6 @@ import pytest
 from ai_edge_litert.interpreter import Interpreter
 from tiny_models import built, save
 
-from albert_tf.config import UserError
 from albert_tf.interchange.convert import convert
 from albert_tf.interchange.export.serving_module import ServingModule
 from albert_tf.interchange.model_directory import load_model_directory
@@ -93,12 +92,6 @@ def test_onnx_gives_the_same_outputs(converted, head):
         lambda inputs: dict(zip(names, session.run(None, inputs), strict=True)),
         function,
     )
-
-
-def test_onnx_without_its_package(monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "tf2onnx", None)
-    with pytest.raises(UserError, match="pip install tf2onnx"):
-        convert("source", str(tmp_path / "target"), "onnx")
 
 
 @pytest.mark.slow

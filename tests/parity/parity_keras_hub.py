@@ -1,16 +1,24 @@
-"""Our encoders in KerasHub, over random architectures."""
+"""Our encoders in KerasHub, over random architectures; our presets there."""
 
+import json
+import os
 import pathlib
 import tempfile
 
 import hypothesis
 import keras_hub
 import numpy as np
+import pytest
 from hypothesis import strategies as st
+from training_fixtures import random_model
 
-from albert_tf.config import ModelConfig, override
-from albert_tf.interchange.keras_hub import save_preset
-from albert_tf.interchange.model_directory import LoadedModel
+from albert_tf.config import ModelConfig, UserError, override
+from albert_tf.interchange.convert import convert
+from albert_tf.interchange.keras_hub import FILES, save_preset
+from albert_tf.interchange.model_directory import (
+    LoadedModel,
+    save_model_directory,
+)
 from albert_tf.modeling.models import AlbertModel
 
 # Relative to the largest entry, as for transformers.
@@ -90,3 +98,46 @@ def test_a_preset_of_ours_gives_the_same_outputs(
         assert value.shape == mine.shape
         difference = np.abs(value - mine).max() / np.abs(value).max()
         record_difference("KerasHub AlbertBackbone", name, difference, BOUND)
+
+
+def test_a_preset_has_the_same_pieces(tmp_path, tiny_tokenizer):
+    place = str(tmp_path / "preset")
+    save_preset(place, LoadedModel(random_model("none"), tiny_tokenizer, 14))
+    assert set(os.listdir(place)) == FILES
+    theirs = keras_hub.models.AlbertTokenizer.from_preset(place)
+    text = "the kato of bupe."
+    assert np.array(theirs(text)).tolist() == tiny_tokenizer.encode(text)
+    # What the note in the preset warns of.
+    assert tiny_tokenizer.unk_id in np.array(theirs("THE KATO")).tolist()
+    classifier = keras_hub.models.AlbertTextClassifierPreprocessor
+    features = classifier.from_preset(place)([text * 9])
+    assert features["token_ids"].shape == (1, 14)
+    note = pathlib.Path(place, "README.md").read_text(encoding="utf-8")
+    assert "does not clean text: lower-case it and strip its accents" in note
+
+
+def test_the_way_through_convert(tmp_path, tiny_tokenizer):
+    source, place = str(tmp_path / "source"), str(tmp_path / "preset")
+    model = random_model("pretraining", attention_probs_dropout_prob=0.2)
+    save_model_directory(source, model, tiny_tokenizer, max_seq_length=16)
+    with pytest.raises(UserError, match="no head masked_lm.*--head=none"):
+        convert(source, place, "keras_hub")
+    lines = []
+    for _ in range(2):
+        convert(source, place, "keras_hub", head="none", log=lines.append)
+    assert any("attention_probs_dropout_prob=0.2" in line for line in lines)
+    assert any("does not clean text" in line for line in lines)
+    values = json.loads(pathlib.Path(place, "config.json").read_text())
+    assert values["config"]["num_layers"] == 2
+
+
+def test_unsupported_settings(tmp_path, tiny_tokenizer, wordpiece_tokenizer):
+    for tokenizer, changes, message in (
+        (tiny_tokenizer, {"hidden_act": "relu"}, "='relu' is not one of gelu"),
+        (tiny_tokenizer, {"layer_norm_eps": 1e-5}, "=1e-05 is not one of 1e-1"),
+        (wordpiece_tokenizer, {}, "SentencePiece vocabularies only"),
+    ):
+        model = random_model("none", **changes)
+        with pytest.raises(UserError, match=message):
+            save_preset(str(tmp_path), LoadedModel(model, tokenizer, 16))
+    assert not os.listdir(tmp_path)

@@ -37,25 +37,6 @@ def directory(tmp_path, tiny_tokenizer):
     return save(tmp_path / "model", built(), tiny_tokenizer, 12)
 
 
-@pytest.mark.parametrize(
-    ("head", "changes"),
-    [
-        ("pretraining", {"sharing": "ffn", "num_hidden_groups": 2}),
-        ("pretraining", {"num_hidden_groups": 2, "inner_group_num": 2}),
-        ("none", {"hidden_act": "gelu_exact", "hidden_dropout_prob": 0.2}),
-        ("classification", {"labels": ("good", "bad", "ugly")}),
-    ],
-)
-def test_there_and_back(tmp_path, tiny_tokenizer, head, changes):
-    model = built(head, **changes)
-    directory = save(tmp_path / "model", model, tiny_tokenizer, 12)
-    loaded = load_model_directory(directory)
-    assert loaded.model.config == model.config
-    assert (loaded.max_seq_length, loaded.labels) == (12, model.labels)
-    assert loaded.tokenizer.fingerprint == tiny_tokenizer.fingerprint
-    assert_same(values_of(loaded.model), values_of(model))
-
-
 def test_files_of_the_directory(directory):
     assert sorted(os.listdir(directory)) == [
         "config.json",
@@ -208,16 +189,23 @@ def test_a_directory_is_recovered_after_a_kill(tmp_path, renamed):
     assert (tmp_path / "model/config.json").read_text() == "old"
 
 
-def test_a_model_directory_in_a_bucket(bucket, directory, tiny_tokenizer):
-    remote = save(f"{bucket}/model", built(), tiny_tokenizer, 12)
-    assert files.listdir(remote) == sorted(os.listdir(directory))
-    loaded = load_model_directory(bucket)
-    assert loaded.tokenizer.fingerprint == tiny_tokenizer.fingerprint
-    assert (loaded.model.config, loaded.max_seq_length) == (TINY, 12)
-    assert_same(values_of(loaded.model), values_of(built()))
+def test_there_and_back_on_a_disk_and_in_a_bucket(
+    tmp_path, bucket, tiny_tokenizer
+):
+    labels = ("good", "bad", "ugly")
+    model = built("classification", labels=labels, hidden_act="gelu_exact")
+    local = save(tmp_path / "model", model, tiny_tokenizer, 12)
+    remote = save(f"{bucket}/model", model, tiny_tokenizer, 12)
+    assert files.listdir(remote) == sorted(os.listdir(local))
+    for place in (local, bucket):
+        loaded = load_model_directory(place)
+        assert loaded.tokenizer.fingerprint == tiny_tokenizer.fingerprint
+        assert loaded.model.config == model.config
+        assert (loaded.max_seq_length, loaded.labels) == (12, model.labels)
+        assert_same(values_of(loaded.model), values_of(model))
     found = find_initial_weights(bucket)
     assert (found.kind, found.directory) == ("run directory", remote)
-    assert found.fingerprint == find_initial_weights(directory).fingerprint
+    assert found.fingerprint == find_initial_weights(local).fingerprint
 
 
 def test_only_files_of_a_model_are_replaced_in_a_bucket(bucket):

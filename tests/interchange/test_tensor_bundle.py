@@ -137,18 +137,6 @@ def test_a_partitioned_variable_is_refused(tmp_path):
         read_index(prefix)
 
 
-def test_a_table_made_by_hand_is_read(tmp_path):
-    prefix = write(
-        tmp_path,
-        table(
-            block([(b"", header()), (b"a", entry())]),
-            block([(b"b", entry([3], offset=12, size=12))]),
-        ),
-    )
-    np.testing.assert_array_equal(read(prefix, "a"), VALUES)
-    assert read_index(prefix)["b"].shape == (3,)
-
-
 @pytest.mark.parametrize(
     ("value", "number"), [(tf.zeros([2], tf.int64), 9), (tf.constant(["a"]), 7)]
 )

@@ -246,7 +246,6 @@ class Reading(Stage):
     max_cores = 1
 
     def sides(self) -> dict[Any, Callable[[], Any]]:
-        use_one_thread()
         return {
             (kind, size): functools.partial(self.turn, kind, size)
             for kind in _KINDS
@@ -300,11 +299,3 @@ class Reading(Stage):
             (f"{name}, {last}", "%", 100 * rest / whole),
             (f"{name}, to training at the ceiling", "times", ratio),
         ]
-
-
-def use_one_thread() -> None:
-    """Limits TensorFlow to one thread; it must not have run anything yet."""
-    import tensorflow as tf
-
-    tf.config.threading.set_intra_op_parallelism_threads(1)
-    tf.config.threading.set_inter_op_parallelism_threads(1)

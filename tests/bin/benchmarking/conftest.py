@@ -78,7 +78,6 @@ def in_process(monkeypatch):
 
     monkeypatch.setattr(machine, "in_fresh_process", call)
     monkeypatch.setattr(command_line, "load_tensorflow", lambda: None)
-    monkeypatch.setattr(data_stages, "use_one_thread", lambda: None)
     monkeypatch.setattr(data_stages, "_READING_SECONDS", 0.01)
     monkeypatch.setattr(data_stages, "_BATCH_SIZES", (4, 8))
     monkeypatch.setattr(training_stages, "_TURN_SECONDS", 0.0)

@@ -6,6 +6,7 @@ import pathlib
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from program_runner import run_program
 
@@ -81,6 +82,7 @@ def test_results_are_printed_and_written(tmp_path, sentences):
     assert "Traceback" not in done.stderr and "cuda" not in done.stderr
     results = json.loads(output.read_text())
     assert list(results) == ["command", "machine", "settings", "stages"]
+    assert results["machine"]["packages"]["numpy"] == np.__version__
     assert "-m bin.benchmark" in results["command"]
     assert results["settings"]["data"]["max_seq_length"] == 48
     assert results["settings"]["optimizer"] == "adamw"

@@ -5,7 +5,6 @@ import json
 import os
 from typing import ClassVar
 
-import numpy as np
 import pytest
 
 from bin.benchmark import STAGES
@@ -100,11 +99,6 @@ def test_every_stage_runs_on_a_tiny_corpus(workspace, in_process, monkeypatch):
         ratio = reading[f"{name}, to training at the ceiling", "times"]
         rate = reading[name, "sequences/s"]
         assert ratio == pytest.approx(rate / workspace.ceiling)
-    norms = found["recomputation"]
-    for remat in ("selective", "full"):
-        assert norms[f"{remat}, gradient norm", ""] == pytest.approx(
-            norms["none, gradient norm", ""], rel=1e-4
-        )
 
 
 def test_a_fresh_process_has_the_cores_it_was_given():
@@ -120,10 +114,3 @@ def test_one_logical_cpu_of_every_core_comes_first(monkeypatch):
     siblings = {0: "0-1", 1: "0-1", 2: "2-3", 3: "2-3", 5: "5"}
     monkeypatch.setattr(machine, "_siblings", siblings.__getitem__)
     assert machine.available_cores() == [0, 2, 5, 1, 3]
-
-
-def test_the_machine_is_described():
-    described = machine.describe_machine()
-    json.dumps(described)
-    assert 1 <= described["usable_cores"] <= described["usable_cpus"]
-    assert described["packages"]["numpy"] == np.__version__

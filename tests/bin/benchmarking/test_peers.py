@@ -6,21 +6,13 @@ import math
 
 import numpy as np
 import pytest
-from training_fixtures import SMALL_MODEL
 
-from albert_tf.config import ModelConfig, TrainingConfig, UserError, override
-from albert_tf.jobs.workload import Workload, random_batch
+from albert_tf.config import UserError, override
+from albert_tf.jobs.workload import random_batch
 from albert_tf.modeling.accounting import encoder_flops, training_flops
 from bin.benchmarking.side import JOBS, OurSide
 from bin.benchmarking.training_stages import PEERS, check_peers
 
-WORK = Workload(
-    model=override(ModelConfig(), SMALL_MODEL | {"vocab_size": 101}),
-    batch_size=3,
-    seq_length=12,
-    num_predictions=4,
-    training=TrainingConfig(),
-)
 SIDES = [
     pytest.param(
         side,
@@ -34,36 +26,37 @@ SIDES = [
 ]
 
 
-def with_training(**changes):
-    return dataclasses.replace(WORK, training=override(WORK.training, changes))
+def changed(work, **parts):
+    changes = {n: override(getattr(work, n), c) for n, c in parts.items()}
+    return dataclasses.replace(work, **changes)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", SIDES)
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_a_side_trains_and_computes_in_every_variant(kind, precision):
-    work = with_training(precision=precision)
-    predictions = 12 if kind.name == "transformers" else 4
-    shape = {"batch_size": 3, "seq_length": 12}
+def test_a_side_trains_and_computes_in_every_variant(work, kind, precision):
+    work = changed(work, training={"precision": precision})
+    predictions = 32 if kind.name == "transformers" else 5
+    shape = {"batch_size": 4, "seq_length": 32}
     first_only = {"read_positions_only": kind is OurSide}
     for variant in kind.variants(work):
         side = kind(work, random_batch(work), variant)
         pooled = side.forward()
-        assert pooled.shape == (3, 16)
+        assert pooled.shape == (4, 16)
         assert (np.abs(np.asarray(pooled, np.float32)) <= 1).all()
-        assert side.states().shape == (3, 12, 16)
-        # Untrained: uniform over 101 pieces, and over 2 orders.
+        assert side.states().shape == (4, 32, 16)
+        # Untrained: uniform over 200 pieces, and over 2 orders.
         first = side.train_step()
-        assert first == pytest.approx(math.log(101) + math.log(2), abs=0.3)
+        assert first == pytest.approx(math.log(200) + math.log(2), abs=0.3)
         for job in JOBS:
             assert precision in side.does[job]
         expected = {
             "train_step": training_flops(
-                WORK.model, **shape, **first_only, num_predictions=predictions
+                work.model, **shape, **first_only, num_predictions=predictions
             ),
-            "forward": encoder_flops(WORK.model, **shape, **first_only),
+            "forward": encoder_flops(work.model, **shape, **first_only),
             "states": encoder_flops(
-                WORK.model, **shape, read_positions_only=False
+                work.model, **shape, read_positions_only=False
             ),
         }
         # Updates of weights in bfloat16 are lost: no such step is compared.
@@ -76,9 +69,9 @@ def test_a_side_trains_and_computes_in_every_variant(kind, precision):
             assert not np.array_equal(updated, pooled)
 
 
-def test_ours_has_the_settings_of_the_work_and_the_outputs_of_the_encoder():
-    work, batch = with_training(remat="selective"), random_batch(WORK)
-    side = OurSide(work, batch)
+def test_ours_has_the_settings_of_the_work_and_the_outputs_of_the_encoder(work):
+    batch = random_batch(work)
+    side = OurSide(changed(work, training={"remat": "selective"}), batch)
     assert side.model.remat == "selective"
     assert "computed again" not in side.does["forward"]
     assert "again for the gradient: selective" in side.does["train_step"]
@@ -91,36 +84,34 @@ def test_ours_has_the_settings_of_the_work_and_the_outputs_of_the_encoder():
     )
 
 
-def test_a_peer_that_is_not_installed(monkeypatch):
+def test_a_peer_that_is_not_installed(monkeypatch, work):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(
         UserError,
         match="with transformers needs torch and transformers, not installed "
         "here: pip install -r requirements-parity.txt",
     ):
-        check_peers(["transformers"], WORK)
-    assert check_peers([], WORK) == []
+        check_peers(["transformers"], work)
+    assert check_peers([], work) == []
 
 
 @pytest.mark.parametrize(
-    ("name", "work", "message"),
+    ("name", "changes", "message"),
     [
         (
             "transformers",
-            dataclasses.replace(
-                WORK, model=override(WORK.model, {"sharing": "none"})
-            ),
+            {"model": {"sharing": "none"}},
             "sharing=none: .* transformers shares whole layers",
         ),
         (
             "keras_hub",
-            with_training(precision="float16"),
+            {"training": {"precision": "float16"}},
             "precision=float16 is not measured for keras_hub",
         ),
     ],
 )
-def test_work_that_a_peer_cannot_do(monkeypatch, name, work, message):
+def test_work_that_a_peer_cannot_do(monkeypatch, work, name, changes, message):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
-    assert check_peers([name, name], WORK) == [name]
+    assert check_peers([name, name], work) == [name]
     with pytest.raises(UserError, match=message):
-        check_peers([name], work)
+        check_peers([name], changed(work, **changes))

@@ -3,30 +3,22 @@
 import keras
 import numpy as np
 from program_runner import run_program
-from training_fixtures import SMALL_MODEL
+from training_fixtures import random_model
 
-from albert_tf.config import ModelConfig, override
+from albert_tf.config import override
 from albert_tf.interchange.formats import FORMATS
 from albert_tf.interchange.model_directory import (
     load_model_directory,
     save_model_directory,
 )
-from albert_tf.modeling.models import (
-    AlbertForClassification,
-    AlbertForPretraining,
-)
+from albert_tf.modeling.models import AlbertForClassification
 from albert_tf.modeling.weights.conversion import MERGES
 from bin import convert
-
-TINY = override(
-    ModelConfig(),
-    SMALL_MODEL | {"vocab_size": 200, "max_position_embeddings": 16},
-)
 
 
 def test_every_flag_has_its_effect(tmp_path, tiny_tokenizer, tiny_directory):
     source, target = tmp_path / "source", tmp_path / "target"
-    model = AlbertForPretraining(TINY)
+    model = random_model("pretraining", max_position_embeddings=16)
     save_model_directory(str(source), model, tiny_tokenizer, max_seq_length=16)
     for name in ("spiece.model", "tokenizer.json"):
         (source / name).unlink()
@@ -55,10 +47,10 @@ def test_every_flag_has_its_effect(tmp_path, tiny_tokenizer, tiny_directory):
     loaded = load_model_directory(str(target))
     assert loaded.labels == ["no", "yes"]
     assert loaded.model.config == override(
-        TINY, {"sharing": "none", "max_position_embeddings": 32}
+        model.config, {"sharing": "none", "max_position_embeddings": 32}
     )
     keras.utils.set_random_seed(7)
-    fresh = AlbertForClassification(TINY, 2)
+    fresh = AlbertForClassification(model.config, 2)
     np.testing.assert_array_equal(
         loaded.model.classification.classifier.kernel,
         fresh.classification.classifier.kernel,

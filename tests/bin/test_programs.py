@@ -215,15 +215,7 @@ VOCAB = "train_vocab --output_dir={t}/out --input={t}"
             CLASSIFY + " --model_dir=a --text=x --output=x.npy",
             "--output=x.npy: arrays are written for --mode=embed",
         ),
-        (
-            CLASSIFY + " --export_dir={t} --text=x",
-            "is no export: expected",
-        ),
         ("show_results --run_dirs={t}", "not a run directory"),
-        (
-            "score --task=SQuAD2.0 --gold={t}/empty.txt --predictions=a",
-            "empty.txt is empty; expected a JSON",
-        ),
         (
             "pretrain --train_data={t}/no --eval_data={t}/no --run_dir={t}/run",
             "no is not a directory of shards",

@@ -1,6 +1,5 @@
 """Exports, loaded and called by the names of their signatures."""
 
-import re
 import shutil
 
 import numpy as np
@@ -14,13 +13,6 @@ from albert_tf.interchange.export.exported_model import ExportedModel
 @pytest.fixture(scope="module")
 def model(export_dir):
     return ExportedModel(export_dir)
-
-
-def refusal(model, signature, inputs):
-    with pytest.raises(UserError) as caught:
-        model.call(signature, inputs)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
 
 
 def test_an_export_has_its_name_version_signatures_and_labels(
@@ -108,7 +100,6 @@ IDS = {
         ("text_pair", {"text": ["a"], "text_pair": ["b"] * 2}, "1 in text, 2"),
         ("tokens", IDS | {"input_ids": [[2.5, 9, 3]]}, r"int32 .* got \[\[2.5"),
         ("tokens", IDS | {"input_ids": [[True, True, True]]}, r"got \[\[True"),
-        ("tokens", IDS | {"input_ids": [["2", "9", "3"]]}, r"got \[\['2'"),
         ("tokens", IDS | {"input_ids": [[1], [2, 3]]}, "different lengths"),
         ("tokens", IDS | {"input_ids": [[2**40, 9, 3]]}, "numbers from 3 to"),
         ("tokens", IDS | {"input_ids": [[10**30, 9, 3]]}, r"got \[\[1000"),
@@ -123,4 +114,6 @@ IDS = {
 def test_an_input_that_does_not_fit_is_refused(
     model, signature, inputs, message
 ):
-    assert re.search(message, refusal(model, signature, inputs))
+    with pytest.raises(UserError, match=message) as caught:
+        model.call(signature, inputs)
+    assert "\n" not in str(caught.value)

@@ -96,7 +96,6 @@ def _needed(*names: str) -> list[str]:
 
 
 def _build() -> None:
-    """Builds the shards and prints a summary."""
     from data_prep.pretraining.pretraining_data import build_pretraining_data
 
     tokenizer_dir, output_dir = _needed("tokenizer", "output_dir")
@@ -128,7 +127,6 @@ def _build() -> None:
 
 
 def _inspect() -> None:
-    """Prints records as text."""
     command_line.load_tensorflow()
     from data_prep.shard_tools.inspection import inspect_shard
 
@@ -153,7 +151,6 @@ def _verify() -> None:
 
 
 def _import_shards() -> None:
-    """Imports shards of google-research/albert."""
     command_line.load_tensorflow()
     from data_prep.shard_tools.shard_import import import_shards
 

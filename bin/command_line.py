@@ -162,7 +162,6 @@ def _num_local_workers() -> int:
 
 
 def _parse(argv: Sequence[str]) -> list[str]:
-    """Returns the arguments after the flags."""
     try:
         return FLAGS(list(argv))
     except flags.Error as error:
@@ -299,7 +298,6 @@ class _NumberOrWord(flags.ArgumentParser):
         self.syntactic_help = f"a whole number or {' or '.join(words)}"
 
     def parse(self, argument: str) -> int | str:
-        """Returns the number or the word."""
         try:
             return argument if argument in self._words else int(argument)
         except ValueError:

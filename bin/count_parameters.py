@@ -61,7 +61,6 @@ def presets_table() -> str:
 
 
 def sharing_table() -> str:
-    """Returns the encoder's size in every sharing mode."""
     rows = [
         [
             name,
@@ -76,7 +75,6 @@ def sharing_table() -> str:
 
 
 def paper_table(title: str) -> str:
-    """Returns a table of the paper beside our counts."""
     rows = [
         [
             row.name,
@@ -95,7 +93,6 @@ def paper_table(title: str) -> str:
 
 
 def parts_table(count: ParameterCount) -> str:
-    """Returns a table of the weights in each part of a model."""
     parts = {
         "embeddings": count.embeddings,
         "projection": count.projection,

@@ -215,7 +215,6 @@ def _print_metrics(result: "TaskEvaluation") -> None:
 
 
 def _print_errors(predictions: list[Prediction], number: int) -> None:
-    """Prints the worst errors among the predictions."""
     wrong = [p for p in predictions if p.error > 0]
     wrong.sort(key=lambda prediction: -prediction.error)
     print(f"\nThe worst of {len(wrong)} errors:")

@@ -49,7 +49,6 @@ def define_flags() -> None:
 
 
 def _metrics(task: Task, precision: str) -> dict[str, float]:
-    """Returns the metrics on the task's dev examples."""
     from albert_tf.cluster.environment import usable_cpus
     from albert_tf.interchange.export.exported_weights import PRECISIONS
     from albert_tf.jobs.task_evaluation import evaluate_task

@@ -107,7 +107,6 @@ def _lines(lines: Iterable[bytes], source: str) -> Iterator[str]:
 
 
 def _predictor() -> "BasePredictor":
-    """Returns the predictor of --model_dir or of --export_dir."""
     if FLAGS.export_dir:
         from albert_tf.interchange.export.exported_model import ExportedModel
         from albert_tf.jobs.predict_export import ExportedPredictor
@@ -164,7 +163,6 @@ def _counted(rows: Iterable[Any]) -> Iterator[Any]:
 
 
 def _write_array(embeddings: "Iterable[Embedding]") -> None:
-    """Writes the mean states as an array."""
     with files.replacing(FLAGS.output) as file:
         number = 0
         for number, embedding in enumerate(_counted(embeddings), start=1):
@@ -183,7 +181,6 @@ def _write_header(file: IO[bytes], shape: tuple[int, int]) -> None:
 
 
 def _rows(predictor: "BasePredictor", texts: Iterable[str]) -> Iterator[dict]:
-    """Yields the output for each text in the chosen mode."""
     if FLAGS.mode == "fill-mask":
         for filled in predictor.fill_mask(texts, FLAGS.top_k):
             masks = [

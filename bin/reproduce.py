@@ -326,7 +326,6 @@ def _write_record(runs: Sequence[_Run], record: str, figure: str) -> None:
 
 
 def _initialization() -> None:
-    """Measures untrained models, prints and draws them."""
     # TensorFlow takes seconds to import.
     from albert_tf.experiments.initialization import measure
     from albert_tf.records.shards import open_shards

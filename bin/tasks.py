@@ -39,7 +39,6 @@ def define_flags(
 
 
 def define_feature_flags() -> None:
-    """Defines the flags of feature building."""
     caches = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     flags.DEFINE_string(
         "feature_cache",

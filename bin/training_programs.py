@@ -16,7 +16,6 @@ flags.disclaim_key_flags()
 
 
 def define_flags() -> None:
-    """Defines the flags of every run."""
     flags.DEFINE_string("run_dir", None, "Run directory to write or resume.")
     flags.DEFINE_string(
         "config_json",

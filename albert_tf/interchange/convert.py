@@ -155,7 +155,6 @@ def _within(path: str, directory: str) -> bool:
 
 
 def _check_replaceable(to_path: str, to_format: str, overwrite: bool) -> None:
-    """Raises UserError where writing would destroy something."""
     if not files.exists(to_path) and not os.path.islink(to_path):
         return
     require(

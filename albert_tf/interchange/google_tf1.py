@@ -107,7 +107,6 @@ def find_checkpoint(path: str) -> str | None:
 
 
 def _checkpoints(directory: str) -> set[str]:
-    """Returns the names of the checkpoints in a directory."""
     if not files.isdir(directory):
         return set()
     return {

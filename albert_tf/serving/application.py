@@ -57,8 +57,6 @@ def warm_up(model: ExportedModel) -> None:
 
 
 class _Metrics:
-    """Prometheus' metrics of one application."""
-
     def __init__(self) -> None:
         self.registry = prometheus_client.CollectorRegistry()
         self.requests = prometheus_client.Counter(

@@ -173,7 +173,6 @@ class Finetuning(Stage):
 
 
 def timed_steps(batches: "TaskBatches", max_steps: int) -> Sequence[int]:
-    """Returns the steps of a turn."""
     if batches.training:
         return range(min(max_steps, batches.num_steps))
     # An evaluation is sorted: steps of all lengths.

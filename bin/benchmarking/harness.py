@@ -76,7 +76,6 @@ class Stage:
 
 
 def seconds_of(call: Callable[..., object], *args: object) -> float:
-    """Returns the seconds that a call takes."""
     begin = time.perf_counter()
     call(*args)
     return time.perf_counter() - begin
@@ -144,7 +143,6 @@ def run_stage(stage: Stage, repeats: int) -> dict[str, Any]:
 
 
 def stage_table(results: Sequence[dict[str, Any]]) -> str:
-    """Returns a stage's results as a text table."""
     numbers = ("median", "min", "max")
     rows = [
         [row["name"], *(_digits(row[n]) for n in numbers), row["unit"]]

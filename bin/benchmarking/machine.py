@@ -85,7 +85,6 @@ def describe_machine() -> dict[str, Any]:
 
 
 def cpu_model() -> str:
-    """Returns the name of the CPU."""
     with contextlib.suppress(OSError), open("/proc/cpuinfo") as file:
         for line in file:
             if line.startswith("model name"):

@@ -13,7 +13,6 @@ from albert_tf.jobs.predict import Predictor
 from albert_tf.tasks.kinds.classification import Classification
 from albert_tf.tasks.kinds.multiple_choice import MultipleChoice
 from albert_tf.tasks.kinds.question_answering import AnswerableSpans, Spans
-from albert_tf.tasks.kinds.regression import Regression
 from albert_tf.tasks.kinds.texts import sequence_features
 from albert_tf.tasks.kinds.token_classification import TokenClassification
 
@@ -33,12 +32,6 @@ def test_classes_of_texts_and_pairs_are_those_of_predict(serve, predictions):
         assert decoded(got["label"]) == [row["prediction"] for row in want]
         # The texts differ (two of them are empty).
         assert len(np.unique(np.round(probabilities, 6), axis=0)) >= 5
-
-
-def test_numbers_are_those_of_predict(serve, predictions):
-    got = serve("regression", "serving_default", text=TEXTS)
-    want = [row["prediction"] for row in predictions(Regression(), TEXTS)]
-    np.testing.assert_allclose(got["predictions"], want, **CLOSE)
 
 
 def test_choices_are_those_of_predict(serve, predictions):

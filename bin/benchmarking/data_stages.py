@@ -25,8 +25,8 @@ from data_prep.pretraining.pretraining_data import build_pretraining_data
 from data_prep.pretraining.record_maker import RecordMaker
 from data_prep.pretraining.record_parts import (
     Partition,
-    PartWriter,
     shard_records,
+    write_part,
 )
 from data_prep.pretraining.sources import TRAIN, list_inputs
 
@@ -202,12 +202,9 @@ def measure_steps(
     maker = RecordMaker(tokenizer, splitter, config, workspace.masking, clock)
     counts: Counter[str] = Counter()
     partition = Partition({TRAIN: 1})
-    writer = PartWriter(output_dir, 0, partition)
-    for batch in maker(documents, counts):
-        with clock("writing parts"):
-            writer.add(batch)
+    batches = list(maker(documents, counts))
     with clock("writing parts"):
-        runs = writer.finish(counts)
+        runs = write_part(output_dir, 0, partition, batches, counts)
     with clock("writing shards"):
         records = shard_records(runs, partition, TRAIN, 0)
         write_shard(os.path.join(output_dir, "train.tfrecord"), records)

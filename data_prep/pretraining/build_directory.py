@@ -6,7 +6,6 @@ runner that has finished leaves `.work/result.json`.
 """
 
 import contextlib
-import dataclasses
 import errno
 import hashlib
 import json
@@ -65,13 +64,6 @@ class BuildResult(NamedTuple):
         rows = sorted(values["shards"], key=lambda row: row["name"])
         shards = [ShardInfo(**row) for row in rows]
         return cls(shards, Counter(values["counts"]))
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the content of result.json."""
-        return {
-            "shards": [*map(dataclasses.asdict, self.shards)],
-            "counts": self.counts,
-        }
 
 
 class BuildDirectory:

@@ -12,6 +12,7 @@ import os
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from albert_tf.config import MaskingConfig, PretrainingDataConfig, require
 from albert_tf.io import files
@@ -35,9 +36,9 @@ from data_prep.pretraining.document_groups import in_groups
 from data_prep.pretraining.record_maker import RecordMaker
 from data_prep.pretraining.record_parts import (
     Partition,
-    PartWriter,
     read_part,
     shard_records,
+    write_part,
 )
 from data_prep.workers import Progress, Workers
 
@@ -92,9 +93,10 @@ class LocalRunner(contextlib.AbstractContextManager):
         """Writes the shards and the result."""
         del tokenizer  # worker processes load what was saved
         counts, runs = self._make_parts(plan, directory)
-        result = BuildResult(self._make_shards(plan, directory, runs), counts)
-        write_json(files, directory.result_path, result.to_json())
-        return result
+        shards = self._make_shards(plan, directory, runs)
+        result = {"shards": shards, "counts": counts}
+        write_json(files, directory.result_path, result)
+        return BuildResult.from_json(result)
 
     def _make_parts(
         self, plan: BuildPlan, directory: BuildDirectory
@@ -128,7 +130,7 @@ class LocalRunner(contextlib.AbstractContextManager):
 
     def _make_shards(
         self, plan: BuildPlan, directory: BuildDirectory, runs: Sequence[str]
-    ) -> list[ShardInfo]:
+    ) -> list[dict[str, Any]]:
         """Writes the shards that are missing; returns the entries of all."""
         numbered = plan.partition.shards()
         make = functools.partial(
@@ -138,10 +140,10 @@ class LocalRunner(contextlib.AbstractContextManager):
             directory.path,
             directory.work_path,
         )
-        shards: list[ShardInfo] = []
+        shards: list[dict[str, Any]] = []
         with self._progress("shards") as show:
-            for info in self._workers.map(make, numbered):
-                shards.append(info)
+            for entry in self._workers.map(make, numbered):
+                shards.append(entry)
                 show(len(shards), len(numbered))
         return shards
 
@@ -187,10 +189,8 @@ def _make_part(
     part = read_part(work_dir, number)
     if part is None:
         counts: Counter[str] = Counter()
-        writer = PartWriter(work_dir, number, partition)
-        for batch in maker()(documents, counts):
-            writer.add(batch)
-        part = counts, writer.finish(counts)
+        batches = maker()(documents, counts)
+        part = counts, write_part(work_dir, number, partition, batches, counts)
     return sum(map(_num_characters, documents)), *part
 
 
@@ -230,15 +230,16 @@ def _make_shard(
     output_dir: str,
     work_dir: str,
     split_and_number: tuple[str, int],
-) -> ShardInfo:
+) -> dict[str, Any]:
     """Writes a shard unless an earlier run has; returns its entry."""
     name = partition.shard_name(*split_and_number)
     entry_path = os.path.join(work_dir, f"{name}.json")
     if os.path.exists(entry_path):
-        info = ShardInfo(**read_json(files, entry_path))
-        if is_intact(output_dir, info):
-            return info
-    path = os.path.join(output_dir, name)
-    info = write_shard(path, shard_records(runs, partition, *split_and_number))
-    write_json(files, entry_path, dataclasses.asdict(info))
-    return info
+        entry = read_json(files, entry_path)
+        if is_intact(output_dir, ShardInfo(**entry)):
+            return entry
+    records = shard_records(runs, partition, *split_and_number)
+    info = write_shard(os.path.join(output_dir, name), records)
+    entry = dataclasses.asdict(info)
+    write_json(files, entry_path, entry)
+    return entry

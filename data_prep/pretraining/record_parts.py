@@ -2,7 +2,7 @@
 
 Keys are random, so the records of a split in the order of their keys are a
 shuffle of all of them, whatever order they were made in. A `Partition` cuts
-the range of keys into shards. `PartWriter` writes the records of a unit of
+the range of keys into shards. `write_part` writes the records of a unit of
 work, in runs sorted by key; `shard_records` gathers a shard from all runs, a
 bounded part of it at a time. A part counts once its JSON file exists, which
 is written last: a resumed build makes the missing ones.
@@ -12,7 +12,7 @@ import dataclasses
 import os
 import struct
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -76,50 +76,52 @@ class Partition:
         return shard_name(split, shard, self.num_shards[split])
 
 
-class PartWriter:
-    """Writes the records of one unit of work."""
+def write_part(
+    directory: str,
+    number: int,
+    partition: Partition,
+    batches: Iterable[RecordBatch],
+    counts: Mapping[str, int],
+) -> list[str]:
+    """Writes the records of one unit of work; returns the paths of its runs.
 
-    def __init__(
-        self, directory: str, number: int, partition: Partition
-    ) -> None:
-        self._path = _part_path(directory, number)
-        self._partition = partition
-        self._entries: dict[tuple[str, int], list[bytes]] = defaultdict(list)
-        self._num_bytes = 0
-        self._runs: list[str] = []
-
-    def add(self, batch: RecordBatch) -> None:
-        """Adds records."""
-        for shard, entries in self._partition.entries(batch).items():
-            self._entries[shard] += entries
-        self._num_bytes += sum(map(len, batch.serialized))
-        if self._num_bytes >= RUN_BYTES:
-            self._write_run()
-
-    def finish(self, counts: Mapping[str, int]) -> list[str]:
-        """Ends the part, stores the counts with it, and returns its runs."""
-        if self._entries:
-            self._write_run()
-        write_json(
-            f"{self._path}.json",
-            {"num_runs": len(self._runs), "counts": dict(counts)},
-        )
-        return self._runs
-
-    def _write_run(self) -> None:
-        """Writes the entries by shard and key, then where each shard ends."""
-        path = f"{self._path}-{len(self._runs)}"
+    `counts` are stored with them, once all batches have been taken.
+    """
+    part = _part_path(directory, number)
+    runs: list[str] = []
+    for entries in _in_runs(batches, partition):
+        # The entries by shard and key, then where each shard ends.
+        path = f"{part}-{len(runs)}"
         ends = [0]
         with files.replacing(path) as file:
-            for shard in self._partition.shards():
-                for entry in sorted(self._entries[shard]):
+            for shard in partition.shards():
+                for entry in sorted(entries[shard]):
                     file.write(_LENGTH.pack(len(entry)))
                     file.write(entry)
                 ends.append(file.tell())
             file.write(np.array(ends, "<u8").tobytes())
-        self._runs.append(path)
-        self._entries.clear()
-        self._num_bytes = 0
+        runs.append(path)
+    found = {"num_runs": len(runs), "counts": dict(counts)}
+    write_json(f"{part}.json", found)
+    return runs
+
+
+def _in_runs(
+    batches: Iterable[RecordBatch], partition: Partition
+) -> Iterator[dict[tuple[str, int], list[bytes]]]:
+    """Yields the entries of each run by shard."""
+    entries: dict[tuple[str, int], list[bytes]] = defaultdict(list)
+    num_bytes = 0
+    for batch in batches:
+        for shard, of_shard in partition.entries(batch).items():
+            entries[shard] += of_shard
+        num_bytes += sum(map(len, batch.serialized))
+        if num_bytes >= RUN_BYTES:
+            yield entries
+            entries.clear()
+            num_bytes = 0
+    if entries:
+        yield entries
 
 
 def _part_path(directory: str, number: int) -> str:

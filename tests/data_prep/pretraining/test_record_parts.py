@@ -9,9 +9,9 @@ from data_prep.pretraining import record_parts
 from data_prep.pretraining.record_maker import RecordBatch
 from data_prep.pretraining.record_parts import (
     Partition,
-    PartWriter,
     read_part,
     shard_records,
+    write_part,
 )
 
 PARTITION = Partition({"train": 12, "eval": 2})
@@ -27,13 +27,6 @@ def random_batches(seed, number=7):
             keys,
             [rng.bytes(int(rng.integers(0, 50))) for _ in range(size)],
         )
-
-
-def write_part(directory, number, batches, partition=PARTITION):
-    writer = PartWriter(str(directory), number, partition)
-    for batch in batches:
-        writer.add(batch)
-    return writer.finish({"train/documents": number})
 
 
 def all_records(runs, partition=PARTITION):
@@ -69,7 +62,7 @@ def test_shards_hold_all_records_in_the_order_of_their_keys(
     parts = [*(list(random_batches(seed)) for seed in (1, 2, 3)), []]
     runs = []
     for number, batches in enumerate(parts):
-        runs += write_part(tmp_path, number, batches)
+        runs += write_part(str(tmp_path), number, PARTITION, batches, {})
     together = [batch for batches in parts for batch in batches]
     found = all_records(runs)
     for split in ("train", "eval"):
@@ -101,20 +94,24 @@ def test_equal_keys_fall_back_on_the_records(tmp_path):
     runs = []
     for number, records in enumerate([[b"d", b"b"], [b"a", b"c"]]):
         batch = RecordBatch("train", keys, records)
-        runs += write_part(tmp_path, number, [batch], partition)
+        runs += write_part(str(tmp_path), number, partition, [batch], {})
     found = all_records(runs, partition)
     assert found == {"train": [b"a", b"b", b"c", b"d"]}
 
 
 def test_a_part_counts_when_it_is_finished(tmp_path, monkeypatch):
     monkeypatch.setattr(record_parts, "RUN_BYTES", 1)
-    finish = PartWriter.finish
-    monkeypatch.setattr(PartWriter, "finish", lambda *_: None)
-    write_part(tmp_path, 4, random_batches(1))
-    assert read_part(str(tmp_path), 4) is None
-    monkeypatch.setattr(PartWriter, "finish", finish)
-    runs = write_part(tmp_path, 4, random_batches(1))
-    assert read_part(str(tmp_path), 4) == ({"train/documents": 4}, runs)
+    directory, counts = str(tmp_path), {"train/documents": 4}
+
+    def interrupted():
+        yield from random_batches(1)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        write_part(directory, 4, PARTITION, interrupted(), counts)
+    assert read_part(directory, 4) is None
+    runs = write_part(directory, 4, PARTITION, random_batches(1), counts)
+    assert read_part(directory, 4) == (counts, runs)
     names = list(map(os.path.basename, runs))
     assert len(names) > 1
     assert sorted(os.listdir(tmp_path)) == [*names, "unit-000004.json"]

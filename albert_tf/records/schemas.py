@@ -22,6 +22,11 @@ SLOTS = "slots"  # the room for masked positions, padded
 Namer = Callable[[int], str]
 
 
+def namer_of(path: str, first: int = 0) -> Namer:
+    """Returns the namer of a batch that begins at a file's record `first`."""
+    return lambda number: f"{path}, record {first + number}"
+
+
 @dataclasses.dataclass(frozen=True)
 class Feature:
     """One feature of a record: `name` inside, `stored_name` in the file."""

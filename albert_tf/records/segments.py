@@ -52,7 +52,10 @@ class TokenizedDocument(NamedTuple):
 
 
 class Step(NamedTuple):
-    """An instance's spans and label, and the position of the next one."""
+    """An instance's spans and label, and the position of the next one.
+
+    The spans are in the order in which the model reads them.
+    """
 
     first: Span
     second: Span  # empty in a single segment

@@ -7,7 +7,6 @@ verification, training and reports read it from here.
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -15,22 +14,12 @@ from albert_tf.config import PretrainingDataConfig
 from albert_tf.records.segments import (
     DocumentCutter,
     Draws,
-    Span,
     Step,
     TokenizedDocument,
     pick,
     random_segment,
 )
 from albert_tf.records.targets import MASKED_LM, Target
-
-
-class Instance(NamedTuple):
-    """Two spans of tokens, in the order in which the model reads them."""
-
-    first: Span
-    second: Span  # empty in a single segment
-    label: int
-    key: int  # unique to the instance
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,8 +43,11 @@ class SentenceObjective:
         word_starts: np.ndarray,
         config: PretrainingDataConfig,
         counts: Counter[str],
-    ) -> Iterator[Instance]:
-        """Yields the instances of `documents[number]`, copy after copy."""
+    ) -> Iterator[tuple[int, Step]]:
+        """Yields the instances of `documents[number]`, copy after copy.
+
+        Each with a key of its own.
+        """
         cutter = DocumentCutter(
             documents, number, word_starts, config, self.num_segments, counts
         )
@@ -67,7 +59,7 @@ class SentenceObjective:
             while position < end:
                 key, draws = next(draws_of_copy)
                 step = self.step(cutter, position, draws)
-                yield Instance(step.first, step.second, step.label, key)
+                yield key, step
                 position = step.resume
 
 

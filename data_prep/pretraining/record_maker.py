@@ -18,8 +18,8 @@ from albert_tf.config import MaskingConfig, PretrainingDataConfig
 from albert_tf.records import counter_rng
 from albert_tf.records.masking import mask_batch
 from albert_tf.records.schemas import serialize_batch
-from albert_tf.records.segments import TokenizedDocument
-from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES, Instance
+from albert_tf.records.segments import Step, TokenizedDocument
+from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.text.tokenizer import Tokenizer
 from data_prep.corpus.reading import UnitDocument
 from data_prep.corpus.sentences import SentenceSplitter, cut_long_sentences
@@ -84,7 +84,9 @@ class RecordMaker:
                 yield self._record_batch(split, batch, tokens, of_split)
             counts.update({f"{split}/{n}": c for n, c in of_split.items()})
 
-    def _next_batch(self, instances: Iterator[Instance]) -> list[Instance]:
+    def _next_batch(
+        self, instances: Iterator[tuple[int, Step]]
+    ) -> list[tuple[int, Step]]:
         with self.clock("cutting segments"):
             return list(itertools.islice(instances, _BATCH))
 
@@ -128,11 +130,12 @@ class RecordMaker:
     def _record_batch(
         self,
         split: str,
-        instances: Sequence[Instance],
+        batch: Sequence[tuple[int, Step]],
         tokens: Columns,
         counts: Counter[str],
     ) -> RecordBatch:
-        keys = np.array([instance.key for instance in instances], np.uint64)
+        instance_keys, instances = zip(*batch, strict=True)
+        keys = np.array(instance_keys, np.uint64)
         with self.clock("arranging"):
             lengths, columns = self._arrange(instances, tokens, counts)
         if self.config.record_kind == "dynamic":
@@ -146,7 +149,7 @@ class RecordMaker:
 
     def _arrange(
         self,
-        instances: Sequence[Instance],
+        instances: Sequence[Step],
         tokens: Columns,
         counts: Counter[str],
     ) -> tuple[np.ndarray, Columns]:

@@ -15,6 +15,7 @@ from albert_tf.io import files
 from albert_tf.records import counter_rng
 from albert_tf.records.masking import mask_batch
 from albert_tf.records.parsed_batch import STATIC, RecordRules, read_rules
+from albert_tf.records.schemas import namer_of
 from albert_tf.records.shards import (
     METADATA_NAME,
     named_shards,
@@ -68,9 +69,7 @@ def inspect_shard(
     yield legend
     records = itertools.islice(read_records(path), num_records)
     for number, serialized in enumerate(records):
-        batch = rules.parse(
-            [serialized], lambda _, n=number: f"{path}, record {n}"
-        )
+        batch = rules.parse([serialized], namer_of(path, number))
         if rules.kind != STATIC:
             batch |= _mask(batch, number, rules)
         record = {name: values[0] for name, values in batch.items()}

@@ -22,7 +22,7 @@ from albert_tf.records.parsed_batch import (
     ParsedBatch,
     RecordRules,
 )
-from albert_tf.records.schemas import parse_columns
+from albert_tf.records.schemas import namer_of, parse_columns
 from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.records.shards import (
     FORMAT_VERSION,
@@ -163,7 +163,7 @@ def read_lengths(path: str) -> tuple[int, int] | None:
     record = next(read_records(path), None)
     if record is None:
         return None
-    namer = f"{path}, record {{}}".format
+    namer = namer_of(path)
     columns = parse_columns(STATIC, [record], namer)
     missing = [name for name, (_, sizes) in columns.items() if not sizes[0]]
     if missing:
@@ -213,10 +213,7 @@ def _checked_records(
     invariants = [row for row in invariants_for(rules) if row.needed_to_train]
     begin = 0
     while serialized := list(itertools.islice(records, _BATCH)):
-
-        def namer(number: int, begin: int = begin) -> str:
-            return f"{path}, record {begin + number}"
-
+        namer = namer_of(path, begin)
         batch = ParsedBatch(rules.parse(serialized, namer), rules)
         for row in invariants:
             wrong = row.broken(batch)

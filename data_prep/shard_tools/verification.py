@@ -28,7 +28,7 @@ from albert_tf.records.parsed_batch import (
     RecordRules,
     read_rules,
 )
-from albert_tf.records.schemas import Namer
+from albert_tf.records.schemas import Namer, namer_of
 from albert_tf.records.shards import (
     METADATA_NAME,
     TOKENIZER_DIRECTORY,
@@ -266,11 +266,7 @@ def _check_shard(
             report.add(CHECKSUMS, [str(error)])
         if not serialized:
             break
-        first = len(digests) // 8
-
-        def namer(number: int, first: int = first) -> str:
-            return f"{path}, record {first + number}"
-
+        namer = namer_of(path, len(digests) // 8)
         numbers, columns = _parse(serialized, namer, rules, report)
         if numbers:
             batch = ParsedBatch(columns, rules)

@@ -26,31 +26,17 @@ def library(*all_sizes):
     return documents
 
 
-def cut(
-    objective,
-    documents,
-    number=0,
-    *,
-    max_seq_length=32,
-    short_seq_prob=0.1,
-    copies=1,
-    word_starts=None,
-):
+def cut(objective, documents, number=0, *, word_starts=None, **changes):
     counts = Counter()
     if word_starts is None:
         word_starts = np.ones(documents[-1].borders[-1], bool)
-    instances = SENTENCE_OBJECTIVES[objective].instances(
-        documents,
-        number,
-        word_starts,
-        PretrainingDataConfig(
-            max_seq_length=max_seq_length,
-            short_seq_prob=short_seq_prob,
-            dupe_factor=copies,
-        ),
-        counts,
+    config = PretrainingDataConfig(**{"max_seq_length": 32} | changes)
+    found = SENTENCE_OBJECTIVES[objective].instances(
+        documents, number, word_starts, config, counts
     )
-    return list(instances), counts
+    by_key = list(found)
+    assert len(dict(by_key)) == len(by_key)
+    return [instance for _, instance in by_key], counts
 
 
 def in_text_order(instance):
@@ -63,7 +49,7 @@ settings_of_a_cut = st.fixed_dictionaries(
     {
         "max_seq_length": st.integers(8, 64),
         "short_seq_prob": st.sampled_from([0.0, 0.1, 1.0]),
-        "copies": st.integers(1, 3),
+        "dupe_factor": st.integers(1, 3),
     }
 )
 every_second_word = st.integers(1, 9)
@@ -89,7 +75,6 @@ def test_instances_are_consecutive_text_and_lose_none(
         assert counts["skipped/single_sentence_documents"] == 1
         assert counts["skipped/tokens"] == sum(sizes)
         return
-    assert len({instance.key for instance in instances}) == len(instances)
     times = np.zeros(documents[0].borders[-1], int)
     for instance in instances:
         # Consecutive text of bounded length.
@@ -100,7 +85,7 @@ def test_instances_are_consecutive_text_and_lose_none(
         else:
             assert a < b == d <= a + how["max_seq_length"] - 2
         times[a:d] += 1
-    copies = how["copies"]
+    copies = how["dupe_factor"]
     assert (times[FRAMING:] >= copies).all()
     # What is there twice is the company of a last sentence, and counted.
     assert times.sum() == copies * sum(sizes) + counts["repeated_tokens"]
@@ -115,10 +100,7 @@ def test_segments_begin_at_sentences_or_at_words_of_long_ones(sizes, length):
     documents = library(sizes)
     borders = set(documents[0].borders)
     instances, _ = cut(
-        "sop",
-        documents,
-        word_starts=word_starts,
-        max_seq_length=length,
+        "sop", documents, word_starts=word_starts, max_seq_length=length
     )
     for instance in instances:
         (begin, split), (_, end) = in_text_order(instance)
@@ -163,7 +145,7 @@ def test_next_sentences_follow_or_are_of_another_document(all_sizes, how, data):
         assert counts["without_other_document"] <= len(instances)
     if instances:
         # No text is lost.
-        assert (times[own[0] : own[-1]] >= how["copies"]).all()
+        assert (times[own[0] : own[-1]] >= how["dupe_factor"]).all()
 
 
 @pytest.mark.parametrize("objective", ["sop", "nsp"])
@@ -172,7 +154,7 @@ def test_labels_are_balanced(objective):
     labels = [
         instance.label
         for number in range(5)
-        for instance in cut(objective, documents, number, copies=40)[0]
+        for instance in cut(objective, documents, number, dupe_factor=40)[0]
     ]
     # Five standard deviations of a fair coin.
     assert abs(np.mean(labels) - 0.5) < 2.5 / np.sqrt(len(labels))
@@ -182,9 +164,8 @@ def test_labels_are_balanced(objective):
 @pytest.mark.parametrize("objective", ["sop", "nsp", "none"])
 def test_lengths_are_drawn_for_each_instance_not_for_each_document(objective):
     documents = library([3] * 4000, [3] * 4000)
-    instances, _ = cut(
-        objective, documents, max_seq_length=64, short_seq_prob=0.1, copies=10
-    )
+    how = {"max_seq_length": 64, "short_seq_prob": 0.1, "dupe_factor": 10}
+    instances, _ = cut(objective, documents, **how)
     if objective == "nsp":
         instances = [i for i in instances if not i.label]
     lengths = np.array(
@@ -248,8 +229,7 @@ def test_a_cut_spares_the_sentence_before():
 def test_a_last_sentence_may_be_followed_by_another_document():
     documents = library([10, 10, 3], [10] * 9)
     end = documents[0].borders[-1]
-    instances, _ = cut(
-        "nsp", documents, max_seq_length=23, short_seq_prob=0.0, copies=40
-    )
+    how = {"max_seq_length": 23, "short_seq_prob": 0.0, "dupe_factor": 40}
+    instances, _ = cut("nsp", documents, **how)
     ends = Counter((i.first, i.label) for i in instances)
     assert ends[(end - 3, end), 1] > 5

@@ -90,7 +90,6 @@ class TaskBatches:
         numbers = self.record_numbers(step)
         wanted = np.arange(self.batch_size) if rows is None else np.array(rows)
         real = wanted < len(numbers)
-        weights = real.astype(np.float32)
         chosen = numbers[np.where(real, wanted, 0)]
         batch = self.features.batch(chosen, self.width(step))
         if "label_weights" in batch:
@@ -98,7 +97,7 @@ class TaskBatches:
         if self.training and len(wanted) == self.batch_size:
             batch["part_widths"] = self._part_widths(numbers, self._parts)
         return batch | {
-            "example_weights": weights,
+            "example_weights": real.astype(np.float32),
             "example_numbers": wanted.astype(np.int32),
         }
 

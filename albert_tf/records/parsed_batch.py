@@ -113,7 +113,6 @@ class ParsedBatch:
     def __init__(
         self, columns: Mapping[str, np.ndarray], rules: RecordRules
     ) -> None:
-        self.columns = columns
         self.rules = rules
         self.tokenizer = rules.tokenizer
         self.input_ids = columns["input_ids"]

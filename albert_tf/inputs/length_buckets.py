@@ -91,7 +91,8 @@ class TaskBatches:
         wanted = np.arange(self.batch_size) if rows is None else np.array(rows)
         real = wanted < len(numbers)
         chosen = numbers[np.where(real, wanted, 0)]
-        batch = self.features.batch(chosen, self.width(step))
+        width = int(self._part_widths(numbers, 1)[0])
+        batch = self.features.batch(chosen, width)
         if "label_weights" in batch:
             batch["label_weights"] *= real[:, None]
         if self.training and len(wanted) == self.batch_size:
@@ -100,10 +101,6 @@ class TaskBatches:
             "example_weights": real.astype(np.float32),
             "example_numbers": wanted.astype(np.int32),
         }
-
-    def width(self, step: int) -> int:
-        """Returns the sequence length of the batch of a step."""
-        return int(self._part_widths(self.record_numbers(step), 1)[0])
 
     def _part_widths(self, numbers: np.ndarray, parts: int) -> np.ndarray:
         """Returns the widths `[parts]` of the parts of a batch."""

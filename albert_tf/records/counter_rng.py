@@ -8,6 +8,7 @@ blake2b.
 import hashlib
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FOLD = np.uint64(0xD1B54A32D192ED03)
@@ -24,7 +25,7 @@ def _mix(values: np.ndarray) -> np.ndarray:
     return values
 
 
-def _as_uint64(values: np.typing.ArrayLike) -> np.ndarray:
+def _as_uint64(values: ArrayLike) -> np.ndarray:
     # At least one dimension: NumPy warns of overflow on scalars only.
     array = np.atleast_1d(np.asarray(values))
     if array.dtype.kind not in "iu":
@@ -48,9 +49,7 @@ def key(*parts: int | str) -> np.uint64:
     return np.uint64(int.from_bytes(digest.digest(), "little"))
 
 
-def fold_in(
-    keys: np.typing.ArrayLike, numbers: np.typing.ArrayLike
-) -> np.ndarray:
+def fold_in(keys: ArrayLike, numbers: ArrayLike) -> np.ndarray:
     """Returns new keys `[n]` made of `keys` and `numbers`, broadcast together.
 
     Streams of a folded key have nothing in common with those of its parent.
@@ -59,24 +58,20 @@ def fold_in(
     return _mix(keys + _as_uint64(numbers) * _GOLDEN)
 
 
-def random_bits(
-    keys: np.typing.ArrayLike, counters: np.typing.ArrayLike
-) -> np.ndarray:
+def random_bits(keys: ArrayLike, counters: ArrayLike) -> np.ndarray:
     """Returns 64 random bits for each key and counter, broadcast together."""
     steps = (_as_uint64(counters) + np.uint64(1)) * _GOLDEN
     return _mix(_as_uint64(keys) + steps)
 
 
-def uniform_at(
-    keys: np.typing.ArrayLike, counters: np.typing.ArrayLike
-) -> np.ndarray:
+def uniform_at(keys: ArrayLike, counters: ArrayLike) -> np.ndarray:
     """Returns draws from [0, 1) for keys and counters, broadcast together."""
     bits = random_bits(keys, counters)
     bits >>= np.uint64(11)
     return bits * 2.0**-53
 
 
-def uniforms(keys: np.typing.ArrayLike, count: int) -> np.ndarray:
+def uniforms(keys: ArrayLike, count: int) -> np.ndarray:
     """Returns draws `[n, count]` from [0, 1): counters 0 to count - 1.
 
     A longer row begins with the shorter one: `count` changes no draw.
@@ -85,7 +80,7 @@ def uniforms(keys: np.typing.ArrayLike, count: int) -> np.ndarray:
 
 
 def shuffled_position(
-    index: np.typing.ArrayLike, size: int, key: np.typing.ArrayLike
+    index: ArrayLike, size: int, key: ArrayLike
 ) -> np.ndarray:
     """Returns where a random permutation of range(size) sends `index` `[n]`.
 
@@ -101,9 +96,7 @@ def shuffled_position(
     return positions.astype(np.int64)
 
 
-def _feistel(
-    values: np.ndarray, size: int, key: np.typing.ArrayLike
-) -> np.ndarray:
+def _feistel(values: np.ndarray, size: int, key: ArrayLike) -> np.ndarray:
     """Returns a permutation of range(2**bits) where 2**bits >= size."""
     bits = max(2, (size - 1).bit_length())
     low_bits = np.uint64(bits // 2)

@@ -53,9 +53,7 @@ def shard_name(split: str, shard: int, num_shards: int) -> str:
     return f"{split}-{shard:05}-of-{num_shards:05}.tfrecord"
 
 
-def write_shard(
-    path: str | os.PathLike[str], records: Iterable[bytes]
-) -> ShardInfo:
+def write_shard(path: files.Path, records: Iterable[bytes]) -> ShardInfo:
     """Writes a TFRecord file, see `files.replacing`; returns its entry."""
     with files.replacing(path) as file:
         written = write_records(file, records)
@@ -157,7 +155,7 @@ class ShardSet(contextlib.AbstractContextManager):
         self.close()
 
 
-def shard_directory(path: str | os.PathLike[str]) -> str:
+def shard_directory(path: files.Path) -> str:
     """Returns the directory of the shards that a path or glob names."""
     path = os.fspath(path)
     if files.isdir(path) or glob.escape(path) == path:
@@ -165,7 +163,7 @@ def shard_directory(path: str | os.PathLike[str]) -> str:
     return os.path.dirname(path)
 
 
-def open_shards(path: str | os.PathLike[str], split: str) -> ShardSet:
+def open_shards(path: files.Path, split: str) -> ShardSet:
     """Returns the records of `split` in a shard directory.
 
     `path` is the directory or a glob of shard files in it, which selects some
@@ -228,7 +226,7 @@ def named_shards(
     return splits
 
 
-def read_metadata(directory: str | os.PathLike[str]) -> dict[str, Any]:
+def read_metadata(directory: files.Path) -> dict[str, Any]:
     """Returns a shard directory's metadata.json.
 
     Raises:
@@ -276,12 +274,10 @@ def _spans(
     A shard whose `local` path is not its own is copied there, unless a good
     copy is there.
     """
-    try:
-        return _verified_spans(path, local, shard)
-    except UserError:
-        if local == path:
-            raise
-    _copy(path, local, shard)
+    if local != path:
+        with contextlib.suppress(UserError):
+            return _verified_spans(path, local, shard)
+        _copy(path, local, shard)
     return _verified_spans(path, local, shard)
 
 

@@ -4,9 +4,7 @@ import numpy as np
 
 from albert_tf.config import MaskingConfig, to_dict
 from albert_tf.io.json_files import write_json
-from albert_tf.records.parsed_batch import RecordRules
 from albert_tf.records.schemas import serialize_batch
-from albert_tf.records.sentence_objectives import SENTENCE_OBJECTIVES
 from albert_tf.records.shards import (
     describe_tokenizer,
     shard_name,
@@ -25,8 +23,9 @@ FIRST, SECOND = [A, B, E, C], [D, A, B, F]
 
 
 def dynamic_record(*segments, label=0):
+    """A record of these segments, by default of two."""
     ids, segment_ids = [CLS], [0]
-    for number, segment in enumerate(segments):
+    for number, segment in enumerate(segments or (FIRST, SECOND)):
         ids += [*segment, SEP]
         segment_ids += [number] * (len(segment) + 1)
     padding = [0] * (LENGTH - len(ids))
@@ -50,17 +49,6 @@ def static_record(masks, *segments, label=0):
         "masked_lm_ids": [*(ids[p] for p in masks), *unused],
         "masked_lm_weights": [1.0] * len(masks) + [0.0] * len(unused),
     }
-
-
-def rules_of(kind, objective):
-    return RecordRules(
-        kind,
-        SENTENCE_OBJECTIVES[objective],
-        LENGTH,
-        SLOTS,
-        MASKING,
-        TOKENIZER,
-    )
 
 
 def serialized(kind, record):

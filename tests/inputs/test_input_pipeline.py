@@ -1,13 +1,10 @@
 """Batches are functions of the step."""
 
-import threading
-
 import numpy as np
 import pytest
 from handmade_records import write_shards
 
 from albert_tf.config import MaskingConfig, ModelConfig, UserError
-from albert_tf.inputs import input_pipeline
 from albert_tf.inputs.input_pipeline import (
     PretrainingBatches,
     check_shards,
@@ -134,9 +131,7 @@ def test_prefetch_stops_with_its_consumer():
 
 def test_empty_shards_are_refused(tmp_path):
     write_shards(tmp_path, {"train": [[]]})
-    with pytest.raises(
-        UserError, match=f"^{tmp_path}: the shards .* are empty"
-    ):
+    with pytest.raises(UserError, match=f"^{tmp_path}: .* are empty"):
         batches(tmp_path)
 
 
@@ -175,11 +170,3 @@ def test_rows_are_those_of_the_whole_batch(shards_dir, training):
     assert parts[2]["example_weights"].tolist()[-1] == 0
     assert not parts[2]["masked_lm_weights"][-1].any()
     assert parts[2]["example_numbers"].tolist() == [6, 7, 8]
-
-
-def test_prefetch_gives_up_on_a_batch_that_takes_too_long(monkeypatch):
-    hold = threading.Event()
-    monkeypatch.setattr(input_pipeline, "_JOIN_SECONDS", 0.1)
-    with pytest.raises(input_pipeline.ReaderStalled):
-        next(prefetch(lambda _: hold.wait(30), range(3), timeout=0.2))
-    hold.set()

@@ -72,15 +72,6 @@ def test_shuffled_position_is_a_permutation(size):
     assert sorted(positions.tolist()) == list(range(size))
 
 
-def test_shuffled_position_of_some_is_that_of_all():
-    key = counter_rng.key("some")
-    everything = counter_rng.shuffled_position(np.arange(1000), 1000, key)
-    some = np.array([999, 0, 17, 17])
-    np.testing.assert_array_equal(
-        counter_rng.shuffled_position(some, 1000, key), everything[some]
-    )
-
-
 def test_neighbours_are_sent_to_unrelated_places():
     size = 100_003
     key = counter_rng.key("neighbours", size)

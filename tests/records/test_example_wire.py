@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -42,35 +44,29 @@ INTEGERS = st.one_of(
 FLOATS = st.floats(width=32, allow_nan=False)
 
 
-@st.composite
-def column_sets(draw):
-    number = draw(st.integers(1, 4))
-    columns = {}
-    # No name begins another one: these protobuf's implementations sort
-    # differently.
-    for name in draw(st.sets(st.text("abzé_").map("{}.".format), min_size=1)):
-        lists = draw(
-            st.one_of(
-                *(
-                    st.lists(
-                        st.lists(values, max_size=5),
-                        min_size=number,
-                        max_size=number,
-                    )
-                    for values in (INTEGERS, st.integers(0, 99), FLOATS)
-                )
-            )
-        )
-        flat = [value for values in lists for value in values]
-        kind = np.float32 if float in map(type, flat) else np.int64
-        columns[name] = np.array(flat, kind), [len(v) for v in lists]
-    return columns
+# No name begins another one: these protobuf's implementations sort
+# differently.
+NAMES = st.text("abzé_").map("{}.".format)
+
+
+def columns_of(number):
+    """Columns, lists of values by name, of so many examples."""
+    lists = [
+        st.lists(st.lists(v, max_size=5), min_size=number, max_size=number)
+        for v in (INTEGERS, st.integers(0, 99), FLOATS)
+    ]
+    return st.dictionaries(NAMES, st.one_of(*lists), min_size=1)
 
 
 @settings(deadline=None, max_examples=50)
-@given(column_sets())
+@given(st.integers(1, 4).flatmap(columns_of))
 def test_the_bytes_are_those_of_protobuf(columns):
-    check(columns)
+    check(
+        {
+            name: (list(itertools.chain(*lists)), list(map(len, lists)))
+            for name, lists in columns.items()
+        }
+    )
 
 
 def test_every_length_of_varint_and_of_list():

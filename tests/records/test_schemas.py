@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from handmade_records import (
-    FIRST,
     LENGTH,
     MASK,
     SECOND,
@@ -15,11 +14,12 @@ from handmade_records import (
 )
 
 from albert_tf.config import UserError
-from albert_tf.records.schemas import parse_batch
+from albert_tf.records.schemas import namer_of, parse_batch
 
+NOTHING = np.zeros(0, int)
 RECORDS = {
-    "dynamic": dynamic_record(FIRST, SECOND, label=1),
-    "static": static_record({1: MASK, 7: D}, FIRST, SECOND),
+    "dynamic": dynamic_record(label=1),
+    "static": static_record({1: MASK, 7: D}),
 }
 
 
@@ -64,57 +64,27 @@ def with_large_id(position):
 @pytest.mark.parametrize(
     ("kind", "changes", "message"),
     [
-        (
-            "static",
-            {"input_ids": [A] * 11},
-            ": feature 'input_ids' has 11 values; expected 12",
-        ),
-        (
-            "static",
-            {"masked_lm_positions": [1, 7]},
-            ": feature 'masked_lm_positions' has 2 values; expected 3",
-        ),
-        (
-            "static",
-            {"sentence_order_label": np.zeros(0, int)},
-            " has no feature 'next_sentence_labels'",
-        ),
-        (
-            "dynamic",
-            {"segment_ids": [0, 1]},
-            ": feature 'segment_ids' has 2 values; expected 11",
-        ),
-        (
-            "dynamic",
-            dynamic_record([A] * LENGTH, SECOND),
-            " has 19 tokens; at most max_seq_length=12",
-        ),
-        (
-            "dynamic",
-            {"word_starts": [1.0] * 11},
-            " is not a dynamic record",
-        ),
-        *(
-            (
-                "dynamic",
-                with_large_id(position),
-                ": feature 'input_ids' has the value 4294967301, which",
-            )
-            for position in (0, 10)
-        ),
-        ("dynamic", b"\xff\xff", " is not a dynamic record"),
-        ("dynamic", b"", " has no feature 'input_ids'"),
+        ("static", {"input_ids": [A] * 11}, "input_ids' has 11 .* expected 12"),
+        ("static", {"masked_lm_positions": [1, 7]}, "has 2 values; expected 3"),
+        ("static", {"sentence_order_label": NOTHING}, "no .*'next_sentence_la"),
+        ("dynamic", {"segment_ids": [0, 1]}, "segment_ids' has 2 .* exp.* 11"),
+        ("dynamic", dynamic_record([A] * LENGTH, SECOND), "19 tokens; .*=12"),
+        ("dynamic", {"word_starts": [1.0] * 11}, "is not a dynamic record"),
+        ("dynamic", with_large_id(0), "'input_ids' has the value 4294967301"),
+        ("dynamic", with_large_id(10), "'input_ids' has the value 4294967301"),
+        ("dynamic", b"\xff\xff", "is not a dynamic record"),
+        ("dynamic", b"", "has no feature 'input_ids'"),
     ],
 )
 def test_a_wrong_record_is_named(kind, changes, message):
     good, wrong = serialized(kind, RECORDS[kind]), changes
     if isinstance(changes, dict):
         wrong = serialized(kind, RECORDS[kind] | changes)
-    with pytest.raises(UserError, match=f"^file a, record 8{message}"):
+    with pytest.raises(UserError, match=f"^file a, record 8:? .*{message}"):
         parse_batch(
             kind,
             [good, wrong, good],
             max_seq_length=LENGTH,
             num_slots=SLOTS,
-            namer=lambda number: f"file a, record {7 + number}",
+            namer=namer_of("file a", 7),
         )

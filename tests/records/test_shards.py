@@ -18,7 +18,6 @@ from albert_tf.records.shards import (
     read_metadata,
     shard_name,
 )
-from albert_tf.records.tfrecord import read_records
 
 
 def numbered(count, prefix=b"record"):
@@ -167,9 +166,7 @@ def test_metadata_that_cannot_be_used(directory):
         open_shards(directory, "train")
     del shard["sha256"]
     write_json(directory / "metadata.json", metadata)
-    with pytest.raises(
-        UserError, match=r"json does not name the shards .*'sha"
-    ):
+    with pytest.raises(UserError, match="does not name the shards .*'sha256'"):
         open_shards(directory, "train")
     write_json(directory / "metadata.json", {"format_version": 2})
     with pytest.raises(UserError, match="format_version=2; expected 1"):
@@ -265,10 +262,3 @@ def test_a_full_disk_is_named_where_copies_go(directory, cache, monkeypatch):
     with pytest.raises(UserError, match="cannot be copied to .*: No space"):
         open_shards(f"file://{directory}", "train")
     assert copies(cache) == []
-
-
-def test_records_are_read_from_a_bucket(directory):
-    path = f"file://{directory}/train-00000-of-00003.tfrecord"
-    assert list(read_records(path)) == numbered(10)
-    with pytest.raises(UserError, match="nowhere cannot be read: "):
-        next(read_records(f"file://{directory}/nowhere"))

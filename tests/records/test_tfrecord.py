@@ -1,6 +1,5 @@
 import hashlib
 import io
-import itertools
 import struct
 
 import pytest
@@ -36,12 +35,6 @@ def test_the_bytes_are_those_of_tensorflow(tmp_path):
     assert list(read_records(tmp_path / "oracle")) == RECORDS
 
 
-def test_records_are_read_one_by_one(path):
-    # Damage behind a record does not keep it back.
-    path.write_bytes(path.read_bytes()[:-1])
-    assert list(itertools.islice(read_records(path), 5)) == RECORDS[:5]
-
-
 # Where the fourth record begins: three frames of 16 bytes and their data.
 FOURTH = 3 * 16 + 0 + 1 + 300
 
@@ -67,11 +60,8 @@ def test_a_flipped_bit_is_found(path, offset, message):
 @pytest.mark.parametrize("kept", [1, 11, 12, 50_000, 256 * 300 + 15])
 def test_a_cut_is_found(path, kept):
     path.write_bytes(path.read_bytes()[: FOURTH + kept])
-    with pytest.raises(
-        UserError,
-        match=f"{path}, record 3 at byte {FOURTH}: the file ends within it, "
-        f"at byte {FOURTH + kept}",
-    ):
+    message = f"record 3 at byte {FOURTH}: .* ends .*, at byte {FOURTH + kept};"
+    with pytest.raises(UserError, match=f"{path}, {message}"):
         list(read_records(path))
 
 

@@ -20,7 +20,5 @@ def test_large_json_is_written_and_read(tmp_path):
 def test_damaged_json_is_refused_in_one_line(tmp_path, data):
     path = tmp_path / "metadata.json"
     path.write_bytes(data)
-    with pytest.raises(
-        UserError, match=r"^/.*/metadata.json is n.* Remove the"
-    ):
+    with pytest.raises(UserError, match=f"^{path} is n.* Remove the"):
         read_json(files, str(path))

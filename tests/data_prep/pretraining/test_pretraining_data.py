@@ -129,17 +129,21 @@ def test_evaluation_documents_can_be_held_out(build, tmp_path, whole):
     assert others["eval"]["tokens"] != held_out["tokens"]
 
 
-def test_progress_is_reported(build, monkeypatch):
-    work_in_pieces(monkeypatch)
-    shown = {}
+def recorded(shown):
+    """Returns a progress display that collects what it shows, by unit."""
 
     @contextlib.contextmanager
     def progress(unit):
         shown[unit] = []
         yield lambda *done, **beside: shown[unit].append((*done, beside))
 
-    lines = []
-    metadata = build(progress=progress, log=lines.append, num_shards=2)
+    return progress
+
+
+def test_progress_is_reported(build, monkeypatch):
+    work_in_pieces(monkeypatch)
+    shown, lines = {}, []
+    metadata = build(progress=recorded(shown), log=lines.append, num_shards=2)
     characters = metadata["statistics"]["corpus"]["characters"]
     records = metadata["splits"]["train"]["num_records"]
     assert shown["files read"][-1] == (10, 10, {})
@@ -160,18 +164,9 @@ def test_progress_is_reported(build, monkeypatch):
 
 def test_units_are_bounded(build, monkeypatch):
     def unit_sizes(output, **keywords):
-        done = [0]
-
-        @contextlib.contextmanager
-        def progress(unit):
-            def show(so_far, *_, **beside):
-                if unit == "characters":
-                    done.append(so_far)
-
-            yield show
-
-        build(output, progress=progress, **keywords)
-        return np.diff(done)
+        shown = {}
+        build(output, progress=recorded(shown), **keywords)
+        return np.diff([0, *(done for done, *_ in shown["characters"])])
 
     monkeypatch.setattr(build_plan, "_MIN_UNIT_CHARS", 1)
     documents = unit_sizes("many")
@@ -221,9 +216,8 @@ def test_the_logged_size_is_that_of_the_shards(build, kind):
 def test_too_little_room_is_refused(build, monkeypatch, tmp_path):
     usage = shutil.disk_usage(tmp_path)._replace(free=10_000)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
-    with pytest.raises(
-        UserError, match=r"out needs about \S+kB while at work and has 10\.0kB"
-    ):
+    message = r"out needs about \S+kB while at work and has 10\.0kB"
+    with pytest.raises(UserError, match=message):
         build(record_kind="static")
 
 
@@ -233,11 +227,8 @@ def test_a_disk_that_gets_full_is_named(build, monkeypatch, tmp_path):
 
     with monkeypatch.context() as patch:
         patch.setattr(local_runner, "write_shard", full)
-        with pytest.raises(
-            UserError,
-            match=r"/out: No space left on device; about \S+kB more are "
-            r"needed, \S+B are free\. Make room and start the same",
-        ):
+        message = r"/out: No space .* \S+kB more .* \S+B are free\. Make room"
+        with pytest.raises(UserError, match=message):
             build()
     build()
 
@@ -258,14 +249,8 @@ def test_shards_have_about_64_megabytes(build, monkeypatch):
         ({"num_shards": 5000}, "num_shards=5000 is above the maximum"),
         ({"random_seed": 2**63}, "is above the maximum"),
         ({"eval_fraction": 1e-9}, "1e-09 holds out none of the 9 documents"),
-        (
-            {"eval_fraction": 0.1, "eval_inputs": ["missing"]},
-            "one of them is needed, not both",
-        ),
-        (
-            {"eval_inputs": ["books/3.txt"]},
-            r"3\.txt is in the input and the eval",
-        ),
+        ({"eval_fraction": 0.1, "eval_inputs": ["missing"]}, "one of them is"),
+        ({"eval_inputs": ["books/3.txt"]}, "3.txt is in the input and the"),
     ],
 )
 def test_mistakes_are_refused_before_anything_is_written(
@@ -368,9 +353,7 @@ def test_the_output_is_no_input(build, tmp_path, corpus):
     shutil.copytree(corpus, tmp_path / "corpus")
     inputs = [str(tmp_path / "corpus")]
     build("corpus/out", inputs, num_shards=1)
-    with pytest.raises(
-        UserError, match=r"holds .*corpus/out/.*, which is in the output"
-    ):
+    with pytest.raises(UserError, match="holds .*/out/.*, which is in the out"):
         build("corpus/out", inputs)
 
 

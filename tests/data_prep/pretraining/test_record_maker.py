@@ -1,6 +1,5 @@
 import dataclasses
 from collections import Counter
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -19,36 +18,20 @@ CONFIG = PretrainingDataConfig(
 )
 
 
-class MadeRecord(NamedTuple):
-    """A record read back, padded to the length of all."""
-
-    split: str
-    key: int
-    example: dict
-
-
-def parsed(batch, config):
-    columns = parse_batch(
+def make(documents, config=CONFIG, origin="train"):
+    """Returns keys and features of the records, padded alike, and counts."""
+    maker = RecordMaker(TOKENIZER, NewlineSplitter(), config, MaskingConfig())
+    counts = Counter()
+    unit = [UnitDocument("train", origin, *document) for document in documents]
+    batches = list(maker(unit, counts))
+    features = parse_batch(
         config.record_kind,
-        batch.serialized,
+        [record for batch in batches for record in batch.serialized],
         max_seq_length=config.max_seq_length,
         num_slots=num_slots(config, MaskingConfig()),
     )
-    for row, key in enumerate(batch.keys.tolist()):
-        example = {name: values[row] for name, values in columns.items()}
-        yield MadeRecord(batch.split, key, example)
-
-
-def make(documents, config=CONFIG, origin="train", splits=None):
-    splits = splits or ["train"] * len(documents)
-    maker = RecordMaker(TOKENIZER, NewlineSplitter(), config, MaskingConfig())
-    counts = Counter()
-    unit = [
-        UnitDocument(split, origin, *document)
-        for split, document in zip(splits, documents, strict=True)
-    ]
-    batches = list(maker(unit, counts))
-    return [r for batch in batches for r in parsed(batch, config)], counts
+    keys = np.concatenate([batch.keys for batch in batches])
+    return keys, features, counts
 
 
 # Words such as "a", "be" and "def", whose letters are tokens.
@@ -61,22 +44,14 @@ SHORT = Document("short.txt", ("be!c\n ",))
 EMPTY = Document("empty.txt", ("  ",))
 
 
-def columns_of(records):
-    names = records[0].example
-    return {n: np.array([r.example[n] for r in records]) for n in names}
-
-
 def test_static_records_are_the_dynamic_ones_masked():
-    dynamic, _ = make([LONG])
-    static, counts = make(
-        [LONG], dataclasses.replace(CONFIG, record_kind="static")
-    )
-    keys = [record.key for record in dynamic]
-    assert [record.key for record in static] == keys
-    expected = columns_of(dynamic)
+    keys, expected, _ = make([LONG])
+    static = dataclasses.replace(CONFIG, record_kind="static")
+    same_keys, found, counts = make([LONG], static)
+    np.testing.assert_array_equal(same_keys, keys)
     masked = mask_batch(
         expected,
-        counter_rng.fold_in(np.array(keys, np.uint64), 2),
+        counter_rng.fold_in(keys, 2),
         config=MaskingConfig(),
         num_slots=4,
         special_ids=TOKENIZER.special_ids,
@@ -84,53 +59,48 @@ def test_static_records_are_the_dynamic_ones_masked():
         replacement_ids=TOKENIZER.replacement_ids,
     )
     expected["token_boundary"] = expected.pop("word_starts")
-    expected |= masked.features
-    found = columns_of(static)
-    assert found.keys() == expected.keys()
-    for name, values in expected.items():
-        np.testing.assert_array_equal(found[name], values)
+    np.testing.assert_equal(found, expected | masked.features)
     masked_tokens = masked.masked_lm_weights.sum()
     assert counts["train/masked_tokens"] == masked_tokens > 0
-
-
-def signature(records):
-    return [
-        (r.key, {name: v.tolist() for name, v in sorted(r.example.items())})
-        for r in records
-    ]
 
 
 @pytest.mark.parametrize("kind", ["dynamic", "static"])
 def test_a_document_does_not_see_its_unit(kind):
     config = dataclasses.replace(CONFIG, record_kind=kind)
     other = Document("other.txt", ("\n".join(LINES[::-1]),))
-    alone, _ = make([LONG], config)
-    together, _ = make([other, LONG, EMPTY], config)
-    assert signature(alone) == signature(together[-len(alone) :])
-    assert len(together) > len(alone) > 10
+    keys, alone, _ = make([LONG], config)
+    all_keys, together, _ = make([other, LONG, EMPTY], config)
+    first = len(all_keys) - len(keys)
+    np.testing.assert_array_equal(all_keys[first:], keys)
+    ours = {name: values[first:] for name, values in together.items()}
+    np.testing.assert_equal(ours, alone)
+    assert first > 0 and len(keys) > 10
 
 
 def test_name_origin_seed_and_copy_draw_anew():
-    renamed = LONG._replace(name="renamed.txt")
     variants = [
-        make([LONG])[0],
-        make([renamed])[0],
-        make([LONG], origin="eval")[0],
-        make([LONG], dataclasses.replace(CONFIG, random_seed=1))[0],
+        make([LONG]),
+        make([LONG._replace(name="renamed.txt")]),
+        make([LONG], origin="eval"),
+        make([LONG], dataclasses.replace(CONFIG, random_seed=1)),
     ]
-    twice, counts = make([LONG], dataclasses.replace(CONFIG, dupe_factor=2))
-    first = variants[0]
-    assert signature(twice[: len(first)]) == signature(first)
-    variants.append(twice[len(first) :])
-    keys = [record.key for records in variants for record in records]
-    assert len(set(keys)) == len(keys)
-    texts = {str([e for _, e in signature(r)]) for r in variants}
-    assert len(texts) == len(variants)
+    found = [(keys, features["input_ids"]) for keys, features, _ in variants]
+    keys, features, counts = make(
+        [LONG], dataclasses.replace(CONFIG, dupe_factor=2)
+    )
+    size = len(found[0][0])
+    both_copies = keys, features["input_ids"]
+    for copies, first in zip(both_copies, found[0], strict=True):
+        np.testing.assert_array_equal(copies[:size], first)
+    found.append(tuple(copies[size:] for copies in both_copies))
+    keys = np.concatenate([keys for keys, _ in found])
+    assert len(np.unique(keys)) == len(keys)
+    assert len({ids.tobytes() for _, ids in found}) == len(found)
     assert counts["train/documents"] == 1
 
 
 def test_what_happened_is_counted():
-    records, counts = make([LONG, SHORT, EMPTY])
+    keys, features, counts = make([LONG, SHORT, EMPTY])
     tokens = len("".join(LINES).replace(" ", ""))
     assert counts["train/documents"] == 3
     assert counts["train/sentences"] == len(LINES) + 1
@@ -139,21 +109,8 @@ def test_what_happened_is_counted():
     assert counts["train/skipped/single_sentence_documents"] == 1
     assert counts["train/skipped/empty_documents"] == 1
     assert counts["train/skipped/tokens"] == 4
-    assert counts["train/label_1"] == sum(
-        int(r.example["sentence_order_label"]) for r in records
-    )
-    kept = sum(r.example["input_mask"].sum() for r in records)
+    assert counts["train/label_1"] == features["sentence_order_label"].sum()
+    kept = features["input_mask"].sum()
     assert counts["train/instance_tokens"] == kept
-    framing = 3 * len(records)
+    framing = 3 * len(keys)
     assert kept - framing == tokens + counts["train/repeated_tokens"]
-
-
-def test_splits_are_counted_apart():
-    held_out = LONG._replace(name="held out")
-    splits = ["train", "eval", "train"]
-    records, counts = make([LONG, held_out, SHORT], splits=splits)
-    assert counts["train/documents"] == 2
-    assert counts["eval/documents"] == 1
-    assert {r.split for r in records} == {"train", "eval"}
-    of_eval = [r for r in records if r.split == "eval"]
-    assert signature(of_eval) == signature(make([held_out])[0])

@@ -34,9 +34,8 @@ def test_a_finished_directory_is_left_as_it_is(build, tmp_path):
 
 def test_a_directory_of_other_settings_is_refused(build, tmp_path, corpus):
     build()
-    with pytest.raises(
-        UserError, match="random_seed: 5 here, 12345 there.*another output"
-    ):
+    message = "random_seed: 5 here, 12345 there.*another output"
+    with pytest.raises(UserError, match=message):
         build(random_seed=5)
     with pytest.raises(UserError, match=r"inputs\.train\.num_files: 1 here"):
         build(inputs=[f"{corpus}/books/0.txt"])
@@ -101,9 +100,7 @@ def test_two_builds_do_not_share_a_directory(build, tmp_path):
     os.makedirs(tmp_path / "out" / ".work")
     lock = os.open(tmp_path / "out/.work/lock", os.O_CREAT | os.O_RDWR)
     fcntl.flock(lock, fcntl.LOCK_EX)
-    with pytest.raises(
-        UserError, match=r"out/\.work is in use by .* --output_"
-    ):
+    with pytest.raises(UserError, match=r"/\.work is in use by .* --output_"):
         build()
     os.close(lock)
     build()

@@ -31,9 +31,7 @@ _INT64_MAX = 2**63 - 1
 _BLOCK = 2**14
 
 
-def encode_examples(
-    columns: Mapping[str, np.ndarray | Column],
-) -> list[bytes]:
+def encode_examples(columns: Mapping[str, np.ndarray | Column]) -> list[bytes]:
     """Returns the serialised tf.train.Example of each example.
 
     `columns` holds by the feature's name an array `[batch, ...]`, or values

@@ -34,11 +34,7 @@ from data_prep.pretraining.build_directory import (
     write_json,
 )
 from data_prep.pretraining.build_estimate import text_shares
-from data_prep.pretraining.build_plan import (
-    BuildPlan,
-    make_plan,
-    plan_settings,
-)
+from data_prep.pretraining.build_plan import BuildPlan, make_plan, plan_settings
 from data_prep.pretraining.local_runner import LocalRunner
 from data_prep.pretraining.record_maker import num_slots
 from data_prep.pretraining.sources import list_inputs

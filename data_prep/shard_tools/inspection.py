@@ -16,11 +16,7 @@ from albert_tf.records import counter_rng
 from albert_tf.records.masking import mask_batch
 from albert_tf.records.parsed_batch import STATIC, RecordRules, read_rules
 from albert_tf.records.schemas import namer_of
-from albert_tf.records.shards import (
-    METADATA_NAME,
-    named_shards,
-    read_metadata,
-)
+from albert_tf.records.shards import METADATA_NAME, named_shards, read_metadata
 from albert_tf.records.tfrecord import read_records
 from albert_tf.text.sentencepiece_tokenizer import SPACE
 from albert_tf.text.tokenizer import Tokenizer, load_tokenizer

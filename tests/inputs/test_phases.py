@@ -4,11 +4,7 @@ import numpy as np
 import pytest
 
 from albert_tf.config import UserError
-from albert_tf.inputs.phases import (
-    DepthSchedule,
-    Phases,
-    numbers_of,
-)
+from albert_tf.inputs.phases import DepthSchedule, Phases, numbers_of
 
 
 class Numbered:
@@ -47,8 +43,7 @@ def test_a_phase_may_continue_the_records_of_the_one_before():
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
-    [("", [None] * 6), ("0:2, 5:6", [2] * 5 + [6])],
+    ("text", "expected"), [("", [None] * 6), ("0:2, 5:6", [2] * 5 + [6])]
 )
 def test_depths(text, expected):
     depths = DepthSchedule(text, 6)

@@ -102,10 +102,7 @@ DAMAGES = {
         (PADDING, {"segment_ids": {11: 1}}),
         (PADDING, {"token_boundary": {11: 1}}),
         (ASCENDING, {"masked_lm_positions": {0: 7, 1: 1}}),
-        (
-            ASCENDING,
-            {"input_ids": {7: A}, "masked_lm_positions": {0: 1, 1: 1}},
-        ),
+        (ASCENDING, {"input_ids": {7: A}, "masked_lm_positions": {0: 1, 1: 1}}),
         (IN_TEXT, {"masked_lm_positions": {1: 10}}),
         (IN_TEXT, {"masked_lm_positions": {1: 5}}),
         (IN_TEXT, {"masked_lm_positions": {1: 11}}),

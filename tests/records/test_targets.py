@@ -9,9 +9,7 @@ from albert_tf.records.sentence_objectives import (
     SENTENCE_OBJECTIVES,
     pretraining_targets,
 )
-from albert_tf.training.objectives import (
-    pretraining_objective,
-)
+from albert_tf.training.objectives import pretraining_objective
 
 
 def test_no_two_measures_have_one_name():

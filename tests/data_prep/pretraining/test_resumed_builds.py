@@ -12,11 +12,7 @@ from build_helpers import digests, work_in_pieces
 
 from albert_tf.config import MaskingConfig, UserError
 from albert_tf.records.shards import open_shards
-from data_prep.pretraining import (
-    build_plan,
-    local_runner,
-    pretraining_data,
-)
+from data_prep.pretraining import build_plan, local_runner, pretraining_data
 from data_prep.pretraining.build_directory import BuildDirectory
 
 

@@ -72,11 +72,7 @@ def test_a_static_record_as_text(shard):
             static_record({1: MASK}, label=1),
             "swapped; 1 masked of a budget of 3\n  A: [a→[MASK]] be c\n",
         ),
-        (
-            "sop",
-            static_record({1: 99}),
-            "  A: [a→<no piece 99>] be c",
-        ),
+        ("sop", static_record({1: 99}), "  A: [a→<no piece 99>] be c"),
     ],
 )
 def test_labels_slots_and_ids_in_words(shard, objective, record, words):

@@ -174,8 +174,8 @@ def test_a_first_record_of_another_schema_is_named(
     tmp_path, run_import, in_front, record, message
 ):
     write_file(tmp_path / "a", in_front)
-    write_file(tmp_path / "b", [record])
-    with pytest.raises(UserError, match=f"/b, record 0 {message}"):
+    write_file(tmp_path / "{b}", [record])
+    with pytest.raises(UserError, match=f"/{{b}}, record 0 {message}"):
         run_import(tmp_path)
 
 

@@ -155,7 +155,21 @@ class PretrainingBatches:
         """
         row_numbers = np.array(range(self.batch_size) if rows is None else rows)
         indices, numbers, real = self._locate(step, row_numbers)
-        batch = self._parse(indices, numbers)
+        batch = self._read(numbers)
+        batch["sentence_order_labels"] = batch.pop("sentence_order_label")
+        if self.kind == "dynamic":
+            tokenizer = self.shards.metadata["tokenizer"]
+            batch |= mask_batch(
+                batch,
+                counter_rng.fold_in(self._mask_key, indices.astype(np.uint64)),
+                config=self.masking_config,
+                num_slots=self.num_predictions,
+                special_ids=tokenizer["special_ids"],
+                mask_id=tokenizer["mask_id"],
+                replacement_ids=self._replacement_ids,
+            ).features
+        for name in ("word_starts", "token_boundary"):  # no model reads them
+            batch.pop(name, None)
         batch["masked_lm_weights"] = batch["masked_lm_weights"] * real[:, None]
         batch["example_numbers"] = row_numbers.astype(np.int32)
         batch["example_weights"] = real
@@ -196,24 +210,6 @@ class PretrainingBatches:
             num_slots=self.shards.metadata["num_slots"],
             namer=lambda row: self.record_name(int(numbers[row])),
         )
-
-    def _parse(self, indices: np.ndarray, numbers: np.ndarray) -> Batch:
-        parsed = self._read(numbers)
-        parsed["sentence_order_labels"] = parsed.pop("sentence_order_label")
-        if self.kind == "dynamic":
-            tokenizer = self.shards.metadata["tokenizer"]
-            parsed |= mask_batch(
-                parsed,
-                counter_rng.fold_in(self._mask_key, indices.astype(np.uint64)),
-                config=self.masking_config,
-                num_slots=self.num_predictions,
-                special_ids=tokenizer["special_ids"],
-                mask_id=tokenizer["mask_id"],
-                replacement_ids=self._replacement_ids,
-            ).features
-        for name in ("word_starts", "token_boundary"):  # no model reads them
-            parsed.pop(name, None)
-        return parsed
 
 
 class ReaderStalled(Exception):

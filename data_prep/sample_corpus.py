@@ -1,35 +1,34 @@
 """A corpus for a first run, from text that every installation has.
 
-`build_sample_corpus` reads the source of installed Python packages, never
-importing it, and writes the English prose of its docstrings twice: as
-pretraining text, one document per docstring, and as a small classification
-task (which package is this passage from?). Whole modules are held out. Text
-sources that are not installed everywhere can be added to the pretraining text
-(`data_prep.text_sources`).
+`build_sample_corpus` writes the English prose of the docstrings of installed
+Python packages (`package_prose`) twice: as pretraining text, one document per
+docstring, and as a small classification task (which package is this passage
+from?). Whole modules are held out. Text sources that are not installed
+everywhere can be added to the pretraining text (`text_sources`).
 """
 
 import hashlib
-import importlib.metadata
-import importlib.util
 import itertools
 import os
 import platform
-import re
-import sysconfig
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from albert_tf.config import differences, require
 from albert_tf.io import files
 from albert_tf.io.json_files import read_json, write_json
-from data_prep.docstring_prose import module_docstrings, split_sentences
+from data_prep.docstring_prose import split_sentences
+from data_prep.package_prose import (
+    STDLIB,
+    Module,
+    installed_version,
+    read_packages,
+)
 from data_prep.text_sources import read_source
-from data_prep.workers import Workers
 
 # Raised when the same settings come to give other bytes.
 FORMAT_VERSION = 2
-STDLIB = "stdlib"
 # Those of requirements.txt with most prose.
 PACKAGES = (
     STDLIB,
@@ -61,122 +60,9 @@ MIN_DEV_PASSAGES = 75
 MAX_HELD_OUT_FRACTION = 0.5
 SEED = 12345
 
-_TEST_NAMES = frozenset(("_test", "idle_test", "test", "tests"))
-_SKIPPED_FOLDERS = _TEST_NAMES | {"__pycache__", "_bundled"}
-
-
-class SourceFile(NamedTuple):
-    """The source file of a module."""
-
-    package: str
-    name: str  # dotted
-    path: str
-
-
-class Module(NamedTuple):
-    """The prose of a module, or one document of a text source."""
-
-    package: str
-    name: str  # dotted
-    docstrings: tuple[tuple[str, ...], ...]  # paragraphs of each
-
-    @property
-    def documents(self) -> list[tuple[str, ...]]:
-        """The docstrings that are long enough for pretraining."""
-        return [
-            docstring
-            for docstring in self.docstrings
-            if len(" ".join(docstring).split()) >= MIN_DOCUMENT_WORDS
-            and len(_sentences(docstring)) >= MIN_DOCUMENT_SENTENCES
-        ]
-
 
 def _sentences(paragraphs: Iterable[str]) -> list[str]:
     return [s for text in paragraphs for s in split_sentences(text)]
-
-
-def package_directory(name: str) -> str:
-    """Returns a package's directory, without importing it.
-
-    Raises:
-        UserError: for a package that is not installed here.
-    """
-    if name == STDLIB:
-        return sysconfig.get_path("stdlib")
-    spec = importlib.util.find_spec(name)
-    require(
-        spec is not None,
-        f"package {name!r} is not installed: pip install -r requirements.txt.",
-    )
-    return next(iter(spec.submodule_search_locations))
-
-
-def _installed_version(name: str) -> str | None:
-    if name == STDLIB:
-        return platform.python_version()
-    # The distribution may have another name: tensorflow-cpu.
-    found = importlib.metadata.packages_distributions().get(name)
-    return importlib.metadata.version(found[0]) if found else None
-
-
-def source_files(package: str, directory: str) -> list[SourceFile]:
-    """Returns a package's modules without its tests, sorted by name.
-
-    Folders and files that no import statement can name (`site-packages`) are
-    left out.
-    """
-    found = []
-    for folder, subfolders, file_names in os.walk(directory):
-        subfolders[:] = (
-            name
-            for name in subfolders
-            if name.isidentifier() and name not in _SKIPPED_FOLDERS
-        )
-        parts = [] if package == STDLIB else [package]
-        if folder != directory:
-            parts += os.path.relpath(folder, directory).split(os.sep)
-        for file_name in file_names:
-            stem, extension = os.path.splitext(file_name)
-            is_test = stem in _TEST_NAMES or re.search("^test_|_test$", stem)
-            if extension == ".py" and stem.isidentifier() and not is_test:
-                names = parts if stem == "__init__" else [*parts, stem]
-                path = os.path.join(folder, file_name)
-                found.append(SourceFile(package, ".".join(names), path))
-    return sorted(found, key=lambda file: (file.name, file.path))
-
-
-def _read_module(file: SourceFile) -> Module | str:
-    """Returns the module's prose or the reason why there is none."""
-    try:
-        with open(file.path, encoding="utf-8-sig") as source:
-            docstrings = module_docstrings(source.read())
-    except UnicodeDecodeError:
-        return "not UTF-8"
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return "not parsable"
-    except OSError:
-        return "not readable"
-    if not docstrings:
-        return "no prose"
-    return Module(file.package, file.name, tuple(map(tuple, docstrings)))
-
-
-def read_modules(
-    files: Sequence[SourceFile],
-    workers: int,
-    progress: Callable[[int, int], None],
-) -> tuple[list[Module], dict[str, Counter]]:
-    """Returns the modules with prose and, by package, the skipped by reason."""
-    modules = []
-    skipped: dict[str, Counter] = defaultdict(Counter)
-    with Workers(workers) as pool:
-        for number, result in enumerate(pool.map(_read_module, files)):
-            if isinstance(result, Module):
-                modules.append(result)
-            else:
-                skipped[files[number].package][result] += 1
-            progress(number + 1, len(files))
-    return modules, skipped
 
 
 def drop_repeats(modules: Iterable[Module]) -> tuple[list[Module], Counter]:
@@ -274,7 +160,14 @@ def _table(split: Mapping[str, Sequence[Module]], limit: int) -> list[str]:
 
 
 def _documents(modules: Iterable[Module]) -> list[tuple[str, ...]]:
-    return [text for module in modules for text in module.documents]
+    """Returns the docstrings that are long enough for pretraining."""
+    return [
+        docstring
+        for module in modules
+        for docstring in module.docstrings
+        if len(" ".join(docstring).split()) >= MIN_DOCUMENT_WORDS
+        and len(_sentences(docstring)) >= MIN_DOCUMENT_SENTENCES
+    ]
 
 
 def _size(modules: Sequence[Module]) -> dict[str, int]:
@@ -348,39 +241,29 @@ def build_sample_corpus(
     finished = _finished_summary(output_dir, settings)
     if finished is not None:
         return finished
-
-    directories = {name: package_directory(name) for name in sorted(PACKAGES)}
     texts_read = [
         Module(source, name, (paragraphs,))
         for source in settings["sources"]
         for name, paragraphs in read_source(source)
     ]
-    module_files = [
-        file
-        for package in directories
-        for file in source_files(package, directories[package])
-    ]
-    read, skipped = read_modules(module_files, workers, progress)
+    packages = settings["packages"]
+    read, skipped = read_packages(packages, workers, progress)
     read += texts_read
     modules, repeats = drop_repeats(read)
-    read_by_name = Counter(module.package for module in read)
-    files_by_name = Counter(file.package for file in module_files)
+    num_read = Counter(module.package for module in read)
     train, held_out, described = {}, {}, {}
-    for name in (*directories, *settings["sources"]):
+    for name in (*packages, *settings["sources"]):
         kept = [module for module in modules if module.package == name]
         train[name], held_out[name] = hold_out(kept)
-        skipped[name]["too little new prose"] = read_by_name[name] - len(kept)
+        num_modules = num_read[name] + skipped[name].total()
+        skipped[name]["too little new prose"] = num_read[name] - len(kept)
+        num_docstrings = sum(len(module.docstrings) for module in kept)
         described[name] = {
-            "version": _installed_version(name)
-            if name in directories
-            else None,
-            "modules": files_by_name[name] or read_by_name[name],
+            "version": installed_version(name) if name in packages else None,
+            "modules": num_modules,
             "skipped_modules": dict(sorted(skipped[name].items())),
             "repeated_sentences": repeats[name],
-            "short_docstrings": sum(
-                len(module.docstrings) - len(module.documents)
-                for module in kept
-            ),
+            "short_docstrings": num_docstrings - len(_documents(kept)),
             "train": _size(train[name]),
             "eval": _size(held_out[name]),
         }
@@ -389,16 +272,15 @@ def build_sample_corpus(
         ("train", "train", train, MAX_TRAIN_PASSAGES),
         ("eval", "dev", held_out, MAX_DEV_PASSAGES),
     ):
-        rows = _table(
-            {package: part[package] for package in directories}, limit
-        )
+        rows = _table({name: part[name] for name in packages}, limit)
         num_rows[table] = len(rows)
         lines = ["text\tlabel", *rows, ""]
         texts[f"classification/{table}.tsv"] = "\n".join(lines)
         for name, modules in part.items():
-            documents = ["\n".join(text) for text in _documents(modules)]
-            end = "\n" if documents else ""
-            texts[f"{split}/{name}.txt"] = "\n\n".join(documents) + end
+            texts[f"{split}/{name}.txt"] = "\n".join(
+                "".join(f"{line}\n" for line in document)
+                for document in _documents(modules)
+            )
     summary = {
         "settings": settings,
         "python": platform.python_version(),

@@ -10,14 +10,12 @@ import pytest
 
 from albert_tf.config import UserError
 from data_prep import sample_corpus
+from data_prep.package_prose import Module, package_directory, source_files
 from data_prep.sample_corpus import (
-    Module,
     build_sample_corpus,
     drop_repeats,
     hold_out,
-    package_directory,
     passages,
-    source_files,
 )
 from data_prep.text_sources import TEXT_SOURCES
 
@@ -337,7 +335,7 @@ def test_more_is_held_out_for_enough_passages(
 
 def test_packages_are_found_and_not_imported():
     code = (
-        "import sys; from data_prep.sample_corpus import package_directory;"
+        "import sys; from data_prep.package_prose import package_directory;"
         "print(package_directory('numpy'), package_directory('stdlib'));"
         "assert not {'numpy', 'keras', 'tensorflow'} & set(sys.modules)"
     )

@@ -8,7 +8,7 @@ import io
 import json
 import multiprocessing
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -112,10 +112,10 @@ class FeatureBuilder:
             return concatenated([build(chunk) for chunk in chunks])
         # Not forked: TensorFlow's threads do not survive that.
         context = multiprocessing.get_context("spawn")
-        with concurrent.futures.ProcessPoolExecutor(
-            workers, context, _set_build, (build,)
-        ) as pool:
-            return concatenated(list(pool.map(_build_chunk, chunks)))
+        with concurrent.futures.ProcessPoolExecutor(workers, context) as pool:
+            # The tokenizer is sent to each process only once.
+            share = -(-len(chunks) // workers)
+            return concatenated(list(pool.map(build, chunks, chunksize=share)))
 
     def _digest(self, examples: Sequence[Any], training: bool) -> str:
         settings = to_dict(self.config)
@@ -143,18 +143,6 @@ def examples_digest(examples: Sequence[Any]) -> str:
         # Which characters `repr` shows changes with the version of Python.
         digest.update(ascii(fields).encode())
     return digest.hexdigest()
-
-
-# State of a worker process: the tokenizer is sent to it only once.
-_build: list[Callable[[Sequence[Any]], Features]] = []
-
-
-def _set_build(build: Callable[[Sequence[Any]], Features]) -> None:
-    _build[:] = [build]
-
-
-def _build_chunk(examples: Sequence[Any]) -> Features:
-    return _build[0](examples)
 
 
 def write_features(path: str, features: Features) -> None:

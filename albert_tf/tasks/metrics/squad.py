@@ -45,13 +45,6 @@ def token_f1(gold: str, prediction: str) -> float:
     return 2 * precision * recall / (precision + recall)
 
 
-def token_f1_or_none(gold: str, prediction: str) -> float:
-    """Returns `token_f1`, and 1 where neither has words (version 2.0)."""
-    if not normalize_answer(gold) and not normalize_answer(prediction):
-        return 1
-    return token_f1(gold, prediction)
-
-
 def scores_v1(
     questions: Sequence[Question], predictions: Mapping[str, str]
 ) -> dict[str, float]:
@@ -90,10 +83,10 @@ def answer_scores(question: Question, prediction: str) -> tuple[float, float]:
         for answer in question.answers or ()
         if normalize_answer(answer.text)
     ] or [""]
-    return (
-        max(exact_match(gold, prediction) for gold in golds),
-        max(token_f1_or_none(gold, prediction) for gold in golds),
-    )
+    exact = [exact_match(gold, prediction) for gold in golds]
+    f1 = [token_f1(gold, prediction) for gold in golds]
+    # Unlike version 1.1, F1 is 1 where neither has words.
+    return max(exact), max(a or b for a, b in zip(f1, exact, strict=True))
 
 
 def scores_v2(

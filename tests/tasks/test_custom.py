@@ -126,7 +126,6 @@ def test_columns_from_the_last_are_those_of_training(
             "\\(classification\\); .* a question or none.$",
         ),
         ("text=a,text=b,text=c,label=d", "makes no task"),
-        ("text=a,label=b,number=c", "makes no task"),
         ("context=a,question=b,label=d", "makes no task"),
         ("Text=a,label=b", "makes no task"),
         ("text,label=b", "^--columns: expected role=column, got 'text'; allo"),

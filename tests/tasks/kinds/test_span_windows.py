@@ -174,17 +174,6 @@ def test_names_of_features():
     assert (batch["p_mask"] >= 1 - batch["input_mask"]).all()
 
 
-def test_an_answer_without_tokens_is_in_no_window():
-    """The fake tokenizer drops accents that stand alone."""
-    rows = build(
-        AnswerableSpans(),
-        [question("\u0301\u0301 One", "\u0301")],
-        training=True,
-    )
-    assert rows.scalars["is_impossible"].tolist() == [1]
-    assert rows.truncated == [0]
-
-
 LONG_QUESTION = "aaabbbcccdddeee"
 
 

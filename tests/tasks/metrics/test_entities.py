@@ -64,22 +64,6 @@ def test_scores_against_regular_expressions(sentences):
         assert row["f1"] == pytest.approx(2 * len(t & f) / (len(t) + len(f)))
 
 
-@pytest.mark.parametrize(
-    ("tags", "same"),
-    [
-        # IOB1, IOB2, BIOES of the same entities.
-        ("I-A B-A I-B", "B-A B-A B-B"),
-        ("I-A I-B I-B O", "S-A B-B E-B O"),
-        # An entity does not reach over its end.
-        ("B-A E-A E-A", "B-A I-A B-A"),
-        ("S-A I-A", "B-A B-A"),
-    ],
-)
-def test_schemes(tags, same):
-    scores = entity_scores([tags.split()], [same.split()])
-    assert (scores["precision"], scores["recall"], scores["f1"]) == (1, 1, 1)
-
-
 def test_parts_of_speech_are_no_entities():
     gold, found = [["NN", "IN", "O"]], [["NN", "NN", "O"]]
     assert entity_scores(gold, found) == {"accuracy": pytest.approx(2 / 3)}

@@ -40,20 +40,18 @@ def read_conll(
         if not has_words:
             continue
         sentence = list(group)
-        for number, fields in sentence:
+        for location, fields in sentence:
             if len(fields) < needed:
                 raise UserError(
-                    f"{path}:{number}: expected at least {needed} columns, "
+                    f"{location}: expected at least {needed} columns, "
                     f"got {len(fields)}: {' '.join(fields)[:60]!r}; {_ADVICE}"
                 )
         words, *tags = zip(
             *([fields[column] for column in columns] for _, fields in sentence),
             strict=True,
         )
-        location = f"{path}:{sentence[0][0]}"
-        examples.append(
-            WordsExample(words, tags[0] if tags else None, location)
-        )
+        first, _ = sentence[0]
+        examples.append(WordsExample(words, tags[0] if tags else None, first))
     require(bool(examples), f"{path} has no words; {_ADVICE}")
     return examples
 
@@ -63,13 +61,13 @@ def count_columns(path: str) -> int:
     return _width(_lines(path))
 
 
-def _lines(path: str) -> Iterator[tuple[int, list[str]]]:
-    for number, line in read_lines(path, _ADVICE):
+def _lines(path: str) -> Iterator[tuple[str, list[str]]]:
+    for location, line in read_lines(path, _ADVICE):
         # Blanks and tabs alone: words may hold a no-break space.
-        yield number, re.findall(r"[^ \t]+", line)
+        yield location, re.findall(r"[^ \t]+", line)
 
 
-def _width(lines: Iterable[tuple[int, list[str]]]) -> int:
+def _width(lines: Iterable[tuple[str, list[str]]]) -> int:
     return next((len(f) for _, f in lines if _has_word(f)), 0)
 
 

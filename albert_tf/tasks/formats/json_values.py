@@ -36,9 +36,8 @@ def read_json_lines(
     UserError as `read_lines` does, and for a line that is not JSON or has a
     duplicate key.
     """
-    for line, text in read_lines(path, advice):
+    for location, text in read_lines(path, advice):
         if text.strip():
-            location = f"{path}:{line}"
             yield location, _parse(text, location, number)
 
 

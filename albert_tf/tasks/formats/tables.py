@@ -4,7 +4,7 @@ import codecs
 import csv
 import dataclasses
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from albert_tf.config import UserError, require
 from albert_tf.io import files
@@ -20,8 +20,8 @@ class Row:
     location: str
 
 
-def read_lines(path: str, advice: str) -> Iterator[tuple[int, str]]:
-    """Yields the number and the text of each line of a UTF-8 file.
+def read_lines(path: str, advice: str) -> Iterator[tuple[str, str]]:
+    """Yields the location and the text of each line of a UTF-8 file.
 
     Raises UserError, to which `advice` is appended, for a file that is missing
     or empty; and for one that is not UTF-8 or whose lines end with CR alone.
@@ -45,15 +45,16 @@ def read_lines(path: str, advice: str) -> Iterator[tuple[int, str]]:
         )
     lines[0] = lines[0].removeprefix(codecs.BOM_UTF8)
     for number, line in enumerate(lines, start=1):
+        location = f"{path}:{number}"
         try:
             text = line.decode("utf-8")
         except UnicodeDecodeError as error:
             raise UserError(
-                f"{path}:{number}: byte {error.start} "
+                f"{location}: byte {error.start} "
                 f"(0x{line[error.start]:02x}) is not UTF-8; convert the file, "
                 "for example with iconv -f latin1 -t utf-8."
             ) from None
-        yield number, text.rstrip("\r")
+        yield location, text.rstrip("\r")
 
 
 def read_table(path: str, advice: str) -> list[Row]:
@@ -62,8 +63,7 @@ def read_table(path: str, advice: str) -> list[Row]:
     Quotes are literal. Blank lines at the end of a table of several columns
     are not rows.
     """
-    lines = [text for _, text in read_lines(path, advice)]
-    return _literal(lines, "\t", path)
+    return _literal(read_lines(path, advice), "\t")
 
 
 def read_quoted_table(
@@ -77,8 +77,8 @@ def read_quoted_table(
     may be lost in it. Logs a line where both readings are possible. Raises
     UserError for a row with more or fewer fields than the header.
     """
-    lines = [text for _, text in read_lines(path, advice)]
-    literal = _literal(lines, delimiter, path)
+    lines = list(read_lines(path, advice))
+    literal = _literal(lines, delimiter)
     fault = _wrong_width(literal, delimiter)
     if any(f.startswith('"') for row in literal for f in row.fields):
         rows, misquoted = _unquoted(lines, delimiter, path)
@@ -105,11 +105,8 @@ def read_quoted_table(
     return literal
 
 
-def _literal(lines: Sequence[str], delimiter: str, path: str) -> list[Row]:
-    rows = [
-        Row(text.split(delimiter), f"{path}:{number}")
-        for number, text in enumerate(lines, start=1)
-    ]
+def _literal(lines: Iterable[tuple[str, str]], delimiter: str) -> list[Row]:
+    rows = [Row(text.split(delimiter), location) for location, text in lines]
     return _without_blank_end(rows)
 
 
@@ -133,12 +130,12 @@ def _wrong_width(rows: Sequence[Row], delimiter: str) -> str:
 
 
 def _unquoted(
-    lines: Sequence[str], delimiter: str, path: str
+    lines: Sequence[tuple[str, str]], delimiter: str, path: str
 ) -> tuple[list[Row], str]:
     """Returns the rows as the csv module reads them, and the first fault."""
     # The default limit of a field is 131,072 characters.
     csv.field_size_limit(sys.maxsize)
-    ended = (f"{line}\n" for line in lines)
+    ended = (f"{text}\n" for _, text in lines)
     reader = csv.reader(ended, delimiter=delimiter, strict=True)
     rows: list[Row] = []
     first = 1

@@ -151,7 +151,7 @@ class PunktSplitter(SentenceSplitter):
         """Returns a splitter trained, unsupervised, on `texts`."""
         from nltk.tokenize import punkt
 
-        trainer = punkt.PunktTrainer(token_cls=_quick_token_class())
+        trainer = punkt.PunktTrainer()
         # Old and new books in one corpus write both Mr and Mr.; with the
         # penalty for that, Mr. would be no abbreviation.
         trainer.IGNORE_ABBREV_PENALTY = True
@@ -255,25 +255,6 @@ def _piece_end(text: str, begin: int, size: int) -> int:
     """Returns where a piece of a long text ends, behind a space if any."""
     end = begin + size
     return text.rfind(" ", end - size // 2, end) + 1 or end
-
-
-@functools.cache
-def _quick_token_class() -> type:
-    """Returns NLTK's token class with fast paths for plain words."""
-    from nltk.tokenize import punkt
-
-    class Token(punkt.PunktToken):
-        __slots__ = ()
-
-        def _get_type(self, tok: str) -> str:
-            lower = tok.lower()
-            return lower if lower.isalpha() else super()._get_type(tok)
-
-        @property
-        def is_ellipsis(self) -> Any:
-            return self.tok.startswith("..") and super().is_ellipsis
-
-    return Token
 
 
 SENTENCE_SPLITTERS: dict[str, type[SentenceSplitter]] = {

@@ -62,11 +62,6 @@ CODE = {
         .. versionadded:: 1.2
             The lamp was not here before this version.
         """,
-    "code directive": """
-        .. code-block:: python
-
-            The code here could be anything at all.
-        """,
     "field": """
         :param lamp: The lamp that is to be lit.
             It must hold enough oil for the night.

@@ -5,6 +5,7 @@ import os
 
 import pytest
 import tensorflow as tf
+from question_fixtures import squad_json
 
 from albert_tf.config import FeatureConfig, UserError
 from albert_tf.inputs.input_pipeline import check_shards
@@ -40,18 +41,23 @@ def mrpc(tmp_path):
     """Ten pairs, whose label is their number's last bit."""
     rows = [[str(n % 2), "a", "b", text(n), text(n + 3)] for n in range(10)]
     table(tmp_path, ["q", "i", "j", "one", "two"], rows)
-    return tmp_path
+    return TASKS["MRPC"]
 
 
-def build(task, data_dir, out, tokenizer_dir, **options):
-    options = {"config": CONFIG, "log": lambda line: None, **options}
-    return build_finetuning_data(
-        task,
-        str(data_dir),
-        str(out),
-        tokenizer_dir=str(tokenizer_dir),
-        **options,
-    )
+@pytest.fixture
+def build(tmp_path, tiny_directory):
+    def call(task, name="out", log=lambda line: None, **options):
+        return build_finetuning_data(
+            task,
+            str(tmp_path),
+            str(tmp_path / name),
+            tokenizer_dir=str(tiny_directory),
+            config=CONFIG,
+            log=log,
+            **options,
+        )
+
+    return call
 
 
 def original(kind, choices=1):
@@ -95,12 +101,10 @@ def expected_pair(tokenizer, first, second):
     return [[*ids, *padding], [*segments, *padding], [1] * len(ids) + padding]
 
 
-def test_pairs_with_a_label(mrpc, tmp_path, tiny_directory, tiny_tokenizer):
+def test_pairs_with_a_label(mrpc, build, tmp_path, tiny_tokenizer):
     logged = []
     out = tmp_path / "out"
-    metadata = build(
-        TASKS["MRPC"], mrpc, out, tiny_directory, log=logged.append
-    )
+    metadata = build(mrpc, log=logged.append)
     assert logged == [
         "train: 10 examples, 10 records, 1 shards.",
         "dev: 10 examples, 10 records, 1 shards.",
@@ -130,17 +134,12 @@ def test_pairs_with_a_label(mrpc, tmp_path, tiny_directory, tiny_tokenizer):
         assert described["fingerprint"] == tiny_tokenizer.fingerprint
 
 
-def test_labels_are_those_of_training(tmp_path, tiny_directory):
+def test_labels_are_those_of_training(build, tmp_path):
     rows = [[text(n), ("wet", "dry")[n % 2]] for n in range(4)]
     table(tmp_path, ["text", "label"], rows)
     table(tmp_path, ["text"], [[text(n)] for n in range(3)], ["test"])
-    metadata = build(
-        custom_task(["text=text", "label=label"]),
-        tmp_path,
-        tmp_path / "out",
-        tiny_directory,
-        splits=["test", "dev"],
-    )
+    task = custom_task(["text=text", "label=label"])
+    metadata = build(task, splits=["test", "dev"])
     assert metadata["labels"] == ["dry", "wet"]
     assert list(metadata["splits"]) == ["test", "dev"]
     features = original("texts")
@@ -150,20 +149,20 @@ def test_labels_are_those_of_training(tmp_path, tiny_directory):
     assert [record["label_ids"] for record in test] == [0, 0, 0]
 
 
-def test_numbers(tmp_path, tiny_directory):
+def test_numbers(build, tmp_path):
     header = [f"h{n}" for n in range(10)]
     rows = [["x"] * 7 + [text(n), text(n + 1), f"{n}.25"] for n in range(3)]
     table(tmp_path, header, rows)
-    build(TASKS["STS-B"], tmp_path, tmp_path / "out", tiny_directory)
+    build(TASKS["STS-B"])
     dev = read(tmp_path / "out", "dev", original("number"))
     assert [record["label_ids"] for record in dev] == [0.25, 1.25, 2.25]
 
 
-def test_choices_follow_one_another(tmp_path, tiny_directory, tiny_tokenizer):
+def test_choices_follow_one_another(build, tmp_path, tiny_tokenizer):
     rows = [[text(n), text(n + 1, 2), text(n + 2, 2), "b"] for n in range(3)]
     table(tmp_path, ["c", "a", "b", "right"], rows)
     task = custom_task(["context=c", "choice=a", "choice=b", "label=right"])
-    build(task, tmp_path, tmp_path / "out", tiny_directory)
+    build(task)
     dev = read(tmp_path / "out", "dev", original("choices", choices=2))
     for number, record in enumerate(dev):
         both = [
@@ -174,27 +173,19 @@ def test_choices_follow_one_another(tmp_path, tiny_directory, tiny_tokenizer):
         assert record["label_ids"] == 1
 
 
-def write_squad(directory, context, *questions):
-    article = {"paragraphs": [{"context": context, "qas": questions}]}
-    content = json.dumps({"version": "v2.0", "data": [article]})
-    for split in ("train", "dev"):
-        (directory / f"{split}.json").write_text(content)
-
-
-def test_questions(tmp_path, tiny_directory):
+def test_questions(build, tmp_path):
     context = text(0, 40)
     word = context.split()[30]
     start = len(" ".join(context.split()[:30])) + 1
     answers = [{"text": word, "answer_start": start}]
-    write_squad(
-        tmp_path,
-        context,
+    questions = [
         {"id": "a", "question": "bada?", "answers": answers},
         {"id": "b", "question": "gule?", "answers": []},
-    )
-    metadata = build(
-        TASKS["SQuAD2.0"], tmp_path, tmp_path / "out", tiny_directory
-    )
+    ]
+    for split in ("train", "dev"):
+        content = squad_json(*questions, context=context)
+        (tmp_path / f"{split}.json").write_text(content)
+    metadata = build(TASKS["SQuAD2.0"])
     dev = read(tmp_path / "out", "dev", original("questions"))
     assert len(dev) == metadata["splits"]["dev"]["num_records"] > 4
     assert metadata["splits"]["dev"]["num_examples"] == 2
@@ -211,12 +202,11 @@ def test_questions(tmp_path, tiny_directory):
         assert record["p_mask"][record["input_mask"] == 0].all()
 
 
-def test_the_bytes_are_those_of_the_seed(mrpc, tmp_path, tiny_directory):
+def test_the_bytes_are_those_of_the_seed(mrpc, build, tmp_path):
     shards = {}
     for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        out, options = tmp_path / name, {"seed": seed, "num_shards": 3}
-        build(TASKS["MRPC"], mrpc, out, tiny_directory, **options)
-        paths = out.glob("*.tfrecord")
+        build(mrpc, name, seed=seed, num_shards=3)
+        paths = (tmp_path / name).glob("*.tfrecord")
         shards[name] = {path.name: path.read_bytes() for path in paths}
     assert shards["a"] == shards["b"]
     assert sorted(shards["a"]) == [
@@ -227,7 +217,7 @@ def test_the_bytes_are_those_of_the_seed(mrpc, tmp_path, tiny_directory):
     differing = {n for n, v in shards["a"].items() if v != shards["c"][n]}
     assert differing and all(name.startswith("train") for name in differing)
     # The records do not depend on the number of shards.
-    build(TASKS["MRPC"], mrpc, tmp_path / "whole", tiny_directory, seed=1)
+    build(mrpc, "whole", seed=1)
     for split in ("train", "dev"):
         one, three = (
             [r["input_ids"].tolist() for r in read(out, split, PAIRS)]
@@ -236,12 +226,10 @@ def test_the_bytes_are_those_of_the_seed(mrpc, tmp_path, tiny_directory):
         assert one == three
 
 
-def test_large_splits_are_several_shards(
-    mrpc, tmp_path, tiny_directory, monkeypatch
-):
+def test_large_splits_are_several_shards(mrpc, build, tmp_path, monkeypatch):
     monkeypatch.setattr(finetuning_data, "_SHARD_BYTES", 1000)
     monkeypatch.setattr(finetuning_data, "_BATCH", 2)
-    metadata = build(TASKS["MRPC"], mrpc, tmp_path / "out", tiny_directory)
+    metadata = build(mrpc)
     shards = metadata["splits"]["dev"]["shards"]
     assert len(shards) > 1
     assert all(500 < shard["num_bytes"] < 1500 for shard in shards)
@@ -249,31 +237,28 @@ def test_large_splits_are_several_shards(
     assert [record["label_ids"] for record in records] == [0, 1] * 5
 
 
-def test_a_directory_with_files_is_refused(mrpc, tmp_path, tiny_directory):
+def test_a_directory_with_files_is_refused(mrpc, build, tmp_path):
     out = tmp_path / "out"
     out.mkdir()
     (out / "mine.txt").write_text("mine")
     message = "out holds mine.txt; name an empty --output_dir, or remove it."
     with pytest.raises(UserError, match=message):
-        build(TASKS["MRPC"], mrpc, out, tiny_directory)
+        build(mrpc)
     assert os.listdir(out) == ["mine.txt"]
 
 
-def test_more_shards_than_records(mrpc, tmp_path, tiny_directory):
-    out = tmp_path / "out"
+def test_more_shards_than_records(mrpc, build, tmp_path):
     message = "num_shards=11 is more than the 10 records of train."
     with pytest.raises(UserError, match=message):
-        build(TASKS["MRPC"], mrpc, out, tiny_directory, num_shards=11)
+        build(mrpc, num_shards=11)
     # The same command with fewer finds the place empty.
-    build(TASKS["MRPC"], mrpc, out, tiny_directory, num_shards=2)
-    assert len(list(out.glob("*.tfrecord"))) == 4
+    build(mrpc, num_shards=2)
+    assert len(list((tmp_path / "out").glob("*.tfrecord"))) == 4
 
 
-def test_pretraining_refuses_them(
-    mrpc, tmp_path, tiny_directory, tiny_tokenizer
-):
+def test_pretraining_refuses_them(mrpc, build, tmp_path, tiny_tokenizer):
     out = tmp_path / "out"
-    build(TASKS["MRPC"], mrpc, out, tiny_directory)
+    build(mrpc)
     message = "record_kind='classification' is not one of dynamic, static"
     with (
         open_shards(out, "train") as shards,

@@ -63,10 +63,6 @@ def test_questions_in_their_order(dump):
             dataset(row("a"), row("b", is_impossible=True)),
             r"qas\[1\]: is_impossible is true with 1 answers; correct one",
         ),
-        (
-            dataset(row(is_impossible=False, answers=[])),
-            "is_impossible is false with 0 answers",
-        ),
     ],
 )
 def test_errors(dump, content, message):

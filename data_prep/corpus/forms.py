@@ -5,18 +5,11 @@ import itertools
 import json
 from collections.abc import Sequence
 
-from data_prep.corpus.listing import TEXT_SUFFIXES, text_suffix
+from data_prep.corpus.listing import FORM_OF_SUFFIX, text_suffix
 from data_prep.corpus.text_files import OpenFile, open_text
 
 # A part of a JSON line is of no use: a longer one is left out as a fault.
 MAX_JSON_LINE_CHARS = 64_000_000
-
-_FORM_OF_SUFFIX = {
-    ".md": "markdown",
-    ".jsonl": "json_lines",
-    ".json": "json_lines",
-    ".ndjson": "json_lines",
-}
 
 # Characters of a file that are examined for hard-wrapped lines.
 _WRAP_SAMPLE_CHARS = 1_000_000
@@ -97,9 +90,8 @@ def json_object(line: str) -> dict[str, object] | None:
 
 
 def _form(path: str, open_file: OpenFile) -> str:
-    suffix = text_suffix(path)
-    if suffix in TEXT_SUFFIXES:
-        return _FORM_OF_SUFFIX.get(suffix, "plain")
+    if form := FORM_OF_SUFFIX.get(text_suffix(path)):
+        return form
     with open_text(path, open_file) as stream:
         for line in iter(lambda: stream.readline(MAX_JSON_LINE_CHARS), ""):
             if line.strip():

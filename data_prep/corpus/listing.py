@@ -7,12 +7,17 @@ from collections.abc import Iterable
 from albert_tf.config import UserError, require
 from data_prep.corpus.text_files import GZIP_SUFFIX
 
-# Taken from directories: plain text, Markdown and JSON lines, each also
-# gzipped.
-TEXT_SUFFIXES = (".txt", ".md", ".jsonl", ".json", ".ndjson")
+# Taken from directories, each also gzipped.
+FORM_OF_SUFFIX = {
+    ".txt": "plain",
+    ".md": "markdown",
+    ".jsonl": "json_lines",
+    ".json": "json_lines",
+    ".ndjson": "json_lines",
+}
 EXPECTED_INPUT = (
     "a file, a directory with "
-    f"{', '.join('*' + s for s in TEXT_SUFFIXES)} (or these with "
+    f"{', '.join('*' + s for s in FORM_OF_SUFFIX)} (or these with "
     f"{GZIP_SUFFIX}), or a pattern that matches files is needed."
 )
 
@@ -50,11 +55,11 @@ def list_files(inputs: Iterable[str]) -> list[str]:
 def is_text_name(path: str) -> bool:
     """Returns whether a file is taken from a directory, by its relative path.
 
-    Its suffix is one of TEXT_SUFFIXES, also gzipped, and no part of its path
+    Its suffix is in FORM_OF_SUFFIX, also gzipped, and no part of its path
     from the directory begins with a dot.
     """
     hidden = any(part.startswith(".") for part in path.split("/"))
-    return not hidden and text_suffix(path) in TEXT_SUFFIXES
+    return not hidden and text_suffix(path) in FORM_OF_SUFFIX
 
 
 def text_suffix(path: str) -> str:

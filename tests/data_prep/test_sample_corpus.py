@@ -1,16 +1,13 @@
 import hashlib
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from albert_tf.config import UserError
 from data_prep import sample_corpus
-from data_prep.package_prose import Module, package_directory, source_files
+from data_prep.package_prose import Module
 from data_prep.sample_corpus import (
     build_sample_corpus,
     drop_repeats,
@@ -264,23 +261,6 @@ def test_files_that_cannot_be_read_are_counted(tmp_path, site):
     assert red["train"]["words"] == red["train"]["documents"] * 24 * 11
 
 
-def test_modules_are_listed_without_tests(tmp_path):
-    kept = "__init__.py b.py a/__init__.py a/c.py conftest.py"
-    tests = "test_b.py b_test.py a/_test.py tests/d.py a/test/d.py"
-    others = "notes.txt a-b.py site-packages/other.py __pycache__/b.py"
-    for name in f"{kept} {tests} {others}".split():
-        path = tmp_path / name
-        path.parent.mkdir(exist_ok=True, parents=True)
-        path.write_text("", encoding="utf-8")
-    names = ["a", "a.c", "b", "conftest"]
-    found = source_files("red", os.fspath(tmp_path))
-    assert [file.name for file in found] == ["red"] + [
-        f"red.{name}" for name in names
-    ]
-    found = source_files("stdlib", os.fspath(tmp_path))
-    assert [file.name for file in found] == ["", *names]
-
-
 def test_repeated_sentences_stay_with_the_first_module():
     own = [sentence("red", "own", index) for index in range(6)]
     first = Module("red", "first", ((" ".join(own[:2]),), (own[2],)))
@@ -331,26 +311,6 @@ def test_more_is_held_out_for_enough_passages(
     assert len(out) == held
     assert sorted(train + out, key=modules.index) == modules
     assert hold_out(modules[::-1])[1] == out[::-1]
-
-
-def test_packages_are_found_and_not_imported():
-    code = (
-        "import sys; from data_prep.package_prose import package_directory;"
-        "print(package_directory('numpy'), package_directory('stdlib'));"
-        "assert not {'numpy', 'keras', 'tensorflow'} & set(sys.modules)"
-    )
-    found = subprocess.check_output(
-        [sys.executable, "-c", code],
-        cwd=Path(sample_corpus.__file__).parents[1],
-        text=True,
-    )
-    places = (np.__file__, json.__path__[0])
-    assert found.split() == list(map(os.path.dirname, places))
-
-
-def test_a_package_that_is_missing_is_refused():
-    with pytest.raises(UserError, match="'green' is not installed: pip insta"):
-        package_directory("green")
 
 
 def test_a_package_without_prose_for_the_task_is_refused(tmp_path, monkeypatch):

@@ -107,7 +107,6 @@ def lengths(**changes):
         ({"kind": OtherKind()}, EXAMPLES, True),
         ({"tokenizer": "comma_tokenizer"}, EXAMPLES, True),
         (lengths(max_seq_length=15), EXAMPLES, True),
-        (lengths(doc_stride=5), EXAMPLES, True),
         ({}, EXAMPLES, False),
         ({}, EXAMPLES[::-1], True),
         ({}, changed(label=None), True),

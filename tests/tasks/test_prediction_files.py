@@ -24,9 +24,9 @@ from albert_tf.tasks.scoring import SCORED_TASKS, score
 CONFIG = FeatureConfig()
 
 
-def files_of(task, split, examples, scores, config=CONFIG):
+def files_of(task, split, examples, scores):
     labels = list(task.labels) or task.kind.labels(examples)
-    answers = Answers(examples, scores, config, labels)
+    answers = Answers(examples, scores, CONFIG, labels)
     predictions = task.kind.predictions(answers)
     found = prediction_files(task, split, answers, predictions)
     return {name: content.decode() for name, content in found.items()}
@@ -110,17 +110,10 @@ SPANS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("threshold", "answers"),
-    [
-        (0.0, {"q1": "Red", "q2": "", "q3": ""}),
-        (9.0, {"q1": "Red", "q2": "Red", "q3": "green"}),
-    ],
-)
-def test_files_of_squad_2(threshold, answers):
-    config = FeatureConfig(null_threshold=threshold)
-    found = files_of(TASKS["SQuAD2.0"], "dev", QUESTIONS, SPANS, config)
-    assert json.loads(found["predictions.json"]) == answers
+def test_files_of_squad_2():
+    found = files_of(TASKS["SQuAD2.0"], "dev", QUESTIONS, SPANS)
+    answers = json.loads(found["predictions.json"])
+    assert answers == {"q1": "Red", "q2": "", "q3": ""}
     odds = json.loads(found["null_odds.json"])
     assert odds == {"q1": -1.0, "q2": 0.5, "q3": 2.0}
     nbest = json.loads(found["nbest_predictions.json"])

@@ -15,7 +15,6 @@ from albert_tf.tasks.formats.columns import (
     EXTENSIONS,
     Roles,
     choice_examples,
-    find_split,
     infer_columns,
     read_rows,
     text_examples,
@@ -43,9 +42,19 @@ class SplitFiles:
     splits: tuple[str, ...] = ("train", "dev", "test")
 
     def read(self, data_dir: str, split: str, log: Log) -> Sequence[Any]:
-        """Returns the examples of a split."""
-        path = find_split(data_dir, split, self.extensions)
-        return self.read_file(path, split != "test", log)
+        """Returns the examples of the one file of a split."""
+        names = [split + extension for extension in self.extensions]
+        paths = [os.path.join(data_dir, name) for name in names]
+        found = [path for path in paths if files.isfile(path)]
+        require(
+            bool(found),
+            f"{data_dir} has no {' or '.join(names)}, which the task needs.",
+        )
+        require(
+            len(found) == 1,
+            f"{' and '.join(found)} both exist; remove all but one.",
+        )
+        return self.read_file(found[0], split != "test", log)
 
 
 @dataclasses.dataclass(frozen=True)

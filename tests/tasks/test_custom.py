@@ -3,7 +3,7 @@
 import pytest
 
 from albert_tf.config import UserError
-from albert_tf.tasks.custom import CLASSIFICATION, custom_task
+from albert_tf.tasks.custom import CLASSIFICATION, SplitFiles, custom_task
 from albert_tf.tasks.examples import ChoiceExample, Example, WordsExample
 
 
@@ -61,6 +61,24 @@ def test_files_of_a_form(
     assert (task.kind.head, list(task.metrics)) == (head, metrics)
     ids = task.kind.label_ids(found, task.kind.labels(found))
     assert ids.tolist() == label_ids
+
+
+def test_the_file_of_a_split(write, tmp_path):
+    def path_in(directory, **options):
+        reader = SplitFiles(lambda path, labelled, log: path, **options)
+        return reader.read(directory, "dev", print)
+
+    directory, bucket = str(tmp_path), f"file://{tmp_path}"
+    with pytest.raises(UserError, match="no dev.tsv or dev.csv or dev.js"):
+        path_in(directory)
+    path = write("dev.jsonl", "{}")
+    assert path_in(directory) == path
+    assert path_in(bucket) == f"{bucket}/dev.jsonl"
+    write("dev.tsv", "")
+    assert path_in(directory, extensions=(".tsv",)).endswith("dev.tsv")
+    both = r"dev\.tsv and \S*dev\.jsonl both exist"
+    with pytest.raises(UserError, match=both):
+        path_in(directory)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from albert_tf.config import UserError, require, shown
-from albert_tf.io import files
 from albert_tf.tasks.examples import ChoiceExample, Example, Log, listed
 from albert_tf.tasks.formats.json_values import (
     check,
@@ -106,24 +105,6 @@ def read_rows(path: str, log: Log) -> list[Record]:
             records.append(Record(value, location))
     require(bool(records), f"{path} has no examples.")
     return records
-
-
-def find_split(
-    data_dir: str, split: str, extensions: Sequence[str] = EXTENSIONS
-) -> str:
-    """Returns the path of the one file of a split, which must be there."""
-    names = [split + extension for extension in extensions]
-    paths = [os.path.join(data_dir, name) for name in names]
-    found = [path for path in paths if files.isfile(path)]
-    require(
-        bool(found),
-        f"{data_dir} has no {' or '.join(names)}, which the task needs.",
-    )
-    require(
-        len(found) == 1,
-        f"{' and '.join(found)} both exist; remove all but one.",
-    )
-    return found[0]
 
 
 def text_examples(

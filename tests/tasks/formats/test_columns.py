@@ -10,7 +10,6 @@ from albert_tf.config import UserError
 from albert_tf.tasks.examples import Example
 from albert_tf.tasks.formats.columns import (
     choice_examples,
-    find_split,
     infer_columns,
     read_rows,
     text_examples,
@@ -223,21 +222,6 @@ def test_the_index_of_a_data_frame_is_no_text(tmp_path, name):
     assert logged == [
         f"{path}:2: {[name]} is the name of an index, and ignored."
     ]
-
-
-def test_the_file_of_a_split(write, tmp_path):
-    directory = str(tmp_path)
-    with pytest.raises(UserError, match="no dev.tsv or dev.csv or dev.js"):
-        find_split(directory, "dev")
-    path = write("dev.jsonl", "{}")
-    assert find_split(directory, "dev") == path
-    bucket = f"file://{tmp_path}"
-    assert find_split(bucket, "dev") == f"{bucket}/dev.jsonl"
-    write("dev.tsv", "")
-    assert find_split(directory, "dev", (".tsv",)).endswith("dev.tsv")
-    both = r"dev\.tsv and \S*dev\.jsonl both exist"
-    with pytest.raises(UserError, match=both):
-        find_split(directory, "dev")
 
 
 @pytest.mark.parametrize(

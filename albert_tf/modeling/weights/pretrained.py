@@ -96,21 +96,13 @@ def write_model_files(
     max_seq_length: int,
     **options: Any,
 ) -> None:
-    """Writes both files, each under a temporary name first.
+    """Writes both files, each of which replaces one of its name at once.
 
     Other arguments as those of `config_json.to_json`.
     """
     values = config_json.to_json(model, max_seq_length, **options)
-    path = os.path.join(directory, WEIGHTS_FILE)
-    temporary = files.temporary_name(path)
-    try:
-        weights_file.write_weights(
-            temporary, stored_arrays(model, "huggingface")
-        )
-        with open(temporary, "rb") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        if os.path.exists(temporary):
-            os.remove(temporary)
+    weights_file.write_weights(
+        os.path.join(directory, WEIGHTS_FILE),
+        stored_arrays(model, "huggingface"),
+    )
     write_json(os.path.join(directory, CONFIG_FILE), values)

@@ -5,12 +5,10 @@ touched, and nothing in it is ever run or used as a path.
 """
 
 import contextlib
-import errno
 import json
 import math
 import os
 import shlex
-import stat
 import tempfile
 from typing import NamedTuple
 
@@ -120,21 +118,14 @@ def write_weights(path: str, values: dict[str, np.ndarray]) -> None:
 
     The arrays are written as float32; equal arrays give equal bytes. NaN is
     written as it is, so that a model that diverged can be looked at; a
-    model is not loaded from it.
+    model is not loaded from it. A file of that name is replaced at the end.
     """
     arrays = {
         name: np.asarray(value, np.float32, order="C")
         for name, value in values.items()
     }
-    # safetensors replaces the file by one that its owner alone may read.
-    with open(path, "wb") as file:
-        mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-    try:
-        safetensors.numpy.save_file(arrays, path, metadata={"format": "pt"})
-        os.chmod(path, mode)
-    except safetensors.SafetensorError as error:
-        # Its own word for a full disk.
-        raise OSError(errno.EIO, str(error), path) from None
+    content = safetensors.numpy.save(arrays, metadata={"format": "pt"})
+    files.write(path, content)
 
 
 def refuse_pickle(directory: str) -> None:

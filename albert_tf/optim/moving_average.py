@@ -13,11 +13,8 @@ class MovingAverage:
 
     d = min(decay, (1 + n) / (10 + n)) after n earlier updates, so that early
     weights are soon forgotten (as in TensorFlow's ExponentialMovingAverage
-    with num_updates). Averages are float32 and start at the weights.
-
-    Attributes:
-        variables: the averaged variables.
-        averages: in the same order; part of a checkpoint.
+    with num_updates). `averages`, float32 and part of a checkpoint, are in the
+    order of the variables and start at their values.
     """
 
     def __init__(

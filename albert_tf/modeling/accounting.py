@@ -160,7 +160,6 @@ def parameter_count(
     config: ModelConfig,
     heads: Sequence[str] = (),
     num_labels: int = 2,
-    pooler: bool = True,
 ) -> ParameterCount:
     """Returns the exact number of weights of a model, part by part.
 
@@ -190,7 +189,7 @@ def parameter_count(
         projection=_dense(embedding, hidden) * has_projection(config),
         attention=attentions * attention,
         feed_forward=feed_forwards * feed_forward,
-        pooler=_dense(hidden, hidden) * pooler,
+        pooler=_dense(hidden, hidden),
         heads={head: lookup(known, head, "head") for head in heads},
     )
 

@@ -175,7 +175,7 @@ def _is_count(value: object, maximum: int) -> bool:
 
 def _kind_of(values: dict, own: dict, path: str) -> str:
     """Returns the name of the model class of a `config.json`."""
-    classes, heads = _transformers_models(), _model_heads()
+    classes = _transformers_models()
     if "model" in own:
         lookup(classes, str(own["model"]), f"{path}: model")
         return own["model"]
@@ -188,9 +188,9 @@ def _kind_of(values: dict, own: dict, path: str) -> str:
         f"{', '.join(dict.fromkeys(classes.values()))} is needed.",
     )
     problems = {
-        str(heads[kind].problem_type): kind
-        for kind in known
-        if kind in heads and heads[kind].problem_type
+        str(head.problem_type): kind
+        for kind, head in _model_heads().items()
+        if kind in known and head.problem_type
     }
     if not problems:
         return known[0]

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import keras
 import numpy as np
 
-from albert_tf.config import UserError, require
+from albert_tf.config import UserError, lookup, require
 from albert_tf.modeling.blocks import TransformerBlock
 
 # Ways to make one weight of several: only equal ones, the mean over the
-# layers, or the first layer's.
-MERGES = ("equal", "mean", "first")
+# layers, or the first layer's; and how the report calls them.
+MERGES = {"equal": "equal", "mean": "the mean of", "first": "the first of"}
 
 _POSITIONS = "encoder/embeddings/position_embeddings"
 # The same weights mean other outputs when one of these changes.
@@ -27,7 +27,7 @@ _Flow = tuple[keras.layers.Layer, list[keras.layers.Layer]]
 def convert_weights(
     source: keras.Model, target: keras.Model, merge: str = "equal"
 ) -> list[str]:
-    """Copies the weights of `source` into `target`, all or none.
+    """Copies the weights of `source` into `target` of its class, all or none.
 
     Returns a line for each change that is more than a copy.
 
@@ -41,8 +41,6 @@ def convert_weights(
     relations of near neighbours hold at the new positions too.
 
     Args:
-        source: the model to read.
-        target: a model of the same class.
         merge: how several weights of the source become one of the target:
             "equal", they must be equal to the bit; "mean", their mean over
             the layers; "first", that of the first layer.
@@ -52,9 +50,7 @@ def convert_weights(
             each weight that is missing, misshapen, or to be one with another
             and not equal.
     """
-    require(
-        merge in MERGES, f"merge={merge!r} is not one of {', '.join(MERGES)}."
-    )
+    how = lookup(MERGES, merge, "merge")
     require(
         type(source) is type(target),
         f"{type(source).__name__} and {type(target).__name__} are different "
@@ -91,7 +87,7 @@ def convert_weights(
         rows = np.arange(variable.shape[0]) % len(value)
         variable.assign(value[rows])
     unused = [path for path in given if path not in needed]
-    lines = list(_descriptions(source, target, flows, merge))
+    lines = list(_descriptions(source, target, flows, how))
     if unused:
         lines.append(f"Not needed: {', '.join(unused)}.")
     return lines
@@ -193,7 +189,7 @@ def _path(part: keras.Variable | keras.layers.Layer) -> str:
 
 
 def _descriptions(
-    source: keras.Model, target: keras.Model, flows: list[_Flow], merge: str
+    source: keras.Model, target: keras.Model, flows: list[_Flow], how: str
 ) -> Iterator[str]:
     """Yields a line for each change that is more than a copy."""
     for name in _BESIDE_WEIGHTS:
@@ -208,13 +204,12 @@ def _descriptions(
         yield f"{_POSITIONS}: {old} rows, repeated until there are {new}."
     elif new < old:
         yield f"{_POSITIONS}: the first {new} of {old} rows."
-    how = {"equal": "equal", "mean": "the mean of", "first": "the first of"}
     takers: dict[str, list[str]] = {}
     for part, parts in flows:
         path = _path(part)
         origins = list(dict.fromkeys(map(_path, parts)))
         if len(origins) > 1:
-            yield f"{path}: {how[merge]} {', '.join(origins)}."
+            yield f"{path}: {how} {', '.join(origins)}."
         for origin in origins:
             takers.setdefault(origin, []).append(path)
     for origin, paths in takers.items():

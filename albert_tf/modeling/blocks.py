@@ -188,8 +188,6 @@ class SelfAttention(_BlockPart):
             mask_logits: `[batch, 1, 1, seq]`, added to the logits: 0 for
                 tokens, MASKED_LOGIT for padding.
             dropout_keys: `[batch]` or None, see ExampleDropout.
-            training: whether dropout is on.
-            output_attentions: whether to return a pair.
             read_positions: `[batch, n]`, the positions to compute instead of
                 all.
             recompute: whether the gradient computes the weights and all that

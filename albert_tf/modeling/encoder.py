@@ -145,8 +145,6 @@ class AlbertEncoder(ConfiguredLayer):
                 queries, keys, values, attention weights and context, unless
                 quantized; "full", the whole inside of every block. (XLA orders
                 the work itself; on CPUs it then saves little.)
-            name: of the layer.
-            **kwargs: as any Keras layer's.
         """
         require(
             remat in REMAT,
@@ -203,13 +201,10 @@ class AlbertEncoder(ConfiguredLayer):
         """Returns the hidden states of the last layer, and more on request.
 
         Args:
-            input_ids: `[batch, seq]` integers.
+            input_ids, segment_ids: `[batch, seq]` integers.
             input_mask: `[batch, seq]`, 1 for tokens, 0 for padding.
-            segment_ids: `[batch, seq]` integers.
             dropout_keys: `[batch]` uint32 or None, see ExampleDropout.
             training: whether dropout is on.
-            output_hidden_states: whether to return every layer's output.
-            output_attentions: whether to return every layer's attention.
             read_positions: `[batch, n]`, the positions that the last block
                 computes beside the first. They may repeat.
             num_applications: of blocks, from the plan's beginning; None: all.

@@ -33,8 +33,6 @@ def checked_features(
     """Returns the features, with a mask of ones and segment 0 where absent.
 
     Args:
-        features: by name.
-        config: of the model.
         needed: features of the heads beside the encoder's inputs.
         known: names of labels and weights, which may be among them.
         in_graph: whether a graph asserts the range of its values too.

@@ -40,13 +40,9 @@ class AlbertModel(FittableModel):
     Called with a dictionary of features it returns a dictionary of outputs;
     `compile(optimizer)` and `fit` on batches that hold the labels minimise the
     heads' losses. Weights exist as soon as a model is made.
-
-    Attributes:
-        head_names: the rows of HEADS that sit on the encoder.
-        config: the architecture.
-        encoder: the AlbertEncoder.
     """
 
+    # The rows of HEADS that sit on the encoder.
     head_names: tuple[str, ...] = ()
 
     def __init__(
@@ -215,13 +211,12 @@ class AlbertModel(FittableModel):
             dropout_keys: `[batch]` uint32 or None (see ExampleDropout);
                 the choices of an example, whose number must then be known,
                 are dropped differently.
-            training: whether dropout is on.
-            output_hidden_states, output_attentions: see AlbertEncoder.
+            training, output_hidden_states, output_attentions,
+                num_applications, token_capacity: see AlbertEncoder; the last
+                one with heads_only.
             heads_only: whether to return the heads' outputs alone. They are
                 the same, but the last block computes only the positions
                 that heads read: less work where none reads all.
-            num_applications: see AlbertEncoder.
-            token_capacity: see AlbertEncoder; with heads_only.
 
         Returns:
             `sequence_output` `[batch, seq, H]`, `pooled_output`

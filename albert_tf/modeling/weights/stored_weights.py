@@ -148,8 +148,6 @@ def load_stored_weights(
     weights of the file that nothing needs, if there are any.
 
     Args:
-        model: whose weights are assigned.
-        stored: the file.
         new_heads: heads of the model that keep their initial weights.
         drop_other_heads: whether the file may hold heads that the model has
             not, or that are new.

@@ -40,10 +40,10 @@ def pretraining_batch(config):
     return features
 
 
-def results(model, features, **options):
+def results(model, features, keys=KEYS, **options):
     """Returns the heads' outputs and every gradient of a loss on them."""
     with tf.GradientTape() as tape:
-        outputs = model(features, KEYS, training=True, **options)
+        outputs = model(features, keys, training=True, **options)
         names = [n for h in model.heads.values() for n in h.outputs]
         outputs = {n: outputs[n] for n in names if n in outputs}
         loss = sum(

@@ -174,10 +174,10 @@ def whole_batches(make_trainer, shards_dir):
 @pytest.mark.parametrize(
     ("replicas", "changes"),
     [
-        (2, {}),
+        (2, {"remat": "full"}),
         (1, {"micro_batch_size": 2}),
         (1, {"micro_batch_size": 3, "xla": True}),
-        (2, {"micro_batch_size": 2, "steps_per_loop": 3}),
+        (2, {"micro_batch_size": 2, "steps_per_loop": 3, "remat": "selective"}),
     ],
 )
 def test_a_step_is_the_same_however_its_batch_is_split(

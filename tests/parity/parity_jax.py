@@ -15,8 +15,9 @@ import keras
 import numpy as np
 import pytest
 
-from albert_tf.config import ModelConfig, override
+from albert_tf.config import REMAT, ModelConfig, override
 from albert_tf.modeling.dropout import example_keys
+from albert_tf.modeling.kernels import shared_use
 from albert_tf.modeling.models import models
 from albert_tf.optim.lamb import Lamb
 
@@ -189,10 +190,54 @@ def results(directory, kind):
     }
 
 
+def check_gradients():
+    """Asserts what only JAX computes so: recomputed and compiled gradients."""
+    import jax
+
+    kind = "AlbertForPretraining"
+    model, features = new_model(kind, "all"), random_features(kind)
+    keys = example_keys(3, np.int64(8), np.arange(BATCH))
+    found = []
+    for remat in REMAT:
+        model.encoder.remat = remat
+        found.append(jax_outputs(model, features, keys)[2])
+        # And with masks that are drawn.
+        model(features, training=True)
+    gradients, *recomputed = found
+    assert max(abs(part).max() for part in gradients) > 1e-4
+    for again in recomputed:
+        for one, two in zip(gradients, again, strict=True):
+            np.testing.assert_allclose(one, two, atol=1e-6)
+
+    # Parts are added in the weight's type: 256 + 1 is no bfloat16.
+    def total(weight):
+        value, sums = weight.astype("bfloat16"), 0.0
+        for number, part in enumerate([1.0, 1.0, 256.0, 1.0]):
+            used, weight = shared_use(weight, value, number == 3)
+            sums += (used * part).sum().astype("float32")
+        return sums
+
+    assert jax.grad(total)(jax.numpy.ones((1, 1))) == 259.0
+
+    optimizer = Lamb(0.01, bias_correction=True)
+    variables = model.trainable_variables
+    optimizer.build(variables)
+    updated, _ = jax.jit(optimizer.stateless_apply)(
+        [v.value for v in optimizer.variables],
+        gradients,
+        [v.value for v in variables],
+    )
+    optimizer.apply(gradients)
+    for variable, value in zip(variables, updated, strict=True):
+        np.testing.assert_allclose(variable, value, rtol=1e-5, atol=1e-6)
+
+
 def main(directory):
     for name in sorted(os.listdir(directory)):
         arrays = results(os.path.join(directory, name), name.split()[0])
         np.savez(os.path.join(directory, name, "results.npz"), **arrays)
+    check_gradients()
+    assert "tensorflow" not in sys.modules
     print(keras.backend.backend())
 
 

@@ -194,20 +194,25 @@ class NumpyAlbert:
         pooled = np.tanh(self.dense(x[:, 0], "pooler"))
         return {"sequence_output": x, "pooled_output": pooled}
 
-    def pretraining(self, features):
-        encoded = self(features)
+    def masked_lm(self, encoded, features):
         rows = np.arange(len(features["input_ids"]))[:, None]
         x = encoded["sequence_output"][rows, features["masked_lm_positions"]]
         x = self.dense(x, "masked_lm/transform")
         x = self.norm(activation(self.config.hidden_act, x), "masked_lm")
         logits = x @ self.weight("word_embeddings").T
+        return {"masked_lm_logits": logits + self.weight("output_bias")}
+
+    def sentence_order(self, encoded, features):
         pooled = encoded["pooled_output"]
+        logits = self.dense(pooled, "sentence_order/classifier")
+        return {"sentence_order_logits": logits}
+
+    def pretraining(self, features):
+        encoded = self(features)
         return {
             **encoded,
-            "masked_lm_logits": logits + self.weight("output_bias"),
-            "sentence_order_logits": self.dense(
-                pooled, "sentence_order/classifier"
-            ),
+            **self.masked_lm(encoded, features),
+            **self.sentence_order(encoded, features),
         }
 
 

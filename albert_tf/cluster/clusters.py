@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from albert_tf.cluster.stops import TEMPORARY_FAILURE, RunStopped
 from albert_tf.config import UserError, lookup, require
@@ -242,21 +242,10 @@ def _variable(name: str, hint: str) -> str:
     return os.environ[name]
 
 
-@contextlib.contextmanager
-def killed_after(seconds: float, line: str) -> Iterator[None]:
-    """Kills this process, with a line, if the context takes longer."""
-    watchdog = start_watchdog(seconds, line)
-    try:
-        yield
-    finally:
-        watchdog.stdin.close()
-        watchdog.wait()
-
-
 def start_watchdog(seconds: float, line: str) -> subprocess.Popen:
     """Returns a process that kills this one by SIGKILL after some seconds.
 
-    Closing its `stdin` ends the watch.
+    It prints the line then. Leaving its context ends the watch.
     """
     return subprocess.Popen(
         [

@@ -15,7 +15,6 @@ import tensorflow as tf
 
 from albert_tf.cluster.clusters import (
     find_cluster,
-    killed_after,
     start_watchdog,
     wait_for_workers,
 )
@@ -112,7 +111,7 @@ def _multi_worker(runtime: RuntimeConfig) -> tf.distribute.Strategy:
     )
     try:
         # A worker may be lost since it answered.
-        with killed_after(
+        with start_watchdog(
             runtime.cluster_timeout_secs,
             f"worker {cluster.index}: the workers did not connect within "
             f"{runtime.cluster_timeout_secs:g} seconds; killed.",

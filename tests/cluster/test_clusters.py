@@ -44,7 +44,6 @@ def test_a_chief_is_the_first_worker(monkeypatch):
     [
         "{",
         "[]",
-        '{"cluster": {"worker": ["a:1"]}, "task": {"index": 0}}',
         tf_config({"worker": ["a:1"]}, index=1),
         tf_config({"worker": ["a:1"]}, "ps"),
         tf_config({"worker": ["a"]}),
@@ -169,10 +168,10 @@ def test_a_port_in_use():
 # Held up where Python does not run, the interpreter locked.
 STUCK = """
 import ctypes
-from albert_tf.cluster.clusters import killed_after
-with killed_after(0.1, "this one is stopped in time"):
+from albert_tf.cluster.clusters import start_watchdog
+with start_watchdog(0.1, "this one is stopped in time"):
     pass
-with killed_after(1.0, "worker 0: stuck; killed."):
+with start_watchdog(1.0, "worker 0: stuck; killed."):
     ctypes.PyDLL(None).sleep(60)
 """
 

@@ -26,14 +26,6 @@ _LOCK = "lock"
 _CHANGES = "changes"
 _IN_USE_HINT = "End that job first, or give another --run_dir."
 _CONFIGS = {"pretrain": PretrainConfig, "finetune": FinetuneConfig}
-# What the config.json of an earlier version lacks: settings that came since.
-_DEFAULTS = {
-    "pretrain": {"config": to_dict(PretrainConfig())},
-    "finetune": {
-        "config": to_dict(FinetuneConfig()),
-        "model": to_dict(ModelConfig()),
-    },
-}
 
 
 def extended(config: Any, runtime: RuntimeConfig) -> Any:
@@ -87,13 +79,17 @@ def _changes(
 ) -> dict[str, list]:
     """Returns the allowed changes; raises UserError for others."""
     recorded.pop(_CHANGES, None)
-    job = description["job"]
-    recorded = _completed(recorded, _DEFAULTS[job])
+    config_type = _CONFIGS[description["job"]]
+    # An earlier version's lacks the settings that came since.
+    defaults = {"config": to_dict(config_type())}
+    if "model" in description:
+        defaults["model"] = to_dict(ModelConfig())
+    recorded = _completed(recorded, defaults)
     before, after = (
         whole["config"]["training"]["num_train_steps"]
         for whole in (recorded, description)
     )
-    fields = setting_fields(_CONFIGS[job])
+    fields = setting_fields(config_type)
     changes = {}
     for section, ours in description["config"].items():
         theirs = recorded["config"][section]
@@ -165,7 +161,6 @@ def check_not_in_use(run_dir: str) -> None:
 
 @contextlib.contextmanager
 def _as_user_error(run_dir: str) -> Iterator[None]:
-    """Raises UserError for an OSError in the context."""
     try:
         yield
     except OSError as error:

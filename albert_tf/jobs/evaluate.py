@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.cluster.distribution import local_rows
 from albert_tf.config import MaskingConfig
 from albert_tf.inputs.input_pipeline import (
     PretrainingBatches,
@@ -35,10 +36,9 @@ def evaluate_pretraining(
     majority-class baseline of each accuracy on the same examples.
     """
     means = RunningMeans()
-    objective: Any = trainer.objective
-    targets = objective.targets
+    targets = trainer.objective.targets
     label_counts: dict[str, Any] = collections.defaultdict(float)
-    rows = trainer.evaluation_rows(batches.batch_size)
+    rows = local_rows(batches.batch_size, trainer.strategy)
     num_steps = min(batches.num_steps, max_steps or batches.num_steps)
     for batch in prefetch(
         lambda step: batches.batch(step, rows), range(num_steps)

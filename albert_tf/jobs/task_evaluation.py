@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from albert_tf.cluster.distribution import local_rows
 from albert_tf.config import UserError, override, require
 from albert_tf.inputs.input_pipeline import prefetch
 from albert_tf.inputs.length_buckets import TaskBatches, bucket_widths
@@ -53,7 +54,7 @@ class EvaluatedExamples:
         batches, num_rows = self.batches, len(self.features)
         means = RunningMeans()
         outputs_of_rows: dict[str, list] = {}
-        replica_rows = trainer.evaluation_rows(batches.batch_size)
+        replica_rows = local_rows(batches.batch_size, trainer.strategy)
         source = prefetch(
             lambda step: (step, batches.batch(step, replica_rows)),
             range(batches.num_steps),
@@ -140,7 +141,7 @@ def evaluate_task(
             f"{unlabelled[0].location} has no label, though others have; "
             "expected labels for all examples of a split or for none."
         )
-    members: list[Answers] = []
+    answers: list[Answers] = []
     expected = list(task.labels)
     for model_dir in model_dirs:
         loaded = load(model_dir)
@@ -176,19 +177,18 @@ def evaluate_task(
                 f"{model_dir} was fine-tuned for {loaded.task.task}, and is "
                 f"now evaluated on {task.name}."
             )
-        members.append(evaluated.answers(trainer, progress)[1])
-    answers = members[0]
-    if len(members) > 1:
-        thresholds = [member.config.null_threshold for member in members]
+        answers.append(evaluated.answers(trainer, progress)[1])
+    if len(answers) > 1:
+        thresholds = [member.config.null_threshold for member in answers]
         mean = {"null_threshold": float(np.mean(thresholds))}
-        answers = dataclasses.replace(
-            answers,
-            scores=kind.ensemble([member.scores for member in members]),
-            config=override(answers.config, mean),
+        ensemble = dataclasses.replace(
+            answers[0],
+            scores=kind.ensemble([member.scores for member in answers]),
+            config=override(answers[0].config, mean),
         )
+        answers.append(ensemble)
     if unlabelled:
-        return TaskEvaluation(task, answers, {}, [])
-    *of_members, metrics = (
-        kind.compute_metrics(each, task.metrics) for each in (*members, answers)
-    )
-    return TaskEvaluation(task, answers, metrics, of_members)
+        return TaskEvaluation(task, answers[-1], {}, [])
+    metrics = [kind.compute_metrics(each, task.metrics) for each in answers]
+    members = metrics[: len(model_dirs)]
+    return TaskEvaluation(task, answers[-1], metrics[-1], members)

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from albert_tf.cluster.distribution import distribute_rows, local_rows
+from albert_tf.cluster.distribution import distribute_rows
 from albert_tf.inputs.input_pipeline import Batch
 from albert_tf.training.gradients import TracePerShape, named_pairs
 from albert_tf.training.objectives import Objective
@@ -36,9 +36,6 @@ class Evaluator:
         self.objective = objective
         self.strategy = strategy
         self._step = TracePerShape(self._distributed_step)
-        self._outputs = TracePerShape(
-            functools.partial(model, training=False, heads_only=True)
-        )
 
     def num_devices(self) -> int:
         """Returns the number of devices; the CPUs of a machine are one."""
@@ -49,10 +46,6 @@ class Evaluator:
         number = self.strategy.num_replicas_in_sync
         replicas = "1 replica" if number == 1 else f"{number} replicas"
         return f"{replicas} on {accelerator() or 'CPU'}"
-
-    def evaluation_rows(self, batch_size: int) -> range:
-        """Returns the rows of a global batch that this process reads."""
-        return local_rows(batch_size, self.strategy)
 
     def evaluation_step(
         self, batch: Batch, num_applications: int | None = None
@@ -66,7 +59,7 @@ class Evaluator:
     def outputs(self, batch: Batch) -> dict[str, np.ndarray]:
         """Returns the heads' outputs for a batch, computed on one device."""
         tensors = {name: tf.constant(value) for name, value in batch.items()}
-        outputs = self._outputs(batch, tensors)
+        outputs = self.model(tensors, training=False, heads_only=True)
         return {name: value.numpy() for name, value in outputs.items()}
 
     def prediction_step(
@@ -104,7 +97,6 @@ class Evaluator:
                 name: self.strategy.gather(value, axis=0)
                 for name, value in arrays.items()
             }
-            return self._first(scalars), arrays
         return self._first((scalars, arrays))
 
     def _replica_step(

@@ -161,16 +161,6 @@ def run_pretraining(
     losses = pretraining_objective(
         objective, config.pretraining.sentence_loss_weight
     )
-    warnings = [
-        f"Sentence objective {objective.name}: {objective.meaning}.",
-        *_unequal_lengths(train_shards, eval_shards),
-    ]
-    warnings += [
-        f"{name} starts at step {last_change}, beyond "
-        f"num_train_steps={ends[-1]}: it has no effect."
-        for name, last_change in last_changes.items()
-        if last_change >= ends[-1]
-    ]
     return train(
         _Pretraining(
             config=config,
@@ -188,7 +178,11 @@ def run_pretraining(
             depths=depths,
             best_metric=settings.best_metric or "loss",
             metric_names=pretraining_metric_names(losses.targets),
-            warnings=tuple(warnings),
+            warnings=(
+                f"Sentence objective {objective.name}: {objective.meaning}.",
+                *_unequal_lengths(train_shards, eval_shards),
+            ),
+            last_changes=last_changes,
             train_shards=train_shards,
             eval_shards=eval_shards,
             held_out=held_out,

@@ -66,6 +66,7 @@ class Job(abc.ABC):
         metric_names: the keys that `evaluate` returns.
         packed_lengths: see GradientComputation; None: nothing is packed.
         warnings: lines for the log.
+        last_changes: the steps of further schedules' last changes, by name.
         trainer: of the job's model, once `train` has built it.
     """
 
@@ -81,6 +82,7 @@ class Job(abc.ABC):
     metric_names: Collection[str]
     packed_lengths: Mapping[int, np.ndarray] | None = None
     warnings: tuple[str, ...] = ()
+    last_changes: Mapping[str, int] = dataclasses.field(default_factory=dict)
     log: Callable[[str], None] = print
     trainer: Trainer = dataclasses.field(init=False)
 

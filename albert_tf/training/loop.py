@@ -111,7 +111,6 @@ class _Loop:
         )
 
     def run(self, changes: dict[str, list]) -> dict[str, float]:
-        """Trains to the end and returns the last evaluation."""
         state = self.state
         state.resume(changes)
         for line in self._warnings():
@@ -140,10 +139,12 @@ class _Loop:
         last = self.config.num_train_steps
         yield from self.job.warnings
         yield from warm_up_warnings(self.job.config.optimizer, last)
-        for name, step in (
-            ("depth_schedule", self.job.depths.starts[-1]),
-            ("profile_steps", min(self.profiler.steps, default=0)),
-        ):
+        starts = {
+            "depth_schedule": self.job.depths.starts[-1],
+            "profile_steps": min(self.profiler.steps, default=0),
+            **self.job.last_changes,
+        }
+        for name, step in starts.items():
             if step >= last:
                 yield (
                     f"{name} starts at step {step}, beyond "
@@ -151,7 +152,6 @@ class _Loop:
                 )
 
     def _train(self) -> None:
-        """Trains from the state's step until the run is finished."""
         source = prefetch(
             self._batches,
             self._calls(self.state.step),
@@ -246,7 +246,6 @@ class _Loop:
         self.state.log(f"The first call took {seconds:.1f} seconds.")
 
     def _account(self, batch: Batch, result: dict[str, float]) -> None:
-        """Adds the results of one step to the state."""
         state, progress = self.state, self.state.progress
         numbers = self.job.phases.record_numbers(
             state.step, progress.passed_over

@@ -95,8 +95,6 @@ class Trainer(Evaluator):
         self._train = TracePerShape(self._train_step)
         self._train_many = TracePerShape(self._train_loop)
 
-    # The replicas and their rows.
-
     def rows(self, batch_size: int) -> range:
         """Returns the rows of a global batch that this process reads.
 
@@ -127,8 +125,6 @@ class Trainer(Evaluator):
 
     def _micro_batch(self, share: int) -> int:
         return min(self._training_config.micro_batch_size or share, share)
-
-    # State.
 
     def variables(self) -> dict[str, tf.Variable]:
         """Returns every variable that a checkpoint must hold, by its path."""
@@ -186,8 +182,6 @@ class Trainer(Evaluator):
         if self._average:
             return self._average.in_place()
         return contextlib.nullcontext()
-
-    # Steps.
 
     def train_step(
         self, batch: Batch, num_applications: int | None = None
@@ -419,12 +413,7 @@ class Trainer(Evaluator):
             for variable, value in zip(
                 self._loss_scale.variables().values(), new_scale, strict=True
             ):
-                strategy.extended.update(
-                    variable,
-                    lambda variable, value: variable.assign(value),
-                    args=(value,),
-                    group=False,
-                )
+                variable.assign(value)
         self.optimizer.iterations.value.assign_add(1)
 
     def _update_replica(

@@ -139,12 +139,12 @@ class EventFile(AppendLog):
 
 
 def hparams_summaries(
-    description: Mapping[str, Any], split: str, metrics: Mapping[str, float]
+    description: Mapping[str, Any], metrics: Mapping[str, float]
 ) -> Iterator[Summary]:
     """Yields the summaries of a run's hyperparameters and its metrics.
 
-    `description` is the content of config.json. The metrics, of the TensorBoard
-    run `split`, are named: it would otherwise list every scalar.
+    `description` is the content of config.json. The metrics of evaluations are
+    named: TensorBoard would otherwise list every scalar.
     """
     sections = ("task", "config", "model")
     settings = dict(
@@ -162,7 +162,7 @@ def hparams_summaries(
         ],
         metric_infos=[
             api_pb2.MetricInfo(
-                name=api_pb2.MetricName(group=split, tag=tag(name)),
+                name=api_pb2.MetricName(group="eval", tag=tag(name)),
                 display_name=name,
             )
             for name in metrics

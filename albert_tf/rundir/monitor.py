@@ -128,18 +128,16 @@ class Monitor:
             )
         self._bar.show_training(step, {**values, **rates}, self._seconds_left())
 
-    def log_scalars(
-        self, split: str, step: int, values: Mapping[str, float]
-    ) -> None:
+    def log_evaluation(self, step: int, values: Mapping[str, float]) -> None:
         """Writes scalars of an evaluation, which throughput excludes."""
-        self._line(METRICS_FILE, step, split, values)
+        self._line(METRICS_FILE, step, "eval", values)
         if self._writes:
-            self._event_file(split).scalars(step, values)
+            self._event_file("eval").scalars(step, values)
         if self._description:
-            for summary in hparams_summaries(self._description, split, values):
+            for summary in hparams_summaries(self._description, values):
                 self._event_file("").summary(step, summary)
             self._description = None
-        self._bar.show(split, step, values)
+        self._bar.show("eval", step, values)
         self.throughput.restart()
 
     def log_event(self, event: Mapping[str, object]) -> None:
@@ -153,14 +151,12 @@ class Monitor:
         if self._writes:
             self._event_file(split).text(step, name, text)
 
-    def log_figure(
-        self, name: str, png: bytes, *, split: str, step: int
-    ) -> None:
-        """Writes a PNG image to TensorBoard."""
+    def log_figure(self, name: str, png: bytes, *, step: int) -> None:
+        """Writes a PNG image of an evaluation to TensorBoard."""
         if self._writes:
             # Width and height have fixed offsets in a PNG.
             size = struct.unpack(">II", png[16:24])
-            self._event_file(split).image(step, name, png, size)
+            self._event_file("eval").image(step, name, png, size)
 
     def flush(self) -> None:
         """Writes everything to durable storage."""

@@ -80,12 +80,12 @@ def _evaluate(state: RunState, last: bool) -> bool:
             )
     progress.evaluation = metrics
     progress.roll_backs = 0
-    monitor.log_scalars("eval", step, metrics)
+    monitor.log_evaluation(step, metrics)
     if text:
         monitor.log_text("predictions", text, step=step, split="eval")
     if is_chief(job.trainer.strategy):
         for name, png in job.figures().items():
-            monitor.log_figure(name, png, split="eval", step=step)
+            monitor.log_figure(name, png, step=step)
     metric, best = job.best_metric, progress.best
     value = metrics[metric]
     # NaN: a correlation of constant predictions.

@@ -52,7 +52,7 @@ def test_anything_can_be_drawn(figure, recwarn):
 def test_tensorboard_has_the_figure(tmp_path):
     monitor = Monitor(str(tmp_path), num_steps=5, start_step=0)
     png = draw(matrix([[1, 2], [3, 4]]), "MRPC, dev")
-    monitor.log_figure("answers", png, split="eval", step=3)
+    monitor.log_figure("answers", png, step=3)
     monitor.close()
     events = EventAccumulator(str(tmp_path / "tensorboard" / "eval"))
     events.Reload()

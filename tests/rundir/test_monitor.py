@@ -72,7 +72,7 @@ def test_training_scalars_reach_every_log(tmp_path, clock):
         monitor.log_training(
             step, {"loss": 1 / step}, {"a/b/c/kernel": step / 20}
         )
-    monitor.log_scalars("eval", 10, {"accuracy": 0.5})
+    monitor.log_evaluation(10, {"accuracy": 0.5, "pearson": float("nan")})
     monitor.close()
     spread = [f"trust_ratio_{name}" for name in ("min", "median", "max")]
     ratios = [*spread, "trust_ratio/a/b/c/kernel"]
@@ -83,7 +83,7 @@ def test_training_scalars_reach_every_log(tmp_path, clock):
             | dict.fromkeys(ratios, step / 20)
             for step in (5, 10)
         ),
-        {"step": 10, "split": "eval", "accuracy": 0.5},
+        {"step": 10, "split": "eval", "accuracy": 0.5, "pearson": None},
     ]
     rates = {
         "sequences_per_second": 2.0,
@@ -117,7 +117,7 @@ def test_rates_exclude_evaluations(tmp_path, clock):
     monitor.advance(1.0, sequences=100)
     monitor.throughput.wait(3)
     clock.now += 50
-    monitor.log_scalars("eval", 1, {"accuracy": 0.5})
+    monitor.log_evaluation(1, {"accuracy": 0.5})
     monitor.advance(1.0, sequences=6)
     clock.now += 2
     monitor.log_training(2, {}, {})
@@ -128,17 +128,6 @@ def test_rates_exclude_evaluations(tmp_path, clock):
     # Unknown is not 0.
     assert "tokens_per_second" not in line
     assert "share_of_ceiling" not in line
-
-
-def test_nonfinite_scalars_are_null_in_json(tmp_path):
-    monitor = make(tmp_path)
-    monitor.log_scalars(
-        "train", 1, {"loss": float("nan"), "norm": float("inf")}
-    )
-    monitor.close()
-    assert lines(tmp_path) == [
-        {"step": 1, "split": "train", "loss": None, "norm": None}
-    ]
 
 
 def test_a_resumed_log_is_truncated_to_its_step(tmp_path):
@@ -262,7 +251,7 @@ def test_hparams_are_written_with_the_first_evaluation(tmp_path):
     monitor.log_training(5, {"loss": 1.0}, {"a": 0.5})
     assert not (tmp_path / "tensorboard" / "events").exists()
     for step in (5, 10):
-        monitor.log_scalars("eval", step, {"loss": 1.0, "accuracy": step / 20})
+        monitor.log_evaluation(step, {"loss": 1.0, "accuracy": step / 20})
     monitor.close()
     found = EventAccumulator(str(tmp_path / "tensorboard"))
     found.Reload()
@@ -300,7 +289,7 @@ def test_other_workers_write_and_print_nothing(tmp_path, capsys):
     monitor.log_text("configuration", "a")
     monitor.advance(loss=1.0, sequences=4)
     monitor.log_training(1, {"loss": 1.0}, {"a": 1.0})
-    monitor.log_scalars("eval", 1, {"loss": 1.0})
+    monitor.log_evaluation(1, {"loss": 1.0})
     monitor.log_event({"step": 1})
     monitor.log("something")
     monitor.flush()
@@ -317,7 +306,7 @@ def test_plain_lines_without_a_terminal(tmp_path, capsys, clock):
     clock.now += 15
     monitor.advance(loss=0.5, sequences=8)
     monitor.log_training(2, {"loss": 0.25, "weight_norm": 2.0}, {"a": 1.0})
-    monitor.log_scalars("eval", 2, {"loss": 0.75, "perplexity": 2.0})
+    monitor.log_evaluation(2, {"loss": 0.75, "perplexity": 2.0})
     monitor.close()
     shown = capsys.readouterr()
     assert shown.out == (

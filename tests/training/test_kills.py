@@ -68,7 +68,7 @@ class Victim:
         self.at("start-up")
         plain_open, plain_replace = files.open, files.replace
         plain_evaluation = evaluator.Evaluator.evaluation_step
-        plain_scalars = Monitor.log_scalars
+        plain_evaluation_log = Monitor.log_evaluation
         plain_write = model_directory.pretrained.write_model_files
 
         @contextlib.contextmanager
@@ -84,8 +84,8 @@ class Victim:
             self.at("evaluation")
             return plain_evaluation(*args, **options)
 
-        def scalars(*args):
-            plain_scalars(*args)
+        def log_evaluation(*args):
+            plain_evaluation_log(*args)
             self.at(LOGGED[0])
 
         def open_file(path, mode="rb"):
@@ -119,7 +119,7 @@ class Victim:
 
         loop.Profiler.profiled = profiled
         evaluator.Evaluator.evaluation_step = evaluation_step
-        Monitor.log_scalars = scalars
+        Monitor.log_evaluation = log_evaluation
         files.open, files.replace = open_file, replace
         model_directory.pretrained.write_model_files = write_model_files
 

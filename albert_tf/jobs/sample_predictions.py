@@ -93,7 +93,6 @@ def _marked(token: str, piece: str, number: int | None) -> str:
 
 
 def _top_k(tokenizer: Tokenizer, logits: np.ndarray) -> str:
-    """Returns the likeliest pieces with their probabilities."""
     scores = np.exp(logits.astype(np.float64) - logits.max())
     best = np.argsort(-scores, kind="stable")[:_TOP_K]
     return ", ".join(

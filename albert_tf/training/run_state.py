@@ -211,7 +211,6 @@ class RunState:
             self.log(line)
 
     def _changed_settings(self, changes: dict[str, list]) -> Iterator[str]:
-        """Yields lines about changed settings."""
         if changes:
             changed = ", ".join(
                 f"{name}={new} (before: {old})"

@@ -27,22 +27,25 @@ def no_gpus(monkeypatch, tmp_path):
     monkeypatch.setattr(environment, "_DRIVER_GPUS", str(tmp_path / "gpus"))
 
 
-@pytest.fixture
-def driver(tmp_path):
-    """The driver lists two GPUs."""
-    for bus in ("0000:17:00.0", "0000:65:00.0"):
-        (tmp_path / "gpus" / bus).mkdir(parents=True)
-
-
 def test_the_cpus_of_a_system_without_affinity(monkeypatch):
     monkeypatch.delattr(os, "sched_getaffinity")
     assert environment.usable_cpus() == os.cpu_count()
 
 
-def test_gpus_that_the_driver_lists_and_tensorflow_does_not_see(driver):
+def test_gpus_that_the_driver_lists(tmp_path, monkeypatch):
+    """Reported unless TensorFlow sees one or they are hidden on purpose."""
+    assert not unseen_gpus(0)
+    (tmp_path / "gpus").mkdir()
+    assert not unseen_gpus(0)
+    for bus in ("0000:17:00.0", "0000:65:00.0"):
+        (tmp_path / "gpus" / bus).mkdir()
     assert unseen_gpus(0).startswith(
         "NVIDIA GPUs of this machine: 2; visible to TensorFlow: 0. Install the "
     )
+    assert not unseen_gpus(1)
+    for hidden in ("", "-1"):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
+        assert not unseen_gpus(0)
 
 
 def test_gpus_that_only_nvidia_smi_lists(tmp_path, monkeypatch):
@@ -57,16 +60,3 @@ def test_gpus_that_only_nvidia_smi_lists(tmp_path, monkeypatch):
     program.chmod(0o755)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     assert unseen_gpus(0).startswith("NVIDIA GPUs of this machine: 1; visible")
-
-
-def test_gpus_in_use_or_hidden_on_purpose(driver, monkeypatch):
-    assert not unseen_gpus(1)
-    for hidden in ("", "-1"):
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
-        assert not unseen_gpus(0)
-
-
-def test_a_machine_without_gpus(tmp_path):
-    assert not unseen_gpus(0)
-    (tmp_path / "gpus").mkdir()
-    assert not unseen_gpus(0)

@@ -15,13 +15,8 @@ def test_a_slow_worker_and_one_with_slow_data():
         "data of 2": "Worker 2 of 3 spends 40% of its time waiting for its "
         "data (the others 2%), and all wait for it."
     }
-
-
-def test_two_workers():
-    assert set(slow_workers([1.0, 3.0], [0.5, 0.0])) == {
-        "work of 1",
-        "data of 0",
-    }
+    both = slow_workers([1.0, 3.0], [0.5, 0.0])
+    assert set(both) == {"work of 1", "data of 0"}
 
 
 def test_normal_variation_is_not_reported():

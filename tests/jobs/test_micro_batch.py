@@ -7,6 +7,7 @@ import math
 
 import pytest
 import tensorflow as tf
+from training_fixtures import SMALL_MODEL
 
 from albert_tf.cluster.distribution import make_strategy
 from albert_tf.config import (
@@ -24,20 +25,11 @@ from albert_tf.jobs.workload import Workload
 
 TWO = RuntimeConfig(strategy="mirrored", num_replicas=2)
 ALONE = tf.distribute.get_strategy()
-TINY = {
-    "vocab_size": 60,
-    "embedding_size": 8,
-    "hidden_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 32,
-    "max_position_embeddings": 32,
-}
 
 
 def work(batch_size=6, micro_batch_size="auto"):
     return Workload(
-        model=override(ModelConfig(), TINY),
+        model=override(ModelConfig(), SMALL_MODEL | {"vocab_size": 60}),
         batch_size=batch_size,
         seq_length=16,
         num_predictions=3,

@@ -100,12 +100,6 @@ def test_safetensors_reads_a_checkpoint(tmp_path, variables):
     }
 
 
-def test_no_checkpoint_yet(tmp_path, variables):
-    checkpoints = Checkpoints(str(tmp_path / "new"), variables, 1)
-    assert checkpoints.restore_latest() == (None, [])
-    assert checkpoints.best_step() is None
-
-
 def test_retention_of_the_newest_best(tmp_path, variables):
     checkpoints = saved(
         tmp_path, variables, steps=(1, 2, 3, 10, 11), keep=2, best=(1, 2)

@@ -1,5 +1,6 @@
 """Profiles of a few steps."""
 
+import contextlib
 import itertools
 
 import pytest
@@ -13,20 +14,16 @@ from albert_tf.rundir.profiling import Profiler
 def calls(monkeypatch):
     made = []
 
-    class Trace:
-        def __init__(self, name, step_num, _r):
-            self.label = f"{name} {step_num}"
-
-        def __enter__(self):
-            made.append(f"> {self.label}")
-
-        def __exit__(self, *_):
-            made.append(f"< {self.label}")
+    @contextlib.contextmanager
+    def trace(name, step_num, _r):
+        made.append(f"> {name} {step_num}")
+        yield
+        made.append(f"< {name} {step_num}")
 
     module = tf.profiler.experimental
     monkeypatch.setattr(module, "start", lambda path: made.append(path))
     monkeypatch.setattr(module, "stop", lambda: made.append("stop"))
-    monkeypatch.setattr(module, "Trace", Trace)
+    monkeypatch.setattr(module, "Trace", trace)
     return made
 
 

@@ -20,16 +20,6 @@ def test_the_limit_in_deviations_above_the_mean():
     assert math.isclose(detector.limit(), last.mean() + 6 * last.std())
 
 
-def test_no_false_spike_in_a_thousand_steps():
-    rng = np.random.default_rng(2)
-    detector = SpikeDetector(6.0)
-    for step in range(1000):
-        loss = float(10 * math.exp(-step / 300) + rng.normal(0, 0.2))
-        assert loss <= detector.limit()
-        detector.add(loss)
-    assert 20 * loss > detector.limit()
-
-
 def test_running_means():
     means = RunningMeans()
     means.add({"sum:loss": 6.0, "weight:loss": 2.0})

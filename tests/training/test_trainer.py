@@ -2,17 +2,16 @@
 
 import functools
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from training_fixtures import random_model
 
 from albert_tf.cluster.distribution import make_strategy
-from albert_tf.config import MaskingConfig, ModelConfig, RuntimeConfig, override
+from albert_tf.config import MaskingConfig, RuntimeConfig, override
 from albert_tf.inputs.input_pipeline import PretrainingBatches
 from albert_tf.jobs.evaluate import evaluate_pretraining
 from albert_tf.modeling.models import (
-    AlbertForClassification,
     AlbertForPretraining,
     AlbertForTokenClassification,
 )
@@ -302,8 +301,6 @@ def test_evaluation_counts_every_example_once(
     )
     for found in others:
         assert found == pytest.approx(by_all, rel=1e-5)
-    assert 0 < by_all["most_frequent_token_accuracy"] < 1
-    assert 0.5 <= by_all["majority_order_accuracy"] < 1
 
 
 def test_a_truncated_evaluation_and_its_baselines(untrained, shards_dir):
@@ -457,17 +454,6 @@ def test_evaluation_of_the_average(make_trainer, shards_dir):
     np.testing.assert_array_equal(weight, value)
 
 
-TINY = ModelConfig(
-    vocab_size=50,
-    embedding_size=8,
-    hidden_size=16,
-    num_hidden_layers=1,
-    num_attention_heads=2,
-    intermediate_size=16,
-    max_position_embeddings=16,
-)
-
-
 def random_texts(width):
     """Six rows, the last of which fills the batch up."""
     shape = (6, width)
@@ -483,9 +469,8 @@ def random_texts(width):
 def classifier(replicas=1):
     strategy = strategy_of(replicas)
     with strategy.scope():
-        keras.utils.set_random_seed(1)
         return Evaluator(
-            AlbertForClassification(TINY, num_labels=3),
+            random_model("classification", num_hidden_layers=1),
             head_objective("classification"),
             strategy=strategy,
         )

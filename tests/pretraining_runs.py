@@ -7,6 +7,9 @@ import signal
 from pathlib import Path
 
 import numpy as np
+from tensorboard.backend.event_processing.plugin_event_accumulator import (
+    EventAccumulator,
+)
 
 from albert_tf.config import MaskingConfig, PretrainingDataConfig, to_dict
 from albert_tf.interchange.model_directory import load_model_directory
@@ -74,6 +77,17 @@ def lines_of(run_dir, *splits):
     lines = (run_dir / "metrics.jsonl").read_text().splitlines()
     splits = splits or ("train",)
     return [x for x in map(json.loads, lines) if x["split"] in splits]
+
+
+def events(run_dir, split=""):
+    """Returns what TensorBoard shows of a run."""
+    found = EventAccumulator(
+        f"{run_dir}/tensorboard/{split}",
+        # 0 keeps all points of a plugin.
+        tensor_size_guidance={"scalars": 0, "text": 0},
+    )
+    found.Reload()
+    return found
 
 
 def contents(run_dir):

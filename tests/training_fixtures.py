@@ -28,6 +28,12 @@ SMALL_MODEL = {
     "attention_probs_dropout_prob": 0.1,
 }
 
+NO_DROPOUT = {
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+    "classifier_dropout_prob": 0.0,
+}
+
 
 @pytest.fixture(scope="session")
 def shards_dir(tmp_path_factory, sentences, tiny_directory):

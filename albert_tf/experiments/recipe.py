@@ -274,7 +274,6 @@ class Lead:
             of the other; infinite where it never has.
         smallest: least difference at the evaluations of both; negative where
             the first is behind.
-        largest: the largest difference.
         last: at the end of the shorter one.
     """
 

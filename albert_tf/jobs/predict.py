@@ -94,10 +94,7 @@ def _batches(items: Iterable[Any], size: int) -> Iterator[list[Any]]:
 
 
 class BasePredictor(abc.ABC):
-    """Predicts for texts, each read when its batch is due.
-
-    There may be any number of texts.
-    """
+    """Predicts for any number of texts, each read when its batch is due."""
 
     batch_size: int
     # The maximum length of a text, for messages.

@@ -125,7 +125,6 @@ class GradientComputation:
             features: `[rows, ...]`; micro_batch_size divides the rows.
             keys: `[rows]`, of dropout.
             factors: the multiplier of each loss's sum, by its name.
-            micro_batch_size: rows per micro-batch.
             num_applications: of the model's blocks; None: all.
             part_widths: sequence lengths of equal parts of the rows, beyond
                 which there is only padding. Empty: all rows are one part.

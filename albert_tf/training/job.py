@@ -61,8 +61,6 @@ class Job(abc.ABC):
         config: resolved; nothing changes it while the job runs.
         initial: weights to start from; None: random ones.
         phases: training batches.
-        depths: the number of layers applied at each step.
-        best_metric: the metric that selects the best model.
         metric_names: the keys that `evaluate` returns.
         packed_lengths: see GradientComputation; None: nothing is packed.
         warnings: lines for the log.
@@ -130,7 +128,6 @@ class Progress:
         skipped_steps: steps without an update.
         skipped_in_a_row: the latest of them without one in between.
         records_crc32: of the numbers of all records consumed.
-        evaluation: metrics of the last evaluation.
         best: `step` and `value` of the best evaluation.
         without_better: evaluations since then.
         finished: whether the run has ended, early perhaps.

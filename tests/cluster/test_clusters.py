@@ -110,13 +110,6 @@ def test_unknown_and_local_clusters():
             local_size(bad)
 
 
-def test_local_clusters_have_distinct_ports():
-    clusters = local_clusters(5)
-    assert [cluster.index for cluster in clusters] == list(range(5))
-    (workers,) = {cluster.workers for cluster in clusters}
-    assert len(set(workers)) == 5
-
-
 def test_workers_that_start_at_different_times():
     clusters = local_clusters(3)
     servers = []

@@ -5,9 +5,7 @@ import io
 import numpy as np
 import pytest
 from PIL import Image
-from tensorboard.backend.event_processing.event_accumulator import (
-    EventAccumulator,
-)
+from pretraining_runs import events
 
 from albert_tf.jobs.figures import draw
 from albert_tf.rundir.monitor import Monitor
@@ -54,12 +52,11 @@ def test_tensorboard_has_the_figure(tmp_path):
     png = draw(matrix([[1, 2], [3, 4]]), "MRPC, dev")
     monitor.log_figure("answers", png, step=3)
     monitor.close()
-    events = EventAccumulator(str(tmp_path / "tensorboard" / "eval"))
-    events.Reload()
-    (event,) = events.Tensors("answers")
+    found = events(tmp_path, "eval")
+    (event,) = found.Tensors("answers")
     width, height, content = event.tensor_proto.string_val
     assert event.step == 3
     assert content == png
     assert (int(width), int(height)) == Image.open(io.BytesIO(png)).size
-    metadata = events.SummaryMetadata("answers")
+    metadata = found.SummaryMetadata("answers")
     assert metadata.plugin_data.plugin_name == "images"

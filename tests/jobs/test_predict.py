@@ -14,7 +14,6 @@ from albert_tf.tasks.examples import Example
 from albert_tf.tasks.kinds.classification import Classification
 from albert_tf.tasks.kinds.multiple_choice import MultipleChoice
 from albert_tf.tasks.kinds.question_answering import Spans
-from albert_tf.tasks.kinds.regression import Regression
 from albert_tf.tasks.kinds.token_classification import TokenClassification
 
 
@@ -48,7 +47,6 @@ def test_a_string_is_one_text_and_two_are_a_pair(predictor_of, given):
         (Classification(), ("a", "b", "c"), "Text 2 is ('a', 'b', 'c'); expec"),
         (Classification(), b"a", "Text 2 is b'a'; expected a string, or two"),
         (Classification(), ("a", 1), "Text 2 is ('a', 1); expected a string,"),
-        (Regression(), {"a": 1}, "Text 2 is {'a': 1}; expected a string, or"),
         (Spans(), "a", "Text 2 is 'a'; expected two strings, a question and"),
         (MultipleChoice(), ("a", "b"), "three strings or more, a text and its"),
         (TokenClassification(), ("a", "b"), "expected one string, of words wi"),

@@ -4,9 +4,7 @@ import errno
 import os
 
 import pytest
-from tensorboard.backend.event_processing.event_accumulator import (
-    EventAccumulator,
-)
+from pretraining_runs import events
 
 from albert_tf.io import files
 from albert_tf.rundir import append_log
@@ -95,9 +93,8 @@ def test_the_logs_survive_a_full_disk(tmp_path, disk, capsys):
         for line in (tmp_path / "metrics.jsonl").read_text().splitlines()
     ]
     assert steps == [f'{{"step": {n}' for n in (1, 2, 3, 4)]
-    events = EventAccumulator(str(tmp_path / "tensorboard/train"))
-    events.Reload()
-    assert [e.step for e in events.Tensors("loss/loss")] == [1, 2, 3, 4]
+    points = events(tmp_path, "train").Tensors("loss/loss")
+    assert [point.step for point in points] == [1, 2, 3, 4]
     printed = capsys.readouterr().out
     assert printed.count("cannot be written") == 3
     assert printed.count("can be written again.") == 3

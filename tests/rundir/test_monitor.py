@@ -4,9 +4,7 @@ import json
 
 import pytest
 import tensorflow as tf
-from tensorboard.backend.event_processing.plugin_event_accumulator import (
-    EventAccumulator,
-)
+from pretraining_runs import events
 from tensorboard.plugins.hparams import metadata
 
 from albert_tf.config import UserError
@@ -23,16 +21,6 @@ def lines(run_dir, name="metrics.jsonl"):
     return [
         json.loads(line) for line in (run_dir / name).read_text().splitlines()
     ]
-
-
-def events(run_dir, split):
-    # 0 keeps all points of a plugin.
-    found = EventAccumulator(
-        str(run_dir / "tensorboard" / split),
-        tensor_size_guidance={"scalars": 0, "text": 0},
-    )
-    found.Reload()
-    return found
 
 
 def series(run_dir, split, name):
@@ -253,8 +241,7 @@ def test_hparams_are_written_with_the_first_evaluation(tmp_path):
     for step in (5, 10):
         monitor.log_evaluation(step, {"loss": 1.0, "accuracy": step / 20})
     monitor.close()
-    found = EventAccumulator(str(tmp_path / "tensorboard"))
-    found.Reload()
+    found = events(tmp_path)
     content = {
         tag: found.SummaryMetadata(tag).plugin_data.content
         for tag in (metadata.EXPERIMENT_TAG, metadata.SESSION_START_INFO_TAG)

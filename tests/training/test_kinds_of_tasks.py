@@ -6,10 +6,8 @@ import shutil
 
 import numpy as np
 import pytest
-from pretraining_runs import lines_of
-from tensorboard.backend.event_processing.event_accumulator import (
-    EventAccumulator,
-)
+from pretraining_runs import events, lines_of
+from training_fixtures import NO_DROPOUT
 
 from albert_tf.config import FinetuneConfig, UserError, override
 from albert_tf.interchange.model_directory import (
@@ -198,10 +196,8 @@ def test_it_learns_and_its_model_answers_alike(finished, tmp_path):
         official = score(task.name, os.path.join(root, "dev.json"), str(path))
         for name, value in official.metrics.items():
             assert alone.metrics[name] == pytest.approx(value), name
-    events = EventAccumulator(os.path.join(root, "run/tensorboard/eval"))
-    events.Reload()
-    steps = [event.step for event in events.Tensors("answers")]
-    assert steps == [100, 200, 300, 400]
+    figures = events(os.path.join(root, "run"), "eval").Tensors("answers")
+    assert [figure.step for figure in figures] == [100, 200, 300, 400]
 
 
 @pytest.mark.slow
@@ -259,9 +255,6 @@ def test_choices_in_micro_batches_and_in_bfloat16(tmp_path, pretrained):
         "train_batch_size": 7,
         "log_steps": 1,
     }
-    # Or which example has which dropout would differ.
-    kinds = ("hidden", "attention_probs", "classifier")
-    without = {f"{kind}_dropout_prob": 0.0 for kind in kinds}
 
     def losses(name, **changes):
         run_finetuning(
@@ -270,7 +263,8 @@ def test_choices_in_micro_batches_and_in_bfloat16(tmp_path, pretrained):
             data_dir=str(tmp_path),
             run_dir=str(tmp_path / name),
             initial=find_initial_weights(pretrained),
-            model_changes=without,
+            # Or which example has which dropout would differ.
+            model_changes=NO_DROPOUT,
         )
         lines = lines_of(tmp_path / name, "train", "eval")
         return [line["loss"] for line in lines]

@@ -5,7 +5,7 @@ import functools
 import numpy as np
 import pytest
 import tensorflow as tf
-from training_fixtures import random_model
+from training_fixtures import NO_DROPOUT, random_model
 
 from albert_tf.cluster.distribution import make_strategy
 from albert_tf.config import MaskingConfig, RuntimeConfig, override
@@ -89,13 +89,6 @@ def copy_of(trainer):
     model = AlbertForPretraining(trainer.model.config)
     model.set_weights(trainer.model.get_weights())
     return model
-
-
-NO_DROPOUT = {
-    "hidden_dropout_prob": 0.0,
-    "attention_probs_dropout_prob": 0.0,
-    "classifier_dropout_prob": 0.0,
-}
 
 
 @pytest.mark.slow

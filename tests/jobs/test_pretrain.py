@@ -14,7 +14,6 @@ from pretraining_runs import (
     run,
     weights_of,
 )
-from training_fixtures import NO_DROPOUT
 
 from albert_tf.config import RuntimeConfig, UserError, override, to_dict
 from albert_tf.inputs.input_pipeline import PretrainingBatches
@@ -342,7 +341,8 @@ def test_it_learns(small_config, tiny_directory, tmp_path):
     config = override(
         small_config,
         {
-            **NO_DROPOUT,
+            "hidden_dropout_prob": 0.0,
+            "attention_probs_dropout_prob": 0.0,
             "hidden_size": 32,
             "num_train_steps": 600,
             "num_warmup_steps": 50,

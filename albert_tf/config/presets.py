@@ -115,15 +115,15 @@ _LAPTOP_SIZES = {
         eval_steps=600,
         save_checkpoints_steps=500,
     ),
-    # Two hours.
+    # Three hours.
     "small": _laptop(
         384,
         initializer_range=0.03,
         output_init_scale=0.5,
-        masking_schedule="0:0.4,13500:0.2",
+        masking_schedule="0:0.4,21000:0.2",
         learning_rate=0.0022,
         weight_decay_rate=0.05,
-        num_train_steps=18_000,
+        num_train_steps=28_000,
         num_warmup_steps=500,
         eval_steps=1000,
         save_checkpoints_steps=500,

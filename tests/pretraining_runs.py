@@ -80,7 +80,7 @@ def lines_of(run_dir, *splits):
 
 
 def events(run_dir, split=""):
-    """Returns what TensorBoard shows of a run."""
+    """Returns an accumulator with the TensorBoard events of a run."""
     found = EventAccumulator(
         f"{run_dir}/tensorboard/{split}",
         # 0 keeps all points of a plugin.

@@ -121,14 +121,23 @@ class Lamb(keras.optimizers.Optimizer):
 
         It is 1 before the first update. Not for use inside a compiled
         function; there read the variables in `last_trust_ratios`.
+
+        Raises:
+            ValueError: for two variables with one path.
         """
-        return {
-            variable.path: float(ops.convert_to_numpy(ratio))
-            for variable, ratio in zip(
-                self._trainable_variables, self.last_trust_ratios, strict=True
-            )
-            if ratio is not None
-        }
+        ratios: dict[str, float] = {}
+        for variable, ratio in zip(
+            self._trainable_variables, self.last_trust_ratios, strict=True
+        ):
+            if variable.path in ratios:
+                raise ValueError(
+                    f"{self.name} was given two variables with the path "
+                    f"{variable.path}; give each variable once, and layers "
+                    "different names."
+                )
+            if ratio is not None:
+                ratios[variable.path] = float(ops.convert_to_numpy(ratio))
+        return ratios
 
     def exclude_from_weight_decay(
         self, var_list: list | None = None, var_names: list | None = None

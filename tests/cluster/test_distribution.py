@@ -269,42 +269,44 @@ def test_a_lost_worker_ends_the_others(number, lost):
     assert last.endswith("every worker ends; start the whole job again.")
 
 
-@pytest.mark.parametrize(
-    ("lost", "message", "expected"),
-    [
-        (
-            "a worker",
-            "Graph execution error:\n\nat node x\n{{function_node x}} "
-            "Collective ops is aborted by: Reset\n\t [[{{node x}}]]",
-            "(UnavailableError: Collective ops is aborted by: Reset): every "
-            "worker ends; start the whole job again.",
-        ),
-        (
-            "the TPU",
-            "Socket closed",
-            "(UnavailableError: Socket closed): start the same command again.",
-        ),
-    ],
-)
-def test_what_is_lost_is_a_temporary_failure(
-    monkeypatch, lost, message, expected
-):
-    watchdogs = []
-    for name, fake in (
-        ("start_watchdog", lambda *given: watchdogs.append(given)),
-        ("is_alone", lambda strategy: False),
-    ):
-        monkeypatch.setattr(distribution, name, fake)
-    strategy = mirrored(1)
-    if lost == "the TPU":
-        # There is none here to make one of.
-        strategy = object.__new__(tf.distribute.TPUStrategy)
-    with pytest.raises(RunStopped) as stopped, lost_workers(strategy):
+@pytest.fixture
+def watched(monkeypatch):
+    """Arguments of watchdogs, none of which is started."""
+    started = []
+    monkeypatch.setattr(
+        distribution, "start_watchdog", lambda *given: started.append(given)
+    )
+    return started
+
+
+def test_the_message_of_a_lost_worker(monkeypatch, watched):
+    message = (
+        "Graph execution error:\n\nat node x\n{{function_node x}} Collective "
+        "ops is aborted by: Reset\n\t [[{{node x}}]]"
+    )
+    monkeypatch.setattr(distribution, "is_alone", lambda strategy: False)
+    with pytest.raises(RunStopped) as stopped, lost_workers(mirrored(1)):
         raise tf.errors.UnavailableError(None, None, message)
+    assert stopped.value.exit_code == 75
+    assert str(stopped.value) == (
+        "a worker was lost (UnavailableError: Collective ops is aborted by: "
+        "Reset): every worker ends; start the whole job again."
+    )
+    assert len(watched) == 1
+
+
+def test_a_lost_tpu_is_a_temporary_failure(watched):
+    # There is none here to make one of.
+    strategy = object.__new__(tf.distribute.TPUStrategy)
+    with pytest.raises(RunStopped) as stopped, lost_workers(strategy):
+        raise tf.errors.AbortedError(None, None, "Socket closed")
     assert stopped.value.exit_code in RESTARTABLE
-    assert str(stopped.value) == f"{lost} was lost {expected}"
-    line = f"not ended 30 seconds after {lost} was lost; killed."
-    assert watchdogs == [(30.0, line)]
+    assert str(stopped.value) == (
+        "the TPU was lost (AbortedError: Socket closed): start the same "
+        "command again."
+    )
+    line = "not ended 30 seconds after the TPU was lost; killed."
+    assert watched == [(30.0, line)]
 
 
 def test_out_of_memory():

@@ -219,6 +219,11 @@ def test_fit_on_a_dataset_with_class_weights_and_validation():
     plain = losses("logits", outputs, y)
     assert set(history) == {"loss", "accuracy", "val_loss", "val_accuracy"}
     assert history["val_loss"][0] == pytest.approx(plain.mean(), rel=1e-5)
+    # In training there is dropout: what is fitted is compared without it.
+    weights = np.float32([1.0, 0.5, 3.0])[y]
+    pair = model.test_on_batch(inputs, y, sample_weight=weights)
+    expected = np.average(plain, weights=weights)
+    assert pair[0] == pytest.approx(expected, rel=1e-5)
     tokens, labels = parted("AlbertForTokenClassification")
     model = compiled("AlbertForTokenClassification")
     with pytest.raises(UserError, match="many labels in an example"):

@@ -3,6 +3,7 @@
 import functools
 import math
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -232,3 +233,14 @@ def test_quantized_layers_are_left_to_keras(remat):
     trained = model(features, KEYS, training=True)["sequence_output"]
     np.testing.assert_allclose(trained, plain, atol=1e-5)
     assert 0 < np.abs(before - plain).max() < 0.5
+
+
+def test_double_precision_stays_double():
+    policy = keras.DTypePolicy("float64")
+    model = randomise(AlbertForPretraining(SMALL, dtype=policy))
+    features = random_features(model.config)
+    np.testing.assert_allclose(
+        model(features, KEYS, training=True)["sequence_output"],
+        model(features)["sequence_output"],
+        atol=1e-12,
+    )

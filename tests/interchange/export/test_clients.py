@@ -1,6 +1,7 @@
 """Exports answer in programs that have none of our code."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -11,29 +12,9 @@ from export_samples import CLOSE, TEXTS, decoded
 from albert_tf.interchange.export.exported_model import ExportedModel
 from albert_tf.interchange.export.saved_model import export_saved_model
 
-# Prints the outputs' values, flat, of every [directory, inputs, outputs].
-SESSIONS = """
-import importlib.util, json, sys
-import tensorflow as tf
-
-(text,) = importlib.util.find_spec("tensorflow_text").submodule_search_locations
-for name in ("sentencepiece_tokenizer", "wordpiece_tokenizer", "normalize_ops"):
-    tf.load_op_library(f"{text}/python/ops/_{name}.so")
-answers = []
-for directory, inputs, outputs in json.loads(sys.argv[1]):
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        tf.compat.v1.saved_model.load(session, ["serve"], directory)
-        found = session.run(outputs, inputs)
-    answers.append([value.ravel().tolist() for value in found])
-assert not {"albert_tf", "tensorflow_text"} & set(sys.modules)
-print(json.dumps(answers, default=bytes.decode))
-"""
-
 
 @pytest.mark.slow
-def test_answers_in_a_session_as_servers_run_it(
-    load, serve, exported, tmp_path
-):
+def test_answers_through_the_c_api(load, serve, exported, tmp_path):
     pairs = {"text": TEXTS, "text_pair": TEXTS[::-1]}
     choices = {"text": TEXTS[:2], "choices": [TEXTS[:3], TEXTS[2:5]]}
     questions = {"question": TEXTS[:3], "context": TEXTS[-3:]}
@@ -58,8 +39,9 @@ def test_answers_in_a_session_as_servers_run_it(
         texts = [inputs[of_input] for of_input in signature.inputs]
         by_tensor = dict(zip(feeds, texts, strict=True))
         requests.append((exports[head], by_tensor, fetches))
+    client = os.path.join(os.path.dirname(__file__), "c_api_client.py")
     run = subprocess.run(
-        [sys.executable, "-c", SESSIONS, json.dumps(requests)],
+        [sys.executable, client, json.dumps(requests)],
         check=True,
         capture_output=True,
         cwd=tmp_path,

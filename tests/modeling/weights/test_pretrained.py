@@ -16,7 +16,7 @@ from numpy_albert import (
 from safetensors.numpy import load_file, save_file
 from test_heads import batch_of, model_of
 
-from albert_tf.config import UserError, override, to_dict
+from albert_tf.config import ModelConfig, UserError, override, to_dict
 from albert_tf.io import files
 from albert_tf.modeling.models import (
     AlbertForAnswerableQuestions,
@@ -27,8 +27,21 @@ from albert_tf.modeling.models import (
     models,
 )
 from albert_tf.modeling.weights.config_json import labels_from_json
+from albert_tf.modeling.weights.pretrained import check_size
+from albert_tf.modeling.weights.stored_weights import StoredWeights
 from tests.counted_work import steps_below
 
+TINY = {
+    "vocab_size": 9,
+    "embedding_size": 1,
+    "hidden_size": 1,
+    "num_attention_heads": 1,
+    "intermediate_size": 1,
+    "max_position_embeddings": 4,
+    "num_hidden_layers": 64,
+    "inner_group_num": 2,
+    "sharing": "none",
+}
 MAPPING = "albert.encoder.embedding_hidden_mapping_in."
 
 
@@ -289,23 +302,11 @@ def settings(**changes):
     return lambda values: values.update(changes)
 
 
-# Of 64 layers of two blocks, and of few weights.
-MANY_ARRAYS = settings(
-    embedding_size=1,
-    hidden_size=1,
-    num_attention_heads=1,
-    intermediate_size=1,
-    num_hidden_layers=64,
-    inner_group_num=2,
-)
-
-
 @pytest.mark.parametrize(
     ("change", "own", "text"),
     [
         (settings(hidden_size=65536, num_attention_heads=2), {}, "belong"),
         (settings(num_hidden_layers=1024), {"sharing": "none"}, "belong"),
-        (MANY_ARRAYS, {"sharing": "none"}, "with 2048 arrays .* belong"),
         (settings(num_hidden_layers=10**30), {}, "above the maximum"),
         (settings(), {"model": {"a": 1}}, "is not one of AlbertModel"),
         (settings(), {"num_hidden_groups": "1"}, "num_hidden_groups='1'"),
@@ -328,6 +329,23 @@ def test_hostile_descriptions(change, own, text, copied):
         AlbertForAnswerableQuestions.from_pretrained(directory)
     assert "\n" not in str(error.value)
     assert len(str(error.value)) < 2000
+
+
+def described(config, arrays):
+    """Returns a file of so many tensors, large enough for any small model."""
+    shapes = {f"w{n}": (1000,) for n in range(arrays)}
+    return StoredWeights("the file", "huggingface", shapes, shapes.get)
+
+
+def test_more_blocks_than_the_file_could_hold():
+    # 64 layers of 2 blocks; a tenth of their arrays may do, and no fewer.
+    config = override(ModelConfig(), TINY)
+    arrays = 64 * 2 * 16
+    least = -(-arrays // 10)
+    check_size(config, described(config, least), "c.json")
+    message = f"^c.json .* {arrays} arrays .* in {least - 1} arrays; they do"
+    with pytest.raises(UserError, match=message):
+        check_size(config, described(config, least - 1), "c.json")
 
 
 @pytest.mark.parametrize(

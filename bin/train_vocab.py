@@ -4,22 +4,15 @@ python -m bin.train_vocab --input='corpus/*.txt' --output_dir=vocab \\
     --vocab_size=30000
 """
 
-import os
-
 from absl import flags
 
-from bin import command_line
+from bin import command_line, corpora
 
 FLAGS = flags.FLAGS
 
 
 def define_flags() -> None:
-    flags.DEFINE_list(
-        "input",
-        None,
-        "Plain text, Markdown or JSON lines, also gzipped: files, "
-        "directories or globs, comma-separated.",
-    )
+    corpora.define_flags()
     flags.DEFINE_string("output_dir", None, "Directory for the tokenizer.")
     flags.DEFINE_integer(
         "vocab_size", 30000, "Number of pieces.", lower_bound=20
@@ -49,62 +42,24 @@ def define_flags() -> None:
     )
     flags.DEFINE_integer("seed", 12345, "Seed of the sample.")
     flags.DEFINE_alias("random_seed", "seed")
-    flags.DEFINE_integer(
-        "skip_header_lines",
-        0,
-        "Header lines of each file to skip.",
-        lower_bound=0,
-    )
-    flags.DEFINE_float(
-        "max_bad_fraction",
-        0.1,
-        "Largest share of bad lines: not UTF-8, not JSON, empty and so on.",
-        lower_bound=0.0,
-        upper_bound=1.0,
-    )
     command_line.required("input", "output_dir")
 
 
 def main() -> None:
-    from data_prep.corpus.forms import corpus_files
-    from data_prep.corpus.listing import list_files
-    from data_prep.corpus.reading import fingerprint, read_again, survey_file
-    from data_prep.corpus.report import CorpusReport
+    from data_prep.corpus.reading import fingerprint
     from data_prep.vocabulary import check_output_directory, train_vocabulary
 
     check_output_directory(FLAGS.output_dir)
-    paths = list_files(FLAGS.input)
-    files = corpus_files(
-        paths,
-        list(map(os.path.basename, paths)),
-        "auto",
-        skip_header_lines=FLAGS.skip_header_lines,
-    )
-    surveys = []
-    report = CorpusReport()
-    with command_line.progress("files read") as show:
-        for file in files:
-            survey, _ = survey_file(file)
-            surveys.append(survey)
-            report.merge(survey.report)
-            show(len(surveys), len(files))
-    report.check(FLAGS.max_bad_fraction)
-    if faults := report.describe_faults():
-        print(f"{faults}.")
+    surveys = corpora.survey()
     print(
         f"Training {FLAGS.vocab_size} pieces on at most "
         f"{FLAGS.sample_characters} characters (--sample_characters) of "
-        f"{len(files)} files; 30 million take some 20 seconds and 1 GB of "
+        f"{len(surveys)} files; 30 million take some 20 seconds and 1 GB of "
         "memory.",
         flush=True,
     )
     summary = train_vocabulary(
-        (
-            text
-            for survey in surveys
-            for document in read_again(survey)
-            for text in document.paragraphs
-        ),
+        corpora.paragraphs(surveys),
         FLAGS.output_dir,
         vocab_size=FLAGS.vocab_size,
         do_lower_case=FLAGS.do_lower_case,

@@ -47,6 +47,7 @@ COMMAND = re.compile(r"python -m bin\.(\w+)\b(.*)")
 # give, and flags beside those.
 SMALLER = {
     "vocab_size": 150,
+    "num_new_tokens": 5,
     "max_seq_length": 32,
     "eval_fraction": 0.3,
     "num_runs": 2,
@@ -196,9 +197,13 @@ def write_files(place, sentences):
         (place / name).parent.mkdir(parents=True, exist_ok=True)
         (place / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
-    for name, part in (("one.txt", sentences[:300]), ("two.md", sentences)):
+    for name, part in (
+        ("books/one.txt", sentences[:300]),
+        ("books/two.md", sentences),
+        ("medical/one.txt", sentences[300:600]),
+    ):
         paragraphs = [" ".join(part[n : n + 5]) for n in range(0, 300, 5)]
-        write(f"books/{name}", ["\n\n".join(paragraphs)])
+        write(name, ["\n\n".join(paragraphs)])
     header = "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String"
     rows = [
         f"{n % 2}\t{n}\t{n}\t{sentences[n]}\t{sentences[n + 1]}"

@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import re
 import string
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,6 +29,15 @@ from albert_tf.text.tokenizer_json import (
 
 # The mark that SentencePiece puts where a space was.
 SPACE = "▁"
+
+# A word that follows a space: its letters.
+_WORD = re.compile(rf"{SPACE}([^\W\d_]+)")
+
+# Of an unknown character, below the lowest score, as in SentencePiece.
+_UNKNOWN_PENALTY = 10.0
+# Of a piece above those that it was made of, for each of them: more than the
+# rounding of scores, less than any difference between words.
+_PREFERENCE = 1e-3
 
 # The original's list, which lacks the apostrophe and <=>.
 _PUNCTUATION = frozenset('!"#$%&()*+,-./:;?@[\\]^_`{|}~')
@@ -157,6 +167,35 @@ class SentencePieceTokenizer(Tokenizer):
     def decode(self, ids: Iterable[int]) -> str:
         """Returns the text of ids; special pieces but <unk> have none."""
         return self._processor.decode([int(i) for i in ids])
+
+    def words(self, text: str) -> list[str]:
+        """Returns the letters after each space, up to another character."""
+        cleaned = normalize(text, **self.settings)
+        return _WORD.findall(self._processor.normalize(cleaned))
+
+    def with_words(self, words: Iterable[str]) -> "SentencePieceTokenizer":
+        """Returns a tokenizer with one more piece for each of these words.
+
+        A word is as probable as the pieces that it was made of, and so little
+        more that it is preferred to them.
+        """
+        model = sentencepiece_model_pb2.ModelProto.FromString(self.model_bytes)
+        scores = [piece.score for piece in model.pieces]
+        unknown = min(scores) - _UNKNOWN_PENALTY
+        for word in words:
+            ids = self._processor.encode(word, out_type=int)
+            score = sum(
+                scores[i]
+                if self._is_text(i) and i not in self._byte_ids
+                else unknown
+                for i in ids
+            )
+            model.pieces.add(
+                piece=SPACE + word, score=score + _PREFERENCE * len(ids)
+            )
+        model.trainer_spec.vocab_size = len(model.pieces)
+        settings: dict[str, Any] = self.settings
+        return SentencePieceTokenizer(model.SerializeToString(), **settings)
 
     def silent_characters(self) -> CharacterClass:
         """Returns those that the model's own clean-up leaves no letter of.

@@ -7,7 +7,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -145,6 +145,18 @@ class Tokenizer(abc.ABC):
     @abc.abstractmethod
     def decode(self, ids: Iterable[int]) -> str:
         """Returns the text of ids; special pieces but the unknown have none."""
+
+    @abc.abstractmethod
+    def words(self, text: str) -> list[str]:
+        """Returns the words of a text after the clean-up, of letters only."""
+
+    @abc.abstractmethod
+    def with_words(self, words: Iterable[str]) -> Self:
+        """Returns a tokenizer with one more piece for each of these words.
+
+        The words are of the form that `words` returns. The ids of the other
+        pieces stay.
+        """
 
     @abc.abstractmethod
     def _json(self) -> dict[str, Any]:

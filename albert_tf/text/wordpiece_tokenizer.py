@@ -134,6 +134,20 @@ class WordPieceTokenizer(Tokenizer):
         text = " ".join(self.pieces(i for i in ids if int(i) not in silent))
         return text.replace(f" {wordpiece.CONTINUATION}", "")
 
+    def words(self, text: str) -> list[str]:
+        """Returns the words of a text that are letters alone."""
+        return [
+            word
+            for chunk in self._chunks.findall(text)
+            for word in wordpiece.split_words(chunk, **self.settings)
+            if word.isalpha()
+        ]
+
+    def with_words(self, words: Iterable[str]) -> "WordPieceTokenizer":
+        """Returns a tokenizer with one more piece for each of these words."""
+        settings: dict[str, Any] = self.settings
+        return WordPieceTokenizer((*self.vocabulary, *words), **settings)
+
     def _json(self) -> dict[str, Any]:
         return wordpiece_json(self.vocabulary, **self.settings)
 

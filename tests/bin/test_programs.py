@@ -193,6 +193,11 @@ VOCAB = "train_vocab --output_dir={t}/out --input={t}"
     [
         (VOCAB + "/none.txt", "none.txt"),
         (VOCAB + "/empty.txt", "1 of 1 .*empty"),
+        (
+            "extend_vocab --output_dir={t} --input={t} --model_dir=a "
+            "--num_new_tokens=9",
+            "exists; choose a new directory for --output_dir",
+        ),
         (CLASSIFY + " --model_dir=a", "--text or --in"),
         (
             CLASSIFY + " --model_dir=a --input={t}/latin1.txt",

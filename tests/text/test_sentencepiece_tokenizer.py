@@ -89,3 +89,25 @@ def test_model_cut_anywhere(tiny_tokenizer):
         ) as caught:
             SentencePieceTokenizer(data, source="a.model")
         assert "\n" not in str(caught.value)
+
+
+def test_words_become_pieces(make_model):
+    scores = {"▁": -1.0, "t": -2.0, "a": -3.0, "▁ta": -2.5, "b": -4.0}
+    tokenizer = SentencePieceTokenizer(make_model(scores))
+    text = "Tab, ta-bat taé2 ta"
+    assert tokenizer.words(text) == ["tab", "ta", "tae", "ta"]
+    larger = tokenizer.with_words(["tab", "tabt", "caf"])
+    new = tokenizer.vocab_size
+    assert larger.pieces(range(new)) == tokenizer.pieces(range(new))
+    assert larger.pieces(range(new, new + 3)) == ["▁tab", "▁tabt", "▁caf"]
+    # Alone, before others, and as the longest of two that fit.
+    assert larger.encode("tab caf tabt") == [new, new + 2, new + 1]
+    for other in ("ta", "bat", "ta ba"):
+        assert larger.encode(other) == tokenizer.encode(other)
+    model = proto.ModelProto.FromString(larger.model_bytes)
+    assert model.trainer_spec.vocab_size == new + 3
+    # Their probability: that of their pieces; an unknown character has 10
+    # below the lowest score.
+    added = [piece.score for piece in model.pieces[new:]]
+    expected = [-6.5, -8.5, -1.0 - 14.0 - 3.0 - 14.0]
+    assert added == pytest.approx(expected, abs=0.01)

@@ -88,3 +88,16 @@ def test_bad_vocabulary(tmp_path, data, expected):
     with pytest.raises(UserError, match=expected) as caught:
         load_tokenizer(tmp_path)
     assert "\n" not in str(caught.value)
+
+
+def test_words_become_pieces(wordpiece_tokenizer):
+    t = wordpiece_tokenizer
+    assert t.words("Unaffable, 8 x2 zz") == ["unaffable", "zz"]
+    larger = t.with_words(["unaffable", "zz"])
+    assert larger.encode("zz Unaffable.") == [
+        t.vocab_size + 1,
+        t.vocab_size,
+        *t.encode("."),
+    ]
+    assert larger.settings == t.settings
+    assert larger.encode("unaff") == t.encode("unaff")

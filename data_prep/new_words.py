@@ -1,0 +1,50 @@
+"""Words of a corpus that deserve a piece of their own in a vocabulary."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from albert_tf.config import require
+from albert_tf.text.tokenizer_base import Tokenizer
+
+# A word that occurs once has too little to learn its embedding from.
+_MIN_OCCURRENCES = 2
+
+
+def count_words(texts: Iterable[str], tokenizer: Tokenizer) -> Counter[str]:
+    """Returns how often each word occurs, as the tokenizer cleans it up."""
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(tokenizer.words(text))
+    return counts
+
+
+def select_words(
+    counts: Mapping[str, int], tokenizer: Tokenizer, number: int
+) -> list[str]:
+    """Returns the words that shorten the corpus most, in tokens; best first.
+
+    As pieces of their own they save their occurrences times the pieces beyond
+    the first that they have now.
+
+    Raises:
+        UserError: when fewer words have several pieces and occur twice.
+    """
+    saved = {}
+    words = [w for w, n in counts.items() if n >= _MIN_OCCURRENCES]
+    for word, ids in zip(words, tokenizer.encode_batch(words), strict=True):
+        if len(ids) > 1:
+            saved[word] = counts[word] * (len(ids) - 1)
+    require(
+        number <= len(saved),
+        f"num_new_tokens={number}: the corpus has {len(saved)} words that "
+        f"occur at least {_MIN_OCCURRENCES} times and that the tokenizer "
+        "splits; choose at most as many.",
+    )
+    return sorted(saved, key=lambda word: (-saved[word], word))[:number]
+
+
+def pieces_per_word(counts: Mapping[str, int], tokenizer: Tokenizer) -> float:
+    """Returns the mean number of pieces of a word of the corpus."""
+    pieces = map(len, tokenizer.encode_batch(counts))
+    total = sum(n * k for n, k in zip(counts.values(), pieces, strict=True))
+    return total / max(1, counts.total())

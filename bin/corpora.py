@@ -65,6 +65,8 @@ def survey() -> list[FileSurvey]:
 
 def paragraphs(surveys: Sequence[FileSurvey]) -> Iterator[str]:
     """Yields the paragraphs of the files, which must be as they were."""
-    for survey in surveys:
-        for document in read_again(survey):
-            yield from document.paragraphs
+    with command_line.progress("files read again") as show:
+        for number, survey in enumerate(surveys, 1):
+            for document in read_again(survey):
+                yield from document.paragraphs
+            show(number, len(surveys))

@@ -8,7 +8,7 @@ from albert_tf.modeling.models import (
     AlbertForClassification,
     AlbertForPretraining,
 )
-from albert_tf.modeling.weights.vocabulary import extend_vocabulary
+from albert_tf.modeling.weights.vocabulary_extension import extend_vocabulary
 
 FEATURES = {
     "input_ids": np.array([[3, 7, 9, 22]]),

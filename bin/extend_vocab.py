@@ -43,7 +43,9 @@ def main() -> None:
         load_model_directory,
         save_model_directory,
     )
-    from albert_tf.modeling.weights.vocabulary_extension import extend_vocabulary
+    from albert_tf.modeling.weights.vocabulary_extension import (
+        extend_vocabulary,
+    )
     from data_prep.new_words import count_words, pieces_per_word, select_words
 
     loaded = load_model_directory(FLAGS.model_dir)

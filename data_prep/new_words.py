@@ -1,4 +1,4 @@
-"""Words of a corpus that deserve a piece of their own in a vocabulary."""
+"""Selects words of a corpus to add to a vocabulary as pieces."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ _MIN_OCCURRENCES = 2
 
 
 def count_words(texts: Iterable[str], tokenizer: Tokenizer) -> Counter[str]:
-    """Returns how often each word occurs, as the tokenizer cleans it up."""
+    """Returns the number of occurrences of each word after the clean-up."""
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(tokenizer.words(text))

@@ -15,8 +15,8 @@ Model = TypeVar("Model", bound=AlbertModel)
 def extend_vocabulary(model: Model, origins: Sequence[Sequence[int]]) -> Model:
     """Returns a copy of the model with a new piece for each row of `origins`.
 
-    A row holds the ids of the pieces that the new one replaces. Its word
-    embedding and its output bias are the means of theirs, so that its logit of
+    A row holds the ids of the pieces that the new one replaces. Its row of the
+    word embeddings `[vocab, E]` and its output bias are the means of theirs, so that its logit of
     the masked LM is the mean of theirs too. The new pieces have the next ids.
     """
     old = model.config.vocab_size

@@ -42,7 +42,7 @@ class Output(ctypes.Structure):
 
 
 def package_directory(name):
-    """Returns where a package is, without importing it."""
+    """Returns the location of a package without importing it."""
     (directory,) = importlib.util.find_spec(name).submodule_search_locations
     return directory
 

@@ -16,8 +16,9 @@ def extend_vocabulary(model: Model, origins: Sequence[Sequence[int]]) -> Model:
     """Returns a copy of the model with a new piece for each row of `origins`.
 
     A row holds the ids of the pieces that the new one replaces. Its row of the
-    word embeddings `[vocab, E]` and its output bias are the means of theirs, so that its logit of
-    the masked LM is the mean of theirs too. The new pieces have the next ids.
+    word embeddings `[vocab, E]` and its output bias are the means of theirs,
+    so that its logit of the masked LM is the mean of theirs too. The new
+    pieces have the next ids.
     """
     old = model.config.vocab_size
     config = dataclasses.replace(model.config, vocab_size=old + len(origins))

@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+import numpy as np
+
 from albert_tf.config import require
 from albert_tf.text.tokenizer_base import Tokenizer
 
@@ -29,8 +31,12 @@ def select_words(
     Raises:
         UserError: when fewer words have several pieces and occur twice.
     """
+    # A model of SentencePiece may split words that it has a piece for.
+    word_ids = np.flatnonzero(tokenizer.word_start)
+    known = {tokenizer.decode([i]) for i in word_ids}
+    frequent = (w for w, n in counts.items() if n >= _MIN_OCCURRENCES)
+    words = [word for word in frequent if word not in known]
     saved = {}
-    words = [w for w, n in counts.items() if n >= _MIN_OCCURRENCES]
     for word, ids in zip(words, tokenizer.encode_batch(words), strict=True):
         if len(ids) > 1:
             saved[word] = counts[word] * (len(ids) - 1)

@@ -32,6 +32,7 @@ from albert_tf.modeling.models import AlbertModel, model_class
 from albert_tf.tasks.base import Task
 from albert_tf.tasks.examples import Log
 from albert_tf.tasks.feature_building import FeatureBuilder, examples_digest
+from albert_tf.tasks.features import Features
 from albert_tf.tasks.kinds.base import Figure
 from albert_tf.text.tokenizer import load_tokenizer
 from albert_tf.training.job import Job, start
@@ -86,6 +87,7 @@ def run_finetuning(
         task.kind, tokenizer, config.features, labels, workers, cache_dir, log
     )
     features = builder.build(examples["train"], training=True)
+    _warn_of_untrained_positions(features, initial, log)
     metrics = task.kind.metric_names(task.metrics, labels)
     config = _resolve_steps(config, len(features))
     require(
@@ -165,6 +167,23 @@ def _check_lengths(config: FinetuneConfig, model_config: ModelConfig) -> None:
         f"steps_per_loop={steps_per_loop} needs batches of one width; give "
         "--padding=max too.",
     )
+
+
+def _warn_of_untrained_positions(
+    features: Features, initial: InitialWeights, log: Log
+) -> None:
+    description = initial.description
+    trained = description.max_seq_length if description else math.inf
+    longer = int((features.lengths > trained).sum())
+    if longer:
+        log(
+            f"{longer} of {len(features)} training sequences are longer than "
+            f"{trained} tokens, the longest input that the weights of "
+            f"{initial.source} were trained on, so the position embeddings "
+            "beyond are untrained. Pretrain some steps on shards of longer "
+            "sequences first (pretrain --init_from), or lower "
+            "--max_seq_length."
+        )
 
 
 def _read_examples(

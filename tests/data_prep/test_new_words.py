@@ -37,6 +37,14 @@ def test_the_words_that_save_most(tokenizer):
         select_words(counts, tokenizer, 4)
 
 
+def test_a_word_with_a_piece_that_is_not_preferred(make_model):
+    pieces = {"▁": -9.0, "a": -1.0, "b": -1.0, "▁a": -1.0, "▁ab": -5.0}
+    tokenizer = SentencePieceTokenizer(make_model(pieces))
+    assert tokenizer.pieces(tokenizer.encode("ab")) == ["▁a", "b"]
+    counts = count_words(["ab ab ab ab ab ba ba"], tokenizer)
+    assert select_words(counts, tokenizer, 1) == ["ba"]
+
+
 def test_pieces_per_word(tokenizer):
     counts = count_words(["ab ab b aab"], tokenizer)
     assert pieces_per_word(counts, tokenizer) == (2 + 2 + 1 + 3) / 4

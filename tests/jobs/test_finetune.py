@@ -128,6 +128,29 @@ def test_steps_and_warm_up_of_a_run(
     assert found == expected
 
 
+def test_texts_longer_than_those_of_pretraining(jobs, pretrained, tmp_path):
+    texts = ["a\tx", "a\ty", "a a a a\tx", "a a a a a\ty"]
+    weights = find_initial_weights(pretrained)
+    shorter = dataclasses.replace(weights.description, max_seq_length=5)
+    lines = {}
+    for length, description in ((5, shorter), (64, weights.description)):
+        lines[length] = []
+        run(
+            write_task(tmp_path, texts),
+            pretrained,
+            tmp_path / str(length),
+            initial=dataclasses.replace(weights, description=description),
+            log=lines[length].append,
+        )
+    expected = (
+        "2 of 4 training sequences are longer than 5 tokens, the longest "
+        f"input that the weights of {weights.source} were trained on, so the "
+        "position embeddings beyond are untrained."
+    )
+    assert [line for line in lines[5] if line.startswith(expected)]
+    assert not [line for line in lines[64] if "untrained" in line]
+
+
 @pytest.mark.slow
 def test_interrupted_and_resumed_is_the_same_run(
     pretrained, tmp_path, monkeypatch

@@ -122,9 +122,14 @@ class Kind(abc.ABC):
         """Returns whether the gold label or answer is known."""
         return example.label is not None
 
+    def texts(self, example: Any) -> tuple[str, ...]:
+        """Returns an example's texts, in the order of their segments."""
+        return example.texts
+
     def are_pairs(self, examples: Sequence[Any]) -> bool:
         """Returns whether the examples are pairs of texts."""
-        return all(len(_texts(example)) == 2 for example in examples)
+        # Questions and tagged words have no texts that could be swapped.
+        return all(len(getattr(e, "texts", ())) == 2 for e in examples)
 
     def check(self, examples: Sequence[Any]) -> None:
         """Raises UserError for examples that cannot be batched together.
@@ -141,7 +146,7 @@ class Kind(abc.ABC):
         empty = [
             example.location
             for example in examples
-            if not all(map(str.strip, _texts(example)))
+            if not all(map(str.strip, self.texts(example)))
         ]
         warning = f"{len(empty)} of {len(examples)} examples have an empty text"
         return [f"{warning}, the first {empty[0]}."] if empty else []
@@ -254,8 +259,3 @@ def metric_values(
 ) -> dict[str, float]:
     """Returns the values of metrics by name."""
     return {name: metric(gold, predicted) for name, metric in metrics.items()}
-
-
-def _texts(example: Any) -> tuple[str, ...]:
-    """Returns an example's texts; () for questions and tagged words."""
-    return getattr(example, "texts", ())

@@ -47,6 +47,10 @@ class Spans(Kind):
         question, context = texts
         return Question(str(number), question, context, None, f"text {number}")
 
+    def texts(self, example: Question) -> tuple[str, ...]:
+        """Returns the question and the paragraph."""
+        return example.question, example.context
+
     def metric_names(
         self, metrics: Mapping[str, Metric], labels: Sequence[str]
     ) -> tuple[str, ...]:

@@ -52,6 +52,10 @@ class TokenClassification(ClassKind):
         require(bool(words), f"Text {number} has no words.")
         return WordsExample(tuple(words), None, f"text {number}")
 
+    def texts(self, example: WordsExample) -> tuple[str, ...]:
+        """Returns the sentence, with a space between two words."""
+        return (" ".join(example.words),)
+
     def has_label(self, example: WordsExample) -> bool:
         """Returns whether the tags are known."""
         return example.tags is not None

@@ -1,0 +1,57 @@
+"""Writes a task's texts as pretraining text, without its labels."""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+
+from albert_tf.config import require
+from albert_tf.io import files
+from albert_tf.tasks.base import Task
+from albert_tf.tasks.examples import Log
+
+# Single texts are short; several fill a sequence.
+_TEXTS_PER_DOCUMENT = 20
+_SPLIT = "train"
+
+
+def build_task_corpus(
+    task: Task, data_dir: str, output_dir: str, log: Log = print
+) -> tuple[int, bool]:
+    """Writes `train.txt`: a text a line, an empty line after each document.
+
+    The texts of an example are a document: next-sentence prediction asks for
+    the pair, as the task does. 20 single texts are one.
+
+    Returns:
+        The number of documents, and whether they are examples of several
+        texts.
+
+    Raises:
+        UserError: for files that cannot be read, and for training examples
+            without text.
+    """
+    examples = task.read(data_dir, _SPLIT, log)
+    texts = [task.kind.texts(example) for example in examples]
+    documents = list(_documents(texts))
+    require(
+        bool(documents),
+        f"{data_dir}: no {_SPLIT} example of {task.name} has text.",
+    )
+    files.makedirs(output_dir)
+    files.write(
+        os.path.join(output_dir, f"{_SPLIT}.txt"),
+        "".join("\n".join(lines) + "\n\n" for lines in documents).encode(),
+    )
+    return len(documents), len(texts[0]) > 1
+
+
+def _documents(examples: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
+    """Yields the lines of each document, none of them empty."""
+    singles = []
+    for texts in examples:
+        lines = [line for text in texts if (line := " ".join(text.split()))]
+        if len(texts) == 1:
+            singles += lines
+        elif lines:
+            yield lines
+    for start in range(0, len(singles), _TEXTS_PER_DOCUMENT):
+        yield singles[start : start + _TEXTS_PER_DOCUMENT]

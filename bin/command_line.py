@@ -264,7 +264,9 @@ def define_settings(
         float: flags.DEFINE_float,
         str: flags.DEFINE_string,
     }
-    defaults = _flat(to_dict(config))
+    defaults = to_dict(config)
+    for section in [v for v in defaults.values() if isinstance(v, dict)]:
+        defaults |= section
     for name, field in setting_fields(config).items():
         if name in leave_out or (only is not None and name not in only):
             continue
@@ -279,14 +281,6 @@ def define_settings(
             define[field.type](flag, None, text)
         if flag != name:
             flags.DEFINE_alias(name, flag)
-
-
-def _flat(values: dict[str, Any]) -> dict[str, Any]:
-    """Returns the settings of all sections in one dictionary."""
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        flat.update(_flat(value) if isinstance(value, dict) else {name: value})
-    return flat
 
 
 class _NumberOrWord(flags.ArgumentParser):

@@ -95,6 +95,7 @@ def test_results_are_printed_and_written(tmp_path, sentences):
         one["name"]: one["median"]
         for one in results["stages"]["recomputation"]["results"]
     }
+    assert len(memory) == 18
     for remat in ("selective", "full"):
         assert 0 < memory[f"{remat} to none, tensors"] < 1
     # Two million weights of four bytes, and their gradients.

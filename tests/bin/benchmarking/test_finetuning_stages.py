@@ -48,11 +48,8 @@ def test_features_are_made_of_all_examples(labelled, monkeypatch):
 
 @pytest.mark.slow
 def test_padded_batches_have_the_same_examples_and_more_padding(
-    labelled, work, tiny_tokenizer, monkeypatch
+    labelled, work, tiny_tokenizer, in_process, monkeypatch
 ):
-    monkeypatch.setattr(
-        "albert_tf.cluster.matmul_rate.matmul_rate", lambda dtype: 5e9
-    )
     steps = []
     step = Finetuning.step
 

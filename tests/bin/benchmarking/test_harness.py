@@ -64,16 +64,13 @@ def test_a_table_has_a_row_for_every_result():
 
 
 @pytest.mark.slow
-def test_every_stage_runs_on_a_tiny_corpus(workspace, in_process, monkeypatch):
-    """Except those that files of their own run."""
-    monkeypatch.setattr(
-        "tensorflow.config.experimental.get_memory_info",
-        lambda device: {"peak": 2**30},
-    )
+def test_every_stage_runs_on_a_tiny_corpus(workspace, in_process):
+    """Except those that test_benchmark or files of their own run."""
     workspace.ceiling = 1000.0
+    elsewhere = {"recomputation", "featurisation", "finetuning", "serving"}
     found = {}
     for name, stage in STAGES.items():
-        if name in ("finetuning", "serving"):
+        if name in elsewhere:
             continue
         measured = harness.run_stage(stage(workspace), 1)
         json.dumps(measured)
@@ -87,9 +84,7 @@ def test_every_stage_runs_on_a_tiny_corpus(workspace, in_process, monkeypatch):
         "reading": 20,
         "training": 16,
         "memory": 1,
-        "recomputation": 18,
         "data_wait": 3,
-        "featurisation": 6,
     }
     reading = found["reading"]
     for kind, rest in (("dynamic", "masking"), ("static", "the rest")):

@@ -137,7 +137,6 @@ def test_the_seed_of_shards_has_the_name_of_every_seed(flag):
             "flag --micro_batch_size=most: it must be a whole number or auto",
         ),
         ("--cluster=local:2", "needs --strategy=multi_worker"),
-        ("--cluster=local:none", "local:N starts N processes, 1 to 64"),
         ("shards", "'shards' is not a flag; flags look like --name=value."),
     ],
 )

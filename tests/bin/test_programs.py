@@ -64,8 +64,6 @@ def test_a_finished_run_is_left_and_other_settings_are_refused(
     program(f"{again} --config_json={run_dir}/config.json")
     written = json.loads((tmp_path / "again/config.json").read_text())
     assert written["config"]["training"]["train_batch_size"] == 8
-    line = refused(f"{again} --config_json={run_dir}/model/config.json")
-    assert "is not the config.json of a pretrain run" in line
     printed = program(f"show_results --run_dirs={run_dir}").stdout
     assert "sentence-order accuracy" in printed
 
@@ -118,8 +116,6 @@ def test_a_task_of_glue(tmp_path, pretrained, sentences):
     assert "The examples have no labels" in done.stdout
     assert "worst" not in done.stdout
     assert zipfile.ZipFile(archive).namelist() == ["RTE.tsv"]
-    line = refused(f"evaluate {task} --split=eval --model_dir={runs}/run-1")
-    assert "RTE has no split 'eval'; it has train, dev, test." in line
     assert "accuracy" in program(f"baseline {task}").stdout
     line = refused(f"evaluate {flags} --model_dir={runs}")
     assert f"{runs} holds several runs; name one of them, such as " in line
@@ -220,17 +216,10 @@ VOCAB = "train_vocab --output_dir={t}/out --input={t}"
             CLASSIFY + " --model_dir=a --text=x --output=x.npy",
             "--output=x.npy: arrays are written for --mode=embed",
         ),
-        ("show_results --run_dirs={t}", "not a run directory"),
         (
             "pretrain --train_data={t}/no --eval_data={t}/no --run_dir={t}/run",
             "no is not a directory of shards",
         ),
-        (
-            "finetune --task=classification --data_dir={t} --run_dir={t}/run "
-            "--init_from={t}/none",
-            "none does not exist",
-        ),
-        (EVALUATE + " --task=pretraining", "none is not a model directory"),
         # Flags that absl refuses, or that go with others only.
         ("pretrain --trian_data=x", "Did you mean"),
         ("finetune", "--task must have a value"),

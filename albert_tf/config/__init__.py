@@ -13,7 +13,6 @@ from albert_tf.config.fields import (
     lookup,
     override,
     require,
-    setting,
     setting_fields,
     shown,
     to_dict,

@@ -85,7 +85,7 @@ def _check_value(field: dataclasses.Field, value: Any) -> Any:
         f"{given} is of type {type(value).__name__}; expected {types}.",
     )
     if limits["choices"]:
-        allowed = ", ".join(choice or "''" for choice in limits["choices"])
+        allowed = ", ".join(limits["choices"])
         require(value in limits["choices"], f"{given} is not one of {allowed}.")
     if kind is float:
         require(math.isfinite(value), f"{given} is not a finite number.")

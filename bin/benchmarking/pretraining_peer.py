@@ -10,6 +10,7 @@ metrics.jsonl and timing.jsonl of a run. Started again, it begins anew.
 """
 
 import json
+import math
 import os
 import time
 from collections import defaultdict
@@ -133,7 +134,7 @@ def pretrain(
             loss = forward(**inputs).loss
         loss.backward()
         torch.nn.utils.clip_grad_norm_(
-            model.parameters(), config.optimizer.max_grad_norm
+            model.parameters(), config.optimizer.max_grad_norm or math.inf
         )
         optimizer.step()
         schedule.step()

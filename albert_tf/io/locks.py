@@ -54,7 +54,7 @@ def locked(path: str, hint: str) -> Iterator[None]:
         (json.dumps({**owner, "renewed": count}) + "\n").encode()
         for count in itertools.count(1)
     )
-    take = _take_remote if files.is_remote(path) else _take_local
+    take = _take_by_renewals if files.is_remote(path) else _take_local
     with contextlib.ExitStack() as stack:
         try:
             write = stack.enter_context(take(path, next(contents)))
@@ -94,7 +94,7 @@ def check_free(path: str, hint: str) -> None:
 def _take_local(path: str, content: bytes) -> Iterator[Callable[[bytes], None]]:
     """Locks a file with flock; yields a function that rewrites it."""
     with contextlib.ExitStack() as stack:
-        has_locks, is_there = True, False
+        is_there = False
         while not is_there:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
             stack.callback(os.close, descriptor)
@@ -110,8 +110,8 @@ def _take_local(path: str, content: bytes) -> Iterator[Callable[[bytes], None]]:
                 # Some network file systems have no locks: renewals must do.
                 if error.errno not in _NO_LOCKS:
                     raise
-                has_locks = False
-                break
+                yield stack.enter_context(_take_by_renewals(path, content))
+                return
 
         def write(content: bytes) -> None:
             os.pwrite(descriptor, content, 0)
@@ -119,7 +119,7 @@ def _take_local(path: str, content: bytes) -> Iterator[Callable[[bytes], None]]:
 
         before = _content(descriptor)
         same_host = _holder(before).get("host") == socket.gethostname()
-        if before and not (has_locks and same_host):
+        if before and not same_host:
             _wait_for_expiry(path, before)
         write(content)
         try:
@@ -132,10 +132,10 @@ def _take_local(path: str, content: bytes) -> Iterator[Callable[[bytes], None]]:
 
 
 @contextlib.contextmanager
-def _take_remote(
+def _take_by_renewals(
     path: str, content: bytes
 ) -> Iterator[Callable[[bytes], None]]:
-    """Writes a lock file in a bucket; yields a function that rewrites it.
+    """Writes a lock file without flock; yields a function that rewrites it.
 
     Of two jobs that start in the same second the one that wrote first gives
     way.

@@ -121,7 +121,10 @@ def a_job_elsewhere(monkeypatch):
     return renew
 
 
-@pytest.fixture(params=["disk", "disk without locks", "bucket"])
+WITHOUT_FLOCK = ["disk without locks", "bucket"]
+
+
+@pytest.fixture(params=["disk", *WITHOUT_FLOCK])
 def anywhere(request, tmp_path, monkeypatch):
     if request.param == "disk without locks":
 
@@ -168,15 +171,13 @@ def test_a_job_that_died_elsewhere_is_taken_over(anywhere, quick):
     assert files.listdir(anywhere) == []
 
 
-def test_of_two_that_begin_at_once_in_a_bucket_one_gives_way(
-    tmp_path, a_job_elsewhere
-):
-    directory = f"file://{tmp_path}"
-    a_job_elsewhere(f"{directory}/lock")
-    with pytest.raises(UserError, match="process 7 on else"), locked(directory):
+@pytest.mark.parametrize("anywhere", WITHOUT_FLOCK, indirect=True)
+def test_of_two_that_begin_at_once_one_gives_way(anywhere, a_job_elsewhere):
+    a_job_elsewhere(f"{anywhere}/lock")
+    with pytest.raises(UserError, match="process 7 on else"), locked(anywhere):
         pass
     # It is the other's.
-    assert files.listdir(directory) == ["lock"]
+    assert files.listdir(anywhere) == ["lock"]
 
 
 def test_a_full_disk_does_not_end_the_renewals(tmp_path, quick, monkeypatch):

@@ -88,7 +88,7 @@ def _local(argument: str) -> Cluster:
 
 def _jobset(argument: str) -> Cluster:
     require(
-        argument.isdigit() and int(argument) > 0,
+        argument.isdecimal() and int(argument) > 0,
         "cluster=jobset needs the number of workers, the completions of the "
         "job, which a pod cannot find out: --cluster=jobset:8.",
     )
@@ -154,7 +154,7 @@ def local_size(name: str) -> int:
     if kind != "local":
         return 0
     require(
-        number.isdigit() and 1 <= int(number) <= 64,
+        number.isdecimal() and 1 <= int(number) <= 64,
         f"cluster={name!r}: local:N starts N processes, 1 to 64.",
     )
     return int(number)

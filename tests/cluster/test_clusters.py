@@ -105,7 +105,7 @@ def test_unknown_and_local_clusters():
         find_cluster("local:3")
     assert local_size("local:3") == 3
     assert local_size("tf_config") == local_size("") == 0
-    for bad in ("local", "local:", "local:0", "local:x", "local:65"):
+    for bad in ("local", "local:", "local:0", "local:x", "local:²", "local:65"):
         with pytest.raises(UserError, match="local:N starts N processes"):
             local_size(bad)
 

@@ -5,7 +5,6 @@ times for the same small computation, and for waiting for data.
 """
 
 import statistics
-import time
 from collections.abc import Sequence
 
 import tensorflow as tf
@@ -26,26 +25,19 @@ class Stragglers:
         self._strategy = strategy
         self._dtype = dtype
         self._slow_before: set[str] = set()
-        self._waited = 0.0
-        self._begin = time.monotonic()
 
-    def waited(self, seconds: float) -> None:
-        """Adds time that this worker waited for its data."""
-        self._waited += seconds
-
-    def compare(self) -> list[str]:
+    def compare(self, waiting: float) -> list[str]:
         """Returns a line for each worker that was slow twice in a row.
 
-        All workers must call it, equally often.
+        `waiting` is the share of time that this one waited for its data. All
+        workers must call it, equally often.
         """
         if is_alone(self._strategy):
             return []
-        now = time.monotonic()
         lines = slow_workers(
             all_gather(self._strategy, small_work_seconds(self._dtype)),
-            all_gather(self._strategy, self._waited / (now - self._begin)),
+            all_gather(self._strategy, waiting),
         )
-        self._begin, self._waited = now, 0.0
         again = [
             line for who, line in lines.items() if who in self._slow_before
         ]

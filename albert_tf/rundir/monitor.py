@@ -103,9 +103,10 @@ class Monitor:
         step: int,
         values: Mapping[str, float],
         trust_ratios: Mapping[str, float],
-    ) -> None:
+    ) -> dict[str, float]:
         """Writes the scalars of training, and the throughput since last time.
 
+        Returns the latter, see `Throughput.rates`.
         Of the variables' trust ratios only a summary is printed.
         """
         if trust_ratios:
@@ -127,6 +128,7 @@ class Monitor:
                 step, {**values, **details, **rates}
             )
         self._bar.show_training(step, {**values, **rates}, self._seconds_left())
+        return rates
 
     def log_evaluation(self, step: int, values: Mapping[str, float]) -> None:
         """Writes scalars of an evaluation, which throughput excludes."""

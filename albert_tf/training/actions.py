@@ -58,8 +58,10 @@ def _log(
     means["weight_norm"] = trainer.weight_norm()
     means["skipped_steps"] = state.progress.skipped_steps
     means["records_crc32"] = state.progress.records_crc32
-    state.monitor.log_training(state.step, means, trainer.trust_ratios())
-    for line in stragglers.compare():
+    rates = state.monitor.log_training(
+        state.step, means, trainer.trust_ratios()
+    )
+    for line in stragglers.compare(rates.get("data_wait_share", 0.0)):
         state.log(line)
     state.monitor.throughput.restart()
     state.window = RunningMeans()

@@ -220,9 +220,7 @@ class _Loop:
                 "Start the same command again.",
                 TEMPORARY_FAILURE,
             ) from None
-        waited = time.monotonic() - begin
-        state.monitor.throughput.wait(waited)
-        self.stragglers.waited(waited)
+        state.monitor.throughput.wait(time.monotonic() - begin)
         return item
 
     @contextlib.contextmanager

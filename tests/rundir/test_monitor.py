@@ -108,11 +108,12 @@ def test_rates_exclude_evaluations(tmp_path, clock):
     monitor.log_evaluation(1, {"accuracy": 0.5})
     monitor.advance(1.0, sequences=6)
     clock.now += 2
-    monitor.log_training(2, {}, {})
+    rates = monitor.log_training(2, {}, {})
     monitor.close()
     (line,) = lines(tmp_path, "timing.jsonl")
     assert line["sequences_per_second"] == 3
     assert line["data_wait_share"] == 0
+    assert line.items() >= rates.items()
     # Unknown is not 0.
     assert "tokens_per_second" not in line
     assert "share_of_ceiling" not in line

@@ -93,6 +93,10 @@ def test_a_file_that_is_replaced_is_whole_or_as_before(directory):
     assert files.listdir(directory) == ["a"]
     assert files.unfinished("a") == files.unfinished("a.tmp-x") == ""
     assert read(path) == b"first"
+    files.makedirs(f"{directory}/b")
+    with pytest.raises(OSError, match="irectory"):
+        files.write(f"{directory}/b", b"not renamed")
+    assert files.listdir(directory) == ["a", "b"]
 
 
 def test_where_nothing_can_be_written_the_file_is_named(tmp_path):

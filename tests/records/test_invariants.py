@@ -131,10 +131,10 @@ DAMAGES = {
 }
 
 
-def broken(records, changes=None):
+def broken(records, changes):
     """Returns the rows that three records break, of which one is changed."""
     columns = {n: np.array([v] * 3) for n, v in RECORDS[records].items()}
-    for name, values in (changes or {}).items():
+    for name, values in changes.items():
         if isinstance(values, dict):
             columns[name][1, list(values)] = list(values.values())
         else:
@@ -145,11 +145,6 @@ def broken(records, changes=None):
     batch = ParsedBatch(columns, rules)
     found = {row.name: row.broken(batch) for row in invariants_for(rules)}
     return {n: w for n, w in found.items() if w.where.any()}
-
-
-@pytest.mark.parametrize("records", RECORDS)
-def test_good_records_break_nothing(records):
-    assert not broken(records)
 
 
 @pytest.mark.parametrize(

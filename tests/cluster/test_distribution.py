@@ -28,7 +28,7 @@ from albert_tf.cluster.distribution import (
 from albert_tf.cluster.stops import RESTARTABLE, RunStopped
 from albert_tf.config import RuntimeConfig, UserError
 
-# A worker: makes the strategy, then does what the test asks.
+# A worker: prints what it computes, then works until another is lost.
 WORKER = """
 import json, sys, time
 from bin.command_line import load_tensorflow
@@ -42,8 +42,7 @@ from albert_tf.cluster.stops import RunStopped
 strategy = make_strategy(
     RuntimeConfig(strategy="multi_worker", cluster_timeout_secs=60.0)
 )
-"""
-NUMBERS = """
+
 rows = local_rows(7, strategy)
 found = {
     "rows": list(rows),
@@ -69,9 +68,7 @@ found["stacked"] = distribute_rows(
     strategy, {"x": stacked[:, rows.start : rows.stop]}, axis=1
 )["x"].values[0].numpy().tolist()
 print(json.dumps(found), flush=True)
-broadcast(strategy, 0.0)
-"""
-ENDLESS = """
+
 try:
     with lost_workers(strategy):
         while True:
@@ -85,11 +82,11 @@ except RunStopped as stopped:
 
 
 @contextlib.contextmanager
-def workers(script, number):
+def two_workers():
     """Yields processes that are the workers of one cluster."""
     processes = []
     try:
-        for cluster in local_clusters(number):
+        for cluster in local_clusters(2):
             environment = {
                 **os.environ,
                 "TF_CONFIG": cluster.tf_config(),
@@ -97,7 +94,7 @@ def workers(script, number):
             }
             processes.append(
                 subprocess.Popen(
-                    [sys.executable, "-c", WORKER + script],
+                    [sys.executable, "-c", WORKER],
                     stdout=subprocess.PIPE,
                     env=environment,
                     text=True,
@@ -219,25 +216,6 @@ def test_errors_of_a_single_process_are_not_changed():
         raise tf.errors.UnavailableError(None, None, "Socket closed")
 
 
-@pytest.mark.slow
-def test_two_workers_compute_the_numbers_of_one_process():
-    with workers(NUMBERS, 2) as processes:
-        outputs = [process.communicate(timeout=100) for process in processes]
-    found = [json.loads(out.splitlines()[-1]) for out, _ in outputs]
-    assert [process.returncode for process in processes] == [0, 0]
-    values = np.arange(8 * 3, dtype=np.float32).reshape(8, 3)
-    for number, share in enumerate((values[:4], values[4:])):
-        mine = found[number]
-        assert mine["rows"] == list(range(4 * number, 4 * number + 4))
-        assert mine["chief"] == (number == 0)
-        assert not mine["alone"]
-        # The very bits of the chief's.
-        assert mine["broadcast"] == 0.1
-        assert mine["speeds"] == [1.0, 4.0]
-        assert mine["total"] == (values**2).sum(0).tolist()
-        assert mine["stacked"] == [share.tolist(), (2 * share).tolist()]
-
-
 # The chief leads the others' operations; TensorFlow notices the two in
 # different ways. SIGTERM terminates a worker that does not handle it.
 @pytest.mark.parametrize(
@@ -245,10 +223,22 @@ def test_two_workers_compute_the_numbers_of_one_process():
     [(signal.SIGTERM, 1), (signal.SIGSTOP, 0)],
 )
 @pytest.mark.slow
-def test_a_lost_worker_ends_the_others(number, lost):
-    with workers(ENDLESS, 2) as processes:
-        for process in processes:
-            assert process.stdout.readline() == "going\n"
+def test_two_workers_compute_the_numbers_of_one_until_one_is_lost(number, lost):
+    values = np.arange(8 * 3, dtype=np.float32).reshape(8, 3)
+    with two_workers() as processes:
+        for index, share in enumerate((values[:4], values[4:])):
+            found = json.loads(processes[index].stdout.readline())
+            assert found == {
+                "rows": list(range(4 * index, 4 * index + 4)),
+                "chief": index == 0,
+                "alone": False,
+                # The very bits of the chief's.
+                "broadcast": 0.1,
+                "speeds": [1.0, 4.0],
+                "total": (values**2).sum(0).tolist(),
+                "stacked": [share.tolist(), (2 * share).tolist()],
+            }
+            assert processes[index].stdout.readline() == "going\n"
         processes[lost].send_signal(number)
         begin = time.monotonic()
         survivor = processes[1 - lost]

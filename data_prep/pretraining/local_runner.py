@@ -9,7 +9,6 @@ import contextlib
 import dataclasses
 import functools
 import os
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -103,9 +102,10 @@ class LocalRunner(contextlib.AbstractContextManager):
     ) -> tuple[Counter[str], list[str]]:
         """Writes the parts that are missing; returns counts and runs of all."""
         work_dir = directory.work_path
+        # Files at the same paths may have been replaced.
+        _record_maker.cache_clear()
         maker = functools.partial(
             _record_maker,
-            uuid.uuid4().hex,
             directory.tokenizer_path,
             directory.splitter_path,
             plan.config,
@@ -158,17 +158,12 @@ def _check_local(path: str) -> None:
 
 @functools.lru_cache(maxsize=1)
 def _record_maker(
-    build: str,
     tokenizer_dir: str,
     splitter_path: str,
     config: PretrainingDataConfig,
     masking: MaskingConfig,
 ) -> RecordMaker:
-    """Returns the maker of a build's records, made once in a process.
-
-    `build` is unique: files at the same paths may have been replaced.
-    """
-    del build
+    """Returns the maker of a build's records, made once in a process."""
     splitter = SENTENCE_SPLITTERS[config.sentence_splitter].from_json(
         read_json(files, splitter_path)
     )

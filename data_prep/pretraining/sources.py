@@ -3,7 +3,6 @@
 Main entries: `list_inputs` and `unit_document`.
 """
 
-import itertools
 import os
 from collections.abc import Callable, Sequence
 
@@ -69,10 +68,7 @@ def _names(paths: Sequence[str]) -> list[str]:
     """Returns the paths of files relative to their common directory."""
     parts = [_absolute(path, os.path.abspath).split("/") for path in paths]
     folders = [part[:-1] for part in parts]
-    # What the first and the last share, all share.
-    pairs = zip(min(folders), max(folders), strict=False)
-    shared = itertools.takewhile(lambda pair: pair[0] == pair[1], pairs)
-    depth = len(list(shared))
+    depth = len(os.path.commonprefix(folders))  # noqa: RUF071, of lists
     return ["/".join(part[depth:]) for part in parts]
 
 

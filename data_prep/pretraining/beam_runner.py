@@ -90,7 +90,7 @@ def _open_file(path: str, mode: str) -> BinaryIO:
     return files_of(path).open(path, mode)
 
 
-class BeamRunner(contextlib.AbstractContextManager):
+class BeamRunner:
     """Runs builds with Apache Beam; has the methods of `LocalRunner`.
 
     Args:
@@ -120,9 +120,6 @@ class BeamRunner(contextlib.AbstractContextManager):
         FileSystems.set_options(self._options)
         self._survey_dir = os.path.join(output_dir, _SURVEY_DIRECTORY)
         self.files = files_of(output_dir)
-
-    def __exit__(self, *_: object) -> None:
-        """Releases nothing: each pipeline ends where it is run."""
 
     def survey(
         self, corpus: Sequence[CorpusFile]

@@ -8,6 +8,7 @@ split is its records in the order of their keys, cut into shards: a shuffle of
 the whole corpus that no runner and no number of workers can change.
 """
 
+import contextlib
 import logging
 import os
 from collections import Counter
@@ -58,7 +59,8 @@ def _beam_runner(
         ) from None
     finally:
         logging.disable(logging.NOTSET)
-    return BeamRunner(output_dir, workers, options)
+    # Nothing to release: each pipeline ends where it is run.
+    return contextlib.nullcontext(BeamRunner(output_dir, workers, options))
 
 
 # What carries out the parts of a build that read the whole corpus; of one

@@ -379,11 +379,11 @@ def test_parts_hold_every_character(tmp_path_factory, pieces, limit):
         ("unclosed.md", "word <!--\n```\n" + "word " * 80 + "\n", 30),
         ("bomb.txt.gz", " " * 100, 30),
         # The line and its text, whole and in pieces.
-        ("one_line.jsonl", "word " * 20, 240),
+        ("one_line.jsonl", "word " * 20, 160),
     ],
 )
 def test_memory_is_bounded(tmp_path, name, line, most):
-    text = line * (60_000_000 // len(line))
+    text = line * (40_000_000 // len(line))
     if name.endswith("jsonl"):
         text = json.dumps({"text": text})
     path = write(tmp_path / name, text)

@@ -76,18 +76,6 @@ def test_the_bytes_do_not_depend_on_units_and_locations(
     assert digests(tmp_path / "other") == digests(tmp_path / "one")
 
 
-@pytest.mark.slow
-def test_the_bytes_do_not_depend_on_the_number_of_workers(
-    build, tmp_path, monkeypatch
-):
-    build("one", eval_fraction=0.3)
-    work_in_pieces(monkeypatch)
-    monkeypatch.setenv("PYTHONHASHSEED", "11")
-    monkeypatch.setenv("LC_ALL", "C")
-    build("two", workers=2, eval_fraction=0.3)
-    assert digests(tmp_path / "two") == digests(tmp_path / "one")
-
-
 def test_records_are_shuffled_over_the_corpus(whole, tiny_tokenizer, sentences):
     # Where in the corpus a record's first sentence begins to be, by its rare
     # runs of tokens.
@@ -360,7 +348,7 @@ def test_the_output_is_no_input(build, tmp_path, corpus):
 PEAK = """
 import re, sys
 from data_prep.pretraining import record_parts
-record_parts.SORTED_BYTES = record_parts.RUN_BYTES = 10_000_000
+record_parts.SORTED_BYTES = record_parts.RUN_BYTES = 2_500_000
 from albert_tf.config import MaskingConfig, PretrainingDataConfig
 from data_prep.pretraining.pretraining_data import build_pretraining_data
 build_pretraining_data([sys.argv[1]], sys.argv[2], tokenizer_dir=sys.argv[3],
@@ -388,7 +376,7 @@ def test_memory_does_not_grow_with_what_is_written(
             text = " ".join(rng.choices(sentences, k=4000))
             file.write(f"{text}\n\n")
     peaks = {}
-    for copies in (2, 40):
+    for copies in (2, 12):
         output = tmp_path / str(copies)
         done = subprocess.run(
             [sys.executable, "-c", PEAK, tmp_path / "corpus.txt", output,
@@ -401,6 +389,6 @@ def test_memory_does_not_grow_with_what_is_written(
         written = sum(shard.stat().st_size for shard in shards)
         peaks[copies] = int(done.stdout) / 1e3, written / 1e6
     (few, _), (many, written) = peaks.values()
-    assert written > 70
-    # Runs of 10 MB, and as much sorted at a time, of one shard of 80.
-    assert many - few < 60
+    assert written > 20
+    # Runs of 2.5 MB, and as much sorted at a time, of one shard of 24.
+    assert many - few < 15

@@ -71,11 +71,9 @@ def assert_same(tmp_path):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"num_shards": 3},
         {"record_kind": "static", "dupe_factor": 2},
         {"sentence_objective": "nsp", "num_shards": 2, "eval_fraction": 0.3},
         {"sentence_objective": "none", "sentence_splitter": "newline"},
-        {"remove_duplicates": "paragraphs", "eval_fraction": 0.3},
         {
             "inputs": ["b", "c.jsonl"],
             "eval_inputs": ["a.txt", "e.md"],

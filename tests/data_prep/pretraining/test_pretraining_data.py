@@ -289,19 +289,6 @@ def test_next_sentences_come_from_a_group(build, tmp_path, monkeypatch):
     assert 0.3 < first["statistics"]["train"]["label_1_share"] < 0.6
 
 
-def test_duplicates_are_left_out(build, tmp_path, corpus, whole, monkeypatch):
-    expected = whole[1]["statistics"]["train"]
-    twice = tmp_path / "twice"
-    shutil.copytree(corpus, twice / "a")
-    shutil.copytree(corpus, twice / "b")
-    work_in_pieces(monkeypatch)
-    metadata = build("out", [str(twice)], remove_duplicates="paragraphs")
-    counts = metadata["statistics"]["train"]
-    for name in ("documents", "tokens"):
-        assert counts[name] == expected[name]
-    assert metadata["statistics"]["corpus"]["duplicate_documents"] == 9
-
-
 def test_evaluation_without_duplicates_of_training(build, corpus, tmp_path):
     held_out = tmp_path / "held out"
     held_out.mkdir()
@@ -314,6 +301,7 @@ def test_evaluation_without_duplicates_of_training(build, corpus, tmp_path):
     )
     assert metadata["statistics"]["train"]["documents"] == 4
     assert metadata["statistics"]["eval"]["documents"] == 1
+    assert metadata["statistics"]["corpus"]["duplicate_documents"] == 1
     assert metadata["splits"]["eval"]["num_records"] > 5
 
 

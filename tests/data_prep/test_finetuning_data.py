@@ -6,6 +6,7 @@ import os
 import pytest
 import tensorflow as tf
 from question_fixtures import squad_json
+from training_fixtures import write_task
 
 from albert_tf.config import FeatureConfig, UserError
 from albert_tf.inputs.input_pipeline import check_shards
@@ -30,17 +31,11 @@ def text(number, count=4):
     return " ".join(WORDS[(number * 5 + n * n) % 6] for n in range(count))
 
 
-def table(directory, header, rows, splits=("train", "dev")):
-    for split in splits:
-        lines = ["\t".join(header), *("\t".join(row) for row in rows)]
-        (directory / f"{split}.tsv").write_text("\n".join(lines) + "\n")
-
-
 @pytest.fixture
 def mrpc(tmp_path):
     """Ten pairs, whose label is their number's last bit."""
-    rows = [[str(n % 2), "a", "b", text(n), text(n + 3)] for n in range(10)]
-    table(tmp_path, ["q", "i", "j", "one", "two"], rows)
+    rows = [f"{n % 2}\ta\tb\t{text(n)}\t{text(n + 3)}" for n in range(10)]
+    write_task(tmp_path, rows, header="q\ti\tj\tone\ttwo")
     return TASKS["MRPC"]
 
 
@@ -135,9 +130,10 @@ def test_pairs_with_a_label(mrpc, build, tmp_path, tiny_tokenizer):
 
 
 def test_labels_are_those_of_training(build, tmp_path):
-    rows = [[text(n), ("wet", "dry")[n % 2]] for n in range(4)]
-    table(tmp_path, ["text", "label"], rows)
-    table(tmp_path, ["text"], [[text(n)] for n in range(3)], ["test"])
+    rows = [f"{text(n)}\t{('wet', 'dry')[n % 2]}" for n in range(4)]
+    write_task(tmp_path, rows)
+    lines = ["text", *map(text, range(3)), ""]
+    (tmp_path / "test.tsv").write_text("\n".join(lines))
     task = custom_task(["text=text", "label=label"])
     metadata = build(task, splits=["test", "dev"])
     assert metadata["labels"] == ["dry", "wet"]
@@ -150,17 +146,19 @@ def test_labels_are_those_of_training(build, tmp_path):
 
 
 def test_numbers(build, tmp_path):
-    header = [f"h{n}" for n in range(10)]
-    rows = [["x"] * 7 + [text(n), text(n + 1), f"{n}.25"] for n in range(3)]
-    table(tmp_path, header, rows)
+    pairs = [f"{text(n)}\t{text(n + 1)}\t{n}.25" for n in range(3)]
+    rows = ["x\t" * 7 + pair for pair in pairs]
+    write_task(tmp_path, rows, header="\t".join("abcdefghij"))
     build(TASKS["STS-B"])
     dev = read(tmp_path / "out", "dev", original("number"))
     assert [record["label_ids"] for record in dev] == [0.25, 1.25, 2.25]
 
 
 def test_choices_follow_one_another(build, tmp_path, tiny_tokenizer):
-    rows = [[text(n), text(n + 1, 2), text(n + 2, 2), "b"] for n in range(3)]
-    table(tmp_path, ["c", "a", "b", "right"], rows)
+    rows = [
+        f"{text(n)}\t{text(n + 1, 2)}\t{text(n + 2, 2)}\tb" for n in range(3)
+    ]
+    write_task(tmp_path, rows, header="c\ta\tb\tright")
     task = custom_task(["context=c", "choice=a", "choice=b", "label=right"])
     build(task)
     dev = read(tmp_path / "out", "dev", original("choices", choices=2))

@@ -13,12 +13,8 @@ def test_large_json_is_written_and_read(tmp_path):
     assert read_json(files, path) == value
 
 
-@pytest.mark.parametrize(
-    "data",
-    [b"[]", b'{"settings": {"seed"', b'{"a": "\xff"}', b"[" * 10**5],
-)
-def test_damaged_json_is_refused_in_one_line(tmp_path, data):
+def test_damaged_json_is_refused_with_advice(tmp_path):
     path = tmp_path / "metadata.json"
-    path.write_bytes(data)
+    path.write_text('{"settings": {"seed"')
     with pytest.raises(UserError, match=f"^{path} is n.* Remove the"):
         read_json(files, str(path))

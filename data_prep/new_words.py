@@ -1,5 +1,6 @@
 """Selects words of a corpus to add to a vocabulary as pieces."""
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
@@ -14,10 +15,7 @@ _MIN_OCCURRENCES = 2
 
 def count_words(texts: Iterable[str], tokenizer: Tokenizer) -> Counter[str]:
     """Returns the number of occurrences of each word after the clean-up."""
-    counts: Counter[str] = Counter()
-    for text in texts:
-        counts.update(tokenizer.words(text))
-    return counts
+    return Counter(itertools.chain.from_iterable(map(tokenizer.words, texts)))
 
 
 def select_words(

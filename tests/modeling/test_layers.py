@@ -1,4 +1,4 @@
-"""The mask's logit and initial values.
+"""Initial values.
 
 What the layers compute is compared with NumPy in test_models.py.
 """
@@ -8,20 +8,9 @@ import math
 import keras
 import numpy as np
 import pytest
-from keras import ops
 
 from albert_tf.config import ModelConfig, override
-from albert_tf.modeling.blocks import MASKED_LOGIT
 from albert_tf.modeling.encoder import AlbertEncoder
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
-def test_a_masked_logit_is_finite_and_leaves_no_weight(dtype):
-    logits = ops.convert_to_tensor([40.0, -40.0, 40.0], dtype)
-    mask = ops.convert_to_tensor([0.0, 0.0, MASKED_LOGIT], dtype)
-    assert bool(ops.all(ops.isfinite(mask)))
-    probs = ops.softmax(logits + mask)
-    assert float(ops.cast(probs[2], "float32")) == 0.0
 
 
 def initial_weights(**changes):

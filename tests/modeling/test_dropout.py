@@ -14,16 +14,13 @@ def keys_of(seed=1, step=2, numbers=range(8)):
     return example_keys(seed, step, np.array(list(numbers)))
 
 
-def dropped(keys, rate=0.5, inputs=None, dtype=None):
-    inputs = (
-        np.ones((len(keys), 6, 50), "float32") if inputs is None else inputs
-    )
+def dropped(keys, rate=0.5, inputs=ONES, dtype=None):
     layer = ExampleDropout(rate, dtype=dtype)
     return layer(inputs, keys=keys, training=True)
 
 
-def mask(keys, rate=0.5):
-    return np.asarray(dropped(keys, rate)) != 0
+def mask(keys):
+    return np.asarray(dropped(keys)) != 0
 
 
 def assert_independent(a, b):

@@ -413,45 +413,6 @@ def test_float16_with_keras_loss_scaling():
     assert 20 < int(inner.iterations) < 30
 
 
-def test_a_saved_model_resumes_its_optimizer(tmp_path):
-    keras.utils.set_random_seed(3)
-    model = keras.Sequential(
-        [
-            keras.Input((4,), dtype="int32"),
-            keras.layers.Embedding(7, 3),
-            keras.layers.Flatten(),
-            keras.layers.LayerNormalization(),
-            keras.layers.Dense(1),
-        ]
-    )
-    ids = np.random.default_rng(0).integers(7, size=(8, 4))
-    targets = np.float32(ids.mean(axis=1, keepdims=True))
-    optimizer = Lamb(0.1, bias_correction=True)
-    model.compile(optimizer, "mse", jit_compile=False)
-    for _ in range(3):
-        model.train_on_batch(ids, targets)
-    model.save(tmp_path / "model.keras")
-    again = keras.saving.load_model(tmp_path / "model.keras")
-    # The model's name is no part of the paths in the one that was read.
-    ratios, ratios_again = (
-        list(one.optimizer.trust_ratios().values()) for one in (model, again)
-    )
-    assert ratios == ratios_again
-    assert len(ratios) == 2
-    assert 1.0 not in ratios
-    before = model.get_weights()
-    for one in (model, again):
-        one.train_on_batch(ids, targets)
-    assert int(again.optimizer.iterations) == 4
-    assert not np.array_equal(before[0], model.get_weights()[0])
-    for a, b in zip(
-        [*model.weights, *model.optimizer.variables],
-        [*again.weights, *again.optimizer.variables],
-        strict=True,
-    ):
-        np.testing.assert_array_equal(a, b)
-
-
 def test_serialization():
     schedule = keras.optimizers.schedules.CosineDecay(0.1, 10)
     arguments = {

@@ -26,6 +26,8 @@ from albert_tf.training.trainer import Trainer
 STEPS = 8
 # Divisible neither by two replicas nor by a micro-batch.
 BATCH_SIZE = 7
+# Two layers, which share their weights.
+SPLIT = {"num_hidden_layers": 2, "num_train_steps": STEPS, "ema_decay": 0.9}
 
 
 def strategy_of(replicas):
@@ -163,7 +165,7 @@ def assert_same_run(losses, weights, expected, tolerance=1e-5):
 @pytest.fixture(scope="module")
 def whole_batches(make_trainer, shards_dir):
     """Losses and weights of steps over whole batches on one device."""
-    trainer = make_trainer(num_train_steps=STEPS, ema_decay=0.9)
+    trainer = make_trainer(**SPLIT)
     source = make_batches(shards_dir, BATCH_SIZE)
     losses = [
         trainer.train_step(uneven(source.batch(step)))["loss"]
@@ -190,9 +192,7 @@ def test_a_step_is_the_same_however_its_batch_is_split(
         # Both kinds of updates: the matrices' is compiled.
         monkeypatch.setattr(lamb, "MAX_UNCOMPILED", 64)
     source = make_batches(shards_dir, BATCH_SIZE)
-    trainer = make_trainer(
-        replicas, num_train_steps=STEPS, ema_decay=0.9, **changes
-    )
+    trainer = make_trainer(replicas, **SPLIT, **changes)
     rows = trainer.rows(BATCH_SIZE)
     size = replicas * changes.get("micro_batch_size", 1)
     assert len(rows) % size == 0 and len(rows) >= BATCH_SIZE

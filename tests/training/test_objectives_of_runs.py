@@ -3,16 +3,13 @@
 import json
 import re
 
-import keras
-import numpy as np
 import pytest
-from pretraining_runs import lines_of, run, weights_of
+from pretraining_runs import lines_of, run
 from program_runner import run_program
 
 from albert_tf.config import UserError, override
 from albert_tf.interchange.model_directory import find_initial_weights
 from albert_tf.jobs.pretrain import run_pretraining
-from albert_tf.modeling.models import AlbertForPretraining
 
 
 @pytest.fixture(scope="module")
@@ -30,13 +27,6 @@ def test_single_segments(small_config, single_segments, tmp_path, capsys):
     for name in {*evaluation, *(name for line in lines for name in line)}:
         assert not re.search("sentence|order", name)
     assert "masked_lm_loss" in lines_of(tmp_path / "run")[-1]
-    # Nothing has trained the head, and it is there, as it began.
-    keras.utils.set_random_seed(small_config.training.seed)
-    fresh = AlbertForPretraining(small_config.model).sentence_order
-    trained = weights_of(tmp_path / "run")
-    assert np.std(trained[fresh.classifier.kernel.path]) > 0
-    for variable in fresh.trainable_variables:
-        np.testing.assert_array_equal(trained[variable.path], variable)
     evaluated = run_program(
         "evaluate",
         "--task=pretraining",

@@ -183,11 +183,9 @@ class Trainer(Evaluator):
             return self._average.in_place()
         return contextlib.nullcontext()
 
-    def train_step(
-        self, batch: Batch, num_applications: int | None = None
-    ) -> dict[str, float]:
+    def train_step(self, batch: Batch) -> dict[str, float]:
         """Returns the scalars of one step (see `train_steps`)."""
-        (results,) = self.train_steps([batch], num_applications)
+        (results,) = self.train_steps([batch])
         return results
 
     def train_steps(

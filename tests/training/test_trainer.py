@@ -151,15 +151,15 @@ def test_a_step_equals_the_textbook_step(make_trainer, shards_dir):
     np.testing.assert_array_equal(weight, value)
 
 
-def assert_same_run(losses, weights, expected, tolerance=1e-5):
+def assert_same_run(losses, weights, expected):
     """The losses, and every variable by its norm."""
-    np.testing.assert_allclose(losses, expected[0], rtol=tolerance)
+    np.testing.assert_allclose(losses, expected[0], rtol=1e-5)
     for path, value in expected[1].items():
         error = np.linalg.norm(weights[path] - value)
         # The gradient of the keys' bias is 0 in theory: what moves it is
         # rounding alone, 1e-9.
         size = max(np.linalg.norm(value), 1e-3)
-        assert error <= tolerance * size, path
+        assert error <= 1e-5 * size, path
 
 
 @pytest.fixture(scope="module")

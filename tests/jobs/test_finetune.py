@@ -58,6 +58,7 @@ def run(
     task=CLASSIFICATION,
     *,
     initial=None,
+    model_changes=None,
     runtime=None,
     log=print,
     **changes,
@@ -68,6 +69,7 @@ def run(
         data_dir=str(data_dir),
         run_dir=str(run_dir),
         initial=initial or find_initial_weights(pretrained),
+        model_changes=model_changes,
         runtime=runtime,
         log=log,
     )
@@ -155,7 +157,10 @@ def test_texts_longer_than_those_of_pretraining(jobs, pretrained, tmp_path):
 def test_interrupted_and_resumed_is_the_same_run(
     pretrained, tmp_path, monkeypatch
 ):
-    """With texts of many lengths: sums must not depend on the past."""
+    """With texts of many lengths: sums must not depend on the past.
+
+    Dropout is on.
+    """
     rng = np.random.default_rng(1)
     words = [word for part in LABELS.values() for word in part]
     rows = [
@@ -169,6 +174,7 @@ def test_interrupted_and_resumed_is_the_same_run(
         "log_steps": 5,
         "save_checkpoints_steps": 4,
         "padding": "bucket",
+        "model_changes": {"hidden_dropout_prob": 0.1},
     }
     data_dir = write_task(tmp_path, rows, rows[:10])
     whole, cut = tmp_path / "whole", tmp_path / "cut"

@@ -1,18 +1,13 @@
-"""Runs with several seeds: results.json, and resuming."""
+"""Runs with several seeds, and results.json."""
 
 import json
 import math
 import pathlib
 
 import pytest
-from pretraining_runs import PowerCut, cut_power
-from training_fixtures import write_task
 
 from albert_tf.config import FinetuneConfig, UserError, override
-from albert_tf.interchange.model_directory import find_initial_weights
-from albert_tf.jobs.finetune import run_finetuning
 from albert_tf.jobs.repeated_runs import RESULTS_FILE, repeat
-from albert_tf.tasks.custom import CLASSIFICATION
 
 # By seed: accuracy at each evaluation.
 ACCURACIES = {7: [0.5, 0.9, 0.8], 8: [0.6, 0.6, 0.7], 9: [None, 0.2, 0.1]}
@@ -80,54 +75,6 @@ def test_what_is_finished_is_kept_when_the_next_run_fails(tmp_path):
         repeat(failing, CONFIG, num_runs=3, run_dir=str(tmp_path))
     written = json.loads((tmp_path / RESULTS_FILE).read_text())
     assert [run["seed"] for run in written["runs"]] == [7]
-
-
-@pytest.mark.slow
-def test_cut_and_started_again_is_as_if_never_cut(
-    pretrained, tmp_path, monkeypatch
-):
-    """What is finished stays, what was cut goes on; dropout is on."""
-    rows = [f"{'the of ' * (n % 4)}and\t{n % 2}" for n in range(20)]
-    data_dir = write_task(tmp_path, rows)
-    config = override(
-        FinetuneConfig(),
-        {
-            "max_seq_length": 16,
-            "num_train_steps": 4,
-            "train_batch_size": 4,
-            "save_checkpoints_steps": 2,
-            "eval_steps": 2,
-            "log_steps": 1,
-        },
-    )
-
-    def run(config, run_dir):
-        return run_finetuning(
-            config,
-            CLASSIFICATION,
-            data_dir=data_dir,
-            run_dir=run_dir,
-            initial=find_initial_weights(pretrained),
-            model_changes={"hidden_dropout_prob": 0.1},
-        )
-
-    whole, cut = tmp_path / "whole", tmp_path / "cut"
-    expected = repeat(run, config, num_runs=2, run_dir=str(whole))
-    with monkeypatch.context() as patch:
-        # At the second run's last step; the one before is not saved.
-        cut_power(patch, after=8)
-        with pytest.raises(PowerCut):
-            repeat(run, config, num_runs=2, run_dir=str(cut))
-    found = repeat(run, config, num_runs=2, run_dir=str(cut))
-    assert found.summary() == expected.summary()
-    for name in ("metrics.jsonl", "model/model.safetensors"):
-        files = [
-            [(root / f"run-{n}" / name).read_bytes() for n in (1, 2)]
-            for root in (whole, cut)
-        ]
-        assert files[0] == files[1], name
-        # Seeds of their own.
-        assert files[0][0] != files[0][1], name
 
 
 def test_the_directory_of_a_single_run(tmp_path):

@@ -259,26 +259,6 @@ def test_replicas_end_where_one_device_does(data_dir, pretrained, tmp_path):
     assert two == pytest.approx(one, rel=1e-4)
 
 
-@pytest.mark.slow
-def test_a_metric_that_was_never_defined(pretrained, tmp_path, capsys):
-    """Pearson's correlation of answers that are all alike."""
-    rows = [f"{word}\t1.5" for word in LABELS["sea"] * 4]
-    evaluation = run(
-        write_task(tmp_path, rows, header="text\tscore"),
-        pretrained,
-        tmp_path / "run",
-        custom_task(["text=text", "number=score"]),
-        num_train_steps=9,
-        eval_steps=2,
-        early_stopping_patience=2,
-    )
-    assert np.isnan(evaluation["pearson"])
-    output = capsys.readouterr().out
-    assert "has not improved in 2 evaluations: the run ends at step 4" in output
-    assert "It was never defined; there is no best_model." in output
-    assert not (tmp_path / "run/best_model").exists()
-
-
 def test_evaluate_pretrained(pretrained, finished, shards_dir):
     settings = {"split": "eval", "batch_size": 16, "seed": 1}
     metrics = evaluate_pretrained(pretrained, shards_dir, **settings)

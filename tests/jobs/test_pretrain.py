@@ -76,6 +76,23 @@ def test_early_stopping_keeps_the_best(fake_run, tmp_path):
     assert len(lines_of(tmp_path / "run", "eval")) == 3
 
 
+def test_a_metric_that_was_never_defined(
+    fake_run, tmp_path, capsys, monkeypatch
+):
+    """As correlations of answers that are all alike are not."""
+    found = pretrain.evaluate_pretraining() | {"masked_lm_accuracy": np.nan}
+    monkeypatch.setattr(pretrain, "evaluate_pretraining", lambda *_: found)
+    fake_run(
+        best_metric="masked_lm_accuracy",
+        eval_steps=2,
+        early_stopping_patience=2,
+    )
+    output = capsys.readouterr().out
+    assert "has not improved in 2 evaluations: the run ends at step 4" in output
+    assert "It was never defined; there is no best_model." in output
+    assert not (tmp_path / "run/best_model").exists()
+
+
 def test_two_phases_in_one_run(small_config, shards_dir, tmp_path, monkeypatch):
     """Each from its first batch, with its own batch size."""
     compile_nothing(monkeypatch)

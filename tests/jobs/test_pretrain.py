@@ -160,15 +160,15 @@ def test_the_sentence_loss_has_its_weight(
     assert weights == {"masked_lm_loss": 1.0, "sentence_order_loss": 0.3}
 
 
-@pytest.mark.parametrize("name", ["masking_schedule", "ngram_schedule"])
 def test_fixed_masks_cannot_be_scheduled(
-    small_config, objective_shards, tmp_path, name
+    small_config, objective_shards, tmp_path
 ):
     shards = objective_shards("sop", "static")
-    config = override(small_config, {name: "0:1,5:0"})
+    config = override(small_config, {"ngram_schedule": "0:1,5:0"})
     with pytest.raises(
         UserError,
-        match=f"{name}='0:.*masks of {shards} are fixed.*, or --{name}= for no",
+        match=f"ngram_schedule='0:.*masks of {shards} are fixed.*, or "
+        "--ngram_schedule= for no",
     ):
         run(config, shards, tmp_path / "run")
 
@@ -308,16 +308,11 @@ def test_workers_other_than_the_chief_change_no_file(
 
 
 @pytest.mark.slow
-def test_static_shards_train_too(
-    small_config, tiny_directory, sentences, tmp_path
-):
-    documents = [sentences[n : n + 8] for n in range(300)]
-    shards = build_shards(
-        tmp_path, documents, tiny_directory, record_kind="static"
-    )
+def test_static_shards_train_too(small_config, objective_shards, tmp_path):
     config = override(
         small_config, {"num_train_steps": 2, "precision": "bfloat16"}
     )
+    shards = objective_shards("sop", "static")
     evaluation = run(config, shards, tmp_path / "run")
     assert 4 < evaluation["masked_lm_loss"] < 6
 

@@ -14,7 +14,6 @@ from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.interchange.model_files import TaskRecord
 from albert_tf.jobs.predict import Predictor
 from albert_tf.jobs.predict_export import ExportedPredictor
-from albert_tf.tasks.examples import Example
 from albert_tf.tasks.kinds.classification import Classification
 from albert_tf.tasks.kinds.multiple_choice import MultipleChoice
 from albert_tf.tasks.kinds.question_answering import AnswerableSpans, Spans
@@ -124,10 +123,3 @@ def test_texts_are_read_when_their_batch_is_due(predictors):
     first = list(itertools.islice(exported.embed(endless), 4))
     assert [e.text for e in first] == [f"text {n}" for n in range(4)]
     assert next(read) == 6
-
-
-def test_a_label_that_the_export_lacks(predictors):
-    _, exported = predictors("classification")
-    example = Example(("bada",), "fog", "t.tsv:2")
-    with pytest.raises(UserError, match="t.tsv:2: the label is 'fog'; expec"):
-        list(exported.predict(Classification(), [example]))

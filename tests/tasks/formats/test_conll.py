@@ -27,12 +27,6 @@ def test_sentences(write):
     ]
 
 
-def test_columns(write):
-    path = write("train.txt", "1 Mia NNP B-PER x\n2 in IN O\n")
-    (example,) = read_conll(path, word_column=1, tag_column=3)
-    assert example == WordsExample(("Mia", "in"), ("B-PER", "O"))
-
-
 def test_optional_tags(write):
     # A document's line is no line of words, however wide.
     plain = "-DOCSTART- -X- -X- O\n\nMia\nin\n\nUlm\n"

@@ -264,12 +264,7 @@ def _changed(
     config = override(model.config, changes)
     if config == model.config:
         return model
-    other = type(model)(
-        config,
-        labels=model.labels,
-        pooler=model.encoder.pooler is not None,
-        head_options=model.head_options,
-    )
+    other = type(model).from_config(model.get_config() | {"config": config})
     for line in convert_weights(model, other, merge):
         log(line)
     return other

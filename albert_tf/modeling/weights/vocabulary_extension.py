@@ -22,12 +22,7 @@ def extend_vocabulary(model: Model, origins: Sequence[Sequence[int]]) -> Model:
     """
     old = model.config.vocab_size
     config = dataclasses.replace(model.config, vocab_size=old + len(origins))
-    larger = type(model)(
-        config,
-        labels=model.labels,
-        pooler=model.encoder.pooler is not None,
-        head_options=model.head_options,
-    )
+    larger = type(model).from_config(model.get_config() | {"config": config})
     for source, target in zip(model.weights, larger.weights, strict=True):
         value = keras.ops.convert_to_numpy(source)
         if source.shape != target.shape:

@@ -67,15 +67,6 @@ def cased(make):
     return make(do_lower_case=False, keep_accents=True)
 
 
-def test_masks(make):
-    t = make()
-    a, b = t.encode("a"), t.encode("b")
-    ids = t.encode_with_masks("a [MASK] b [MASK]")
-    assert ids == [*a, t.mask_id, *b, t.mask_id]
-    assert t.encode_with_masks("[MASK]") == [t.mask_id]
-    assert t.encode_with_masks("b") == b
-
-
 def test_fingerprints(make, make_model, wordpiece_pieces):
     made = [
         make(),

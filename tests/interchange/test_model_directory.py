@@ -4,7 +4,6 @@ import json
 import os
 import pathlib
 
-import keras
 import numpy as np
 import pytest
 import safetensors.numpy
@@ -73,15 +72,6 @@ def test_a_tokenizer_of_another_size_is_refused(directory):
 def test_label_names_do_not_make_a_classifier(directory):
     edit_json(directory, "config.json", id2label={"0": "a"})
     assert load_model_directory(directory).labels is None
-
-
-def test_bfloat16_model_is_saved_in_full_precision(tmp_path, tiny_tokenizer):
-    model = AlbertForPretraining(TINY, dtype="mixed_bfloat16")
-    kernel = model.encoder.pooler.kernel
-    assert keras.backend.standardize_dtype(kernel.dtype) == "float32"
-    directory = save(tmp_path / "model", model, tiny_tokenizer)
-    arrays = safetensors.numpy.load_file(f"{directory}/model.safetensors")
-    assert {value.dtype for value in arrays.values()} == {np.dtype("float32")}
 
 
 def test_initialize_loads_the_encoder_and_no_other_head(

@@ -5,17 +5,20 @@ import numpy as np
 import pytest
 from pretraining_runs import build_shards, compile_nothing, run
 
-from albert_tf.config import ModelConfig, PretrainConfig, override
+from albert_tf.config import (
+    FeatureConfig,
+    ModelConfig,
+    PretrainConfig,
+    override,
+)
 from albert_tf.interchange.convert import models_by_head
 from albert_tf.interchange.export.saved_model import export_saved_model
 from albert_tf.interchange.model_directory import (
     LoadedModel,
     save_model_directory,
 )
-from albert_tf.modeling.models import (
-    AlbertForClassification,
-    AlbertForPretraining,
-)
+from albert_tf.interchange.model_files import TaskRecord
+from albert_tf.modeling.models import AlbertForPretraining
 
 SMALL_MODEL = {
     "embedding_size": 8,
@@ -61,15 +64,19 @@ def objective_shards(tmp_path_factory, sentences, tiny_directory):
 
 
 @pytest.fixture(scope="session")
-def export_dir(tmp_path_factory, tiny_tokenizer):
-    """An export of a classifier with 24 positions: `mood`, version 1."""
-    size = {"vocab_size": 200, "max_position_embeddings": 24}
-    model = AlbertForClassification(
-        override(ModelConfig(), SMALL_MODEL | size),
-        labels=["sea", "land", "air"],
-    )
+def classifier(tiny_tokenizer):
+    """A classifier of random weights with 24 positions."""
+    model = random_model("classification", max_position_embeddings=24)
+    task = TaskRecord("mood", FeatureConfig(max_seq_length=24))
+    return LoadedModel(model, tiny_tokenizer, 24, task)
+
+
+@pytest.fixture(scope="session")
+def export_dir(tmp_path_factory, classifier):
+    """Its export: `mood`, version 1."""
     directory = str(tmp_path_factory.mktemp("export") / "mood")
-    export_saved_model(LoadedModel(model, tiny_tokenizer, 24), directory)
+    origin = {"command": "`export | all`"}
+    export_saved_model(classifier, directory, origin=origin)
     return directory
 
 

@@ -7,11 +7,8 @@ import tensorflow as tf
 from export_samples import FEATURES
 from training_fixtures import random_model
 
-from albert_tf.interchange.export.saved_model import export_saved_model
 from albert_tf.interchange.export.serving_module import ServingModule
-from albert_tf.interchange.model_directory import (
-    LoadedModel,
-)
+from albert_tf.interchange.model_directory import LoadedModel
 from albert_tf.interchange.model_files import TaskRecord
 from albert_tf.jobs.predict import Predictor
 
@@ -61,14 +58,5 @@ def predictions(load):
 
 
 @pytest.fixture(scope="session")
-def classifier(load):
-    return load("classification")
-
-
-@pytest.fixture(scope="session")
-def exported(classifier, tmp_path_factory):
-    return export_saved_model(
-        classifier,
-        str(tmp_path_factory.mktemp("export") / "albert"),
-        origin={"command": "`export | all`"},
-    )
+def exported(export_dir):
+    return f"{export_dir}/1"

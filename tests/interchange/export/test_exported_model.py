@@ -15,11 +15,9 @@ def model(export_dir):
     return ExportedModel(export_dir)
 
 
-def test_an_export_has_its_name_version_signatures_and_labels(
-    model, export_dir
-):
+def test_an_export_has_its_name_version_signatures_and_labels(model, exported):
     assert (model.name, model.version) == ("mood", 1)
-    assert model.path == f"{export_dir}/1"
+    assert model.path == exported
     assert model.labels == ["sea", "land", "air"]
     assert next(iter(model.signatures)) == "serving_default"
     pair = model.signatures["text_pair"]
@@ -47,9 +45,9 @@ def test_a_call_answers_as_the_loaded_function(model, texts):
     assert set(got["label"]) <= set(map(str.encode, model.labels))
 
 
-def test_a_version_and_the_highest_version_are_found(export_dir, tmp_path):
+def test_a_version_and_the_highest_version_are_found(exported, tmp_path):
     for version in ("2", "10", "export.tmp"):
-        shutil.copytree(f"{export_dir}/1", tmp_path / "mood" / version)
+        shutil.copytree(exported, tmp_path / "mood" / version)
     assert ExportedModel(str(tmp_path / "mood")).version == 10
     assert ExportedModel(str(tmp_path / "mood/2/")).version == 2
 
@@ -63,8 +61,8 @@ def test_a_directory_without_an_export_is_refused(tmp_path):
 @pytest.mark.parametrize(
     "damaged", ["saved_model.pb", "variables/variables.index"]
 )
-def test_a_damaged_export_is_refused(export_dir, tmp_path, damaged):
-    shutil.copytree(f"{export_dir}/1", tmp_path / "1")
+def test_a_damaged_export_is_refused(exported, tmp_path, damaged):
+    shutil.copytree(exported, tmp_path / "1")
     (tmp_path / "1" / damaged).write_bytes(b"damaged")
     with pytest.raises(UserError, match="cannot be loaded: .+; export") as got:
         ExportedModel(str(tmp_path))

@@ -14,9 +14,7 @@ from albert_tf.config import UserError
 from albert_tf.interchange.export import saved_model
 from albert_tf.interchange.export.exported_weights import PRECISIONS
 from albert_tf.interchange.export.saved_model import export_saved_model
-from albert_tf.interchange.model_directory import (
-    save_model_directory,
-)
+from albert_tf.interchange.model_directory import save_model_directory
 from albert_tf.io import files
 from albert_tf.jobs.predict import Predictor
 from albert_tf.text.tokenizer import load_tokenizer
@@ -154,7 +152,7 @@ def test_settings_of_the_server(exported):
             return file.read()
 
     models = text_of("models.config")
-    assert 'name: "albert"\n    base_path: "/models/albert"\n' in models
+    assert 'name: "mood"\n    base_path: "/models/mood"\n' in models
     # The server would pad with a row's first value, a mask with 1.
     assert "\npad_variable_length_inputs: false\n" in text_of("batching.config")
     assert "enable: true" in text_of("monitoring.config")

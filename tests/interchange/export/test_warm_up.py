@@ -40,7 +40,7 @@ def requests_in(records):
 def test_the_warm_up_file_has_a_request_for_each_signature(exported):
     path = os.path.join(exported, "assets.extra/tf_serving_warmup_requests")
     models, names, _ = zip(*requests_in(read_records(path)), strict=True)
-    assert set(models) == {"albert"}
+    assert set(models) == {"mood"}
     assert names == (
         *("serving_default", "text", "text_pair", "embed", "tokens"),
         *("examples", "ids"),

@@ -1,21 +1,16 @@
 """A model with a WordPiece vocabulary: pretrained, and asked."""
 
 import dataclasses
+import itertools
 import random
 
 import pytest
+from pretraining_runs import build_shards, run
 from tiny_models import TINY
 
-from albert_tf.config import (
-    MaskingConfig,
-    PretrainConfig,
-    PretrainingDataConfig,
-    override,
-)
+from albert_tf.config import PretrainConfig, override
 from albert_tf.interchange.model_directory import load_model_directory
 from albert_tf.jobs.predict import Predictor
-from albert_tf.jobs.pretrain import run_pretraining
-from data_prep.pretraining.pretraining_data import build_pretraining_data
 
 
 @pytest.mark.slow
@@ -23,40 +18,29 @@ def test_a_model_pretrained_on_chinese_text_fills_masks(tmp_path):
     rng = random.Random(3)
     parts = ("今天|昨天|早上", "老师|妈妈|我", "看见|买了|画", "红花|小鸟|大船")
     documents = [
-        "".join(
+        [
             "".join(rng.choice(part.split("|")) for part in parts)
             + rng.choice("。！？")
             for _ in range(12)
-        )
+        ]
         for _ in range(100)
     ]
-    corpus, shards = tmp_path / "corpus.txt", str(tmp_path / "shards")
-    corpus.write_text("\n\n".join(documents), encoding="utf-8")
     specials = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    vocabulary = [*specials, *sorted({*"".join(documents)})]
+    characters = {*"".join(itertools.chain(*documents))}
+    vocabulary = [*specials, *sorted(characters)]
     text = "\n".join(vocabulary)
     (tmp_path / "vocab.txt").write_text(text, encoding="utf-8")
-    build_pretraining_data(
-        [str(corpus)],
-        shards,
-        tokenizer_dir=str(tmp_path),
-        config=PretrainingDataConfig(max_seq_length=48, eval_fraction=0.1),
-        masking=MaskingConfig(),
-    )
+    shards = build_shards(tmp_path, documents, tmp_path)
     settings = {
         **dataclasses.asdict(TINY),
-        "max_position_embeddings": 48,
+        "max_position_embeddings": 32,
         "vocab_size": len(vocabulary),
         "train_batch_size": 16,
         "num_train_steps": 4,
         "num_warmup_steps": 1,
     }
-    run_pretraining(
-        override(PretrainConfig(), settings),
-        train_data=[shards],
-        eval_data=[shards],
-        run_dir=str(tmp_path / "run"),
-    )
+    config = override(PretrainConfig(), settings)
+    run(config, shards, tmp_path / "run")
     loaded = load_model_directory(str(tmp_path / "run" / "model"))
     (answer,) = Predictor(loaded).fill_mask(["今天老[MASK]看见小鸟。"], top_k=3)
     (candidates,) = answer.candidates

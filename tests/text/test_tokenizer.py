@@ -1,6 +1,5 @@
 """load_tokenizer: vocabularies, their settings, and refusals."""
 
-import json
 import os
 
 import numpy as np
@@ -22,8 +21,7 @@ def write(directory, tokenizers, config=None):
     for name in ("tokenizer_config.json", "tokenizer.json"):
         os.remove(directory / name)
     if config is not None:
-        text = config if isinstance(config, str) else json.dumps(config)
-        (directory / "tokenizer_config.json").write_text(text)
+        write_json(directory / "tokenizer_config.json", config)
 
 
 @pytest.mark.parametrize(
